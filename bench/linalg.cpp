@@ -51,16 +51,10 @@ Work work_of(const std::string& op, const std::string& dtype, int64_t batch, int
   }
   if (op == "triangular")
     return {cat(head, " %2 = solve_triangular(%0, %1)", triangular("false", "false"), type, "\n return %2 }"), cube};
-  if (op == "solve") {
-    const std::string index = cat("i32[", batch, ",", n, ",1]");
-    return {cat(head, lu, " %5 = reshape(%4) {shape=[", batch, ",", n, ",1]} : ", index,
-                "\n %6 = gather_elements(%1, %5) {axis=1} : ", one, "\n %7 = solve_triangular(%2, %6)",
-                triangular("false", "true"), one, "\n %8 = solve_triangular(%2, %7)", triangular("true", "false"), one,
-                "\n return %8 }"),
-            2 * cube / 3};
-  }
+  if (op == "solve") return {cat(head, " %2 = solve(%0, %1) {mixed=false} : ", one, "\n return %2 }"), 2 * cube / 3};
   if (op == "mixed") {
-    return {cat(head, " %2, %3 = solve_mixed(%0, %1) : ", one, ", i64[", batch, "]\n return %2, %3 }"), 2 * cube / 3};
+    return {cat(head, " %2, %3 = solve(%0, %1) {mixed=true} : ", one, ", i64[", batch, "]\n return %2, %3 }"),
+            2 * cube / 3};
   }
   std::fprintf(stderr, "bench_linalg: no op '%s'; need product, lu, cholesky, qr, triangular, solve or mixed\n",
                op.c_str());

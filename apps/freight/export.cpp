@@ -1,4 +1,4 @@
-// `freight export`: a stored model as an ONNX file.
+// `freight export`: a stored model as an ONNX file, or in the format of the library that fitted it.
 #include <cstdio>
 
 #include <nlohmann/json.hpp>
@@ -6,21 +6,51 @@
 #include "command.h"
 #include "freight/base/error.h"
 #include "freight/deploy/onnx.h"
+#include "freight/io/file.h"
 #include "options.h"
 #include "output_path.h"
 
 namespace freight::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void print(const Json& j) { std::printf("%s\n", j.dump(-1, ' ', false, Json::error_handler_t::replace).c_str()); }
+
+// XGBoost's own file, from which its packages load the model.
+void export_library(const store::Bundle& bundle, const std::string& library, const std::string& output, bool json) {
+  if (bundle.net() || bundle.rows->library() != library) {
+    fail(ErrorKind::usage, "--format", "got ", library, ": a model of ",
+         bundle.net() ? bundle.model.name : bundle.learner, " was not fitted by it; need onnx");
+  }
+  const std::string form = ends_with(output, ".json") ? "json" : ends_with(output, ".ubj") ? "ubj" : "";
+  if (form.empty()) {
+    fail(ErrorKind::usage, "-o", "got ", output, ": XGBoost's files are .json or .ubj, by which it knows their form");
+  }
+  const std::string bytes = bundle.rows->library_file(form);
+  io::write_file_atomic(output, std::string_view(bytes));
+  std::vector<std::string> columns;
+  for (const store::Column& c : bundle.columns) columns.push_back(c.name);
+  if (json) return print({{"file", output}, {"bytes", bytes.size()}, {"columns", columns}});
+  std::printf("%s: %s bytes, for the columns %s\n", output.c_str(),
+              with_commas(static_cast<int64_t>(bytes.size())).c_str(), join(columns, ", ").c_str());
+}
+
+}  // namespace
 
 int export_command(const Args& args) {
-  std::string model, output;
+  std::string model, output, format = "onnx";
   deploy::OnnxOptions options;
   bool json = false;
-  Options o("export", "Writes a stored model as an ONNX file (opset 17) for any batch size.",
+  Options o("export", "Writes a stored model as an ONNX file (opset 17) for any batch size, or as XGBoost's own.",
             "MODEL.safetensors -o FILE.onnx [options]",
             "  freight export runs/convnet-digits/model.safetensors -o digits.onnx --preprocessing\n"
+            "  freight export runs/gbdt-adult/model.safetensors --format xgboost -o adult.ubj\n"
             "freight verify MODEL --onnx-runtime PYTHON compares what it answers.");
   o.positional("model", &model, "the stored model", true);
   o.add("-o,--output", &output, "the file to write", {.value = "FILE.onnx", .aliases = {"--out"}});
+  o.add("--format", &format, "onnx; of boosted trees and forests xgboost, too: a .json or .ubj file",
+        {.one_of = {"onnx", "xgboost"}});
   o.add("--softmax", &options.softmax, "end with probabilities, as freight predict does; else with logits");
   o.add("--preprocessing", &options.preprocessing,
         "of pictures: take u8 pixels (N, C, H, W) of the model's size instead of normalised floats");
@@ -28,11 +58,23 @@ int export_command(const Args& args) {
   if (o.parse(args) == Options::Outcome::done) return 0;
   if (output.empty()) fail(ErrorKind::usage, "-o", "is missing; see freight export --help");
   check_output("-o", output, {model});
-  const deploy::OnnxSummary s = deploy::export_onnx(store::load_net(model, "export to ONNX"), output, options);
+  const store::Bundle bundle = store::load_bundle(model);
+  if (format != "onnx") {
+    for (const char* flag : {"--softmax", "--preprocessing"}) {
+      if (o.given(flag))
+        fail(ErrorKind::usage, flag, "is of ONNX files: --format ", format, " does not have it; leave it out");
+    }
+    export_library(bundle, format, output, json);
+    return 0;
+  }
+  const deploy::OnnxSummary s = deploy::export_onnx(bundle, output, options);
   if (json) {
-    const nlohmann::ordered_json j = {{"file", output},   {"input", s.input},        {"output", s.output},
-                                      {"nodes", s.nodes}, {"bytes", s.weight_bytes}, {"notes", s.notes}};
-    std::printf("%s\n", j.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+    print({{"file", output},
+           {"input", s.input},
+           {"output", s.output},
+           {"nodes", s.nodes},
+           {"bytes", s.weight_bytes},
+           {"notes", s.notes}});
     return 0;
   }
   for (const std::string& note : s.notes) std::fprintf(stderr, "note    %s\n", note.c_str());

@@ -41,6 +41,10 @@ struct Figures {
     return cat(with_commas(samples), " ", unit, "  ", fixed(static_cast<double>(samples) / seconds_since(start), 1),
                " ", unit, "/s", left_out ? cat("  ", left_out, " left out") : "");
   }
+  void show(Progress& progress) const {
+    const bool early = progress.mode() == Progress::Mode::lines && seconds_since(start) < kFirstLineAfter;
+    if (!early && progress.due()) progress.update(this->progress());
+  }
   std::string summary() const {
     const std::string what = samples == 1 ? std::string(unit).substr(0, std::strlen(unit) - 1) : unit;
     std::string text = cat(with_commas(samples), " ", what, " in ", fixed(seconds_since(start), 2),
@@ -58,9 +62,8 @@ struct Figures {
   }
 };
 
-template <class Inputs>
-void predict_all(deploy::Predictor& predictor, Inputs& inputs, PredictionWriter& writer, bool stop_at_bad,
-                 Progress& progress, Figures& figures) {
+void predict_samples(deploy::Predictor& predictor, InputStream& inputs, PredictionWriter& writer, bool stop_at_bad,
+                     Progress& progress, Figures& figures) {
   const auto most = static_cast<size_t>(predictor.options().batch_size);
   for (;;) {
     std::vector<Input> batch = inputs.next(most);
@@ -96,9 +99,31 @@ void predict_all(deploy::Predictor& predictor, Inputs& inputs, PredictionWriter&
       figures.samples += rows.shape()[0];
     }
     if (fault) throw Error(*fault);
-    const bool early = progress.mode() == Progress::Mode::lines && seconds_since(figures.start) < kFirstLineAfter;
-    if (!early && progress.due()) progress.update(figures.progress());
+    figures.show(progress);
   }
+}
+
+void predict_table(deploy::Predictor& predictor, RowStream& stream, PredictionWriter& writer, bool explain,
+                   Progress& progress, Figures& figures) {
+  predict_rows(predictor, stream, writer, explain, [&](const RowsAnswered& block) {
+    for (const Error& fault : block.left_out) progress.line(cat("warning: left out: ", fault.what()));
+    figures.left_out += static_cast<int64_t>(block.left_out.size());
+    figures.samples += block.rows;
+    if (block.rows > 0) figures.batches_s.push_back(block.seconds);
+    figures.show(progress);
+    return !signals::stop_requested();
+  });
+}
+
+void check_explained(const store::Bundle& bundle, const OutputOptions& output) {
+  if (!output.explain) return;
+  if (bundle.net() || !bundle.rows->explains()) {
+    fail(ErrorKind::usage, "--explain", "a model of ", bundle.net() ? bundle.model.name : bundle.learner,
+         " does not say what each column adds: need one of ", join(store::row_learners(), ", "),
+         " that does (trees and linear models)");
+  }
+  if (output.form == Form::none)
+    fail(ErrorKind::usage, "--explain", "writes to -o or standard output: need -o beside --npy");
 }
 
 // Neither file may be an input: one that is named, or that the walk through a folder finds.
@@ -142,7 +167,8 @@ int predict_command(const Args& args) {
   o.positional("files", &sources.files, "pictures, files with a text per line, folders, or -", false);
   o.add("--text", &sources.texts, "a text; may be repeated", {.value = "TEXT"});
   o.add("--top-k", &top_k, "classes shown per sample", {.min = 1});
-  o.add("-b,--batch-size", &batch_size, "samples per step, at most", {.min = 1, .max = 1 << 24});
+  o.add("-b,--batch-size", &batch_size, "samples per step, at most (rows of tables: by themselves)",
+        {.min = 1, .max = 1 << 24});
   o.add("--device", &device, "auto, cpu, ref, cuda:N or opencl:N");
   o.add("--precision", &precision, "of the arithmetic: fp32, tf32, bf16 or fp16", {.one_of = store::precision_names()});
   o.add("--deterministic", &deterministic, "fixed kernel choices, no measurement");
@@ -152,6 +178,8 @@ int predict_command(const Args& args) {
   o.add("--json", &json, "write one JSON document per sample, with all probabilities");
   o.add("--jsonl", &jsonl, "write one JSON document per sample, with the top-k classes in their order");
   o.add("--csv", &csv, "write path (or text),class,probability lines under a header, top-k lines per sample");
+  o.add("--explain", &output.explain,
+        "of tables: what each column adds to the answer, as columns shap:NAME and shap:base (CSV, or --json)");
   o.add("--npy", &output.npy, "write the probabilities (samples, classes) to an npy file", {.value = "FILE"});
   o.add("-o,--output", &output.file, "write to a file instead of standard output (-)", {.value = "FILE"});
   o.add("--no-progress", &no_progress, "no progress line");
@@ -160,6 +188,7 @@ int predict_command(const Args& args) {
     fail(ErrorKind::usage, "files", "are missing (of texts, --text too); see freight predict --help");
   }
   if (json + jsonl + csv > 1) fail(ErrorKind::usage, csv ? "--csv" : "--json", "does not go with another format");
+  if (output.explain && !json && !jsonl) csv = true;
   if (csv && !o.given("--top-k")) top_k = 1;
   output.top = static_cast<size_t>(top_k);
   output.form = csv ? Form::csv : json ? Form::json : jsonl ? Form::jsonl : Form::lines;
@@ -171,6 +200,7 @@ int predict_command(const Args& args) {
       store::load_bundle(model),
       {.backend = device, .precision = precision, .deterministic = deterministic, .batch_size = batch_size});
   const bool text = predictor.bundle().preprocessing.text();
+  check_explained(predictor.bundle(), output);
   if (!sources.texts.empty() && !text) {
     fail(ErrorKind::usage, "--text", "model ", predictor.bundle().name(), " reads no texts");
   }
@@ -187,11 +217,12 @@ int predict_command(const Args& args) {
   PredictionWriter writer(predictor, output);
   const bool stop_at_bad = on_bad_sample == "error";
   if (rows) {
-    RowStream inputs(predictor, sources.files);
-    predict_all(predictor, inputs, writer, stop_at_bad, progress, figures);
+    const int64_t most = o.given("--batch-size") ? batch_size : rows_per_block(predictor.bundle());
+    RowStream inputs(predictor.bundle(), sources.files, most, stop_at_bad);
+    predict_table(predictor, inputs, writer, output.explain, progress, figures);
   } else {
     InputStream inputs(predictor, std::move(sources), workers, static_cast<size_t>(2 * batch_size));
-    predict_all(predictor, inputs, writer, stop_at_bad, progress, figures);
+    predict_samples(predictor, inputs, writer, stop_at_bad, progress, figures);
   }
   progress.clear();
   if (signals::stop_requested()) return signals::exit_code();

@@ -15,9 +15,10 @@ enum class Form { lines, csv, json, jsonl, none };
 
 struct OutputOptions {
   Form form = Form::lines;
-  size_t top = 3;    // classes per sample, of lines, CSV and JSONL
-  std::string file;  // empty: standard output
-  std::string npy;   // empty: none
+  size_t top = 3;        // classes per sample, of lines, CSV and JSONL
+  std::string file;      // empty: standard output
+  std::string npy;       // empty: none
+  bool explain = false;  // of a model of rows: what each column adds, too
 };
 
 class PredictionWriter {
@@ -27,15 +28,19 @@ class PredictionWriter {
   PredictionWriter(const PredictionWriter&) = delete;
   PredictionWriter& operator=(const PredictionWriter&) = delete;
 
-  // Rows (N, outputs) of the named samples; standard output is flushed. Throws Error(runtime) where it cannot be
-  // written.
-  void write(const std::vector<std::string>& names, const Array& rows);
+  // Rows (N, outputs) of the named samples, with store::RowModel::contributions where they are asked for; standard
+  // output is flushed. Throws Error(runtime) where it cannot be written.
+  void write(const std::vector<std::string>& names, const Array& rows, const Array* contributions = nullptr);
   // Puts the files under their names.
   void commit();
 
  private:
-  std::string text(const std::string& name, const float* row) const;
-  std::string values(const std::string& name, const float* row) const;
+  // What columns add to the sums of one sample: (groups, columns + 1), null where it is not asked for.
+  using Added = const double*;
+  void add_text(std::string& out, const std::string& name, const float* row, Added added) const;
+  void add_values(std::string& out, const std::string& name, const float* row, Added added) const;
+  std::string added_cells(Added added, int64_t group) const;
+  std::string added_json(Added added) const;
   std::string first_column(const std::string& name) const;  // of a line
   void put(const std::string& text);
 
@@ -43,7 +48,8 @@ class PredictionWriter {
   const OutputOptions options_;
   const bool probabilities_;
   const int64_t outputs_;
-  size_t width_ = 0;  // of the first column of lines
+  int64_t groups_ = 1;  // of contributions
+  size_t width_ = 0;    // of the first column of lines
   std::unique_ptr<io::AtomicFile> file_;
   std::FILE* rows_ = nullptr;  // of the npy file, whose header needs their number; without a name
   int64_t count_ = 0;

@@ -2,56 +2,162 @@
 #include "predict_rows.h"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
+#include <thread>
 
-#include "freight/base/error.h"
+#include "freight/base/clock.h"
 #include "freight/base/strings.h"
 #include "freight/data/columns.h"
 #include "freight/store/row_model.h"
+#include "freight/store/table_rows.h"
+#include "handover.h"
 
 namespace freight::app {
 
-RowStream::RowStream(const deploy::Predictor& predictor, std::vector<std::string> files)
-    : predictor_(predictor), files_(std::move(files)) {}
+namespace {
 
-void RowStream::open(const std::string& file) {
-  cells_ = data::read_cells(file);
-  next_row_ = 0;
-  const std::vector<store::Column>& columns = predictor_.bundle().columns;
-  // A lone row of words is a sample unless it is the names of the columns, behind which the samples were forgotten.
-  if (data::only_names(cells_)) {
-    const std::vector<std::string>& row = cells_.rows[0];
-    const bool names = std::all_of(columns.begin(), columns.end(), [&](const store::Column& c) {
-      return std::any_of(row.begin(), row.end(), [&](const auto& cell) { return data::trimmed(cell) == c.name; });
-    });
-    if (names) fail(ErrorKind::data, file, "holds a header and no rows");
+constexpr int64_t kMostRows = 1 << 16, kLeastRows = 64, kCells = 1 << 21;  // of a block
+constexpr size_t kBlocksAhead = 2;                                         // between two threads
+
+struct AnsweredBlock {
+  RowBlock rows;
+  Array answers, contributions;
+};
+
+// Joins a thread whatever happens, after `release` has freed it from waiting.
+class Joined {
+ public:
+  Joined(std::function<void()> release, std::function<void()> body)
+      : release_(std::move(release)), thread_(std::move(body)) {}
+  ~Joined() {
+    if (!thread_.joinable()) return;
+    release_();
+    thread_.join();
   }
-  if (!cells_.header && cells_.names.size() == columns.size()) {
-    places_.resize(columns.size());
-    std::iota(places_.begin(), places_.end(), size_t{0});
-  } else {
-    places_ = store::places_of(columns, cells_.names, file);
-  }
+  Joined(const Joined&) = delete;
+  Joined& operator=(const Joined&) = delete;
+  void join() { thread_.join(); }
+
+ private:
+  std::function<void()> release_;
+  std::thread thread_;
+};
+
+std::vector<std::string> names_of(const RowBlock& block) {
+  std::vector<std::string> names;
+  names.reserve(block.lines.size());
+  for (const int64_t line : block.lines) names.push_back(cat(block.file, ":", line));
+  return names;
 }
 
-std::vector<Input> RowStream::next(size_t most) {
-  std::vector<Input> got;
-  while (got.size() < most) {
-    if (next_row_ == cells_.rows.size()) {
-      if (next_file_ == files_.size()) break;
+}  // namespace
+
+int64_t rows_per_block(const store::Bundle& bundle) {
+  const auto width = static_cast<int64_t>(std::max<size_t>(bundle.columns.size(), 1));
+  return std::clamp(kCells / width, kLeastRows, kMostRows);
+}
+
+RowStream::RowStream(const store::Bundle& bundle, std::vector<std::string> files, int64_t most, bool stop_at_bad)
+    : columns_(bundle.columns), files_(std::move(files)), most_(most), stop_at_bad_(stop_at_bad) {}
+
+void RowStream::open(const std::string& file) {
+  data::CellsAsked asked;
+  asked.kinds = [this, file](const data::TableHead& head) {
+    // A lone row of words is a sample unless it is the names of the columns, behind which the samples were forgotten.
+    const bool names = data::only_names(head) && std::all_of(columns_.begin(), columns_.end(), [&](const auto& c) {
+                         return std::any_of(head.first_row.begin(), head.first_row.end(),
+                                            [&](const auto& cell) { return data::trimmed(cell) == c.name; });
+                       });
+    if (names) fail(ErrorKind::data, file, "holds a header and no rows");
+    if (!head.header && head.names.size() == columns_.size()) {
+      places_.resize(columns_.size());
+      std::iota(places_.begin(), places_.end(), size_t{0});
+    } else {
+      places_ = store::places_of(columns_, head.names, file);
+    }
+    return store::kinds_of(columns_, places_, head.names.size());
+  };
+  reader_ = std::make_unique<data::CellReader>(std::vector<std::string>{file}, std::move(asked));
+}
+
+bool RowStream::next(RowBlock& block) {
+  if (fault_) throw Error(*fault_);
+  data::Cells cells;
+  while (cells.rows() == 0) {
+    if (!reader_) {
+      if (next_file_ == files_.size()) return false;
       open(files_[next_file_++]);
     }
-    const std::vector<std::string>& row = cells_.rows[next_row_];
-    Input input;
-    input.name = input.place = cat(files_[next_file_ - 1], ":", cells_.lines[next_row_++]);
-    try {
-      input.sample = predictor_.sample_of_row(store::cells_at(row, places_), input.place);
-    } catch (const Error& e) {
-      input.fault = e;
-    }
-    got.push_back(std::move(input));
+    cells = reader_->next(most_);
+    if (cells.rows() == 0) reader_ = nullptr;
   }
-  return got;
+  const store::TableRows rows(columns_, cells, places_);
+  block = {.file = files_[next_file_ - 1], .lines = {}, .values = {}, .faults = {}};
+  std::vector<int64_t> sound;
+  size_t next_fault = 0;
+  for (int64_t i = 0; i < cells.rows() && !fault_; ++i) {
+    if (next_fault == rows.faults().size() || rows.faults()[next_fault].row != i) {
+      sound.push_back(i);
+      block.lines.push_back(cells.places.line(i));
+      continue;
+    }
+    Error fault(ErrorKind::data, cells.place(i), rows.faults()[next_fault++].reason);
+    if (stop_at_bad_) {
+      fault_ = std::move(fault);
+    } else {
+      block.faults.push_back(std::move(fault));
+    }
+  }
+  if (fault_ && sound.empty()) throw Error(*fault_);
+  block.values = rows.values(sound);
+  return true;
+}
+
+void predict_rows(const deploy::Predictor& predictor, RowStream& stream, PredictionWriter& writer, bool explain,
+                  const std::function<bool(const RowsAnswered&)>& answered) {
+  Handover<RowBlock> read(kBlocksAhead);
+  Handover<AnsweredBlock> done(kBlocksAhead);
+  std::exception_ptr not_written;
+  Joined writing([&] { done.end(); },
+                 [&] {
+                   try {
+                     for (AnsweredBlock b; done.take(b);) {
+                       writer.write(names_of(b.rows), b.answers, explain ? &b.contributions : nullptr);
+                     }
+                   } catch (...) {
+                     not_written = std::current_exception();
+                     done.close();
+                   }
+                 });
+  {
+    Joined reading([&] { read.close(); },
+                   [&] {
+                     try {
+                       for (RowBlock b; stream.next(b);) {
+                         if (!read.put(std::move(b))) return;
+                       }
+                       read.end();
+                     } catch (...) {
+                       read.end(std::current_exception());
+                     }
+                   });
+    for (RowBlock block; read.take(block);) {
+      RowsAnswered told{.rows = block.count(), .left_out = block.faults};
+      const auto start = std::chrono::steady_clock::now();
+      AnsweredBlock b{.rows = std::move(block), .answers = {}, .contributions = {}};
+      if (told.rows > 0) {
+        b.answers = predictor.bundle().rows->run(b.rows.values);
+        if (explain) b.contributions = predictor.bundle().rows->contributions(b.rows.values);
+      }
+      told.seconds = seconds_since(start);
+      if (told.rows > 0 && !done.put(std::move(b))) break;
+      if (!answered(told)) break;
+    }
+  }
+  done.end();
+  writing.join();
+  if (not_written) std::rethrow_exception(not_written);
 }
 
 }  // namespace freight::app

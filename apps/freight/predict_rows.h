@@ -1,29 +1,61 @@
-// Rows of tables as what `freight predict` reads: files whose columns a model of rows finds by their names.
+// Rows of tables as what `freight predict` reads: files whose columns a model of rows finds by their names. Reading,
+// answering and writing each have a thread, and a few blocks of rows are in memory at once.
 #pragma once
+#include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "freight/base/error.h"
 #include "freight/data/cells.h"
-#include "predict_inputs.h"
+#include "freight/deploy/predictor.h"
+#include "predict_output.h"
 
 namespace freight::app {
+
+// Some rows of one file, in their order.
+struct RowBlock {
+  std::string file;
+  std::vector<int64_t> lines;  // where each begins, from 1
+  Array values;                // f64 (N, columns), as the model takes them
+  std::vector<Error> faults;   // of rows that cannot be read; they are left out
+  int64_t count() const { return static_cast<int64_t>(lines.size()); }
+};
 
 // Reads one file after the other, in their order. A file without a header has the model's columns in their order.
 class RowStream {
  public:
-  RowStream(const deploy::Predictor& predictor, std::vector<std::string> files);
+  // Blocks have at most `most` rows; a row that cannot be read ends the stream if `stop_at_bad`.
+  RowStream(const store::Bundle& bundle, std::vector<std::string> files, int64_t most, bool stop_at_bad);
 
-  // Up to `most` rows; none at the end. Throws Error(data) for a file that cannot be read or lacks a column.
-  std::vector<Input> next(size_t most);
+  // The next rows; false at the end. Throws Error(data) for a file that cannot be read or lacks a column, and, behind
+  // the rows before it, for one that cannot be read.
+  bool next(RowBlock& block);
 
  private:
   void open(const std::string& file);
 
-  const deploy::Predictor& predictor_;
+  const std::vector<store::Column>& columns_;
   std::vector<std::string> files_;
-  size_t next_file_ = 0, next_row_ = 0;
-  data::Cells cells_;
-  std::vector<size_t> places_;  // of the model's columns
+  const int64_t most_;
+  const bool stop_at_bad_;
+  size_t next_file_ = 0;
+  std::unique_ptr<data::CellReader> reader_;  // of the file at hand
+  std::vector<size_t> places_;                // of the model's columns
+  std::optional<Error> fault_;
 };
+
+// So many rows that a block fills some megabytes.
+int64_t rows_per_block(const store::Bundle& bundle);
+
+struct RowsAnswered {
+  int64_t rows = 0;
+  double seconds = 0;  // of the model alone
+  std::vector<Error> left_out = {};
+};
+// Answers all rows. `answered` hears of each block, on the calling thread; false from it ends early.
+void predict_rows(const deploy::Predictor& predictor, RowStream& stream, PredictionWriter& writer, bool explain,
+                  const std::function<bool(const RowsAnswered&)>& answered);
 
 }  // namespace freight::app

@@ -12,6 +12,7 @@
 #include "freight/base/version.h"
 #include "freight/plan/fitting.h"
 #include "freight/plan/memory_use.h"
+#include "freight/train/learner.h"
 #include "freight/train/progress.h"
 #include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
@@ -54,7 +55,8 @@ std::unique_ptr<Options> train_options(train::Config& c, Flags& f) {
                                      "  freight train --data cifar10 --set optimizer.lr=0.05\n"
                                      "  freight train --data FOLDER --train-crop-size 128\n"
                                      "  freight train --data sst2 --model textcnn\n"
-                                     "  freight train --data reviews.csv --text-column body --label-column stars");
+                                     "  freight train --data reviews.csv --text-column body --label-column stars\n"
+                                     "  freight train housing.csv --target median_house_value");
   declare(*o, c, f);
   return o;
 }
@@ -317,7 +319,7 @@ int train_command(const Args& args) {
     found = look_for(probe, config, [&](train::Config& c) { train_options(c, flags)->peek(args); });
   }
   flags = {};
-  if (!probe.model.empty()) train::set_model(config, probe.model);
+  if (const std::string model = train::asked_model(probe); !model.empty()) train::set_model(config, model);
   const auto o = train_options(config, flags);
   if (o->parse(args) == Options::Outcome::done) return 0;
   if (flags.choose_batch && !config.resume.empty()) {

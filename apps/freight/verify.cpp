@@ -68,7 +68,12 @@ int verify_command(const Args& args) {
   options.seed = static_cast<uint64_t>(seed);
   options.stop = [] { return signals::stop_requested(); };
   signals::install();
-  store::Bundle bundle = store::load_net(model, "freight verify");
+  store::Bundle bundle = store::load_bundle(model);
+  const bool net = bundle.net();
+  if (!net && (text_column || label_column)) {
+    fail(ErrorKind::usage, text_column ? "--text-column" : "--label-column", "is of nets with --data: a model of ",
+         bundle.learner, " is verified by rows that are stored with it; leave it out");
+  }
   options.load = train::trained_on(bundle, model).load;
   options.load.data_dir = data_dir;
   if (text_column) options.load.text.text_column = *text_column;
@@ -77,7 +82,7 @@ int verify_command(const Args& args) {
   options.load.text.held_out = data::HeldOut::test;
   if (!json) options.heard = print_line;
   const std::vector<deploy::Claim> claims =
-      deploy::verify(std::move(bundle), store::load_net(model, "freight verify"), options);
+      deploy::verify(net ? store::load_bundle(model) : store::Bundle(), std::move(bundle), options);
   if (signals::stop_requested()) return signals::exit_code();
   std::vector<std::string> failed;
   Json list = Json::array();

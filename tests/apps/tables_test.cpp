@@ -63,11 +63,16 @@ TEST(TablesCommand, ATableIsTrainedMeasuredPredictedAndShown) {
   EXPECT_EQ(report.code, 0) << report.err;
   EXPECT_EQ(report.err.find("was not run"), std::string::npos) << report.err;
 
-  const std::vector<std::string> for_nets[] = {{"export", model, "--output", dir + "/m.onnx"},
-                                               {"verify", model},
-                                               {"generate", model, "--prompt", "a"},
-                                               {"profile", "--model", model},
-                                               {"models", "show", model, "--spec"}};
+  expect_refused(run_freight({"export", model, "--output", dir + "/m.onnx"}), 2, {"baseline", "no form"});
+  expect_refused(run_freight({"export", model, "--output", dir + "/m.ubj", "--format", "xgboost"}), 2,
+                 {"--format", "baseline", "was not fitted by it"});
+  const Ran verified = run_freight({"verify", model});
+  EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
+  EXPECT_NE(verified.out.find("holds        replay"), std::string::npos) << verified.out;
+  expect_refused(run_freight({"verify", model, "--data", csv}), 2, {"--data", "baseline", "stored with it"});
+  expect_refused(run_freight({"verify", model, "--label-column", "species"}), 2, {"--label-column", "baseline"});
+  const std::vector<std::string> for_nets[] = {
+      {"generate", model, "--prompt", "a"}, {"profile", "--model", model}, {"models", "show", model, "--spec"}};
   for (const std::vector<std::string>& args : for_nets) {
     expect_refused(run_freight(args), 2, {"fitted by baseline", "of nets alone"});
   }
@@ -81,11 +86,67 @@ TEST(TablesCommand, ATableIsTrainedMeasuredPredictedAndShown) {
     expect_refused(run_freight({"train", csv, "--model", "baseline", flag[0], flag[1], "-o", dir + "/b"}), 2,
                    {flag[0], "is for nets"});
   }
+  expect_refused(run_freight({"train", csv, "--model", "baseline", "--label-column", "species", "-o", dir + "/b"}), 2,
+                 {"--label-column", "is for texts", "--target"});
+  expect_refused(run_freight({"train", csv, "--model", "baseline", "--target", "spices", "-o", dir + "/b"}), 2,
+                 {"--target", "no column spices", "did you mean species?"});
+  expect_refused(run_freight({"train", "digits", "--model", "lenet", "--target", "1", "-o", dir + "/b"}), 2,
+                 {"--target", "is for models of tables"});
+  expect_refused(run_freight({"eval", model, "--label-column", "colour"}), 2, {"--label-column", "--target"});
   expect_refused(run_freight({"train", csv, "--model", "baseline", "-b", "auto", "-o", dir + "/b"}), 2,
                  {"--batch-size", "is for nets"});
   expect_refused(run_freight({"train", csv, "--model", "baseline", "-o", dir + "/run"}), 2, {"--overwrite"});
   expect_refused(run_freight({"train", csv, "--model", "baseline", "--resume", dir + "/run"}), 2,
                  {"no checkpoint to go on from"});
+}
+
+TEST(TablesCommand, WhatEachColumnAddsStandsBesideTheAnswer) {
+  const std::string dir = scratch_dir(), csv = dir + "/rent.csv", model = dir + "/run/model.safetensors";
+  std::string rows = "size,\"the, town\",rent\n";
+  for (int i = 0; i < 60; ++i)
+    rows += cat(20 + i, ",", i % 2 ? "north" : "south", ",", 100 + 10 * i + (i % 2 ? 50 : 0), "\n");
+  write_file(csv, rows);
+  const Ran trained = run_freight({"train", csv, "--model", "linear", "-o", dir + "/run"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  write_file(dir + "/new.csv", "size,\"the, town\"\n30,north\n50,south\n,west\nlarge,north\n70,north\n");
+  const std::vector<std::string> ask = {"predict", model, dir + "/new.csv", "--explain", "--on-bad-sample", "skip"};
+  const Ran r = run_freight(ask);
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("left out: "), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("4 rows"), std::string::npos) << r.err;
+  const std::vector<std::string> lines = split(r.out, '\n');
+  ASSERT_EQ(lines.size(), 6u) << r.out;
+  EXPECT_EQ(lines[0], "path,output,value,shap:size,\"shap:the, town\",shap:base");
+  for (size_t i = 1; i < 5; ++i) {
+    const std::vector<std::string> cells = split(lines[i], ',');
+    ASSERT_EQ(cells.size(), 6u) << lines[i];
+    EXPECT_NE(cells[0].find(cat("new.csv:", i < 4 ? i + 1 : 6)), std::string::npos) << lines[i];
+    const double sum = std::stod(cells[3]) + std::stod(cells[4]) + std::stod(cells[5]);
+    EXPECT_NEAR(sum, std::stod(cells[2]), 1e-4) << lines[i];
+  }
+  EXPECT_NEAR(std::stod(split(lines[2], ',')[3]) - std::stod(split(lines[1], ',')[3]), 200, 1e-6) << "20 times 10";
+  EXPECT_EQ(std::stod(split(lines[3], ',')[3]), 0) << "a missing cell is the mean";
+  // One row at a time, a block says the same as all at once.
+  std::vector<std::string> singly = ask;
+  singly.insert(singly.end(), {"-b", "1"});
+  EXPECT_EQ(run_freight(singly).out, r.out);
+  std::vector<std::string> as_json = ask;
+  as_json.push_back("--json");
+  const Json first = Json::parse(split(run_freight(as_json).out, '\n')[0]);
+  EXPECT_NEAR(first.at("shap").at("size").get<double>() + first.at("shap").at("the, town").get<double>() +
+                  first.at("base").get<double>(),
+              first.at("values")[0].get<double>(), 1e-4);
+
+  // A row that cannot be read ends the command behind the answers before it.
+  const Ran stopped = run_freight({"predict", model, dir + "/new.csv", "--csv"});
+  expect_refused(stopped, 3, {"new.csv:5", "column size", "'large'"});
+  EXPECT_EQ(split(stopped.out, '\n').size(), 5u) << stopped.out;
+  ASSERT_EQ(run_freight({"train", csv, "--model", "baseline", "-o", dir + "/mean"}).code, 0);
+  expect_refused(run_freight({"predict", dir + "/mean/model.safetensors", dir + "/new.csv", "--explain"}), 2,
+                 {"--explain", "baseline", "does not say what each column adds"});
+  expect_refused(
+      run_freight({"predict", model, dir + "/new.csv", "--explain", "--npy", dir + "/p.npy", "-o", dir + "/new.csv"}),
+      2, {"-o"});
 }
 
 TEST(TablesCommand, AutoComparesWhatIsThereStoresTheBestAndTellsByAThreshold) {
@@ -170,7 +231,8 @@ TEST(TablesCommand, TreesAreFittedByALibraryThatIsAskedForWhereItIsMissing) {
                  {"--xgboost", "flowers.csv", "the loader refuses"});
   EXPECT_NE(run_freight({"report", dir + "/run"}).code, 0) << "there is a run";
 
-  const Ran trained = run_freight(train);
+  // The name of the told column alone makes it a table, and trees its model.
+  const Ran trained = run_freight({"train", csv, "--target", "species", "-o", dir + "/run", "--rounds", "20"});
   if (trained.code == 4) {
     EXPECT_NE(trained.err.find("apt-get install libxgboost0"), std::string::npos) << trained.err;
     GTEST_SKIP() << trained.err;
@@ -185,6 +247,17 @@ TEST(TablesCommand, TreesAreFittedByALibraryThatIsAskedForWhereItIsMissing) {
   ASSERT_EQ(predicted.code, 0) << predicted.err;
   EXPECT_NE(predicted.out.find("new.csv:2,daisy"), std::string::npos) << predicted.out;
   EXPECT_NE(predicted.out.find("new.csv:3,rose"), std::string::npos) << predicted.out;
+  for (const char* form : {"json", "ubj"}) {
+    const std::string own = cat(dir, "/trees.", form);
+    const Ran exported = run_freight({"export", model, "--format", "xgboost", "-o", own});
+    EXPECT_EQ(exported.code, 0) << exported.err;
+    EXPECT_NE(exported.out.find("for the columns length, colour"), std::string::npos) << exported.out;
+    EXPECT_NE(read_file(own).find("binary:logistic"), std::string::npos);
+  }
+  expect_refused(run_freight({"export", model, "--format", "xgboost", "-o", dir + "/trees.bin"}), 2,
+                 {"-o", ".json or .ubj"});
+  expect_refused(run_freight({"export", model, "--format", "xgboost", "-o", dir + "/t.ubj", "--no-softmax"}), 2,
+                 {"--softmax", "of ONNX files"});
   const Ran shown = run_freight({"models", "show", model});
   EXPECT_NE(shown.out.find("20 trees of XGBoost"), std::string::npos) << shown.out;
 }

@@ -105,10 +105,15 @@ const FamilyCase kCases[] = {
       %1 = input "b" : f64[5,3]
       %2 = solve_triangular(%0, %1) {upper=true, transposed=false, unit_diagonal=false, right=false, refuse_singular=true} : f64[5,3]
       return %2 })"},
-    {"solve_mixed", "solve:mixed", R"(graph {
+    {"solve", "solve:lanes", R"(graph {
+      %0 = input "a" : f32[40,5,5]
+      %1 = input "b" : f32[40,5,3]
+      %2 = solve(%0, %1) {mixed=false} : f32[40,5,3]
+      return %2 })"},
+    {"solve", "solve:mixed", R"(graph {
       %0 = input "a" : f64[5,5]
       %1 = input "b" : f64[5,3]
-      %2, %3 = solve_mixed(%0, %1) : f64[5,3], i64[]
+      %2, %3 = solve(%0, %1) {mixed=true} : f64[5,3], i64[]
       return %2, %3 })"},
     {"spectral", "lapack:dsyevd", R"(graph {
       %0 = input "x" : f64[5,5]

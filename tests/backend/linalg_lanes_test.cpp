@@ -225,5 +225,135 @@ TEST(LinalgLanes, TheSolutionOfATriangleDoesNotDependOnTheBatch) {
   }
 }
 
+// Systems of n rows with k right sides. Behind the solutions lies one more, which must stay.
+template <class T>
+struct Systems {
+  int64_t n, k;
+  std::vector<T> x = {};
+  ZeroPivot zero = {};
+
+  void solve(const std::vector<T>& a, const std::vector<T>& b, int64_t batch) {
+    x.assign(static_cast<size_t>((batch + 1) * n * k), kUntouched<T>);
+    const LaneSystems<T> systems(n, k, batch);
+    AlignedScratch scratch(systems.scratch_bytes());
+    zero = systems.run(a.data(), b.data(), x.data(), scratch.get());
+  }
+  // The largest |b - a x| over the sum of |a| |x| and |b|, of all systems but those that `skip` names.
+  double residual(const std::vector<T>& a, const std::vector<T>& b, const std::vector<int64_t>& skip = {}) const {
+    double worst = 0;
+    const auto batch = static_cast<int64_t>(b.size()) / (n * k);
+    for (int64_t i = 0; i < batch * n * k; ++i) {
+      const int64_t matrix = i / (n * k), row = i / k % n, column = i % k;
+      if (std::find(skip.begin(), skip.end(), matrix) != skip.end()) continue;
+      const double right = static_cast<double>(b[static_cast<size_t>(i)]);
+      double rest = right, size = std::abs(right);
+      for (int64_t j = 0; j < n; ++j) {
+        const double part = static_cast<double>(a[static_cast<size_t>((matrix * n + row) * n + j)]) *
+                            static_cast<double>(x[static_cast<size_t>((matrix * n + j) * k + column)]);
+        rest -= part;
+        size += std::abs(part);
+      }
+      worst = std::max(worst, std::isnan(rest) ? HUGE_VAL : std::abs(rest) / size);
+    }
+    return worst;
+  }
+};
+
+template <class T>
+void expect_systems_of_any_batch(int64_t n, int64_t k) {
+  constexpr int64_t kMost = 70;
+  const auto a = random<T>(kMost * n * n, static_cast<uint64_t>(n)), b = random<T>(kMost * n * k, 2);
+  Systems<T> all{n, k}, some{n, k};
+  all.solve(a, b, kMost);
+  EXPECT_LT(all.residual(a, b), 30 * static_cast<double>(n) * static_cast<double>(std::numeric_limits<T>::epsilon()));
+  for (int64_t batch = 1; batch < kMost; ++batch) {
+    if (!LaneSystems<T>::takes(n, k, batch)) continue;
+    SCOPED_TRACE(cat(batch, " systems of ", n, " rows, ", k, " right sides, f", sizeof(T) * 8));
+    some.solve(a, b, batch);
+    EXPECT_EQ(some.zero.matrix, -1);
+    EXPECT_TRUE(equal_bits(some.x, all.x, 0, batch * n * k));
+    for (int64_t i = batch * n * k; i < (batch + 1) * n * k; ++i)
+      EXPECT_EQ(some.x[static_cast<size_t>(i)], kUntouched<T>);
+  }
+  auto in_place = b;
+  const LaneSystems<T> systems(n, k, kMost);
+  AlignedScratch scratch(systems.scratch_bytes());
+  systems.run(a.data(), in_place.data(), in_place.data(), scratch.get());
+  EXPECT_TRUE(equal_bits(in_place, all.x, 0, kMost * n * k));
+}
+
+TEST(LinalgLanes, TheSolutionOfASystemDoesNotDependOnTheBatch) {
+  for (const int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 23, 31, 32}) {
+    for (const int64_t k : {1, 2, 3, 4}) {
+      expect_systems_of_any_batch<float>(n, k);
+      expect_systems_of_any_batch<double>(n, k);
+    }
+  }
+  EXPECT_FALSE(LaneSystems<double>::takes(16, 5, 1000));
+  EXPECT_FALSE(LaneSystems<double>::takes(33, 1, 1000));
+  EXPECT_FALSE(LaneSystems<double>::takes(16, 1, 1));
+}
+
+// Matrices with a NaN, with an infinity, of pivots whose reciprocals overflow, and two that are singular, of which the
+// first is told with its first pivot that is 0: the others are what they were.
+template <class T>
+void expect_neighbours_of_bad_systems(int64_t n, int64_t k) {
+  SCOPED_TRACE(cat(n, " rows, ", k, " right sides, f", sizeof(T) * 8));
+  constexpr int64_t kBatch = 37, kNan = 3, kInfinite = 4, kTiny = 6, kSingular = 12, kZero = 29;
+  const int64_t size = n * n;
+  auto a = random<T>(kBatch * size, 8);
+  const auto b = random<T>(kBatch * n * k, 9);
+  Systems<T> good{n, k}, got{n, k};
+  good.solve(a, b, kBatch);
+  const auto at = [&](int64_t matrix, int64_t i) -> T& { return a[static_cast<size_t>(matrix * size + i)]; };
+  at(kNan, size / 2) = std::numeric_limits<T>::quiet_NaN();
+  at(kInfinite, size / 2) = std::numeric_limits<T>::infinity();
+  for (int64_t i = 0; i < size; ++i) at(kTiny, i) *= std::numeric_limits<T>::denorm_min() * 64;
+  got.solve(a, b, kBatch);
+  EXPECT_EQ(got.zero.matrix, -1);
+  for (int64_t i = 0; i < n; ++i) at(kSingular, i * n + n / 2) = at(kZero, i * n) = 0;
+  got.solve(a, b, kBatch);
+  EXPECT_EQ(got.zero.matrix, kSingular);
+  EXPECT_EQ(got.zero.pivot, n / 2);
+  const std::vector<int64_t> bad = {kNan, kInfinite, kTiny, kSingular, kZero};
+  for (int64_t i = 0; i < kBatch; ++i) {
+    if (std::find(bad.begin(), bad.end(), i) == bad.end()) {
+      EXPECT_TRUE(equal_bits(got.x, good.x, i * n * k, n * k)) << i;
+    }
+  }
+  bool any = false;
+  for (int64_t i = 0; i < n * k; ++i) any = any || std::isnan(got.x[static_cast<size_t>(kNan * n * k + i)]);
+  EXPECT_TRUE(any);
+}
+
+TEST(LinalgLanes, ABadSystemLeavesItsNeighboursAlone) {
+  for (const int64_t n : {1, 4, 5, 16, 23}) {
+    for (const int64_t k : {1, 3}) {
+      expect_neighbours_of_bad_systems<float>(n, k);
+      expect_neighbours_of_bad_systems<double>(n, k);
+    }
+  }
+}
+
+// Rows that are exchanged differently in each lane, and columns of the right sides that do not mix: P x = b for
+// permutation matrices, exactly.
+TEST(LinalgLanes, SystemsOfPermutationsAreSolvedExactly) {
+  constexpr int64_t kBatch = 64;
+  for (const int64_t n : {3, 8, 23, 32}) {
+    std::vector<double> a(static_cast<size_t>(kBatch * n * n)), need = random<double>(kBatch * n * 2, 4), b = need;
+    for (int64_t m = 0; m < kBatch; ++m) {
+      for (int64_t i = 0; i < n; ++i) {
+        const int64_t j = (i * 5 + m) % n;  // a permutation for n without the factor 5
+        a[static_cast<size_t>((m * n + i) * n + j)] = 1;
+        for (int64_t c = 0; c < 2; ++c)
+          b[static_cast<size_t>((m * n + i) * 2 + c)] = need[static_cast<size_t>((m * n + j) * 2 + c)];
+      }
+    }
+    Systems<double> systems{n, 2};
+    systems.solve(a, b, kBatch);
+    EXPECT_TRUE(equal_bits(systems.x, need, 0, kBatch * n * 2)) << n;
+  }
+}
+
 }  // namespace
 }  // namespace freight::cpu

@@ -1,4 +1,4 @@
-// The CPU's kernel of solve_mixed: residuals as small as f64 allows from factors in f32; where it leaves the work to
+// The CPU's kernel of a mixed solve: residuals as small as f64 allows from factors in f32; where it leaves the work to
 // f64; scales beyond f32; singular matrices and NaN; equal bits for any number of threads.
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -39,7 +39,8 @@ Graph graph_of(const Array& a, const Array& b) {
   const Shape batch(a.shape().begin(), a.shape().end() - 2);
   const Type at{DType::f64, a.shape()}, bt{DType::f64, b.shape()};
   return parse(cat("graph {\n %0 = input \"a\" : ", at, "\n %1 = input \"b\" : ", bt,
-                   "\n %2, %3 = solve_mixed(%0, %1) : ", bt, ", ", Type{DType::i64, batch}, "\n return %2, %3 }"));
+                   "\n %2, %3 = solve(%0, %1) {mixed=true} : ", bt, ", ", Type{DType::i64, batch},
+                   "\n return %2, %3 }"));
 }
 
 Solution solved(const Array& a, const Array& b, const std::string& on = "cpu") {

@@ -52,7 +52,7 @@ TEST(TextFile, WithoutHeaderTheLabelIsTheColumnOfNumbersOrOfFewWords) {
 
 TEST(TextFile, ATableOfNumbersIsNotReadAsTexts) {
   const std::string prices = "rooms,age,near,price\n3,20,sea,300\n4,11.5,hill,250\n3,,sea,300\n5,7,hill,250\n";
-  expect_error(ErrorKind::data, {"f", "got a table (numbers in column 2, 4), need texts", "--model baseline"},
+  expect_error(ErrorKind::data, {"f", "got a table (numbers in column 2, 4), need texts", "--target COL"},
                [&] { rows_of(prices, TextForm::csv); });
   expect_error(ErrorKind::data, {"f", "got a table (numbers in column 1), need texts"},
                [] { rows_of("1.5,a\n2.5,a\n2.5,b\n1,a\n2,b\n", TextForm::csv); });

@@ -1,6 +1,6 @@
 """Checks ONNX files and runs them: run_onnx.py MODEL.onnx INPUT.npy OUTPUT.npy [MODEL INPUT OUTPUT ...]
 
-Every file goes through onnx.checker with shape inference, must have IR version 8 and opset 17, and is run by ONNX
+Every file goes through onnx.checker with shape inference, must have IR version 8 and opset 17 (trees ai.onnx.ml 3 besides), and is run by ONNX
 Runtime.
 """
 import sys
@@ -15,7 +15,8 @@ for model, source, target in zip(*[iter(sys.argv[1:])] * 3):
         proto = onnx.load(model)
         onnx.checker.check_model(proto, full_check=True)
         assert proto.ir_version == 8, proto.ir_version
-        assert [(o.domain, o.version) for o in proto.opset_import] == [("", 17)], proto.opset_import
+        assert [(o.domain, o.version) for o in proto.opset_import] == [("", 17)] + [("ai.onnx.ml", 3)] * any(
+            n.domain == "ai.onnx.ml" for n in proto.graph.node), proto.opset_import
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 2
         options.log_severity_level = 3

@@ -2,6 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <variant>
 
 #include "freight/base/error.h"
 #include "freight/ir/builder.h"
@@ -38,6 +42,30 @@ TEST(OpTable, EveryRowStandsAtItsEnumerator) {
     const bool pointwise = row.kind == OpKind::unary || row.kind == OpKind::binary || row.kind == OpKind::ternary;
     EXPECT_EQ(pointwise, std::string_view(row.scalar) != "") << row.name;
   }
+}
+
+// Passes and backends tell the ops of these kinds apart one by one, and would take a new one for another.
+TEST(OpTable, KindsWhoseOpsAreKnownOneByOneHoldTheseAlone) {
+  const std::map<OpKind, std::set<std::string>> known = {
+      {OpKind::leaf, {"input", "state", "constant"}},
+      {OpKind::generator, {"iota", "random_uniform", "random_normal"}},
+      {OpKind::view, {"reshape", "transpose", "broadcast", "slice"}},
+      {OpKind::movement, {"copy", "offload", "fetch", "pad", "concat"}},
+      {OpKind::reduce, {"sum", "reduce_max", "reduce_min"}},
+      {OpKind::contract, {"matmul"}},
+      {OpKind::convolve, {"conv", "conv_grad_input", "conv_grad_weight"}},
+      {OpKind::pool, {"max_pool", "max_pool_grad", "avg_pool", "avg_pool_grad"}},
+      {OpKind::fused, {"fused"}},
+  };
+  std::map<OpKind, std::set<std::string>> found;
+  for (int i = 0; i < kOpCount; ++i) {
+    const OpInfo& row = info(static_cast<Op>(i));
+    if (known.count(row.kind)) found[row.kind].insert(row.name);
+    const bool pointwise = row.kind == OpKind::unary || row.kind == OpKind::binary || row.kind == OpKind::ternary;
+    EXPECT_TRUE(!pointwise || row.op == Op::cast || std::holds_alternative<NoAttrs>(row.attrs))
+        << row.name << ": the scalar expression sees no attributes; docs/extend/op.md says what such an op is";
+  }
+  for (const auto& [kind, names] : known) EXPECT_EQ(found[kind], names) << "docs/extend/op.md says which kind is right";
 }
 
 TEST(GraphText, RoundTripKeepsStructureNamesAndScopes) {

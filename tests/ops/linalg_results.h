@@ -92,10 +92,9 @@ inline std::vector<Value> unambiguous_eigvals(Builder& b, const std::vector<Valu
   return {sum(re + (re * re - im * im) * 0.5, last).v, sum(im * im, last).v};
 }
 
-// How often solve_mixed refines is each backend's own affair: -1 in place of every count.
+// How often a mixed solve refines is each backend's own affair: -1 in place of every count.
 inline void without_counts(Graph& g) {
-  const bool refines =
-      std::any_of(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op == Op::solve_mixed; });
+  const bool refines = std::any_of(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op == Op::solve; });
   Builder b(g);
   for (Value& v : g.outputs) {
     if (refines && g.type(v).dtype == DType::i64) v = b.binary(Op::minimum, v, b.constant_like(-1, v));

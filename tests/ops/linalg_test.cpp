@@ -207,21 +207,28 @@ TEST(LinalgMixed, SolvesAsTheDirectMethodDoesAndSaysHowOftenItRefined) {
   }
 }
 
-// The kernel that refines gives the gradients of the first and second order that the direct method has.
+// The kernel that refines gives the gradients of the first and second order that the direct method has, also of many
+// small systems, and those are the slopes of what is solved.
 TEST(LinalgMixed, HasTheGradientsOfTheDirectMethod) {
-  const Tensor a = doubles({2, 12, 12}, Fill::normal, 3), b = doubles({2, 12, 2}, Fill::normal, 4);
-  const Tensor w = doubles({2, 12, 12}, Fill::normal, 5);
-  const auto slopes = [&](SolveMethod method) {
-    const std::vector<Tensor> at = {a, b};
-    const std::vector<Tensor> first = grad(sum(sin(solve(a, b, {.method = method}))), at);
-    const std::vector<Tensor> second = grad(sum(w * first[0]) + sum(square(first[1])), at);
-    return std::vector<Tensor>{first[0], first[1], second[0], second[1]};
-  };
-  const std::vector<Tensor> mixed = slopes(SolveMethod::mixed), direct = slopes(SolveMethod::direct);
-  for (size_t i = 0; i < direct.size(); ++i) {
-    const double size = max(abs(direct[i])).item<double>();
-    EXPECT_GT(size, 0);
-    EXPECT_LT(max(abs(mixed[i] - direct[i])).item<double>(), 1e-9 * size) << i;
+  for (const int64_t batch : {2, 20}) {
+    const Tensor a = doubles({batch, 12, 12}, Fill::normal, 3), b = doubles({batch, 12, 2}, Fill::normal, 4);
+    const Tensor w = doubles({batch, 12, 12}, Fill::normal, 5);
+    const auto value = [&](const Tensor& at, SolveMethod method) { return sum(sin(solve(at, b, {.method = method}))); };
+    const auto slopes = [&](SolveMethod method) {
+      const std::vector<Tensor> at = {a, b};
+      const std::vector<Tensor> first = grad(value(a, method), at);
+      const std::vector<Tensor> second = grad(sum(w * first[0]) + sum(square(first[1])), at);
+      return std::vector<Tensor>{first[0], first[1], second[0], second[1]};
+    };
+    const std::vector<Tensor> mixed = slopes(SolveMethod::mixed), direct = slopes(SolveMethod::direct);
+    for (size_t i = 0; i < direct.size(); ++i) {
+      const double size = max(abs(direct[i])).item<double>();
+      EXPECT_GT(size, 0);
+      EXPECT_LT(max(abs(mixed[i] - direct[i])).item<double>(), 1e-9 * size) << i;
+    }
+    const double step = 1e-7, slope = sum(w * direct[0]).item<double>();
+    const Tensor more = value(a + step * w, SolveMethod::direct), less = value(a - step * w, SolveMethod::direct);
+    EXPECT_NEAR((more - less).item<double>() / (2 * step), slope, 1e-5 * std::abs(slope));
   }
 }
 
@@ -331,7 +338,8 @@ TEST(LinalgCost, CountsOperationsAsTheBooksDo) {
   EXPECT_NEAR(flops(Op::cholesky, CholeskyAttrs{}, {{30, 30}}), n * n * n / 3, 1e-6);
   EXPECT_NEAR(flops(Op::qr, QrAttrs{}, {{50, 30}}), 4 * (m * n * n - n * n * n / 3), 1e-6);
   EXPECT_NEAR(flops(Op::solve_triangular, TriangularAttrs{}, {{30, 30}, {30, 7}}), n * n * 7, 1e-6);
-  EXPECT_NEAR(flops(Op::solve_mixed, NoAttrs{}, {{30, 30}, {30, 7}}), 2 * n * n * n / 3 + 2 * n * n * 7, 1e-6);
+  for (const bool mixed : {false, true})
+    EXPECT_NEAR(flops(Op::solve, SolveAttrs{mixed}, {{30, 30}, {30, 7}}), 2 * n * n * n / 3 + 2 * n * n * 7, 1e-6);
   EXPECT_NEAR(flops(Op::eigh, EighAttrs{}, {{30, 30}}), 9 * n * n * n, 1e-6);
   EXPECT_NEAR(flops(Op::svd, SvdAttrs{}, {{30, 50}}), 14 * m * n * n + 8 * n * n * n, 1e-6);
 }

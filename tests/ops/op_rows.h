@@ -379,9 +379,11 @@ inline void composite_rows(Rows& t) {
         Pair{{2, 5, 3}, {2, 5, 2}}, Pair{{0, 3}, {0, 2}}, Pair{{3, 0}, {3, 2}}, Pair{{0, 3, 2}, {0, 3, 2}}}) {
     t.push_back({Op::lstsq, LstsqAttrs{1e-6}, {f32(p.a, Fill::matrix), f32(p.b)}, 20});
   }
-  for (const Pair& p : {Pair{{4, 4}, {4, 1}}, Pair{{1, 1}, {1, 1}}, Pair{{2, 3, 3}, {2, 3, 2}}, Pair{{17, 17}, {17, 3}},
-                        Pair{{0, 0}, {0, 2}}, Pair{{3, 3}, {3, 0}}, Pair{{0, 2, 2}, {0, 2, 1}}}) {
-    t.push_back({Op::solve_mixed, NoAttrs{}, {f32(p.a, Fill::matrix), f32(p.b)}, 20});
+  for (const Pair& p :
+       {Pair{{4, 4}, {4, 1}}, Pair{{1, 1}, {1, 1}}, Pair{{2, 3, 3}, {2, 3, 2}}, Pair{{17, 17}, {17, 3}},
+        Pair{{9, 6, 6}, {9, 6, 1}}, Pair{{0, 0}, {0, 2}}, Pair{{3, 3}, {3, 0}}, Pair{{0, 2, 2}, {0, 2, 1}}}) {
+    for (const bool mixed : {false, true})
+      t.push_back({Op::solve, SolveAttrs{mixed}, {f32(p.a, Fill::matrix), f32(p.b)}, 20});
   }
   t.push_back({Op::dropout, DropoutAttrs{0.5, 4}, {f32({17, 5}), key()}});
   t.push_back({Op::dropout, DropoutAttrs{0.1, 9}, {f32({65}), key()}});
@@ -556,9 +558,7 @@ inline Type type_behind(const Operand& o, Through through, size_t at) {
 }
 
 // Linear algebra: in f32 and f64 alone.
-inline bool is_linear_algebra(Op op) {
-  return info(op).kind == OpKind::linalg || op == Op::lstsq || op == Op::solve_mixed;
-}
+inline bool is_linear_algebra(Op op) { return info(op).kind == OpKind::linalg || op == Op::lstsq || op == Op::solve; }
 inline bool has_linear_algebra(const Graph& g) {
   return std::any_of(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return is_linear_algebra(n.op); });
 }

@@ -20,7 +20,8 @@
 namespace freight::test {
 namespace {
 
-// Instructions that this thread executes from here to the end of f: a child runs it step by step. -1 where the system
+// Instructions that this thread executes from here to the end of f: a child runs it step by step. It is the same number
+// however busy the machine is, since a child has no monitor to be woken (base/cpu_share.cpp). -1 where the system
 // forbids that, or f fails.
 int64_t steps_of(const std::function<void()>& f) {
   const pid_t child = fork();

@@ -157,12 +157,20 @@ def main():
 
     Select(by("model")).select_by_visible_text("flowers")
     wait_for(lambda: "rows of 2 columns" in by("facts").text, "the card of a model of rows")
-    check(by("text").get_attribute("value") == "length,colour\n", "the names of the columns are there to be filled in")
-    check("Type a row" in answer(), "it says what to do: " + answer())
-    by("text").send_keys(Keys.CONTROL + Keys.END)
-    by("text").send_keys("3,red")
+    names = [label.text.split("\n")[0] for label in driver.find_elements(By.CSS_SELECTOR, "#fields label")]
+    check(names == ["length", "colour"], f"there is a field for each column: {names}")
+    check("Fill in the columns" in answer(), "it says what to do: " + answer())
+    by("field-0").send_keys("3")
+    words = [option.text for option in Select(by("field-1")).options]
+    check(words == ["(missing)", "blue", "red"], f"the words of the column are there to be chosen: {words}")
+    Select(by("field-1")).select_by_visible_text("red")
     wait_for(lambda: answer().startswith("rose "), "most flowers are roses")
     check(fits(), "nothing is wider than a phone (rows)")
+    picture("phone-rows")
+    by("field-0").send_keys("x")
+    wait_for(lambda: "column length" in answer(), "a cell that is no number is told by its column")
+    by("field-0").send_keys(Keys.BACKSPACE)
+    wait_for(lambda: answer().startswith("rose "), "and answered once it is one")
 
     # Every control has a name, and nothing broke the content policy or threw.
     for control in driver.find_elements(By.CSS_SELECTOR, "input, select, textarea, button, canvas[tabindex]"):

@@ -135,8 +135,8 @@ TEST_F(Tables, ATableIsReadByItsHeaderTypedAndDivided) {
   EXPECT_EQ(missing, 1);
   EXPECT_EQ(read_table({.data = config_.data}).fingerprint, data.fingerprint);
   EXPECT_NE(read_table({.data = config_.data, .seed = 1}).fingerprint, data.fingerprint);
-  EXPECT_EQ(read_table({.data = config_.data, .label_column = "colour"}).shape.classes[0], "blue");
-  EXPECT_EQ(read_table({.data = config_.data, .label_column = "3"}).target, "colour");
+  EXPECT_EQ(read_table({.data = config_.data, .target = "colour"}).shape.classes[0], "blue");
+  EXPECT_EQ(read_table({.data = config_.data, .target = "3"}).target, "colour");
   const train::RowData values = read_table({.data = dir_ / "values.csv"});
   EXPECT_TRUE(values.shape.classes.empty());
   EXPECT_EQ(values.target, "y");
@@ -237,7 +237,7 @@ TEST_F(Tables, WrongTablesAreRefusedByFileAndLine) {
   const auto refused = [&](const std::string& text, ErrorKind kind, const std::vector<std::string>& parts,
                            const std::string& label = {}) {
     io::write_file_atomic(dir_ / "bad.csv", std::string_view(text));
-    expect_error(kind, parts, [&] { read_table({.data = dir_ / "bad.csv", .label_column = label}); });
+    expect_error(kind, parts, [&] { read_table({.data = dir_ / "bad.csv", .target = label}); });
   };
   refused("a,b\n1,2\n3\n", ErrorKind::data, {"bad.csv:3", "got 1 cells", "2"});
   refused("a,a\n1,2\n3,4\n", ErrorKind::data, {"bad.csv:1", "two columns are named a"});
@@ -248,7 +248,7 @@ TEST_F(Tables, WrongTablesAreRefusedByFileAndLine) {
       ErrorKind::data, {"bad.csv:3", "not UTF-8", "231", "iconv"});
   refused("a,b\xe9\n1,2\n", ErrorKind::data, {"bad.csv:1", "not UTF-8"});
   refused("a,b\n1,2\n3,\n4,5\n", ErrorKind::data, {"bad.csv:3", "column b", "empty", "--on-bad-sample skip"});
-  refused("a,b\n1,2\n3,4\n", ErrorKind::usage, {"--label-column", "there is no column c", "a, b"}, "c");
+  refused("a,b\n1,2\n3,4\n", ErrorKind::usage, {"--target", "there is no column c", "a, b"}, "c");
   refused("b\n1\n1\n2\n2\n", ErrorKind::data, {"the column b alone"});
   expect_error(ErrorKind::data, {"is no table", ".csv"}, [&] { read_table({.data = dir_.path()}); });
 }
@@ -324,6 +324,21 @@ TEST_F(Tables, TheBaselineTellsTheMeanOfValues) {
   double mean = 0;
   for (const float v : data.train.labels.to_vector<float>()) mean += static_cast<double>(v) / 40;
   EXPECT_NEAR(bundle.rows->run(data.test.values).to_vector<float>()[0], mean, 1e-5);
+  EXPECT_EQ(train::learner_of(bundle).measure(bundle, r.model_path, {}).figures.loss, r.test.loss);
+}
+
+TEST_F(Tables, EarlyFilesSayWhatTheyTellByAnotherName) {
+  config_.target = "colour";
+  const train::Result r = run();
+  io::SafeTensors file = io::load_safetensors(r.model_path);
+  auto provenance = nlohmann::json::parse(file.metadata.at("provenance"));
+  EXPECT_EQ(provenance.at("target"), "colour");
+  provenance["label_column"] = provenance["target"];
+  provenance.erase("target");
+  file.metadata["provenance"] = provenance.dump();
+  file.metadata.erase("xxh3_128");
+  io::save_safetensors(r.model_path, file);
+  const store::Bundle bundle = store::load_bundle(r.model_path);
   EXPECT_EQ(train::learner_of(bundle).measure(bundle, r.model_path, {}).figures.loss, r.test.loss);
 }
 
@@ -441,8 +456,14 @@ TEST_F(Tables, RowsAreServedByNamedInputsTablesAndObjects) {
   const auto metadata = nlohmann::json::parse(model.metadata());
   ASSERT_EQ(metadata.at("inputs").size(), 3u);
   EXPECT_EQ(metadata.at("inputs")[0].at("name"), "length");
+  EXPECT_EQ(metadata.at("inputs")[0].at("datatype"), "FP64");
   EXPECT_EQ(metadata.at("inputs")[2].at("datatype"), "BYTES");
-  EXPECT_EQ(nlohmann::json::parse(model.card()).at("kind"), "rows");
+  EXPECT_EQ(nlohmann::json::parse(model.config()).at("input")[1].at("data_type"), "TYPE_FP64");
+  const auto card = nlohmann::json::parse(model.card());
+  EXPECT_EQ(card.at("kind"), "rows");
+  EXPECT_EQ(card.at("fields")[0],
+            nlohmann::json::parse(R"({"name": "length", "kind": "numbers", "words": 0, "levels": []})"));
+  EXPECT_EQ(card.at("fields")[2].at("levels"), nlohmann::json({"blue", "red"}));
   serve::InferRequest request;
   request.inputs = {{.name = "colour", .type = serve::DataType::bytes, .shape = {2}, .texts = {"red", "blue"}},
                     {.name = "length", .shape = {2}, .values = Array::of<float>({0.1f, 2}, {2})},
@@ -502,7 +523,7 @@ TEST_F(Tables, RealTablesAreTheYardstickOfTheirData) {
                         Case{"wine_quality/winequality-red.csv", "quality", 1599, true}}) {
     SCOPED_TRACE(c.path);
     config_.data = root + "/tabular/" + c.path;
-    config_.label_column = c.target;
+    config_.target = c.target;
     config_.output_dir = cat(dir_.path(), "/", c.target);
     const train::Result r = run();
     const store::Bundle bundle = store::load_bundle(r.model_path);

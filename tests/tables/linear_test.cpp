@@ -191,7 +191,7 @@ TEST_F(LinearRuns, ARunIsBetterThanTheBaselineAndItsFileAnswersAlike) {
 
 TEST_F(LinearRuns, ALearnerOfClassesRefusesValuesAndTheOtherWayRound) {
   expect_error(ErrorKind::usage, {"need linear, ridge or poisson"}, [&] { run("logistic"); });
-  config_.label_column = "colour";
+  config_.target = "colour";
   expect_error(ErrorKind::data, {"column colour holds words, the model tells values"}, [&] { run("ridge"); });
   EXPECT_GT(run("logistic").test.count, 0);
 }

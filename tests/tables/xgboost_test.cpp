@@ -244,8 +244,7 @@ class XgboostTest : public ::testing::Test {
     return train::train(config_, silent, {}, {"train"});
   }
   train::RowData data() const {
-    return read_table(
-        {.data = config_.data, .label_column = config_.label_column, .values = config_.objective != "auto"});
+    return read_table({.data = config_.data, .target = config_.target, .values = config_.objective != "auto"});
   }
   std::shared_ptr<const store::RowModel> fit(
       const train::RowData& rows,
@@ -564,7 +563,7 @@ TEST_F(XgboostTest, AdultIsToldBetterThanByFrequencies) {
   const std::string root = freight::testing::real_data("tabular/adult/adult.data.gz");
   if (root.empty()) GTEST_SKIP() << "no tables in $FREIGHT_DATA or beside the checkout";
   config_.data = root + "/tabular/adult/adult.data.gz";
-  config_.label_column = "column_15";
+  config_.target = "column_15";
   config_.rounds = 60;
   const train::Result r = run();
   EXPECT_GT(*r.test.top1, 86.0);  // 75.9 by frequencies

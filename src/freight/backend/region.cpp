@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "freight/base/error.h"
+
 namespace freight {
 
 namespace {
@@ -51,6 +53,10 @@ void find_reductions(RegionAnalysis& r) {
   using Form = RegionAnalysis::Form;
   r.level.assign(r.body->values.size(), 0);
   for (const Node& n : r.body->nodes) {
+    // Loops and kernels have these three, each of which leaves a single element as it is; another would run as one of
+    // them.
+    const bool known = n.op == Op::sum || n.op == Op::reduce_max || n.op == Op::reduce_min;
+    FREIGHT_CHECK(known || !is_reduce(n.op), name(n.op), " is of a closed kind; see docs/extend/op.md");
     size_t level = 0;
     for (Value v : n.inputs) level = std::max(level, r.level_of(v));
     r.reads_reductions = r.reads_reductions || level > 0;

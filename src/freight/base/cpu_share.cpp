@@ -2,6 +2,7 @@
 #include "freight/base/cpu_share.h"
 
 #include <omp.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -145,11 +146,18 @@ class Monitor {
  private:
   static constexpr auto kPeriod = std::chrono::milliseconds(200);
   static constexpr double kBusy = 0.3, kQuiet = 0.15;  // processors that others use: sleep soon above, spin again below
+  static constexpr double kAll = 1e9;    // processors, before the first sample: as many as anybody asks for
   static constexpr int kToldAfter = 25;  // samples, 5 seconds: a short burst of others is not worth a line
 
   Monitor() : processors_(allowed_processors()), ticks_per_second_(static_cast<double>(sysconf(_SC_CLK_TCK))) {
     if (processors_.empty() || read_busy() <= 0) return;
     std::thread([this] { watch(); }).detach();
+    // A forked child has no monitor's thread, which may have held the mutex: it wakes nobody, and gives nothing away.
+    pthread_atfork(nullptr, nullptr, [] {
+      the().asleep_.store(false, std::memory_order_relaxed);
+      the().others_.store(0, std::memory_order_relaxed);
+      the().available_.store(kAll, std::memory_order_relaxed);
+    });
   }
 
   double read_busy() const { return busy_ticks(text_of("/proc/stat"), processors_) / ticks_per_second_; }
@@ -211,7 +219,7 @@ class Monitor {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::atomic<bool> used_{false}, asleep_{false};
-  std::atomic<double> others_{0}, available_{1e9}, sum_{0};
+  std::atomic<double> others_{0}, available_{kAll}, sum_{0};
   std::atomic<int> samples_{0};
   std::optional<ShortSpins> short_spins_;
   Workers workers_;

@@ -2,94 +2,292 @@
 #include "freight/data/cells.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <optional>
-#include <set>
 #include <string_view>
 
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/data/cell_filler_internal.h"
 #include "freight/data/columns.h"
-#include "freight/data/unicode.h"
+#include "freight/data/table_rows_internal.h"
+#include "freight/io/byte_stream.h"
 
 namespace freight::data {
 
 namespace {
 
-// The most frequent of the usual separators in the first line, outside of quotes.
-char separator_of(io::ByteView bytes) {
-  constexpr std::string_view kSeparators = ",;\t";
-  int64_t counts[3] = {};
-  bool quoted = false;
-  for (const uint8_t byte : bytes) {
-    const char c = static_cast<char>(byte);
-    if (c == '"') quoted = !quoted;
-    if (c == '\n' && !quoted) break;
-    if (const size_t at = kSeparators.find(c); at != std::string_view::npos && !quoted) ++counts[at];
+template <class T>
+void keep_rows(Growing<T>& values, const std::vector<bool>& rows) {
+  size_t kept = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (rows[i]) values[kept++] = values[i];
   }
-  return kSeparators[static_cast<size_t>(std::max_element(counts, counts + 3) - counts)];
+  values.resize(kept, T{});
 }
 
-bool is_header(const std::vector<io::CsvRow>& rows) {
-  const std::vector<std::string>& first = rows[0].fields;
-  const bool number = std::any_of(first.begin(), first.end(), [](const auto& cell) { return is_number_cell(cell); });
-  if (number || rows.size() < 2) return false;
-  const std::vector<std::string>& second = rows[1].fields;
-  return TableHeader(first).plausible() ||
-         std::any_of(second.begin(), second.end(), [](const auto& cell) { return is_number_cell(cell); });
-}
-
-// Stored models and run.json hold names of columns, words and classes as UTF-8.
-void need_utf8(io::ByteView bytes, const std::string& name) {
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  const std::optional<size_t> at = utf8_fault(text);
-  if (!at) return;
-  const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(*at), '\n');
-  fail(ErrorKind::data, cat(name, ":", line), "not UTF-8: got byte ", static_cast<int>(bytes[*at]),
-       " where no character begins or goes on; save the table as UTF-8 (iconv -f latin1 -t utf8)");
-}
+constexpr int64_t kAllRows = std::numeric_limits<int64_t>::max();
 
 }  // namespace
 
-bool only_names(const Cells& cells) {
-  if (cells.header || cells.rows.size() != 1) return false;
-  const std::vector<std::string>& row = cells.rows[0];
-  const bool number = std::any_of(row.begin(), row.end(), [](const auto& cell) { return is_number_cell(cell); });
-  return !number && TableHeader(row).plausible();
+const OddCell* CellColumn::odd_at(int64_t row) const {
+  const auto at = std::lower_bound(odd.begin(), odd.end(), row, [](const OddCell& o, int64_t r) { return o.row < r; });
+  return at != odd.end() && at->row == row ? &*at : nullptr;
 }
 
-Cells parse_cells(io::ByteView bytes, const std::string& name) {
-  need_utf8(bytes, name);
-  std::vector<io::CsvRow> rows = io::parse_csv(bytes, name, separator_of(bytes));
-  if (rows.empty()) fail(ErrorKind::data, name, "holds no rows");
-  Cells out;
-  out.header = is_header(rows);
-  const size_t width = rows[0].fields.size();
-  std::set<std::string> seen;
-  for (size_t i = 0; i < width; ++i) {
-    std::string_view word = out.header ? trimmed(rows[0].fields[i]) : std::string_view();
-    if (i == 0 && word.starts_with('#')) word = trimmed(word.substr(1));
-    out.names.push_back(word.empty() ? cat("column_", i + 1) : std::string(word));
-    if (!seen.insert(out.names.back()).second) {
-      fail(ErrorKind::data, cat(name, ":", rows[0].line), "two columns are named ", excerpt(out.names.back()),
-           ": need different names");
-    }
-  }
-  for (size_t i = out.header ? 1 : 0; i < rows.size(); ++i) {
-    if (rows[i].fields.size() != width) {
-      fail(ErrorKind::data, cat(name, ":", rows[i].line), "got ", rows[i].fields.size(), " cells, the first row has ",
-           width);
-    }
-    out.lines.push_back(rows[i].line);
-    out.rows.push_back(std::move(rows[i].fields));
-  }
-  if (out.rows.empty()) fail(ErrorKind::data, name, "holds a header and no rows");
-  return out;
+bool CellColumn::missing(int64_t row) const {
+  const auto i = static_cast<size_t>(row);
+  return is_words() ? codes[i] == Words::kMissing : std::isnan(numbers[i]) && !odd_at(row);
 }
 
-Cells read_cells(const std::string& path) {
-  const io::Bytes bytes = io::read_file_gunzip(path);
-  return parse_cells({bytes.data(), bytes.size()}, path);
+std::string CellColumn::text(int64_t row) const {
+  if (missing(row)) return "";
+  const auto i = static_cast<size_t>(row);
+  if (is_words()) return std::string(words[codes[i]]);
+  const OddCell* const cell = odd_at(row);
+  return cell ? cell->text : cat(numbers[i]);
+}
+
+void RowPlaces::add(size_t file, int64_t line) {
+  const bool follows =
+      !runs_.empty() && runs_.back().file == file && runs_.back().line + (count_ - runs_.back().row) == line;
+  if (!follows) runs_.push_back({count_, line, file});
+  ++count_;
+}
+
+const RowPlaces::Run& RowPlaces::run_of(int64_t row) const {
+  return *(std::upper_bound(runs_.begin(), runs_.end(), row, [](int64_t r, const Run& run) { return r < run.row; }) -
+           1);
+}
+
+int64_t RowPlaces::line(int64_t row) const {
+  const Run& run = run_of(row);
+  return run.line + (row - run.row);
+}
+
+size_t RowPlaces::file(int64_t row) const { return run_of(row).file; }
+
+void RowPlaces::keep(const std::vector<bool>& rows) {
+  RowPlaces kept;
+  for (int64_t i = 0; i < count_; ++i) {
+    if (rows[static_cast<size_t>(i)]) kept.add(file(i), line(i));
+  }
+  *this = std::move(kept);
+}
+
+std::string Cells::place(int64_t row) const { return cat(files[places.file(row)], ":", places.line(row)); }
+
+void Cells::keep(const std::vector<bool>& rows) {
+  if (std::find(rows.begin(), rows.end(), false) == rows.end()) return;
+  std::vector<int64_t> row_of;  // by the row before
+  for (int64_t kept = 0; const bool stays : rows) row_of.push_back(stays ? kept++ : -1);
+  for (CellColumn& c : columns) {
+    keep_rows(c.numbers, rows);
+    keep_rows(c.codes, rows);
+    for (OddCell& o : c.odd) o.row = row_of[static_cast<size_t>(o.row)];
+    std::erase_if(c.odd, [](const OddCell& o) { return o.row < 0; });
+  }
+  places.keep(rows);
+}
+
+struct CellReader::State {
+  using Open = std::function<std::unique_ptr<FileRows>(size_t file)>;
+
+  State(std::vector<std::string> paths, Open opener, CellsAsked wanted)
+      : files(std::move(paths)), open(std::move(opener)), asked(std::move(wanted)) {
+    rows = open(0);
+    read_head();
+    width = head.names.size();
+    kinds = asked_kinds(asked, head);
+  }
+
+  // The names of the columns by the first file; its first row behind them is the next one.
+  void read_head() {
+    head.names = rows->own_names();
+    std::vector<std::string> first, second;
+    int64_t line = 0;
+    const auto take = [&](std::vector<std::string>& row) {
+      int64_t at = 0;
+      std::span<const std::string_view> cells;
+      if (!next_row(cells, at)) return;
+      row.assign(cells.begin(), cells.end());
+      if (line == 0) line = at;
+    };
+    take(first);
+    if (first.empty()) fail(ErrorKind::data, files[0], "holds no rows");
+    take(second);
+    if (head.names.empty()) {
+      head.header = is_header(first, second.empty() ? nullptr : &second, asked);
+      head.names = column_names(first, head.header, asked, cat(files[0], ":", line));
+    }
+    if (head.header && second.empty()) fail(ErrorKind::data, files[0], "holds a header and no rows");
+    if (head.header) pass_over_nameless(first, second);
+    head.first_row = head.header ? second : first;
+    head.only_row = !head.header && second.empty();
+    rows->rewind();
+    if (head.header) skip_header();
+  }
+
+  // Separators at the end of each line make columns that have neither a name nor a cell.
+  void pass_over_nameless(const std::vector<std::string>& first, std::vector<std::string>& second) {
+    while (head.names.size() > 1 && second.size() == first.size() && trimmed(first[head.names.size() - 1]).empty() &&
+           trimmed(second[head.names.size() - 1]).empty()) {
+      head.names.pop_back();
+    }
+    nameless = first.size() - head.names.size();
+    if (nameless > 0) second.resize(head.names.size());
+  }
+
+  void skip_header() {
+    std::span<const std::string_view> cells;
+    int64_t line = 0;
+    next_row(cells, line);
+  }
+
+  // The next row in which a cell is not empty: programs write rows of separators alone behind the last one.
+  bool next_row(std::span<const std::string_view>& cells, int64_t& line) {
+    while (rows->next(cells, line)) {
+      const auto blank = [](std::string_view cell) { return trimmed(cell).empty(); };
+      if (cells.size() == 1 || !cells[0].empty() || !std::all_of(cells.begin(), cells.end(), blank)) return true;
+    }
+    return false;
+  }
+
+  Cells next(int64_t most) {
+    Cells out{.files = files, .head = head, .columns = {}, .places = {}};
+    out.columns.resize(width);
+    std::vector<ColumnFiller> fillers;
+    for (size_t k = 0; k < width; ++k) {
+      out.columns[k].name = head.names[k];
+      fillers.emplace_back(out.columns[k], kinds[k]);
+    }
+    const int64_t begun = rows_before;
+    std::span<const std::string_view> cells;
+    int64_t line = 0;
+    while (out.rows() < most && next_of_all(cells, line)) {
+      for (size_t k = 0; k < width; ++k) fillers[k].add(cells[k], line);
+      out.places.add(file, line);
+      if (out.rows() == kRowsToJudgeBy && most == kAllRows) reserve(out);
+    }
+    rows_before += out.rows();
+    correct(begun, fillers);
+    for (CellColumn& c : out.columns) {
+      c.numbers.fit();
+      c.codes.fit();
+    }
+    return out;
+  }
+
+  // Over all files.
+  bool next_of_all(std::span<const std::string_view>& cells, int64_t& line) {
+    while (!next_row(cells, line)) {
+      if (file + 1 == files.size()) return false;
+      rows = open(++file);
+      if (head.header) check_header();
+    }
+    if (cells.size() != width + nameless) {
+      fail(ErrorKind::data, cat(files[file], ":", line), "got ", cells.size(), " cells, the first row has ",
+           width + nameless);
+    }
+    for (size_t k = width; k < cells.size(); ++k) {
+      if (trimmed(cells[k]).empty()) continue;
+      fail(ErrorKind::data, cat(files[file], ":", line), "got '", excerpt(cells[k]), "' in column ", k + 1,
+           ", which has no name: give it one in the header");
+    }
+    cells = cells.first(width);
+    return true;
+  }
+
+  void check_header() {
+    std::span<const std::string_view> cells;
+    int64_t line = 0;
+    if (!next_row(cells, line)) return;
+    const std::vector<std::string> row(cells.begin(), cells.end());
+    std::vector<std::string> names = column_names(row, true, asked, cat(files[file], ":", line));
+    names.resize(names.size() - std::min(names.size(), nameless));
+    if (names == head.names) return;
+    fail(ErrorKind::data, cat(files[file], ":", line), "has the columns ", excerpt(join(names, ", ")), ", ", files[0],
+         " has ", excerpt(join(head.names, ", ")), ": need the same");
+  }
+
+  // Room for as many rows as the file has if they are as long as those so far.
+  void reserve(Cells& cells) const {
+    if (files.size() > 1 || rows->size() == 0 || rows->read_so_far() == 0) return;
+    const double more = static_cast<double>(rows->size()) / static_cast<double>(rows->read_so_far());
+    const auto room = static_cast<size_t>(1.05 * more * static_cast<double>(cells.rows()));
+    for (CellColumn& c : cells.columns) {
+      if (c.kind == CellKind::numbers) c.numbers.reserve(room);
+      if (c.kind == CellKind::words) c.codes.reserve(room);
+    }
+  }
+
+  // Columns in which a word stood behind numbers are read again up to there, from the part's first row on: how numbers
+  // are written is not kept.
+  void correct(int64_t begun, std::vector<ColumnFiller>& fillers) {
+    int64_t most = 0;
+    for (const ColumnFiller& f : fillers) most = std::max(most, f.to_correct());
+    if (most == 0) return;
+    file = 0;
+    rows = open(0);
+    if (head.header) skip_header();
+    std::span<const std::string_view> cells;
+    int64_t line = 0;
+    for (int64_t i = 0; i < begun + most && next_of_all(cells, line); ++i) {
+      if (i < begun) continue;
+      for (size_t k = 0; k < width; ++k) {
+        if (i - begun < fillers[k].to_correct()) fillers[k].correct(i - begun, cells[k]);
+      }
+    }
+    for (int64_t i = begun + most; i < rows_before && next_of_all(cells, line); ++i) {
+    }
+  }
+
+  static constexpr int64_t kRowsToJudgeBy = 4096;
+  std::vector<std::string> files;
+  Open open;
+  CellsAsked asked;
+  std::unique_ptr<FileRows> rows;
+  size_t file = 0, width = 0;
+  size_t nameless = 0;      // columns behind those
+  int64_t rows_before = 0;  // the part at hand
+  TableHead head;
+  std::vector<CellKind> kinds;
+};
+
+CellReader::CellReader(const std::vector<std::string>& files, CellsAsked asked) {
+  const int64_t skip_lines = asked.skip_lines;
+  const auto open = [files, skip_lines](size_t file) {
+    return delimited_rows(std::make_unique<io::ByteStream>(files[file]), files[file], skip_lines);
+  };
+  state_ = std::make_unique<State>(files, open, std::move(asked));
+}
+
+CellReader::CellReader(io::ByteView bytes, const std::string& name, CellsAsked asked) {
+  const int64_t skip_lines = asked.skip_lines;
+  const auto open = [bytes, name, skip_lines](size_t) {
+    return delimited_rows(std::make_unique<io::ByteStream>(bytes), name, skip_lines);
+  };
+  state_ = std::make_unique<State>(std::vector<std::string>{name}, open, std::move(asked));
+}
+
+CellReader::~CellReader() = default;
+Cells CellReader::next(int64_t most) { return state_->next(most); }
+
+Cells parse_cells(io::ByteView bytes, const std::string& name, const CellsAsked& asked) {
+  return CellReader(bytes, name, asked).next(kAllRows);
+}
+
+Cells read_cells(const std::vector<std::string>& files, const CellsAsked& asked) {
+  return CellReader(files, asked).next(kAllRows);
+}
+
+bool only_names(const TableHead& head) {
+  if (head.header || !head.only_row) return false;
+  const bool number =
+      std::any_of(head.first_row.begin(), head.first_row.end(), [](const auto& cell) { return is_number_cell(cell); });
+  return !number && TableHeader(head.first_row).plausible();
 }
 
 }  // namespace freight::data

@@ -316,10 +316,11 @@ class ColumnFinder {
   [[noreturn]] void refuse_table(const std::vector<size_t>& numbers) const {
     std::vector<std::string> names;
     for (const size_t at : numbers) names.push_back(std::to_string(at + 1));
-    fail(ErrorKind::data, file_, "got a table (numbers in column ", join(names, ", "),
-         "), need texts: --model baseline learns from tables; --text-column and --label-column name a column to be "
-         "read ",
-         "as texts; the first line is ", excerpt());
+    fail(
+        ErrorKind::data, file_, "got a table (numbers in column ", join(names, ", "),
+        "), need texts: --target COL makes it a table, whose column COL is told; --text-column and --label-column name "
+        "columns to be read as texts; the first line is ",
+        excerpt());
   }
 
   const Rows& rows_;

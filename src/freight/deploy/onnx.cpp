@@ -5,6 +5,7 @@
 #include "freight/base/error.h"
 #include "freight/base/version.h"
 #include "freight/deploy/onnx_graph_internal.h"
+#include "freight/deploy/onnx_rows_internal.h"
 #include "freight/nn/evaluating.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/neural.h"
@@ -111,9 +112,37 @@ std::string described(const onnx::ValueInfo& v) {
   return cat(v.name, " ", to_string(v.dtype), " (", join(axes, ", "), ")");
 }
 
+OnnxSummary summary_of(const onnx::Model& model) {
+  OnnxSummary summary;
+  summary.input = described(model.inputs[0]);
+  summary.output = described(model.outputs[0]);
+  summary.nodes = static_cast<int64_t>(model.nodes.size());
+  for (const onnx::Initializer& t : model.initializers) summary.weight_bytes += static_cast<int64_t>(t.array.bytes());
+  return summary;
+}
+
+OnnxSummary export_rows(const store::Bundle& bundle, const std::string& path, const OnnxOptions& options) {
+  if (options.preprocessing) {
+    fail(ErrorKind::usage, "export", "preprocessing is that of pictures: ", bundle.learner, " takes rows of columns");
+  }
+  if (!options.softmax && bundle.rows->tells_classes()) {
+    fail(ErrorKind::usage, "export", "logits are of nets: the file of ", bundle.learner, " gives probabilities");
+  }
+  onnx::Model model;
+  model.name = bundle.learner;
+  model.producer_version = version();
+  std::vector<std::string> notes = onnx::write_rows(bundle, model);
+  for (const auto& [key, value] : store::to_file(bundle).metadata) model.metadata.emplace(key, value);
+  onnx::save(path, model);
+  OnnxSummary summary = summary_of(model);
+  summary.notes = std::move(notes);
+  return summary;
+}
+
 }  // namespace
 
 OnnxSummary export_onnx(const store::Bundle& bundle, const std::string& path, const OnnxOptions& options) {
+  if (!bundle.net()) return export_rows(bundle, path, options);
   size_t bytes = 0;
   for (const nn::NamedVariable& v : bundle.model.net->state_dict()) bytes += v.variable.type().bytes();
   if (bytes > onnx::kMaxBytes) {
@@ -122,8 +151,8 @@ OnnxSummary export_onnx(const store::Bundle& bundle, const std::string& path, co
   }
   const Exporter exporter(bundle, options);
   const nn::Evaluating evaluating(*bundle.model.net);
-  OnnxSummary summary;
-  const onnx::Family family = exporter.family(summary.notes);
+  std::vector<std::string> notes;
+  const onnx::Family family = exporter.family(notes);
 
   // The leaves of all traces are the same; those of one more hand out the elements.
   const int64_t length = bundle.model.reads_tokens() ? bundle.model.input.shape[0] : 0;
@@ -138,11 +167,9 @@ OnnxSummary export_onnx(const store::Bundle& bundle, const std::string& path, co
   onnx::write_graph(family, leaves.tape->captured(), states, exporter.output_name(), model);
   model.metadata = store::to_file(bundle).metadata;
   onnx::save(path, model);
-  summary.input = described(model.inputs[0]);
-  summary.output = described(model.outputs[0]);
+  OnnxSummary summary = summary_of(model);
+  summary.notes = std::move(notes);
   summary.any_length = bundle.model.reads_tokens() && !model.inputs[0].shape[1].name.empty();
-  summary.nodes = static_cast<int64_t>(model.nodes.size());
-  for (const onnx::Initializer& t : model.initializers) summary.weight_bytes += static_cast<int64_t>(t.array.bytes());
   return summary;
 }
 

@@ -22,10 +22,12 @@ struct OnnxSummary {
   int64_t nodes = 0, weight_bytes = 0;  // of the graph; of all weights
 };
 
-// Writes `path` whole or not at all. Input of shape (N, ...): "input" f32, normalised as training did; "pixels" u8 with
-// `preprocessing`; "tokens" i32 (N, T) for texts, padded with 0, with T free where the net allows it, else the longest
-// of the model's lengths. Output: "probabilities", "logits" or "values". Throws Error(usage) for preprocessing of
-// anything but images, and naming op and layer where ONNX has no form of it; Error(capacity) for weights of 2 GiB.
+// Writes `path` whole or not at all. A model of rows has the input "features", f32 (N, columns): numbers, words by
+// their numbers among the column's levels (-1: none of them), NaN for a missing cell. A net's: input of shape (N, ...):
+// "input" f32, normalised as training did; "pixels" u8 with `preprocessing`; "tokens" i32 (N, T) for texts, padded with
+// 0, with T free where the net allows it, else the longest of the model's lengths. Output: "probabilities", "logits" or
+// "values". Throws Error(usage) for preprocessing of anything but images, and naming op and layer, or the learner,
+// where ONNX has no form of it; Error(capacity) for weights of 2 GiB.
 OnnxSummary export_onnx(const store::Bundle& bundle, const std::string& path, const OnnxOptions& options = {});
 
 }  // namespace freight::deploy

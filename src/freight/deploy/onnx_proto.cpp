@@ -86,12 +86,20 @@ class Message {
 };
 
 Message message_of(const Attribute& a) {
-  enum Type : int64_t { kFloat = 1, kInt = 2, kString = 3, kInts = 7 };
+  enum Type : int64_t { kFloat = 1, kInt = 2, kString = 3, kFloats = 6, kInts = 7, kStrings = 8 };
   Message m;
   m.string(1, a.name);
   if (const auto* i = std::get_if<int64_t>(&a.value)) return m.integer(3, *i).integer(20, kInt);
   if (const auto* f = std::get_if<float>(&a.value)) return m.number(2, *f).integer(20, kFloat);
   if (const auto* s = std::get_if<std::string>(&a.value)) return m.string(4, *s).integer(20, kString);
+  if (const auto* all = std::get_if<std::vector<float>>(&a.value)) {
+    for (const float f : *all) m.number(7, f);
+    return m.integer(20, kFloats);
+  }
+  if (const auto* all = std::get_if<std::vector<std::string>>(&a.value)) {
+    for (const std::string& s : *all) m.string(9, s);
+    return m.integer(20, kStrings);
+  }
   for (const int64_t i : std::get<std::vector<int64_t>>(a.value)) m.integer(8, i);
   return m.integer(20, kInts);
 }
@@ -102,6 +110,7 @@ Message message_of(const Node& n) {
   for (const std::string& name : n.outputs) m.string(2, name);
   m.string(3, n.name).string(4, n.op);
   for (const Attribute& a : n.attributes) m.message(5, message_of(a));
+  if (!n.domain.empty()) m.string(7, n.domain);
   return m;
 }
 
@@ -154,6 +163,7 @@ void save(const std::string& path, const Model& model) {
   Message file;
   file.integer(1, kIrVersion).string(2, "freight").string(3, model.producer_version).message(7, graph);
   file.message(8, Message().string(1, "").integer(2, kOpset));
+  if (model.trees) file.message(8, Message().string(1, kTreesDomain).integer(2, kTreesOpset));
   for (const auto& [key, value] : model.metadata) file.message(14, Message().string(1, key).string(2, value));
   if (file.size() > kMaxBytes) {
     fail(ErrorKind::capacity, path, "the ONNX file would have ", file.size(), " bytes, the format allows ", kMaxBytes);

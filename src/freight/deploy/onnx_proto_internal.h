@@ -13,18 +13,22 @@
 namespace freight::deploy::onnx {
 
 inline constexpr int64_t kIrVersion = 8, kOpset = 17;
+// Trees have operators of their own.
+inline constexpr const char* kTreesDomain = "ai.onnx.ml";
+inline constexpr int64_t kTreesOpset = 3;
 // Protobuf refuses messages of 2 GiB and more.
 inline constexpr size_t kMaxBytes = (size_t{1} << 31) - 1;
 
 struct Attribute {
   std::string name;
-  std::variant<int64_t, float, std::vector<int64_t>, std::string> value;
+  std::variant<int64_t, float, std::vector<int64_t>, std::string, std::vector<float>, std::vector<std::string>> value;
 };
 
 struct Node {
   std::string op, name;
   std::vector<std::string> inputs, outputs;
   std::vector<Attribute> attributes;
+  std::string domain = {};  // "": the usual operators
 };
 
 struct Initializer {
@@ -49,6 +53,7 @@ struct Model {
   std::vector<Initializer> initializers;
   std::vector<ValueInfo> inputs, outputs;
   std::map<std::string, std::string> metadata;
+  bool trees = false;  // nodes of kTreesDomain are among them
 };
 
 // ONNX's number of an element type (TensorProto.DataType).

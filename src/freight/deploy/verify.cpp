@@ -386,6 +386,7 @@ Claim through_runtime(Claim c, const std::string& python, const std::string& fil
 std::vector<Claim> verify(store::Bundle evaluated, store::Bundle deployed, const VerifyOptions& options) {
   if (options.samples < 1) fail(ErrorKind::usage, "samples", "got ", options.samples, ", need at least 1");
   if (!options.python.empty()) onnx::need_python(options.python);  // before claims that take long
+  if (!deployed.net()) return verify_rows(std::move(deployed), options);
   if (evaluated.model.language_model()) return verify_language(std::move(evaluated), std::move(deployed), options);
   return Verifier(std::move(evaluated), std::move(deployed), options).run();
 }

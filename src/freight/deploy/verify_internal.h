@@ -20,6 +20,7 @@ Claim through_runtime(Claim c, const std::string& python, const std::string& fil
                       const std::vector<Array>& inputs,
                       const std::function<double(const std::vector<Array>& results)>& difference);
 
+std::vector<Claim> verify_rows(store::Bundle bundle, const VerifyOptions& options);
 std::vector<Claim> verify_language(store::Bundle evaluated, store::Bundle deployed, const VerifyOptions& options);
 
 }  // namespace freight::deploy

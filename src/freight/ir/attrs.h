@@ -131,6 +131,11 @@ struct TriangularAttrs {
   bool upper = false, transposed = false, unit_diagonal = false, right = false, refuse_singular = false;
   FREIGHT_FIELDS(upper, transposed, unit_diagonal, right, refuse_singular)
 };
+// solve: by an LU in f32 whose solution is refined to the accuracy of f64, and how often is a result; else by the LU.
+struct SolveAttrs {
+  bool mixed = false;
+  FREIGHT_FIELDS(mixed)
+};
 // eigh: the triangle of x that is read.
 struct EighAttrs {
   bool upper = false;
@@ -261,8 +266,8 @@ struct FusedAttrs {
 using Attrs =
     std::variant<NoAttrs, LeafAttrs, ConstantAttrs, CastAttrs, AxisAttrs, AxesAttrs, ShapeAttrs, PermAttrs, SliceAttrs,
                  PadAttrs, IotaAttrs, RandomAttrs, MatmulAttrs, LuAttrs, CholeskyAttrs, QrAttrs, TriangularAttrs,
-                 EighAttrs, SvdAttrs, LstsqAttrs, ConvAttrs, PoolAttrs, ScatterAttrs, SortAttrs, RowsAttrs, OneHotAttrs,
-                 AdaptivePoolAttrs, GeluAttrs, DropoutAttrs, CrossEntropyAttrs, NormAttrs, EmbeddingAttrs,
+                 SolveAttrs, EighAttrs, SvdAttrs, LstsqAttrs, ConvAttrs, PoolAttrs, ScatterAttrs, SortAttrs, RowsAttrs,
+                 OneHotAttrs, AdaptivePoolAttrs, GeluAttrs, DropoutAttrs, CrossEntropyAttrs, NormAttrs, EmbeddingAttrs,
                  AttentionAttrs, RecurrentAttrs, RecurrentLayerAttrs, SgdAttrs, AdamAttrs, FusedAttrs>;
 
 bool equal(const Attrs& a, const Attrs& b);

@@ -198,7 +198,7 @@ Values lstsq(Builder& b, const Node& n, const Values& in) {
 }
 
 // By the LU of the operands' own type, which refines nothing.
-Values solve_mixed(Builder& b, const Node&, const Values& in) {
+Values solve(Builder& b, const Node& n, const Values& in) {
   const Shape right = b.shape(in[1]);
   const int rows = right.rank() - 2;
   const std::vector<Value> lu = b.add(Op::lu_factor, LuAttrs{true}, {in[0]});
@@ -208,6 +208,7 @@ Values solve_mixed(Builder& b, const Node&, const Values& in) {
   const Value picked = b.one(Op::gather_elements, AxisAttrs{rows}, {in[1], index});
   const Value y = b.one(Op::solve_triangular, TriangularAttrs{.unit_diagonal = true}, {lu[0], picked});
   const Value x = b.one(Op::solve_triangular, TriangularAttrs{.upper = true}, {lu[0], y});
+  if (!attrs<SolveAttrs>(n).mixed) return {x};
   return {x, b.constant(-1, {DType::i64, Shape(right.begin(), right.end() - 2)})};
 }
 

@@ -104,10 +104,11 @@ Types lstsq(const Node& node, const Types& in) {
   return {{in[0].dtype, matrices(in[0].shape, columns(in[0]), columns(in[1]))}};
 }
 
-Types solve_mixed(const Node& node, const Types& in) {
+Types solve(const Node& node, const Types& in) {
   need_square(node, in[0]);
   need_systems(node, in[0], in[1]);
   const Shape& a = in[0].shape;
+  if (!attrs<SolveAttrs>(node).mixed) return {in[1]};
   return {in[1], {DType::i64, Shape(a.begin(), a.end() - 2)}};
 }
 

@@ -44,7 +44,7 @@ namespace vjp {
 using Rule = void(VjpContext&);
 Rule cast, maximum, minimum, where, reshape, transpose, broadcast, slice, copy, pad, concat, sum, reduce_extremum;
 Rule matmul, conv, conv_grad_input, conv_grad_weight, max_pool, max_pool_grad, avg_pool, avg_pool_grad;
-Rule lu_factor, cholesky, qr, solve_triangular, eigh, svd, eig, lstsq, solve_mixed;
+Rule lu_factor, cholesky, qr, solve_triangular, eigh, svd, eig, lstsq, solve;
 Rule gather, scatter_add, gather_elements, scatter_elements_add;
 // Composites with a rule better than that of their definition; `decomposed` is that of all others.
 Rule decomposed, softmax, log_softmax, cross_entropy, batch_norm, layer_norm, attention, recurrent;
@@ -55,7 +55,7 @@ Rule recurrent_layer;
 namespace composite {
 using Definition = std::vector<Value>(Builder&, const Node&, const std::vector<Value>&);
 Definition softmax, log_softmax, cross_entropy, moments, batch_norm, batch_norm_inference, layer_norm, group_norm, gelu,
-    silu, lstsq, solve_mixed;
+    silu, lstsq, solve;
 Definition dropout, embedding, one_hot, adaptive_avg_pool, attention, attention_grad;
 Definition recurrent, recurrent_grad, recurrent_layer, recurrent_layer_grad;
 Definition sgd_rows, sgd_update, adam_update;

@@ -90,7 +90,7 @@ Ex diagonal_of(Ex x) {
   return {x.b, x.b->reshape(sum(only, {x.shape().rank() - 2}).v, s)};
 }
 
-Ex solve(Ex a, Ex b, const TriangularAttrs& how) { return {b.b, b.b->one(Op::solve_triangular, how, {a.v, b.v})}; }
+Ex solve_by(Ex a, Ex b, const TriangularAttrs& how) { return {b.b, b.b->one(Op::solve_triangular, how, {a.v, b.v})}; }
 
 bool empty(Ex x) { return x.type().numel() == 0; }
 
@@ -120,8 +120,8 @@ namespace {
 Ex lu_square(Ex lu, Ex gl, Ex gu) {
   const Ex l = select(on_diagonal(lu), 1.0, strictly_lower(lu));
   const Ex inner = strictly_lower(product_tn(l, gl)) + upper(product_nt(gu, upper(lu)));
-  const Ex left = solve(lu, inner, {.transposed = true, .unit_diagonal = true});
-  return solve(lu, left, {.upper = true, .transposed = true, .right = true});
+  const Ex left = solve_by(lu, inner, {.transposed = true, .unit_diagonal = true});
+  return solve_by(lu, left, {.upper = true, .transposed = true, .right = true});
 }
 
 // Rows of x (..., M, N) put where the permutation took them from.
@@ -146,11 +146,11 @@ void lu_factor(VjpContext& c) {
     da = lu_square(square, gl, gu);
   } else if (m > n) {
     const Ex l2 = rows_of(lu, k, m - k);
-    const Ex da2 = solve(square, rows_of(g, k, m - k), {.upper = true, .transposed = true, .right = true});
+    const Ex da2 = solve_by(square, rows_of(g, k, m - k), {.upper = true, .transposed = true, .right = true});
     da = stacked(lu_square(square, gl, gu - product_tn(l2, da2)), da2);
   } else {
     const Ex u2 = columns_of(lu, k, n - k);
-    const Ex da2 = solve(square, columns_of(g, k, n - k), {.transposed = true, .unit_diagonal = true});
+    const Ex da2 = solve_by(square, columns_of(g, k, n - k), {.transposed = true, .unit_diagonal = true});
     da = side_by_side(lu_square(square, gl - product_nt(da2, u2), gu), da2);
   }
   c.set(0, rows_back(da, c.out(2)));
@@ -170,8 +170,8 @@ void cholesky(VjpContext& c) {
   const bool is_upper = attrs<CholeskyAttrs>(c.node).upper;
   const Ex y = c.out(), g = c.g();
   const Ex inner = lower_half(is_upper ? product_nt(y, g) : product_tn(y, g));
-  const Ex left = solve(y, inner, {.upper = is_upper, .transposed = !is_upper});
-  c.set(0, onto_triangle(solve(y, left, {.upper = is_upper, .transposed = is_upper, .right = true}), is_upper));
+  const Ex left = solve_by(y, inner, {.upper = is_upper, .transposed = !is_upper});
+  c.set(0, onto_triangle(solve_by(y, left, {.upper = is_upper, .transposed = is_upper, .right = true}), is_upper));
 }
 
 namespace {
@@ -181,7 +181,7 @@ namespace {
 Ex qr_tall(Ex q, Ex r, Ex gq, Ex gr) {
   const Ex m = product_nt(r, gr) - product_tn(gq, q);
   const Ex inner = gq + product(q, lower(m) + transposed(strictly_lower(m)));
-  return solve(r, inner, {.upper = true, .transposed = true, .right = true});
+  return solve_by(r, inner, {.upper = true, .transposed = true, .right = true});
 }
 }  // namespace
 
@@ -210,7 +210,7 @@ void solve_triangular(VjpContext& c) {
   const auto a = attrs<TriangularAttrs>(c.node);
   TriangularAttrs back = a;
   back.transposed = !a.transposed;
-  const Ex x = c.out(), gb = solve(c.in(0), c.g(), back);
+  const Ex x = c.out(), gb = solve_by(c.in(0), c.g(), back);
   if (c.needs(1)) c.set(1, gb);
   if (!c.needs(0)) return;
   const Ex ga = a.right ? (a.transposed ? product_tn(gb, x) : product_tn(x, gb))
@@ -300,8 +300,8 @@ Ex real_of_solved(const Complex& v, const Complex& b) {
   const Ex rhs = stacked(b.re, b.im), factors{&builder, lu[0]}, permutation{&builder, lu[2]};
   const Value index = as_columns(permutation, rhs).v;
   const Ex picked{&builder, builder.one(Op::gather_elements, AxisAttrs{rhs.shape().rank() - 2}, {rhs.v, index})};
-  const Ex below = solve(factors, picked, {.unit_diagonal = true});
-  return rows_of(solve(factors, below, {.upper = true}), 0, extent(v.re, 2));
+  const Ex below = solve_by(factors, picked, {.unit_diagonal = true});
+  return rows_of(solve_by(factors, below, {.upper = true}), 0, extent(v.re, 2));
 }
 
 // A vector's phase is such that its largest component is real: its imaginary part does not change. Element (i, j) of
@@ -368,9 +368,23 @@ void lstsq(VjpContext& c) {
   c.set(0, product_nt(rest, applied(a, gb)) + product_nt(applied(at, x), beside) - product_nt(gb, x));
 }
 
-// gB = A^-T gX, by the same method, and gA = -gB X^T.
-void solve_mixed(VjpContext& c) {
-  const Ex gb{&c.builder, c.builder.add(Op::solve_mixed, NoAttrs{}, {transposed(c.in(0)).v, c.g().v})[0]};
+namespace {
+// A^-T g by the LU of A.
+Ex solved_transposed(Ex a, Ex g) {
+  Builder& b = *a.b;
+  const std::vector<Value> lu = b.add(Op::lu_factor, LuAttrs{true}, {a.v});
+  const Ex factors{&b, lu[0]};
+  const Ex left = solve_by(factors, g, {.upper = true, .transposed = true});
+  return rows_back(solve_by(factors, left, {.transposed = true, .unit_diagonal = true}), {&b, lu[2]});
+}
+}  // namespace
+
+// gB = A^-T gX and gA = -gB X^T: by A's factors, which then solve for X too (passes::decompose), or by the method that
+// refines.
+void solve(VjpContext& c) {
+  const bool mixed = attrs<SolveAttrs>(c.node).mixed;
+  const Ex gb = mixed ? Ex{&c.builder, c.builder.add(Op::solve, c.node.attrs, {transposed(c.in(0)).v, c.g().v})[0]}
+                      : solved_transposed(c.in(0), c.g());
   if (c.needs(1)) c.set(1, gb);
   if (c.needs(0)) c.set(0, -product_nt(gb, c.out()));
 }

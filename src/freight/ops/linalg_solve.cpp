@@ -38,7 +38,9 @@ Tensor by_cholesky(const Tensor& factor, const Tensor& b, bool upper) {
   return triangular(factor, y, {.upper = upper, .transposed = !upper});
 }
 
+// Each matrix is factorized once: one that serves several right sides of the batch, before it is expanded.
 Tensor general_solve(const Tensor& a, const Tensor& b, const Shape& batch, const char* op) {
+  if (ops::batch_of(a) == batch) return ops::one(Op::solve, SolveAttrs{}, {a, ops::with_batch(b, batch, op)});
   const LuFactor f = factored(a, true);
   return ops::solved_by_lu(ops::with_batch(f.lu, batch, op), ops::with_batch(f.permutation, batch, op, 1),
                            ops::with_batch(b, batch, op), false);
@@ -48,7 +50,7 @@ Tensor general_solve(const Tensor& a, const Tensor& b, const Shape& batch, const
 // it is factorized once.
 MixedSolution refined(const Tensor& a, const Tensor& b, const Shape& batch, const char* op) {
   const auto run = [](const Tensor& x, const Tensor& y) {
-    const std::vector<Tensor> both = trace::add(Op::solve_mixed, NoAttrs{}, {x, y});
+    const std::vector<Tensor> both = trace::add(Op::solve, SolveAttrs{.mixed = true}, {x, y});
     return MixedSolution{both[0], both[1]};
   };
   const int64_t n = a.dim(-1), k = b.dim(-1), count = batch.numel();

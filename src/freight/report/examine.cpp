@@ -18,6 +18,7 @@ namespace freight::report {
 
 namespace {
 
+constexpr size_t kCurves = 6;          // classes of which curves are drawn, where there are more than two
 constexpr int64_t kLargestSide = 160;  // of an image in the report
 
 // The held-out part of a data set, whatever its kind, one raw sample at a time.
@@ -30,11 +31,8 @@ class HeldOutPart {
     load.data_dir = options.data_dir;
     load.text.bad = {.on_bad = data::OnBad::skip, .report = [this](const data::BadSample&) { ++left_out; }};
     if (!bundle.net()) {
-      rows_ = train::learner_of(bundle).rows_to_measure(bundle, name,
-                                                        {.data = name,
-                                                         .data_dir = options.data_dir,
-                                                         .label_column = trained_on.text.label_column,
-                                                         .bad = load.text.bad});
+      rows_ = train::learner_of(bundle).rows_to_measure(
+          bundle, name, {.data = name, .data_dir = options.data_dir, .bad = load.text.bad});
       labels_ = rows_->rows.labels;
     } else if (bundle.preprocessing.text()) {
       texts_ = data::load_text(name, load);
@@ -53,6 +51,7 @@ class HeldOutPart {
   // f32, values per sample.
   const float* values(int64_t i) const { return labels_.data<float>() + i * (labels_.numel() / count()); }
   std::string file(int64_t i) const { return set_ && set_->files ? set_->files->paths[static_cast<size_t>(i)] : ""; }
+  const store::Rows* rows() const { return rows_ ? &rows_->rows : nullptr; }
   const std::string& text(int64_t i) const { return texts_.test.texts[static_cast<size_t>(i)]; }
 
   // None where it cannot be read.
@@ -162,6 +161,7 @@ class Examiner {
     e_.provenance.assign(bundle.provenance.begin(), bundle.provenance.end());
     if (predictor_.probabilities()) {
       for (int64_t i = 0; i < predictor_.outputs(); ++i) e_.classes.push_back(deploy::class_name(bundle, i));
+      choose_curves();
     } else {
       sums_.resize(static_cast<size_t>(predictor_.outputs()));
     }
@@ -193,7 +193,15 @@ class Examiner {
                             .root_mean_square = std::sqrt(s.square / count),
                             .explained = variance > 0 ? 1 - s.square / count / variance : 0});
     }
+    for (size_t i = 0; i < e_.curves.size(); ++i) e_.curves[i].curves = threshold_curves(std::move(scored_[i]));
+    e_.calibration = calibration_.bins();
+    e_.calibration_error = calibration_.error();
     for (Mistake& m : e_.mistakes) show(m);
+    if (const store::Rows* rows = part_->rows()) {
+      e_.table =
+          examine_table(predictor_.bundle(), *rows, options_.examples, [&] { return !poll || poll(wanted, wanted); });
+      if (poll && !poll(wanted, wanted)) fail(ErrorKind::runtime, "report", "stopped while the model was examined");
+    }
     return std::move(e_);
   }
 
@@ -211,11 +219,33 @@ class Examiner {
     }
   }
 
+  // The second of two classes; of more those with the most samples.
+  void choose_curves() {
+    const int64_t k = predictor_.outputs();
+    std::vector<int64_t> samples(static_cast<size_t>(k)), order;
+    for (int64_t i = 0; i < part_->count(); ++i) {
+      if (part_->label(i) < k) ++samples[static_cast<size_t>(part_->label(i))];
+    }
+    for (int64_t c = k == 2 ? 1 : 0; c < k; ++c) order.push_back(c);
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      return samples[static_cast<size_t>(a)] > samples[static_cast<size_t>(b)];
+    });
+    order.resize(std::min(order.size(), kCurves));
+    std::sort(order.begin(), order.end());
+    for (const int64_t c : order) e_.curves.push_back({.number = c, .curves = {}});
+    scored_.resize(order.size());
+  }
+
   void take_class(int64_t i, const float* y, int64_t k) {
     const int64_t told = predictor_.bundle().told(y, k), truth = part_->label(i);
     if (truth >= k) fail(ErrorKind::data, e_.data, "sample ", i, " has class ", truth, ", the model tells ", k);
     ++e_.told[{truth, told}];
-    if (told == truth || options_.examples < 1) return;
+    for (size_t c = 0; c < scored_.size(); ++c) {
+      scored_[c].push_back({y[e_.curves[c].number], truth == e_.curves[c].number});
+    }
+    const int64_t calibrated = k == 2 ? 1 : told;
+    calibration_.take(y[calibrated], truth == calibrated);
+    if (told == truth || options_.examples < 1 || part_->rows()) return;
     const auto before = [](const Mistake& a, const Mistake& b) { return a.certainty > b.certainty; };
     Mistake m{.sample = i, .truth = truth, .told = told, .certainty = y[told], .truth_probability = y[truth]};
     const auto place = std::upper_bound(e_.mistakes.begin(), e_.mistakes.end(), m, before);
@@ -225,6 +255,7 @@ class Examiner {
 
   void take_values(int64_t i, const float* y) {
     const float* target = part_->values(i);
+    e_.residuals.push_back({y[0], target[0]});
     for (size_t o = 0; o < sums_.size(); ++o) {
       const double t = target[o], error = y[o] - t;
       sums_[o].absolute += std::fabs(error);
@@ -247,6 +278,8 @@ class Examiner {
   deploy::Predictor predictor_;
   std::unique_ptr<HeldOutPart> part_;
   Examination e_;
+  std::vector<std::vector<Scored>> scored_;  // by curve
+  Calibration calibration_;
   std::vector<Sums> sums_;  // per output of a model that regresses
 };
 

@@ -1,15 +1,18 @@
 // All that a stored model gets right and wrong: it is run over the held-out part of its data, sample by sample through
 // deploy::Predictor, as a user's inputs are. Of classes: confusions and the mistakes it was most certain of; of values
-// to regress: the errors per output.
+// to regress: the errors per output. Of a model of rows also what it makes of its columns.
 #pragma once
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "freight/base/array.h"
+#include "freight/report/curves.h"
+#include "freight/report/examine_table.h"
 
 namespace freight::report {
 
@@ -31,6 +34,16 @@ struct Mistake {
   std::string text = {};
 };
 
+// A class against all others.
+struct ClassCurves {
+  int64_t number = 0;
+  ThresholdCurves curves;
+};
+
+struct Residual {
+  float answer = 0, target = 0;
+};
+
 // Errors of one output of a model that regresses.
 struct OutputErrors {
   double mean_absolute = 0, root_mean_square = 0;
@@ -48,7 +61,12 @@ struct Examination {
   std::vector<std::string> classes;                             // a name for every class the model tells
   std::map<std::pair<int64_t, int64_t>, int64_t> told;          // (truth, told) to the number of samples
   std::vector<Mistake> mistakes;                                // the most certain first
+  std::vector<ClassCurves> curves;                              // the second of two classes; of more the most frequent
+  std::vector<CalibrationBin> calibration;                      // of that class; of more, of the class that is told
+  double calibration_error = 0;                                 // expected calibration error
   std::vector<OutputErrors> outputs;                            // of a model that regresses
+  std::vector<Residual> residuals;                              // of the first of them
+  std::optional<TableExamination> table;                        // of a model of rows
   std::vector<std::pair<std::string, std::string>> provenance;  // as the model file has it
 
   bool classification() const { return outputs.empty(); }

@@ -232,6 +232,7 @@ std::string to_html(const std::vector<Subject>& subjects) {
     for (size_t i = 0; i < subjects.size(); ++i) out += rows_table(subjects, i);
     out += "</section>\n";
   }
+  for (const Subject& s : subjects) out += leaderboard_section(s.run.leaderboard);
   out += cat(examinations(subjects), "\n", configuration(subjects), "\n<section><h2>Machine and provenance</h2>");
   for (size_t i = 0; i < subjects.size(); ++i) out += provenance(subjects, i);
   return document(join(names, ", ") + " - Freight report", out + "</section>\n");

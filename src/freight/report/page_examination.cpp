@@ -20,6 +20,9 @@ struct ClassFigures {
   size_t number = 0;
   int64_t samples = 0, told = 0, right = 0;
   int64_t other = -1, other_count = 0;  // the class that it was most often taken for
+  double f1() const {
+    return samples + told > 0 ? 2 * static_cast<double>(right) / static_cast<double>(samples + told) : 0;
+  }
   double recall() const { return samples > 0 ? static_cast<double>(right) / static_cast<double>(samples) : 0; }
 };
 
@@ -135,14 +138,16 @@ class Examined {
     std::string out =
         "<div class=\"scroll\" tabindex=\"0\"><table class=\"classes\"><thead><tr><th scope=\"col\">class</th>"
         "<th scope=\"col\" class=\"number\">samples</th><th scope=\"col\" class=\"number\">recall</th>"
-        "<th scope=\"col\" class=\"number\">precision</th><th scope=\"col\">mostly taken for</th></tr></thead><tbody>";
+        "<th scope=\"col\" class=\"number\">precision</th><th scope=\"col\" class=\"number\">F1</th>"
+        "<th scope=\"col\">mostly taken for</th></tr></thead><tbody>";
     for (size_t i = first; i < last; ++i) {
       const ClassFigures& f = rows[i];
       const double precision = f.told > 0 ? static_cast<double>(f.right) / static_cast<double>(f.told) : 0;
-      out += cat("<tr><th scope=\"row\">", name(static_cast<int64_t>(f.number)), "</th><td class=\"number\">",
-                 f.samples, "</td><td class=\"number\">", f.samples > 0 ? percent(f.recall()) : "-",
-                 "</td><td class=\"number\">", f.told > 0 ? percent(precision) : "-", "</td><td>",
-                 f.other >= 0 ? cat(name(f.other), " (", f.other_count, ")") : "-", "</td></tr>");
+      out +=
+          cat("<tr><th scope=\"row\">", name(static_cast<int64_t>(f.number)), "</th><td class=\"number\">", f.samples,
+              "</td><td class=\"number\">", f.samples > 0 ? percent(f.recall()) : "-", "</td><td class=\"number\">",
+              f.told > 0 ? percent(precision) : "-", "</td><td class=\"number\">", percent(f.f1()), "</td><td>",
+              f.other >= 0 ? cat(name(f.other), " (", f.other_count, ")") : "-", "</td></tr>");
     }
     return out + "</tbody></table></div>";
   }
@@ -188,7 +193,7 @@ std::string class_section(const Examination& e) {
                         with_commas(wrong), " wrong.</p>");
   out += "<div class=\"pair\"><div><h3>Confusions</h3>";
   out += e.classes.size() <= kTableClasses ? examined.table() : examined.map();
-  out += "</div><div>" + examined.per_class() + "</div></div>";
+  out += "</div><div>" + examined.per_class() + "</div></div>" + curve_section(e);
   if (e.mistakes.empty()) return out;
   out += cat(
       "<h3>Most certain mistakes</h3><p>Wrong answers in which the model had the most confidence, as it saw the "
@@ -210,7 +215,7 @@ std::string value_section(const Examination& e) {
                "</td><td class=\"number\">", figure(o.root_mean_square), "</td><td class=\"number\">",
                percent(o.explained), "</td></tr>");
   }
-  return out + "</tbody></table></div>";
+  return out + "</tbody></table></div>" + curve_section(e);
 }
 
 }  // namespace
@@ -227,7 +232,8 @@ std::string examination_section(const Examination& e) {
   out += ", one view of each.";
   if (e.left_out > 0) out += cat(" ", e.left_out, " could not be read and were left out.");
   if (!e.note.empty()) out += cat(" ", escaped(e.note), ".");
-  return out + "</p>" + (e.classification() ? class_section(e) : value_section(e));
+  return out + "</p>" + (e.classification() ? class_section(e) : value_section(e)) +
+         (e.table ? table_section(*e.table) : std::string());
 }
 
 }  // namespace freight::report

@@ -11,6 +11,12 @@ namespace freight::report {
 std::string run_letter(size_t number);
 // Loss, accuracy, learning rate, throughput and data wait of all runs; a <div> of figures.
 std::string charts(const std::vector<Subject>& subjects);
+// ROC, precision and recall, calibration of classes; residuals of values; "" where there are none.
+std::string curve_section(const Examination& examination);
+// Importance of columns, partial dependence, the rows that were told worst.
+std::string table_section(const TableExamination& table);
+// Learners and settings that were compared, as run.json has them; "" where there were none.
+std::string leaderboard_section(const Leaderboard& board);
 // Confusions, figures per class and the most certain mistakes, or the errors of values.
 std::string examination_section(const Examination& examination);
 

@@ -46,7 +46,7 @@ struct Axis {
 Axis x_axis(const Plot& plot) {
   Range r;
   const bool log = plot.x_scale == Plot::Scale::logarithmic;
-  if (!log) r.take(0);
+  if (!log && plot.x_from_zero) r.take(0);
   for (const Series& s : plot.series) {
     for (const Point& p : s.points) r.take(p.x);
   }

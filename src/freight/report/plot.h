@@ -29,7 +29,8 @@ struct Plot {
   std::string title = {}, x_label = {}, y_label = {};
   std::vector<Series> series = {};
   Scale scale = Scale::automatic;    // of the y axis
-  Scale x_scale = Scale::linear;     // linear: from 0; automatic is linear
+  Scale x_scale = Scale::linear;     // automatic is linear
+  bool x_from_zero = true;           // a linear x axis begins at 0
   bool from_zero = false;            // the y axis begins at 0
   double reach = 0;                  // the y axis goes up to this at least
   std::optional<double> limit = {};  // which the y axis does not exceed, where no value does

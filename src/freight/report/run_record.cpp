@@ -72,6 +72,30 @@ Json part(const Json& j, const char* key) {
   return it != j.end() && it->is_object() ? *it : Json::object();
 }
 
+Leaderboard leaderboard_in(const Json& j) {
+  Leaderboard board{.metric = text(j, "metric"), .seconds = number(j, "seconds"), .standings = {}, .left_out = {}};
+  const auto list = [&](const char* key) {
+    const auto it = j.find(key);
+    return it != j.end() && it->is_array() ? *it : Json::array();
+  };
+  for (const Json& s : list("standings")) {
+    if (!s.is_object()) continue;
+    const auto whole = s.find("whole");
+    board.standings.push_back({.learner = text(s, "learner"),
+                               .settings = text(s, "settings"),
+                               .mean = number(s, "mean"),
+                               .deviation = number(s, "deviation"),
+                               .fit_seconds = number(s, "fit_seconds"),
+                               .row_seconds = number(s, "row_seconds"),
+                               .bytes = number(s, "bytes"),
+                               .folds = integer(s, "folds"),
+                               .rows = integer(s, "rows"),
+                               .whole = whole == s.end() || *whole != false});
+  }
+  for (const Json& why : list("left_out")) board.left_out.push_back(text_of(why));
+  return board;
+}
+
 void read_outcome(RunRecord& run, const Json& j) {
   run.status = text(j, "status");
   run.exit_code = integer(j, "exit_code");
@@ -89,6 +113,7 @@ void read_outcome(RunRecord& run, const Json& j) {
   run.steps = integer(result, "steps");
   run.bad_samples = integer(result, "bad_samples");
   run.train_seconds = number(result, "train_seconds");
+  run.leaderboard = leaderboard_in(part(j, "leaderboard"));
   if (const auto argv = j.find("argv"); argv != j.end() && argv->is_array()) {
     run.command = "freight train";
     for (const Json& a : *argv) run.command += " " + shell_word(text_of(a));

@@ -12,6 +12,21 @@ namespace freight::report {
 
 using Facts = std::vector<std::pair<std::string, std::string>>;  // name and value, in the order of the file
 
+// Learners and settings that were compared before the run's model was fitted, the chosen one first.
+struct Leaderboard {
+  struct Standing {
+    std::string learner, settings;
+    double mean = 0, deviation = 0;  // of the metric over the folds
+    double fit_seconds = 0, row_seconds = 0, bytes = 0;
+    int64_t folds = 0, rows = 0;
+    bool whole = true;  // false: on a share of the rows
+  };
+  std::string metric;
+  double seconds = 0;
+  std::vector<Standing> standings;
+  std::vector<std::string> left_out;  // "gbdt: why"
+};
+
 struct RunRecord {
   std::string path;
   std::vector<io::Metrics> rows;  // by rising step within each split
@@ -22,6 +37,7 @@ struct RunRecord {
 
   // From run.json; empty or 0 where it does not say.
   std::string status, version, host, device, compute, command, data, fingerprint;
+  Leaderboard leaderboard;  // without standings where nothing was compared
   int64_t exit_code = 0, threads = 0, train_count = 0, test_count = 0, steps = 0, bad_samples = 0;
   double train_seconds = 0, time = 0;  // `time` in seconds since 1970: of the last change of the status
 

@@ -13,12 +13,15 @@
 #include "freight/base/log.h"
 #include "freight/data/cells.h"
 #include "freight/io/json_internal.h"
+#include "freight/store/table_rows.h"
 
 namespace freight::serve {
 
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr size_t kMostLevels = 200;  // words of a column that the page offers
 
 std::string dump(const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
@@ -79,18 +82,23 @@ ServedModel::ServedModel(std::string name, store::Bundle bundle, const deploy::P
 void ServedModel::describe() {
   const store::Bundle& b = predictor_.bundle();
   const Shape& input = b.preprocessing.input;
-  Json ins = Json::array(), config_ins = Json::array(), columns = Json::array();
-  const auto take = [&](const std::string& name, bool bytes, const Json& shape, const Json& dims) {
-    ins.push_back({{"name", name}, {"datatype", bytes ? "BYTES" : "FP32"}, {"shape", shape}});
-    config_ins.push_back({{"name", name}, {"data_type", bytes ? "TYPE_STRING" : "TYPE_FP32"}, {"dims", dims}});
+  Json ins = Json::array(), config_ins = Json::array(), columns = Json::array(), fields = Json::array();
+  const auto take = [&](const std::string& name, const std::string& type, const Json& shape, const Json& dims) {
+    ins.push_back({{"name", name}, {"datatype", type}, {"shape", shape}});
+    config_ins.push_back(
+        {{"name", name}, {"data_type", type == "BYTES" ? "TYPE_STRING" : "TYPE_" + type}, {"dims", dims}});
   };
   for (const store::Column& c : b.columns) {
     columns.push_back(c.name);
-    take(c.name, c.words, {-1}, {1});
+    Json levels = Json::array();
+    for (size_t i = 0; i < std::min(c.levels.size(), kMostLevels); ++i) levels.push_back(c.levels[i]);
+    fields.push_back(
+        {{"name", c.name}, {"kind", c.words ? "words" : "numbers"}, {"words", c.levels.size()}, {"levels", levels}});
+    take(c.name, c.words ? "BYTES" : "FP64", {-1}, {1});  // models of rows compute in doubles
   }
   if (!reads_rows()) {
     const Json shape = text() ? Json::array({-1}) : shape_json(input);
-    take(text() ? "text" : "input", text(), shape, text() ? Json::array({1}) : Json(input.vector()));
+    take(text() ? "text" : "input", text() ? "BYTES" : "FP32", shape, text() ? Json::array({1}) : Json(input.vector()));
   }
   const Json out = {{"name", output_name()}, {"datatype", "FP32"}, {"shape", {-1, predictor_.outputs()}}};
   metadata_ = dump({{"name", name_},
@@ -111,27 +119,38 @@ void ServedModel::describe() {
     for (int64_t i = 0; i < predictor_.outputs(); ++i) classes.push_back(deploy::class_name(b, i));
   }
   const bool image = input.rank() == 3 && (input[0] == 1 || input[0] == 3);
-  card_ = dump({{"name", name_},
-                {"architecture", b.name()},
-                {"kind", reads_rows() ? "rows"
-                         : text()     ? "text"
-                         : image      ? "picture"
-                                      : "array"},
-                {reads_rows() ? "columns" : "input", reads_rows() ? columns : Json(input.vector())},
-                {"outputs", predictor_.outputs()},
-                {"probabilities", predictor_.probabilities()},
-                {"parameters", b.parameters()},
-                {"classes", classes},
-                {"provenance", b.provenance}});
+  Json card = {{"name", name_},
+               {"architecture", b.name()},
+               {"kind", reads_rows() ? "rows"
+                        : text()     ? "text"
+                        : image      ? "picture"
+                                     : "array"},
+               {reads_rows() ? "columns" : "input", reads_rows() ? columns : Json(input.vector())},
+               {"outputs", predictor_.outputs()},
+               {"probabilities", predictor_.probabilities()},
+               {"parameters", b.parameters()},
+               {"classes", classes},
+               {"provenance", b.provenance}};
+  if (reads_rows()) card["fields"] = fields;
+  card_ = dump(card);
 }
 
 Array ServedModel::sample_of_table(const std::string& text, const std::string& name) const {
-  const data::Cells cells = data::parse_cells({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, name);
-  if (cells.rows.size() != 1) {
-    fail(ErrorKind::usage, name, "got ", cells.rows.size(), " rows, need the names of the columns and one row");
+  const std::vector<store::Column>& columns = predictor_.bundle().columns;
+  std::vector<size_t> places;
+  data::CellsAsked asked;
+  asked.kinds = [&](const data::TableHead& head) {
+    places = store::places_of(columns, head.names, name);
+    return store::kinds_of(columns, places, head.names.size());
+  };
+  const data::Cells cells =
+      data::parse_cells({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, name, asked);
+  if (cells.rows() != 1) {
+    fail(ErrorKind::usage, name, "got ", cells.rows(), " rows, need the names of the columns and one row");
   }
-  const std::vector<size_t> places = store::places_of(predictor_.bundle().columns, cells.names, name);
-  return predictor_.sample_of_row(store::cells_at(cells.rows[0], places), name);
+  const store::TableRows rows(columns, cells, places);
+  if (!rows.faults().empty()) fail(ErrorKind::data, name, rows.faults()[0].reason);
+  return rows.row(0);
 }
 
 Array ServedModel::sample_of_json(const std::string& text, const std::string& name) const {

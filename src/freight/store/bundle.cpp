@@ -25,12 +25,14 @@ using nlohmann::json;
 namespace {
 
 constexpr const char* kFormat = "freight-bundle-1";
-constexpr const char* kSeal = "xxh3_128";                // of all the rest; not in early files
-constexpr const char* kLearner = "learner";              // not in files of nets
-constexpr const char* kColumns = "columns";              // of other learners
-constexpr const char* kThreshold = "threshold";          // of those of two classes that have one
-constexpr const char* kTies = "ties";                    // of nets some of whose paths lead to one variable
-constexpr const char* kTokenizer = "freight.tokenizer";  // u8: data::Tokenizer::stored
+constexpr const char* kSeal = "xxh3_128";                     // of all the rest; not in early files
+constexpr const char* kLearner = "learner";                   // not in files of nets
+constexpr const char* kSetAside = "set_aside";                // of other learners, where there are some
+constexpr const char* kColumns = "columns";                   // of other learners
+constexpr const char* kOrderNames[] = {"ymd", "dmy", "mdy"};  // of data::DateOrder
+constexpr const char* kThreshold = "threshold";               // of those of two classes that have one
+constexpr const char* kTies = "ties";                         // of nets some of whose paths lead to one variable
+constexpr const char* kTokenizer = "freight.tokenizer";       // u8: data::Tokenizer::stored
 
 [[noreturn]] void damaged(const std::string& path, const std::string& what) { fail(ErrorKind::checkpoint, path, what); }
 
@@ -194,12 +196,21 @@ void write_rows(const Bundle& bundle, io::SafeTensors& file) {
   for (const Column& c : bundle.columns) {
     json j = {{"name", c.name}, {"kind", c.words ? "words" : "numbers"}};
     if (c.words) j["levels"] = c.levels;
+    if (c.form != CellForm::number) j["form"] = to_string(c.form);
+    if (!c.source.empty()) j["source"] = c.source;
+    if (c.date()) j["order"] = kOrderNames[static_cast<size_t>(c.order)];
+    if (c.range) j["range"] = {c.range->least, c.range->most};
     columns.push_back(std::move(j));
   }
   bundle.rows->write(file);
+  write_samples(bundle.samples, file);
   file.metadata[kLearner] = bundle.learner;
   file.metadata[kColumns] = columns.dump();
   if (bundle.threshold) file.metadata[kThreshold] = json(*bundle.threshold).dump();
+  if (bundle.set_aside.empty()) return;
+  json aside = json::array();
+  for (const SetAside& s : bundle.set_aside) aside.push_back({{"name", s.name}, {"kind", s.kind}});
+  file.metadata[kSetAside] = aside.dump();
 }
 
 }  // namespace
@@ -292,6 +303,35 @@ void read_net(const io::SafeTensors& file, const std::string& path, const json& 
   need_finite(b.model, path);
 }
 
+// What the cells of a column of no words are; files that do not say are of plain numbers.
+void read_form(const json& j, const std::string& path, Column& c) {
+  const std::string form = j.value("form", to_string(CellForm::number));
+  c.form = CellForm::number;
+  while (to_string(c.form) != form) {
+    if (c.form == CellForm::seconds) damaged(path, cat("columns: ", excerpt(c.name), ": unknown form ", excerpt(form)));
+    c.form = static_cast<CellForm>(static_cast<int>(c.form) + 1);
+  }
+  c.source = j.value("source", "");
+  if (c.date()) {
+    const auto order = j.at("order").get<std::string>();
+    const auto* const at = std::find(std::begin(kOrderNames), std::end(kOrderNames), order);
+    if (at == std::end(kOrderNames))
+      damaged(path, cat("columns: ", excerpt(c.name), ": unknown order ", excerpt(order)));
+    c.order = static_cast<data::DateOrder>(at - std::begin(kOrderNames));
+  }
+  if (!j.contains("range")) return;
+  const auto range = j.at("range").get<std::vector<double>>();
+  if (range.size() != 2 || range[0] > range[1])
+    damaged(path, cat("columns: ", excerpt(c.name), ": a range is two numbers"));
+  c.range = {range[0], range[1]};
+}
+
+std::vector<SetAside> set_aside_in(const json& list) {
+  std::vector<SetAside> all;
+  for (const json& j : list) all.push_back({j.at("name").get<std::string>(), j.at("kind").get<std::string>()});
+  return all;
+}
+
 std::vector<Column> columns_in(const json& list, const std::string& path) {
   std::vector<Column> columns;
   for (const json& j : list) {
@@ -301,6 +341,7 @@ std::vector<Column> columns_in(const json& list, const std::string& path) {
     }
     Column c{.name = j.at("name").get<std::string>(), .words = kind == "words"};
     if (c.words) c.levels = j.at("levels").get<std::vector<std::string>>();
+    if (!c.words) read_form(j, path, c);
     const bool rise = std::adjacent_find(c.levels.begin(), c.levels.end(), std::greater_equal<>()) == c.levels.end();
     const bool again = std::any_of(columns.begin(), columns.end(), [&](const Column& o) { return o.name == c.name; });
     if (c.name.empty() || again || !rise) {
@@ -323,7 +364,8 @@ void read_rows(const io::SafeTensors& file, const std::string& path, Bundle& b) 
     damaged(path, cat("tensor ", name, " holds numbers that are not finite; train again"));
   }
   b.columns = columns_in(document_in(file, path, kColumns), path);
-  b.rows = read(file, path, {b.columns, b.classes});
+  if (file.metadata.contains(kSetAside)) b.set_aside = set_aside_in(document_in(file, path, kSetAside));
+  b.rows = read(file, path, {b.columns, b.classes, b.set_aside});
   if (file.metadata.contains(kThreshold)) {
     b.threshold = document_in(file, path, kThreshold).get<double>();
     if (b.classes.size() != 2 || !(*b.threshold > 0 && *b.threshold < 1)) {
@@ -332,6 +374,7 @@ void read_rows(const io::SafeTensors& file, const std::string& path, Bundle& b) 
     }
   }
   check_rows(b, path);
+  b.samples = read_samples(file, path, static_cast<int64_t>(b.columns.size()), b.rows->outputs());
 }
 
 }  // namespace

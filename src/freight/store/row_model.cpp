@@ -25,13 +25,29 @@ RowReaders& readers() {
   return all;
 }
 
-double number_of(const Column& column, const std::string& cell, const std::string& name) {
-  if (const auto v = data::number_in(cell); v && std::isfinite(*v)) return *v;
-  fail(ErrorKind::data, name, "column ", column.name, ": got '", excerpt(cell),
-       "', need a finite number, or an empty cell where it is missing");
+constexpr const char* kFormNames[] = {"number", "yesno", "year", "month", "weekday", "hour", "seconds"};
+
+double part_of(const data::DateTime& time, CellForm form) {
+  switch (form) {
+    case CellForm::year: return time.year;
+    case CellForm::month: return time.month;
+    case CellForm::weekday: return time.weekday;
+    case CellForm::hour: return time.hour;
+    case CellForm::number:
+    case CellForm::yesno:
+    case CellForm::seconds: break;
+  }
+  return time.seconds;
 }
 
 }  // namespace
+
+Array RowModel::contributions(const Array&) const {
+  fail(ErrorKind::usage, "contributions", "this model does not say what each column adds to its answers");
+}
+std::string RowModel::library_file(const std::string& format) const {
+  fail(ErrorKind::usage, "library_file", "no library has a file format for this model: got ", format);
+}
 
 int64_t told_class(const float* probabilities, int64_t classes, std::optional<double> threshold) {
   if (threshold && classes == 2) return static_cast<double>(probabilities[1]) > *threshold ? 1 : 0;
@@ -61,10 +77,41 @@ std::vector<std::string> row_learners() {
   return names;
 }
 
-bool is_missing(std::string_view cell) {
-  static constexpr std::string_view kMissing[] = {"",     "?",   "NA",  "N/A",  "n/a", "#N/A",
-                                                  "<NA>", "NaN", "nan", "NULL", "null"};
-  return std::find(std::begin(kMissing), std::end(kMissing), data::trimmed(cell)) != std::end(kMissing);
+std::string to_string(CellForm form) { return kFormNames[static_cast<size_t>(form)]; }
+
+std::optional<double> yes_or_no(std::string_view cell) {
+  static constexpr std::string_view kYes[] = {"yes", "y", "true", "t", "on", "1"},
+                                    kNo[] = {"no", "n", "false", "f", "off", "0"};
+  const std::string word = lower(data::trimmed(cell));
+  if (std::find(std::begin(kYes), std::end(kYes), word) != std::end(kYes)) return 1;
+  if (std::find(std::begin(kNo), std::end(kNo), word) != std::end(kNo)) return 0;
+  return std::nullopt;
+}
+
+std::optional<double> value_in(const Column& column, std::string_view cell) {
+  constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
+  cell = data::trimmed(cell);
+  if (data::is_missing_cell(cell)) return kMissing;
+  if (column.words) {
+    const auto at = std::lower_bound(column.levels.begin(), column.levels.end(), cell);
+    const bool known = at != column.levels.end() && *at == cell;
+    return known ? static_cast<double>(at - column.levels.begin()) : kUnknownWord;
+  }
+  if (column.form == CellForm::yesno) return yes_or_no(cell).value_or(kMissing);
+  if (column.date()) {
+    const std::optional<data::DateTime> time = data::date_time_in(cell, column.order);
+    return time ? std::optional(part_of(*time, column.form)) : std::nullopt;
+  }
+  const std::optional<double> number = data::number_in(cell);
+  return number && std::isfinite(*number) ? number : std::nullopt;
+}
+
+std::string unfit(const Column& column, std::string_view cell) {
+  constexpr const char* kDates[] = {"2026-11-26", "26.11.2026", "11/26/2026"};
+  return cat(
+      "column ", column.source_name(), ": got '", excerpt(cell), "', need ",
+      column.date() ? cat("a date as ", kDates[static_cast<size_t>(column.order)]) : std::string("a finite number"),
+      ", or an empty cell where it is missing");
 }
 
 Array row_of(const std::vector<Column>& columns, const std::vector<std::string>& cells, const std::string& name) {
@@ -73,34 +120,45 @@ Array row_of(const std::vector<Column>& columns, const std::vector<std::string>&
   }
   Array row(DType::f64, {static_cast<int64_t>(columns.size())});
   for (size_t i = 0; i < columns.size(); ++i) {
-    const Column& column = columns[i];
-    const std::string cell(data::trimmed(cells[i]));
-    double& value = row.data<double>()[i];
-    if (is_missing(cell)) {
-      value = std::numeric_limits<double>::quiet_NaN();
-    } else if (column.words) {
-      const auto at = std::lower_bound(column.levels.begin(), column.levels.end(), cell);
-      const bool known = at != column.levels.end() && *at == cell;
-      value = known ? static_cast<double>(at - column.levels.begin()) : kUnknownWord;
-    } else {
-      value = number_of(column, cell, name);
-    }
+    const std::optional<double> value = value_in(columns[i], cells[i]);
+    if (!value) fail(ErrorKind::data, name, unfit(columns[i], data::trimmed(cells[i])));
+    row.data<double>()[i] = *value;
   }
   return row;
+}
+
+std::vector<std::string> beyond_training(const std::vector<Column>& columns, const double* row) {
+  std::vector<std::string> told;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const Column& c = columns[i];
+    const bool cyclic = c.date() && c.form != CellForm::seconds;
+    if (!c.range || cyclic || !(row[i] < c.range->least || row[i] > c.range->most)) continue;  // NaN is in any range
+    told.push_back(cat(c.name, " is ", row[i], ", in training ", c.range->least, " to ", c.range->most));
+  }
+  return told;
+}
+
+std::vector<std::string> sources_of(const std::vector<Column>& columns) {
+  std::vector<std::string> names;
+  for (const Column& c : columns) {
+    if (std::find(names.begin(), names.end(), c.source_name()) == names.end()) names.push_back(c.source_name());
+  }
+  return names;
 }
 
 std::vector<size_t> places_of(const std::vector<Column>& columns, const std::vector<std::string>& names,
                               const std::string& name) {
   std::vector<size_t> places;
   for (const Column& column : columns) {
-    const auto at = std::find(names.begin(), names.end(), column.name);
+    const std::string& source = column.source_name();
+    const auto at = std::find(names.begin(), names.end(), source);
     if (at == names.end()) {
-      const std::string near = nearest(column.name, names);
-      fail(ErrorKind::data, name, "there is no column ", column.name, ", which the model takes: got ",
+      const std::string near = nearest(source, names);
+      fail(ErrorKind::data, name, "there is no column ", source, ", which the model takes: got ",
            excerpt(join(names, ", ")), near.empty() ? "" : cat("; is it ", near, "?"));
     }
-    if (std::find(at + 1, names.end(), column.name) != names.end()) {
-      fail(ErrorKind::data, name, "column ", column.name, " is there twice: need each once");
+    if (std::find(at + 1, names.end(), source) != names.end()) {
+      fail(ErrorKind::data, name, "column ", source, " is there twice: need each once");
     }
     places.push_back(static_cast<size_t>(at - names.begin()));
   }

@@ -11,19 +11,48 @@
 #include <vector>
 
 #include "freight/base/array.h"
+#include "freight/data/date_time.h"
 #include "freight/io/safetensors.h"
+#include "freight/store/row_form.h"
 
 namespace freight::store {
 
 inline constexpr const char* kNet = "net";  // the learner of nets: no model of rows is named so
 
-// A column holds numbers, or words of which training saw these.
+// How a cell becomes a number where it is no word of a category: it is one, it says yes or no (1 or 0), or it is a
+// date, of which the column holds a part.
+enum class CellForm { number, yesno, year, month, weekday, hour, seconds };
+std::string to_string(CellForm form);
+
+struct Range {
+  double least = 0, most = 0;
+
+  friend bool operator==(const Range&, const Range&) = default;
+};
+
+// What a model learns from: numbers, or words of which training saw these.
 struct Column {
   std::string name;
   bool words = false;
   std::vector<std::string> levels = {};  // of words, sorted; a cell is the number of its word
+  CellForm form = CellForm::number;      // of the others
+  // The parts of a date are columns, whose cells stand in one column of the table.
+  std::string source = {};                       // its name; empty: it is the column's own
+  data::DateOrder order = data::DateOrder::ymd;  // of a date
+  std::optional<Range> range = {};               // that training saw, of numbers; empty where it is not known
 
+  const std::string& source_name() const { return source.empty() ? name : source; }
+  bool date() const { return form >= CellForm::year; }
+  // Where true, cells are texts to programs that know types.
+  bool takes_texts() const { return words || date() || form == CellForm::yesno; }
   friend bool operator==(const Column&, const Column&) = default;
+};
+
+// A column of the table that nothing is learnt from, and the reason: "identifier", "text", "constant", "weight".
+struct SetAside {
+  std::string name, kind;
+
+  friend bool operator==(const SetAside&, const SetAside&) = default;
 };
 
 inline constexpr double kUnknownWord = -1;  // a word that training did not see
@@ -51,6 +80,21 @@ class RowModel {
   virtual std::vector<std::string> lines() const = 0;
   // Adds tensors and entries of metadata, from which the learner's reader (register_row_model) makes the model again.
   virtual void write(io::SafeTensors& file) const = 0;
+
+  // What follows is optional: a model that cannot do it keeps these, and is refused by name where it is asked for.
+
+  // True of a model that has contributions().
+  virtual bool explains() const { return false; }
+  // What each column adds to the sums that an answer is made of, f64 (N, groups, columns + 1), the base last; they add
+  // up to the margin. Values are one group, with the margin before a link such as the exponential; two classes are one,
+  // the log odds of the second; more have a group each. Throws Error(usage) where there are none.
+  virtual Array contributions(const Array& rows) const;
+  virtual std::vector<Importance> importance() const { return {}; }
+  // As plain numbers; std::monostate where it has no such form.
+  virtual RowForm form() const { return {}; }
+  // The library whose own file format it can be written in ("xgboost"), empty: none; and that file, "json" or "ubj".
+  virtual std::string library() const { return {}; }
+  virtual std::string library_file(const std::string& format) const;
 };
 
 // The class that is told by the probabilities of `classes`: the likeliest, of equal ones the first; of two the second
@@ -60,7 +104,8 @@ int64_t told_class(const float* probabilities, int64_t classes, std::optional<do
 // A model of rows takes and gives these, as its file says.
 struct RowShape {
   std::vector<Column> columns;
-  std::vector<std::string> classes;  // empty: values
+  std::vector<std::string> classes;      // empty: values
+  std::vector<SetAside> set_aside = {};  // of the table that it was fitted to
 };
 
 // Makes the model of what write() wrote. Throws Error(checkpoint) that names `path` where that is damaged.
@@ -73,14 +118,24 @@ void register_row_model(const std::string& learner, RowReader reader);
 RowReader row_reader(const std::string& learner);
 std::vector<std::string> row_learners();
 
-// True of a cell that says that its value is missing: it is empty or one of the words that pandas, R and
-// databases write for such a value ("NA", "NaN", "null", ...; docs/tables.md), with blanks around it or without.
-bool is_missing(std::string_view cell);
+// 1 and 0 of "yes" and "no", "true" and "false", "on" and "off", their first letters, and of 1 and 0 themselves, in any
+// case; empty for other cells.
+std::optional<double> yes_or_no(std::string_view cell);
+// The number that a cell means; NaN where it is missing, or says neither yes nor no where the column does. Empty where
+// it is no finite number or date and one is needed.
+std::optional<double> value_in(const Column& column, std::string_view cell);
+// Says that of such a cell.
+std::string unfit(const Column& column, std::string_view cell);
 // One row of cells, f64 (columns), in the columns' order. Throws Error(data) that begins with `name` and says which
-// column for a cell that is no number where one is needed.
+// column for a cell that is no number or date where one is needed.
 Array row_of(const std::vector<Column>& columns, const std::vector<std::string>& cells, const std::string& name);
-// For each of `columns`, where it stands among `names`. Throws Error(data) that begins with `name` for one that is
-// missing or there twice.
+// What a row of numbers holds that training did not see: "age is 130, in training 17 to 90"; empty where there is
+// nothing. Parts of dates other than the time itself have no such range.
+std::vector<std::string> beyond_training(const std::vector<Column>& columns, const double* row);
+// The columns that a table must have, each once, in the order in which the model has them.
+std::vector<std::string> sources_of(const std::vector<Column>& columns);
+// For each of `columns`, where its cells stand among `names`. Throws Error(data) that begins with `name` for one that
+// is missing or there twice.
 std::vector<size_t> places_of(const std::vector<Column>& columns, const std::vector<std::string>& names,
                               const std::string& name);
 // The cells of a row that stand at these places, in their order.

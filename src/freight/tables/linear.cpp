@@ -41,6 +41,10 @@ constexpr const char* kIntercepts = "linear.intercepts";
 constexpr const char* kErrors = "linear.errors";
 constexpr size_t kMostLines = 30;
 
+static_assert(static_cast<int>(Link::log) == static_cast<int>(store::RowLink::exponential) &&
+              static_cast<int>(Link::softmax) == static_cast<int>(store::RowLink::softmax) &&
+              DesignTerm::kMissing == store::LinearForm::Term::kMissing);
+
 Link link_of(LinearKind kind, size_t classes) {
   if (kind == LinearKind::poisson) return Link::log;
   if (kind != LinearKind::logistic) return Link::identity;
@@ -90,6 +94,33 @@ Array LinearModel::run(const Array& rows) const {
     answer(link_, z, out.data<float>() + i * outputs());
   }
   return out;
+}
+
+// Numbers of the design are centred, so that a column adds its coefficients times its distance from the mean.
+Array LinearModel::contributions(const Array& rows) const {
+  const int64_t n = rows.shape()[0], columns = rows.shape()[1], width = design_.width(), sums = fit_.intercepts.numel();
+  Array out(DType::f64, {n, sums, columns + 1});
+  std::fill_n(out.data<double>(), out.numel(), 0.0);
+  std::vector<double> numbers(static_cast<size_t>(width));
+  for (int64_t i = 0; i < n; ++i) {
+    design_.encode(rows.data<double>() + i * columns, numbers.data());
+    for (int64_t k = 0; k < sums; ++k) {
+      double* const to = out.data<double>() + (i * sums + k) * (columns + 1);
+      const double* const weights = fit_.weights.data<double>() + k * width;
+      for (int64_t t = 0; t < width; ++t) {
+        to[design_.terms()[static_cast<size_t>(t)].column] += weights[t] * numbers[static_cast<size_t>(t)];
+      }
+      to[columns] = fit_.intercepts.data<double>()[k];
+    }
+  }
+  return out;
+}
+
+store::RowForm LinearModel::form() const {
+  store::LinearForm form{
+      .link = static_cast<store::RowLink>(link_), .terms = {}, .weights = fit_.weights, .intercepts = fit_.intercepts};
+  for (const DesignTerm& t : design_.terms()) form.terms.push_back({t.column, t.level, t.words, t.mean, t.scale});
+  return form;
 }
 
 // The strongest terms first, by what a deviation of a number, or the presence of a word, adds.
@@ -212,7 +243,7 @@ train::RowData LinearLearner::read(const train::RowSource& source) const {
   if (classes != kind.classes) {
     fail(ErrorKind::usage, "--model", kind.name, " tells ", kind.classes ? "classes" : "values", ", and column ",
          data.target, " holds ", classes ? cat(data.shape.classes.size(), " classes") : std::string("values"),
-         ": need ", classes ? "logistic" : "linear, ridge or poisson", ", or another --label-column");
+         ": need ", classes ? "logistic" : "linear, ridge or poisson", ", or another --target");
   }
   return data;
 }

@@ -19,6 +19,9 @@ class LinearModel : public store::RowModel {
   int64_t parameters() const override { return fit_.weights.numel() + fit_.intercepts.numel(); }
   std::vector<std::string> lines() const override;
   void write(io::SafeTensors& file) const override;
+  bool explains() const override { return true; }
+  Array contributions(const Array& rows) const override;
+  store::RowForm form() const override;
 
  private:
   Link link_;

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <set>
 
 #include "freight/base/error.h"
@@ -14,6 +16,7 @@
 #include "freight/data/columns.h"
 #include "freight/data/dataset.h"
 #include "freight/io/digest.h"
+#include "freight/store/table_rows.h"
 
 namespace freight::tables {
 
@@ -22,180 +25,213 @@ namespace {
 constexpr size_t kMostNumberedClasses = 20, kLeastRowsPerNumber = 2;  // in the mean
 constexpr double kEndOfWholeNumbers = 0x1p53;                         // below it doubles tell whole numbers apart
 
-size_t target_of(const data::Cells& cells, const std::string& asked, const std::string& name) {
+size_t target_of(const data::TableHead& head, const std::string& asked, const std::string& name) {
   if (asked.empty()) {
-    if (cells.header) {
-      if (const auto best = data::TableHeader(cells.names).best(data::ColumnRole::label)) return *best;
+    if (head.header) {
+      if (const auto best = data::TableHeader(head.names).best(data::ColumnRole::label)) return *best;
     }
-    return cells.names.size() - 1;
+    return head.names.size() - 1;
   }
-  const auto at = std::find(cells.names.begin(), cells.names.end(), asked);
-  if (at != cells.names.end()) return static_cast<size_t>(at - cells.names.begin());
+  const auto at = std::find(head.names.begin(), head.names.end(), asked);
+  if (at != head.names.end()) return static_cast<size_t>(at - head.names.begin());
   size_t number = 0;
   const auto [end, error] = std::from_chars(asked.data(), asked.data() + asked.size(), number);
   const bool whole = error == std::errc() && end == asked.data() + asked.size();
-  if (whole && number >= 1 && number <= cells.names.size()) return number - 1;
-  const std::string near = nearest(asked, cells.names);
-  fail(ErrorKind::usage, "--label-column", "there is no column ", asked, " in ", name, ": got ",
-       excerpt(join(cells.names, ", ")), near.empty() ? "" : cat("; did you mean ", near, "?"));
+  if (whole && number >= 1 && number <= head.names.size()) return number - 1;
+  const std::string near = nearest(asked, head.names);
+  fail(ErrorKind::usage, "--target", "there is no column ", asked, " in ", name, ": got ",
+       excerpt(join(head.names, ", ")), near.empty() ? "" : cat("; did you mean ", near, "?"));
 }
 
-// Takes away the rows of which `fault` says something.
-template <class Fault>
-void leave_out(data::Cells& cells, const train::RowSource& source, const Fault& fault) {
-  size_t kept = 0;
-  for (size_t i = 0; i < cells.rows.size(); ++i) {
-    const std::string place = cat(source.data, ":", cells.lines[i]);
-    const std::string reason = fault(cells.rows[i], place);
-    if (reason.empty()) {
-      if (kept != i) cells.rows[kept] = std::move(cells.rows[i]);
-      cells.lines[kept++] = cells.lines[i];
-      continue;
-    }
+// Takes away the rows of which something is said, in their order.
+void leave_out(data::Cells& cells, const train::RowSource& source, const std::vector<store::RowFault>& faults) {
+  std::vector<bool> kept(static_cast<size_t>(cells.rows()), true);
+  for (const store::RowFault& fault : faults) {
+    const std::string place = cells.place(fault.row);
     if (source.bad.on_bad == data::OnBad::error) {
-      fail(ErrorKind::data, place, reason, "; --on-bad-sample skip leaves such rows out");
+      fail(ErrorKind::data, place, fault.reason, "; --on-bad-sample skip leaves such rows out");
     }
-    if (source.bad.report) source.bad.report({.path = place, .reason = reason});
+    if (source.bad.report) source.bad.report({.path = place, .reason = fault.reason});
+    kept[static_cast<size_t>(fault.row)] = false;
   }
-  cells.rows.resize(kept);
-  cells.lines.resize(kept);
-  if (kept == 0) fail(ErrorKind::data, source.data, "holds no rows");
-  if (kept < 2 && !source.known) {
-    fail(ErrorKind::data, source.data, "holds ", kept, " rows, need two at least, for training and test");
+  cells.keep(kept);
+  if (cells.rows() == 0) fail(ErrorKind::data, source.data, "holds no rows");
+  if (cells.rows() < 2 && !source.known) {
+    fail(ErrorKind::data, source.data, "holds ", cells.rows(), " rows, need two at least, for training and test");
   }
-}
-
-bool all_numbers(const data::Cells& cells, size_t column) {
-  return std::all_of(cells.rows.begin(), cells.rows.end(), [&](const auto& row) {
-    return store::is_missing(row[column]) || data::is_number_cell(row[column]);
-  });
 }
 
 // The name of the class that a whole number stands for, "2" for "+2.0"; "" for other cells.
-std::string name_of_number(std::string_view cell) {
-  const std::optional<double> v = data::number_in(cell);
-  return v && *v == std::floor(*v) && std::fabs(*v) < kEndOfWholeNumbers ? cat(static_cast<int64_t>(*v))
-                                                                         : std::string();
+std::string name_of_number(double v) {
+  return v == std::floor(v) && std::fabs(v) < kEndOfWholeNumbers ? cat(static_cast<int64_t>(v)) : std::string();
 }
 
 // Numbers that f32, in which models answer, would move by so much of their range that no loss could be believed.
 void need_told_apart(const data::Cells& cells, size_t target, const std::string& name) {
   constexpr double kMostOfRange = 1e-3;
+  const data::CellColumn& told = cells.columns[target];
   double least = 0, most = 0, moved = 0;
-  for (size_t i = 0; i < cells.rows.size(); ++i) {
-    const double v = *data::number_in(cells.rows[i][target]);
+  for (size_t i = 0; i < told.numbers.size(); ++i) {
+    const double v = told.numbers[i];
     if (!std::isfinite(static_cast<float>(v))) return;  // refused by its line where it is read
     least = i == 0 ? v : std::min(least, v);
     most = i == 0 ? v : std::max(most, v);
     moved = std::max(moved, std::fabs(v - static_cast<double>(static_cast<float>(v))));
   }
   if (moved <= kMostOfRange * (most - least) || least == most) return;
-  fail(ErrorKind::data, name, "column ", cells.names[target], ": its values lie too close together for f32, in which ",
-       "they are told: got ", cells.rows.size(), " in a range of ", most - least, ", which f32 moves by up to ", moved,
+  fail(ErrorKind::data, name, "column ", told.name, ": its values lie too close together for f32, in which ",
+       "they are told: got ", cells.rows(), " in a range of ", most - least, ", which f32 moves by up to ", moved,
        "; subtract ", cat(static_cast<int64_t>(std::clamp(least, -kEndOfWholeNumbers, kEndOfWholeNumbers))),
        " from all of them");
 }
 
+// The words that stand in these rows, sorted.
+std::vector<std::string> words_in(const data::CellColumn& column, const std::vector<bool>& rows) {
+  std::vector<bool> used(column.words.size());
+  for (size_t i = 0; i < column.codes.size(); ++i) {
+    if (rows[i] && column.codes[i] != data::Words::kMissing) used[column.codes[i]] = true;
+  }
+  std::vector<std::string> words;
+  for (uint32_t code = 0; code < used.size(); ++code) {
+    if (used[code]) words.emplace_back(column.words[code]);
+  }
+  std::sort(words.begin(), words.end());
+  return words;
+}
+
 // The classes that the column tells, by words or whole numbers; empty where it holds values. Whole numbers of which
 // most stand in one row, such as prices, are values: their classes would have nothing to be learned from and told by.
-std::vector<std::string> classes_of(const data::Cells& cells, size_t target) {
-  const bool numbers = all_numbers(cells, target);
-  std::set<std::string> words;
+std::vector<std::string> classes_of(const data::CellColumn& told) {
+  if (told.is_words()) return words_in(told, std::vector<bool>(told.codes.size(), true));
   std::set<double> values;
-  for (const auto& row : cells.rows) {
-    words.insert(std::string(data::trimmed(row[target])));
-    if (!numbers) continue;
-    if (name_of_number(row[target]).empty()) return {};
-    values.insert(*data::number_in(row[target]));
+  for (const double v : told.numbers) {
+    if (name_of_number(v).empty()) return {};
+    values.insert(v);
     if (values.size() > kMostNumberedClasses) return {};
   }
-  if (!numbers) return {words.begin(), words.end()};
-  if (cells.rows.size() < kLeastRowsPerNumber * values.size()) return {};
+  if (told.numbers.size() < kLeastRowsPerNumber * values.size()) return {};
   std::vector<std::string> names;
   for (const double v : values) names.push_back(cat(static_cast<int64_t>(v)));
   return names;
 }
 
-// The place of a cell's class.
-int64_t class_of(const std::vector<std::string>& classes, const std::string& cell, const std::string& place) {
-  auto at = std::find(classes.begin(), classes.end(), data::trimmed(cell));
-  if (at == classes.end()) at = std::find(classes.begin(), classes.end(), name_of_number(cell));
+// The place of a word or number among the classes; -1 where it is none.
+int64_t class_of(const std::vector<std::string>& classes, std::string_view word) {
+  auto at = std::find(classes.begin(), classes.end(), word);
   if (at == classes.end()) {
-    fail(ErrorKind::data, place, "has class ", excerpt(cell), ", the model has ", excerpt(join(classes, ", ")));
+    const std::optional<double> number = data::number_in(word);
+    if (number) at = std::find(classes.begin(), classes.end(), name_of_number(*number));
   }
-  return at - classes.begin();
+  return at == classes.end() ? -1 : at - classes.begin();
 }
 
 // Which rows are held out, and which columns are read.
 class Reading {
  public:
-  Reading(const train::RowSource& source, data::Cells cells)
-      : source_(source), cells_(std::move(cells)), target_(target_of(cells_, source.label_column, source.data)) {
-    leave_out(cells_, source_, [&](const auto& row, const std::string&) {
-      return store::is_missing(row[target_]) ? cat("column ", cells_.names[target_], ", which is told, is empty")
-                                             : std::string();
-    });
-    if (source_.bad.on_bad == data::OnBad::skip) leave_out_unreadable();
-    out_.target = cells_.names[target_];
-    tell();
-    divide();
+  explicit Reading(const train::RowSource& source) : source_(source) {
+    data::CellsAsked asked;
+    asked.kinds = [this](const data::TableHead& head) { return kinds(head); };
+    cells_ = data::read_cells(source.data, asked);
+    out_.target = told().name;
+    leave_out(cells_, source_, without_target());
     choose_columns();
-    out_.train = rows_of(false);
-    out_.test = rows_of(true);
+    tell();
+    leave_out(cells_, source_, store::TableRows(out_.shape.columns, cells_, places_).faults());
+    divide();
+    choose_levels();
+    const store::TableRows rows(out_.shape.columns, cells_, places_);
+    out_.train = rows_of(rows, false);
+    out_.test = rows_of(rows, true);
     out_.fingerprint = fingerprint();
   }
   train::RowData take() { return std::move(out_); }
 
  private:
-  // Before the table is divided, so that the parts are of rows that are read.
-  void leave_out_unreadable() {
-    std::vector<store::Column> columns;
-    std::vector<size_t> places;
-    if (source_.known) {
-      columns = source_.known->columns;
-      places = store::places_of(columns, cells_.names, source_.data);
-    } else {
-      for (size_t i = 0; i < cells_.names.size(); ++i) {
-        if (i == target_) continue;
-        places.push_back(i);
-        columns.push_back({.name = cells_.names[i], .words = !all_numbers(cells_, i)});
-      }
+  const data::CellColumn& told() const { return cells_.columns[target_]; }
+
+  std::vector<data::CellKind> kinds(const data::TableHead& head) {
+    if (data::only_names(head)) fail(ErrorKind::data, source_.data, "holds a header and no rows");
+    target_ = target_of(head, source_.target, source_.data);
+    if (!source_.known) return std::vector<data::CellKind>(head.names.size(), data::CellKind::by_cells);
+    places_ = store::places_of(source_.known->columns, head.names, source_.data);
+    std::vector<data::CellKind> kinds = store::kinds_of(source_.known->columns, places_, head.names.size());
+    // Classes may be called by words or by numbers; their spelling decides.
+    if (kinds[target_] == data::CellKind::skipped) {
+      kinds[target_] = source_.known->classes.empty() ? data::CellKind::by_cells : data::CellKind::words;
     }
-    leave_out(cells_, source_, [&](const auto& row, const std::string& place) {
-      try {
-        store::row_of(columns, store::cells_at(row, places), place);
-        return std::string();
-      } catch (const Error& e) {
-        return e.message();
-      }
-    });
+    return kinds;
+  }
+
+  std::vector<store::RowFault> without_target() const {
+    std::vector<store::RowFault> faults;
+    for (int64_t i = 0; i < cells_.rows(); ++i) {
+      if (told().missing(i)) faults.push_back({i, cat("column ", out_.target, ", which is told, is empty")});
+    }
+    return faults;
+  }
+
+  void choose_columns() {
+    if (source_.known) {
+      out_.shape.columns = source_.known->columns;
+      return;
+    }
+    for (size_t i = 0; i < cells_.columns.size(); ++i) {
+      if (i == target_) continue;
+      places_.push_back(i);
+      out_.shape.columns.push_back({.name = cells_.columns[i].name, .words = cells_.columns[i].is_words()});
+    }
+    if (places_.empty()) {
+      fail(ErrorKind::data, source_.data, "has the column ", out_.target, " alone: there is nothing to tell it from");
+    }
   }
 
   void tell() {
     const std::vector<std::string>* const known = source_.known ? &source_.known->classes : nullptr;
     if (known) out_.shape.classes = *known;
-    if (!known && !source_.values) out_.shape.classes = classes_of(cells_, target_);
+    if (!known && !source_.values) out_.shape.classes = classes_of(told());
     const size_t classes = out_.shape.classes.size();
-    if (classes == 0 && !all_numbers(cells_, target_)) {
+    if (classes == 0 && told().is_words()) {
       fail(ErrorKind::data, source_.data, "column ", out_.target,
            " holds words, the model tells values: need numbers, or a model that ", "tells classes");
     }
     if (classes == 0 && !known) need_told_apart(cells_, target_, source_.data);
-    if (!cells_.header)
+    if (!cells_.head.header)
       out_.notes.push_back("the first row is data, no header: it holds a number, or its cells do not look like names");
-    out_.notes.push_back(cat("column ", out_.target, " is told from the ", cells_.names.size() - 1, " others, as ",
+    out_.notes.push_back(cat("column ", out_.target, " is told from the ", cells_.columns.size() - 1, " others, as ",
                              classes > 0 ? cat(classes, " classes") : std::string("values"),
-                             source_.label_column.empty() ? " (--label-column names another)" : ""));
+                             source_.target.empty() ? " (--target names another)" : ""));
+  }
+
+  // The class of each row; 0 of values.
+  std::vector<int64_t> labels() const {
+    const std::vector<std::string>& classes = out_.shape.classes;
+    std::vector<int64_t> labels(static_cast<size_t>(cells_.rows()));
+    if (classes.empty()) return labels;
+    std::vector<int64_t> by_code;
+    for (uint32_t code = 0; code < told().words.size(); ++code) {
+      by_code.push_back(class_of(classes, told().words[code]));
+    }
+    std::map<double, int64_t> by_number;
+    for (size_t i = 0; i < labels.size(); ++i) {
+      const auto row = static_cast<int64_t>(i);
+      if (told().is_words()) {
+        labels[i] = by_code[told().codes[i]];
+      } else {
+        const auto [at, fresh] = by_number.try_emplace(told().numbers[i], -1);
+        if (fresh) at->second = class_of(classes, told().text(row));
+        labels[i] = at->second;
+      }
+      if (labels[i] >= 0) continue;
+      fail(ErrorKind::data, cells_.place(row), "has class ", excerpt(told().text(row)), ", the model has ",
+           excerpt(join(classes, ", ")));
+    }
+    return labels;
   }
 
   void divide() {
-    std::vector<int64_t> labels;
-    for (size_t i = 0; i < cells_.rows.size(); ++i) {
-      const std::string place = cat(source_.data, ":", cells_.lines[i]);
-      labels.push_back(out_.shape.classes.empty() ? 0 : class_of(out_.shape.classes, cells_.rows[i][target_], place));
-    }
+    labels_ = labels();
     const double share = source_.val_split < 0 ? data::kDefaultSplit : source_.val_split;
-    held_out_ = data::hold_out(labels, std::max<size_t>(out_.shape.classes.size(), 1), share, source_.seed);
+    held_out_ = data::hold_out(labels_, std::max<size_t>(out_.shape.classes.size(), 1), share, source_.seed);
     const auto count = std::count(held_out_.begin(), held_out_.end(), true);
     if (!source_.known && (count == 0 || count == static_cast<int64_t>(held_out_.size()))) {
       fail(ErrorKind::usage, "--val-split", "of ", held_out_.size(), " rows ", count, " are held out: need some in ",
@@ -207,68 +243,56 @@ class Reading {
     out_.notes.push_back(cat(count, " of ", held_out_.size(), " rows are held out as the test part (--val-split)"));
   }
 
-  void choose_columns() {
-    if (source_.known) {
-      out_.shape.columns = source_.known->columns;
-      places_ = store::places_of(out_.shape.columns, cells_.names, source_.data);
-      return;
-    }
-    for (size_t i = 0; i < cells_.names.size(); ++i) {
-      if (i == target_) continue;
-      places_.push_back(i);
-      store::Column column{.name = cells_.names[i], .words = !all_numbers(cells_, i)};
-      std::set<std::string> levels;  // of the training part: the test part is as unknown as later rows
-      for (size_t row = 0; column.words && row < cells_.rows.size(); ++row) {
-        std::string cell(data::trimmed(cells_.rows[row][i]));
-        if (!held_out_[row] && !store::is_missing(cell)) levels.insert(std::move(cell));
-      }
-      column.levels.assign(levels.begin(), levels.end());
-      out_.shape.columns.push_back(std::move(column));
-    }
-    if (places_.empty()) {
-      fail(ErrorKind::data, source_.data, "has the column ", out_.target, " alone: there is nothing to tell it from");
+  // Those of the training part: the test part is as unknown as later rows.
+  void choose_levels() {
+    if (source_.known) return;
+    std::vector<bool> training = held_out_;
+    training.flip();
+    for (size_t k = 0; k < places_.size(); ++k) {
+      if (out_.shape.columns[k].words) out_.shape.columns[k].levels = words_in(cells_.columns[places_[k]], training);
     }
   }
 
-  store::Rows rows_of(bool test) const {
-    const auto n = std::count(held_out_.begin(), held_out_.end(), test);
-    const auto width = static_cast<int64_t>(places_.size());
+  store::Rows rows_of(const store::TableRows& all, bool test) const {
+    std::vector<int64_t> chosen;
+    for (size_t i = 0; i < held_out_.size(); ++i) {
+      if (held_out_[i] == test) chosen.push_back(static_cast<int64_t>(i));
+    }
     const bool classes = !out_.shape.classes.empty();
-    store::Rows rows{Array(DType::f64, {n, width}), Array(classes ? DType::i64 : DType::f32, {n})};
-    int64_t at = 0;
-    for (size_t i = 0; i < cells_.rows.size(); ++i) {
-      if (held_out_[i] != test) continue;
-      const std::string place = cat(source_.data, ":", cells_.lines[i]);
-      const Array row = store::row_of(out_.shape.columns, store::cells_at(cells_.rows[i], places_), place);
-      std::copy_n(row.data<double>(), width, rows.values.data<double>() + at * width);
-      const std::string& told = cells_.rows[i][target_];
+    store::Rows rows{all.values(chosen),
+                     Array(classes ? DType::i64 : DType::f32, {static_cast<int64_t>(chosen.size())})};
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      const auto row = static_cast<size_t>(chosen[i]);
       if (classes) {
-        rows.labels.data<int64_t>()[at] = class_of(out_.shape.classes, told, place);
-      } else {
-        const auto value = static_cast<float>(*data::number_in(told));
-        if (!std::isfinite(value)) {
-          fail(ErrorKind::data, place, "column ", out_.target, ": got ", excerpt(told),
-               ", need a number that f32 holds");
-        }
-        rows.labels.data<float>()[at] = value;
+        rows.labels.data<int64_t>()[i] = labels_[row];
+        continue;
       }
-      ++at;
+      const auto value = static_cast<float>(told().numbers[row]);
+      if (!std::isfinite(value)) {
+        fail(ErrorKind::data, cells_.place(chosen[i]), "column ", out_.target, ": got ",
+             excerpt(told().text(chosen[i])), ", need a number that f32 holds");
+      }
+      rows.labels.data<float>()[i] = value;
     }
     return rows;
   }
 
+  // Made of what a model is fitted to: a copy of the file gives the same, in whatever order its columns stand.
   uint64_t fingerprint() const {
-    std::string text = join(cells_.names, "\n");
-    for (size_t i = 0; i < cells_.rows.size(); ++i) {
-      if (!held_out_[i]) text += cat("\n", join(cells_.rows[i], "\t"));
-    }
+    std::string text = cat(out_.target, "\n", join(out_.shape.classes, "\t"));
+    for (const store::Column& c : out_.shape.columns) text += cat("\n", c.name, "\t", join(c.levels, "\t"));
+    const auto bytes = [](const Array& a) {
+      return io::ByteView(static_cast<const uint8_t*>(a.raw()), static_cast<size_t>(a.bytes()));
+    };
+    text += cat("\n", io::xxh3_128(bytes(out_.train.values)), io::xxh3_128(bytes(out_.train.labels)));
     const std::string hash = io::xxh3_128({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
     return std::stoull(hash.substr(0, 16), nullptr, 16);
   }
 
   const train::RowSource& source_;
   data::Cells cells_;
-  size_t target_;
+  size_t target_ = 0;
+  std::vector<int64_t> labels_;
   std::vector<bool> held_out_;  // by row
   std::vector<size_t> places_;  // of the columns that are read
   train::RowData out_;
@@ -282,9 +306,7 @@ train::RowData read_table(const train::RowSource& source) {
     fail(ErrorKind::data, source.data.empty() ? std::string("data") : source.data,
          "is no table: need a .csv or .tsv file (.gz too) with a row per sample");
   }
-  data::Cells cells = data::read_cells(source.data);
-  if (data::only_names(cells)) fail(ErrorKind::data, source.data, "holds a header and no rows");
-  return Reading(source, std::move(cells)).take();
+  return Reading(source).take();
 }
 
 }  // namespace freight::tables

@@ -41,6 +41,12 @@ bool TreeColumns::words(int64_t column) const {
   return c.words && std::any_of(c.categories.begin(), c.categories.end(), [](int32_t k) { return k >= 0; });
 }
 
+std::vector<const char*> TreeColumns::kinds() const {
+  std::vector<const char*> all;
+  for (int64_t c = 0; c < count(); ++c) all.push_back(words(c) ? "c" : "q");
+  return all;
+}
+
 void TreeColumns::count_words(int64_t column, const Array& rows) {
   std::vector<int32_t>& categories = columns_[static_cast<size_t>(column)].categories;
   std::vector<int64_t> seen(categories.size());

@@ -31,6 +31,13 @@ class TreeColumns {
   int64_t count() const { return static_cast<int64_t>(columns_.size()); }
   // False of words of which none is a category, too.
   bool words(int64_t column) const;
+  // XGBoost's names of their kinds: a category, of which a cell is the number, or a quantity.
+  std::vector<const char*> kinds() const;
+  double origin(int64_t column) const { return columns_[static_cast<size_t>(column)].origin; }
+  // By the number of the word: its category; -1 where it counts as missing.
+  const std::vector<int32_t>& categories(int64_t column) const {
+    return columns_[static_cast<size_t>(column)].categories;
+  }
 
  private:
   struct Reading {

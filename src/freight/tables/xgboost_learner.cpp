@@ -24,31 +24,17 @@ namespace {
 constexpr int64_t kToldRounds = 50, kShownOfMore = 25;  // up to so many are all shown; of more, about so many
 constexpr XgboostVersion kDevices = {2, 0, 0};
 
-// XGBoost's names: a category, of which a cell is the number, or a quantity.
-std::vector<const char*> kinds_of(const TreeColumns& columns) {
-  std::vector<const char*> kinds;
-  for (int64_t c = 0; c < columns.count(); ++c) kinds.push_back(columns.words(c) ? "c" : "q");
-  return kinds;
-}
-
 // A part of the data as XGBoost has it. It copies the rows.
 XgboostHandle matrix_of(const Xgboost& library, const TreeColumns& columns, const store::Rows& rows,
                         const std::string& threads) {
-  const Array features = columns.features(rows.values);
-  void* made = nullptr;
-  library.check(library->XGDMatrixCreateFromDense(array_interface(features).c_str(),
-                                                  cat(R"({"missing": NaN, "nthread": )", threads, "}").c_str(), &made),
-                "the rows");
-  XgboostHandle matrix = owned_matrix(library, made);
+  XgboostHandle matrix = matrix_of_features(library, columns, columns.features(rows.values), threads);
+  void* const made = matrix.get();
   std::vector<float> labels;
   for (int64_t i = 0; i < rows.count(); ++i) {
     labels.push_back(rows.classification() ? static_cast<float>(rows.labels.data<int64_t>()[i])
                                            : rows.labels.data<float>()[i]);
   }
   library.check(library->XGDMatrixSetFloatInfo(made, "label", labels.data(), labels.size()), "the labels");
-  std::vector<const char*> kinds = kinds_of(columns);
-  library.check(library->XGDMatrixSetStrFeatureInfo(made, "feature_type", kinds.data(), kinds.size()),
-                "the kinds of columns");
   return matrix;
 }
 
@@ -139,7 +125,7 @@ class TreeFit {
     test_ = matrix_of(library_, columns_, data.test, threads);
     if (!weights_.empty()) weigh();
     booster_ = booster_of(library_, settings_.parameters, {train_.get(), test_.get()});
-    std::vector<const char*> kinds = kinds_of(columns_);  // for those who read the trees elsewhere
+    std::vector<const char*> kinds = columns_.kinds();  // for those who read the trees elsewhere
     library_.check(library_->XGBoosterSetStrFeatureInfo(booster_.get(), "feature_type", kinds.data(), kinds.size()),
                    "the kinds of columns");
   }

@@ -22,6 +22,8 @@ namespace {
 constexpr const char* kTrees = "xgboost.trees";
 constexpr const char* kMade = "xgboost";  // the entry of metadata
 constexpr int64_t kRowsAtOnce = 1 << 16;  // bounds the memory of a prediction
+constexpr const char* kFromDense =
+    R"(, "training": false, "iteration_begin": 0, "iteration_end": 0, "strict_shape": true, "missing": NaN, "cache_id": 0})";
 const std::vector<std::string> kObjectivesOfValues = {"reg:squarederror", "reg:absoluteerror", "reg:quantileerror",
                                                       "count:poisson", "reg:tweedie"};
 
@@ -39,11 +41,30 @@ XgboostVersion version_in(const std::string& text, const std::string& path) {
   return v;
 }
 
+void need_count(const uint64_t* shape, uint64_t rank, int64_t need) {
+  uint64_t count = 1;
+  for (uint64_t i = 0; i < rank; ++i) count *= shape[i];
+  FREIGHT_CHECK(count == static_cast<uint64_t>(need), "XGBoost gave ", count, " answers, need ", need);
+}
+
 }  // namespace
 
 std::string array_interface(const Array& features) {
   return cat(R"({"data": [)", reinterpret_cast<uintptr_t>(features.raw()), R"(, true], "shape": [)",
              features.shape()[0], ", ", features.shape()[1], R"(], "typestr": "<f4", "version": 3})");
+}
+
+XgboostHandle matrix_of_features(const Xgboost& library, const TreeColumns& columns, const Array& features,
+                                 const std::string& threads) {
+  void* made = nullptr;
+  library.check(library->XGDMatrixCreateFromDense(array_interface(features).c_str(),
+                                                  cat(R"({"missing": NaN, "nthread": )", threads, "}").c_str(), &made),
+                "the rows");
+  XgboostHandle matrix = owned_matrix(library, made);
+  std::vector<const char*> kinds = columns.kinds();
+  library.check(library->XGDMatrixSetStrFeatureInfo(made, "feature_type", kinds.data(), kinds.size()),
+                "the kinds of columns");
+  return matrix;
 }
 
 void spread_answers(const float* answers, int64_t rows, int64_t classes, float* out) {
@@ -86,29 +107,115 @@ Trees::Trees(const Xgboost& library, Array bytes, TreeColumns columns, int64_t c
   run(row);
 }
 
+void Trees::answer(const Array& features, bool margin, const std::function<void(const float*)>& take) const {
+  const uint64_t* shape = nullptr;
+  uint64_t rank = 0;
+  const float* answers = nullptr;
+  const std::string settings = cat(R"({"type": )", margin ? 1 : 0, kFromDense);
+  library_.check(library_->XGBoosterPredictFromDense(booster_.get(), array_interface(features).c_str(),
+                                                     settings.c_str(), nullptr, &shape, &rank, &answers),
+                 "predictions");
+  need_count(shape, rank, features.shape()[0] * groups());
+  take(answers);
+}
+
 Array Trees::run(const Array& rows) const {
   const int64_t n = rows.shape()[0], k = outputs();
   CpuShare::touch();
   Array out(DType::f32, {n, k});
   for (int64_t begin = 0; begin < n; begin += kRowsAtOnce) {
     const int64_t end = std::min(n, begin + kRowsAtOnce);
-    const Array features = columns_.features(rows, begin, end);
-    const uint64_t* shape = nullptr;
-    uint64_t rank = 0;
-    const float* answers = nullptr;
-    library_.check(
-        library_->XGBoosterPredictFromDense(
-            booster_.get(), array_interface(features).c_str(),
-            R"({"type": 0, "training": false, "iteration_begin": 0, "iteration_end": 0, "strict_shape": true, "missing": NaN, "cache_id": 0})",
-            nullptr, &shape, &rank, &answers),
-        "predictions");
-    uint64_t count = 1;
-    for (uint64_t i = 0; i < rank; ++i) count *= shape[i];
-    const int64_t need = (end - begin) * (classes_ > 2 ? classes_ : 1);
-    FREIGHT_CHECK(count == static_cast<uint64_t>(need), "XGBoost gave ", count, " answers, need ", need);
-    spread_answers(answers, end - begin, classes_, out.data<float>() + begin * k);
+    answer(columns_.features(rows, begin, end), false, [&](const float* answers) {
+      spread_answers(answers, end - begin, classes_, out.data<float>() + begin * k);
+    });
   }
   return out;
+}
+
+Array Trees::contributions(const Array& rows) const {
+  const int64_t n = rows.shape()[0], width = groups() * (columns_.count() + 1);
+  CpuShare::touch();
+  Array out(DType::f64, {n, groups(), columns_.count() + 1});
+  const std::lock_guard lock(explaining_);
+  for (int64_t begin = 0; begin < n; begin += kRowsAtOnce) {
+    const int64_t end = std::min(n, begin + kRowsAtOnce);
+    const XgboostHandle matrix =
+        matrix_of_features(library_, columns_, columns_.features(rows, begin, end), cat(thread_count()));
+    const uint64_t* shape = nullptr;
+    uint64_t rank = 0;
+    const float* found = nullptr;
+    library_.check(
+        library_->XGBoosterPredictFromDMatrix(
+            booster_.get(), matrix.get(),
+            R"({"type": 2, "training": false, "iteration_begin": 0, "iteration_end": 0, "strict_shape": true})", &shape,
+            &rank, &found),
+        "what each column adds");
+    need_count(shape, rank, (end - begin) * width);
+    std::copy_n(found, (end - begin) * width, out.data<double>() + begin * width);
+  }
+  return out;
+}
+
+std::vector<store::Importance> Trees::importance() const {
+  std::vector<double> gain = facts_.gain, cover = facts_.cover;
+  for (size_t i = 0; i < gain.size(); ++i) {
+    gain[i] /= std::max(facts_.splits[i], 1.0);
+    cover[i] /= std::max(facts_.splits[i], 1.0);
+  }
+  return {{"gain", std::move(gain)}, {"cover", std::move(cover)}, {"splits", facts_.splits}};
+}
+
+store::RowForm Trees::form() const {
+  store::ForestForm form;
+  const std::string& o = facts_.objective;
+  form.link = o == "binary:logistic"                       ? store::RowLink::logistic
+              : o == "multi:softprob"                      ? store::RowLink::softmax
+              : o == "count:poisson" || o == "reg:tweedie" ? store::RowLink::exponential
+                                                           : store::RowLink::identity;
+  form.trees = tree_nodes({bytes_.data<uint8_t>(), bytes_.bytes()});
+  std::vector<std::vector<int64_t>> level_of(static_cast<size_t>(columns_.count()));  // by category
+  for (int64_t c = 0; c < columns_.count(); ++c) {
+    form.origins.push_back(columns_.origin(c));
+    form.unknown.emplace_back();
+    const std::vector<int32_t>& categories = columns_.categories(c);
+    for (size_t level = 0; level < categories.size(); ++level) {
+      auto& to = categories[level] < 0 ? form.unknown.back() : level_of[static_cast<size_t>(c)];
+      to.push_back(static_cast<int64_t>(level));
+    }
+  }
+  // The sums of a row without any value are what its leaves add, and the base: XGBoost has written the latter in
+  // several ways.
+  Array row(DType::f32, {1, columns_.count()});
+  std::fill_n(row.data<float>(), columns_.count(), std::numeric_limits<float>::quiet_NaN());
+  std::vector<double> bases(static_cast<size_t>(groups()));
+  answer(row, true, [&](const float* sums) { std::copy_n(sums, bases.size(), bases.begin()); });
+  for (store::Tree& tree : form.trees) {
+    size_t at = 0;
+    while (tree.nodes[at].left >= 0) {
+      at = static_cast<size_t>(tree.nodes[at].missing_left ? tree.nodes[at].left : tree.nodes[at].right);
+    }
+    bases[static_cast<size_t>(tree.group)] -= static_cast<double>(tree.nodes[at].value);
+    for (store::TreeNode& node : tree.nodes) {
+      if (!node.words) continue;
+      const std::vector<int64_t>& levels = level_of[static_cast<size_t>(node.column)];
+      std::vector<int64_t> known;  // a category that no word has is met by no cell
+      for (const int64_t category : node.levels) {
+        if (category < static_cast<int64_t>(levels.size())) known.push_back(levels[static_cast<size_t>(category)]);
+      }
+      node.levels = std::move(known);
+    }
+  }
+  for (const double base : bases) form.bases.push_back(static_cast<float>(base));
+  return form;
+}
+
+std::string Trees::library_file(const std::string& format) const {
+  uint64_t length = 0;
+  const char* bytes = nullptr;
+  library_.check(library_->XGBoosterSaveModelToBuffer(booster_.get(), cat(R"({"format": ")", format, R"("})").c_str(),
+                                                      &length, &bytes),
+                 "its own file");
+  return {bytes, length};
 }
 
 std::vector<std::string> Trees::lines() const {

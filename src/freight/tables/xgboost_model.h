@@ -1,6 +1,8 @@
 // Boosted trees and forests that XGBoost fitted: the stored model, which it answers from.
 #pragma once
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +25,10 @@ struct TreesMade {
 // `{"data": [address, true], ...}`, by which XGBoost takes f32 (N, columns).
 std::string array_interface(const Array& features);
 
+// Features of rows as XGBoost has them, with the columns' kinds. It copies them.
+XgboostHandle matrix_of_features(const Xgboost& library, const TreeColumns& columns, const Array& features,
+                                 const std::string& threads);
+
 class Trees : public store::RowModel {
  public:
   // `bytes` are the model as UBJSON (XGBoosterSaveModelToBuffer), u8. Throws Error(checkpoint) that names `path`.
@@ -36,8 +42,18 @@ class Trees : public store::RowModel {
   int64_t rounds() const { return made_.rounds; }  // that are kept
   std::vector<std::string> lines() const override;
   void write(io::SafeTensors& file) const override;
+  bool explains() const override { return true; }
+  Array contributions(const Array& rows) const override;
+  std::vector<store::Importance> importance() const override;
+  store::RowForm form() const override;
+  std::string library() const override { return "xgboost"; }
+  std::string library_file(const std::string& format) const override;
 
  private:
+  int64_t groups() const { return classes_ > 2 ? classes_ : 1; }
+  // Of features f32, with the sums as they are instead of what the objective makes of them, if `margin`: f32.
+  void answer(const Array& features, bool margin, const std::function<void(const float*)>& take) const;
+
   const Xgboost& library_;
   Array bytes_;
   TreeColumns columns_;
@@ -45,6 +61,7 @@ class Trees : public store::RowModel {
   TreesMade made_;
   TreeFacts facts_;
   XgboostHandle booster_;
+  mutable std::mutex explaining_;  // XGBoost keeps what belongs to a matrix with the booster
 };
 
 // XGBoost's answers, (N) or (N, groups), as probabilities of each class or values: f32 (N, outputs).

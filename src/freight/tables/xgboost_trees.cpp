@@ -48,7 +48,8 @@ class TreeReader {
   void read(TreeFacts& facts) const {
     const Json &left = array("left_children"), &right = array("right_children"), &column = array("split_indices");
     const Json &at = array("split_conditions"), &kind = array("split_type");
-    array("parents"), array("default_left"), array("base_weights"), array("loss_changes"), array("sum_hessian");
+    const Json &gain = array("loss_changes"), &cover = array("sum_hessian");
+    array("parents"), array("default_left"), array("base_weights");
     check_categories();
     std::vector<int64_t> depth(static_cast<size_t>(nodes_), -1), open = {0};
     depth[0] = 0;
@@ -73,6 +74,9 @@ class TreeReader {
       if (words && !std::binary_search(of_words_.begin(), of_words_.end(), static_cast<int64_t>(node))) {
         wrong(cat("node ", node, " has no categories"));
       }
+      facts.splits[static_cast<size_t>(from)] += 1;
+      facts.gain[static_cast<size_t>(from)] += gain[node].get<double>();
+      facts.cover[static_cast<size_t>(from)] += cover[node].get<double>();
       for (const int64_t child : children) {
         if (child < 0 || child >= nodes_ || depth[static_cast<size_t>(child)] != -1) {
           wrong(cat("node ", node, " has the child ", child));
@@ -122,6 +126,7 @@ class TreeReader {
 
 TreeFacts read_trees(std::span<const uint8_t> bytes, const std::string& path, int64_t columns, int64_t groups) {
   TreeFacts facts;
+  facts.splits = facts.gain = facts.cover = std::vector<double>(static_cast<size_t>(columns));
   try {
     const Json document = Json::from_ubjson(bytes.begin(), bytes.end());
     const Json &learner = document.at("learner"), &shape = learner.at("learner_model_param");
@@ -154,6 +159,35 @@ TreeFacts read_trees(std::span<const uint8_t> bytes, const std::string& path, in
     damaged_trees(path, e.what());
   }
   return facts;
+}
+
+std::vector<store::Tree> tree_nodes(std::span<const uint8_t> bytes) {
+  const Json document = Json::from_ubjson(bytes.begin(), bytes.end());
+  const Json& model = document.at("learner").at("gradient_booster").at("model");
+  std::vector<store::Tree> all;
+  for (const Json& tree : model.at("trees")) {
+    store::Tree out{.group = model.at("tree_info")[all.size()].get<int64_t>(), .nodes = {}};
+    const Json &left = tree.at("left_children"), &right = tree.at("right_children"), &column = tree.at("split_indices"),
+               &at = tree.at("split_conditions"), &kind = tree.at("split_type"), &missing = tree.at("default_left");
+    for (size_t i = 0; i < left.size(); ++i) {
+      out.nodes.push_back({.left = left[i].get<int64_t>(),
+                           .right = right[i].get<int64_t>(),
+                           .column = column[i].get<int64_t>(),
+                           .value = at[i].get<float>(),
+                           .missing_left = missing[i].get<int64_t>() != 0,
+                           .words = kind[i].get<int64_t>() != 0,
+                           .levels = {}});
+    }
+    const auto numbers = [&](const char* name) { return tree.at(name).get<std::vector<int64_t>>(); };
+    const std::vector<int64_t> nodes = numbers("categories_nodes"), categories = numbers("categories"),
+                               begin = numbers("categories_segments"), size = numbers("categories_sizes");
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      const auto from = categories.begin() + begin[i];
+      out.nodes[static_cast<size_t>(nodes[i])].levels.assign(from, from + size[i]);
+    }
+    all.push_back(std::move(out));
+  }
+  return all;
 }
 
 }  // namespace freight::tables

@@ -4,17 +4,25 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
+
+#include "freight/store/row_form.h"
 
 namespace freight::tables {
 
 struct TreeFacts {
   int64_t trees = 0, nodes = 0, leaves = 0, depth = 0;
   std::string objective;  // "binary:logistic"
+  // By column: how many nodes split it, the sum of what they took off the loss, the sum of the rows' weights there.
+  std::vector<double> splits, gain, cover;
 };
 
 // Throws Error(checkpoint) that names `path` where the bytes are not the UBJSON form of trees that take `columns`
 // columns and give `groups` numbers: an array that is short, a child that is none or has two parents, an unknown
 // column, a number that is not finite.
 TreeFacts read_trees(std::span<const uint8_t> bytes, const std::string& path, int64_t columns, int64_t groups);
+
+// The nodes of trees that read_trees has looked through; words are numbered as XGBoost's categories.
+std::vector<store::Tree> tree_nodes(std::span<const uint8_t> bytes);
 
 }  // namespace freight::tables

@@ -70,6 +70,7 @@ struct Config {
   int64_t max_length = 0;                 // tokens per sample; 0: the model's, or 256
   std::string truncation_side = "right";  // where a longer text is cut off; left keeps its end
   std::string on_bad_sample = "error";    // error, skip, report
+  std::string target;                     // of a table: the column that is told; empty chooses
   // Trees on tables (docs/tables.md); a learner chooses what is 0, below 0 or auto.
   std::string objective = "auto";
   int64_t rounds = 0, early_stop = -1, trees = 0, max_depth = 0;

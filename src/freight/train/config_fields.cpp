@@ -51,7 +51,7 @@ std::vector<Field> make_fields() {
   return {
       {kData, "--data", "data", &C::data, "a named set, a directory or a file", {}, {"--data-path"}},
       {kData, "--data-dir", "", &C::data_dir, "where named sets are looked for first", {}, {}, "DIR"},
-      {kData, "--model", "model", &C::model, "a named model (freight models list) or a spec FILE.json", {},
+      {kData, "--model", "model", &C::model, "a named model or learner (freight models list), or a spec FILE.json", {},
        {"-a", "--arch"}},
       {kData, "--num-classes", "num_classes", &C::num_classes, "classes of a named model (0: those of the data)",
        at_least(0), {"--classes"}},
@@ -144,7 +144,7 @@ std::vector<Field> make_fields() {
       {kText, "--bidirectional", "text.bidirectional", &C::bidirectional, "a named recurrent net reads both ways"},
       {kText, "--text-column", "text.text_column", &C::text_column,
        "of a CSV, TSV or JSON lines file: name or number of the text", {}, {}, "NAME|N"},
-      {kText, "--label-column", "text.label_column", &C::label_column, "the same of the label", {}, {}, "NAME|N"},
+      {kText, "--label-column", "text.label_column", &C::label_column, "the same of the label (of a table: --target)", {}, {}, "NAME|N"},
       {kText, "--tokenizer", "text.tokenizer", &C::tokenizer,
        "word, bpe or char (auto: word for documents, char for a corpus)", words({"auto", "word", "bpe", "char"})},
       {kText, "--vocabulary", "text.vocabulary", &C::vocabulary,
@@ -155,6 +155,9 @@ std::vector<Field> make_fields() {
       {kText, "--truncation-side", "text.truncation_side", &C::truncation_side,
        "where a longer document is cut off; left keeps its end", words({"right", "left"})},
 
+      {kTables, "--target", "tables.target", &C::target,
+       "the column that is told from the others, by name or number: the file is a table then, and the model gbdt unless said",
+       {}, {}, "COL"},
       {kTables, "--objective", "trees.objective", &C::objective,
        "of values: squarederror, absoluteerror, quantile, poisson or tweedie (auto: classes by logistic or softprob, values by "
        "squarederror)",

@@ -69,9 +69,14 @@ const Learner* find_learner(const std::string& name) {
   return nullptr;
 }
 
+std::string asked_model(const Config& config) {
+  return config.model.empty() && !config.target.empty() ? kLearnerOfTables : config.model;
+}
+
 const Learner& learner_of(const Config& config) {
-  if (const Learner* named = find_learner(config.model)) return *named;
-  need_net(config.model);
+  const std::string model = asked_model(config);
+  if (const Learner* named = find_learner(model)) return *named;
+  need_net(model);
   return *learners().front();
 }
 

@@ -24,7 +24,8 @@ struct MeasureRequest {
   std::string split = "test";  // test, val or train
   std::optional<double> val_split = {};
   std::optional<int64_t> seed = {};
-  std::optional<std::string> text_column = {}, label_column = {};
+  std::optional<std::string> text_column = {}, label_column = {};  // of texts
+  std::optional<std::string> target = {};                          // of tables
   std::string tta = "none", device = "auto";
   int64_t batch_size = 256, workers = -1;
   data::BadSamples bad = {};
@@ -69,6 +70,10 @@ std::vector<const Learner*> learners();
 const Learner* find_learner(const std::string& name);
 // The learner that trains a configuration: the one that its model names, else that of nets.
 const Learner& learner_of(const Config& config);
+// The learner of tables where none is said.
+inline constexpr const char* kLearnerOfTables = "gbdt";
+// The name of the model that a configuration asks for, by itself or by naming what a table tells; "": the data's own.
+std::string asked_model(const Config& config);
 // The learner that fitted a stored model.
 const Learner& learner_of(const store::Bundle& bundle);
 // Throws Error(usage) where `model`, the value of --model, names a learner other than that of nets. The message says

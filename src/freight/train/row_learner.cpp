@@ -24,7 +24,7 @@ namespace freight::train {
 namespace {
 
 // Every learner of rows has these; all other flags are for nets unless a learner says that it has them.
-constexpr const char* kRowFlags[] = {"--data",      "--data-dir", "--model",      "--recipe",        "--label-column",
+constexpr const char* kRowFlags[] = {"--data",      "--data-dir", "--model",      "--recipe",        "--target",
                                      "--val-split", "--seed",     "--device",     "--deterministic", "--workers",
                                      "--overwrite", "--resume",   "--output-dir", "--on-bad-sample", "--precision",
                                      "--metric",    "--folds",    "--tune",       "--time-budget",   "--threshold"};
@@ -49,6 +49,9 @@ void refuse_flags_of_nets(const Config& c, const RowLearner& learner,
           const bool as_usual =
               std::any_of(std::begin(usual), std::end(usual), [&](const Config& u) { return c.*member == u.*member; });
           if (as_usual && !(gave && gave(flag))) return;
+          if (f.member == Field::Member(&Config::label_column)) {
+            fail(ErrorKind::usage, flag, "is for texts: --target names the column that a table tells");
+          }
           fail(ErrorKind::usage, flag, for_tables(f) ? "is for trees" : "is for nets", ": --model ", learner.name(),
                " does not have it; leave it out");
         },
@@ -66,7 +69,7 @@ void refuse_flags_of_nets(const Config& c, const RowLearner& learner,
 struct RowRun : Prepared {
   RowRun(const RowLearner& l, const Config& c, PrepareOptions options) : learner(l) {
     const auto gave = options.gave;
-    begin(*this, c, std::move(options));
+    begin(*this, named(c), std::move(options));
     refuse_flags_of_nets(config, learner, gave);
     if (start.checkpoint) {
       fail(ErrorKind::usage, "--resume", "--model ", learner.name(),
@@ -78,7 +81,7 @@ struct RowRun : Prepared {
     }
     choose_rate(!gave);
     rows = learner.read({.data = data::find(config.data, {.data_dir = config.data_dir}),
-                         .label_column = config.label_column,
+                         .target = config.target,
                          .val_split = config.val_split,
                          .seed = static_cast<uint64_t>(config.seed),
                          .bad = std::move(bad),
@@ -188,12 +191,13 @@ struct RowRun : Prepared {
     store::Bundle b;
     b.classes = class_names;
     b.provenance = provenance(config, fingerprint, place.step, place.test);
-    b.provenance["label_column"] = rows.target;
+    b.provenance["target"] = rows.target;
     if (judged()) b.provenance["metric"] = metric.name;
     b.learner = fitted_by;
     b.threshold = threshold;
     b.columns = rows.shape.columns;
     b.rows = model;
+    b.samples = store::sampled(*model, b.columns, rows.train.values);
     return b;
   }
   std::string pass() const override { return learner.pass(); }
@@ -299,6 +303,14 @@ struct RowRun : Prepared {
   }
   const Result& result() const override { return so_far; }
 
+  // A configuration that names what is told and no model, with the learner's name and rate.
+  Config named(Config c) const {
+    if (!c.model.empty()) return c;
+    c.model = learner.name();
+    if (c.lr == Config().lr) learner.choose(c);
+    return c;
+  }
+
   const RowLearner& learner;
   RowData rows;
   Cost told_cost;
@@ -357,7 +369,7 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
   }
   const store::RowShape shape{bundle.columns, bundle.classes};
   const RowSource source{.data = data::find(out.data, {.data_dir = request.data_dir}),
-                         .label_column = request.label_column.value_or(on.load.text.label_column),
+                         .target = request.target.value_or(on.target),
                          .val_split = request.val_split.value_or(on.load.text.val_split),
                          .seed = request.seed ? static_cast<uint64_t>(*request.seed) : on.load.text.split_seed,
                          .bad = request.bad,
@@ -393,6 +405,10 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
 Measurement RowLearner::measure(store::Bundle bundle, const std::string& path, const MeasureRequest& request) const {
   if (request.tta != "none") fail(ErrorKind::usage, "--tta", "is for images: ", path, " reads rows of columns");
   if (request.text_column) fail(ErrorKind::usage, "--text-column", "is for texts: ", path, " reads rows of columns");
+  if (request.label_column) {
+    fail(ErrorKind::usage, "--label-column", "is for texts: ", path,
+         " reads rows of columns; --target names the told one");
+  }
   if (request.device != "auto" && request.device != "cpu") {
     fail(ErrorKind::usage, "--device", "got ", request.device, ": a model of ", bundle.learner, " runs on the CPU");
   }

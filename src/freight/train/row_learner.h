@@ -23,9 +23,9 @@ struct RowData {
 
 // Those that read a table are asked for this.
 struct RowSource {
-  std::string data = {};  // the path
-  std::string label_column = {};
-  double val_split = -1;  // share that is held out; below 0: a fifth
+  std::string data = {};    // the path
+  std::string target = {};  // a name or a number from 1; empty chooses
+  double val_split = -1;    // share that is held out; below 0: a fifth
   uint64_t seed = 0;
   data::BadSamples bad = {};
   bool values = false;  // the told column holds values, also where its numbers would pass for classes

@@ -87,7 +87,10 @@ TrainedOn trained_on(const store::Bundle& bundle, const std::string& path) {
     const auto it = bundle.provenance.find(key);
     return it == bundle.provenance.end() ? std::string(otherwise) : it->second;
   };
-  TrainedOn on{.data = local_path(said("data", ""), path), .load = {}, .fingerprint = said("data_fingerprint", "")};
+  TrainedOn on{.data = local_path(said("data", ""), path),
+               .load = {},
+               .target = {},
+               .fingerprint = said("data_fingerprint", "")};
   on.load.images.val_split = on.load.text.val_split = std::atof(said("val_split", "-1").c_str());
   on.load.images.split_seed = on.load.text.split_seed = static_cast<uint64_t>(std::atoll(said("seed", "0").c_str()));
   const store::Preprocessing& p = bundle.preprocessing;
@@ -96,6 +99,7 @@ TrainedOn trained_on(const store::Bundle& bundle, const std::string& path) {
                     .early = p.arrays.values == data::Values::unstated};
   on.load.text.text_column = said("text_column", "");
   on.load.text.label_column = said("label_column", "");
+  on.target = said("target", on.load.text.label_column.c_str());  // early files of tables say label_column
   return on;
 }
 

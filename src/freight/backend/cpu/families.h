@@ -92,20 +92,23 @@ LayoutPlan attention_layouts(const Graph& graph, const Node& node, const std::ve
 std::unique_ptr<Kernel> make_recurrent(const StepSpec& spec);
 bool recurrent_in_place(const Graph& graph, const Node& node, int input, int output);
 
-// linalg.cpp: factorizations and triangular solves (f32, f64).
+// linalg.cpp: factorizations and triangular solves (f32, f64), many small systems at once.
 bool takes_factors(const Graph& graph, const Node& node);
 bool factors_in_place(const Graph& graph, const Node& node, int input, int output);
 std::unique_ptr<Kernel> make_lu_factor(const StepSpec& spec);
 std::unique_ptr<Kernel> make_cholesky(const StepSpec& spec);
 std::unique_ptr<Kernel> make_qr(const StepSpec& spec);
 std::unique_ptr<Kernel> make_solve_triangular(const StepSpec& spec);
+bool takes_solve(const Graph& graph, const Node& node);
+bool solves_in_place(const Graph& graph, const Node& node, int input, int output);
+std::unique_ptr<Kernel> make_solve(const StepSpec& spec);
 
 // linalg_spectral.cpp: eigenvalues and singular values by LAPACK (f32, f64), where there is one.
 bool takes_spectral(const Graph& graph, const Node& node);
 bool spectral_in_place(const Graph& graph, const Node& node, int input, int output);
 std::unique_ptr<Kernel> make_spectral(const StepSpec& spec);
 
-// solve_mixed.cpp: systems in f64 by an LU in f32 and refinement.
+// solve_mixed.cpp: systems in f64 by an LU in f32 and refinement; what takes_solve asks for those.
 bool takes_solve_mixed(const Graph& graph, const Node& node);
 std::unique_ptr<Kernel> make_solve_mixed(const StepSpec& spec);
 
@@ -174,7 +177,11 @@ inline constexpr KernelFamily kFamilies[] = {
      .takes = takes_spectral,
      .make = make_spectral,
      .in_place = spectral_in_place},
-    {.name = "solve_mixed", .ops = {.ops = {Op::solve_mixed}}, .takes = takes_solve_mixed, .make = make_solve_mixed},
+    {.name = "solve",
+     .ops = {.ops = {Op::solve}},
+     .takes = takes_solve,
+     .make = make_solve,
+     .in_place = solves_in_place},
 };
 
 }  // namespace freight::cpu

@@ -144,6 +144,27 @@ class TriangularStep final : public Kernel {
   TriangularSolve<T> solve_;
 };
 
+// Operands: a, b, x, scratch.
+template <class T>
+class SystemsStep final : public Kernel {
+ public:
+  explicit SystemsStep(const StepSpec& spec)
+      : fault_(spec),
+        systems_(Matrices(spec.in[0].type).n, Matrices(spec.in[1].type).n, Matrices(spec.in[0].type).batch) {}
+  std::string name() const override { return "solve:lanes"; }
+  size_t scratch_bytes() const override { return systems_.scratch_bytes(); }
+
+  void run(void* const* o) override {
+    const ZeroPivot zero =
+        systems_.run(static_cast<const T*>(o[0]), static_cast<const T*>(o[1]), static_cast<T*>(o[2]), o[3]);
+    if (zero.matrix >= 0) fault_.tell(zero_pivot_text(fault_.type(), zero.matrix, zero.pivot));
+  }
+
+ private:
+  Fault fault_;
+  LaneSystems<T> systems_;
+};
+
 }  // namespace
 
 // Nothing to factorize is left to the reference loops.
@@ -159,5 +180,24 @@ std::unique_ptr<Kernel> make_lu_factor(const StepSpec& spec) { return make_for_t
 std::unique_ptr<Kernel> make_cholesky(const StepSpec& spec) { return make_for_type<CholeskyStep>(spec); }
 std::unique_ptr<Kernel> make_qr(const StepSpec& spec) { return make_for_type<QrStep>(spec); }
 std::unique_ptr<Kernel> make_solve_triangular(const StepSpec& spec) { return make_for_type<TriangularStep>(spec); }
+
+// Other systems are solved by lu_factor and solve_triangular, as the definition says.
+bool takes_solve(const Graph& graph, const Node& node) {
+  if (attrs<SolveAttrs>(node).mixed) return takes_solve_mixed(graph, node);
+  if (!takes_factors(graph, node)) return false;
+  const Type& a = graph.type(node.in(0));
+  const Matrices of(a), right_sides(graph.type(node.in(1)));
+  const auto takes = a.dtype == DType::f64 ? LaneSystems<double>::takes : LaneSystems<float>::takes;
+  return takes(of.n, right_sides.n, of.batch);
+}
+
+// A group of systems reads its right sides before it writes its solutions.
+bool solves_in_place(const Graph&, const Node& node, int input, int output) {
+  return !attrs<SolveAttrs>(node).mixed && input == 1 && output == 0;
+}
+
+std::unique_ptr<Kernel> make_solve(const StepSpec& spec) {
+  return attrs<SolveAttrs>(*spec.node).mixed ? make_solve_mixed(spec) : make_for_type<SystemsStep>(spec);
+}
 
 }  // namespace freight::cpu

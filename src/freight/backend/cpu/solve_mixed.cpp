@@ -3,7 +3,6 @@
 // convergence this is). The loop, whose length depends on the data, is inside of one step of the plan. The step's
 // scratch holds all that it needs, also for the LU in f64 that takes over where refinement does not converge.
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -297,22 +296,17 @@ void MixedSolveStep::run(void* const* o) {
   const auto *a = static_cast<const double*>(o[0]), *b = static_cast<const double*>(o[1]);
   auto* const x = static_cast<double*>(o[2]);
   auto* const iterations = static_cast<int64_t*>(o[3]);
-  // The matrix and its pivot of 0 as one number, of which the least is kept.
-  const int64_t none = tasks_.batch * n_;
-  std::atomic<int64_t> fault{none};
+  LeastFault fault(tasks_.batch * n_);
   for_matrices(tasks_, o[4], [&](int64_t i, char* own, bool) {
     const RefinementMemory m = memory_at(own);
     const double *const a_i = a + i * n_ * n_, *const b_i = b + i * n_ * k_;
     iterations[i] = refine(a_i, b_i, x + i * n_ * k_, m);
     if (iterations[i] != kPlain) return;
     const int64_t zero = solve_plainly(a_i, b_i, x + i * n_ * k_, m);
-    if (zero < 0) return;
-    int64_t known = fault.load();
-    while (i * n_ + zero < known && !fault.compare_exchange_weak(known, i * n_ + zero)) {
-    }
+    if (zero >= 0) fault.put(i * n_ + zero);
   });
-  const int64_t found = fault.load();
-  if (found != none) throw Error(ErrorKind::data, op_, zero_pivot_text(type_, found / n_, found % n_), where_);
+  if (!fault.any()) return;
+  throw Error(ErrorKind::data, op_, zero_pivot_text(type_, fault.get() / n_, fault.get() % n_), where_);
 }
 
 }  // namespace

@@ -147,7 +147,9 @@ Lowered lower_index(const StepSpec& spec) {
       return scatter(spec, {1, 0, true, planes, 1, g.numel() / std::max<int64_t>(planes, 1),
                             dx.numel() / std::max<int64_t>(planes, 1), true});
     }
-    default: return arg_extremum(spec);
+    case Op::argmax:
+    case Op::argmin: return arg_extremum(spec);
+    default: no_kernel(spec.node->op);
   }
 }
 

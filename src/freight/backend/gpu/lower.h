@@ -9,6 +9,8 @@ namespace freight::gpu {
 
 // Any step; asks the families below. Throws Error(device) for an op that none takes.
 Lowered lower(const StepSpec& spec);
+// The refusal of an op that has no lowering.
+[[noreturn]] void no_kernel(Op op);
 
 // Pointwise ops, reductions, copies between layouts and fused regions.
 Lowered lower_region(const StepSpec& spec);

@@ -66,7 +66,10 @@ Lowered lower(const StepSpec& spec) {
   switch (info(op).kind) {
     case OpKind::fused: return pattern_of(*spec.node).product ? lower_pattern(spec) : lower_region(spec);
     case OpKind::movement:
-      return op == Op::pad ? lower_pad(spec) : op == Op::concat ? lower_concat(spec) : lower_region(spec);
+      if (op == Op::pad) return lower_pad(spec);
+      if (op == Op::concat) return lower_concat(spec);
+      if (op == Op::copy || op == Op::offload || op == Op::fetch) return lower_region(spec);
+      break;
     case OpKind::contract: return lower_matmul(spec);
     case OpKind::convolve: return lower_conv(spec);
     case OpKind::pool: return op == Op::max_pool_grad ? lower_index(spec) : lower_pool(spec);
@@ -77,6 +80,10 @@ Lowered lower(const StepSpec& spec) {
       break;
     default: break;
   }
+  no_kernel(op);
+}
+
+void no_kernel(Op op) {
   fail(ErrorKind::device, name(op),
        "GPU backends have no kernel for this op; compute it on the CPU: x.to_device(\"cpu\")");
 }

@@ -167,6 +167,31 @@ void LuFactor<T>::halves(T* x, ptrdiff_t row, int64_t m, int64_t n, int32_t* piv
 }
 
 template <class T>
+LaneSystems<T>::LaneSystems(int64_t n, int64_t k, int64_t batch) : n_(n), k_(k), batch_(batch) {
+  const double rows = static_cast<double>(n);
+  tasks_ = lane_tasks<T>(n, batch, rows * rows * (rows / 3 + static_cast<double>(k)));
+}
+
+template <class T>
+bool LaneSystems<T>::takes(int64_t n, int64_t k, int64_t batch) {
+  return k <= LaneTable<T>::kMostColumns && lane_table<T>().takes(n, batch);
+}
+
+template <class T>
+ZeroPivot LaneSystems<T>::run(const T* a, const T* b, T* x, void* scratch) const {
+  const LaneTable<T>& lanes = lane_table<T>();
+  LeastFault fault(batch_ * n_);
+  for_matrices(tasks_, scratch, [&](int64_t group, char* own, bool) {
+    const int64_t i = group * lanes.lanes, right = i * n_ * k_;
+    const int64_t found = lanes.system(a + i * n_ * n_, b + right, x + right, n_, k_,
+                                       std::min<int64_t>(lanes.lanes, batch_ - i), reinterpret_cast<T*>(own));
+    if (found >= 0) fault.put(i * n_ + found);
+  });
+  if (!fault.any()) return {};
+  return {fault.get() / n_, fault.get() % n_};
+}
+
+template <class T>
 CholeskyFactor<T>::CholeskyFactor(int64_t n, int64_t batch, bool upper) : n_(n), batch_(batch), upper_(upper) {
   const double extent = static_cast<double>(n), work = extent * extent * extent / 3;
   if (lane_table<T>().takes(n, batch)) {
@@ -186,32 +211,27 @@ CholeskyFactor<T>::CholeskyFactor(int64_t n, int64_t batch, bool upper) : n_(n),
 template <class T>
 NotPositive CholeskyFactor<T>::run(const T* x, T* factor, void* scratch) const {
   // A matrix and its minor as one number, of which the least is kept. Behind the first such matrix none need be tried.
-  const int64_t minors = n_ + 1, none = batch_ * minors, size = n_ * n_;
-  std::atomic<int64_t> first{none};
-  const auto put = [&](int64_t fault) {
-    int64_t known = first.load();
-    while (fault < known && !first.compare_exchange_weak(known, fault)) {
-    }
-  };
+  const int64_t minors = n_ + 1, size = n_ * n_;
+  LeastFault first(batch_ * minors);
   if (interleaved()) {
     for_matrices(tasks_, scratch, [&](int64_t group, char* own, bool) {
       const int64_t i = group * lanes_, count = std::min(lanes_, batch_ - i);
-      if (i * minors > first.load()) return;
+      if (i * minors > first.get()) return;
       const int64_t fault =
           lane_table<T>().cholesky(x + i * size, factor + i * size, upper_, n_, count, reinterpret_cast<T*>(own));
-      if (fault >= 0) put(i * minors + fault);
+      if (fault >= 0) first.put(i * minors + fault);
     });
   } else {
     for_matrices(tasks_, scratch, [&](int64_t i, char* own, bool parallel) {
-      if (i * minors > first.load()) return;
+      if (i * minors > first.get()) return;
       Blocks<T> blocks(own + whole_lines(static_cast<size_t>(n_) * sizeof(T)), parallel);
       copy_matrix(factor + i * size, x + i * size, size, parallel);
       const int64_t minor = one(factor + i * size, blocks, reinterpret_cast<T*>(own));
-      if (minor > 0) put(i * minors + minor);
+      if (minor > 0) first.put(i * minors + minor);
     });
   }
-  if (first.load() == none) return {};
-  return {first.load() / minors, first.load() % minors};
+  if (!first.any()) return {};
+  return {first.get() / minors, first.get() % minors};
 }
 
 template <class T>
@@ -295,6 +315,8 @@ void TriangularSolve<T>::one(const T* a, T* b, Blocks<T>& blocks, T* diagonal) c
 
 template class LuFactor<float>;
 template class LuFactor<double>;
+template class LaneSystems<float>;
+template class LaneSystems<double>;
 template class CholeskyFactor<float>;
 template class CholeskyFactor<double>;
 template class TriangularSolve<float>;

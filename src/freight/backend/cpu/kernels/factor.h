@@ -39,6 +39,25 @@ class LuFactor {
   size_t panel_bytes_ = 0;
 };
 
+// The first matrix of a batch that has a pivot of 0, and which; `matrix` -1: there is none.
+struct ZeroPivot {
+  int64_t matrix = -1, pivot = 0;
+};
+
+// Many small systems a x = b: a (batch, n, n), b and x (batch, n, k), which may be one.
+template <class T>
+class LaneSystems {
+ public:
+  LaneSystems(int64_t n, int64_t k, int64_t batch);
+  static bool takes(int64_t n, int64_t k, int64_t batch);
+  size_t scratch_bytes() const { return tasks_.bytes(); }
+  ZeroPivot run(const T* a, const T* b, T* x, void* scratch) const;
+
+ private:
+  int64_t n_, k_, batch_;
+  BatchTasks tasks_;
+};
+
 // The first matrix of a batch that is not positive definite, and its first such leading minor, from 1; `matrix` -1:
 // there is none.
 struct NotPositive {

@@ -1,6 +1,7 @@
 // The matrices of a batch on the pool's threads (factor.h).
 #pragma once
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -23,6 +24,23 @@ inline BatchTasks batch_tasks(int64_t batch, double work) {
   t.tasks = t.inside || work * static_cast<double>(batch) < kWhole ? 1 : std::clamp<int64_t>(batch, 1, threads);
   return t;
 }
+
+// The least of the faults that threads find: a matrix and its place as one number, which is below `none`.
+class LeastFault {
+ public:
+  explicit LeastFault(int64_t none) : none_(none), least_(none) {}
+  void put(int64_t fault) {
+    int64_t known = least_.load();
+    while (fault < known && !least_.compare_exchange_weak(known, fault)) {
+    }
+  }
+  bool any() const { return least_.load() != none_; }
+  int64_t get() const { return least_.load(); }
+
+ private:
+  int64_t none_;
+  std::atomic<int64_t> least_;
+};
 
 // f(matrix, its task's scratch, whether it may start parallel regions).
 template <class F>

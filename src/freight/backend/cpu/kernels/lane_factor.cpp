@@ -46,10 +46,11 @@ class Lanes {
  public:
   static constexpr int64_t kPanel = 4;
 
-  // x (n, n vectors, rows `row` vectors apart), factors (n, kPanel vectors).
-  // `next` will be read and `result` written: they are asked for while there is work to do.
-  Lanes(T* x, int64_t n, int64_t row, T* factors, const T* next, T* result)
-      : x_(x), factors_(factors), next_(next), result_(result), n_(n), row_(row * kLanes<T>) {
+  // x (n, n + beside vectors, rows `row` vectors apart), factors (n, kPanel vectors). The columns beside the matrix are
+  // eliminated with it.
+  // `next` will be read and `result` written, where there is one: they are asked for while there is work to do.
+  Lanes(T* x, int64_t n, int64_t beside, int64_t row, T* factors, const T* next, T* result)
+      : x_(x), factors_(factors), next_(next), result_(result), n_(n), columns_(n + beside), row_(row * kLanes<T>) {
     for (int64_t i = 0; i < n; ++i) store_place(hn::Set(DI(), static_cast<TI>(i)), i);
   }
 
@@ -68,13 +69,34 @@ class Lanes {
           default: step<0>(j, j - first, pivot);
         }
       }
-      if (first + kPanel < n_) update(first);
+      if (first + width < columns_) update(first, width);
     }
     return singular_;
   }
 
+  // Behind eliminate(): the columns beside the matrix, times the inverse of the upper triangle, go to x (n, k vectors).
+  // A row whose own step is done is changed further, and never read again.
+  template <int kColumns>
+  void substitute(T* x) {
+    const D d;
+    for (int64_t j = n_ - 1; j >= 0; --j) {
+      const V<T> pivot = pivot_row(j, j);
+      V<T> top[kColumns];
+      for (int c = 0; c < kColumns; ++c) {
+        top[c] = hn::Div(pivot_row(j, n_ + c), pivot);
+        hn::StoreU(top[c], d, x + (j * kColumns + c) * kLanes<T>);
+      }
+      for (int64_t i = 0; i < n_; ++i) {
+        const V<T> u = load(i, j);
+        for (int c = 0; c < kColumns; ++c) store(hn::NegMulAdd(u, top[c], load(i, n_ + c)), i, n_ + c);
+      }
+    }
+  }
+
   // The row of the result that row i of each lane has become.
   void place(int64_t i, TI* to) const { hn::StoreU(load_place(i), DI(), to); }
+  // The first pivot of each lane that is 0, or -1.
+  void zero_pivots(TI* to) const { hn::StoreU(zero_, DI(), to); }
 
  private:
   // The largest magnitude of a column in each lane, its row, and the place of this row.
@@ -120,7 +142,7 @@ class Lanes {
     return pivot;
   }
 
-  // Column c of the row that is the pivot of step j of the panel, in each lane.
+  // Column c of the row that is the pivot of step j, in each lane.
   HWY_INLINE V<T> pivot_row(int64_t j, int64_t c) const {
     const D d;
     const DI di;
@@ -141,17 +163,21 @@ class Lanes {
     const D d;
     const DI di;
     const VI now = hn::Set(di, static_cast<TI>(j));
-    remember_row(q, pivot.row);
-    const V<T> top = pivot_row(q, j);
+    remember_row(j, pivot.row);
+    const V<T> top = pivot_row(j, j);
     // A column of zeros stays; nothing is to be eliminated.
     const auto zero = hn::Eq(top, hn::Zero(d));
-    singular_ = singular_ || !hn::AllFalse(d, zero);
+    if (!hn::AllFalse(d, zero)) {
+      const auto first = hn::And(hn::RebindMask(di, zero), hn::Lt(zero_, hn::Zero(di)));
+      zero_ = hn::IfThenElse(first, now, zero_);
+      singular_ = true;
+    }
     const V<T> divisor = hn::IfThenElse(zero, hn::Set(d, T(1)), top);
     const V<T> reciprocal = hn::Div(hn::Set(d, T(1)), divisor);
     const auto finite = hn::IsFinite(reciprocal);
     const bool divides = !hn::AllTrue(d, finite);  // overflows, or NaN
     V<T> u[kR > 0 ? kR : 1];
-    for (int c = 0; c < kR; ++c) u[c] = pivot_row(q, j + 1 + c);
+    for (int c = 0; c < kR; ++c) u[c] = pivot_row(j, j + 1 + c);
     Pivot next = none(j + 1);
     for (int64_t r = 0; r < count_; ++r) {
       const int64_t i = rows_[r];
@@ -165,7 +191,7 @@ class Lanes {
       if (divides) l = hn::IfThenElse(finite, l, hn::Div(old, divisor));
       store(hn::IfThenElse(below, l, old), i, j);
       __builtin_prefetch(next_ + (j * n_ + r) * kLanes<T>);
-      __builtin_prefetch(result_ + (j * n_ + r) * kLanes<T>, 1);
+      if (result_) __builtin_prefetch(result_ + (j * n_ + r) * kLanes<T>, 1);
       // Nothing is subtracted in lanes whose row is finished.
       const V<T> factor = hn::IfThenElseZero(below, l);
       hn::StoreU(factor, d, factors_ + (i * kPanel + q) * kLanes<T>);
@@ -180,27 +206,37 @@ class Lanes {
   }
 
   // The panel's steps on the columns behind it.
-  void update(int64_t first) {
+  void update(int64_t first, int64_t width) {
     constexpr int kColumns = kManyRegisters ? 4 : 2;
-    int64_t c = first + kPanel;
-    for (; c + kColumns <= n_; c += kColumns) update_columns<kColumns>(first, c);
-    if (kColumns > 2 && c + 2 <= n_) {
-      update_columns<2>(first, c);
+    int64_t c = first + width;
+    switch (width) {  // fewer than kPanel are the last ones
+      case 1: return update_each<1>(first);
+      case 2: return update_each<2>(first);
+      case 3: return update_each<3>(first);
+      default: break;
+    }
+    for (; c + kColumns <= columns_; c += kColumns) update_columns<kColumns, kPanel>(first, c);
+    if (kColumns > 2 && c + 2 <= columns_) {
+      update_columns<2, kPanel>(first, c);
       c += 2;
     }
-    if (c < n_) update_columns<1>(first, c);
+    if (c < columns_) update_columns<1, kPanel>(first, c);
+  }
+  template <int64_t kWidth>
+  void update_each(int64_t first) const {
+    for (int64_t c = first + kWidth; c < columns_; ++c) update_columns<1, kWidth>(first, c);
   }
 
-  template <int kColumns>
+  template <int kColumns, int64_t kWidth>
   void update_columns(int64_t first, int64_t column) const {
-    V<T> u[kPanel][kColumns];
+    V<T> u[kWidth][kColumns];
 #pragma GCC unroll 4
-    for (int64_t k = 0; k < kPanel; ++k) {
+    for (int64_t k = 0; k < kWidth; ++k) {
 #pragma GCC unroll 4
-      for (int c = 0; c < kColumns; ++c) u[k][c] = pivot_row(k, column + c);
+      for (int c = 0; c < kColumns; ++c) u[k][c] = pivot_row(first + k, column + c);
 #pragma GCC unroll 4
       for (int64_t q = 0; q < k; ++q) {
-        const V<T> l = pivot_row(k, first + q);
+        const V<T> l = pivot_row(first + k, first + q);
 #pragma GCC unroll 4
         for (int c = 0; c < kColumns; ++c) u[k][c] = hn::NegMulAdd(l, u[q][c], u[k][c]);
       }
@@ -213,7 +249,7 @@ class Lanes {
 #pragma GCC unroll 4
       for (int c = 0; c < kColumns; ++c) sum[c] = hn::LoadU(D(), x + c * kLanes<T>);
 #pragma GCC unroll 4
-      for (int64_t k = 0; k < kPanel; ++k) {
+      for (int64_t k = 0; k < kWidth; ++k) {
         const V<T> l = hn::LoadU(D(), factor + k * kLanes<T>);
 #pragma GCC unroll 4
         for (int c = 0; c < kColumns; ++c) sum[c] = hn::NegMulAdd(l, u[k][c], sum[c]);
@@ -231,11 +267,12 @@ class Lanes {
   T *x_, *factors_;
   const T* next_;
   T* result_;
-  int64_t n_, row_, count_ = 0;
+  int64_t n_, columns_, row_, count_ = 0;
   bool singular_ = false;
+  VI zero_ = hn::Set(DI(), TI{-1});
   int64_t rows_[kMost + 1];
-  const T* same_[kPanel];  // where the pivot's row is the same one in all lanes
-  alignas(64) TI starts_[kPanel * kLanes<T>];
+  const T* same_[kMost];  // by step: the pivot's row where it is the same one in all lanes
+  alignas(64) TI starts_[kMost * kLanes<T>];
   alignas(64) TI place_[kMost * kLanes<T>];
 };
 
@@ -249,7 +286,7 @@ bool lu(const T* x, T* lu, int32_t* pivots, int32_t* permutation, int64_t n, int
   const LanePointers<T> at(x, lu, n * n, count, spare);
   for (int64_t i = 0; i < n; ++i) lane_blocks::interleave(at.from, i * n, n, together + i * row * lanes, lanes);
   alignas(64) TI exchanged[kMost * lanes], place[lanes];
-  Lanes<T> matrices(together, n, row, factors, x + n * n * count, lu);
+  Lanes<T> matrices(together, n, 0, row, factors, x + n * n * count, lu);
   const bool singular = matrices.eliminate(exchanged);
   for (int64_t lane = 0; lane < count; ++lane) {
     for (int64_t j = 0; j < n; ++j) pivots[lane * n + j] = static_cast<int32_t>(exchanged[j * lanes + lane]);
@@ -263,6 +300,38 @@ bool lu(const T* x, T* lu, int32_t* pivots, int32_t* permutation, int64_t n, int
     lane_blocks::separate(together + i * row * lanes, lanes, n, to, 0);
   }
   return singular;
+}
+
+template <class T>
+int64_t system(const T* a, const T* b, T* x, int64_t n, int64_t k, int64_t count, T* scratch) {
+  using D = hn::ScalableTag<T>;
+  using TI = hn::TFromD<hn::RebindToSigned<D>>;
+  constexpr int64_t kMost = LaneTable<T>::kMostRows, lanes = kLanes<T>;
+  const int64_t row = LaneTable<T>::row_of(n + k);
+  T *const together = scratch, *const factors = together + n * row * lanes,
+           *const right_sides = factors + n * Lanes<T>::kPanel * lanes, *const spare = right_sides + n * k * lanes;
+  const LanePointers<T> at(a, spare, n * n, count, spare), of(b, x, n * k, count, spare);
+  for (int64_t i = 0; i < n; ++i) lane_blocks::interleave(at.from, i * n, n, together + i * row * lanes, lanes);
+  lane_blocks::interleave(of.from, 0, n * k, right_sides, lanes);
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t c = 0; c < k; ++c)
+      hn::StoreU(hn::LoadU(D(), right_sides + (i * k + c) * lanes), D(), together + (i * row + n + c) * lanes);
+  }
+  alignas(64) TI exchanged[kMost * lanes], zeros[lanes];
+  Lanes<T> systems(together, n, k, row, factors, a + n * n * count, nullptr);
+  systems.eliminate(exchanged);
+  switch (k) {
+    case 1: systems.template substitute<1>(right_sides); break;
+    case 2: systems.template substitute<2>(right_sides); break;
+    case 3: systems.template substitute<3>(right_sides); break;
+    default: systems.template substitute<4>(right_sides);
+  }
+  lane_blocks::separate(right_sides, lanes, n * k, of.to, 0);
+  systems.zero_pivots(zeros);
+  for (int64_t lane = 0; lane < count; ++lane) {
+    if (zeros[lane] >= 0) return lane * n + static_cast<int64_t>(zeros[lane]);
+  }
+  return -1;
 }
 
 // Cholesky by tiles of 4 columns, from left to right: each tile is loaded and stored once. `x` (n, n vectors, rows
@@ -464,6 +533,7 @@ LaneTable<T> make() {
   t.lanes = static_cast<int>(kLanes<T>);
   t.lu = lu<T>;
   t.cholesky = cholesky<T>;
+  t.system = system<T>;
   t.solve = solve<T>;
 #endif
   return t;

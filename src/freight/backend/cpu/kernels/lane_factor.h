@@ -22,6 +22,10 @@ struct LaneTable {
   // x becomes its factor (CholeskyFactor), which may be x. Gives the first lane whose matrix is not positive definite,
   // times n + 1, plus its minor, from 1; -1: all are.
   int64_t (*cholesky)(const T* x, T* factor, bool upper, int64_t n, int64_t count, T* scratch);
+  // x (count, n, k) with a x = b, which may be b: the rows of a are eliminated with those of b beside them, and no
+  // factor is stored; k is kMostColumns at most. Gives the first lane whose pivot is 0, times n, plus the pivot; -1:
+  // none is.
+  int64_t (*system)(const T* a, const T* b, T* x, int64_t n, int64_t k, int64_t count, T* scratch);
   // b becomes x (TriangularSolve), of up to kMostColumns right sides.
   void (*solve)(const TriangularProblem& p, const T* a, T* b, int64_t count, T* scratch);
 
@@ -29,8 +33,9 @@ struct LaneTable {
   bool takes(int64_t n, int64_t batch) const { return n <= kMostRows && 2 * batch > lanes && lanes > 1; }
   // The rows of the matrices of all lanes lie so many vectors apart: not on the same few sets of a cache.
   static int64_t row_of(int64_t n) { return (n + 3) / 4 * 4 + 1; }
-  // The matrices of all lanes with a few columns beside them, and one matrix that nobody reads.
-  int64_t scratch_size(int64_t n) const { return (n + 3) * (row_of(n) + kMostColumns) * lanes + n * n; }
+  // The matrices of all lanes with right sides and the factors of a few columns beside them, and one matrix that nobody
+  // reads.
+  int64_t scratch_size(int64_t n) const { return (n + 3) * (row_of(n) + 3 * kMostColumns) * lanes + n * n; }
 };
 
 const LaneTable<float>& lane_table_f32();

@@ -1,0 +1,35 @@
+// The rows of one file of a table, cell by cell as they are written, whatever its form. Readers of the forms know
+// nothing of kinds: cell_filler_internal.h makes numbers and words of what they give.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "freight/data/cells.h"
+#include "freight/io/byte_stream.h"
+
+namespace freight::data {
+
+class FileRows {
+ public:
+  virtual ~FileRows() = default;
+  // False at the end. The cells are valid until the next call, and kReadableBehind bytes behind each may be read.
+  virtual bool next(std::span<const std::string_view>& cells, int64_t& line) = 0;
+  // Begins again with the first row, a header too.
+  virtual void rewind() = 0;
+  // Names that the form itself gives to its columns; empty where the first row may hold them.
+  virtual std::vector<std::string> own_names() const { return {}; }
+  // Bytes of the file and those that were read; 0 where it is not known.
+  virtual uint64_t size() const { return 0; }
+  virtual uint64_t read_so_far() const { return 0; }
+};
+
+// CSV, TSV, semicolons or runs of blanks between the cells; `name` is for messages.
+std::unique_ptr<FileRows> delimited_rows(std::unique_ptr<io::ByteStream> stream, const std::string& name,
+                                         int64_t skip_lines);
+
+}  // namespace freight::data

@@ -1,0 +1,171 @@
+// The claims about a model of rows: the answers that were stored with it are given again, one by one, from texts of
+// cells, from its file, and by ONNX Runtime; and what columns add is the answer. See verify.h.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/deploy/onnx.h"
+#include "freight/deploy/onnx_rows_internal.h"
+#include "freight/deploy/verify_internal.h"
+#include "freight/io/file.h"
+
+namespace freight::deploy {
+
+namespace {
+
+constexpr double kRowLimit = 1e-5;       // of probabilities, or of values over the largest
+constexpr const char* kNoWord = "\x01";  // stands for one that training did not see
+
+class RowVerifier {
+ public:
+  RowVerifier(store::Bundle bundle, const VerifyOptions& options)
+      : options_(options), samples_(bundle.samples), predictor_(std::move(bundle), {.batch_size = options.samples}) {
+    rows_ =
+        samples_.there() ? samples_.rows : store::drawn_rows(this->bundle().columns, Array(DType::f64, {0, width()}));
+    answers_ = model().run(rows_);
+  }
+
+  std::vector<Claim> run() {
+    const std::function<Claim()> all[] = {[&] { return replayed(); },  [&] { return singly(); },
+                                          [&] { return from_text(); }, [&] { return again(); },
+                                          [&] { return added_up(); },  [&] { return exported(); }};
+    std::vector<Claim> claims;
+    for (const auto& claim : all) {
+      if (options_.stop()) break;
+      claims.push_back(claim());
+      options_.heard(claims.back());
+    }
+    return claims;
+  }
+
+ private:
+  const store::Bundle& bundle() const { return predictor_.bundle(); }
+  const store::RowModel& model() const { return *bundle().rows; }
+  int64_t width() const { return static_cast<int64_t>(bundle().columns.size()); }
+
+  double difference(const Array& got, const Array& need) const {
+    if (got.shape() != need.shape()) return INFINITY;
+    double far = 0, largest = 0;
+    for (int64_t i = 0; i < got.numel(); ++i) {
+      const auto a = static_cast<double>(got.data<float>()[i]), b = static_cast<double>(need.data<float>()[i]);
+      if (std::isnan(a - b)) return INFINITY;
+      far = std::max(far, std::fabs(a - b));
+      largest = std::max(largest, std::fabs(b));
+    }
+    return !model().tells_classes() && largest > 0 ? far / largest : far;
+  }
+
+  Claim replayed() {
+    Claim c{.name = "replay", .text = "the answers that were stored with the model are given again"};
+    if (!samples_.there()) {
+      c.note = "its file holds none: it was written before they were stored";
+      return c;
+    }
+    c.difference = difference(answers_, samples_.answers);
+    return judged(c, kRowLimit);
+  }
+
+  Claim singly() {
+    Claim c{.name = "batch", .text = "one row at a time is answered with the same bits as all together"};
+    Array got(DType::f32, answers_.shape());
+    const int64_t k = model().outputs();
+    for (int64_t i = 0; i < rows_.shape()[0]; ++i) {
+      Array one(DType::f64, {1, width()});
+      std::copy_n(rows_.data<double>() + i * width(), width(), one.data<double>());
+      std::copy_n(model().run(one).data<float>(), k, got.data<float>() + i * k);
+    }
+    c.difference = difference(got, answers_);
+    return judged(c, 0);
+  }
+
+  // As the cells of a file or of a request.
+  Claim from_text() {
+    Claim c{.name = "cells", .text = "rows that are written as text and read are answered with the same bits"};
+    std::vector<Array> samples;
+    for (int64_t i = 0; i < rows_.shape()[0]; ++i) {
+      std::vector<std::string> cells;
+      for (int64_t k = 0; k < width(); ++k) {
+        const store::Column& column = bundle().columns[static_cast<size_t>(k)];
+        const double v = rows_.data<double>()[i * width() + k];
+        std::string cell = std::isnan(v) ? std::string() : cat(v);
+        if (column.words && !std::isnan(v)) cell = v < 0 ? kNoWord : column.levels[static_cast<size_t>(v)];
+        cells.push_back(std::move(cell));
+      }
+      samples.push_back(predictor_.sample_of_row(cells, cat("row ", i)));
+    }
+    c.difference = difference(predictor_.run(samples), answers_);
+    return judged(c, 0);
+  }
+
+  Claim again() {
+    Claim c{.name = "file", .text = "stored and loaded again it answers with the same bits"};
+    const io::ScratchDir dir;
+    const std::string path = dir.path() + "/model.safetensors";
+    store::save_bundle(path, bundle());
+    c.difference = difference(store::load_bundle(path).rows->run(rows_), answers_);
+    return judged(c, 0);
+  }
+
+  // Sums to answers; link as the model's form has it.
+  Claim added_up() {
+    Claim c{.name = "shap", .text = "what each column adds (predict --explain) is the answer in sum"};
+    const store::RowForm form = model().form();
+    const auto* forest = std::get_if<store::ForestForm>(&form);
+    const auto* linear = std::get_if<store::LinearForm>(&form);
+    if (!model().explains() || (!forest && !linear)) {
+      c.note = cat("a model of ", bundle().learner, " does not say what columns add");
+      return c;
+    }
+    const store::RowLink link = forest ? forest->link : linear->link;
+    const Array added = model().contributions(rows_);
+    const int64_t groups = added.shape()[1], k = model().outputs();
+    Array got(DType::f32, answers_.shape());
+    for (int64_t i = 0; i < rows_.shape()[0]; ++i) {
+      std::vector<double> sums;
+      for (int64_t g = 0; g < groups; ++g) {
+        const double* from = added.data<double>() + (i * groups + g) * (width() + 1);
+        sums.push_back(std::accumulate(from, from + width() + 1, 0.0));
+      }
+      const std::vector<double> answer = store::answer_of(link, std::move(sums));
+      for (int64_t j = 0; j < k; ++j) got.data<float>()[i * k + j] = static_cast<float>(answer[static_cast<size_t>(j)]);
+    }
+    c.difference = difference(got, answers_);
+    return judged(c, kRowLimit);
+  }
+
+  Claim exported() {
+    Claim c{.name = "onnx", .text = "ONNX Runtime answers the same (export)"};
+    if (std::holds_alternative<std::monostate>(model().form())) {
+      c.note = cat("a model of ", bundle().learner, " has no form there");
+      return c;
+    }
+    if (options_.python.empty()) {
+      c.note = kNeedsPython;
+      return c;
+    }
+    const io::ScratchDir dir;
+    const std::string file = dir.path() + "/model.onnx";
+    export_onnx(bundle(), file);
+    return through_runtime(c, options_.python, file, dir.path(), {onnx::features_of(bundle(), rows_)},
+                           [&](const std::vector<Array>& results) { return difference(results[0], answers_); });
+  }
+
+  VerifyOptions options_;
+  store::RowSamples samples_;
+  Predictor predictor_;
+  Array rows_, answers_;
+};
+
+}  // namespace
+
+std::vector<Claim> verify_rows(store::Bundle bundle, const VerifyOptions& options) {
+  if (!options.data.empty()) {
+    fail(ErrorKind::usage, "--data", "is of nets: a model of ", bundle.learner,
+         " is verified by rows that are stored with it; leave it out");
+  }
+  return RowVerifier(std::move(bundle), options).run();
+}
+
+}  // namespace freight::deploy

@@ -1,0 +1,167 @@
+// See byte_stream.h.
+#include "freight/io/byte_stream.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "freight/base/error.h"
+
+namespace freight::io {
+
+struct ByteStream::Source {
+  virtual ~Source() = default;
+  virtual size_t read(uint8_t* to, size_t size) = 0;
+  virtual void rewind() = 0;
+  virtual uint64_t size() const { return 0; }
+};
+
+namespace {
+
+using Source = ByteStream::Source;
+
+class HeldBytes : public Source {
+ public:
+  explicit HeldBytes(ByteView bytes) : bytes_(bytes) {}
+  explicit HeldBytes(Bytes bytes) : own_(std::move(bytes)), bytes_(own_.view()) {}
+  size_t read(uint8_t* to, size_t size) override {
+    const size_t count = std::min(size, bytes_.size() - at_);
+    if (count > 0) std::memcpy(to, bytes_.data() + at_, count);
+    at_ += count;
+    return count;
+  }
+  void rewind() override { at_ = 0; }
+  uint64_t size() const override { return bytes_.size(); }
+
+ private:
+  Bytes own_;
+  ByteView bytes_;
+  size_t at_ = 0;
+};
+
+class RegularFile : public Source {
+ public:
+  RegularFile(const std::string& path, int fd, uint64_t size) : path_(path), fd_(fd), size_(size) {}
+  ~RegularFile() override { ::close(fd_); }
+  size_t read(uint8_t* to, size_t size) override {
+    size = static_cast<size_t>(std::min<uint64_t>(size, size_ - at_));
+    size_t done = 0;
+    while (done < size) {
+      const ssize_t n = ::pread(fd_, to + done, size - done, static_cast<off_t>(at_ + done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) fail(ErrorKind::data, path_, "cannot read: ", std::strerror(errno));
+      if (n == 0) fail(ErrorKind::data, path_, "became shorter while it was read");
+      done += static_cast<size_t>(n);
+    }
+    at_ += done;
+    return done;
+  }
+  void rewind() override { at_ = 0; }
+  uint64_t size() const override { return size_; }
+
+ private:
+  std::string path_;
+  int fd_;
+  uint64_t size_, at_ = 0;
+};
+
+// By zlib, which unpacks piece by piece; libdeflate, twice as fast, takes whole buffers alone.
+class GzipFile : public Source {
+ public:
+  GzipFile(const std::string& path, std::unique_ptr<Source> packed)
+      : path_(path), packed_(std::move(packed)), piece_(size_t{256} << 10) {
+    begin();
+  }
+  ~GzipFile() override { inflateEnd(&z_); }
+  size_t read(uint8_t* to, size_t size) override {
+    size_t done = 0;
+    while (done < size && !ended_) {
+      if (z_.avail_in == 0) refill();
+      const size_t most = std::min<size_t>(size - done, size_t{1} << 30);
+      z_.next_out = to + done;
+      z_.avail_out = static_cast<uInt>(most);
+      const int state = inflate(&z_, Z_NO_FLUSH);
+      done += most - z_.avail_out;
+      if (state == Z_STREAM_END) {
+        next_member();
+      } else if (state != Z_OK) {
+        fail(ErrorKind::data, path_, "the gzip data are ", state == Z_BUF_ERROR ? "cut off" : "damaged",
+             z_.msg ? cat(": ", z_.msg) : std::string());
+      }
+    }
+    return done;
+  }
+  void rewind() override {
+    inflateEnd(&z_);
+    packed_->rewind();
+    begin();
+  }
+
+ private:
+  void begin() {
+    z_ = {};
+    ended_ = false;
+    constexpr int kGzip = 16 + MAX_WBITS;
+    if (inflateInit2(&z_, kGzip) != Z_OK) fail(ErrorKind::runtime, path_, "cannot unpack: zlib has no memory");
+  }
+  void refill() {
+    z_.next_in = piece_.data();
+    z_.avail_in = static_cast<uInt>(packed_->read(piece_.data(), piece_.size()));
+  }
+  // A gzip file may be several behind each other; zeros behind the last one pad it.
+  void next_member() {
+    for (;;) {
+      if (z_.avail_in == 0) refill();
+      if (z_.avail_in == 0) {
+        ended_ = true;
+        return;
+      }
+      if (*z_.next_in != 0) break;
+      ++z_.next_in;
+      --z_.avail_in;
+    }
+    const auto in = z_.next_in;
+    const auto left = z_.avail_in;
+    inflateReset(&z_);
+    z_.next_in = in;
+    z_.avail_in = left;
+  }
+
+  std::string path_;
+  std::unique_ptr<Source> packed_;
+  Bytes piece_;
+  z_stream z_{};
+  bool ended_ = false;
+};
+
+std::unique_ptr<Source> open_source(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) fail(ErrorKind::data, path, "cannot read: ", std::strerror(errno));
+  struct stat st {};
+  if (::fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+    ::close(fd);
+    return std::make_unique<HeldBytes>(read_file_gunzip(path));
+  }
+  auto file = std::make_unique<RegularFile>(path, fd, static_cast<uint64_t>(st.st_size));
+  uint8_t first[2] = {};
+  const bool packed = is_gzip({first, file->read(first, 2)});
+  file->rewind();
+  if (packed) return std::make_unique<GzipFile>(path, std::move(file));
+  return file;
+}
+
+}  // namespace
+
+ByteStream::ByteStream(const std::string& path) : source_(open_source(path)) {}
+ByteStream::ByteStream(ByteView bytes) : source_(std::make_unique<HeldBytes>(bytes)) {}
+ByteStream::~ByteStream() = default;
+size_t ByteStream::read(uint8_t* to, size_t size) { return source_->read(to, size); }
+void ByteStream::rewind() { source_->rewind(); }
+uint64_t ByteStream::size() const { return source_->size(); }
+
+}  // namespace freight::io

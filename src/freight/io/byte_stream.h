@@ -1,0 +1,35 @@
+// The bytes of a file one piece after another, for readers of files that need not fit into memory.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "freight/io/file.h"
+
+namespace freight::io {
+
+class ByteStream {
+ public:
+  // Of a regular file by pieces, unpacked where it is gzip; a pipe or device is read to its end at once. Throws
+  // Error(data) that names the path.
+  explicit ByteStream(const std::string& path);
+  explicit ByteStream(ByteView bytes);  // they outlive it
+  ~ByteStream();
+  ByteStream(const ByteStream&) = delete;
+  ByteStream& operator=(const ByteStream&) = delete;
+
+  // Fills `to` with the next bytes, fewer than `size` only at the end. Throws Error(data) where they cannot be read or
+  // unpacked, or the file became shorter.
+  size_t read(uint8_t* to, size_t size);
+  // Begins again.
+  void rewind();
+  uint64_t size() const;  // 0 where it is not known
+
+  struct Source;  // where they come from
+
+ private:
+  std::unique_ptr<Source> source_;
+};
+
+}  // namespace freight::io

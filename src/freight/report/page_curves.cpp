@@ -1,0 +1,133 @@
+// Curves of classes and residuals of values. See page_internal.h.
+#include <algorithm>
+#include <cmath>
+
+#include "freight/base/strings.h"
+#include "freight/report/document.h"
+#include "freight/report/markup.h"
+#include "freight/report/page_internal.h"
+
+namespace freight::report {
+
+namespace {
+
+constexpr size_t kCurvePoints = 200, kScatterPoints = 800, kResidualBins = 30;
+
+// Some of many points, the first and the last among them.
+std::vector<Point> some_of(const std::vector<Point>& points, size_t most) {
+  if (points.size() <= most) return points;
+  std::vector<Point> out;
+  for (size_t i = 0; i < most; ++i) out.push_back(points[i * (points.size() - 1) / (most - 1)]);
+  return out;
+}
+
+Series diagonal() { return {.points = {{0, 0}, {1, 1}}, .colour = 4, .stroke = Stroke::dashed, .value_at_end = false}; }
+
+std::string class_curves(const Examination& e) {
+  Plot roc{.title = "ROC",
+           .x_label = "false positive rate",
+           .y_label = "true positive rate",
+           .series = {diagonal()},
+           .scale = Plot::Scale::linear,
+           .from_zero = true,
+           .reach = 1,
+           .limit = 1};
+  Plot precision{.title = "Precision and recall",
+                 .x_label = "recall",
+                 .y_label = "precision",
+                 .scale = Plot::Scale::linear,
+                 .from_zero = true,
+                 .reach = 1,
+                 .limit = 1};
+  std::vector<std::vector<std::string>> rows;
+  for (size_t i = 0; i < e.curves.size(); ++i) {
+    const ThresholdCurves& c = e.curves[i].curves;
+    if (c.roc.empty()) continue;
+    const std::string name = shortened(e.classes[static_cast<size_t>(e.curves[i].number)], 16);
+    const auto colour = static_cast<int>(i);
+    roc.series.push_back(
+        {.label = name, .points = some_of(c.roc, kCurvePoints), .colour = colour, .value_at_end = false});
+    precision.series.push_back(
+        {.label = name, .points = some_of(c.precision_recall, kCurvePoints), .colour = colour, .value_at_end = false});
+    rows.push_back({e.classes[static_cast<size_t>(e.curves[i].number)], with_commas(c.positives), figure(c.area),
+                    figure(c.average_precision),
+                    percent(static_cast<double>(c.positives) / static_cast<double>(c.positives + c.negatives))});
+  }
+  std::string out;
+  if (!rows.empty()) {
+    out +=
+        cat("<h3>Over all thresholds</h3><p>", e.classes.size() == 2 ? "The second class" : "Each class", " against ",
+            e.classes.size() == 2 ? "the first" : "all others",
+            e.classes.size() > rows.size() && e.classes.size() > 2 ? ", of the most frequent ones" : "",
+            ". A model that knows nothing lies on the diagonal of the ROC curve, and at the class's share of the "
+            "samples in precision.</p>",
+            data_table({{"class", false}, {"samples"}, {"area under the ROC curve"}, {"average precision"}, {"share"}},
+                       rows));
+  }
+  Plot kept{.title = "Calibration",
+            .x_label = "probability that was told",
+            .y_label = "share that came true",
+            .series = {diagonal()},
+            .scale = Plot::Scale::linear,
+            .from_zero = true,
+            .reach = 1,
+            .limit = 1};
+  std::vector<Point> points;
+  for (const CalibrationBin& b : e.calibration) points.push_back({b.said, b.found});
+  kept.series.push_back({.points = points, .colour = 0, .value_at_end = false});
+  std::string charts = rows.empty() ? std::string() : chart(roc) + chart(precision);
+  if (!e.calibration.empty()) {
+    charts += chart(kept);
+    out += cat("<p>Calibration is of ", e.classes.size() == 2 ? "the second class" : "the class that is told",
+               ", in tenths of its probability: it is off by ", percent(e.calibration_error),
+               " in the mean (expected calibration error).</p>");
+  }
+  return out + (charts.empty() ? charts : cat("<div class=\"charts\">", charts, "</div>"));
+}
+
+std::string residual_charts(const Examination& e) {
+  if (e.residuals.empty()) return {};
+  std::vector<Point> scatter;
+  std::vector<double> errors;
+  for (const Residual& r : e.residuals) {
+    const double error = static_cast<double>(r.target) - static_cast<double>(r.answer);
+    scatter.push_back({static_cast<double>(r.answer), error});
+    errors.push_back(error);
+  }
+  scatter = some_of(scatter, kScatterPoints);
+  std::sort(scatter.begin(), scatter.end(), [](const Point& a, const Point& b) { return a.x < b.x; });
+  std::sort(errors.begin(), errors.end());
+  // The middle 98 %: a single error far off would leave one bar of all others.
+  const double low = errors[errors.size() / 100], high = errors[errors.size() - 1 - errors.size() / 100];
+  std::vector<Point> counts;
+  for (size_t i = 0; i < kResidualBins && high > low; ++i) {
+    const double width = (high - low) / static_cast<double>(kResidualBins);
+    counts.push_back({low + (static_cast<double>(i) + 0.5) * width, 0});
+  }
+  for (const double error : errors) {
+    if (counts.empty() || error < low || error > high) continue;
+    const auto bin = static_cast<size_t>((error - low) / (high - low) * static_cast<double>(kResidualBins));
+    counts[std::min(bin, kResidualBins - 1)].y += 1;
+  }
+  const Plot errors_over{.title = "Residuals",
+                         .x_label = "answer",
+                         .y_label = "true value - answer",
+                         .series = {{.points = scatter, .colour = 0, .stroke = Stroke::none, .value_at_end = false}},
+                         .scale = Plot::Scale::linear,
+                         .x_from_zero = false};
+  const Plot spread{.title = "How often",
+                    .x_label = "true value - answer, the middle 98 %",
+                    .y_label = "samples",
+                    .series = {{.points = counts, .colour = 0, .value_at_end = false}},
+                    .scale = Plot::Scale::linear,
+                    .x_from_zero = false,
+                    .from_zero = true};
+  return cat("<h3>Residuals", e.outputs.size() > 1 ? " of the first output" : "", "</h3><div class=\"charts\">",
+             chart(errors_over), chart(spread), "</div>");
+}
+
+}  // namespace
+
+std::string curve_section(const Examination& e) { return e.classification() ? class_curves(e) : residual_charts(e); }
+
+}  // namespace freight::report

@@ -1,0 +1,124 @@
+// What a model of rows makes of its columns, the rows that it tells worst, and what it was compared with. See
+// page_internal.h.
+#include <algorithm>
+#include <numeric>
+
+#include "freight/base/strings.h"
+#include "freight/report/document.h"
+#include "freight/report/markup.h"
+#include "freight/report/page_internal.h"
+
+namespace freight::report {
+
+namespace {
+
+constexpr size_t kColumnsShown = 30, kCellLength = 40;
+
+std::string importance_table(const TableExamination& t) {
+  if (t.importance.empty()) return {};
+  size_t by = 0;
+  std::vector<Column> heads = {{"column", false}};
+  for (size_t i = 0; i < t.importance.size(); ++i) {
+    if (t.importance[i].measure == "permutation") by = i;
+    heads.push_back({t.importance[i].measure});
+  }
+  std::vector<size_t> order(t.columns.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return t.importance[by].columns[a] > t.importance[by].columns[b]; });
+  std::vector<std::vector<std::string>> rows;
+  for (size_t i = 0; i < std::min(order.size(), kColumnsShown); ++i) {
+    std::vector<std::string> row = {shortened(t.columns[order[i]], 60)};
+    for (const store::Importance& m : t.importance) row.push_back(figure(m.columns[order[i]]));
+    rows.push_back(std::move(row));
+  }
+  if (order.size() > kColumnsShown) rows.push_back({cat("and ", order.size() - kColumnsShown, " weaker ones")});
+  return cat(
+      "<h3>Importance of columns</h3><p>permutation: by how much the mean loss of ", with_commas(t.measured_rows),
+      " held-out rows rises where the column is shuffled among them. mean |SHAP|: what the column adds to the sums "
+      "behind their answers, up or down. gain and cover: the loss that a split of the trees took off, and the rows "
+      "that it parted, in the mean; splits: their number.</p>",
+      data_table(heads, rows));
+}
+
+std::string dependence_charts(const TableExamination& t) {
+  std::string charts, tables;
+  for (const PartialDependence& d : t.dependence) {
+    const std::string name = shortened(t.columns[static_cast<size_t>(d.column)], 40);
+    if (d.words.empty()) {
+      Plot plot{
+          .title = name, .x_label = name, .y_label = "mean answer", .scale = Plot::Scale::linear, .x_from_zero = false};
+      for (size_t o = 0; o < d.answers.size(); ++o) {
+        Series s{
+            .label = shortened(d.outputs[o], 16), .points = {}, .colour = static_cast<int>(o), .value_at_end = false};
+        for (size_t i = 0; i < d.at.size(); ++i) s.points.push_back({d.at[i], d.answers[o][i]});
+        plot.series.push_back(std::move(s));
+      }
+      charts += chart(plot);
+      continue;
+    }
+    std::vector<Column> heads = {{name, false}};
+    for (const std::string& output : d.outputs)
+      heads.push_back({output.empty() ? "mean answer" : shortened(output, 24)});
+    std::vector<std::vector<std::string>> rows;
+    for (size_t i = 0; i < d.words.size(); ++i) {
+      std::vector<std::string> row = {shortened(d.words[i], kCellLength)};
+      for (const std::vector<double>& answers : d.answers) row.push_back(figure(answers[i]));
+      rows.push_back(std::move(row));
+    }
+    tables += data_table(heads, rows);
+  }
+  if (charts.empty() && tables.empty()) return {};
+  return cat(
+      "<h3>Partial dependence</h3><p>The mean answer, were the column the same in all rows: of the strongest "
+      "columns.</p>",
+      charts.empty() ? charts : cat("<div class=\"charts\">", charts, "</div>"),
+      tables.empty() ? tables : cat("<div class=\"charts\">", tables, "</div>"));
+}
+
+std::string worst_table(const TableExamination& t) {
+  if (t.worst.empty()) return {};
+  std::vector<Column> heads = {{"row"}, {"is", false}, {"was told", false}, {"loss"}};
+  for (const std::string& c : t.columns) heads.push_back({shortened(c, kCellLength), false});
+  std::vector<std::vector<std::string>> rows;
+  for (const WorstRow& w : t.worst) {
+    std::vector<std::string> row = {cat(w.row), shortened(w.truth, kCellLength), shortened(w.told, kCellLength),
+                                    figure(w.loss)};
+    for (const std::string& cell : w.cells) row.push_back(shortened(cell, kCellLength));
+    rows.push_back(std::move(row));
+  }
+  return cat("<h3>Rows that were told worst</h3><p>By their number in the held-out part, from 0.</p>",
+             data_table(heads, rows));
+}
+
+std::string time_of(double seconds) {
+  return seconds >= 1      ? cat(figure(seconds), " s")
+         : seconds >= 1e-3 ? cat(figure(seconds * 1e3), " ms")
+                           : cat(figure(seconds * 1e6), " \u00b5s");
+}
+
+}  // namespace
+
+std::string table_section(const TableExamination& t) {
+  return importance_table(t) + dependence_charts(t) + worst_table(t);
+}
+
+std::string leaderboard_section(const Leaderboard& board) {
+  if (board.standings.empty()) return {};
+  std::vector<std::vector<std::string>> rows;
+  for (const Leaderboard::Standing& s : board.standings) {
+    rows.push_back({s.learner, s.deviation > 0 ? cat(figure(s.mean), " \u00b1 ", figure(s.deviation)) : figure(s.mean),
+                    cat(s.folds), cat(with_commas(s.rows), s.whole ? "" : " (a share)"), time_of(s.fit_seconds),
+                    time_of(s.row_seconds), human_bytes(s.bytes), s.settings});
+  }
+  std::string out = cat(
+      "<section><h2>Leaderboard</h2><p>By ", escaped(board.metric),
+      " over folds of the training part, the chosen one first; ", time_of(board.seconds), " in all.</p>",
+      data_table(
+          {{"model", false}, {board.metric}, {"folds"}, {"rows"}, {"a fit"}, {"a row"}, {"size"}, {"settings", false}},
+          rows));
+  for (const std::string& why : board.left_out) out += cat("<p class=\"note\">Left out: ", escaped(why), "</p>");
+  return out + "</section>";
+}
+
+}  // namespace freight::report

@@ -1,0 +1,88 @@
+// See row_samples.h.
+#include "freight/store/row_samples.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "freight/base/error.h"
+#include "freight/base/philox.h"
+
+namespace freight::store {
+
+namespace {
+
+constexpr const char* kSampleRows = "samples.rows";        // f64 (N, columns), 0 where a cell is missing
+constexpr const char* kSampleGaps = "samples.missing";     // u8 (N, columns): 1 where it is
+constexpr const char* kSampleAnswers = "samples.answers";  // f32 (N, outputs)
+constexpr int64_t kSamples = 64, kSampleCells = 1 << 16;   // at most; of wide tables fewer rows
+constexpr uint32_t kMissingOneIn = 16;
+
+}  // namespace
+
+Array drawn_rows(const std::vector<Column>& columns, const Array& seen) {
+  const auto width = static_cast<int64_t>(columns.size());
+  const int64_t n = std::clamp<int64_t>(kSampleCells / std::max<int64_t>(width, 1), 1, kSamples);
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  Array rows(DType::f64, {n, width});
+  PhiloxStream random(0, 0, 0);
+  for (int64_t c = 0; c < width; ++c) {
+    const Column& column = columns[static_cast<size_t>(c)];
+    double least = kNone, most = kNone;
+    for (int64_t i = 0; i < seen.shape()[0] && !column.words; ++i) {
+      const double v = seen.data<double>()[i * width + c];
+      if (!std::isfinite(v)) continue;
+      least = std::isnan(least) ? v : std::min(least, v);
+      most = std::isnan(most) ? v : std::max(most, v);
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      double& cell = rows.data<double>()[i * width + c];
+      const bool missing = random.below(kMissingOneIn) == 0;
+      const auto share = static_cast<double>(random.uniform(0, 1));
+      cell = least * (1 - share) + most * share;  // never more than either, where their difference would overflow
+      if (column.words) cell = static_cast<double>(random.below(static_cast<uint32_t>(column.levels.size() + 1))) - 1;
+      if (missing) cell = kNone;
+    }
+  }
+  return rows;
+}
+
+RowSamples sampled(const RowModel& model, const std::vector<Column>& columns, const Array& seen) {
+  RowSamples out{.rows = drawn_rows(columns, seen), .answers = {}};
+  out.answers = model.run(out.rows);
+  return out;
+}
+
+void write_samples(const RowSamples& samples, io::SafeTensors& file) {
+  if (!samples.there()) return;
+  Array rows(DType::f64, samples.rows.shape()), gaps(DType::u8, samples.rows.shape());
+  for (int64_t i = 0; i < rows.numel(); ++i) {
+    const double v = samples.rows.data<double>()[i];
+    gaps.data<uint8_t>()[i] = std::isnan(v) ? 1 : 0;
+    rows.data<double>()[i] = std::isnan(v) ? 0 : v;
+  }
+  file.tensors.emplace_back(kSampleRows, rows);
+  file.tensors.emplace_back(kSampleGaps, gaps);
+  file.tensors.emplace_back(kSampleAnswers, samples.answers);
+}
+
+RowSamples read_samples(const io::SafeTensors& file, const std::string& path, int64_t columns, int64_t outputs) {
+  const Array *rows = file.find(kSampleRows), *gaps = file.find(kSampleGaps), *answers = file.find(kSampleAnswers);
+  if (!rows && !gaps && !answers) return {};
+  const int64_t n = rows && rows->shape().rank() == 2 ? rows->shape()[0] : 0;
+  const bool right = rows && gaps && answers && n > 0 && rows->dtype() == DType::f64 && gaps->dtype() == DType::u8 &&
+                     answers->dtype() == DType::f32 && rows->shape() == Shape{n, columns} &&
+                     gaps->shape() == rows->shape() && answers->shape() == Shape{n, outputs};
+  if (!right) {
+    fail(ErrorKind::checkpoint, path, "the tensors ", kSampleRows, ", ", kSampleGaps, " and ", kSampleAnswers,
+         " are not f64 and u8 (N, ", columns, ") and f32 (N, ", outputs, ")");
+  }
+  RowSamples out{.rows = Array(DType::f64, rows->shape()), .answers = *answers};
+  for (int64_t i = 0; i < rows->numel(); ++i) {
+    out.rows.data<double>()[i] =
+        gaps->data<uint8_t>()[i] != 0 ? std::numeric_limits<double>::quiet_NaN() : rows->data<double>()[i];
+  }
+  return out;
+}
+
+}  // namespace freight::store

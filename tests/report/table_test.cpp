@@ -1,0 +1,152 @@
+// Curves of classifiers by hand, and the report of a model of a table: what it makes of its columns.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "freight/report/curves.h"
+#include "freight/report/page.h"
+#include "freight/train/scores.h"
+#include "tests/support/files.h"
+#include "tests/support/mixed_table.h"
+#include "tests/support/python.h"
+
+namespace freight::report {
+namespace {
+
+using freight::testing::TemporaryDir;
+using freight::testing::Told;
+using Json = nlohmann::json;
+
+TEST(Curves, AreThoseOfAHandfulOfSamples) {
+  // By falling score: +, -, + and -, (equal), -.
+  const ThresholdCurves c = threshold_curves({{0.9f, true}, {0.8f, false}, {0.5f, true}, {0.5f, false}, {0.1f, false}});
+  EXPECT_EQ(c.positives, 2);
+  EXPECT_NEAR(c.area, (3 + 1.5) / 6, 1e-12) << "pairs in the right order, equal ones half";
+  EXPECT_NEAR(c.average_precision, 0.5 * 1 + 0.5 * 0.5, 1e-12);
+  ASSERT_EQ(c.roc.size(), 5u);
+  EXPECT_NEAR(c.roc[2].x, 1.0 / 3, 1e-12);
+  EXPECT_NEAR(c.roc[2].y, 0.5, 1e-12);
+  EXPECT_NEAR(c.roc.back().x + c.roc.back().y, 2, 1e-12);
+  EXPECT_TRUE(threshold_curves({{0.1f, true}}).roc.empty());
+}
+
+TEST(Curves, TheAreaIsThatOfEval) {
+  Array answers(DType::f32, {200, 2}), labels(DType::i64, {200});
+  std::vector<Scored> scored;
+  for (int64_t i = 0; i < 200; ++i) {
+    const float p = static_cast<float>(i * 37 % 101) / 101;
+    labels.data<int64_t>()[i] = i * 13 % 7 < 3 + (p > 0.5f ? 2 : 0) ? 1 : 0;
+    answers.data<float>()[2 * i] = 1 - p;
+    answers.data<float>()[2 * i + 1] = p;
+    scored.push_back({p, labels.data<int64_t>()[i] == 1});
+  }
+  const std::vector<train::Score> scores = train::scores_of(answers, labels, 1);
+  ASSERT_EQ(scores[0].name, "auc");
+  EXPECT_NEAR(threshold_curves(scored).area, scores[0].value, 1e-12);
+}
+
+TEST(Curves, CalibrationIsOffByWhatIsToldTooMuch) {
+  Calibration c;
+  for (int i = 0; i < 10; ++i) c.take(0.95f, i < 7);
+  for (int i = 0; i < 30; ++i) c.take(0.1f, i < 3);
+  c.take(1.0f, true);
+  ASSERT_EQ(c.bins().size(), 2u);
+  EXPECT_EQ(c.bins()[1].samples, 11) << "1 is in the last part";
+  EXPECT_NEAR(c.bins()[0].found, 0.1, 1e-12);
+  EXPECT_NEAR(c.error(), (11 * std::fabs((9.5 + 1) / 11 - 8.0 / 11)) / 41, 1e-6);
+}
+
+class TableReport : public ::testing::Test {
+ protected:
+  Subject subject(const char* model, Told told) {
+    freight::testing::write_mixed_table(dir_ / "table.csv", told);
+    freight::testing::trained_on_table(dir_ / "table.csv", model, dir_ / model);
+    Subject s{.run = read_run(dir_ / model)};
+    s.examination = examine(s.run.model, {.examples = 5});
+    return s;
+  }
+  // What a reader meets in a browser; null where there is none.
+  Json opened(const std::vector<Subject>& subjects) {
+    io::write_file_atomic(dir_ / "page.html", std::string_view(to_html(subjects)));
+    const std::string python = freight::testing::peer_python(), out = dir_ / "out.json";
+    if (python.empty()) return nullptr;
+    const std::string command =
+        cat(python, " ", FREIGHT_SOURCE_DIR, "/tests/report/open_page.py ", dir_ / "page.html", " > ", out);
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+    return Json::parse(freight::testing::read_text(out), nullptr, false);
+  }
+  TemporaryDir dir_;
+};
+
+TEST_F(TableReport, OfClassesShowsCurvesAndWhatColumnsAreWorth) {
+  Subject s = subject("logistic", Told::two);
+  const Examination& e = *s.examination;
+  ASSERT_EQ(e.curves.size(), 1u);
+  EXPECT_EQ(e.curves[0].number, 1);
+  EXPECT_GT(e.curves[0].curves.area, 0.9);
+  EXPECT_FALSE(e.calibration.empty());
+  EXPECT_TRUE(e.mistakes.empty()) << "rows have a table";
+  ASSERT_TRUE(e.table);
+  const TableExamination& t = *e.table;
+  EXPECT_EQ(t.columns, (std::vector<std::string>{"x", "time", "colour", "street"}));
+  ASSERT_EQ(t.importance.size(), 2u);
+  EXPECT_EQ(t.importance[0].measure, "permutation");
+  EXPECT_EQ(t.importance[1].measure, "mean |SHAP|");
+  for (const store::Importance& i : t.importance) {
+    EXPECT_GT(i.columns[0], i.columns[1]) << i.measure << ": x says more than the time";
+    EXPECT_GT(i.columns[0], 0) << i.measure;
+  }
+  ASSERT_FALSE(t.dependence.empty());
+  for (const PartialDependence& d : t.dependence) {
+    if (d.column != 0) continue;
+    EXPECT_EQ(d.outputs, (std::vector<std::string>{"rose"}));
+    EXPECT_GT(d.answers[0].back(), d.answers[0].front() + 0.3) << "roses have a large x";
+  }
+  ASSERT_EQ(t.worst.size(), 5u);
+  EXPECT_GE(t.worst[0].loss, t.worst[4].loss);
+  EXPECT_EQ(t.worst[0].cells.size(), 4u);
+  s.run.leaderboard = {.metric = "auc",
+                       .seconds = 3,
+                       .standings = {{.learner = "gbdt", .settings = "--lr 0.05", .mean = 0.93}},
+                       .left_out = {"mlp: <slow>"}};
+  const Json page = opened({s});
+  if (page.is_null()) GTEST_SKIP() << "no browser";
+  const auto text = page["text"].get<std::string>();
+  for (const char* part :
+       {"Over all thresholds", "Importance of columns", "Partial dependence", "Rows that were told worst", "F1",
+        "Leaderboard", "--lr 0.05", "mlp: <slow>", "expected calibration error"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part;
+  }
+  EXPECT_EQ(page["scripts"], 0);
+  const auto charts = page["charts"].get<std::vector<std::string>>();
+  for (const char* title : {"ROC", "Precision and recall", "Calibration", "x"}) {
+    EXPECT_NE(std::find(charts.begin(), charts.end(), title), charts.end()) << title;
+  }
+}
+
+TEST_F(TableReport, OfValuesShowsResiduals) {
+  const Subject s = subject("linear", Told::value);
+  const Examination& e = *s.examination;
+  EXPECT_EQ(static_cast<int64_t>(e.residuals.size()), e.count);
+  double squares = 0;
+  for (const Residual& r : e.residuals)
+    squares += std::pow(static_cast<double>(r.answer) - static_cast<double>(r.target), 2);
+  EXPECT_NEAR(std::sqrt(squares / static_cast<double>(e.count)), e.outputs[0].root_mean_square, 1e-9);
+  ASSERT_TRUE(e.table);
+  EXPECT_TRUE(e.table->dependence[0].outputs[0].empty());
+  const std::string html = to_html({s});
+  for (const char* part : {"Residuals", "How often", "Partial dependence"})
+    EXPECT_NE(html.find(part), std::string::npos) << part;
+}
+
+TEST_F(TableReport, AModelThatReadsNoColumnHasNoneThatCounts) {
+  const Subject s = subject("baseline", Told::three);
+  EXPECT_TRUE(s.examination->table->dependence.empty());
+  EXPECT_EQ(s.examination->curves.size(), 3u);
+  EXPECT_NEAR(s.examination->curves[0].curves.area, 0.5, 1e-9);
+}
+
+}  // namespace
+}  // namespace freight::report
