@@ -99,7 +99,7 @@ void set_model(Config& c, const std::string& model) {
   c.layers = c.width = 0;
   c.bidirectional = false;
   c.dropout = 0;
-  if (const Learner* learner = find_learner(model)) learner->choose(c);
+  if (const Learner* learner = named_learner(c)) learner->choose(c);
 }
 
 std::vector<std::string> recipe_names(const std::string& data, const std::string& data_dir) {
