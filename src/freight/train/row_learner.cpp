@@ -96,8 +96,8 @@ struct RowRun : Prepared {
 
   // A program that takes a recipe and then says `model` has the rate of the recipe's net, which is none for trees.
   void choose_rate(bool by_program) {
-    const std::vector<std::string> own = learner.flags();
-    if (by_program && config.lr != kAutomaticRate && std::find(own.begin(), own.end(), "--lr") != own.end()) {
+    const std::vector<std::string> flags = learner.flags();
+    if (by_program && config.lr != kAutomaticRate && std::find(flags.begin(), flags.end(), "--lr") != flags.end()) {
       try {
         if (config.lr == recipe(config.data, config.recipe, config.data_dir).lr) {
           notes.push_back(cat("the learning rate ", config.lr, " is that of the recipe, for nets: ", learner.name(),
