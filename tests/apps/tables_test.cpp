@@ -174,7 +174,7 @@ TEST(TablesCommand, AutoComparesWhatIsThereStoresTheBestAndTellsByAThreshold) {
   EXPECT_NE(eval.out.find("\nauc "), std::string::npos) << eval.out;
   EXPECT_LT(eval.out.find("\nauc "), eval.out.find("\nlog_loss ")) << eval.out;
 
-  const Ran said = with({"--threshold", "0.9999", "-o", dir + "/said", "--json"});
+  const Ran said = with({"--metric", "auc", "--threshold", "0.9999", "-o", dir + "/said", "--json"});
   ASSERT_EQ(said.code, 0) << said.err;
   EXPECT_EQ(Json::parse(said.out).at("leaderboard").at("standings")[0].at("learner"), "logistic");
   write_file(dir + "/new.csv", "length,colour\n3,red\n");

@@ -61,8 +61,9 @@ double drawn(const Range& range, double u) {
 
 std::optional<train::Candidate> TreeLearner::trial(const Config& config, int64_t number) const {
   train::Candidate c{.learner = this, .config = config};
-  Config usual;
-  choose(usual);
+  const Config usual;
+  Config chosen;  // the same where the learner has chosen
+  choose(chosen);
   std::vector<std::string> flags;
   const auto draw = [&](const Range& range, uint64_t place) {
     const double v =
@@ -70,7 +71,7 @@ std::optional<train::Candidate> TreeLearner::trial(const Config& config, int64_t
                                                         static_cast<uint64_t>(number), kTrialStream, place)));
     std::visit(
         [&](auto member) {
-          if (config.*member != usual.*member) return;  // the user's own
+          if (config.*member != usual.*member && config.*member != chosen.*member) return;  // the user's own
           c.config.*member = static_cast<std::remove_reference_t<decltype(c.config.*member)>>(v);
           flags.push_back(cat(range.flag, " ", v));
         },

@@ -260,7 +260,7 @@ std::string TreeLearner::doc() const {
 }
 
 void TreeLearner::choose(train::Config& config) const {
-  if (kind_ == Kind::gbdt && config.lr == train::kAutomaticRate) config.lr = kGbdtRate;
+  if (kind_ == Kind::gbdt) config.lr = kGbdtRate;
 }
 
 std::vector<std::string> TreeLearner::flags() const {

@@ -99,8 +99,10 @@ void set_model(Config& c, const std::string& model) {
   c.layers = c.width = 0;
   c.bidirectional = false;
   c.dropout = 0;
-  const Learner* const learner = find_learner(model);
-  if (learner && learner != learners().front()) c.lr = kAutomaticRate;
+  const Learner* const learner = named_learner(c);
+  if (!learner || learner == learners().front()) return;
+  c.lr = kAutomaticRate;
+  learner->choose(c);
 }
 
 std::vector<std::string> recipe_names(const std::string& data, const std::string& data_dir) {

@@ -107,7 +107,10 @@ struct RowRun : Prepared {
       } catch (const Error&) {  // data without a recipe
       }
     }
-    learner.choose(config);
+    if (config.lr != kAutomaticRate) return;
+    Config own;
+    learner.choose(own);
+    config.lr = own.lr;
   }
 
   void check_threshold() const {
@@ -214,8 +217,8 @@ struct RowRun : Prepared {
 
   // The best of what is compared.
   Candidate compared(RunRecord& to, Observer& observer) {
-    const double left = comparison.seconds - seconds_since(began);
-    if (comparison.seconds > 0) comparison.seconds = std::max(left, 1e-9);
+    const double budget = comparison.seconds;
+    if (budget > 0) comparison.seconds = std::max(budget - seconds_since(began), 1e-9);
     comparison.goes_on = [&](const std::string& what) {
       if (observer.on_comparison(what).stop) so_far.ended = Ended::by_observer;
       if (signals::stop_requested()) so_far.ended = Ended::by_signal;
@@ -228,6 +231,12 @@ struct RowRun : Prepared {
     fitted_by = s.candidate.learner->name();
     choose_threshold(s.answers, s.labels);
     on_folds = s.models.front();
+    // A learner that the time ended on the folds would take longer on all rows than there is.
+    constexpr double kLongerOnAllRows = 1.5;
+    const double on_fold = s.board.standings.front().fit_seconds;
+    if (budget > 0) {
+      s.candidate.config.fit_seconds = std::max(budget - seconds_since(began), kLongerOnAllRows * on_fold);
+    }
     return s.candidate;
   }
 
@@ -267,7 +276,8 @@ struct RowRun : Prepared {
     RowData part;  // after a comparison the test part decides nothing
     const bool apart = compares && chosen.learner->reads_held_out(chosen.config) && rows.train.count() > 1;
     if (apart) part = with_tenth_out(rows, static_cast<uint64_t>(config.seed));
-    auto round_began = std::chrono::steady_clock::now();
+    const auto fit_began = std::chrono::steady_clock::now();
+    auto round_began = fit_began;
     const double samples = static_cast<double>(rows.train.count());
     EpochReport last;
     model = chosen.learner->fit(chosen.config, apart ? part : rows, [&](const Round& round) {
@@ -295,7 +305,8 @@ struct RowRun : Prepared {
       if (more && asked) so_far.ended = Ended::by_observer;
       if (more && signals::stop_requested()) so_far.ended = Ended::by_signal;
       round_began = std::chrono::steady_clock::now();
-      return !so_far.interrupted();
+      const bool late = chosen.config.fit_seconds > 0 && seconds_since(fit_began) > chosen.config.fit_seconds;
+      return !so_far.interrupted() && !late;
     });
     so_far.train_loss = last.train.loss;
     so_far.steps = so_far.epochs = place.step;
