@@ -2,7 +2,6 @@
 #include "predict_rows.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
@@ -20,15 +19,12 @@ void RowStream::open(const std::string& file) {
     // A lone row of words is a sample unless it is the names of the columns, behind which the samples were forgotten.
     const bool names = data::only_names(head) && std::all_of(columns.begin(), columns.end(), [&](const auto& c) {
                          return std::any_of(head.first_row.begin(), head.first_row.end(),
-                                            [&](const auto& cell) { return data::trimmed(cell) == c.name; });
+                                            [&](const auto& cell) { return data::trimmed(cell) == c.source_name(); });
                        });
     if (names) fail(ErrorKind::data, file, "holds a header and no rows");
-    if (!head.header && head.names.size() == columns.size()) {
-      places_.resize(columns.size());
-      std::iota(places_.begin(), places_.end(), size_t{0});
-    } else {
-      places_ = store::places_of(columns, head.names, file);
-    }
+    const std::vector<std::string> sources = store::sources_of(columns);
+    const bool in_order = !head.header && head.names.size() == sources.size();
+    places_ = store::places_of(columns, in_order ? sources : head.names, file);
     return store::kinds_of(columns, places_, head.names.size());
   };
   reader_ = std::make_unique<data::CellReader>(file, std::move(asked));

@@ -86,8 +86,9 @@ void ServedModel::describe() {
     config_ins.push_back({{"name", name}, {"data_type", bytes ? "TYPE_STRING" : "TYPE_FP32"}, {"dims", dims}});
   };
   for (const store::Column& c : b.columns) {
-    columns.push_back(c.name);
-    take(c.name, c.words, {-1}, {1});
+    if (std::find(columns.begin(), columns.end(), c.source_name()) != columns.end()) continue;  // a date's next part
+    columns.push_back(c.source_name());
+    take(c.source_name(), c.takes_texts(), {-1}, {1});
   }
   if (!reads_rows()) {
     const Json shape = text() ? Json::array({-1}) : shape_json(input);
@@ -151,9 +152,9 @@ Array ServedModel::sample_of_json(const std::string& text, const std::string& na
   }
   std::vector<std::string> names, cells;
   for (const auto& [column, value] : j.items()) {
-    if (!value.is_number() && !value.is_string() && !value.is_null()) {
+    if (value.is_structured()) {
       fail(ErrorKind::usage, name, "column ", column, ": got ", value.dump().substr(0, 80),
-           ", need a number, a text or null");
+           ", need a number, a text, true, false or null");
     }
     names.push_back(column);
     cells.push_back(value.is_string() ? value.get<std::string>() : value.is_null() ? "" : value.dump());
@@ -179,13 +180,16 @@ std::vector<Array> ServedModel::rows(const InferRequest& request, const std::str
     }
   }
   for (size_t k = 0; k < columns.size(); ++k) {
-    if (!columns[k].words) need_doubles(request.inputs[places[k]], name);
+    if (!columns[k].takes_texts()) need_doubles(request.inputs[places[k]], name);
   }
   std::vector<Array> out;
   for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
     std::vector<std::string> cells;
     for (const size_t place : places) cells.push_back(element_text(request.inputs[place], i));
     out.push_back(predictor_.sample_of_row(cells, cat(name, ": row ", i)));
+    if (const std::string odd = predictor_.range_warning(out.back()); !odd.empty()) {
+      logging::warn(cat(name_, ": row ", i, ": ", odd));
+    }
   }
   return out;
 }

@@ -21,9 +21,11 @@ namespace freight::train {
 namespace {
 
 // Every learner of rows has these; all other flags are for nets unless a learner says that it has them.
-constexpr const char* kRowFlags[] = {"--data",      "--data-dir", "--model",      "--recipe",        "--target",
-                                     "--val-split", "--seed",     "--device",     "--deterministic", "--workers",
-                                     "--overwrite", "--resume",   "--output-dir", "--on-bad-sample", "--precision"};
+constexpr const char* kRowFlags[] = {"--data",         "--data-dir", "--model",      "--recipe",        "--target",
+                                     "--val-split",    "--seed",     "--device",     "--deterministic", "--workers",
+                                     "--overwrite",    "--resume",   "--output-dir", "--on-bad-sample", "--precision",
+                                     "--test",         "--columns",  "--drop",       "--types",         "--task",
+                                     "--group-column", "--split-by"};
 
 // Refuses what is said to a learner that would pass it over. A recipe of the data, which speaks of nets, says nothing.
 void refuse_flags_of_nets(const Config& c, const RowLearner& learner,
@@ -74,8 +76,19 @@ struct RowRun : Prepared {
     if (config.on_bad_sample != "error") {
       bad = {.on_bad = data::OnBad::skip, .report = [this](const data::BadSample& b) { left_out.add(b); }};
     }
+    const std::vector<std::string> own = learner.flags();
+    const bool counts = config.task == "counts" && config.objective == Config().objective;
+    if (counts && std::find(own.begin(), own.end(), "--objective") != own.end()) config.objective = "poisson";
     rows = learner.read({.data = data::find(config.data, {.data_dir = config.data_dir}),
                          .target = config.target,
+                         .test = config.test,
+                         .columns = config.columns,
+                         .drop = config.drop,
+                         .types = config.types,
+                         .task = config.task,
+                         .weight_column = config.weight_column,
+                         .group_column = config.group_column,
+                         .split_by = config.split_by,
                          .val_split = config.val_split,
                          .seed = static_cast<uint64_t>(config.seed),
                          .bad = std::move(bad),
@@ -90,7 +103,8 @@ struct RowRun : Prepared {
     s.model = learner.name();
     s.device = learner.runs_on(config.backend) ? config.backend : cpu_info().model;
     s.train_count = rows.train.count();
-    s.test_count = rows.test.count();
+    s.test_count = measured().count();
+    s.warnings.insert(s.warnings.end(), rows.warnings.begin(), rows.warnings.end());
     s.classes = static_cast<int64_t>(rows.shape.classes.size());
     s.unit = "row";
     s.example = "ROWS.csv";
@@ -106,6 +120,9 @@ struct RowRun : Prepared {
     for (const store::Column& c : rows.shape.columns) {
       j["columns"].push_back({{"name", c.name}, {"kind", c.words ? "words" : "numbers"}});
     }
+    for (const store::SetAside& s : rows.shape.set_aside) {
+      j["set_aside"].push_back({{"name", s.name}, {"kind", s.kind}});
+    }
     return j.dump(2);
   }
   store::Bundle bundle(const RunPosition& place) const override {
@@ -113,8 +130,13 @@ struct RowRun : Prepared {
     b.classes = class_names;
     b.provenance = provenance(config, fingerprint, place.step, place.test);
     b.provenance["target"] = rows.target;
+    if (!config.test.empty()) b.provenance["test_data"] = base_name(config.test);
+    if (!config.columns.empty()) b.provenance["columns"] = config.columns;
+    if (!config.group_column.empty()) b.provenance["group_column"] = config.group_column;
+    if (!config.split_by.empty()) b.provenance["split_by"] = config.split_by;
     b.learner = learner.name();
     b.columns = rows.shape.columns;
+    b.set_aside = rows.shape.set_aside;
     b.rows = model;
     return b;
   }
@@ -150,7 +172,7 @@ struct RowRun : Prepared {
       round_began = std::chrono::steady_clock::now();
       return !so_far.interrupted();
     });
-    place.test = so_far.test = evaluate(*model, rows.test);
+    place.test = so_far.test = evaluate(*model, measured());
     so_far.train_loss = last.train.loss;
     so_far.steps = so_far.epochs = place.step;
     so_far.train_seconds = place.train_seconds;
@@ -164,6 +186,8 @@ struct RowRun : Prepared {
   }
   const Result& result() const override { return so_far; }
 
+  // What the figures of the run are of.
+  const store::Rows& measured() const { return config.test.empty() ? rows.test : rows.own_test; }
   // A configuration that names what is told and no model, with the learner's name and rate.
   Config named(Config c) const {
     if (!c.model.empty()) return c;
@@ -222,14 +246,29 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
   if (out.data.empty()) {
     fail(ErrorKind::usage, "--data", "is missing, and ", path, " does not say what it was trained on");
   }
-  const store::RowShape shape{bundle.columns, bundle.classes};
+  const store::RowShape shape{bundle.columns, bundle.classes, bundle.set_aside};
+  const auto said = [&](const char* key) {
+    const auto at = bundle.provenance.find(key);
+    return at == bundle.provenance.end() ? std::string() : at->second;
+  };
+  // A test part of its own is measured whole, unless another data set or the held-out rows are asked for.
+  const bool own_test = request.data.empty() && !on.test.empty() && request.split == "test";
+  if (own_test) out.data = on.test;
   const RowSource source{.data = data::find(out.data, {.data_dir = request.data_dir}),
                          .target = request.target.value_or(on.target),
+                         .columns = said("columns"),
+                         .group_column = said("group_column"),
+                         .split_by = said("split_by"),
                          .val_split = request.val_split.value_or(on.load.text.val_split),
                          .seed = request.seed ? static_cast<uint64_t>(*request.seed) : on.load.text.split_seed,
                          .bad = request.bad,
+                         .whole = own_test,
                          .known = &shape};
-  const RowData data = read(source);
+  RowData data = read(source);
+  if (own_test) {
+    out.rows = std::move(data.train);
+    return out;
+  }
   const bool trained_here = cat(data.fingerprint) == on.fingerprint;
   const bool asked = request.val_split || request.seed;  // for a division of its own
   // Other data than that of training is measured whole: none of it was seen.
