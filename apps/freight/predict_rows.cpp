@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 #include <thread>
 
 #include "freight/base/clock.h"
@@ -67,15 +66,12 @@ void RowStream::open(const std::string& file) {
     // A lone row of words is a sample unless it is the names of the columns, behind which the samples were forgotten.
     const bool names = data::only_names(head) && std::all_of(columns_.begin(), columns_.end(), [&](const auto& c) {
                          return std::any_of(head.first_row.begin(), head.first_row.end(),
-                                            [&](const auto& cell) { return data::trimmed(cell) == c.name; });
+                                            [&](const auto& cell) { return data::trimmed(cell) == c.source_name(); });
                        });
     if (names) fail(ErrorKind::data, file, "holds a header and no rows");
-    if (!head.header && head.names.size() == columns_.size()) {
-      places_.resize(columns_.size());
-      std::iota(places_.begin(), places_.end(), size_t{0});
-    } else {
-      places_ = store::places_of(columns_, head.names, file);
-    }
+    const std::vector<std::string> sources = store::sources_of(columns_);
+    const bool in_order = !head.header && head.names.size() == sources.size();
+    places_ = store::places_of(columns_, in_order ? sources : head.names, file);
     return store::kinds_of(columns_, places_, head.names.size());
   };
   reader_ = std::make_unique<data::CellReader>(std::vector<std::string>{file}, std::move(asked));
