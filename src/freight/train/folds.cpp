@@ -130,7 +130,9 @@ RowData with_fold_out(const RowData& data, const std::vector<int64_t>& fold_of, 
 }
 
 RowData with_tenth_out(const RowData& data, uint64_t seed) {
-  const std::vector<int64_t> part = divided(data.train, std::min(kOneOfTen, units_of(data.train)), seed, kTenth);
+  store::Rows rows = data.train;
+  if (units_of(rows) < 2) rows.groups.reset();  // a single group is divided by rows
+  const std::vector<int64_t> part = divided(rows, std::min(kOneOfTen, units_of(rows)), seed, kTenth);
   return parted(data, rows_at(data.train, numbers_of(part, 0, false)), rows_at(data.train, numbers_of(part, 0, true)));
 }
 
