@@ -270,10 +270,10 @@ struct RowRun : Prepared {
 
   // Answers that the model gave to rows that it was not fitted to.
   void choose_threshold(const Array& answers, const Array& labels) {
-    if (rows.shape.classes.size() != 2 || threshold || labels.shape()[0] == 0) return;
+    if (rows.shape.classes.size() != 2 || threshold) return;
     if (config.threshold > 0) {
       threshold = config.threshold;
-    } else if (judged() && reads_told_class(metric)) {
+    } else if (judged() && reads_told_class(metric) && labels.shape()[0] > 0) {
       threshold = best_threshold(metric, answers, labels);
     }
   }
