@@ -172,6 +172,10 @@ struct RowRun : Prepared {
     }
     told_cost.bytes += static_cast<double>(rows.train.values.bytes());  // a fold's rows are a copy
     note_small_classes();
+    if (!config.split_by.empty()) {
+      notes.push_back(cat("folds are drawn at random, not by ", config.split_by,
+                          ": what is compared is fitted to rows of later times than some that it is measured on"));
+    }
   }
 
   void note_small_classes() {
