@@ -25,6 +25,13 @@ constexpr size_t kMostLevels = 200;  // words of a column that the page offers
 
 std::string dump(const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
+// What is typed into a column's field of the page.
+const char* field_kind(const store::Column& c) {
+  if (c.words) return "words";
+  if (c.date()) return "date";
+  return c.form == store::CellForm::yesno ? "yesno" : "numbers";
+}
+
 // The double that prints like the float.
 double as_printed(float v) { return std::strtod(cat(v).c_str(), nullptr); }
 
@@ -89,12 +96,13 @@ void ServedModel::describe() {
         {{"name", name}, {"data_type", type == "BYTES" ? "TYPE_STRING" : "TYPE_" + type}, {"dims", dims}});
   };
   for (const store::Column& c : b.columns) {
-    columns.push_back(c.name);
+    if (std::find(columns.begin(), columns.end(), c.source_name()) != columns.end()) continue;  // a date's next part
+    columns.push_back(c.source_name());
     Json levels = Json::array();
     for (size_t i = 0; i < std::min(c.levels.size(), kMostLevels); ++i) levels.push_back(c.levels[i]);
     fields.push_back(
-        {{"name", c.name}, {"kind", c.words ? "words" : "numbers"}, {"words", c.levels.size()}, {"levels", levels}});
-    take(c.name, c.words ? "BYTES" : "FP64", {-1}, {1});  // models of rows compute in doubles
+        {{"name", c.source_name()}, {"kind", field_kind(c)}, {"words", c.levels.size()}, {"levels", levels}});
+    take(c.source_name(), c.takes_texts() ? "BYTES" : "FP64", {-1}, {1});  // models of rows compute in doubles
   }
   if (!reads_rows()) {
     const Json shape = text() ? Json::array({-1}) : shape_json(input);
