@@ -11,6 +11,7 @@
 #include "command.h"
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
+#include "freight/base/finite.h"
 #include "freight/base/strings.h"
 #include "freight/io/npy.h"
 #include "freight/ops/ops.h"
@@ -40,6 +41,9 @@ struct Computed {
   Tensor lu;
 };
 
+// Whether results of finite operands have to be finite, too: the condition of a singular matrix is not.
+enum class Bounds { finite, none };
+
 // A row: what is computed of the files, and the matrix that must vanish, against what its size is measured.
 struct Operation {
   const char* name;
@@ -48,6 +52,7 @@ struct Operation {
   std::function<Computed(const std::vector<Tensor>& in, const Flags& f)> run;
   // Null: there is none. Gets the operands and the results.
   std::function<Tensor(const std::vector<Tensor>& in, const Named& out, const Flags& f)> rest = nullptr;
+  Bounds bounds = Bounds::finite;
 };
 
 // The kinds that --assume names.
@@ -154,7 +159,8 @@ const std::vector<Operation>& operations() {
        [](const auto& in, const Flags&) {
          const SlogDet r = slogdet(in[0]);
          return Named{{"det", det(in[0])}, {"sign", r.sign}, {"logabsdet", r.logabsdet}};
-       }},
+       },
+       nullptr, Bounds::none},
       {"rank", 1, 1, "how many singular values count; --rcond",
        [](const auto& in, const Flags& f) {
          return Named{{"rank", matrix_rank(in[0], {.rtol = f.rcond})}};
@@ -162,7 +168,8 @@ const std::vector<Operation>& operations() {
       {"cond", 1, 1, "the condition in the 2-norm: how much a relative error of B may grow in x",
        [](const auto& in, const Flags&) {
          return Named{{"cond", cond(in[0])}};
-       }},
+       },
+       nullptr, Bounds::none},
   };
   return all;
 }
@@ -176,11 +183,38 @@ const Operation& operation_of(const std::string& name) {
   fail(ErrorKind::usage, "linalg", "got ", name, ", need one of ", join(names, ", "));
 }
 
+// "element (0, 3) is nan" of the first number that is NaN or infinite; empty where there is none.
+std::string not_finite_text(const Array& array) {
+  if (count_nonfinite(array) == 0) return "";
+  const Array wide = array.cast(DType::f64);
+  int64_t at = 0;
+  while (std::isfinite(wide.data<double>()[at])) ++at;
+  const double value = wide.data<double>()[at];
+  std::string place;
+  for (int axis = array.shape().rank() - 1; axis >= 0; at /= array.shape()[axis--]) {
+    place = cat(at % array.shape()[axis], place.empty() ? "" : ", ", place);
+  }
+  return cat("element (", place, ") is ", std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+}
+
 // Reads a matrix in f32 or f64; integers become f64.
 Array matrix_of(const std::string& file) {
   Array a = io::load_npy(file);
-  if (a.dtype() == DType::f32 || a.dtype() == DType::f64) return a;
-  return io::computable(a, file).cast(DType::f64);
+  if (a.dtype() != DType::f32 && a.dtype() != DType::f64) a = io::computable(a, file).cast(DType::f64);
+  if (const std::string fault = not_finite_text(a); !fault.empty()) {
+    fail(ErrorKind::data, file, fault, ": need finite numbers");
+  }
+  return a;
+}
+
+// Finite operands may have results beyond the range of their type.
+void need_finite(const Operation& o, const std::string& name, const Array& result) {
+  if (o.bounds == Bounds::none) return;
+  if (const std::string fault = not_finite_text(result); !fault.empty()) {
+    fail(ErrorKind::diverged, o.name, fault, " of ", name, " ", Type{result.dtype(), result.shape()},
+         ": need operands whose results stay in the range of ", result.dtype(),
+         result.dtype() == DType::f32 ? "; f64 has a larger one" : "; scale them");
+  }
 }
 
 double largest_norm(const Tensor& x) {
@@ -268,7 +302,10 @@ int linalg_command(const Args& args) {
   if (computed.lu.defined()) wanted.push_back(computed.lu);
   eval(wanted);
   std::vector<std::pair<std::string, Array>> results;
-  for (const auto& [name, tensor] : out) results.emplace_back(name, tensor.array());
+  for (const auto& [name, tensor] : out) {
+    need_finite(op, name, tensor.array());
+    results.emplace_back(name, tensor.array());
+  }
   const double seconds = seconds_since(start);
   write(f.output, results);
 

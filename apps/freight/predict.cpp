@@ -81,9 +81,10 @@ void predict_samples(deploy::Predictor& predictor, InputStream& inputs, Predicti
         progress.line(cat("warning: left out: ", input.fault->what()));
         continue;
       }
-      if (const std::string odd = predictor.range_warning(input.sample); !odd.empty() && !figures.warned) {
+      const std::string odd = predictor.range_warning(input.sample);
+      if (!odd.empty() && !(figures.warned && predictor.bundle().net())) {
         progress.line(cat("warning: ", input.name, ": ", odd));
-        figures.warned = true;  // of the first alone
+        figures.warned = true;  // inputs of a net are told of once; columns are by themselves
       }
       names.push_back(std::move(input.name));
       samples.push_back(std::move(input.sample));

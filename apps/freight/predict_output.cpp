@@ -127,7 +127,7 @@ std::string PredictionWriter::first_column(const std::string& name) const {
 // A line is "a.png  7  0.9981   (1 0.0012, 9 0.0004)".
 void PredictionWriter::add_text(std::string& out, const std::string& name, const float* row, Added added) const {
   if (options_.form == Form::csv && options_.top == 1) {
-    const int64_t told = std::max_element(row, row + outputs_) - row;
+    const int64_t told = bundle_.told(row, outputs_);
     out += csv_field(name);
     out += ',';
     out += csv_field(deploy::class_name(bundle_, told));
@@ -137,9 +137,10 @@ void PredictionWriter::add_text(std::string& out, const std::string& name, const
     out += '\n';
     return;
   }
-  std::vector<int64_t> order(static_cast<size_t>(outputs_));  // the likeliest first; ties by number
+  std::vector<int64_t> order(static_cast<size_t>(outputs_));  // the told one, then the likeliest; ties by number
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return row[a] > row[b]; });
+  std::iter_swap(order.begin(), std::find(order.begin(), order.end(), bundle_.told(row, outputs_)));
   const size_t top = std::min(options_.top, order.size());
   const auto class_of = [&](size_t i) { return deploy::class_name(bundle_, order[i]); };
   const char* key = bundle_.preprocessing.text() ? "text" : "path";

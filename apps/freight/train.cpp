@@ -69,6 +69,7 @@ class Terminal : public train::Observer {
 
   void on_start(const train::RunSummary& s) override {
     example_ = s.example;
+    pass_ = s.pass;
     rate_ = s.unit + "/s";
     for (const std::string& warning : s.warnings) say(cat("warning: ", warning));
     if (quiet_) return;
@@ -108,7 +109,8 @@ class Terminal : public train::Observer {
   train::AfterStep on_step(const train::StepReport& r) override {
     look_at_device();
     const plan::MemoryUse memory = plan::memory_use();
-    const ProgressFigures figures{.epoch = r.epoch,
+    const ProgressFigures figures{.pass = pass_.c_str(),
+                                  .epoch = r.epoch,
                                   .epochs = r.epochs,
                                   .step = r.step,
                                   .steps = r.steps,
@@ -131,10 +133,18 @@ class Terminal : public train::Observer {
   void on_bad_sample(const std::string& path, const std::string& reason) override {
     say(cat("warning: left out: ", path, ": ", reason));
   }
+  train::AfterStep on_comparison(const std::string& what) override {
+    if (progress_.due()) progress_.update(what);
+    return {};
+  }
+  void on_leaderboard(const train::Leaderboard& board) override {
+    if (quiet_) return;
+    for (const std::string& line : train::lines_of(board)) say(line);
+  }
   void on_epoch(const train::EpochReport& e) override {
     look_at_device();
     const train::StepReport& r = e.train;
-    std::string text = cat("epoch ", r.epoch, "/", r.epochs, "  loss ", fixed(r.mean_loss, 4));
+    std::string text = cat(pass_, " ", r.epoch, "/", r.epochs, "  loss ", fixed(r.mean_loss, 4));
     if (r.top1) text += cat("  top1 ", fixed(*r.top1, 2));
     if (e.test) text += cat("  test loss ", fixed(e.test->loss, 4));
     if (e.test && e.test->top1) text += cat("  test top1 ", fixed(*e.test->top1, 2));
@@ -181,7 +191,7 @@ class Terminal : public train::Observer {
   }
   double device_peak_ = 0;
   bool quiet_;
-  std::string example_, rate_ = "img/s";
+  std::string example_, pass_ = "epoch", rate_ = "img/s";
   Progress progress_;
 };
 
@@ -208,6 +218,8 @@ void print_result(const train::Result& r, const plan::Outcome& outcome, const st
     if (outcome.planned_seconds > 0) j["planned_step_seconds"] = outcome.planned_seconds;
     if (outcome.measured_seconds > 0) j["measured_step_seconds"] = outcome.measured_seconds;
     if (r.test.top1) j["test_top1"] = *r.test.top1;
+    if (r.test.metric) j["test_" + r.metric_name] = *r.test.metric;
+    if (r.leaderboard) j["leaderboard"] = nlohmann::ordered_json::parse(train::to_json(*r.leaderboard));
     std::printf("%s\n", j.dump().c_str());
     return;
   }
@@ -224,10 +236,12 @@ void print_result(const train::Result& r, const plan::Outcome& outcome, const st
   if (r.samples_per_second > 0) {
     effort += cat(", ", with_commas(static_cast<int64_t>(r.samples_per_second)), " samples/s");
   }
+  const std::string metric = r.test.metric ? cat(r.metric_name, " ", *r.test.metric, ", ") : std::string();
   if (r.test.top1) {
-    std::printf("test accuracy %.2f %%  (loss %.4f, %s)\n", *r.test.top1, r.test.loss, effort.c_str());
+    std::printf("test %saccuracy %.2f %%  (loss %.4f, %s)\n", metric.c_str(), *r.test.top1, r.test.loss,
+                effort.c_str());
   } else {
-    std::printf("test loss %.6g  (%s)\n", r.test.loss, effort.c_str());
+    std::printf("test %sloss %.6g  (%s)\n", metric.c_str(), r.test.loss, effort.c_str());
   }
   std::printf("model   %s\n", r.model_path.c_str());
   const std::string model = shell_word(r.model_path);

@@ -86,7 +86,9 @@ TEST_F(LinalgCommand, IntegersAreComputedInF64AndF32StaysF32) {
 TEST_F(LinalgCommand, RefusesByName) {
   const std::string zero = npy("zero", {1, 2, 2, 4}, {2, 2}), wide = npy("wide", {1, 2, 3, 4, 5, 6}, {2, 3});
   const std::string b = npy("right", {1, 2}, {2}), out = dir_ + "/out.npy";
-  const std::string negative = npy("negative", {1, 2, 2, 1}, {2, 2});
+  const std::string negative = npy("negative", {1, 2, 2, 1}, {2, 2}), small = npy("small", {1e-300, 0, 0, 1}, {2, 2});
+  const std::string holed = npy("holed", {1, 2, std::nan(""), 4}, {2, 2}), large = npy("large", {1e300, 1}, {2});
+  const std::string endless = npy("endless", {1, -HUGE_VAL}, {2});
   struct Row {
     std::vector<std::string> args;
     int code;
@@ -96,6 +98,9 @@ TEST_F(LinalgCommand, RefusesByName) {
                                  {{"solve", zero, b, "--method", "mixed"}, 3, "singular"},
                                  {{"solve", zero, b, "--method", "mixed", "--assume", "pos"}, 2, "gen or sym"},
                                  {{"cholesky", negative}, 3, "positive definite"},
+                                 {{"inv", holed}, 3, "holed.npy: element (1, 0) is nan: need finite numbers"},
+                                 {{"solve", small, endless}, 3, "endless.npy: element (1) is -inf"},
+                                 {{"solve", small, large}, 6, "solve: element (0) is inf of x f64[2]: need operands"},
                                  {{"inv", wide}, 2, "square"},
                                  {{"solve", wide, b}, 2, "square"},
                                  {{"solve", zero}, 2, "need two: A.npy B.npy"},

@@ -149,6 +149,46 @@ TEST(TablesCommand, WhatEachColumnAddsStandsBesideTheAnswer) {
       2, {"-o"});
 }
 
+TEST(TablesCommand, AutoComparesWhatIsThereStoresTheBestAndTellsByAThreshold) {
+  const std::string dir = scratch_dir(), csv = dir + "/flowers.csv", model = dir + "/auto/model.safetensors";
+  std::string rows = "length,colour,species\n";
+  for (int i = 0; i < 90; ++i) {
+    rows += cat(i % 3 ? 3 : 1, ",", i % 2 ? "red" : "blue", ",", i % 3 ? "rose" : "daisy", "\n");
+  }
+  write_file(csv, rows);
+  const std::vector<std::string> train = {"train",          csv,       "--model", "auto", "--xgboost",
+                                          dir + "/none.so", "--folds", "3"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), train.begin(), train.end());
+    return run_freight(more);
+  };
+  const Ran trained = with({"--metric", "auc", "-o", dir + "/auto"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  for (const char* part : {"model ", "auc  folds", "\nlogistic ", "left out  gbdt: ", "none.so", "round 1/"}) {
+    EXPECT_NE(trained.err.find(part), std::string::npos) << part << "\n" << trained.err;
+  }
+  EXPECT_EQ(trained.err.find("epoch"), std::string::npos) << trained.err;
+  EXPECT_NE(trained.out.find("test auc 1, accuracy 100.00 %"), std::string::npos) << trained.out;
+  EXPECT_EQ(Json::parse(run_freight({"models", "show", model, "--json"}).out).at("learner"), "logistic");
+  const Ran eval = run_freight({"eval", model});
+  EXPECT_NE(eval.out.find("\nauc "), std::string::npos) << eval.out;
+  EXPECT_LT(eval.out.find("\nauc "), eval.out.find("\nlog_loss ")) << eval.out;
+
+  const Ran said = with({"--metric", "auc", "--threshold", "0.9999", "-o", dir + "/said", "--json"});
+  ASSERT_EQ(said.code, 0) << said.err;
+  EXPECT_EQ(Json::parse(said.out).at("leaderboard").at("standings")[0].at("learner"), "logistic");
+  write_file(dir + "/new.csv", "length,colour\n3,red\n");
+  const auto told = [&](const std::string& by) {
+    return Json::parse(run_freight({"predict", by, dir + "/new.csv", "--json"}).out);
+  };
+  EXPECT_EQ(told(model).at("class"), "rose");
+  const Json daisy = told(dir + "/said/model.safetensors");
+  EXPECT_EQ(daisy.at("class"), "daisy") << "roses are told above 0.9999 alone";
+  EXPECT_LT(daisy.at("probability").get<double>(), 0.5);
+  expect_refused(with({"--metric", "rmse", "-o", dir + "/b"}), 2, {"--metric", "rmse is for values"});
+  expect_refused(with({"--time-budget", "soon", "-o", dir + "/b"}), 2, {"--time-budget", "'soon'", "like 60s"});
+}
+
 TEST(TablesCommand, FilesThatCannotBeReadAreRefusedBeforeAnythingIsWritten) {
   const std::string dir = scratch_dir();
   write_file(dir + "/latin.csv", "a,label\n1,s\xfc\xdf\n2,salty\n3,s\xfc\xdf\n4,salty\n");

@@ -10,6 +10,7 @@
 #include "freight/base/threads.h"
 #include "freight/ops/ops.h"
 #include "freight/trace/compile.h"
+#include "freight/trace/device.h"
 #include "tests/support/error_of.h"
 
 namespace freight {
@@ -187,6 +188,23 @@ TEST(LinalgInputs, WithNanOrInfinityEndAndSayIt) {
           EXPECT_EQ(e.kind(), ErrorKind::data) << name << ": " << e.what();
         }
       }
+    }
+  }
+}
+
+// A rank counts, so that no NaN can say that there is none.
+TEST(LinalgInputs, WithNanHaveNoRankWhichIsSaidByMinusOne) {
+  for (const char* backend : {"ref", "cpu"}) {
+    const DeviceScope scope(backend);
+    for (const int64_t place : {0, 5, 8}) {
+      const Array with = matrices({2, 3, 3}, DType::f64).array();
+      with.data<double>()[place] = std::nan("");
+      const Tensor x(with), b = ones({2, 3, 1}, DType::f64);
+      const std::vector<int64_t> need = {-1, 3};
+      EXPECT_EQ(matrix_rank(x).to_vector<int64_t>(), need) << backend << " " << place;
+      const LeastSquares y = lstsq(x, b);
+      EXPECT_EQ(y.rank.to_vector<int64_t>(), need) << backend << " " << place;
+      for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(std::isnan(y.x.array().data<double>()[i]), i < 3) << backend;
     }
   }
 }

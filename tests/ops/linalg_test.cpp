@@ -2,6 +2,7 @@
 // refused and how, and what passes make of the ops.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
@@ -9,6 +10,7 @@
 #include "freight/ops/ops.h"
 #include "freight/run/plan.h"
 #include "freight/trace/compile.h"
+#include "freight/trace/device.h"
 #include "tests/support/error_of.h"
 #include "tests/support/graphs.h"
 #include "tests/support/run.h"
@@ -111,6 +113,81 @@ TEST(Linalg, LeastSquaresHaveTheirWholeGradientWhereSingularValuesAreEqual) {
   const Tensor inverse = transpose(x);
   expect_near(grad(sum(w * pinv(x)), std::vector<Tensor>{x})[0],
               (-transpose(matmul(inverse, matmul(transpose(w), inverse)))).to_vector<double>());
+}
+
+// The determinant of rows (N, N), by its first row.
+double determinant(const std::vector<Doubles>& rows) {
+  if (rows.empty()) return 1;
+  double all = 0;
+  for (size_t j = 0; j < rows.size(); ++j) {
+    std::vector<Doubles> minor(rows.begin() + 1, rows.end());
+    for (Doubles& row : minor) row.erase(row.begin() + static_cast<std::ptrdiff_t>(j));
+    all += (j % 2 == 0 ? 1 : -1) * rows[0][j] * determinant(minor);
+  }
+  return all;
+}
+
+// The derivatives of the determinant by the elements: minors with signs.
+Doubles cofactors(const Doubles& x, size_t n) {
+  Doubles all;
+  for (size_t e = 0; e < n * n; ++e) {
+    std::vector<Doubles> minor;
+    for (size_t i = 0; i < n; ++i) {
+      Doubles row;
+      for (size_t j = 0; j < n; ++j) {
+        if (i != e / n && j != e % n) row.push_back(x[i * n + j]);
+      }
+      if (i != e / n) minor.push_back(row);
+    }
+    all.push_back(((e / n + e % n) % 2 == 0 ? 1 : -1) * determinant(minor));
+  }
+  return all;
+}
+
+TEST(Linalg, TheDeterminantOfSingularMatricesHasItsCofactorsAsGradient) {
+  const std::vector<Doubles> matrices = {
+      {1, 2, 3, 4, 5, 6, 7, 8, 9},                       // of rank 2, by rounding alone not 0
+      {1, 2, 0, 3, 2, 4, 1, 1, 1, 2, 5, 7, 0, 0, 2, 1},  // the second pivot is 0
+      {0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0},  // all pivots are 0, and yet a cofactor is not
+      {0, 1, 0, 1e-9, 0, 0, 2e-9, 0, 0},
+      {3e8, 0, 0, 0, 0, 0, 0, 0, 5e8},
+      {1, 1, 1, 1, 1, 1, 1, 1, 1},  // of rank 1: there is no minor but 0
+      {0, 0, 0, 0, 0, 0, 0, 0, 0},
+      {0, 0, 0, 2},
+      {0},
+      {2, 1, 0, 1, 3, 1, 0, 1, 4}};  // not singular
+  for (const Doubles& x : matrices) {
+    const auto n = static_cast<size_t>(std::lround(std::sqrt(static_cast<double>(x.size()))));
+    const auto side = static_cast<int64_t>(n);
+    const Doubles need = cofactors(x, n);
+    double size = 0;
+    for (const double v : x) size = std::max(size, std::abs(v));
+    const double scale = size == 0 ? 1 : std::pow(size, static_cast<double>(n) - 1);
+    for (const char* backend : {"ref", "cpu"}) {
+      const DeviceScope scope(backend);
+      for (const DType dtype : {DType::f32, DType::f64}) {
+        const Tensor t = cast(Tensor(Array::of(x, {side, side})), dtype);
+        const Doubles got = cast(grad(det(t), std::vector<Tensor>{t})[0], DType::f64).to_vector<double>();
+        const double tolerance = (dtype == DType::f32 ? 3e-5 : 1e-13) * scale;
+        for (size_t e = 0; e < need.size(); ++e) {
+          EXPECT_NEAR(got[e], need[e], tolerance)
+              << backend << " " << to_string(t.type()) << " element " << e << " of " << x[0];
+        }
+      }
+    }
+  }
+}
+
+TEST(Linalg, OneSingularMatrixOfABatchChangesNoOther) {
+  const Doubles fine = {2, 1, 0, 1, 3, 1, 0, 1, 4}, singular = {1, 2, 1, 2, 4, 5, 3, 6, 7};
+  Doubles both = fine, need = cofactors(fine, 3);
+  both.insert(both.end(), singular.begin(), singular.end());
+  const Doubles beside = cofactors(singular, 3);
+  need.insert(need.end(), beside.begin(), beside.end());
+  const Tensor x(Array::of(both, {2, 3, 3}));
+  const Tensor y = det(x);
+  expect_near(y, {determinant({{2, 1, 0}, {1, 3, 1}, {0, 1, 4}}), 0});
+  expect_near(grad(sum(y), std::vector<Tensor>{x})[0], need, 1e-12);
 }
 
 TEST(Linalg, OfManySolutionsLeastSquaresGivesTheShortest) {

@@ -131,6 +131,21 @@ const Rewrite kRewrites[] = {
        return Ex{&b, b.matmul(b.transpose(l, {0, 2, 1}), r)};
      },
      "reshape reshape matmul"},
+    // Transposes of triangles.
+    {"transposed_triangle",
+     [](Builder& b, Ex x, Ex y) {
+       const Ex square = narrow(b, x, 0, 4);
+       return Ex{&b, b.one(Op::solve_triangular, TriangularAttrs{.unit_diagonal = true}, {turned(b, square).v, y.v})};
+     },
+     "slice solve_triangular"},
+    {"transposed_triangle_on_the_right",
+     [](Builder& b, Ex x, Ex y) {
+       const Ex square = narrow(b, x, 0, 4), right = narrow(b, y, 0, 4);
+       return Ex{&b, b.one(Op::solve_triangular,
+                           TriangularAttrs{.upper = true, .transposed = true, .unit_diagonal = true, .right = true},
+                           {turned(b, square).v, right.v})};
+     },
+     "slice slice solve_triangular"},
     // Equal nodes.
     {"equal_nodes", [](Builder&, Ex x, Ex y) { return apply(Op::exp, x) * y + apply(Op::exp, x) * y; }, "exp mul add"},
     {"equal_behind_a_rewrite", [](Builder&, Ex x, Ex y) { return (x + 0.0) * y + x * y; }, "mul add"},

@@ -42,7 +42,7 @@ TEST(Curves, TheAreaIsThatOfEval) {
     answers.data<float>()[2 * i + 1] = p;
     scored.push_back({p, labels.data<int64_t>()[i] == 1});
   }
-  const std::vector<train::Score> scores = train::scores_of(answers, labels, 1);
+  const std::vector<train::Score> scores = train::scores_of(answers, labels, {.draws = 1});
   ASSERT_EQ(scores[0].name, "auc");
   EXPECT_NEAR(threshold_curves(scored).area, scores[0].value, 1e-12);
 }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "freight/train/config.h"
+
 namespace freight::train {
 namespace {
 
@@ -55,6 +57,48 @@ TEST(Scores, OfValuesAreErrorsAndTheShareThatIsExplained) {
   std::fill_n(labels.data<float>(), 4, 2.0f);
   EXPECT_TRUE(std::isnan(score(scores_of(answers_of({1, 3, 3, 4}, 1), labels), "r2")));
   EXPECT_TRUE(scores_of(Array(DType::f32, {0, 1}), Array(DType::f32, {0})).empty());
+}
+
+TEST(Scores, AThresholdSaysFromWhereOnTheSecondClassIsTold) {
+  const Array y = answers_of({0.9f, 0.1f, 0.8f, 0.2f, 0.7f, 0.3f, 0.6f, 0.4f, 0.4f, 0.6f}, 2);
+  const Array labels = classes_of({0, 0, 1, 0, 1});
+  const Metric f1{.name = "f1", .higher = true}, accuracy{.name = "accuracy", .higher = true};
+  EXPECT_NEAR(*score_of(f1, y, labels), 2.0 / 3, 1e-12);
+  EXPECT_NEAR(*score_of(f1, y, labels, 0.25), 4.0 / 5, 1e-12);
+  EXPECT_NEAR(best_threshold(f1, y, labels), 0.25, 1e-7);
+  EXPECT_NEAR(best_threshold(accuracy, y, labels), 0.5, 1e-7) << "0.25 is as good, and farther away";
+  const Array sure = answers_of({0.9f, 0.1f, 0.3f, 0.7f, 0.2f, 0.8f}, 2);
+  EXPECT_NEAR(best_threshold(accuracy, sure, classes_of({0, 0, 1})), 0.75, 1e-7);
+  EXPECT_NEAR(best_threshold(f1, sure, classes_of({1, 1, 1})), 0.05, 1e-7) << "all are told";
+  EXPECT_EQ(best_threshold(accuracy, sure, classes_of({0, 1, 1})), 0.5);
+}
+
+TEST(Scores, ThoseOfObjectivesAreAsScikitLearnHasThem) {
+  const Array told = answers_of({1, 3, 0.5f}, 1);
+  Array labels(DType::f32, {3});
+  const float truth[] = {2, 1, 0};
+  std::copy_n(truth, 3, labels.data<float>());
+  EXPECT_NEAR(*score_of({.name = "quantile_loss", .quantile = 0.9}, told, labels), (0.9 + 0.2 + 0.05) / 3, 1e-7);
+  EXPECT_NEAR(*score_of({.name = "poisson_deviance"}, told, labels),
+              2 * (2 * std::log(2.0) - 1 + std::log(1 / 3.0) + 2 + 0.5) / 3, 1e-7);
+  // y^0.5 / (-0.25) + 2 y / m^0.5 + 2 m^0.5, doubled, where the power is 1.5.
+  const double sum = -4 * std::sqrt(2.0) + 4 + 2 + -4 + 2 / std::sqrt(3.0) + 2 * std::sqrt(3.0) + 2 * std::sqrt(0.5);
+  EXPECT_NEAR(*score_of({.name = "tweedie_deviance", .tweedie_power = 1.5}, told, labels), 2 * sum / 3, 1e-6);
+}
+
+TEST(Scores, TheMetricFollowsFromTheObjectiveAndStandsFirst) {
+  Config c;
+  EXPECT_EQ(metric_for(c, 2).name, "log_loss");
+  EXPECT_EQ(metric_for(c, 0).name, "rmse");
+  c.objective = "quantile";
+  EXPECT_EQ(metric_for(c, 0).name, "quantile_loss");
+  c.objective = "tweedie";
+  EXPECT_EQ(metric_for(c, 0).name, "tweedie_deviance");
+  c.metric = "mae";
+  EXPECT_FALSE(metric_for(c, 0).higher);
+  const Array y = answers_of({0.9f, 0.1f, 0.4f, 0.6f}, 2);
+  EXPECT_EQ(scores_of(y, classes_of({0, 1}), {.first = "accuracy"}).front().name, "accuracy");
+  EXPECT_EQ(scores_of(y, classes_of({0, 1})).front().name, "auc");
 }
 
 TEST(Scores, IntervalsAreThoseOfTheBinomialDistribution) {

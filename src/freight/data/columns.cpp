@@ -11,44 +11,45 @@
 namespace freight::data {
 
 namespace {
-using Words = std::initializer_list<const char*>;
+using WordList = std::initializer_list<const char*>;
 
 // The most usual words first: where two columns could be meant, the earlier word is.
-constexpr Words kImages = {"path",        "image",      "file",          "filename",  "file_name", "image_path",
-                           "filepath",    "file_path",  "img_path",      "imagepath", "img",       "images",
-                           "image_file",  "image_name", "image_id",      "filenames", "files",     "fname",
-                           "fpath",       "imgs",       "image_url",     "img_name",  "imagename", "image_filename",
-                           "image_paths", "img_file",   "relative_path", "photo",     "picture"};
-constexpr Words kTexts = {"text",        "sentence",     "review",      "message",      "document",   "content",
-                          "comment",     "tweet",        "body",        "texts",        "sentences",  "reviews",
-                          "review_text", "reviewtext",   "review_body", "comment_text", "tweet_text", "question_text",
-                          "question",    "utterance",    "phrase",      "messages",     "documents",  "comments",
-                          "tweets",      "article",      "post",        "sms",          "news",       "abstract",
-                          "excerpt",     "full_text",    "clean_text",  "cleaned_text", "statement",  "headline",
-                          "input_text",  "text_content", "query",       "prompt",       "reviewbody", "quote"};
-constexpr Words kLabels = {"label",        "class",         "target",      "category",  "sentiment",
-                           "polarity",     "class_index",   "labels",      "classes",   "targets",
-                           "class_name",   "label_name",    "class_id",    "label_id",  "class_label",
-                           "classname",    "category_name", "category_id", "y",         "stars",
-                           "rating",       "score",         "emotion",     "intent",    "topic",
-                           "tag",          "tags",          "species",     "breed",     "airline_sentiment",
-                           "coarse_label", "fine_label",    "label_text",  "output",    "overall",
-                           "is_spam",      "spam",          "toxic",       "diagnosis", "genre"};
-constexpr Words kOther = {"id",     "ids",       "idx",  "index",    "",           "row",        "no",     "nr",
-                          "number", "key",       "guid", "uuid",     "uid",        "qid",        "split",  "is_valid",
-                          "valid",  "is_train",  "fold", "subset",   "partition",  "usage",      "set",    "date",
-                          "time",   "timestamp", "user", "username", "userid",     "user_name",  "author", "source",
-                          "lang",   "language",  "url",  "phraseid", "sentenceid", "created_at", "width",  "height"};
+constexpr WordList kImages = {"path",        "image",      "file",          "filename",  "file_name", "image_path",
+                              "filepath",    "file_path",  "img_path",      "imagepath", "img",       "images",
+                              "image_file",  "image_name", "image_id",      "filenames", "files",     "fname",
+                              "fpath",       "imgs",       "image_url",     "img_name",  "imagename", "image_filename",
+                              "image_paths", "img_file",   "relative_path", "photo",     "picture"};
+constexpr WordList kTexts = {
+    "text",        "sentence",     "review",       "message",       "document",   "content",      "comment",
+    "tweet",       "body",         "texts",        "sentences",     "reviews",    "review_text",  "reviewtext",
+    "review_body", "comment_text", "tweet_text",   "question_text", "question",   "utterance",    "phrase",
+    "messages",    "documents",    "comments",     "tweets",        "article",    "post",         "sms",
+    "news",        "abstract",     "excerpt",      "full_text",     "clean_text", "cleaned_text", "statement",
+    "headline",    "input_text",   "text_content", "query",         "prompt",     "reviewbody",   "quote"};
+constexpr WordList kLabels = {"label",        "class",         "target",      "category",  "sentiment",
+                              "polarity",     "class_index",   "labels",      "classes",   "targets",
+                              "class_name",   "label_name",    "class_id",    "label_id",  "class_label",
+                              "classname",    "category_name", "category_id", "y",         "stars",
+                              "rating",       "score",         "emotion",     "intent",    "topic",
+                              "tag",          "tags",          "species",     "breed",     "airline_sentiment",
+                              "coarse_label", "fine_label",    "label_text",  "output",    "overall",
+                              "is_spam",      "spam",          "toxic",       "diagnosis", "genre"};
+constexpr WordList kOther = {
+    "id",        "ids",    "idx",  "index",    "",      "row",       "no",         "nr",         "number", "key",
+    "guid",      "uuid",   "uid",  "qid",      "split", "is_valid",  "valid",      "is_train",   "fold",   "subset",
+    "partition", "usage",  "set",  "date",     "time",  "timestamp", "user",       "username",   "userid", "user_name",
+    "author",    "source", "lang", "language", "url",   "phraseid",  "sentenceid", "created_at", "width",  "height"};
 
-constexpr Words kImageEndings = {"jpg",  "jpeg", "png",  "bmp",  "ppm", "webp", "tif",   "tiff", "gif", "pgm", "pnm",
-                                 "jfif", "heic", "heif", "avif", "jp2", "dcm",  "dicom", "svg",  "tga", "ico", "exr"};
+constexpr WordList kImageEndings = {"jpg", "jpeg",  "png", "bmp",  "ppm",  "webp", "tif",  "tiff",
+                                    "gif", "pgm",   "pnm", "jfif", "heic", "heif", "avif", "jp2",
+                                    "dcm", "dicom", "svg", "tga",  "ico",  "exr"};
 
-std::optional<size_t> rank(Words words, std::string_view word) {
+std::optional<size_t> rank(WordList words, std::string_view word) {
   const auto* const at = std::find_if(words.begin(), words.end(), [&](const char* w) { return word == w; });
   return at == words.end() ? std::nullopt : std::optional(static_cast<size_t>(at - words.begin()));
 }
 
-Words words_of(ColumnRole role) {
+WordList words_of(ColumnRole role) {
   switch (role) {
     case ColumnRole::image: return kImages;
     case ColumnRole::text: return kTexts;

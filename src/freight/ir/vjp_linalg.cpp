@@ -98,12 +98,14 @@ bool empty(Ex x) { return x.type().numel() == 0; }
   throw Error(ErrorKind::usage, name(c.node.op), what, c.node.location());
 }
 
+double epsilon(Ex x) {
+  return x.type().dtype == DType::f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+}
+
 // Eigenvalues or singular values that differ by less than this share of the largest count as equal. Rounding moves them
 // about so far; vectors of nearer ones are rounding alone.
 double equal_share(Ex x) {
-  const double eps =
-      x.type().dtype == DType::f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
-  return 8 * eps * std::sqrt(static_cast<double>(std::max(extent(x, 1), extent(x, 2))));
+  return 8 * epsilon(x) * std::sqrt(static_cast<double>(std::max(extent(x, 1), extent(x, 2))));
 }
 // The largest number of `size` (..., K) for each matrix, at each of them.
 Ex largest(Ex size) {
@@ -124,6 +126,16 @@ Ex lu_square(Ex lu, Ex gl, Ex gu) {
   return solve_by(lu, left, {.upper = true, .transposed = true, .right = true});
 }
 
+// The packed factors with pivots of 0 as large as rounding makes them: what exists of the gradient there, as that of
+// the determinant does (ops/linalg_solve.cpp), is finite beside, while divisions by 0 are not.
+Ex without_zero_pivots(Ex lu) {
+  const int rank = lu.shape().rank();
+  Ex size{lu.b, lu.b->reduce_max(apply(Op::abs, upper(lu)).v, {rank - 2, rank - 1})};
+  size = apply(Op::stop_gradient, select(equals(size, 0.0), 1.0, size) * epsilon(lu));
+  const Ex zero = apply(Op::logical_and, on_diagonal(lu), equals(lu, 0.0));
+  return lu + select(zero, expand(size, lu.shape()), 0.0);
+}
+
 // Rows of x (..., M, N) put where the permutation took them from.
 Ex rows_back(Ex x, Ex permutation) {
   Builder& b = *x.b;
@@ -136,8 +148,8 @@ Ex rows_back(Ex x, Ex permutation) {
 // A[permutation] = L U. Of a tall A = (A1, A2) one above the other L2 = A2 U^-1, so that dL2 = (dA2 - L2 dU) U^-1; of a
 // wide A = (A1 A2) side by side U2 = L^-1 A2, so that dU2 = L^-1 (dA2 - dL U2). What is left is square.
 void lu_factor(VjpContext& c) {
-  const Ex lu = c.out(0), g = c.g(0);
-  if (empty(lu)) return c.set(0, zeros_like(lu));
+  if (empty(c.out(0))) return c.set(0, zeros_like(c.out(0)));
+  const Ex lu = without_zero_pivots(c.out(0)), g = c.g(0);
   const int64_t m = extent(lu, 2), n = extent(lu, 1), k = std::min(m, n);
   const Ex square = m == n ? lu : m > n ? rows_of(lu, 0, k) : columns_of(lu, 0, k);
   const Ex g1 = m == n ? g : m > n ? rows_of(g, 0, k) : columns_of(g, 0, k);

@@ -22,6 +22,10 @@ LuFactor factored(const Tensor& t, bool refuse_singular) {
   return {all[0], all[1], all[2]};
 }
 
+double epsilon(const Tensor& x) {
+  return x.dtype() == DType::f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+}
+
 // Indices of rows (..., M) for each element of matrices of this shape.
 Tensor row_indices(const Tensor& permutation, const Shape& shape) {
   return broadcast_to(unsqueeze(permutation, -1), shape);
@@ -82,9 +86,7 @@ Tensor ops::solved_by_lu(const Tensor& lu, const Tensor& permutation, const Tens
 
 double ops::rank_tolerance(const Tensor& x, const std::optional<double>& given, const char* op) {
   if (given && !(*given >= 0)) fail_here(op, "the tolerance must not be negative: got ", *given);
-  const double eps =
-      x.dtype() == DType::f64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
-  return given ? *given : eps * static_cast<double>(std::max(x.dim(-2), x.dim(-1)));
+  return given ? *given : epsilon(x) * static_cast<double>(std::max(x.dim(-2), x.dim(-1)));
 }
 
 LuFactor lu_factor(const In& x, const LuFactorOptions& options) {
@@ -258,7 +260,16 @@ Tensor det(const In& x) {
   const auto [frame, t] = ops::enter(x, "det");
   ops::need_square(t, "det");
   const LuFactor f = factored(t, false);
-  return parity(f) * prod(diagonal(f.lu), -1);
+  const Tensor pivots = diagonal(f.lu), y = parity(f) * prod(pivots, -1);
+  if (pivots.numel() == 0) return y;
+  // The gradient, the adjugate, is finite where a pivot is 0, but it goes through the factors. There it is that of a
+  // product beside: such pivots count as what rounding makes of them, here as in the gradient of lu_factor
+  // (ir/vjp_linalg.cpp).
+  const Tensor zero = equal(pivots, 0), largest = max(abs(triu(f.lu)), {-2, -1});
+  const Tensor rounding = stop_gradient(where(equal(largest, 0), 1, largest) * epsilon(t));  // (...)
+  const Tensor beside = parity(f) * prod(pivots + where(zero, unsqueeze(rounding, -1), 0), -1);
+  const Tensor singular = logical_and(any(zero, -1), is_finite(beside));
+  return where(singular, beside - stop_gradient(beside), y);
 }
 
 SlogDet slogdet(const In& x) {

@@ -98,7 +98,8 @@ Tensor matrix_rank(const In& x, const RankOptions& options) {
   const double rtol = ops::rank_tolerance(t, options.rtol, "matrix_rank");
   const Tensor s = svdvals(t);
   if (s.numel() == 0) return zeros(ops::batch_of(t), DType::i64);
-  return sum(s > max(s, -1, Keep::yes) * rtol, -1);
+  const Tensor largest = max(s, -1, Keep::yes);
+  return where(is_finite(squeeze(largest, -1)), sum(s > largest * rtol, -1), -1);
 }
 
 Tensor matrix_norm(const In& x, const MatrixNormOptions& options) {

@@ -1,5 +1,6 @@
 // Cleans a graph without changing what it computes: folds splat constants, drops identities, merges views, turns
-// transposes into matmul flags and equal nodes into one. One forward walk; rules see already simplified operands.
+// transposes into flags of products and triangles, and equal nodes into one. One forward walk; rules see simplified
+// operands.
 #include <algorithm>
 #include <cmath>
 #include <unordered_map>
@@ -48,6 +49,10 @@ class Simplifier {
       }
       if (n.op == Op::matmul) {
         matmul(n, in);
+        continue;
+      }
+      if (n.op == Op::solve_triangular) {
+        solve_triangular(n, in);
         continue;
       }
       const std::vector<Value> out = add(n.op, n.attrs, in);
@@ -205,22 +210,41 @@ class Simplifier {
     return {};
   }
 
-  // A transpose of the last two axes becomes a flag.
+  // The value of which this one is the transpose in its last two axes; invalid where it is none.
+  Value untransposed(Value v) const {
+    const Node& d = r_.dst.def(v);
+    if (d.op != Op::transpose) return {};
+    const Shape& perm = attrs<PermAttrs>(d).perm;
+    const int rank = perm.rank();
+    if (rank < 2 || perm[rank - 1] != rank - 2 || perm[rank - 2] != rank - 1) return {};
+    for (int i = 0; i < rank - 2; ++i) {
+      if (perm[i] != i) return {};
+    }
+    return d.in(0);
+  }
+
+  // A transposed operand becomes a flag.
   void matmul(const Node& n, std::vector<Value> in) {
     MatmulAttrs a = attrs<MatmulAttrs>(n);
     bool* flags[] = {&a.trans_a, &a.trans_b};
     for (size_t k = 0; k < 2; ++k) {
-      const Node& d = r_.dst.def(in[k]);
-      if (d.op != Op::transpose) continue;
-      const Shape& perm = attrs<PermAttrs>(d).perm;
-      const int rank = perm.rank();
-      bool last_two = perm[rank - 1] == rank - 2 && perm[rank - 2] == rank - 1;
-      for (int i = 0; i < rank - 2; ++i) last_two = last_two && perm[i] == i;
-      if (!last_two) continue;
+      const Value before = untransposed(in[k]);
+      if (!before.valid()) continue;
       *flags[k] = !*flags[k];
-      in[k] = d.in(0);
+      in[k] = before;
     }
     r_.replace(n.out(), one(Op::matmul, a, in));
+  }
+
+  // So does the transpose of a triangle, which is the other one.
+  void solve_triangular(const Node& n, std::vector<Value> in) {
+    TriangularAttrs a = attrs<TriangularAttrs>(n);
+    if (const Value before = untransposed(in[0]); before.valid()) {
+      a.upper = !a.upper;
+      a.transposed = !a.transposed;
+      in[0] = before;
+    }
+    r_.replace(n.out(), one(Op::solve_triangular, a, in));
   }
 
   Rewriter r_;

@@ -2,9 +2,8 @@
 #include "freight/plan/advice.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 
+#include "freight/base/duration.h"
 #include "freight/base/error.h"
 
 namespace freight::plan {
@@ -201,23 +200,8 @@ Advice advise(const std::vector<Share>& shares, const Catalog& catalog, const Ra
 }
 
 double parse_hours(const std::string& flag, const std::string& text) {
-  const auto refuse = [&] {
-    fail(ErrorKind::usage, flag, "got '", text, "', need a time above 0 like 8h, 90m, 1h30m or 2d");
-  };
-  double hours = 0;
-  const char *at = text.data(), *end = at + text.size();
-  while (at != end) {
-    double number = 0;
-    const auto r = std::from_chars(at, end, number);
-    if (r.ec != std::errc() || r.ptr == end) refuse();
-    const char unit = *r.ptr;
-    const double each = unit == 's' ? 1.0 / 3600 : unit == 'm' ? 1.0 / 60 : unit == 'h' ? 1 : unit == 'd' ? 24 : 0;
-    if (each == 0 || !(number >= 0) || !std::isfinite(number)) refuse();
-    hours += number * each;
-    at = r.ptr + 1;
-  }
-  if (!(hours > 0)) refuse();
-  return hours;
+  constexpr double kSecondsPerHour = 3600;
+  return parse_seconds(flag, text) / kSecondsPerHour;
 }
 
 std::string hours_text(double h) {

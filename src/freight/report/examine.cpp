@@ -237,7 +237,7 @@ class Examiner {
   }
 
   void take_class(int64_t i, const float* y, int64_t k) {
-    const int64_t told = std::max_element(y, y + k) - y, truth = part_->label(i);
+    const int64_t told = predictor_.bundle().told(y, k), truth = part_->label(i);
     if (truth >= k) fail(ErrorKind::data, e_.data, "sample ", i, " has class ", truth, ", the model tells ", k);
     ++e_.told[{truth, told}];
     for (size_t c = 0; c < scored_.size(); ++c) {

@@ -1,6 +1,6 @@
 // See bundle.h. Metadata keys: format, classes, provenance; of nets spec, preprocessing and, where weights are tied,
-// ties, a list of lists of paths; of other learners learner and columns; xxh3_128. Values but format, learner and
-// xxh3_128 are JSON texts.
+// ties, a list of lists of paths; of other learners learner, columns and threshold; xxh3_128. Values but format,
+// learner and xxh3_128 are JSON texts.
 #include "freight/store/bundle.h"
 
 #include <algorithm>
@@ -30,6 +30,7 @@ constexpr const char* kLearner = "learner";                   // not in files of
 constexpr const char* kSetAside = "set_aside";                // of other learners, where there are some
 constexpr const char* kColumns = "columns";                   // of other learners
 constexpr const char* kOrderNames[] = {"ymd", "dmy", "mdy"};  // of data::DateOrder
+constexpr const char* kThreshold = "threshold";               // of those of two classes that have one
 constexpr const char* kTies = "ties";                         // of nets some of whose paths lead to one variable
 constexpr const char* kTokenizer = "freight.tokenizer";       // u8: data::Tokenizer::stored
 
@@ -205,6 +206,7 @@ void write_rows(const Bundle& bundle, io::SafeTensors& file) {
   write_samples(bundle.samples, file);
   file.metadata[kLearner] = bundle.learner;
   file.metadata[kColumns] = columns.dump();
+  if (bundle.threshold) file.metadata[kThreshold] = json(*bundle.threshold).dump();
   if (bundle.set_aside.empty()) return;
   json aside = json::array();
   for (const SetAside& s : bundle.set_aside) aside.push_back({{"name", s.name}, {"kind", s.kind}});
@@ -364,6 +366,13 @@ void read_rows(const io::SafeTensors& file, const std::string& path, Bundle& b) 
   b.columns = columns_in(document_in(file, path, kColumns), path);
   if (file.metadata.contains(kSetAside)) b.set_aside = set_aside_in(document_in(file, path, kSetAside));
   b.rows = read(file, path, {b.columns, b.classes, b.set_aside});
+  if (file.metadata.contains(kThreshold)) {
+    b.threshold = document_in(file, path, kThreshold).get<double>();
+    if (b.classes.size() != 2 || !(*b.threshold > 0 && *b.threshold < 1)) {
+      damaged(path, cat("threshold: got ", *b.threshold, " for ", b.classes.size(),
+                        " classes, need one above 0 and below 1 for two"));
+    }
+  }
   check_rows(b, path);
   b.samples = read_samples(file, path, static_cast<int64_t>(b.columns.size()), b.rows->outputs());
 }

@@ -5,6 +5,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,9 +52,11 @@ struct Bundle {
   std::vector<SetAside> set_aside = {};           // of every other learner's: what it did not learn from
   std::shared_ptr<const RowModel> rows = {};      // of every other learner's; null: a net
   RowSamples samples = {};                        // of every other learner's, where there are some
+  std::optional<double> threshold = {};           // of two classes, see told_class; empty: the likelier is told
 
   bool net() const { return rows == nullptr; }
   const std::string& name() const { return net() ? model.name : learner; }
+  int64_t told(const float* probabilities, int64_t of) const { return told_class(probabilities, of, threshold); }
   int64_t parameters() const { return net() ? model.net->parameter_count() : rows->parameters(); }
 };
 

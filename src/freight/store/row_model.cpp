@@ -49,6 +49,11 @@ std::string RowModel::library_file(const std::string& format) const {
   fail(ErrorKind::usage, "library_file", "no library has a file format for this model: got ", format);
 }
 
+int64_t told_class(const float* probabilities, int64_t classes, std::optional<double> threshold) {
+  if (threshold && classes == 2) return static_cast<double>(probabilities[1]) > *threshold ? 1 : 0;
+  return std::max_element(probabilities, probabilities + classes) - probabilities;
+}
+
 void register_row_model(const std::string& learner, RowReader reader) {
   RowReaders& r = readers();
   const std::lock_guard lock(r.guard);
@@ -122,13 +127,13 @@ Array row_of(const std::vector<Column>& columns, const std::vector<std::string>&
   return row;
 }
 
-std::vector<std::string> beyond_training(const std::vector<Column>& columns, const double* row) {
-  std::vector<std::string> told;
+std::vector<Beyond> beyond_training(const std::vector<Column>& columns, const double* row) {
+  std::vector<Beyond> told;
   for (size_t i = 0; i < columns.size(); ++i) {
     const Column& c = columns[i];
     const bool cyclic = c.date() && c.form != CellForm::seconds;
     if (!c.range || cyclic || !(row[i] < c.range->least || row[i] > c.range->most)) continue;  // NaN is in any range
-    told.push_back(cat(c.name, " is ", row[i], ", in training ", c.range->least, " to ", c.range->most));
+    told.push_back({i, cat(c.name, " is ", row[i], ", in training ", c.range->least, " to ", c.range->most)});
   }
   return told;
 }

@@ -3,8 +3,11 @@
 
 #include <mutex>
 
+#include "freight/tables/auto_learner.h"
 #include "freight/tables/baseline.h"
 #include "freight/tables/linear.h"
+#include "freight/tables/mlp_learner.h"
+#include "freight/tables/mlp_model.h"
 #include "freight/tables/xgboost_learner.h"
 
 namespace freight::tables {
@@ -28,6 +31,9 @@ void register_learners() {
           });
       train::register_learner(learner);
     }
+    store::register_row_model("mlp", read_mlp);
+    train::register_learner(std::make_shared<MlpLearner>());
+    train::register_learner(std::make_shared<AutoLearner>());
   });
 }
 

@@ -2,16 +2,19 @@
 #include "freight/tables/xgboost_learner.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 
 #include <nlohmann/json.hpp>
 
+#include "freight/base/clock.h"
 #include "freight/base/cpu_share.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
 #include "freight/tables/table.h"
+#include "freight/train/scores.h"
 #include "freight/train/signals.h"
 
 namespace freight::tables {
@@ -19,7 +22,6 @@ namespace freight::tables {
 namespace {
 
 constexpr int64_t kToldRounds = 50, kShownOfMore = 25;  // up to so many are all shown; of more, about so many
-constexpr double kGbdtRate = 0.1, kForestRate = 1;
 constexpr XgboostVersion kDevices = {2, 0, 0};
 
 // A part of the data as XGBoost has it. It copies the rows.
@@ -91,16 +93,25 @@ void check_device(const Xgboost& library, const std::string& device) {
   need_gpu(library, booster, device);
 }
 
-// Weights by which all classes weigh alike; empty without them.
+double row_weight(const store::Rows& rows, int64_t row) {
+  return rows.weights ? static_cast<double>(rows.weights->data<float>()[row]) : 1.0;
+}
+
+// Weights by which all classes weigh alike; empty without them. The rows' own weights say how much of a class there is.
 std::vector<float> weights_of(const train::Config& c, const train::RowData& data) {
   if (c.class_weight != "balanced") return {};
   const int64_t n = data.train.count();
   const auto* label = data.train.labels.data<int64_t>();
-  std::vector<float> weights(data.shape.classes.size());
-  for (size_t i = 0; i < weights.size(); ++i) {
-    const auto count = std::max<int64_t>(std::count(label, label + n, static_cast<int64_t>(i)), 1);
-    weights[i] =
-        static_cast<float>(static_cast<double>(n) / (static_cast<double>(weights.size()) * static_cast<double>(count)));
+  std::vector<double> sums(data.shape.classes.size());
+  double all = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const double w = row_weight(data.train, i);
+    sums[static_cast<size_t>(label[i])] += w;
+    all += w;
+  }
+  std::vector<float> weights;
+  for (const double sum : sums) {
+    weights.push_back(static_cast<float>(sum > 0 ? all / (static_cast<double>(sums.size()) * sum) : 1));
   }
   return weights;
 }
@@ -114,12 +125,14 @@ class TreeFit {
         settings_(tree_settings(config, data, library, kind)),
         columns_(data.shape.columns, data.train.values),
         weights_(weights_of(config, data)),
-        device_(config.backend) {
+        device_(config.backend),
+        seconds_(config.fit_seconds) {
+    if (config.metric != "auto") metric_ = train::metric_for(config, data.shape.classes.size());
     library_.hear_warnings();
     const std::string threads = cat(config.deterministic ? 1 : thread_count());
     train_ = matrix_of(library_, columns_, data.train, threads);
     test_ = matrix_of(library_, columns_, data.test, threads);
-    if (!weights_.empty()) weigh();
+    if (!weights_.empty() || data.train.weights) weigh();
     booster_ = booster_of(library_, settings_.parameters, {train_.get(), test_.get()});
     std::vector<const char*> kinds = columns_.kinds();  // for those who read the trees elsewhere
     library_.check(library_->XGBoosterSetStrFeatureInfo(booster_.get(), "feature_type", kinds.data(), kinds.size()),
@@ -138,11 +151,14 @@ class TreeFit {
       if (++fitted_ == 1 && on_gpu(device_)) need_gpu(library_, booster_, device_);
       const bool stops = settings_.early_stop > 0 && !improves();
       const bool asked = signals::stop_requested();
-      on = fitted_ < settings_.rounds && !stops;
+      const bool late = seconds_ > 0 && seconds_since(began_) > seconds_;
+      on = fitted_ < settings_.rounds && !stops && !late;
       if (on && !asked && fitted_ % period != 0) continue;
       train::Round round{.number = fitted_, .of = settings_.rounds};
       round.loss = train::evaluate(answers(train_, data_.train), data_.train).loss;
-      round.test = train::evaluate(answers(test_, data_.test), data_.test);
+      const Array held_out = answers(test_, data_.test);
+      round.test = train::evaluate(held_out, data_.test);
+      if (metric_) round.test->metric = train::score_of(*metric_, held_out, data_.test.labels);
       if (settings_.early_stop > 0) round.best = best_ > last_told;
       last_told = fitted_;
       on = told(round) && on;
@@ -172,10 +188,16 @@ class TreeFit {
  private:
   void weigh() {
     std::vector<float> of_rows;
-    const auto* label = data_.train.labels.data<int64_t>();
-    for (int64_t i = 0; i < data_.train.count(); ++i) of_rows.push_back(weights_[static_cast<size_t>(label[i])]);
+    for (int64_t i = 0; i < data_.train.count(); ++i) of_rows.push_back(static_cast<float>(weight(data_.train, i)));
     library_.check(library_->XGDMatrixSetFloatInfo(train_.get(), "weight", of_rows.data(), of_rows.size()),
-                   "the weights of classes");
+                   "the weights of rows");
+  }
+  // By the row itself and by its class.
+  double weight(const store::Rows& rows, int64_t row) const {
+    const double own = row_weight(rows, row);
+    return weights_.empty()
+               ? own
+               : own * static_cast<double>(weights_[static_cast<size_t>(rows.labels.data<int64_t>()[row])]);
   }
 
   // XGBoost keeps what it answered to a part, and adds the trees that are new.
@@ -198,17 +220,7 @@ class TreeFit {
   // False where `early_stop` rounds have passed since the best one. Takes note of this one where it is better.
   bool improves() {
     const Array found = answers(test_, data_.test);
-    const int64_t n = data_.test.count(), k = found.shape()[1];
-    double loss = 0, weight = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      const bool classes = data_.test.classification();
-      const double label = classes ? static_cast<double>(data_.test.labels.data<int64_t>()[i])
-                                   : static_cast<double>(data_.test.labels.data<float>()[i]);
-      const double w = weights_.empty() ? 1.0 : static_cast<double>(weights_[static_cast<size_t>(label)]);
-      loss += w * tree_loss(settings_, found.data<float>() + i * k, label);
-      weight += w;
-    }
-    loss /= weight;
+    const double loss = metric_ ? score_as_loss(found) : loss_of(found);
     if (loss < least_) {
       least_ = loss;
       best_ = fitted_;
@@ -218,12 +230,39 @@ class TreeFit {
     return fitted_ - best_ < settings_.early_stop;
   }
 
+  // What --metric says of the held-out rows, the less the better.
+  double score_as_loss(const Array& found) const {
+    const std::optional<double> score = train::score_of(*metric_, found, data_.test.labels);
+    if (!score) {
+      fail(ErrorKind::data, "--metric", "the held-out rows give no ", metric_->name,
+           ": they are of one class, or all alike; --early-stop 0 fits without it");
+    }
+    return metric_->higher ? -*score : *score;
+  }
+
+  double loss_of(const Array& found) const {
+    const int64_t n = data_.test.count(), k = found.shape()[1];
+    double loss = 0, all = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const bool classes = data_.test.classification();
+      const double label = classes ? static_cast<double>(data_.test.labels.data<int64_t>()[i])
+                                   : static_cast<double>(data_.test.labels.data<float>()[i]);
+      const double w = weight(data_.test, i);
+      loss += w * tree_loss(settings_, found.data<float>() + i * k, label);
+      all += w;
+    }
+    return loss / all;
+  }
+
   const Xgboost& library_;
   const train::RowData& data_;
   TreeSettings settings_;
   TreeColumns columns_;
   std::vector<float> weights_;  // of classes
   std::string device_;
+  double seconds_;  // after which the fit ends; 0: none
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::optional<train::Metric> metric_;  // in place of the objective's loss
   XgboostHandle train_, test_, booster_;
   int64_t fitted_ = 0, best_ = 0;
   double least_ = std::numeric_limits<double>::infinity();
@@ -235,12 +274,14 @@ std::string TreeLearner::doc() const {
   return kind_ == Kind::gbdt ? "boosted trees, by XGBoost" : "a random forest, by XGBoost";
 }
 
-void TreeLearner::choose(train::Config& config) const { config.lr = kind_ == Kind::gbdt ? kGbdtRate : kForestRate; }
+void TreeLearner::choose(train::Config& config) const {
+  if (kind_ == Kind::gbdt) config.lr = kGbdtRate;
+}
 
 std::vector<std::string> TreeLearner::flags() const {
   std::vector<std::string> all = {"--objective",    "--quantile",  "--tweedie-power",    "--max-depth",
                                   "--subsample",    "--colsample", "--min-child-weight", "--monotone",
-                                  "--class-weight", "--lambda",    "--xgboost"};
+                                  "--class-weight", "--lambda",    "--xgboost",          "--weight-column"};
   const std::vector<std::string> own = kind_ == Kind::gbdt
                                            ? std::vector<std::string>{"--rounds", "--early-stop", "--lr"}
                                            : std::vector<std::string>{"--trees"};

@@ -1,6 +1,7 @@
 // The learners gbdt and forest: boosted trees and random forests, fitted by XGBoost.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "freight/train/row_learner.h"
 
 namespace freight::tables {
+
+inline constexpr double kGbdtRate = 0.1;
 
 class TreeLearner : public train::RowLearner {
  public:
@@ -24,6 +27,10 @@ class TreeLearner : public train::RowLearner {
   train::Cost cost(const train::Config& config, const train::RowData& data) const override;
   std::shared_ptr<const store::RowModel> fit(const train::Config& config, const train::RowData& data,
                                              const std::function<bool(const train::Round&)>& told) const override;
+  std::optional<train::Candidate> trial(const train::Config& config, int64_t number) const override;
+  train::Config settled(const train::Config& config,
+                        const std::vector<std::shared_ptr<const store::RowModel>>& folds) const override;
+  bool reads_held_out(const train::Config& config) const override;
 
  private:
   Kind kind_;

@@ -39,6 +39,7 @@ class Trees : public store::RowModel {
   bool tells_classes() const override { return classes_ > 0; }
   Array run(const Array& rows) const override;
   int64_t parameters() const override { return facts_.nodes; }
+  int64_t rounds() const { return made_.rounds; }  // that are kept
   std::vector<std::string> lines() const override;
   void write(io::SafeTensors& file) const override;
   bool explains() const override { return true; }

@@ -7,6 +7,9 @@
 
 namespace freight::train {
 
+// A learning rate that is not said: nets take kRateOfNets, other learners their own (Learner::choose).
+inline constexpr double kAutomaticRate = -1, kRateOfNets = 0.01;
+
 struct Config {
   std::string data = "digits";
   std::string data_dir;
@@ -26,7 +29,7 @@ struct Config {
   int64_t batch_size = 64;
   int64_t grad_accum = 1;         // parts of a batch
   std::string optimizer = "sgd";  // optim::names()
-  double lr = 0.01;
+  double lr = kAutomaticRate;
   double momentum = 0.9;
   bool nesterov = false;
   double weight_decay = 0;
@@ -67,7 +70,13 @@ struct Config {
   int64_t max_length = 0;                 // tokens per sample; 0: the model's, or 256
   std::string truncation_side = "right";  // where a longer text is cut off; left keeps its end
   std::string on_bad_sample = "error";    // error, skip, report
-  std::string target;                     // of a table: the column that is told; empty chooses
+  // Tables (docs/tables.md): which column is told, and how the table is read and divided.
+  std::string target;                       // empty chooses
+  std::string test;                         // a file that is the test part
+  std::string columns, drop, types;         // names of a file without a header; COL,...; COL=KIND,...
+  std::string task = "auto";                // auto, classes, values, counts
+  std::string weight_column, group_column;  // names or numbers of columns
+  std::string split_by;                     // a column of times, by which the last rows are held out
   // Trees on tables (docs/tables.md); a learner chooses what is 0, below 0 or auto.
   std::string objective = "auto";
   int64_t rounds = 0, early_stop = -1, trees = 0, max_depth = 0;
@@ -78,6 +87,13 @@ struct Config {
   std::string monotone;                        // COLUMN=1,COLUMN=-1
   std::string class_weight = "none";           // none, balanced
   std::string xgboost;                         // path of the library
+  // How settings and learners of tables are judged and compared (docs/tables.md, train/selection.h).
+  std::string metric = "auto";  // metric_names() in train/scores.h
+  int64_t folds = 0;            // 0: none, or 5 where something is compared
+  int64_t tune = 0;             // further settings that are tried
+  std::string time_budget;      // "60s", "5m"; empty: 60 s where something is compared
+  double threshold = 0;         // probability above which the second of two classes is told; 0 chooses
+  double fit_seconds = 0;       // a fit in rounds ends after these, set where several share a time; 0: no limit
   int64_t workers = -1;
   int64_t seed = 0;
   bool deterministic = false;
@@ -95,7 +111,7 @@ struct Config {
 // Throws Error(usage) that lists the names. `data_dir` is where a named set of the user's own is looked for first.
 Config recipe(const std::string& data, const std::string& name = "default", const std::string& data_dir = {});
 // Takes a model. What a recipe says of its own model's net (layers, width, directions, dropout) does not hold for
-// another, and a learner other than that of nets has a learning rate of its own (Learner::choose).
+// another, and its learning rate is one of nets: a learner of tables chooses its own.
 void set_model(Config& config, const std::string& model);
 std::vector<std::string> recipe_names(const std::string& data, const std::string& data_dir = {});
 // Throws Error(usage) naming the field for values that cannot work (batch 0, learning rate NaN, unknown optimizer).

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/backend/backend.h"
+#include "freight/base/duration.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
@@ -13,6 +14,7 @@
 #include "freight/optim/create.h"
 #include "freight/passes/options.h"
 #include "freight/store/precision.h"
+#include "freight/train/scores.h"
 
 namespace freight::train {
 
@@ -67,7 +69,7 @@ std::vector<Field> make_fields() {
 
       {kOptimizer, "--optimizer", "optimizer.name", &C::optimizer, "sgd, adam, adamw, lion or muon",
        words(optim::names()), {"--opt"}},
-      {kOptimizer, "--lr", "optimizer.lr", &C::lr, "learning rate; the peak for onecycle", at_least(0),
+      {kOptimizer, "--lr", "optimizer.lr", &C::lr, "learning rate; the peak for onecycle (-1: 0.01 of nets, 0.1 of gbdt)", at_least(-1),
        {"--learning-rate"}},
       {kOptimizer, "--momentum", "optimizer.momentum", &C::momentum, "momentum of sgd", from_below(0, 1)},
       {kOptimizer, "--nesterov", "optimizer.nesterov", &C::nesterov, "Nesterov's momentum"},
@@ -124,7 +126,7 @@ std::vector<Field> make_fields() {
       {kImages, "--crop-min-area", "augment.crop_min_area", &C::crop_min_area,
        "least share of a picture that a random crop takes", {.min = 0, .max = 1, .above_min = true}},
       {kImages, "--val-split", "pictures.val_split", &C::val_split,
-       "of pictures in folders: share of each class held out where there is no val part (-1: 0.2)", from_below(-1, 1)},
+       "of tables, and of pictures in folders: share of each class held out where there is no val part (-1: 0.2)", from_below(-1, 1)},
       {kImages, "--on-bad-sample", "pictures.on_bad_sample", &C::on_bad_sample,
        "error stops; skip leaves it out; report also lists it in bad_samples.tsv", words({"error", "skip", "report"})},
 
@@ -156,6 +158,22 @@ std::vector<Field> make_fields() {
       {kTables, "--target", "tables.target", &C::target,
        "the column that is told from the others, by name or number: the file is a table then, and the model gbdt unless said",
        {}, {}, "COL"},
+      {kTables, "--test", "tables.test", &C::test,
+       "a file of the same columns that is the test part; what is held out of the data then only guides the training", {}, {}, "FILE"},
+      {kTables, "--columns", "tables.columns", &C::columns,
+       "names of the columns of a file without a header: NAME,NAME,... or a file with one in each line", {}, {}, "NAMES|FILE"},
+      {kTables, "--drop", "tables.drop", &C::drop, "columns that are not learnt from", {}, {}, "COL,..."},
+      {kTables, "--types", "tables.types", &C::types,
+       "kinds of columns that are not as their cells look: number, integer, category, yesno, datetime, text, constant or identifier",
+       {}, {}, "COL=KIND,..."},
+      {kTables, "--task", "tables.task", &C::task, "what the target holds: classes, values or counts (auto: told by its cells)",
+       words({"auto", "classes", "values", "counts"})},
+      {kTables, "--weight-column", "tables.weight_column", &C::weight_column, "a row counts as often as this column says", {}, {}, "COL"},
+      {kTables, "--group-column", "tables.group_column", &C::group_column,
+       "rows with one cell in this column are held out together; it is not learnt from", {}, {}, "COL"},
+      {kTables, "--split-by", "tables.split_by", &C::split_by,
+       "hold out the last rows by this column of times or numbers, not rows by chance", {}, {}, "COL"},
+
       {kTables, "--objective", "trees.objective", &C::objective,
        "of values: squarederror, absoluteerror, quantile, poisson or tweedie (auto: classes by logistic or softprob, values by "
        "squarederror)",
@@ -167,7 +185,8 @@ std::vector<Field> make_fields() {
       {kTables, "--rounds", "trees.rounds", &C::rounds, "rounds of boosting at most (0: 1000)", between(0, 1e6),
        {"--num-boost-round", "--n-estimators"}},
       {kTables, "--early-stop", "trees.early_stop", &C::early_stop,
-       "end after so many rounds without a better held-out loss, and keep the best round (0: off; -1: 20)", at_least(-1),
+       "end after so many rounds, or epochs of mlp, without a better loss of rows that are not fitted, and keep the best "
+       "(0: off; -1: 20, of mlp 10)", at_least(-1),
        {"--early-stopping-rounds"}},
       {kTables, "--trees", "trees.count", &C::trees, "trees of a forest, for each class (0: 100)", between(0, 1e6)},
       {kTables, "--max-depth", "trees.max_depth", &C::max_depth, "levels of a tree (0: 6 of gbdt, 12 of forest)", between(0, 30)},
@@ -185,6 +204,16 @@ std::vector<Field> make_fields() {
        "the answer rises (1) or falls (-1) with these columns of numbers", {}, {"--monotone-constraints"}, "COL=1|-1,..."},
       {kTables, "--class-weight", "trees.class_weight", &C::class_weight, "balanced: each class weighs as much as any other",
        words({"none", "balanced"})},
+      {kTables, "--metric", "tables.metric", &C::metric,
+       "early stopping, comparisons and the threshold go by it, and it is printed first (auto: log_loss of classes, rmse of values, or "
+       "the objective's)", words(metric_names())},
+      {kTables, "--folds", "tables.folds", &C::folds,
+       "fit and measure in so many parts of the training rows before the fit on all of them (0: none; 5 of auto and --tune)", between(0, 100)},
+      {kTables, "--tune", "tables.tune", &C::tune, "further settings of gbdt and forest to try; the best ones are kept", between(0, 1000)},
+      {kTables, "--time-budget", "tables.time_budget", &C::time_budget,
+       "for comparing learners and settings: 60s, 5m, 1h30m (default: 60s)", {}, {}, "TIME"},
+      {kTables, "--threshold", "tables.threshold", &C::threshold,
+       "the second of two classes is told above this probability (0: 0.5, or the best for --metric accuracy and f1)", from_below(0, 1)},
 
       changeable({kMachine, "--device", "device", &C::backend, "auto, cpu, ref, cuda:N or opencl:N"}),
       {kMachine, "--precision", "precision", &C::precision,
@@ -370,6 +399,9 @@ void validate(const Config& c) {
         },
         f.member);
   }
+  if (c.lr < 0 && c.lr != kAutomaticRate) fail(ErrorKind::usage, "--lr", "must be at least 0, or -1: got ", c.lr);
+  if (c.folds == 1) fail(ErrorKind::usage, "--folds", "got 1: one fold leaves nothing to fit, need 2 at least");
+  if (!c.time_budget.empty()) parse_seconds("--time-budget", c.time_budget);
   if (c.lambda < 0 && c.lambda != -1) fail(ErrorKind::usage, "--lambda", "must be at least 0, or -1: got ", c.lambda);
   if (c.grad_accum > c.batch_size) {
     fail(ErrorKind::usage, "--grad-accum", "a batch of ", c.batch_size, " has no ", c.grad_accum, " parts");

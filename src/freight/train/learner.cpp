@@ -2,10 +2,13 @@
 #include "freight/train/learner.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <mutex>
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/data/arrays.h"
+#include "freight/data/catalog.h"
 #include "freight/models/models.h"
 #include "freight/train/prepared_internal.h"
 #include "freight/train/task.h"
@@ -48,7 +51,7 @@ void register_learner(std::shared_ptr<const Learner> learner) {
   const std::lock_guard lock(known.guard);
   const bool taken =
       std::any_of(known.all.begin(), known.all.end(), [&](const auto& other) { return other->name() == name; });
-  if (name.empty() || net || taken) {
+  if (name.empty() || (net && !learner->beside_net()) || taken) {
     fail(ErrorKind::usage, "register_learner", "the name '", name, "' is that of another learner, of a net, or none");
   }
   known.all.push_back(std::move(learner));
@@ -73,10 +76,28 @@ std::string asked_model(const Config& config) {
   return config.model.empty() && !config.target.empty() ? kLearnerOfTables : config.model;
 }
 
+bool is_table(const Config& config) {
+  if (!config.target.empty()) return true;
+  if (!config.text_column.empty()) return false;
+  try {
+    const data::LoadOptions options{.data_dir = config.data_dir};
+    const std::string path = data::find(config.data, options);
+    if (!std::filesystem::is_regular_file(path) || data::is_array_source(path)) return false;
+    const data::Content content = data::content_of(config.data, options);
+    return content != data::Content::images && content != data::Content::corpus;
+  } catch (const Error&) {  // data that are not there, which is told when they are read
+    return false;
+  }
+}
+
+const Learner* named_learner(const Config& config) {
+  const Learner* const named = find_learner(asked_model(config));
+  return named && named->beside_net() && !is_table(config) ? nullptr : named;
+}
+
 const Learner& learner_of(const Config& config) {
-  const std::string model = asked_model(config);
-  if (const Learner* named = find_learner(model)) return *named;
-  need_net(model);
+  if (const Learner* named = named_learner(config)) return *named;
+  need_net(asked_model(config));
   return *learners().front();
 }
 
@@ -89,7 +110,7 @@ const Learner& learner_of(const store::Bundle& bundle) {
 
 void need_net_model(const std::string& model, const std::string& what) {
   const Learner* learner = find_learner(model);
-  if (!learner || learner == learners().front()) return;
+  if (!learner || learner == learners().front() || learner->beside_net()) return;
   fail(ErrorKind::usage, what, "--model ", model, " is no net: need a net, which alone has layers and plans; ",
        "freight train DATA --model ", model, " --dry-run says what its run would take");
 }

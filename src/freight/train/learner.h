@@ -50,7 +50,10 @@ class Learner {
   // The name by which --model and a stored model mean it: "net", "baseline".
   virtual std::string name() const = 0;
   virtual std::string doc() const = 0;  // one line
-  // Sets what is this learner's own among the fields that it shares with others: its learning rate.
+  // True of one that has the name of a net, too: the name means this learner where the data is a table (is_table).
+  virtual bool beside_net() const { return false; }
+  // Sets what is this learner's own among the fields that it shares with others: its learning rate. A run
+  // whose learning rate is left open (kAutomaticRate) takes that.
   virtual void choose(Config&) const {}
   // Reads the data and settles everything before the first step; what train::prepare says holds.
   virtual std::unique_ptr<Prepared> prepare(const Config& config, PrepareOptions options) const = 0;
@@ -62,12 +65,16 @@ class Learner {
 };
 
 // Makes a learner known, from any thread, for the rest of the process; its stored models are made known by
-// store::register_row_model. Throws Error(usage) where its name is that of another, or of a net.
+// store::register_row_model. Throws Error(usage) where its name is that of another, or of a net (Learner::beside_net).
 void register_learner(std::shared_ptr<const Learner> learner);
 // All that are known: nets first.
 std::vector<const Learner*> learners();
 // The learner of that name; null where there is none.
 const Learner* find_learner(const std::string& name);
+// True where the data of a configuration are rows of cells in a file, rather than arrays, pictures or texts.
+bool is_table(const Config& config);
+// The learner that a configuration asks for (asked_model); null where it names a net, or nothing.
+const Learner* named_learner(const Config& config);
 // The learner that trains a configuration: the one that its model names, else that of nets.
 const Learner& learner_of(const Config& config);
 // The learner of tables where none is said.
@@ -76,7 +83,7 @@ inline constexpr const char* kLearnerOfTables = "gbdt";
 std::string asked_model(const Config& config);
 // The learner that fitted a stored model.
 const Learner& learner_of(const store::Bundle& bundle);
-// Throws Error(usage) where `model`, the value of --model, names a learner other than that of nets. The message says
+// Throws Error(usage) where `model`, the value of --model, names a learner other than that of nets, and no net. It says
 // `what` asked for a net ("freight plan").
 void need_net_model(const std::string& model, const std::string& what);
 

@@ -50,12 +50,13 @@ std::shared_ptr<DeviceMemory> own_memory(const Config& c) {
   return backend(c.backend == "auto" ? current_device() : c.backend).memory();
 }
 
-// The configuration of a run of a net or data of the program's own has their names, which its records show.
-Config named_after(Config c, const Own& own) {
+// The configuration as records show it: with the names of a net or data of the program's own, and a learning rate.
+Config completed(Config c, const Own& own) {
   const auto name = [](const std::string& given) { return given.empty() ? std::string("own") : base_name(given); };
   if (own.model) c.model = name(own.model->name);
   if (own.data) c.data = name(own.data->train.name);
   if (own.feeds) c.data = name(own.feeds->name);
+  c.lr = learning_rate(c);
   return c;
 }
 
@@ -193,7 +194,7 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   const double device_memory = options.device_memory;
   const bool refuse = options.refuse_too_large;
   const Own own = std::move(options.own);
-  begin(p, named_after(config, own), std::move(options));
+  begin(p, completed(config, own), std::move(options));
   Config& c = p.config;
   refuse_flags_of_tables(c);
   const store::ComputeType compute = store::compute_type(c.precision, c.backend);

@@ -9,6 +9,7 @@
 
 #include "freight/data/dataset.h"
 #include "freight/train/evaluate.h"
+#include "freight/train/leaderboard.h"
 
 namespace freight::train {
 
@@ -23,6 +24,7 @@ struct RunSummary {
   uint64_t seed = 0;
   std::vector<std::string> notes;     // on how the data came about, and on what the device lacks
   std::vector<std::string> warnings;  // what was asked for and is not so: damaged checkpoints that were passed over
+  std::string pass = "epoch";         // over the training data: an epoch, or a round of boosting
   std::string unit;                   // of samples: "img", "sample", "doc", "tok"
   std::string example;                // what `freight predict` takes: "IMAGE.png"; "" where it takes nothing
 };
@@ -66,7 +68,9 @@ struct Result {
   double samples_per_second = 0;
   int64_t parameters = 0;
   std::string model_path, output_dir;
-  std::vector<data::BadSample> bad_samples;  // left out
+  std::vector<data::BadSample> bad_samples;     // left out
+  std::string metric_name;                      // of test.metric
+  std::optional<Leaderboard> leaderboard = {};  // where learners or settings were compared
   Ended ended = Ended::complete;
   bool interrupted() const { return ended == Ended::by_observer || ended == Ended::by_signal; }
 };
@@ -90,6 +94,10 @@ class Observer {
   // Says whether on_step is to be called for this step; it is asked after each, so it should be quick.
   virtual bool wants_step() { return true; }
   virtual AfterStep on_step(const StepReport&) { return {}; }
+  // While learners or settings of tables are compared, before each fit and after each round: what is fitted. Of what is
+  // asked for only a stop holds: it ends the comparison, and the best so far is kept.
+  virtual AfterStep on_comparison(const std::string& /*what*/) { return {}; }
+  virtual void on_leaderboard(const Leaderboard&) {}
   // After the epoch's evaluation and checkpoint; also for the part of an epoch after which a run is stopped.
   virtual void on_epoch(const EpochReport&) {}
   // A sample that cannot be read and is left out; once per sample.

@@ -19,6 +19,7 @@ RunSummary common_summary(const Prepared& run) {
   RunSummary s;
   s.output_dir = run.config.output_dir;
   s.data = run.config.data;
+  s.pass = run.pass();
   s.seed = static_cast<uint64_t>(run.config.seed);
   s.warnings = run.start.warnings;
   s.notes = run.notes;

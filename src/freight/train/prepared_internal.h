@@ -62,6 +62,7 @@ struct Prepared {
   // The states that a checkpoint holds besides.
   virtual std::vector<nn::NamedVariable> states() const { return {}; }
   virtual std::string compute() const { return "f64"; }   // the type of the arithmetic
+  virtual std::string pass() const { return "epoch"; }    // see RunSummary
   virtual std::string metric_name() const { return {}; }  // of a metric of the model's own; "" where it has none
   // True if the checkpoint that the run goes on from lies within an epoch: its row of metrics is written anew.
   virtual bool within_epoch() const { return false; }

@@ -11,6 +11,7 @@ namespace freight {
 
 // The figures of one training line; what is absent is left out of the text.
 struct ProgressFigures {
+  const char* pass = "epoch";     // RunSummary::pass
   int64_t epoch = 0, epochs = 0;  // 1-based
   int64_t step = 0, steps = 0;    // within the epoch
   double loss = 0;

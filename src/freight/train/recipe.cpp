@@ -99,7 +99,10 @@ void set_model(Config& c, const std::string& model) {
   c.layers = c.width = 0;
   c.bidirectional = false;
   c.dropout = 0;
-  if (const Learner* learner = find_learner(model)) learner->choose(c);
+  const Learner* const learner = named_learner(c);
+  if (!learner || learner == learners().front()) return;
+  c.lr = kAutomaticRate;
+  learner->choose(c);
 }
 
 std::vector<std::string> recipe_names(const std::string& data, const std::string& data_dir) {

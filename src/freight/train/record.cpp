@@ -129,7 +129,7 @@ void RunRecord::epoch(const EpochReport& e) {
   const std::string test =
       e.test ? cat(" test loss ", fixed(e.test->loss, 4), top1_text(e.test->top1), metric_text(own, e.test->metric))
              : std::string();
-  dir_.log(cat("epoch ", r.epoch, "/", r.epochs, " loss ", fixed(r.mean_loss, 4), top1_text(r.top1),
+  dir_.log(cat(run_.pass(), " ", r.epoch, "/", r.epochs, " loss ", fixed(r.mean_loss, 4), top1_text(r.top1),
                metric_text(own, r.metric), test, e.best ? " * best" : ""));
 }
 
@@ -192,6 +192,7 @@ void RunRecord::write_run(const char* status, int exit_code, const Result* resul
                {"fingerprint", cat(run_.fingerprint)}};
   j["local"] = "names paths of this machine: stored models, checkpoints and ONNX files do not";
   if (result) j["result"] = json_of(*result, run_.left_out.samples().size(), run_.metric_name());
+  if (result && result->leaderboard) j["leaderboard"] = json::parse(to_json(*result->leaderboard));
   for (const auto& [name, value] : figures) j["plan"][name] = value;
   dir_.write_text("run.json", j.dump(2) + "\n");
 }

@@ -9,11 +9,14 @@
 
 #include "freight/base/clock.h"
 #include "freight/base/cpu_info.h"
+#include "freight/base/duration.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/train/config_fields.h"
+#include "freight/train/folds.h"
 #include "freight/train/prepared_internal.h"
 #include "freight/train/record_internal.h"
+#include "freight/train/selection_internal.h"
 #include "freight/train/signals.h"
 
 namespace freight::train {
@@ -21,15 +24,18 @@ namespace freight::train {
 namespace {
 
 // Every learner of rows has these; all other flags are for nets unless a learner says that it has them.
-constexpr const char* kRowFlags[] = {"--data",      "--data-dir", "--model",      "--recipe",        "--target",
-                                     "--val-split", "--seed",     "--device",     "--deterministic", "--workers",
-                                     "--overwrite", "--resume",   "--output-dir", "--on-bad-sample", "--precision"};
+constexpr const char* kRowFlags[] = {
+    "--data",      "--data-dir",      "--model",   "--recipe",    "--target",      "--val-split",  "--seed",
+    "--device",    "--deterministic", "--workers", "--overwrite", "--resume",      "--output-dir", "--on-bad-sample",
+    "--precision", "--test",          "--columns", "--drop",      "--types",       "--task",       "--group-column",
+    "--split-by",  "--metric",        "--folds",   "--tune",      "--time-budget", "--threshold"};
+constexpr int64_t kUsualFolds = 5;
+constexpr double kUsualBudget = 60;  // seconds
 
 // Refuses what is said to a learner that would pass it over. A recipe of the data, which speaks of nets, says nothing.
 void refuse_flags_of_nets(const Config& c, const RowLearner& learner,
                           const std::function<bool(const std::string&)>& gave) {
-  Config usual[3];
-  learner.choose(usual[2]);
+  Config usual[2];
   try {
     usual[1] = recipe(c.data, c.recipe, c.data_dir);
   } catch (const Error&) {  // data without a recipe
@@ -74,15 +80,110 @@ struct RowRun : Prepared {
     if (config.on_bad_sample != "error") {
       bad = {.on_bad = data::OnBad::skip, .report = [this](const data::BadSample& b) { left_out.add(b); }};
     }
+    const std::vector<std::string> flags = learner.flags();
+    const bool counts = config.task == "counts" && config.objective == Config().objective;
+    if (counts && std::find(flags.begin(), flags.end(), "--objective") != flags.end()) config.objective = "poisson";
+    choose_rate(!gave);
     rows = learner.read({.data = data::find(config.data, {.data_dir = config.data_dir}),
                          .target = config.target,
+                         .test = config.test,
+                         .columns = config.columns,
+                         .drop = config.drop,
+                         .types = config.types,
+                         .task = config.task,
+                         .weight_column = config.weight_column,
+                         .group_column = config.group_column,
+                         .split_by = config.split_by,
                          .val_split = config.val_split,
                          .seed = static_cast<uint64_t>(config.seed),
                          .bad = std::move(bad),
                          .values = config.objective != Config().objective});
     class_names = rows.shape.classes;
     fingerprint = rows.fingerprint;
+    metric = metric_for(config, rows.shape.classes.size());
+    check_threshold();
     told_cost = learner.cost(config, rows);
+    plan_comparison();
+  }
+
+  // A program that takes a recipe and then says `model` has the rate of the recipe's net, which is none for trees.
+  void choose_rate(bool by_program) {
+    const std::vector<std::string> flags = learner.flags();
+    if (by_program && config.lr != kAutomaticRate && std::find(flags.begin(), flags.end(), "--lr") != flags.end()) {
+      try {
+        if (config.lr == recipe(config.data, config.recipe, config.data_dir).lr) {
+          notes.push_back(cat("the learning rate ", config.lr, " is that of the recipe, for nets: ", learner.name(),
+                              " takes its own"));
+          config.lr = kAutomaticRate;
+        }
+      } catch (const Error&) {  // data without a recipe
+      }
+    }
+    if (config.lr != kAutomaticRate) return;
+    Config own;
+    learner.choose(own);
+    config.lr = own.lr;
+  }
+
+  void check_threshold() const {
+    if (config.threshold > 0 && rows.shape.classes.size() != 2) {
+      fail(ErrorKind::usage, "--threshold", "is for two classes: column ", rows.target, " holds ",
+           rows.shape.classes.empty() ? std::string("values") : cat(rows.shape.classes.size(), " classes"));
+    }
+  }
+
+  // Settles what is compared, before anything is written.
+  void plan_comparison() {
+    comparison.whole = learner.candidates(config, rows, comparison.left_out);
+    const bool choice = !comparison.whole.empty();
+    if (!choice) comparison.whole = {{.learner = &learner, .config = config}};
+    std::vector<Candidate> tuned;  // those that have settings to try, in turn
+    for (const Candidate& c : comparison.whole) {
+      if (c.learner->trial(c.config, 0)) tuned.push_back(c);
+    }
+    if (config.tune > 0 && tuned.empty()) {
+      fail(ErrorKind::usage, "--tune", "tries settings of gbdt and forest: --model ", learner.name(),
+           choice ? " has neither here" : " has none to try");
+    }
+    for (int64_t i = 0; i < config.tune; ++i) {
+      const auto among = static_cast<int64_t>(tuned.size());
+      const Candidate& c = tuned[static_cast<size_t>(i % among)];
+      comparison.trials.push_back(*c.learner->trial(c.config, i / among));
+    }
+    compares = choice || config.tune > 0 || config.folds > 0;
+    if (compares && !config.split_by.empty()) {
+      fail(ErrorKind::usage, "--split-by", "holds out the last rows, and ",
+           choice             ? "--model auto"
+           : config.folds > 0 ? "--folds"
+                              : "--tune",
+           " divides at random: leave out one of the two");
+    }
+    if (!compares) {
+      if (config.time_budget.empty()) return;
+      fail(ErrorKind::usage, "--time-budget", "is for comparing: need --model auto, --tune or --folds with it");
+    }
+    comparison.metric = metric;
+    comparison.folds = config.folds > 0 ? config.folds : std::min(kUsualFolds, rows.train.count());
+    comparison.seed = static_cast<uint64_t>(config.seed);
+    if (!config.time_budget.empty()) {
+      comparison.seconds = parse_seconds("--time-budget", config.time_budget);
+    } else if (choice || config.tune > 0) {
+      comparison.seconds = kUsualBudget;
+    }
+    told_cost.bytes += static_cast<double>(rows.train.values.bytes());  // a fold's rows are a copy
+    note_small_classes();
+  }
+
+  void note_small_classes() {
+    if (!rows.train.classification()) return;
+    std::vector<int64_t> counts(rows.shape.classes.size());
+    for (int64_t i = 0; i < rows.train.count(); ++i) {
+      ++counts[static_cast<size_t>(rows.train.labels.data<int64_t>()[i])];
+    }
+    const auto least = std::min_element(counts.begin(), counts.end());
+    if (*least >= comparison.folds) return;
+    notes.push_back(cat("class ", rows.shape.classes[static_cast<size_t>(least - counts.begin())], " has ", *least,
+                        " training rows, fewer than the ", comparison.folds, " folds: some folds do not tell it"));
   }
 
   RunSummary summary() const override {
@@ -90,7 +191,8 @@ struct RowRun : Prepared {
     s.model = learner.name();
     s.device = learner.runs_on(config.backend) ? config.backend : cpu_info().model;
     s.train_count = rows.train.count();
-    s.test_count = rows.test.count();
+    s.test_count = measured().count();
+    s.warnings.insert(s.warnings.end(), rows.warnings.begin(), rows.warnings.end());
     s.classes = static_cast<int64_t>(rows.shape.classes.size());
     s.unit = "row";
     s.example = "ROWS.csv";
@@ -106,6 +208,9 @@ struct RowRun : Prepared {
     for (const store::Column& c : rows.shape.columns) {
       j["columns"].push_back({{"name", c.name}, {"kind", c.words ? "words" : "numbers"}});
     }
+    for (const store::SetAside& s : rows.shape.set_aside) {
+      j["set_aside"].push_back({{"name", s.name}, {"kind", s.kind}});
+    }
     return j.dump(2);
   }
   store::Bundle bundle(const RunPosition& place) const override {
@@ -113,18 +218,98 @@ struct RowRun : Prepared {
     b.classes = class_names;
     b.provenance = provenance(config, fingerprint, place.step, place.test);
     b.provenance["target"] = rows.target;
-    b.learner = learner.name();
+    if (judged()) b.provenance["metric"] = metric.name;
+    if (!config.test.empty()) b.provenance["test_data"] = base_name(config.test);
+    if (!config.columns.empty()) b.provenance["columns"] = config.columns;
+    if (!config.group_column.empty()) b.provenance["group_column"] = config.group_column;
+    if (!config.split_by.empty()) b.provenance["split_by"] = config.split_by;
+    b.learner = fitted_by;
+    b.threshold = threshold;
     b.columns = rows.shape.columns;
+    b.set_aside = rows.shape.set_aside;
     b.rows = model;
     b.samples = store::sampled(*model, b.columns, rows.train.values);
     return b;
   }
+  std::string pass() const override { return learner.pass(); }
+  std::string metric_name() const override { return judged() ? metric.name : std::string(); }
+  // Whether a metric is told besides the loss.
+  bool judged() const { return config.metric != "auto" || compares; }
+
+  // The figures of answers to held-out rows.
+  Evaluation figures_of(const Array& answers, const store::Rows& of) const {
+    Evaluation e = evaluate(answers, of, threshold);
+    if (judged()) e.metric = score_of(metric, answers, of.labels, threshold);
+    return e;
+  }
+
+  // The best of what is compared.
+  Candidate compared(RunRecord& to, Observer& observer) {
+    const double budget = comparison.seconds;
+    if (budget > 0) comparison.seconds = std::max(budget - seconds_since(began), 1e-9);
+    comparison.goes_on = [&](const std::string& what) {
+      if (observer.on_comparison(what).stop) so_far.ended = Ended::by_observer;
+      if (signals::stop_requested()) so_far.ended = Ended::by_signal;
+      return !so_far.interrupted();
+    };
+    Selected s = select(rows, comparison);
+    for (const std::string& line : lines_of(s.board)) to.note(line);
+    so_far.leaderboard = s.board;
+    observer.on_leaderboard(s.board);
+    fitted_by = s.candidate.learner->name();
+    choose_threshold(s.answers, s.labels);
+    on_folds = s.models.front();
+    // A learner that the time ended on the folds would take longer on all rows than there is.
+    constexpr double kLongerOnAllRows = 1.5;
+    const double on_fold = s.board.standings.front().fit_seconds;
+    if (budget > 0) {
+      s.candidate.config.fit_seconds = std::max(budget - seconds_since(began), kLongerOnAllRows * on_fold);
+    }
+    return s.candidate;
+  }
+
+  // Answers that the model gave to rows that it was not fitted to.
+  void choose_threshold(const Array& answers, const Array& labels) {
+    if (rows.shape.classes.size() != 2 || threshold || labels.shape()[0] == 0) return;
+    if (config.threshold > 0) {
+      threshold = config.threshold;
+    } else if (judged() && reads_told_class(metric)) {
+      threshold = best_threshold(metric, answers, labels);
+    }
+  }
+
   void train(RunRecord& to, Observer& observer) override {
+    Candidate chosen{.learner = &learner, .config = config};
+    if (compares) chosen = compared(to, observer);
+    if (!so_far.interrupted()) fit(chosen, to, observer);
+    if (compares && so_far.interrupted()) model = on_folds;  // a whole fit, on most of the rows
     RunPosition place;
-    auto round_began = std::chrono::steady_clock::now();
+    place.step = so_far.steps;
+    const Array answers = model->run(rows.test.values);
+    choose_threshold(answers, rows.test.labels);
+    const bool own = !config.test.empty();
+    place.test = so_far.test = figures_of(own ? model->run(measured().values) : answers, measured());
+    so_far.metric_name = metric_name();
+    so_far.step_seconds = so_far.train_seconds / static_cast<double>(std::max<int64_t>(so_far.steps, 1));
+    so_far.samples_per_second =
+        static_cast<double>(rows.train.count() * so_far.steps) / std::max(so_far.train_seconds, 1e-9);
+    so_far.parameters = model->parameters();
+    so_far.output_dir = config.output_dir;
+    so_far.model_path = to.store_model(place);
+    so_far.bad_samples = left_out.samples();
+    so_far.total_seconds = seconds_since(began);
+  }
+
+  void fit(const Candidate& chosen, RunRecord& to, Observer& observer) {
+    RunPosition place;
+    RowData part;  // after a comparison the test part decides nothing
+    const bool apart = compares && chosen.learner->reads_held_out(chosen.config) && rows.train.count() > 1;
+    if (apart) part = with_tenth_out(rows, static_cast<uint64_t>(config.seed));
+    const auto fit_began = std::chrono::steady_clock::now();
+    auto round_began = fit_began;
     const double samples = static_cast<double>(rows.train.count());
     EpochReport last;
-    model = learner.fit(config, rows, [&](const Round& round) {
+    model = chosen.learner->fit(chosen.config, apart ? part : rows, [&](const Round& round) {
       const double seconds = seconds_since(round_began);
       place.train_seconds += seconds;
       place.step = round.number;
@@ -136,7 +321,7 @@ struct RowRun : Prepared {
                         .loss = round.loss,
                         .mean_loss = round.loss,
                         .samples_per_s = samples / std::max(seconds, 1e-9)},
-              .test = round.test ? *round.test : evaluate(*round.model, rows.test),
+              .test = round.test ? *round.test : figures_of(round.model->run(rows.test.values), rows.test),
               .best = false,
               .seconds = seconds};
       last.best = round.best ? *round.best : place.improves(*last.test);
@@ -149,47 +334,47 @@ struct RowRun : Prepared {
       if (more && asked) so_far.ended = Ended::by_observer;
       if (more && signals::stop_requested()) so_far.ended = Ended::by_signal;
       round_began = std::chrono::steady_clock::now();
-      return !so_far.interrupted();
+      const bool late = chosen.config.fit_seconds > 0 && seconds_since(fit_began) > chosen.config.fit_seconds;
+      return !so_far.interrupted() && !late;
     });
-    place.test = so_far.test = evaluate(*model, rows.test);
     so_far.train_loss = last.train.loss;
     so_far.steps = so_far.epochs = place.step;
     so_far.train_seconds = place.train_seconds;
-    so_far.step_seconds = so_far.train_seconds / static_cast<double>(std::max<int64_t>(place.step, 1));
-    so_far.samples_per_second = samples * static_cast<double>(place.step) / std::max(place.train_seconds, 1e-9);
-    so_far.parameters = model->parameters();
-    so_far.output_dir = config.output_dir;
-    so_far.model_path = to.store_model(place);
-    so_far.bad_samples = left_out.samples();
-    so_far.total_seconds = seconds_since(began);
   }
   const Result& result() const override { return so_far; }
 
+  // What the figures of the run are of.
+  const store::Rows& measured() const { return config.test.empty() ? rows.test : rows.own_test; }
   // A configuration that names what is told and no model, with the learner's name and rate.
   Config named(Config c) const {
     if (!c.model.empty()) return c;
     c.model = learner.name();
-    if (c.lr == Config().lr) learner.choose(c);
     return c;
   }
 
   const RowLearner& learner;
   RowData rows;
   Cost told_cost;
+  Metric metric;
+  bool compares = false;
+  SelectionRequest comparison;  // where it does
+  std::string fitted_by = learner.name();
+  std::optional<double> threshold;                  // store::told_class
+  std::shared_ptr<const store::RowModel> on_folds;  // the best of the comparison, fitted without the first fold
   std::shared_ptr<const store::RowModel> model;
   Result so_far;
 };
 
 }  // namespace
 
-Evaluation evaluate(const store::RowModel& model, const store::Rows& rows) {
+Evaluation evaluate(const store::RowModel& model, const store::Rows& rows, std::optional<double> threshold) {
   const auto start = std::chrono::steady_clock::now();
-  Evaluation e = evaluate(model.run(rows.values), rows);
+  Evaluation e = evaluate(model.run(rows.values), rows, threshold);
   e.seconds = seconds_since(start);
   return e;
 }
 
-Evaluation evaluate(const Array& answers, const store::Rows& rows) {
+Evaluation evaluate(const Array& answers, const store::Rows& rows, std::optional<double> threshold) {
   const int64_t n = rows.count(), k = answers.shape()[1];
   Evaluation e{.count = n};
   int64_t right = 0;
@@ -197,7 +382,7 @@ Evaluation evaluate(const Array& answers, const store::Rows& rows) {
     const float* y = answers.data<float>() + i * k;
     if (rows.classification()) {
       const int64_t label = rows.labels.data<int64_t>()[i];
-      right += std::max_element(y, y + k) - y == label;
+      right += store::told_class(y, k, threshold) == label;
       e.loss -= std::log(static_cast<double>(std::max(y[label], std::numeric_limits<float>::min())));
     } else {
       const double error = static_cast<double>(y[0]) - static_cast<double>(rows.labels.data<float>()[i]);
@@ -223,14 +408,29 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
   if (out.data.empty()) {
     fail(ErrorKind::usage, "--data", "is missing, and ", path, " does not say what it was trained on");
   }
-  const store::RowShape shape{bundle.columns, bundle.classes};
+  const store::RowShape shape{bundle.columns, bundle.classes, bundle.set_aside};
+  const auto said = [&](const char* key) {
+    const auto at = bundle.provenance.find(key);
+    return at == bundle.provenance.end() ? std::string() : at->second;
+  };
+  // A test part of its own is measured whole, unless another data set or the held-out rows are asked for.
+  const bool own_test = request.data.empty() && !on.test.empty() && request.split == "test";
+  if (own_test) out.data = on.test;
   const RowSource source{.data = data::find(out.data, {.data_dir = request.data_dir}),
                          .target = request.target.value_or(on.target),
+                         .columns = said("columns"),
+                         .group_column = said("group_column"),
+                         .split_by = said("split_by"),
                          .val_split = request.val_split.value_or(on.load.text.val_split),
                          .seed = request.seed ? static_cast<uint64_t>(*request.seed) : on.load.text.split_seed,
                          .bad = request.bad,
+                         .whole = own_test,
                          .known = &shape};
-  const RowData data = read(source);
+  RowData data = read(source);
+  if (own_test) {
+    out.rows = std::move(data.train);
+    return out;
+  }
   const bool trained_here = cat(data.fingerprint) == on.fingerprint;
   const bool asked = request.val_split || request.seed;  // for a division of its own
   // Other data than that of training is measured whole: none of it was seen.
@@ -272,9 +472,15 @@ Measurement RowLearner::measure(store::Bundle bundle, const std::string& path, c
   if (!measured.note.empty()) request.note(measured.note);
   const auto start = std::chrono::steady_clock::now();
   const Array answers = bundle.rows->run(measured.rows.values);
-  Measurement out{.figures = evaluate(answers, measured.rows), .scores = {}, .data = measured.data, .unit = "rows"};
+  const auto metric = bundle.provenance.find("metric");
+  Measurement out{.figures = evaluate(answers, measured.rows, bundle.threshold),
+                  .scores = {},
+                  .data = measured.data,
+                  .unit = "rows"};
   out.figures.seconds = seconds_since(start);
-  out.scores = scores_of(answers, measured.rows.labels);
+  out.scores = scores_of(
+      answers, measured.rows.labels,
+      {.threshold = bundle.threshold, .first = metric == bundle.provenance.end() ? std::string() : metric->second});
   return out;
 }
 

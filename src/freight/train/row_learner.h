@@ -4,6 +4,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,17 +17,24 @@ struct RowData {
   store::RowShape shape;
   std::string target;  // the column that is told
   store::Rows train, test;
-  std::vector<std::string> notes;  // on how they came about
-  uint64_t fingerprint = 0;        // of the cells of the training part
+  store::Rows own_test = {};               // of the source's test part; no rows where it names none
+  std::vector<std::string> notes;          // on how they came about
+  std::vector<std::string> warnings = {};  // on columns that tell the target, or nothing
+  uint64_t fingerprint = 0;                // of the cells of the training part
 };
 
 // Those that read a table are asked for this.
 struct RowSource {
   std::string data = {};    // the path
   std::string target = {};  // a name or a number from 1; empty chooses
-  double val_split = -1;    // share that is held out; below 0: a fifth
+  std::string test = {};    // the path of a test part; empty: none
+  // As the flags of these names say.
+  std::string columns = {}, drop = {}, types = {}, task = "auto";
+  std::string weight_column = {}, group_column = {}, split_by = {};
+  double val_split = -1;  // share that is held out; below 0: a fifth
   uint64_t seed = 0;
   data::BadSamples bad = {};
+  bool whole = false;   // nothing is held out: all rows are of the training part
   bool values = false;  // the told column holds values, also where its numbers would pass for classes
   // It is that of a stored model to be measured: rows become what it takes, and either part may be empty. Null:
   // columns and classes are those of the training part.
@@ -43,6 +51,15 @@ struct Round {
   std::optional<bool> best = {};  // whether the model kept so far is that of this round; empty: by the figures
 };
 
+class RowLearner;
+
+// A learner with settings: one of those that a run compares (selection_internal.h).
+struct Candidate {
+  const RowLearner* learner = nullptr;
+  Config config;
+  std::string settings = {};  // as flags, where they are not those that were asked for: "--lr 0.05"
+};
+
 class RowLearner : public Learner {
  public:
   // All rows of both parts. Throws Error: data, usage.
@@ -53,10 +70,30 @@ class RowLearner : public Learner {
   virtual bool runs_on(const std::string&) const { return false; }
   // Before anything is fitted: bytes besides the data, and seconds of a round on this machine, for run.json.
   virtual Cost cost(const Config& config, const RowData& data) const = 0;
-  // Equal data and configurations give equal models, to the bit. `told` hears of each round; false from it ends the
-  // fitting with the model so far. Throws Error(diverged) where no finite model comes of it.
+  // Equal data and configurations give equal models, to the bit, unless the time of `config.fit_seconds` ends the
+  // fitting first. `told` hears of each round; false from it ends the fitting with the model so far. Throws
+  // Error(diverged) where no finite model comes of it.
   virtual std::shared_ptr<const store::RowModel> fit(const Config& config, const RowData& data,
                                                      const std::function<bool(const Round&)>& told) const = 0;
+
+  // "round" or "epoch": a pass of the fitting, for those who read of it.
+  virtual const char* pass() const { return "round"; }
+
+  // Those that a run with this learner compares; empty where it is fitted itself. Reasons why one cannot be among them
+  // go to `left_out`.
+  virtual std::vector<Candidate> candidates(const Config&, const RowData&, std::vector<std::string>&) const {
+    return {};
+  }
+  // Further settings to try (--tune), drawn from ranges by the seed; empty where there are none to try.
+  virtual std::optional<Candidate> trial(const Config&, int64_t /*number*/) const { return {}; }
+  // The configuration of the fit on all rows after fits on folds, which found out what held-out rows tell: how many
+  // rounds are best.
+  virtual Config settled(const Config& config, const std::vector<std::shared_ptr<const store::RowModel>>&) const {
+    return config;
+  }
+  // False where a fit does not depend on the held-out part. Where it does, a tenth of the training rows is held out for
+  // the fit after a comparison, so that the test part stays unseen.
+  virtual bool reads_held_out(const Config&) const { return true; }
 
   std::unique_ptr<Prepared> prepare(const Config& config, PrepareOptions options) const final;
   Measurement measure(store::Bundle bundle, const std::string& path, const MeasureRequest& request) const final;
@@ -65,9 +102,9 @@ class RowLearner : public Learner {
 };
 
 // Mean cross-entropy of classes, with top-1, or mean squared error of values, over all rows. A probability of 0 counts
-// as the least positive float, so that the loss is finite.
-Evaluation evaluate(const store::RowModel& model, const store::Rows& rows);
+// as the least positive float, so that the loss is finite. `threshold`: store::told_class.
+Evaluation evaluate(const store::RowModel& model, const store::Rows& rows, std::optional<double> threshold = {});
 // The same of answers that are there: f32 (N, outputs).
-Evaluation evaluate(const Array& answers, const store::Rows& rows);
+Evaluation evaluate(const Array& answers, const store::Rows& rows, std::optional<double> threshold = {});
 
 }  // namespace freight::train

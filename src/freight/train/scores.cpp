@@ -2,158 +2,293 @@
 #include "freight/train/scores.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
-#include <optional>
 
+#include "freight/base/error.h"
 #include "freight/base/philox.h"
+#include "freight/base/strings.h"
+#include "freight/store/row_model.h"
+#include "freight/train/config.h"
 
 namespace freight::train {
 
 namespace {
 
-struct Named {
-  const char* name;
-  std::optional<double> value;
-};
-
-// Computes scores where row i counts `times[i]` times; what does not depend on these is prepared once.
-class Scorer {
+// Answers and labels, with what metrics share of them. `times[i]` says how often row i counts.
+class Answered {
  public:
-  Scorer(const Array& answers, const Array& labels)
+  Answered(const Array& answers, const Array& labels, std::optional<double> threshold)
       : n_(answers.shape()[0]), k_(answers.shape()[1]), answers_(answers) {
     if (labels.dtype() != DType::i64) {
       values_ = labels.data<float>();
       return;
     }
     classes_ = labels.data<int64_t>();
-    for (int64_t i = 0; i < n_; ++i) {
-      const float* const y = row(i);
-      told_.push_back(std::max_element(y, y + k_) - y);
-    }
-    if (k_ != 2) return;
-    ascending_.resize(static_cast<size_t>(n_));
-    std::iota(ascending_.begin(), ascending_.end(), int64_t{0});
-    std::stable_sort(ascending_.begin(), ascending_.end(), [&](int64_t a, int64_t b) { return row(a)[1] < row(b)[1]; });
+    for (int64_t i = 0; i < n_; ++i) told_.push_back(store::told_class(row(i), k_, threshold));
   }
 
-  std::vector<Named> at(const std::vector<int>& times) const {
-    if (!classes_) return of_values(times);
-    const double total = std::accumulate(times.begin(), times.end(), 0.0);
-    double right = 0, loss = 0;
-    for (int64_t i = 0; i < n_; ++i) {
-      const auto count = static_cast<double>(times[static_cast<size_t>(i)]);
-      right += told_[static_cast<size_t>(i)] == classes_[i] ? count : 0;
-      loss -= count * std::log(static_cast<double>(std::max(row(i)[classes_[i]], std::numeric_limits<float>::min())));
+  int64_t count() const { return n_; }
+  int64_t classes() const { return classes_ ? k_ : 0; }
+  const float* row(int64_t i) const { return answers_.data<float>() + i * k_; }
+  int64_t label(int64_t i) const { return classes_[i]; }
+  int64_t told(int64_t i) const { return told_[static_cast<size_t>(i)]; }
+  double truth(int64_t i) const { return static_cast<double>(values_[i]); }
+  double value(int64_t i) const { return static_cast<double>(row(i)[0]); }
+
+  // Rows by the probability of the second of two classes; sorted when first asked for.
+  const std::vector<int64_t>& ascending() const {
+    if (ascending_.empty()) {
+      ascending_.resize(static_cast<size_t>(n_));
+      std::iota(ascending_.begin(), ascending_.end(), int64_t{0});
+      std::stable_sort(ascending_.begin(), ascending_.end(),
+                       [&](int64_t a, int64_t b) { return row(a)[1] < row(b)[1]; });
     }
-    std::vector<Named> scores;
-    if (k_ == 2) scores.push_back({"auc", area(times)});
-    scores.push_back(f1(times));
-    scores.push_back({"accuracy", right / total});
-    scores.push_back({"log_loss", loss / total});
-    return scores;
+    return ascending_;
   }
 
  private:
-  const float* row(int64_t i) const { return answers_.data<float>() + i * k_; }
-
-  // The share of pairs of one row of either class in which the second class is thought more likely in its own; equal
-  // ones count half.
-  std::optional<double> area(const std::vector<int>& times) const {
-    double below = 0, pairs = 0, positive = 0;
-    for (size_t first = 0; first < ascending_.size();) {
-      double equal[2] = {};
-      size_t last = first;
-      for (; last < ascending_.size() && row(ascending_[last])[1] == row(ascending_[first])[1]; ++last) {
-        equal[classes_[ascending_[last]]] += times[static_cast<size_t>(ascending_[last])];
-      }
-      pairs += equal[1] * (below + equal[0] / 2);
-      below += equal[0];
-      positive += equal[1];
-      first = last;
-    }
-    if (below == 0 || positive == 0) return std::nullopt;
-    return pairs / below / positive;
-  }
-
-  // The harmonic mean of precision and recall: of the second of two classes, or the mean over all that are there.
-  Named f1(const std::vector<int>& times) const {
-    std::vector<double> right(static_cast<size_t>(k_)), told(right), there(right);
-    for (int64_t i = 0; i < n_; ++i) {
-      const auto count = static_cast<double>(times[static_cast<size_t>(i)]);
-      const auto said = static_cast<size_t>(told_[static_cast<size_t>(i)]), is = static_cast<size_t>(classes_[i]);
-      told[said] += count;
-      there[is] += count;
-      if (said == is) right[is] += count;
-    }
-    const auto of = [&](size_t c) -> std::optional<double> {
-      if (told[c] + there[c] == 0) return std::nullopt;
-      return 2 * right[c] / (told[c] + there[c]);
-    };
-    if (k_ == 2) return {"f1", of(1)};
-    double sum = 0;
-    int count = 0;
-    for (size_t c = 0; c < right.size(); ++c) {
-      const std::optional<double> one = of(c);
-      sum += one.value_or(0);
-      count += one.has_value();
-    }
-    return {"macro_f1", sum / std::max(count, 1)};
-  }
-
-  std::vector<Named> of_values(const std::vector<int>& times) const {
-    double total = 0, sum = 0, squares = 0, wrong = 0, absolute = 0;
-    for (int64_t i = 0; i < n_; ++i) {
-      const auto count = static_cast<double>(times[static_cast<size_t>(i)]), v = static_cast<double>(values_[i]);
-      const double error = static_cast<double>(row(i)[0]) - v;
-      total += count;
-      sum += count * v;
-      wrong += count * error * error;
-      absolute += count * std::fabs(error);
-    }
-    for (int64_t i = 0; i < n_; ++i) {
-      const double away = static_cast<double>(values_[i]) - sum / total;
-      squares += static_cast<double>(times[static_cast<size_t>(i)]) * away * away;
-    }
-    const std::optional<double> explained = squares > 0 ? std::optional(1 - wrong / squares) : std::nullopt;
-    return {{"rmse", std::sqrt(wrong / total)}, {"mae", absolute / total}, {"r2", explained}};
-  }
-
   int64_t n_, k_;
   const Array& answers_;
   const int64_t* classes_ = nullptr;
   const float* values_ = nullptr;
-  std::vector<int64_t> told_;       // the likeliest class of each row
-  std::vector<int64_t> ascending_;  // rows by the probability of the second of two classes
+  std::vector<int64_t> told_;
+  mutable std::vector<int64_t> ascending_;
 };
+using Times = std::vector<int>;
+
+double square(double v) { return v * v; }
+
+double times_of(const Times& times, int64_t i) { return static_cast<double>(times[static_cast<size_t>(i)]); }
+
+// The mean over the rows of what f says of each.
+template <class F>
+double mean_of(const Answered& a, const Times& times, F f) {
+  double sum = 0, total = 0;
+  for (int64_t i = 0; i < a.count(); ++i) {
+    const double count = times_of(times, i);
+    if (count == 0) continue;
+    sum += count * f(i);
+    total += count;
+  }
+  return sum / total;
+}
+
+// The share of pairs of one row of either class in which the second class is thought more likely in its own; equal
+// ones count half.
+std::optional<double> area(const Answered& a, const Times& times, const Metric&) {
+  const std::vector<int64_t>& ascending = a.ascending();
+  double below = 0, pairs = 0, positive = 0;
+  for (size_t first = 0; first < ascending.size();) {
+    double equal[2] = {};
+    size_t last = first;
+    for (; last < ascending.size() && a.row(ascending[last])[1] == a.row(ascending[first])[1]; ++last) {
+      equal[a.label(ascending[last])] += times_of(times, ascending[last]);
+    }
+    pairs += equal[1] * (below + equal[0] / 2);
+    below += equal[0];
+    positive += equal[1];
+    first = last;
+  }
+  if (below == 0 || positive == 0) return std::nullopt;
+  return pairs / below / positive;
+}
+
+// The harmonic mean of precision and recall of each class; empty for one that is neither there nor told.
+std::vector<std::optional<double>> f1_by_class(const Answered& a, const Times& times) {
+  std::vector<double> right(static_cast<size_t>(a.classes())), told(right), there(right);
+  for (int64_t i = 0; i < a.count(); ++i) {
+    const double count = times_of(times, i);
+    const auto said = static_cast<size_t>(a.told(i)), is = static_cast<size_t>(a.label(i));
+    told[said] += count;
+    there[is] += count;
+    if (said == is) right[is] += count;
+  }
+  std::vector<std::optional<double>> all(right.size());
+  for (size_t c = 0; c < all.size(); ++c) {
+    if (told[c] + there[c] > 0) all[c] = 2 * right[c] / (told[c] + there[c]);
+  }
+  return all;
+}
+std::optional<double> f1(const Answered& a, const Times& times, const Metric&) { return f1_by_class(a, times)[1]; }
+std::optional<double> macro_f1(const Answered& a, const Times& times, const Metric&) {
+  double sum = 0;
+  int count = 0;
+  for (const std::optional<double>& one : f1_by_class(a, times)) {
+    sum += one.value_or(0);
+    count += one.has_value();
+  }
+  return sum / std::max(count, 1);
+}
+
+std::optional<double> accuracy(const Answered& a, const Times& times, const Metric&) {
+  return mean_of(a, times, [&](int64_t i) { return a.told(i) == a.label(i) ? 1.0 : 0.0; });
+}
+std::optional<double> log_loss(const Answered& a, const Times& times, const Metric&) {
+  return mean_of(a, times, [&](int64_t i) {
+    return -std::log(static_cast<double>(std::max(a.row(i)[a.label(i)], std::numeric_limits<float>::min())));
+  });
+}
+
+std::optional<double> rmse(const Answered& a, const Times& times, const Metric&) {
+  return std::sqrt(mean_of(a, times, [&](int64_t i) { return square(a.value(i) - a.truth(i)); }));
+}
+std::optional<double> mae(const Answered& a, const Times& times, const Metric&) {
+  return mean_of(a, times, [&](int64_t i) { return std::fabs(a.value(i) - a.truth(i)); });
+}
+std::optional<double> r2(const Answered& a, const Times& times, const Metric&) {
+  const double mean = mean_of(a, times, [&](int64_t i) { return a.truth(i); });
+  const double spread = mean_of(a, times, [&](int64_t i) { return square(a.truth(i) - mean); });
+  const double wrong = mean_of(a, times, [&](int64_t i) { return square(a.value(i) - a.truth(i)); });
+  return spread > 0 ? std::optional(1 - wrong / spread) : std::nullopt;
+}
+std::optional<double> quantile_loss(const Answered& a, const Times& times, const Metric& m) {
+  return mean_of(a, times, [&](int64_t i) {
+    const double error = a.truth(i) - a.value(i);
+    return std::max(m.quantile * error, (m.quantile - 1) * error);
+  });
+}
+constexpr double kLeastMean = 1e-30;  // an answer of 0 or below, which such a model cannot mean
+std::optional<double> poisson_deviance(const Answered& a, const Times& times, const Metric&) {
+  return mean_of(a, times, [&](int64_t i) {
+    const double y = a.truth(i), mean = std::max(a.value(i), kLeastMean);
+    return 2 * ((y > 0 ? y * std::log(y / mean) : 0.0) - y + mean);
+  });
+}
+std::optional<double> tweedie_deviance(const Answered& a, const Times& times, const Metric& m) {
+  const double p = m.tweedie_power;
+  return mean_of(a, times, [&](int64_t i) {
+    const double y = std::max(a.truth(i), 0.0), mean = std::max(a.value(i), kLeastMean);
+    return 2 * (std::pow(y, 2 - p) / ((1 - p) * (2 - p)) - y * std::pow(mean, 1 - p) / (1 - p) +
+                std::pow(mean, 2 - p) / (2 - p));
+  });
+}
+
+enum class For { two, more, classes, values };  // classes: two and more
+
+struct MetricRow {
+  const char* name;
+  For what;
+  bool higher;
+  bool shown;  // without being asked for
+  bool told;   // reads the told class
+  std::optional<double> (*of)(const Answered&, const Times&, const Metric&);
+};
+constexpr std::array<MetricRow, 11> kMetrics = {{
+    {"auc", For::two, true, true, false, area},
+    {"f1", For::two, true, true, true, f1},
+    {"macro_f1", For::more, true, true, true, macro_f1},
+    {"accuracy", For::classes, true, true, true, accuracy},
+    {"log_loss", For::classes, false, true, false, log_loss},
+    {"rmse", For::values, false, true, false, rmse},
+    {"mae", For::values, false, true, false, mae},
+    {"r2", For::values, true, true, false, r2},
+    {"quantile_loss", For::values, false, false, false, quantile_loss},
+    {"poisson_deviance", For::values, false, false, false, poisson_deviance},
+    {"tweedie_deviance", For::values, false, false, false, tweedie_deviance},
+}};
+
+bool fits(const MetricRow& row, size_t classes) {
+  switch (row.what) {
+    case For::two: return classes == 2;
+    case For::more: return classes > 2;
+    case For::classes: return classes > 0;
+    case For::values: return classes == 0;
+  }
+  return false;
+}
+const MetricRow& row_of_metric(const std::string& name) {
+  for (const MetricRow& row : kMetrics) {
+    if (name == row.name) return row;
+  }
+  fail(ErrorKind::usage, "--metric", "unknown value: got ", name, ", need one of ", join(metric_names(), ", "));
+}
+
+std::string usual_metric(const Config& c, size_t classes) {
+  if (classes > 0) return "log_loss";
+  if (c.objective == "absoluteerror") return "mae";
+  if (c.objective == "quantile") return "quantile_loss";
+  if (c.objective == "tweedie") return "tweedie_deviance";
+  return c.objective == "poisson" || c.model == "poisson" ? "poisson_deviance" : "rmse";
+}
 
 // Drawn numbers that leave out so much on either side have 95 % between.
 constexpr double kTail = 0.025;
 
 }  // namespace
 
-std::vector<Score> scores_of(const Array& answers, const Array& labels, int draws) {
+std::vector<std::string> metric_names() {
+  std::vector<std::string> names = {"auto"};
+  for (const MetricRow& row : kMetrics) names.emplace_back(row.name);
+  return names;
+}
+
+Metric metric_for(const Config& c, size_t classes) {
+  const std::string name = c.metric == "auto" ? usual_metric(c, classes) : c.metric;
+  const MetricRow& row = row_of_metric(name);
+  if (!fits(row, classes)) {
+    std::vector<std::string> others;
+    for (const MetricRow& other : kMetrics) {
+      if (fits(other, classes)) others.emplace_back(other.name);
+    }
+    const char* const what[] = {"two classes", "more than two classes", "classes", "values"};
+    fail(ErrorKind::usage, "--metric", name, " is for ", what[static_cast<size_t>(row.what)],
+         ": the told column holds ",
+         classes == 0   ? std::string("values")
+         : classes == 1 ? std::string("one class")
+                        : cat(classes, " classes"),
+         ", need ", others.empty() ? std::string("another column") : join(others, ", "));
+  }
+  if (name == "quantile_loss" && c.objective != "quantile") {
+    fail(ErrorKind::usage, "--metric", "quantile_loss is for --objective quantile: got ", c.objective);
+  }
+  return {.name = name, .higher = row.higher, .quantile = c.quantile, .tweedie_power = c.tweedie_power};
+}
+
+bool reads_told_class(const Metric& metric) { return row_of_metric(metric.name).told; }
+
+std::optional<double> score_of(const Metric& metric, const Array& answers, const Array& labels,
+                               std::optional<double> threshold) {
+  if (answers.shape()[0] == 0) return std::nullopt;
+  const Answered answered(answers, labels, threshold);
+  return row_of_metric(metric.name).of(answered, Times(static_cast<size_t>(answered.count()), 1), metric);
+}
+
+std::vector<Score> scores_of(const Array& answers, const Array& labels, const ScoreOptions& options) {
   const int64_t n = answers.shape()[0];
   std::vector<Score> scores;
   if (n == 0) return scores;
-  const Scorer scorer(answers, labels);
-  const std::vector<Named> whole = scorer.at(std::vector<int>(static_cast<size_t>(n), 1));
+  const Answered answered(answers, labels, options.threshold);
+  std::vector<const MetricRow*> rows;
+  for (const MetricRow& row : kMetrics) {
+    if (!fits(row, static_cast<size_t>(answered.classes()))) continue;
+    if (row.name == options.first) rows.insert(rows.begin(), &row);
+    if (row.name != options.first && row.shown) rows.push_back(&row);
+  }
+  const auto at = [&](const Times& times) {
+    std::vector<std::optional<double>> values;
+    for (const MetricRow* row : rows) values.push_back(row->of(answered, times, {.name = row->name}));
+    return values;
+  };
+  const auto whole = at(Times(static_cast<size_t>(n), 1));
   std::vector<std::vector<double>> drawn(whole.size());
-  for (int draw = 0; draw < draws; ++draw) {
-    std::vector<int> times(static_cast<size_t>(n));
+  for (int draw = 0; draw < options.draws; ++draw) {
+    Times times(static_cast<size_t>(n));
     for (int64_t i = 0; i < n; ++i) {
       const auto u = static_cast<double>(random_uniform(0, static_cast<uint64_t>(draw), 0, static_cast<uint64_t>(i)));
       ++times[static_cast<size_t>(std::min(static_cast<int64_t>(u * static_cast<double>(n)), n - 1))];
     }
-    const std::vector<Named> again = scorer.at(times);
+    const auto again = at(times);
     for (size_t s = 0; s < again.size(); ++s) {
-      if (again[s].value) drawn[s].push_back(*again[s].value);
+      if (again[s]) drawn[s].push_back(*again[s]);
     }
   }
   for (size_t s = 0; s < whole.size(); ++s) {
-    if (!whole[s].value) continue;
-    Score score{.name = whole[s].name, .value = *whole[s].value, .low = *whole[s].value, .high = *whole[s].value};
+    if (!whole[s]) continue;
+    Score score{.name = rows[s]->name, .value = *whole[s], .low = *whole[s], .high = *whole[s]};
     std::sort(drawn[s].begin(), drawn[s].end());
     if (!drawn[s].empty()) {
       const auto most = static_cast<double>(drawn[s].size() - 1);
@@ -163,6 +298,32 @@ std::vector<Score> scores_of(const Array& answers, const Array& labels, int draw
     scores.push_back(std::move(score));
   }
   return scores;
+}
+
+double best_threshold(const Metric& metric, const Array& answers, const Array& labels) {
+  const Answered a(answers, labels, {});
+  double positives = 0;
+  for (int64_t i = 0; i < a.count(); ++i) positives += static_cast<double>(a.label(i));
+  const auto n = static_cast<double>(a.count());
+  double right = positives, told = n, below = 0;  // of the second class, of which all are told at first
+  double best = 0.5, best_score = score_of(metric, answers, labels).value_or(0);
+  for (const int64_t row : a.ascending()) {
+    const auto here = static_cast<double>(a.row(row)[1]);
+    if (here > below) {
+      const double middle = (below + here) / 2;
+      const double score =
+          metric.name == "f1" ? 2 * right / std::max(told + positives, 1.0) : (2 * right + n - told - positives) / n;
+      const bool nearer = score == best_score && std::fabs(middle - 0.5) < std::fabs(best - 0.5);
+      if (score > best_score || nearer) {
+        best_score = score;
+        best = middle;
+      }
+      below = here;
+    }
+    right -= static_cast<double>(a.label(row));
+    told -= 1;
+  }
+  return best;
 }
 
 }  // namespace freight::train

@@ -117,9 +117,11 @@ void need_scale(const optim::LossScale* scale) {
 
 }  // namespace
 
+double learning_rate(const Config& c) { return c.lr == kAutomaticRate ? kRateOfNets : c.lr; }
+
 std::unique_ptr<optim::Optimizer> make_optimizer(const Config& c, const nn::Module& net) {
   auto optimizer = optim::create(c.optimizer, net,
-                                 {.lr = c.lr,
+                                 {.lr = learning_rate(c),
                                   .momentum = c.momentum,
                                   .nesterov = c.nesterov,
                                   .weight_decay = c.weight_decay,
@@ -134,11 +136,11 @@ optim::Schedule make_schedule(const Config& c, int64_t steps_per_epoch, int64_t 
   using optim::Schedule;
   const auto warmup = static_cast<int64_t>(std::llround(c.lr_warmup_epochs * static_cast<double>(steps_per_epoch)));
   const int64_t rest = std::max<int64_t>(total - warmup, 1);
-  const Schedule s = c.lr_scheduler == "step"     ? Schedule::step(c.lr, c.lr_step_size * steps_per_epoch, c.lr_gamma)
-                     : c.lr_scheduler == "cosine" ? Schedule::cosine(c.lr, rest)
-                     : c.lr_scheduler == "onecycle"
-                         ? Schedule::one_cycle(c.lr, rest, {.pct_start = c.onecycle_pct_start})
-                         : Schedule::constant(c.lr);
+  const double lr = learning_rate(c);
+  const Schedule s = c.lr_scheduler == "step"       ? Schedule::step(lr, c.lr_step_size * steps_per_epoch, c.lr_gamma)
+                     : c.lr_scheduler == "cosine"   ? Schedule::cosine(lr, rest)
+                     : c.lr_scheduler == "onecycle" ? Schedule::one_cycle(lr, rest, {.pct_start = c.onecycle_pct_start})
+                                                    : Schedule::constant(lr);
   return warmup > 0 ? s.warmup(warmup) : s;
 }
 

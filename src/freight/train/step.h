@@ -15,6 +15,8 @@
 
 namespace freight::train {
 
+// The learning rate of a net: the one that is said, else the usual one.
+double learning_rate(const Config& config);
 // The optimizer that a configuration names, of all parameters of `net`; its state lies where `offload` says.
 std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config, const nn::Module& net);
 // The rates of a run of `total` steps, warm-up included.

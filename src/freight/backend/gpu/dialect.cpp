@@ -19,6 +19,7 @@ constexpr const char* kWords = R"(
 #define LANE get_local_id(0)
 #define ELEMENT get_global_id(0)
 #define FIRST(p, o) p += o
+#define FIRST_INTO(word, value) atomic_cmpxchg((volatile __global int*)(word), 0, value) /* 0: it was the first */
 #define UNROLL /* as the compiler likes: one for a CPU takes minutes over what helps a GPU */
 #define UNROLL_8
 #define as_bits as_uint
@@ -48,6 +49,7 @@ typedef short i16;
 #define LANE threadIdx.x
 #define ELEMENT (blockIdx.x * (i64)blockDim.x + threadIdx.x)
 #define FIRST(p, o) /* an address says it all */
+#define FIRST_INTO(word, value) atomicCAS((int*)(word), 0, value)
 #define UNROLL _Pragma("unroll")
 #define UNROLL_8 _Pragma("unroll 8")
 #define as_bits __float_as_uint
@@ -113,11 +115,11 @@ DEVICE ushort to_f16(float f) {
 DEVICE int divide_int(int e, int d, int factor, int shift) { return (int)((u64)(uint)e * (uint)factor >> shift); }
 DEVICE i64 divide_i64(i64 e, i64 d, i64 factor, i64 shift) { return e / d; }
 
-/* Whether an index is one; else the fault words say which check it failed (faults.h). */
+/* Whether an index is one; else the fault words say which check it failed (faults.h). An earlier fault is the cause, and
+   stays. */
 DEVICE int in_range(i64 index, i64 rows, GLOBAL i64* faults, i64 check) {
   if (index >= 0 && index < rows) return 1;
-  faults[0] = check;
-  faults[1] = index;
+  if (FIRST_INTO(faults, (int)check) == 0) faults[1] = index;
   return 0;
 }
 

@@ -1,0 +1,110 @@
+// See auto_learner.h.
+#include "freight/tables/auto_learner.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/tables/table.h"
+
+namespace freight::tables {
+
+namespace {
+
+bool has_flag(const train::RowLearner& learner, const char* flag) {
+  const std::vector<std::string> flags = learner.flags();
+  return std::find(flags.begin(), flags.end(), flag) != flags.end();
+}
+
+// Whole numbers of at least 0, some above it.
+bool tells_counts(const store::Rows& rows) {
+  if (rows.classification()) return false;
+  const auto* v = rows.labels.data<float>();
+  const auto end = v + rows.count();
+  return std::all_of(v, end, [](float x) { return x >= 0 && x == std::floor(x); }) &&
+         std::any_of(v, end, [](float x) { return x > 0; });
+}
+
+// Those that are worth a comparison, the quick ones first; a name that nobody registered is passed over.
+std::vector<std::string> names_for(const train::RowData& data) {
+  std::vector<std::string> names;
+  if (!data.shape.classes.empty()) names.emplace_back("logistic");
+  if (data.shape.classes.empty()) names.emplace_back("ridge");
+  if (tells_counts(data.train)) names.emplace_back("poisson");
+  names.insert(names.end(), {"gbdt", "forest", "mlp"});
+  return names;
+}
+
+const train::RowLearner* registered(const std::string& name) {
+  return dynamic_cast<const train::RowLearner*>(train::find_learner(name));
+}
+
+}  // namespace
+
+std::vector<std::string> AutoLearner::flags() const {
+  return {"--objective", "--quantile", "--tweedie-power", "--class-weight", "--xgboost", "--weight-column"};
+}
+
+bool AutoLearner::runs_on(const std::string& device) const {
+  const train::RowLearner* const trees = registered("gbdt");
+  return trees && trees->runs_on(device);
+}
+
+train::RowData AutoLearner::read(const train::RowSource& source) const { return read_table(source); }
+
+std::vector<train::Candidate> AutoLearner::candidates(const train::Config& config, const train::RowData& data,
+                                                      std::vector<std::string>& left_out) const {
+  std::vector<train::Candidate> all;
+  const bool on_device = config.backend != "auto" && config.backend != "cpu";
+  for (const std::string& name : names_for(data)) {
+    const train::RowLearner* const learner = registered(name);
+    if (!learner) continue;
+    train::Candidate c{.learner = learner, .config = config};
+    c.config.model = name;
+    learner->choose(c.config);
+    if (config.class_weight != "none" && !has_flag(*learner, "--class-weight")) {
+      left_out.push_back(cat(name, ": has no --class-weight"));
+      continue;
+    }
+    if (!config.weight_column.empty() && !has_flag(*learner, "--weight-column")) {
+      left_out.push_back(cat(name, ": has no --weight-column"));
+      continue;
+    }
+    const bool runs = learner->runs_on(config.backend);
+    if (on_device && !runs) {
+      c.config.backend = "cpu";
+      c.settings = "--device cpu";
+    }
+    try {
+      learner->cost(c.config, data);
+    } catch (const Error& e) {
+      if (on_device && runs) throw;  // a device that was asked for is never replaced in silence
+      left_out.push_back(cat(name, ": ", e.what()));
+      continue;
+    }
+    all.push_back(std::move(c));
+  }
+  if (all.empty()) {
+    fail(ErrorKind::runtime, "--model", "auto has nothing to compare: ", join(left_out, "; "));
+  }
+  return all;
+}
+
+train::Cost AutoLearner::cost(const train::Config& config, const train::RowData& data) const {
+  std::vector<std::string> ignored;
+  train::Cost most;
+  for (const train::Candidate& c : candidates(config, data, ignored)) {
+    const train::Cost one = c.learner->cost(c.config, data);
+    most.bytes = std::max(most.bytes, one.bytes);
+    most.seconds = std::max(most.seconds, one.seconds);
+  }
+  return most;
+}
+
+std::shared_ptr<const store::RowModel> AutoLearner::fit(const train::Config&, const train::RowData&,
+                                                        const std::function<bool(const train::Round&)>&) const {
+  fail(ErrorKind::usage, "AutoLearner::fit", "auto compares learners in a run (train::prepare), and fits none itself");
+}
+
+}  // namespace freight::tables

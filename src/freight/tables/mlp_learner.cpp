@@ -1,0 +1,225 @@
+// See mlp_learner.h.
+#include "freight/tables/mlp_learner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "freight/base/error.h"
+#include "freight/base/philox.h"
+#include "freight/base/strings.h"
+#include "freight/ops/index.h"
+#include "freight/optim/ema.h"
+#include "freight/optim/optimizer.h"
+#include "freight/tables/mlp_model.h"
+#include "freight/tables/table.h"
+#include "freight/trace/compile.h"
+#include "freight/trace/device.h"
+#include "freight/train/folds.h"
+#include "freight/train/signals.h"
+
+namespace freight::tables {
+
+namespace {
+
+constexpr double kMlpRate = 4e-3, kMlpDecay = 1e-3;
+constexpr double kMlpAveraging = 0.998;  // of the weights, over steps: what answers
+constexpr int64_t kMlpEpochs = 60, kMlpBatch = 256, kMlpPatience = 10;
+constexpr double kMlpHeldOut = 0.15;                                   // of the training rows: they say when to end
+constexpr int64_t kLeastRowsToHoldOut = 20;                            // of fewer rows all are fitted, for all epochs
+constexpr uint32_t kMlpDivision = 0x6d6c70f0, kMlpOrder = 0x6d6c70f1;  // streams of draws
+
+using RowNumbers = std::vector<int64_t>;
+
+void shuffle_rows(RowNumbers& rows, PhiloxStream draws) {
+  for (size_t i = rows.size(); i > 1; --i) std::swap(rows[i - 1], rows[draws.below(static_cast<uint32_t>(i))]);
+}
+
+// What is fitted, and what says when to end: of every class its share, as it is with the held-out part of a table. A
+// class of one row is fitted.
+struct MlpParts {
+  store::Rows fitted, watched;  // watched: none, where all are fitted
+};
+MlpParts parts_of(const store::Rows& rows, uint64_t seed, bool watch) {
+  if (!watch || rows.count() < kLeastRowsToHoldOut) return {rows, train::rows_at(rows, {})};
+  RowNumbers order(static_cast<size_t>(rows.count()));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  shuffle_rows(order, PhiloxStream(seed, 0, kMlpDivision));
+  if (rows.classification()) {
+    const auto* const label = rows.labels.data<int64_t>();
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return label[a] < label[b]; });
+  }
+  RowNumbers fitted, watched;
+  double due = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const int64_t row = order[i];
+    const bool next_class =
+        rows.classification() && i > 0 && rows.labels.data<int64_t>()[row] != rows.labels.data<int64_t>()[order[i - 1]];
+    due = next_class ? kMlpHeldOut : due + kMlpHeldOut;
+    (due >= 1 ? watched : fitted).push_back(row);
+    if (due >= 1) due -= 1;
+  }
+  return {train::rows_at(rows, fitted), train::rows_at(rows, watched)};
+}
+
+MlpTarget target_of_rows(const store::Rows& rows, int64_t classes) {
+  MlpTarget target{.classes = classes};
+  if (classes > 0) return target;
+  const auto* const y = rows.labels.data<float>();
+  const auto n = static_cast<double>(rows.count());
+  for (int64_t i = 0; i < rows.count(); ++i) target.mean += static_cast<double>(y[i]) / n;
+  double variance = 0;
+  for (int64_t i = 0; i < rows.count(); ++i) variance += std::pow(static_cast<double>(y[i]) - target.mean, 2) / n;
+  if (variance > 0) target.scale = std::sqrt(variance);
+  return target;
+}
+
+// What the net is to tell: classes i32 (N), or scaled values f32 (N).
+Array mlp_targets(const store::Rows& rows, const MlpTarget& target) {
+  if (target.classes > 0) return rows.labels.cast(DType::i32);
+  Array out(DType::f32, {rows.count()});
+  for (int64_t i = 0; i < rows.count(); ++i) {
+    out.data<float>()[i] =
+        static_cast<float>((static_cast<double>(rows.labels.data<float>()[i]) - target.mean) / target.scale);
+  }
+  return out;
+}
+
+// The fitted rows where the step gathers its batches, its inputs being their numbers.
+class MlpSteps {
+ public:
+  MlpSteps(MlpNet& net, const MlpColumns& columns, const MlpTarget& target, const store::Rows& rows,
+           const train::Config& config)
+      : averages_(net, {.decay = kMlpAveraging}),
+        optimizer_(net.parameters(), {.lr = config.lr, .weight_decay = config.weight_decay, .decay_norm_bias = false}),
+        rows_(rows.count()),
+        batch_(std::min(config.batch_size, rows_)),
+        seed_(static_cast<uint64_t>(config.seed)) {
+    const MlpColumns::Encoded all = columns.encode(rows.values, 0, rows_, rows_);
+    const auto kept = [](const char* name, const Array& a) {
+      Variable v(name, {a.dtype(), a.shape()});
+      v.set(a);
+      return v;
+    };
+    const Variable numbers = kept("mlp.numbers", all.numbers), words = kept("mlp.words", all.words),
+                   targets = kept("mlp.targets", mlp_targets(rows, target));
+    auto step = [this, &net, numbers, words, targets, classes = target.classes](const Tensor& batch) {
+      const Tensor told = net(gather(numbers, batch), gather(words, batch));
+      const Tensor loss = mlp_loss(told, gather(targets, batch), classes);
+      optimizer_.step(loss);
+      averages_.update();
+      return loss;
+    };
+    auto compiled =
+        std::make_shared<Compiled<decltype(step)>>(step, CompileOptions{.backend = "cpu", .deterministic = true});
+    step_ = [compiled](const Array& batch) { return (*compiled)(batch).template item<double>(); };
+  }
+  MlpSteps(const MlpSteps&) = delete;
+  MlpSteps& operator=(const MlpSteps&) = delete;
+
+  // Calls f while the net has the averages of its weights.
+  template <class F>
+  void with_averages(const F& f) {
+    averages_.swap();
+    f();
+    averages_.swap();
+  }
+
+  // The mean loss of the batches of an epoch, from 0 on. The last batch takes rows of the first ones to be as large.
+  double epoch(int64_t number) {
+    RowNumbers order(static_cast<size_t>(rows_));
+    std::iota(order.begin(), order.end(), int64_t{0});
+    shuffle_rows(order, PhiloxStream(seed_, static_cast<uint64_t>(number), kMlpOrder));
+    const int64_t batches = (rows_ + batch_ - 1) / batch_;
+    double sum = 0;
+    for (int64_t b = 0; b < batches; ++b) {
+      Array batch(DType::i32, {batch_});
+      for (int64_t i = 0; i < batch_; ++i) {
+        batch.data<int32_t>()[i] = static_cast<int32_t>(order[static_cast<size_t>((b * batch_ + i) % rows_)]);
+      }
+      const double loss = step_(batch);
+      if (!std::isfinite(loss)) {
+        fail(ErrorKind::diverged, "mlp", "the loss is not finite in epoch ", number + 1, ": got a learning rate of ",
+             optimizer_.lr(), ", need a lower one (--lr)");
+      }
+      sum += loss;
+    }
+    return sum / static_cast<double>(batches);
+  }
+
+ private:
+  optim::EMA averages_;
+  optim::AdamW optimizer_;
+  int64_t rows_, batch_;
+  uint64_t seed_;
+  std::function<double(const Array&)> step_;
+};
+
+}  // namespace
+
+void MlpLearner::choose(train::Config& config) const {
+  config.lr = kMlpRate;
+  config.weight_decay = kMlpDecay;
+  config.epochs = kMlpEpochs;
+  config.batch_size = kMlpBatch;
+}
+
+train::RowData MlpLearner::read(const train::RowSource& source) const { return read_table(source); }
+
+train::Cost MlpLearner::cost(const train::Config& config, const train::RowData& data) const {
+  const MlpSizes sizes;
+  constexpr double kBins = 48, kFlopsPerSecond = 3e10, kAlive = 4;  // activations, gradients and what a step keeps
+  const double columns = static_cast<double>(data.shape.columns.size()), rows = static_cast<double>(data.train.count());
+  const double batch = std::min(static_cast<double>(config.batch_size), rows), k = static_cast<double>(sizes.members),
+               width = static_cast<double>(sizes.width), layers = static_cast<double>(sizes.layers),
+               in = columns * static_cast<double>(sizes.embedding);
+  const double weights =
+      columns * kBins * static_cast<double>(sizes.embedding) + in * (width + k) + layers * width * width;
+  const double of_batch = batch * (k * (in + layers * width) + columns * kBins);
+  const double flops = 6 * rows * k * width * (in + (layers - 1) * width);
+  return {.bytes = sizeof(float) * (kAlive * (of_batch + 2 * weights) + 6 * rows * columns),
+          .seconds = flops / kFlopsPerSecond};
+}
+
+std::shared_ptr<const store::RowModel> MlpLearner::fit(const train::Config& config, const train::RowData& data,
+                                                       const std::function<bool(const train::Round&)>& told) const {
+  const DeviceScope cpu("cpu");
+  const int64_t patience = config.early_stop < 0 ? kMlpPatience : config.early_stop;
+  const MlpParts parts = parts_of(data.train, static_cast<uint64_t>(config.seed), patience > 0);
+  const MlpColumns columns(data.shape, parts.fitted.values);
+  if (columns.numbers() + columns.words() == 0) {
+    fail(ErrorKind::data, config.data,
+         "no column differs between the rows of training: there is nothing to learn from; ",
+         "--model baseline tells what the column ", data.target, " holds");
+  }
+  MlpMade made{.sizes = {}, .target = target_of_rows(parts.fitted, static_cast<int64_t>(data.shape.classes.size()))};
+  const std::unique_ptr<MlpNet> net = make_mlp(columns, made);
+  net->start(static_cast<uint64_t>(config.seed));
+  MlpSteps steps(*net, columns, made.target, parts.fitted, config);
+  const MlpAnswers answers(*net, columns, made.target, MlpAnswers::Weights::changing);
+  const double unit = made.target.scale * made.target.scale;  // of a squared error
+  double least = std::numeric_limits<double>::infinity();
+  std::vector<nn::NamedArray> best;
+  bool on = true;
+  while (on) {
+    train::Round round{.number = ++made.epochs, .of = config.epochs};
+    round.loss = steps.epoch(made.epochs - 1) * (made.target.classes > 0 ? 1 : unit);
+    const bool watches = parts.watched.count() > 0;
+    steps.with_averages([&] {
+      const double loss = watches ? train::evaluate(answers(parts.watched.values), parts.watched).loss : 0;
+      round.best = !watches || loss < least;
+      if (*round.best) {
+        least = loss;
+        made.kept = made.epochs;
+        best = nn::values_of(mlp_weights(*net));
+      }
+      round.test = train::evaluate(answers(data.test.values), data.test);
+    });
+    on = made.epochs < config.epochs && (!watches || made.epochs - made.kept < patience);
+    on = told(round) && on;
+  }
+  return std::make_shared<MlpModel>(columns, made, best);
+}
+
+}  // namespace freight::tables

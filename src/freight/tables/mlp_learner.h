@@ -1,0 +1,31 @@
+// The learner mlp of tables: TabM (mlp_net.h), trained by AdamW in batches that the compiled step gathers from the
+// training rows, and ended early by rows that are taken from these.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "freight/train/row_learner.h"
+
+namespace freight::tables {
+
+class MlpLearner : public train::RowLearner {
+ public:
+  std::string name() const override { return "mlp"; }
+  std::string doc() const override {
+    return "on a table: nets that share their layers (TabM), with embeddings of columns";
+  }
+  bool beside_net() const override { return true; }
+  void choose(train::Config& config) const override;
+  std::vector<std::string> flags() const override {
+    return {"--lr", "--epochs", "--batch-size", "--weight-decay", "--early-stop"};
+  }
+  const char* pass() const override { return "epoch"; }
+  bool reads_held_out(const train::Config&) const override { return false; }  // it holds out rows of its own
+  train::RowData read(const train::RowSource& source) const override;
+  train::Cost cost(const train::Config& config, const train::RowData& data) const override;
+  std::shared_ptr<const store::RowModel> fit(const train::Config& config, const train::RowData& data,
+                                             const std::function<bool(const train::Round&)>& told) const override;
+};
+
+}  // namespace freight::tables

@@ -1,0 +1,105 @@
+// Settings of trees that --tune tries, and what fits on folds say of the fit on all rows.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <type_traits>
+#include <variant>
+
+#include "freight/base/philox.h"
+#include "freight/base/strings.h"
+#include "freight/tables/xgboost_learner.h"
+
+namespace freight::tables {
+
+namespace {
+
+using train::Config;
+
+constexpr uint32_t kTrialStream = 0x54524c53;  // "TRLS"
+
+enum class Scale { linear, log, whole };
+
+// A setting that is drawn, where the user left it to be chosen.
+struct Range {
+  const char* flag;
+  std::variant<double Config::*, int64_t Config::*> member;
+  Scale scale;
+  double low, high;
+};
+
+// The ranges of Grinsztajn, Oyallon and Varoquaux, "Why do tree-based models still outperform deep learning on tabular
+// data?" (NeurIPS 2022), but for the learning rate: one below 0.02 is not done after 1,000 rounds.
+const Range kRangesOfGbdt[] = {
+    {"--lr", &Config::lr, Scale::log, 0.02, 0.3},
+    {"--max-depth", &Config::max_depth, Scale::whole, 2, 11},
+    {"--min-child-weight", &Config::min_child_weight, Scale::log, 1, 100},
+    {"--subsample", &Config::subsample, Scale::linear, 0.5, 1},
+    {"--colsample", &Config::colsample, Scale::linear, 0.5, 1},
+    {"--lambda", &Config::lambda, Scale::log, 1, 4},
+};
+// What Probst, Wright and Boulesteix, "Hyperparameters and tuning strategies for random forest" (2019), found to
+// matter: columns per split, rows per tree, size of leaves.
+const Range kRangesOfForest[] = {
+    {"--max-depth", &Config::max_depth, Scale::whole, 6, 24},
+    {"--min-child-weight", &Config::min_child_weight, Scale::log, 1, 20},
+    {"--subsample", &Config::subsample, Scale::linear, 0.5, 1},
+    {"--colsample", &Config::colsample, Scale::linear, 0.2, 1},
+};
+
+// A number that its text in three digits gives again, so that the flags shown are the settings that were tried.
+double drawn(const Range& range, double u) {
+  double v = range.scale == Scale::log ? range.low * std::pow(range.high / range.low, u)
+                                       : range.low + u * (range.high - range.low);
+  if (range.scale == Scale::whole) v = std::floor(range.low + u * (range.high - range.low + 1));
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", v);
+  return std::strtod(text, nullptr);
+}
+
+}  // namespace
+
+std::optional<train::Candidate> TreeLearner::trial(const Config& config, int64_t number) const {
+  train::Candidate c{.learner = this, .config = config};
+  const Config usual;
+  Config chosen;  // the same where the learner has chosen
+  choose(chosen);
+  std::vector<std::string> flags;
+  const auto draw = [&](const Range& range, uint64_t place) {
+    const double v =
+        drawn(range, static_cast<double>(random_uniform(static_cast<uint64_t>(config.seed),
+                                                        static_cast<uint64_t>(number), kTrialStream, place)));
+    std::visit(
+        [&](auto member) {
+          if (config.*member != usual.*member && config.*member != chosen.*member) return;  // the user's own
+          c.config.*member = static_cast<std::remove_reference_t<decltype(c.config.*member)>>(v);
+          flags.push_back(cat(range.flag, " ", v));
+        },
+        range.member);
+  };
+  uint64_t place = 0;
+  if (kind_ == Kind::gbdt) {
+    for (const Range& range : kRangesOfGbdt) draw(range, place++);
+  } else {
+    for (const Range& range : kRangesOfForest) draw(range, place++);
+  }
+  if (flags.empty()) return {};
+  c.settings = join(flags, " ");
+  return c;
+}
+
+// The rounds that were best on the folds, in the mean: the fit on all rows has no held-out rows to stop by.
+Config TreeLearner::settled(const Config& config,
+                            const std::vector<std::shared_ptr<const store::RowModel>>& folds) const {
+  Config c = config;
+  if (kind_ == Kind::forest) return c;
+  double rounds = 0;
+  for (const auto& model : folds) rounds += static_cast<double>(dynamic_cast<const Trees&>(*model).rounds());
+  c.rounds = std::max<int64_t>(std::llround(rounds / static_cast<double>(folds.size())), 1);
+  c.early_stop = 0;
+  return c;
+}
+
+bool TreeLearner::reads_held_out(const Config& config) const { return kind_ == Kind::gbdt && config.early_stop != 0; }
+
+}  // namespace freight::tables

@@ -1,0 +1,21 @@
+// Folds: the rows of a training part in K parts of nearly equal size, each of which is held out once.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "freight/train/row_learner.h"
+
+namespace freight::train {
+
+// The fold of each row, drawn by the seed: every fold has its share of each class, or of small and large values.
+// Rows of one group are in one fold; folds are then of about equal size alone.
+std::vector<int64_t> folds_of(const store::Rows& rows, int64_t folds, uint64_t seed);
+// The rows of these numbers, in their order.
+store::Rows rows_at(const store::Rows& rows, const std::vector<int64_t>& numbers);
+// The training part alone, with fold `fold` as its held-out part. Of the other rows `share` is kept, as the folds of
+// another division.
+RowData with_fold_out(const RowData& data, const std::vector<int64_t>& fold_of, int64_t fold, double share = 1);
+// The training part without a tenth of it, which is held out for a learner that stops by held-out rows.
+RowData with_tenth_out(const RowData& data, uint64_t seed);
+
+}  // namespace freight::train
