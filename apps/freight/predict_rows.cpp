@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <thread>
 
 #include "freight/base/clock.h"
@@ -42,6 +43,24 @@ class Joined {
   std::function<void()> release_;
   std::thread thread_;
 };
+
+// The first number of each column that lies beyond those of training, of columns that were not told of before.
+std::vector<std::string> beyond_in(const RowBlock& block, const std::vector<store::Column>& columns,
+                                   std::set<size_t>& told) {
+  std::vector<std::string> found;
+  const auto n = static_cast<size_t>(block.count());
+  for (size_t k = 0; k < columns.size(); ++k) {
+    for (size_t i = 0; i < n && !told.contains(k); ++i) {
+      const double* const row = block.values.data<double>() + i * columns.size();
+      if (!store::beyond_range(columns[k], row[k])) continue;
+      told.insert(k);
+      for (const store::Beyond& b : store::beyond_training(columns, row)) {
+        if (b.column == k) found.push_back(cat(block.file, ":", block.lines[i], ": ", b.text));
+      }
+    }
+  }
+  return found;
+}
 
 std::vector<std::string> names_of(const RowBlock& block) {
   std::vector<std::string> names;
@@ -138,8 +157,10 @@ void predict_rows(const deploy::Predictor& predictor, RowStream& stream, Predict
                        read.end(std::current_exception());
                      }
                    });
+    std::set<size_t> beyond;  // columns of which that was told
     for (RowBlock block; read.take(block);) {
       RowsAnswered told{.rows = block.count(), .left_out = block.faults};
+      told.beyond = beyond_in(block, predictor.bundle().columns, beyond);
       const auto start = std::chrono::steady_clock::now();
       AnsweredBlock b{.rows = std::move(block), .answers = {}, .contributions = {}};
       if (told.rows > 0) {
