@@ -5,9 +5,12 @@
 #include "command.h"
 #include "data_text.h"
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/data/catalog.h"
 #include "freight/data/fetch.h"
+#include "freight/tables/description.h"
+#include "freight/tables/target.h"
 #include "freight/train/progress.h"
 #include "freight/train/signals.h"
 #include "options.h"
@@ -92,6 +95,50 @@ std::string figures(const std::vector<float>& values) {
   return texts.empty() ? "-" : join(texts, ", ");
 }
 
+// A file of cells of which no flag says that they are texts.
+bool could_be_table(const std::string& path, const data::TextOptions& text) {
+  const std::string name = ends_with(path, ".gz") ? path.substr(0, path.size() - 3) : path;
+  return text.text_column.empty() && text.label_column.empty() && (ends_with(name, ".csv") || ends_with(name, ".tsv"));
+}
+
+// What the flags of these names say of a table.
+struct TableFlags {
+  std::string names = {}, types = {}, target = {};
+};
+
+// A line for each column.
+int print_table(const std::string& path, const TableFlags& flags, bool as_json) {
+  const tables::TableDescription described = tables::describe_table(path, flags.names, flags.types);
+  std::vector<std::string> all;
+  for (const tables::ColumnDescription& c : described.columns) all.push_back(c.name);
+  if (!flags.target.empty()) tables::column_at(all, flags.target, "--target", path);
+  if (as_json) {
+    Json j = {{"path", path}, {"rows", described.rows}, {"header", described.header}, {"columns", Json::array()}};
+    for (const tables::ColumnDescription& c : described.columns) {
+      j["columns"].push_back({{"name", c.name},
+                              {"kind", c.kind},
+                              {"missing", c.missing},
+                              {"different", c.different},
+                              {"values", c.values},
+                              {"note", c.note}});
+    }
+    print(j);
+    return 0;
+  }
+  std::printf("where    %s\n", path.c_str());
+  std::printf("table    %s rows, %zu columns%s\n", with_commas(described.rows).c_str(), described.columns.size(),
+              described.header ? "" : ", no header (--columns names them)");
+  std::vector<std::vector<std::string>> rows;
+  for (const tables::ColumnDescription& c : described.columns) {
+    rows.push_back({c.name, c.kind, with_commas(c.missing), with_commas(c.different), printable(c.values)});
+  }
+  std::fputs(table({"column", "kind", "missing", "different", "values"}, rows).c_str(), stdout);
+  for (const tables::ColumnDescription& c : described.columns) {
+    if (!c.note.empty()) std::printf("note     column %s: %s\n", c.name.c_str(), printable(c.note).c_str());
+  }
+  return 0;
+}
+
 int info_command(const Args& args) {
   Common common;
   std::string name = "digits", on_bad_sample = "error";
@@ -108,6 +155,13 @@ int info_command(const Args& args) {
   options.add("--layout", &layout, "of arrays: how they lie (auto: told by their shape)",
               {.one_of = {"auto", "nchw", "nhwc", "nhw", "features"}});
   options.add("--value-range", &range, "of arrays: the values of black and white", {.value = "LOW:HIGH"});
+  std::string columns, types, target;
+  options.add("--target", &target, "the file is a table, of which this column is told from the others", {.value = "COL"});
+  options.add("--columns", &columns,
+              "of a table without a header: names of its columns, or a file with one in each line",
+              {.value = "NAMES|FILE"});
+  options.add("--types", &types, "of a table: kinds of columns that are not as their cells look",
+              {.value = "COL=KIND,..."});
   common.add_to(options);
   if (options.parse(args) == Options::Outcome::done) return 0;
   data::parse_layout(layout, common.load.arrays.asked.layout);
@@ -122,7 +176,17 @@ int info_command(const Args& args) {
                               ++left_out;
                               std::fprintf(stderr, "warning: left out: %s: %s\n", bad.path.c_str(), bad.reason.c_str());
                             }};
-    const data::TextSet set = data::load_text(name, common.load);
+    // A table is one by these flags, or where it cannot be read as texts.
+    if (!columns.empty() || !types.empty() || !target.empty()) {
+      return print_table(path, {.names = columns, .types = types, .target = target}, common.as_json);
+    }
+    data::TextSet set;
+    try {
+      set = data::load_text(name, common.load);
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::data || !could_be_table(path, common.load.text)) throw;
+      return print_table(path, {}, common.as_json);
+    }
     if (common.as_json) {
       Json j = text_json(set, path);
       j["bad_samples"] = left_out;

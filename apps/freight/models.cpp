@@ -56,10 +56,21 @@ int show_rows(const store::Bundle& bundle, const std::string& path, bool spec, b
             {"model", bundle.rows->lines()}};
   std::vector<std::vector<std::string>> rows;
   for (const store::Column& c : bundle.columns) {
-    const std::string kind = c.words ? cat(c.levels.size(), " words") : std::string("numbers");
+    const std::string numbers = c.form == store::CellForm::number ? "numbers" : store::to_string(c.form);
+    const std::string range = c.range ? cat(", ", c.range->least, " to ", c.range->most) : std::string();
+    const std::string source = c.source.empty() ? std::string() : cat(" of ", c.source);
+    const std::string kind = c.words ? cat(c.levels.size(), " words") : cat(numbers, source, range);
     j["columns"].push_back({{"name", c.name}, {"kind", c.words ? "words" : "numbers"}});
-    if (c.words) j["columns"].back()["levels"] = c.levels;
+    Json& column = j["columns"].back();
+    if (c.words) column["levels"] = c.levels;
+    if (c.form != store::CellForm::number) column["form"] = store::to_string(c.form);
+    if (!c.source.empty()) column["source"] = c.source;
+    if (c.range) column["range"] = {c.range->least, c.range->most};
     rows.push_back({c.name, kind});
+  }
+  for (const store::SetAside& s : bundle.set_aside) {
+    j["set_aside"].push_back({{"name", s.name}, {"kind", s.kind}});
+    rows.push_back({s.name, cat("not learnt from (", s.kind, ")")});
   }
   if (json) {
     std::printf("%s\n", j.dump().c_str());

@@ -81,9 +81,10 @@ void predict_samples(deploy::Predictor& predictor, InputStream& inputs, Predicti
         progress.line(cat("warning: left out: ", input.fault->what()));
         continue;
       }
-      if (const std::string odd = predictor.range_warning(input.sample); !odd.empty() && !figures.warned) {
+      const std::string odd = predictor.range_warning(input.sample);
+      if (!odd.empty() && !(figures.warned && predictor.bundle().net())) {
         progress.line(cat("warning: ", input.name, ": ", odd));
-        figures.warned = true;  // of the first alone
+        figures.warned = true;  // inputs of a net are told of once; columns are by themselves
       }
       names.push_back(std::move(input.name));
       samples.push_back(std::move(input.sample));
@@ -107,6 +108,7 @@ void predict_table(deploy::Predictor& predictor, RowStream& stream, PredictionWr
                    Progress& progress, Figures& figures) {
   predict_rows(predictor, stream, writer, explain, [&](const RowsAnswered& block) {
     for (const Error& fault : block.left_out) progress.line(cat("warning: left out: ", fault.what()));
+    for (const std::string& odd : block.beyond) progress.line(cat("warning: ", odd));
     figures.left_out += static_cast<int64_t>(block.left_out.size());
     figures.samples += block.rows;
     if (block.rows > 0) figures.batches_s.push_back(block.seconds);

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
+#include <set>
 #include <thread>
 
 #include "freight/base/clock.h"
@@ -44,6 +44,24 @@ class Joined {
   std::thread thread_;
 };
 
+// The first number of each column that lies beyond those of training, of columns that were not told of before.
+std::vector<std::string> beyond_in(const RowBlock& block, const std::vector<store::Column>& columns,
+                                   std::set<size_t>& told) {
+  std::vector<std::string> found;
+  const auto n = static_cast<size_t>(block.count());
+  for (size_t k = 0; k < columns.size(); ++k) {
+    for (size_t i = 0; i < n && !told.contains(k); ++i) {
+      const double* const row = block.values.data<double>() + i * columns.size();
+      if (!store::beyond_range(columns[k], row[k])) continue;
+      told.insert(k);
+      for (const store::Beyond& b : store::beyond_training(columns, row)) {
+        if (b.column == k) found.push_back(cat(block.file, ":", block.lines[i], ": ", b.text));
+      }
+    }
+  }
+  return found;
+}
+
 std::vector<std::string> names_of(const RowBlock& block) {
   std::vector<std::string> names;
   names.reserve(block.lines.size());
@@ -67,15 +85,12 @@ void RowStream::open(const std::string& file) {
     // A lone row of words is a sample unless it is the names of the columns, behind which the samples were forgotten.
     const bool names = data::only_names(head) && std::all_of(columns_.begin(), columns_.end(), [&](const auto& c) {
                          return std::any_of(head.first_row.begin(), head.first_row.end(),
-                                            [&](const auto& cell) { return data::trimmed(cell) == c.name; });
+                                            [&](const auto& cell) { return data::trimmed(cell) == c.source_name(); });
                        });
     if (names) fail(ErrorKind::data, file, "holds a header and no rows");
-    if (!head.header && head.names.size() == columns_.size()) {
-      places_.resize(columns_.size());
-      std::iota(places_.begin(), places_.end(), size_t{0});
-    } else {
-      places_ = store::places_of(columns_, head.names, file);
-    }
+    const std::vector<std::string> sources = store::sources_of(columns_);
+    const bool in_order = !head.header && head.names.size() == sources.size();
+    places_ = store::places_of(columns_, in_order ? sources : head.names, file);
     return store::kinds_of(columns_, places_, head.names.size());
   };
   reader_ = std::make_unique<data::CellReader>(std::vector<std::string>{file}, std::move(asked));
@@ -142,8 +157,10 @@ void predict_rows(const deploy::Predictor& predictor, RowStream& stream, Predict
                        read.end(std::current_exception());
                      }
                    });
+    std::set<size_t> beyond;  // columns of which that was told
     for (RowBlock block; read.take(block);) {
       RowsAnswered told{.rows = block.count(), .left_out = block.faults};
+      told.beyond = beyond_in(block, predictor.bundle().columns, beyond);
       const auto start = std::chrono::steady_clock::now();
       AnsweredBlock b{.rows = std::move(block), .answers = {}, .contributions = {}};
       if (told.rows > 0) {

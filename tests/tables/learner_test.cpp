@@ -504,7 +504,7 @@ TEST_F(Tables, RowsAreServedByNamedInputsTablesAndObjects) {
                [&] { model.samples(empty, "infer"); });
   request.inputs.pop_back();
   expect_error(ErrorKind::data, {"infer", "no column width"}, [&] { model.samples(request, "infer"); });
-  expect_error(ErrorKind::usage, {"predict", "need a number, a text or null"},
+  expect_error(ErrorKind::usage, {"predict", "need a number, a text, true, false or null"},
                [&] { model.sample_of_json(R"({"width": [1], "length": 1, "colour": "x"})", "predict"); });
 }
 

@@ -155,6 +155,42 @@ TEST_F(Selection, FoldsHoldEachRowOutOnceAndAreAlike) {
                [&] { train::folds_of(numbers.train, 200, 0); });
 }
 
+TEST_F(Selection, FoldsKeepGroupsTogetherAndWeightsWithTheirRows) {
+  use_numbers(100);
+  train::RowData data = learner_->read({.data = config_.data});
+  const int64_t n = data.train.count();
+  Array groups(DType::i64, {n}), weights(DType::f32, {n});
+  for (int64_t i = 0; i < n; ++i) {
+    groups.data<int64_t>()[i] = i * i % 23;
+    weights.data<float>()[i] = data.train.labels.data<float>()[i] + 1;
+  }
+  data.train.groups = groups;
+  data.train.weights = weights;
+  const std::vector<int64_t> fold_of = train::folds_of(data.train, 3, 1);
+  EXPECT_EQ(train::folds_of(data.train, 3, 1), fold_of);
+  std::map<int64_t, std::set<int64_t>> folds_of_group;
+  std::vector<int64_t> rows(3);
+  for (int64_t i = 0; i < n; ++i) {
+    folds_of_group[groups.data<int64_t>()[i]].insert(fold_of[static_cast<size_t>(i)]);
+    ++rows[static_cast<size_t>(fold_of[static_cast<size_t>(i)])];
+  }
+  for (const auto& [group, folds] : folds_of_group) EXPECT_EQ(folds.size(), 1u) << group;
+  for (const int64_t count : rows) EXPECT_NEAR(static_cast<double>(count), static_cast<double>(n) / 3, 8);
+  const train::RowData part = train::with_fold_out(data, fold_of, 0), tenth = train::with_tenth_out(data, 1);
+  for (const store::Rows& some : {part.train, part.test, tenth.train, tenth.test}) {
+    ASSERT_GT(some.count(), 0);
+    for (int64_t i = 0; i < some.count(); ++i) {
+      EXPECT_EQ(some.weights->data<float>()[i], some.labels.data<float>()[i] + 1);
+    }
+  }
+  std::set<int64_t> in, out;
+  for (const int64_t g : tenth.train.groups->to_vector<int64_t>()) in.insert(g);
+  for (const int64_t g : tenth.test.groups->to_vector<int64_t>()) out.insert(g);
+  for (const int64_t g : out) EXPECT_FALSE(in.contains(g)) << g;
+  expect_error(ErrorKind::usage, {"--folds", "got 60", "groups of training rows"},
+               [&] { train::folds_of(data.train, 60, 0); });
+}
+
 TEST_F(Selection, TheTestPartIsNeverSeenBeforeItIsMeasured) {
   use_numbers(100);
   config_.folds = 4;

@@ -1,6 +1,8 @@
 // A model of rows behind a Predictor: cells become rows of numbers, which it answers all at once.
 #include <algorithm>
 #include <chrono>
+#include <mutex>
+#include <set>
 
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
@@ -22,6 +24,15 @@ struct RowState : Predictor::State {
   Array sample_of_row(const std::vector<std::string>& cells, const std::string& name) const override {
     return store::row_of(bundle.columns, cells, name);
   }
+  // Each column is told once.
+  std::string range_warning(const Array& sample) const override {
+    const std::lock_guard lock(guard);
+    std::vector<std::string> fresh;
+    for (const store::Beyond& beyond : store::beyond_training(bundle.columns, sample.data<double>())) {
+      if (told.insert(beyond.column).second) fresh.push_back(beyond.text);
+    }
+    return join(fresh, "; ");
+  }
   Array run(const std::vector<Array>& samples, const RunOptions& how) override {
     const auto start = std::chrono::steady_clock::now();
     const auto n = static_cast<int64_t>(samples.size()), width = static_cast<int64_t>(bundle.columns.size());
@@ -39,10 +50,11 @@ struct RowState : Predictor::State {
     return answers;
   }
   std::string takes() const override {
-    std::vector<std::string> names;
-    for (const store::Column& c : bundle.columns) names.push_back(c.name);
-    return cat("it takes rows of the columns ", join(names, ", "), ", as a .csv file");
+    return cat("it takes rows of the columns ", join(store::sources_of(bundle.columns), ", "), ", as a .csv file");
   }
+
+  mutable std::mutex guard;
+  mutable std::set<size_t> told;  // columns of which numbers beyond training were told
 };
 
 }  // namespace

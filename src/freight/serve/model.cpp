@@ -72,6 +72,13 @@ void need_doubles(const NamedTensor& t, const std::string& name) {
   }
 }
 
+// The form of the page asks for this in a field.
+const char* kind_of(const store::Column& column) {
+  if (column.words) return "words";
+  if (column.date()) return "date";
+  return column.takes_texts() ? "yes or no" : "numbers";
+}
+
 }  // namespace
 
 ServedModel::ServedModel(std::string name, store::Bundle bundle, const deploy::PredictorOptions& options)
@@ -89,12 +96,13 @@ void ServedModel::describe() {
         {{"name", name}, {"data_type", type == "BYTES" ? "TYPE_STRING" : "TYPE_" + type}, {"dims", dims}});
   };
   for (const store::Column& c : b.columns) {
-    columns.push_back(c.name);
+    const std::string& source = c.source_name();
+    if (std::find(columns.begin(), columns.end(), source) != columns.end()) continue;  // a date's next part
+    columns.push_back(source);
     Json levels = Json::array();
     for (size_t i = 0; i < std::min(c.levels.size(), kMostLevels); ++i) levels.push_back(c.levels[i]);
-    fields.push_back(
-        {{"name", c.name}, {"kind", c.words ? "words" : "numbers"}, {"words", c.levels.size()}, {"levels", levels}});
-    take(c.name, c.words ? "BYTES" : "FP64", {-1}, {1});  // models of rows compute in doubles
+    fields.push_back({{"name", source}, {"kind", kind_of(c)}, {"words", c.levels.size()}, {"levels", levels}});
+    take(source, c.takes_texts() ? "BYTES" : "FP64", {-1}, {1});  // models of rows compute in doubles
   }
   if (!reads_rows()) {
     const Json shape = text() ? Json::array({-1}) : shape_json(input);
@@ -160,9 +168,9 @@ Array ServedModel::sample_of_json(const std::string& text, const std::string& na
   }
   std::vector<std::string> names, cells;
   for (const auto& [column, value] : j.items()) {
-    if (!value.is_number() && !value.is_string() && !value.is_null()) {
+    if (value.is_structured()) {
       fail(ErrorKind::usage, name, "column ", column, ": got ", value.dump().substr(0, 80),
-           ", need a number, a text or null");
+           ", need a number, a text, true, false or null");
     }
     names.push_back(column);
     cells.push_back(value.is_string() ? value.get<std::string>() : value.is_null() ? "" : value.dump());
@@ -188,13 +196,16 @@ std::vector<Array> ServedModel::rows(const InferRequest& request, const std::str
     }
   }
   for (size_t k = 0; k < columns.size(); ++k) {
-    if (!columns[k].words) need_doubles(request.inputs[places[k]], name);
+    if (!columns[k].takes_texts()) need_doubles(request.inputs[places[k]], name);
   }
   std::vector<Array> out;
   for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
     std::vector<std::string> cells;
     for (const size_t place : places) cells.push_back(element_text(request.inputs[place], i));
     out.push_back(predictor_.sample_of_row(cells, cat(name, ": row ", i)));
+    if (const std::string odd = predictor_.range_warning(out.back()); !odd.empty()) {
+      logging::warn(cat(name_, ": row ", i, ": ", odd));
+    }
   }
   return out;
 }

@@ -59,8 +59,10 @@ inline constexpr double kUnknownWord = -1;  // a word that training did not see
 
 // Samples that a model of rows is fitted to or measured on.
 struct Rows {
-  Array values;  // f64 (N, columns): numbers or numbers of words; NaN where a cell is missing
-  Array labels;  // i64 (N): class numbers; or f32 (N): values to regress
+  Array values;                       // f64 (N, columns): numbers or numbers of words; NaN where a cell is missing
+  Array labels;                       // i64 (N): class numbers; or f32 (N): values to regress
+  std::optional<Array> weights = {};  // f32 (N), at least 0: what a row counts for in fitting; none: 1
+  std::optional<Array> groups = {};   // i64 (N): equal numbers for rows that belong together; none: each stands alone
   int64_t count() const { return values.shape()[0]; }
   bool classification() const { return labels.dtype() == DType::i64; }
 };
@@ -129,9 +131,14 @@ std::string unfit(const Column& column, std::string_view cell);
 // One row of cells, f64 (columns), in the columns' order. Throws Error(data) that begins with `name` and says which
 // column for a cell that is no number or date where one is needed.
 Array row_of(const std::vector<Column>& columns, const std::vector<std::string>& cells, const std::string& name);
-// What a row of numbers holds that training did not see: "age is 130, in training 17 to 90"; empty where there is
-// nothing. Parts of dates other than the time itself have no such range.
-std::vector<std::string> beyond_training(const std::vector<Column>& columns, const double* row);
+// True of a number that lies outside of what training saw. Parts of dates other than the time itself have no such range.
+bool beyond_range(const Column& column, double value);
+struct Beyond {
+  size_t column = 0;
+  std::string text;  // "age is 130, in training 17 to 90"
+};
+// The numbers of a row of which that is true.
+std::vector<Beyond> beyond_training(const std::vector<Column>& columns, const double* row);
 // The columns that a table must have, each once, in the order in which the model has them.
 std::vector<std::string> sources_of(const std::vector<Column>& columns);
 // For each of `columns`, where its cells stand among `names`. Throws Error(data) that begins with `name` for one that

@@ -40,6 +40,7 @@ Array drawn_rows(const std::vector<Column>& columns, const Array& seen) {
       const bool missing = random.below(kMissingOneIn) == 0;
       const auto share = static_cast<double>(random.uniform(0, 1));
       cell = least * (1 - share) + most * share;  // never more than either, where their difference would overflow
+      if (column.form != CellForm::number && column.form != CellForm::seconds) cell = std::round(cell);
       if (column.words) cell = static_cast<double>(random.below(static_cast<uint32_t>(column.levels.size() + 1))) - 1;
       if (missing) cell = kNone;
     }

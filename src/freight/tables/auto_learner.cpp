@@ -43,7 +43,7 @@ const train::RowLearner* registered(const std::string& name) {
 }  // namespace
 
 std::vector<std::string> AutoLearner::flags() const {
-  return {"--objective", "--quantile", "--tweedie-power", "--class-weight", "--xgboost"};
+  return {"--objective", "--quantile", "--tweedie-power", "--class-weight", "--xgboost", "--weight-column"};
 }
 
 bool AutoLearner::runs_on(const std::string& device) const {
@@ -65,6 +65,10 @@ std::vector<train::Candidate> AutoLearner::candidates(const train::Config& confi
     learner->choose(c.config);
     if (config.class_weight != "none" && !has_flag(*learner, "--class-weight")) {
       left_out.push_back(cat(name, ": has no --class-weight"));
+      continue;
+    }
+    if (!config.weight_column.empty() && !has_flag(*learner, "--weight-column")) {
+      left_out.push_back(cat(name, ": has no --weight-column"));
       continue;
     }
     const bool runs = learner->runs_on(config.backend);

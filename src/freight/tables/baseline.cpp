@@ -53,17 +53,19 @@ std::shared_ptr<const store::RowModel> BaselineLearner::fit(
   const bool classes = data.train.classification();
   const auto k = std::max<int64_t>(static_cast<int64_t>(data.shape.classes.size()), 1);
   std::vector<double> sums(static_cast<size_t>(k));
-  const int64_t n = data.train.count();
-  for (int64_t i = 0; i < n; ++i) {
+  double all = 0;
+  for (int64_t i = 0; i < data.train.count(); ++i) {
+    const double weight = data.train.weights ? static_cast<double>(data.train.weights->data<float>()[i]) : 1.0;
+    all += weight;
     if (classes) {
-      ++sums[static_cast<size_t>(data.train.labels.data<int64_t>()[i])];
+      sums[static_cast<size_t>(data.train.labels.data<int64_t>()[i])] += weight;
     } else {
-      sums[0] += static_cast<double>(data.train.labels.data<float>()[i]);
+      sums[0] += weight * static_cast<double>(data.train.labels.data<float>()[i]);
     }
   }
   Array answer(DType::f32, {k});
   for (int64_t i = 0; i < k; ++i) {
-    answer.data<float>()[i] = static_cast<float>(sums[static_cast<size_t>(i)] / static_cast<double>(n));
+    answer.data<float>()[i] = static_cast<float>(sums[static_cast<size_t>(i)] / all);
   }
   auto model = std::make_shared<const Baseline>(answer, classes);
   told({.loss = train::evaluate(*model, data.train).loss, .model = model.get()});

@@ -30,6 +30,7 @@ class BaselineLearner : public train::RowLearner {
   std::string name() const override { return "baseline"; }
   std::string doc() const override { return "class frequencies, or the mean: what to be better than"; }
   bool reads_held_out(const train::Config&) const override { return false; }
+  std::vector<std::string> flags() const override { return {"--weight-column"}; }
   train::RowData read(const train::RowSource& source) const override;
   train::Cost cost(const train::Config& config, const train::RowData& data) const override;
   std::shared_ptr<const store::RowModel> fit(const train::Config& config, const train::RowData& data,

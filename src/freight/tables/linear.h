@@ -40,7 +40,7 @@ class LinearLearner : public train::RowLearner {
   explicit LinearLearner(LinearKind kind) : kind_(kind) {}
   std::string name() const override;
   std::string doc() const override;
-  std::vector<std::string> flags() const override { return {"--lambda"}; }
+  std::vector<std::string> flags() const override { return {"--lambda", "--weight-column"}; }
   bool reads_held_out(const train::Config&) const override { return false; }
   train::RowData read(const train::RowSource& source) const override;
   train::Cost cost(const train::Config& config, const train::RowData& data) const override;

@@ -50,7 +50,7 @@ class Blocks {
         double* const to = x.data<double>() + i * width();
         design_.encode(rows_.values.data<double>() + (first + i) * rows_.values.shape()[1], to);
         to[width() - 1] = 1;
-        weight.data<double>()[i] = 1;
+        weight.data<double>()[i] = rows_.weights ? static_cast<double>(rows_.weights->data<float>()[first + i]) : 1.0;
         if (rows_.classification()) {
           const int64_t label = rows_.labels.data<int64_t>()[first + i];
           if (!logit_) y.data<double>()[i * outputs_ + label] = 1;
@@ -99,7 +99,9 @@ LinearFit least_squares(const Blocks& blocks, double lambda, const Fitted& told)
   const int64_t p = blocks.width();
   auto append = compile([](const Tensor& r, const Tensor& rows) { return qr(concat({r, rows}, 0)).r; }, kFixed);
   Tensor r = zeros({p + 1, p + 1}, DType::f64);
-  blocks.for_each([&](const Tensor& x, const Tensor& y, const Tensor&) { r = append(r, concat({x, y}, 1)); });
+  blocks.for_each([&](const Tensor& x, const Tensor& y, const Tensor& weight) {
+    r = append(r, sqrt(weight) * concat({x, y}, 1));
+  });
   const Tensor rows_left = r;
   if (lambda > 0) {
     const Tensor penalty = std::sqrt(lambda) * eye(p, p + 1, DType::f64) * unsqueeze(penalised(p), 1);

@@ -2,12 +2,10 @@
 #include "freight/tables/table.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
@@ -16,32 +14,18 @@
 #include "freight/data/columns.h"
 #include "freight/data/dataset.h"
 #include "freight/io/digest.h"
+#include "freight/io/file.h"
 #include "freight/store/table_rows.h"
+#include "freight/tables/division.h"
+#include "freight/tables/kinds.h"
+#include "freight/tables/target.h"
+#include "freight/tables/warnings.h"
 
 namespace freight::tables {
 
 namespace {
 
-constexpr size_t kMostNumberedClasses = 20, kLeastRowsPerNumber = 2;  // in the mean
-constexpr double kEndOfWholeNumbers = 0x1p53;                         // below it doubles tell whole numbers apart
-
-size_t target_of(const data::TableHead& head, const std::string& asked, const std::string& name) {
-  if (asked.empty()) {
-    if (head.header) {
-      if (const auto best = data::TableHeader(head.names).best(data::ColumnRole::label)) return *best;
-    }
-    return head.names.size() - 1;
-  }
-  const auto at = std::find(head.names.begin(), head.names.end(), asked);
-  if (at != head.names.end()) return static_cast<size_t>(at - head.names.begin());
-  size_t number = 0;
-  const auto [end, error] = std::from_chars(asked.data(), asked.data() + asked.size(), number);
-  const bool whole = error == std::errc() && end == asked.data() + asked.size();
-  if (whole && number >= 1 && number <= head.names.size()) return number - 1;
-  const std::string near = nearest(asked, head.names);
-  fail(ErrorKind::usage, "--target", "there is no column ", asked, " in ", name, ": got ",
-       excerpt(join(head.names, ", ")), near.empty() ? "" : cat("; did you mean ", near, "?"));
-}
+constexpr size_t kMostListed = 8;  // columns in a note
 
 // Takes away the rows of which something is said, in their order.
 void leave_out(data::Cells& cells, const train::RowSource& source, const std::vector<store::RowFault>& faults) {
@@ -61,79 +45,27 @@ void leave_out(data::Cells& cells, const train::RowSource& source, const std::ve
   }
 }
 
-// The name of the class that a whole number stands for, "2" for "+2.0"; "" for other cells.
-std::string name_of_number(double v) {
-  return v == std::floor(v) && std::fabs(v) < kEndOfWholeNumbers ? cat(static_cast<int64_t>(v)) : std::string();
+// Numbers from 0 for the cells of a column, equal ones for equal cells.
+std::vector<int64_t> numbered(const data::CellColumn& column, int64_t rows) {
+  std::vector<int64_t> numbers;
+  std::map<double, int64_t> seen;
+  for (size_t i = 0; i < static_cast<size_t>(rows); ++i) {
+    numbers.push_back(column.is_words()
+                          ? static_cast<int64_t>(column.codes[i])
+                          : seen.try_emplace(column.numbers[i], static_cast<int64_t>(seen.size())).first->second);
+  }
+  return numbers;
 }
 
-// Numbers that f32, in which models answer, would move by so much of their range that no loss could be believed.
-void need_told_apart(const data::Cells& cells, size_t target, const std::string& name) {
-  constexpr double kMostOfRange = 1e-3;
-  const data::CellColumn& told = cells.columns[target];
-  double least = 0, most = 0, moved = 0;
-  for (size_t i = 0; i < told.numbers.size(); ++i) {
-    const double v = told.numbers[i];
-    if (!std::isfinite(static_cast<float>(v))) return;  // refused by its line where it is read
-    least = i == 0 ? v : std::min(least, v);
-    most = i == 0 ? v : std::max(most, v);
-    moved = std::max(moved, std::fabs(v - static_cast<double>(static_cast<float>(v))));
-  }
-  if (moved <= kMostOfRange * (most - least) || least == most) return;
-  fail(ErrorKind::data, name, "column ", told.name, ": its values lie too close together for f32, in which ",
-       "they are told: got ", cells.rows(), " in a range of ", most - least, ", which f32 moves by up to ", moved,
-       "; subtract ", cat(static_cast<int64_t>(std::clamp(least, -kEndOfWholeNumbers, kEndOfWholeNumbers))),
-       " from all of them");
-}
-
-// The words that stand in these rows, sorted.
-std::vector<std::string> words_in(const data::CellColumn& column, const std::vector<bool>& rows) {
-  std::vector<bool> used(column.words.size());
-  for (size_t i = 0; i < column.codes.size(); ++i) {
-    if (rows[i] && column.codes[i] != data::Words::kMissing) used[column.codes[i]] = true;
-  }
-  std::vector<std::string> words;
-  for (uint32_t code = 0; code < used.size(); ++code) {
-    if (used[code]) words.emplace_back(column.words[code]);
-  }
-  std::sort(words.begin(), words.end());
-  return words;
-}
-
-// The classes that the column tells, by words or whole numbers; empty where it holds values. Whole numbers of which
-// most stand in one row, such as prices, are values: their classes would have nothing to be learned from and told by.
-std::vector<std::string> classes_of(const data::CellColumn& told) {
-  if (told.is_words()) return words_in(told, std::vector<bool>(told.codes.size(), true));
-  std::set<double> values;
-  for (const double v : told.numbers) {
-    if (name_of_number(v).empty()) return {};
-    values.insert(v);
-    if (values.size() > kMostNumberedClasses) return {};
-  }
-  if (told.numbers.size() < kLeastRowsPerNumber * values.size()) return {};
-  std::vector<std::string> names;
-  for (const double v : values) names.push_back(cat(static_cast<int64_t>(v)));
-  return names;
-}
-
-// The place of a word or number among the classes; -1 where it is none.
-int64_t class_of(const std::vector<std::string>& classes, std::string_view word) {
-  auto at = std::find(classes.begin(), classes.end(), word);
-  if (at == classes.end()) {
-    const std::optional<double> number = data::number_in(word);
-    if (number) at = std::find(classes.begin(), classes.end(), name_of_number(*number));
-  }
-  return at == classes.end() ? -1 : at - classes.begin();
-}
-
-// Which rows are held out, and which columns are read.
+// Reads a table once. What a column is for (told, weight, group, order) is asked by name, and settled when the names
+// are known, before the rows are read.
 class Reading {
  public:
-  explicit Reading(const train::RowSource& source) : source_(source) {
-    data::CellsAsked asked;
-    asked.kinds = [this](const data::TableHead& head) { return kinds(head); };
-    cells_ = data::read_cells(source.data, asked);
+  explicit Reading(const train::RowSource& source) : source_(source), types_(parse_types(source.types)) {
+    cells_ = data::read_cells(source.data, {.kinds = [this](const data::TableHead& head) { return kinds(head); },
+                                            .names = names_of_columns(source.columns)});
     out_.target = told().name;
-    leave_out(cells_, source_, without_target());
+    leave_out(cells_, source_, unusable());
     choose_columns();
     tell();
     leave_out(cells_, source_, store::TableRows(out_.shape.columns, cells_, places_).faults());
@@ -143,31 +75,94 @@ class Reading {
     out_.train = rows_of(rows, false);
     out_.test = rows_of(rows, true);
     out_.fingerprint = fingerprint();
+    if (source_.known) return;
+    learn_ranges();
+    if (!source_.test.empty()) read_own_test();
+    out_.warnings = warnings_of(out_);
   }
   train::RowData take() { return std::move(out_); }
 
  private:
   const data::CellColumn& told() const { return cells_.columns[target_]; }
+  bool set_aside(size_t column) const { return asides_.contains(column); }
+
+  // A column that is asked for by a flag; none where a model is measured on a table without it.
+  std::optional<size_t> asked_column(const data::TableHead& head, const std::string& asked, const char* flag) const {
+    if (asked.empty()) return std::nullopt;
+    if (source_.known && std::find(head.names.begin(), head.names.end(), asked) == head.names.end())
+      return std::nullopt;
+    const size_t at = column_at(head.names, asked, flag, source_.data);
+    if (at == target_) fail(ErrorKind::usage, flag, "column ", head.names[at], " is the one that is told");
+    return at;
+  }
 
   std::vector<data::CellKind> kinds(const data::TableHead& head) {
     if (data::only_names(head)) fail(ErrorKind::data, source_.data, "holds a header and no rows");
     target_ = target_of(head, source_.target, source_.data);
-    if (!source_.known) return std::vector<data::CellKind>(head.names.size(), data::CellKind::by_cells);
+    order_ = asked_column(head, source_.split_by, "--split-by");
+    group_ = asked_column(head, source_.group_column, "--group-column");
+    if (order_ && group_)
+      fail(ErrorKind::usage, "--split-by", "does not go with --group-column: either divides the rows");
+    if (source_.known) return kinds_of_model(head);
+    weight_ = asked_column(head, source_.weight_column, "--weight-column");
+    std::vector<data::CellKind> kinds(head.names.size(), data::CellKind::by_cells);
+    for (const auto& [name, kind] : types_) {
+      const size_t at = column_at(head.names, name, "--types", source_.data);
+      if (at == target_) fail(ErrorKind::usage, "--types", "column ", name, " is told: --task says what it holds");
+      said_[at] = kind;
+      kinds[at] = cells_of(kind);
+    }
+    for (const std::string& name : split(source_.drop, ',')) {
+      if (name.empty()) continue;
+      const size_t at = column_at(head.names, name, "--drop", source_.data);
+      if (at == target_) fail(ErrorKind::usage, "--drop", "column ", name, " is told: --target names another");
+      asides_[at] = "dropped";
+      if (at != order_ && at != group_ && at != weight_) kinds[at] = data::CellKind::skipped;
+    }
+    if (weight_) asides_[*weight_] = "weight", kinds[*weight_] = data::CellKind::numbers;
+    if (group_) asides_[*group_] = "group";
+    return kinds;
+  }
+
+  std::vector<data::CellKind> kinds_of_model(const data::TableHead& head) {
     places_ = store::places_of(source_.known->columns, head.names, source_.data);
     std::vector<data::CellKind> kinds = store::kinds_of(source_.known->columns, places_, head.names.size());
     // Classes may be called by words or by numbers; their spelling decides.
     if (kinds[target_] == data::CellKind::skipped) {
       kinds[target_] = source_.known->classes.empty() ? data::CellKind::by_cells : data::CellKind::words;
     }
+    for (const auto& column : {order_, group_}) {
+      if (column && kinds[*column] == data::CellKind::skipped) kinds[*column] = data::CellKind::by_cells;
+    }
     return kinds;
   }
 
-  std::vector<store::RowFault> without_target() const {
+  // Rows without what is told, or what they are weighed and divided by.
+  std::vector<store::RowFault> unusable() const {
     std::vector<store::RowFault> faults;
     for (int64_t i = 0; i < cells_.rows(); ++i) {
-      if (told().missing(i)) faults.push_back({i, cat("column ", out_.target, ", which is told, is empty")});
+      if (told().missing(i)) {
+        faults.push_back({i, cat("column ", out_.target, ", which is told, is empty")});
+      } else if (group_ && cells_.columns[*group_].missing(i)) {
+        faults.push_back({i, cat("column ", cells_.columns[*group_].name, ", by which rows are grouped, is empty")});
+      } else if (order_ && cells_.columns[*order_].missing(i)) {
+        faults.push_back({i, cat("column ", cells_.columns[*order_].name, ", by which rows are divided, is empty")});
+      } else if (weight_ && !(cells_.columns[*weight_].numbers[static_cast<size_t>(i)] >= 0)) {  // NaN as well
+        faults.push_back({i, cat("column ", cells_.columns[*weight_].name, ": got '",
+                                 excerpt(cells_.columns[*weight_].text(i)), "', a weight is a number of at least 0")});
+      }
+    }
+    if (faults.size() == static_cast<size_t>(cells_.rows()) && !faults.empty() && all_untold()) {
+      fail(ErrorKind::data, source_.data, "column ", out_.target, ", which is told, is empty in all ", cells_.rows(),
+           " rows; --target names another column");
     }
     return faults;
+  }
+  bool all_untold() const {
+    for (int64_t i = 0; i < cells_.rows(); ++i) {
+      if (!told().missing(i)) return false;
+    }
+    return true;
   }
 
   void choose_columns() {
@@ -175,72 +170,130 @@ class Reading {
       out_.shape.columns = source_.known->columns;
       return;
     }
+    std::vector<std::string> reasons;
     for (size_t i = 0; i < cells_.columns.size(); ++i) {
       if (i == target_) continue;
-      places_.push_back(i);
-      out_.shape.columns.push_back({.name = cells_.columns[i].name, .words = cells_.columns[i].is_words()});
+      const data::CellColumn& column = cells_.columns[i];
+      if (set_aside(i)) {
+        out_.shape.set_aside.push_back({column.name, asides_.at(i)});
+        continue;
+      }
+      const auto said = said_.find(i);
+      const TypingOptions options{.said = said == said_.end() ? std::nullopt : std::optional(said->second),
+                                  .alone = cells_.columns.size() - asides_.size() == 2};
+      const TypedColumn typed = type_of(column, source_.data, options);
+      for (store::Column& part : learnt_of(column, typed, cells_.head.names)) {
+        places_.push_back(i);
+        out_.shape.columns.push_back(std::move(part));
+      }
+      if (learnt(typed.kind)) {
+        ++kinds_[typed.kind];
+        if (!typed.note.empty()) column_notes_.push_back(cat("column ", column.name, ": ", typed.note));
+        continue;
+      }
+      out_.shape.set_aside.push_back({column.name, to_string(typed.kind)});
+      if (!options.said) reasons.push_back(cat(column.name, " (", to_string(typed.kind), ": ", typed.note, ")"));
     }
     if (places_.empty()) {
-      fail(ErrorKind::data, source_.data, "has the column ", out_.target, " alone: there is nothing to tell it from");
+      fail(ErrorKind::data, source_.data, "has the column ", out_.target, " alone: there is nothing to tell it from",
+           reasons.empty() ? "" : cat("; not learnt from: ", join(reasons, ", "), "; --types COL=KIND says otherwise"));
     }
+    if (reasons.empty()) return;
+    const size_t more = reasons.size() > kMostListed ? reasons.size() - kMostListed : 0;
+    reasons.resize(reasons.size() - more);
+    column_notes_.push_back(cat("not learnt from: ", join(reasons, ", "), more > 0 ? cat(" and ", more, " more") : "",
+                                "; --types COL=KIND says otherwise"));
   }
 
   void tell() {
-    const std::vector<std::string>* const known = source_.known ? &source_.known->classes : nullptr;
-    if (known) out_.shape.classes = *known;
-    if (!known && !source_.values) out_.shape.classes = classes_of(told());
+    choose_classes();
     const size_t classes = out_.shape.classes.size();
     if (classes == 0 && told().is_words()) {
       fail(ErrorKind::data, source_.data, "column ", out_.target,
            " holds words, the model tells values: need numbers, or a model that ", "tells classes");
     }
-    if (classes == 0 && !known) need_told_apart(cells_, target_, source_.data);
-    if (!cells_.head.header)
-      out_.notes.push_back("the first row is data, no header: it holds a number, or its cells do not look like names");
-    out_.notes.push_back(cat("column ", out_.target, " is told from the ", cells_.columns.size() - 1, " others, as ",
+    if (source_.known) return;
+    need_different(cells_, target_, out_.shape.classes);
+    if (classes == 0) need_told_apart(cells_, target_);
+    if (source_.task == "counts") need_counts(cells_, target_);
+    if (!cells_.head.header && source_.columns.empty())
+      out_.notes.push_back(
+          "the first row is data, no header: it holds a number, or its cells do not look like names; --columns names "
+          "the columns");
+    out_.notes.push_back(cat("column ", out_.target, " is told from the ",
+                             cells_.columns.size() - 1 - out_.shape.set_aside.size(), " others, as ",
                              classes > 0 ? cat(classes, " classes") : std::string("values"),
                              source_.target.empty() ? " (--target names another)" : ""));
+    std::vector<std::string> counts;
+    for (const auto& [kind, count] : kinds_) counts.push_back(cat(count, " ", to_string(kind)));
+    out_.notes.push_back(cat("columns by kind: ", join(counts, ", "), " (freight data info lists them)"));
+    for (const std::string& note : column_notes_) out_.notes.push_back(note);
   }
 
-  // The class of each row; 0 of values.
-  std::vector<int64_t> labels() const {
-    const std::vector<std::string>& classes = out_.shape.classes;
-    std::vector<int64_t> labels(static_cast<size_t>(cells_.rows()));
-    if (classes.empty()) return labels;
-    std::vector<int64_t> by_code;
-    for (uint32_t code = 0; code < told().words.size(); ++code) {
-      by_code.push_back(class_of(classes, told().words[code]));
+  void choose_classes() {
+    if (source_.known) {
+      out_.shape.classes = source_.known->classes;
+      return;
     }
-    std::map<double, int64_t> by_number;
-    for (size_t i = 0; i < labels.size(); ++i) {
-      const auto row = static_cast<int64_t>(i);
-      if (told().is_words()) {
-        labels[i] = by_code[told().codes[i]];
-      } else {
-        const auto [at, fresh] = by_number.try_emplace(told().numbers[i], -1);
-        if (fresh) at->second = class_of(classes, told().text(row));
-        labels[i] = at->second;
-      }
-      if (labels[i] >= 0) continue;
-      fail(ErrorKind::data, cells_.place(row), "has class ", excerpt(told().text(row)), ", the model has ",
-           excerpt(join(classes, ", ")));
+    const std::string& task = source_.task;
+    if (task == "classes" && source_.values) {
+      fail(ErrorKind::usage, "--task", "got classes, and the model or its --objective tells values");
     }
-    return labels;
+    if (task == "values" || task == "counts" || source_.values) return;
+    out_.shape.classes = classes_of(told(), task == "classes" ? Classes::asked : Classes::by_cells);
+  }
+
+  std::vector<bool> held_out(double share) const {
+    if (source_.whole) return std::vector<bool>(static_cast<size_t>(cells_.rows()), false);
+    if (group_) return hold_out_groups(numbered(cells_.columns[*group_], cells_.rows()), share, source_.seed);
+    if (order_) return hold_out_last(times(), share);
+    return data::hold_out(labels_, std::max<size_t>(out_.shape.classes.size(), 1), share, source_.seed);
+  }
+
+  // The column of --split-by as numbers.
+  std::vector<double> times() const {
+    const data::CellColumn& column = cells_.columns[*order_];
+    std::vector<double> times;
+    if (!column.is_words()) {
+      for (const double v : column.numbers) times.push_back(v);
+      return times;
+    }
+    const TypedColumn typed = type_of(column, source_.data, {});
+    if (typed.kind != ColumnKind::datetime) {
+      fail(ErrorKind::data, source_.data, "column ", column.name, ": --split-by needs times or numbers, got ",
+           to_string(typed.kind), " '", excerpt(column.text(0)), "'");
+    }
+    const store::Column seconds{.name = column.name, .form = store::CellForm::seconds, .order = typed.order};
+    std::vector<double> by_code;
+    for (uint32_t code = 0; code < column.words.size(); ++code) {
+      by_code.push_back(store::value_in(seconds, column.words[code]).value_or(0));
+    }
+    for (const uint32_t code : column.codes) times.push_back(by_code[code]);
+    return times;
   }
 
   void divide() {
-    labels_ = labels();
+    labels_ = out_.shape.classes.empty() ? std::vector<int64_t>(static_cast<size_t>(cells_.rows()))
+                                         : labels_of(cells_, target_, out_.shape.classes);
     const double share = source_.val_split < 0 ? data::kDefaultSplit : source_.val_split;
-    held_out_ = data::hold_out(labels_, std::max<size_t>(out_.shape.classes.size(), 1), share, source_.seed);
+    held_out_ = held_out(share);
     const auto count = std::count(held_out_.begin(), held_out_.end(), true);
     if (!source_.known && (count == 0 || count == static_cast<int64_t>(held_out_.size()))) {
-      fail(ErrorKind::usage, "--val-split", "of ", held_out_.size(), " rows ", count, " are held out: need some in ",
-           "either part",
-           count == 0 && !out_.shape.classes.empty()
-               ? cat("; column ", out_.target, " has ", out_.shape.classes.size(), " classes, of too few rows each")
-               : std::string());
+      const bool rare = count == 0 && !out_.shape.classes.empty() && !group_ && !order_;
+      fail(ErrorKind::usage,
+           group_   ? "--group-column"
+           : order_ ? "--split-by"
+                    : "--val-split",
+           "of ", held_out_.size(), " rows ", count, " are held out: need some in either part",
+           rare ? cat("; column ", out_.target, " has ", out_.shape.classes.size(), " classes, of too few rows each")
+                : std::string());
     }
-    out_.notes.push_back(cat(count, " of ", held_out_.size(), " rows are held out as the test part (--val-split)"));
+    out_.notes.push_back(cat(count, " of ", held_out_.size(), " rows are held out ",
+                             source_.test.empty() ? "as the test part" : "to guide the training",
+                             group_   ? cat(", by groups of ", cells_.columns[*group_].name)
+                             : order_ ? cat(", the last by ", cells_.columns[*order_].name)
+                                      : std::string(),
+                             " (--val-split)"));
   }
 
   // Those of the training part: the test part is as unknown as later rows.
@@ -253,16 +306,42 @@ class Reading {
     }
   }
 
+  void learn_ranges() {
+    const int64_t n = out_.train.count(), width = out_.train.values.shape()[1];
+    for (int64_t k = 0; k < width; ++k) {
+      store::Column& column = out_.shape.columns[static_cast<size_t>(k)];
+      for (int64_t i = 0; i < n && !column.words; ++i) {
+        const double v = out_.train.values.data<double>()[i * width + k];
+        if (std::isnan(v)) continue;
+        if (!column.range) column.range = {v, v};
+        column.range = {std::min(column.range->least, v), std::max(column.range->most, v)};
+      }
+    }
+  }
+
+  void read_own_test() {
+    train::RowSource other = source_;
+    other.data = source_.test;
+    other.test = other.drop = other.types = other.weight_column = other.group_column = other.split_by = "";
+    other.target = out_.target;
+    other.known = &out_.shape;
+    other.whole = true;
+    out_.own_test = Reading(other).take().train;
+    out_.notes.push_back(cat("the ", out_.own_test.count(), " rows of ", source_.test, " are the test part (--test)"));
+  }
+
   store::Rows rows_of(const store::TableRows& all, bool test) const {
     std::vector<int64_t> chosen;
     for (size_t i = 0; i < held_out_.size(); ++i) {
       if (held_out_[i] == test) chosen.push_back(static_cast<int64_t>(i));
     }
+    const auto n = static_cast<int64_t>(chosen.size());
     const bool classes = !out_.shape.classes.empty();
-    store::Rows rows{all.values(chosen),
-                     Array(classes ? DType::i64 : DType::f32, {static_cast<int64_t>(chosen.size())})};
+    store::Rows rows{all.values(chosen), Array(classes ? DType::i64 : DType::f32, {n})};
+    if (weight_) rows.weights = Array(DType::f32, {n});
     for (size_t i = 0; i < chosen.size(); ++i) {
       const auto row = static_cast<size_t>(chosen[i]);
+      if (weight_) rows.weights->data<float>()[i] = static_cast<float>(cells_.columns[*weight_].numbers[row]);
       if (classes) {
         rows.labels.data<int64_t>()[i] = labels_[row];
         continue;
@@ -273,6 +352,17 @@ class Reading {
              excerpt(told().text(chosen[i])), ", need a number that f32 holds");
       }
       rows.labels.data<float>()[i] = value;
+    }
+    if (weight_ && n > 0 &&
+        std::none_of(rows.weights->data<float>(), rows.weights->data<float>() + n, [](float w) { return w > 0; })) {
+      fail(ErrorKind::data, source_.data, "column ", cells_.columns[*weight_].name, ": all weights of the ",
+           test ? "held-out" : "training", " part are 0");
+    }
+    if (group_) {
+      const std::vector<int64_t> groups = numbered(cells_.columns[*group_], cells_.rows());
+      rows.groups = Array(DType::i64, {n});
+      for (size_t i = 0; i < chosen.size(); ++i)
+        rows.groups->data<int64_t>()[i] = groups[static_cast<size_t>(chosen[i])];
     }
     return rows;
   }
@@ -290,22 +380,42 @@ class Reading {
   }
 
   const train::RowSource& source_;
+  std::map<std::string, ColumnKind> types_;
+  std::map<size_t, ColumnKind> said_;     // by column
+  std::map<size_t, std::string> asides_;  // columns that are not learnt from because a flag says so, and why
   data::Cells cells_;
   size_t target_ = 0;
+  std::optional<size_t> weight_, group_, order_;
+  std::map<ColumnKind, int64_t> kinds_;  // columns of each
+  std::vector<std::string> column_notes_;
   std::vector<int64_t> labels_;
   std::vector<bool> held_out_;  // by row
   std::vector<size_t> places_;  // of the columns that are read
   train::RowData out_;
 };
 
+void need_file(const std::string& path) {
+  std::error_code ignored;
+  if (!path.empty() && !std::filesystem::is_directory(path, ignored)) return;
+  fail(ErrorKind::data, path.empty() ? std::string("data") : path,
+       "is no table: need a .csv or .tsv file (.gz too) with a row per sample");
+}
+
 }  // namespace
 
-train::RowData read_table(const train::RowSource& source) {
-  std::error_code ignored;
-  if (source.data.empty() || std::filesystem::is_directory(source.data, ignored)) {
-    fail(ErrorKind::data, source.data.empty() ? std::string("data") : source.data,
-         "is no table: need a .csv or .tsv file (.gz too) with a row per sample");
+std::vector<std::string> names_of_columns(const std::string& said) {
+  std::vector<std::string> names;
+  const bool file = io::file_exists(said);
+  for (const std::string& part : split(file ? io::read_text(said) : said, file ? '\n' : ',')) {
+    const std::string name(data::trimmed(part));
+    if (!name.empty()) names.push_back(name);
   }
+  return names;
+}
+
+train::RowData read_table(const train::RowSource& source) {
+  need_file(source.data);
+  if (!source.test.empty()) need_file(source.test);
   return Reading(source).take();
 }
 

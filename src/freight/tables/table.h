@@ -1,14 +1,19 @@
 // Tables as rows of named columns, one of which is told from the others: which columns there are, of what kind, which
 // is told, and what is held out. What a cell means is store/row_model.h's, how cells lie in a file data/cells.h's.
 #pragma once
+#include <string>
+#include <vector>
+
 #include "freight/train/row_learner.h"
 
 namespace freight::tables {
 
-// Reads and divides a table. Columns whose cells are all numbers are numbers, others are words. The told column is the
-// one that is asked for, by name or by number from 1, else the one with a usual name (data/columns.h), else the last;
-// it holds classes where it has words, or at most 20 different whole numbers, each twice in the mean, and a note says
-// which. Throws Error(data) that names file and line, Error(usage) for a column that is not there.
+// Reads and divides a table. The kinds of its columns are those of kinds.h; the told one is the one that is asked for,
+// by name or by number from 1, else the one with a usual name (data/columns.h), else the last (target.h). Notes say
+// what was decided, warnings what looks wrong. Throws Error(data) that names file and line, Error(usage) for a column
+// that is not there.
 train::RowData read_table(const train::RowSource& source);
+// "a,b,c", or the lines of the file of that name.
+std::vector<std::string> names_of_columns(const std::string& said);
 
 }  // namespace freight::tables

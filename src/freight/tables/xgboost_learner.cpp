@@ -93,16 +93,25 @@ void check_device(const Xgboost& library, const std::string& device) {
   need_gpu(library, booster, device);
 }
 
-// Weights by which all classes weigh alike; empty without them.
+double row_weight(const store::Rows& rows, int64_t row) {
+  return rows.weights ? static_cast<double>(rows.weights->data<float>()[row]) : 1.0;
+}
+
+// Weights by which all classes weigh alike; empty without them. The rows' own weights say how much of a class there is.
 std::vector<float> weights_of(const train::Config& c, const train::RowData& data) {
   if (c.class_weight != "balanced") return {};
   const int64_t n = data.train.count();
   const auto* label = data.train.labels.data<int64_t>();
-  std::vector<float> weights(data.shape.classes.size());
-  for (size_t i = 0; i < weights.size(); ++i) {
-    const auto count = std::max<int64_t>(std::count(label, label + n, static_cast<int64_t>(i)), 1);
-    weights[i] =
-        static_cast<float>(static_cast<double>(n) / (static_cast<double>(weights.size()) * static_cast<double>(count)));
+  std::vector<double> sums(data.shape.classes.size());
+  double all = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const double w = row_weight(data.train, i);
+    sums[static_cast<size_t>(label[i])] += w;
+    all += w;
+  }
+  std::vector<float> weights;
+  for (const double sum : sums) {
+    weights.push_back(static_cast<float>(sum > 0 ? all / (static_cast<double>(sums.size()) * sum) : 1));
   }
   return weights;
 }
@@ -123,7 +132,7 @@ class TreeFit {
     const std::string threads = cat(config.deterministic ? 1 : thread_count());
     train_ = matrix_of(library_, columns_, data.train, threads);
     test_ = matrix_of(library_, columns_, data.test, threads);
-    if (!weights_.empty()) weigh();
+    if (!weights_.empty() || data.train.weights) weigh();
     booster_ = booster_of(library_, settings_.parameters, {train_.get(), test_.get()});
     std::vector<const char*> kinds = columns_.kinds();  // for those who read the trees elsewhere
     library_.check(library_->XGBoosterSetStrFeatureInfo(booster_.get(), "feature_type", kinds.data(), kinds.size()),
@@ -179,10 +188,16 @@ class TreeFit {
  private:
   void weigh() {
     std::vector<float> of_rows;
-    const auto* label = data_.train.labels.data<int64_t>();
-    for (int64_t i = 0; i < data_.train.count(); ++i) of_rows.push_back(weights_[static_cast<size_t>(label[i])]);
+    for (int64_t i = 0; i < data_.train.count(); ++i) of_rows.push_back(static_cast<float>(weight(data_.train, i)));
     library_.check(library_->XGDMatrixSetFloatInfo(train_.get(), "weight", of_rows.data(), of_rows.size()),
-                   "the weights of classes");
+                   "the weights of rows");
+  }
+  // By the row itself and by its class.
+  double weight(const store::Rows& rows, int64_t row) const {
+    const double own = row_weight(rows, row);
+    return weights_.empty()
+               ? own
+               : own * static_cast<double>(weights_[static_cast<size_t>(rows.labels.data<int64_t>()[row])]);
   }
 
   // XGBoost keeps what it answered to a part, and adds the trees that are new.
@@ -227,16 +242,16 @@ class TreeFit {
 
   double loss_of(const Array& found) const {
     const int64_t n = data_.test.count(), k = found.shape()[1];
-    double loss = 0, weight = 0;
+    double loss = 0, all = 0;
     for (int64_t i = 0; i < n; ++i) {
       const bool classes = data_.test.classification();
       const double label = classes ? static_cast<double>(data_.test.labels.data<int64_t>()[i])
                                    : static_cast<double>(data_.test.labels.data<float>()[i]);
-      const double w = weights_.empty() ? 1.0 : static_cast<double>(weights_[static_cast<size_t>(label)]);
+      const double w = weight(data_.test, i);
       loss += w * tree_loss(settings_, found.data<float>() + i * k, label);
-      weight += w;
+      all += w;
     }
-    return loss / weight;
+    return loss / all;
   }
 
   const Xgboost& library_;
@@ -266,7 +281,7 @@ void TreeLearner::choose(train::Config& config) const {
 std::vector<std::string> TreeLearner::flags() const {
   std::vector<std::string> all = {"--objective",    "--quantile",  "--tweedie-power",    "--max-depth",
                                   "--subsample",    "--colsample", "--min-child-weight", "--monotone",
-                                  "--class-weight", "--lambda",    "--xgboost"};
+                                  "--class-weight", "--lambda",    "--xgboost",          "--weight-column"};
   const std::vector<std::string> own = kind_ == Kind::gbdt
                                            ? std::vector<std::string>{"--rounds", "--early-stop", "--lr"}
                                            : std::vector<std::string>{"--trees"};

@@ -54,10 +54,18 @@ std::string constraints(const std::string& text, const std::vector<store::Column
 // Boosting begins here: the mean, or what has the least loss. Libraries from 2.0 on find it themselves.
 double start_of(const std::string& objective, bool balanced, const store::Rows& rows) {
   const int64_t n = rows.count();
+  const auto weight = [&](int64_t i) {
+    return rows.weights ? static_cast<double>(rows.weights->data<float>()[i]) : 1.0;
+  };
   if (objective == "binary:logistic") {
     if (balanced) return 0.5;
     const auto* label = rows.labels.data<int64_t>();
-    return static_cast<double>(std::count(label, label + n, 1)) / static_cast<double>(n);
+    double second = 0, all = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      second += weight(i) * static_cast<double>(label[i]);
+      all += weight(i);
+    }
+    return second / all;
   }
   const auto* label = rows.labels.data<float>();
   if (objective == "reg:absoluteerror") {
@@ -65,9 +73,12 @@ double start_of(const std::string& objective, bool balanced, const store::Rows& 
     std::nth_element(sorted.begin(), sorted.begin() + n / 2, sorted.end());
     return static_cast<double>(sorted[static_cast<size_t>(n / 2)]);
   }
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(label[i]);
-  return sum / static_cast<double>(n);
+  double sum = 0, all = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    sum += weight(i) * static_cast<double>(label[i]);
+    all += weight(i);
+  }
+  return sum / all;
 }
 
 void check_objective(const train::Config& c, const train::RowData& data, const Xgboost& library,

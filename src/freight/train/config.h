@@ -70,7 +70,13 @@ struct Config {
   int64_t max_length = 0;                 // tokens per sample; 0: the model's, or 256
   std::string truncation_side = "right";  // where a longer text is cut off; left keeps its end
   std::string on_bad_sample = "error";    // error, skip, report
-  std::string target;                     // of a table: the column that is told; empty chooses
+  // Tables (docs/tables.md): which column is told, and how the table is read and divided.
+  std::string target;                       // empty chooses
+  std::string test;                         // a file that is the test part
+  std::string columns, drop, types;         // names of a file without a header; COL,...; COL=KIND,...
+  std::string task = "auto";                // auto, classes, values, counts
+  std::string weight_column, group_column;  // names or numbers of columns
+  std::string split_by;                     // a column of times, by which the last rows are held out
   // Trees on tables (docs/tables.md); a learner chooses what is 0, below 0 or auto.
   std::string objective = "auto";
   int64_t rounds = 0, early_stop = -1, trees = 0, max_depth = 0;

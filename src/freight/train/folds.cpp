@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
@@ -16,14 +19,45 @@ constexpr uint32_t kFoldStream = 0x464f4c44;  // "FOLD"
 constexpr uint64_t kTenth = 1, kShare = 2;    // steps of the generator, so that divisions differ
 constexpr int64_t kOneOfTen = 10;
 
+// Rows, or groups of rows, that a division may part.
+int64_t units_of(const store::Rows& rows) {
+  if (!rows.groups) return rows.count();
+  const auto* group = rows.groups->data<int64_t>();
+  return static_cast<int64_t>(std::set<int64_t>(group, group + rows.count()).size());
+}
+
+// Whole groups, the largest first, each to the fold that has the fewest rows by then; equally large ones in an order
+// that the seed chooses.
+std::vector<int64_t> divided_groups(const store::Rows& rows, int64_t folds, PhiloxStream& random) {
+  const auto* group = rows.groups->data<int64_t>();
+  std::map<int64_t, int64_t> size_of, fold_of_group;
+  for (int64_t i = 0; i < rows.count(); ++i) ++size_of[group[i]];
+  std::vector<std::pair<int64_t, int64_t>> groups(size_of.begin(), size_of.end());
+  for (size_t left = groups.size(); left > 1; --left) {
+    std::swap(groups[left - 1], groups[random.below(static_cast<uint32_t>(left))]);
+  }
+  std::stable_sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::vector<int64_t> filled(static_cast<size_t>(folds));
+  for (const auto& [number, size] : groups) {
+    const auto least = std::min_element(filled.begin(), filled.end());
+    fold_of_group[number] = least - filled.begin();
+    *least += size;
+  }
+  std::vector<int64_t> fold_of(static_cast<size_t>(rows.count()));
+  for (size_t i = 0; i < fold_of.size(); ++i) fold_of[i] = fold_of_group.at(group[i]);
+  return fold_of;
+}
+
 std::vector<int64_t> divided(const store::Rows& rows, int64_t folds, uint64_t seed, uint64_t step) {
-  const int64_t n = rows.count();
-  if (folds < 2 || folds > n) {
-    fail(ErrorKind::usage, "--folds", "got ", folds, " for ", n, " training rows: need 2 to ", n);
+  const int64_t n = rows.count(), units = units_of(rows);
+  if (folds < 2 || folds > units) {
+    fail(ErrorKind::usage, "--folds", "got ", folds, " for ", units, rows.groups ? " groups of" : "",
+         " training rows: need 2 to ", units);
   }
   std::vector<int64_t> order(static_cast<size_t>(n));
   std::iota(order.begin(), order.end(), int64_t{0});
   PhiloxStream random(seed, step, kFoldStream);
+  if (rows.groups) return divided_groups(rows, folds, random);
   const auto shuffle = [&](auto first, auto last) {
     for (auto left = last - first; left > 1; --left)
       std::swap(first[left - 1], first[random.below(static_cast<uint32_t>(left))]);
@@ -81,19 +115,24 @@ std::vector<int64_t> folds_of(const store::Rows& rows, int64_t folds, uint64_t s
 }
 
 store::Rows rows_at(const store::Rows& rows, const std::vector<int64_t>& numbers) {
-  return {taken(rows.values, numbers), taken(rows.labels, numbers)};
+  store::Rows some{taken(rows.values, numbers), taken(rows.labels, numbers)};
+  if (rows.weights) some.weights = taken(*rows.weights, numbers);
+  if (rows.groups) some.groups = taken(*rows.groups, numbers);
+  return some;
 }
 
 RowData with_fold_out(const RowData& data, const std::vector<int64_t>& fold_of, int64_t fold, double share) {
   store::Rows train = rows_at(data.train, numbers_of(fold_of, fold, false));
   const store::Rows held_out = rows_at(data.train, numbers_of(fold_of, fold, true));
-  const int64_t parts = std::min<int64_t>(std::llround(1 / share), train.count());
+  const int64_t parts = std::min<int64_t>(std::llround(1 / share), units_of(train));
   if (parts >= 2) train = rows_at(train, numbers_of(divided(train, parts, 0, kShare), 0, true));
   return parted(data, train, held_out);
 }
 
 RowData with_tenth_out(const RowData& data, uint64_t seed) {
-  const std::vector<int64_t> part = divided(data.train, std::min(kOneOfTen, data.train.count()), seed, kTenth);
+  store::Rows rows = data.train;
+  if (units_of(rows) < 2) rows.groups.reset();  // a single group is divided by rows
+  const std::vector<int64_t> part = divided(rows, std::min(kOneOfTen, units_of(rows)), seed, kTenth);
   return parted(data, rows_at(data.train, numbers_of(part, 0, false)), rows_at(data.train, numbers_of(part, 0, true)));
 }
 

@@ -8,6 +8,7 @@
 namespace freight::train {
 
 // The fold of each row, drawn by the seed: every fold has its share of each class, or of small and large values.
+// Rows of one group are in one fold; folds are then of about equal size alone.
 std::vector<int64_t> folds_of(const store::Rows& rows, int64_t folds, uint64_t seed);
 // The rows of these numbers, in their order.
 store::Rows rows_at(const store::Rows& rows, const std::vector<int64_t>& numbers);

@@ -24,10 +24,11 @@ namespace freight::train {
 namespace {
 
 // Every learner of rows has these; all other flags are for nets unless a learner says that it has them.
-constexpr const char* kRowFlags[] = {"--data",      "--data-dir", "--model",      "--recipe",        "--target",
-                                     "--val-split", "--seed",     "--device",     "--deterministic", "--workers",
-                                     "--overwrite", "--resume",   "--output-dir", "--on-bad-sample", "--precision",
-                                     "--metric",    "--folds",    "--tune",       "--time-budget",   "--threshold"};
+constexpr const char* kRowFlags[] = {
+    "--data",      "--data-dir",      "--model",   "--recipe",    "--target",      "--val-split",  "--seed",
+    "--device",    "--deterministic", "--workers", "--overwrite", "--resume",      "--output-dir", "--on-bad-sample",
+    "--precision", "--test",          "--columns", "--drop",      "--types",       "--task",       "--group-column",
+    "--split-by",  "--metric",        "--folds",   "--tune",      "--time-budget", "--threshold"};
 constexpr int64_t kUsualFolds = 5;
 constexpr double kUsualBudget = 60;  // seconds
 
@@ -79,9 +80,20 @@ struct RowRun : Prepared {
     if (config.on_bad_sample != "error") {
       bad = {.on_bad = data::OnBad::skip, .report = [this](const data::BadSample& b) { left_out.add(b); }};
     }
+    const std::vector<std::string> flags = learner.flags();
+    const bool counts = config.task == "counts" && config.objective == Config().objective;
+    if (counts && std::find(flags.begin(), flags.end(), "--objective") != flags.end()) config.objective = "poisson";
     choose_rate(!gave);
     rows = learner.read({.data = data::find(config.data, {.data_dir = config.data_dir}),
                          .target = config.target,
+                         .test = config.test,
+                         .columns = config.columns,
+                         .drop = config.drop,
+                         .types = config.types,
+                         .task = config.task,
+                         .weight_column = config.weight_column,
+                         .group_column = config.group_column,
+                         .split_by = config.split_by,
                          .val_split = config.val_split,
                          .seed = static_cast<uint64_t>(config.seed),
                          .bad = std::move(bad),
@@ -96,8 +108,8 @@ struct RowRun : Prepared {
 
   // A program that takes a recipe and then says `model` has the rate of the recipe's net, which is none for trees.
   void choose_rate(bool by_program) {
-    const std::vector<std::string> own = learner.flags();
-    if (by_program && config.lr != kAutomaticRate && std::find(own.begin(), own.end(), "--lr") != own.end()) {
+    const std::vector<std::string> flags = learner.flags();
+    if (by_program && config.lr != kAutomaticRate && std::find(flags.begin(), flags.end(), "--lr") != flags.end()) {
       try {
         if (config.lr == recipe(config.data, config.recipe, config.data_dir).lr) {
           notes.push_back(cat("the learning rate ", config.lr, " is that of the recipe, for nets: ", learner.name(),
@@ -139,6 +151,13 @@ struct RowRun : Prepared {
       comparison.trials.push_back(*c.learner->trial(c.config, i / among));
     }
     compares = choice || config.tune > 0 || config.folds > 0;
+    if (compares && !config.split_by.empty()) {
+      fail(ErrorKind::usage, "--split-by", "holds out the last rows, and ",
+           choice             ? "--model auto"
+           : config.folds > 0 ? "--folds"
+                              : "--tune",
+           " divides at random: leave out one of the two");
+    }
     if (!compares) {
       if (config.time_budget.empty()) return;
       fail(ErrorKind::usage, "--time-budget", "is for comparing: need --model auto, --tune or --folds with it");
@@ -153,6 +172,10 @@ struct RowRun : Prepared {
     }
     told_cost.bytes += static_cast<double>(rows.train.values.bytes());  // a fold's rows are a copy
     note_small_classes();
+    if (!config.split_by.empty()) {
+      notes.push_back(cat("folds are drawn at random, not by ", config.split_by,
+                          ": what is compared is fitted to rows of later times than some that it is measured on"));
+    }
   }
 
   void note_small_classes() {
@@ -172,7 +195,8 @@ struct RowRun : Prepared {
     s.model = learner.name();
     s.device = learner.runs_on(config.backend) ? config.backend : cpu_info().model;
     s.train_count = rows.train.count();
-    s.test_count = rows.test.count();
+    s.test_count = measured().count();
+    s.warnings.insert(s.warnings.end(), rows.warnings.begin(), rows.warnings.end());
     s.classes = static_cast<int64_t>(rows.shape.classes.size());
     s.unit = "row";
     s.example = "ROWS.csv";
@@ -188,6 +212,9 @@ struct RowRun : Prepared {
     for (const store::Column& c : rows.shape.columns) {
       j["columns"].push_back({{"name", c.name}, {"kind", c.words ? "words" : "numbers"}});
     }
+    for (const store::SetAside& s : rows.shape.set_aside) {
+      j["set_aside"].push_back({{"name", s.name}, {"kind", s.kind}});
+    }
     return j.dump(2);
   }
   store::Bundle bundle(const RunPosition& place) const override {
@@ -196,9 +223,14 @@ struct RowRun : Prepared {
     b.provenance = provenance(config, fingerprint, place.step, place.test);
     b.provenance["target"] = rows.target;
     if (judged()) b.provenance["metric"] = metric.name;
+    if (!config.test.empty()) b.provenance["test_data"] = base_name(config.test);
+    if (!config.columns.empty()) b.provenance["columns"] = config.columns;
+    if (!config.group_column.empty()) b.provenance["group_column"] = config.group_column;
+    if (!config.split_by.empty()) b.provenance["split_by"] = config.split_by;
     b.learner = fitted_by;
     b.threshold = threshold;
     b.columns = rows.shape.columns;
+    b.set_aside = rows.shape.set_aside;
     b.rows = model;
     b.samples = store::sampled(*model, b.columns, rows.train.values);
     return b;
@@ -245,7 +277,7 @@ struct RowRun : Prepared {
     if (rows.shape.classes.size() != 2 || threshold) return;
     if (config.threshold > 0) {
       threshold = config.threshold;
-    } else if (judged() && reads_told_class(metric)) {
+    } else if (judged() && reads_told_class(metric) && labels.shape()[0] > 0) {
       threshold = best_threshold(metric, answers, labels);
     }
   }
@@ -259,7 +291,8 @@ struct RowRun : Prepared {
     place.step = so_far.steps;
     const Array answers = model->run(rows.test.values);
     choose_threshold(answers, rows.test.labels);
-    place.test = so_far.test = figures_of(answers, rows.test);
+    const bool own = !config.test.empty();
+    place.test = so_far.test = figures_of(own ? model->run(measured().values) : answers, measured());
     so_far.metric_name = metric_name();
     so_far.step_seconds = so_far.train_seconds / static_cast<double>(std::max<int64_t>(so_far.steps, 1));
     so_far.samples_per_second =
@@ -314,11 +347,12 @@ struct RowRun : Prepared {
   }
   const Result& result() const override { return so_far; }
 
+  // What the figures of the run are of.
+  const store::Rows& measured() const { return config.test.empty() ? rows.test : rows.own_test; }
   // A configuration that names what is told and no model, with the learner's name and rate.
   Config named(Config c) const {
     if (!c.model.empty()) return c;
     c.model = learner.name();
-    if (c.lr == Config().lr) learner.choose(c);
     return c;
   }
 
@@ -378,14 +412,29 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
   if (out.data.empty()) {
     fail(ErrorKind::usage, "--data", "is missing, and ", path, " does not say what it was trained on");
   }
-  const store::RowShape shape{bundle.columns, bundle.classes};
+  const store::RowShape shape{bundle.columns, bundle.classes, bundle.set_aside};
+  const auto said = [&](const char* key) {
+    const auto at = bundle.provenance.find(key);
+    return at == bundle.provenance.end() ? std::string() : at->second;
+  };
+  // A test part of its own is measured whole, unless another data set or the held-out rows are asked for.
+  const bool own_test = request.data.empty() && !on.test.empty() && request.split == "test";
+  if (own_test) out.data = on.test;
   const RowSource source{.data = data::find(out.data, {.data_dir = request.data_dir}),
                          .target = request.target.value_or(on.target),
+                         .columns = said("columns"),
+                         .group_column = said("group_column"),
+                         .split_by = said("split_by"),
                          .val_split = request.val_split.value_or(on.load.text.val_split),
                          .seed = request.seed ? static_cast<uint64_t>(*request.seed) : on.load.text.split_seed,
                          .bad = request.bad,
+                         .whole = own_test,
                          .known = &shape};
-  const RowData data = read(source);
+  RowData data = read(source);
+  if (own_test) {
+    out.rows = std::move(data.train);
+    return out;
+  }
   const bool trained_here = cat(data.fingerprint) == on.fingerprint;
   const bool asked = request.val_split || request.seed;  // for a division of its own
   // Other data than that of training is measured whole: none of it was seen.

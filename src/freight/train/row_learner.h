@@ -17,17 +17,24 @@ struct RowData {
   store::RowShape shape;
   std::string target;  // the column that is told
   store::Rows train, test;
-  std::vector<std::string> notes;  // on how they came about
-  uint64_t fingerprint = 0;        // of the cells of the training part
+  store::Rows own_test = {};               // of the source's test part; no rows where it names none
+  std::vector<std::string> notes;          // on how they came about
+  std::vector<std::string> warnings = {};  // on columns that tell the target, or nothing
+  uint64_t fingerprint = 0;                // of the cells of the training part
 };
 
 // Those that read a table are asked for this.
 struct RowSource {
   std::string data = {};    // the path
   std::string target = {};  // a name or a number from 1; empty chooses
-  double val_split = -1;    // share that is held out; below 0: a fifth
+  std::string test = {};    // the path of a test part; empty: none
+  // As the flags of these names say.
+  std::string columns = {}, drop = {}, types = {}, task = "auto";
+  std::string weight_column = {}, group_column = {}, split_by = {};
+  double val_split = -1;  // share that is held out; below 0: a fifth
   uint64_t seed = 0;
   data::BadSamples bad = {};
+  bool whole = false;   // nothing is held out: all rows are of the training part
   bool values = false;  // the told column holds values, also where its numbers would pass for classes
   // It is that of a stored model to be measured: rows become what it takes, and either part may be empty. Null:
   // columns and classes are those of the training part.

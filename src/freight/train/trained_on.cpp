@@ -13,7 +13,7 @@ namespace freight::train {
 namespace {
 // The data of the run that a model's file lies in, RUN/model.safetensors or RUN/checkpoints/step-N/model.safetensors,
 // if it has that name; else the name.
-std::string local_path(const std::string& name, const std::string& model) {
+std::string local_path(const std::string& name, const std::string& model, std::string Config::*kept) {
   std::error_code error;
   std::filesystem::path dir = std::filesystem::canonical(model, error).parent_path();
   for (int up = 0; up <= 2 && !error && !name.empty(); ++up, dir = dir.parent_path()) {
@@ -25,7 +25,7 @@ std::string local_path(const std::string& name, const std::string& model) {
     } catch (const Error&) {
       break;  // damaged, or of another version
     }
-    if (base_name(c.data) == name) return c.data;
+    if (base_name(c.*kept) == name) return c.*kept;
   }
   return name;
 }
@@ -87,9 +87,10 @@ TrainedOn trained_on(const store::Bundle& bundle, const std::string& path) {
     const auto it = bundle.provenance.find(key);
     return it == bundle.provenance.end() ? std::string(otherwise) : it->second;
   };
-  TrainedOn on{.data = local_path(said("data", ""), path),
+  TrainedOn on{.data = local_path(said("data", ""), path, &Config::data),
                .load = {},
                .target = {},
+               .test = {},
                .fingerprint = said("data_fingerprint", "")};
   on.load.images.val_split = on.load.text.val_split = std::atof(said("val_split", "-1").c_str());
   on.load.images.split_seed = on.load.text.split_seed = static_cast<uint64_t>(std::atoll(said("seed", "0").c_str()));
@@ -99,6 +100,7 @@ TrainedOn trained_on(const store::Bundle& bundle, const std::string& path) {
                     .early = p.arrays.values == data::Values::unstated};
   on.load.text.text_column = said("text_column", "");
   on.load.text.label_column = said("label_column", "");
+  on.test = local_path(said("test_data", ""), path, &Config::test);
   on.target = said("target", on.load.text.label_column.c_str());  // early files of tables say label_column
   return on;
 }

@@ -19,6 +19,7 @@ struct TrainedOn {
   std::string data;         // a named set or a path; empty where the file does not say
   data::LoadOptions load;   // columns of a text file, share and seed of the held-out part
   std::string target;       // of a table: the column that is told
+  std::string test;         // of a table: its test part, where that is a file of its own
   std::string fingerprint;  // of the training part; empty where the file does not say, as early ones
 };
 // From the provenance; what it lacks is left as LoadOptions has it. A stored model knows the name of its data alone;

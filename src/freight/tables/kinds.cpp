@@ -1,0 +1,305 @@
+// See kinds.h.
+#include "freight/tables/kinds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <unordered_set>
+
+#include "freight/base/error.h"
+#include "freight/base/printable.h"
+#include "freight/base/strings.h"
+#include "freight/data/columns.h"
+
+namespace freight::tables {
+
+namespace {
+
+constexpr const char* kKindNames[] = {"number",   "integer", "category", "yesno",
+                                      "datetime", "text",    "constant", "identifier"};
+constexpr double kEndOfIntegers = 0x1p53;  // below it doubles tell whole numbers apart
+// Fewer rows show neither that a column counts them, nor that its words are names: they may differ by chance.
+constexpr int64_t kLeastCounted = 100, kLeastNamed = 20;
+constexpr double kLongText = 40, kWordsOfText = 3;  // characters, and words, of a cell in the mean
+constexpr int64_t kManyWords = 10000;
+
+// A name that is usual for what numbers rows: "id", "user_id", "PassengerId".
+bool names_identifiers(const std::string& name) {
+  static constexpr const char* kUsual[] = {"id",    "index",  "idx",        "uuid",  "guid",
+                                           "rowid", "row_id", "unnamed: 0", "rownum"};
+  const std::string small = lower(name);
+  if (std::any_of(std::begin(kUsual), std::end(kUsual), [&](const char* one) { return small == one; })) return true;
+  if (ends_with(small, "_id") || ends_with(small, " id") || ends_with(small, "-id")) return true;
+  const bool camel = ends_with(name, "Id") || ends_with(name, "ID");
+  return camel && name.size() > 2 && name[name.size() - 3] >= 'a' && name[name.size() - 3] <= 'z';
+}
+
+struct NumberFacts {
+  int64_t present = 0;
+  double least = std::numeric_limits<double>::infinity(), most = -std::numeric_limits<double>::infinity();
+  bool whole = true;
+  bool counts = true;  // each is one more than that of the row before
+};
+
+NumberFacts facts_of(const data::CellColumn& column) {
+  NumberFacts facts;
+  const size_t n = column.numbers.size();
+  for (size_t i = 0; i < n; ++i) {
+    const double v = column.numbers[i];
+    facts.counts = facts.counts && (i == 0 || v == column.numbers[i - 1] + 1);
+    if (std::isnan(v)) continue;
+    ++facts.present;
+    facts.least = std::min(facts.least, v);
+    facts.most = std::max(facts.most, v);
+    facts.whole = facts.whole && v == std::floor(v) && std::fabs(v) < kEndOfIntegers;
+  }
+  return facts;
+}
+
+bool all_different(const data::CellColumn& column) {
+  std::unordered_set<double> seen;
+  for (size_t i = 0; i < column.numbers.size(); ++i) {
+    if (!std::isnan(column.numbers[i]) && !seen.insert(column.numbers[i]).second) return false;
+  }
+  return true;
+}
+
+TypedColumn type_of_numbers(const data::CellColumn& column, bool alone) {
+  const NumberFacts facts = facts_of(column);
+  const auto rows = static_cast<int64_t>(column.numbers.size());
+  if (facts.present == 0 && column.odd.empty()) return {.kind = ColumnKind::constant, .note = "no cell holds anything"};
+  if (facts.least == facts.most && facts.present == rows) {
+    return {.kind = ColumnKind::constant, .note = cat("all cells are ", facts.least)};
+  }
+  if (!facts.whole) return {.kind = ColumnKind::number};
+  const bool named = names_identifiers(column.name);
+  if (named && rows >= 2 && facts.present == rows && all_different(column)) {
+    return {.kind = ColumnKind::identifier,
+            .note = "its name and its numbers, all different, are those of an identifier"};
+  }
+  if (!alone && rows >= kLeastCounted && facts.counts && facts.present == rows) {
+    return {.kind = ColumnKind::identifier, .note = "it counts the rows"};
+  }
+  TypedColumn integer{.kind = ColumnKind::integer};
+  if (named)
+    integer.note =
+        "its name is that of an identifier, and its numbers occur again: --drop leaves it out, =category makes them no "
+        "quantity";
+  return integer;
+}
+
+// The order in which all words are dates; empty where they are none. Where both orders of days and months fit, months
+// come first, as in pandas.
+std::optional<data::DateOrder> order_of(const data::CellColumn& column, const std::vector<int64_t>& counts,
+                                        bool& unclear) {
+  std::optional<data::DateOrder> found;
+  for (const data::DateOrder order : {data::DateOrder::ymd, data::DateOrder::mdy, data::DateOrder::dmy}) {
+    bool all = true;
+    for (uint32_t code = 0; code < counts.size() && all; ++code) {
+      all = counts[code] == 0 || data::date_time_in(column.words[code], order).has_value();
+    }
+    unclear = unclear || (all && found.has_value());
+    if (all && !found) found = order;
+  }
+  return found;
+}
+
+struct WordFacts {
+  int64_t present = 0, different = 0;
+  double length = 0, words = 0;  // of a cell, in the mean
+  int64_t numbers = 0;           // cells that are some
+};
+
+WordFacts facts_of(const data::CellColumn& column, const std::vector<int64_t>& counts) {
+  WordFacts facts;
+  for (uint32_t code = 0; code < counts.size(); ++code) {
+    if (counts[code] == 0) continue;
+    const std::string_view word = column.words[code];
+    const auto count = static_cast<double>(counts[code]);
+    facts.present += counts[code];
+    ++facts.different;
+    facts.length += count * static_cast<double>(word.size());
+    facts.words += count * static_cast<double>(1 + std::count(word.begin(), word.end(), ' '));
+    if (data::is_number_cell(word)) facts.numbers += counts[code];
+  }
+  facts.length /= std::max(1.0, static_cast<double>(facts.present));
+  facts.words /= std::max(1.0, static_cast<double>(facts.present));
+  return facts;
+}
+
+// Words of one way to say yes and no, both of which occur.
+bool says_yes_or_no(const data::CellColumn& column, const std::vector<int64_t>& counts) {
+  static constexpr const char* kPairs[][2] = {{"yes", "no"}, {"true", "false"}, {"on", "off"}, {"y", "n"}, {"t", "f"}};
+  for (const auto& [yes, no] : kPairs) {
+    bool seen[2] = {}, other = false;
+    for (uint32_t code = 0; code < counts.size() && !other; ++code) {
+      if (counts[code] == 0) continue;
+      const std::string word = lower(column.words[code]);
+      other = word != yes && word != no;
+      seen[word == yes] = true;
+    }
+    if (!other && seen[0] && seen[1]) return true;
+  }
+  return false;
+}
+
+TypedColumn type_of_words(const data::CellColumn& column, const std::string& table) {
+  const std::vector<int64_t> counts = counts_of_words(column);
+  const auto rows = static_cast<int64_t>(column.codes.size());
+  const WordFacts facts = facts_of(column, counts);
+  if (facts.present == 0) return {.kind = ColumnKind::constant, .note = "no cell holds anything"};
+  if (facts.different == 1 && facts.present == rows) {
+    return {.kind = ColumnKind::constant, .note = cat("all cells are ", excerpt(column.text(0)))};
+  }
+  if (says_yes_or_no(column, counts)) return {.kind = ColumnKind::yesno};
+  bool unclear = false;
+  if (const auto order = order_of(column, counts, unclear)) {
+    return {.kind = ColumnKind::datetime,
+            .order = *order,
+            .note = unclear
+                        ? "its dates are read as month, day, year; those of another order must be written as 2026-11-26"
+                        : ""};
+  }
+  const bool each_differs = facts.different == facts.present && facts.present >= kLeastNamed;
+  const bool many = facts.present >= kLeastNamed && 2 * facts.different > facts.present;
+  if (many && (facts.length > kLongText || facts.words >= kWordsOfText)) {
+    return {.kind = ColumnKind::text, .note = cat(with_commas(facts.different), " different texts")};
+  }
+  if (each_differs && (facts.numbers == 0 || names_identifiers(column.name))) {
+    return {.kind = ColumnKind::identifier, .note = "no word stands in two rows"};
+  }
+  TypedColumn category{.kind = ColumnKind::category};
+  if (column.first_word && 2 * facts.numbers > facts.present) {
+    category.note = cat(table, ":", column.first_word->line, " holds ", excerpt(column.first_word->text), ", and ",
+                        with_commas(facts.numbers), " of ", with_commas(facts.present),
+                        " cells are numbers: all are read as words; --types ", column.name,
+                        "=number refuses such rows instead, and --on-bad-sample skip leaves them out");
+  } else if (facts.different >= kManyWords) {
+    category.note = cat("it has ", with_commas(facts.different),
+                        " different words: most stand in few rows, from which little can be learnt");
+  }
+  return category;
+}
+
+[[noreturn]] void refuse_said(const data::CellColumn& column, const std::string& table, ColumnKind said,
+                              const std::string& what) {
+  fail(ErrorKind::data, table, "column ", column.name, ": --types says ", to_string(said), ", and ", what);
+}
+
+// The first row whose word does not fit.
+template <class Fits>
+void need_words(const data::CellColumn& column, const std::string& table, ColumnKind said, const Fits& fits) {
+  const std::vector<int64_t> counts = counts_of_words(column);
+  std::vector<bool> wrong(counts.size());
+  for (uint32_t code = 0; code < counts.size(); ++code) wrong[code] = counts[code] > 0 && !fits(column.words[code]);
+  for (size_t i = 0; i < column.codes.size(); ++i) {
+    if (column.codes[i] == data::Words::kMissing || !wrong[column.codes[i]]) continue;
+    refuse_said(column, table, said, cat("row ", i + 1, " holds '", excerpt(column.words[column.codes[i]]), "'"));
+  }
+}
+
+TypedColumn type_as_said(const data::CellColumn& column, const std::string& table, ColumnKind said) {
+  TypedColumn typed{.kind = said};
+  if (said == ColumnKind::integer) {
+    for (size_t i = 0; i < column.numbers.size(); ++i) {
+      const double v = column.numbers[i];
+      if (std::isnan(v) || v == std::floor(v)) continue;
+      refuse_said(column, table, said, cat("row ", i + 1, " holds ", v));
+    }
+  }
+  if (said == ColumnKind::yesno) {
+    need_words(column, table, said, [](std::string_view word) { return store::yes_or_no(word).has_value(); });
+  }
+  if (said == ColumnKind::datetime) {
+    bool unclear = false;
+    const auto order = order_of(column, counts_of_words(column), unclear);
+    if (!order) {
+      need_words(column, table, said,
+                 [](std::string_view word) { return data::date_time_in(word, data::DateOrder::ymd).has_value(); });
+    }
+    typed.order = order.value_or(data::DateOrder::ymd);
+  }
+  return typed;
+}
+
+}  // namespace
+
+std::string to_string(ColumnKind kind) { return kKindNames[static_cast<size_t>(kind)]; }
+
+std::map<std::string, ColumnKind> parse_types(const std::string& text) {
+  std::map<std::string, ColumnKind> types;
+  for (const std::string& part : split(text, ',')) {
+    if (part.empty()) continue;
+    const size_t equals = part.rfind('=');
+    const std::string name = part.substr(0, equals), kind = equals == std::string::npos ? "" : part.substr(equals + 1);
+    const std::vector<std::string> known(std::begin(kKindNames), std::end(kKindNames));
+    const auto at = std::find(known.begin(), known.end(), kind);
+    if (at == known.end()) {
+      const std::string near = nearest(kind, known);
+      fail(ErrorKind::usage, "--types", "got ", part, ", need COLUMN=KIND with one of ", join(known, ", "),
+           near.empty() ? "" : cat("; did you mean ", near, "?"));
+    }
+    if (!types.emplace(name, static_cast<ColumnKind>(at - known.begin())).second) {
+      fail(ErrorKind::usage, "--types", "column ", name, " stands twice");
+    }
+  }
+  return types;
+}
+
+data::CellKind cells_of(ColumnKind kind) {
+  switch (kind) {
+    case ColumnKind::number:
+    case ColumnKind::integer: return data::CellKind::numbers;
+    case ColumnKind::constant:
+    case ColumnKind::identifier:
+    case ColumnKind::text:
+    case ColumnKind::category:
+    case ColumnKind::yesno:
+    case ColumnKind::datetime: break;
+  }
+  return data::CellKind::words;
+}
+
+TypedColumn type_of(const data::CellColumn& column, const std::string& table, const TypingOptions& options) {
+  if (options.said) return type_as_said(column, table, *options.said);
+  return column.is_words() ? type_of_words(column, table) : type_of_numbers(column, options.alone);
+}
+
+std::vector<int64_t> counts_of_words(const data::CellColumn& column) {
+  std::vector<int64_t> counts(column.words.size());
+  for (size_t i = 0; i < column.codes.size(); ++i) {
+    if (column.codes[i] != data::Words::kMissing) ++counts[column.codes[i]];
+  }
+  return counts;
+}
+
+std::vector<store::Column> learnt_of(const data::CellColumn& column, const TypedColumn& typed,
+                                     const std::vector<std::string>& names) {
+  if (!learnt(typed.kind)) return {};
+  store::Column whole{.name = column.name};
+  if (typed.kind == ColumnKind::category) whole.words = true;
+  if (typed.kind == ColumnKind::yesno) whole.form = store::CellForm::yesno;
+  if (typed.kind != ColumnKind::datetime) return {whole};
+  std::vector<store::Column> parts;
+  const std::vector<int64_t> counts = counts_of_words(column);
+  for (const store::CellForm form : {store::CellForm::year, store::CellForm::month, store::CellForm::weekday,
+                                     store::CellForm::hour, store::CellForm::seconds}) {
+    store::Column part{.name = cat(column.name, ".", store::to_string(form)),
+                       .form = form,
+                       .source = column.name,
+                       .order = typed.order};
+    while (std::find(names.begin(), names.end(), part.name) != names.end()) part.name += "_";
+    std::optional<double> first;
+    bool same = true;
+    for (uint32_t code = 0; code < counts.size() && same; ++code) {
+      if (counts[code] == 0) continue;
+      const double v = *store::value_in(part, column.words[code]);
+      same = !first || v == *first;
+      if (!first) first = v;
+    }
+    if (!same || form == store::CellForm::seconds) parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+}  // namespace freight::tables

@@ -1,0 +1,151 @@
+// See target.h.
+#include "freight/tables/target.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "freight/base/error.h"
+#include "freight/base/printable.h"
+#include "freight/base/strings.h"
+#include "freight/data/columns.h"
+
+namespace freight::tables {
+
+namespace {
+
+constexpr size_t kMostNumberedClasses = 20, kLeastRowsPerNumber = 2;  // in the mean
+constexpr double kEndOfWholeNumbers = 0x1p53;                         // below it doubles tell whole numbers apart
+
+// The name of the class that a number stands for: "2" for 2.0.
+std::string name_of_number(double v) {
+  const bool whole = v == std::floor(v) && std::fabs(v) < kEndOfWholeNumbers;
+  return whole ? cat(static_cast<int64_t>(v)) : cat(v);
+}
+
+bool whole_number(double v) { return v == std::floor(v) && std::fabs(v) < kEndOfWholeNumbers; }
+
+// The place of a word or number among the classes; -1 where it is none.
+int64_t class_of(const std::vector<std::string>& classes, std::string_view word) {
+  auto at = std::find(classes.begin(), classes.end(), word);
+  if (at == classes.end()) {
+    if (const std::optional<double> number = data::number_in(word)) {
+      at = std::find(classes.begin(), classes.end(), name_of_number(*number));
+    }
+  }
+  return at == classes.end() ? -1 : at - classes.begin();
+}
+
+}  // namespace
+
+size_t column_at(const std::vector<std::string>& names, const std::string& asked, const std::string& flag,
+                 const std::string& table) {
+  const auto at = std::find(names.begin(), names.end(), asked);
+  if (at != names.end()) return static_cast<size_t>(at - names.begin());
+  size_t number = 0;
+  const auto [end, error] = std::from_chars(asked.data(), asked.data() + asked.size(), number);
+  const bool whole = error == std::errc() && end == asked.data() + asked.size();
+  if (whole && number >= 1 && number <= names.size()) return number - 1;
+  const std::string near = nearest(asked, names);
+  fail(ErrorKind::usage, flag, "there is no column ", asked, " in ", table, ": got ", excerpt(join(names, ", ")),
+       near.empty() ? "" : cat("; did you mean ", near, "?"));
+}
+
+size_t target_of(const data::TableHead& head, const std::string& asked, const std::string& table) {
+  if (!asked.empty()) return column_at(head.names, asked, "--target", table);
+  if (head.header) {
+    if (const auto best = data::TableHeader(head.names).best(data::ColumnRole::label)) return *best;
+  }
+  return head.names.size() - 1;
+}
+
+std::vector<std::string> words_in(const data::CellColumn& column, const std::vector<bool>& rows) {
+  std::vector<bool> used(column.words.size());
+  for (size_t i = 0; i < column.codes.size(); ++i) {
+    if (rows[i] && column.codes[i] != data::Words::kMissing) used[column.codes[i]] = true;
+  }
+  std::vector<std::string> words;
+  for (uint32_t code = 0; code < used.size(); ++code) {
+    if (used[code]) words.emplace_back(column.words[code]);
+  }
+  std::sort(words.begin(), words.end());
+  return words;
+}
+
+std::vector<std::string> classes_of(const data::CellColumn& told, Classes how) {
+  if (told.is_words()) return words_in(told, std::vector<bool>(told.codes.size(), true));
+  std::set<double> values;
+  for (const double v : told.numbers) {
+    if (how == Classes::by_cells && !whole_number(v)) return {};
+    values.insert(v);
+    if (how == Classes::by_cells && values.size() > kMostNumberedClasses) return {};
+  }
+  if (how == Classes::by_cells && told.numbers.size() < kLeastRowsPerNumber * values.size()) return {};
+  std::vector<std::string> names;
+  for (const double v : values) names.push_back(name_of_number(v));
+  return names;
+}
+
+std::vector<int64_t> labels_of(const data::Cells& cells, size_t target, const std::vector<std::string>& classes) {
+  const data::CellColumn& told = cells.columns[target];
+  std::vector<int64_t> labels(static_cast<size_t>(cells.rows()));
+  std::vector<int64_t> by_code;
+  for (uint32_t code = 0; code < told.words.size(); ++code) by_code.push_back(class_of(classes, told.words[code]));
+  std::map<double, int64_t> by_number;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const auto row = static_cast<int64_t>(i);
+    if (told.is_words()) {
+      labels[i] = by_code[told.codes[i]];
+    } else {
+      const auto [at, fresh] = by_number.try_emplace(told.numbers[i], -1);
+      if (fresh) at->second = class_of(classes, told.text(row));
+      labels[i] = at->second;
+    }
+    if (labels[i] >= 0) continue;
+    fail(ErrorKind::data, cells.place(row), "has class ", excerpt(told.text(row)), ", the model has ",
+         excerpt(join(classes, ", ")));
+  }
+  return labels;
+}
+
+void need_told_apart(const data::Cells& cells, size_t target) {
+  constexpr double kMostOfRange = 1e-3;
+  const data::CellColumn& told = cells.columns[target];
+  double least = 0, most = 0, moved = 0;
+  for (size_t i = 0; i < told.numbers.size(); ++i) {
+    const double v = told.numbers[i];
+    if (!std::isfinite(static_cast<float>(v))) return;  // refused by its line where it is read
+    least = i == 0 ? v : std::min(least, v);
+    most = i == 0 ? v : std::max(most, v);
+    moved = std::max(moved, std::fabs(v - static_cast<double>(static_cast<float>(v))));
+  }
+  if (moved <= kMostOfRange * (most - least) || least == most) return;
+  fail(ErrorKind::data, cells.files[0], "column ", told.name, ": its values lie too close together for f32, in which ",
+       "they are told: got ", cells.rows(), " in a range of ", most - least, ", which f32 moves by up to ", moved,
+       "; subtract ", cat(static_cast<int64_t>(std::clamp(least, -kEndOfWholeNumbers, kEndOfWholeNumbers))),
+       " from all of them");
+}
+
+void need_different(const data::Cells& cells, size_t target, const std::vector<std::string>& classes) {
+  const data::CellColumn& told = cells.columns[target];
+  const bool same = classes.empty() ? std::all_of(told.numbers.begin(), told.numbers.end(),
+                                                  [&](double v) { return v == told.numbers[0]; })
+                                    : classes.size() == 1;
+  if (!same) return;
+  fail(ErrorKind::data, cells.files[0], "column ", told.name, ", which is told, holds ", excerpt(told.text(0)),
+       " in all of ", cells.rows(), " rows: there is nothing to tell apart; --target names another column");
+}
+
+void need_counts(const data::Cells& cells, size_t target) {
+  const data::CellColumn& told = cells.columns[target];
+  for (size_t i = 0; i < told.numbers.size(); ++i) {
+    if (whole_number(told.numbers[i]) && told.numbers[i] >= 0) continue;
+    fail(ErrorKind::data, cells.place(static_cast<int64_t>(i)), "column ", told.name, ": got ", told.numbers[i],
+         ", and --task counts needs whole numbers of at least 0");
+  }
+}
+
+}  // namespace freight::tables

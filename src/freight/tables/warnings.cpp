@@ -1,0 +1,156 @@
+// See warnings.h.
+#include "freight/tables/warnings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include "freight/base/printable.h"
+#include "freight/base/strings.h"
+
+namespace freight::tables {
+
+namespace {
+
+constexpr size_t kMostTold = 5;  // of one kind; the others are counted
+
+class PartView {
+ public:
+  explicit PartView(const store::Rows& rows) : rows_(rows), width_(rows.values.shape()[1]) {}
+  int64_t count() const { return rows_.count(); }
+  double cell(int64_t row, size_t column) const {
+    return rows_.values.data<double>()[row * width_ + static_cast<int64_t>(column)];
+  }
+  double label(int64_t row) const {
+    return rows_.classification() ? static_cast<double>(rows_.labels.data<int64_t>()[row])
+                                  : static_cast<double>(rows_.labels.data<float>()[row]);
+  }
+  bool all_missing(size_t column) const {
+    for (int64_t i = 0; i < count(); ++i) {
+      if (!std::isnan(cell(i, column))) return false;
+    }
+    return true;
+  }
+
+ private:
+  const store::Rows& rows_;
+  int64_t width_;
+};
+
+// Each cell stands beside one label, each label beside one cell, and most cells occur again: by chance that is not so.
+bool one_to_one(const PartView& part, size_t column) {
+  std::unordered_map<double, double> label_of_cell;
+  std::set<double> labels;
+  for (int64_t i = 0; i < part.count(); ++i) {
+    const double cell = part.cell(i, column);
+    if (std::isnan(cell)) return false;
+    const auto [at, fresh] = label_of_cell.try_emplace(cell, part.label(i));
+    if (!fresh && at->second != part.label(i)) return false;
+    if (fresh && !labels.insert(part.label(i)).second) return false;
+    if (2 * label_of_cell.size() > static_cast<size_t>(part.count())) return false;
+  }
+  return labels.size() > 1;
+}
+
+// The values are those of the column, but for a factor and a term.
+bool same_but_for_scale(const PartView& part, size_t column) {
+  constexpr double kRounding = 1e-6;
+  double least = INFINITY, most = -INFINITY, low = 0, high = 0;
+  std::set<double> different;
+  for (int64_t i = 0; i < part.count(); ++i) {
+    const double cell = part.cell(i, column);
+    if (std::isnan(cell)) return false;
+    if (different.size() < 3) different.insert(cell);
+    if (cell < least) low = part.label(i), least = cell;
+    if (cell > most) high = part.label(i), most = cell;
+  }
+  if (different.size() < 3 || low == high) return false;
+  const double slope = (high - low) / (most - least);
+  for (int64_t i = 0; i < part.count(); ++i) {
+    const double wanted = low + slope * (part.cell(i, column) - least);
+    if (std::fabs(part.label(i) - wanted) > kRounding * std::fabs(high - low)) return false;
+  }
+  return true;
+}
+
+// "a, b and 3 more".
+std::string listed(const std::vector<std::string>& names) {
+  const std::vector<std::string> first(names.begin(),
+                                       names.begin() + static_cast<ptrdiff_t>(std::min(names.size(), kMostTold)));
+  return names.size() > kMostTold ? cat(join(first, ", "), " and ", names.size() - kMostTold, " more")
+                                  : join(first, ", ");
+}
+
+void tell_leaks(const train::RowData& data, std::vector<std::string>& told) {
+  const PartView part(data.train);
+  std::vector<std::string> names;
+  for (size_t c = 0; c < data.shape.columns.size(); ++c) {
+    const store::Column& column = data.shape.columns[c];
+    const bool scaled = !column.words && !data.train.classification() && same_but_for_scale(part, c);
+    if (scaled || one_to_one(part, c)) names.push_back(column.name);
+  }
+  if (names.empty()) return;
+  told.push_back(cat(
+      names.size() == 1 ? "column " : "columns ", listed(names), names.size() == 1 ? " tells " : " tell ", data.target,
+      " exactly, row by row: where that is not known before ", data.target, " is, leave it out (--drop)"));
+}
+
+void tell_rare_classes(const train::RowData& data, std::vector<std::string>& told) {
+  std::vector<int64_t> train(data.shape.classes.size()), all(data.shape.classes.size());
+  for (const store::Rows* part : {&data.train, &data.test}) {
+    const auto* label = part->labels.data<int64_t>();
+    for (int64_t i = 0; i < part->count(); ++i) {
+      ++all[static_cast<size_t>(label[i])];
+      if (part == &data.train) ++train[static_cast<size_t>(label[i])];
+    }
+  }
+  std::vector<std::string> once, unlearnt;
+  for (size_t k = 0; k < all.size(); ++k) {
+    if (all[k] == 1) once.push_back(excerpt(data.shape.classes[k]));
+    if (all[k] > 0 && train[k] == 0) unlearnt.push_back(excerpt(data.shape.classes[k]));
+  }
+  if (!once.empty()) {
+    told.push_back(cat(once.size() == 1 ? "class " : "classes ", listed(once), once.size() == 1 ? " has" : " have",
+                       " one row: nothing general can be learnt of it, and no figure measures it"));
+  }
+  if (!unlearnt.empty()) {
+    told.push_back(cat(unlearnt.size() == 1 ? "class " : "classes ", listed(unlearnt),
+                       unlearnt.size() == 1 ? " has" : " have", " no row in the training part"));
+  }
+}
+
+void tell_missing(const train::RowData& data, const store::Rows& other, const std::string& part,
+                  std::vector<std::string>& told) {
+  if (other.values.shape().rank() != 2 || other.count() == 0) return;
+  const PartView train(data.train), held(other);
+  std::vector<std::string> there, here;
+  for (size_t c = 0; c < data.shape.columns.size(); ++c) {
+    const bool in_train = !train.all_missing(c), in_other = !held.all_missing(c);
+    if (in_train && !in_other) there.push_back(data.shape.columns[c].name);
+    if (!in_train && in_other) here.push_back(data.shape.columns[c].name);
+  }
+  if (!there.empty()) {
+    told.push_back(cat(listed(there), there.size() == 1 ? " is" : " are", " missing in all rows of the ", part,
+                       ": its figures do not measure what was learnt of ", there.size() == 1 ? "it" : "them"));
+  }
+  if (!here.empty()) {
+    told.push_back(cat(listed(here), here.size() == 1 ? " is" : " are",
+                       " missing in all rows of the training part: nothing is learnt of ",
+                       here.size() == 1 ? "it" : "them"));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> warnings_of(const train::RowData& data) {
+  std::vector<std::string> told;
+  tell_leaks(data, told);
+  if (data.train.classification()) tell_rare_classes(data, told);
+  tell_missing(data, data.test, "held-out part", told);
+  tell_missing(data, data.own_test, "test part", told);
+  return told;
+}
+
+}  // namespace freight::tables
