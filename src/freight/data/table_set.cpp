@@ -121,16 +121,25 @@ std::vector<CatalogEntry> table_entries() {
   };
 }
 
-TableSet find_table(const std::string& name_or_path, const LoadOptions& options) {
-  const std::string where = find(name_or_path, options);
-  const CatalogEntry* const entry = named_set(name_or_path, options);
-  if (!entry) return {.train = {{where}}, .test = {}, .target = {}};
-  if (!entry->table) fail(ErrorKind::data, name_or_path, "is no table: ", entry->description);
+TableSet table_at(const std::string& path) {
+  std::string folder = path;
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  const std::string name = folder.substr(folder.rfind('/') + 1);
+  const CatalogEntry* const entry = find_entry(name);
+  if (!entry || !entry->table || !io::file_exists(plain_or_packed(folder, entry->table->train.files[0]))) {
+    return {.train = {.files = {path}}, .test = {}, .target = {}};
+  }
   TableSet set = *entry->table;
   for (TablePart* part : {&set.train, &set.test}) {
-    for (std::string& file : part->files) file = plain_or_packed(where, file);
+    for (std::string& file : part->files) file = plain_or_packed(folder, file);
   }
   return set;
+}
+
+TableSet find_table(const std::string& name_or_path, const LoadOptions& options) {
+  const CatalogEntry* const entry = named_set(name_or_path, options);
+  if (entry && !entry->table) fail(ErrorKind::data, name_or_path, "is no table: ", entry->description);
+  return table_at(find(name_or_path, options));
 }
 
 Cells read_part(const TableSet& set, const TablePart& part, CellsAsked asked) {
