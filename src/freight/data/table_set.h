@@ -20,8 +20,8 @@ struct TablePart {
 };
 
 struct TableSet {
-  TablePart train = {}, test = {};                // test: no files where it has no part of its own
-  std::string target = {};                   // the column that is told
+  TablePart train = {}, test = {};      // test: no files where it has no part of its own
+  std::string target = {};              // the column that is told
   std::vector<std::string> drop = {};   // columns that say nothing, or the answer
   std::vector<std::string> names = {};  // of the columns, where the files have no header
   std::string file_column = {};         // one more column, which says of which file a row is
