@@ -4,6 +4,7 @@
 #include <webp/encode.h>
 
 #include "freight/data/arrays.h"
+#include "freight/data/cells.h"
 #include "freight/data/idx.h"
 #include "freight/data/text.h"
 #include "freight/data/tokenizer.h"
@@ -121,6 +122,21 @@ TEST(Fuzz, TextFiles) {
   fuzz_text("sentence\tlabel\na \xe5\xa5\xbd b\t1\nc\t0\n", data::TextForm::tsv, 16);
   fuzz_text("{\"text\":\"a\",\"label\":\"x\"}\n{\"text\":\"b\",\"label\":1}\n", data::TextForm::jsonl, 17);
   fuzz_text("__label__a b c\n__label__b \xc3\xa9\n", data::TextForm::fasttext, 18);
+}
+
+TEST(Fuzz, Tables) {
+  const auto fuzz_table = [](const std::string& good, uint32_t stream) {
+    fuzz(good, stream, 3000, [](io::ByteView b) {
+      const data::Cells cells = data::parse_cells(b, "fuzzed");
+      for (const data::CellColumn& c : cells.columns) {
+        ASSERT_EQ(static_cast<int64_t>(c.is_words() ? c.codes.size() : c.numbers.size()), cells.rows());
+        for (int64_t i = 0; i < cells.rows(); ++i) c.text(i);
+      }
+    });
+  };
+  fuzz_table("# a,b,c\n1,\"x, \"\"y\"\"\",2.5\r\n-3, z ,\n007,,1e5\nB1,\"two\nlines\",inf\n", 40);
+  fuzz_table("-2.3 0.568 4.78\n -5.0 0.6 4.34 \n", 41);
+  fuzz_table("1 3:0.5 10:1\n0 2:7 # none\n", 42);
 }
 
 TEST(Fuzz, StoredTokenizers) {

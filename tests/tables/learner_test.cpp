@@ -157,6 +157,23 @@ TEST_F(Tables, WhatOthersWriteForAMissingValueIsMissingInNumbersAndWords) {
   EXPECT_EQ(missing, 22);
 }
 
+TEST_F(Tables, AFolderOfAKnownTableIsReadByWhatIsKnownOfIt) {
+  std::filesystem::create_directories(dir_ / "wine_quality");
+  std::string red = "a;b;quality\n", white = red;
+  for (int i = 0; i < 40; ++i) {
+    red += cat(i, ";", i * i, ";", 5 + i % 2, "\n");
+    white += cat(i, ";", 2 * i, ";", 6 + i % 2, "\n");
+  }
+  io::write_file_atomic(dir_ / "wine_quality/winequality-red.csv", std::string_view(red));
+  io::write_file_atomic(dir_ / "wine_quality/winequality-white.csv", std::string_view(white));
+  const train::RowData data = read_table({.data = dir_ / "wine_quality"});
+  EXPECT_EQ(data.target, "quality");
+  EXPECT_EQ(data.train.count() + data.test.count(), 80);
+  ASSERT_EQ(data.shape.columns.size(), 3u);
+  EXPECT_EQ(data.shape.columns[2].name, "color");
+  EXPECT_EQ(data.shape.columns[2].levels, (std::vector<std::string>{"red", "white"}));
+}
+
 TEST_F(Tables, ATableWithoutAHeaderSaysSo) {
   std::string text = "id,2019,2020\n";
   for (int i = 0; i < 9; ++i) text += cat(i, ",", i * i, ",", i % 2, "\n");

@@ -10,6 +10,7 @@
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/data/arrays.h"
+#include "freight/data/cells.h"
 #include "freight/data/cifar.h"
 #include "freight/data/digits.h"
 #include "freight/data/idx.h"
@@ -87,6 +88,7 @@ TrainTest load_path(const std::string& path, const std::string& name, const Load
 bool lies_at(const CatalogEntry& entry, const std::string& path) {
   if (entry.text) return is_text_source(path);
   const std::string& first = entry.files.front().name;
+  if (entry.table && io::file_exists(cat(path, "/", entry.table->train.files.front()))) return true;
   return io::file_exists(cat(path, "/", first)) || (first.ends_with("-ubyte.gz") && is_idx_dir(path));
 }
 
@@ -95,10 +97,14 @@ std::vector<std::string> names() {
   for (const CatalogEntry& e : catalog()) out.push_back(e.name);
   return out;
 }
+std::vector<CatalogEntry> with_tables(std::vector<CatalogEntry> entries) {
+  for (CatalogEntry& table : table_entries()) entries.push_back(std::move(table));
+  return entries;
+}
 }  // namespace
 
 const std::vector<CatalogEntry>& catalog() {
-  static const std::vector<CatalogEntry> kCatalog = {
+  static const std::vector<CatalogEntry> kCatalog = with_tables({
       {"digits",
        "built in: handwritten-looking digits drawn by code",
        kDigitsTrain,
@@ -196,7 +202,7 @@ const std::vector<CatalogEntry>& catalog() {
        {"tinyshakespeare"},
        {"https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare"},
        true},
-  };
+  });
   return kCatalog;
 }
 
@@ -275,6 +281,10 @@ void say_folder(std::string& note, const std::string& name_or_path, const LoadOp
 }  // namespace
 
 TrainTest load(const std::string& name_or_path, const LoadOptions& options) {
+  if (const CatalogEntry* entry = named_set(name_or_path, options); entry && entry->table) {
+    fail(ErrorKind::data, name_or_path,
+         "is a table: need arrays or pictures here; a learner of tables reads it (--model gbdt)");
+  }
   const std::string path = find(name_or_path, options);
   TrainTest sets = path.empty() ? make_digits() : load_path(path, name_of(name_or_path, path), options);
   say_folder(sets.train.note, name_or_path, options);
@@ -292,6 +302,7 @@ TextSet load_text(const std::string& name_or_path, const LoadOptions& options) {
 
 Content content_of(const std::string& name_or_path, const LoadOptions& options) {
   if (const CatalogEntry* entry = named_set(name_or_path, options)) {
+    if (entry->table) return Content::table;
     return !entry->text ? Content::arrays : entry->classes > 0 ? Content::documents : Content::corpus;
   }
   try {
@@ -355,6 +366,19 @@ void verify_text(Verification& v, const std::string& name, LoadOptions options) 
     if (fingerprint(other.test) != v.test_fingerprint) v.documents += other.test.count();
   }
 }
+
+void verify_table(Verification& v, const std::string& name, const LoadOptions& options) {
+  const TableSet set = find_table(name, options);
+  const auto read = [&](const TablePart& part, const char* what, std::string& said, uint64_t& mark) {
+    said = cat(what, " no rows of its own");
+    if (part.files.empty()) return;
+    const Cells cells = read_part(set, part, {});
+    said = cat(what, " ", with_commas(cells.rows()), " rows of ", cells.columns.size(), " columns");
+    mark = fingerprint(cells);
+  };
+  read(set.train, "train", v.train, v.train_fingerprint);
+  read(set.test, "test", v.test, v.test_fingerprint);
+}
 }  // namespace
 
 Verification verify(const std::string& name_or_path, const LoadOptions& options,
@@ -382,6 +406,10 @@ Verification verify(const std::string& name_or_path, const LoadOptions& options,
   }
   if (content == Content::documents || content == Content::corpus) {
     verify_text(v, name_or_path, options);
+    return v;
+  }
+  if (content == Content::table) {
+    verify_table(v, name_or_path, options);
     return v;
   }
   const TrainTest sets = load(name_or_path, options);

@@ -3,12 +3,14 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "freight/data/arrays.h"
 #include "freight/data/dataset.h"
 #include "freight/data/image_folder.h"
+#include "freight/data/table_set.h"
 #include "freight/data/text.h"
 
 namespace freight::data {
@@ -22,13 +24,14 @@ struct CatalogFile {
 
 // A set that Freight knows by name.
 struct CatalogEntry {
-  std::string name, description;                    // of the set
+  std::string name = {}, description = {};          // of the set
   int64_t train = 0, test = 0, classes = 0;         // samples of each part, and classes
-  std::string shape;                                // of one sample: "1x28x28"
-  std::vector<CatalogFile> files;                   // empty for a set that is drawn by code
-  std::vector<std::string> folders;                 // usual names of its folder, the first is where `get` puts it
-  std::vector<std::string> mirrors;                 // base URLs; a file's URL is base + "/" + file name
+  std::string shape = {};                           // of one sample: "1x28x28"
+  std::vector<CatalogFile> files = {};              // empty for a set that is drawn by code
+  std::vector<std::string> folders = {};            // usual names of its folder, the first is where `get` puts it
+  std::vector<std::string> mirrors = {};            // base URLs; a file's URL is base + "/" + file name
   bool text = false;                                // documents, or characters of a corpus, which has no classes
+  std::optional<TableSet> table = {};               // rows of columns
   bool builtin() const { return folders.empty(); }  // drawn by code, without files
 };
 
@@ -57,8 +60,9 @@ std::string find(const std::string& name_or_path, const LoadOptions& options = {
 TrainTest load(const std::string& name_or_path, const LoadOptions& options = {});
 // Reads both parts of a set of text. Throws Error(data) for other data.
 TextSet load_text(const std::string& name_or_path, const LoadOptions& options = {});
-// The content of a set, told without reading it; arrays also for what cannot be found.
-enum class Content { arrays, images, documents, corpus };
+// The content of a set, told without reading it; arrays also for what cannot be found. A table is told by its name
+// alone: a file of cells may be texts or a list of pictures as well.
+enum class Content { arrays, images, documents, corpus, table };
 // Tells the content by names and first bytes alone.
 Content content_of(const std::string& name_or_path, const LoadOptions& options = {});
 
@@ -74,7 +78,7 @@ struct Verification {
     State state = State::unknown;  // unknown where no hash is published
   };
   std::string where;                                     // the folder or file that was read
-  std::vector<File> files;                               // all of the set
+  std::vector<File> files = {};                          // all of the set
   int64_t images = 0;                                    // decoded or not
   int64_t documents = 0;                                 // that can be read
   std::vector<BadSample> bad;                            // samples that cannot be read

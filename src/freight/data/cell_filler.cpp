@@ -25,8 +25,7 @@ void ColumnFiller::add_other(std::string_view cell, int64_t line) {
     if (is_missing_cell(cell)) {
       column_->codes.push_back(Words::kMissing);
     } else {
-      if (last_ == Words::kMissing || column_->words[last_] != cell) last_ = column_->words.add(cell);
-      column_->codes.push_back(last_);
+      column_->codes.push_back(column_->words.add(cell));
     }
   }
   ++rows_;
@@ -57,8 +56,7 @@ void ColumnFiller::turn_to_words(std::string_view cell, int64_t line) {
   column_->odd.clear();
   column_->codes.resize(static_cast<size_t>(rows_), Words::kMissing);
   if (numbers_seen_) to_correct_ = rows_;
-  last_ = column_->words.add(cell);
-  column_->codes.push_back(last_);
+  column_->codes.push_back(column_->words.add(cell));
 }
 
 void ColumnFiller::correct(int64_t row, std::string_view cell) {

@@ -88,7 +88,6 @@ class ColumnFiller {
   CellKind asked_;
   int64_t rows_ = 0, to_correct_ = 0;
   bool numbers_seen_ = false;
-  uint32_t last_ = Words::kMissing;  // the word before, which often comes again
 };
 
 // What the columns of a table are called: `first` where it is a header, else the names that are asked for, else

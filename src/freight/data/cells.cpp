@@ -14,6 +14,7 @@
 #include "freight/data/columns.h"
 #include "freight/data/table_rows_internal.h"
 #include "freight/io/byte_stream.h"
+#include "freight/io/digest.h"
 
 namespace freight::data {
 
@@ -92,6 +93,22 @@ void Cells::keep(const std::vector<bool>& rows) {
   places.keep(rows);
 }
 
+uint64_t fingerprint(const Cells& cells) {
+  std::string text;
+  const auto hash = [&](const void* data, size_t size) {
+    text += io::xxh3_128({static_cast<const uint8_t*>(data), size});
+  };
+  for (const CellColumn& c : cells.columns) {
+    text += cat("\n", c.name, "\n");
+    hash(c.numbers.data(), c.numbers.size() * sizeof(double));
+    hash(c.codes.data(), c.codes.size() * sizeof(uint32_t));
+    for (uint32_t code = 0; code < c.words.size(); ++code) text += cat("\t", c.words[code]);
+    for (const OddCell& odd : c.odd) text += cat("\t", odd.row, odd.text);
+  }
+  const std::string all = io::xxh3_128({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  return std::stoull(all.substr(0, 16), nullptr, 16);
+}
+
 struct CellReader::State {
   using Open = std::function<std::unique_ptr<FileRows>(size_t file)>;
 
@@ -100,7 +117,25 @@ struct CellReader::State {
     rows = open(0);
     read_head();
     width = head.names.size();
+    add_file_column();
     kinds = asked_kinds(asked, head);
+  }
+
+  void add_file_column() {
+    if (asked.file_column.empty()) return;
+    FREIGHT_CHECK(asked.file_words.size() == files.size(), "column ", asked.file_column, " needs a word for each file");
+    if (std::find(head.names.begin(), head.names.end(), asked.file_column) != head.names.end()) {
+      fail(ErrorKind::data, files[0], "has a column ", asked.file_column, " besides the one that tells the files");
+    }
+    head.names.push_back(asked.file_column);
+    head.first_row.push_back(asked.file_words[0]);
+    for (std::string& word : asked.file_words) word.append(kReadableBehind, '\0');
+  }
+
+  // Of the row at hand, in the column that tells the files.
+  std::string_view file_word() const {
+    const std::string& word = asked.file_words[file];
+    return std::string_view(word).substr(0, word.size() - kReadableBehind);
   }
 
   // The names of the columns by the first file; its first row behind them is the next one.
@@ -118,16 +153,18 @@ struct CellReader::State {
     take(first);
     if (first.empty()) fail(ErrorKind::data, files[0], "holds no rows");
     take(second);
-    if (head.names.empty()) {
-      head.header = is_header(first, second.empty() ? nullptr : &second, asked);
-      head.names = column_names(first, head.header, asked, cat(files[0], ":", line));
+    own_names = !head.names.empty();
+    if (!own_names) {
+      has_header = is_header(first, second.empty() ? nullptr : &second, asked);
+      head.names = column_names(first, has_header, asked, cat(files[0], ":", line));
     }
-    if (head.header && second.empty()) fail(ErrorKind::data, files[0], "holds a header and no rows");
-    if (head.header) pass_over_nameless(first, second);
-    head.first_row = head.header ? second : first;
-    head.only_row = !head.header && second.empty();
+    head.header = has_header || own_names;
+    if (has_header && second.empty()) fail(ErrorKind::data, files[0], "holds a header and no rows");
+    if (has_header) pass_over_nameless(first, second);
+    head.first_row = has_header ? second : first;
+    head.only_row = !has_header && second.empty();
     rows->rewind();
-    if (head.header) skip_header();
+    if (has_header) skip_header();
   }
 
   // Separators at the end of each line make columns that have neither a name nor a cell.
@@ -157,9 +194,9 @@ struct CellReader::State {
 
   Cells next(int64_t most) {
     Cells out{.files = files, .head = head, .columns = {}, .places = {}};
-    out.columns.resize(width);
+    out.columns.resize(head.names.size());
     std::vector<ColumnFiller> fillers;
-    for (size_t k = 0; k < width; ++k) {
+    for (size_t k = 0; k < head.names.size(); ++k) {
       out.columns[k].name = head.names[k];
       fillers.emplace_back(out.columns[k], kinds[k]);
     }
@@ -168,6 +205,7 @@ struct CellReader::State {
     int64_t line = 0;
     while (out.rows() < most && next_of_all(cells, line)) {
       for (size_t k = 0; k < width; ++k) fillers[k].add(cells[k], line);
+      if (fillers.size() > width) fillers[width].add(file_word(), line);
       out.places.add(file, line);
       if (out.rows() == kRowsToJudgeBy && most == kAllRows) reserve(out);
     }
@@ -185,7 +223,7 @@ struct CellReader::State {
     while (!next_row(cells, line)) {
       if (file + 1 == files.size()) return false;
       rows = open(++file);
-      if (head.header) check_header();
+      check_header();
     }
     if (cells.size() != width + nameless) {
       fail(ErrorKind::data, cat(files[file], ":", line), "got ", cells.size(), " cells, the first row has ",
@@ -201,13 +239,18 @@ struct CellReader::State {
   }
 
   void check_header() {
+    std::vector<std::string> names = rows->own_names();
     std::span<const std::string_view> cells;
-    int64_t line = 0;
-    if (!next_row(cells, line)) return;
-    const std::vector<std::string> row(cells.begin(), cells.end());
-    std::vector<std::string> names = column_names(row, true, asked, cat(files[file], ":", line));
+    int64_t line = 1;
+    if (!has_header && !own_names) return;
+    if (has_header) {
+      if (!next_row(cells, line)) return;
+      const std::vector<std::string> row(cells.begin(), cells.end());
+      names = column_names(row, true, asked, cat(files[file], ":", line));
+    }
     names.resize(names.size() - std::min(names.size(), nameless));
-    if (names == head.names) return;
+    if (std::equal(names.begin(), names.end(), head.names.begin(), head.names.begin() + static_cast<ptrdiff_t>(width)))
+      return;
     fail(ErrorKind::data, cat(files[file], ":", line), "has the columns ", excerpt(join(names, ", ")), ", ", files[0],
          " has ", excerpt(join(head.names, ", ")), ": need the same");
   }
@@ -231,7 +274,7 @@ struct CellReader::State {
     if (most == 0) return;
     file = 0;
     rows = open(0);
-    if (head.header) skip_header();
+    if (has_header) skip_header();
     std::span<const std::string_view> cells;
     int64_t line = 0;
     for (int64_t i = 0; i < begun + most && next_of_all(cells, line); ++i) {
@@ -239,6 +282,8 @@ struct CellReader::State {
       for (size_t k = 0; k < width; ++k) {
         if (i - begun < fillers[k].to_correct()) fillers[k].correct(i - begun, cells[k]);
       }
+      if (fillers.size() > width && i - begun < fillers[width].to_correct())
+        fillers[width].correct(i - begun, file_word());
     }
     for (int64_t i = begun + most; i < rows_before && next_of_all(cells, line); ++i) {
     }
@@ -250,16 +295,31 @@ struct CellReader::State {
   CellsAsked asked;
   std::unique_ptr<FileRows> rows;
   size_t file = 0, width = 0;
+  bool own_names = false, has_header = false;  // the names are the form's, or those of the first row
   size_t nameless = 0;      // columns behind those
   int64_t rows_before = 0;  // the part at hand
   TableHead head;
   std::vector<CellKind> kinds;
 };
 
+std::unique_ptr<FileRows> file_rows(std::unique_ptr<io::ByteStream> stream, const std::string& name,
+                                    int64_t skip_lines) {
+  constexpr size_t kSeen = 4096;
+  std::string seen(kSeen, '\0');
+  seen.resize(stream->read(reinterpret_cast<uint8_t*>(seen.data()), kSeen));
+  stream->rewind();
+  if (seen.starts_with("PAR1")) {
+    fail(ErrorKind::data, name, "is Parquet, which is not read here: convert it by python3 -c \"import pandas; ",
+         "pandas.read_parquet('", excerpt(name), "').to_csv('table.csv.gz', index=False)\"");
+  }
+  if (skip_lines == 0 && is_sparse(seen.substr(0, seen.find('\n')))) return sparse_rows(std::move(stream), name);
+  return delimited_rows(std::move(stream), name, skip_lines);
+}
+
 CellReader::CellReader(const std::vector<std::string>& files, CellsAsked asked) {
   const int64_t skip_lines = asked.skip_lines;
   const auto open = [files, skip_lines](size_t file) {
-    return delimited_rows(std::make_unique<io::ByteStream>(files[file]), files[file], skip_lines);
+    return file_rows(std::make_unique<io::ByteStream>(files[file]), files[file], skip_lines);
   };
   state_ = std::make_unique<State>(files, open, std::move(asked));
 }
@@ -267,7 +327,7 @@ CellReader::CellReader(const std::vector<std::string>& files, CellsAsked asked) 
 CellReader::CellReader(io::ByteView bytes, const std::string& name, CellsAsked asked) {
   const int64_t skip_lines = asked.skip_lines;
   const auto open = [bytes, name, skip_lines](size_t) {
-    return delimited_rows(std::make_unique<io::ByteStream>(bytes), name, skip_lines);
+    return file_rows(std::make_unique<io::ByteStream>(bytes), name, skip_lines);
   };
   state_ = std::make_unique<State>(std::vector<std::string>{name}, open, std::move(asked));
 }

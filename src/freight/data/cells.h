@@ -28,6 +28,8 @@ class Words {
     return {bytes_.data() + begin, ends_[code] - begin};
   }
   size_t size() const { return ends_.size(); }
+  // Takes this off the end of every word that has it; words must stay different.
+  void cut_endings(std::string_view ending);
 
  private:
   void grow();
@@ -88,7 +90,7 @@ class RowPlaces {
 // What is known of a table before its rows are read.
 struct TableHead {
   std::vector<std::string> names;      // of the columns; column_1, column_2, ... without a header
-  bool header = false;                 // the first row was one
+  bool header = false;                 // the file names them: by its first row, or as its form does
   std::vector<std::string> first_row;  // behind the header, its cells as they are written
   bool only_row = false;               // there is no other
 };
@@ -105,6 +107,8 @@ struct Cells {
   std::string place(int64_t row) const;      // "houses.csv:17"
   void keep(const std::vector<bool>& rows);  // those that are true
 };
+// Of the columns' names and all cells.
+uint64_t fingerprint(const Cells& cells);
 
 // What is asked of a reader besides the cells.
 struct CellsAsked {
@@ -114,6 +118,9 @@ struct CellsAsked {
   // Of the columns of a file without a header; where the first row holds just these, it is one nonetheless.
   std::vector<std::string> names = {};
   int64_t skip_lines = 0;  // of each file, in front of all others
+  // One more column behind those of the files, and the cell of each file's rows in it; "": none.
+  std::string file_column = {};
+  std::vector<std::string> file_words = {};
 };
 
 // The first row is a header where none of its cells is a number, and a number stands below one of them or all of them

@@ -167,7 +167,9 @@ bool is_missing_cell(std::string_view cell) {
   constexpr size_t kLongest = 4;
   cell = trimmed(cell);
   if (cell.empty()) return true;
-  return cell.size() <= kLongest && std::find(std::begin(kMissing), std::end(kMissing), cell) != std::end(kMissing);
+  constexpr std::string_view kFirst = "?Nn#<";
+  if (cell.size() > kLongest || kFirst.find(cell[0]) == std::string_view::npos) return false;
+  return std::find(std::begin(kMissing), std::end(kMissing), cell) != std::end(kMissing);
 }
 
 }  // namespace freight::data

@@ -55,7 +55,7 @@ class Marks {
   char separator_;
 };
 
-bool is_ascii(const char* text, size_t size) {
+bool all_ascii(const char* text, size_t size) {
   uint64_t all = 0;
   for (; size >= 8; text += 8, size -= 8) {
     uint64_t eight = 0;
@@ -180,7 +180,7 @@ class DelimitedRows : public FileRows {
     while (!ended_ && end > checked_ && text()[end - 1] != '\n' && text()[end - 1] != '\r') --end;
     const std::string_view part(text() + checked_, end - checked_);
     checked_ = end;
-    if (is_ascii(part.data(), part.size())) return;
+    if (all_ascii(part.data(), part.size())) return;
     const std::optional<size_t> at = utf8_fault(part);
     if (!at) return;
     const char* const fault = part.data() + *at;

@@ -32,4 +32,13 @@ class FileRows {
 std::unique_ptr<FileRows> delimited_rows(std::unique_ptr<io::ByteStream> stream, const std::string& name,
                                          int64_t skip_lines);
 
+// LibSVM: "1 3:0.5 10:1" with a label in front; a feature that a line does not have is 0. The columns are `label` and
+// the features from the least number that occurs to the greatest.
+bool is_sparse(std::string_view first_line);
+std::unique_ptr<FileRows> sparse_rows(std::unique_ptr<io::ByteStream> stream, const std::string& name);
+
+// Rows of the form that the file's first bytes tell. Throws Error(data) that says what to do for Parquet.
+std::unique_ptr<FileRows> file_rows(std::unique_ptr<io::ByteStream> stream, const std::string& name,
+                                    int64_t skip_lines);
+
 }  // namespace freight::data

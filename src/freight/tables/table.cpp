@@ -13,6 +13,7 @@
 #include "freight/data/cells.h"
 #include "freight/data/columns.h"
 #include "freight/data/dataset.h"
+#include "freight/data/table_set.h"
 #include "freight/io/digest.h"
 #include "freight/io/file.h"
 #include "freight/store/table_rows.h"
@@ -61,9 +62,11 @@ std::vector<int64_t> numbered(const data::CellColumn& column, int64_t rows) {
 // are known, before the rows are read.
 class Reading {
  public:
-  explicit Reading(const train::RowSource& source) : source_(source), types_(parse_types(source.types)) {
-    cells_ = data::read_cells(source.data, {.kinds = [this](const data::TableHead& head) { return kinds(head); },
-                                            .names = names_of_columns(source.columns)});
+  Reading(const train::RowSource& source, const data::TableSet& set, const data::TablePart& part)
+      : source_(source), set_(set), types_(parse_types(source.types)) {
+    cells_ = data::read_part(set, part,
+                             {.kinds = [this](const data::TableHead& head) { return kinds(head); },
+                              .names = names_of_columns(source.columns)});
     out_.target = told().name;
     leave_out(cells_, source_, unusable());
     choose_columns();
@@ -77,7 +80,7 @@ class Reading {
     out_.fingerprint = fingerprint();
     if (source_.known) return;
     learn_ranges();
-    if (!source_.test.empty()) read_own_test();
+    if (!set_.test.files.empty()) read_own_test();
     out_.warnings = warnings_of(out_);
   }
   train::RowData take() { return std::move(out_); }
@@ -321,13 +324,13 @@ class Reading {
 
   void read_own_test() {
     train::RowSource other = source_;
-    other.data = source_.test;
+    other.data = set_.test.files[0];
     other.test = other.drop = other.types = other.weight_column = other.group_column = other.split_by = "";
     other.target = out_.target;
     other.known = &out_.shape;
     other.whole = true;
-    out_.own_test = Reading(other).take().train;
-    out_.notes.push_back(cat("the ", out_.own_test.count(), " rows of ", source_.test, " are the test part (--test)"));
+    out_.own_test = Reading(other, set_, set_.test).take().train;
+    out_.notes.push_back(cat("the ", out_.own_test.count(), " rows of ", other.data, " are the test part (--test)"));
   }
 
   store::Rows rows_of(const store::TableRows& all, bool test) const {
@@ -380,6 +383,7 @@ class Reading {
   }
 
   const train::RowSource& source_;
+  const data::TableSet& set_;
   std::map<std::string, ColumnKind> types_;
   std::map<size_t, ColumnKind> said_;     // by column
   std::map<size_t, std::string> asides_;  // columns that are not learnt from because a flag says so, and why
@@ -414,9 +418,15 @@ std::vector<std::string> names_of_columns(const std::string& said) {
 }
 
 train::RowData read_table(const train::RowSource& source) {
-  need_file(source.data);
-  if (!source.test.empty()) need_file(source.test);
-  return Reading(source).take();
+  data::TableSet set = data::table_at(source.data);
+  train::RowSource asked = source;
+  if (asked.target.empty()) asked.target = set.target;
+  if (asked.drop.empty() && !asked.known) asked.drop = join(set.drop, ",");
+  if (!asked.test.empty()) set.test = data::TablePart{.files = {asked.test}};
+  for (const data::TablePart* part : {&set.train, &set.test}) {
+    for (const std::string& file : part->files) need_file(file);
+  }
+  return Reading(asked, set, set.train).take();
 }
 
 }  // namespace freight::tables

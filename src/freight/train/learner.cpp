@@ -72,12 +72,20 @@ const Learner* find_learner(const std::string& name) {
   return nullptr;
 }
 
+namespace {
+// A table that is known by name needs no --target.
+bool is_known_table(const Config& config) {
+  const data::CatalogEntry* const entry = data::named_set(config.data, {.data_dir = config.data_dir});
+  return entry && entry->table;
+}
+}  // namespace
+
 std::string asked_model(const Config& config) {
-  return config.model.empty() && !config.target.empty() ? kLearnerOfTables : config.model;
+  return config.model.empty() && (!config.target.empty() || is_known_table(config)) ? kLearnerOfTables : config.model;
 }
 
 bool is_table(const Config& config) {
-  if (!config.target.empty()) return true;
+  if (!config.target.empty() || is_known_table(config)) return true;
   if (!config.text_column.empty()) return false;
   try {
     const data::LoadOptions options{.data_dir = config.data_dir};

@@ -58,7 +58,8 @@ std::vector<const Recipe*> for_data(const std::string& data, const std::string& 
   std::vector<const Recipe*> found;
   const char* kind = "any";
   switch (data::content_of(data, {.data_dir = data_dir})) {
-    case data::Content::arrays: break;
+    case data::Content::arrays:
+    case data::Content::table: break;
     case data::Content::images: kind = "pictures"; break;
     case data::Content::documents: kind = "documents"; break;
     case data::Content::corpus: kind = "corpus"; break;

@@ -1,0 +1,193 @@
+// Rows of LibSVM files: a label, then INDEX:VALUE for what is not 0. featmap.txt beside the file names the columns, as
+// XGBoost's does.
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <map>
+
+#include "freight/base/error.h"
+#include "freight/base/printable.h"
+#include "freight/base/strings.h"
+#include "freight/data/cell_filler_internal.h"
+#include "freight/data/columns.h"
+#include "freight/data/table_rows_internal.h"
+
+namespace freight::data {
+
+namespace {
+
+// A million columns of a million rows are no table: the cells that are 0 would fill any memory.
+constexpr int64_t kMostFeatures = 100000;
+constexpr std::string_view kZero("0\0\0\0\0\0\0\0\0", 1 + kReadableBehind);
+
+// The lines of a file, without their ends and what stands behind a '#'.
+class Lines {
+ public:
+  explicit Lines(std::unique_ptr<io::ByteStream> stream) : stream_(std::move(stream)), piece_(size_t{1} << 20) {}
+  bool next(std::string& line) {
+    line.clear();
+    bool any = false;
+    for (;;) {
+      if (at_ == end_) {
+        end_ = stream_->read(piece_.data(), piece_.size());
+        at_ = 0;
+        if (end_ == 0) break;
+      }
+      any = true;
+      const char* const begin = reinterpret_cast<const char*>(piece_.data()) + at_;
+      const std::string_view rest(begin, end_ - at_);
+      const size_t stop = std::min(rest.find('\n'), rest.size());
+      line.append(rest.substr(0, stop));
+      at_ += stop;
+      if (stop == rest.size()) continue;
+      ++at_;
+      break;
+    }
+    if (!any) return false;
+    ++number_;
+    if (const size_t comment = line.find('#'); comment != std::string::npos) line.resize(comment);
+    return true;
+  }
+  void rewind() {
+    stream_->rewind();
+    at_ = end_ = 0;
+    number_ = 0;
+  }
+  int64_t number() const { return number_; }
+
+ private:
+  std::unique_ptr<io::ByteStream> stream_;
+  io::Bytes piece_;
+  size_t at_ = 0, end_ = 0;
+  int64_t number_ = 0;
+};
+
+std::string_view next_word(std::string_view& rest) {
+  const size_t begin = std::min(rest.find_first_not_of(" \t\r"), rest.size());
+  const size_t end = std::min(rest.find_first_of(" \t\r", begin), rest.size());
+  const std::string_view word = rest.substr(begin, end - begin);
+  rest.remove_prefix(end);
+  return word;
+}
+
+// "12" and "1.5" of "12:1.5"; false where it is no such pair.
+bool is_pair(std::string_view word, int64_t& index, std::string_view& value) {
+  const size_t colon = word.find(':');
+  if (colon == std::string_view::npos || colon == 0) return false;
+  value = word.substr(colon + 1);
+  const auto [end, error] = std::from_chars(word.data(), word.data() + colon, index);
+  return error == std::errc() && end == word.data() + colon && index >= 0 && is_number_cell(value);
+}
+
+// By index: the second field of a line of featmap.txt ("0<TAB>cap-shape=bell<TAB>i").
+std::map<int64_t, std::string> names_beside(const std::string& path) {
+  std::map<int64_t, std::string> names;
+  const std::string map = (std::filesystem::path(path).parent_path() / "featmap.txt").string();
+  if (!io::file_exists(map)) return names;
+  int64_t line = 0;
+  for (const std::string& row : split(io::read_text(map), '\n')) {
+    ++line;
+    std::string_view rest = row;
+    const std::string_view number = next_word(rest), name = next_word(rest);
+    int64_t index = 0;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
+    if (number.empty()) continue;
+    if (error != std::errc() || end != number.data() + number.size() || name.empty()) {
+      fail(ErrorKind::data, cat(map, ":", line), "got '", excerpt(row), "', need a number and the name of a column");
+    }
+    names[index] = name;
+  }
+  return names;
+}
+
+class SparseRows : public FileRows {
+ public:
+  SparseRows(std::unique_ptr<io::ByteStream> stream, std::string name)
+      : lines_(std::move(stream)), name_(std::move(name)), names_(names_beside(name_)) {
+    int64_t most = -1;
+    first_ = kMostFeatures;
+    std::string line;
+    while (lines_.next(line)) {
+      std::string_view rest = line;
+      if (next_word(rest).empty()) continue;
+      for (std::string_view word = next_word(rest); !word.empty(); word = next_word(rest)) {
+        const int64_t index = pair_of(word).first;
+        most = std::max(most, index);
+        first_ = std::min(first_, index);
+      }
+    }
+    lines_.rewind();
+    if (most < first_) fail(ErrorKind::data, name_, "holds labels alone: need INDEX:VALUE behind them");
+    if (!names_.empty()) {
+      // LibSVM counts from 1, maps of names from 0.
+      from_one_ = first_ > 0 && names_.begin()->first == 0 ? 1 : 0;
+      first_ = std::min(first_, names_.begin()->first + from_one_);
+      most = std::max(most, names_.rbegin()->first + from_one_);
+    }
+    width_ = static_cast<size_t>(most - first_ + 1);
+  }
+
+  bool next(std::span<const std::string_view>& cells, int64_t& line) override {
+    while (lines_.next(text_)) {
+      text_.append(kReadableBehind, '\0');
+      std::string_view rest = std::string_view(text_).substr(0, text_.size() - kReadableBehind);
+      const std::string_view label = next_word(rest);
+      if (label.empty()) continue;
+      cells_.assign(1 + width_, kZero.substr(0, 1));
+      cells_[0] = label;
+      for (std::string_view word = next_word(rest); !word.empty(); word = next_word(rest)) {
+        const auto [index, value] = pair_of(word);
+        cells_[1 + static_cast<size_t>(index - first_)] = value;
+      }
+      cells = cells_;
+      line = lines_.number();
+      return true;
+    }
+    return false;
+  }
+  void rewind() override { lines_.rewind(); }
+  std::vector<std::string> own_names() const override {
+    std::vector<std::string> names = {"label"};
+    for (size_t k = 0; k < width_; ++k) {
+      const int64_t index = first_ + static_cast<int64_t>(k);
+      const auto named = names_.find(index - from_one_);
+      names.push_back(named == names_.end() ? cat("feature_", index) : named->second);
+    }
+    return names;
+  }
+
+ private:
+  std::pair<int64_t, std::string_view> pair_of(std::string_view word) const {
+    int64_t index = 0;
+    std::string_view value;
+    if (!is_pair(word, index, value)) {
+      fail(ErrorKind::data, cat(name_, ":", lines_.number()), "got '", excerpt(word), "', need INDEX:VALUE");
+    }
+    if (index < kMostFeatures) return {index, value};
+    fail(ErrorKind::data, cat(name_, ":", lines_.number()), "got feature ", index, ", a table may have ", kMostFeatures,
+         ": its cells that are 0 are kept, too");
+  }
+
+  Lines lines_;
+  std::string name_, text_;
+  std::map<int64_t, std::string> names_;
+  int64_t first_ = 0, from_one_ = 0;
+  size_t width_ = 0;
+  std::vector<std::string_view> cells_;
+};
+
+}  // namespace
+
+bool is_sparse(std::string_view first_line) {
+  std::string_view rest = first_line;
+  const std::string_view label = next_word(rest), pair = next_word(rest);
+  int64_t index = 0;
+  std::string_view value;
+  return is_number_cell(label) && is_pair(pair, index, value);
+}
+
+std::unique_ptr<FileRows> sparse_rows(std::unique_ptr<io::ByteStream> stream, const std::string& name) {
+  return std::make_unique<SparseRows>(std::move(stream), name);
+}
+
+}  // namespace freight::data

@@ -1,0 +1,42 @@
+// Tables that Freight knows by name: which files they are of, what their columns are called, and which one is told. A
+// table in a file of the user's own is one of these, too, of which nothing else is known.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace freight::data {
+
+struct CatalogEntry;
+struct Cells;
+struct CellsAsked;
+struct LoadOptions;
+
+// The files of one part of a table, read one after the other.
+struct TablePart {
+  std::vector<std::string> files = {};  // names in the set's folder, plain or .gz; or paths
+  int64_t skip_lines = 0;          // in front of each file's rows
+  std::string target_ending = {};  // that the words of the target have in this part alone: "<=50K."
+};
+
+struct TableSet {
+  TablePart train = {}, test = {};      // test: no files where it has no part of its own
+  std::string target = {};              // the column that is told
+  std::vector<std::string> drop = {};   // columns that say nothing, or the answer
+  std::vector<std::string> names = {};  // of the columns, where the files have no header
+  std::string file_column = {};         // one more column, which says of which file a row is
+  std::vector<std::string> file_words = {};
+};
+
+// The sets of the catalog that are tables.
+std::vector<CatalogEntry> table_entries();
+// What is known of a table, by the name of a set or by a path, with the paths of its files. Throws Error(data) where it
+// is not found, as find() does.
+TableSet find_table(const std::string& name_or_path, const LoadOptions& options);
+// The same of a folder in which the files of a known table lie, told by its name and the first of them; another path is
+// a file of which nothing is known.
+TableSet table_at(const std::string& path);
+// Reads a part of it.
+Cells read_part(const TableSet& set, const TablePart& part, CellsAsked asked);
+
+}  // namespace freight::data
