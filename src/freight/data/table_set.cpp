@@ -142,6 +142,8 @@ TableSet find_table(const std::string& name_or_path, const LoadOptions& options)
   return table_at(find(name_or_path, options));
 }
 
+bool has_test_part(const std::string& path) { return !table_at(path).test.files.empty(); }
+
 Cells read_part(const TableSet& set, const TablePart& part, CellsAsked asked) {
   if (asked.names.empty()) asked.names = set.names;
   asked.skip_lines = part.skip_lines;

@@ -15,8 +15,8 @@ struct LoadOptions;
 // The files of one part of a table, read one after the other.
 struct TablePart {
   std::vector<std::string> files = {};  // names in the set's folder, plain or .gz; or paths
-  int64_t skip_lines = 0;          // in front of each file's rows
-  std::string target_ending = {};  // that the words of the target have in this part alone: "<=50K."
+  int64_t skip_lines = 0;               // in front of each file's rows
+  std::string target_ending = {};       // that the words of the target have in this part alone: "<=50K."
 };
 
 struct TableSet {
@@ -36,6 +36,8 @@ TableSet find_table(const std::string& name_or_path, const LoadOptions& options)
 // The same of a folder in which the files of a known table lie, told by its name and the first of them; another path is
 // a file of which nothing is known.
 TableSet table_at(const std::string& path);
+// True of a known table that has a test part of its own.
+bool has_test_part(const std::string& path);
 // Reads a part of it.
 Cells read_part(const TableSet& set, const TablePart& part, CellsAsked asked);
 

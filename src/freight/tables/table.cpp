@@ -330,7 +330,8 @@ class Reading {
     other.known = &out_.shape;
     other.whole = true;
     out_.own_test = Reading(other, set_, set_.test).take().train;
-    out_.notes.push_back(cat("the ", out_.own_test.count(), " rows of ", other.data, " are the test part (--test)"));
+    out_.notes.push_back(cat("the ", out_.own_test.count(), " rows of ", other.data, " are the test part",
+                             source_.test.empty() ? "" : " (--test)"));
   }
 
   store::Rows rows_of(const store::TableRows& all, bool test) const {
@@ -426,7 +427,7 @@ train::RowData read_table(const train::RowSource& source) {
   for (const data::TablePart* part : {&set.train, &set.test}) {
     for (const std::string& file : part->files) need_file(file);
   }
-  return Reading(asked, set, set.train).take();
+  return Reading(asked, set, source.test_part ? set.test : set.train).take();
 }
 
 }  // namespace freight::tables

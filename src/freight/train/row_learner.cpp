@@ -291,7 +291,7 @@ struct RowRun : Prepared {
     place.step = so_far.steps;
     const Array answers = model->run(rows.test.values);
     choose_threshold(answers, rows.test.labels);
-    const bool own = !config.test.empty();
+    const bool own = &measured() == &rows.own_test;
     place.test = so_far.test = figures_of(own ? model->run(measured().values) : answers, measured());
     so_far.metric_name = metric_name();
     so_far.step_seconds = so_far.train_seconds / static_cast<double>(std::max<int64_t>(so_far.steps, 1));
@@ -348,7 +348,7 @@ struct RowRun : Prepared {
   const Result& result() const override { return so_far; }
 
   // What the figures of the run are of.
-  const store::Rows& measured() const { return config.test.empty() ? rows.test : rows.own_test; }
+  const store::Rows& measured() const { return rows.own_test.values.defined() ? rows.own_test : rows.test; }
   // A configuration that names what is told and no model, with the learner's name and rate.
   Config named(Config c) const {
     if (!c.model.empty()) return c;
@@ -418,9 +418,13 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
     return at == bundle.provenance.end() ? std::string() : at->second;
   };
   // A test part of its own is measured whole, unless another data set or the held-out rows are asked for.
-  const bool own_test = request.data.empty() && !on.test.empty() && request.split == "test";
-  if (own_test) out.data = on.test;
-  const RowSource source{.data = data::find(out.data, {.data_dir = request.data_dir}),
+  const bool asked = request.val_split || request.seed;  // for a division of its own
+  const bool file_of_its_own = request.data.empty() && !on.test.empty() && request.split == "test";
+  if (file_of_its_own) out.data = on.test;
+  const std::string found = data::find(out.data, {.data_dir = request.data_dir});
+  const bool part_of_set = !file_of_its_own && !asked && request.split == "test" && data::has_test_part(found);
+  const bool own_test = file_of_its_own || part_of_set;
+  const RowSource source{.data = found,
                          .target = request.target.value_or(on.target),
                          .columns = said("columns"),
                          .group_column = said("group_column"),
@@ -429,6 +433,7 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
                          .seed = request.seed ? static_cast<uint64_t>(*request.seed) : on.load.text.split_seed,
                          .bad = request.bad,
                          .whole = own_test,
+                         .test_part = part_of_set,
                          .known = &shape};
   RowData data = read(source);
   if (own_test) {
@@ -436,7 +441,6 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
     return out;
   }
   const bool trained_here = cat(data.fingerprint) == on.fingerprint;
-  const bool asked = request.val_split || request.seed;  // for a division of its own
   // Other data than that of training is measured whole: none of it was seen.
   out.rows = request.split == "train" ? data.train : data.test;
   if (!trained_here && !asked && request.split != "train") {

@@ -34,8 +34,9 @@ struct RowSource {
   double val_split = -1;  // share that is held out; below 0: a fifth
   uint64_t seed = 0;
   data::BadSamples bad = {};
-  bool whole = false;   // nothing is held out: all rows are of the training part
-  bool values = false;  // the told column holds values, also where its numbers would pass for classes
+  bool whole = false;      // nothing is held out: all rows are of the training part
+  bool test_part = false;  // the test part of a known table is read in place of its rows
+  bool values = false;     // the told column holds values, also where its numbers would pass for classes
   // It is that of a stored model to be measured: rows become what it takes, and either part may be empty. Null:
   // columns and classes are those of the training part.
   const store::RowShape* known = nullptr;
