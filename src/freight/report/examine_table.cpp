@@ -111,7 +111,7 @@ class TableExaminer {
       WorstRow w{.row = i, .truth = {}, .told = {}, .loss = -negative, .cells = {}};
       if (rows_.classification()) {
         const float* p = answer.data<float>();
-        const int64_t told = std::max_element(p, p + answer.numel()) - p, truth = rows_.labels.data<int64_t>()[i];
+        const int64_t told = bundle_.told(p, answer.numel()), truth = rows_.labels.data<int64_t>()[i];
         const auto with_probability = [&](int64_t c) {
           return cat(bundle_.classes[static_cast<size_t>(c)], " (", fixed(100.0 * static_cast<double>(p[c]), 1), " %)");
         };
