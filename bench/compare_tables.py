@@ -109,14 +109,13 @@ def theirs(train, test, target, truth_of_train, classes, seed):
     return answers, {"seconds": time.time() - start}
 
 
-def ours(args, train, test, target, seed, has_test):
+def ours(args, train, test, target, seed):
     with tempfile.TemporaryDirectory() as folder:
         train.to_csv(f"{folder}/train.csv", index=False)
         test.to_csv(f"{folder}/test.csv", index=False)
         command = [args.program, "train", f"{folder}/train.csv", "--model", "auto", "--seed", str(seed), "--json",
-                   "--time-budget", args.time_budget, "-o", f"{folder}/run"]
-        command += ["--target", target] if args.target_flag else ["--label-column", target]
-        command += ["--test", f"{folder}/test.csv"] if has_test else ["--val-split", "0.01"]
+                   "--time-budget", args.time_budget, "-o", f"{folder}/run", "--target", target,
+                   "--val-split", "0.01"]  # the test part is apart; what auto chooses it chooses without a held-out part
         command += ["--tune", str(args.tune)] if args.tune else []
         start = time.time()
         done = subprocess.run(command, capture_output=True, text=True)
@@ -147,8 +146,6 @@ def main():
 
     os.environ["FREIGHT_XGBOOST"] = find_lib_path()[0]
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    text = subprocess.run([args.program, "train", "--help"], capture_output=True, text=True).stdout
-    has_test, args.target_flag = "--test " in text, "--target" in text
     results, not_worse, better = {}, 0, 0
     for name in args.tables.split(","):
         table, target, tells_classes = read(name, os.path.join(args.dir, name))
@@ -162,7 +159,7 @@ def main():
             rows = np.arange(len(table))
             in_train, in_test = train_test_split(rows, test_size=0.2, random_state=seed, stratify=truth if classes else None)
             train, test = table.iloc[in_train], table.iloc[in_test]
-            told, fitted = ours(args, train, test, target, seed, has_test)
+            told, fitted = ours(args, train, test, target, seed)
             other, made = theirs(train, test, target, truth[in_train], classes, seed)
             seeds.append({"freight": {**measured(truth[in_test], told if classes else told.reshape(-1), classes), **fitted},
                           "xgboost": {**measured(truth[in_test], other, classes), **made}})

@@ -10,6 +10,7 @@
 #include "freight/data/catalog.h"
 #include "freight/data/fetch.h"
 #include "freight/tables/description.h"
+#include "freight/tables/target.h"
 #include "freight/train/progress.h"
 #include "freight/train/signals.h"
 #include "options.h"
@@ -100,9 +101,17 @@ bool could_be_table(const std::string& path, const data::TextOptions& text) {
   return text.text_column.empty() && text.label_column.empty() && (ends_with(name, ".csv") || ends_with(name, ".tsv"));
 }
 
+// What the flags of these names say of a table.
+struct TableFlags {
+  std::string names = {}, types = {}, target = {};
+};
+
 // A line for each column.
-int print_table(const std::string& path, const std::string& names, const std::string& types, bool as_json) {
-  const tables::TableDescription described = tables::describe_table(path, names, types);
+int print_table(const std::string& path, const TableFlags& flags, bool as_json) {
+  const tables::TableDescription described = tables::describe_table(path, flags.names, flags.types);
+  std::vector<std::string> all;
+  for (const tables::ColumnDescription& c : described.columns) all.push_back(c.name);
+  if (!flags.target.empty()) tables::column_at(all, flags.target, "--target", path);
   if (as_json) {
     Json j = {{"path", path}, {"rows", described.rows}, {"header", described.header}, {"columns", Json::array()}};
     for (const tables::ColumnDescription& c : described.columns) {
@@ -146,7 +155,8 @@ int info_command(const Args& args) {
   options.add("--layout", &layout, "of arrays: how they lie (auto: told by their shape)",
               {.one_of = {"auto", "nchw", "nhwc", "nhw", "features"}});
   options.add("--value-range", &range, "of arrays: the values of black and white", {.value = "LOW:HIGH"});
-  std::string columns, types;
+  std::string columns, types, target;
+  options.add("--target", &target, "the file is a table, of which this column is told from the others", {.value = "COL"});
   options.add("--columns", &columns,
               "of a table without a header: names of its columns, or a file with one in each line",
               {.value = "NAMES|FILE"});
@@ -167,13 +177,15 @@ int info_command(const Args& args) {
                               std::fprintf(stderr, "warning: left out: %s: %s\n", bad.path.c_str(), bad.reason.c_str());
                             }};
     // A table is one by these flags, or where it cannot be read as texts.
-    if (!columns.empty() || !types.empty()) return print_table(path, columns, types, common.as_json);
+    if (!columns.empty() || !types.empty() || !target.empty()) {
+      return print_table(path, {.names = columns, .types = types, .target = target}, common.as_json);
+    }
     data::TextSet set;
     try {
       set = data::load_text(name, common.load);
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::data || !could_be_table(path, common.load.text)) throw;
-      return print_table(path, columns, types, common.as_json);
+      return print_table(path, {}, common.as_json);
     }
     if (common.as_json) {
       Json j = text_json(set, path);

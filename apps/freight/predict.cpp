@@ -108,7 +108,7 @@ void predict_table(deploy::Predictor& predictor, RowStream& stream, PredictionWr
                    Progress& progress, Figures& figures) {
   predict_rows(predictor, stream, writer, explain, [&](const RowsAnswered& block) {
     for (const Error& fault : block.left_out) progress.line(cat("warning: left out: ", fault.what()));
-    if (!block.odd.empty()) progress.line(cat("warning: ", block.odd));
+    for (const std::string& odd : block.beyond) progress.line(cat("warning: ", odd));
     figures.left_out += static_cast<int64_t>(block.left_out.size());
     figures.samples += block.rows;
     if (block.rows > 0) figures.batches_s.push_back(block.seconds);

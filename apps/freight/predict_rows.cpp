@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
+#include <set>
 #include <thread>
 
 #include "freight/base/clock.h"
@@ -44,30 +44,22 @@ class Joined {
   std::thread thread_;
 };
 
-// What is odd about the least or the greatest number of a column: each row alone would cost as much as its answer.
-std::string odd_numbers(const deploy::Predictor& predictor, const Array& values) {
-  const int64_t n = values.shape()[0], width = values.shape()[1];
-  Array least(DType::f64, {width}), most(DType::f64, {width});
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  std::fill_n(least.data<double>(), width, kInfinity);
-  std::fill_n(most.data<double>(), width, -kInfinity);
-  for (int64_t i = 0; i < n; ++i) {
-    for (int64_t c = 0; c < width; ++c) {
-      const double v = values.data<double>()[i * width + c];
-      double &low = least.data<double>()[c], &high = most.data<double>()[c];
-      low = v < low ? v : low;  // false of NaN: a missing cell is passed over
-      high = v > high ? v : high;
+// The first number of each column that lies beyond those of training, of columns that were not told of before.
+std::vector<std::string> beyond_in(const RowBlock& block, const std::vector<store::Column>& columns,
+                                   std::set<size_t>& told) {
+  std::vector<std::string> found;
+  const auto n = static_cast<size_t>(block.count());
+  for (size_t k = 0; k < columns.size(); ++k) {
+    for (size_t i = 0; i < n && !told.contains(k); ++i) {
+      const double* const row = block.values.data<double>() + i * columns.size();
+      if (!store::beyond_range(columns[k], row[k])) continue;
+      told.insert(k);
+      for (const store::Beyond& b : store::beyond_training(columns, row)) {
+        if (b.column == k) found.push_back(cat(block.file, ":", block.lines[i], ": ", b.text));
+      }
     }
   }
-  for (int64_t c = 0; c < width; ++c) {
-    if (least.data<double>()[c] != kInfinity) continue;
-    least.data<double>()[c] = most.data<double>()[c] = std::numeric_limits<double>::quiet_NaN();
-  }
-  std::vector<std::string> said;
-  for (const Array& row : {least, most}) {
-    if (std::string odd = predictor.range_warning(row); !odd.empty()) said.push_back(std::move(odd));
-  }
-  return join(said, "; ");
+  return found;
 }
 
 std::vector<std::string> names_of(const RowBlock& block) {
@@ -165,11 +157,10 @@ void predict_rows(const deploy::Predictor& predictor, RowStream& stream, Predict
                        read.end(std::current_exception());
                      }
                    });
+    std::set<size_t> beyond;  // columns of which that was told
     for (RowBlock block; read.take(block);) {
       RowsAnswered told{.rows = block.count(), .left_out = block.faults};
-      if (const std::string odd = told.rows > 0 ? odd_numbers(predictor, block.values) : std::string(); !odd.empty()) {
-        told.odd = cat(block.file, ": ", odd);
-      }
+      told.beyond = beyond_in(block, predictor.bundle().columns, beyond);
       const auto start = std::chrono::steady_clock::now();
       AnsweredBlock b{.rows = std::move(block), .answers = {}, .contributions = {}};
       if (told.rows > 0) {

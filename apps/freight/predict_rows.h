@@ -53,7 +53,7 @@ struct RowsAnswered {
   int64_t rows = 0;
   double seconds = 0;  // of the model alone
   std::vector<Error> left_out = {};
-  std::string odd = {};  // numbers in another range than that of training
+  std::vector<std::string> beyond = {};  // numbers that training did not see, the first of each column
 };
 // Answers all rows. `answered` hears of each block, on the calling thread; false from it ends early.
 void predict_rows(const deploy::Predictor& predictor, RowStream& stream, PredictionWriter& writer, bool explain,

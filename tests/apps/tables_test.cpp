@@ -47,6 +47,10 @@ TEST(TablesCommand, ATableIsTrainedMeasuredPredictedAndShown) {
   EXPECT_NE(predicted.out.find("new.csv:2,rose,0.66666"), std::string::npos) << predicted.out;
   EXPECT_NE(predicted.out.find("new.csv:3,rose,0.66666"), std::string::npos) << predicted.out;
   EXPECT_NE(predicted.err.find("2 rows"), std::string::npos) << predicted.err;
+  write_file(dir + "/far.csv", "colour,length\nred,2\nred,9\nred,10\n");
+  const Ran far = run_freight({"predict", model, dir + "/far.csv", "--csv"});
+  EXPECT_NE(far.err.find("far.csv:3: length is 9, in training 1 to 3"), std::string::npos) << far.err;
+  EXPECT_EQ(far.err.find("length is 10"), std::string::npos) << "a column is told once\n" << far.err;
   write_file(dir + "/bad.csv", "colour,length\nred,long\n");
   expect_refused(run_freight({"predict", model, dir + "/bad.csv"}), 3, {"bad.csv:2", "column length", "'long'"});
   write_file(dir + "/less.csv", "colour,lenght\nred,1\n");
@@ -187,6 +191,49 @@ TEST(TablesCommand, AutoComparesWhatIsThereStoresTheBestAndTellsByAThreshold) {
   EXPECT_LT(daisy.at("probability").get<double>(), 0.5);
   expect_refused(with({"--metric", "rmse", "-o", dir + "/b"}), 2, {"--metric", "rmse is for values"});
   expect_refused(with({"--time-budget", "soon", "-o", dir + "/b"}), 2, {"--time-budget", "'soon'", "like 60s"});
+}
+
+TEST(TablesCommand, ColumnsAreListedAndReadAsTheFlagsSay) {
+  const std::string dir = scratch_dir(), csv = dir + "/sales.csv";
+  std::string rows = "sale_id,day,shop,open,spent\n", test = rows;
+  for (int i = 0; i < 60; ++i) {
+    const std::string row = cat(900 - 7 * i, ",2024-0", 1 + i % 9, "-15,shop ", i % 5, ",", i % 3 ? "yes" : "no", ",",
+                                i * 37 % 60 * 0.5, "\n");
+    (i < 50 ? rows : test) += row;
+  }
+  write_file(csv, rows);
+  write_file(dir + "/test.csv", test);
+  const Ran info = run_freight({"data", "info", csv, "--target", "spent", "--json"});
+  ASSERT_EQ(info.code, 0) << info.err;
+  std::string kinds;
+  for (const Json& column : Json::parse(info.out).at("columns")) kinds += column.at("kind").get<std::string>() + " ";
+  EXPECT_EQ(kinds, "identifier datetime category yesno number ");
+  EXPECT_NE(run_freight({"data", "info", csv, "--target", "spent"}).out.find("2024-01-15 to 2024-09-15"), std::string::npos);
+
+  expect_refused(run_freight({"data", "info", csv, "--target", "spend"}), 2, {"--target", "did you mean spent?"});
+  const Ran trained = run_freight({"train", csv, "--model", "linear", "--target", "spent", "--test", dir + "/test.csv",
+                                   "--drop", "shop", "-o", dir + "/run"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_NE(trained.err.find("10 test"), std::string::npos) << trained.err;
+  EXPECT_NE(trained.err.find("not learnt from: sale_id (identifier"), std::string::npos) << trained.err;
+  const std::string model = dir + "/run/model.safetensors";
+  const Ran own = run_freight({"eval", model, "--json"});
+  ASSERT_EQ(own.code, 0) << own.err;
+  EXPECT_EQ(Json::parse(own.out).at("count"), 10);
+  EXPECT_EQ(Json::parse(run_freight({"eval", model, "--split", "val", "--json"}).out).at("count"), 10);
+  const Json shown = Json::parse(run_freight({"models", "show", model, "--json"}).out);
+  EXPECT_EQ(shown.at("set_aside"), Json::parse(R"([{"name": "sale_id", "kind": "identifier"},
+                                                   {"name": "shop", "kind": "dropped"}])"));
+  EXPECT_EQ(shown.at("columns")[0].at("source"), "day");
+  write_file(dir + "/new.csv", "open,day\nNo,2024-03-01\n");
+  EXPECT_EQ(run_freight({"predict", model, dir + "/new.csv"}).code, 0);
+  write_file(dir + "/late.csv", "open,day\nno,soon\n");
+  expect_refused(run_freight({"predict", model, dir + "/late.csv"}), 3, {"late.csv:2", "column day", "need a date"});
+  write_file(dir + "/less.csv", "open\nno\n");
+  expect_refused(run_freight({"predict", model, dir + "/less.csv"}), 3, {"less.csv", "no column day"});
+  expect_refused(run_freight({"train", csv, "--model", "linear", "--target", "spent", "--types", "shop=colour", "-o",
+                              dir + "/b"}),
+                 2, {"--types", "shop=colour", "identifier"});
 }
 
 TEST(TablesCommand, FilesThatCannotBeReadAreRefusedBeforeAnythingIsWritten) {

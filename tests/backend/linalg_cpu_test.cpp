@@ -151,6 +151,20 @@ TEST(LinalgCpu, LuLeavesASmallResidualAroundAllBlockSizes) {
   }
 }
 
+// From 400 columns on threads work on the columns behind a panel while the next one is factorized, beyond 1536 in
+// halves of which each is done so.
+TEST(LinalgCpu, LuPanelByPanelLeavesASmallResidual) {
+  for (const Content content : {Content::random, Content::graded, Content::singular}) {
+    for (const int64_t n : {399, 400, 449}) {
+      expect_lu<float>(content, n, n, 1);
+      expect_lu<double>(content, n, n, 1);
+    }
+  }
+  expect_lu<double>(Content::random, 700, 430, 1);
+  expect_lu<float>(Content::random, 430, 700, 1);
+  expect_lu<double>(Content::random, 641, 641, 1);
+}
+
 template <class T>
 void expect_cholesky(int64_t n, int64_t batch, bool upper) {
   SCOPED_TRACE(cat("cholesky ", n, " f", sizeof(T) * 8, " batch ", batch, upper ? " upper" : " lower"));
@@ -394,7 +408,8 @@ Array as_array(const std::vector<T>& x, DType dtype, const Shape& shape) {
 
 TEST(LinalgCpu, BitsDoNotDependOnTheNumberOfThreads) {
   const int threads = omp_get_max_threads();
-  for (const auto& [batch, n] : std::vector<std::pair<int64_t, int64_t>>{{1, 33}, {1, 450}, {3, 260}, {50, 17}}) {
+  using Row = std::pair<int64_t, int64_t>;
+  for (const auto& [batch, n] : {Row{1, 33}, Row{1, 450}, Row{1, 700}, Row{3, 260}, Row{50, 17}}) {
     const std::string type = cat("f32[", batch, ",", n, ",", n, "]"), pivots = cat("[", batch, ",", n, "]");
     const Array x = as_array(matrix<float>(Content::random, batch * n, n, 5), DType::f32, {batch, n, n});
     std::vector<Array> first;

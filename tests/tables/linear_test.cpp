@@ -9,6 +9,7 @@
 
 #include "freight/io/file.h"
 #include "freight/tables/learners.h"
+#include "freight/train/folds.h"
 #include "freight/train/trainer.h"
 #include "tests/support/files.h"
 
@@ -66,6 +67,35 @@ TEST(LinearFits, LeastSquaresIsThatOfScikitLearnWithItsErrors) {
   const LinearFit ridge = fitted(Link::identity, e.shape, e.rows, 0, 3);
   expect_near(ridge.intercepts, {3.6348000238339107}, 1e-10);
   expect_near(ridge.weights, {0.805779444919, -2.420681464179, -0.125131461601, 0.557068671812}, 1e-10);
+}
+
+TEST(LinearFits, ARowCountsAsOftenAsItsWeightSays) {
+  Example e;
+  e.tell([](double v) { return v > 3 ? 1 : 0; });
+  store::Rows classes = e.rows;
+  for (const Link link : {Link::identity, Link::logit}) {
+    const Example values;
+    store::Rows rows = link == Link::logit ? classes : values.rows;
+    const Design design(e.shape, rows.values);  // one for both: its means are those of the rows, however often
+    rows.weights = Array(DType::f32, {60});
+    std::vector<int64_t> again;
+    for (int64_t i = 0; i < 60; ++i) {
+      rows.weights->data<float>()[i] = static_cast<float>(i % 3);
+      for (int64_t k = 0; k < i % 3; ++k) again.push_back(i);
+    }
+    const store::Rows repeated = [&] {
+      store::Rows out = train::rows_at(rows, again);
+      out.weights.reset();
+      return out;
+    }();
+    const auto fit = [&](const store::Rows& of) {
+      return fit_linear(link, design, of, 2, 0.5, [](const LinearFit&, bool) { return true; });
+    };
+    const LinearFit weighted = fit(rows), often = fit(repeated), plain = fit(link == Link::logit ? classes : values.rows);
+    expect_near(weighted.weights, often.weights.to_vector<double>(), 1e-9);
+    expect_near(weighted.intercepts, often.intercepts.to_vector<double>(), 1e-9);
+    EXPECT_GT(std::fabs(weighted.intercepts.data<double>()[0] - plain.intercepts.data<double>()[0]), 1e-3);
+  }
 }
 
 TEST(LinearFits, LogisticRegressionIsThatOfScikitLearn) {

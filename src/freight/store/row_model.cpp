@@ -127,12 +127,17 @@ Array row_of(const std::vector<Column>& columns, const std::vector<std::string>&
   return row;
 }
 
+bool beyond_range(const Column& column, double value) {
+  const bool cyclic = column.date() && column.form != CellForm::seconds;
+  if (!column.range || cyclic) return false;
+  return value < column.range->least || value > column.range->most;  // a missing cell is in any range
+}
+
 std::vector<Beyond> beyond_training(const std::vector<Column>& columns, const double* row) {
   std::vector<Beyond> told;
   for (size_t i = 0; i < columns.size(); ++i) {
     const Column& c = columns[i];
-    const bool cyclic = c.date() && c.form != CellForm::seconds;
-    if (!c.range || cyclic || !(row[i] < c.range->least || row[i] > c.range->most)) continue;  // NaN is in any range
+    if (!beyond_range(c, row[i])) continue;
     told.push_back({i, cat(c.name, " is ", row[i], ", in training ", c.range->least, " to ", c.range->most)});
   }
   return told;

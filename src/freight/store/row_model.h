@@ -131,12 +131,13 @@ std::string unfit(const Column& column, std::string_view cell);
 // One row of cells, f64 (columns), in the columns' order. Throws Error(data) that begins with `name` and says which
 // column for a cell that is no number or date where one is needed.
 Array row_of(const std::vector<Column>& columns, const std::vector<std::string>& cells, const std::string& name);
+// True of a number that lies outside of what training saw. Parts of dates other than the time itself have no such range.
+bool beyond_range(const Column& column, double value);
 struct Beyond {
   size_t column = 0;
   std::string text;  // "age is 130, in training 17 to 90"
 };
-// The numbers of a row that lie outside of what training saw. Parts of dates other than the time itself have no such
-// range.
+// The numbers of a row of which that is true.
 std::vector<Beyond> beyond_training(const std::vector<Column>& columns, const double* row);
 // The columns that a table must have, each once, in the order in which the model has them.
 std::vector<std::string> sources_of(const std::vector<Column>& columns);

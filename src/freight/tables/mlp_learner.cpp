@@ -25,7 +25,7 @@ namespace {
 
 constexpr double kMlpRate = 4e-3, kMlpDecay = 1e-3;
 constexpr double kMlpAveraging = 0.998;  // of the weights, over steps: what answers
-constexpr int64_t kMlpEpochs = 60, kMlpBatch = 256, kMlpPatience = 10;
+constexpr int64_t kMlpEpochs = 60, kMlpBatch = 128, kMlpPatience = 8;
 constexpr double kMlpHeldOut = 0.15;                                   // of the training rows: they say when to end
 constexpr int64_t kLeastRowsToHoldOut = 20;                            // of fewer rows all are fitted, for all epochs
 constexpr uint32_t kMlpDivision = 0x6d6c70f0, kMlpOrder = 0x6d6c70f1;  // streams of draws

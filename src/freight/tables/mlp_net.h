@@ -13,7 +13,7 @@
 namespace freight::tables {
 
 struct MlpSizes {
-  int64_t members = 32, width = 128, layers = 2, embedding = 8;  // K, H, hidden layers, D
+  int64_t members = 8, width = 256, layers = 3, embedding = 32;  // K, H, hidden layers, D
 
   friend bool operator==(const MlpSizes&, const MlpSizes&) = default;
 };

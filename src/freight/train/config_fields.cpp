@@ -186,7 +186,7 @@ std::vector<Field> make_fields() {
        {"--num-boost-round", "--n-estimators"}},
       {kTables, "--early-stop", "trees.early_stop", &C::early_stop,
        "end after so many rounds, or epochs of mlp, without a better loss of rows that are not fitted, and keep the best "
-       "(0: off; -1: 20, of mlp 10)", at_least(-1),
+       "(0: off; -1: 20, of mlp 8)", at_least(-1),
        {"--early-stopping-rounds"}},
       {kTables, "--trees", "trees.count", &C::trees, "trees of a forest, for each class (0: 100)", between(0, 1e6)},
       {kTables, "--max-depth", "trees.max_depth", &C::max_depth, "levels of a tree (0: 6 of gbdt, 12 of forest)", between(0, 30)},

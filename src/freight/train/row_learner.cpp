@@ -172,6 +172,10 @@ struct RowRun : Prepared {
     }
     told_cost.bytes += static_cast<double>(rows.train.values.bytes());  // a fold's rows are a copy
     note_small_classes();
+    if (!config.split_by.empty()) {
+      notes.push_back(cat("folds are drawn at random, not by ", config.split_by,
+                          ": what is compared is fitted to rows of later times than some that it is measured on"));
+    }
   }
 
   void note_small_classes() {
@@ -270,10 +274,10 @@ struct RowRun : Prepared {
 
   // Answers that the model gave to rows that it was not fitted to.
   void choose_threshold(const Array& answers, const Array& labels) {
-    if (rows.shape.classes.size() != 2 || threshold || labels.shape()[0] == 0) return;
+    if (rows.shape.classes.size() != 2 || threshold) return;
     if (config.threshold > 0) {
       threshold = config.threshold;
-    } else if (judged() && reads_told_class(metric)) {
+    } else if (judged() && reads_told_class(metric) && labels.shape()[0] > 0) {
       threshold = best_threshold(metric, answers, labels);
     }
   }

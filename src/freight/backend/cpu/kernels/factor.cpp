@@ -19,6 +19,14 @@ namespace {
 
 // A panel of so many columns is copied aside: its rows lie closer together there, and on different cache sets.
 constexpr int64_t kPanel = 64, kPanelRow = kPanel + 8;
+// Blocks of so many columns are factorized panel by panel, others by halves. Nobody has anything to do beside the first
+// panel, so that it is narrow.
+constexpr int64_t kFewestOfPanels = 400, kMostOfPanels = 1536, kFirstPanel = 32;
+// Of so many multiply-adds a panel's product is shared by threads: a region takes some 5 us, or 50 where they sleep.
+constexpr double kSharedWork = 2e6;
+
+// The columns of a panel: of narrow ones the products are not deep enough, wide ones keep the other threads waiting.
+int64_t panel_width(int64_t n) { return std::clamp<int64_t>((n / 12 + 16) / 32 * 32, 64, 256); }
 
 // The rows of a column-major buffer, filled up to whole vectors.
 template <class T>
@@ -73,6 +81,30 @@ BatchTasks lane_tasks(int64_t n, int64_t batch, double work) {
   tasks.bytes_of_task = whole_lines(static_cast<size_t>(lanes.scratch_size(n)) * sizeof(T));
   return tasks;
 }
+
+// Columns that threads take bit by bit: large parts first, so that few calls are made, and small ones in the end, so
+// that all are done at the same time. Where the borders lie changes no number.
+struct Strip {
+  int64_t first = 0, count = 0;
+};
+class Strips {
+ public:
+  Strips(int64_t first, int64_t end, int64_t threads) : next_(first), end_(end), threads_(threads) {}
+  Strip take() {
+    int64_t first = next_.load();
+    while (first < end_) {
+      const int64_t left = end_ - first, part = threads_ == 1 ? left : left / (2 * threads_) / kLeast * kLeast;
+      const int64_t count = std::min(std::max(part, kLeast), left);
+      if (next_.compare_exchange_weak(first, first + count)) return {first, count};
+    }
+    return {};
+  }
+
+ private:
+  static constexpr int64_t kLeast = 32;
+  std::atomic<int64_t> next_;
+  int64_t end_, threads_;
+};
 
 // A matrix that is not yet where it is factorized in place.
 template <class T>
@@ -146,6 +178,8 @@ void LuFactor<T>::columns(T* x, ptrdiff_t row, int64_t m, int64_t n, int32_t* pi
     if (blocks.computes()) copy_rows(panel, kPanelRow, x, row, m, n);
     halves(blocks.computes() ? panel : x, kPanelRow, m, n, pivots, blocks, panel);
     if (blocks.computes()) copy_rows(x, row, panel, kPanelRow, m, n);
+  } else if (n >= kFewestOfPanels && n <= kMostOfPanels) {
+    panels(x, row, m, n, pivots, blocks, panel);
   } else {
     halves(x, row, m, n, pivots, blocks, panel);
   }
@@ -164,6 +198,45 @@ void LuFactor<T>::halves(T* x, ptrdiff_t row, int64_t m, int64_t n, int32_t* piv
   columns(below + h, row, m - h, n - h, later, blocks, panel);
   blocks.exchange(below, row, h, later, n - h);
   for (int64_t i = 0; i < n - h && later; ++i) later[i] += static_cast<int32_t>(h);
+}
+
+// Panels from left to right, and behind each its product with the columns to the right of it. While the other threads
+// take these columns, the first one brings those of the next panel up to date and factorizes them, so that nobody waits
+// for a panel ("look-ahead", Strazdins 1998).
+template <class T>
+void LuFactor<T>::panels(T* x, ptrdiff_t row, int64_t m, int64_t n, int32_t* pivots, Blocks<T>& blocks,
+                         T* panel) const {
+  int64_t width = kFirstPanel, next_width = 0;
+  columns(x, row, m, width, pivots, blocks, panel);
+  for (int64_t at = 0; at < n; at += width, width = next_width) {
+    const int64_t next = at + width;
+    next_width = std::min({n - next, 2 * width, panel_width(n)});
+    T *const rows = x + at * row, *const left = rows + at, *const corner = x + next * (row + 1);
+    int32_t* const exchanged = pivots ? pivots + at : nullptr;
+    const auto update = [&](Blocks<T>& by, int64_t first, int64_t count) {
+      T* const top = rows + first;
+      by.exchange(top, row, count, exchanged, width);
+      by.solve_left({left, row}, width, top, row, count);
+      by.subtract({m - next, count, width, left + width * row, row, 1, top, row, 1, top + width * row, row});
+    };
+    const double work = static_cast<double>((m - next) * (n - next)) * static_cast<double>(width);
+    // Whoever measures goes through the same strips.
+    const int64_t shares = (blocks.parallel() || !blocks.computes()) && work > kSharedWork ? thread_count() : 1;
+    Strips behind(next + next_width, n, shares), before(0, at, shares);
+    parallel_for(blocks.computes() ? shares : 1, [&](int64_t worker) {
+      std::optional<ThreadLimit> one;
+      if (shares > 1) one.emplace(1);
+      Blocks<T> by = blocks.serial();
+      if (worker == 0 && next_width > 0) {
+        update(by, next, next_width);
+        columns(corner, row, m - next, next_width, exchanged ? exchanged + width : nullptr, by, panel);
+      }
+      for (Strip s = behind.take(); s.count > 0; s = behind.take()) update(by, s.first, s.count);
+      for (Strip s = before.take(); s.count > 0; s = before.take())
+        by.exchange(rows + s.first, row, s.count, exchanged, width);
+    });
+    for (int64_t i = 0; i < width && exchanged; ++i) exchanged[i] += static_cast<int32_t>(at);
+  }
 }
 
 template <class T>

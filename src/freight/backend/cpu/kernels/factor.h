@@ -1,7 +1,8 @@
 // LU, Cholesky and QR factorizations and triangular solves of row-major matrices, f32 and f64: recursive over halves of
-// the columns (Toledo 1997, Elmroth and Gustavson 2000), so that nearly all arithmetic is that of Gemm. Each object is
-// one problem, made when the plan is made; a run allocates nothing, and its bits do not depend on the number of
-// threads. Many small matrices go by lane_factor.h: each lane of a vector computes its own one.
+// the columns (Toledo 1997, Elmroth and Gustavson 2000), so that nearly all arithmetic is that of Gemm; an LU of some
+// hundred columns goes panel by panel, so that no thread waits while one factorizes. Each object is one problem, made
+// when the plan is made; a run allocates nothing, and its bits do not depend on the number of threads. Many small
+// matrices go by lane_factor.h: each lane of a vector computes its own one.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -31,6 +32,7 @@ class LuFactor {
 
  private:
   void one(T* x, int32_t* pivots, int32_t* permutation, Blocks<T>& blocks, T* panel) const;
+  void panels(T* x, ptrdiff_t row, int64_t m, int64_t n, int32_t* pivots, Blocks<T>& blocks, T* panel) const;
   void columns(T* x, ptrdiff_t row, int64_t m, int64_t n, int32_t* pivots, Blocks<T>& blocks, T* panel) const;
   void halves(T* x, ptrdiff_t row, int64_t m, int64_t n, int32_t* pivots, Blocks<T>& blocks, T* panel) const;
 

@@ -51,6 +51,13 @@ class Blocks {
   Blocks(void* product, bool parallel) : product_(product), parallel_(parallel) {}
 
   bool computes() const { return !measure_; }
+  bool parallel() const { return parallel_; }
+  // The same on the calling thread alone.
+  Blocks serial() const {
+    Blocks b = *this;
+    b.parallel_ = false;
+    return b;
+  }
   void subtract(const Subtraction<T>& s);
   // The same where c (n, n) is symmetric and b is a transposed: only the lower (upper) triangle of c need be right.
   void subtract_symmetric(const Subtraction<T>& s, bool upper);
