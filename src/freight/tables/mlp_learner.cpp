@@ -190,7 +190,8 @@ std::shared_ptr<const store::RowModel> MlpLearner::fit(const train::Config& conf
   const MlpColumns columns(data.shape, parts.fitted.values);
   if (columns.numbers() + columns.words() == 0) {
     fail(ErrorKind::data, config.data,
-         "no column differs between the rows of training: there is nothing to learn from; ",
+         "no column differs between the rows of training, by words that 5 of them have: there is nothing to learn "
+         "from; ",
          "--model baseline tells what the column ", data.target, " holds");
   }
   MlpMade made{.sizes = {}, .target = target_of_rows(parts.fitted, static_cast<int64_t>(data.shape.classes.size()))};
