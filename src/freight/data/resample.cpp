@@ -229,11 +229,11 @@ void rows_of(const Job& j) { make_rows(j); }
 __attribute__((target("avx2"))) void rows_of_avx2(const Job& j) { make_rows(j); }
 #endif
 
-// Growing. Values are 16 bits with 7 of fraction, weights have 15; a mixture of p and q rounds by half of 1/128. Eight
-// destination columns, a group, take their sources from nine neighbours.
+// Enlarging. Values are 16 bits with 7 of fraction, weights have 15; a mixture of p and q rounds by half of 1/128.
+// Eight destination columns, a group, take their sources from nine neighbours.
 constexpr int64_t kGroup = 8, kRowPadding = 16;
 
-struct Growing {
+struct Enlarging {
   const uint8_t* src;  // the first column that counts, of the first row that does
   int64_t src_stride, used, channels, rows, columns;
   const int64_t* down_first;  // (rows): the upper source row; the lower one is next to it where it counts
@@ -251,7 +251,7 @@ struct Growing {
 // It does what pmulhrsw does: p + (q - p) * w, rounded.
 int16_t mixed(int p, int q, int w) { return static_cast<int16_t>(p + (((((q - p) * w) >> 14) + 1) >> 1)); }
 
-void widen(const Growing& g, int64_t row, int16_t* wide) {
+void widen(const Enlarging& g, int64_t row, int16_t* wide) {
   const uint8_t* src = g.src + row * g.src_stride;
   for (int64_t c = 0; c < g.channels; ++c) {
     for (int64_t x = 0; x < g.columns; ++x) {
@@ -307,7 +307,7 @@ FREIGHT_AVX2 inline __m256i mixed_avx2(__m256i p, __m256i q, __m256i w) {
 FREIGHT_AVX2 inline __m256i load16(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 
 // All rows at once: a row that is read right after it was written waits for its writes.
-FREIGHT_AVX2 void split_rows_avx2(const Growing& g) {
+FREIGHT_AVX2 void split_rows_avx2(const Enlarging& g) {
   for (int64_t row = 0; row < g.source_rows; ++row) {
     const uint8_t* src = g.src + row * g.src_stride;
     uint8_t* planes = g.planes + row * g.channels * g.plane_stride;
@@ -319,7 +319,7 @@ FREIGHT_AVX2 void split_rows_avx2(const Growing& g) {
   }
 }
 
-FREIGHT_AVX2 void widen_avx2(const Growing& g, int64_t row, int16_t* wide) {
+FREIGHT_AVX2 void widen_avx2(const Enlarging& g, int64_t row, int16_t* wide) {
   const int64_t stride = g.plane_stride, wide_stride = g.wide_stride, channels = g.channels;
   const uint8_t* planes = g.planes + row * channels * stride;
   const __m256i one = _mm256_set1_epi8(1);
@@ -354,7 +354,7 @@ FREIGHT_AVX2 void mix_rows_avx2(const int16_t* upper, const int16_t* lower, int1
 int16_t share_of(float weight) { return static_cast<int16_t>(std::min(weight * 32768.0f + 0.5f, 32767.0f)); }
 
 template <class Widen, class MixRows>
-void grow(const Growing& g, const Widen& widen_row, const MixRows& mix) {
+void grow(const Enlarging& g, const Widen& widen_row, const MixRows& mix) {
   const int64_t size = g.channels * g.wide_stride;
   int64_t next = g.down_first[0];  // the first row not widened yet: sources never go back
   for (int64_t y = 0; y < g.rows; ++y) {
@@ -451,7 +451,7 @@ void Resampler::shrink_to(const PixelView& src, int64_t base, int64_t used, int6
   rows_of(job);
 }
 
-// Both axes grow or stay: see Growing.
+// Both axes grow or stay: see Enlarging.
 void Resampler::grow_to(const PixelView& src, int64_t base, int64_t used, int64_t rows, int64_t columns,
                         const RowSink& sink) {
   const int64_t padded = (columns + kRowPadding - 1) / kRowPadding * kRowPadding, stride = used + kRowPadding;
@@ -470,23 +470,23 @@ void Resampler::grow_to(const PixelView& src, int64_t base, int64_t used, int64_
   const int64_t top = down_.first.front(), source_rows = std::min(src.rows, down_.first.back() + 2) - top;
   planes_.resize(at(source_rows * src.channels * stride));
   wide_.resize(at(2 * src.channels * padded));
-  const Growing g{.src = src.pixels + (top * src.columns + base) * src.channels,
-                  .src_stride = src.columns * src.channels,
-                  .used = used,
-                  .channels = src.channels,
-                  .rows = rows,
-                  .columns = columns,
-                  .down_first = down_.first.data(),
-                  .down = down_.weights.data(),
-                  .base = base_.data(),
-                  .places = places_.data(),
-                  .share = share_.data(),
-                  .source_rows = source_rows,
-                  .planes = planes_.data(),
-                  .wide = wide_.data(),
-                  .plane_stride = stride,
-                  .wide_stride = padded,
-                  .sink = sink};
+  const Enlarging g{.src = src.pixels + (top * src.columns + base) * src.channels,
+                    .src_stride = src.columns * src.channels,
+                    .used = used,
+                    .channels = src.channels,
+                    .rows = rows,
+                    .columns = columns,
+                    .down_first = down_.first.data(),
+                    .down = down_.weights.data(),
+                    .base = base_.data(),
+                    .places = places_.data(),
+                    .share = share_.data(),
+                    .source_rows = source_rows,
+                    .planes = planes_.data(),
+                    .wide = wide_.data(),
+                    .plane_stride = stride,
+                    .wide_stride = padded,
+                    .sink = sink};
 #if defined(__x86_64__)
   if (has_avx2()) {
     split_rows_avx2(g);
