@@ -172,7 +172,7 @@ TEST(TablesCommand, AutoComparesWhatIsThereStoresTheBestAndTellsByAThreshold) {
     EXPECT_NE(trained.err.find(part), std::string::npos) << part << "\n" << trained.err;
   }
   EXPECT_EQ(trained.err.find("epoch"), std::string::npos) << trained.err;
-  EXPECT_NE(trained.out.find("test auc 1, accuracy 100.00 %"), std::string::npos) << trained.out;
+  EXPECT_NE(trained.out.find("test auc 1.0000, accuracy 100.00 %"), std::string::npos) << trained.out;
   EXPECT_EQ(Json::parse(run_freight({"models", "show", model, "--json"}).out).at("learner"), "logistic");
   const Ran eval = run_freight({"eval", model});
   EXPECT_NE(eval.out.find("\nauc "), std::string::npos) << eval.out;
