@@ -219,6 +219,25 @@ TEST_F(MlpRuns, ItEndsWhereRowsOfItsOwnAreToldNoBetterAndKeepsTheBestWeights) {
   EXPECT_EQ(rounds.best, 4) << "without an early stop the last weights are kept";
 }
 
+TEST_F(MlpRuns, RowsCountAsMuchAsTheirWeightsSay) {
+  train::RowData data = MlpLearner().read({.data = config_.data});
+  const store::Rows right = data.train;
+  // Every second row is told wrongly, and counts for nothing.
+  const int64_t n = right.count();
+  data.train.labels = right.labels.clone();
+  data.train.weights = Array(DType::f32, {n});
+  for (int64_t i = 0; i < n; ++i) {
+    const bool wrong = i % 2 == 0;
+    if (wrong) data.train.labels.data<int64_t>()[i] = 1 - right.labels.data<int64_t>()[i];
+    data.train.weights->data<float>()[i] = wrong ? 0.0f : 3.0f;
+  }
+  config_.early_stop = 0;
+  const auto fitted = [&] { return MlpLearner().fit(config_, data, [](const train::Round&) { return true; }); };
+  EXPECT_GT(*train::evaluate(*fitted(), right).top1, 75);
+  std::fill_n(data.train.weights->data<float>(), n, 0.0f);
+  expect_error(ErrorKind::data, {"--weight-column", "0 alone"}, fitted);
+}
+
 TEST_F(MlpRuns, ADamagedFileIsRefused) {
   config_.epochs = 1;
   const std::string path = run().model_path;

@@ -26,9 +26,9 @@ namespace {
 constexpr double kMlpRate = 4e-3, kMlpDecay = 1e-3;
 constexpr double kMlpAveraging = 0.998;  // of the weights, over steps: what answers
 constexpr int64_t kMlpEpochs = 60, kMlpBatch = 128, kMlpPatience = 8;
-constexpr double kMlpHeldOut = 0.15;                                   // of the training rows: they say when to end
-constexpr int64_t kLeastRowsToHoldOut = 20;                            // of fewer rows all are fitted, for all epochs
-constexpr uint32_t kMlpDivision = 0x6d6c70f0, kMlpOrder = 0x6d6c70f1;  // streams of draws
+constexpr int64_t kMlpFolds = 7;             // of the training rows, one of which says when to end
+constexpr int64_t kLeastRowsToHoldOut = 20;  // of fewer rows all are fitted, for all epochs
+constexpr uint32_t kMlpOrder = 0x6d6c70f1;   // stream of draws
 
 using RowNumbers = std::vector<int64_t>;
 
@@ -36,31 +36,34 @@ void shuffle_rows(RowNumbers& rows, PhiloxStream draws) {
   for (size_t i = rows.size(); i > 1; --i) std::swap(rows[i - 1], rows[draws.below(static_cast<uint32_t>(i))]);
 }
 
-// What is fitted, and what says when to end: of every class its share, as it is with the held-out part of a table. A
-// class of one row is fitted.
+// What is fitted, and what says when to end: a fold of the training rows, with its share of every class or of small and
+// large values, and without rows of a group that is fitted.
 struct MlpParts {
   store::Rows fitted, watched;  // watched: none, where all are fitted
 };
 MlpParts parts_of(const store::Rows& rows, uint64_t seed, bool watch) {
-  if (!watch || rows.count() < kLeastRowsToHoldOut) return {rows, train::rows_at(rows, {})};
-  RowNumbers order(static_cast<size_t>(rows.count()));
-  std::iota(order.begin(), order.end(), int64_t{0});
-  shuffle_rows(order, PhiloxStream(seed, 0, kMlpDivision));
-  if (rows.classification()) {
-    const auto* const label = rows.labels.data<int64_t>();
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return label[a] < label[b]; });
-  }
+  const MlpParts whole{rows, train::rows_at(rows, {})};
+  if (!watch || rows.count() < kLeastRowsToHoldOut) return whole;
+  const std::vector<int64_t> fold_of = train::folds_of(rows, kMlpFolds, seed);
   RowNumbers fitted, watched;
-  double due = 0;
-  for (size_t i = 0; i < order.size(); ++i) {
-    const int64_t row = order[i];
-    const bool next_class =
-        rows.classification() && i > 0 && rows.labels.data<int64_t>()[row] != rows.labels.data<int64_t>()[order[i - 1]];
-    due = next_class ? kMlpHeldOut : due + kMlpHeldOut;
-    (due >= 1 ? watched : fitted).push_back(row);
-    if (due >= 1) due -= 1;
-  }
+  for (size_t i = 0; i < fold_of.size(); ++i) (fold_of[i] == 0 ? watched : fitted).push_back(static_cast<int64_t>(i));
+  if (fitted.empty() || watched.empty()) return whole;  // all rows are of one group
   return {train::rows_at(rows, fitted), train::rows_at(rows, watched)};
+}
+
+// What rows count for, f32 (N), 1 in the mean; 1 each where the table has no weights.
+Array mlp_weights_of(const store::Rows& rows) {
+  const int64_t n = rows.count();
+  Array out(DType::f32, {n});
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += rows.weights ? static_cast<double>(rows.weights->data<float>()[i]) : 1.0;
+  if (sum <= 0)
+    fail(ErrorKind::data, "--weight-column", "no row that is fitted counts for anything: got weights of 0 alone");
+  for (int64_t i = 0; i < n; ++i) {
+    const double weight = rows.weights ? static_cast<double>(rows.weights->data<float>()[i]) : 1.0;
+    out.data<float>()[i] = static_cast<float>(weight * static_cast<double>(n) / sum);
+  }
+  return out;
 }
 
 MlpTarget target_of_rows(const store::Rows& rows, int64_t classes) {
@@ -103,10 +106,11 @@ class MlpSteps {
       return v;
     };
     const Variable numbers = kept("mlp.numbers", all.numbers), words = kept("mlp.words", all.words),
-                   targets = kept("mlp.targets", mlp_targets(rows, target));
-    auto step = [this, &net, numbers, words, targets, classes = target.classes](const Tensor& batch) {
+                   targets = kept("mlp.targets", mlp_targets(rows, target)),
+                   weights = kept("mlp.weights", mlp_weights_of(rows));
+    auto step = [this, &net, numbers, words, targets, weights, classes = target.classes](const Tensor& batch) {
       const Tensor told = net(gather(numbers, batch), gather(words, batch));
-      const Tensor loss = mlp_loss(told, gather(targets, batch), classes);
+      const Tensor loss = mlp_loss(told, gather(targets, batch), gather(weights, batch), classes);
       optimizer_.step(loss);
       averages_.update();
       return loss;

@@ -119,12 +119,15 @@ Tensor mlp_answers(const Tensor& told, int64_t classes) {
   return concat({mean(sigmoid(-told), 1), mean(sigmoid(told), 1)}, 1);
 }
 
-Tensor mlp_loss(const Tensor& told, const Tensor& targets, int64_t classes) {
+Tensor mlp_loss(const Tensor& told, const Tensor& targets, const Tensor& weights, int64_t classes) {
   const int64_t n = told.dim(0), k = told.dim(1);
-  const Tensor each = broadcast_to(unsqueeze(targets, 1), {n, k});
-  if (classes == 0) return mse_loss(reshape(told, {n, k}), each);
-  if (classes == 2) return bce_with_logits(reshape(told, {n, k}), cast(each, DType::f32));
-  return cross_entropy(reshape(told, {n * k, told.dim(2)}), reshape(each, {n * k}));
+  const Tensor target = broadcast_to(unsqueeze(targets, 1), {n, k});
+  const auto each = [&] {  // (N, K), or (N K)
+    if (classes == 0) return mse_loss(reshape(told, {n, k}), target, Reduction::none);
+    if (classes == 2) return bce_with_logits(reshape(told, {n, k}), cast(target, DType::f32), Reduction::none);
+    return cross_entropy(reshape(told, {n * k, told.dim(2)}), reshape(target, {n * k}), {.reduction = Reduction::none});
+  };
+  return mean(reshape(each(), {n, k}) * unsqueeze(weights, 1));
 }
 
 }  // namespace freight::tables
