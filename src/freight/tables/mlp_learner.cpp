@@ -89,6 +89,12 @@ Array mlp_targets(const store::Rows& rows, const MlpTarget& target) {
   return out;
 }
 
+// An epoch of a small table has some steps, too: it is never more than a 32nd of the rows, nor less than 8.
+int64_t batch_of(const train::Config& config, int64_t rows) {
+  constexpr int64_t kLeastSteps = 32, kLeastBatch = 8;
+  return std::min({config.batch_size, rows, std::max(rows / kLeastSteps, kLeastBatch)});
+}
+
 // The fitted rows where the step gathers its batches, its inputs being their numbers.
 class MlpSteps {
  public:
@@ -97,7 +103,7 @@ class MlpSteps {
       : averages_(net, {.decay = kMlpAveraging}),
         optimizer_(net.parameters(), {.lr = config.lr, .weight_decay = config.weight_decay, .decay_norm_bias = false}),
         rows_(rows.count()),
-        batch_(std::min(config.batch_size, rows_)),
+        batch_(batch_of(config, rows_)),
         seed_(static_cast<uint64_t>(config.seed)) {
     const MlpColumns::Encoded all = columns.encode(rows.values, 0, rows_, rows_);
     const auto kept = [](const char* name, const Array& a) {
@@ -175,9 +181,9 @@ train::Cost MlpLearner::cost(const train::Config& config, const train::RowData& 
   const MlpSizes sizes;
   constexpr double kBins = 48, kFlopsPerSecond = 3e10, kAlive = 4;  // activations, gradients and what a step keeps
   const double columns = static_cast<double>(data.shape.columns.size()), rows = static_cast<double>(data.train.count());
-  const double batch = std::min(static_cast<double>(config.batch_size), rows), k = static_cast<double>(sizes.members),
-               width = static_cast<double>(sizes.width), layers = static_cast<double>(sizes.layers),
-               in = columns * static_cast<double>(sizes.embedding);
+  const double batch = static_cast<double>(batch_of(config, static_cast<int64_t>(rows))),
+               k = static_cast<double>(sizes.members), width = static_cast<double>(sizes.width),
+               layers = static_cast<double>(sizes.layers), in = columns * static_cast<double>(sizes.embedding);
   const double weights =
       columns * kBins * static_cast<double>(sizes.embedding) + in * (width + k) + layers * width * width;
   const double of_batch = batch * (k * (in + layers * width) + columns * kBins);
