@@ -93,9 +93,7 @@ class MlpRuns : public TableRuns {
     io::write_file_atomic(config_.data, std::string_view(csv));
     train::set_model(config_, "baseline");
     train::set_model(config_, "mlp");
-    config_.epochs = 20;
-    config_.batch_size = 64;
-    config_.lr = 0.01;
+    config_.epochs = 40;
   }
   double loss_of(const std::string& model) {
     const train::Config keep = config_;
