@@ -218,7 +218,7 @@ std::vector<Field> make_fields() {
       changeable({kMachine, "--device", "device", &C::backend, "auto, cpu, ref, cuda:N or opencl:N"}),
       {kMachine, "--precision", "precision", &C::precision,
        "of the arithmetic: fp32, tf32, bf16 or fp16 (docs/performance.md); weights and moments stay f32", words(store::precision_names())},
-      changeable({kMachine, "--xgboost", "", &C::xgboost, "the libxgboost.so that fits trees (docs/tables.md says where one is looked for)",
+      changeable({kMachine, "--xgboost", "", &C::xgboost, "the libxgboost.so that fits trees (docs/table-models.md says where one is looked for)",
        {}, {}, "PATH"}),
       changeable({kMachine, "-j,--workers", "workers", &C::workers, "data threads (-1: chosen)", at_least(-1), {"--num-workers"}}),
       {kMachine, "--seed", "seed", &C::seed, "seed of everything random", at_least(0)},
