@@ -309,12 +309,13 @@ class DelimitedRows : public FileRows {
 
   // SIZE_MAX where there is none among the bytes at hand.
   size_t closing_quote(size_t opened) const {
-    for (size_t at = opened + 1; at < end_; ++at) {
+    size_t at = opened + 1;
+    while (at < end_) {
       const void* const hit = std::memchr(text() + at, '"', end_ - at);
       if (!hit) return SIZE_MAX;
-      at = static_cast<size_t>(static_cast<const char*>(hit) - text());
-      if (at + 1 >= end_ || text()[at + 1] != '"') return at;
-      ++at;
+      const auto quote = static_cast<size_t>(static_cast<const char*>(hit) - text());
+      if (quote + 1 >= end_ || text()[quote + 1] != '"') return quote;
+      at = quote + 2;
     }
     return SIZE_MAX;
   }
