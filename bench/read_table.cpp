@@ -1,4 +1,4 @@
-// What reading a table takes: prints as JSON the CPU seconds of one reading, the bytes of the columns and the most
+// Measures the reading of a table: prints as JSON the CPU seconds of one reading, the bytes of the columns and the most
 // memory that the process had. bench/compare_pandas.py runs it beside pandas.
 #include <sys/resource.h>
 
@@ -37,10 +37,11 @@ int main(int argc, char** argv) {
     for (const data::CellColumn& c : cells.columns) bytes += rows * (c.is_words() ? 4 : 8);
     rusage use{};
     getrusage(RUSAGE_SELF, &use);
-    std::printf("{\"rows\": %lld, \"columns\": %zu, \"cpu_seconds\": %.4f, "
-                "\"table_bytes\": %.0f, \"peak_bytes\": %.0f}\n",
-                static_cast<long long>(cells.rows()), cells.columns.size(), seconds, bytes,
-                1024.0 * static_cast<double>(use.ru_maxrss));
+    std::printf(
+        "{\"rows\": %lld, \"columns\": %zu, \"cpu_seconds\": %.4f, "
+        "\"table_bytes\": %.0f, \"peak_bytes\": %.0f}\n",
+        static_cast<long long>(cells.rows()), cells.columns.size(), seconds, bytes,
+        1024.0 * static_cast<double>(use.ru_maxrss));
     return 0;
   } catch (const Error& e) {
     std::fprintf(stderr, "%s\n", e.what());

@@ -101,7 +101,7 @@ bool could_be_table(const std::string& path, const data::TextOptions& text) {
   return text.text_column.empty() && text.label_column.empty() && (ends_with(name, ".csv") || ends_with(name, ".tsv"));
 }
 
-// What the flags of these names say of a table.
+// Values of the flags of these names.
 struct TableFlags {
   std::string names = {}, types = {}, target = {};
 };
@@ -156,7 +156,8 @@ int info_command(const Args& args) {
               {.one_of = {"auto", "nchw", "nhwc", "nhw", "features"}});
   options.add("--value-range", &range, "of arrays: the values of black and white", {.value = "LOW:HIGH"});
   std::string columns, types, target;
-  options.add("--target", &target, "the file is a table, of which this column is told from the others", {.value = "COL"});
+  options.add("--target", &target, "the file is a table, of which this column is told from the others",
+              {.value = "COL"});
   options.add("--columns", &columns,
               "of a table without a header: names of its columns, or a file with one in each line",
               {.value = "NAMES|FILE"});

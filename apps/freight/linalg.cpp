@@ -41,7 +41,7 @@ struct Computed {
   Tensor lu;
 };
 
-// Whether results of finite operands have to be finite, too: the condition of a singular matrix is not.
+// finite: results of finite operands have to be finite, too. The condition of a singular matrix is not.
 enum class Bounds { finite, none };
 
 // A row: what is computed of the files, and the matrix that must vanish, against what its size is measured.

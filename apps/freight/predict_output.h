@@ -35,7 +35,7 @@ class PredictionWriter {
   void commit();
 
  private:
-  // What columns add to the sums of one sample: (groups, columns + 1), null where it is not asked for.
+  // Contributions of columns to the sums of one sample: (groups, columns + 1), null where they are not asked for.
   using Added = const double*;
   void add_text(std::string& out, const std::string& name, const float* row, Added added) const;
   void add_values(std::string& out, const std::string& name, const float* row, Added added) const;

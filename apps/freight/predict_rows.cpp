@@ -49,11 +49,10 @@ std::vector<std::string> beyond_in(const RowBlock& block, const std::vector<stor
                                    std::set<size_t>& told) {
   std::vector<std::string> found;
   const auto n = static_cast<size_t>(block.count());
-  for (size_t k = 0; k < columns.size(); ++k) {
-    for (size_t i = 0; i < n && !told.contains(k); ++i) {
-      const double* const row = block.values.data<double>() + i * columns.size();
-      if (!store::beyond_range(columns[k], row[k])) continue;
-      told.insert(k);
+  for (size_t i = 0; i < n; ++i) {
+    const double* const row = block.values.data<double>() + i * columns.size();
+    for (size_t k = 0; k < columns.size(); ++k) {
+      if (!store::beyond_range(columns[k], row[k]) || !told.insert(k).second) continue;
       for (const store::Beyond& b : store::beyond_training(columns, row)) {
         if (b.column == k) found.push_back(cat(block.file, ":", block.lines[i], ": ", b.text));
       }

@@ -60,7 +60,7 @@ TEST(GpuIndexing, AnIndexOutOfRangeIsReportedWithTheResultsAndOnlyOnce) {
   EXPECT_EQ(fine[1].to_vector<int64_t>(), (std::vector<int64_t>{0, 2}));
 }
 
-// What is read by an index out of range may lead to another one, which is not the cause.
+// An index out of range may read another one, which is not the cause.
 TEST(GpuIndexing, TheFirstIndexOutOfRangeIsTheOneThatIsNamed) {
   NEEDS_TEST_DEVICE();
   Graph g;

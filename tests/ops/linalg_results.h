@@ -92,7 +92,7 @@ inline std::vector<Value> unambiguous_eigvals(Builder& b, const std::vector<Valu
   return {sum(re + (re * re - im * im) * 0.5, last).v, sum(im * im, last).v};
 }
 
-// How often a mixed solve refines is each backend's own affair: -1 in place of every count.
+// Writes -1 in place of every count of refinements, which is each backend's own affair.
 inline void without_counts(Graph& g) {
   const bool refines = std::any_of(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op == Op::solve; });
   Builder b(g);

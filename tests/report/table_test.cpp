@@ -67,7 +67,7 @@ class TableReport : public ::testing::Test {
     s.examination = examine(s.run.model, {.examples = 5});
     return s;
   }
-  // What a reader meets in a browser; null where there is none.
+  // The page as a browser shows it; null where there is none.
   Json opened(const std::vector<Subject>& subjects) {
     io::write_file_atomic(dir_ / "page.html", std::string_view(to_html(subjects)));
     const std::string python = freight::testing::peer_python(), out = dir_ / "out.json";

@@ -1,4 +1,4 @@
-// What a stored model says besides its answers: what each column adds to them, how much it made of each column, and
+// Tests what a stored model says besides its answers: what each column adds to them, how much it made of each, and
 // itself as plain numbers, from which a reader of a few lines answers alike.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What a column is, by its cells and its name, and what a model learns from it.
+// Tests the kind of a column, by its cells and its name, and what a model learns from it.
 #include "freight/tables/kinds.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// How a table is read as its flags say: kinds that are kept, parts, weights, groups, times; and what is told of columns
+// Tests flags of reading tables: kinds that are kept, parts, weights, groups, times; and what is told of columns
 // that give the target away, or nothing.
 #include <gtest/gtest.h>
 

@@ -90,11 +90,11 @@ class ColumnFiller {
   bool numbers_seen_ = false;
 };
 
-// What the columns of a table are called: `first` where it is a header, else the names that are asked for, else
+// The names of a table's columns: `first` where it is a header, else the names that are asked for, else
 // column_1, ... Throws Error(data) at `place` for names that are there twice.
 std::vector<std::string> column_names(const std::vector<std::string>& first, bool header, const CellsAsked& asked,
                                       const std::string& place);
-// Whether the first row of a table is its header. `second` is null where there is none.
+// True where the first row of a table is its header. `second` is null where there is none.
 bool is_header(const std::vector<std::string>& first, const std::vector<std::string>* second, const CellsAsked& asked);
 std::vector<CellKind> asked_kinds(const CellsAsked& asked, const TableHead& head);
 

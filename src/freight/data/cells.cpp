@@ -132,7 +132,7 @@ struct CellReader::State {
     for (std::string& word : asked.file_words) word.append(kReadableBehind, '\0');
   }
 
-  // Of the row at hand, in the column that tells the files.
+  // The word of the row at hand in the column that tells the files.
   std::string_view file_word() const {
     const std::string& word = asked.file_words[file];
     return std::string_view(word).substr(0, word.size() - kReadableBehind);
@@ -296,8 +296,8 @@ struct CellReader::State {
   std::unique_ptr<FileRows> rows;
   size_t file = 0, width = 0;
   bool own_names = false, has_header = false;  // the names are the form's, or those of the first row
-  size_t nameless = 0;      // columns behind those
-  int64_t rows_before = 0;  // the part at hand
+  size_t nameless = 0;                         // columns behind those
+  int64_t rows_before = 0;                     // the part at hand
   TableHead head;
   std::vector<CellKind> kinds;
 };

@@ -64,11 +64,11 @@ struct CellColumn {
   // Null where the row's cell is not odd.
   const OddCell* odd_at(int64_t row) const;
   bool missing(int64_t row) const;
-  // As it is written where it is a word or odd; a number as it prints; "" where it is missing.
+  // A word or an odd cell as it is written, a number as it prints; "" where it is missing.
   std::string text(int64_t row) const;
 };
 
-// Where the rows of a table stand.
+// The places of a table's rows in its files.
 class RowPlaces {
  public:
   void add(size_t file, int64_t line);  // the next row's
@@ -87,14 +87,14 @@ class RowPlaces {
   int64_t count_ = 0;
 };
 
-// What is known of a table before its rows are read.
+// The head of a table, which is known before its rows are read.
 struct TableHead {
   std::vector<std::string> names;      // of the columns; column_1, column_2, ... without a header
   bool header = false;                 // the file names them: by its first row, or as its form does
   std::vector<std::string> first_row;  // behind the header, its cells as they are written
   bool only_row = false;               // there is no other
 };
-// Whether the only row looks like a header. As a sample it is taken only by those who know that none is missing.
+// True where the only row looks like a header. Only those who know that none is missing take it as a sample.
 bool only_names(const TableHead& head);
 
 struct Cells {
@@ -107,15 +107,15 @@ struct Cells {
   std::string place(int64_t row) const;      // "houses.csv:17"
   void keep(const std::vector<bool>& rows);  // those that are true
 };
-// Of the columns' names and all cells.
+// A digest of the columns' names and all cells.
 uint64_t fingerprint(const Cells& cells);
 
-// What is asked of a reader besides the cells.
+// Requests to a reader.
 struct CellsAsked {
   // Asked once, before the rows are read: a kind for each column. None: by_cells for all. Words keep the spelling of
   // their cells ("007"). What it throws ends the reading.
   std::function<std::vector<CellKind>(const TableHead& head)> kinds = {};
-  // Of the columns of a file without a header; where the first row holds just these, it is one nonetheless.
+  // Names for the columns of a file without a header; where the first row holds just these, it is one nonetheless.
   std::vector<std::string> names = {};
   int64_t skip_lines = 0;  // of each file, in front of all others
   // One more column behind those of the files, and the cell of each file's rows in it; "": none.

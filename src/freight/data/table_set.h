@@ -30,8 +30,8 @@ struct TableSet {
 
 // The sets of the catalog that are tables.
 std::vector<CatalogEntry> table_entries();
-// What is known of a table, by the name of a set or by a path, with the paths of its files. Throws Error(data) where it
-// is not found, as find() does.
+// Finds a table by the name of a set or by a path; its files are paths then. Throws Error(data) where it is not found,
+// as find() does.
 TableSet find_table(const std::string& name_or_path, const LoadOptions& options);
 // The same of a folder in which the files of a known table lie, told by its name and the first of them; another path is
 // a file of which nothing is known.

@@ -202,7 +202,7 @@ std::string sums_of_products(const LinearForm& form, const std::vector<double>& 
   return w.emit("Cast", {sums}, {{"to", data_type(DType::f32)}});
 }
 
-// Of a linear model: a whole number near the mean where f32 would move a number by too much of the deviation.
+// Origins for a linear model: a whole number near the mean where f32 would move a number by too much of the deviation.
 std::vector<double> origins_of_terms(const LinearForm& form, size_t columns) {
   std::vector<double> origins(columns);
   for (const LinearForm::Term& t : form.terms) {

@@ -33,8 +33,8 @@ struct VerifyOptions {
 };
 
 // `evaluated` is what evaluation and the bare net use, `deployed` what predicts and is exported: two loads of one file.
-// Of a model of rows the second is enough: it is asked for the rows that are stored with it. The nets of both are left
-// in evaluation mode. Of a language model the claims are those that make sense for it. Throws Error(usage) where the
+// The second is enough of a model of rows, which is asked for the rows that are stored with it. The nets of both are
+// left in evaluation mode. A language model has the claims that make sense for it. Throws Error(usage) where the
 // data does not fit, and for a Python that cannot run ONNX Runtime; Error(data) where the data cannot be read.
 std::vector<Claim> verify(store::Bundle evaluated, store::Bundle deployed, const VerifyOptions& options);
 

@@ -81,7 +81,7 @@ class RowVerifier {
     return judged(c, 0);
   }
 
-  // As the cells of a file or of a request. Parts of a date are no cells of their own: they are missing here.
+  // Asks by the cells of a file or of a request. Parts of a date are no cells of their own: they are missing here.
   Claim from_text() {
     Claim c{.name = "cells", .text = "rows that are written as text and read are answered with the same bits"};
     std::vector<Array> samples;

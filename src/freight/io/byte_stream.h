@@ -11,7 +11,7 @@ namespace freight::io {
 
 class ByteStream {
  public:
-  // Of a regular file by pieces, unpacked where it is gzip; a pipe or device is read to its end at once. Throws
+  // Reads a regular file by pieces, unpacked where it is gzip; a pipe or device to its end at once. Throws
   // Error(data) that names the path.
   explicit ByteStream(const std::string& path);
   explicit ByteStream(ByteView bytes);  // they outlive it

@@ -1,4 +1,4 @@
-// What a model of rows makes of its columns, by rows that it has not seen: how much worse it is without each, what each
+// Examines a model of rows by rows that it has not seen: how much worse it is without each column, what each
 // adds in the mean, how its answer moves with each, and the rows that it tells worst.
 #pragma once
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace freight::report {
 
-// How the mean answer moves where a column of all rows has one value.
+// The mean answers where a column of all rows has one value.
 struct PartialDependence {
   int64_t column = 0;
   std::vector<std::string> words;  // of a column of words, those that are most frequent; else empty
@@ -28,7 +28,7 @@ struct WorstRow {
 
 struct TableExamination {
   std::vector<std::string> columns;
-  // What the model says of itself (gain, cover, splits), then "permutation": by how much the loss of the held-out rows
+  // Measures of the model itself (gain, cover, splits), then "permutation": by how much the loss of the held-out rows
   // rises where the column's cells are shuffled among them, and "mean |SHAP|" where the model has that.
   std::vector<store::Importance> importance;
   int64_t measured_rows = 0;                  // that the last two are of

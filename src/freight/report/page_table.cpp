@@ -1,4 +1,4 @@
-// What a model of rows makes of its columns, the rows that it tells worst, and what it was compared with. See
+// Sections on a model of rows: its columns, the rows that it tells worst, and the models it was compared with. See
 // page_internal.h.
 #include <algorithm>
 #include <numeric>

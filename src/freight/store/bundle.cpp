@@ -303,7 +303,7 @@ void read_net(const io::SafeTensors& file, const std::string& path, const json& 
   need_finite(b.model, path);
 }
 
-// What the cells of a column of no words are; files that do not say are of plain numbers.
+// Reads the form of the cells of a column of numbers; files that do not say have plain numbers.
 void read_form(const json& j, const std::string& path, Column& c) {
   const std::string form = j.value("form", to_string(CellForm::number));
   c.form = CellForm::number;

@@ -10,8 +10,8 @@
 
 namespace freight::store {
 
-// What becomes of the sums: as they are, their exponential, the logistic function (two classes, of which it tells the
-// second), softmax.
+// The function of the sums that answers: themselves, exponential, the logistic function (two classes, of which it tells
+// the second), softmax.
 enum class RowLink : uint8_t { identity, exponential, logistic, softmax };
 
 // The answer that a row's sums make: values, or the probabilities of classes.
@@ -56,7 +56,7 @@ struct LinearForm {
 
 using RowForm = std::variant<std::monostate, ForestForm, LinearForm>;
 
-// How much a model made of each column while it was fitted, by one measure.
+// The importance of each column by one measure of the fitting.
 struct Importance {
   std::string measure;          // "gain", "cover", "splits"
   std::vector<double> columns;  // by column

@@ -19,8 +19,8 @@ namespace freight::store {
 
 inline constexpr const char* kNet = "net";  // the learner of nets: no model of rows is named so
 
-// How a cell becomes a number where it is no word of a category: it is one, it says yes or no (1 or 0), or it is a
-// date, of which the column holds a part.
+// Forms of cells that are no words of a category: a number, yes or no (1 or 0), or a date, of which the column holds a
+// part.
 enum class CellForm { number, yesno, year, month, weekday, hour, seconds };
 std::string to_string(CellForm form);
 
@@ -30,7 +30,7 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-// What a model learns from: numbers, or words of which training saw these.
+// A model learns from this: numbers, or words of which training saw these.
 struct Column {
   std::string name;
   bool words = false;
@@ -43,7 +43,7 @@ struct Column {
 
   const std::string& source_name() const { return source.empty() ? name : source; }
   bool date() const { return form >= CellForm::year; }
-  // Where true, cells are texts to programs that know types.
+  // True where cells are texts to programs that know types.
   bool takes_texts() const { return words || date() || form == CellForm::yesno; }
   friend bool operator==(const Column&, const Column&) = default;
 };
@@ -83,16 +83,16 @@ class RowModel {
   // Adds tensors and entries of metadata, from which the learner's reader (register_row_model) makes the model again.
   virtual void write(io::SafeTensors& file) const = 0;
 
-  // What follows is optional: a model that cannot do it keeps these, and is refused by name where it is asked for.
+  // The rest is optional: a model that cannot do it keeps these, and is refused by name where it is asked for.
 
   // True of a model that has contributions().
   virtual bool explains() const { return false; }
-  // What each column adds to the sums that an answer is made of, f64 (N, groups, columns + 1), the base last; they add
+  // The contribution of each column to the sums behind an answer, f64 (N, groups, columns + 1), the base last; they add
   // up to the margin. Values are one group, with the margin before a link such as the exponential; two classes are one,
   // the log odds of the second; more have a group each. Throws Error(usage) where there are none.
   virtual Array contributions(const Array& rows) const;
   virtual std::vector<Importance> importance() const { return {}; }
-  // As plain numbers; std::monostate where it has no such form.
+  // The model as plain numbers; std::monostate where it has no such form.
   virtual RowForm form() const { return {}; }
   // The library whose own file format it can be written in ("xgboost"), empty: none; and that file, "json" or "ubj".
   virtual std::string library() const { return {}; }
@@ -131,7 +131,8 @@ std::string unfit(const Column& column, std::string_view cell);
 // One row of cells, f64 (columns), in the columns' order. Throws Error(data) that begins with `name` and says which
 // column for a cell that is no number or date where one is needed.
 Array row_of(const std::vector<Column>& columns, const std::vector<std::string>& cells, const std::string& name);
-// True of a number that lies outside of what training saw. Parts of dates other than the time itself have no such range.
+// True of a number that lies outside of what training saw. Parts of dates other than the time itself have no such
+// range.
 bool beyond_range(const Column& column, double value);
 struct Beyond {
   size_t column = 0;

@@ -9,7 +9,7 @@
 
 namespace freight::store {
 
-// What a reader of a table is asked for: the kinds of `columns` at their places, all others skipped.
+// A request to a reader of a table: the kinds of `columns` at their places, all others skipped.
 std::vector<data::CellKind> kinds_of(const std::vector<Column>& columns, const std::vector<size_t>& places,
                                      size_t width);
 

@@ -44,7 +44,7 @@ std::vector<bool> hold_out_last(const std::vector<double>& order, double share) 
   if (count == 0) return held;
   const size_t first = sorted.size() - std::min(count, sorted.size());
   double bound = sorted[first];
-  // Where most rows share the bound's number, so that none would stay, the bound is the next number.
+  // The bound is the next number where most rows share it, so that none would stay.
   if (bound == sorted.front()) bound = *std::upper_bound(sorted.begin(), sorted.end() - 1, bound);
   for (size_t i = 0; i < order.size(); ++i) held[i] = order[i] >= bound;
   if (bound == sorted.front()) held.assign(held.size(), false);  // all are of one time

@@ -1,5 +1,5 @@
-// Which rows of a table are held out where it is not a share of every class (data::hold_out): whole groups, or the last
-// rows by a column of times.
+// Chooses the rows of a table that are held out where it is not a share of every class (data::hold_out): whole groups,
+// or the last rows by a column of times.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -1,5 +1,5 @@
-// What the columns of a table are: told by their cells and names, or said by --types. Which of them a model learns
-// from, and as what numbers, follows from the kind. Knows neither the told column nor the parts of the data (table.h).
+// Kinds of a table's columns: told by their cells and names, or said by --types. The kind decides whether a model
+// learns from a column, and as what numbers. Knows neither the told column nor the parts of the data (table.h).
 #pragma once
 #include <map>
 #include <optional>
@@ -20,7 +20,7 @@ inline bool learnt(ColumnKind kind) { return kind <= ColumnKind::datetime; }
 // "zip=category,when=datetime". Throws Error(usage) for a kind that there is not, a name without one, and a name that
 // stands twice.
 std::map<std::string, ColumnKind> parse_types(const std::string& text);
-// How a reader of cells is asked for a column of which a kind is said.
+// The request to a reader of cells for a column of a kind that is said.
 data::CellKind cells_of(ColumnKind kind);
 
 struct TypedColumn {
@@ -37,12 +37,12 @@ struct TypingOptions {
 // that does not fit, where a kind is said that the cells are not.
 TypedColumn type_of(const data::CellColumn& column, const std::string& table, const TypingOptions& options);
 
-// What a model learns from of a column: itself, or the parts of its dates that are not the same in all rows. `names`
-// are those of the table's columns, which parts must not take.
+// The columns that a model learns from one: itself, or the parts of its dates that are not the same in all rows.
+// `names` are those of the table's columns, which parts must not take.
 std::vector<store::Column> learnt_of(const data::CellColumn& column, const TypedColumn& typed,
                                      const std::vector<std::string>& names);
 
-// How often each word of a column stands in it.
+// Counts each word of a column.
 std::vector<int64_t> counts_of_words(const data::CellColumn& column);
 
 }  // namespace freight::tables

@@ -24,7 +24,7 @@ class MlpColumns {
   int64_t words() const { return static_cast<int64_t>(words_.size()); }      // columns of words, C
   int64_t embeddings() const { return embeddings_; }                         // rows of the table of embeddings
   int64_t bins() const { return bins_; }                                     // of the column that has most, B
-  // Where the bins begin, and 1 / their width, which is 0 of those that a column does not have: f32 (F, B) each.
+  // Begins of bins, and 1 / their width, which is 0 of those that a column does not have: f32 (F, B) each.
   Array bin_starts() const;
   Array bin_slopes() const;
 

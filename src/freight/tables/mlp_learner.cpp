@@ -36,8 +36,8 @@ void shuffle_rows(RowNumbers& rows, PhiloxStream draws) {
   for (size_t i = rows.size(); i > 1; --i) std::swap(rows[i - 1], rows[draws.below(static_cast<uint32_t>(i))]);
 }
 
-// What is fitted, and what says when to end: a fold of the training rows, with its share of every class or of small and
-// large values, and without rows of a group that is fitted.
+// The rows that are fitted, and those that say when to end: a fold of the training rows, with its share of every class
+// or of small and large values, and without rows of a group that is fitted.
 struct MlpParts {
   store::Rows fitted, watched;  // watched: none, where all are fitted
 };
@@ -51,7 +51,7 @@ MlpParts parts_of(const store::Rows& rows, uint64_t seed, bool watch) {
   return {train::rows_at(rows, fitted), train::rows_at(rows, watched)};
 }
 
-// What rows count for, f32 (N), 1 in the mean; 1 each where the table has no weights.
+// Weights of rows, f32 (N), 1 in the mean; 1 each where the table has none.
 Array mlp_weights_of(const store::Rows& rows) {
   const int64_t n = rows.count();
   Array out(DType::f32, {n});
@@ -78,7 +78,7 @@ MlpTarget target_of_rows(const store::Rows& rows, int64_t classes) {
   return target;
 }
 
-// What the net is to tell: classes i32 (N), or scaled values f32 (N).
+// Targets of the net: classes i32 (N), or scaled values f32 (N).
 Array mlp_targets(const store::Rows& rows, const MlpTarget& target) {
   if (target.classes > 0) return rows.labels.cast(DType::i32);
   Array out(DType::f32, {rows.count()});

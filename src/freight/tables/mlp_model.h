@@ -62,7 +62,7 @@ std::shared_ptr<const store::RowModel> read_mlp(const io::SafeTensors& file, con
 
 // A net on the CPU, where models of rows answer, whatever device the process is told to use.
 std::unique_ptr<MlpNet> make_mlp(const MlpColumns& columns, const MlpMade& made);
-// What training changes and files hold, by the names of the net's state_dict.
+// The weights that training changes and files hold, by the names of the net's state_dict.
 std::vector<nn::NamedVariable> mlp_weights(const MlpNet& net);
 
 }  // namespace freight::tables

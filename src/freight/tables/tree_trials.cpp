@@ -38,8 +38,8 @@ const Range kRangesOfGbdt[] = {
     {"--colsample", &Config::colsample, Scale::linear, 0.5, 1},
     {"--lambda", &Config::lambda, Scale::log, 1, 4},
 };
-// What Probst, Wright and Boulesteix, "Hyperparameters and tuning strategies for random forest" (2019), found to
-// matter: columns per split, rows per tree, size of leaves.
+// These matter by Probst, Wright and Boulesteix, "Hyperparameters and tuning strategies for random forest" (2019):
+// columns per split, rows per tree, size of leaves.
 const Range kRangesOfForest[] = {
     {"--max-depth", &Config::max_depth, Scale::whole, 6, 24},
     {"--min-child-weight", &Config::min_child_weight, Scale::log, 1, 20},

@@ -230,7 +230,7 @@ class TreeFit {
     return fitted_ - best_ < settings_.early_stop;
   }
 
-  // What --metric says of the held-out rows, the less the better.
+  // The metric of the held-out rows, turned so that less is better.
   double score_as_loss(const Array& found) const {
     const std::optional<double> score = train::score_of(*metric_, found, data_.test.labels);
     if (!score) {

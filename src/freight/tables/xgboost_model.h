@@ -51,7 +51,7 @@ class Trees : public store::RowModel {
 
  private:
   int64_t groups() const { return classes_ > 2 ? classes_ : 1; }
-  // Of features f32, with the sums as they are instead of what the objective makes of them, if `margin`: f32.
+  // Answers features f32, with the sums as they are instead of what the objective makes of them, if `margin`: f32.
   void answer(const Array& features, bool margin, const std::function<void(const float*)>& take) const;
 
   const Xgboost& library_;

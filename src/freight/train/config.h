@@ -87,7 +87,7 @@ struct Config {
   std::string monotone;                        // COLUMN=1,COLUMN=-1
   std::string class_weight = "none";           // none, balanced
   std::string xgboost;                         // path of the library
-  // How settings and learners of tables are judged and compared (docs/tables.md, train/selection.h).
+  // Settings of comparisons between learners of tables and their settings (docs/tables.md, train/selection.h).
   std::string metric = "auto";  // metric_names() in train/scores.h
   int64_t folds = 0;            // 0: none, or 5 where something is compared
   int64_t tune = 0;             // further settings that are tried

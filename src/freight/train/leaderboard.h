@@ -30,7 +30,7 @@ struct Leaderboard {
 
 // The table, a line each, under a line of headings.
 std::vector<std::string> lines_of(const Leaderboard& board);
-// As run.json has it: {"metric", "folds", "seconds", "standings": [{"learner", "mean", ...}], "left_out"}.
+// The form that run.json has: {"metric", "folds", "seconds", "standings": [{"learner", "mean", ...}], "left_out"}.
 std::string to_json(const Leaderboard& board);
 
 }  // namespace freight::train

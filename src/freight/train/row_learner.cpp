@@ -237,7 +237,7 @@ struct RowRun : Prepared {
   }
   std::string pass() const override { return learner.pass(); }
   std::string metric_name() const override { return judged() ? metric.name : std::string(); }
-  // Whether a metric is told besides the loss.
+  // True where a metric is told besides the loss.
   bool judged() const { return config.metric != "auto" || compares; }
 
   // The figures of answers to held-out rows.
@@ -347,7 +347,7 @@ struct RowRun : Prepared {
   }
   const Result& result() const override { return so_far; }
 
-  // What the figures of the run are of.
+  // The rows of which the run's figures are.
   const store::Rows& measured() const { return rows.own_test.values.defined() ? rows.own_test : rows.test; }
   // A configuration that names what is told and no model, with the learner's name and rate.
   Config named(Config c) const {

@@ -28,7 +28,7 @@ struct RowSource {
   std::string data = {};    // the path
   std::string target = {};  // a name or a number from 1; empty chooses
   std::string test = {};    // the path of a test part; empty: none
-  // As the flags of these names say.
+  // Values of the flags of these names.
   std::string columns = {}, drop = {}, types = {}, task = "auto";
   std::string weight_column = {}, group_column = {}, split_by = {};
   double val_split = -1;  // share that is held out; below 0: a fifth

@@ -20,7 +20,7 @@ struct Metric {
 
   bool better(double a, double b) const { return higher ? a > b : a < b; }
 };
-// What --metric takes: "auto" first.
+// Words that --metric takes: "auto" first.
 std::vector<std::string> metric_names();
 // The metric that a configuration asks for, for so many classes (0: values); "auto" is the one of its objective. Throws
 // Error(usage) that names --metric for one that does not fit.
@@ -28,9 +28,9 @@ Metric metric_for(const Config& config, size_t classes);
 // True of a metric that reads which class is told, and hence depends on a threshold.
 bool reads_told_class(const Metric& metric);
 
-// Of answers f32 (N, K), probabilities with labels i64 (N), or values (N, 1) with f32 (N). Above `threshold` the second
-// of two classes is told; without one the likelier. Empty where the labels do not allow it, such as the area where all
-// are of one class, or there are none.
+// Scores answers f32 (N, K), probabilities with labels i64 (N), or values (N, 1) with f32 (N). Above `threshold` the
+// second of two classes is told; without one the likelier. Empty where the labels do not allow it, such as the area
+// where all are of one class, or there are none.
 std::optional<double> score_of(const Metric& metric, const Array& answers, const Array& labels,
                                std::optional<double> threshold = {});
 

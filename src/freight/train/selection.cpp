@@ -34,7 +34,7 @@ double stored_bytes(const store::RowModel& model) {
   return bytes;
 }
 
-// What one candidate did on the folds.
+// The figures of one candidate on the folds.
 struct Measured {
   std::vector<double> scores;  // of folds
   std::vector<std::shared_ptr<const store::RowModel>> models;
@@ -86,7 +86,7 @@ class Comparison {
     stopped_ = stopped_ || !r_.goes_on(what);
     return !stopped_;
   }
-  // With nothing to show yet there is no stopping.
+  // Nothing stops while there is nothing to show yet.
   bool over(double end) const { return best_ && (stopped_ || now() >= end); }
 
   void measure_whole(const std::vector<Candidate>& candidates, double end) {

@@ -22,7 +22,7 @@ constexpr int64_t kPanel = 64, kPanelRow = kPanel + 8;
 // Blocks of so many columns are factorized panel by panel, others by halves. Nobody has anything to do beside the first
 // panel, so that it is narrow.
 constexpr int64_t kFewestOfPanels = 400, kMostOfPanels = 1536, kFirstPanel = 32;
-// Of so many multiply-adds a panel's product is shared by threads: a region takes some 5 us, or 50 where they sleep.
+// From so many multiply-adds on threads share a panel's product: a region takes some 5 us, or 50 where they sleep.
 constexpr double kSharedWork = 2e6;
 
 // The columns of a panel: of narrow ones the products are not deep enough, wide ones keep the other threads waiting.
