@@ -191,6 +191,15 @@ TEST_F(Selection, FoldsKeepGroupsTogetherAndWeightsWithTheirRows) {
                [&] { train::folds_of(data.train, 60, 0); });
 }
 
+TEST(SharedFolds, ALearnerThatTheTimeEndedIsComparedOnItsFolds) {
+  const train::Metric less{.name = "log_loss", .higher = false}, more{.name = "auc", .higher = true};
+  const std::vector<double> all = {0.3, 0.3, 0.9}, some = {0.4, 0.4};
+  EXPECT_TRUE(train::better_on_shared_folds(less, all, some)) << "the hard fold, which the other lacks, does not count";
+  EXPECT_FALSE(train::better_on_shared_folds(less, some, all));
+  EXPECT_TRUE(train::better_on_shared_folds(more, some, all));
+  EXPECT_FALSE(train::better_on_shared_folds(less, all, all)) << "of equally good ones the first stays";
+}
+
 TEST_F(Selection, TheTestPartIsNeverSeenBeforeItIsMeasured) {
   use_numbers(100);
   config_.folds = 4;

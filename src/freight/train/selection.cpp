@@ -222,7 +222,7 @@ class Comparison {
   // Takes note of a candidate that was measured on all rows; of equally good ones the first stays the best.
   void enter(const Candidate& c, const Measured& m, bool whole) {
     board_.standings.push_back(standing(c, m, whole));
-    if (best_ && !r_.metric.better(m.mean(), best_->mean())) return;
+    if (best_ && !better_on_shared_folds(r_.metric, m.scores, best_->scores)) return;
     best_ = m;
     winner_ = c;
   }
@@ -235,6 +235,9 @@ class Comparison {
       if (a.whole != b.whole) return a.whole;
       if (!a.whole && a.rows != b.rows) return a.rows > b.rows;
       return r_.metric.better(a.mean, b.mean);
+    });
+    std::stable_partition(board_.standings.begin(), board_.standings.end(), [&](const Standing& s) {
+      return s.whole && s.learner == winner_.learner->name() && s.settings == winner_.settings;
     });
     board_.metric = r_.metric.name;
     board_.higher = r_.metric.higher;
@@ -262,6 +265,15 @@ class Comparison {
 };
 
 }  // namespace
+
+bool better_on_shared_folds(const Metric& metric, const std::vector<double>& first, const std::vector<double>& second) {
+  const size_t shared = std::min(first.size(), second.size());
+  const auto mean = [&](const std::vector<double>& scores) {
+    const auto end = scores.begin() + static_cast<std::ptrdiff_t>(shared);
+    return std::accumulate(scores.begin(), end, 0.0) / static_cast<double>(shared);
+  };
+  return metric.better(mean(first), mean(second));
+}
 
 Selected select(const RowData& data, const SelectionRequest& request) { return Comparison(data, request).run(); }
 

@@ -33,6 +33,10 @@ struct Selected {
   bool stopped = false;  // by goes_on
 };
 
+// True where the first is better by the mean of the folds that both have: the time may have ended before one had all,
+// and folds are not equally hard. Scores are in the order of the folds.
+bool better_on_shared_folds(const Metric& metric, const std::vector<double>& first, const std::vector<double>& second);
+
 // Throws the error of a candidate that is the only one. Where all fail: Error(runtime) with the reasons.
 Selected select(const RowData& data, const SelectionRequest& request);
 
