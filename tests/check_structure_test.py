@@ -51,11 +51,11 @@ code, text = run({**CLEAN, **{f"src/freight/ir/f{i}.cpp": "\n" * 690 for i in ra
 assert code == 1 and "core has" in text, text
 code, text = run({**CLEAN, **{f"src/freight/backend/cpu/kernels/f{i}.cpp": "\n" * 690 for i in range(13)}})
 assert code == 1 and "backend/cpu/kernels/ has" in text and "core has" not in text, text
-code, text = run({**CLEAN, **{f"src/freight/data/f{i}.cpp": "\n" * 690 for i in range(12)}})
+code, text = run({**CLEAN, **{f"src/freight/data/f{i}.cpp": "\n" * 690 for i in range(15)}})
 assert code == 1 and "data has" in text, text
-code, text = run({**CLEAN, **{f"src/freight/data/f{i}.cpp": "\n" * 690 for i in range(11)}})
+code, text = run({**CLEAN, **{f"src/freight/data/f{i}.cpp": "\n" * 690 for i in range(13)}})
 assert code == 0 and "long: data" not in text, text
-code, text = run({**CLEAN, **{f"src/freight/data/f{i}.cpp": "\n" * 700 for i in range(11)}})
-assert code == 0 and "long: data: 7700 lines of 8000" in text, text
+code, text = run({**CLEAN, **{f"src/freight/data/f{i}.cpp": "\n" * 700 for i in range(14)}})
+assert code == 0 and "long: data: 9800 lines of 10000" in text, text
 code, text = run({**CLEAN, "src/freight/ir/a.cpp": "int f(int x) {\n" + "\n" * 61 + "}\n"})
 assert code == 0 and "src/freight/ir/a.cpp:1: a function of 62 lines" in text, text

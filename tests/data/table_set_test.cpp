@@ -112,9 +112,8 @@ TEST(SparseRows, FeaturesThatALineLacksAreZero) {
 }
 
 TEST(ParquetFiles, AreRefusedWithWhatToDo) {
-  expect_error(ErrorKind::data, {"t.parquet", "pandas.read_parquet"}, [] {
-    parse_cells(bytes_of("PAR1\x15\x04"), "t.parquet");
-  });
+  expect_error(ErrorKind::data, {"t.parquet", "pandas.read_parquet"},
+               [] { parse_cells(bytes_of("PAR1\x15\x04"), "t.parquet"); });
 }
 
 }  // namespace

@@ -105,7 +105,8 @@ TEST_F(Report, OfARunShowsItsCurvesConfusionsAndMistakes) {
   const Json page = opened({s});
   EXPECT_EQ(page["overflow"], Json::array());
   EXPECT_EQ(page["console"], Json::array());
-  EXPECT_EQ(page["charts"], Json({"Loss", "Accuracy", "Learning rate", "Throughput", "Waiting for data"}));
+  EXPECT_EQ(page["charts"], Json({"Loss", "Accuracy", "Learning rate", "Throughput", "Waiting for data", "ROC",
+                                  "Precision and recall", "Calibration"}));
   EXPECT_EQ(page["pictures"], 5);
   EXPECT_EQ(page["images"], 5);
   EXPECT_EQ(page["cells"], 10);

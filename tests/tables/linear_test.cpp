@@ -91,7 +91,8 @@ TEST(LinearFits, ARowCountsAsOftenAsItsWeightSays) {
     const auto fit = [&](const store::Rows& of) {
       return fit_linear(link, design, of, 2, 0.5, [](const LinearFit&, bool) { return true; });
     };
-    const LinearFit weighted = fit(rows), often = fit(repeated), plain = fit(link == Link::logit ? classes : values.rows);
+    const LinearFit weighted = fit(rows), often = fit(repeated),
+                    plain = fit(link == Link::logit ? classes : values.rows);
     expect_near(weighted.weights, often.weights.to_vector<double>(), 1e-9);
     expect_near(weighted.intercepts, often.intercepts.to_vector<double>(), 1e-9);
     EXPECT_GT(std::fabs(weighted.intercepts.data<double>()[0] - plain.intercepts.data<double>()[0]), 1e-3);

@@ -10,6 +10,7 @@ namespace freight::data {
 // In which order the first three numbers stand: 2026-11-26, 26.11.2026, 11/26/2026.
 enum class DateOrder { ymd, dmy, mdy };
 
+// A day of the calendar and a time of it.
 struct DateTime {
   int64_t days = 0;    // since 1 January 1970, by the date as it is written
   int year = 0;        // 0 to 9999

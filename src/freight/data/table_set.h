@@ -19,13 +19,14 @@ struct TablePart {
   std::string target_ending = {};       // that the words of the target have in this part alone: "<=50K."
 };
 
+// A table, of all whose rows the columns are the same.
 struct TableSet {
-  TablePart train = {}, test = {};      // test: no files where it has no part of its own
-  std::string target = {};              // the column that is told
-  std::vector<std::string> drop = {};   // columns that say nothing, or the answer
-  std::vector<std::string> names = {};  // of the columns, where the files have no header
-  std::string file_column = {};         // one more column, which says of which file a row is
-  std::vector<std::string> file_words = {};
+  TablePart train = {}, test = {};           // test: no files where it has no part of its own
+  std::string target = {};                   // the column that is told
+  std::vector<std::string> drop = {};        // columns that say nothing, or the answer
+  std::vector<std::string> names = {};       // of the columns, where the files have no header
+  std::string file_column = {};              // one more column, which says of which file a row is
+  std::vector<std::string> file_words = {};  // the cells of that column, a word per file
 };
 
 // The sets of the catalog that are tables.
