@@ -71,11 +71,7 @@ class Verifier {
         [&] { return exported(false); },
         [&] { return exported(true); },
     };
-    for (size_t i = 0; i < std::size(all) - (images ? 0 : 1) && !options_.stop(); ++i) {
-      claims_.push_back(all[i]());
-      options_.heard(claims_.back());
-    }
-    return std::move(claims_);
+    return judged_in_turn(std::span(all).first(std::size(all) - (images ? 0 : 1)), options_);
   }
 
  private:
@@ -357,7 +353,6 @@ class Verifier {
   std::vector<Sample> samples_;
   std::vector<Array> raw_;
   Array answers_;  // of predict
-  std::vector<Claim> claims_;
 };
 
 }  // namespace
@@ -366,6 +361,16 @@ Claim judged(Claim c, double limit) {
   c.limit = limit;
   c.state = c.difference <= limit ? Claim::State::holds : Claim::State::fails;
   return c;
+}
+
+std::vector<Claim> judged_in_turn(std::span<const std::function<Claim()>> all, const VerifyOptions& options) {
+  std::vector<Claim> claims;
+  for (const auto& claim : all) {
+    if (options.stop()) break;
+    claims.push_back(claim());
+    options.heard(claims.back());
+  }
+  return claims;
 }
 
 Claim through_runtime(Claim c, const std::string& python, const std::string& file, const std::string& scratch_dir,

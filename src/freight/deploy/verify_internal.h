@@ -1,6 +1,7 @@
-// verify.cpp (classes and values) and verify_language.cpp share this. Internal to deploy.
+// verify.cpp (classes and values), verify_rows.cpp and verify_language.cpp share this. Internal to deploy.
 #pragma once
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,9 @@ inline constexpr const char* kNeedsPython = "needs a Python with onnxruntime: --
 
 // The claim as its difference says.
 Claim judged(Claim c, double limit = kVerifyLimit);
+
+// Judges one claim after the other until options.stop; options.heard is told of each.
+std::vector<Claim> judged_in_turn(std::span<const std::function<Claim()>> all, const VerifyOptions& options);
 
 // Checks the file and runs it on the inputs; what ONNX's checker or ONNX Runtime refuses fails the claim.
 Claim through_runtime(Claim c, const std::string& python, const std::string& file, const std::string& scratch_dir,

@@ -49,13 +49,7 @@ class LanguageVerifier {
                        .note = "predict takes no language model; freight eval --data measures it"};
         },
         [&] { return batch(); }, [&] { return reference(); }, [&] { return file(); }, [&] { return exported(); }};
-    std::vector<Claim> claims;
-    for (const auto& claim : all) {
-      if (options_.stop()) break;
-      claims.push_back(claim());
-      options_.heard(claims.back());
-    }
-    return claims;
+    return judged_in_turn(all, options_);
   }
 
  private:

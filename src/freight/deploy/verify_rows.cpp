@@ -32,13 +32,7 @@ class RowVerifier {
     const std::function<Claim()> all[] = {[&] { return replayed(); },  [&] { return singly(); },
                                           [&] { return from_text(); }, [&] { return again(); },
                                           [&] { return added_up(); },  [&] { return exported(); }};
-    std::vector<Claim> claims;
-    for (const auto& claim : all) {
-      if (options_.stop()) break;
-      claims.push_back(claim());
-      options_.heard(claims.back());
-    }
-    return claims;
+    return judged_in_turn(all, options_);
   }
 
  private:

@@ -23,22 +23,21 @@ std::vector<Point> some_of(const std::vector<Point>& points, size_t most) {
 
 Series diagonal() { return {.points = {{0, 0}, {1, 1}}, .colour = 4, .stroke = Stroke::dashed, .value_at_end = false}; }
 
+// A plot of shares against shares: both axes go from 0 to 1.
+Plot plot_of_shares(const char* title, const char* x, const char* y) {
+  return {.title = title,
+          .x_label = x,
+          .y_label = y,
+          .scale = Plot::Scale::linear,
+          .from_zero = true,
+          .reach = 1,
+          .limit = 1};
+}
+
 std::string class_curves(const Examination& e) {
-  Plot roc{.title = "ROC",
-           .x_label = "false positive rate",
-           .y_label = "true positive rate",
-           .series = {diagonal()},
-           .scale = Plot::Scale::linear,
-           .from_zero = true,
-           .reach = 1,
-           .limit = 1};
-  Plot precision{.title = "Precision and recall",
-                 .x_label = "recall",
-                 .y_label = "precision",
-                 .scale = Plot::Scale::linear,
-                 .from_zero = true,
-                 .reach = 1,
-                 .limit = 1};
+  Plot roc = plot_of_shares("ROC", "false positive rate", "true positive rate");
+  roc.series.push_back(diagonal());
+  Plot precision = plot_of_shares("Precision and recall", "recall", "precision");
   std::vector<std::vector<std::string>> rows;
   for (size_t i = 0; i < e.curves.size(); ++i) {
     const ThresholdCurves& c = e.curves[i].curves;
@@ -64,14 +63,8 @@ std::string class_curves(const Examination& e) {
             data_table({{"class", false}, {"samples"}, {"area under the ROC curve"}, {"average precision"}, {"share"}},
                        rows));
   }
-  Plot kept{.title = "Calibration",
-            .x_label = "probability that was told",
-            .y_label = "share that came true",
-            .series = {diagonal()},
-            .scale = Plot::Scale::linear,
-            .from_zero = true,
-            .reach = 1,
-            .limit = 1};
+  Plot kept = plot_of_shares("Calibration", "probability that was told", "share that came true");
+  kept.series.push_back(diagonal());
   std::vector<Point> points;
   for (const CalibrationBin& b : e.calibration) points.push_back({b.said, b.found});
   kept.series.push_back({.points = points, .colour = 0, .value_at_end = false});

@@ -19,6 +19,12 @@ constexpr uint32_t kFoldStream = 0x464f4c44;  // "FOLD"
 constexpr uint64_t kTenth = 1, kShare = 2;    // steps of the generator, so that divisions differ
 constexpr int64_t kOneOfTen = 10;
 
+template <class Iterator>
+void shuffle_range(Iterator first, Iterator last, PhiloxStream& random) {
+  for (auto left = last - first; left > 1; --left)
+    std::swap(first[left - 1], first[random.below(static_cast<uint32_t>(left))]);
+}
+
 // Rows, or groups of rows, that a division may part.
 int64_t units_of(const store::Rows& rows) {
   if (!rows.groups) return rows.count();
@@ -33,9 +39,7 @@ std::vector<int64_t> divided_groups(const store::Rows& rows, int64_t folds, Phil
   std::map<int64_t, int64_t> size_of, fold_of_group;
   for (int64_t i = 0; i < rows.count(); ++i) ++size_of[group[i]];
   std::vector<std::pair<int64_t, int64_t>> groups(size_of.begin(), size_of.end());
-  for (size_t left = groups.size(); left > 1; --left) {
-    std::swap(groups[left - 1], groups[random.below(static_cast<uint32_t>(left))]);
-  }
+  shuffle_range(groups.begin(), groups.end(), random);
   std::stable_sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   std::vector<int64_t> filled(static_cast<size_t>(folds));
   for (const auto& [number, size] : groups) {
@@ -58,11 +62,7 @@ std::vector<int64_t> divided(const store::Rows& rows, int64_t folds, uint64_t se
   std::iota(order.begin(), order.end(), int64_t{0});
   PhiloxStream random(seed, step, kFoldStream);
   if (rows.groups) return divided_groups(rows, folds, random);
-  const auto shuffle = [&](auto first, auto last) {
-    for (auto left = last - first; left > 1; --left)
-      std::swap(first[left - 1], first[random.below(static_cast<uint32_t>(left))]);
-  };
-  shuffle(order.begin(), order.end());
+  shuffle_range(order.begin(), order.end(), random);
   // Rows of like labels stand together, and each run of `folds` of them is dealt in an order of its own.
   if (rows.classification()) {
     const auto* label = rows.labels.data<int64_t>();
@@ -74,7 +74,7 @@ std::vector<int64_t> divided(const store::Rows& rows, int64_t folds, uint64_t se
   std::vector<int64_t> fold_of(static_cast<size_t>(n)), deal(static_cast<size_t>(folds));
   std::iota(deal.begin(), deal.end(), int64_t{0});
   for (int64_t i = 0; i < n; ++i) {
-    if (i % folds == 0) shuffle(deal.begin(), deal.end());
+    if (i % folds == 0) shuffle_range(deal.begin(), deal.end(), random);
     fold_of[static_cast<size_t>(order[static_cast<size_t>(i)])] = deal[static_cast<size_t>(i % folds)];
   }
   return fold_of;
@@ -119,6 +119,16 @@ store::Rows rows_at(const store::Rows& rows, const std::vector<int64_t>& numbers
   if (rows.weights) some.weights = taken(*rows.weights, numbers);
   if (rows.groups) some.groups = taken(*rows.groups, numbers);
   return some;
+}
+
+Array joined(const std::vector<Array>& parts) {
+  Shape shape = parts.front().shape();
+  shape[0] = 0;
+  for (const Array& part : parts) shape[0] += part.shape()[0];
+  Array all(parts.front().dtype(), shape);
+  auto* to = static_cast<char*>(all.raw());
+  for (const Array& part : parts) to = std::copy_n(static_cast<const char*>(part.raw()), part.bytes(), to);
+  return all;
 }
 
 RowData with_fold_out(const RowData& data, const std::vector<int64_t>& fold_of, int64_t fold, double share) {

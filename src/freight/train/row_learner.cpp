@@ -444,18 +444,7 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
   // Other data than that of training is measured whole: none of it was seen.
   out.rows = request.split == "train" ? data.train : data.test;
   if (!trained_here && !asked && request.split != "train") {
-    const std::vector<const store::Rows*> both = {&data.train, &data.test};
-    const auto joined = [&](Array store::Rows::*member) {
-      Shape whole = (data.train.*member).shape();
-      whole[0] += (data.test.*member).shape()[0];
-      Array all((data.train.*member).dtype(), whole);
-      auto* to = static_cast<char*>(all.raw());
-      for (const store::Rows* r : both) {
-        to = std::copy_n(static_cast<const char*>((r->*member).raw()), (r->*member).bytes(), to);
-      }
-      return all;
-    };
-    out.rows = {joined(&store::Rows::values), joined(&store::Rows::labels)};
+    out.rows = {joined({data.train.values, data.test.values}), joined({data.train.labels, data.test.labels})};
     out.note =
         cat("all ", out.rows.count(), " rows of ", out.data, " are measured: the model was trained on other data");
   }

@@ -53,17 +53,6 @@ struct Measured {
   }
 };
 
-// Arrays (N, ...) of several parts as one.
-Array joined(const std::vector<Array>& parts) {
-  Shape shape = parts.front().shape();
-  shape[0] = 0;
-  for (const Array& part : parts) shape[0] += part.shape()[0];
-  Array all(parts.front().dtype(), shape);
-  auto* to = static_cast<char*>(all.raw());
-  for (const Array& part : parts) to = std::copy_n(static_cast<const char*>(part.raw()), part.bytes(), to);
-  return all;
-}
-
 class Comparison {
  public:
   Comparison(const RowData& data, const SelectionRequest& request)
@@ -97,7 +86,7 @@ class Comparison {
         continue;
       }
       const double share = std::max(end - now(), 0.0) / static_cast<double>(candidates.size() - i);
-      if (const auto m = tried(c, r_.folds, 1, now() + share)) enter(c, *m, true);
+      if (const auto m = tried(c, r_.folds, 1, now() + share)) enter(c, *m);
     }
   }
 
@@ -145,8 +134,7 @@ class Comparison {
   // Empty where the candidate cannot be fitted, or was stopped before it told anything.
   std::optional<Measured> tried(const Candidate& c, int64_t folds, double share, double until) {
     try {
-      std::optional<Measured> m = measured(c, folds, share, until);
-      return m;
+      return measured(c, folds, share, until);
     } catch (const Error& e) {
       if (r_.whole.size() + r_.trials.size() == 1) throw;
       board_.left_out.push_back(cat(name_of(c), ": ", e.what()));
@@ -220,8 +208,8 @@ class Comparison {
   }
 
   // Takes note of a candidate that was measured on all rows; of equally good ones the first stays the best.
-  void enter(const Candidate& c, const Measured& m, bool whole) {
-    board_.standings.push_back(standing(c, m, whole));
+  void enter(const Candidate& c, const Measured& m) {
+    board_.standings.push_back(standing(c, m, true));
     if (best_ && !better_on_shared_folds(r_.metric, m.scores, best_->scores)) return;
     best_ = m;
     winner_ = c;

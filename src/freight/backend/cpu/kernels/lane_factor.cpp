@@ -74,8 +74,8 @@ class Lanes {
     return singular_;
   }
 
-  // Behind eliminate(): the columns beside the matrix, times the inverse of the upper triangle, go to x (n, k vectors).
-  // A row whose own step is done is changed further, and never read again.
+  // Solves by what eliminate() left: the columns beside the matrix, times the inverse of the upper triangle, go to x
+  // (n, k vectors). A row whose own step is done is changed further, and never read again.
   template <int kColumns>
   void substitute(T* x) {
     const D d;
