@@ -73,6 +73,13 @@ struct Same {
 
 }  // namespace
 
+static_assert(std::is_nothrow_move_constructible_v<AnyAttrs> && std::is_nothrow_move_assignable_v<AnyAttrs>);
+Attrs::Attrs(const Attrs& other) = default;
+Attrs::Attrs(Attrs&& other) noexcept = default;
+Attrs& Attrs::operator=(const Attrs& other) = default;
+Attrs& Attrs::operator=(Attrs&& other) noexcept = default;
+Attrs::~Attrs() = default;
+
 bool equal(const Attrs& a, const Attrs& b) {
   if (a.index() != b.index()) return false;
   return std::visit(

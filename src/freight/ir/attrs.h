@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <variant>
 
 #include "freight/base/array.h"
@@ -263,12 +264,27 @@ struct FusedAttrs {
   FREIGHT_FIELDS(body, pattern)
 };
 
-using Attrs =
+using AnyAttrs =
     std::variant<NoAttrs, LeafAttrs, ConstantAttrs, CastAttrs, AxisAttrs, AxesAttrs, ShapeAttrs, PermAttrs, SliceAttrs,
                  PadAttrs, IotaAttrs, RandomAttrs, MatmulAttrs, LuAttrs, CholeskyAttrs, QrAttrs, TriangularAttrs,
                  SolveAttrs, EighAttrs, SvdAttrs, LstsqAttrs, ConvAttrs, PoolAttrs, ScatterAttrs, SortAttrs, RowsAttrs,
                  OneHotAttrs, AdaptivePoolAttrs, GeluAttrs, DropoutAttrs, CrossEntropyAttrs, NormAttrs, EmbeddingAttrs,
                  AttentionAttrs, RecurrentAttrs, RecurrentLayerAttrs, SgdAttrs, AdamAttrs, FusedAttrs>;
+
+// What a node carries: one of the structs above, reached by std::get, std::get_if and std::visit. Copying, moving and
+// destroying are functions of attrs.cpp, because the variant's own, each a table over all structs, took two seconds in
+// every unit of compilation that copies a node.
+struct Attrs : AnyAttrs {
+  Attrs() = default;
+  template <class Struct>
+  requires requires { Struct::kFields; }
+  Attrs(Struct s) : AnyAttrs(std::in_place_type<Struct>, std::move(s)) {}
+  Attrs(const Attrs& other);
+  Attrs(Attrs&& other) noexcept;
+  Attrs& operator=(const Attrs& other);
+  Attrs& operator=(Attrs&& other) noexcept;
+  ~Attrs();
+};
 
 bool equal(const Attrs& a, const Attrs& b);
 uint64_t hash(const Attrs& a);
