@@ -7,7 +7,7 @@
 namespace freight::data {
 
 namespace {
-constexpr size_t kBlock = size_t{4} << 20;  // large enough for the system's large pages
+constexpr size_t kCacheBlock = size_t{4} << 20;  // large enough for the system's large pages
 }
 
 ImageCache::ImageCache(size_t count, size_t most) : known_(count), room_(most) {}
@@ -23,14 +23,14 @@ bool ImageCache::sound(size_t index, uint64_t state) const {
 
 // A large file has a block to itself; the others fill one after the other.
 uint8_t* ImageCache::place(size_t size) {
-  if (size > kBlock / 4) {
+  if (size > kCacheBlock / 4) {
     blocks_.push_back(Storage::allocate(size));
     return static_cast<uint8_t*>(blocks_.back()->data());
   }
   if (left_ < size) {
-    blocks_.push_back(Storage::allocate(kBlock));
+    blocks_.push_back(Storage::allocate(kCacheBlock));
     next_ = static_cast<uint8_t*>(blocks_.back()->data());
-    left_ = kBlock;
+    left_ = kCacheBlock;
   }
   left_ -= size;
   return std::exchange(next_, next_ + size);

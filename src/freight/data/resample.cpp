@@ -74,13 +74,13 @@ size_t at(int64_t i) { return static_cast<size_t>(i); }
 #define FREIGHT_INLINE inline __attribute__((always_inline))
 
 // Blocks of a constant length, which the compiler turns into vector code.
-constexpr int64_t kBlock = 32;
+constexpr int64_t kPixelBlock = 32;
 
 // dst = w * src.
 FREIGHT_INLINE void weigh(const uint8_t* __restrict__ src, float* __restrict__ dst, int64_t n, float w) {
   int64_t i = 0;
-  for (; i + kBlock <= n; i += kBlock) {
-    for (int64_t k = 0; k < kBlock; ++k) dst[i + k] = w * static_cast<float>(src[i + k]);
+  for (; i + kPixelBlock <= n; i += kPixelBlock) {
+    for (int64_t k = 0; k < kPixelBlock; ++k) dst[i + k] = w * static_cast<float>(src[i + k]);
   }
   for (; i < n; ++i) dst[i] = w * static_cast<float>(src[i]);
 }
@@ -88,8 +88,8 @@ FREIGHT_INLINE void weigh(const uint8_t* __restrict__ src, float* __restrict__ d
 FREIGHT_INLINE void weigh_two(const uint8_t* __restrict__ src, const uint8_t* __restrict__ more,
                               float* __restrict__ dst, int64_t n, float w, float v) {
   int64_t i = 0;
-  for (; i + kBlock <= n; i += kBlock) {
-    for (int64_t k = 0; k < kBlock; ++k) {
+  for (; i + kPixelBlock <= n; i += kPixelBlock) {
+    for (int64_t k = 0; k < kPixelBlock; ++k) {
       dst[i + k] = w * static_cast<float>(src[i + k]) + v * static_cast<float>(more[i + k]);
     }
   }
@@ -100,8 +100,8 @@ FREIGHT_INLINE void weigh_three(const uint8_t* __restrict__ src, const uint8_t* 
                                 const uint8_t* __restrict__ most, float* __restrict__ dst, int64_t n, float w, float v,
                                 float u) {
   int64_t i = 0;
-  for (; i + kBlock <= n; i += kBlock) {
-    for (int64_t k = 0; k < kBlock; ++k) {
+  for (; i + kPixelBlock <= n; i += kPixelBlock) {
+    for (int64_t k = 0; k < kPixelBlock; ++k) {
       dst[i + k] = w * static_cast<float>(src[i + k]) + v * static_cast<float>(more[i + k]) +
                    u * static_cast<float>(most[i + k]);
     }
@@ -113,16 +113,17 @@ FREIGHT_INLINE void weigh_three(const uint8_t* __restrict__ src, const uint8_t* 
 // dst += w * src.
 FREIGHT_INLINE void add_weighed(const uint8_t* __restrict__ src, float* __restrict__ dst, int64_t n, float w) {
   int64_t i = 0;
-  for (; i + kBlock <= n; i += kBlock) {
-    for (int64_t k = 0; k < kBlock; ++k) dst[i + k] += w * static_cast<float>(src[i + k]);
+  for (; i + kPixelBlock <= n; i += kPixelBlock) {
+    for (int64_t k = 0; k < kPixelBlock; ++k) dst[i + k] += w * static_cast<float>(src[i + k]);
   }
   for (; i < n; ++i) dst[i] += w * static_cast<float>(src[i]);
 }
 // The sums are mixtures of values 0..255, up to rounding: adding 1/2 and cutting off stays in range.
 FREIGHT_INLINE void round_row(const float* __restrict__ src, uint8_t* __restrict__ dst, int64_t n) {
   int64_t i = 0;
-  for (; i + kBlock <= n; i += kBlock) {
-    for (int64_t k = 0; k < kBlock; ++k) dst[i + k] = static_cast<uint8_t>(static_cast<int32_t>(src[i + k] + 0.5f));
+  for (; i + kPixelBlock <= n; i += kPixelBlock) {
+    for (int64_t k = 0; k < kPixelBlock; ++k)
+      dst[i + k] = static_cast<uint8_t>(static_cast<int32_t>(src[i + k] + 0.5f));
   }
   for (; i < n; ++i) dst[i] = static_cast<uint8_t>(static_cast<int32_t>(src[i] + 0.5f));
 }

@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kWindows = 4, kPrompt = 8, kContinued = 32;
 
 // Probabilities (N, T, vocabulary) at every place of windows (N, T).
-struct Step {
+struct LanguageStep {
   const models::Model* model;
   Tensor operator()(const Tensor& tokens) const { return softmax((*model->net)(tokens), -1); }
 };
@@ -54,8 +54,8 @@ class LanguageVerifier {
 
  private:
   static Array probabilities(const store::Bundle& bundle, const Array& windows, const std::string& backend) {
-    auto step =
-        compile(Step{&bundle.model}, {.backend = backend == "auto" ? std::string() : backend, .deterministic = true});
+    auto step = compile(LanguageStep{&bundle.model},
+                        {.backend = backend == "auto" ? std::string() : backend, .deterministic = true});
     return step(windows).array();
   }
   // The window `i` alone.

@@ -15,11 +15,6 @@
 namespace freight::io {
 
 namespace {
-bool is_npy(ByteView bytes) {
-  constexpr uint8_t kMagic[] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
-  return bytes.size() >= sizeof kMagic && std::equal(std::begin(kMagic), std::end(kMagic), bytes.begin());
-}
-
 // (H, W), (H, W, C) or (C, H, W) to (H, W, C), and any number type to u8.
 Array image_of_array(const Array& a, const std::string& name) {
   const Shape& s = a.shape();

@@ -15,9 +15,9 @@ constexpr uint32_t kLocalMark = 0x04034b50, kCentralMark = 0x02014b50, kEndMark 
 constexpr uint32_t kMax32 = 0xffffffffu;
 
 // Bounds-checked little-endian reads.
-class Reader {
+class ZipReader {
  public:
-  Reader(ByteView bytes, const std::string& name) : bytes_(bytes), name_(name) {}
+  ZipReader(ByteView bytes, const std::string& name) : bytes_(bytes), name_(name) {}
   uint64_t word(uint64_t at, int size) const {
     const ByteView v = range(at, static_cast<uint64_t>(size));
     uint64_t out = 0;
@@ -51,7 +51,7 @@ struct Directory {
   uint64_t entries, offset;
 };
 
-Directory find_directory(const Reader& in, const std::string& name) {
+Directory find_directory(const ZipReader& in, const std::string& name) {
   // The end record is the last 22 bytes plus a comment of at most 65,535.
   constexpr uint64_t kEndSize = 22;
   if (in.size() < kEndSize) fail(ErrorKind::data, name, "not a zip archive: ", in.size(), " bytes");
@@ -70,7 +70,7 @@ Directory find_directory(const Reader& in, const std::string& name) {
 }
 
 // The central directory entry at `at`; advances it.
-Member read_member(const Reader& in, uint64_t& at, const std::string& name) {
+Member read_member(const ZipReader& in, uint64_t& at, const std::string& name) {
   if (in.u32(at) != kCentralMark) fail(ErrorKind::data, name, "corrupt zip archive: bad directory entry at ", at);
   Member m{"", in.u16(at + 10), in.u32(at + 16), in.u16(at + 8), in.u32(at + 20), in.u32(at + 24), in.u32(at + 42)};
   const uint64_t name_size = in.u16(at + 28), extra_size = in.u16(at + 30), comment_size = in.u16(at + 32);
@@ -94,7 +94,7 @@ Member read_member(const Reader& in, uint64_t& at, const std::string& name) {
   return m;
 }
 
-Array read_array(const Reader& in, const Member& m, const std::string& name) {
+Array read_array(const ZipReader& in, const Member& m, const std::string& name) {
   const std::string where = cat(name, "[", m.name, "]");
   if (in.u32(m.local_offset) != kLocalMark) fail(ErrorKind::data, where, "corrupt zip archive: no local header");
   if (m.flags & 1) fail(ErrorKind::data, where, "encrypted zip members are not supported");
@@ -138,7 +138,7 @@ void put_common(std::string& out, uint32_t crc, uint64_t size, size_t name_size)
 }  // namespace
 
 namespace {
-std::vector<Member> members_of(const Reader& in, const std::string& name) {
+std::vector<Member> members_of(const ZipReader& in, const std::string& name) {
   const Directory d = find_directory(in, name);
   std::vector<Member> all;
   uint64_t at = d.offset;
@@ -149,7 +149,7 @@ std::string key_of(const Member& m) { return ends_with(m.name, ".npy") ? m.name.
 }  // namespace
 
 NamedArrays parse_npz(ByteView bytes, const std::string& name, const std::vector<std::string>& only) {
-  const Reader in(bytes, name);
+  const ZipReader in(bytes, name);
   NamedArrays out;
   for (const Member& m : members_of(in, name)) {
     const std::string key = key_of(m);
@@ -163,7 +163,7 @@ NamedArrays parse_npz(ByteView bytes, const std::string& name, const std::vector
 
 std::vector<std::string> npz_keys(ByteView bytes, const std::string& name) {
   std::vector<std::string> keys;
-  for (const Member& m : members_of(Reader(bytes, name), name)) keys.push_back(key_of(m));
+  for (const Member& m : members_of(ZipReader(bytes, name), name)) keys.push_back(key_of(m));
   return keys;
 }
 

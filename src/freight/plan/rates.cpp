@@ -15,8 +15,6 @@ namespace freight::plan {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr const char* kFormat = "freight-rates-5";
 // Neighbours that count, and the distance (in doublings, squared) below which they count alike.
 constexpr size_t kNeighbours = 6;
@@ -105,10 +103,10 @@ double Rates::seconds(const std::vector<Work>& work) const {
 }
 
 std::string Rates::to_json() const {
-  Json j = {{"format", kFormat},     {"device", device}, {"threads", threads},
-            {"version", version},    {"date", date},     {"median_error", median_error},
-            {"p90_error", p90_error}};
-  Json points = Json::array();
+  nlohmann::ordered_json j = {{"format", kFormat},     {"device", device}, {"threads", threads},
+                              {"version", version},    {"date", date},     {"median_error", median_error},
+                              {"p90_error", p90_error}};
+  nlohmann::ordered_json points = nlohmann::ordered_json::array();
   for (const auto& [key, list] : known_) {
     for (const Known& k : list) {
       const Work& w = k.point.work;
@@ -123,7 +121,7 @@ std::string Rates::to_json() const {
 Rates Rates::parse(const std::string& text, const std::string& source) {
   Rates r;
   try {
-    const auto j = io::parse_json<Json>(text, source, ErrorKind::data);
+    const auto j = io::parse_json<nlohmann::ordered_json>(text, source, ErrorKind::data);
     if (j.at("format") != kFormat) fail(ErrorKind::data, source, "need \"format\": \"", kFormat, "\"");
     r.device = j.at("device");
     r.threads = j.at("threads");
@@ -131,7 +129,7 @@ Rates Rates::parse(const std::string& text, const std::string& source) {
     r.date = j.at("date");
     r.median_error = j.at("median_error");
     r.p90_error = j.at("p90_error");
-    for (const Json& p : j.at("points")) {
+    for (const nlohmann::ordered_json& p : j.at("points")) {
       Point point;
       point.work.kind = p.at(0);
       if (!parse_dtype(p.at(1).get<std::string>(), point.work.dtype)) {

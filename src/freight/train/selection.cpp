@@ -35,7 +35,7 @@ double stored_bytes(const store::RowModel& model) {
 }
 
 // The figures of one candidate on the folds.
-struct Measured {
+struct FoldFigures {
   std::vector<double> scores;  // of folds
   std::vector<std::shared_ptr<const store::RowModel>> models;
   std::vector<Array> answers, labels;
@@ -132,7 +132,7 @@ class Comparison {
   }
 
   // Empty where the candidate cannot be fitted, or was stopped before it told anything.
-  std::optional<Measured> tried(const Candidate& c, int64_t folds, double share, double until) {
+  std::optional<FoldFigures> tried(const Candidate& c, int64_t folds, double share, double until) {
     try {
       return measured(c, folds, share, until);
     } catch (const Error& e) {
@@ -142,8 +142,8 @@ class Comparison {
     }
   }
 
-  std::optional<Measured> measured(const Candidate& c, int64_t folds, double share, double until) {
-    Measured m;
+  std::optional<FoldFigures> measured(const Candidate& c, int64_t folds, double share, double until) {
+    FoldFigures m;
     for (int64_t fold = 0; fold < folds; ++fold) {
       const std::string what = cat(name_of(c), ", fold ", fold + 1, " of ", folds);
       const bool something = !m.scores.empty() || best_;
@@ -179,7 +179,7 @@ class Comparison {
     return m;
   }
 
-  void take(Measured& m, const Candidate& c, const store::RowModel& model, const store::Rows& held_out) {
+  void take(FoldFigures& m, const Candidate& c, const store::RowModel& model, const store::Rows& held_out) {
     const double before = now();
     const Array answers = model.run(held_out.values);
     m.row_seconds += (now() - before) / static_cast<double>(std::max<int64_t>(held_out.count(), 1));
@@ -193,7 +193,7 @@ class Comparison {
     m.labels.push_back(held_out.labels);
   }
 
-  Standing standing(const Candidate& c, const Measured& m, bool whole) const {
+  Standing standing(const Candidate& c, const FoldFigures& m, bool whole) const {
     const auto fits = static_cast<double>(m.models.size());
     return {.learner = c.learner->name(),
             .settings = c.settings,
@@ -208,7 +208,7 @@ class Comparison {
   }
 
   // Takes note of a candidate that was measured on all rows; of equally good ones the first stays the best.
-  void enter(const Candidate& c, const Measured& m) {
+  void enter(const Candidate& c, const FoldFigures& m) {
     board_.standings.push_back(standing(c, m, true));
     if (best_ && !better_on_shared_folds(r_.metric, m.scores, best_->scores)) return;
     best_ = m;
@@ -245,7 +245,7 @@ class Comparison {
   const SelectionRequest& r_;
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::vector<int64_t> fold_of_;
-  std::optional<Measured> best_;
+  std::optional<FoldFigures> best_;
   Candidate winner_;
   Leaderboard board_;
   int64_t not_reached_ = 0;

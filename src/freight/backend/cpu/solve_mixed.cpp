@@ -193,9 +193,9 @@ double MixedSolveStep::convert(const double* a, double scale, const RefinementMe
 // f(first, last) for parts of the columns.
 template <class F>
 void MixedSolveStep::for_columns(F&& f) const {
-  constexpr int64_t kColumns = 32;
-  parallel_for(ceil_div(k_, kColumns), k_ * n_ > (int64_t{1} << 16),
-               [&](int64_t c) { f(c * kColumns, std::min(k_, (c + 1) * kColumns)); });
+  constexpr int64_t kColumnsAtOnce = 32;
+  parallel_for(ceil_div(k_, kColumnsAtOnce), k_ * n_ > (int64_t{1} << 16),
+               [&](int64_t c) { f(c * kColumnsAtOnce, std::min(k_, (c + 1) * kColumnsAtOnce)); });
 }
 
 // The sizes of the solution and of the residual.

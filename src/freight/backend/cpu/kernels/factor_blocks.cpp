@@ -16,7 +16,7 @@ namespace {
 // Products up to so many multiply-adds, and sums up to so long, are made on the register tile without blocking.
 constexpr int64_t kSmallProduct = int64_t{1} << 18, kSmallDepth = 64;
 // Below so many multiply-adds (or elements moved) a parallel region costs more than it saves.
-constexpr double kSerialWork = 1e6;
+constexpr double kSerialFactorWork = 1e6;
 constexpr int64_t kColumnsOfTask = 128;  // of right sides that one chunk solves, or of rows that it exchanges
 constexpr int64_t kSymmetric = 48;       // rows of a symmetric block that is computed whole
 
@@ -145,7 +145,7 @@ void Blocks<T>::solve_left(const Triangle<T>& t, int64_t n, T* b, ptrdiff_t b_ro
   if (n <= kTriangle || columns <= 2 * factor_table<T>().lanes) {
     if (!computes() || n == 0) return;
     const double work = static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(columns) / 2;
-    if (!parallel_ || work < kSerialWork) return substitute(t, n, b, b_row, columns);
+    if (!parallel_ || work < kSerialFactorWork) return substitute(t, n, b, b_row, columns);
     parallel_for(ceil_div(columns, kColumnsOfTask), [&](int64_t i) {
       substitute(t, n, b + i * kColumnsOfTask, b_row, std::min(kColumnsOfTask, columns - i * kColumnsOfTask));
     });
@@ -184,7 +184,7 @@ void Blocks<T>::solve_right(const Triangle<T>& t, int64_t n, T* b, ptrdiff_t b_r
   if (n <= kTriangle) {
     if (!computes() || n == 0) return;
     const double work = static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(rows) / 2;
-    if (!parallel_ || work < kSerialWork) return substitute_right(t, n, b, b_row, rows);
+    if (!parallel_ || work < kSerialFactorWork) return substitute_right(t, n, b, b_row, rows);
     parallel_for(ceil_div(rows, kColumnsOfTask), [&](int64_t i) {
       substitute_right(t, n, b + i * kColumnsOfTask * b_row, b_row,
                        std::min(kColumnsOfTask, rows - i * kColumnsOfTask));
@@ -208,7 +208,7 @@ template <class T>
 void Blocks<T>::exchange(T* a, ptrdiff_t row, int64_t columns, const int32_t* pivots, int64_t count) {
   if (!computes() || columns == 0) return;
   const auto& table = factor_table<T>();
-  if (!parallel_ || static_cast<double>(columns * count) < kSerialWork)
+  if (!parallel_ || static_cast<double>(columns * count) < kSerialFactorWork)
     return table.exchange(a, row, columns, pivots, count);
   parallel_for(ceil_div(columns, kColumnsOfTask), [&](int64_t i) {
     const int64_t first = i * kColumnsOfTask;

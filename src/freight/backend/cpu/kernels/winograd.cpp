@@ -20,7 +20,7 @@ constexpr int64_t kLargeWeights = 12 << 20;        // bytes of U from which thre
 constexpr int64_t kMostSums = 32, kLeastSums = 8;  // partial sums of the filter's gradient, which no thread count sets
 constexpr int64_t kSumBytes = 10 << 20;            // for all of them
 constexpr int64_t kGroupBytes = 24 << 20;          // of V and M that stay in the last cache
-constexpr int64_t kDepth = 128;  // tiles per product of the filter's gradient: a panel in the first cache
+constexpr int64_t kTilesPerProduct = 128;  // tiles per product of the filter's gradient: a panel in the first cache
 constexpr int64_t kMostTaps = 25, kMostLanes = 16;
 constexpr int64_t kSlice = 8;  // tiles per task of a transform
 // An odd number of cache lines: dozens of writes at this distance fall on different sets.
@@ -219,7 +219,7 @@ WinogradGradWeight::WinogradGradWeight(const ConvProblem& problem)
   u_ = odd_lines(p_.c * p_.o);
   const int64_t sum_bytes = elements_ * u_ * 4, sums = std::min(kMostSums, kSumBytes / sum_bytes) / 4 * 4;
   const bool apart = sums >= kLeastSums;
-  block_ = ceil_div(tiles, apart ? round_up(ceil_div(tiles, kThreadBlock), 4) : ceil_div(tiles, kDepth));
+  block_ = ceil_div(tiles, apart ? round_up(ceil_div(tiles, kThreadBlock), 4) : ceil_div(tiles, kTilesPerProduct));
   const int64_t blocks = ceil_div(tiles, block_);
   sums_ = apart ? std::min({sums, blocks, std::max(kLeastSums, blocks / 4)}) : 1;
   v_ = odd_lines(block_ * v_row_);
