@@ -2,10 +2,9 @@
 #include <cstdio>
 #include <optional>
 
-#include <nlohmann/json.hpp>
-
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/io/json_library.h"
 #include "freight/plan/advice.h"
 #include "plan_options.h"
 

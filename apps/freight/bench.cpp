@@ -1,14 +1,13 @@
 // `freight bench step` and `infer`: the time of whole steps. `compare`, `classic` and `linalg` have files of their own.
 #include <cstdio>
 
-#include <nlohmann/json.hpp>
-
 #include "command.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/cpu_share.h"
 #include "freight/base/log.h"
 #include "freight/base/strings.h"
 #include "freight/bench/timing.h"
+#include "freight/io/json_library.h"
 #include "freight/plan/memory_use.h"
 #include "freight/run/plan.h"
 #include "model_source.h"

@@ -10,7 +10,6 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "bench_output.h"
 #include "command.h"
@@ -20,6 +19,7 @@
 #include "freight/base/threads.h"
 #include "freight/bench/classic.h"
 #include "freight/io/json_internal.h"
+#include "freight/io/json_library.h"
 #include "freight/train/signals.h"
 #include "lists.h"
 #include "options.h"

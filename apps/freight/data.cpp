@@ -1,6 +1,5 @@
 // `freight data list|info|verify|get`: the data sets that Freight knows, and the user's own.
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "command.h"
 #include "data_text.h"
@@ -9,6 +8,7 @@
 #include "freight/base/strings.h"
 #include "freight/data/catalog.h"
 #include "freight/data/fetch.h"
+#include "freight/io/json_library.h"
 #include "freight/tables/description.h"
 #include "freight/tables/target.h"
 #include "freight/train/progress.h"

@@ -1,9 +1,9 @@
 // The text part of `freight data info`; see data_text.cpp.
 #pragma once
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "freight/data/text.h"
+#include "freight/io/json_library.h"
 
 namespace freight::app {
 

@@ -2,7 +2,6 @@
 // unless it is told to measure what they reach.
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "command.h"
 #include "freight/backend/backend.h"
@@ -13,6 +12,7 @@
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
 #include "freight/bench/timing.h"
+#include "freight/io/json_library.h"
 #include "options.h"
 
 namespace freight::app {

@@ -2,9 +2,9 @@
 #include "freight/base/env.h"
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "command.h"
+#include "freight/io/json_library.h"
 #include "options.h"
 #include "table.h"
 

@@ -1,12 +1,11 @@
 // `freight eval`: a stored model on a data set.
 #include <cstdio>
 
-#include <nlohmann/json.hpp>
-
 #include "command.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/io/json_library.h"
 #include "freight/store/bundle.h"
 #include "freight/train/learner.h"
 #include "freight/train/signals.h"

@@ -4,10 +4,9 @@
 #include <cstdio>
 #include <map>
 
-#include <nlohmann/json.hpp>
-
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/io/json_library.h"
 #include "freight/plan/estimate.h"
 #include "plan_options.h"
 #include "table.h"

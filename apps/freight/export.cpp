@@ -1,12 +1,11 @@
 // `freight export`: a stored model as an ONNX file, or in the format of the library that fitted it.
 #include <cstdio>
 
-#include <nlohmann/json.hpp>
-
 #include "command.h"
 #include "freight/base/error.h"
 #include "freight/deploy/onnx.h"
 #include "freight/io/file.h"
+#include "freight/io/json_library.h"
 #include "options.h"
 #include "output_path.h"
 

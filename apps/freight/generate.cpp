@@ -2,10 +2,9 @@
 #include <cstdio>
 #include <optional>
 
-#include <nlohmann/json.hpp>
-
 #include "command.h"
 #include "freight/base/error.h"
+#include "freight/io/json_library.h"
 #include "freight/train/generate.h"
 #include "freight/train/signals.h"
 #include "options.h"

@@ -6,13 +6,12 @@
 #include <functional>
 #include <limits>
 
-#include <nlohmann/json.hpp>
-
 #include "command.h"
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/base/finite.h"
 #include "freight/base/strings.h"
+#include "freight/io/json_library.h"
 #include "freight/io/npy.h"
 #include "freight/ops/ops.h"
 #include "freight/trace/device.h"

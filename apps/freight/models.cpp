@@ -1,12 +1,11 @@
 // `freight models list|show|convert`: the models known by name, and what one model is made of (convert: convert.cpp).
 #include <cstdio>
 
-#include <nlohmann/json.hpp>
-
 #include "command.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/io/json_internal.h"
+#include "freight/io/json_library.h"
 #include "freight/models/summary.h"
 #include "freight/train/learner.h"
 #include "model_source.h"

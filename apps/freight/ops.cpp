@@ -1,11 +1,10 @@
 // `freight ops`: the functions that users call and the ops of graphs, with their arguments, defaults and meaning.
 #include <cstdio>
 
-#include <nlohmann/json.hpp>
-
 #include "command.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/io/json_library.h"
 #include "freight/ir/signature.h"
 #include "freight/ops/signature.h"
 #include "options.h"

@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "freight/base/error.h"
 #include "freight/base/log.h"
@@ -17,6 +16,7 @@
 #include "freight/base/strings.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
+#include "freight/io/json_library.h"
 #include "freight/nn/plugin.h"
 
 namespace freight::app {

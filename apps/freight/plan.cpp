@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 
-#include <nlohmann/json.hpp>
-
 #include "device_list.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/io/json_library.h"
 #include "freight/plan/estimate.h"
 #include "freight/plan/preflight.h"
 #include "lists.h"

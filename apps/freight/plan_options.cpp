@@ -5,11 +5,10 @@
 
 #include <cstdio>
 
-#include <nlohmann/json.hpp>
-
 #include "config_options.h"
 #include "freight/base/error.h"
 #include "freight/io/file.h"
+#include "freight/io/json_library.h"
 #include "freight/train/learner.h"
 #include "memory_size.h"
 

@@ -7,11 +7,10 @@
 #include <cstring>
 #include <numeric>
 
-#include <nlohmann/json.hpp>
-
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/io/json_library.h"
 #include "freight/io/npy_internal.h"
 
 namespace freight::app {

@@ -4,11 +4,10 @@
 #include <cstdio>
 #include <numeric>
 
-#include <nlohmann/json.hpp>
-
 #include "command.h"
 #include "freight/base/strings.h"
 #include "freight/bench/workload.h"
+#include "freight/io/json_library.h"
 #include "freight/plan/rates.h"
 #include "freight/run/plan.h"
 #include "freight/run/profile.h"

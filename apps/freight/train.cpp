@@ -2,14 +2,13 @@
 #include <algorithm>
 #include <cstdio>
 
-#include <nlohmann/json.hpp>
-
 #include "command.h"
 #include "config_options.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/version.h"
+#include "freight/io/json_library.h"
 #include "freight/plan/fitting.h"
 #include "freight/plan/memory_use.h"
 #include "freight/train/learner.h"

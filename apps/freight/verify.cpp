@@ -4,11 +4,10 @@
 #include <cstdio>
 #include <optional>
 
-#include <nlohmann/json.hpp>
-
 #include "command.h"
 #include "freight/base/error.h"
 #include "freight/deploy/verify.h"
+#include "freight/io/json_library.h"
 #include "freight/train/signals.h"
 #include "freight/train/trained_on.h"
 #include "options.h"

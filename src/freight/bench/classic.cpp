@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "freight/backend/backend.h"
 #include "freight/base/clock.h"
@@ -17,6 +16,7 @@
 #include "freight/data/catalog.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
+#include "freight/io/json_library.h"
 #include "freight/run/plan.h"
 #include "freight/train/trainer.h"
 

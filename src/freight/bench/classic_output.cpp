@@ -1,9 +1,9 @@
 // The tables, the JSON and the page of the study. See output.h.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "freight/bench/format_internal.h"
 #include "freight/bench/output.h"
+#include "freight/io/json_library.h"
 #include "freight/report/document.h"
 #include "freight/report/dots.h"
 #include "freight/report/markup.h"

@@ -1,10 +1,10 @@
 // The tables, the JSON and the trace of a comparison. See output.h.
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "freight/bench/format_internal.h"
 #include "freight/bench/output.h"
+#include "freight/io/json_library.h"
 
 namespace freight::bench {
 

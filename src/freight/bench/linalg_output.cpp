@@ -1,10 +1,10 @@
 // The table, the sentences and the JSON of the times of linear algebra. See linalg.h.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "freight/base/strings.h"
 #include "freight/bench/format_internal.h"
 #include "freight/bench/linalg.h"
+#include "freight/io/json_library.h"
 
 namespace freight::bench {
 

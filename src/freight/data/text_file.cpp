@@ -3,7 +3,6 @@
 #include <charconv>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 
@@ -12,6 +11,7 @@
 #include "freight/data/text.h"
 #include "freight/data/unicode.h"
 #include "freight/io/csv.h"
+#include "freight/io/json_library.h"
 
 namespace freight::data {
 

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
 #include "freight/data/byte_pairs_internal.h"
 #include "freight/data/unicode.h"
+#include "freight/io/json_library.h"
 
 namespace freight::data {
 

@@ -6,11 +6,10 @@
 #include <unordered_set>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "freight/base/printable.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
+#include "freight/io/json_library.h"
 
 namespace freight::io {
 
@@ -148,3 +147,10 @@ template std::optional<nlohmann::json> try_parse_json(std::string_view);
 template std::optional<nlohmann::ordered_json> try_parse_json(std::string_view);
 
 }  // namespace freight::io
+
+namespace nlohmann {
+
+template class detail::serializer<json>;
+template class detail::serializer<ordered_json>;
+
+}  // namespace nlohmann

@@ -16,13 +16,13 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <type_traits>
 #include <utility>
 
 #include "freight/base/error.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
+#include "freight/io/json_library.h"
 
 namespace freight::io {
 

@@ -6,13 +6,13 @@
 #include <cstring>
 #include <future>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <unordered_set>
 
 #include "freight/base/error.h"
 #include "freight/io/digest.h"
 #include "freight/io/foreign_internal.h"
+#include "freight/io/json_library.h"
 
 namespace freight::io {
 

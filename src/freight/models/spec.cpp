@@ -5,13 +5,13 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
+#include "freight/io/json_library.h"
 #include "freight/io/safetensors.h"
 #include "freight/models/models.h"
 #include "freight/nn/nn.h"

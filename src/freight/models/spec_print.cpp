@@ -1,7 +1,7 @@
 // Module trees to JSON specs, in the layout of models/*.json: one line per layer without children. Reading: spec.cpp.
-#include <nlohmann/json.hpp>
 
 #include "freight/base/error.h"
+#include "freight/io/json_library.h"
 #include "freight/models/models.h"
 #include "freight/nn/nn.h"
 

@@ -2,9 +2,9 @@
 #include "freight/models/summary.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "freight/base/strings.h"
+#include "freight/io/json_library.h"
 #include "freight/nn/container.h"
 #include "freight/nn/evaluating.h"
 #include "freight/trace/tracer.h"

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
+#include "freight/io/json_library.h"
 #include "freight/plan/catalog_files_internal.h"
 
 namespace freight::plan {

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "freight/base/cache.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
 #include "freight/io/json_internal.h"
+#include "freight/io/json_library.h"
 
 namespace freight::plan {
 

@@ -5,12 +5,11 @@
 #include <cmath>
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
+#include "freight/io/json_library.h"
 
 namespace freight::report {
 

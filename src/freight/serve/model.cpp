@@ -7,12 +7,11 @@
 #include <cstring>
 #include <numeric>
 
-#include <nlohmann/json.hpp>
-
 #include "freight/base/error.h"
 #include "freight/base/log.h"
 #include "freight/data/cells.h"
 #include "freight/io/json_internal.h"
+#include "freight/io/json_library.h"
 #include "freight/store/table_rows.h"
 
 namespace freight::serve {

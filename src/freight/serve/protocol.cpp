@@ -9,10 +9,9 @@
 #include <set>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "freight/base/error.h"
 #include "freight/io/json_internal.h"
+#include "freight/io/json_library.h"
 
 namespace freight::serve {
 

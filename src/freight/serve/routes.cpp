@@ -3,12 +3,11 @@
 
 #include <charconv>
 
-#include <nlohmann/json.hpp>
-
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/base/version.h"
 #include "freight/io/json_internal.h"
+#include "freight/io/json_library.h"
 #include "freight/serve/page_internal.h"
 #include "freight/serve/protocol.h"
 

@@ -7,14 +7,13 @@
 #include <cstring>
 #include <functional>
 
-#include <nlohmann/json.hpp>
-
 #include "freight/base/error.h"
 #include "freight/base/finite.h"
 #include "freight/base/printable.h"
 #include "freight/base/version.h"
 #include "freight/io/digest.h"
 #include "freight/io/json_internal.h"
+#include "freight/io/json_library.h"
 #include "freight/io/safetensors.h"
 #include "freight/store/bundle_check_internal.h"
 

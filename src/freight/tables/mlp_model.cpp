@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include <nlohmann/json.hpp>
-
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/io/json_internal.h"
+#include "freight/io/json_library.h"
 #include "freight/trace/compile.h"
 #include "freight/trace/device.h"
 

@@ -6,13 +6,12 @@
 #include <cmath>
 #include <limits>
 
-#include <nlohmann/json.hpp>
-
 #include "freight/base/clock.h"
 #include "freight/base/cpu_share.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
+#include "freight/io/json_library.h"
 #include "freight/tables/table.h"
 #include "freight/train/scores.h"
 #include "freight/train/signals.h"

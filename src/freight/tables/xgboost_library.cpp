@@ -8,12 +8,11 @@
 #include <mutex>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/log.h"
 #include "freight/base/strings.h"
+#include "freight/io/json_library.h"
 
 namespace freight::tables {
 

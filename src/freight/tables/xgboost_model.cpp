@@ -6,14 +6,13 @@
 #include <cmath>
 #include <limits>
 
-#include <nlohmann/json.hpp>
-
 #include "freight/base/cpu_share.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
 #include "freight/io/json_internal.h"
+#include "freight/io/json_library.h"
 
 namespace freight::tables {
 

@@ -10,13 +10,12 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/threads.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
+#include "freight/io/json_library.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/run_lock.h"
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "freight/backend/backend.h"
 #include "freight/base/duration.h"
@@ -11,6 +10,7 @@
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/io/json_internal.h"
+#include "freight/io/json_library.h"
 #include "freight/optim/create.h"
 #include "freight/passes/options.h"
 #include "freight/store/precision.h"

@@ -5,9 +5,8 @@
 #include <cmath>
 #include <cstdio>
 
-#include <nlohmann/json.hpp>
-
 #include "freight/base/strings.h"
+#include "freight/io/json_library.h"
 
 namespace freight::train {
 

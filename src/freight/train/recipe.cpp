@@ -5,14 +5,13 @@
 
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/data/catalog.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
+#include "freight/io/json_library.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/learner.h"
 

@@ -5,11 +5,10 @@
 #include <ctime>
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
 #include "freight/base/version.h"
+#include "freight/io/json_library.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/record_internal.h"
 #include "freight/train/signals.h"

@@ -5,13 +5,12 @@
 #include <cmath>
 #include <limits>
 
-#include <nlohmann/json.hpp>
-
 #include "freight/base/clock.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/duration.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/io/json_library.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/folds.h"
 #include "freight/train/prepared_internal.h"
