@@ -31,26 +31,45 @@ constexpr int kRows = 6;
 constexpr int kRowsOfOne = std::max(kRows, 8);  // eight sums hide the latency of the multiply-add
 constexpr int kStepsAhead = 16;                 // steps before which a tile of many rows asks for columns
 
-// Result vector (i, v) after the epilogue, stored with a mask where the last vector is not full.
-template <class T, int kVectors>
-HWY_INLINE void finish(const GemmTile<T>& t, int i, int v, V<T> r) {
+// What follows the sums of a tile, and its stores. kFull: the last vector is full. One kind of step at a time for all
+// vectors: a copy of the whole sequence for each was most of this file's code.
+template <bool kFull, class T, int kR, int kVectors>
+HWY_INLINE void finish(const GemmTile<T>& t, V<T> (&acc)[kR][kVectors]) {
   const D<T> d;
-  const ptrdiff_t at = i * t.c_row + v * t.c_vector;
-  const bool whole = v + 1 < kVectors || i < t.whole_rows || t.last_columns == static_cast<int>(hn::Lanes(d));
   const auto mask = hn::FirstN(d, static_cast<size_t>(t.last_columns));
-  const auto load = [&](const T* p) HWY_ATTR { return whole ? hn::LoadU(d, p) : hn::MaskedLoad(mask, d, p); };
-  if (t.accumulate) r = hn::Add(r, load(t.c + at));
-  if (t.subtract) r = hn::Sub(load(t.c + at), r);
-  if (t.column_bias) r = hn::Add(r, hn::LoadU(d, t.column_bias + v * t.c_vector));
-  if (t.row_bias) r = hn::Add(r, hn::Set(d, t.row_bias[i]));
-  if (t.residual) r = hn::Add(r, load(t.residual + at));
-  if (t.relu) r = hn::IfThenZeroElse(hn::Le(r, hn::Zero(d)), r);
-  if (whole && t.stream) {
-    hn::Stream(r, d, t.c + at);
-  } else if (whole) {
-    hn::StoreU(r, d, t.c + at);
+  const auto load = [&](const T* p, int v)
+                        HWY_ATTR { return kFull || v + 1 < kVectors ? hn::LoadU(d, p) : hn::MaskedLoad(mask, d, p); };
+  const auto each = [&](const auto& f) HWY_ATTR {
+#pragma GCC unroll 12
+    for (int i = 0; i < kR; ++i) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) f(acc[i][v], i * t.c_row + v * t.c_vector, i, v);
+    }
+  };
+  if (t.accumulate) each([&](V<T>& r, ptrdiff_t at, int, int v) HWY_ATTR { r = hn::Add(r, load(t.c + at, v)); });
+  if (t.subtract) each([&](V<T>& r, ptrdiff_t at, int, int v) HWY_ATTR { r = hn::Sub(load(t.c + at, v), r); });
+  if (t.column_bias)
+    each([&](V<T>& r, ptrdiff_t, int, int v)
+             HWY_ATTR { r = hn::Add(r, hn::LoadU(d, t.column_bias + v * t.c_vector)); });
+  if (t.row_bias) each([&](V<T>& r, ptrdiff_t, int i, int) HWY_ATTR { r = hn::Add(r, hn::Set(d, t.row_bias[i])); });
+  if (t.residual) each([&](V<T>& r, ptrdiff_t at, int, int v) HWY_ATTR { r = hn::Add(r, load(t.residual + at, v)); });
+  if (t.relu) each([&](V<T>& r, ptrdiff_t, int, int) HWY_ATTR { r = hn::IfThenZeroElse(hn::Le(r, hn::Zero(d)), r); });
+  if (t.stream) {
+    each([&](V<T>& r, ptrdiff_t at, int i, int v) HWY_ATTR {
+      if (kFull || v + 1 < kVectors || i < t.whole_rows) {
+        hn::Stream(r, d, t.c + at);
+      } else {
+        hn::BlendedStore(r, mask, d, t.c + at);
+      }
+    });
   } else {
-    hn::BlendedStore(r, mask, d, t.c + at);
+    each([&](V<T>& r, ptrdiff_t at, int i, int v) HWY_ATTR {
+      if (kFull || v + 1 < kVectors || i < t.whole_rows) {
+        hn::StoreU(r, d, t.c + at);
+      } else {
+        hn::BlendedStore(r, mask, d, t.c + at);
+      }
+    });
   }
 }
 
@@ -94,38 +113,10 @@ void tile(const GemmTile<T>& t) {
       if (kContiguousRows) a += step;
     }
   }
-  const bool plain =
-      !(t.relu || t.column_bias || t.row_bias || t.residual) && t.last_columns == static_cast<int>(hn::Lanes(d));
-  if (plain && t.accumulate) {
-#pragma GCC unroll 12
-    for (int i = 0; i < kR; ++i) {
-      T* c = t.c + i * t.c_row;
-      hn::StoreU(hn::Add(acc[i][0], hn::LoadU(d, c)), d, c);
-      if (kVectors > 1) hn::StoreU(hn::Add(acc[i][kVectors - 1], hn::LoadU(d, c + t.c_vector)), d, c + t.c_vector);
-    }
-    return;
-  }
-  if (plain && t.subtract) {
-#pragma GCC unroll 12
-    for (int i = 0; i < kR; ++i) {
-      T* c = t.c + i * t.c_row;
-      hn::StoreU(hn::Sub(hn::LoadU(d, c), acc[i][0]), d, c);
-      if (kVectors > 1) hn::StoreU(hn::Sub(hn::LoadU(d, c + t.c_vector), acc[i][kVectors - 1]), d, c + t.c_vector);
-    }
-    return;
-  }
-  if (plain && !t.stream) {
-#pragma GCC unroll 12
-    for (int i = 0; i < kR; ++i) {
-      hn::StoreU(acc[i][0], d, t.c + i * t.c_row);
-      if (kVectors > 1) hn::StoreU(acc[i][kVectors - 1], d, t.c + i * t.c_row + t.c_vector);
-    }
-    return;
-  }
-#pragma GCC unroll 12
-  for (int i = 0; i < kR; ++i) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) finish<T, kVectors>(t, i, v, acc[i][v]);
+  if (t.last_columns == static_cast<int>(hn::Lanes(d))) {
+    finish<true>(t, acc);
+  } else {
+    finish<false>(t, acc);
   }
 }
 
