@@ -1,5 +1,6 @@
 // `freight train`: a recipe, changed by flags, becomes a run. Progress goes to stderr, the result to stdout.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include <nlohmann/json.hpp>
@@ -61,6 +62,14 @@ std::unique_ptr<Options> train_options(train::Config& c, Flags& f) {
   return o;
 }
 
+// Losses and metrics: those of large values keep six digits, which four behind the point would hide.
+std::string figure(double v) {
+  if (std::fabs(v) < 1000) return fixed(v, 4);
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", v);
+  return text;
+}
+
 // Shows a run on the terminal.
 class Terminal : public train::Observer {
  public:
@@ -103,9 +112,7 @@ class Terminal : public train::Observer {
   // Of a net, whose steps are planned.
   bool steps() const { return steps_; }
   // "1,248 steps" of a net, "135 rounds" or "1 fit" of a learner of tables.
-  std::string counted(int64_t n) const {
-    return cat(with_commas(n), " ", steps_ ? "step" : pass_, n == 1 ? "" : "s");
-  }
+  std::string counted(int64_t n) const { return cat(with_commas(n), " ", steps_ ? "step" : pass_, n == 1 ? "" : "s"); }
   void say(const std::string& text) {
     if (progress_.mode() == Progress::Mode::off) {
       std::fprintf(stderr, "%s\n", printable(text, "\n\t").c_str());
@@ -131,7 +138,7 @@ class Terminal : public train::Observer {
                                   .data_percent = steps_ ? std::optional(r.data_percent) : std::nullopt,
                                   .memory_bytes = memory.resident,
                                   .memory_limit_bytes = memory.total,
-                                  .eta_s = r.eta_s};
+                                  .eta_s = steps_ ? std::optional(r.eta_s) : std::nullopt};
     progress_.update(progress_text(figures, progress_.width()));
     return {};
   }
@@ -152,9 +159,9 @@ class Terminal : public train::Observer {
   void on_epoch(const train::EpochReport& e) override {
     look_at_device();
     const train::StepReport& r = e.train;
-    std::string text = cat(pass_, " ", r.epoch, "/", r.epochs, "  loss ", fixed(r.mean_loss, 4));
+    std::string text = cat(pass_, " ", r.epoch, "/", r.epochs, "  loss ", figure(r.mean_loss));
     if (r.top1) text += cat("  top1 ", fixed(*r.top1, 2));
-    if (e.test) text += cat("  ", held_out_, " loss ", fixed(e.test->loss, 4));
+    if (e.test) text += cat("  ", held_out_, " loss ", figure(e.test->loss));
     if (e.test && e.test->top1) text += cat("  ", held_out_, " top1 ", fixed(*e.test->top1, 2));
     text += cat("  ", with_commas(static_cast<int64_t>(r.samples_per_s)), " ", rate_);
     if (steps_) text += cat("  data ", fixed(r.data_percent, 0), "%");
@@ -246,7 +253,7 @@ void print_result(const train::Result& r, const Terminal& terminal, const Flags&
   if (terminal.steps() && r.samples_per_second > 0) {
     effort += cat(", ", with_commas(static_cast<int64_t>(r.samples_per_second)), " samples/s");
   }
-  const std::string metric = r.test.metric ? cat(r.metric_name, " ", fixed(*r.test.metric, 4), ", ") : std::string();
+  const std::string metric = r.test.metric ? cat(r.metric_name, " ", figure(*r.test.metric), ", ") : std::string();
   if (r.test.top1) {
     std::printf("test %saccuracy %.2f %%  (loss %.4f, %s)\n", metric.c_str(), *r.test.top1, r.test.loss,
                 effort.c_str());

@@ -117,20 +117,27 @@ TEST(TablesCommand, ARunTellsWhatPeopleKnowOfTheirKindOfTarget) {
   const auto has = [](const std::string& text, const char* what) {
     EXPECT_NE(text.find(what), std::string::npos) << what << "\n" << text;
   };
-  const Ran two = run_freight({"train", csv, "--test", test, "--model", "logistic", "-o", dir + "/two"});
+  const Ran two =
+      run_freight({"train", csv, "--target", "side", "--test", test, "--model", "logistic", "-o", dir + "/two"});
   ASSERT_EQ(two.code, 0) << two.err;
   has(two.err, "  val loss ");  // the figures of rounds are not those of the test part
   EXPECT_EQ(two.err.find("test loss"), std::string::npos) << two.err;
-  for (const char* of_steps : {"data 0%", "  lr ", "1/1  1/1"}) {
+  for (const char* of_steps : {"data 0%", "  lr ", "1/1", "eta"}) {
     EXPECT_EQ(two.err.find(of_steps), std::string::npos) << of_steps << "\n" << two.err;
   }
   has(two.out, "test auc ");
   has(two.out, ", accuracy ");
-  has(two.out, "1 round in ");
+  has(two.out, " rounds in ");
   const Ran rent = run_freight({"train", values, "--model", "linear", "--target", "rent", "-o", dir + "/rent"});
   ASSERT_EQ(rent.code, 0) << rent.err;
   has(rent.out, "test rmse ");
   has(rent.err, "  test loss ");
+  std::string dear = "x,price\n";
+  for (int i = 0; i < 80; ++i) dear += cat(i, ",", 250000.5 + 1e5 * (i * i % 9), "\n");
+  write_file(values, dear);
+  const Ran price = run_freight({"train", values, "--model", "baseline", "--target", "price", "-o", dir + "/price"});
+  ASSERT_EQ(price.code, 0) << price.err;
+  has(price.err, "e+10  ");  // a loss of large values, six digits of it
 }
 
 TEST(TablesCommand, WhatEachColumnAddsStandsBesideTheAnswer) {
