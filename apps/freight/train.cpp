@@ -1,5 +1,6 @@
 // `freight train`: a recipe, changed by flags, becomes a run. Progress goes to stderr, the result to stdout.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "command.h"
@@ -60,6 +61,14 @@ std::unique_ptr<Options> train_options(train::Config& c, Flags& f) {
   return o;
 }
 
+// Losses and metrics: those of large values keep six digits, which four behind the point would hide.
+std::string figure(double v) {
+  if (std::fabs(v) < 1000) return fixed(v, 4);
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", v);
+  return text;
+}
+
 // Shows a run on the terminal.
 class Terminal : public train::Observer {
  public:
@@ -69,6 +78,8 @@ class Terminal : public train::Observer {
   void on_start(const train::RunSummary& s) override {
     example_ = s.example;
     pass_ = s.pass;
+    held_out_ = s.held_out;
+    steps_ = s.has_plans;
     rate_ = s.unit + "/s";
     for (const std::string& warning : s.warnings) say(cat("warning: ", warning));
     if (quiet_) return;
@@ -97,6 +108,10 @@ class Terminal : public train::Observer {
     if (!offload.empty()) say(cat("offload ", offload));
   }
   const std::string& example() const { return example_; }
+  // Of a net, whose steps are planned.
+  bool steps() const { return steps_; }
+  // "1,248 steps" of a net, "135 rounds" or "1 fit" of a learner of tables.
+  std::string counted(int64_t n) const { return cat(with_commas(n), " ", steps_ ? "step" : pass_, n == 1 ? "" : "s"); }
   void say(const std::string& text) {
     if (progress_.mode() == Progress::Mode::off) {
       std::fprintf(stderr, "%s\n", printable(text, "\n\t").c_str());
@@ -116,13 +131,13 @@ class Terminal : public train::Observer {
                                   .loss = r.loss,
                                   .mean_loss = r.mean_loss,
                                   .top1 = r.top1,
-                                  .lr = r.lr,
+                                  .lr = steps_ ? std::optional(r.lr) : std::nullopt,
                                   .samples_per_s = r.samples_per_s,
                                   .unit = rate_.c_str(),
-                                  .data_percent = r.data_percent,
+                                  .data_percent = steps_ ? std::optional(r.data_percent) : std::nullopt,
                                   .memory_bytes = memory.resident,
                                   .memory_limit_bytes = memory.total,
-                                  .eta_s = r.eta_s};
+                                  .eta_s = steps_ ? std::optional(r.eta_s) : std::nullopt};
     progress_.update(progress_text(figures, progress_.width()));
     return {};
   }
@@ -143,12 +158,13 @@ class Terminal : public train::Observer {
   void on_epoch(const train::EpochReport& e) override {
     look_at_device();
     const train::StepReport& r = e.train;
-    std::string text = cat(pass_, " ", r.epoch, "/", r.epochs, "  loss ", fixed(r.mean_loss, 4));
+    std::string text = cat(pass_, " ", r.epoch, "/", r.epochs, "  loss ", figure(r.mean_loss));
     if (r.top1) text += cat("  top1 ", fixed(*r.top1, 2));
-    if (e.test) text += cat("  test loss ", fixed(e.test->loss, 4));
-    if (e.test && e.test->top1) text += cat("  test top1 ", fixed(*e.test->top1, 2));
-    text += cat("  ", with_commas(static_cast<int64_t>(r.samples_per_s)), " ", rate_, "  data ",
-                fixed(r.data_percent, 0), "%  ", fixed(e.seconds, 1), " s", e.best ? "  * best" : "");
+    if (e.test) text += cat("  ", held_out_, " loss ", figure(e.test->loss));
+    if (e.test && e.test->top1) text += cat("  ", held_out_, " top1 ", fixed(*e.test->top1, 2));
+    text += cat("  ", with_commas(static_cast<int64_t>(r.samples_per_s)), " ", rate_);
+    if (steps_) text += cat("  data ", fixed(r.data_percent, 0), "%");
+    text += cat("  ", fixed(e.seconds, 1), " s", e.best ? "  * best" : "");
     if (!quiet_) say(text);
     if (r.data_percent > 20 && !quiet_)
       say(cat("warning: ", fixed(r.data_percent, 0), "% of the time went into waiting for data; try --workers"));
@@ -189,13 +205,14 @@ class Terminal : public train::Observer {
           std::max(device_peak_, static_cast<double>(free_before) - static_cast<double>(device->free_bytes()));
   }
   double device_peak_ = 0;
-  bool quiet_;
-  std::string example_, pass_ = "epoch", rate_ = "img/s";
+  bool quiet_, steps_ = true;
+  std::string example_, pass_ = "epoch", held_out_ = "test", rate_ = "img/s";
   Progress progress_;
 };
 
-void print_result(const train::Result& r, const plan::Outcome& outcome, const std::string& example,
-                  const Flags& flags) {
+void print_result(const train::Result& r, const Terminal& terminal, const Flags& flags) {
+  const plan::Outcome& outcome = terminal.outcome;
+  const std::string& example = terminal.example();
   if (flags.json) {
     nlohmann::ordered_json j = {{"test_top1", nullptr},
                                 {"test_loss", r.test.count > 0 ? nlohmann::ordered_json(r.test.loss) : nullptr},
@@ -223,7 +240,7 @@ void print_result(const train::Result& r, const plan::Outcome& outcome, const st
     return;
   }
   if (r.interrupted()) {
-    std::printf("stopped after %s steps; the weights so far are in %s\n", with_commas(r.steps).c_str(),
+    std::printf("stopped after %s; the model so far is in %s\n", terminal.counted(r.steps).c_str(),
                 r.model_path.c_str());
     return;
   }
@@ -231,11 +248,11 @@ void print_result(const train::Result& r, const plan::Outcome& outcome, const st
     const size_t n = r.bad_samples.size();
     std::printf("left out %zu sample%s that cannot be read; freight data verify lists all\n", n, n == 1 ? "" : "s");
   }
-  std::string effort = cat(with_commas(r.steps), " steps in ", fixed(r.train_seconds, 1), " s");
-  if (r.samples_per_second > 0) {
+  std::string effort = cat(terminal.counted(r.steps), " in ", fixed(r.train_seconds, 1), " s");
+  if (terminal.steps() && r.samples_per_second > 0) {
     effort += cat(", ", with_commas(static_cast<int64_t>(r.samples_per_second)), " samples/s");
   }
-  const std::string metric = r.test.metric ? cat(r.metric_name, " ", fixed(*r.test.metric, 4), ", ") : std::string();
+  const std::string metric = r.test.metric ? cat(r.metric_name, " ", figure(*r.test.metric), ", ") : std::string();
   if (r.test.top1) {
     std::printf("test %saccuracy %.2f %%  (loss %.4f, %s)\n", metric.c_str(), *r.test.top1, r.test.loss,
                 effort.c_str());
@@ -354,7 +371,7 @@ int train_command(const Args& args) {
   const train::Result result = fitted.run.run(terminal, args);
   const bool trained = result.samples_per_second > 0;  // not complete before
   if (trained && fitted.run.has_plans()) terminal.compare(result.output_dir);
-  print_result(result, terminal.outcome, terminal.example(), flags);
+  print_result(result, terminal, flags);
   return result.interrupted() ? signals::exit_code() : 0;
 }
 

@@ -37,7 +37,7 @@ TEST(TablesCommand, ATableIsTrainedMeasuredPredictedAndShown) {
   const Ran eval = run_freight({"eval", model, "--json"});
   ASSERT_EQ(eval.code, 0) << eval.err;
   EXPECT_EQ(Json::parse(eval.out).at("count"), 12);
-  EXPECT_NE(trained.out.find(cat("test accuracy ", fixed(Json::parse(eval.out).at("top1").get<double>(), 2))),
+  EXPECT_NE(trained.out.find(cat("accuracy ", fixed(Json::parse(eval.out).at("top1").get<double>(), 2))),
             std::string::npos)
       << trained.out << eval.out;
 
@@ -102,6 +102,42 @@ TEST(TablesCommand, ATableIsTrainedMeasuredPredictedAndShown) {
   expect_refused(run_freight({"train", csv, "--model", "baseline", "-o", dir + "/run"}), 2, {"--overwrite"});
   expect_refused(run_freight({"train", csv, "--model", "baseline", "--resume", dir + "/run"}), 2,
                  {"no checkpoint to go on from"});
+}
+
+TEST(TablesCommand, ARunTellsWhatPeopleKnowOfTheirKindOfTarget) {
+  const std::string dir = scratch_dir(), csv = dir + "/part.csv", test = dir + "/test.csv", values = dir + "/rent.csv";
+  std::string rows = "x,y,side\n", rents = "x,rent\n";
+  for (int i = 0; i < 80; ++i) {
+    rows += cat(i % 7, ",", i % 5, ",", (i % 7) + (i % 5) > 4 ? "above" : "below", "\n");
+    rents += cat(i, ",", 100.5 + 3 * i, "\n");
+  }
+  write_file(csv, rows);
+  write_file(test, rows);
+  write_file(values, rents);
+  const auto has = [](const std::string& text, const char* what) {
+    EXPECT_NE(text.find(what), std::string::npos) << what << "\n" << text;
+  };
+  const Ran two =
+      run_freight({"train", csv, "--target", "side", "--test", test, "--model", "logistic", "-o", dir + "/two"});
+  ASSERT_EQ(two.code, 0) << two.err;
+  has(two.err, "  val loss ");  // the figures of rounds are not those of the test part
+  EXPECT_EQ(two.err.find("test loss"), std::string::npos) << two.err;
+  for (const char* of_steps : {"data 0%", "  lr ", "1/1", "eta"}) {
+    EXPECT_EQ(two.err.find(of_steps), std::string::npos) << of_steps << "\n" << two.err;
+  }
+  has(two.out, "test auc ");
+  has(two.out, ", accuracy ");
+  has(two.out, " rounds in ");
+  const Ran rent = run_freight({"train", values, "--model", "linear", "--target", "rent", "-o", dir + "/rent"});
+  ASSERT_EQ(rent.code, 0) << rent.err;
+  has(rent.out, "test rmse ");
+  has(rent.err, "  test loss ");
+  std::string dear = "x,price\n";
+  for (int i = 0; i < 80; ++i) dear += cat(i, ",", 250000.5 + 1e5 * (i * i % 9), "\n");
+  write_file(values, dear);
+  const Ran price = run_freight({"train", values, "--model", "baseline", "--target", "price", "-o", dir + "/price"});
+  ASSERT_EQ(price.code, 0) << price.err;
+  has(price.err, "e+10  ");  // a loss of large values, six digits of it
 }
 
 TEST(TablesCommand, WhatEachColumnAddsStandsBesideTheAnswer) {

@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "freight/tables/auto_learner.h"
 #include "freight/tables/table.h"
 #include "freight/tables/xgboost_learner.h"
 #include "freight/train/folds.h"
@@ -285,11 +286,26 @@ TEST_F(Selection, AutoFitsTheBestToAllRowsAndStoresItAsThatLearner) {
   EXPECT_GT(*r.test.top1, 95.0);
   std::map<std::string, int> lines;
   for (const train::Standing& s : r.leaderboard->standings) ++lines[s.learner];
-  EXPECT_EQ(lines["gbdt"], 3);
+  EXPECT_EQ(lines["gbdt"], 4) << "in two settings, and two that were drawn";
   EXPECT_EQ(lines["forest"], 3);
   EXPECT_EQ(lines["logistic"], 1);
   for (const std::string& line : train::lines_of(*r.leaderboard))
     EXPECT_EQ(line.find("nan"), std::string::npos) << line;
+}
+
+TEST_F(Selection, AutoTriesTreesThatSeeAPartUnlessTheUserSaysWhichPart) {
+  if (!has_xgboost()) GTEST_SKIP() << "needs XGBoost";
+  const AutoLearner learner;
+  const auto settings = [&] {
+    std::vector<std::string> all, left_out;
+    for (const train::Candidate& c : learner.candidates(config_, learner.read({.data = config_.data}), left_out)) {
+      if (c.config.model == "gbdt") all.push_back(c.settings);
+    }
+    return all;
+  };
+  EXPECT_EQ(settings(), (std::vector<std::string>{"", "--subsample 0.8 --colsample 0.8"}));
+  config_.colsample = 0.5;
+  EXPECT_EQ(settings(), (std::vector<std::string>{""}));
 }
 
 TEST_F(Selection, TheRoundsOfTheFitOnAllRowsAreThoseThatWereBestOnFolds) {

@@ -219,7 +219,7 @@ class Reading {
     need_different(cells_, target_, out_.shape.classes);
     if (classes == 0) need_told_apart(cells_, target_);
     if (source_.task == "counts") need_counts(cells_, target_);
-    if (!cells_.head.header && source_.columns.empty())
+    if (!cells_.head.header && source_.columns.empty() && set_.names.empty())
       out_.notes.push_back(
           "the first row is data, no header: it holds a number, or its cells do not look like names; --columns names "
           "the columns");

@@ -25,6 +25,7 @@ struct RunSummary {
   std::vector<std::string> notes;     // on how the data came about, and on what the device lacks
   std::vector<std::string> warnings;  // what was asked for and is not so: damaged checkpoints that were passed over
   std::string pass = "epoch";         // over the training data: an epoch, or a round of boosting
+  std::string held_out = "test";      // what the epochs' figures are of: "val" where a test part stands apart from it
   std::string unit;                   // of samples: "img", "sample", "doc", "tok"
   std::string example;                // what `freight predict` takes: "IMAGE.png"; "" where it takes nothing
 };

@@ -47,7 +47,9 @@ std::string clock_text(double seconds) {
 }
 
 std::string progress_text(const ProgressFigures& f) {
-  std::string text = cat(f.pass, " ", f.epoch, "/", f.epochs, "  ", f.step, "/", f.steps, "  loss ", figure(f.loss));
+  std::string text = cat(f.pass, " ", f.epoch, "/", f.epochs);
+  if (f.steps > 1) text += cat("  ", f.step, "/", f.steps);
+  text += cat("  loss ", figure(f.loss));
   if (f.mean_loss) text += cat(" (", figure(*f.mean_loss), ")");
   if (f.top1) text += cat("  top1 ", fixed(*f.top1, 1));
   if (f.lr) {

@@ -103,6 +103,11 @@ struct RowRun : Prepared {
     check_threshold();
     told_cost = learner.cost(config, rows);
     plan_comparison();
+    if (config.metric == "auto" && !compares && rows.shape.classes.size() == 2) {
+      Config by_rank = config;  // what people know of two classes, whose log loss and accuracy are told anyway
+      by_rank.metric = "auc";
+      metric = metric_for(by_rank, 2);
+    }
   }
 
   // A program that takes a recipe and then says `model` has the rate of the recipe's net, which is none for trees.
@@ -198,6 +203,7 @@ struct RowRun : Prepared {
     s.warnings.insert(s.warnings.end(), rows.warnings.begin(), rows.warnings.end());
     s.classes = static_cast<int64_t>(rows.shape.classes.size());
     s.unit = "row";
+    if (&measured() == &rows.own_test) s.held_out = "val";
     s.example = "ROWS.csv";
     s.batch_size = rows.train.count();
     s.epochs = s.steps = 1;
@@ -236,8 +242,8 @@ struct RowRun : Prepared {
   }
   std::string pass() const override { return learner.pass(); }
   std::string metric_name() const override { return judged() ? metric.name : std::string(); }
-  // True where a metric is told besides the loss.
-  bool judged() const { return config.metric != "auto" || compares; }
+  // True where a metric is told besides the loss. More than two classes have their accuracy.
+  bool judged() const { return config.metric != "auto" || compares || rows.shape.classes.size() <= 2; }
 
   // The figures of answers to held-out rows.
   Evaluation figures_of(const Array& answers, const store::Rows& of) const {
