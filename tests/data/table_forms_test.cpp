@@ -100,7 +100,7 @@ TEST(JsonRows, WhatIsNoRowIsRefusedByItsLineAndKey) {
   refused(many + "}\n", {"t.jsonl:1", "k100000", "100000 others"});
   std::string deep = "{\"a\": ";
   for (int i = 0; i < 300; ++i) deep += "[";
-  refused(deep + "\n", {"t.jsonl:1", "deeper than 200"});
+  refused(deep + "\n", {"t.jsonl:1", "key a holds an array"});
 }
 
 TEST(JsonRows, AreKnownByTheirFirstLineUnderAnyName) {
@@ -116,7 +116,8 @@ TEST(SparseRows, QueriesOfRankingsAreAColumn) {
   EXPECT_EQ(c.columns[3].numbers[1], 4);
   expect_error(ErrorKind::data, {"t.svm:2", "has no qid"}, [] { parse("2 qid:7 1:1\n0 1:1\n", "t.svm"); });
   expect_error(ErrorKind::data, {"t.svm:2", "has a qid"}, [] { parse("2 1:1\n0 qid:3 1:1\n", "t.svm"); });
-  expect_error(ErrorKind::data, {"t.svm:1", "qid:"}, [] { parse("2 qid:7 qid:8 1:1\n", "t.svm"); });
+  expect_error(ErrorKind::data, {"t.svm:2", "qid:9", "INDEX:VALUE"},
+               [] { parse("2 qid:7 1:1\n0 qid:8 qid:9\n", "t.svm"); });
 }
 
 Cells read_npz(const io::NamedArrays& arrays) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "freight/report/examine.h"
 #include "freight/store/bundle.h"
@@ -161,6 +162,7 @@ TEST_F(RankingTest, ATestPartOfItsOwnIsRankedByItsOwnQueries) {
 
 TEST_F(RankingTest, FoldsAndTuningGoByNdcg) {
   config_.model = "auto";
+  config_.lr = train::Config().lr;
   config_.rounds = 0;
   config_.tune = 2;
   config_.folds = 3;
@@ -249,10 +251,16 @@ kinds = open(d + "kinds").read().split()
 rows = xgb.DMatrix(np.fromfile(d + "x", "f4").reshape(-1, len(kinds)), np.fromfile(d + "y", "f4"), feature_types=kinds,
                    qid=np.unique(np.fromfile(d + "q", "i8"), return_inverse=True)[1], enable_categorical=True)
 trees = xgb.train({"objective": sys.argv[2], "tree_method": "hist", "eta": 0.1, "max_depth": 6, "nthread": 1,
-                   "max_cat_to_onehot": 50, "eval_metric": ["ndcg", "ndcg@10", "ndcg@3"]}, rows, 20)
+                   "max_cat_to_onehot": 50}, rows, 20)
 trees.predict(rows).tofile(d + "p")
-figures = trees.eval(rows).split("\t")[1:]
-open(d + "figures", "w").write(" ".join(f.split(":")[1] for f in figures))
+# The figures of given answers: trees of no round answer what they begin with. map takes two relevances alone.
+figures = []
+for labels, metrics in [(rows.get_label(), ["ndcg", "ndcg@10", "ndcg@3"]), (rows.get_label() > 2, ["map", "map@5"])]:
+    rows.set_label(labels)
+    rows.set_base_margin(np.fromfile(d + "s", "f4"))
+    none = xgb.train({"objective": "rank:ndcg", "eval_metric": metrics, "base_score": 0.0}, rows, 0)
+    figures += [f.split(":")[1] for f in none.eval(rows).split("\t")[1:]]
+open(d + "figures", "w").write(" ".join(figures))
 )";
 
 // The package of Python with its own library: equal answers and equal figures.
@@ -276,8 +284,7 @@ TEST_F(RankingTest, ThePythonPackageRanksAlike) {
       const auto model =
           TreeLearner(TreeLearner::Kind::gbdt).fit(config_, rows, [](const train::Round&) { return true; });
       const Array ours = model->run(rows.train.values);
-      const double ndcg = *train::score_of({.name = "ndcg"}, ours, rows.train);
-      EXPECT_GT(ndcg, 0.97) << objective;
+      EXPECT_GT(*train::score_of({.name = "ndcg"}, ours, rows.train), 0.95) << objective;
       if (library.empty()) continue;  // the package fits by its own alone
       const TreeColumns columns(rows.shape.columns, rows.train.values);
       const auto put = [&](const char* name, const void* bytes, size_t size) {
@@ -290,18 +297,29 @@ TEST_F(RankingTest, ThePythonPackageRanksAlike) {
       std::string kinds;
       for (int64_t c = 0; c < columns.count(); ++c) kinds += columns.words(c) ? "c " : "q ";
       put("kinds", kinds.data(), kinds.size());
+      // Answers without equal ones, whose order XGBoost leaves to the file.
+      Array clear(DType::f32, ours.shape());
+      for (int64_t i = 0; i < ours.numel(); ++i) {
+        clear.data<float>()[i] = ours.data<float>()[i] + static_cast<float>(i * 37 % 1009) * 1e-3f;
+      }
+      put("s", clear.raw(), clear.bytes());
       ASSERT_EQ(call(cat(dir_.path(), " rank:", objective)), 0);
       const std::string theirs = read_text(dir_ / "p");
       ASSERT_EQ(theirs.size(), static_cast<size_t>(rows.train.count()) * sizeof(float));
       for (int64_t i = 0; i < rows.train.count(); ++i) {
         ASSERT_NEAR(ours.data<float>()[i], reinterpret_cast<const float*>(theirs.data())[i], 1e-6f) << i;
       }
-      double figures[3] = {};
-      ASSERT_EQ(std::sscanf(read_text(dir_ / "figures").c_str(), "%lf %lf %lf", &figures[0], &figures[1], &figures[2]),
-                3);
-      const char* const names[] = {"ndcg", "ndcg@10", "ndcg@3"};
-      for (int m = 0; m < 3; ++m) {
-        EXPECT_NEAR(*train::score_of({.name = names[m]}, ours, rows.train), figures[m], 1e-6) << objective << names[m];
+      store::Rows two = rows.train;
+      two.labels = Array(DType::f32, rows.train.labels.shape());
+      for (int64_t i = 0; i < two.count(); ++i) {
+        two.labels.data<float>()[i] = rows.train.labels.data<float>()[i] > 2 ? 1.0f : 0.0f;
+      }
+      std::istringstream figures(read_text(dir_ / "figures"));
+      for (const char* name : {"ndcg", "ndcg@10", "ndcg@3", "map", "map@5"}) {
+        double figure = 0;
+        ASSERT_TRUE(figures >> figure) << name;
+        EXPECT_LT(figure, 0.999) << name << " of a perfect order would show nothing";
+        EXPECT_NEAR(*train::score_of({.name = name}, clear, name[0] == 'm' ? two : rows.train), figure, 1e-6) << name;
       }
     }
   }

@@ -281,6 +281,7 @@ TEST_F(Selection, ARunIsCountedAndComputedAsTheChosenLearnerDoes) {
   EXPECT_EQ(compute("auto"), chosen == "mlp" ? "f32" : "f64");
   config_.precision = "bf16";
   config_.model = "mlp";
+  config_.output_dir = dir_ / "other";
   expect_error(ErrorKind::usage, {"--precision", "mlp computes in f32"}, [&] { train::prepare(config_); });
 }
 
