@@ -1,4 +1,5 @@
 // `freight data list|info|verify|get`: the data sets that Freight knows, and the user's own.
+#include <algorithm>
 #include <cstdio>
 
 #include "command.h"
@@ -98,7 +99,9 @@ std::string figures(const std::vector<float>& values) {
 // A file of cells of which no flag says that they are texts.
 bool could_be_table(const std::string& path, const data::TextOptions& text) {
   const std::string name = ends_with(path, ".gz") ? path.substr(0, path.size() - 3) : path;
-  return text.text_column.empty() && text.label_column.empty() && (ends_with(name, ".csv") || ends_with(name, ".tsv"));
+  constexpr const char* kEndings[] = {".csv", ".tsv", ".jsonl", ".ndjson", ".npz"};
+  return text.text_column.empty() && text.label_column.empty() &&
+         std::any_of(std::begin(kEndings), std::end(kEndings), [&](const char* e) { return ends_with(name, e); });
 }
 
 // Values of the flags of these names.
@@ -169,6 +172,10 @@ int info_command(const Args& args) {
   if (!range.empty()) common.load.arrays.asked.range = data::parse_range(range, "--value-range");
 
   const std::string path = data::find(name, common.load);
+  // A table is one by these flags, or where it cannot be read as texts or arrays.
+  if (!path.empty() && (!columns.empty() || !types.empty() || !target.empty())) {
+    return print_table(path, {.names = columns, .types = types, .target = target}, common.as_json);
+  }
   const data::Content content = data::content_of(name, common.load);
   if (content == data::Content::documents || content == data::Content::corpus) {
     int64_t left_out = 0;
@@ -177,10 +184,6 @@ int info_command(const Args& args) {
                               ++left_out;
                               std::fprintf(stderr, "warning: left out: %s: %s\n", bad.path.c_str(), bad.reason.c_str());
                             }};
-    // A table is one by these flags, or where it cannot be read as texts.
-    if (!columns.empty() || !types.empty() || !target.empty()) {
-      return print_table(path, {.names = columns, .types = types, .target = target}, common.as_json);
-    }
     data::TextSet set;
     try {
       set = data::load_text(name, common.load);
@@ -197,7 +200,13 @@ int info_command(const Args& args) {
     }
     return 0;
   }
-  const data::TrainTest sets = data::load(name, common.load);
+  data::TrainTest sets;
+  try {
+    sets = data::load(name, common.load);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::data || !could_be_table(path, common.load.text)) throw;
+    return print_table(path, {}, common.as_json);
+  }
   if (common.as_json) {
     Json j;
     j["name"] = sets.train.name;

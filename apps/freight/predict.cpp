@@ -161,7 +161,7 @@ int predict_command(const Args& args) {
       "Pictures are PNG, JPEG, WebP, BMP, PPM or npy; they are made grey or RGB, resized and cut as in\n"
       "evaluation. Folders are walked. For a model of texts every line of a file is one; of a folder, every\n"
       "line of its .txt and .txt.gz files. - reads paths, or texts, from standard input, a line each. A model of\n"
-      "tables reads .csv and .tsv files, whose columns it finds by their names.\n"
+      "tables reads .csv, .tsv, .jsonl and .npz files, whose columns it finds by their names.\n"
       "  freight predict runs/convnet-digits/model.safetensors a.png b.jpg --top-k 1\n"
       "  freight predict model.safetensors photos/ --csv -o classes.csv --npy probabilities.npy\n"
       "  freight predict runs/textcnn-sst2/model.safetensors --text \"a film to remember\"");
@@ -179,7 +179,10 @@ int predict_command(const Args& args) {
         {.one_of = {"error", "skip", "report"}});
   o.add("--json", &json, "write one JSON document per sample, with all probabilities");
   o.add("--jsonl", &jsonl, "write one JSON document per sample, with the top-k classes in their order");
-  o.add("--csv", &csv, "write path (or text),class,probability lines under a header, top-k lines per sample");
+  o.add(
+      "--csv", &csv,
+      "write path (or text),class,probability lines under a header, top-k lines per sample; of tables with the columns "
+      "that identify rows");
   o.add("--explain", &output.explain,
         "of tables: what each column adds to the answer, as columns shap:NAME and shap:base (CSV, or --json)");
   o.add("--npy", &output.npy, "write the probabilities (samples, classes) to an npy file", {.value = "FILE"});
@@ -216,11 +219,12 @@ int predict_command(const Args& args) {
                           : text                                        ? "texts"
                           : predictor.bundle().preprocessing.pictures() ? "images"
                                                                         : "samples"};
+  if (rows && output.form == Form::csv) output.passed = passed_columns(predictor.bundle());
   PredictionWriter writer(predictor, output);
   const bool stop_at_bad = on_bad_sample == "error";
   if (rows) {
     const int64_t most = o.given("--batch-size") ? batch_size : rows_per_block(predictor.bundle());
-    RowStream inputs(predictor.bundle(), sources.files, most, stop_at_bad);
+    RowStream inputs(predictor.bundle(), sources.files, most, stop_at_bad, output.passed);
     predict_table(predictor, inputs, writer, output.explain, progress, figures);
   } else {
     InputStream inputs(predictor, std::move(sources), workers, static_cast<size_t>(2 * batch_size));

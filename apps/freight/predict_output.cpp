@@ -56,6 +56,7 @@ PredictionWriter::PredictionWriter(const deploy::Predictor& predictor, const Out
   if (options.form != Form::csv) return;
   std::string header =
       cat(bundle_.preprocessing.text() ? "text" : "path", probabilities_ ? ",class,probability" : ",output,value");
+  for (const std::string& name : options.passed) header += cat(",", csv_field(name));
   if (options.explain) {
     for (const store::Column& c : bundle_.columns) header += cat(",", csv_field(cat("shap:", c.name)));
     header += ",shap:base";
@@ -74,7 +75,8 @@ void PredictionWriter::put(const std::string& text) {
   }
 }
 
-void PredictionWriter::write(const std::vector<std::string>& names, const Array& rows, const Array* contributions) {
+void PredictionWriter::write(const std::vector<std::string>& names, const Array& rows, const Array* contributions,
+                             const std::vector<std::string>& passed) {
   for (const std::string& name : names) width_ = std::max(width_, std::min(name.size(), kWidest));
   const auto width = static_cast<int64_t>(bundle_.columns.size()) + 1;
   std::string out;
@@ -82,10 +84,14 @@ void PredictionWriter::write(const std::vector<std::string>& names, const Array&
     const float* row = rows.data<float>() + static_cast<int64_t>(i) * outputs_;
     const Added added =
         contributions ? contributions->data<double>() + static_cast<int64_t>(i) * groups_ * width : nullptr;
+    std::string cells;  // that are passed through
+    for (size_t c = 0; options_.form == Form::csv && c < options_.passed.size(); ++c) {
+      cells += cat(",", csv_field(passed[i * options_.passed.size() + c]));
+    }
     if (probabilities_) {
-      add_text(out, names[i], row, added);
+      add_text(out, names[i], row, cells, added);
     } else {
-      add_values(out, names[i], row, added);
+      add_values(out, names[i], row, cells, added);
     }
   }
   if (!out.empty()) put(out);
@@ -124,7 +130,8 @@ std::string PredictionWriter::first_column(const std::string& name) const {
 }
 
 // A line is "a.png  7  0.9981   (1 0.0012, 9 0.0004)".
-void PredictionWriter::add_text(std::string& out, const std::string& name, const float* row, Added added) const {
+void PredictionWriter::add_text(std::string& out, const std::string& name, const float* row, const std::string& passed,
+                                Added added) const {
   if (options_.form == Form::csv && options_.top == 1) {
     const int64_t told = bundle_.told(row, outputs_);
     out += csv_field(name);
@@ -132,6 +139,7 @@ void PredictionWriter::add_text(std::string& out, const std::string& name, const
     out += csv_field(deploy::class_name(bundle_, told));
     out += ',';
     add_fixed(out, row[told]);
+    out += passed;
     out += added ? added_cells(added, told) : std::string();
     out += '\n';
     return;
@@ -148,7 +156,7 @@ void PredictionWriter::add_text(std::string& out, const std::string& name, const
       for (size_t i = 0; i < top; ++i) {
         out += cat(csv_field(name), ",", csv_field(class_of(i)), ",");
         add_fixed(out, row[order[i]]);
-        out += added_cells(added, order[i]) + "\n";
+        out += passed + added_cells(added, order[i]) + "\n";
       }
       return;
     case Form::json: {
@@ -182,7 +190,8 @@ void PredictionWriter::add_text(std::string& out, const std::string& name, const
 }
 
 // A model that regresses gives "a.npy  1.25 -0.5", or a JSON document, or path,output,value records.
-void PredictionWriter::add_values(std::string& out, const std::string& name, const float* row, Added added) const {
+void PredictionWriter::add_values(std::string& out, const std::string& name, const float* row,
+                                  const std::string& passed, Added added) const {
   if (options_.form == Form::json || options_.form == Form::jsonl) {
     Json j = {{"path", name}, {"values", std::vector<float>(row, row + outputs_)}};
     if (added) j.update(Json::parse(added_json(added)));
@@ -191,7 +200,7 @@ void PredictionWriter::add_values(std::string& out, const std::string& name, con
   }
   if (options_.form == Form::csv) {
     for (int64_t i = 0; i < outputs_; ++i) {
-      out += cat(csv_field(name), ",", i, ",", row[i], added_cells(added, i), "\n");
+      out += cat(csv_field(name), ",", i, ",", row[i], passed, added_cells(added, i), "\n");
     }
     return;
   }

@@ -15,10 +15,11 @@ enum class Form { lines, csv, json, jsonl, none };
 
 struct OutputOptions {
   Form form = Form::lines;
-  size_t top = 3;        // classes per sample, of lines, CSV and JSONL
-  std::string file;      // empty: standard output
-  std::string npy;       // empty: none
-  bool explain = false;  // of a model of rows: what each column adds, too
+  size_t top = 3;                        // classes per sample, of lines, CSV and JSONL
+  std::string file;                      // empty: standard output
+  std::string npy;                       // empty: none
+  bool explain = false;                  // of a model of rows: what each column adds, too
+  std::vector<std::string> passed = {};  // columns of the input that CSV passes through (passed_columns)
 };
 
 class PredictionWriter {
@@ -28,17 +29,21 @@ class PredictionWriter {
   PredictionWriter(const PredictionWriter&) = delete;
   PredictionWriter& operator=(const PredictionWriter&) = delete;
 
-  // Rows (N, outputs) of the named samples, with store::RowModel::contributions where they are asked for; standard
-  // output is flushed. Throws Error(runtime) where it cannot be written.
-  void write(const std::vector<std::string>& names, const Array& rows, const Array* contributions = nullptr);
+  // Rows (N, outputs) of the named samples, with store::RowModel::contributions where they are asked for, and the cells
+  // that are passed through, sample by sample; standard output is flushed. Throws Error(runtime) where it cannot be
+  // written.
+  void write(const std::vector<std::string>& names, const Array& rows, const Array* contributions = nullptr,
+             const std::vector<std::string>& passed = {});
   // Puts the files under their names.
   void commit();
 
  private:
   // Contributions of columns to the sums of one sample: (groups, columns + 1), null where they are not asked for.
   using Added = const double*;
-  void add_text(std::string& out, const std::string& name, const float* row, Added added) const;
-  void add_values(std::string& out, const std::string& name, const float* row, Added added) const;
+  void add_text(std::string& out, const std::string& name, const float* row, const std::string& passed,
+                Added added) const;
+  void add_values(std::string& out, const std::string& name, const float* row, const std::string& passed,
+                  Added added) const;
   std::string added_cells(Added added, int64_t group) const;
   std::string added_json(Added added) const;
   std::string first_column(const std::string& name) const;  // of a line

@@ -75,8 +75,21 @@ int64_t rows_per_block(const store::Bundle& bundle) {
   return std::clamp(kCells / width, kLeastRows, kMostRows);
 }
 
-RowStream::RowStream(const store::Bundle& bundle, std::vector<std::string> files, int64_t most, bool stop_at_bad)
-    : columns_(bundle.columns), files_(std::move(files)), most_(most), stop_at_bad_(stop_at_bad) {}
+std::vector<std::string> passed_columns(const store::Bundle& bundle) {
+  std::vector<std::string> names;
+  for (const store::SetAside& column : bundle.set_aside) {
+    if (column.kind == "identifier" || (column.kind == "group" && bundle.rows->ranks())) names.push_back(column.name);
+  }
+  return names;
+}
+
+RowStream::RowStream(const store::Bundle& bundle, std::vector<std::string> files, int64_t most, bool stop_at_bad,
+                     std::vector<std::string> passed)
+    : columns_(bundle.columns),
+      files_(std::move(files)),
+      most_(most),
+      stop_at_bad_(stop_at_bad),
+      passed_(std::move(passed)) {}
 
 void RowStream::open(const std::string& file) {
   data::CellsAsked asked;
@@ -90,7 +103,14 @@ void RowStream::open(const std::string& file) {
     const std::vector<std::string> sources = store::sources_of(columns_);
     const bool in_order = !head.header && head.names.size() == sources.size();
     places_ = store::places_of(columns_, in_order ? sources : head.names, file);
-    return store::kinds_of(columns_, places_, head.names.size());
+    std::vector<data::CellKind> kinds = store::kinds_of(columns_, places_, head.names.size());
+    passed_places_.clear();
+    for (const std::string& name : passed_) {
+      const auto at = std::find(head.names.begin(), head.names.end(), name);
+      passed_places_.push_back(at == head.names.end() ? std::nullopt : std::optional(at - head.names.begin()));
+      if (passed_places_.back()) kinds[*passed_places_.back()] = data::CellKind::words;
+    }
+    return kinds;
   };
   reader_ = std::make_unique<data::CellReader>(std::vector<std::string>{file}, std::move(asked));
 }
@@ -114,6 +134,9 @@ bool RowStream::next(RowBlock& block) {
     if (next_fault == rows.faults().size() || rows.faults()[next_fault].row != i) {
       sound.push_back(i);
       block.lines.push_back(cells.places.line(i));
+      for (const std::optional<size_t>& at : passed_places_) {
+        block.passed.push_back(at ? cells.columns[*at].text(i) : std::string());
+      }
       continue;
     }
     Error fault(ErrorKind::data, cells.place(i), rows.faults()[next_fault++].reason);
@@ -137,7 +160,7 @@ void predict_rows(const deploy::Predictor& predictor, RowStream& stream, Predict
                  [&] {
                    try {
                      for (AnsweredBlock b; done.take(b);) {
-                       writer.write(names_of(b.rows), b.answers, explain ? &b.contributions : nullptr);
+                       writer.write(names_of(b.rows), b.answers, explain ? &b.contributions : nullptr, b.rows.passed);
                      }
                    } catch (...) {
                      not_written = std::current_exception();

@@ -86,6 +86,7 @@ class Terminal : public train::Observer {
     say(cat("freight ", version(), " on ", s.device));
     const std::string what = s.classes > 0     ? cat(s.classes, " classes")
                              : s.unit == "tok" ? "tokens of a corpus"
+                             : s.ranks         ? "relevances to rank by"
                                                : "values to regress";
     say(cat("data    ", s.data, ": ", with_commas(s.train_count), " train, ", with_commas(s.test_count), " test, ",
             what));
@@ -152,6 +153,7 @@ class Terminal : public train::Observer {
     return {};
   }
   void on_leaderboard(const train::Leaderboard& board) override {
+    pass_ = board.pass;
     if (quiet_) return;
     for (const std::string& line : train::lines_of(board)) say(line);
   }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/base/strings.h"
+#include "freight/io/npy.h"
 #include "run_command.h"
 
 namespace freight::test {
@@ -138,6 +139,79 @@ TEST(TablesCommand, ARunTellsWhatPeopleKnowOfTheirKindOfTarget) {
   const Ran price = run_freight({"train", values, "--model", "baseline", "--target", "price", "-o", dir + "/price"});
   ASSERT_EQ(price.code, 0) << price.err;
   has(price.err, "e+10  ");  // a loss of large values, six digits of it
+}
+
+TEST(TablesCommand, JsonLinesAreTheTableThatTheirCsvIs) {
+  const std::string dir = scratch_dir();
+  // Whole numbers and a code that identifies each row, which is not learnt from and passed through.
+  std::string csv = "code,size,town,rent\n", json;
+  for (int i = 0; i < 60; ++i) {
+    const std::string code = cat("0", i, "-\u00e9"), town = i % 2 ? "north, \\\"n\\\"" : "south";
+    const int rent = 100 + 10 * i + (i % 2 ? 50 : 0);
+    csv += cat(code, ",", 20 + i, ",", i % 2 ? "\"north, \"\"n\"\"\"" : "south", ",", rent, "\n");
+    json += i % 3
+                ? cat("{\"code\": \"", code, "\", \"size\": ", 20 + i, ", \"town\": \"", town, "\", \"rent\": ", rent,
+                      "}\n")
+                : cat("{\"rent\":", rent, ",\"town\":\"", town, "\",\"size\":", 20 + i, ",\"code\":\"", code, "\"}\n");
+  }
+  // The first line of the JSON gives the order of its columns.
+  json = "{\"code\": null, \"size\": null, \"town\": null, \"rent\": 90}\n" + json;
+  csv.insert(csv.find('\n') + 1, ",,,90\n");
+  write_file(dir + "/rent.csv", csv);
+  write_file(dir + "/rent.jsonl", json);
+  for (const char* name : {"rent.csv", "rent.jsonl"}) {
+    const Ran trained = run_freight(
+        {"train", dir + "/" + name, "--model", "ridge", "--target", "rent", "-o", dir + "/" + name + ".run"});
+    ASSERT_EQ(trained.code, 0) << trained.err;
+    EXPECT_NE(trained.err.find("not learnt from: code (identifier"), std::string::npos) << trained.err;
+  }
+  const auto predicted = [&](const std::string& model, const std::string& data) {
+    const Ran r = run_freight({"predict", dir + "/" + model + ".run/model.safetensors", dir + "/" + data, "--csv"});
+    EXPECT_EQ(r.code, 0) << r.err;
+    std::string cells;  // without the places
+    for (const std::string& line : split(r.out, '\n'))
+      cells += line.substr(std::min(line.find(','), line.size())) + "\n";
+    return cells;
+  };
+  const std::string whole = predicted("rent.csv", "rent.csv");
+  EXPECT_EQ(whole.substr(0, whole.find('\n')), ",output,value,code");
+  EXPECT_NE(whole.find(",07-\u00e9\n"), std::string::npos) << whole;
+  EXPECT_EQ(predicted("rent.csv", "rent.jsonl"), whole);
+  EXPECT_EQ(predicted("rent.jsonl", "rent.csv"), whole);
+  EXPECT_EQ(predicted("rent.jsonl", "rent.jsonl"), whole);
+  write_file(dir + "/few.csv", "town,size\nsouth,30\n");
+  EXPECT_NE(predicted("rent.csv", "few.csv").find(",\n"), std::string::npos)
+      << "a file without the code has no cell of it";
+  const Ran eval =
+      run_freight({"eval", dir + "/rent.csv.run/model.safetensors", "--data", dir + "/rent.jsonl", "--json"});
+  ASSERT_EQ(eval.code, 0) << eval.err;
+  const Ran info = run_freight({"data", "info", dir + "/rent.jsonl", "--target", "rent", "--json"});
+  ASSERT_EQ(info.code, 0) << info.err;
+  EXPECT_EQ(
+      Json::parse(info.out).at("columns"),
+      Json::parse(run_freight({"data", "info", dir + "/rent.csv", "--target", "rent", "--json"}).out).at("columns"));
+  write_file(dir + "/nested.jsonl", "{\"size\": 1, \"town\": \"south\"}\n{\"size\": [2], \"town\": \"south\"}\n");
+  expect_refused(run_freight({"predict", dir + "/rent.csv.run/model.safetensors", dir + "/nested.jsonl"}), 3,
+                 {"nested.jsonl:2", "key size holds an array"});
+}
+
+TEST(TablesCommand, AnArchiveOfArraysIsATable) {
+  const std::string dir = scratch_dir();
+  io::NamedArrays arrays = {{"size", Array(DType::f32, {60, 1})}, {"rent", Array(DType::i64, {60})}};
+  for (int i = 0; i < 60; ++i) {
+    arrays.at("size").data<float>()[i] = static_cast<float>(20 + i);
+    arrays.at("rent").data<int64_t>()[i] = 100 + 10 * i + i % 7;
+  }
+  io::save_npz(dir + "/rent.npz", arrays);
+  const Ran trained =
+      run_freight({"train", dir + "/rent.npz", "--model", "linear", "--target", "rent", "-o", dir + "/npz"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const Ran answers = run_freight({"predict", dir + "/npz/model.safetensors", dir + "/rent.npz", "--csv"});
+  ASSERT_EQ(answers.code, 0) << answers.err;
+  EXPECT_NE(answers.out.find("rent.npz:60,0,"), std::string::npos) << answers.out;
+  const Ran columns = run_freight({"data", "info", dir + "/rent.npz", "--target", "rent"});
+  EXPECT_NE(columns.out.find("60 rows, 2 columns"), std::string::npos) << columns.out << columns.err;
+  EXPECT_EQ(run_freight({"data", "info", dir + "/rent.npz"}).out, columns.out) << "arrays without x and y are a table";
 }
 
 TEST(TablesCommand, WhatEachColumnAddsStandsBesideTheAnswer) {

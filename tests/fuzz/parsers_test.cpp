@@ -137,6 +137,17 @@ TEST(Fuzz, Tables) {
   fuzz_table("# a,b,c\n1,\"x, \"\"y\"\"\",2.5\r\n-3, z ,\n007,,1e5\nB1,\"two\nlines\",inf\n", 40);
   fuzz_table("-2.3 0.568 4.78\n -5.0 0.6 4.34 \n", 41);
   fuzz_table("1 3:0.5 10:1\n0 2:7 # none\n", 42);
+  fuzz_table("2 qid:7 3:0.5\n0 qid:8 2:7\n", 43);
+  fuzz_table(
+      "{\"a\": 1, \"b\": \"x\\u00e9\", \"c\": true}\n\n{\"c\": null, \"a\": -2.5e-3, \"d\": 7}\r\n{\"b\": \"NA\", "
+      "\"a\": 3}",
+      44);
+  fuzz_table(saved([](const std::string& p) {
+               io::save_npz(p, {{"X", small()},
+                                {"flag", Array::of<bool>({true, false}, {2})},
+                                {"n", Array::of<int64_t>({-1, 7}, {2})}});
+             }),
+             45);
 }
 
 TEST(Fuzz, StoredTokenizers) {

@@ -98,6 +98,15 @@ TEST(Kinds, MixedCellsAndNamesThatMisleadAreTold) {
   for (const char* part : {"t.csv:32 holds wide", "49 of 50 cells are numbers", "--types width=number"}) {
     EXPECT_NE(mixed.note.find(part), std::string::npos) << mixed.note;
   }
+  // Tickets of the Titanic: three of four are numbers, and the rest is no slip of the pen.
+  const TypedColumn tickets = typed("Ticket", 80, [](int i) { return i % 4 ? cat(i / 2) : cat("PC ", i / 2); });
+  EXPECT_EQ(tickets.kind, ColumnKind::category);
+  EXPECT_EQ(tickets.note, "");
+  const auto odd = [](int count) {
+    return typed("width", 100, [&](int i) { return i < count ? std::string("wide") : cat(i % 9); }).note;
+  };
+  EXPECT_NE(odd(5).find("95 of 100 cells are numbers"), std::string::npos) << odd(5);
+  EXPECT_EQ(odd(6), "");
   EXPECT_NE(typed("store_id", 30, [](int i) { return cat(i % 3); }).note.find("occur again"), std::string::npos);
   EXPECT_EQ(typed("store", 30, [](int i) { return cat(i % 3); }).note, "");
   const TypedColumn many = typed("town", 30000, [](int i) { return cat("t", i / 3); });

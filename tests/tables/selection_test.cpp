@@ -225,6 +225,67 @@ TEST_F(Selection, TheTestPartIsNeverSeenBeforeItIsMeasured) {
   EXPECT_EQ(r.metric_name, "rmse");
 }
 
+TEST_F(Selection, ATestPartOfItsOwnLeavesAllRowsToTheComparison) {
+  use_numbers(100);
+  io::write_file_atomic(dir_ / "test.csv", std::string_view("a,y\n1,1000\n2,2000\n"));
+  config_.test = dir_ / "test.csv";
+  config_.folds = 4;
+  const train::Result r = run();
+  ASSERT_EQ(learner_->fits.size(), 5u);
+  for (size_t fold = 0; fold < 4; ++fold) {
+    EXPECT_EQ(learner_->fits[fold].train.size() + learner_->fits[fold].test.size(), 100u);
+  }
+  EXPECT_EQ(learner_->fits.back().train.size(), 90u) << "a tenth is for learners that stop by held-out rows";
+  for (const Remembering::Seen& seen : learner_->fits) {
+    for (const auto* part : {&seen.train, &seen.test}) EXPECT_LT(*std::max_element(part->begin(), part->end()), 100);
+  }
+  EXPECT_EQ(r.test.count, 2);
+  const store::Bundle bundle = store::load_bundle(r.model_path);
+  EXPECT_EQ(learner_->measure(bundle, r.model_path, {}).figures.count, 2);
+  train::MeasureRequest held_out;
+  held_out.split = "val";
+  expect_error(ErrorKind::usage, {"--split", "no row of", "the part val"},
+               [&] { learner_->measure(bundle, r.model_path, held_out); });
+  // Without a comparison the held-out rows guide the fit, as before.
+  learner_->fits.clear();
+  config_.folds = 0;
+  config_.output_dir = dir_ / "alone";
+  run();
+  EXPECT_EQ(learner_->fits.back().train.size(), 80u);
+}
+
+TEST_F(Selection, ARunIsCountedAndComputedAsTheChosenLearnerDoes) {
+  struct Heard : train::Observer {
+    void on_leaderboard(const train::Leaderboard& board) override { pass = board.pass; }
+    std::string pass;
+  } observer;
+  const auto compute = [&](const std::string& run) {
+    return nlohmann::json::parse(read_text(dir_ / (run + "/run.json"))).at("compute").get<std::string>();
+  };
+  EXPECT_STREQ(dynamic_cast<const train::RowLearner*>(train::find_learner("mlp"))->compute(), "f32");
+  config_.model = "mlp";
+  config_.epochs = 2;
+  config_.folds = 2;
+  train::train(config_, observer, {}, {"train"});
+  EXPECT_EQ(observer.pass, "epoch");
+  EXPECT_EQ(compute("run"), "f32");
+  EXPECT_NE(read_text(dir_ / "run/log.txt").find("epoch 1/2"), std::string::npos);
+  const ScopedEnvironment none("FREIGHT_XGBOOST", dir_ / "none.so");
+  config_ = {};
+  config_.data = dir_ / "flowers.csv";
+  config_.model = "auto";
+  config_.output_dir = dir_ / "auto";
+  config_.time_budget = "60s";
+  const train::Result r = train::train(config_, observer, {}, {"train"});
+  const std::string chosen = store::load_bundle(r.model_path).learner;
+  EXPECT_EQ(observer.pass, chosen == "mlp" ? "epoch" : "round");
+  EXPECT_EQ(compute("auto"), chosen == "mlp" ? "f32" : "f64");
+  config_.precision = "bf16";
+  config_.model = "mlp";
+  config_.output_dir = dir_ / "other";
+  expect_error(ErrorKind::usage, {"--precision", "mlp computes in f32"}, [&] { train::prepare(config_); });
+}
+
 TEST_F(Selection, HalvingFindsTheBestOfManySettings) {
   use_numbers(100);
   config_.tune = 60;  // answers 2 to 61, of which the mean is best

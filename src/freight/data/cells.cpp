@@ -141,6 +141,7 @@ struct CellReader::State {
   // The names of the columns by the first file; its first row behind them is the next one.
   void read_head() {
     head.names = rows->own_names();
+    own_names = !head.names.empty();
     std::vector<std::string> first, second;
     int64_t line = 0;
     const auto take = [&](std::vector<std::string>& row) {
@@ -153,7 +154,6 @@ struct CellReader::State {
     take(first);
     if (first.empty()) fail(ErrorKind::data, files[0], "holds no rows");
     take(second);
-    own_names = !head.names.empty();
     if (!own_names) {
       has_header = is_header(first, second.empty() ? nullptr : &second, asked);
       head.names = column_names(first, has_header, asked, cat(files[0], ":", line));
@@ -183,9 +183,11 @@ struct CellReader::State {
     next_row(cells, line);
   }
 
-  // The next row in which a cell is not empty: programs write rows of separators alone behind the last one.
+  // The next row in which a cell is not empty: programs write rows of separators alone behind the last one. A form that
+  // names its columns has no such rows.
   bool next_row(std::span<const std::string_view>& cells, int64_t& line) {
     while (rows->next(cells, line)) {
+      if (own_names) return true;
       const auto blank = [](std::string_view cell) { return trimmed(cell).empty(); };
       if (cells.size() == 1 || !cells[0].empty() || !std::all_of(cells.begin(), cells.end(), blank)) return true;
     }
@@ -312,6 +314,11 @@ std::unique_ptr<FileRows> file_rows(std::unique_ptr<io::ByteStream> stream, cons
     fail(ErrorKind::data, name, "is Parquet, which is not read here: convert it by python3 -c \"import pandas; ",
          "pandas.read_parquet('", excerpt(name), "').to_csv('table.csv.gz', index=False)\"");
   }
+  if (seen.starts_with("PK\x03\x04") || lower(name).ends_with(".npz")) return array_rows(std::move(stream), name);
+  std::string_view text = seen;
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark
+  text = trimmed(text);
+  if (is_json_row(text.substr(0, text.find('\n'))) || names_json_lines(name)) return json_rows(std::move(stream), name);
   if (skip_lines == 0 && is_sparse(seen.substr(0, seen.find('\n')))) return sparse_rows(std::move(stream), name);
   return delimited_rows(std::move(stream), name, skip_lines);
 }

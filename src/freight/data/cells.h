@@ -1,5 +1,6 @@
-// The cells of a table in a file: CSV, TSV, or semicolons between them, .gz too; by columns, as numbers or as words of
-// a dictionary. Knows no meanings beyond that: which columns a model reads and which one is told are tables/table.h's.
+// The cells of a table in a file: CSV, TSV, semicolons between them, JSON lines, .gz too, and .npz; by columns, as
+// numbers or as words of a dictionary. Knows no meanings beyond that: which columns a model reads and which one is told
+// are tables/table.h's.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -1,5 +1,5 @@
-// Rows of LibSVM files: a label, then INDEX:VALUE for what is not 0. featmap.txt beside the file names the columns, as
-// XGBoost's does.
+// Rows of LibSVM files: a label, qid:QUERY where rows are to be ranked, then INDEX:VALUE for what is not 0. featmap.txt
+// beside the file names the columns, as XGBoost's does.
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -10,6 +10,7 @@
 #include "freight/base/strings.h"
 #include "freight/data/cell_filler_internal.h"
 #include "freight/data/columns.h"
+#include "freight/data/file_lines_internal.h"
 #include "freight/data/table_rows_internal.h"
 
 namespace freight::data {
@@ -20,48 +21,6 @@ namespace {
 constexpr int64_t kMostFeatures = 100000;
 constexpr std::string_view kZero("0\0\0\0\0\0\0\0\0", 1 + kReadableBehind);
 
-// The lines of a file, without their ends and what stands behind a '#'.
-class Lines {
- public:
-  explicit Lines(std::unique_ptr<io::ByteStream> stream) : stream_(std::move(stream)), piece_(size_t{1} << 20) {}
-  bool next(std::string& line) {
-    line.clear();
-    bool any = false;
-    for (;;) {
-      if (at_ == end_) {
-        end_ = stream_->read(piece_.data(), piece_.size());
-        at_ = 0;
-        if (end_ == 0) break;
-      }
-      any = true;
-      const char* const begin = reinterpret_cast<const char*>(piece_.data()) + at_;
-      const std::string_view rest(begin, end_ - at_);
-      const size_t stop = std::min(rest.find('\n'), rest.size());
-      line.append(rest.substr(0, stop));
-      at_ += stop;
-      if (stop == rest.size()) continue;
-      ++at_;
-      break;
-    }
-    if (!any) return false;
-    ++number_;
-    if (const size_t comment = line.find('#'); comment != std::string::npos) line.resize(comment);
-    return true;
-  }
-  void rewind() {
-    stream_->rewind();
-    at_ = end_ = 0;
-    number_ = 0;
-  }
-  int64_t number() const { return number_; }
-
- private:
-  std::unique_ptr<io::ByteStream> stream_;
-  io::Bytes piece_;
-  size_t at_ = 0, end_ = 0;
-  int64_t number_ = 0;
-};
-
 std::string_view next_word(std::string_view& rest) {
   const size_t begin = std::min(rest.find_first_not_of(" \t\r"), rest.size());
   const size_t end = std::min(rest.find_first_of(" \t\r", begin), rest.size());
@@ -70,6 +29,8 @@ std::string_view next_word(std::string_view& rest) {
   return word;
 }
 
+std::string_view first_word_of(std::string_view line) { return next_word(line); }
+
 // "12" and "1.5" of "12:1.5"; false where it is no such pair.
 bool is_pair(std::string_view word, int64_t& index, std::string_view& value) {
   const size_t colon = word.find(':');
@@ -77,6 +38,12 @@ bool is_pair(std::string_view word, int64_t& index, std::string_view& value) {
   value = word.substr(colon + 1);
   const auto [end, error] = std::from_chars(word.data(), word.data() + colon, index);
   return error == std::errc() && end == word.data() + colon && index >= 0 && is_number_cell(value);
+}
+
+// "7" of "qid:7"; empty where it is another word.
+std::string_view query_of(std::string_view word) {
+  constexpr std::string_view kQuery = "qid:";
+  return word.starts_with(kQuery) ? word.substr(kQuery.size()) : std::string_view();
 }
 
 // By index: the second field of a line of featmap.txt ("0<TAB>cap-shape=bell<TAB>i").
@@ -103,13 +70,17 @@ std::map<int64_t, std::string> names_beside(const std::string& path) {
 class SparseRows : public FileRows {
  public:
   SparseRows(std::unique_ptr<io::ByteStream> stream, std::string name)
-      : lines_(std::move(stream)), name_(std::move(name)), names_(names_beside(name_)) {
+      : lines_(std::move(stream), name), name_(std::move(name)), names_(names_beside(name_)) {
     int64_t most = -1;
     first_ = kMostFeatures;
+    bool any = false;
     std::string line;
-    while (lines_.next(line)) {
+    while (next_line(line)) {
       std::string_view rest = line;
       if (next_word(rest).empty()) continue;
+      if (!any) has_queries_ = !query_of(first_word_of(rest)).empty();
+      any = true;
+      take_query(rest);
       for (std::string_view word = next_word(rest); !word.empty(); word = next_word(rest)) {
         const int64_t index = pair_of(word).first;
         most = std::max(most, index);
@@ -128,16 +99,18 @@ class SparseRows : public FileRows {
   }
 
   bool next(std::span<const std::string_view>& cells, int64_t& line) override {
-    while (lines_.next(text_)) {
+    while (next_line(text_)) {
       text_.append(kReadableBehind, '\0');
       std::string_view rest = std::string_view(text_).substr(0, text_.size() - kReadableBehind);
       const std::string_view label = next_word(rest);
       if (label.empty()) continue;
-      cells_.assign(1 + width_, kZero.substr(0, 1));
+      const size_t before = has_queries_ ? 2 : 1;
+      cells_.assign(before + width_, kZero.substr(0, 1));
       cells_[0] = label;
+      if (has_queries_) cells_[1] = take_query(rest);
       for (std::string_view word = next_word(rest); !word.empty(); word = next_word(rest)) {
         const auto [index, value] = pair_of(word);
-        cells_[1 + static_cast<size_t>(index - first_)] = value;
+        cells_[before + static_cast<size_t>(index - first_)] = value;
       }
       cells = cells_;
       line = lines_.number();
@@ -148,6 +121,7 @@ class SparseRows : public FileRows {
   void rewind() override { lines_.rewind(); }
   std::vector<std::string> own_names() const override {
     std::vector<std::string> names = {"label"};
+    if (has_queries_) names.emplace_back("qid");
     for (size_t k = 0; k < width_; ++k) {
       const int64_t index = first_ + static_cast<int64_t>(k);
       const auto named = names_.find(index - from_one_);
@@ -157,20 +131,38 @@ class SparseRows : public FileRows {
   }
 
  private:
+  // Without what stands behind a '#'.
+  bool next_line(std::string& line) {
+    if (!lines_.next(line)) return false;
+    line.resize(std::min(line.find('#'), line.size()));
+    return true;
+  }
+  // Takes the query off the front of a line's words: all rows have one, or none.
+  std::string_view take_query(std::string_view& rest) const {
+    const std::string_view query = query_of(first_word_of(rest));
+    if (query.empty() == has_queries_) {
+      fail(
+          ErrorKind::data, lines_.place(),
+          has_queries_ ? "has no qid:QUERY, and the first row has one" : "has a qid:QUERY, and the first row has none");
+    }
+    if (has_queries_) next_word(rest);
+    return query;
+  }
   std::pair<int64_t, std::string_view> pair_of(std::string_view word) const {
     int64_t index = 0;
     std::string_view value;
     if (!is_pair(word, index, value)) {
-      fail(ErrorKind::data, cat(name_, ":", lines_.number()), "got '", excerpt(word), "', need INDEX:VALUE");
+      fail(ErrorKind::data, lines_.place(), "got '", excerpt(word), "', need INDEX:VALUE");
     }
     if (index < kMostFeatures) return {index, value};
-    fail(ErrorKind::data, cat(name_, ":", lines_.number()), "got feature ", index, ", a table may have ", kMostFeatures,
+    fail(ErrorKind::data, lines_.place(), "got feature ", index, ", a table may have ", kMostFeatures,
          ": its cells that are 0 are kept, too");
   }
 
-  Lines lines_;
+  FileLines lines_;
   std::string name_, text_;
   std::map<int64_t, std::string> names_;
+  bool has_queries_ = false;
   int64_t first_ = 0, from_one_ = 0;
   size_t width_ = 0;
   std::vector<std::string_view> cells_;
@@ -180,7 +172,9 @@ class SparseRows : public FileRows {
 
 bool is_sparse(std::string_view first_line) {
   std::string_view rest = first_line;
-  const std::string_view label = next_word(rest), pair = next_word(rest);
+  const std::string_view label = next_word(rest);
+  std::string_view pair = next_word(rest);
+  if (!query_of(pair).empty()) pair = next_word(rest);
   int64_t index = 0;
   std::string_view value;
   return is_number_cell(label) && is_pair(pair, index, value);

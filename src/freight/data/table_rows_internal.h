@@ -32,10 +32,21 @@ class FileRows {
 std::unique_ptr<FileRows> delimited_rows(std::unique_ptr<io::ByteStream> stream, const std::string& name,
                                          int64_t skip_lines);
 
-// LibSVM: "1 3:0.5 10:1" with a label in front; a feature that a line does not have is 0. The columns are `label` and
-// the features from the least number that occurs to the greatest.
+// LibSVM: "1 3:0.5 10:1" with a label in front; a feature that a line does not have is 0. The columns are `label`,
+// `qid` where the rows have a query ("1 qid:7 3:0.5"), and the features from the least number that occurs to the
+// greatest.
 bool is_sparse(std::string_view first_line);
 std::unique_ptr<FileRows> sparse_rows(std::unique_ptr<io::ByteStream> stream, const std::string& name);
+
+// JSON lines: an object in each, whose keys are the columns in any order; a key that a line lacks is missing there.
+bool is_json_row(std::string_view first_line);
+bool names_json_lines(const std::string& path);  // "runs.jsonl", "runs.ndjson.gz"
+std::unique_ptr<FileRows> json_rows(std::unique_ptr<io::ByteStream> stream, const std::string& name);
+
+// An .npz archive whose arrays are columns: (rows) one of the array's name, (rows, K) the K columns NAME.0, NAME.1, ...
+// NaN is a missing cell. Lines are rows, from 1. Throws Error(data) for arrays of other shapes, and names two that have
+// different numbers of rows.
+std::unique_ptr<FileRows> array_rows(std::unique_ptr<io::ByteStream> stream, const std::string& name);
 
 // Rows of the form that the file's first bytes tell. Throws Error(data) that says what to do for Parquet.
 std::unique_ptr<FileRows> file_rows(std::unique_ptr<io::ByteStream> stream, const std::string& name,

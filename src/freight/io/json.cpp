@@ -1,6 +1,7 @@
 // See json_internal.h. The library's own parser neither limits depth nor sees that a key stands twice, so the tree is
 // built here from its events.
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <type_traits>
 #include <unordered_set>
@@ -14,6 +15,20 @@
 namespace freight::io {
 
 namespace {
+
+std::string twice_fault(const std::string& key) {
+  return cat("the key \"", excerpt(key), "\" stands twice in one object");
+}
+std::string syntax_fault(std::string_view text, size_t at, const std::exception& e) {
+  const std::string_view before = text.substr(0, at == 0 ? 0 : at - 1);
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  return cat("not valid JSON at line ", line, ", column ", before.size() - (before.rfind('\n') + 1) + 1, ": ",
+             json_fault(e));
+}
+std::string size_fault(std::string_view text) {
+  return text.size() <= kMaxJsonBytes ? std::string()
+                                      : cat("JSON of ", text.size(), " bytes, the limit is ", kMaxJsonBytes);
+}
 
 // `fault` says why the events ended early.
 template <class Json>
@@ -45,14 +60,11 @@ class Builder : public nlohmann::json_sax<Json> {
   bool key(std::string& text) override {
     key_ = std::move(text);
     if (keys_.back().insert(key_).second) return true;
-    fault = cat("the key \"", excerpt(key_), "\" stands twice in one object");
+    fault = twice_fault(key_);
     return false;
   }
   bool parse_error(size_t at, const std::string&, const nlohmann::detail::exception& e) override {
-    const std::string_view before = text_.substr(0, at == 0 ? 0 : at - 1);
-    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-    fault = cat("not valid JSON at line ", line, ", column ", before.size() - (before.rfind('\n') + 1) + 1, ": ",
-                json_fault(e));
+    fault = syntax_fault(text_, at, e);
     return false;
   }
 
@@ -98,12 +110,70 @@ class Builder : public nlohmann::json_sax<Json> {
   std::vector<std::unordered_set<std::string>> keys_;  // of the open objects
 };
 
+// The members of one object of plain values.
+class FlatReader : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  using Member = std::function<bool(const std::string& key, std::string_view value)>;
+  FlatReader(std::string_view text, const Member& member) : text_(text), member_(member) {}
+
+  std::string fault;
+
+  bool null() override { return value(""); }
+  bool boolean(bool v) override { return value(v ? "true" : "false"); }
+  bool number_integer(int64_t v) override { return number(v); }
+  bool number_unsigned(uint64_t v) override { return number(v); }
+  bool number_float(double, const std::string& written) override { return value(written); }
+  bool string(std::string& v) override { return value(v); }
+  bool binary(binary_t&) override { return false; }
+  bool start_object(size_t) override {
+    if (open_) return nested("an object");
+    open_ = true;
+    return true;
+  }
+  bool start_array(size_t) override { return nested("an array"); }
+  bool end_object() override { return true; }
+  bool end_array() override { return true; }
+  bool key(std::string& text) override {
+    key_.swap(text);
+    return true;
+  }
+  bool parse_error(size_t at, const std::string&, const nlohmann::detail::exception& e) override {
+    fault = syntax_fault(text_, at, e);
+    return false;
+  }
+
+ private:
+  template <class Number>
+  bool number(Number v) {
+    char text[24];
+    return value({text, static_cast<size_t>(std::to_chars(text, text + sizeof text, v).ptr - text)});
+  }
+  bool value(std::string_view text) {
+    if (!open_) return no_object();
+    if (member_(key_, text)) return true;
+    fault = twice_fault(key_);
+    return false;
+  }
+  bool nested(const char* what) {
+    if (!open_) return no_object();
+    fault = cat("key ", excerpt(key_), " holds ", what, ": need a number, a string, true, false or null");
+    return false;
+  }
+  bool no_object() {
+    fault = cat("got ", excerpt(text_), ", need an object: {\"column\": value, ...}");
+    return false;
+  }
+
+  std::string_view text_;
+  const Member& member_;
+  std::string key_;
+  bool open_ = false;
+};
+
 // Gives the fault of the text, or "".
 template <class Json>
 std::string build(std::string_view text, Json& out) {
-  if (text.size() > kMaxJsonBytes) {
-    return cat("JSON of ", text.size(), " bytes, the limit is ", kMaxJsonBytes);
-  }
+  if (std::string fault = size_fault(text); !fault.empty()) return fault;
   Builder<Json> builder(text);
   const bool good = Json::sax_parse(text.begin(), text.end(), static_cast<typename Builder<Json>::Base*>(&builder));
   out = std::move(builder.document);
@@ -118,6 +188,14 @@ std::string json_fault(const std::exception& e) {
   if (const size_t at = text.find("] "); starts_with(text, "[json.") && at != std::string::npos) text.erase(0, at + 2);
   if (const size_t at = text.find(": syntax error "); at != std::string::npos) text.erase(0, at + 2);
   return excerpt(text);
+}
+
+void read_flat_json(std::string_view text, const std::string& name, ErrorKind kind,
+                    const std::function<bool(const std::string& key, std::string_view value)>& member) {
+  if (const std::string fault = size_fault(text); !fault.empty()) fail(kind, name, fault);
+  FlatReader reader(text, member);
+  nlohmann::json_sax<nlohmann::json>* const events = &reader;
+  if (!nlohmann::json::sax_parse(text.begin(), text.end(), events)) fail(kind, name, reader.fault);
 }
 
 template <class Json>

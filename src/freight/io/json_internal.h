@@ -3,6 +3,7 @@
 // readers of their own. Installed headers know nothing of JSON.
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,6 +30,13 @@ Json read_json(const std::string& path, ErrorKind kind = ErrorKind::usage);
 // The same of text that may be damaged, a line of a log: nothing where parse_json would throw.
 template <class Json>
 std::optional<Json> try_parse_json(std::string_view text);
+
+// Reads a text that is one object of plain values, without making a tree of it: a row of a table. `member` hears of
+// each key and its value as text: a number as it is written, a string without its escapes, "true", "false", "" for
+// null. It returns false for a key that it heard of before. Throws as parse_json does, and for a value that is an
+// object or array.
+void read_flat_json(std::string_view text, const std::string& name, ErrorKind kind,
+                    const std::function<bool(const std::string& key, std::string_view value)>& member);
 
 // The text of an exception of the JSON library, without its numbers and what it echoes of the input: at most a line.
 std::string json_fault(const std::exception& e);

@@ -173,7 +173,14 @@ Array parse_npy(ByteView bytes, const std::string& name) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + prefix, header_size);
   const Header h = HeaderParser(text, name).parse();
   const auto element = element_of(h.descr);
-  if (!element) fail(ErrorKind::data, name, "element type '", h.descr, "' is not supported");
+  if (!element) {
+    const bool objects = h.descr.find('O') != std::string::npos,
+               texts = h.descr.find_first_of("US") != std::string::npos;
+    fail(ErrorKind::data, name, "element type '", h.descr, "' is not supported",
+         objects ? ": only Python reads its objects; save an array of numbers"
+         : texts ? ": arrays of texts are not read; save numbers, or a table as CSV or JSON lines"
+                 : "");
+  }
   const size_t size = element->type.size;
   const auto shape = checked_shape(h.dims, 16);
   if (!shape) fail(ErrorKind::data, name, "bad npy header: shape has too many axes or elements");

@@ -9,6 +9,8 @@
 
 #include "freight/base/philox.h"
 #include "freight/base/strings.h"
+#include "freight/train/folds.h"
+#include "freight/train/row_learner.h"
 
 namespace freight::report {
 
@@ -18,20 +20,31 @@ constexpr int64_t kImportanceRows = 1000, kDependenceRows = 300, kBlockRows = 1 
 constexpr size_t kDependentColumns = 6, kWordsShown = 10, kGrid = 20, kClassesShown = 6;
 constexpr int64_t kShuffles = 3, kMostShuffled = 256;  // of more columns those that the model made most of are measured
 
-// Evenly spread rows.
-store::Rows thinned(const store::Rows& rows, int64_t most) {
-  const int64_t all = rows.count(), n = std::min(all, most), width = rows.values.shape()[1];
-  store::Rows out{Array(DType::f64, {n, width}), Array(rows.labels.dtype(), {n})};
-  for (int64_t k = 0; k < n; ++k) {
-    const int64_t i = k * all / n;
-    std::copy_n(rows.values.data<double>() + i * width, width, out.values.data<double>() + k * width);
-    if (rows.classification()) {
-      out.labels.data<int64_t>()[k] = rows.labels.data<int64_t>()[i];
-    } else {
-      out.labels.data<float>()[k] = rows.labels.data<float>()[i];
-    }
+// Where the rows of each group begin, of rows that are ranked.
+std::vector<int64_t> begins_of_groups(const store::Rows& rows) {
+  std::vector<int64_t> begins;
+  const auto* group = rows.groups->data<int64_t>();
+  for (int64_t i = 0; i < rows.count(); ++i) {
+    if (i == 0 || group[i] != group[i - 1]) begins.push_back(i);
   }
-  return out;
+  return begins;
+}
+
+// Evenly spread rows, or groups of those that are ranked.
+store::Rows thinned(const store::Rows& rows, int64_t most) {
+  const int64_t all = rows.count(), n = std::min(all, most);
+  std::vector<int64_t> numbers;
+  if (!rows.ranked) {
+    for (int64_t k = 0; k < n; ++k) numbers.push_back(k * all / n);
+    return train::rows_at(rows, numbers);
+  }
+  std::vector<int64_t> begins = begins_of_groups(rows);
+  const size_t groups = begins.size(), step = static_cast<size_t>((all + most - 1) / most);
+  begins.push_back(all);
+  for (size_t g = 0; g < groups; g += step) {
+    for (int64_t i = begins[g]; i < begins[g + 1]; ++i) numbers.push_back(i);
+  }
+  return train::rows_at(rows, numbers);
 }
 
 double row_loss(const float* answer, const store::Rows& rows, int64_t i) {
@@ -44,6 +57,7 @@ double row_loss(const float* answer, const store::Rows& rows, int64_t i) {
 }
 
 double mean_loss(const Array& answers, const store::Rows& rows) {
+  if (rows.ranked) return train::evaluate(answers, rows).loss;
   double sum = 0;
   for (int64_t i = 0; i < rows.count(); ++i) sum += row_loss(answers.data<float>() + i * answers.shape()[1], rows, i);
   return sum / static_cast<double>(rows.count());
@@ -56,7 +70,12 @@ class TableExaminer {
 
   TableExamination run(int64_t worst) {
     for (const store::Column& c : bundle_.columns) out_.columns.push_back(c.name);
-    find_worst(worst);
+    if (rows_.ranked) {
+      out_.queries = static_cast<int64_t>(begins_of_groups(rows_).size());
+      out_.ranking = train::scores_of(bundle_.rows->run(rows_.values), rows_);
+    } else {
+      find_worst(worst);
+    }
     out_.importance = bundle_.rows->importance();
     const store::Rows some = thinned(rows_, kImportanceRows);
     out_.measured_rows = some.count();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "freight/store/bundle.h"
+#include "freight/train/scores.h"
 
 namespace freight::report {
 
@@ -33,7 +34,9 @@ struct TableExamination {
   std::vector<store::Importance> importance;
   int64_t measured_rows = 0;                  // that the last two are of
   std::vector<PartialDependence> dependence;  // of the strongest columns
-  std::vector<WorstRow> worst;                // the worst first
+  std::vector<WorstRow> worst;                // the worst first; of a ranking none, since no row is told by itself
+  std::vector<train::Score> ranking;          // of a ranking alone: how good it is
+  int64_t queries = 0;                        // that these are means over
 };
 
 // `poll` says whether to go on, false ends with what there is so far.

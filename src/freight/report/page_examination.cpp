@@ -4,6 +4,7 @@
 
 #include "freight/base/strings.h"
 #include "freight/io/image.h"
+#include "freight/report/document.h"
 #include "freight/report/markup.h"
 #include "freight/report/page_internal.h"
 
@@ -203,7 +204,17 @@ std::string class_section(const Examination& e) {
   return out + "</div>";
 }
 
+// Figures of a ranking, which says nothing of values.
+std::string ranking_section(const TableExamination& t) {
+  std::vector<std::vector<std::string>> rows;
+  for (const train::Score& s : t.ranking) rows.push_back({s.name, figure(s.value), figure(s.low), figure(s.high)});
+  return cat("<h3>Ranking</h3><p>Means over ", with_commas(t.queries),
+             " queries; from and to: where each lies with 95 %. The loss is 1 - NDCG.</p>",
+             data_table({{"metric", false}, {"mean"}, {"from"}, {"to"}}, rows));
+}
+
 std::string value_section(const Examination& e) {
+  if (e.table && !e.table->ranking.empty()) return ranking_section(*e.table);
   std::string out =
       "<h3>Errors per output</h3><div class=\"scroll\" tabindex=\"0\"><table><thead><tr>"
       "<th scope=\"col\">output</th><th scope=\"col\" class=\"number\">mean absolute</th>"

@@ -63,6 +63,8 @@ struct Rows {
   Array labels;                       // i64 (N): class numbers; or f32 (N): values to regress
   std::optional<Array> weights = {};  // f32 (N), at least 0: what a row counts for in fitting; none: 1
   std::optional<Array> groups = {};   // i64 (N): equal numbers for rows that belong together; none: each stands alone
+  // Labels are relevances, and rows are ranked within their groups, the rows of each of which follow each other.
+  bool ranked = false;
   int64_t count() const { return values.shape()[0]; }
   bool classification() const { return labels.dtype() == DType::i64; }
 };
@@ -73,6 +75,8 @@ class RowModel {
   // Classes, or values per row.
   virtual int64_t outputs() const = 0;
   virtual bool tells_classes() const = 0;
+  // True where values say only which rows of a group come before which.
+  virtual bool ranks() const { return false; }
   // Probabilities or values, f32 (N, outputs), of f64 (N, columns). Any number of threads may ask; a row's answer has
   // the same bits whatever the rows beside it.
   virtual Array run(const Array& rows) const = 0;

@@ -29,6 +29,7 @@ bool tells_counts(const store::Rows& rows) {
 // Those that are worth a comparison, the quick ones first; a name that nobody registered is passed over.
 std::vector<std::string> names_for(const train::RowData& data) {
   std::vector<std::string> names;
+  if (data.train.ranked) return {"gbdt"};
   if (!data.shape.classes.empty()) names.emplace_back("logistic");
   if (data.shape.classes.empty()) names.emplace_back("ridge");
   if (tells_counts(data.train)) names.emplace_back("poisson");

@@ -14,6 +14,9 @@ class AutoLearner : public train::RowLearner {
   std::string name() const override { return "auto"; }
   std::string doc() const override { return "compares the others in a stated time (--time-budget), and is the best"; }
   std::vector<std::string> flags() const override;
+  bool ranks() const override { return true; }
+  bool chooses() const override { return true; }
+  const char* compute() const override { return "f64 or f32"; }  // before one is chosen
   bool runs_on(const std::string& device) const override;
   train::RowData read(const train::RowSource& source) const override;
   // The largest of those that are compared.

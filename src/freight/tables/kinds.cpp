@@ -169,7 +169,9 @@ TypedColumn type_of_words(const data::CellColumn& column, const std::string& tab
     return {.kind = ColumnKind::identifier, .note = "no word stands in two rows"};
   }
   TypedColumn category{.kind = ColumnKind::category};
-  if (column.first_word && 2 * facts.numbers > facts.present) {
+  // A column of words some of which are numbers, such as those of tickets, is simply one of categories.
+  constexpr int64_t kOddOneIn = 20;
+  if (column.first_word && facts.numbers > 0 && kOddOneIn * (facts.present - facts.numbers) <= facts.present) {
     category.note = cat(table, ":", column.first_word->line, " holds ", excerpt(column.first_word->text), ", and ",
                         with_commas(facts.numbers), " of ", with_commas(facts.present),
                         " cells are numbers: all are read as words; --types ", column.name,

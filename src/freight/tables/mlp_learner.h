@@ -21,6 +21,7 @@ class MlpLearner : public train::RowLearner {
     return {"--lr", "--epochs", "--batch-size", "--weight-decay", "--early-stop"};
   }
   const char* pass() const override { return "epoch"; }
+  const char* compute() const override { return "f32"; }
   bool reads_held_out(const train::Config&) const override { return false; }  // it holds out rows of its own
   train::RowData read(const train::RowSource& source) const override;
   train::Cost cost(const train::Config& config, const train::RowData& data) const override;

@@ -92,8 +92,10 @@ class Reading {
   // A column that is asked for by a flag; none where a model is measured on a table without it.
   std::optional<size_t> asked_column(const data::TableHead& head, const std::string& asked, const char* flag) const {
     if (asked.empty()) return std::nullopt;
-    if (source_.known && std::find(head.names.begin(), head.names.end(), asked) == head.names.end())
+    if (source_.known && !source_.ranking &&
+        std::find(head.names.begin(), head.names.end(), asked) == head.names.end()) {
       return std::nullopt;
+    }
     const size_t at = column_at(head.names, asked, flag, source_.data);
     if (at == target_) fail(ErrorKind::usage, flag, "column ", head.names[at], " is the one that is told");
     return at;
@@ -211,10 +213,16 @@ class Reading {
   void tell() {
     choose_classes();
     const size_t classes = out_.shape.classes.size();
+    if (source_.ranking && told().is_words()) {
+      fail(ErrorKind::data, source_.data, "column ", out_.target,
+           " holds words, a ranking needs relevances: whole numbers, the greater the better");
+    }
     if (classes == 0 && told().is_words()) {
       fail(ErrorKind::data, source_.data, "column ", out_.target,
            " holds words, the model tells values: need numbers, or a model that ", "tells classes");
     }
+    if (source_.ranking) need_relevances(cells_, target_);
+    if (source_.ranking && weight_) need_weights_of_groups();
     if (source_.known) return;
     need_different(cells_, target_, out_.shape.classes);
     if (classes == 0) need_told_apart(cells_, target_);
@@ -223,14 +231,28 @@ class Reading {
       out_.notes.push_back(
           "the first row is data, no header: it holds a number, or its cells do not look like names; --columns names "
           "the columns");
-    out_.notes.push_back(cat("column ", out_.target, " is told from the ",
-                             cells_.columns.size() - 1 - out_.shape.set_aside.size(), " others, as ",
-                             classes > 0 ? cat(classes, " classes") : std::string("values"),
-                             source_.target.empty() ? " (--target names another)" : ""));
+    out_.notes.push_back(cat(
+        "column ", out_.target, " is told from the ", cells_.columns.size() - 1 - out_.shape.set_aside.size(),
+        " others, as ", classes > 0 ? cat(classes, " classes") : std::string(source_.ranking ? "relevances" : "values"),
+        source_.target.empty() ? " (--target names another)" : ""));
     std::vector<std::string> counts;
     for (const auto& [kind, count] : kinds_) counts.push_back(cat(count, " ", to_string(kind)));
     out_.notes.push_back(cat("columns by kind: ", join(counts, ", "), " (freight data info lists them)"));
     for (const std::string& note : column_notes_) out_.notes.push_back(note);
+  }
+
+  // XGBoost weighs the groups of a ranking as wholes.
+  void need_weights_of_groups() const {
+    const std::vector<int64_t> groups = numbered(cells_.columns[*group_], cells_.rows());
+    const data::CellColumn& weights = cells_.columns[*weight_];
+    std::map<int64_t, double> weight_of;
+    for (size_t i = 0; i < groups.size(); ++i) {
+      const double weight = weights.numbers[i], first = weight_of.try_emplace(groups[i], weight).first->second;
+      if (weight == first) continue;
+      fail(ErrorKind::data, cells_.place(static_cast<int64_t>(i)), "column ", weights.name, ": got ", weight, " after ",
+           first, " for the same ", cells_.columns[*group_].name,
+           ": a ranking weighs whole queries, need one weight in all rows of each");
+    }
   }
 
   void choose_classes() {
@@ -242,12 +264,13 @@ class Reading {
     if (task == "classes" && source_.values) {
       fail(ErrorKind::usage, "--task", "got classes, and the model or its --objective tells values");
     }
-    if (task == "values" || task == "counts" || source_.values) return;
+    if (task == "values" || task == "counts" || source_.values || source_.ranking) return;
     out_.shape.classes = classes_of(told(), task == "classes" ? Classes::asked : Classes::by_cells);
   }
 
   std::vector<bool> held_out(double share) const {
-    if (source_.whole) return std::vector<bool>(static_cast<size_t>(cells_.rows()), false);
+    if (source_.whole || (share == 0 && source_.known))
+      return std::vector<bool>(static_cast<size_t>(cells_.rows()), false);
     if (group_) return hold_out_groups(numbered(cells_.columns[*group_], cells_.rows()), share, source_.seed);
     if (order_) return hold_out_last(times(), share);
     return data::hold_out(labels_, std::max<size_t>(out_.shape.classes.size(), 1), share, source_.seed);
@@ -281,7 +304,10 @@ class Reading {
     const double share = source_.val_split < 0 ? data::kDefaultSplit : source_.val_split;
     held_out_ = held_out(share);
     const auto count = std::count(held_out_.begin(), held_out_.end(), true);
-    if (!source_.known && (count == 0 || count == static_cast<int64_t>(held_out_.size()))) {
+    if (source_.whole && !source_.known && set_.test.files.empty()) {
+      fail(ErrorKind::usage, "--val-split", "nothing is held out, and there is no test part to measure a model on");
+    }
+    if (!source_.known && !source_.whole && (count == 0 || count == static_cast<int64_t>(held_out_.size()))) {
       const bool rare = count == 0 && !out_.shape.classes.empty() && !group_ && !order_;
       fail(ErrorKind::usage,
            group_   ? "--group-column"
@@ -290,6 +316,10 @@ class Reading {
            "of ", held_out_.size(), " rows ", count, " are held out: need some in either part",
            rare ? cat("; column ", out_.target, " has ", out_.shape.classes.size(), " classes, of too few rows each")
                 : std::string());
+    }
+    if (source_.whole) {
+      out_.notes.push_back("no row is held out: the test part is another file, and folds guide the training");
+      return;
     }
     out_.notes.push_back(cat(count, " of ", held_out_.size(), " rows are held out ",
                              set_.test.files.empty() ? "as the test part" : "to guide the training",
@@ -325,7 +355,8 @@ class Reading {
   void read_own_test() {
     train::RowSource other = source_;
     other.data = set_.test.files[0];
-    other.test = other.drop = other.types = other.weight_column = other.group_column = other.split_by = "";
+    other.test = other.drop = other.types = other.weight_column = other.split_by = "";
+    if (!other.ranking) other.group_column = "";
     other.target = out_.target;
     other.known = &out_.shape;
     other.whole = true;
@@ -338,6 +369,13 @@ class Reading {
     std::vector<int64_t> chosen;
     for (size_t i = 0; i < held_out_.size(); ++i) {
       if (held_out_[i] == test) chosen.push_back(static_cast<int64_t>(i));
+    }
+    std::vector<int64_t> groups;
+    if (group_) groups = numbered(cells_.columns[*group_], cells_.rows());
+    if (source_.ranking) {
+      std::stable_sort(chosen.begin(), chosen.end(), [&](int64_t a, int64_t b) {
+        return groups[static_cast<size_t>(a)] < groups[static_cast<size_t>(b)];
+      });
     }
     const auto n = static_cast<int64_t>(chosen.size());
     const bool classes = !out_.shape.classes.empty();
@@ -363,11 +401,11 @@ class Reading {
            test ? "held-out" : "training", " part are 0");
     }
     if (group_) {
-      const std::vector<int64_t> groups = numbered(cells_.columns[*group_], cells_.rows());
       rows.groups = Array(DType::i64, {n});
       for (size_t i = 0; i < chosen.size(); ++i)
         rows.groups->data<int64_t>()[i] = groups[static_cast<size_t>(chosen[i])];
     }
+    rows.ranked = source_.ranking;
     return rows;
   }
 
@@ -403,7 +441,7 @@ void need_file(const std::string& path) {
   std::error_code ignored;
   if (!path.empty() && !std::filesystem::is_directory(path, ignored)) return;
   fail(ErrorKind::data, path.empty() ? std::string("data") : path,
-       "is no table: need a .csv or .tsv file (.gz too) with a row per sample");
+       "is no table: need a .csv, .tsv, .jsonl (.gz too) or .npz file with a row per sample");
 }
 
 }  // namespace

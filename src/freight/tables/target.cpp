@@ -139,6 +139,16 @@ void need_different(const data::Cells& cells, size_t target, const std::vector<s
        " in all of ", cells.rows(), " rows: there is nothing to tell apart; --target names another column");
 }
 
+void need_relevances(const data::Cells& cells, size_t target) {
+  constexpr double kMost = 31;
+  const data::CellColumn& told = cells.columns[target];
+  for (size_t i = 0; i < told.numbers.size(); ++i) {
+    if (whole_number(told.numbers[i]) && told.numbers[i] >= 0 && told.numbers[i] <= kMost) continue;
+    fail(ErrorKind::data, cells.place(static_cast<int64_t>(i)), "column ", told.name, ": got ", told.numbers[i],
+         ", and a ranking needs relevances: whole numbers from 0, of what does not belong to the query, to ", kMost);
+  }
+}
+
 void need_counts(const data::Cells& cells, size_t target) {
   const data::CellColumn& told = cells.columns[target];
   for (size_t i = 0; i < told.numbers.size(); ++i) {

@@ -30,6 +30,9 @@ std::vector<int64_t> labels_of(const data::Cells& cells, size_t target, const st
 void need_told_apart(const data::Cells& cells, size_t target);
 // Throws Error(data) where all rows hold the same.
 void need_different(const data::Cells& cells, size_t target, const std::vector<std::string>& classes);
+// Throws Error(data) with file and line for a value that is no relevance: XGBoost's NDCG takes whole numbers of 0
+// to 31.
+void need_relevances(const data::Cells& cells, size_t target);
 // Throws Error(data) with file and line for a value that is no count.
 void need_counts(const data::Cells& cells, size_t target);
 

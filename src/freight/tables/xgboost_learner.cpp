@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <unordered_set>
 
 #include "freight/base/clock.h"
 #include "freight/base/cpu_share.h"
@@ -23,6 +24,22 @@ namespace {
 constexpr int64_t kToldRounds = 50, kShownOfMore = 25;  // up to so many are all shown; of more, about so many
 constexpr XgboostVersion kDevices = {2, 0, 0};
 
+// The number of rows of each group, whose rows follow each other.
+std::vector<uint32_t> sizes_of_groups(const store::Rows& rows) {
+  const auto* group = rows.groups->data<int64_t>();
+  std::vector<uint32_t> sizes;
+  std::unordered_set<int64_t> seen;
+  for (int64_t i = 0; i < rows.count(); ++i) {
+    if (i == 0 || group[i] != group[i - 1]) {
+      sizes.push_back(0);
+      FREIGHT_CHECK(seen.insert(group[i]).second, "rows of group ", group[i],
+                    " stand apart: a ranking needs them in turn");
+    }
+    ++sizes.back();
+  }
+  return sizes;
+}
+
 // A part of the data as XGBoost has it. It copies the rows.
 XgboostHandle matrix_of(const Xgboost& library, const TreeColumns& columns, const store::Rows& rows,
                         const std::string& threads) {
@@ -34,6 +51,12 @@ XgboostHandle matrix_of(const Xgboost& library, const TreeColumns& columns, cons
                                            : rows.labels.data<float>()[i]);
   }
   library.check(library->XGDMatrixSetFloatInfo(made, "label", labels.data(), labels.size()), "the labels");
+  if (rows.ranked) {
+    const std::vector<uint32_t> sizes = sizes_of_groups(rows);
+    const std::string interface = cat(R"({"data": [)", reinterpret_cast<uintptr_t>(sizes.data()),
+                                      R"(, true], "shape": [)", sizes.size(), R"(], "typestr": "<u4", "version": 3})");
+    library.check(library->XGDMatrixSetInfoFromInterface(made, "group", interface.c_str()), "the groups");
+  }
   return matrix;
 }
 
@@ -126,7 +149,7 @@ class TreeFit {
         weights_(weights_of(config, data)),
         device_(config.backend),
         seconds_(config.fit_seconds) {
-    if (config.metric != "auto") metric_ = train::metric_for(config, data.shape.classes.size());
+    if (config.metric != "auto" || data.train.ranked) metric_ = train::metric_for(config, data.shape.classes.size());
     library_.hear_warnings();
     const std::string threads = cat(config.deterministic ? 1 : thread_count());
     train_ = matrix_of(library_, columns_, data.train, threads);
@@ -157,7 +180,7 @@ class TreeFit {
       round.loss = train::evaluate(answers(train_, data_.train), data_.train).loss;
       const Array held_out = answers(test_, data_.test);
       round.test = train::evaluate(held_out, data_.test);
-      if (metric_) round.test->metric = train::score_of(*metric_, held_out, data_.test.labels);
+      if (metric_) round.test->metric = train::score_of(*metric_, held_out, data_.test);
       if (settings_.early_stop > 0) round.best = best_ > last_told;
       last_told = fitted_;
       on = told(round) && on;
@@ -187,7 +210,12 @@ class TreeFit {
  private:
   void weigh() {
     std::vector<float> of_rows;
-    for (int64_t i = 0; i < data_.train.count(); ++i) of_rows.push_back(static_cast<float>(weight(data_.train, i)));
+    for (int64_t i = 0; i < data_.train.count(); ++i) {
+      // XGBoost weighs the groups of a ranking as wholes.
+      const auto* group = data_.train.ranked ? data_.train.groups->data<int64_t>() : nullptr;
+      if (group && i > 0 && group[i] == group[i - 1]) continue;
+      of_rows.push_back(static_cast<float>(weight(data_.train, i)));
+    }
     library_.check(library_->XGDMatrixSetFloatInfo(train_.get(), "weight", of_rows.data(), of_rows.size()),
                    "the weights of rows");
   }
@@ -231,7 +259,7 @@ class TreeFit {
 
   // The metric of the held-out rows, turned so that less is better.
   double score_as_loss(const Array& found) const {
-    const std::optional<double> score = train::score_of(*metric_, found, data_.test.labels);
+    const std::optional<double> score = train::score_of(*metric_, found, data_.test);
     if (!score) {
       fail(ErrorKind::data, "--metric", "the held-out rows give no ", metric_->name,
            ": they are of one class, or all alike; --early-stop 0 fits without it");

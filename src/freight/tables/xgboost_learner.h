@@ -22,6 +22,8 @@ class TreeLearner : public train::RowLearner {
   std::string doc() const override;
   void choose(train::Config& config) const override;
   std::vector<std::string> flags() const override;
+  bool ranks() const override { return kind_ == Kind::gbdt; }
+  const char* compute() const override { return "f32"; }
   bool runs_on(const std::string& device) const override;
   train::RowData read(const train::RowSource& source) const override;
   train::Cost cost(const train::Config& config, const train::RowData& data) const override;
@@ -51,7 +53,8 @@ struct TreeSettings {
 TreeSettings tree_settings(const train::Config& config, const train::RowData& data, const Xgboost& library,
                            TreeLearner::Kind kind);
 
-// The loss of a row's answer by the objective: nats for classes, the squared error for squarederror, ...
+// The loss of a row's answer by the objective: nats for classes, the squared error for squarederror, ... Rankings, of
+// which no row has a loss of its own, go by a metric.
 double tree_loss(const TreeSettings& settings, const float* answer, double label);
 
 }  // namespace freight::tables

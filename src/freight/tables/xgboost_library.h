@@ -18,6 +18,7 @@ namespace freight::tables {
   X(XGBRegisterLogCallback, int, void (*)(const char*))                                                      \
   X(XGDMatrixCreateFromDense, int, const char*, const char*, void**)                                         \
   X(XGDMatrixFree, int, void*)                                                                               \
+  X(XGDMatrixSetInfoFromInterface, int, void*, const char*, const char*)                                     \
   X(XGDMatrixSetFloatInfo, int, void*, const char*, const float*, uint64_t)                                  \
   X(XGDMatrixSetStrFeatureInfo, int, void*, const char*, const char**, uint64_t)                             \
   X(XGBoosterCreate, int, void* const*, uint64_t, void**)                                                    \

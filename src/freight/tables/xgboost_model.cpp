@@ -24,7 +24,8 @@ constexpr int64_t kRowsAtOnce = 1 << 16;  // bounds the memory of a prediction
 constexpr const char* kFromDense =
     R"(, "training": false, "iteration_begin": 0, "iteration_end": 0, "strict_shape": true, "missing": NaN, "cache_id": 0})";
 const std::vector<std::string> kObjectivesOfValues = {"reg:squarederror", "reg:absoluteerror", "reg:quantileerror",
-                                                      "count:poisson", "reg:tweedie"};
+                                                      "count:poisson",    "reg:tweedie",       "rank:ndcg",
+                                                      "rank:pairwise"};
 
 XgboostVersion version_in(const std::string& text, const std::string& path) {
   XgboostVersion v;

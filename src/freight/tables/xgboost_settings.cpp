@@ -22,6 +22,7 @@ constexpr int64_t kWordsOneByOne = 50;
 std::string name_of_objective(const train::Config& c, const train::RowData& data) {
   const size_t classes = data.shape.classes.size();
   if (classes > 0) return classes > 2 ? "multi:softprob" : "binary:logistic";
+  if (data.train.ranked) return c.objective == "pairwise" ? "rank:pairwise" : "rank:ndcg";
   if (c.objective == "quantile") return "reg:quantileerror";
   if (c.objective == "poisson") return "count:poisson";
   return "reg:" + (c.objective == "auto" ? std::string("squarederror") : c.objective);
@@ -160,7 +161,7 @@ TreeSettings tree_settings(const train::Config& c, const train::RowData& data, c
   if (!c.monotone.empty()) set("monotone_constraints", constraints(c.monotone, data.shape.columns));
   if (s.objective == "multi:softprob") {
     set("num_class", cat(data.shape.classes.size()));
-  } else if (library.version() < kOwnStart) {
+  } else if (library.version() < kOwnStart && !data.train.ranked) {
     set("base_score", cat(static_cast<float>(start_of(s.objective, c.class_weight == "balanced", data.train))));
   }
   if (c.backend != "auto" && c.backend != "cpu") set("device", c.backend);

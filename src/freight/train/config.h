@@ -74,7 +74,7 @@ struct Config {
   std::string target;                       // empty chooses
   std::string test;                         // a file that is the test part
   std::string columns, drop, types;         // names of a file without a header; COL,...; COL=KIND,...
-  std::string task = "auto";                // auto, classes, values, counts
+  std::string task = "auto";                // auto, classes, values, counts, ranking
   std::string weight_column, group_column;  // names or numbers of columns
   std::string split_by;                     // a column of times, by which the last rows are held out
   // Trees on tables (docs/tables.md); a learner chooses what is 0, below 0 or auto.
@@ -88,7 +88,7 @@ struct Config {
   std::string class_weight = "none";           // none, balanced
   std::string xgboost;                         // path of the library
   // Settings of comparisons between learners of tables and their settings (docs/tables.md, train/selection.h).
-  std::string metric = "auto";  // metric_names() in train/scores.h
+  std::string metric = "auto";  // check_metric_name() in train/scores.h
   int64_t folds = 0;            // 0: none, or 5 where something is compared
   int64_t tune = 0;             // further settings that are tried
   std::string time_budget;      // "60s", "5m"; empty: 60 s where something is compared

@@ -48,6 +48,7 @@ Field changeable(Field f) {
 
 // clang-format off
 std::vector<Field> make_fields() {
+  static const std::string metrics = join(metric_names(), "|");
   return {
       {kData, "--data", "data", &C::data, "a named set, a directory or a file", {}, {"--data-path"}},
       {kData, "--data-dir", "", &C::data_dir, "where named sets are looked for first", {}, {}, "DIR"},
@@ -166,18 +167,18 @@ std::vector<Field> make_fields() {
       {kTables, "--types", "tables.types", &C::types,
        "kinds of columns that are not as their cells look: number, integer, category, yesno, datetime, text, constant or identifier",
        {}, {}, "COL=KIND,..."},
-      {kTables, "--task", "tables.task", &C::task, "what the target holds: classes, values or counts (auto: told by its cells)",
-       words({"auto", "classes", "values", "counts"})},
+      {kTables, "--task", "tables.task", &C::task, "what the target holds: classes, values, counts or, of a ranking, relevances (auto: told by its cells)",
+       words({"auto", "classes", "values", "counts", "ranking"})},
       {kTables, "--weight-column", "tables.weight_column", &C::weight_column, "a row counts as often as this column says", {}, {}, "COL"},
       {kTables, "--group-column", "tables.group_column", &C::group_column,
-       "rows with one cell in this column are held out together; it is not learnt from", {}, {}, "COL"},
+       "rows with one cell in this column are held out together, and ranked among each other; it is not learnt from", {}, {}, "COL"},
       {kTables, "--split-by", "tables.split_by", &C::split_by,
        "hold out the last rows by this column of times or numbers, not rows by chance", {}, {}, "COL"},
 
       {kTables, "--objective", "trees.objective", &C::objective,
-       "of values: squarederror, absoluteerror, quantile, poisson or tweedie (auto: classes by logistic or softprob, values by "
-       "squarederror)",
-       words({"auto", "squarederror", "absoluteerror", "quantile", "poisson", "tweedie"})},
+       "of values: squarederror, absoluteerror, quantile, poisson or tweedie; of rankings ndcg or pairwise (auto: classes by logistic "
+       "or softprob, values by squarederror, rankings by ndcg)",
+       words({"auto", "squarederror", "absoluteerror", "quantile", "poisson", "tweedie", "ndcg", "pairwise"})},
       {kTables, "--quantile", "trees.quantile", &C::quantile, "which quantile the objective of this name tells",
        {.min = 0, .max = 1, .below_max = true, .above_min = true}},
       {kTables, "--tweedie-power", "trees.tweedie_power", &C::tweedie_power, "power of the variance of tweedie",
@@ -205,8 +206,8 @@ std::vector<Field> make_fields() {
       {kTables, "--class-weight", "trees.class_weight", &C::class_weight, "balanced: each class weighs as much as any other",
        words({"none", "balanced"})},
       {kTables, "--metric", "tables.metric", &C::metric,
-       "early stopping, comparisons and the threshold go by it, and it is printed first (auto: log_loss of classes, rmse of values, or "
-       "the objective's)", words(metric_names())},
+       "early stopping, comparisons and the threshold go by it, and it is printed first (auto: log_loss of classes, rmse of values, "
+       "ndcg of rankings, or the objective's); ndcg@K and map@K are of the first K rows of a query", {}, {}, metrics.c_str()},
       {kTables, "--folds", "tables.folds", &C::folds,
        "fit and measure in so many parts of the training rows before the fit on all of them (0: none; 5 of auto and --tune)", between(0, 100)},
       {kTables, "--tune", "tables.tune", &C::tune, "further settings of gbdt and forest to try; the best ones are kept", between(0, 1000)},
@@ -399,6 +400,7 @@ void validate(const Config& c) {
         },
         f.member);
   }
+  check_metric_name(c.metric);
   if (c.lr < 0 && c.lr != kAutomaticRate) fail(ErrorKind::usage, "--lr", "must be at least 0, or -1: got ", c.lr);
   if (c.folds == 1) fail(ErrorKind::usage, "--folds", "got 1: one fold leaves nothing to fit, need 2 at least");
   if (!c.time_budget.empty()) parse_seconds("--time-budget", c.time_budget);

@@ -118,6 +118,7 @@ store::Rows rows_at(const store::Rows& rows, const std::vector<int64_t>& numbers
   store::Rows some{taken(rows.values, numbers), taken(rows.labels, numbers)};
   if (rows.weights) some.weights = taken(*rows.weights, numbers);
   if (rows.groups) some.groups = taken(*rows.groups, numbers);
+  some.ranked = rows.ranked;
   return some;
 }
 
@@ -128,6 +129,13 @@ Array joined(const std::vector<Array>& parts) {
   Array all(parts.front().dtype(), shape);
   auto* to = static_cast<char*>(all.raw());
   for (const Array& part : parts) to = std::copy_n(static_cast<const char*>(part.raw()), part.bytes(), to);
+  return all;
+}
+
+store::Rows joined(const store::Rows& first, const store::Rows& second) {
+  store::Rows all{joined({first.values, second.values}), joined({first.labels, second.labels})};
+  if (first.groups && second.groups) all.groups = joined({*first.groups, *second.groups});
+  all.ranked = first.ranked;
   return all;
 }
 

@@ -21,7 +21,8 @@ struct Standing {
 
 struct Leaderboard {
   std::string metric;
-  bool higher = false;  // the higher, the better
+  bool higher = false;         // the higher, the better
+  std::string pass = "round";  // of the chosen one's fit: "round" or "epoch"
   int64_t folds = 0;
   std::vector<Standing> standings;    // the chosen one first
   std::vector<std::string> left_out;  // "gbdt: why"

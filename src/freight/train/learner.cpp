@@ -73,19 +73,20 @@ const Learner* find_learner(const std::string& name) {
 }
 
 namespace {
-// A table that is known by name needs no --target.
-bool is_known_table(const Config& config) {
+// True where the flags, or the name of a known table, say so before anything is read.
+bool is_said_table(const Config& config) {
+  if (!config.target.empty() || config.task == "ranking") return true;
   const data::CatalogEntry* const entry = data::named_set(config.data, {.data_dir = config.data_dir});
   return entry && entry->table;
 }
 }  // namespace
 
 std::string asked_model(const Config& config) {
-  return config.model.empty() && (!config.target.empty() || is_known_table(config)) ? kLearnerOfTables : config.model;
+  return config.model.empty() && is_said_table(config) ? kLearnerOfTables : config.model;
 }
 
 bool is_table(const Config& config) {
-  if (!config.target.empty() || is_known_table(config)) return true;
+  if (is_said_table(config)) return true;
   if (!config.text_column.empty()) return false;
   try {
     const data::LoadOptions options{.data_dir = config.data_dir};

@@ -18,6 +18,7 @@ struct RunSummary {
   std::string model, device, output_dir, data;
   int64_t parameters = 0, train_count = 0, test_count = 0, batch_size = 0, grad_accum = 1, epochs = 0, steps = 0;
   int64_t classes = 0;  // of the data; 0 for values to regress
+  bool ranks = false;   // the values are relevances, by which rows are ranked
   double flops_per_step = 0;
   size_t planned_bytes = 0;  // arena of the training step
   bool has_plans = false;    // as PreparedRun says; FLOPs and steps are those of plans

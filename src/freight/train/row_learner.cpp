@@ -61,7 +61,35 @@ void refuse_flags_of_nets(const Config& c, const RowLearner& learner,
     fail(ErrorKind::usage, "--device", "got ", c.backend, ": --model ", learner.name(), " runs on the CPU; need cpu");
   }
   if (c.precision != Config().precision) {
-    fail(ErrorKind::usage, "--precision", "is for nets: --model ", learner.name(), " computes in f64; leave it out");
+    fail(ErrorKind::usage, "--precision", "is for nets: --model ", learner.name(), " computes in ", learner.compute(),
+         "; leave it out");
+  }
+}
+
+bool ranks(const std::string& objective) { return objective == "ndcg" || objective == "pairwise"; }
+
+// Settles whether the rows are ranked, which either flag says.
+void settle_ranking(Config& c, const RowLearner& learner) {
+  if (ranks(c.objective) && c.task == "auto") c.task = "ranking";
+  if (c.task != "ranking") {
+    if (!ranks(c.objective)) return;
+    fail(ErrorKind::usage, "--objective", c.objective, " ranks rows: got --task ", c.task, ", need ranking");
+  }
+  if (!learner.ranks()) {
+    std::vector<std::string> others;
+    for (const Learner* l : learners()) {
+      const auto* const of_rows = dynamic_cast<const RowLearner*>(l);
+      if (of_rows && of_rows->ranks()) others.push_back(l->name());
+    }
+    fail(ErrorKind::usage, "--task", "--model ", learner.name(), " does not rank: need ", join(others, " or "));
+  }
+  if (c.group_column.empty()) {
+    fail(ErrorKind::usage, "--task",
+         "ranking needs --group-column COL: rows with one cell in it, those of a query, are ",
+         "ranked among each other");
+  }
+  if (c.objective != Config().objective && !ranks(c.objective)) {
+    fail(ErrorKind::usage, "--objective", c.objective, " is for values: a ranking has ndcg or pairwise");
   }
 }
 
@@ -71,6 +99,7 @@ struct RowRun : Prepared {
     const auto gave = options.gave;
     begin(*this, named(c), std::move(options));
     refuse_flags_of_nets(config, learner, gave);
+    settle_ranking(config, learner);
     if (start.checkpoint) {
       fail(ErrorKind::usage, "--resume", "--model ", learner.name(),
            " is fitted at once and goes on from nothing: ", "without --resume it is fitted anew (--overwrite)");
@@ -83,7 +112,10 @@ struct RowRun : Prepared {
     const bool counts = config.task == "counts" && config.objective == Config().objective;
     if (counts && std::find(flags.begin(), flags.end(), "--objective") != flags.end()) config.objective = "poisson";
     choose_rate(!gave);
-    rows = learner.read({.data = data::find(config.data, {.data_dir = config.data_dir}),
+    const std::string data = data::find(config.data, {.data_dir = config.data_dir});
+    const bool whole = joins_held_out(data);
+    if (whole) config.val_split = 0;  // so that nobody measures the model on a part that it was fitted to
+    rows = learner.read({.data = data,
                          .target = config.target,
                          .test = config.test,
                          .columns = config.columns,
@@ -96,7 +128,10 @@ struct RowRun : Prepared {
                          .val_split = config.val_split,
                          .seed = static_cast<uint64_t>(config.seed),
                          .bad = std::move(bad),
-                         .values = config.objective != Config().objective});
+                         .whole = whole,
+                         .values = config.objective != Config().objective,
+                         .ranking = config.task == "ranking"});
+    if (whole) rows.test = rows.own_test;
     class_names = rows.shape.classes;
     fingerprint = rows.fingerprint;
     metric = metric_for(config, rows.shape.classes.size());
@@ -127,6 +162,12 @@ struct RowRun : Prepared {
     Config own;
     learner.choose(own);
     config.lr = own.lr;
+  }
+
+  // Where learners or settings are compared on folds and the test part is another file, no row needs to be held out.
+  bool joins_held_out(const std::string& data) const {
+    const bool compared_on_folds = learner.chooses() || config.folds > 0 || config.tune > 0;
+    return compared_on_folds && (!config.test.empty() || data::has_test_part(data));
   }
 
   void check_threshold() const {
@@ -204,6 +245,7 @@ struct RowRun : Prepared {
     s.classes = static_cast<int64_t>(rows.shape.classes.size());
     s.unit = "row";
     if (&measured() == &rows.own_test) s.held_out = "val";
+    s.ranks = rows.train.ranked;
     s.example = "ROWS.csv";
     s.batch_size = rows.train.count();
     s.epochs = s.steps = 1;
@@ -232,7 +274,7 @@ struct RowRun : Prepared {
     if (!config.columns.empty()) b.provenance["columns"] = config.columns;
     if (!config.group_column.empty()) b.provenance["group_column"] = config.group_column;
     if (!config.split_by.empty()) b.provenance["split_by"] = config.split_by;
-    b.learner = fitted_by;
+    b.learner = fitted_by->name();
     b.threshold = threshold;
     b.columns = rows.shape.columns;
     b.set_aside = rows.shape.set_aside;
@@ -240,7 +282,8 @@ struct RowRun : Prepared {
     b.samples = store::sampled(*model, b.columns, rows.train.values);
     return b;
   }
-  std::string pass() const override { return learner.pass(); }
+  std::string pass() const override { return fitted_by->pass(); }
+  std::string compute() const override { return fitted_by->compute(); }
   std::string metric_name() const override { return judged() ? metric.name : std::string(); }
   // True where a metric is told besides the loss. More than two classes have their accuracy.
   bool judged() const { return config.metric != "auto" || compares || rows.shape.classes.size() <= 2; }
@@ -248,7 +291,7 @@ struct RowRun : Prepared {
   // The figures of answers to held-out rows.
   Evaluation figures_of(const Array& answers, const store::Rows& of) const {
     Evaluation e = evaluate(answers, of, threshold);
-    if (judged()) e.metric = score_of(metric, answers, of.labels, threshold);
+    if (judged()) e.metric = score_of(metric, answers, of, threshold);
     return e;
   }
 
@@ -265,7 +308,7 @@ struct RowRun : Prepared {
     for (const std::string& line : lines_of(s.board)) to.note(line);
     so_far.leaderboard = s.board;
     observer.on_leaderboard(s.board);
-    fitted_by = s.candidate.learner->name();
+    fitted_by = s.candidate.learner;
     choose_threshold(s.answers, s.labels);
     on_folds = s.models.front();
     // A learner that the time ended on the folds would take longer on all rows than there is.
@@ -367,7 +410,7 @@ struct RowRun : Prepared {
   Metric metric;
   bool compares = false;
   SelectionRequest comparison;  // where it does
-  std::string fitted_by = learner.name();
+  const RowLearner* fitted_by = &learner;
   std::optional<double> threshold;                  // store::told_class
   std::shared_ptr<const store::RowModel> on_folds;  // the best of the comparison, fitted without the first fold
   std::shared_ptr<const store::RowModel> model;
@@ -383,11 +426,19 @@ Evaluation evaluate(const store::RowModel& model, const store::Rows& rows, std::
   return e;
 }
 
+namespace {
+double ranking_loss(const Array& answers, const store::Rows& rows) {
+  const float* const y = answers.data<float>();
+  if (!std::all_of(y, y + answers.numel(), [](float v) { return std::isfinite(v); })) return std::nan("");
+  return 1 - score_of({.name = "ndcg", .higher = true}, answers, rows).value_or(1);
+}
+}  // namespace
+
 Evaluation evaluate(const Array& answers, const store::Rows& rows, std::optional<double> threshold) {
   const int64_t n = rows.count(), k = answers.shape()[1];
   Evaluation e{.count = n};
   int64_t right = 0;
-  for (int64_t i = 0; i < n; ++i) {
+  for (int64_t i = 0; i < n && !rows.ranked; ++i) {
     const float* y = answers.data<float>() + i * k;
     if (rows.classification()) {
       const int64_t label = rows.labels.data<int64_t>()[i];
@@ -398,7 +449,7 @@ Evaluation evaluate(const Array& answers, const store::Rows& rows, std::optional
       e.loss += error * error;
     }
   }
-  e.loss /= static_cast<double>(std::max<int64_t>(n, 1));
+  e.loss = rows.ranked ? ranking_loss(answers, rows) : e.loss / static_cast<double>(std::max<int64_t>(n, 1));
   if (!std::isfinite(e.loss)) {
     fail(ErrorKind::diverged, "evaluate", "the model's answers to ", n, " rows are not finite: there is no figure");
   }
@@ -439,6 +490,7 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
                          .bad = request.bad,
                          .whole = own_test,
                          .test_part = part_of_set,
+                         .ranking = bundle.rows->ranks(),
                          .known = &shape};
   RowData data = read(source);
   if (own_test) {
@@ -449,7 +501,7 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
   // Other data than that of training is measured whole: none of it was seen.
   out.rows = request.split == "train" ? data.train : data.test;
   if (!trained_here && !asked && request.split != "train") {
-    out.rows = {joined({data.train.values, data.test.values}), joined({data.train.labels, data.test.labels})};
+    out.rows = joined(data.train, data.test);
     out.note =
         cat("all ", out.rows.count(), " rows of ", out.data, " are measured: the model was trained on other data");
   }
@@ -481,7 +533,7 @@ Measurement RowLearner::measure(store::Bundle bundle, const std::string& path, c
                   .unit = "rows"};
   out.figures.seconds = seconds_since(start);
   out.scores = scores_of(
-      answers, measured.rows.labels,
+      answers, measured.rows,
       {.threshold = bundle.threshold, .first = metric == bundle.provenance.end() ? std::string() : metric->second});
   return out;
 }

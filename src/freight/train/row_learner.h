@@ -37,6 +37,7 @@ struct RowSource {
   bool whole = false;      // nothing is held out: all rows are of the training part
   bool test_part = false;  // the test part of a known table is read in place of its rows
   bool values = false;     // the told column holds values, also where its numbers would pass for classes
+  bool ranking = false;    // it holds relevances, by which the rows of a group are ranked
   // It is that of a stored model to be measured: rows become what it takes, and either part may be empty. Null:
   // columns and classes are those of the training part.
   const store::RowShape* known = nullptr;
@@ -67,6 +68,8 @@ class RowLearner : public Learner {
   virtual RowData read(const RowSource& source) const = 0;
   // Flags that this learner has besides those of every one, as train/config_fields.h names them: "--lr".
   virtual std::vector<std::string> flags() const { return {}; }
+  // True where it fits rankings (Config::task).
+  virtual bool ranks() const { return false; }
   // True where it runs on that device ("cuda:1") besides the CPU.
   virtual bool runs_on(const std::string&) const { return false; }
   // Before anything is fitted: bytes besides the data, and seconds of a round on this machine, for run.json.
@@ -79,9 +82,12 @@ class RowLearner : public Learner {
 
   // "round" or "epoch": a pass of the fitting, for those who read of it.
   virtual const char* pass() const { return "round"; }
+  // The type that it computes in.
+  virtual const char* compute() const { return "f64"; }
 
-  // Those that a run with this learner compares; empty where it is fitted itself. Reasons why one cannot be among them
-  // go to `left_out`.
+  // True where a run with this learner compares others (candidates).
+  virtual bool chooses() const { return false; }
+  // Those that it compares; empty where it is fitted itself. Reasons why one cannot be among them go to `left_out`.
   virtual std::vector<Candidate> candidates(const Config&, const RowData&, std::vector<std::string>&) const {
     return {};
   }
@@ -102,8 +108,8 @@ class RowLearner : public Learner {
                                const MeasureRequest& request) const final;
 };
 
-// Mean cross-entropy of classes, with top-1, or mean squared error of values, over all rows. A probability of 0 counts
-// as the least positive float, so that the loss is finite. `threshold`: store::told_class.
+// Mean cross-entropy of classes, with top-1, or mean squared error of values, over all rows; of a ranking 1 - NDCG. A
+// probability of 0 counts as the least positive float, so that the loss is finite. `threshold`: store::told_class.
 Evaluation evaluate(const store::RowModel& model, const store::Rows& rows, std::optional<double> threshold = {});
 // The same of answers that are there: f32 (N, outputs).
 Evaluation evaluate(const Array& answers, const store::Rows& rows, std::optional<double> threshold = {});

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 #include <numeric>
 
 #include "freight/base/error.h"
@@ -13,25 +15,30 @@
 #include "freight/base/strings.h"
 #include "freight/store/row_model.h"
 #include "freight/train/config.h"
+#include "freight/train/ranking.h"
 
 namespace freight::train {
 
 namespace {
 
-// Answers and labels, with what metrics share of them. `times[i]` says how often row i counts.
+// Answers and labels, with what metrics share of them. `times[i]` says how often row i counts, of a ranking query i.
 class Answered {
  public:
-  Answered(const Array& answers, const Array& labels, std::optional<double> threshold)
+  Answered(const Array& answers, const Truth& truth, std::optional<double> threshold)
       : n_(answers.shape()[0]), k_(answers.shape()[1]), answers_(answers) {
-    if (labels.dtype() != DType::i64) {
-      values_ = labels.data<float>();
+    if (truth.labels.dtype() != DType::i64) {
+      values_ = truth.labels.data<float>();
+      if (truth.queries) part_in_queries(truth.queries->data<int64_t>());
       return;
     }
-    classes_ = labels.data<int64_t>();
+    classes_ = truth.labels.data<int64_t>();
     for (int64_t i = 0; i < n_; ++i) told_.push_back(store::told_class(row(i), k_, threshold));
   }
 
   int64_t count() const { return n_; }
+  bool ranking() const { return !queries_.empty(); }
+  // Of which samples are drawn: rows of one query are not by chance together.
+  int64_t units() const { return ranking() ? static_cast<int64_t>(queries_.size()) : n_; }
   int64_t classes() const { return classes_ ? k_ : 0; }
   const float* row(int64_t i) const { return answers_.data<float>() + i * k_; }
   int64_t label(int64_t i) const { return classes_[i]; }
@@ -50,13 +57,32 @@ class Answered {
     return ascending_;
   }
 
+  // The figure of each query, which is computed when first asked for.
+  const std::vector<double>& by_query(const std::string& name, int64_t top,
+                                      double (*of)(std::vector<RankedRow>, int64_t)) const {
+    const auto [at, fresh] = by_query_.try_emplace(name);
+    for (size_t q = 0; fresh && q < queries_.size(); ++q) at->second.push_back(of(queries_[q], top));
+    return at->second;
+  }
+
  private:
+  void part_in_queries(const int64_t* query) {
+    std::map<int64_t, size_t> place;
+    for (int64_t i = 0; i < n_; ++i) {
+      const auto [at, fresh] = place.try_emplace(query[i], queries_.size());
+      if (fresh) queries_.emplace_back();
+      queries_[at->second].push_back({row(i)[0], values_[i]});
+    }
+  }
+
   int64_t n_, k_;
   const Array& answers_;
   const int64_t* classes_ = nullptr;
   const float* values_ = nullptr;
   std::vector<int64_t> told_;
+  std::vector<std::vector<RankedRow>> queries_;
   mutable std::vector<int64_t> ascending_;
+  mutable std::map<std::string, std::vector<double>> by_query_;
 };
 using Times = std::vector<int>;
 
@@ -167,7 +193,32 @@ std::optional<double> tweedie_deviance(const Answered& a, const Times& times, co
   });
 }
 
-enum class For { two, more, classes, values };  // classes: two and more
+// "10" of "ndcg@10"; 0 where the name says no place, -1 where it is not a whole number above 0.
+int64_t top_of(const std::string& name) {
+  const size_t at = name.find('@');
+  if (at == std::string::npos) return 0;
+  int64_t top = 0;
+  const char* const end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + at + 1, end, top);
+  return error == std::errc() && stop == end && top > 0 ? top : -1;
+}
+
+double mean_over_queries(const std::vector<double>& figures, const Times& times) {
+  double sum = 0, total = 0;
+  for (size_t q = 0; q < figures.size(); ++q) {
+    sum += times[q] * figures[q];
+    total += times[q];
+  }
+  return sum / total;
+}
+std::optional<double> ndcg(const Answered& a, const Times& times, const Metric& m) {
+  return mean_over_queries(a.by_query(m.name, top_of(m.name), query_ndcg), times);
+}
+std::optional<double> mean_precision(const Answered& a, const Times& times, const Metric& m) {
+  return mean_over_queries(a.by_query(m.name, top_of(m.name), query_precision), times);
+}
+
+enum class For { two, more, classes, values, ranking };  // classes: two and more
 
 struct MetricRow {
   const char* name;
@@ -177,7 +228,7 @@ struct MetricRow {
   bool told;   // reads the told class
   std::optional<double> (*of)(const Answered&, const Times&, const Metric&);
 };
-constexpr std::array<MetricRow, 11> kMetrics = {{
+constexpr std::array<MetricRow, 14> kMetrics = {{
     {"auc", For::two, true, true, false, area},
     {"f1", For::two, true, true, true, f1},
     {"macro_f1", For::more, true, true, true, macro_f1},
@@ -189,26 +240,45 @@ constexpr std::array<MetricRow, 11> kMetrics = {{
     {"quantile_loss", For::values, false, false, false, quantile_loss},
     {"poisson_deviance", For::values, false, false, false, poisson_deviance},
     {"tweedie_deviance", For::values, false, false, false, tweedie_deviance},
+    {"ndcg", For::ranking, true, true, false, ndcg},
+    {"ndcg@10", For::ranking, true, true, false, ndcg},
+    {"map", For::ranking, true, true, false, mean_precision},
 }};
 
-bool fits(const MetricRow& row, size_t classes) {
+bool fits(const MetricRow& row, size_t classes, bool ranking) {
   switch (row.what) {
     case For::two: return classes == 2;
     case For::more: return classes > 2;
     case For::classes: return classes > 0;
-    case For::values: return classes == 0;
+    case For::values: return classes == 0 && !ranking;
+    case For::ranking: return classes == 0 && ranking;
   }
   return false;
 }
-const MetricRow& row_of_metric(const std::string& name) {
+// Null where there is none of that name.
+const MetricRow* find_metric(const std::string& name) {
+  const std::string whole = name.substr(0, name.find('@'));
   for (const MetricRow& row : kMetrics) {
-    if (name == row.name) return row;
+    if (name == row.name || (whole == row.name && row.what == For::ranking && top_of(name) > 0)) return &row;
   }
-  fail(ErrorKind::usage, "--metric", "unknown value: got ", name, ", need one of ", join(metric_names(), ", "));
+  return nullptr;
+}
+const MetricRow& row_of_metric(const std::string& name) {
+  if (const MetricRow* const row = find_metric(name)) return *row;
+  const std::string whole = name.substr(0, name.find('@'));
+  if (const MetricRow* const row = find_metric(whole)) {
+    fail(ErrorKind::usage, "--metric", "got ", name, ": ",
+         row->what == For::ranking ? "need a whole number of at least 1 behind the @, as in ndcg@10"
+                                   : cat(whole, " is of all rows; ndcg and map alone take an @"));
+  }
+  const std::string near = nearest(name, metric_names());
+  fail(ErrorKind::usage, "--metric", "unknown value: got ", name, ", need one of ", join(metric_names(), ", "),
+       near.empty() ? "" : cat("; did you mean ", near, "?"));
 }
 
 std::string usual_metric(const Config& c, size_t classes) {
   if (classes > 0) return "log_loss";
+  if (c.task == "ranking") return "ndcg";
   if (c.objective == "absoluteerror") return "mae";
   if (c.objective == "quantile") return "quantile_loss";
   if (c.objective == "tweedie") return "tweedie_deviance";
@@ -226,18 +296,29 @@ std::vector<std::string> metric_names() {
   return names;
 }
 
+void check_metric_name(const std::string& name) {
+  if (name != "auto") row_of_metric(name);
+}
+
+Truth::Truth(const store::Rows& rows) : labels(rows.labels) {
+  if (rows.ranked) queries = rows.groups;
+}
+
 Metric metric_for(const Config& c, size_t classes) {
   const std::string name = c.metric == "auto" ? usual_metric(c, classes) : c.metric;
   const MetricRow& row = row_of_metric(name);
-  if (!fits(row, classes)) {
+  const bool ranking = c.task == "ranking";
+  if (!fits(row, classes, ranking)) {
     std::vector<std::string> others;
     for (const MetricRow& other : kMetrics) {
-      if (fits(other, classes)) others.emplace_back(other.name);
+      if (fits(other, classes, ranking)) others.emplace_back(other.name);
     }
-    const char* const what[] = {"two classes", "more than two classes", "classes", "values"};
+    const char* const what[] = {"two classes", "more than two classes", "classes", "values",
+                                "rankings (--task ranking)"};
     fail(ErrorKind::usage, "--metric", name, " is for ", what[static_cast<size_t>(row.what)],
          ": the told column holds ",
-         classes == 0   ? std::string("values")
+         ranking        ? std::string("relevances, by which rows are ranked")
+         : classes == 0 ? std::string("values")
          : classes == 1 ? std::string("one class")
                         : cat(classes, " classes"),
          ", need ", others.empty() ? std::string("another column") : join(others, ", "));
@@ -250,27 +331,38 @@ Metric metric_for(const Config& c, size_t classes) {
 
 bool reads_told_class(const Metric& metric) { return row_of_metric(metric.name).told; }
 
-std::optional<double> score_of(const Metric& metric, const Array& answers, const Array& labels,
+std::optional<double> score_of(const Metric& metric, const Array& answers, const Truth& truth,
                                std::optional<double> threshold) {
   if (answers.shape()[0] == 0) return std::nullopt;
-  const Answered answered(answers, labels, threshold);
-  return row_of_metric(metric.name).of(answered, Times(static_cast<size_t>(answered.count()), 1), metric);
+  const Answered answered(answers, truth, threshold);
+  return row_of_metric(metric.name).of(answered, Times(static_cast<size_t>(answered.units()), 1), metric);
 }
 
-std::vector<Score> scores_of(const Array& answers, const Array& labels, const ScoreOptions& options) {
-  const int64_t n = answers.shape()[0];
-  std::vector<Score> scores;
-  if (n == 0) return scores;
-  const Answered answered(answers, labels, options.threshold);
-  std::vector<const MetricRow*> rows;
+namespace {
+// The metrics of these answers: `first`, where it fits, and then those that are shown.
+std::vector<std::string> shown_metrics(const Answered& answered, const std::string& first) {
+  const auto of_these = [&](const MetricRow& row) {
+    return fits(row, static_cast<size_t>(answered.classes()), answered.ranking());
+  };
+  std::vector<std::string> names;
+  const MetricRow* const leading = find_metric(first);
+  if (leading && of_these(*leading)) names.push_back(first);
   for (const MetricRow& row : kMetrics) {
-    if (!fits(row, static_cast<size_t>(answered.classes()))) continue;
-    if (row.name == options.first) rows.insert(rows.begin(), &row);
-    if (row.name != options.first && row.shown) rows.push_back(&row);
+    if (row.name != first && row.shown && of_these(row)) names.emplace_back(row.name);
   }
+  return names;
+}
+}  // namespace
+
+std::vector<Score> scores_of(const Array& answers, const Truth& truth, const ScoreOptions& options) {
+  std::vector<Score> scores;
+  if (answers.shape()[0] == 0) return scores;
+  const Answered answered(answers, truth, options.threshold);
+  const int64_t n = answered.units();
+  const std::vector<std::string> names = shown_metrics(answered, options.first);
   const auto at = [&](const Times& times) {
     std::vector<std::optional<double>> values;
-    for (const MetricRow* row : rows) values.push_back(row->of(answered, times, {.name = row->name}));
+    for (const std::string& name : names) values.push_back(row_of_metric(name).of(answered, times, {.name = name}));
     return values;
   };
   const auto whole = at(Times(static_cast<size_t>(n), 1));
@@ -288,7 +380,7 @@ std::vector<Score> scores_of(const Array& answers, const Array& labels, const Sc
   }
   for (size_t s = 0; s < whole.size(); ++s) {
     if (!whole[s]) continue;
-    Score score{.name = rows[s]->name, .value = *whole[s], .low = *whole[s], .high = *whole[s]};
+    Score score{.name = names[s], .value = *whole[s], .low = *whole[s], .high = *whole[s]};
     std::sort(drawn[s].begin(), drawn[s].end());
     if (!drawn[s].empty()) {
       const auto most = static_cast<double>(drawn[s].size() - 1);

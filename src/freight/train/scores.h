@@ -8,30 +8,44 @@
 
 #include "freight/base/array.h"
 
+namespace freight::store {
+struct Rows;
+}
+
 namespace freight::train {
 
 struct Config;
 
 // A metric with what it depends on.
 struct Metric {
-  std::string name;     // "auc"
+  std::string name;     // "auc", "ndcg@10"
   bool higher = false;  // the higher, the better
   double quantile = 0.5, tweedie_power = 1.5;
 
   bool better(double a, double b) const { return higher ? a > b : a < b; }
 };
-// Words that --metric takes: "auto" first.
+// Words that --metric takes: "auto" first. Behind those of rankings "@K" may stand: the first K rows of a query alone.
 std::vector<std::string> metric_names();
-// The metric that a configuration asks for, for so many classes (0: values); "auto" is the one of its objective. Throws
-// Error(usage) that names --metric for one that does not fit.
+// Throws Error(usage) that names --metric for a word that is none of them.
+void check_metric_name(const std::string& name);
+// The metric that a configuration asks for, for so many classes (0: values, or relevances where its task is a ranking);
+// "auto" is the one of its objective. Throws Error(usage) that names --metric for one that does not fit.
 Metric metric_for(const Config& config, size_t classes);
 // True of a metric that reads which class is told, and hence depends on a threshold.
 bool reads_told_class(const Metric& metric);
 
-// Scores answers f32 (N, K), probabilities with labels i64 (N), or values (N, 1) with f32 (N). Above `threshold` the
-// second of two classes is told; without one the likelier. Empty where the labels do not allow it, such as the area
-// where all are of one class, or there are none.
-std::optional<double> score_of(const Metric& metric, const Array& answers, const Array& labels,
+// What answers are held against.
+struct Truth {
+  Truth(const Array& of_rows) : labels(of_rows) {}  // no ranking
+  Truth(const store::Rows& rows);
+  Array labels;                       // i64 (N): classes; or f32 (N): values, or relevances
+  std::optional<Array> queries = {};  // i64 (N), of a ranking: rows with equal numbers are ranked among each other
+};
+
+// Scores answers f32 (N, K), probabilities of classes, or values (N, 1). Above `threshold` the second of two classes is
+// told; without one the likelier. A ranking has the mean over its queries. Empty where the labels do not allow it, such
+// as the area where all are of one class, or there are none.
+std::optional<double> score_of(const Metric& metric, const Array& answers, const Truth& truth,
                                std::optional<double> threshold = {});
 
 struct Score {
@@ -45,8 +59,9 @@ struct ScoreOptions {
   int draws = 400;         // for the intervals, by a fixed seed
 };
 // The usual ones: of two classes auc, f1 of the second one, accuracy and log_loss; of more macro_f1, accuracy and
-// log_loss; of values rmse, mae and r2. What the labels do not allow is left out.
-std::vector<Score> scores_of(const Array& answers, const Array& labels, const ScoreOptions& options = {});
+// log_loss; of values rmse, mae and r2; of a ranking ndcg, ndcg@10 and map, whose intervals are drawn by queries. What
+// the labels do not allow is left out.
+std::vector<Score> scores_of(const Array& answers, const Truth& truth, const ScoreOptions& options = {});
 
 // The probability of the second of two classes above which it is told so that the metric is best, in the middle between
 // two that rows have (none is told above the highest); of equally good ones the nearest to 0.5, which is the best where

@@ -184,7 +184,7 @@ class Comparison {
     const Array answers = model.run(held_out.values);
     m.row_seconds += (now() - before) / static_cast<double>(std::max<int64_t>(held_out.count(), 1));
     const double asked = data_.shape.classes.size() == 2 ? c.config.threshold : 0;
-    const auto score = score_of(r_.metric, answers, held_out.labels, asked > 0 ? std::optional(asked) : std::nullopt);
+    const auto score = score_of(r_.metric, answers, held_out, asked > 0 ? std::optional(asked) : std::nullopt);
     if (score && !std::isfinite(*score)) {
       fail(ErrorKind::diverged, "fit", "the answers to held-out rows give no finite ", r_.metric.name);
     }
@@ -229,6 +229,7 @@ class Comparison {
     });
     board_.metric = r_.metric.name;
     board_.higher = r_.metric.higher;
+    board_.pass = winner_.learner->pass();
     board_.folds = r_.folds;
     board_.seconds = now();
     Selected out{.candidate = winner_,

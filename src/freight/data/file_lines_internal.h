@@ -1,0 +1,33 @@
+// The lines of a file that need not fit into memory, for readers of tables whose rows are lines.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "freight/io/byte_stream.h"
+
+namespace freight::data {
+
+class FileLines {
+ public:
+  // Throws Error(data) that begins with `name` for a line of more than `longest` bytes.
+  FileLines(std::unique_ptr<io::ByteStream> stream, std::string name, size_t longest = SIZE_MAX);
+  // The next line without its end; false behind the last one.
+  bool next(std::string& line);
+  void rewind();
+  int64_t number() const { return number_; }  // of the line that was read, from 1
+  std::string place() const;                  // "runs.jsonl:17"
+  uint64_t size() const { return stream_->size(); }
+  uint64_t read_so_far() const { return taken_ - (end_ - at_); }
+
+ private:
+  std::unique_ptr<io::ByteStream> stream_;
+  std::string name_;
+  size_t longest_;
+  io::Bytes piece_;
+  size_t at_ = 0, end_ = 0;  // of what is left of it
+  uint64_t taken_ = 0;       // from the stream
+  int64_t number_ = 0;
+};
+
+}  // namespace freight::data

@@ -1,0 +1,127 @@
+// Rows of JSON lines: an object in each line, whose keys are the columns in any order. A cell is what stands in a CSV
+// of the same table: a number as it prints, a string as it is, true or false; a key that a line lacks, and null, are
+// missing.
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "freight/base/error.h"
+#include "freight/base/printable.h"
+#include "freight/base/strings.h"
+#include "freight/data/cell_filler_internal.h"
+#include "freight/data/columns.h"
+#include "freight/data/file_lines_internal.h"
+#include "freight/data/table_rows_internal.h"
+#include "freight/io/json_internal.h"
+
+namespace freight::data {
+
+namespace {
+
+// A row has a cell for each key that any line has: lines of ever new keys would fill any memory.
+constexpr size_t kMostKeys = 100000;
+
+class JsonRows : public FileRows {
+ public:
+  // Reads the file once for its keys: a column may begin in the last line.
+  JsonRows(std::unique_ptr<io::ByteStream> stream, const std::string& name)
+      : lines_(std::move(stream), name, io::kMaxJsonBytes) {
+    while (next_object([&](size_t, std::string_view) {})) {
+    }
+    if (names_.empty()) {
+      fail(ErrorKind::data, name, "holds no rows of columns: need {\"column\": value, ...} in each line");
+    }
+    rewind();
+  }
+
+  bool next(std::span<const std::string_view>& cells, int64_t& line) override {
+    text_.clear();
+    ends_.assign(names_.size(), {0, 0});
+    const bool any = next_object([&](size_t column, std::string_view value) {
+      ends_[column] = {text_.size(), text_.size() + value.size()};
+      text_ += value;
+    });
+    if (!any) return false;
+    text_.append(kReadableBehind, '\0');
+    cells_.clear();
+    for (const auto& [begin, end] : ends_) cells_.emplace_back(text_.data() + begin, end - begin);
+    cells = cells_;
+    line = lines_.number();
+    return true;
+  }
+  void rewind() override {
+    lines_.rewind();
+    std::fill(seen_in_.begin(), seen_in_.end(), 0);
+  }
+  std::vector<std::string> own_names() const override { return names_; }
+  uint64_t size() const override { return lines_.size(); }
+  uint64_t read_so_far() const override { return lines_.read_so_far(); }
+
+ private:
+  // Tells the members of the next line that has a character; false at the end.
+  template <class Take>
+  bool next_object(Take take) {
+    std::string_view line;
+    do {
+      if (!lines_.next(line_)) return false;
+      line = trimmed(line_);
+    } while (line.empty());
+    if (line == "{" || line == "[" || line.starts_with("[{")) {
+      fail(ErrorKind::data, lines_.place(), "got '", excerpt(line.substr(0, 2)),
+           "': need one object in each line, as jq -c '.[]' writes the objects of an array and jq -c . a single one");
+    }
+    size_t expected = 0;  // most lines have the keys of those before in their order
+    io::read_flat_json(line_, lines_.place(), ErrorKind::data, [&](const std::string& key, std::string_view value) {
+      const size_t column = expected < names_.size() && names_[expected] == key ? expected : column_of(key);
+      expected = column + 1;
+      if (std::exchange(seen_in_[column], lines_.number()) == lines_.number()) return false;
+      take(column, value);
+      return true;
+    });
+    return true;
+  }
+
+  size_t column_of(const std::string& key) {
+    const auto [at, fresh] = place_.try_emplace(key, names_.size());
+    if (!fresh) return at->second;
+    if (key.empty()) fail(ErrorKind::data, lines_.place(), "got an empty key: it names a column");
+    if (names_.size() == kMostKeys) {
+      fail(ErrorKind::data, lines_.place(), "got the key ", excerpt(key), " after ", kMostKeys,
+           " others: each is a column of all rows");
+    }
+    names_.push_back(key);
+    seen_in_.push_back(0);
+    return at->second;
+  }
+
+  FileLines lines_;
+  std::string line_;
+  std::vector<std::string> names_;
+  std::unordered_map<std::string, size_t> place_;  // by name
+  std::vector<int64_t> seen_in_;                   // by column: the last line that has it
+  std::string text_;                               // of the row's cells
+  std::vector<std::pair<size_t, size_t>> ends_;    // where they begin and end in it
+  std::vector<std::string_view> cells_;
+};
+
+}  // namespace
+
+bool names_json_lines(const std::string& path) {
+  std::string name = lower(path);
+  if (ends_with(name, ".gz")) name.resize(name.size() - 3);
+  return ends_with(name, ".jsonl") || ends_with(name, ".ndjson");
+}
+
+bool is_json_row(std::string_view first_line) {
+  const std::string_view line = trimmed(first_line);
+  if (line == "[" || line.starts_with("[{")) return true;  // an array of rows, which is told what it needs
+  if (line.empty() || line[0] != '{') return false;
+  const std::string_view rest = trimmed(line.substr(1));
+  return rest.empty() || rest[0] == '"' || rest[0] == '}';
+}
+
+std::unique_ptr<FileRows> json_rows(std::unique_ptr<io::ByteStream> stream, const std::string& name) {
+  return std::make_unique<JsonRows>(std::move(stream), name);
+}
+
+}  // namespace freight::data

@@ -1,0 +1,176 @@
+// Tables that are no separated cells: JSON lines and archives of arrays. They give the cells that a CSV of the same
+// table gives, and what does not fit is refused by its line and name.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "freight/base/strings.h"
+#include "freight/data/cells.h"
+#include "freight/io/npy.h"
+#include "tests/support/files.h"
+
+namespace freight::data {
+namespace {
+using namespace freight::testing;
+using Texts = std::vector<std::string>;
+
+Cells parse(const std::string& text, const std::string& name = "t.jsonl") { return parse_cells(bytes_of(text), name); }
+Texts texts(const CellColumn& column, int64_t rows) {
+  Texts out;
+  for (int64_t i = 0; i < rows; ++i) out.push_back(column.text(i));
+  return out;
+}
+
+void expect_same(const Cells& a, const Cells& b) {
+  ASSERT_EQ(a.head.names, b.head.names);
+  ASSERT_EQ(a.rows(), b.rows());
+  for (size_t k = 0; k < a.columns.size(); ++k) {
+    EXPECT_EQ(a.columns[k].kind, b.columns[k].kind) << a.columns[k].name;
+    EXPECT_EQ(texts(a.columns[k], a.rows()), texts(b.columns[k], b.rows())) << a.columns[k].name;
+  }
+}
+
+TEST(JsonRows, AreTheCellsOfTheSameCsvWhateverTheOrderOfTheirKeys) {
+  const Cells json = parse(
+      "\xef\xbb\xbf{\"n\": 1, \"word\": \"a, \\\"b\\\"\", \"flag\": true, \"x\": 2.5e-3}\r\n"
+      "\n"
+      "  {\"x\": -7, \"flag\": false, \"n\": null}\n"
+      "{\"word\": \"\\u00e9\\n\", \"n\": \"12\", \"late\": 18446744073709551615, \"x\": 0.1}\n"
+      "{}");
+  const Cells csv = parse(
+      "n,word,flag,x,late\n1,\"a, \"\"b\"\"\",true,0.0025,\n,,false,-7,\n12,\"\xc3\xa9\n\",,0.1,18446744073709551615\n"
+      "NA,,,NA,\n",
+      "t.csv");
+  expect_same(json, csv);
+  EXPECT_TRUE(json.head.header);
+  EXPECT_EQ(json.columns[0].numbers[2], 12) << "a string is the cell that it would be in a CSV";
+  EXPECT_EQ(json.place(1), "t.jsonl:3");
+  EXPECT_EQ(json.place(3), "t.jsonl:5");
+  EXPECT_TRUE(json.columns[0].missing(3)) << "an object without keys is a row";
+}
+
+TEST(JsonRows, AreReadInPartsAndPackedAcrossPieces) {
+  std::string json, csv = "id,name,last\n";
+  for (int i = 0; i < 30000; ++i) {
+    const std::string name = cat("name ", i * 7919 % 104729, std::string(static_cast<size_t>(i % 60), '.'));
+    json +=
+        i % 2 ? cat("{\"id\":", i, ",\"name\":\"", name, "\"}\n") : cat("{\"name\":\"", name, "\",\"id\":", i, "}\n");
+    csv += cat(i, ",", name, ",\n");
+  }
+  json += "{\"last\": 1, \"id\": 7}\n";  // a column that begins in the last line
+  csv += "7,,1\n";
+  json = "{\"id\": 1, \"name\": null}\n" + json;
+  csv.insert(csv.find('\n') + 1, "1,,\n");
+  const TemporaryDir dir;
+  io::write_file_atomic(dir / "t.csv", std::string_view(csv));
+  io::write_file_atomic(dir / "t.ndjson.gz", std::string_view(gzip_stored(json)));
+  expect_same(read_cells(dir / "t.ndjson.gz"), read_cells(dir / "t.csv"));
+  CellReader parts({dir / "t.ndjson.gz"});
+  int64_t rows = 0, line = 0;
+  for (Cells c = parts.next(4000); c.rows() > 0; c = parts.next(4000)) {
+    EXPECT_EQ(c.head.names, (Texts{"id", "name", "last"}));
+    rows += c.rows();
+    line = c.places.line(c.rows() - 1);
+  }
+  EXPECT_EQ(rows, 30002);
+  EXPECT_EQ(line, 30002);
+}
+
+TEST(JsonRows, WhatIsNoRowIsRefusedByItsLineAndKey) {
+  const auto refused = [](const std::string& text, const Texts& parts) {
+    expect_error(ErrorKind::data, parts, [&] { parse(text); });
+  };
+  refused("{\"a\": 1}\n{\"a\": [1, 2]}\n", {"t.jsonl:2", "key a holds an array", "need a number"});
+  refused("{\"a\": 1}\n\n{\"b\": {\"c\": 1}}\n", {"t.jsonl:3", "key b holds an object"});
+  refused("{\"a\": 1}\n{\"a\": 1\n", {"t.jsonl:2", "not valid JSON"});
+  refused("{\"a\": 1}\n[1]\n", {"t.jsonl:2", "got [1]", "need an object"});
+  refused("{\"a\": 1} {\"a\": 2}\n", {"t.jsonl:1", "not valid JSON"});
+  refused("{\"a\": 1, \"a\": 2}\n", {"t.jsonl:1", "\"a\" stands twice"});
+  refused("{\"\": 1}\n", {"t.jsonl:1", "empty key"});
+  refused("{\"a\": 1e999}\n", {"t.jsonl:1", "not valid JSON"});
+  refused("{\"a\": \"\xff\"}\n", {"t.jsonl:1", "not valid JSON"});
+  refused("{\n  \"a\": 1\n}\n", {"t.jsonl:1", "one object in each line", "jq"});
+  refused("[{\"a\": 1}, {\"a\": 2}]\n", {"t.jsonl:1", "one object in each line", "jq"});
+  refused("1,2\n", {"t.jsonl:1", "not valid JSON"});
+  refused("", {"t.jsonl", "holds no rows"});
+  refused("{}\n", {"t.jsonl", "holds no rows of columns"});
+  refused(cat("{\"a\": \"", std::string(size_t{17} << 20, 'x'), "\"}\n"), {"t.jsonl:1", "longer than 16.0 MiB"});
+  std::string many = "{";
+  for (int i = 0; i <= 100000; ++i) many += cat(i ? "," : "", "\"k", i, "\":1");
+  refused(many + "}\n", {"t.jsonl:1", "k100000", "100000 others"});
+  std::string deep = "{\"a\": ";
+  for (int i = 0; i < 300; ++i) deep += "[";
+  refused(deep + "\n", {"t.jsonl:1", "key a holds an array"});
+}
+
+TEST(JsonRows, AreKnownByTheirFirstLineUnderAnyName) {
+  EXPECT_EQ(parse("{\"a\": 1}\n{\"a\": 2}\n", "rows.txt").rows(), 2);
+  EXPECT_EQ(parse("{a},b\n1,2\n", "braces.csv").head.names, (Texts{"{a}", "b"}));
+}
+
+TEST(SparseRows, QueriesOfRankingsAreAColumn) {
+  const Cells c = parse("2 qid:7 1:0.5 3:1\n0 qid:7 2:4 # a page\n1 qid:9\n", "train.svm");
+  EXPECT_EQ(c.head.names, (Texts{"label", "qid", "feature_1", "feature_2", "feature_3"}));
+  EXPECT_EQ(texts(c.columns[1], 3), (Texts{"7", "7", "9"}));
+  EXPECT_EQ(c.columns[4].numbers[0], 1);
+  EXPECT_EQ(c.columns[3].numbers[1], 4);
+  expect_error(ErrorKind::data, {"t.svm:2", "has no qid"}, [] { parse("2 qid:7 1:1\n0 1:1\n", "t.svm"); });
+  expect_error(ErrorKind::data, {"t.svm:2", "has a qid"}, [] { parse("2 1:1\n0 qid:3 1:1\n", "t.svm"); });
+  expect_error(ErrorKind::data, {"t.svm:2", "qid:9", "INDEX:VALUE"},
+               [] { parse("2 qid:7 1:1\n0 qid:8 qid:9\n", "t.svm"); });
+}
+
+Cells read_npz(const io::NamedArrays& arrays) {
+  const TemporaryDir dir;
+  io::save_npz(dir / "t.npz", arrays);
+  return read_cells(dir / "t.npz");
+}
+
+TEST(ArrayRows, AreColumnsOfTheirNamesAndOfTheirPlaces) {
+  const Cells c = read_npz({{"X", Array::of<float>({0.1f, 2, NAN, -1e30f, 5, 6}, {3, 2})},
+                            {"flag", Array::of<bool>({true, false, true}, {3})},
+                            {"n", Array::of<int64_t>({9007199254740993, -1, 0}, {3})},
+                            {"small", Array::of<uint8_t>({255, 0, 7}, {3, 1})},
+                            {"y", Array::of<double>({0.1, INFINITY, 3}, {3})}});
+  EXPECT_EQ(c.head.names, (Texts{"X.0", "X.1", "flag", "n", "small", "y"}));
+  EXPECT_TRUE(c.head.header);
+  ASSERT_EQ(c.rows(), 3);
+  EXPECT_EQ(c.columns[0].numbers[0], static_cast<double>(0.1f)) << "to the last bit";
+  EXPECT_TRUE(c.columns[0].missing(1));
+  EXPECT_EQ(c.columns[1].numbers[1], static_cast<double>(-1e30f));
+  EXPECT_EQ(texts(c.columns[2], 3), (Texts{"true", "false", "true"}));
+  EXPECT_EQ(c.columns[4].numbers[0], 255);
+  EXPECT_EQ(c.columns[5].numbers[0], 0.1);
+  ASSERT_EQ(c.columns[5].odd.size(), 1u) << "inf is no finite number, as in a CSV";
+  EXPECT_EQ(c.place(2).substr(c.place(2).rfind('/') + 1), "t.npz:3");
+}
+
+TEST(ArrayRows, WhatIsNoTableIsRefusedByTheNamesOfItsArrays) {
+  const auto refused = [](const io::NamedArrays& arrays, const Texts& parts) {
+    expect_error(ErrorKind::data, parts, [&] { read_npz(arrays); });
+  };
+  const Array three = Array::of<float>({1, 2, 3}, {3}), two = Array::of<float>({1, 2}, {2});
+  refused({{"age", three}, {"height", two}}, {"t.npz", "height has 2 rows", "age has 3"});
+  refused({{"cube", Array(DType::f32, {2, 1, 1})}}, {"t.npz[cube]", "shape [2,1,1]", "(rows, columns)"});
+  refused({{"one", Array::of<float>({1}, {})}}, {"t.npz[one]", "(rows)"});
+  refused({{"none", Array(DType::f32, {2, 0})}}, {"t.npz[none]"});
+  refused({{"X", Array(DType::f32, {2, 2})}, {"X.1", two}}, {"t.npz", "two columns are named X.1"});
+  refused({{"z", Array(DType::c64, {2})}}, {"t.npz[z]", "real numbers"});
+  refused({{"big", Array::of<uint64_t>({1, UINT64_MAX}, {2})}}, {"t.npz[big]", "above the range of i64"});
+  refused({{"empty", Array(DType::f32, {0})}}, {"t.npz", "holds no rows"});
+  refused({}, {"t.npz", "holds no arrays"});
+  expect_error(ErrorKind::data, {"t.npz", "zip"}, [] { parse("no archive", "t.npz"); });
+}
+
+TEST(ArrayRows, ObjectsOfPythonAndTextsAreRefusedWithTheMend) {
+  std::string npy("\x93NUMPY\x01\x00", 8);
+  for (const auto& [descr, mend] :
+       {std::pair<std::string, std::string>{"|O", "only Python reads its objects"}, {"<U5", "CSV or JSON lines"}}) {
+    std::string head = cat("{'descr': '", descr, "', 'fortran_order': False, 'shape': (1,), }\n");
+    const std::string file = npy + static_cast<char>(head.size()) + '\0' + head + std::string(20, '\0');
+    expect_error(ErrorKind::data, {"words.npy", descr, mend}, [&] { io::parse_npy(bytes_of(file), "words.npy"); });
+  }
+}
+
+}  // namespace
+}  // namespace freight::data
