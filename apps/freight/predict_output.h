@@ -31,6 +31,12 @@ class PredictionWriter {
   // Rows (N, outputs) of the named samples, with store::RowModel::contributions where they are asked for; standard
   // output is flushed. Throws Error(runtime) where it cannot be written.
   void write(const std::vector<std::string>& names, const Array& rows, const Array* contributions = nullptr);
+  // True where the text of some samples does not depend on those before: all forms but lines, whose first column grows.
+  bool texts_stand_alone() const { return options_.form != Form::lines; }
+  // The text that write() makes of these samples. Any number of threads may ask.
+  std::string text_of(const std::vector<std::string>& names, const Array& rows, const Array* contributions) const;
+  // Writes a text that was made so, and its rows.
+  void write_text(const std::string& text, const Array& rows);
   // Puts the files under their names.
   void commit();
 

@@ -2,6 +2,8 @@
 // is for nets alone refuses it by name.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "freight/base/strings.h"
@@ -102,6 +104,50 @@ TEST(TablesCommand, ATableIsTrainedMeasuredPredictedAndShown) {
   expect_refused(run_freight({"train", csv, "--model", "baseline", "-o", dir + "/run"}), 2, {"--overwrite"});
   expect_refused(run_freight({"train", csv, "--model", "baseline", "--resume", dir + "/run"}), 2,
                  {"no checkpoint to go on from"});
+}
+
+// Several blocks are answered at the same time: what is written does not tell.
+TEST(TablesCommand, BlocksOfRowsAreWrittenInTheirOrderWhateverTheirSize) {
+  const std::string dir = scratch_dir(), csv = dir + "/line.csv";
+  std::string rows = "x,y\n", asked = "x\n";
+  for (int i = 0; i < 100; ++i) rows += cat(i, ".5,", 2 * i + 1, "\n");
+  write_file(csv, rows);
+  const Ran trained = run_freight({"train", csv, "--model", "linear", "--target", "y", "-o", dir + "/run"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const std::string model = dir + "/run/model.safetensors", file = dir + "/asked.csv";
+  for (int i = 0; i < 1000; ++i) asked += i == 700 ? "many\n" : i == 300 || i == 800 ? "200\n" : cat(i % 90, ".5\n");
+  write_file(file, asked);
+  const std::vector<std::string> skip = {"predict", model, file, "--on-bad-sample", "skip"};
+  const auto with = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), skip.begin(), skip.end());
+    return run_freight(flags);
+  };
+  for (const std::vector<std::string>& form : std::vector<std::vector<std::string>>{{"--csv"}, {"--json"}, {}}) {
+    const Ran whole = with(form);
+    ASSERT_EQ(whole.code, 0) << whole.err;
+    EXPECT_EQ(std::count(whole.out.begin(), whole.out.end(), '\n'),
+              form == std::vector<std::string>{"--csv"} ? 1000 : 999);
+    for (const char* size : {"1", "7", "256"}) {
+      std::vector<std::string> flags = form;
+      flags.insert(flags.end(), {"-b", size});
+      if (form.empty()) flags.insert(flags.end(), {"--npy", dir + "/" + size + ".npy", "-o", dir + "/lines.txt"});
+      const Ran blocks = with(flags);
+      ASSERT_EQ(blocks.code, 0) << blocks.err;
+      if (!form.empty()) {
+        EXPECT_EQ(blocks.out, whole.out) << size;
+      }
+      EXPECT_NE(blocks.err.find("asked.csv:702"), std::string::npos) << "the row that is left out\n" << blocks.err;
+      EXPECT_NE(blocks.err.find("asked.csv:302: x is 200"), std::string::npos) << blocks.err;
+      EXPECT_EQ(blocks.err.find("asked.csv:802"), std::string::npos) << "a column is told once\n" << blocks.err;
+      EXPECT_NE(blocks.err.find("999 rows"), std::string::npos) << blocks.err;
+    }
+  }
+  EXPECT_EQ(read_file(dir + "/1.npy"), read_file(dir + "/256.npy"));
+  EXPECT_EQ(read_file(dir + "/1.npy").size(), 128 + 999 * sizeof(float));
+  // A row that stops the run stands behind the answers to all rows before it.
+  const Ran stopped = run_freight({"predict", model, file, "--csv", "-b", "16"});
+  expect_refused(stopped, 3, {"asked.csv:702", "column x", "'many'"});
+  EXPECT_EQ(std::count(stopped.out.begin(), stopped.out.end(), '\n'), 701);
 }
 
 TEST(TablesCommand, WhatEachColumnAddsStandsBesideTheAnswer) {
