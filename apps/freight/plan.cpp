@@ -12,6 +12,8 @@
 #include "freight/plan/preflight.h"
 #include "lists.h"
 #include "plan_options.h"
+#include "plan_table.h"
+#include "plan_text.h"
 #include "table.h"
 
 namespace freight::app {
@@ -62,13 +64,6 @@ Args with_catalog(const Args& args, bool& earlier) {
 }
 
 std::string bytes(double n) { return human_bytes(n); }
-
-// Three digits, as ranges deserve.
-std::string number(double v) {
-  if (v >= 1000) return with_commas(static_cast<int64_t>(v + 0.5));
-  return fixed(v, v >= 100 ? 0 : v >= 10 ? 1 : v >= 0.1 ? 2 : 4);
-}
-std::string range(const Range& r) { return r.high <= 0 ? "-" : cat(number(r.low), " - ", number(r.high)); }
 
 // The change that another way to compute would make.
 struct Means {
@@ -148,17 +143,6 @@ void print_within(const Within& w) {
   std::printf("\n  %s\n", w.text.c_str());
 }
 
-// A table is sorted by this key; larger ones come last, rows without one behind all.
-double sort_key(const Estimate& e, const std::string& by) {
-  constexpr double kLast = 1e300;
-  const bool usable = e.timed && e.fits.value_or(true);
-  if (by == "memory") return -e.memory_bytes;
-  if (by == "batch") return -static_cast<double>(e.largest_batch);
-  if (by == "dollars") return e.dollars && usable ? e.dollars->middle() : kLast;
-  if (by == "energy") return e.watt_hours && usable ? e.watt_hours->middle() : kLast;
-  return e.timed ? e.step_seconds.middle() * (usable ? 1 : 1e6) : kLast;
-}
-
 // `running`: the plan that offloads; null: the first of the drafts.
 std::vector<Estimate> estimates(const std::vector<Draft>& drafts, const PlanInput& in, const Flags& f,
                                 const Draft* running) {
@@ -167,28 +151,11 @@ std::vector<Estimate> estimates(const std::vector<Draft>& drafts, const PlanInpu
   for (const plan::Device& d : in.catalog.devices) {
     all.push_back(plan::estimate(drafts, d, in.catalog, length, f.fleet, running));
   }
-  if (f.sort == "name") {
-    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.device < b.device; });
-  } else {
-    std::stable_sort(all.begin(), all.end(),
-                     [&](const auto& a, const auto& b) { return sort_key(a, f.sort) < sort_key(b, f.sort); });
-  }
+  sort_estimates(all, f.sort);
   Estimate here = plan::estimate_here(drafts, in.rates && f.fleet.devices == 1 ? &*in.rates : nullptr, length, running);
   if (f.fleet.devices > 1) here.assumed = "one device: not timed for a share of a batch";
   all.insert(all.begin(), std::move(here));
   return all;
-}
-
-std::string fits_text(const Estimate& e) {
-  if (!e.fits) return "?";
-  if (*e.fits) return "yes";
-  return e.means.empty() ? "no" : e.means;
-}
-
-std::string text_of(const plan::Offer& o) {
-  const plan::Price& p = *o.price;
-  return cat(o.machines > 1 ? cat(o.machines, " x ") : "", p.provider, " ", p.instance, " $", number(o.usd()), "/h",
-             p.count > 1 ? cat(" for ", p.count * o.machines) : "", ", ", p.date);
 }
 
 std::vector<std::vector<std::string>> rows_of(const std::vector<Estimate>& all, size_t shown) {
@@ -200,48 +167,6 @@ std::vector<std::vector<std::string>> rows_of(const std::vector<Estimate>& all, 
                     e.dollars ? range(*e.dollars) : "-", e.watt_hours ? range(*e.watt_hours) : "-"});
   }
   return rows;
-}
-
-Json json_range(const Range& r) { return r.high > 0 ? Json{{"low", r.low}, {"high", r.high}} : Json(nullptr); }
-
-Json json_of(const Estimate& e, const plan::Catalog& catalog) {
-  Json j = {{"device", e.device},
-            {"memory_bytes", nullptr},
-            {"fits", nullptr},
-            {"means", e.means},
-            {"largest_batch", e.largest_batch}};
-  if (e.memory_bytes > 0) j["memory_bytes"] = e.memory_bytes;
-  if (e.fits) j["fits"] = *e.fits;
-  j["step_seconds"] = json_range(e.step_seconds);
-  j["samples_per_second"] = json_range(e.samples_per_second);
-  j["data_seconds"] = json_range(e.data_seconds);
-  if (e.devices > 1) {
-    j["devices"] = e.devices;
-    j["summing_seconds"] = json_range(e.summing_seconds);
-    j["link"] = e.link;
-  }
-  j["epoch_hours"] = json_range(e.epoch_hours);
-  j["run_hours"] = json_range(e.run_hours);
-  j["evaluation_hours"] = json_range(e.evaluation_hours);
-  j["checkpoint_hours"] = json_range(e.checkpoint_hours);
-  j["dollars"] = e.dollars ? json_range(*e.dollars) : Json(nullptr);
-  j["watt_hours"] = e.watt_hours ? json_range(*e.watt_hours) : Json(nullptr);
-  j["share"] = freight::app::json_of(e.shares);
-  if (e.utilisation > 0) j["utilisation_of_dense_peak"] = e.utilisation;
-  j["assumed"] = e.assumed;
-  if (e.offer) {
-    const plan::Price& p = *e.offer->price;
-    j["price"] = {{"provider", p.provider}, {"instance", p.instance},        {"count", p.count},
-                  {"usd_per_hour", p.usd},  {"machines", e.offer->machines}, {"date", p.date},
-                  {"source", p.source}};
-  }
-  for (const plan::Device& d : catalog.devices) {
-    if (d.name == e.device) {
-      j["source"] = d.source;
-      j["date"] = d.date;
-    }
-  }
-  return j;
 }
 
 Json json_of(const std::vector<Draft>& drafts, const Formula& line, const std::vector<Means>& means,
@@ -281,7 +206,7 @@ Json json_of(const std::vector<Draft>& drafts, const Formula& line, const std::v
     j["means"].push_back({{"flag", m.flag}, {"total_bytes", m.total}, {"flops", m.flops}});
   }
   if (offloaded) j["offload"] = json_of(*offloaded);
-  for (const Estimate& e : all) j["devices"].push_back(json_of(e, in.catalog));
+  for (const Estimate& e : all) j["devices"].push_back(freight::app::json_of(e, in.catalog));
   return j;
 }
 
@@ -329,7 +254,7 @@ Json json_of(const std::vector<Share>& world, const PlanInput& in) {
   for (const Share& s : world) {
     Json one = {{"devices", s.devices}, {"batch_per_device", s.batch}, {"estimates", Json::array()}};
     for (const Estimate& e : s.estimates) {
-      Json estimate = json_of(e, in.catalog);
+      Json estimate = freight::app::json_of(e, in.catalog);
       const Estimate* first = same_device(world[0], e.device);
       const double of_linear = first ? efficiency(*first, world[0].devices, e, s.devices) : 0;
       estimate["efficiency"] = of_linear > 0 ? Json(of_linear) : Json(nullptr);
@@ -386,27 +311,6 @@ int print_world(const PlanInput& in, const Flags& f) {
       "runs\n"
       "(docs/plan.md); one of the columns in full: --devices N\n");
   return 0;
-}
-
-std::string cell(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
-}
-
-void print_csv(const std::vector<Estimate>& all) {
-  std::printf(
-      "device,fits,means,largest_batch,samples_per_s_low,samples_per_s_high,epoch_h_low,epoch_h_high,run_h_low,"
-      "run_h_high,dollars_low,dollars_high,watt_h_low,watt_h_high,price,assumed\n");
-  const auto span = [](const Range& r) { return r.high > 0 ? cat(r.low, ",", r.high) : std::string(","); };
-  for (const Estimate& e : all) {
-    std::printf("%s,%s,%s,%lld,%s,%s,%s,%s,%s,%s,%s\n", cell(e.device).c_str(), e.fits ? *e.fits ? "yes" : "no" : "",
-                e.means.c_str(), static_cast<long long>(e.largest_batch), span(e.samples_per_second).c_str(),
-                span(e.epoch_hours).c_str(), span(e.run_hours).c_str(), span(e.dollars.value_or(Range{})).c_str(),
-                span(e.watt_hours.value_or(Range{})).c_str(), cell(e.offer ? text_of(*e.offer) : "").c_str(),
-                cell(e.assumed).c_str());
-  }
 }
 
 void print_memory(const std::vector<Draft>& drafts, const Formula& line) {
@@ -499,6 +403,17 @@ void print_devices(const std::vector<Estimate>& all, const Draft& draft, const F
   }
 }
 
+// Trees are fitted by one device, and have no parts to do otherwise.
+void refuse_beside_trees(const Flags& f) {
+  const std::pair<const char*, bool> of_nets[] = {{"--world", !f.world.empty()},
+                                                  {"--devices", !f.devices.empty()},
+                                                  {"--means", f.means},
+                                                  {"--input-shape", !f.input_shape.empty()}};
+  for (const auto& [flag, given] : of_nets) {
+    if (given) fail(ErrorKind::usage, flag, "is for nets: trees are fitted to a table by one device");
+  }
+}
+
 }  // namespace
 
 int plan_command(const Args& args) {
@@ -509,9 +424,10 @@ int plan_command(const Args& args) {
     auto o = std::make_unique<Options>(
         "plan", "Says before a run what memory it needs, how long it takes and what it costs, on which hardware.",
         "[DATA] [options]",
-        "Takes the flags of freight train; runs nothing.\n"
+        "Takes the flags of freight train; runs nothing but, of trees, a second of fitting that is measured.\n"
         "  freight plan --model resnet50 -b 64\n"
         "  freight plan cifar10 --epochs 30 --sort dollars\n"
+        "  freight plan housing.csv --target price   trees of a table: does a GPU pay?\n"
         "  freight plan --model resnet50 -b 1024 --world 1,2,4,8\n"
         "  freight plan --model resnet152 --samples 1281167 --epochs 90 --precision bf16 --means\n"
         "  freight plan --model vgg16 --device-memory 20 --device-bandwidth 600 --device-tflops 40");
@@ -531,8 +447,14 @@ int plan_command(const Args& args) {
     o->add("--csv", &flags.csv, "print the devices as CSV");
     return o;
   };
-  const std::optional<PlanInput> in = read_plan_input(known, flags, make);
+  const std::optional<PlanInput> in = read_plan_input(known, flags, make, Trees::planned);
   if (!in) return 0;
+  if (in->trees) {
+    refuse_beside_trees(flags);
+    plan_table(flags.config, *in->trees, in->catalog, flags.samples,
+               {.sort = flags.sort, .top = flags.top, .json = flags.json, .csv = flags.csv});
+    return 0;
+  }
   if (!flags.world.empty()) return print_world(*in, flags);
   if (!flags.devices.empty()) flags.fleet.devices = count_of(flags.devices);
   plan::DraftOptions options = plan::options_of(in->subject);

@@ -11,6 +11,7 @@
 #include "freight/io/json_library.h"
 #include "freight/train/learner.h"
 #include "memory_size.h"
+#include "plan_table.h"
 
 namespace freight::app {
 
@@ -89,7 +90,7 @@ void PlanFlags::declare(Options& o) {
 }
 
 std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
-                                         const std::function<std::unique_ptr<Options>()>& make) {
+                                         const std::function<std::unique_ptr<Options>()>& make, Trees trees) {
   // Passes make and drop graphs of megabytes, again and again: the heap keeps them, or a tenth of the time is the
   // kernel's, which clears pages.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
@@ -107,15 +108,19 @@ std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
   flags = {};
   flags.config = probe.data.empty() ? train::Config{} : train::recipe(probe.data, probe.recipe, probe.data_dir);
   flags.config.data = probe.data;
-  if (!probe.model.empty()) train::set_model(flags.config, probe.model);
+  if (const std::string model = train::asked_model(probe); !model.empty()) train::set_model(flags.config, model);
   const auto o = make();
   if (o->parse(args) == Options::Outcome::done) return std::nullopt;
-  train::need_net_model(flags.config.model, "a plan");
-  train::validate(flags.config);
   PlanInput in;
+  if (trees == Trees::planned && !flags.config.data.empty()) in.trees = planned_trees(flags.config);
+  if (!in.trees) {
+    train::need_net_model(flags.config.model, "a plan");
+    train::validate(flags.config);
+  }
   in.catalog = plan::load_catalog(flags.catalog, flags.prices);
   add_described(flags, *o, in.catalog);
   for (const std::string& q : in.catalog.questions) std::fprintf(stderr, "freight: warning: %s\n", q.c_str());
+  if (in.trees) return in;
   const Shape input = flags.input_shape.empty() ? Shape() : plan::parse_input_shape(flags.input_shape);
   in.subject = plan::make_subject(flags.config, input);
   plan::Rates rates;

@@ -14,6 +14,7 @@
 #include "freight/plan/estimate.h"
 #include "freight/plan/rates.h"
 #include "freight/plan/subject.h"
+#include "freight/train/row_learner.h"
 #include "options.h"
 
 namespace freight::app {
@@ -37,10 +38,14 @@ struct PlanFlags {
 struct PlanInput {
   plan::Subject subject;
   plan::Catalog catalog;
+  const train::RowLearner* trees = nullptr;  // set: these are planned for a table, and there is no subject
   std::optional<plan::Rates> rates;
 };
+// Trees: whether the command plans those of a table, too.
+enum class Trees : uint8_t { refused, planned };
 std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
-                                         const std::function<std::unique_ptr<Options>()>& make);
+                                         const std::function<std::unique_ptr<Options>()>& make,
+                                         Trees trees = Trees::refused);
 
 // {"compute": 0.6, "memory": 0.3, ...}
 nlohmann::ordered_json json_of(const plan::ByBound& shares);

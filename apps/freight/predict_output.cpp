@@ -18,18 +18,28 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kWidest = 80;  // of the first column
+constexpr size_t kWidest = 80;       // of the first column
+constexpr size_t kUsualAnswer = 32;  // characters behind the name
 
 std::string dump(const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
 // RFC 4180.
-std::string csv_field(const std::string& text) {
+void add_csv_field(std::string& out, const std::string& text) {
   const bool plain = std::none_of(text.begin(), text.end(),
                                   [](char c) { return c == ',' || c == '"' || static_cast<unsigned char>(c) < ' '; });
-  if (plain) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
+  if (plain) {
+    out += text;
+    return;
+  }
+  out += '"';
+  for (const char c : text) out.append(c == '"' ? 2 : 1, c);
+  out += '"';
+}
+
+std::string csv_field(const std::string& text) {
+  std::string out;
+  add_csv_field(out, text);
+  return out;
 }
 
 // fixed(v, 6) at a tenth of the time: tables have millions of rows.
@@ -78,15 +88,22 @@ void PredictionWriter::put(const std::string& text) {
 void PredictionWriter::write(const std::vector<std::string>& names, const Array& rows, const Array* contributions,
                              const std::vector<std::string>& passed) {
   for (const std::string& name : names) width_ = std::max(width_, std::min(name.size(), kWidest));
+  write_text(text_of(names, rows, contributions, passed), rows);
+}
+
+std::string PredictionWriter::text_of(const std::vector<std::string>& names, const Array& rows,
+                                      const Array* contributions, const std::vector<std::string>& passed) const {
   const auto width = static_cast<int64_t>(bundle_.columns.size()) + 1;
   std::string out;
+  if (!names.empty()) out.reserve(names.size() * (names.back().size() + kUsualAnswer));
   for (size_t i = 0; options_.form != Form::none && i < names.size(); ++i) {
     const float* row = rows.data<float>() + static_cast<int64_t>(i) * outputs_;
     const Added added =
         contributions ? contributions->data<double>() + static_cast<int64_t>(i) * groups_ * width : nullptr;
     std::string cells;  // that are passed through
     for (size_t c = 0; options_.form == Form::csv && c < options_.passed.size(); ++c) {
-      cells += cat(",", csv_field(passed[i * options_.passed.size() + c]));
+      cells += ',';
+      add_csv_field(cells, passed[i * options_.passed.size() + c]);
     }
     if (probabilities_) {
       add_text(out, names[i], row, cells, added);
@@ -94,10 +111,14 @@ void PredictionWriter::write(const std::vector<std::string>& names, const Array&
       add_values(out, names[i], row, cells, added);
     }
   }
-  if (!out.empty()) put(out);
+  return out;
+}
+
+void PredictionWriter::write_text(const std::string& text, const Array& rows) {
+  if (!text.empty()) put(text);
   const auto floats = static_cast<size_t>(rows.numel());
   if (rows_ && std::fwrite(rows.raw(), sizeof(float), floats, rows_) != floats) cannot_write(options_.npy);
-  count_ += static_cast<int64_t>(names.size());
+  count_ += rows.shape()[0];
 }
 
 std::string PredictionWriter::added_cells(Added added, int64_t group) const {
@@ -134,9 +155,9 @@ void PredictionWriter::add_text(std::string& out, const std::string& name, const
                                 Added added) const {
   if (options_.form == Form::csv && options_.top == 1) {
     const int64_t told = bundle_.told(row, outputs_);
-    out += csv_field(name);
+    add_csv_field(out, name);
     out += ',';
-    out += csv_field(deploy::class_name(bundle_, told));
+    add_csv_field(out, deploy::class_name(bundle_, told));
     out += ',';
     add_fixed(out, row[told]);
     out += passed;
@@ -200,7 +221,8 @@ void PredictionWriter::add_values(std::string& out, const std::string& name, con
   }
   if (options_.form == Form::csv) {
     for (int64_t i = 0; i < outputs_; ++i) {
-      out += cat(csv_field(name), ",", i, ",", row[i], passed, added_cells(added, i), "\n");
+      add_csv_field(out, name);
+      out += cat(",", i, ",", row[i], passed, added_cells(added, i), "\n");
     }
     return;
   }

@@ -34,6 +34,13 @@ class PredictionWriter {
   // written.
   void write(const std::vector<std::string>& names, const Array& rows, const Array* contributions = nullptr,
              const std::vector<std::string>& passed = {});
+  // True where the text of some samples does not depend on those before: all forms but lines, whose first column grows.
+  bool texts_stand_alone() const { return options_.form != Form::lines; }
+  // The text that write() makes of these samples. Any number of threads may ask.
+  std::string text_of(const std::vector<std::string>& names, const Array& rows, const Array* contributions,
+                      const std::vector<std::string>& passed) const;
+  // Writes a text that was made so, and its rows.
+  void write_text(const std::string& text, const Array& rows);
   // Puts the files under their names.
   void commit();
 

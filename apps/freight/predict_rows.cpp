@@ -2,12 +2,16 @@
 #include "predict_rows.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <future>
+#include <limits>
 #include <set>
 #include <thread>
 
 #include "freight/base/clock.h"
 #include "freight/base/strings.h"
+#include "freight/base/threads.h"
 #include "freight/data/columns.h"
 #include "freight/store/row_model.h"
 #include "freight/store/table_rows.h"
@@ -17,12 +21,17 @@ namespace freight::app {
 
 namespace {
 
-constexpr int64_t kMostRows = 1 << 16, kLeastRows = 64, kCells = 1 << 21;  // of a block
-constexpr size_t kBlocksAhead = 2;                                         // between two threads
+// A block and what is made of it stay in the caches of a core.
+constexpr int64_t kMostRows = 1 << 13, kLeastRows = 64, kCells = 1 << 18;
+constexpr size_t kBlocksAhead = 2;  // of those that are answered: read, or waiting to be written
 
+// A block's answers, and its text where that does not depend on the blocks before.
 struct AnsweredBlock {
-  RowBlock rows;
+  RowsAnswered told;
+  std::vector<store::Beyond> beyond;  // the first number of each column
+  std::vector<std::string> names;
   Array answers, contributions;
+  std::optional<std::string> text;
 };
 
 // Joins a thread whatever happens, after `release` has freed it from waiting.
@@ -37,25 +46,34 @@ class Joined {
   }
   Joined(const Joined&) = delete;
   Joined& operator=(const Joined&) = delete;
-  void join() { thread_.join(); }
 
  private:
   std::function<void()> release_;
   std::thread thread_;
 };
 
-// The first number of each column that lies beyond those of training, of columns that were not told of before.
-std::vector<std::string> beyond_in(const RowBlock& block, const std::vector<store::Column>& columns,
-                                   std::set<size_t>& told) {
-  std::vector<std::string> found;
+// The first number of each column that lies beyond those of training.
+std::vector<store::Beyond> beyond_in(const RowBlock& block, const std::vector<store::Column>& columns) {
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  std::vector<double> least(columns.size(), -kNone), most(columns.size(), kNone);
+  for (size_t k = 0; k < columns.size(); ++k) {
+    if (!store::beyond_range(columns[k], kNone)) continue;  // it has no range
+    least[k] = columns[k].range->least;
+    most[k] = columns[k].range->most;
+  }
+  std::vector<store::Beyond> found;
   const auto n = static_cast<size_t>(block.count());
   for (size_t i = 0; i < n; ++i) {
     const double* const row = block.values.data<double>() + i * columns.size();
-    for (size_t k = 0; k < columns.size(); ++k) {
-      if (!store::beyond_range(columns[k], row[k]) || !told.insert(k).second) continue;
-      for (const store::Beyond& b : store::beyond_training(columns, row)) {
-        if (b.column == k) found.push_back(cat(block.file, ":", block.lines[i], ": ", b.text));
-      }
+    bool any = false;
+    for (size_t k = 0; k < columns.size(); ++k) any |= (row[k] < least[k]) | (row[k] > most[k]);
+    if (!any) continue;
+    for (store::Beyond& b : store::beyond_training(columns, row)) {
+      b.text = cat(block.file, ":", block.lines[i], ": ", b.text);
+      least[b.column] = -kNone;
+      most[b.column] = kNone;
+      const bool told = std::any_of(found.begin(), found.end(), [&](const auto& f) { return f.column == b.column; });
+      if (!told) found.push_back(std::move(b));
     }
   }
   return found;
@@ -64,8 +82,32 @@ std::vector<std::string> beyond_in(const RowBlock& block, const std::vector<stor
 std::vector<std::string> names_of(const RowBlock& block) {
   std::vector<std::string> names;
   names.reserve(block.lines.size());
-  for (const int64_t line : block.lines) names.push_back(cat(block.file, ":", line));
+  std::string name = block.file + ":";
+  const size_t length = name.size();
+  for (const int64_t line : block.lines) {
+    char digits[24];
+    name.resize(length);
+    name.append(digits, std::to_chars(digits, digits + sizeof digits, line).ptr);
+    names.push_back(name);
+  }
   return names;
+}
+
+AnsweredBlock answers_to(const RowBlock& block, const store::Bundle& bundle, const PredictionWriter& writer,
+                         bool explain) {
+  AnsweredBlock b;
+  b.told = {.rows = block.count(), .left_out = block.faults};
+  b.beyond = beyond_in(block, bundle.columns);
+  if (b.told.rows == 0) return b;
+  const auto start = std::chrono::steady_clock::now();
+  b.answers = bundle.rows->run(block.values);
+  if (explain) b.contributions = bundle.rows->contributions(block.values);
+  b.told.seconds = seconds_since(start);
+  b.names = names_of(block);
+  if (writer.texts_stand_alone()) {
+    b.text = writer.text_of(b.names, b.answers, explain ? &b.contributions : nullptr, block.passed);
+  }
+  return b;
 }
 
 }  // namespace
@@ -153,50 +195,51 @@ bool RowStream::next(RowBlock& block) {
 
 void predict_rows(const deploy::Predictor& predictor, RowStream& stream, PredictionWriter& writer, bool explain,
                   const std::function<bool(const RowsAnswered&)>& answered) {
-  Handover<RowBlock> read(kBlocksAhead);
-  Handover<AnsweredBlock> done(kBlocksAhead);
-  std::exception_ptr not_written;
-  Joined writing([&] { done.end(); },
-                 [&] {
-                   try {
-                     for (AnsweredBlock b; done.take(b);) {
-                       writer.write(names_of(b.rows), b.answers, explain ? &b.contributions : nullptr, b.rows.passed);
-                     }
-                   } catch (...) {
-                     not_written = std::current_exception();
-                     done.close();
-                   }
-                 });
-  {
-    Joined reading([&] { read.close(); },
-                   [&] {
-                     try {
-                       for (RowBlock b; stream.next(b);) {
-                         if (!read.put(std::move(b))) return;
-                       }
-                       read.end();
-                     } catch (...) {
-                       read.end(std::current_exception());
-                     }
-                   });
-    std::set<size_t> beyond;  // columns of which that was told
-    for (RowBlock block; read.take(block);) {
-      RowsAnswered told{.rows = block.count(), .left_out = block.faults};
-      told.beyond = beyond_in(block, predictor.bundle().columns, beyond);
-      const auto start = std::chrono::steady_clock::now();
-      AnsweredBlock b{.rows = std::move(block), .answers = {}, .contributions = {}};
-      if (told.rows > 0) {
-        b.answers = predictor.bundle().rows->run(b.rows.values);
-        if (explain) b.contributions = predictor.bundle().rows->contributions(b.rows.values);
+  using Task = std::packaged_task<AnsweredBlock()>;
+  const store::Bundle& bundle = predictor.bundle();
+  // What columns add is asked for one after the other, on all threads. Else a thread answers a block by itself, so that
+  // none waits for others at the end of each.
+  const size_t threads = explain ? 1 : static_cast<size_t>(thread_count());
+  Handover<std::future<AnsweredBlock>> in_order(threads + kBlocksAhead);
+  Handover<Task> open(threads + kBlocksAhead + 1);
+  const auto read = [&] {
+    try {
+      for (RowBlock block; stream.next(block);) {
+        const auto rows = std::make_shared<const RowBlock>(std::move(block));
+        Task task([rows, &bundle, &writer, explain] { return answers_to(*rows, bundle, writer, explain); });
+        if (!in_order.put(task.get_future()) || !open.put(std::move(task))) break;
       }
-      told.seconds = seconds_since(start);
-      if (told.rows > 0 && !done.put(std::move(b))) break;
-      if (!answered(told)) break;
+      in_order.end();
+    } catch (...) {
+      in_order.end(std::current_exception());
     }
+    open.end();
+  };
+  const auto answer = [&] {
+    std::optional<ThreadLimit> alone;
+    if (threads > 1) alone.emplace(1);
+    for (Task task; open.take(task);) task();
+  };
+  const auto release = [&] {
+    in_order.close();
+    open.close();
+  };
+  Joined reading(release, read);
+  std::vector<std::unique_ptr<Joined>> answering;
+  for (size_t i = 0; i < threads; ++i) answering.push_back(std::make_unique<Joined>(release, answer));
+  std::set<size_t> told_beyond;  // columns
+  for (std::future<AnsweredBlock> next; in_order.take(next);) {
+    AnsweredBlock b = next.get();
+    for (store::Beyond& beyond : b.beyond) {
+      if (told_beyond.insert(beyond.column).second) b.told.beyond.push_back(std::move(beyond.text));
+    }
+    if (b.text) {
+      writer.write_text(*b.text, b.answers);
+    } else if (b.told.rows > 0) {
+      writer.write(b.names, b.answers, explain ? &b.contributions : nullptr);
+    }
+    if (!answered(b.told)) break;
   }
-  done.end();
-  writing.join();
-  if (not_written) std::rethrow_exception(not_written);
 }
 
 }  // namespace freight::app

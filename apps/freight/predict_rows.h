@@ -1,5 +1,5 @@
-// Rows of tables as what `freight predict` reads: files whose columns a model of rows finds by their names. Reading,
-// answering and writing each have a thread, and a few blocks of rows are in memory at once.
+// Rows of tables as what `freight predict` reads: files whose columns a model of rows finds by their names. One thread
+// reads blocks of rows, others answer a block each, and they are written in their order; a few are in memory at once.
 #pragma once
 #include <functional>
 #include <memory>
@@ -64,7 +64,8 @@ struct RowsAnswered {
   std::vector<Error> left_out = {};
   std::vector<std::string> beyond = {};  // numbers that training did not see, the first of each column
 };
-// Answers all rows. `answered` hears of each block, on the calling thread; false from it ends early.
+// Answers all rows, as many blocks at the same time as there are threads to compute. `answered` hears of each block in
+// its order, on the calling thread, which writes; false from it ends early.
 void predict_rows(const deploy::Predictor& predictor, RowStream& stream, PredictionWriter& writer, bool explain,
                   const std::function<bool(const RowsAnswered&)>& answered);
 

@@ -2,6 +2,8 @@
 // is for nets alone refuses it by name.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "freight/base/strings.h"
@@ -165,8 +167,9 @@ TEST(TablesCommand, JsonLinesAreTheTableThatTheirCsvIs) {
     ASSERT_EQ(trained.code, 0) << trained.err;
     EXPECT_NE(trained.err.find("not learnt from: code (identifier"), std::string::npos) << trained.err;
   }
-  const auto predicted = [&](const std::string& model, const std::string& data) {
-    const Ran r = run_freight({"predict", dir + "/" + model + ".run/model.safetensors", dir + "/" + data, "--csv"});
+  const auto predicted = [&](const std::string& model, const std::string& data, const char* block = "1000") {
+    const Ran r =
+        run_freight({"predict", dir + "/" + model + ".run/model.safetensors", dir + "/" + data, "--csv", "-b", block});
     EXPECT_EQ(r.code, 0) << r.err;
     std::string cells;  // without the places
     for (const std::string& line : split(r.out, '\n'))
@@ -176,6 +179,7 @@ TEST(TablesCommand, JsonLinesAreTheTableThatTheirCsvIs) {
   const std::string whole = predicted("rent.csv", "rent.csv");
   EXPECT_EQ(whole.substr(0, whole.find('\n')), ",output,value,code");
   EXPECT_NE(whole.find(",07-\u00e9\n"), std::string::npos) << whole;
+  EXPECT_EQ(predicted("rent.csv", "rent.csv", "7"), whole) << "blocks that several threads answer";
   EXPECT_EQ(predicted("rent.csv", "rent.jsonl"), whole);
   EXPECT_EQ(predicted("rent.jsonl", "rent.csv"), whole);
   EXPECT_EQ(predicted("rent.jsonl", "rent.jsonl"), whole);
@@ -212,6 +216,109 @@ TEST(TablesCommand, AnArchiveOfArraysIsATable) {
   const Ran columns = run_freight({"data", "info", dir + "/rent.npz", "--target", "rent"});
   EXPECT_NE(columns.out.find("60 rows, 2 columns"), std::string::npos) << columns.out << columns.err;
   EXPECT_EQ(run_freight({"data", "info", dir + "/rent.npz"}).out, columns.out) << "arrays without x and y are a table";
+}
+
+// Several blocks are answered at the same time: what is written does not tell.
+TEST(TablesCommand, BlocksOfRowsAreWrittenInTheirOrderWhateverTheirSize) {
+  const std::string dir = scratch_dir(), csv = dir + "/line.csv";
+  std::string rows = "x,y\n", asked = "x\n";
+  for (int i = 0; i < 100; ++i) rows += cat(i, ".5,", 2 * i + 1, "\n");
+  write_file(csv, rows);
+  const Ran trained = run_freight({"train", csv, "--model", "linear", "--target", "y", "-o", dir + "/run"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const std::string model = dir + "/run/model.safetensors", file = dir + "/asked.csv";
+  for (int i = 0; i < 1000; ++i) asked += i == 700 ? "many\n" : i == 300 || i == 800 ? "200\n" : cat(i % 90, ".5\n");
+  write_file(file, asked);
+  const std::vector<std::string> skip = {"predict", model, file, "--on-bad-sample", "skip"};
+  const auto with = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), skip.begin(), skip.end());
+    return run_freight(flags);
+  };
+  for (const std::vector<std::string>& form : std::vector<std::vector<std::string>>{{"--csv"}, {"--json"}, {}}) {
+    const Ran whole = with(form);
+    ASSERT_EQ(whole.code, 0) << whole.err;
+    EXPECT_EQ(std::count(whole.out.begin(), whole.out.end(), '\n'),
+              form == std::vector<std::string>{"--csv"} ? 1000 : 999);
+    for (const char* size : {"1", "7", "256"}) {
+      std::vector<std::string> flags = form;
+      flags.insert(flags.end(), {"-b", size});
+      if (form.empty()) flags.insert(flags.end(), {"--npy", dir + "/" + size + ".npy", "-o", dir + "/lines.txt"});
+      const Ran blocks = with(flags);
+      ASSERT_EQ(blocks.code, 0) << blocks.err;
+      if (!form.empty()) {
+        EXPECT_EQ(blocks.out, whole.out) << size;
+      }
+      EXPECT_NE(blocks.err.find("asked.csv:702"), std::string::npos) << "the row that is left out\n" << blocks.err;
+      EXPECT_NE(blocks.err.find("asked.csv:302: x is 200"), std::string::npos) << blocks.err;
+      EXPECT_EQ(blocks.err.find("asked.csv:802"), std::string::npos) << "a column is told once\n" << blocks.err;
+      EXPECT_NE(blocks.err.find("999 rows"), std::string::npos) << blocks.err;
+    }
+  }
+  EXPECT_EQ(read_file(dir + "/1.npy"), read_file(dir + "/256.npy"));
+  EXPECT_EQ(read_file(dir + "/1.npy").size(), 128 + 999 * sizeof(float));
+  // A row that stops the run stands behind the answers to all rows before it.
+  const Ran stopped = run_freight({"predict", model, file, "--csv", "-b", "16"});
+  expect_refused(stopped, 3, {"asked.csv:702", "column x", "'many'"});
+  EXPECT_EQ(std::count(stopped.out.begin(), stopped.out.end(), '\n'), 701);
+}
+
+TEST(TablesCommand, PlanSaysWhetherAGpuPaysForTheTable) {
+  const std::string dir = scratch_dir(), csv = dir + "/flowers.csv";
+  std::string rows = "length,width,species\n";
+  for (int i = 0; i < 1000; ++i) rows += cat(i * 37 % 101, ",", i * 53 % 89, ",", i % 3 ? "rose" : "daisy", "\n");
+  write_file(csv, rows);
+  // Without XGBoost the times are those of another machine's cores: the same on every one.
+  const std::vector<std::string> without = {"FREIGHT_XGBOOST=" + dir + "/none.so", "OMP_NUM_THREADS=2"};
+  const auto planned = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"plan", csv, "--target", "species"});
+    return run_freight(flags, {}, without);
+  };
+  const Ran text = planned({"--rounds", "50"});
+  ASSERT_EQ(text.code, 0) << text.err;
+  for (const char* part :
+       {"gbdt: 50 rounds at most, 6 levels", "800 rows to fit, 2 columns learnt from, 2 classes",
+        "gpu       does not pay", "below about 300,000 rows", "V100", "ms/round", "XGBoost is not here"}) {
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
+  }
+  const Ran small = planned({"--rounds", "50", "--json"});
+  const Ran large = planned({"--rounds", "50", "--json", "--samples", "10000000"});
+  ASSERT_EQ(large.code, 0) << large.err;
+  const Json few = Json::parse(small.out), many = Json::parse(large.out);
+  EXPECT_EQ(few.at("gpu").at("pays"), "no");
+  EXPECT_EQ(few.at("rows"), 800);
+  EXPECT_EQ(many.at("rows"), 8000000);
+  EXPECT_EQ(many.at("gpu").at("pays"), "yes");
+  EXPECT_DOUBLE_EQ(many.at("total_bytes").get<double>(), 10000 * few.at("total_bytes").get<double>());
+  // 8 million rows of 2 columns on 6 levels of 50 trees, at 0.8 ns on two cores; half to twice of it.
+  EXPECT_NEAR(many.at("gpu").at("seconds_here").get<double>(), 3.84, 0.01);
+  EXPECT_GT(many.at("devices").size(), 20u);
+  EXPECT_EQ(many.at("levels"), 6);
+  const auto v100 = std::find_if(many.at("devices").begin(), many.at("devices").end(),
+                                 [](const Json& d) { return d.at("device") == "Tesla V100 SXM2 16GB"; });
+  ASSERT_NE(v100, many.at("devices").end());
+  // Levels and cells as published: 50 x 6 x (0.00089 s + 8e6 x 2 x 5.1e-11 s).
+  EXPECT_NEAR(v100->at("run_hours").at("low").get<double>() * 3600 / 0.6, 0.513, 0.01);
+  EXPECT_GT(v100->at("dollars").at("high"), 0);
+  // The file's first rows stand for the others of a large one.
+  const std::string big = dir + "/big.csv";
+  std::string more = "length,width,species\n";
+  while (more.size() < (size_t{20} << 20)) more += rows.substr(rows.find('\n') + 1);
+  write_file(big, more);
+  const Ran part = run_freight({"plan", big, "--target", "species", "--rounds", "50", "--json"}, {}, without);
+  ASSERT_EQ(part.code, 0) << part.err;
+  const auto lines = static_cast<double>(std::count(more.begin(), more.end(), '\n'));
+  EXPECT_TRUE(Json::parse(part.out).at("rows_estimated").get<bool>());
+  EXPECT_NEAR(Json::parse(part.out).at("rows").get<double>(), 0.8 * lines, 0.001 * lines);
+
+  const Ran forest = planned({"--model", "forest", "--trees", "30"});
+  EXPECT_NE(forest.out.find("forest: 30 trees, 12 levels"), std::string::npos) << forest.out << forest.err;
+  EXPECT_NE(planned({"--csv"}).out.find("device,fits"), std::string::npos);
+  expect_refused(planned({"--world", "1,2"}), 2, {"--world", "is for nets"});
+  expect_refused(planned({"--model", "linear"}), 2, {"linear is no net"});
+  expect_refused(run_freight({"advise", csv, "--target", "species"}), 2, {"gbdt is no net"});
+  const Ran here = run_freight({"plan", csv, "--target", "species"});
+  EXPECT_EQ(here.code, 0) << here.err;
+  EXPECT_NE(here.out.find("this machine"), std::string::npos) << here.out;
 }
 
 TEST(TablesCommand, WhatEachColumnAddsStandsBesideTheAnswer) {

@@ -248,13 +248,15 @@ if len(sys.argv) == 2:
     sys.exit()
 d = sys.argv[1] + "/"
 kinds = open(d + "kinds").read().split()
+_, first, qid = np.unique(np.fromfile(d + "q", "i8"), return_index=True, return_inverse=True)
 rows = xgb.DMatrix(np.fromfile(d + "x", "f4").reshape(-1, len(kinds)), np.fromfile(d + "y", "f4"), feature_types=kinds,
-                   qid=np.unique(np.fromfile(d + "q", "i8"), return_inverse=True)[1], enable_categorical=True)
+                   qid=qid, weight=np.fromfile(d + "w", "f4")[first], enable_categorical=True)
 trees = xgb.train({"objective": sys.argv[2], "tree_method": "hist", "eta": 0.1, "max_depth": 6, "nthread": 1,
                    "max_cat_to_onehot": 50}, rows, 20)
 trees.predict(rows).tofile(d + "p")
 # The figures of given answers: trees of no round answer what they begin with. map takes two relevances alone.
 figures = []
+rows.set_weight(np.ones(len(first)))
 for labels, metrics in [(rows.get_label(), ["ndcg", "ndcg@10", "ndcg@3"]), (rows.get_label() > 2, ["map", "map@5"])]:
     rows.set_label(labels)
     rows.set_base_margin(np.fromfile(d + "s", "f4"))
@@ -278,9 +280,15 @@ TEST_F(RankingTest, ThePythonPackageRanksAlike) {
   // The library of the package, and the one that is found without it: 1.7 of Debian where that is installed.
   for (const std::string& library : {read_text(tells), std::string()}) {
     config_.xgboost = library;
-    for (const std::string objective : {"ndcg", "pairwise"}) {
+    for (const auto& [objective, weighed] :
+         {std::pair<std::string, bool>("ndcg", false), {"pairwise", false}, {"ndcg", true}}) {
       config_.objective = objective;
-      const train::RowData rows = data();
+      train::RowData rows = data();
+      Array weights(DType::f32, {rows.train.count()});
+      for (int64_t i = 0; i < rows.train.count(); ++i) {
+        weights.data<float>()[i] = weighed ? static_cast<float>(1 + rows.train.groups->data<int64_t>()[i] % 4) : 1.0f;
+      }
+      if (weighed) rows.train.weights = weights;
       const auto model =
           TreeLearner(TreeLearner::Kind::gbdt).fit(config_, rows, [](const train::Round&) { return true; });
       const Array ours = model->run(rows.train.values);
@@ -293,6 +301,7 @@ TEST_F(RankingTest, ThePythonPackageRanksAlike) {
       const Array features = columns.features(rows.train.values);
       put("x", features.raw(), features.bytes());
       put("y", rows.train.labels.raw(), rows.train.labels.bytes());
+      put("w", weights.raw(), weights.bytes());
       put("q", rows.train.groups->raw(), rows.train.groups->bytes());
       std::string kinds;
       for (int64_t c = 0; c < columns.count(); ++c) kinds += columns.words(c) ? "c " : "q ";

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <unordered_set>
 
 #include "freight/base/clock.h"
 #include "freight/base/cpu_share.h"
@@ -14,6 +13,7 @@
 #include "freight/base/threads.h"
 #include "freight/io/json_library.h"
 #include "freight/tables/table.h"
+#include "freight/tables/xgboost_bins.h"
 #include "freight/train/scores.h"
 #include "freight/train/signals.h"
 
@@ -23,22 +23,10 @@ namespace {
 
 constexpr int64_t kToldRounds = 50, kShownOfMore = 25;  // up to so many are all shown; of more, about so many
 constexpr XgboostVersion kDevices = {2, 0, 0};
-
-// The number of rows of each group, whose rows follow each other.
-std::vector<uint32_t> sizes_of_groups(const store::Rows& rows) {
-  const auto* group = rows.groups->data<int64_t>();
-  std::vector<uint32_t> sizes;
-  std::unordered_set<int64_t> seen;
-  for (int64_t i = 0; i < rows.count(); ++i) {
-    if (i == 0 || group[i] != group[i - 1]) {
-      sizes.push_back(0);
-      FREIGHT_CHECK(seen.insert(group[i]).second, "rows of group ", group[i],
-                    " stand apart: a ranking needs them in turn");
-    }
-    ++sizes.back();
-  }
-  return sizes;
-}
+constexpr double kSecondsOfCell = 1.6e-9;  // measured, of a level of a tree on a core
+// Measured: a cell as the number of its bin, twice; where it is kept itself, as f32 and XGBoost's own pair of column
+// and value, too.
+constexpr double kBytesOfBins = 2, kBytesOfCell = 4 + 8 + 2;
 
 // A part of the data as XGBoost has it. It copies the rows.
 XgboostHandle matrix_of(const Xgboost& library, const TreeColumns& columns, const store::Rows& rows,
@@ -51,12 +39,7 @@ XgboostHandle matrix_of(const Xgboost& library, const TreeColumns& columns, cons
                                            : rows.labels.data<float>()[i]);
   }
   library.check(library->XGDMatrixSetFloatInfo(made, "label", labels.data(), labels.size()), "the labels");
-  if (rows.ranked) {
-    const std::vector<uint32_t> sizes = sizes_of_groups(rows);
-    const std::string interface = cat(R"({"data": [)", reinterpret_cast<uintptr_t>(sizes.data()),
-                                      R"(, true], "shape": [)", sizes.size(), R"(], "typestr": "<u4", "version": 3})");
-    library.check(library->XGDMatrixSetInfoFromInterface(made, "group", interface.c_str()), "the groups");
-  }
+  if (rows.ranked) set_groups(library, matrix, rows);
   return matrix;
 }
 
@@ -152,9 +135,8 @@ class TreeFit {
     if (config.metric != "auto" || data.train.ranked) metric_ = train::metric_for(config, data.shape.classes.size());
     library_.hear_warnings();
     const std::string threads = cat(config.deterministic ? 1 : thread_count());
-    train_ = matrix_of(library_, columns_, data.train, threads);
-    test_ = matrix_of(library_, columns_, data.test, threads);
-    if (!weights_.empty() || data.train.weights) weigh();
+    train_ = training_matrix(threads);
+    test_ = matrix_of(library_, columns_, data.test, threads);  // XGBoost takes longer to answer bins
     booster_ = booster_of(library_, settings_.parameters, {train_.get(), test_.get()});
     std::vector<const char*> kinds = columns_.kinds();  // for those who read the trees elsewhere
     library_.check(library_->XGBoosterSetStrFeatureInfo(booster_.get(), "feature_type", kinds.data(), kinds.size()),
@@ -208,16 +190,22 @@ class TreeFit {
   }
 
  private:
-  void weigh() {
+  // Of the training rows; empty where all weigh alike.
+  std::vector<float> row_weights() const {
     std::vector<float> of_rows;
-    for (int64_t i = 0; i < data_.train.count(); ++i) {
-      // XGBoost weighs the groups of a ranking as wholes.
-      const auto* group = data_.train.ranked ? data_.train.groups->data<int64_t>() : nullptr;
-      if (group && i > 0 && group[i] == group[i - 1]) continue;
-      of_rows.push_back(static_cast<float>(weight(data_.train, i)));
+    if (weights_.empty() && !data_.train.weights) return of_rows;
+    for (int64_t i = 0; i < data_.train.count(); ++i) of_rows.push_back(static_cast<float>(weight(data_.train, i)));
+    return of_rows;
+  }
+  // The training rows as XGBoost has them. A GPU makes bins of its own from cells.
+  XgboostHandle training_matrix(const std::string& threads) const {
+    const std::vector<float> weights = row_weights();
+    if (!on_gpu(device_) && can_be_binned(data_.train)) {
+      return binned_matrix(library_, columns_, data_.train, {.weights = weights, .threads = threads});
     }
-    library_.check(library_->XGDMatrixSetFloatInfo(train_.get(), "weight", of_rows.data(), of_rows.size()),
-                   "the weights of rows");
+    XgboostHandle cells = matrix_of(library_, columns_, data_.train, threads);
+    if (!weights.empty()) set_weights(library_, cells, data_.train, weights);
+    return cells;
   }
   // By the row itself and by its class.
   double weight(const store::Rows& rows, int64_t row) const {
@@ -325,16 +313,13 @@ train::Cost TreeLearner::cost(const train::Config& c, const train::RowData& data
   library.hear_warnings();
   check_device(library, c.backend);
   const TreeSettings settings = tree_settings(c, data, library, kind_);
-  // A cell is held as f32, as XGBoost's own pair of column and value, and as the number of its bin.
-  constexpr double kBytesOfCell = 4 + 8 + 2, kSecondsOfCell = 1.6e-9;  // measured, of a level of a tree on a core
-  const double width = static_cast<double>(data.shape.columns.size());
+  const train::TreeFitWork work = *tree_work(c, data);
+  const auto width = static_cast<double>(data.shape.columns.size());
   const double cells = static_cast<double>(data.train.count()) * width;
-  const double all = cells + static_cast<double>(data.test.count()) * width;
-  const double trees =
-      static_cast<double>(std::max<size_t>(data.shape.classes.size() > 2 ? data.shape.classes.size() : 1, 1)) *
-      (kind_ == Kind::forest ? static_cast<double>(c.trees > 0 ? c.trees : 100) : 1.0);
-  const double depth = static_cast<double>(c.max_depth > 0 ? c.max_depth : kind_ == Kind::forest ? 12 : 6);
-  return {.bytes = all * kBytesOfCell, .seconds = cells * kSecondsOfCell * depth * trees / thread_count()};
+  const bool binned = !on_gpu(c.backend) && can_be_binned(data.train);
+  return {.bytes = cells * (binned ? kBytesOfBins : kBytesOfCell) +
+                   static_cast<double>(data.test.count()) * width * kBytesOfCell,
+          .seconds = cells * kSecondsOfCell * static_cast<double>(work.levels * work.trees_of_round) / thread_count()};
 }
 
 std::shared_ptr<const store::RowModel> TreeLearner::fit(const train::Config& config, const train::RowData& data,

@@ -27,6 +27,7 @@ class TreeLearner : public train::RowLearner {
   bool runs_on(const std::string& device) const override;
   train::RowData read(const train::RowSource& source) const override;
   train::Cost cost(const train::Config& config, const train::RowData& data) const override;
+  std::optional<train::TreeFitWork> tree_work(const train::Config& config, const train::RowData& data) const override;
   std::shared_ptr<const store::RowModel> fit(const train::Config& config, const train::RowData& data,
                                              const std::function<bool(const train::Round&)>& told) const override;
   std::optional<train::Candidate> trial(const train::Config& config, int64_t number) const override;

@@ -11,27 +11,31 @@
 namespace freight::tables {
 
 // Functions that XGBoost has from 1.7 on. All but the first two return 0, or -1 with a text in XGBGetLastError.
-#define FREIGHT_XGBOOST_FUNCTIONS(X)                                                                         \
-  X(XGBoostVersion, void, int*, int*, int*)                                                                  \
-  X(XGBGetLastError, const char*, void)                                                                      \
-  X(XGBuildInfo, int, const char**)                                                                          \
-  X(XGBRegisterLogCallback, int, void (*)(const char*))                                                      \
-  X(XGDMatrixCreateFromDense, int, const char*, const char*, void**)                                         \
-  X(XGDMatrixFree, int, void*)                                                                               \
-  X(XGDMatrixSetInfoFromInterface, int, void*, const char*, const char*)                                     \
-  X(XGDMatrixSetFloatInfo, int, void*, const char*, const float*, uint64_t)                                  \
-  X(XGDMatrixSetStrFeatureInfo, int, void*, const char*, const char**, uint64_t)                             \
-  X(XGBoosterCreate, int, void* const*, uint64_t, void**)                                                    \
-  X(XGBoosterFree, int, void*)                                                                               \
-  X(XGBoosterSetStrFeatureInfo, int, void*, const char*, const char**, uint64_t)                             \
-  X(XGBoosterSetParam, int, void*, const char*, const char*)                                                 \
-  X(XGBoosterUpdateOneIter, int, void*, int, void*)                                                          \
-  X(XGBoosterPredictFromDMatrix, int, void*, void*, const char*, const uint64_t**, uint64_t*, const float**) \
-  X(XGBoosterPredictFromDense, int, void*, const char*, const char*, void*, const uint64_t**, uint64_t*,     \
-    const float**)                                                                                           \
-  X(XGBoosterSlice, int, void*, int, int, int, void**)                                                       \
-  X(XGBoosterSaveModelToBuffer, int, void*, const char*, uint64_t*, const char**)                            \
-  X(XGBoosterLoadModelFromBuffer, int, void*, const void*, uint64_t)                                         \
+#define FREIGHT_XGBOOST_FUNCTIONS(X)                                                                             \
+  X(XGBoostVersion, void, int*, int*, int*)                                                                      \
+  X(XGBGetLastError, const char*, void)                                                                          \
+  X(XGBuildInfo, int, const char**)                                                                              \
+  X(XGBRegisterLogCallback, int, void (*)(const char*))                                                          \
+  X(XGDMatrixCreateFromDense, int, const char*, const char*, void**)                                             \
+  X(XGDMatrixFree, int, void*)                                                                                   \
+  X(XGDMatrixSetInfoFromInterface, int, void*, const char*, const char*)                                         \
+  X(XGDMatrixSetFloatInfo, int, void*, const char*, const float*, uint64_t)                                      \
+  X(XGDMatrixSetStrFeatureInfo, int, void*, const char*, const char**, uint64_t)                                 \
+  X(XGProxyDMatrixCreate, int, void**)                                                                           \
+  X(XGProxyDMatrixSetDataDense, int, void*, const char*)                                                         \
+  X(XGQuantileDMatrixCreateFromCallback, int, void*, void*, void*, void (*)(void*), int (*)(void*), const char*, \
+    void**)                                                                                                      \
+  X(XGBoosterCreate, int, void* const*, uint64_t, void**)                                                        \
+  X(XGBoosterFree, int, void*)                                                                                   \
+  X(XGBoosterSetStrFeatureInfo, int, void*, const char*, const char**, uint64_t)                                 \
+  X(XGBoosterSetParam, int, void*, const char*, const char*)                                                     \
+  X(XGBoosterUpdateOneIter, int, void*, int, void*)                                                              \
+  X(XGBoosterPredictFromDMatrix, int, void*, void*, const char*, const uint64_t**, uint64_t*, const float**)     \
+  X(XGBoosterPredictFromDense, int, void*, const char*, const char*, void*, const uint64_t**, uint64_t*,         \
+    const float**)                                                                                               \
+  X(XGBoosterSlice, int, void*, int, int, int, void**)                                                           \
+  X(XGBoosterSaveModelToBuffer, int, void*, const char*, uint64_t*, const char**)                                \
+  X(XGBoosterLoadModelFromBuffer, int, void*, const void*, uint64_t)                                             \
   X(XGBoosterSaveJsonConfig, int, void*, uint64_t*, const char**)
 
 struct XgboostFunctions {

@@ -19,10 +19,12 @@ namespace freight::tables {
 namespace {
 
 constexpr const char* kTrees = "xgboost.trees";
-constexpr const char* kMade = "xgboost";  // the entry of metadata
-constexpr int64_t kRowsAtOnce = 1 << 16;  // bounds the memory of a prediction
-constexpr const char* kFromDense =
-    R"(, "training": false, "iteration_begin": 0, "iteration_end": 0, "strict_shape": true, "missing": NaN, "cache_id": 0})";
+constexpr const char* kMade = "xgboost";     // the entry of metadata
+constexpr int64_t kRowsAtOnce = 512;         // that a thread answers: their features stay in the second cache
+constexpr int64_t kRowsExplained = 1 << 16;  // at once: bounds the memory
+constexpr const char* kMarginsFromDense =
+    R"({"type": 1, "training": false, "iteration_begin": 0, "iteration_end": 0, "strict_shape": true, "missing": NaN, "cache_id": 0})";
+constexpr double kNearBase = 1e-5;  // as a share of what is added: sums of f32
 const std::vector<std::string> kObjectivesOfValues = {"reg:squarederror", "reg:absoluteerror", "reg:quantileerror",
                                                       "count:poisson",    "reg:tweedie",       "rank:ndcg",
                                                       "rank:pairwise"};
@@ -45,6 +47,43 @@ void need_count(const uint64_t* shape, uint64_t rank, int64_t need) {
   uint64_t count = 1;
   for (uint64_t i = 0; i < rank; ++i) count *= shape[i];
   FREIGHT_CHECK(count == static_cast<uint64_t>(need), "XGBoost gave ", count, " answers, need ", need);
+}
+
+// XGBoost's functions of a sum and back, in f32 as it computes them: answers are its own to the last bits.
+float logistic_of(float sum) {
+  constexpr float kLargest = 88.7f, kNotZero = 1e-16f;
+  return 1.0f / (std::exp(std::min(-sum, kLargest)) + 1.0f + kNotZero);
+}
+
+void softmax_of(float* sums, int64_t count) {
+  const float most = *std::max_element(sums, sums + count);
+  double all = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    sums[i] = std::exp(sums[i] - most);
+    all += static_cast<double>(sums[i]);
+  }
+  for (int64_t i = 0; i < count; ++i) sums[i] /= static_cast<float>(all);
+}
+
+// In place, of sums f32 (N, groups).
+void answers_of_sums(store::RowLink link, std::vector<float>& sums, int64_t groups) {
+  switch (link) {
+    case store::RowLink::identity: return;
+    case store::RowLink::exponential:
+      for (float& s : sums) s = std::exp(s);
+      return;
+    case store::RowLink::logistic:
+      for (float& s : sums) s = logistic_of(s);
+      return;
+    case store::RowLink::softmax:
+      for (size_t i = 0; i < sums.size(); i += static_cast<size_t>(groups)) softmax_of(sums.data() + i, groups);
+      return;
+  }
+}
+
+float sum_of_answer(store::RowLink link, float answer) {
+  if (link == store::RowLink::logistic) return -std::log(1.0f / answer - 1.0f);
+  return link == store::RowLink::exponential ? std::log(answer) : answer;
 }
 
 }  // namespace
@@ -101,34 +140,67 @@ Trees::Trees(const Xgboost& library, Array bytes, TreeColumns columns, int64_t c
          " does not read its trees: ", excerpt(library_->XGBGetLastError()));
   }
   library_.check(library_->XGBoosterSetParam(booster, "nthread", cat(thread_count()).c_str()), "nthread");
-  // The first answer settles the booster; those that follow may be asked for by several threads.
-  Array row(DType::f64, {1, columns_.count()});
-  std::fill_n(row.data<double>(), columns_.count(), std::numeric_limits<double>::quiet_NaN());
-  run(row);
+  const std::vector<store::Tree> trees = tree_nodes({bytes_.data<uint8_t>(), bytes_.bytes()});
+  sums_ = TreeSums(trees, bases(trees));
 }
 
-void Trees::answer(const Array& features, bool margin, const std::function<void(const float*)>& take) const {
+store::RowLink Trees::link() const {
+  const std::string& o = facts_.objective;
+  return o == "binary:logistic"                       ? store::RowLink::logistic
+         : o == "multi:softprob"                      ? store::RowLink::softmax
+         : o == "count:poisson" || o == "reg:tweedie" ? store::RowLink::exponential
+                                                      : store::RowLink::identity;
+}
+
+std::vector<float> Trees::margins_of_no_values() const {
+  Array row(DType::f32, {1, columns_.count()});
+  std::fill_n(row.data<float>(), columns_.count(), std::numeric_limits<float>::quiet_NaN());
   const uint64_t* shape = nullptr;
   uint64_t rank = 0;
-  const float* answers = nullptr;
-  const std::string settings = cat(R"({"type": )", margin ? 1 : 0, kFromDense);
-  library_.check(library_->XGBoosterPredictFromDense(booster_.get(), array_interface(features).c_str(),
-                                                     settings.c_str(), nullptr, &shape, &rank, &answers),
+  const float* sums = nullptr;
+  library_.check(library_->XGBoosterPredictFromDense(booster_.get(), array_interface(row).c_str(), kMarginsFromDense,
+                                                     nullptr, &shape, &rank, &sums),
                  "predictions");
-  need_count(shape, rank, features.shape()[0] * groups());
-  take(answers);
+  need_count(shape, rank, groups());
+  return {sums, sums + groups()};
+}
+
+// XGBoost has written them in several ways. They are what its sums have more than the leaves; the number that the file
+// says is taken where it is that, since f32 sums of many leaves are less exact.
+std::vector<float> Trees::bases(const std::vector<store::Tree>& trees) const {
+  const std::vector<float> margins = margins_of_no_values();
+  std::vector<double> left(margins.begin(), margins.end()), size(margins.size(), 1.0);
+  for (const store::Tree& tree : trees) {
+    size_t at = 0;
+    while (tree.nodes[at].left >= 0) {
+      at = static_cast<size_t>(tree.nodes[at].missing_left ? tree.nodes[at].left : tree.nodes[at].right);
+    }
+    const auto group = static_cast<size_t>(tree.group);
+    left[group] -= static_cast<double>(tree.nodes[at].value);
+    size[group] += std::fabs(static_cast<double>(tree.nodes[at].value));
+  }
+  std::vector<float> all;
+  for (size_t g = 0; g < left.size(); ++g) {
+    all.push_back(static_cast<float>(left[g]));
+    if (facts_.start.size() != 1 && facts_.start.size() != left.size()) continue;
+    const float told = sum_of_answer(link(), facts_.start[facts_.start.size() == 1 ? 0 : g]);
+    if (std::fabs(static_cast<double>(told) - left[g]) <= kNearBase * (size[g] + std::fabs(left[g]))) all[g] = told;
+  }
+  return all;
 }
 
 Array Trees::run(const Array& rows) const {
-  const int64_t n = rows.shape()[0], k = outputs();
+  const int64_t n = rows.shape()[0], k = outputs(), width = columns_.count();
   CpuShare::touch();
   Array out(DType::f32, {n, k});
-  for (int64_t begin = 0; begin < n; begin += kRowsAtOnce) {
-    const int64_t end = std::min(n, begin + kRowsAtOnce);
-    answer(columns_.features(rows, begin, end), false, [&](const float* answers) {
-      spread_answers(answers, end - begin, classes_, out.data<float>() + begin * k);
-    });
-  }
+  parallel_for((n + kRowsAtOnce - 1) / kRowsAtOnce, [&](int64_t chunk) {
+    const int64_t begin = chunk * kRowsAtOnce, count = std::min(n - begin, kRowsAtOnce);
+    const Array features = columns_.features(rows, begin, begin + count);
+    std::vector<float> sums(static_cast<size_t>(count * groups()));
+    sums_.sum(features.data<float>(), count, width, sums.data());
+    answers_of_sums(link(), sums, groups());
+    spread_answers(sums.data(), count, classes_, out.data<float>() + begin * k);
+  });
   return out;
 }
 
@@ -137,8 +209,8 @@ Array Trees::contributions(const Array& rows) const {
   CpuShare::touch();
   Array out(DType::f64, {n, groups(), columns_.count() + 1});
   const std::lock_guard lock(explaining_);
-  for (int64_t begin = 0; begin < n; begin += kRowsAtOnce) {
-    const int64_t end = std::min(n, begin + kRowsAtOnce);
+  for (int64_t begin = 0; begin < n; begin += kRowsExplained) {
+    const int64_t end = std::min(n, begin + kRowsExplained);
     const XgboostHandle matrix =
         matrix_of_features(library_, columns_, columns_.features(rows, begin, end), cat(thread_count()));
     const uint64_t* shape = nullptr;
@@ -167,11 +239,8 @@ std::vector<store::Importance> Trees::importance() const {
 
 store::RowForm Trees::form() const {
   store::ForestForm form;
-  const std::string& o = facts_.objective;
-  form.link = o == "binary:logistic"                       ? store::RowLink::logistic
-              : o == "multi:softprob"                      ? store::RowLink::softmax
-              : o == "count:poisson" || o == "reg:tweedie" ? store::RowLink::exponential
-                                                           : store::RowLink::identity;
+  form.link = link();
+  form.bases = sums_.bases();
   form.trees = tree_nodes({bytes_.data<uint8_t>(), bytes_.bytes()});
   std::vector<std::vector<int64_t>> level_of(static_cast<size_t>(columns_.count()));  // by category
   for (int64_t c = 0; c < columns_.count(); ++c) {
@@ -183,18 +252,7 @@ store::RowForm Trees::form() const {
       to.push_back(static_cast<int64_t>(level));
     }
   }
-  // The sums of a row without any value are what its leaves add, and the base: XGBoost has written the latter in
-  // several ways.
-  Array row(DType::f32, {1, columns_.count()});
-  std::fill_n(row.data<float>(), columns_.count(), std::numeric_limits<float>::quiet_NaN());
-  std::vector<double> bases(static_cast<size_t>(groups()));
-  answer(row, true, [&](const float* sums) { std::copy_n(sums, bases.size(), bases.begin()); });
   for (store::Tree& tree : form.trees) {
-    size_t at = 0;
-    while (tree.nodes[at].left >= 0) {
-      at = static_cast<size_t>(tree.nodes[at].missing_left ? tree.nodes[at].left : tree.nodes[at].right);
-    }
-    bases[static_cast<size_t>(tree.group)] -= static_cast<double>(tree.nodes[at].value);
     for (store::TreeNode& node : tree.nodes) {
       if (!node.words) continue;
       const std::vector<int64_t>& levels = level_of[static_cast<size_t>(node.column)];
@@ -205,7 +263,6 @@ store::RowForm Trees::form() const {
       node.levels = std::move(known);
     }
   }
-  for (const double base : bases) form.bases.push_back(static_cast<float>(base));
   return form;
 }
 

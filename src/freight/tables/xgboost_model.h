@@ -1,4 +1,5 @@
-// Boosted trees and forests that XGBoost fitted: the stored model, which it answers from.
+// Boosted trees and forests that XGBoost fitted: the stored model. Answers are the sums of its leaves (tree_sums.h)
+// with XGBoost's links; XGBoost itself, which reads the trees too, says what each column adds and writes its own files.
 #pragma once
 #include <functional>
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include "freight/store/row_model.h"
 #include "freight/tables/tree_columns.h"
+#include "freight/tables/tree_sums.h"
 #include "freight/tables/xgboost_library.h"
 #include "freight/tables/xgboost_trees.h"
 
@@ -52,8 +54,11 @@ class Trees : public store::RowModel {
 
  private:
   int64_t groups() const { return classes_ > 2 ? classes_ : 1; }
-  // Answers features f32, with the sums as they are instead of what the objective makes of them, if `margin`: f32.
-  void answer(const Array& features, bool margin, const std::function<void(const float*)>& take) const;
+  store::RowLink link() const;
+  // What the sums of leaves begin with, f32 (groups).
+  std::vector<float> bases(const std::vector<store::Tree>& trees) const;
+  // The sums of one row without any value, by XGBoost.
+  std::vector<float> margins_of_no_values() const;
 
   const Xgboost& library_;
   Array bytes_;
@@ -62,6 +67,7 @@ class Trees : public store::RowModel {
   TreesMade made_;
   TreeFacts facts_;
   XgboostHandle booster_;
+  TreeSums sums_;
   mutable std::mutex explaining_;  // XGBoost keeps what belongs to a matrix with the booster
 };
 

@@ -32,6 +32,22 @@ int64_t whole_number(const Json& text, const char* name, const std::string& path
   return value;
 }
 
+// "5E-1"; "[5E-1]" or "[5E-1,2E-1]" from 3.0 on.
+std::vector<float> numbers_of_start(const Json& model) {
+  const auto at = model.find("base_score");
+  if (at == model.end() || !at->is_string()) return {};
+  std::string text = at->get<std::string>();
+  std::erase_if(text, [](char c) { return c == '[' || c == ']' || c == ' '; });
+  std::vector<float> numbers;
+  for (const std::string& part : split(text, ',')) {
+    float value = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    if (error != std::errc() || end != part.data() + part.size() || !std::isfinite(value)) return {};
+    numbers.push_back(value);
+  }
+  return numbers;
+}
+
 class TreeReader {
  public:
   TreeReader(const Json& tree, std::string path, int64_t number, int64_t columns)
@@ -134,6 +150,7 @@ TreeFacts read_trees(std::span<const uint8_t> bytes, const std::string& path, in
     const int64_t gives = std::max<int64_t>(whole_number(shape.at("num_class"), "num_class", path), 1);
     if (gives != groups) damaged_trees(path, cat("they tell ", gives, " numbers, the model ", groups));
     facts.objective = learner.at("objective").at("name").get<std::string>();
+    facts.start = numbers_of_start(shape);
     const Json& booster = learner.at("gradient_booster");
     if (booster.at("name") != "gbtree") damaged_trees(path, cat("unknown booster ", booster.at("name").dump()));
     const Json& model = booster.at("model");

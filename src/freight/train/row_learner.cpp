@@ -68,7 +68,8 @@ void refuse_flags_of_nets(const Config& c, const RowLearner& learner,
 
 bool ranks(const std::string& objective) { return objective == "ndcg" || objective == "pairwise"; }
 
-// Settles whether the rows are ranked, which either flag says.
+}  // namespace
+
 void settle_ranking(Config& c, const RowLearner& learner) {
   if (ranks(c.objective) && c.task == "auto") c.task = "ranking";
   if (c.task != "ranking") {
@@ -93,9 +94,38 @@ void settle_ranking(Config& c, const RowLearner& learner) {
   }
 }
 
-// The part of a run that is a learner's of rows.
+namespace {
+
+struct RowRun;
+
+// The fit of a run: how far it came, and the model that it made.
+class RowFit {
+ public:
+  explicit RowFit(const RowRun& run) : run_(run) {}
+  void train(RunRecord& to, Observer& observer);
+
+  const RowLearner& fitted_by() const;
+  const std::optional<double>& threshold() const { return threshold_; }
+  const std::shared_ptr<const store::RowModel>& model() const { return model_; }
+  const Result& so_far() const { return so_far_; }
+
+ private:
+  Evaluation figures_of(const Array& answers, const store::Rows& of) const;
+  Candidate compared(RunRecord& to, Observer& observer);
+  void choose_threshold(const Array& answers, const Array& labels);
+  void fit(const Candidate& chosen, RunRecord& to, Observer& observer);
+
+  const RowRun& run_;
+  const RowLearner* fitted_by_ = nullptr;            // null: the run's own
+  std::optional<double> threshold_;                  // store::told_class
+  std::shared_ptr<const store::RowModel> on_folds_;  // the best of the comparison, fitted without the first fold
+  std::shared_ptr<const store::RowModel> model_;
+  Result so_far_;
+};
+
+// What is settled before a run of a learner of rows begins.
 struct RowRun : Prepared {
-  RowRun(const RowLearner& l, const Config& c, PrepareOptions options) : learner(l) {
+  RowRun(const RowLearner& l, const Config& c, PrepareOptions options) : learner(l), fitting(*this) {
     const auto gave = options.gave;
     begin(*this, named(c), std::move(options));
     refuse_flags_of_nets(config, learner, gave);
@@ -274,126 +304,22 @@ struct RowRun : Prepared {
     if (!config.columns.empty()) b.provenance["columns"] = config.columns;
     if (!config.group_column.empty()) b.provenance["group_column"] = config.group_column;
     if (!config.split_by.empty()) b.provenance["split_by"] = config.split_by;
-    b.learner = fitted_by->name();
-    b.threshold = threshold;
+    b.learner = fitting.fitted_by().name();
+    b.threshold = fitting.threshold();
     b.columns = rows.shape.columns;
     b.set_aside = rows.shape.set_aside;
-    b.rows = model;
-    b.samples = store::sampled(*model, b.columns, rows.train.values);
+    b.rows = fitting.model();
+    b.samples = store::sampled(*b.rows, b.columns, rows.train.values);
     return b;
   }
-  std::string pass() const override { return fitted_by->pass(); }
-  std::string compute() const override { return fitted_by->compute(); }
+  std::string pass() const override { return fitting.fitted_by().pass(); }
+  std::string compute() const override { return fitting.fitted_by().compute(); }
   std::string metric_name() const override { return judged() ? metric.name : std::string(); }
   // True where a metric is told besides the loss. More than two classes have their accuracy.
   bool judged() const { return config.metric != "auto" || compares || rows.shape.classes.size() <= 2; }
 
-  // The figures of answers to held-out rows.
-  Evaluation figures_of(const Array& answers, const store::Rows& of) const {
-    Evaluation e = evaluate(answers, of, threshold);
-    if (judged()) e.metric = score_of(metric, answers, of, threshold);
-    return e;
-  }
-
-  // The best of what is compared.
-  Candidate compared(RunRecord& to, Observer& observer) {
-    const double budget = comparison.seconds;
-    if (budget > 0) comparison.seconds = std::max(budget - seconds_since(began), 1e-9);
-    comparison.goes_on = [&](const std::string& what) {
-      if (observer.on_comparison(what).stop) so_far.ended = Ended::by_observer;
-      if (signals::stop_requested()) so_far.ended = Ended::by_signal;
-      return !so_far.interrupted();
-    };
-    Selected s = select(rows, comparison);
-    for (const std::string& line : lines_of(s.board)) to.note(line);
-    so_far.leaderboard = s.board;
-    observer.on_leaderboard(s.board);
-    fitted_by = s.candidate.learner;
-    choose_threshold(s.answers, s.labels);
-    on_folds = s.models.front();
-    // A learner that the time ended on the folds would take longer on all rows than there is.
-    constexpr double kLongerOnAllRows = 1.5;
-    const double on_fold = s.board.standings.front().fit_seconds;
-    if (budget > 0) {
-      s.candidate.config.fit_seconds = std::max(budget - seconds_since(began), kLongerOnAllRows * on_fold);
-    }
-    return s.candidate;
-  }
-
-  // Answers that the model gave to rows that it was not fitted to.
-  void choose_threshold(const Array& answers, const Array& labels) {
-    if (rows.shape.classes.size() != 2 || threshold) return;
-    if (config.threshold > 0) {
-      threshold = config.threshold;
-    } else if (judged() && reads_told_class(metric) && labels.shape()[0] > 0) {
-      threshold = best_threshold(metric, answers, labels);
-    }
-  }
-
-  void train(RunRecord& to, Observer& observer) override {
-    Candidate chosen{.learner = &learner, .config = config};
-    if (compares) chosen = compared(to, observer);
-    if (!so_far.interrupted()) fit(chosen, to, observer);
-    if (compares && so_far.interrupted()) model = on_folds;  // a whole fit, on most of the rows
-    RunPosition place;
-    place.step = so_far.steps;
-    const Array answers = model->run(rows.test.values);
-    choose_threshold(answers, rows.test.labels);
-    const bool own = &measured() == &rows.own_test;
-    place.test = so_far.test = figures_of(own ? model->run(measured().values) : answers, measured());
-    so_far.metric_name = metric_name();
-    so_far.step_seconds = so_far.train_seconds / static_cast<double>(std::max<int64_t>(so_far.steps, 1));
-    so_far.samples_per_second =
-        static_cast<double>(rows.train.count() * so_far.steps) / std::max(so_far.train_seconds, 1e-9);
-    so_far.parameters = model->parameters();
-    so_far.output_dir = config.output_dir;
-    so_far.model_path = to.store_model(place);
-    so_far.bad_samples = left_out.samples();
-    so_far.total_seconds = seconds_since(began);
-  }
-
-  void fit(const Candidate& chosen, RunRecord& to, Observer& observer) {
-    RunPosition place;
-    RowData part;  // after a comparison the test part decides nothing
-    const bool apart = compares && chosen.learner->reads_held_out(chosen.config) && rows.train.count() > 1;
-    if (apart) part = with_tenth_out(rows, static_cast<uint64_t>(config.seed));
-    const auto fit_began = std::chrono::steady_clock::now();
-    auto round_began = fit_began;
-    const double samples = static_cast<double>(rows.train.count());
-    EpochReport last;
-    model = chosen.learner->fit(chosen.config, apart ? part : rows, [&](const Round& round) {
-      const double seconds = seconds_since(round_began);
-      place.train_seconds += seconds;
-      place.step = round.number;
-      last = {.train = {.epoch = round.number,
-                        .epochs = round.of,
-                        .step = 1,
-                        .steps = 1,
-                        .total_step = round.number,
-                        .loss = round.loss,
-                        .mean_loss = round.loss,
-                        .samples_per_s = samples / std::max(seconds, 1e-9)},
-              .test = round.test ? *round.test : figures_of(round.model->run(rows.test.values), rows.test),
-              .best = false,
-              .seconds = seconds};
-      last.best = round.best ? *round.best : place.improves(*last.test);
-      to.trained(last.train, 1, last.seconds);
-      to.tested(last.train, *last.test);
-      to.epoch(last);
-      observer.on_epoch(last);
-      const bool asked = observer.wants_step() && observer.on_step(last.train).stop;
-      const bool more = round.number < round.of;
-      if (more && asked) so_far.ended = Ended::by_observer;
-      if (more && signals::stop_requested()) so_far.ended = Ended::by_signal;
-      round_began = std::chrono::steady_clock::now();
-      const bool late = chosen.config.fit_seconds > 0 && seconds_since(fit_began) > chosen.config.fit_seconds;
-      return !so_far.interrupted() && !late;
-    });
-    so_far.train_loss = last.train.loss;
-    so_far.steps = so_far.epochs = place.step;
-    so_far.train_seconds = place.train_seconds;
-  }
-  const Result& result() const override { return so_far; }
+  void train(RunRecord& to, Observer& observer) override { fitting.train(to, observer); }
+  const Result& result() const override { return fitting.so_far(); }
 
   // The rows of which the run's figures are.
   const store::Rows& measured() const { return rows.own_test.values.defined() ? rows.own_test : rows.test; }
@@ -410,12 +336,117 @@ struct RowRun : Prepared {
   Metric metric;
   bool compares = false;
   SelectionRequest comparison;  // where it does
-  const RowLearner* fitted_by = &learner;
-  std::optional<double> threshold;                  // store::told_class
-  std::shared_ptr<const store::RowModel> on_folds;  // the best of the comparison, fitted without the first fold
-  std::shared_ptr<const store::RowModel> model;
-  Result so_far;
+  RowFit fitting;
 };
+
+const RowLearner& RowFit::fitted_by() const { return fitted_by_ ? *fitted_by_ : run_.learner; }
+
+// The figures of answers to held-out rows.
+Evaluation RowFit::figures_of(const Array& answers, const store::Rows& of) const {
+  Evaluation e = evaluate(answers, of, threshold_);
+  if (run_.judged()) e.metric = score_of(run_.metric, answers, of, threshold_);
+  return e;
+}
+
+// The best of what is compared.
+Candidate RowFit::compared(RunRecord& to, Observer& observer) {
+  SelectionRequest comparison = run_.comparison;
+  const double budget = comparison.seconds;
+  if (budget > 0) comparison.seconds = std::max(budget - seconds_since(run_.began), 1e-9);
+  comparison.goes_on = [&](const std::string& what) {
+    if (observer.on_comparison(what).stop) so_far_.ended = Ended::by_observer;
+    if (signals::stop_requested()) so_far_.ended = Ended::by_signal;
+    return !so_far_.interrupted();
+  };
+  Selected s = select(run_.rows, comparison);
+  for (const std::string& line : lines_of(s.board)) to.note(line);
+  so_far_.leaderboard = s.board;
+  observer.on_leaderboard(s.board);
+  fitted_by_ = s.candidate.learner;
+  choose_threshold(s.answers, s.labels);
+  on_folds_ = s.models.front();
+  // A learner that the time ended on the folds would take longer on all rows than there is.
+  constexpr double kLongerOnAllRows = 1.5;
+  const double on_fold = s.board.standings.front().fit_seconds;
+  if (budget > 0) {
+    s.candidate.config.fit_seconds = std::max(budget - seconds_since(run_.began), kLongerOnAllRows * on_fold);
+  }
+  return s.candidate;
+}
+
+// Answers that the model gave to rows that it was not fitted to.
+void RowFit::choose_threshold(const Array& answers, const Array& labels) {
+  if (run_.rows.shape.classes.size() != 2 || threshold_) return;
+  if (run_.config.threshold > 0) {
+    threshold_ = run_.config.threshold;
+  } else if (run_.judged() && reads_told_class(run_.metric) && labels.shape()[0] > 0) {
+    threshold_ = best_threshold(run_.metric, answers, labels);
+  }
+}
+
+void RowFit::train(RunRecord& to, Observer& observer) {
+  Candidate chosen{.learner = &run_.learner, .config = run_.config};
+  if (run_.compares) chosen = compared(to, observer);
+  if (!so_far_.interrupted()) fit(chosen, to, observer);
+  if (run_.compares && so_far_.interrupted()) model_ = on_folds_;  // a whole fit, on most of the rows
+  RunPosition place;
+  place.step = so_far_.steps;
+  const Array answers = model_->run(run_.rows.test.values);
+  choose_threshold(answers, run_.rows.test.labels);
+  const bool own = &run_.measured() == &run_.rows.own_test;
+  place.test = so_far_.test = figures_of(own ? model_->run(run_.measured().values) : answers, run_.measured());
+  so_far_.metric_name = run_.metric_name();
+  so_far_.step_seconds = so_far_.train_seconds / static_cast<double>(std::max<int64_t>(so_far_.steps, 1));
+  so_far_.samples_per_second =
+      static_cast<double>(run_.rows.train.count() * so_far_.steps) / std::max(so_far_.train_seconds, 1e-9);
+  so_far_.parameters = model_->parameters();
+  so_far_.output_dir = run_.config.output_dir;
+  so_far_.model_path = to.store_model(place);
+  so_far_.bad_samples = run_.left_out.samples();
+  so_far_.total_seconds = seconds_since(run_.began);
+}
+
+void RowFit::fit(const Candidate& chosen, RunRecord& to, Observer& observer) {
+  RunPosition place;
+  RowData part;  // after a comparison the test part decides nothing
+  const bool apart = run_.compares && chosen.learner->reads_held_out(chosen.config) && run_.rows.train.count() > 1;
+  if (apart) part = with_tenth_out(run_.rows, static_cast<uint64_t>(run_.config.seed));
+  const auto fit_began = std::chrono::steady_clock::now();
+  auto round_began = fit_began;
+  const double samples = static_cast<double>(run_.rows.train.count());
+  EpochReport last;
+  model_ = chosen.learner->fit(chosen.config, apart ? part : run_.rows, [&](const Round& round) {
+    const double seconds = seconds_since(round_began);
+    place.train_seconds += seconds;
+    place.step = round.number;
+    last = {.train = {.epoch = round.number,
+                      .epochs = round.of,
+                      .step = 1,
+                      .steps = 1,
+                      .total_step = round.number,
+                      .loss = round.loss,
+                      .mean_loss = round.loss,
+                      .samples_per_s = samples / std::max(seconds, 1e-9)},
+            .test = round.test ? *round.test : figures_of(round.model->run(run_.rows.test.values), run_.rows.test),
+            .best = false,
+            .seconds = seconds};
+    last.best = round.best ? *round.best : place.improves(*last.test);
+    to.trained(last.train, 1, last.seconds);
+    to.tested(last.train, *last.test);
+    to.epoch(last);
+    observer.on_epoch(last);
+    const bool asked = observer.wants_step() && observer.on_step(last.train).stop;
+    const bool more = round.number < round.of;
+    if (more && asked) so_far_.ended = Ended::by_observer;
+    if (more && signals::stop_requested()) so_far_.ended = Ended::by_signal;
+    round_began = std::chrono::steady_clock::now();
+    const bool late = chosen.config.fit_seconds > 0 && seconds_since(fit_began) > chosen.config.fit_seconds;
+    return !so_far_.interrupted() && !late;
+  });
+  so_far_.train_loss = last.train.loss;
+  so_far_.steps = so_far_.epochs = place.step;
+  so_far_.train_seconds = place.train_seconds;
+}
 
 }  // namespace
 

@@ -53,6 +53,12 @@ struct Round {
   std::optional<bool> best = {};  // whether the model kept so far is that of this round; empty: by the figures
 };
 
+// What a fit of trees computes: every level of a tree looks at all cells.
+struct TreeFitWork {
+  int64_t rounds = 1, trees_of_round = 1;  // rounds at most
+  int64_t levels = 1;                      // of a tree, at most
+};
+
 class RowLearner;
 
 // A learner with settings: one of those that a run compares (selection_internal.h).
@@ -74,6 +80,9 @@ class RowLearner : public Learner {
   virtual bool runs_on(const std::string&) const { return false; }
   // Before anything is fitted: bytes besides the data, and seconds of a round on this machine, for run.json.
   virtual Cost cost(const Config& config, const RowData& data) const = 0;
+  // Of learners of trees, whose time on other devices can be told before they are fitted (freight plan); empty of
+  // others.
+  virtual std::optional<TreeFitWork> tree_work(const Config&, const RowData&) const { return {}; }
   // Equal data and configurations give equal models, to the bit, unless the time of `config.fit_seconds` ends the
   // fitting first. `told` hears of each round; false from it ends the fitting with the model so far. Throws
   // Error(diverged) where no finite model comes of it.
@@ -107,6 +116,10 @@ class RowLearner : public Learner {
   MeasuredRows rows_to_measure(const store::Bundle& bundle, const std::string& path,
                                const MeasureRequest& request) const final;
 };
+
+// Settles whether rows are ranked, which --task and --objective say: the task is "ranking" then. Throws Error(usage)
+// where the learner does not rank, or something else does not go with it.
+void settle_ranking(Config& config, const RowLearner& learner);
 
 // Mean cross-entropy of classes, with top-1, or mean squared error of values, over all rows; of a ranking 1 - NDCG. A
 // probability of 0 counts as the least positive float, so that the loss is finite. `threshold`: store::told_class.

@@ -1,0 +1,122 @@
+// See plan_text.h.
+#include "plan_text.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "freight/base/strings.h"
+#include "freight/io/json_library.h"
+#include "plan_options.h"
+
+namespace freight::app {
+
+using Json = nlohmann::ordered_json;
+using plan::Estimate;
+using plan::Range;
+
+namespace {
+
+// A table is sorted by this key; larger ones come last, rows without one behind all.
+double sort_key(const Estimate& e, const std::string& by) {
+  constexpr double kLast = 1e300;
+  const bool usable = e.timed && e.fits.value_or(true);
+  if (by == "memory") return -e.memory_bytes;
+  if (by == "batch") return -static_cast<double>(e.largest_batch);
+  if (by == "dollars") return e.dollars && usable ? e.dollars->middle() : kLast;
+  if (by == "energy") return e.watt_hours && usable ? e.watt_hours->middle() : kLast;
+  return e.timed ? e.step_seconds.middle() * (usable ? 1 : 1e6) : kLast;
+}
+
+Json json_range(const Range& r) { return r.high > 0 ? Json{{"low", r.low}, {"high", r.high}} : Json(nullptr); }
+
+std::string cell(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + "\"";
+}
+
+}  // namespace
+
+std::string number(double v) {
+  if (v >= 1000) return with_commas(static_cast<int64_t>(v + 0.5));
+  return fixed(v, v >= 100 ? 0 : v >= 10 ? 1 : v >= 0.1 ? 2 : 4);
+}
+std::string range(const plan::Range& r) { return r.high <= 0 ? "-" : cat(number(r.low), " - ", number(r.high)); }
+
+std::string fits_text(const Estimate& e) {
+  if (!e.fits) return "?";
+  if (*e.fits) return "yes";
+  return e.means.empty() ? "no" : e.means;
+}
+
+std::string text_of(const plan::Offer& o) {
+  const plan::Price& p = *o.price;
+  return cat(o.machines > 1 ? cat(o.machines, " x ") : "", p.provider, " ", p.instance, " $", number(o.usd()), "/h",
+             p.count > 1 ? cat(" for ", p.count * o.machines) : "", ", ", p.date);
+}
+
+void sort_estimates(std::vector<Estimate>& all, const std::string& by) {
+  if (by == "name") {
+    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.device < b.device; });
+    return;
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [&](const auto& a, const auto& b) { return sort_key(a, by) < sort_key(b, by); });
+}
+
+Json json_of(const Estimate& e, const plan::Catalog& catalog) {
+  Json j = {{"device", e.device},
+            {"memory_bytes", nullptr},
+            {"fits", nullptr},
+            {"means", e.means},
+            {"largest_batch", e.largest_batch}};
+  if (e.memory_bytes > 0) j["memory_bytes"] = e.memory_bytes;
+  if (e.fits) j["fits"] = *e.fits;
+  j["step_seconds"] = json_range(e.step_seconds);
+  j["samples_per_second"] = json_range(e.samples_per_second);
+  j["data_seconds"] = json_range(e.data_seconds);
+  if (e.devices > 1) {
+    j["devices"] = e.devices;
+    j["summing_seconds"] = json_range(e.summing_seconds);
+    j["link"] = e.link;
+  }
+  j["epoch_hours"] = json_range(e.epoch_hours);
+  j["run_hours"] = json_range(e.run_hours);
+  j["evaluation_hours"] = json_range(e.evaluation_hours);
+  j["checkpoint_hours"] = json_range(e.checkpoint_hours);
+  j["dollars"] = e.dollars ? json_range(*e.dollars) : Json(nullptr);
+  j["watt_hours"] = e.watt_hours ? json_range(*e.watt_hours) : Json(nullptr);
+  j["share"] = freight::app::json_of(e.shares);
+  if (e.utilisation > 0) j["utilisation_of_dense_peak"] = e.utilisation;
+  j["assumed"] = e.assumed;
+  if (e.offer) {
+    const plan::Price& p = *e.offer->price;
+    j["price"] = {{"provider", p.provider}, {"instance", p.instance},        {"count", p.count},
+                  {"usd_per_hour", p.usd},  {"machines", e.offer->machines}, {"date", p.date},
+                  {"source", p.source}};
+  }
+  for (const plan::Device& d : catalog.devices) {
+    if (d.name == e.device) {
+      j["source"] = d.source;
+      j["date"] = d.date;
+    }
+  }
+  return j;
+}
+
+void print_csv(const std::vector<Estimate>& all) {
+  std::printf(
+      "device,fits,means,largest_batch,samples_per_s_low,samples_per_s_high,epoch_h_low,epoch_h_high,run_h_low,"
+      "run_h_high,dollars_low,dollars_high,watt_h_low,watt_h_high,price,assumed\n");
+  const auto span = [](const Range& r) { return r.high > 0 ? cat(r.low, ",", r.high) : std::string(","); };
+  for (const Estimate& e : all) {
+    std::printf("%s,%s,%s,%lld,%s,%s,%s,%s,%s,%s,%s\n", cell(e.device).c_str(), e.fits ? *e.fits ? "yes" : "no" : "",
+                e.means.c_str(), static_cast<long long>(e.largest_batch), span(e.samples_per_second).c_str(),
+                span(e.epoch_hours).c_str(), span(e.run_hours).c_str(), span(e.dollars.value_or(Range{})).c_str(),
+                span(e.watt_hours.value_or(Range{})).c_str(), cell(e.offer ? text_of(*e.offer) : "").c_str(),
+                cell(e.assumed).c_str());
+  }
+}
+
+}  // namespace freight::app

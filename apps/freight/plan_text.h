@@ -1,0 +1,22 @@
+// Estimates of devices as `freight plan` prints them: their ranges, the order of the table, JSON and CSV.
+#pragma once
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "freight/plan/catalog.h"
+#include "freight/plan/estimate.h"
+
+namespace freight::app {
+
+std::string number(double v);             // three digits, as ranges deserve
+std::string range(const plan::Range& r);  // "0.21 - 0.43", "-" where it is not known
+std::string fits_text(const plan::Estimate& e);
+std::string text_of(const plan::Offer& o);
+// By speed, dollars, energy, batch, memory or name; what is not known comes last.
+void sort_estimates(std::vector<plan::Estimate>& all, const std::string& by);
+nlohmann::ordered_json json_of(const plan::Estimate& e, const plan::Catalog& catalog);
+void print_csv(const std::vector<plan::Estimate>& all);
+
+}  // namespace freight::app
