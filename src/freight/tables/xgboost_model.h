@@ -39,7 +39,7 @@ class Trees : public store::RowModel {
 
   int64_t outputs() const override { return std::max<int64_t>(classes_, 1); }
   bool tells_classes() const override { return classes_ > 0; }
-  bool ranks() const override { return facts_.objective.rfind("rank:", 0) == 0; }
+  bool ranks() const override { return facts_.objective.starts_with("rank:"); }
   Array run(const Array& rows) const override;
   int64_t parameters() const override { return facts_.nodes; }
   int64_t rounds() const { return made_.rounds; }  // that are kept

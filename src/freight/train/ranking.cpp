@@ -38,8 +38,7 @@ double query_ndcg(std::vector<RankedRow> rows, int64_t top) {
     for (size_t i = begin; i < std::min(end, last); ++i) discounts += discount(i + 1);
     found += gains / static_cast<double>(end - begin) * discounts;
   });
-  std::sort(rows.begin(), rows.end(),
-            [](const RankedRow& a, const RankedRow& b) { return a.relevance > b.relevance; });
+  std::sort(rows.begin(), rows.end(), [](const RankedRow& a, const RankedRow& b) { return a.relevance > b.relevance; });
   for (size_t i = 0; i < last; ++i) best += gain(rows[i]) * discount(i + 1);
   return best > 0 ? found / best : 1;
 }
