@@ -5,7 +5,7 @@
 # units hold absolute paths, so that clones in other folders would find nothing in the compiler cache.
 set(units_alone "/kernels/bf16/|/gpu/cuda/|/onnx_extents\\.cpp$|/apps/freight/bench_|/predictor\\.cpp$")
 
-# A unit takes up to 1.5 GB while it is compiled, so that a machine of many processors and little memory compiles fewer.
+# A unit takes up to 1.1 GB while it is compiled. A machine of many processors and little memory compiles fewer at a time.
 cmake_host_system_information(RESULT mebibytes QUERY TOTAL_PHYSICAL_MEMORY)
 math(EXPR jobs "${mebibytes} / 1500 + 1")
 set_property(GLOBAL APPEND PROPERTY JOB_POOLS units=${jobs})
