@@ -14,10 +14,12 @@ constexpr int64_t kMostGroups = 8;            // of rows, that a tree is asked f
 constexpr int64_t kFeaturesAtHand = 4 << 10;  // of these groups: 16 KiB, beside which a tree fits in the first cache
 constexpr int kLevelsUnasked = 8;             // that rows go down before it is asked whether all are at their leaves
 constexpr uint32_t kWordBits = 64;
+constexpr float kMostWord = 1 << 24;  // f32, in which words are numbered, counts up to there
 
 }  // namespace
 
-TreeSums::TreeSums(const std::vector<store::Tree>& trees, std::vector<float> bases) : bases_(std::move(bases)) {
+TreeSums::TreeSums(const std::vector<store::Tree>& trees, std::vector<float> bases)
+    : bases_(std::move(bases)), bits_(1) {
   for (const store::Tree& tree : trees) plant(tree);
   const bool words = std::any_of(trees_.begin(), trees_.end(), [](const Planted& t) { return t.words; });
   if (!words) sets_ = {};
@@ -48,14 +50,8 @@ void TreeSums::plant(const store::Tree& tree) {
     }
     if (from.left >= 0 && from.words) {
       planted.words = true;
-      const auto most = std::max_element(from.levels.begin(), from.levels.end());
-      set.begin = static_cast<uint32_t>(bits_.size());
-      set.size = most == from.levels.end() ? 1 : static_cast<uint32_t>(*most) / kWordBits + 1;  // 0: no words
-      bits_.resize(bits_.size() + set.size);
-      for (const int64_t word : from.levels) {
-        const auto w = static_cast<uint32_t>(word);
-        bits_[set.begin + w / kWordBits] |= uint64_t{1} << (w % kWordBits);
-      }
+      node.split = std::numeric_limits<float>::infinity();  // its set alone says what goes right
+      set = set_of(from.levels);
     }
     nodes_.push_back(node);
     values_.push_back(from.left < 0 ? from.value : 0.0f);
@@ -64,9 +60,30 @@ void TreeSums::plant(const store::Tree& tree) {
   trees_.push_back(planted);
 }
 
-template <bool kMissing>
+TreeSums::Set TreeSums::set_of(const std::vector<int64_t>& words) {
+  if (words.empty()) return {};
+  const int64_t most = *std::max_element(words.begin(), words.end());
+  const Set set{.begin = static_cast<uint32_t>(bits_.size()), .size = static_cast<uint32_t>(most) / kWordBits + 1};
+  bits_.resize(bits_.size() + set.size);
+  for (const int64_t word : words) {
+    const auto w = static_cast<uint32_t>(word);
+    bits_[set.begin + w / kWordBits] |= uint64_t{1} << (w % kWordBits);
+  }
+  return set;
+}
+
+// 1 where the word is in the set. Any feature may be asked for: those of numbers meet the empty set.
+inline uint32_t TreeSums::in_set(const Set& set, float feature) const {
+  const auto word = static_cast<uint32_t>(std::min(std::max(0.0f, feature), kMostWord));  // 0 of NaN
+  const uint32_t at = word / kWordBits;
+  const uint64_t bits = bits_[set.begin + std::min(at, set.size - 1)];
+  return static_cast<uint32_t>(bits >> (word % kWordBits)) & (at < set.size ? 1u : 0u);
+}
+
+template <bool kMissing, bool kWords>
 void TreeSums::descend(const Planted& tree, const float* features, uint32_t* at) const {
   const Node* const nodes = nodes_.data() + tree.root;
+  const Set* const sets = kWords ? sets_.data() + tree.root : nullptr;
   uint32_t here[kLanes] = {};
   for (int level = 0; level < tree.levels;) {
     for (const int last = std::min(tree.levels, level + kLevelsUnasked); level < last; ++level) {
@@ -75,7 +92,8 @@ void TreeSums::descend(const Planted& tree, const float* features, uint32_t* at)
         const Node& node = nodes[here[r]];
         const float x = features[node.column + r];
         uint32_t right = x >= node.split ? 1 : 0;  // 0 of NaN
-        if constexpr (kMissing) right |= (x != x ? 1u : 0u) & node.missing_right;
+        if constexpr (kWords) right |= in_set(sets[here[r]], x);
+        if constexpr (kMissing) right = x != x ? node.missing_right : right;
         here[r] = node.left + right;
       }
     }
@@ -84,23 +102,6 @@ void TreeSums::descend(const Planted& tree, const float* features, uint32_t* at)
     if (moving == 0) break;
   }
   std::copy_n(here, kLanes, at);
-}
-
-bool TreeSums::contains(const Set& set, float word) const {
-  const auto w = static_cast<uint32_t>(word);
-  return w / kWordBits < set.size && (bits_[set.begin + w / kWordBits] >> (w % kWordBits) & 1) != 0;
-}
-
-uint32_t TreeSums::leaf_by_words(const Planted& tree, const float* features) const {
-  uint32_t at = 0;
-  for (;;) {
-    const Node& node = nodes_[tree.root + at];
-    if (node.left == at) return at;
-    const Set& set = sets_[tree.root + at];
-    const float x = features[node.column];
-    const bool right = x != x ? node.missing_right != 0 : set.size > 0 ? contains(set, x) : x >= node.split;
-    at = node.left + (right ? 1 : 0);
-  }
 }
 
 void TreeSums::sum(const float* features, int64_t rows, int64_t columns, float* sums) const {
@@ -130,12 +131,11 @@ void TreeSums::sum(const float* features, int64_t rows, int64_t columns, float* 
       for (int64_t part = 0; part < parts; ++part) {
         const float* const from = across.data() + part * lane_features;
         uint32_t at[kLanes];
+        const bool gaps = missing[static_cast<size_t>(part)] != 0;
         if (tree.words) {
-          for (int64_t r = 0; r < kLanes; ++r) at[r] = leaf_by_words(tree, from + r);
-        } else if (missing[static_cast<size_t>(part)] != 0) {
-          descend<true>(tree, from, at);
+          gaps ? descend<true, true>(tree, from, at) : descend<false, true>(tree, from, at);
         } else {
-          descend<false>(tree, from, at);
+          gaps ? descend<true, false>(tree, from, at) : descend<false, false>(tree, from, at);
         }
         const int64_t lanes = std::min(count - part * kLanes, kLanes);
         float* const to = sums + (begin + part * kLanes) * k + tree.group;

@@ -28,8 +28,8 @@ class TreeSums {
     uint32_t column = 0;  // kLanes times the column
     uint32_t missing_right = 0;
   };
-  struct Set {  // words that go right, of a node that splits words
-    uint32_t begin = 0, size = 0;
+  struct Set {                     // words that go right, of a node that splits words; else empty
+    uint32_t begin = 0, size = 1;  // in bits_, whose first 64 belong to no word
   };
   struct Planted {
     size_t root = 0;  // in nodes_
@@ -39,10 +39,10 @@ class TreeSums {
   };
 
   void plant(const store::Tree& tree);
-  template <bool kMissing>
+  Set set_of(const std::vector<int64_t>& words);
+  uint32_t in_set(const Set& set, float feature) const;
+  template <bool kMissing, bool kWords>
   void descend(const Planted& tree, const float* features, uint32_t* at) const;
-  uint32_t leaf_by_words(const Planted& tree, const float* features) const;
-  bool contains(const Set& set, float word) const;
 
   std::vector<float> bases_;
   std::vector<Planted> trees_;
