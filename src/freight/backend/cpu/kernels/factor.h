@@ -129,8 +129,12 @@ class QrFactor {
   struct Panel;
   void one(const T* x, T* q, T* r, Blocks<T>& blocks, const Memory& memory) const;
   void eliminate(const Panel& panel, const Memory& memory, Blocks<T>& blocks) const;
-  void apply(const Panel& panel, bool transposed, T* c, ptrdiff_t c_row, int64_t columns, const Memory& memory,
-             Blocks<T>& blocks) const;
+  void eliminate_columns(const Panel& panel, int64_t first, int64_t count, const Memory& memory,
+                         Blocks<T>& blocks) const;
+  void reflect_columns(const Panel& panel, int64_t first, int64_t count, const Memory& memory) const;
+  void apply(const Panel& panel, T* c, ptrdiff_t c_row, int64_t columns, const Memory& memory, Blocks<T>& blocks) const;
+  void apply_to_ones(const Panel& panel, T* c, ptrdiff_t c_row, int64_t columns, const Memory& memory,
+                     Blocks<T>& blocks) const;
 
   int64_t m_, n_, least_, q_columns_, panel_ = 0, stride_;
   BatchTasks tasks_;
