@@ -319,8 +319,53 @@ void substitute_strip(const Substitution<T>& s, T* b, int64_t columns) {
   if (i < s.n) substitute_rows<T, 1, kVectors, kWhole>(s, i, b, columns);
 }
 
+// One column whose numbers lie together, as those of the rows of a do: vectors run along the rows. Read from the end,
+// both sides begin at the lowest address.
+template <class T>
+void substitute_one_column(const Substitution<T>& s) {
+  constexpr int64_t kRows = 8;
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t first = 0; first < s.n; first += kRows) {
+    const int64_t count = std::min(kRows, s.n - first);
+    const ptrdiff_t lowest = s.a_col < 0 ? 1 - first : 0;
+    const T* const x = s.b + lowest;
+    const T* row[kRows];
+    hn::Vec<decltype(d)> sums[kRows];
+    for (int64_t r = 0; r < kRows; ++r) {
+      row[r] = s.a + (first + std::min(r, count - 1)) * s.a_row + lowest;
+      sums[r] = hn::Zero(d);
+    }
+    int64_t k = 0;
+    for (; k + lanes <= first; k += lanes) {
+      const auto xs = hn::LoadU(d, x + k);
+#pragma GCC unroll 8
+      for (int64_t r = 0; r < kRows; ++r) sums[r] = hn::MulAdd(hn::LoadU(d, row[r] + k), xs, sums[r]);
+    }
+    if (k < first) {
+      const auto rest = hn::FirstN(d, static_cast<size_t>(first - k));
+      const auto xs = hn::MaskedLoad(rest, d, x + k);
+#pragma GCC unroll 8
+      for (int64_t r = 0; r < kRows; ++r) sums[r] = hn::MulAdd(hn::MaskedLoad(rest, d, row[r] + k), xs, sums[r]);
+    }
+    T left[kRows];
+    for (int64_t r = 0; r < count; ++r) left[r] = s.b[(first + r) * s.b_row];
+    for (int64_t r = 0; r < count && first > 0; ++r) left[r] -= hn::GetLane(hn::SumOfLanes(d, sums[r]));
+    for (int64_t r = 0; r < count; ++r) {
+      T v = left[r];
+      if (s.diagonal) {
+        const T factor = s.diagonal[(first + r) * s.diagonal_step];
+        v = s.divide ? v / factor : v * factor;
+      }
+      s.b[(first + r) * s.b_row] = v;
+      for (int64_t q = r + 1; q < count; ++q) left[q] -= s.a[(first + q) * s.a_row + (first + r) * s.a_col] * v;
+    }
+  }
+}
+
 template <class T>
 void substitute(const Substitution<T>& s) {
+  if (s.columns == 1 && s.a_col == s.b_row && (s.a_col == 1 || s.a_col == -1)) return substitute_one_column(s);
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t column = 0;
