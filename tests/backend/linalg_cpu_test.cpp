@@ -155,7 +155,7 @@ TEST(LinalgCpu, LuLeavesASmallResidualAroundAllBlockSizes) {
 // halves of which each is done so.
 TEST(LinalgCpu, LuPanelByPanelLeavesASmallResidual) {
   for (const Content content : {Content::random, Content::graded, Content::singular}) {
-    for (const int64_t n : {399, 400, 449}) {
+    for (const int64_t n : {399, 400, 449, 512}) {
       expect_lu<float>(content, n, n, 1);
       expect_lu<double>(content, n, n, 1);
     }
@@ -214,16 +214,95 @@ TEST(LinalgCpu, CholeskyReadsOneTriangleAndLeavesASmallResidual) {
   }
 }
 
+TEST(LinalgCpu, CholeskyByThreadsLeavesASmallResidual) {
+  for (const int64_t n : {447, 448, 512, 515}) {
+    for (const bool upper : {false, true}) {
+      expect_cholesky<float>(n, 1, upper);
+      expect_cholesky<double>(n, 1, upper);
+    }
+  }
+}
+
+// A factor of small whole numbers near its diagonal, so that x = L L' and all that is computed of it are exact.
+constexpr int64_t kBand = 3;
+double known_factor(int64_t i, int64_t k) {
+  return i == k ? 4.0 : k < i && i - k <= kBand ? static_cast<double>((i + 2 * k) % 3 - 1) : 0.0;
+}
+template <class T>
+std::vector<T> known_product(int64_t n, int exponent) {
+  std::vector<T> x(static_cast<size_t>(n * n));
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t j = std::max<int64_t>(i - kBand, 0); j <= std::min(i + kBand, n - 1); ++j) {
+      double sum = 0;
+      for (int64_t k = std::max<int64_t>(std::max(i, j) - kBand, 0); k <= std::min(i, j); ++k)
+        sum += known_factor(i, k) * known_factor(j, k);
+      x[static_cast<size_t>(i * n + j)] = std::ldexp(static_cast<T>(sum), exponent);
+    }
+  }
+  return x;
+}
+template <class T>
+void expect_known_factor(const std::vector<T>& factor, int64_t n, int exponent, bool upper) {
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t k = 0; k < n; ++k) {
+      ASSERT_EQ(factor[static_cast<size_t>(upper ? k * n + i : i * n + k)],
+                std::ldexp(static_cast<T>(known_factor(i, k)), exponent))
+          << i << ", " << k;
+    }
+  }
+}
+
+// Beyond 1536 rows a matrix is halved.
+TEST(LinalgCpu, CholeskyOfManyRowsGivesTheKnownFactor) {
+  constexpr int64_t kN = 1700;
+  const std::vector<double> x = known_product<double>(kN, 0);
+  for (const bool upper : {false, true}) {
+    std::vector<double> factor(x.size());
+    const CholeskyFactor<double> cholesky(kN, 1, upper);
+    AlignedScratch scratch(cholesky.scratch_bytes());
+    EXPECT_EQ(cholesky.run(x.data(), factor.data(), scratch.get()).matrix, -1);
+    expect_known_factor(factor, kN, 0, upper);
+    std::vector<double> bad = x;
+    bad[static_cast<size_t>(1600 * (kN + 1))] = -1;
+    const NotPositive fault = cholesky.run(bad.data(), factor.data(), scratch.get());
+    EXPECT_EQ(fault.matrix, 0);
+    EXPECT_EQ(fault.minor, 1601);
+  }
+}
+
+template <class T>
+void expect_scaled_cholesky(int exponent) {
+  SCOPED_TRACE(cat("f", sizeof(T) * 8, " times 2^", exponent));
+  for (const int64_t n : {5, 40, 77}) {
+    const std::vector<T> x = known_product<T>(n, exponent);
+    for (const bool upper : {false, true}) {
+      std::vector<T> factor(x.size());
+      const CholeskyFactor<T> cholesky(n, 1, upper);
+      AlignedScratch scratch(cholesky.scratch_bytes());
+      EXPECT_EQ(cholesky.run(x.data(), factor.data(), scratch.get()).matrix, -1);
+      expect_known_factor(factor, n, exponent / 2, upper);
+    }
+  }
+}
+
+// A pivot's reciprocal would overflow, or vanish, where that of its root does not.
+TEST(LinalgCpu, CholeskyOfTheLeastAndTheLargestNumbersIsExact) {
+  expect_scaled_cholesky<double>(-1030);
+  expect_scaled_cholesky<double>(1018);
+  expect_scaled_cholesky<float>(-134);
+  expect_scaled_cholesky<float>(122);
+}
+
 TEST(LinalgCpu, CholeskyNamesTheFirstMatrixAndMinorThatIsNotPositive) {
-  for (const int64_t n : {1, 7, 8, 9, 17, 33, 130}) {
+  for (const int64_t n : {1, 7, 8, 9, 17, 33, 130, 450}) {
     for (const bool upper : {false, true}) {
       for (const double bad : {-1.0, 0.0, std::nan("")}) {
-        constexpr int64_t kBatch = 21;
-        std::vector<double> x(static_cast<size_t>(kBatch * n * n));
-        for (int64_t i = 0; i < kBatch * n; ++i) x[static_cast<size_t>(i * n + i % n)] = 2;
+        const int64_t batch = n > 400 ? 7 : 21;  // threads share each matrix, or the batch
+        std::vector<double> x(static_cast<size_t>(batch * n * n));
+        for (int64_t i = 0; i < batch * n; ++i) x[static_cast<size_t>(i * n + i % n)] = 2;
         const int64_t place = 2 * n / 3;
-        for (const int64_t matrix : {12, 4, 6}) x[static_cast<size_t>((matrix * n + place) * n + place)] = bad;
-        const CholeskyFactor<double> cholesky(n, kBatch, upper);
+        for (const int64_t matrix : {5, 4, 6}) x[static_cast<size_t>((matrix * n + place) * n + place)] = bad;
+        const CholeskyFactor<double> cholesky(n, batch, upper);
         AlignedScratch scratch(cholesky.scratch_bytes());
         const NotPositive fault = cholesky.run(x.data(), x.data(), scratch.get());
         EXPECT_EQ(fault.matrix, 4);
@@ -399,6 +478,11 @@ Graph factors(const std::string& type, const std::string& pivots) {
                    type, "\n return %1, %2, %3, %4, %5, %6 }"));
 }
 
+Graph cholesky_factors(const std::string& type) {
+  return parse(cat("graph {\n %0 = input \"x\" : ", type, "\n %1 = cholesky(%0) {upper=false} : ", type,
+                   "\n %2 = cholesky(%0) {upper=true} : ", type, "\n return %1, %2 }"));
+}
+
 template <class T>
 Array as_array(const std::vector<T>& x, DType dtype, const Shape& shape) {
   Array a(dtype, shape);
@@ -406,25 +490,31 @@ Array as_array(const std::vector<T>& x, DType dtype, const Shape& shape) {
   return a;
 }
 
-TEST(LinalgCpu, BitsDoNotDependOnTheNumberOfThreads) {
+void expect_bits_without_threads(const Graph& graph, const Array& x) {
   const int threads = omp_get_max_threads();
-  using Row = std::pair<int64_t, int64_t>;
-  for (const auto& [batch, n] : {Row{1, 33}, Row{1, 450}, Row{1, 700}, Row{3, 260}, Row{50, 17}}) {
-    const std::string type = cat("f32[", batch, ",", n, ",", n, "]"), pivots = cat("[", batch, ",", n, "]");
-    const Array x = as_array(matrix<float>(Content::random, batch * n, n, 5), DType::f32, {batch, n, n});
-    std::vector<Array> first;
-    for (const int count : {1, 2, 4}) {
-      omp_set_num_threads(count);
-      clear_plan_cache();
-      const std::vector<Array> got = run_graph(factors(type, pivots), {x}, "cpu");
-      if (first.empty()) first = got;
-      for (size_t i = 0; i < got.size(); ++i) {
-        EXPECT_EQ(std::memcmp(first[i].raw(), got[i].raw(), got[i].bytes()), 0)
-            << n << " x " << n << ", " << count << " threads, result " << i;
-      }
+  std::vector<Array> first;
+  for (const int count : {1, 2, 4}) {
+    omp_set_num_threads(count);
+    clear_plan_cache();
+    const std::vector<Array> got = run_graph(graph, {x}, "cpu");
+    if (first.empty()) first = got;
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(std::memcmp(first[i].raw(), got[i].raw(), got[i].bytes()), 0) << count << " threads, result " << i;
     }
   }
   omp_set_num_threads(threads);
+}
+
+TEST(LinalgCpu, BitsDoNotDependOnTheNumberOfThreads) {
+  using Row = std::pair<int64_t, int64_t>;
+  for (const auto& [batch, n] : {Row{1, 33}, Row{1, 450}, Row{1, 700}, Row{3, 260}, Row{50, 17}}) {
+    SCOPED_TRACE(cat(batch, " of ", n));
+    const std::string type = cat("f32[", batch, ",", n, ",", n, "]"), pivots = cat("[", batch, ",", n, "]");
+    auto x = matrix<float>(Content::random, batch * n, n, 5);
+    expect_bits_without_threads(factors(type, pivots), as_array(x, DType::f32, {batch, n, n}));
+    for (int64_t i = 0; i < batch * n; ++i) x[static_cast<size_t>(i * n + i % n)] = static_cast<float>(n);
+    expect_bits_without_threads(cholesky_factors(type), as_array(x, DType::f32, {batch, n, n}));
+  }
 }
 
 TEST(LinalgCpu, NanSpreadsAndNeverHangs) {

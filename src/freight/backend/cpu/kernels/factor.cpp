@@ -1,4 +1,4 @@
-// See factor.h; QR is in factor_qr.cpp.
+// See factor.h; Cholesky is in factor_cholesky.cpp, QR in factor_qr.cpp.
 #include "freight/backend/cpu/kernels/factor.h"
 
 #include <algorithm>
@@ -17,8 +17,10 @@ namespace freight::cpu {
 
 namespace {
 
-// A panel of so many columns is copied aside: its rows lie closer together there, and on different cache sets.
+// A panel of so many columns is copied aside where its rows fall on few sets of a cache, or on more pages than the
+// processor keeps in mind: there they lie together. Elsewhere the copies cost 3 to 6 % of the time.
 constexpr int64_t kPanel = 64, kPanelRow = kPanel + 8;
+constexpr int64_t kSharedSets = 1024, kFewestShared = 128, kManyPages = 1536;  // bytes, columns, rows
 // Blocks of so many columns are factorized panel by panel, others by halves. Nobody has anything to do beside the first
 // panel, so that it is narrow.
 constexpr int64_t kFewestOfPanels = 400, kMostOfPanels = 1536, kFirstPanel = 32;
@@ -52,36 +54,6 @@ void copy_rows(T* to, ptrdiff_t to_row, const T* from, ptrdiff_t from_row, int64
   for (int64_t i = 0; i < rows; ++i) std::copy_n(from + i * from_row, columns, to + i * to_row);
 }
 
-// Cholesky of a few columns, element by element; (i, k) of the lower triangle lies at i * row + k * col. Returns the
-// first minor that is not positive, from 1, or 0.
-template <class T>
-int64_t cholesky_columns(T* x, ptrdiff_t row, ptrdiff_t col, int64_t n, T* reciprocals) {
-  for (int64_t j = 0; j < n; ++j) {
-    T pivot = x[j * row + j * col];
-    for (int64_t k = 0; k < j; ++k) pivot -= x[j * row + k * col] * x[j * row + k * col];
-    if (!(pivot > T(0))) return j + 1;
-    pivot = std::sqrt(pivot);
-    const T reciprocal = T(1) / pivot;
-    x[j * row + j * col] = pivot;
-    reciprocals[j] = reciprocal;
-    for (int64_t i = j + 1; i < n; ++i) {
-      T v = x[i * row + j * col];
-      for (int64_t k = 0; k < j; ++k) v -= x[i * row + k * col] * x[j * row + k * col];
-      x[i * row + j * col] = v * reciprocal;
-    }
-  }
-  return 0;
-}
-
-// Groups of as many matrices as a vector has lanes, of so many multiply-adds each.
-template <class T>
-BatchTasks lane_tasks(int64_t n, int64_t batch, double work) {
-  const LaneTable<T>& lanes = lane_table<T>();
-  BatchTasks tasks = batch_tasks(ceil_div(batch, lanes.lanes), work * lanes.lanes);
-  tasks.bytes_of_task = whole_lines(static_cast<size_t>(lanes.scratch_size(n)) * sizeof(T));
-  return tasks;
-}
-
 // Columns that threads take bit by bit: large parts first, so that few calls are made, and small ones in the end, so
 // that all are done at the same time. Where the borders lie changes no number.
 struct Strip {
@@ -106,14 +78,6 @@ class Strips {
   int64_t end_, threads_;
 };
 
-// A matrix that is not yet where it is factorized in place.
-template <class T>
-void copy_matrix(T* to, const T* from, int64_t size, bool parallel) {
-  if (to == from) return;
-  if (parallel) return parallel_copy(to, from, static_cast<size_t>(size) * sizeof(T));
-  std::copy_n(from, size, to);
-}
-
 }  // namespace
 
 template <class T>
@@ -126,7 +90,9 @@ LuFactor<T>::LuFactor(int64_t m, int64_t n, int64_t batch) : m_(m), n_(n), batch
     return;
   }
   tasks_ = batch_tasks(batch, work);
-  panel_bytes_ = m > kPanel && n > kPanel ? whole_lines(static_cast<size_t>(m * kPanelRow) * sizeof(T)) : 0;
+  const bool shares_sets = n > kFewestShared && n * static_cast<int64_t>(sizeof(T)) % kSharedSets == 0;
+  const bool aside = m > kPanel && n > kPanel && (shares_sets || m > kManyPages);
+  panel_bytes_ = aside ? whole_lines(static_cast<size_t>(m * kPanelRow) * sizeof(T)) : 0;
   reserve_thread_scratch(static_cast<size_t>(column_stride<T>(m) * FactorTable<T>::kColumns) * sizeof(T));
   typename Blocks<T>::Measure measure;
   Blocks<T> blocks(measure);
@@ -265,82 +231,6 @@ ZeroPivot LaneSystems<T>::run(const T* a, const T* b, T* x, void* scratch) const
 }
 
 template <class T>
-CholeskyFactor<T>::CholeskyFactor(int64_t n, int64_t batch, bool upper) : n_(n), batch_(batch), upper_(upper) {
-  const double extent = static_cast<double>(n), work = extent * extent * extent / 3;
-  if (lane_table<T>().takes(n, batch)) {
-    lanes_ = lane_table<T>().lanes;
-    tasks_ = lane_tasks<T>(n, batch, work);
-    return;
-  }
-  tasks_ = batch_tasks(batch, work);
-  reserve_thread_scratch(static_cast<size_t>(Blocks<T>::strip_size()) * sizeof(T));
-  typename Blocks<T>::Measure measure;
-  Blocks<T> blocks(measure);
-  T nothing{};
-  one(&nothing, blocks, nullptr);
-  tasks_.bytes_of_task = whole_lines(static_cast<size_t>(n) * sizeof(T)) + whole_lines(measure.product_bytes);
-}
-
-template <class T>
-NotPositive CholeskyFactor<T>::run(const T* x, T* factor, void* scratch) const {
-  // A matrix and its minor as one number, of which the least is kept. Behind the first such matrix none need be tried.
-  const int64_t minors = n_ + 1, size = n_ * n_;
-  LeastFault first(batch_ * minors);
-  if (interleaved()) {
-    for_matrices(tasks_, scratch, [&](int64_t group, char* own, bool) {
-      const int64_t i = group * lanes_, count = std::min(lanes_, batch_ - i);
-      if (i * minors > first.get()) return;
-      const int64_t fault =
-          lane_table<T>().cholesky(x + i * size, factor + i * size, upper_, n_, count, reinterpret_cast<T*>(own));
-      if (fault >= 0) first.put(i * minors + fault);
-    });
-  } else {
-    for_matrices(tasks_, scratch, [&](int64_t i, char* own, bool parallel) {
-      if (i * minors > first.get()) return;
-      Blocks<T> blocks(own + whole_lines(static_cast<size_t>(n_) * sizeof(T)), parallel);
-      copy_matrix(factor + i * size, x + i * size, size, parallel);
-      const int64_t minor = one(factor + i * size, blocks, reinterpret_cast<T*>(own));
-      if (minor > 0) first.put(i * minors + minor);
-    });
-  }
-  if (!first.any()) return {};
-  return {first.get() / minors, first.get() % minors};
-}
-
-template <class T>
-int64_t CholeskyFactor<T>::one(T* x, Blocks<T>& blocks, T* reciprocals) const {
-  const int64_t minor = n_ > 0 ? halves(x, n_, blocks, reciprocals) : 0;
-  if (!blocks.computes()) return minor;
-  for (int64_t i = 0; i < n_; ++i) {
-    if (upper_) {
-      std::fill_n(x + i * n_, i, T(0));
-    } else {
-      std::fill(x + i * n_ + i + 1, x + (i + 1) * n_, T(0));
-    }
-  }
-  return minor;
-}
-
-template <class T>
-int64_t CholeskyFactor<T>::halves(T* x, int64_t n, Blocks<T>& blocks, T* reciprocals) const {
-  const ptrdiff_t row = upper_ ? 1 : n_, col = upper_ ? n_ : 1;  // of the lower triangle
-  if (n <= FactorTable<T>::kColumns) return blocks.computes() ? cholesky_columns(x, row, col, n, reciprocals) : 0;
-  const int64_t h = half_of(n);
-  const int64_t minor = halves(x, h, blocks, reciprocals);
-  if (minor > 0) return minor;
-  T *const off = x + h * row, *const second = x + h * (row + col);
-  const Triangle<T> lower{x, row, col, false, reciprocals};
-  if (upper_) {
-    blocks.solve_left(lower, h, off, n_, n - h);
-  } else {
-    blocks.solve_right(lower.transposed(), h, off, n_, n - h);
-  }
-  blocks.subtract_symmetric({n - h, n - h, h, off, row, col, off, col, row, second, n_}, upper_);
-  const int64_t later = halves(second, n - h, blocks, reciprocals ? reciprocals + h : nullptr);
-  return later > 0 ? h + later : 0;
-}
-
-template <class T>
 TriangularSolve<T>::TriangularSolve(const TriangularProblem& problem) : p_(problem) {
   const double extent = static_cast<double>(p_.n), work = extent * extent * static_cast<double>(p_.other);
   if (p_.other <= LaneTable<T>::kMostColumns && lane_table<T>().takes(p_.n, p_.batch)) {
@@ -390,8 +280,6 @@ template class LuFactor<float>;
 template class LuFactor<double>;
 template class LaneSystems<float>;
 template class LaneSystems<double>;
-template class CholeskyFactor<float>;
-template class CholeskyFactor<double>;
 template class TriangularSolve<float>;
 template class TriangularSolve<double>;
 

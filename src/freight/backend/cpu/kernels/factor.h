@@ -1,8 +1,9 @@
 // LU, Cholesky and QR factorizations and triangular solves of row-major matrices, f32 and f64: recursive over halves of
 // the columns (Toledo 1997, Elmroth and Gustavson 2000), so that nearly all arithmetic is that of Gemm; an LU of some
-// hundred columns goes panel by panel, so that no thread waits while one factorizes. Each object is one problem, made
-// when the plan is made; a run allocates nothing, and its bits do not depend on the number of threads. Many small
-// matrices go by lane_factor.h: each lane of a vector computes its own one.
+// hundred columns goes panel by panel, so that no thread waits while one factorizes, and a Cholesky factorization
+// column block by column block. Each object is one problem, made when the plan is made; a run allocates nothing, and
+// its bits do not depend on the number of threads. Many small matrices go by lane_factor.h: each lane of a vector
+// computes its own one.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -76,8 +77,11 @@ class CholeskyFactor {
   NotPositive run(const T* x, T* factor, void* scratch) const;
 
  private:
-  int64_t one(T* x, Blocks<T>& blocks, T* reciprocals) const;
-  int64_t halves(T* x, int64_t n, Blocks<T>& blocks, T* reciprocals) const;
+  struct Memory;
+  // All give the first minor that is not positive, or 0.
+  int64_t one(const T* x, T* factor, const Blocks<T>& blocks, const Memory& memory) const;
+  int64_t packed(const T* x, T* factor, int64_t n, const Blocks<T>& blocks, const Memory& memory) const;
+  int64_t halves(T* x, int64_t n, Blocks<T>& blocks, const Memory& memory) const;
 
   int64_t n_, batch_, lanes_ = 0;
   bool upper_;
@@ -125,8 +129,12 @@ class QrFactor {
   struct Panel;
   void one(const T* x, T* q, T* r, Blocks<T>& blocks, const Memory& memory) const;
   void eliminate(const Panel& panel, const Memory& memory, Blocks<T>& blocks) const;
-  void apply(const Panel& panel, bool transposed, T* c, ptrdiff_t c_row, int64_t columns, const Memory& memory,
-             Blocks<T>& blocks) const;
+  void eliminate_columns(const Panel& panel, int64_t first, int64_t count, const Memory& memory,
+                         Blocks<T>& blocks) const;
+  void reflect_columns(const Panel& panel, int64_t first, int64_t count, const Memory& memory) const;
+  void apply(const Panel& panel, T* c, ptrdiff_t c_row, int64_t columns, const Memory& memory, Blocks<T>& blocks) const;
+  void apply_to_ones(const Panel& panel, T* c, ptrdiff_t c_row, int64_t columns, const Memory& memory,
+                     Blocks<T>& blocks) const;
 
   int64_t m_, n_, least_, q_columns_, panel_ = 0, stride_;
   BatchTasks tasks_;

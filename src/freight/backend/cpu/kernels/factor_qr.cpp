@@ -1,5 +1,7 @@
-// QR: panels of columns by Householder reflections, each panel's product of reflections as I - V T V' (Schreiber and
-// Van Loan 1989), which Gemm applies. See factor.h.
+// QR: panels of columns by Householder reflections, each panel by halves (Elmroth and Gustavson 2000). A product of
+// reflections is I - V T V' (Schreiber and Van Loan 1989), which Gemm applies. T itself is never made: its inverse is
+// the upper triangle of V' V with 1 / tau on the diagonal (Puglisi 1992), so that a triangular solve applies it.
+// See factor.h.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -12,8 +14,10 @@ namespace freight::cpu {
 
 namespace {
 
-// Reflections of one panel. More of them cost more before the product takes over, and let it read c less often.
-constexpr int64_t kReflections = 32, kMostReflections = 64, kManyColumns = 1500;
+// Reflections of one panel: the more, the less often a product reads the columns behind it.
+constexpr int64_t kReflections = 32, kMostReflections = 64, kManyColumns = 400;
+// Columns whose reflections are applied one by one.
+constexpr int64_t kSingleReflections = 16;
 
 // Scales x (n) by a power of two such that its squares neither overflow nor vanish; returns by which.
 template <class T>
@@ -62,9 +66,9 @@ template <class T>
 struct QrFactor<T>::Memory {
   T* work = nullptr;     // (m, n): x, and in the end r above its diagonal
   T* vectors = nullptr;  // (k, stride): the reflections as rows, with their zeros and ones
-  T* t = nullptr;        // (k, panel_): T of each panel, transposed
-  T* cross = nullptr;    // (panel_, panel_)
-  T* sums = nullptr;     // two of (panel_, the most columns)
+  T* taus = nullptr;     // (k), negative
+  T* cross = nullptr;    // (k, panel_): of each panel -V' V above its diagonal
+  T* sums = nullptr;     // (panel_, the most columns)
   char* product = nullptr;
   size_t bytes = 0;
 
@@ -76,9 +80,9 @@ struct QrFactor<T>::Memory {
     };
     work = take(f.m_ * f.n_);
     vectors = take(f.least_ * f.stride_);
-    t = take(f.least_ * f.panel_);
-    cross = take(f.panel_ * f.panel_);
-    sums = take(2 * f.panel_ * std::max(f.n_, f.q_columns_));
+    taus = take(f.least_);
+    cross = take(f.least_ * f.panel_);
+    sums = take(f.panel_ * std::max(f.n_, f.q_columns_));
     product = from ? from + bytes : nullptr;
   }
 };
@@ -87,14 +91,19 @@ struct QrFactor<T>::Memory {
 template <class T>
 struct QrFactor<T>::Panel {
   int64_t first, width, rows;
-  T *vectors, *t;
+  T *vectors, *taus, *cross;
 
   Panel(const QrFactor& f, const Memory& memory, int64_t begin)
       : first(begin),
         width(std::min(f.panel_, f.least_ - begin)),
         rows(f.m_ - begin),
         vectors(memory.vectors ? memory.vectors + begin * f.stride_ : nullptr),
-        t(memory.t ? memory.t + begin * f.panel_ : nullptr) {}
+        taus(memory.taus ? memory.taus + begin : nullptr),
+        cross(memory.cross ? memory.cross + begin * f.panel_ : nullptr) {}
+
+  // The inverse of T with all signs changed, from reflection `at` on. It solves for right sides whose signs are
+  // changed, too, since blocks subtract products; and a tau of 0 makes its row 0, as T would.
+  Triangle<T> inverse(int64_t at) const { return Triangle<T>{cross, width, 1, true, taus}.from(at); }
 };
 
 template <class T>
@@ -110,7 +119,7 @@ QrFactor<T>::QrFactor(int64_t m, int64_t n, int64_t batch, bool complete)
   T nothing{};
   Memory memory(*this, nullptr);
   const size_t bytes = memory.bytes;
-  memory.work = memory.vectors = memory.t = memory.cross = memory.sums = &nothing;
+  memory.work = memory.vectors = memory.taus = memory.cross = memory.sums = &nothing;
   one(nullptr, &nothing, nullptr, blocks, memory);
   tasks_.bytes_of_task = bytes + whole_lines(measure.product_bytes);
 }
@@ -132,7 +141,7 @@ void QrFactor<T>::one(const T* x, T* q, T* r, Blocks<T>& blocks, const Memory& m
     const Panel panel(*this, memory, j);
     eliminate(panel, memory, blocks);
     const int64_t behind = j + panel.width;
-    apply(panel, true, memory.work + j * n_ + behind, n_, n_ - behind, memory, blocks);
+    apply(panel, memory.work + j * n_ + behind, n_, n_ - behind, memory, blocks);
   }
   if (blocks.computes()) {
     for (int64_t i = 0; i < q_columns_; ++i) {
@@ -145,57 +154,88 @@ void QrFactor<T>::one(const T* x, T* q, T* r, Blocks<T>& blocks, const Memory& m
   }
   for (int64_t j = (ceil_div(least_, panel_) - 1) * panel_; j >= 0; j -= panel_) {
     const Panel panel(*this, memory, j);
-    apply(panel, false, q + j * (q_columns_ + 1), q_columns_, q_columns_ - j, memory, blocks);
+    apply_to_ones(panel, q + j * (q_columns_ + 1), q_columns_, q_columns_ - j, memory, blocks);
   }
 }
 
-// Makes V and T of the panel, and its part of r.
+// Makes V, taus and V' V of the panel, and its part of r.
 template <class T>
 void QrFactor<T>::eliminate(const Panel& panel, const Memory& memory, Blocks<T>& blocks) const {
-  const FactorTable<T>& table = factor_table<T>();
-  const int64_t w = panel.width, rows = panel.rows;
-  T* const v = panel.vectors;
-  T tau[kMostReflections] = {};
   if (blocks.computes()) {
-    T* const x = memory.work + panel.first * (n_ + 1);
-    table.transpose(v, stride_, x, n_, rows, w);
-    for (int64_t j = 0; j < w; ++j) {
-      T* const column = v + j * stride_;
-      T beta = 0;
-      tau[j] = reflection(column + j, rows - j, beta);
-      table.reflect(column + stride_ + j, stride_, w - 1 - j, column + j, tau[j], rows - j);
-      for (int64_t i = 0; i < j; ++i) x[i * n_ + j] = column[i];
-      x[j * n_ + j] = beta;
-      std::fill_n(column, j, T(0));
-    }
-    std::fill_n(memory.cross, w * w, T(0));
+    factor_table<T>().transpose(panel.vectors, stride_, memory.work + panel.first * (n_ + 1), n_, panel.rows,
+                                panel.width);
+    std::fill_n(panel.cross, panel.width * panel.width, T(0));
   }
-  blocks.subtract({w, w, rows, v, stride_, 1, v, 1, stride_, memory.cross, w});  // -V' V
-  if (!blocks.computes()) return;
-  // Column j of T is tau (T (-V' v_j)) above its diagonal. T lies transposed, so that the columns are sums of rows.
-  T* const t = panel.t;
-  std::fill_n(t, w * w, T(0));
-  for (int64_t j = 0; j < w; ++j) {
-    T* const row = t + j * w;
-    for (int64_t k = 0; k < j; ++k) {
-      const T factor = tau[j] * memory.cross[k * w + j];
-      for (int64_t i = 0; i <= k; ++i) row[i] += factor * t[k * w + i];
-    }
-    row[j] = tau[j];
+  eliminate_columns(panel, 0, panel.width, memory, blocks);
+}
+
+// Columns [first, first + count) of the panel, to which the reflections before are applied.
+template <class T>
+void QrFactor<T>::eliminate_columns(const Panel& panel, int64_t first, int64_t count, const Memory& memory,
+                                    Blocks<T>& blocks) const {
+  const int64_t w = panel.width, rows = panel.rows - first;
+  T *const left = panel.vectors + first * (stride_ + 1), *const cross = panel.cross + first * (w + 1);
+  if (count <= kSingleReflections) {
+    if (blocks.computes()) reflect_columns(panel, first, count, memory);
+    blocks.subtract({count, count, rows, left, stride_, 1, left, 1, stride_, cross, w});
+    return;
+  }
+  const int64_t h = (count / 2 + 7) / 8 * 8, others = count - h;
+  T *const right = left + h * stride_, *const sums = memory.sums;  // (h, others)
+  eliminate_columns(panel, first, h, memory, blocks);
+  if (blocks.computes()) std::fill_n(sums, h * others, T(0));
+  blocks.subtract({h, others, rows, left, stride_, 1, right, 1, stride_, sums, others});
+  blocks.solve_left(panel.inverse(first).transposed(), h, sums, others, others);
+  blocks.subtract({others, rows, h, sums, 1, others, left, stride_, 1, right, stride_});
+  eliminate_columns(panel, first + h, others, memory, blocks);
+  blocks.subtract({h, others, rows - h, left + h, stride_, 1, right + h, 1, stride_, cross + h, w});
+}
+
+template <class T>
+void QrFactor<T>::reflect_columns(const Panel& panel, int64_t first, int64_t count, const Memory& memory) const {
+  T* const x = memory.work + panel.first * (n_ + 1);
+  for (int64_t j = first; j < first + count; ++j) {
+    T* const column = panel.vectors + j * stride_;
+    T beta = 0;
+    const T tau = reflection(column + j, panel.rows - j, beta);
+    factor_table<T>().reflect(column + stride_ + j, stride_, first + count - 1 - j, column + j, tau, panel.rows - j);
+    for (int64_t i = 0; i < j; ++i) x[i * n_ + j] = column[i];
+    x[j * n_ + j] = beta;
+    std::fill_n(column, j, T(0));
+    panel.taus[j] = -tau;
   }
 }
 
-// c (rows of the panel, columns) -= V T V' c, or V T' V' c.
+// c (rows of the panel, columns) -= V T' V' c.
 template <class T>
-void QrFactor<T>::apply(const Panel& panel, bool transposed, T* c, ptrdiff_t c_row, int64_t columns,
-                        const Memory& memory, Blocks<T>& blocks) const {
+void QrFactor<T>::apply(const Panel& panel, T* c, ptrdiff_t c_row, int64_t columns, const Memory& memory,
+                        Blocks<T>& blocks) const {
   if (columns == 0) return;
   const int64_t w = panel.width;
-  T *const first = memory.sums, *const second = first + w * columns;
-  if (blocks.computes()) std::fill_n(first, 2 * w * columns, T(0));
-  blocks.subtract({w, columns, panel.rows, panel.vectors, stride_, 1, c, c_row, 1, first, columns});
-  blocks.subtract({w, columns, w, panel.t, transposed ? w : 1, transposed ? 1 : w, first, columns, 1, second, columns});
-  blocks.subtract({panel.rows, columns, w, panel.vectors, 1, stride_, second, columns, 1, c, c_row});
+  T* const sums = memory.sums;
+  if (blocks.computes()) std::fill_n(sums, w * columns, T(0));
+  blocks.subtract({w, columns, panel.rows, panel.vectors, stride_, 1, c, c_row, 1, sums, columns});
+  blocks.solve_left(panel.inverse(0).transposed(), w, sums, columns, columns);
+  blocks.subtract({panel.rows, columns, w, panel.vectors, 1, stride_, sums, columns, 1, c, c_row});
+}
+
+// c (rows of the panel, columns) -= V T V' c, where the first rows and columns, as many as there are reflections, are
+// still those of the unit matrix.
+template <class T>
+void QrFactor<T>::apply_to_ones(const Panel& panel, T* c, ptrdiff_t c_row, int64_t columns, const Memory& memory,
+                                Blocks<T>& blocks) const {
+  const int64_t w = panel.width;
+  T* const sums = memory.sums;
+  if (blocks.computes()) {
+    std::fill_n(sums, w * columns, T(0));
+    for (int64_t i = 0; i < w; ++i) {
+      for (int64_t k = i; k < w; ++k) sums[i * columns + k] = -panel.vectors[i * stride_ + k];
+    }
+  }
+  blocks.subtract({w, columns - w, panel.rows - w, panel.vectors + w, stride_, 1, c + w * (c_row + 1), c_row, 1,
+                   sums + w, columns});
+  blocks.solve_left(panel.inverse(0), w, sums, columns, columns);
+  blocks.subtract({panel.rows, columns, w, panel.vectors, 1, stride_, sums, columns, 1, c, c_row});
 }
 
 template class QrFactor<float>;

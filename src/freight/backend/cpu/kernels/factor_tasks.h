@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <optional>
 
+#include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/factor.h"
+#include "freight/backend/cpu/kernels/lane_factor.h"
 #include "freight/base/threads.h"
 
 namespace freight::cpu {
@@ -14,15 +16,25 @@ namespace freight::cpu {
 inline size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // `work` in multiply-adds of one matrix. A parallel region costs more than it saves below some 20 us of arithmetic, and
-// within one matrix, where there are many regions, below some milliseconds.
-inline BatchTasks batch_tasks(int64_t batch, double work) {
-  constexpr double kInside = 2e7, kWhole = 4e5;
+// within one matrix, where there are many regions, below some milliseconds: threads share a matrix of more than
+// `inside`.
+inline BatchTasks batch_tasks(int64_t batch, double work, double inside = 2e7) {
+  constexpr double kWhole = 4e5;
   BatchTasks t;
   t.batch = batch;
   const int64_t threads = thread_count();
-  t.inside = threads > 1 && work > kInside && batch < 4 * threads;
+  t.inside = threads > 1 && work > inside && batch < 4 * threads;
   t.tasks = t.inside || work * static_cast<double>(batch) < kWhole ? 1 : std::clamp<int64_t>(batch, 1, threads);
   return t;
+}
+
+// Groups of as many matrices as a vector has lanes, of so many multiply-adds each.
+template <class T>
+BatchTasks lane_tasks(int64_t n, int64_t batch, double work) {
+  const LaneTable<T>& lanes = lane_table<T>();
+  BatchTasks tasks = batch_tasks(ceil_div(batch, lanes.lanes), work * lanes.lanes);
+  tasks.bytes_of_task = whole_lines(static_cast<size_t>(lanes.scratch_size(n)) * sizeof(T));
+  return tasks;
 }
 
 // The least of the faults that threads find: a matrix and its place as one number, which is below `none`.
@@ -52,6 +64,14 @@ void for_matrices(const BatchTasks& tasks, void* scratch, F&& f) {
     for (int64_t k = tasks.batch * i / tasks.tasks; k < tasks.batch * (i + 1) / tasks.tasks; ++k)
       f(k, own, tasks.inside);
   });
+}
+
+// A matrix that is not yet where it is factorized in place.
+template <class T>
+void copy_matrix(T* to, const T* from, int64_t size, bool parallel) {
+  if (to == from) return;
+  if (parallel) return parallel_copy(to, from, static_cast<size_t>(size) * sizeof(T));
+  std::copy_n(from, size, to);
 }
 
 }  // namespace freight::cpu

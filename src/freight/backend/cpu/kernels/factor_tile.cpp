@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "freight/backend/cpu/kernels/factor_tile.h"
+#include "freight/backend/cpu/kernels/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace freight::cpu {
@@ -20,37 +21,18 @@ namespace factor_loops {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Squares of four f32 or two f64 numbers.
 template <class T>
 void transpose(T* dst, ptrdiff_t dst_row, const T* src, ptrdiff_t src_row, int64_t rows, int64_t columns) {
   int64_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
-  constexpr int64_t kSquare = 16 / sizeof(T);
-  const hn::FixedTag<T, kSquare> d;
-  for (; i + kSquare <= rows; i += kSquare) {
+  constexpr int64_t kSide = transpose_squares::kSide<T>;
+  for (; i + kSide <= rows; i += kSide) {
     const T* from = src + i * src_row;
     int64_t j = 0;
-    for (; j + kSquare <= columns; j += kSquare) {
-      T* to = dst + j * dst_row + i;
-      const auto r0 = hn::LoadU(d, from + j), r1 = hn::LoadU(d, from + src_row + j);
-      if constexpr (kSquare == 2) {
-        hn::StoreU(hn::InterleaveLower(d, r0, r1), d, to);
-        hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, to + dst_row);
-      } else {
-        const hn::RepartitionToWide<decltype(d)> w;
-        const auto r2 = hn::LoadU(d, from + 2 * src_row + j), r3 = hn::LoadU(d, from + 3 * src_row + j);
-        const auto a = hn::BitCast(w, hn::InterleaveLower(d, r0, r1)),
-                   b = hn::BitCast(w, hn::InterleaveLower(d, r2, r3));
-        const auto e = hn::BitCast(w, hn::InterleaveUpper(d, r0, r1)),
-                   f = hn::BitCast(w, hn::InterleaveUpper(d, r2, r3));
-        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(w, a, b)), d, to);
-        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(w, a, b)), d, to + dst_row);
-        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(w, e, f)), d, to + 2 * dst_row);
-        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(w, e, f)), d, to + 3 * dst_row);
-      }
-    }
+    for (; j + kSide <= columns; j += kSide)
+      transpose_squares::transpose_square(dst + j * dst_row + i, from + j, src_row, dst_row);
     for (; j < columns; ++j) {
-      for (int64_t r = 0; r < kSquare; ++r) dst[j * dst_row + i + r] = from[r * src_row + j];
+      for (int64_t r = 0; r < kSide; ++r) dst[j * dst_row + i + r] = from[r * src_row + j];
     }
   }
 #endif
@@ -178,6 +160,84 @@ void lu_columns(T* columns, ptrdiff_t stride, int64_t rows, int width, int32_t* 
   }
 }
 
+// Columns [first, first + count) in registers: what the columns before give is subtracted, then they are eliminated.
+// The vectors before kFrom lie above the diagonal. Each column waits for the quotient of the one before only: its root
+// is taken beside that.
+template <class T, int kGroup, int kFrom>
+HWY_INLINE int64_t cholesky_columns(T* c, int64_t first, int64_t count, T* reciprocals) {
+  const hn::ScalableTag<T> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  using V = hn::Vec<decltype(d)>;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d)), stride = 2 * lanes;
+  // The quotients of a pivot between these neither overflow nor vanish.
+  constexpr int kSafe = std::numeric_limits<T>::max_exponent - 4;
+  const T least = std::ldexp(T(1), -kSafe), most = std::ldexp(T(1), kSafe);
+  V column[kGroup][2];
+#pragma GCC unroll 4
+  for (int q = 0; q < kGroup; ++q) {
+#pragma GCC unroll 2
+    for (int v = kFrom; v < 2; ++v)
+      column[q][v] = q < count ? hn::LoadU(d, c + (first + q) * stride + v * lanes) : hn::Zero(d);
+  }
+  for (int64_t k = 0; k < first; ++k) {
+    const T* const before = c + k * stride;
+    V l[2];
+#pragma GCC unroll 2
+    for (int v = kFrom; v < 2; ++v) l[v] = hn::LoadU(d, before + v * lanes);
+#pragma GCC unroll 4
+    for (int q = 0; q < kGroup; ++q) {
+      const V factor = hn::Set(d, before[first + q]);
+#pragma GCC unroll 2
+      for (int v = kFrom; v < 2; ++v) column[q][v] = hn::NegMulAdd(factor, l[v], column[q][v]);
+    }
+  }
+  const auto number = [&](V of, int64_t row) HWY_ATTR {
+    return hn::TableLookupLanes(of, hn::IndicesFromVec(d, hn::Set(di, static_cast<hn::TFromD<decltype(di)>>(row))));
+  };
+  const int64_t row = first - kFrom * lanes;  // in the vectors that hold the diagonal
+#pragma GCC unroll 4
+  for (int q = 0; q < kGroup; ++q) {
+    if (q == count) break;
+    const T pivot = hn::GetLane(number(column[q][kFrom], row + q));
+    if (!(pivot > T(0))) return first + q + 1;
+    const T root = std::sqrt(pivot);
+    const bool safe = pivot > least && pivot < most;
+    const T reciprocal = T(1) / root;
+    const V scale = hn::Set(d, reciprocal), inverse = hn::Set(d, safe ? T(1) / pivot : reciprocal);
+    V l[2], factors = column[q][kFrom];
+#pragma GCC unroll 2
+    for (int v = kFrom; v < 2; ++v) {
+      l[v] = hn::Mul(column[q][v], scale);
+      if (!safe) column[q][v] = l[v];
+    }
+#pragma GCC unroll 4
+    for (int other = q + 1; other < kGroup; ++other) {
+      const V factor = hn::Mul(number(factors, row + other), inverse);
+#pragma GCC unroll 2
+      for (int v = kFrom; v < 2; ++v) column[other][v] = hn::NegMulAdd(factor, column[q][v], column[other][v]);
+    }
+    T* const to = c + (first + q) * stride;
+#pragma GCC unroll 2
+    for (int v = kFrom; v < 2; ++v) hn::StoreU(l[v], d, to + v * lanes);
+    to[first + q] = root;
+    reciprocals[first + q] = reciprocal;
+  }
+  return 0;
+}
+
+template <class T>
+int64_t cholesky_panel(T* c, int64_t n, T* reciprocals) {
+  constexpr int kGroup = std::min<int>(4, hn::MaxLanes(hn::ScalableTag<T>()));
+  const auto lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+  for (int64_t first = 0; first < n; first += kGroup) {
+    const int64_t count = std::min<int64_t>(kGroup, n - first);
+    const int64_t minor = first < lanes ? cholesky_columns<T, kGroup, 0>(c, first, count, reciprocals)
+                                        : cholesky_columns<T, kGroup, 1>(c, first, count, reciprocals);
+    if (minor > 0) return minor;
+  }
+  return 0;
+}
+
 // Rows [first, first + kR) of kVectors vectors of columns: what the rows before give is subtracted, then the triangle
 // is solved in registers.
 template <class T, int kR, int kVectors, bool kWhole>
@@ -259,8 +319,53 @@ void substitute_strip(const Substitution<T>& s, T* b, int64_t columns) {
   if (i < s.n) substitute_rows<T, 1, kVectors, kWhole>(s, i, b, columns);
 }
 
+// One column whose numbers lie together, as those of the rows of a do: vectors run along the rows. Read from the end,
+// both sides begin at the lowest address.
+template <class T>
+void substitute_one_column(const Substitution<T>& s) {
+  constexpr int64_t kRows = 8;
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t first = 0; first < s.n; first += kRows) {
+    const int64_t count = std::min(kRows, s.n - first);
+    const ptrdiff_t lowest = s.a_col < 0 ? 1 - first : 0;
+    const T* const x = s.b + lowest;
+    const T* row[kRows];
+    hn::Vec<decltype(d)> sums[kRows];
+    for (int64_t r = 0; r < kRows; ++r) {
+      row[r] = s.a + (first + std::min(r, count - 1)) * s.a_row + lowest;
+      sums[r] = hn::Zero(d);
+    }
+    int64_t k = 0;
+    for (; k + lanes <= first; k += lanes) {
+      const auto xs = hn::LoadU(d, x + k);
+#pragma GCC unroll 8
+      for (int64_t r = 0; r < kRows; ++r) sums[r] = hn::MulAdd(hn::LoadU(d, row[r] + k), xs, sums[r]);
+    }
+    if (k < first) {
+      const auto rest = hn::FirstN(d, static_cast<size_t>(first - k));
+      const auto xs = hn::MaskedLoad(rest, d, x + k);
+#pragma GCC unroll 8
+      for (int64_t r = 0; r < kRows; ++r) sums[r] = hn::MulAdd(hn::MaskedLoad(rest, d, row[r] + k), xs, sums[r]);
+    }
+    T left[kRows];
+    for (int64_t r = 0; r < count; ++r) left[r] = s.b[(first + r) * s.b_row];
+    for (int64_t r = 0; r < count && first > 0; ++r) left[r] -= hn::GetLane(hn::SumOfLanes(d, sums[r]));
+    for (int64_t r = 0; r < count; ++r) {
+      T v = left[r];
+      if (s.diagonal) {
+        const T factor = s.diagonal[(first + r) * s.diagonal_step];
+        v = s.divide ? v / factor : v * factor;
+      }
+      s.b[(first + r) * s.b_row] = v;
+      for (int64_t q = r + 1; q < count; ++q) left[q] -= s.a[(first + q) * s.a_row + (first + r) * s.a_col] * v;
+    }
+  }
+}
+
 template <class T>
 void substitute(const Substitution<T>& s) {
+  if (s.columns == 1 && s.a_col == s.b_row && (s.a_col == 1 || s.a_col == -1)) return substitute_one_column(s);
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t column = 0;
@@ -351,6 +456,7 @@ FactorTable<T> make() {
   t.lanes = static_cast<int>(hn::Lanes(hn::ScalableTag<T>()));
   t.transpose = transpose<T>;
   t.lu_columns = lu_columns<T>;
+  t.cholesky_panel = cholesky_panel<T>;
   t.substitute = substitute<T>;
   t.exchange = exchange<T>;
   t.squares = squares<T>;

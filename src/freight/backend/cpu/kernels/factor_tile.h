@@ -33,6 +33,9 @@ struct FactorTable {
   // LU with partial pivoting of `width` columns that lie `stride` apart, a multiple of a vector; behind `rows` elements
   // each is filled up with zeros. Row j was exchanged with row pivots[j].
   void (*lu_columns)(T* columns, ptrdiff_t stride, int64_t rows, int width, int32_t* pivots);
+  // Cholesky of n columns, of which c holds the rows of two vectors each: element (i, k) is c[2 k lanes + i]. Numbers
+  // above the diagonal are not read and become any. Gives the first minor that is not positive, from 1, or 0.
+  int64_t (*cholesky_panel)(T* c, int64_t n, T* reciprocals);
   void (*substitute)(const Substitution<T>& s);
   // Exchanges rows j and pivots[j] of a (.., columns), for j in order.
   void (*exchange)(T* a, ptrdiff_t row, int64_t columns, const int32_t* pivots, int64_t count);

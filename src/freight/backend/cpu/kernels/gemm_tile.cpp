@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "freight/backend/cpu/kernels/gemm_tile.h"
+#include "freight/backend/cpu/kernels/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace freight::cpu {
@@ -153,41 +154,6 @@ void pack_copying(T* dst, ptrdiff_t group, const T* src, ptrdiff_t k_stride, int
   }
 }
 
-#if HWY_TARGET != HWY_SCALAR
-// The side of the squares that are transposed in registers.
-template <class T>
-constexpr int kSide = sizeof(T) == 4 || HWY_MAX_BYTES >= 32 ? 4 : 2;
-// A square: dst[j * width + q] = src[q * j_stride + j].
-HWY_INLINE void transpose_square(float* dst, const float* src, ptrdiff_t j_stride, int width) {
-  const hn::FixedTag<float, 4> d;
-  const hn::RepartitionToWide<decltype(d)> w;
-  const auto r0 = hn::LoadU(d, src), r1 = hn::LoadU(d, src + j_stride);
-  const auto r2 = hn::LoadU(d, src + 2 * j_stride), r3 = hn::LoadU(d, src + 3 * j_stride);
-  const auto a = hn::BitCast(w, hn::InterleaveLower(d, r0, r1)), b = hn::BitCast(w, hn::InterleaveLower(d, r2, r3));
-  const auto e = hn::BitCast(w, hn::InterleaveUpper(d, r0, r1)), f = hn::BitCast(w, hn::InterleaveUpper(d, r2, r3));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(w, a, b)), d, dst);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(w, a, b)), d, dst + width);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(w, e, f)), d, dst + 2 * width);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(w, e, f)), d, dst + 3 * width);
-}
-HWY_INLINE void transpose_square(double* dst, const double* src, ptrdiff_t j_stride, int width) {
-  const hn::FixedTag<double, kSide<double>> d;
-  const auto r0 = hn::LoadU(d, src), r1 = hn::LoadU(d, src + j_stride);
-  const auto a = hn::InterleaveLower(d, r0, r1), b = hn::InterleaveUpper(d, r0, r1);
-#if HWY_MAX_BYTES >= 32
-  const auto r2 = hn::LoadU(d, src + 2 * j_stride), r3 = hn::LoadU(d, src + 3 * j_stride);
-  const auto e = hn::InterleaveLower(d, r2, r3), f = hn::InterleaveUpper(d, r2, r3);
-  hn::StoreU(hn::ConcatLowerLower(d, e, a), d, dst);
-  hn::StoreU(hn::ConcatLowerLower(d, f, b), d, dst + width);
-  hn::StoreU(hn::ConcatUpperUpper(d, e, a), d, dst + 2 * width);
-  hn::StoreU(hn::ConcatUpperUpper(d, f, b), d, dst + 3 * width);
-#else
-  hn::StoreU(a, d, dst);
-  hn::StoreU(b, d, dst + width);
-#endif
-}
-#endif
-
 // One group; squares are transposed in registers where the steps are contiguous.
 template <class T>
 void pack_transposing(T* dst, const T* src, ptrdiff_t k_stride, ptrdiff_t j_stride, int64_t steps, int columns,
@@ -195,11 +161,11 @@ void pack_transposing(T* dst, const T* src, ptrdiff_t k_stride, ptrdiff_t j_stri
   int64_t k = 0;
 #if HWY_TARGET != HWY_SCALAR
   // Whole lines of dst at a time: a square's steps of all columns.
-  constexpr int kAtOnce = kSide<T>;
+  constexpr int kAtOnce = transpose_squares::kSide<T>;
   for (; k_stride == 1 && k + kAtOnce <= steps; k += kAtOnce) {
     int q = 0;
     for (; q + kAtOnce <= columns; q += kAtOnce)
-      transpose_square(dst + k * width + q, src + q * j_stride + k, j_stride, width);
+      transpose_squares::transpose_square(dst + k * width + q, src + q * j_stride + k, j_stride, width);
     for (; q < width; ++q) {
       for (int i = 0; i < kAtOnce; ++i) dst[(k + i) * width + q] = q < columns ? src[q * j_stride + k + i] : T{0};
     }
