@@ -71,7 +71,7 @@ function(sanitize name sanitizers rooms test_rooms filter)
                    "${test_rooms}" "${filter}")
   set_tests_properties("sanitize: ${name}" PROPERTIES LABELS sanitize PROCESSORS ${cores} TIMEOUT 3000)
 endfunction()
-sanitize(address address,undefined "" "base;ir;passes;trace;run;io;data;models;fuzz" "")
+sanitize(address address,undefined "" "base;ir;passes;trace;run;io;data;models;comm;fuzz" "")
 # libgomp is not built for the thread sanitizer, so what is run under it has threads of its own and one of OpenMP's: the
 # loader, and programs that call nets from many threads.
 sanitize(thread thread "base;io;data" "data" "^data:.*Loader")

@@ -1,4 +1,5 @@
-// `freight bench step` and `infer`: the time of whole steps. `compare`, `classic` and `linalg` have files of their own.
+// `freight bench step` and `infer`: the time of whole steps. `compare`, `classic`, `comm` and `linalg` have files of
+// their own.
 #include <cstdio>
 
 #include "command.h"
@@ -72,6 +73,7 @@ int bench_command(const Args& args) {
                     {"infer", "a forward pass with frozen weights", infer_command},
                     {"compare", "a model on several devices, over batch sizes", bench_compare_command},
                     {"linalg", "factorizations and solves, beside another library's LAPACK", bench_linalg_command},
+                    {"comm", "sums over processes of this host", bench_comm_command},
                     {"classic", "the networks of a study of 2017, beside published figures", bench_classic_command},
                 }},
                args);

@@ -27,6 +27,7 @@ int dispatch(const CommandGroup& group, const Args& args);
 
 int advise_command(const Args& args);
 int bench_classic_command(const Args& args);
+int bench_comm_command(const Args& args);
 int bench_command(const Args& args);
 int bench_compare_command(const Args& args);
 int bench_linalg_command(const Args& args);

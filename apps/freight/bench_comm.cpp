@@ -1,0 +1,174 @@
+// `freight bench comm`: sums over processes of this host, by the number of ranks and of bytes. The command starts the
+// ranks, which are this command again; under another launcher (mpirun, srun, torchrun) it is one of them.
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <variant>
+
+#include "bench_output.h"
+#include "command.h"
+#include "freight/base/cpu_info.h"
+#include "freight/base/env.h"
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/bench/comm.h"
+#include "freight/comm/launch_environment.h"
+#include "freight/comm/launcher.h"
+#include "freight/comm/shared_memory.h"
+#include "freight/io/file.h"
+#include "lists.h"
+#include "options.h"
+
+namespace freight::app {
+namespace {
+
+struct CommFlags {
+  std::string world = default_world(), bytes = "1k,64k,1M,16M";
+  double seconds = 0.5, timeout = 120;
+  bool json = false;
+
+  // "1,2,4": up to a rank per processor.
+  static std::string default_world() {
+    std::string text = "1";
+    for (int n = 2; n <= cpu_info().cores; n *= 2) text += cat(",", n);
+    return text;
+  }
+};
+
+// "1k,64k,1M": bytes, in powers of 1024, rising.
+std::vector<int64_t> parse_sizes(const std::string& text) {
+  constexpr int64_t kMost = int64_t{1} << 34;
+  std::vector<int64_t> all;
+  for (const std::string& part : parse_list("--bytes", text)) {
+    int64_t n = 0;
+    const char* const last = part.data() + part.size();
+    const auto [end, error] = std::from_chars(part.data(), last, n);
+    const std::string_view unit(end, static_cast<size_t>(last - end));
+    const int shift = unit.empty() ? 0 : unit == "k" || unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
+    const bool sound = error == std::errc() && shift >= 0 && n > 0 && n <= kMost >> shift;
+    const int64_t bytes = sound ? n << shift : 0;
+    if (!sound || bytes % 4 != 0 || (!all.empty() && bytes <= all.back())) {
+      fail(ErrorKind::usage, "--bytes", "got '", text,
+           "', need multiples of 4 up to 16G that rise, like 1k,64k,1M,16M with k, M and G of 1024");
+    }
+    all.push_back(bytes);
+  }
+  return all;
+}
+
+// A folder for logs, removed at the end unless it is to be looked at.
+class LogFolder {
+ public:
+  LogFolder() {
+    const std::string tmp = env::get("TMPDIR");
+    path_ = cat(tmp.empty() ? "/tmp" : tmp, "/freight-bench-comm-XXXXXX");
+    if (!::mkdtemp(path_.data())) fail(ErrorKind::runtime, path_, "cannot be made: ", std::strerror(errno));
+  }
+  ~LogFolder() {
+    std::error_code ignored;
+    if (!kept_) std::filesystem::remove_all(path_, ignored);
+  }
+  LogFolder(const LogFolder&) = delete;
+  LogFolder& operator=(const LogFolder&) = delete;
+  const std::string& path() const { return path_; }
+  void keep() { kept_ = true; }
+
+ private:
+  std::string path_;
+  bool kept_ = false;
+};
+
+std::string last_line(const std::string& path) {
+  std::string line;
+  for (const std::string& l : split(io::read_text(path), '\n')) {
+    if (!l.empty()) line = l;
+  }
+  return line;
+}
+
+ErrorKind kind_of(const comm::JobEnd& end) {
+  if (end.signal != 0) return ErrorKind::peer_lost;
+  constexpr int kLast = static_cast<int>(ErrorKind::verification);
+  return end.exit_code >= 1 && end.exit_code <= kLast ? static_cast<ErrorKind>(end.exit_code) : ErrorKind::runtime;
+}
+
+// A signal's number where one ended the job.
+std::variant<bench::CommTimes, int> times_of_world(int64_t world, const CommFlags& flags) {
+  LogFolder logs;
+  comm::LaunchOptions o;
+  o.command = {std::filesystem::read_symlink("/proc/self/exe").string(), "bench", "comm", "--json", "--quiet"};
+  o.command.insert(o.command.end(),
+                   {"--bytes", flags.bytes, "--seconds", cat(flags.seconds), "--comm-timeout", cat(flags.timeout)});
+  o.world = static_cast<int>(world);
+  o.log_dir = logs.path();
+  o.result = logs.path() + "/result.json";
+  const comm::JobEnd end = comm::run_job(o);
+  if (end.forwarded != 0) return end.forwarded;
+  if (end.failed()) {
+    logs.keep();
+    fail(kind_of(end), "bench comm", to_string(end), ": ", last_line(end.log));
+  }
+  return bench::read_comm_times(io::read_text(o.result), "rank 0").at(0);
+}
+
+std::string machine() { return cat(cpu_info().model, ", ", cpu_info().cores, " cores"); }
+
+void print_times(const std::vector<bench::CommTimes>& all, bool json) {
+  if (json) {
+    std::printf("%s\n", bench::to_json(machine(), all).c_str());
+    return;
+  }
+  std::printf("all-reduce of f32 over processes of this host (shared memory): %s\n\n", machine().c_str());
+  print(bench::figures_of(all));
+  for (const std::string& text : bench::findings(all)) std::printf("%s\n", text.c_str());
+}
+
+}  // namespace
+
+int bench_comm_command(const Args& args) {
+  CommFlags flags;
+  Options o("bench comm", "Times sums over processes of this host, as training on several devices makes them.",
+            "[options]",
+            "us: microseconds of an all-reduce of f32, of the slowest rank. bus: 2 (W - 1) / W * bytes / time.\n"
+            "  freight bench comm --world 1,2,4 --bytes 1k,64k,1M,16M\n"
+            "  mpirun -n 2 freight bench comm --json");
+  o.add("--world", &flags.world, "numbers of ranks, rising; each starts so many processes", {.value = "LIST"});
+  o.add("--bytes", &flags.bytes, "sizes of the arrays, rising, with k, M and G of 1024", {.value = "LIST"});
+  o.add("--seconds", &flags.seconds, "time to measure each size for", {.min = 0.001, .max = 3600});
+  o.add("--comm-timeout", &flags.timeout, "seconds until a rank that does not come counts as lost",
+        {.min = 0.1, .max = 86400});
+  o.add("--json", &flags.json, "print JSON");
+  if (o.parse(args) == Options::Outcome::done) return 0;
+  const std::vector<int64_t> worlds = parse_counts("--world", flags.world), sizes = parse_sizes(flags.bytes);
+  constexpr int64_t kMostRanks = 1024;
+  if (worlds.back() > kMostRanks) {
+    fail(ErrorKind::usage, "--world", "got ", worlds.back(), " ranks, need at most ", kMostRanks);
+  }
+  const comm::Launch launch = comm::read_launch_environment();
+  if (!launch.source.empty()) {
+    if (o.given("--world") && worlds != std::vector<int64_t>{launch.world}) {
+      fail(ErrorKind::usage, "--world", "got ", flags.world, ", but ", launch.source, " started ", launch.world,
+           " ranks: leave it out");
+    }
+    const auto comm = comm::join_shared_memory(launch, {.timeout = flags.timeout});
+    const bench::CommTimes times = bench::time_all_reduce(*comm, sizes, flags.seconds);
+    if (launch.rank == 0) print_times({times}, flags.json);
+    return 0;
+  }
+  std::vector<bench::CommTimes> all;
+  for (const int64_t world : worlds) {
+    if (!o.quiet()) std::fprintf(stderr, "ranks: %lld\n", static_cast<long long>(world));
+    std::variant<bench::CommTimes, int> times = times_of_world(world, flags);
+    if (const int* const signal = std::get_if<int>(&times)) return 128 + *signal;
+    all.push_back(std::get<bench::CommTimes>(std::move(times)));
+  }
+  print_times(all, flags.json);
+  return 0;
+}
+
+}  // namespace freight::app

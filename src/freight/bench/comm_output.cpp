@@ -1,0 +1,87 @@
+// The table, the sentences and the JSON of the times of sums over processes. See comm.h.
+#include <nlohmann/json.hpp>
+
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/bench/comm.h"
+#include "freight/bench/format_internal.h"
+#include "freight/io/file.h"
+
+namespace freight::bench {
+
+namespace {
+
+std::string microseconds(double seconds) {
+  const double us = seconds * 1e6;
+  return fixed(us, us < 10 ? 2 : us < 1000 ? 1 : 0);
+}
+
+}  // namespace
+
+Listing figures_of(const std::vector<CommTimes>& all) {
+  Listing out;
+  out.header = {"ranks", "bytes", "us, median", "us, least", "us, fitted", "bus GB/s"};
+  for (const CommTimes& t : all) {
+    for (const CommFigure& f : t.figures) {
+      const double fitted = t.cost.start + t.cost.per_byte * static_cast<double>(f.bytes);
+      out.rows.push_back({cat(t.world), with_commas(f.bytes), microseconds(f.median), microseconds(f.least),
+                          microseconds(fitted), t.world > 1 ? fixed(bus_rate(t.world, f) * 1e-9, 2) : "-"});
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> findings(const std::vector<CommTimes>& all) {
+  std::vector<std::string> out;
+  for (const CommTimes& t : all) {
+    if (t.world == 1) continue;
+    const double rate = t.cost.per_byte > 0 ? 1 / t.cost.per_byte : 0;
+    out.push_back(cat(t.world, " ranks: an all-reduce takes ", microseconds(t.cost.start), " us + bytes / ",
+                      rate > 0 ? cat(fixed(rate * 1e-9, 2), " GB/s") : "(more than was measured)", ", within ",
+                      fixed(t.cost.worst * 100, 0), " % of each median"));
+  }
+  return out;
+}
+
+std::string to_json(const std::string& machine, const std::vector<CommTimes>& all) {
+  using Json = nlohmann::ordered_json;
+  Json j = {{"machine", machine}, {"collective", "all_reduce"}, {"dtype", "f32"}, {"engine", "shared memory"}};
+  j["worlds"] = Json::array();
+  for (const CommTimes& t : all) {
+    Json w = {{"world", t.world}, {"figures", Json::array()}};
+    for (const CommFigure& f : t.figures) {
+      w["figures"].push_back({{"bytes", f.bytes},
+                              {"seconds", f.median},
+                              {"seconds_least", f.least},
+                              {"bus_bytes_per_second", bus_rate(t.world, f)},
+                              {"runs", f.runs}});
+    }
+    w["cost"] = {
+        {"start_seconds", t.cost.start}, {"seconds_per_byte", t.cost.per_byte}, {"worst_deviation", t.cost.worst}};
+    j["worlds"].push_back(std::move(w));
+  }
+  return j.dump(2);
+}
+
+std::vector<CommTimes> read_comm_times(const std::string& text, const std::string& source) {
+  using Json = nlohmann::json;
+  std::vector<CommTimes> all;
+  try {
+    const Json j = Json::parse(text);
+    for (const Json& w : j.at("worlds")) {
+      CommTimes t = {.world = w.at("world"), .figures = {}};
+      for (const Json& f : w.at("figures")) {
+        t.figures.push_back(
+            {.bytes = f.at("bytes"), .median = f.at("seconds"), .least = f.at("seconds_least"), .runs = f.at("runs")});
+      }
+      const Json& c = w.at("cost");
+      t.cost = {.start = c.at("start_seconds"), .per_byte = c.at("seconds_per_byte"), .worst = c.at("worst_deviation")};
+      all.push_back(std::move(t));
+    }
+  } catch (const Json::exception& e) {
+    fail(ErrorKind::data, source, "holds no times of `bench comm`: ", e.what());
+  }
+  return all;
+}
+
+}  // namespace freight::bench

@@ -1,0 +1,50 @@
+// What the processes of one job ask of each other: sums and moves of arrays in which every one of them takes part. This
+// is the interface; shared_memory.h is the engine for processes of one host. Nothing here knows graphs or plans.
+// A process of a job is a rank: R of W, from 0 on. "Step" is whatever number the caller gives by at_step().
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "freight/base/dtype.h"
+
+namespace freight::comm {
+
+enum class Collective : uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, barrier };
+const char* to_string(Collective collective);
+
+// Every call below is made by all ranks, in the same order and with the same count, type and root, each from one thread
+// at a time. It returns when this rank's arrays hold the result and may be used again; the others may not be that far.
+// Sums are of f32, f64 or i64 (which wraps around), moves of these and of u8. A sum is added in the order of
+// tree_sum.h, which depends on W alone: every rank has the same bits, in every run.
+//
+// Errors, after each of which the job is over for this object, so that later calls throw the same:
+//   usage      ranks call different collectives, or with other counts, types or roots; both calls are named.
+//              A type that cannot be added, a negative count or a root that is no rank
+//   peer_lost  a rank ended, gave up by abort(), or did not come within the timeout; it is named
+// where() of an error names rank, step and host of the thrower, op() its collective.
+class Comm {
+ public:
+  virtual ~Comm() = default;
+
+  virtual int rank() const = 0;   // of this process, from 0 to world() - 1
+  virtual int world() const = 0;  // ranks of the job, 1 or more
+
+  // data (count) becomes the sum of all ranks' data.
+  virtual void all_reduce(void* data, int64_t count, DType dtype) = 0;
+  // from (W, count), to (count): rank r gets the sum of all ranks' from[r]. The two must not overlap.
+  virtual void reduce_scatter(const void* from, void* to, int64_t count, DType dtype) = 0;
+  // from (count), to (W, count): to[r] is rank r's `from`. `from` may be its own place in `to`.
+  virtual void all_gather(const void* from, void* to, int64_t count, DType dtype) = 0;
+  // data (count) of every rank becomes that of rank `root`.
+  virtual void broadcast(void* data, int64_t count, DType dtype, int root) = 0;
+  // Returns when all ranks called it.
+  virtual void barrier() = 0;
+
+  // Ends the job: the others throw an error with `reason` from the collective that they are in, or enter next. Needs no
+  // partner and does not throw, so that a rank can call it on its way out.
+  virtual void abort(const std::string& reason) noexcept = 0;
+  // The number that errors, of this rank and of others about it, give from now on.
+  virtual void at_step(int64_t step) = 0;
+};
+
+}  // namespace freight::comm

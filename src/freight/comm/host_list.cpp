@@ -1,0 +1,87 @@
+// Slurm's lists of hosts; see launch_environment.h.
+#include <charconv>
+
+#include "freight/base/error.h"
+#include "freight/base/printable.h"
+#include "freight/comm/launch_environment.h"
+
+namespace freight::comm {
+
+namespace {
+
+constexpr size_t kMostHosts = 65536;
+
+class HostList {
+ public:
+  HostList(const std::string& variable, std::string_view text) : variable_(variable), text_(text) {}
+
+  std::vector<std::string> expand() {
+    std::vector<std::string> all;
+    size_t begin = 0;
+    int depth = 0;
+    for (size_t i = 0; i < text_.size(); ++i) {
+      if (text_[i] == ',' && depth == 0) {
+        expand_name(text_.substr(begin, i - begin), {}, all);
+        begin = i + 1;
+      } else if (text_[i] == '[' || text_[i] == ']') {
+        depth += text_[i] == '[' ? 1 : -1;
+        if (depth < 0 || depth > 1) refuse("its brackets do not match");
+      }
+    }
+    if (depth != 0) refuse("its brackets do not match");
+    expand_name(text_.substr(begin), {}, all);
+    return all;
+  }
+
+ private:
+  // `name` behind `done`, every bracket of which is expanded.
+  void expand_name(std::string_view name, const std::string& done, std::vector<std::string>& all) {
+    const size_t open = name.find('[');
+    if (open == std::string_view::npos) {
+      if (done.empty() && name.empty()) refuse("a name is empty");
+      if (all.size() == kMostHosts) refuse(cat("it has more than ", kMostHosts, " hosts"));
+      all.push_back(done + std::string(name));
+      return;
+    }
+    const size_t close = name.find(']');
+    const std::string before = done + std::string(name.substr(0, open));
+    for (const std::string& range : split(name.substr(open + 1, close - open - 1), ',')) {
+      const size_t dash = range.find('-');
+      const std::string low = range.substr(0, dash), high = dash == std::string::npos ? low : range.substr(dash + 1);
+      const int64_t last = number(high);
+      for (int64_t i = number(low); i <= last; ++i) {
+        std::string digits = cat(i);
+        if (digits.size() < low.size()) digits.insert(0, low.size() - digits.size(), '0');  // node[08-10]
+        expand_name(name.substr(close + 1), before + digits, all);
+      }
+      if (number(low) > last) refuse(cat("the range ", range, " falls"));
+    }
+  }
+
+  int64_t number(const std::string& digits) const {
+    int64_t v = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), v);
+    constexpr size_t kMostDigits = 12;
+    if (digits.empty() || digits.size() > kMostDigits || error != std::errc() || end != digits.data() + digits.size() ||
+        v < 0) {
+      refuse(cat("'", digits, "' in its brackets is no number"));
+    }
+    return v;
+  }
+
+  [[noreturn]] void refuse(const std::string& why) const {
+    fail(ErrorKind::usage, variable_, "got '", excerpt(text_),
+         "', need a list of hosts like node[01-03,7],login: ", why);
+  }
+
+  const std::string& variable_;
+  std::string_view text_;
+};
+
+}  // namespace
+
+std::vector<std::string> expand_host_list(const std::string& variable, const std::string& text) {
+  return HostList(variable, text).expand();
+}
+
+}  // namespace freight::comm

@@ -1,0 +1,229 @@
+// See launch_environment.h.
+#include "freight/comm/launch_environment.h"
+
+#include <charconv>
+#include <initializer_list>
+#include <optional>
+
+#include "freight/base/env.h"
+#include "freight/base/error.h"
+#include "freight/base/printable.h"
+
+namespace freight::comm {
+
+namespace {
+
+constexpr int kMostProcesses = 65535;
+
+std::optional<int> number(const char* name, int least, int most) {
+  const std::string text = env::get(name);
+  if (text.empty()) return std::nullopt;
+  int v = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
+  if (error != std::errc() || end != text.data() + text.size() || v < least || v > most) {
+    fail(ErrorKind::usage, name, "got '", excerpt(text), "', need a whole number from ", least, " to ", most);
+  }
+  return v;
+}
+
+// The first of these variables that says something; the last one where none does.
+const char* first_set(std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (!env::get(name).empty()) return name;
+  }
+  return *(names.end() - 1);
+}
+
+// The variables by which a launcher says the same four numbers; "" where it has none for it.
+struct Names {
+  const char *source, *rank, *world, *local_rank, *local_world;
+};
+constexpr Names kFreight = {"freight", "FREIGHT_RANK", "FREIGHT_WORLD_SIZE", "FREIGHT_LOCAL_RANK",
+                            "FREIGHT_LOCAL_WORLD_SIZE"};
+constexpr Names kTorchrun = {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+constexpr Names kOpenMpi = {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+                            "OMPI_COMM_WORLD_LOCAL_SIZE"};
+constexpr Names kPmi = {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
+
+bool is_loopback(const std::string& host) {
+  return host.empty() || host == "localhost" || host == "::1" || starts_with(host, "127.");
+}
+
+// Ranks whose launcher does not count those of a host are all on this one, as far as the meeting place says so.
+void guess_local(const Names& n, Launch& l) {
+  if (const std::string per_node = env::get("NPROC_PER_NODE"); !per_node.empty()) {
+    fail(ErrorKind::usage, n.local_rank, "is not set, and NPROC_PER_NODE is '", excerpt(per_node), "': ", n.rank,
+         " and ", n.world, " may count machines; start the processes of a machine by torchrun, or set ", n.local_rank,
+         " and ", n.local_world);
+  }
+  if (l.world > 1 && !is_loopback(l.master_address)) {
+    fail(ErrorKind::usage, n.local_rank, "is not set, and MASTER_ADDR is '", excerpt(l.master_address),
+         "': which of the ", l.world, " processes are on this host? Set ", n.local_rank, " and ", n.local_world);
+  }
+  l.local_rank = l.rank;
+  l.local_world = l.world;
+}
+
+void require_below(const char* name, int value, const char* bound_name, int bound) {
+  if (value >= bound)
+    fail(ErrorKind::usage, name, "got ", value, ", need less than ", bound_name, ", which is ", bound);
+}
+
+std::optional<Launch> read_family(const Names& n) {
+  const std::optional<int> rank = number(n.rank, 0, kMostProcesses), world = number(n.world, 1, kMostProcesses);
+  if (!rank && !world) return std::nullopt;
+  if (!rank || !world) {
+    fail(ErrorKind::usage, rank ? n.world : n.rank, "is not set, but ", rank ? n.rank : n.world, " is: need both");
+  }
+  Launch l = {.rank = *rank, .world = *world, .source = n.source};
+  l.master_address = env::get("MASTER_ADDR");
+  l.master_port = number("MASTER_PORT", 1, 65535).value_or(0);
+  require_below(n.rank, l.rank, n.world, l.world);
+  const std::optional<int> local = number(n.local_rank, 0, kMostProcesses),
+                           local_world = number(n.local_world, 1, kMostProcesses);
+  if (local && local_world) {
+    l.local_rank = *local;
+    l.local_world = *local_world;
+    require_below(n.local_rank, l.local_rank, n.local_world, l.local_world);
+    if (l.local_world > l.world) {
+      fail(ErrorKind::usage, n.local_world, "got ", l.local_world, ", need at most ", n.world, ", which is ", l.world);
+    }
+  } else if (local || local_world) {
+    fail(ErrorKind::usage, local ? n.local_world : n.local_rank, "is not set, but ",
+         local ? n.local_rank : n.local_world, " is: need both");
+  } else {
+    guess_local(n, l);
+  }
+  return l;
+}
+
+// "2(x3),1" is 2, 2, 2, 1: tasks by node.
+std::vector<int> tasks_per_node(const char* name) {
+  std::vector<int> all;
+  const std::string text = env::get(name);
+  for (const std::string& part : split(text, ',')) {
+    int tasks = 0, times = 1;
+    const char* const last = part.data() + part.size();
+    auto [end, error] = std::from_chars(part.data(), last, tasks);
+    bool sound = error == std::errc() && tasks > 0;
+    if (sound && end != last) {
+      const std::string_view rest(end, static_cast<size_t>(last - end));
+      sound = starts_with(rest, "(x") && ends_with(rest, ")");
+      const auto [stop, fault] = std::from_chars(end + 2, last, times);
+      sound = sound && fault == std::errc() && stop == last - 1 && times > 0 && times <= kMostProcesses;
+    }
+    if (!sound) fail(ErrorKind::usage, name, "got '", excerpt(text), "', need numbers of tasks like 2(x3),1");
+    all.insert(all.end(), static_cast<size_t>(times), tasks);
+  }
+  return all;
+}
+
+std::optional<Launch> read_slurm() {
+  if (env::get("SLURM_STEP_ID").empty()) return std::nullopt;
+  const char* const world_name = first_set({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
+  const std::optional<int> rank = number("SLURM_PROCID", 0, kMostProcesses),
+                           world = number(world_name, 1, kMostProcesses);
+  if (!rank || !world) {
+    fail(ErrorKind::usage, rank ? world_name : "SLURM_PROCID", "is not set, but SLURM_STEP_ID is: need both");
+  }
+  Launch l = {.rank = *rank, .world = *world, .source = "Slurm"};
+  require_below("SLURM_PROCID", l.rank, world_name, l.world);
+  const char* const list = first_set({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"});
+  if (const std::string text = env::get(list); !text.empty()) l.hosts = expand_host_list(list, text);
+  l.local_rank = number("SLURM_LOCALID", 0, kMostProcesses).value_or(l.hosts.size() <= 1 ? l.rank : 0);
+  const auto node = static_cast<size_t>(number("SLURM_NODEID", 0, kMostProcesses).value_or(0));
+  const char* const tasks = first_set({"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
+  if (l.hosts.size() <= 1) {
+    l.local_world = l.world;
+  } else {
+    const std::vector<int> all = tasks_per_node(tasks);
+    if (node >= all.size()) {
+      fail(ErrorKind::usage, tasks, "got '", excerpt(env::get(tasks)), "', which says nothing of node ", node);
+    }
+    l.local_world = all[node];
+  }
+  require_below("SLURM_LOCALID", l.local_rank, tasks, l.local_world);
+  l.master_address = env::get("MASTER_ADDR");
+  if (l.master_address.empty() && !l.hosts.empty()) l.master_address = l.hosts[0];
+  l.master_port = number("MASTER_PORT", 1, 65535).value_or(0);
+  l.job = cat("slurm-", env::get("SLURM_JOB_ID"), ".", env::get("SLURM_STEP_ID"));
+  return l;
+}
+
+// Kubeflow sets PET_* for a torchrun inside of the container. Without one they still say all, where each machine has
+// one process.
+std::optional<Launch> read_kubeflow() {
+  const std::optional<int> rank = number("PET_NODE_RANK", 0, kMostProcesses),
+                           world = number("PET_NNODES", 1, kMostProcesses);
+  if (!rank && !world) return std::nullopt;
+  if (!rank || !world) {
+    fail(ErrorKind::usage, rank ? "PET_NNODES" : "PET_NODE_RANK", "is not set, but ",
+         rank ? "PET_NODE_RANK" : "PET_NNODES", " is: need both");
+  }
+  if (const std::string per_node = env::get("PET_NPROC_PER_NODE"); !per_node.empty() && per_node != "1") {
+    fail(ErrorKind::usage, "PET_NPROC_PER_NODE", "got '", excerpt(per_node),
+         "', need 1: several processes per machine are started by torchrun");
+  }
+  Launch l = {.rank = *rank, .world = *world, .source = "Kubeflow"};
+  require_below("PET_NODE_RANK", l.rank, "PET_NNODES", l.world);
+  l.master_address = env::get(first_set({"PET_MASTER_ADDR", "MASTER_ADDR"}));
+  l.master_port = number(first_set({"PET_MASTER_PORT", "MASTER_PORT"}), 1, 65535).value_or(0);
+  return l;
+}
+
+// Whether `outer` starts one process per machine, each of which started the processes of `inner` there.
+bool nested(const Launch& inner, const Launch& outer) {
+  return outer.world * inner.local_world == inner.world &&
+         outer.rank * inner.local_world + inner.local_rank == inner.rank;
+}
+
+// A launcher inside of another's job: one of both must count machines, or they say the same.
+void require_agreement(const Launch& inner, const Launch& outer) {
+  if (inner.rank == outer.rank && inner.world == outer.world) return;
+  if (outer.world == 1 || nested(inner, outer)) return;
+  fail(ErrorKind::usage, "launch variables", "contradict each other: ", inner.source, "'s say rank ", inner.rank,
+       " of ", inner.world, ", ", outer.source, "'s say rank ", outer.rank, " of ", outer.world,
+       "; unset those that are left over from another job");
+}
+
+}  // namespace
+
+Launch read_launch_environment() {
+  if (std::optional<Launch> own = read_family(kFreight)) {
+    own->job = env::get("FREIGHT_JOB");
+    if (own->job.empty()) fail(ErrorKind::usage, "FREIGHT_JOB", "is not set, but FREIGHT_RANK is: need both");
+    return *own;
+  }
+  // mpirun in a job of Slurm starts its daemons by srun: what these inherit of Slurm is of machines, hence MPI's go
+  // first.
+  std::vector<Launch> all;
+  for (std::optional<Launch> l : {read_family(kTorchrun), read_family(kOpenMpi), read_family(kPmi), read_slurm()}) {
+    if (l) all.push_back(*std::move(l));
+  }
+  if (all.empty()) {
+    if (std::optional<Launch> l = read_kubeflow()) all.push_back(*std::move(l));
+  }
+  const std::optional<int> pmix = number("PMIX_RANK", 0, kMostProcesses);
+  if (all.empty()) {
+    if (pmix) {
+      fail(ErrorKind::usage, "PMIX_RANK", "is set, but nothing says how many ranks there are: need ",
+           "OMPI_COMM_WORLD_SIZE, PMI_SIZE or SLURM_STEP_NUM_TASKS");
+    }
+    return {};
+  }
+  Launch& l = all[0];
+  for (size_t i = 1; i < all.size(); ++i) require_agreement(l, all[i]);
+  if (pmix && *pmix != all.back().rank && *pmix != l.rank) {
+    fail(ErrorKind::usage, "PMIX_RANK", "got ", *pmix, ", but ", l.source, "'s variables say rank ", l.rank);
+  }
+  if (l.job.empty()) {
+    for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "TORCHELASTIC_RUN_ID"}) {
+      if (const std::string id = env::get(name); !id.empty() && l.job.empty())
+        l.job = cat(lower(l.source), "-", excerpt(id));
+    }
+    l.job = cat(l.job.empty() ? lower(l.source) : l.job, "-", l.master_port);
+  }
+  return l;
+}
+
+}  // namespace freight::comm

@@ -1,0 +1,301 @@
+// See launcher.h.
+#include "freight/comm/launcher.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+
+#include "freight/base/clock.h"
+#include "freight/base/cpu_info.h"
+#include "freight/base/error.h"
+#include "freight/base/printable.h"
+#include "freight/comm/process_internal.h"
+
+extern char** environ;
+
+namespace freight::comm {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::array kForwarded = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+// So long the others may end by themselves, in seconds: they say in their logs what they know, and where the first
+// failure was the loss of a peer, the failure that it comes from shows.
+constexpr double kAlone = 1;
+
+std::atomic<int> signal_pipe{-1};
+
+void note_signal(int number) {
+  const int before = errno;
+  const auto byte = static_cast<char>(number);
+  [[maybe_unused]] const ssize_t n = ::write(signal_pipe.load(), &byte, 1);
+  errno = before;
+}
+
+struct Pipe {
+  Descriptor read, write;
+};
+Pipe make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
+    fail(ErrorKind::runtime, "launcher", "cannot make a pipe: ", std::strerror(errno));
+  }
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+// While it lives, signals that this process would end by are bytes in a pipe. Those that are ignored stay so (nohup).
+class CaughtSignals {
+ public:
+  CaughtSignals() : pipe_(make_pipe()) {
+    signal_pipe = pipe_.write.get();
+    for (size_t i = 0; i < kForwarded.size(); ++i) {
+      ::sigaction(kForwarded[i], nullptr, &before_[i]);
+      if (before_[i].sa_handler == SIG_IGN) continue;
+      struct sigaction now {};
+      now.sa_handler = note_signal;
+      now.sa_flags = SA_RESTART;
+      ::sigaction(kForwarded[i], &now, nullptr);
+    }
+  }
+  ~CaughtSignals() {
+    for (size_t i = 0; i < kForwarded.size(); ++i) ::sigaction(kForwarded[i], &before_[i], nullptr);
+    signal_pipe = -1;
+  }
+  CaughtSignals(const CaughtSignals&) = delete;
+  CaughtSignals& operator=(const CaughtSignals&) = delete;
+
+  int descriptor() const { return pipe_.read.get(); }
+  // The next signal that came, 0 where none did.
+  int take() const {
+    char byte = 0;
+    return ::read(pipe_.read.get(), &byte, 1) == 1 ? byte : 0;
+  }
+
+ private:
+  Pipe pipe_;
+  std::array<struct sigaction, kForwarded.size()> before_{};
+};
+
+// A name that no other job has, so that its ranks meet each other and nobody else.
+std::string new_job_name() {
+  std::array<unsigned char, 12> bytes{};
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    fail(ErrorKind::runtime, "launcher", "the system gives no random numbers: ", std::strerror(errno));
+  }
+  std::string name;
+  constexpr const char* kDigits = "0123456789abcdef";
+  for (const unsigned char b : bytes) {
+    name += kDigits[b >> 4];
+    name += kDigits[b & 15];
+  }
+  return name;
+}
+
+Descriptor open_output(const std::string& path) {
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+  if (file.get() < 0) fail(ErrorKind::runtime, path, "cannot be written: ", std::strerror(errno));
+  return file;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> all;
+  for (std::string& t : texts) all.push_back(t.data());
+  all.push_back(nullptr);
+  return all;
+}
+
+// Rank r's share of this process's processors; all of them where there are fewer than ranks.
+cpu_set_t processors_of(int rank, int world) {
+  const std::vector<int> all = allowed_processors();
+  const auto n = static_cast<int>(all.size());
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int i = 0; i < n; ++i) {
+    const bool mine = n < world || (i >= rank * n / world && i < (rank + 1) * n / world);
+    if (mine && all[static_cast<size_t>(i)] < CPU_SETSIZE) CPU_SET(all[static_cast<size_t>(i)], &set);
+  }
+  return set;
+}
+
+struct Process {
+  pid_t number = -1;
+  Descriptor watched;
+  bool running = false;
+};
+
+class Job {
+ public:
+  explicit Job(const LaunchOptions& options) : options_(options), name_(new_job_name()) {
+    if (options.command.empty() || options.world < 1) {
+      fail(ErrorKind::usage, "launcher", "got ", options.world, " processes of ", options.command.size(),
+           " words of a command, need at least one of both");
+    }
+    std::error_code error;
+    std::filesystem::create_directories(options.log_dir, error);
+    if (error) fail(ErrorKind::runtime, options.log_dir, "cannot be made: ", error.message());
+  }
+  // Nothing outlives the job, also where an error ends it.
+  ~Job() {
+    for (const Process& p : processes_) {
+      if (p.running) ::kill(-p.number, SIGKILL);
+    }
+    for (Process& p : processes_) reap(p, 0);
+  }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  JobEnd run() {
+    for (int r = 0; r < options_.world; ++r) start(r);
+    while (std::any_of(processes_.begin(), processes_.end(), [](const Process& p) { return p.running; })) {
+      look();
+      const double since = seconds_since(failed_at_);
+      if (end_.failed() && !asked_ && since > kAlone) {
+        asked_ = true;
+        send(SIGTERM);
+      }
+      if (end_.failed() && since > options_.grace + kAlone) send(SIGKILL);
+    }
+    return end_;
+  }
+
+ private:
+  std::string log_of(int rank) const { return cat(options_.log_dir, "/rank-", rank, ".log"); }
+
+  void start(int rank) {
+    std::vector<std::string> words = options_.command, settings;
+    for (char** e = environ; *e; ++e) settings.emplace_back(*e);
+    std::erase_if(settings, [](const std::string& s) {
+      for (const char* name : {"FREIGHT_RANK=", "FREIGHT_WORLD_SIZE=", "FREIGHT_LOCAL_RANK=",
+                               "FREIGHT_LOCAL_WORLD_SIZE=", "FREIGHT_JOB="}) {
+        if (starts_with(s, name)) return true;
+      }
+      return false;
+    });
+    for (const std::string& s :
+         {cat("FREIGHT_RANK=", rank), cat("FREIGHT_WORLD_SIZE=", options_.world), cat("FREIGHT_LOCAL_RANK=", rank),
+          cat("FREIGHT_LOCAL_WORLD_SIZE=", options_.world), cat("FREIGHT_JOB=", name_)}) {
+      settings.push_back(s);
+    }
+    const std::vector<char*> argv = pointers(words), environment = pointers(settings);
+    const Descriptor log = open_output(log_of(rank));
+    const bool apart = rank == 0 && !options_.result.empty();
+    const Descriptor result = apart ? open_output(options_.result) : Descriptor();
+    Pipe fault = make_pipe();
+    const cpu_set_t processors = processors_of(rank, options_.world);
+    const pid_t parent = ::getpid(), child = ::fork();
+    if (child < 0) fail(ErrorKind::runtime, "launcher", "cannot start rank ", rank, ": ", std::strerror(errno));
+    if (child == 0) {
+      ::sched_setaffinity(0, sizeof(processors), &processors);
+      become(argv.data(), environment.data(), parent, log.get(), apart ? result.get() : log.get(), fault.write.get());
+    }
+    ::setpgid(child, child);  // as the child does: whoever is first
+    processes_.push_back({.number = child, .watched = watch_process(child), .running = true});
+    await_program(rank, fault);
+  }
+
+  // In the child, where other threads' locks are frozen: system calls alone.
+  [[noreturn]] static void become(char* const* argv, char* const* environment, pid_t parent, int log, int out,
+                                  int fault) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(1);  // it ended before the line above
+    ::setpgid(0, 0);
+    const int none = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    ::dup2(none, STDIN_FILENO);
+    ::dup2(out, STDOUT_FILENO);
+    ::dup2(log, STDERR_FILENO);
+    ::execvpe(argv[0], argv, environment);
+    const int error = errno;
+    [[maybe_unused]] const ssize_t n = ::write(fault, &error, sizeof(error));
+    ::_exit(127);
+  }
+
+  // The pipe closes when the program runs, or says why it does not.
+  void await_program(int rank, Pipe& fault) const {
+    fault.write = Descriptor();
+    pollfd p = {.fd = fault.read.get(), .events = POLLIN, .revents = 0};
+    while (::poll(&p, 1, -1) < 0 && errno == EINTR) continue;
+    int error = 0;
+    if (::read(fault.read.get(), &error, sizeof(error)) != sizeof(error)) return;
+    fail(ErrorKind::usage, excerpt(options_.command[0]), "cannot be started as rank ", rank, ": ",
+         std::strerror(error));
+  }
+
+  void look() {
+    std::vector<pollfd> all = {{.fd = signals_.descriptor(), .events = POLLIN, .revents = 0}};
+    for (const Process& p : processes_) all.push_back({.fd = p.watched.get(), .events = POLLIN, .revents = 0});
+    constexpr int kMilliseconds = 50;  // failures have deadlines
+    ::poll(all.data(), all.size(), end_.failed() ? kMilliseconds : -1);
+    while (const int number = signals_.take()) {
+      if (end_.forwarded == 0) end_.forwarded = number;
+      send(number);
+    }
+    for (int r = 0; r < options_.world; ++r) {
+      int status = 0;
+      Process& p = processes_[static_cast<size_t>(r)];
+      if (all[static_cast<size_t>(r) + 1].revents != 0 && reap(p, WNOHANG, &status)) judge(r, status);
+    }
+  }
+
+  static bool reap(Process& p, int flags, int* status = nullptr) {
+    if (!p.running || ::waitpid(p.number, status, flags) != p.number) return false;
+    p.running = false;
+    p.watched = Descriptor();
+    ::kill(-p.number, SIGKILL);  // what it left behind in its group
+    return true;
+  }
+
+  void judge(int rank, int status) {
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0, killed = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    if (code == 0 && killed == 0) return;
+    constexpr int kPeerLost = static_cast<int>(ErrorKind::peer_lost);
+    const bool cause = end_.exit_code == kPeerLost && code != kPeerLost && !asked_;
+    if (end_.failed() && !cause) return;
+    if (!end_.failed()) failed_at_ = Clock::now();
+    end_.rank = rank;
+    end_.exit_code = code;
+    end_.signal = killed;
+    end_.log = log_of(rank);
+  }
+
+  void send(int number) const {
+    for (const Process& p : processes_) {
+      if (p.running) ::kill(-p.number, number);
+    }
+  }
+
+  const LaunchOptions& options_;
+  const std::string name_;
+  CaughtSignals signals_;
+  std::vector<Process> processes_;  // by rank
+  JobEnd end_;
+  Clock::time_point failed_at_ = Clock::now();
+  bool asked_ = false;  // the others were asked to end
+};
+
+}  // namespace
+
+std::string to_string(const JobEnd& end) {
+  if (!end.failed()) return "all ranks ended well";
+  return cat("rank ", end.rank,
+             end.signal ? cat(" was killed by signal ", end.signal, " (", ::strsignal(end.signal), ")")
+                        : cat(" ended with exit code ", end.exit_code),
+             "; its log is ", end.log);
+}
+
+JobEnd run_job(const LaunchOptions& options) { return Job(options).run(); }
+
+}  // namespace freight::comm

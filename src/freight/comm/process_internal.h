@@ -1,0 +1,41 @@
+// Watching other processes of this host, and sleeping on words of shared memory. Linux alone.
+#pragma once
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+namespace freight::comm {
+
+// A file descriptor that is closed with its owner.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  ~Descriptor();
+  int get() const { return fd_; }
+  int release();  // the caller closes it
+
+ private:
+  int fd_;
+};
+
+// A descriptor that becomes readable when the process ends, whoever its parent is. Empty where the process is not there
+// (any more), or belongs to another process namespace (number 0). Throws Error(runtime) on a kernel before 5.3.
+Descriptor watch_process(pid_t process);
+// Whether a watched process ended; false for an empty descriptor.
+bool has_ended(const Descriptor& watched);
+// "is stopped", "sleeps", "runs", "ended": what /proc says of a process.
+std::string state_of(pid_t process);
+
+// Sleeps while `word` is `value`, `seconds` at most; returns earlier for no reason, too. All processes that map it may
+// change the word, and then call wake_all.
+void sleep_while(const std::atomic<uint32_t>& word, uint32_t value, double seconds);
+void wake_all(const std::atomic<uint32_t>& word);
+
+// "box17", for messages.
+std::string host_name();
+
+}  // namespace freight::comm

@@ -1,0 +1,337 @@
+// See rendezvous.h. One message each way: a rank says who it is, rank 0 answers when all are there, with the file or
+// with what is wrong.
+#include "freight/comm/rendezvous.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "freight/base/clock.h"
+#include "freight/base/error.h"
+#include "freight/base/version.h"
+#include "freight/comm/process_internal.h"
+
+namespace freight::comm {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Hello {
+  std::array<char, 32> version;
+  int32_t rank, world;
+  uint64_t bytes;
+};
+
+struct Answer {
+  int32_t kind;                // 0, or an ErrorKind
+  std::array<char, 500> text;  // of the error
+};
+
+constexpr int kMostRanks = 1024;  // on one host
+
+struct Address {
+  sockaddr_un name{};
+  socklen_t length = 0;
+};
+
+// An abstract name: it begins with a zero, has no file, and is gone when its socket is.
+Address address_of(const std::string& job) {
+  const std::string text = cat("freight-", static_cast<int64_t>(::geteuid()), "-", job);
+  Address a;
+  a.name.sun_family = AF_UNIX;
+  if (text.size() + 1 > sizeof(a.name.sun_path)) {
+    fail(ErrorKind::usage, "meeting", "the job's name has ", job.size(), " characters, need less than 80");
+  }
+  std::memcpy(a.name.sun_path + 1, text.data(), text.size());
+  a.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+  return a;
+}
+
+Descriptor socket_of_messages() {
+  Descriptor s(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (s.get() < 0) fail(ErrorKind::runtime, "meeting", "cannot make a socket: ", std::strerror(errno));
+  return s;
+}
+
+Descriptor memory_file(size_t bytes) {
+  Descriptor file(::memfd_create("freight-comm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (file.get() < 0 || ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
+      ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    fail(ErrorKind::runtime, "meeting", "cannot make ", bytes, " bytes of shared memory: ", std::strerror(errno));
+  }
+  return file;
+}
+
+// Who is at the other end, which the system vouches for.
+ucred user_of(int socket) {
+  ucred who{};
+  socklen_t length = sizeof(who);
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0) {
+    fail(ErrorKind::runtime, "meeting", "cannot tell who is at the other end of a socket: ", std::strerror(errno));
+  }
+  return who;
+}
+
+Hello hello_of(const MeetingPlan& plan) {
+  Hello h{};
+  std::strncpy(h.version.data(), version(), h.version.size() - 1);
+  h.rank = plan.rank;
+  h.world = plan.world;
+  h.bytes = plan.bytes;
+  return h;
+}
+
+// Sends an answer to every rank that came, with the memory file and the process numbers where there is one.
+bool send_answer(int socket, const Answer& answer, const std::vector<int>& processes, int file) {
+  std::array<iovec, 2> parts = {
+      {{.iov_base = const_cast<Answer*>(&answer), .iov_len = sizeof(answer)},
+       {.iov_base = const_cast<int*>(processes.data()), .iov_len = processes.size() * sizeof(int)}}};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr m{};
+  m.msg_iov = parts.data();
+  m.msg_iovlen = parts.size();
+  if (file >= 0) {
+    m.msg_control = control.data();
+    m.msg_controllen = control.size();
+    cmsghdr* const c = CMSG_FIRSTHDR(&m);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(c), &file, sizeof(int));
+  }
+  return ::sendmsg(socket, &m, MSG_NOSIGNAL) > 0;
+}
+
+struct Guest {
+  Descriptor socket;
+  ucred who{};
+  int rank = -1;  // -1: has not said yet
+};
+
+// Rank 0: collects the others.
+class Host {
+ public:
+  explicit Host(const MeetingPlan& plan)
+      : plan_(plan), came_(static_cast<size_t>(plan.world)), processes_(static_cast<size_t>(plan.world)) {
+    came_[0] = true;
+    processes_[0] = ::getpid();
+  }
+
+  Meeting meet() {
+    if (plan_.world > 1) listen();
+    const auto start = Clock::now();
+    while (arrived_ < plan_.world) {
+      const double left = plan_.timeout - seconds_since(start);
+      if (left <= 0) refuse(ErrorKind::peer_lost, missing());
+      look(left);
+    }
+    Descriptor file = memory_file(plan_.bytes);
+    for (const Guest& g : guests_) {
+      if (g.rank > 0 && !send_answer(g.socket.get(), Answer{}, processes_, file.get())) lost(g);
+    }
+    return {.file = file.release(), .processes = processes_};
+  }
+
+ private:
+  void listen() {
+    const Address a = address_of(plan_.job);
+    listener_ = socket_of_messages();
+    if (::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&a.name), a.length) != 0) {
+      if (errno == EADDRINUSE) {
+        fail(ErrorKind::usage, "meeting", "another job of this user meets under the name '", plan_.job, "' on host ",
+             host_name(), ", or rank 0 was started twice: need another MASTER_PORT per job");
+      }
+      fail(ErrorKind::runtime, "meeting", "cannot bind a socket: ", std::strerror(errno));
+    }
+    if (::listen(listener_.get(), kMostRanks) != 0) {
+      fail(ErrorKind::runtime, "meeting", "cannot listen: ", std::strerror(errno));
+    }
+  }
+
+  void look(double seconds) {
+    std::vector<pollfd> all = {{.fd = listener_.get(), .events = POLLIN, .revents = 0}};
+    for (const Guest& g : guests_) all.push_back({.fd = g.socket.get(), .events = POLLIN, .revents = 0});
+    if (::poll(all.data(), all.size(), static_cast<int>(std::min(seconds, 3600.0) * 1e3) + 1) <= 0) return;
+    for (size_t i = 1; i < all.size(); ++i) {
+      if (all[i].revents != 0) hear(guests_[i - 1]);
+    }
+    std::erase_if(guests_, [](const Guest& g) { return g.socket.get() < 0; });
+    if (all[0].revents != 0) let_in();
+  }
+
+  void let_in() {
+    Guest g;
+    g.socket = Descriptor(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (g.socket.get() < 0) return;
+    g.who = user_of(g.socket.get());
+    if (g.who.uid == ::geteuid()) guests_.push_back(std::move(g));
+  }
+
+  void hear(Guest& g) {
+    Hello h{};
+    const ssize_t n = ::recv(g.socket.get(), &h, sizeof(h), MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (g.rank > 0) lost(g);                     // it says only one thing: this is its end
+    if (n != static_cast<ssize_t>(sizeof(h))) {  // it went before it said who it is, or is no rank of ours
+      g.socket = Descriptor();
+      return;
+    }
+    const Hello mine = hello_of(plan_);
+    if (h.version != mine.version || h.bytes != mine.bytes) {
+      h.version.back() = 0;
+      refuse(ErrorKind::usage, cat("rank ", h.rank, " runs Freight ", h.version.data(), ", rank 0 runs ", version(),
+                                   ": need the same program for all ranks"));
+    }
+    if (h.world != plan_.world) {
+      refuse(ErrorKind::usage,
+             cat("rank ", h.rank, " was told that there are ", h.world, " ranks, rank 0 that there are ", plan_.world));
+    }
+    const auto r = static_cast<size_t>(h.rank);
+    if (r >= came_.size()) refuse(ErrorKind::usage, cat("got rank ", h.rank, " of ", plan_.world));
+    if (came_[r]) {
+      refuse(ErrorKind::usage,
+             cat("two processes say that they are rank ", h.rank, ": ", processes_[r], " and ", g.who.pid));
+    }
+    g.rank = h.rank;
+    came_[r] = true;
+    processes_[r] = g.who.pid;
+    ++arrived_;
+  }
+
+  [[noreturn]] void lost(const Guest& g) {
+    refuse(ErrorKind::peer_lost, cat("rank ", g.rank, " (process ", g.who.pid, ") ended before all ranks had come"));
+  }
+
+  std::string missing() const {
+    std::vector<std::string> ranks;
+    for (size_t r = 0; r < came_.size(); ++r) {
+      if (!came_[r]) ranks.push_back(cat(r));
+    }
+    constexpr size_t kMost = 16;
+    const size_t more = ranks.size() > kMost ? ranks.size() - kMost : 0;
+    ranks.resize(ranks.size() - more);
+    return cat(ranks.size() + more > 1 ? "ranks " : "rank ", join(ranks, ", "),
+               more > 0 ? cat(" and ", more, " others") : "", " did not come within ", plan_.timeout, " s");
+  }
+
+  // Tells all that came, and throws.
+  [[noreturn]] void refuse(ErrorKind kind, const std::string& text) {
+    Answer a{};
+    a.kind = static_cast<int32_t>(kind);
+    std::strncpy(a.text.data(), text.c_str(), a.text.size() - 1);
+    for (const Guest& g : guests_) send_answer(g.socket.get(), a, {}, -1);
+    throw Error(kind, "meeting", text, cat("rank 0 of ", plan_.world, ", host ", host_name()));
+  }
+
+  const MeetingPlan& plan_;
+  Descriptor listener_;
+  std::vector<Guest> guests_;
+  std::vector<bool> came_;      // by rank
+  std::vector<int> processes_;  // their numbers
+  int arrived_ = 1;
+};
+
+// The other ranks: one says who it is, and waits for the answer.
+class Visitor {
+ public:
+  explicit Visitor(const MeetingPlan& plan) : plan_(plan), start_(Clock::now()) {}
+
+  Meeting meet() {
+    connect();
+    const Hello h = hello_of(plan_);
+    if (::send(socket_.get(), &h, sizeof(h), MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof(h))) ended();
+    pollfd p = {.fd = socket_.get(), .events = POLLIN, .revents = 0};
+    int ready = 0;
+    do {
+      // Rank 0 knows who is missing: its answer is given a little longer than its own timeout.
+      const double left = plan_.timeout + kGrace - seconds_since(start_);
+      ready = left > 0 ? ::poll(&p, 1, static_cast<int>(std::min(left, 3600.0) * 1e3) + 1) : 0;
+      if (left <= 0) throw_lost(cat("rank 0 did not answer within ", plan_.timeout, " s"));
+    } while (ready <= 0);
+    return receive();
+  }
+
+ private:
+  static constexpr double kGrace = 1;
+
+  // Rank 0 may start later than this one.
+  void connect() {
+    const Address a = address_of(plan_.job);
+    constexpr auto kAgain = std::chrono::milliseconds(5);
+    for (;;) {
+      socket_ = socket_of_messages();
+      if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&a.name), a.length) == 0) {
+        if (user_of(socket_.get()).uid == ::geteuid()) return;
+        fail(ErrorKind::usage, "meeting", "a process of another user listens under the name of this job, '", plan_.job,
+             "': need another MASTER_PORT");
+      }
+      if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) {
+        fail(ErrorKind::runtime, "meeting", "cannot reach rank 0: ", std::strerror(errno));
+      }
+      if (seconds_since(start_) > plan_.timeout) {
+        throw_lost(cat("rank 0 did not come within ", plan_.timeout, " s to the meeting '", plan_.job, "'"));
+      }
+      std::this_thread::sleep_for(kAgain);
+    }
+  }
+
+  Meeting receive() {
+    Answer a{};
+    Meeting meeting;
+    meeting.processes.resize(static_cast<size_t>(plan_.world));
+    std::array<iovec, 2> parts = {
+        {{.iov_base = &a, .iov_len = sizeof(a)},
+         {.iov_base = meeting.processes.data(), .iov_len = meeting.processes.size() * sizeof(int)}}};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+    msghdr m{};
+    m.msg_iov = parts.data();
+    m.msg_iovlen = parts.size();
+    m.msg_control = control.data();
+    m.msg_controllen = control.size();
+    const ssize_t n = ::recvmsg(socket_.get(), &m, MSG_CMSG_CLOEXEC);
+    if (n < static_cast<ssize_t>(sizeof(a))) ended();
+    if (a.kind != 0) {
+      a.text.back() = 0;
+      throw Error(static_cast<ErrorKind>(a.kind), "meeting", a.text.data(), where());
+    }
+    const cmsghdr* const c = CMSG_FIRSTHDR(&m);
+    if (!c || c->cmsg_type != SCM_RIGHTS) ended();
+    std::memcpy(&meeting.file, CMSG_DATA(c), sizeof(int));
+    return meeting;
+  }
+
+  std::string where() const { return cat("rank ", plan_.rank, " of ", plan_.world, ", host ", host_name()); }
+  [[noreturn]] void throw_lost(const std::string& text) const {
+    throw Error(ErrorKind::peer_lost, "meeting", text, where());
+  }
+  [[noreturn]] void ended() const { throw_lost("rank 0 ended before all ranks had come"); }
+
+  const MeetingPlan& plan_;
+  const Clock::time_point start_;
+  Descriptor socket_;
+};
+
+}  // namespace
+
+Meeting meet_on_host(const MeetingPlan& plan) {
+  if (plan.world < 1 || plan.world > kMostRanks) {
+    fail(ErrorKind::usage, "meeting", "got ", plan.world, " ranks on one host, need 1 to ", kMostRanks);
+  }
+  FREIGHT_CHECK(plan.rank >= 0 && plan.rank < plan.world);
+  return plan.rank == 0 ? Host(plan).meet() : Visitor(plan).meet();
+}
+
+}  // namespace freight::comm

@@ -1,0 +1,30 @@
+// How the ranks of one host find each other: rank 0 listens on a socket without a file (Linux's abstract names), the
+// others connect, and when all are there each gets the memory file that they will share. Only processes of the same
+// user are let in, and nothing is left behind by a process that is killed.
+#pragma once
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace freight::comm {
+
+struct Meeting {
+  int file = -1;               // the memory file, zeros at first; the caller closes it
+  std::vector<int> processes;  // process numbers by rank; 0 for one of another process namespace
+};
+
+// What the ranks agree on before they share memory: a job's name among those of this host and user, their number, and
+// bytes that must be the same for all of them (the layout).
+struct MeetingPlan {
+  std::string job;
+  int rank = 0, world = 1;
+  size_t bytes = 0;      // of the memory file
+  double timeout = 120;  // seconds
+};
+
+// Returns when all ranks came. Throws Error(peer_lost) that names the ranks which did not come in time, or ended before
+// the others came; Error(usage) where the name is taken by another job, a rank comes twice, or ranks were told
+// different numbers of ranks or run different versions of Freight.
+Meeting meet_on_host(const MeetingPlan& plan);
+
+}  // namespace freight::comm

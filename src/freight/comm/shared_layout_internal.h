@@ -1,0 +1,48 @@
+// What lies in the memory file of a job on one host: a head, a seat per rank, a slot per rank. Zeros are its first
+// state.
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace freight::comm {
+
+// Errors go to all ranks: the first that finds one writes it here, and every rank throws it.
+struct Verdict {
+  std::atomic<uint32_t> state;  // kNone, kBeingWritten, kWritten
+  int32_t kind;                 // an ErrorKind
+  std::array<char, 512> text;   // ends with a zero
+
+  static constexpr uint32_t kNone = 0, kBeingWritten = 1, kWritten = 2;
+};
+
+struct alignas(128) SharedHead {
+  Verdict verdict;
+};
+
+// How far a rank is. Others poll `arrived`, hence a seat has cache lines of its own: two, since processors fetch pairs.
+struct alignas(128) Seat {
+  std::atomic<uint32_t> arrived;               // meetings that the rank came to; sleepers sleep on this word
+  std::atomic<uint32_t> sleepers;              // ranks that do
+  std::atomic<uint32_t> call_count;            // collectives that it entered
+  std::atomic<uint32_t> left;                  // 1: it ended this object in good order
+  std::atomic<int32_t> processor;              // that it ran on at its last meeting
+  std::array<std::atomic<uint64_t>, 2> calls;  // the last two, packed; the n-th lies in calls[n % 2]
+  std::atomic<int64_t> step;
+};
+
+// Half h of a slot is written before the meetings whose number is h modulo 2, and read between such a meeting and the
+// next one. A rank that is one meeting ahead writes the other half. It cannot be two ahead, since others would have had
+// to come to the meeting between, and those had read what they wanted by then.
+constexpr size_t kInputBytes = size_t{512} << 10;       // of a half: what a rank brings
+constexpr size_t kResultBytes = kInputBytes / 2 + 128;  // and what it computed: its slice of a sum
+constexpr size_t kHalfBytes = (kInputBytes + kResultBytes + 4095) / 4096 * 4096;
+
+inline size_t seats_at() { return sizeof(SharedHead); }
+inline size_t slots_at(int world) {
+  return (seats_at() + static_cast<size_t>(world) * sizeof(Seat) + 4095) / 4096 * 4096;
+}
+inline size_t shared_bytes(int world) { return slots_at(world) + static_cast<size_t>(world) * 2 * kHalfBytes; }
+
+}  // namespace freight::comm

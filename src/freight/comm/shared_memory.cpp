@@ -1,0 +1,465 @@
+// See shared_memory.h. Every collective is a row of meetings: a rank writes what it brings into its slot, says so in
+// its seat, waits until all have said so, and reads what the others brought. shared_layout_internal.h says why two
+// halves of a slot are enough.
+#include "freight/comm/shared_memory.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "freight/base/clock.h"
+#include "freight/base/error.h"
+#include "freight/comm/process_internal.h"
+#include "freight/comm/rendezvous.h"
+#include "freight/comm/shared_layout_internal.h"
+#include "freight/comm/tree_sum.h"
+
+namespace freight::comm {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Up to so many bytes every rank adds the whole array: a second meeting costs more than what slices would save.
+constexpr int64_t kWholeBytes = 8 << 10;
+// A waiting rank looks after the others so often, in seconds.
+constexpr double kLook = 0.05;
+// Waiting begins with spinning, in seconds. The most is longer than it takes to wake a process, 50 to 100 microseconds
+// in a virtual machine: two ranks that sleep once would else find each other asleep for ever, since each is late by the
+// time it took to wake it. After the first microseconds it is asked whether spinning can help at all.
+constexpr double kSpin = 200e-6, kSpinLeast = 20e-6, kSpinFirst = 2e-6;
+// A wait of so many seconds is not one for a process to be woken.
+constexpr double kLongWait = 1e-3;
+// So long a rank waits for the text of an error that another one is writing, in seconds.
+constexpr double kWrite = 0.1;
+
+// A collective as one number, for the comparison between ranks: 3 bits which, 5 the type, 16 the root, 40 the count.
+struct Call {
+  Collective which;
+  DType dtype;
+  int root;
+  int64_t count;
+
+  uint64_t packed() const {
+    return static_cast<uint64_t>(which) << 61 | static_cast<uint64_t>(dtype) << 56 | static_cast<uint64_t>(root) << 40 |
+           static_cast<uint64_t>(count);
+  }
+  explicit Call(uint64_t bits)
+      : which(static_cast<Collective>(bits >> 61)),
+        dtype(static_cast<DType>(bits >> 56 & 31)),
+        root(static_cast<int>(bits >> 40 & 0xffff)),
+        count(static_cast<int64_t>(bits & kMostElements)) {}
+  Call(Collective w, DType t, int r, int64_t n) : which(w), dtype(t), root(r), count(n) {}
+
+  static constexpr int64_t kMostElements = (int64_t{1} << 40) - 1;
+};
+static_assert(kDTypeCount <= 32);
+
+std::string to_string(const Call& call) {
+  if (call.which == Collective::barrier) return "barrier";
+  return cat(call.which, " of ", call.dtype, "[", call.count, "]",
+             call.which == Collective::broadcast ? cat(" from rank ", call.root) : "");
+}
+
+void pause_a_little() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+int64_t bytes_of(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
+
+void copy(void* to, const void* from, int64_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));  // of nothing, the addresses may be null
+}
+
+void check_movable(const char* op, DType dtype) {
+  if (dtype != DType::u8) check_summable(op, dtype);
+}
+
+struct Slice {  // of a chunk, in elements
+  int64_t begin, count;
+};
+
+class SharedMemory final : public Comm {
+ public:
+  SharedMemory(const Launch& launch, const Meeting& meeting, double timeout);
+  ~SharedMemory() override;
+
+  int rank() const override { return rank_; }
+  int world() const override { return world_; }
+  void all_reduce(void* data, int64_t count, DType dtype) override;
+  void reduce_scatter(const void* from, void* to, int64_t count, DType dtype) override;
+  void all_gather(const void* from, void* to, int64_t count, DType dtype) override;
+  void broadcast(void* data, int64_t count, DType dtype, int root) override;
+  void barrier() override;
+  void abort(const std::string& reason) noexcept override;
+  void at_step(int64_t step) override { seat(rank_).step.store(step, std::memory_order_relaxed); }
+
+ private:
+  Seat& seat(int r) const { return reinterpret_cast<Seat*>(memory_ + seats_at())[r]; }
+  Verdict& verdict() const { return reinterpret_cast<SharedHead*>(memory_)->verdict; }
+  // Where rank r's input of the next meeting lies (`ahead` 1), or that of the last one (0); and its result.
+  char* input(int r, uint32_t ahead) const { return half(r, ahead) + place_; }
+  char* result(int r, uint32_t ahead) const { return half(r, ahead) + kInputBytes + place_ / 2; }
+  char* half(int r, uint32_t ahead) const {
+    return memory_ + slots_at(world_) + (static_cast<size_t>(r) * 2 + ((meetings_ + ahead) & 1)) * kHalfBytes;
+  }
+
+  void begin(const Call& call);
+  void move_on(size_t bytes);
+  void meet();
+  void compare_calls();
+  bool processors_are_shared() const;
+  void wait_for(int other);
+  void look_after(int awaited, double waited);
+  Slice slice_of(int64_t count, int r, int64_t size) const;
+  void sum_whole(char* data, int64_t count, DType dtype);
+  void sum_slices(char* data, int64_t count, DType dtype);
+  std::string last_seen(int r) const;
+  bool pronounce(ErrorKind kind, const std::string& text) noexcept;
+  [[noreturn]] void throw_verdict() const;
+  [[noreturn]] void give_up(ErrorKind kind, const std::string& text) {
+    pronounce(kind, text);
+    throw_verdict();
+  }
+
+  int rank_, world_;
+  double timeout_, spin_ = kSpin;  // seconds
+  std::vector<int> processes_;
+  std::vector<Descriptor> watched_;  // by rank, this one's is empty
+  char* memory_;
+  size_t place_ = 0, next_ = 0;     // bytes of a half before this collective, and before the next one
+  uint32_t meetings_ = 0;           // that this rank came to
+  bool compared_ = true;            // the calls of this collective
+  Call call_ = Call(0);             // the last one
+  std::vector<const void*> parts_;  // what a sum adds, by rank
+};
+
+SharedMemory::SharedMemory(const Launch& launch, const Meeting& meeting, double timeout)
+    : rank_(launch.rank), world_(launch.world), timeout_(timeout), processes_(meeting.processes) {
+  watched_.resize(static_cast<size_t>(world_));
+  parts_.resize(static_cast<size_t>(world_));
+  for (int r = 0; r < world_; ++r) {
+    if (r != rank_) watched_[static_cast<size_t>(r)] = watch_process(processes_[static_cast<size_t>(r)]);
+  }
+  void* const p = ::mmap(nullptr, shared_bytes(world_), PROT_READ | PROT_WRITE, MAP_SHARED, meeting.file, 0);
+  if (p == MAP_FAILED) {
+    fail(ErrorKind::runtime, "mmap", "cannot map ", shared_bytes(world_), " bytes: ", std::strerror(errno));
+  }
+  memory_ = static_cast<char*>(p);
+}
+
+SharedMemory::~SharedMemory() {
+  seat(rank_).left.store(1, std::memory_order_release);
+  wake_all(seat(rank_).arrived);
+  ::munmap(memory_, shared_bytes(world_));
+}
+
+// Rank r's part of `count` elements: whole cache lines, so that no two ranks write to one.
+Slice SharedMemory::slice_of(int64_t count, int r, int64_t size) const {
+  const int64_t line = 64 / size, lines = (count + line - 1) / line;
+  const int64_t each = (lines + world_ - 1) / world_ * line, begin = std::min(each * r, count);
+  return {begin, std::min(each, count - begin)};
+}
+
+// A rank's last words about another: "rank 2 was last in barrier at step 7".
+std::string SharedMemory::last_seen(int r) const {
+  const Seat& s = seat(r);
+  const uint32_t n = s.call_count.load(std::memory_order_acquire);
+  if (n == 0) return cat("rank ", r, " has not been in a collective yet");
+  return cat("rank ", r, " was last in ", Call(s.calls[n % 2].load()), " at step ", s.step.load());
+}
+
+// False where another error was first.
+bool SharedMemory::pronounce(ErrorKind kind, const std::string& text) noexcept {
+  Verdict& v = verdict();
+  uint32_t none = Verdict::kNone;
+  if (!v.state.compare_exchange_strong(none, Verdict::kBeingWritten)) return false;
+  v.kind = static_cast<int32_t>(kind);
+  const size_t n = std::min(text.size(), v.text.size() - 1);
+  std::memcpy(v.text.data(), text.data(), n);
+  v.text[n] = 0;
+  v.state.store(Verdict::kWritten, std::memory_order_release);
+  for (int r = 0; r < world_; ++r) wake_all(seat(r).arrived);
+  return true;
+}
+
+void SharedMemory::throw_verdict() const {
+  const Verdict& v = verdict();
+  const auto start = Clock::now();
+  while (v.state.load(std::memory_order_acquire) != Verdict::kWritten && seconds_since(start) < kWrite) {
+    pause_a_little();
+  }
+  const bool known = v.state.load(std::memory_order_acquire) == Verdict::kWritten;
+  throw Error(known ? static_cast<ErrorKind>(v.kind) : ErrorKind::peer_lost, to_string(call_.which),
+              known ? v.text.data() : "a rank was lost while it wrote what went wrong",
+              cat("rank ", rank_, " of ", world_, ", step ", seat(rank_).step.load(), ", host ", host_name()));
+}
+
+void SharedMemory::begin(const Call& call) {
+  const char* const op = to_string(call.which);
+  if (call.count < 0 || call.count > Call::kMostElements) {
+    fail(ErrorKind::usage, op, "got ", call.count, " elements, need 0 to ", Call::kMostElements);
+  }
+  call_ = call;
+  if (verdict().state.load(std::memory_order_acquire) != Verdict::kNone) throw_verdict();
+  Seat& s = seat(rank_);
+  const uint32_t n = s.call_count.load(std::memory_order_relaxed) + 1;
+  s.calls[n % 2].store(call.packed(), std::memory_order_relaxed);
+  s.call_count.store(n, std::memory_order_release);
+  compared_ = false;
+  place_ = 0;
+}
+
+// Collectives follow each other through a half: lines that others read lately are slower to write than those that have
+// left their caches, by a fifth for an all-reduce of 64 kB.
+void SharedMemory::move_on(size_t bytes) {
+  constexpr size_t kLines = 128;  // two: the result begins at half the bytes
+  const size_t used = (bytes + kLines - 1) / kLines * kLines;
+  if (used > kInputBytes) return;  // it takes several chunks, each of them a whole half
+  place_ = next_ + used <= kInputBytes ? next_ : 0;
+  next_ = place_ + used;
+}
+
+void SharedMemory::compare_calls() {
+  compared_ = true;
+  const uint32_t n = seat(rank_).call_count.load(std::memory_order_relaxed);
+  for (int r = 0; r < world_; ++r) {
+    const uint64_t theirs = seat(r).calls[n % 2].load(std::memory_order_relaxed);
+    if (theirs == call_.packed()) continue;
+    give_up(ErrorKind::usage, cat("ranks call different collectives: rank ", rank_, " calls ", call_, ", rank ", r,
+                                  " calls ", Call(theirs)));
+  }
+}
+
+void SharedMemory::meet() {
+  Seat& mine = seat(rank_);
+  ++meetings_;
+  mine.processor.store(::sched_getcpu(), std::memory_order_relaxed);
+  // Either a sleeper is seen here, or it sees the new number before it sleeps: both sides write, then read.
+  mine.arrived.store(meetings_, std::memory_order_seq_cst);
+  if (mine.sleepers.load(std::memory_order_seq_cst) > 0) wake_all(mine.arrived);
+  for (int i = 1; i < world_; ++i) {
+    const int other = (rank_ + i) % world_;
+    if (static_cast<int32_t>(seat(other).arrived.load(std::memory_order_acquire) - meetings_) < 0) wait_for(other);
+  }
+  if (!compared_) compare_calls();
+}
+
+// Whether two ranks ran on one processor at their last meetings: then a rank that spins keeps others from coming.
+bool SharedMemory::processors_are_shared() const {
+  std::array<uint64_t, 64> seen{};  // a bit per processor
+  for (int r = 0; r < world_; ++r) {
+    const auto processor = static_cast<uint32_t>(seat(r).processor.load(std::memory_order_relaxed)) % 4096;
+    const uint64_t bit = uint64_t{1} << processor % 64;
+    if (seen[processor / 64] & bit) return true;
+    seen[processor / 64] |= bit;
+  }
+  return false;
+}
+
+// Spins, then sleeps. Spinning pays where the other rank computes on another processor and is nearly there. Where other
+// programs have the processors the wait is long whatever is done here, and spinning takes time from whoever the rank
+// waits for: so each long wait halves the next spin, and a shorter one restores it.
+void SharedMemory::wait_for(int other) {
+  Seat& s = seat(other);
+  const auto missing = [&] { return static_cast<int32_t>(s.arrived.load(std::memory_order_acquire) - meetings_) < 0; };
+  const auto start = Clock::now();
+  const auto spin_until = [&](double seconds) {
+    do {
+      for (int i = 0; i < 32; ++i) {
+        if (!missing()) return true;
+        pause_a_little();
+      }
+    } while (seconds_since(start) < seconds);
+    return false;
+  };
+  if (spin_until(kSpinFirst) || (!processors_are_shared() && spin_until(spin_))) return;
+  while (missing()) {
+    s.sleepers.fetch_add(1, std::memory_order_seq_cst);
+    const uint32_t now = s.arrived.load(std::memory_order_seq_cst);
+    if (static_cast<int32_t>(now - meetings_) < 0) sleep_while(s.arrived, now, kLook);
+    s.sleepers.fetch_sub(1, std::memory_order_relaxed);
+    if (missing()) look_after(other, seconds_since(start));
+  }
+  spin_ = seconds_since(start) < kLongWait ? kSpin : std::max(spin_ / 2, kSpinLeast);
+}
+
+// Throws where the job is over: another rank says so, a rank ended, or the awaited one has had its time.
+void SharedMemory::look_after(int awaited, double waited) {
+  if (verdict().state.load(std::memory_order_acquire) != Verdict::kNone) throw_verdict();
+  for (int r = 0; r < world_; ++r) {
+    const Seat& s = seat(r);
+    const auto came = [&] { return static_cast<int32_t>(s.arrived.load(std::memory_order_acquire) - meetings_) >= 0; };
+    const int process = processes_[static_cast<size_t>(r)];
+    const bool ended = has_ended(watched_[static_cast<size_t>(r)]);
+    // A rank that was here and left in good order is missed only by those that wait for it.
+    const bool left = s.left.load(std::memory_order_acquire) == 1;
+    if (r == rank_ || came()) {
+      if (!ended || left) continue;
+    } else if (!ended && !left) {
+      continue;
+    }
+    // Whoever found the loss of another rank says so before it ends itself.
+    if (verdict().state.load(std::memory_order_acquire) != Verdict::kNone) throw_verdict();
+    give_up(ErrorKind::peer_lost, cat("rank ", r, " is lost: its process ", process, " on host ", host_name(),
+                                      left ? " left the job" : " ended or was killed", "; ", last_seen(r)));
+  }
+  if (waited < timeout_) return;
+  const int process = processes_[static_cast<size_t>(awaited)];
+  give_up(ErrorKind::peer_lost,
+          cat("rank ", awaited, " did not come within ", timeout_, " s: its process ", process, " on host ",
+              host_name(), " ", process > 0 ? state_of(process) : "is in another namespace", "; ", last_seen(awaited)));
+}
+
+// The whole array in one meeting: everybody adds everything.
+void SharedMemory::sum_whole(char* data, int64_t count, DType dtype) {
+  copy(input(rank_, 1), data, count * bytes_of(dtype));
+  meet();
+  for (int r = 0; r < world_; ++r) parts_[static_cast<size_t>(r)] = r == rank_ ? data : input(r, 0);
+  tree_sum(parts_.data(), world_, data, count, dtype);
+}
+
+// Each rank adds its slice of a chunk and hands it to the others. One meeting says two things: that the sums of this
+// chunk can be taken, and that the next chunk can be added.
+void SharedMemory::sum_slices(char* data, int64_t count, DType dtype) {
+  const int64_t size = bytes_of(dtype), most = static_cast<int64_t>(kInputBytes) / size;
+  const auto bring = [&](int64_t at) {
+    const int64_t n = std::min(most, count - at);
+    for (int r = 0; r < world_; ++r) {
+      const Slice s = slice_of(n, r, size);
+      if (r != rank_) copy(input(rank_, 1) + s.begin * size, data + (at + s.begin) * size, s.count * size);
+    }
+  };
+  bring(0);
+  meet();
+  for (int64_t at = 0; at < count; at += most) {
+    const int64_t n = std::min(most, count - at);
+    const Slice mine = slice_of(n, rank_, size);
+    char* const own = data + (at + mine.begin) * size;
+    for (int r = 0; r < world_; ++r) {
+      parts_[static_cast<size_t>(r)] = r == rank_ ? own : input(r, 0) + mine.begin * size;
+    }
+    tree_sum(parts_.data(), world_, own, mine.count, dtype, result(rank_, 1));
+    if (at + most < count) bring(at + most);
+    meet();
+    for (int i = 1; i < world_; ++i) {  // each begins with another rank's
+      const int r = (rank_ + i) % world_;
+      const Slice s = slice_of(n, r, size);
+      copy(data + (at + s.begin) * size, result(r, 0), s.count * size);
+    }
+  }
+}
+
+void SharedMemory::all_reduce(void* data, int64_t count, DType dtype) {
+  check_summable("all_reduce", dtype);
+  begin({Collective::all_reduce, dtype, 0, count});
+  if (world_ == 1) return;
+  move_on(static_cast<size_t>(count) * size_of(dtype));
+  if (count * bytes_of(dtype) <= kWholeBytes) {
+    sum_whole(static_cast<char*>(data), count, dtype);
+  } else {
+    sum_slices(static_cast<char*>(data), count, dtype);
+  }
+}
+
+void SharedMemory::reduce_scatter(const void* from, void* to, int64_t count, DType dtype) {
+  check_summable("reduce_scatter", dtype);
+  begin({Collective::reduce_scatter, dtype, 0, count});
+  const int64_t size = bytes_of(dtype), most = static_cast<int64_t>(kInputBytes) / size / world_;
+  const char* const source = static_cast<const char*>(from);
+  int64_t at = 0;
+  do {
+    const int64_t n = std::min(most, count - at);
+    for (int r = 0; r < world_; ++r) {
+      if (r != rank_) copy(input(rank_, 1) + r * most * size, source + (r * count + at) * size, n * size);
+    }
+    meet();
+    for (int r = 0; r < world_; ++r) {
+      parts_[static_cast<size_t>(r)] =
+          r == rank_ ? source + (r * count + at) * size : input(r, 0) + rank_ * most * size;
+    }
+    tree_sum(parts_.data(), world_, static_cast<char*>(to) + at * size, n, dtype);
+    at += n;
+  } while (at < count);
+}
+
+void SharedMemory::all_gather(const void* from, void* to, int64_t count, DType dtype) {
+  check_movable("all_gather", dtype);
+  begin({Collective::all_gather, dtype, 0, count});
+  const int64_t size = bytes_of(dtype), most = static_cast<int64_t>(kInputBytes) / size;
+  const char* const source = static_cast<const char*>(from);
+  char* const target = static_cast<char*>(to);
+  int64_t at = 0;
+  do {
+    const int64_t n = std::min(most, count - at);
+    copy(input(rank_, 1), source + at * size, n * size);
+    meet();
+    for (int i = 1; i < world_; ++i) {
+      const int r = (rank_ + i) % world_;
+      copy(target + (r * count + at) * size, input(r, 0), n * size);
+    }
+    at += n;
+  } while (at < count);
+  if (target + rank_ * count * size != source) copy(target + rank_ * count * size, source, count * size);
+}
+
+void SharedMemory::broadcast(void* data, int64_t count, DType dtype, int root) {
+  check_movable("broadcast", dtype);
+  if (root < 0 || root >= world_) {
+    fail(ErrorKind::usage, "broadcast", "got root ", root, ", need a rank from 0 to ", world_ - 1);
+  }
+  begin({Collective::broadcast, dtype, root, count});
+  const int64_t size = bytes_of(dtype), most = static_cast<int64_t>(kInputBytes) / size;
+  char* const bytes = static_cast<char*>(data);
+  int64_t at = 0;
+  do {
+    const int64_t n = std::min(most, count - at);
+    if (rank_ == root) copy(input(rank_, 1), bytes + at * size, n * size);
+    meet();
+    if (rank_ != root) copy(bytes + at * size, input(root, 0), n * size);
+    at += n;
+  } while (at < count);
+}
+
+void SharedMemory::barrier() {
+  begin({Collective::barrier, DType::u8, 0, 0});
+  meet();
+}
+
+void SharedMemory::abort(const std::string& reason) noexcept {
+  try {
+    pronounce(ErrorKind::peer_lost, cat("rank ", rank_, " gave up at step ", seat(rank_).step.load(), ": ", reason));
+  } catch (...) {  // no memory for the text
+    pronounce(ErrorKind::peer_lost, "a rank gave up");
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Comm> join_shared_memory(const Launch& launch, const SharedMemoryOptions& options) {
+  if (launch.local_world != launch.world) {
+    fail(ErrorKind::usage, "shared memory", "joins processes of one host: got ", launch.world, " ranks, of which ",
+         launch.local_world, " are on ", host_name());
+  }
+  const Meeting meeting = meet_on_host({.job = launch.job,
+                                        .rank = launch.rank,
+                                        .world = launch.world,
+                                        .bytes = shared_bytes(launch.world),
+                                        .timeout = options.timeout});
+  const Descriptor file(meeting.file);  // the mapping keeps the memory
+  return std::make_unique<SharedMemory>(launch, meeting, options.timeout);
+}
+
+}  // namespace freight::comm

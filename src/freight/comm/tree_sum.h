@@ -1,0 +1,20 @@
+// The order in which values of several ranks, or shards, are added. It is a binary tree over their numbers, so that the
+// sum depends on how many there are, and on nothing else: not on who comes first, how arrays are cut, or which rank
+// adds.
+#pragma once
+#include <cstdint>
+
+#include "freight/base/dtype.h"
+
+namespace freight::comm {
+
+// to (count) = the sum of from[0], ..., from[parts - 1], (count) each. The first 2^k of them, the largest power of two
+// below `parts`, are one half, the rest is the other: ((0 + 1) + (2 + 3)) + 4. `to` may be one of `from`, but must not
+// overlap one otherwise. `again`, where it is not null, gets the same sum, and must not overlap any of them. f32, f64
+// or i64, which wraps around; parts >= 1. Throws Error(usage) for another type.
+void tree_sum(const void* const* from, int parts, void* to, int64_t count, DType dtype, void* again = nullptr);
+
+// Throws Error(usage) that names `op` where tree_sum does not add this type.
+void check_summable(const char* op, DType dtype);
+
+}  // namespace freight::comm

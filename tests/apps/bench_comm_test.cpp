@@ -1,0 +1,146 @@
+// `freight bench comm` as its users meet it.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "run_command.h"
+
+namespace freight::test {
+namespace {
+
+using Json = nlohmann::json;
+
+std::vector<std::string> comm_args(const std::vector<std::string>& more) {
+  std::vector<std::string> args = {"bench", "comm", "--seconds", "0.01"};
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(BenchComm, PrintsATableAndTheLine) {
+  const std::string dir = scratch_dir();
+  const Ran r = run_freight(comm_args({"--world", "1,2,3", "--bytes", "1k,64k"}), "", {"TMPDIR=" + dir});
+  ASSERT_EQ(r.code, 0) << r.err;
+  for (const char* part :
+       {"ranks  bytes", "bus GB/s", "1,024", "65,536", "2 ranks: an all-reduce takes ", "3 ranks: an "}) {
+    EXPECT_TRUE(holds(r.out, part)) << part << " in\n" << r.out;
+  }
+  EXPECT_TRUE(holds(r.err, "ranks: 3")) << r.err;
+  EXPECT_TRUE(std::filesystem::is_empty(dir)) << "logs of a job that went well are removed";
+}
+
+TEST(BenchComm, PrintsJson) {
+  const Ran r = run_freight(comm_args({"--world", "2", "--bytes", "4,1M", "--json"}));
+  ASSERT_EQ(r.code, 0) << r.err;
+  const Json j = Json::parse(r.out);
+  ASSERT_EQ(j.at("worlds").size(), 1u);
+  const Json& w = j.at("worlds")[0];
+  EXPECT_EQ(w.at("world"), 2);
+  ASSERT_EQ(w.at("figures").size(), 2u);
+  const Json& f = w.at("figures")[1];
+  EXPECT_EQ(f.at("bytes"), 1 << 20);
+  EXPECT_GT(f.at("seconds"), 0);
+  EXPECT_NEAR(f.at("bus_bytes_per_second").get<double>() * f.at("seconds").get<double>(), 1 << 20, 1);
+  EXPECT_GE(w.at("cost").at("start_seconds"), 0);
+  EXPECT_GE(w.at("cost").at("seconds_per_byte"), 0);
+}
+
+TEST(BenchComm, RefusesWhatItCannotMeasure) {
+  struct Row {
+    std::vector<std::string> args;
+    const char* part;
+  };
+  const Row rows[] = {
+      {{"--world", "0"}, "--world"},
+      {{"--world", "2,1"}, "--world"},
+      {{"--world", "5000"}, "at most 1024"},
+      {{"--bytes", "3"}, "--bytes"},
+      {{"--bytes", "64k,1k"}, "--bytes"},
+      {{"--bytes", "1x"}, "--bytes"},
+      {{"--bytes", "0"}, "--bytes"},
+      {{"--bytes", "-4"}, "--bytes"},
+      {{"--bytes", "17G"}, "--bytes"},
+      {{"--bytes", ""}, "--bytes"},
+      {{"--seconds", "0"}, "--seconds"},
+      {{"--comm-timeout", "0"}, "--comm-timeout"},
+      {{"--comm-timeout", "x"}, "--comm-timeout"},
+  };
+  for (const Row& row : rows) {
+    const Ran r = run_freight(comm_args(row.args));
+    EXPECT_EQ(r.code, 2) << r.err;
+    EXPECT_TRUE(holds(r.err, row.part)) << r.err;
+  }
+}
+
+TEST(BenchComm, IsOneRankUnderAnotherLauncher) {
+  const std::vector<std::string> common = {"WORLD_SIZE=2", "MASTER_PORT=" + std::to_string(20000 + ::getpid() % 20000)};
+  std::vector<std::string> zero = common, one = common;
+  zero.push_back("RANK=0");
+  one.push_back("RANK=1");
+  Running other(comm_args({"--bytes", "1k", "--json"}), "", one);
+  const Ran first = run_freight(comm_args({"--bytes", "1k", "--json"}), "", zero), second = other.finish();
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_EQ(second.code, 0) << second.err;
+  EXPECT_EQ(Json::parse(first.out).at("worlds")[0].at("world"), 2);
+  EXPECT_EQ(second.out, "");
+  const Ran wrong = run_freight(comm_args({"--world", "3"}), "", zero);
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_TRUE(holds(wrong.err, "--world: got 3, but torchrun started 2 ranks")) << wrong.err;
+}
+
+TEST(BenchComm, EndsWith7WhereARankDoesNotCome) {
+  const Ran r = run_freight(comm_args({"--comm-timeout", "0.3"}), "",
+                            {"RANK=0", "WORLD_SIZE=2", "MASTER_PORT=" + std::to_string(40000 + ::getpid() % 20000)});
+  EXPECT_EQ(r.code, 7);
+  EXPECT_TRUE(holds(r.err, "meeting: rank 1 did not come within 0.3 s")) << r.err;
+}
+
+TEST(BenchComm, StopsItsRanksOnASignal) {
+  const std::string dir = scratch_dir();
+  Running bench({"bench", "comm", "--world", "2", "--bytes", "1k", "--seconds", "600"}, "", {"TMPDIR=" + dir});
+  ASSERT_TRUE(bench.wait_for("ranks: 2", 20));
+  for (int i = 0; i < 250 && std::filesystem::is_empty(dir); ++i) ::usleep(20000);
+  ::usleep(200000);
+  bench.send(SIGINT);
+  EXPECT_EQ(bench.finish().code, 130);
+  EXPECT_TRUE(std::filesystem::is_empty(dir));
+}
+
+TEST(BenchComm, NamesARankThatIsKilled) {
+  const std::string dir = scratch_dir();
+  Running bench({"bench", "comm", "--world", "3", "--bytes", "64k", "--seconds", "600"}, "", {"TMPDIR=" + dir});
+  ASSERT_TRUE(bench.wait_for("ranks: 3", 20));
+  const std::string pid = std::to_string(bench.pid());
+  int victim = 0;
+  for (int i = 0; i < 500 && victim == 0; ++i, ::usleep(20000)) {
+    std::istringstream children(read_file("/proc/" + pid + "/task/" + pid + "/children"));
+    for (int child = 0; children >> child;) {
+      const std::string environment = read_file("/proc/" + std::to_string(child) + "/environ");
+      if (holds(environment, std::string("\0FREIGHT_RANK=1\0", 16))) victim = child;
+    }
+  }
+  ASSERT_GT(victim, 0);
+  ::usleep(300000);
+  ASSERT_EQ(::kill(victim, SIGKILL), 0);
+  const Ran r = bench.finish();
+  EXPECT_EQ(r.code, 7);
+  EXPECT_TRUE(holds(r.err, "bench comm: rank 1 was killed by signal 9 (Killed); its log is " + dir)) << r.err;
+  // The others said it, too, in the logs that were kept.
+  int told = 0;
+  for (const auto& f : std::filesystem::recursive_directory_iterator(dir)) {
+    if (f.path().filename() == "rank-0.log" || f.path().filename() == "rank-2.log") {
+      told += holds(read_file(f.path().string()), "rank 1 is lost: its process " + std::to_string(victim));
+    }
+  }
+  EXPECT_EQ(told, 2);
+}
+
+}  // namespace
+}  // namespace freight::test

@@ -1,0 +1,96 @@
+// Times of sums over processes: the fitted line, the listing, and what ranks measure together.
+#include "freight/bench/comm.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/comm/ranks.h"
+#include "tests/support/error_of.h"
+
+namespace freight::test {
+namespace {
+
+using bench::CommCost;
+using bench::CommFigure;
+using bench::CommTimes;
+
+std::vector<CommFigure> on_line(double start, double per_byte) {
+  std::vector<CommFigure> all;
+  for (const int64_t bytes : {int64_t{1} << 10, int64_t{1} << 16, int64_t{1} << 20, int64_t{1} << 24}) {
+    const double seconds = start + per_byte * static_cast<double>(bytes);
+    all.push_back({.bytes = bytes, .median = seconds, .least = seconds, .runs = 10});
+  }
+  return all;
+}
+
+TEST(CommCost, FindsTheLineThatTimesLieOn) {
+  const CommCost c = bench::fit_cost(on_line(3e-6, 2e-10));
+  EXPECT_NEAR(c.start, 3e-6, 1e-12);
+  EXPECT_NEAR(c.per_byte, 2e-10, 1e-16);
+  EXPECT_LT(c.worst, 1e-6);
+}
+
+TEST(CommCost, CountsDeviationsRelatively) {
+  std::vector<CommFigure> all = on_line(3e-6, 2e-10);
+  all.back().median *= 1.2;  // in absolute numbers this is more than all the others together
+  const CommCost c = bench::fit_cost(all);
+  EXPECT_NEAR(c.start, 3e-6, 1e-6);
+  EXPECT_GT(c.worst, 0.05);
+  EXPECT_LT(c.worst, 0.2);
+}
+
+TEST(CommCost, HasNoNegativeTerms) {
+  const CommCost falling = bench::fit_cost({{.bytes = 1000, .median = 2e-6}, {.bytes = 100000, .median = 1e-6}});
+  EXPECT_EQ(falling.per_byte, 0);
+  EXPECT_GT(falling.start, 1e-6);
+  EXPECT_LT(falling.start, 2e-6);
+  const CommCost steep = bench::fit_cost({{.bytes = 1000, .median = 1e-6}, {.bytes = 2000, .median = 4e-6}});
+  EXPECT_EQ(steep.start, 0);
+  EXPECT_GT(steep.per_byte, 1e-9);
+  EXPECT_LT(steep.per_byte, 2e-9);
+  const CommCost one = bench::fit_cost({{.bytes = 1000, .median = 1e-6}});
+  EXPECT_EQ(one.start, 0);
+  EXPECT_NEAR(one.per_byte, 1e-9, 1e-18);
+  EXPECT_EQ(bench::fit_cost({}).per_byte, 0);
+}
+
+TEST(CommTimes, AreListedAndReadAgain) {
+  CommTimes one = {.world = 1, .figures = {{.bytes = 1024, .median = 1e-8, .least = 1e-8, .runs = 5}}};
+  CommTimes four = {.world = 4, .figures = on_line(2e-6, 1e-10)};
+  four.cost = bench::fit_cost(four.figures);
+  EXPECT_NEAR(bench::bus_rate(4, {.bytes = 1000, .median = 1e-6}), 1.5e9, 1);
+  EXPECT_EQ(bench::bus_rate(1, one.figures[0]), 0);
+  const bench::Listing listing = bench::figures_of({one, four});
+  ASSERT_EQ(listing.rows.size(), 5u);
+  EXPECT_EQ(listing.rows[0].back(), "-");
+  EXPECT_EQ(listing.rows[1][1], "1,024");
+  const std::vector<std::string> found = bench::findings({one, four});
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0], "4 ranks: an all-reduce takes 2.00 us + bytes / 10.00 GB/s, within 0 % of each median");
+  const std::vector<CommTimes> again = bench::read_comm_times(bench::to_json("box", {one, four}), "test");
+  ASSERT_EQ(again.size(), 2u);
+  EXPECT_EQ(again[1].world, 4);
+  EXPECT_EQ(again[1].figures[3].bytes, four.figures[3].bytes);
+  EXPECT_EQ(again[1].figures[3].median, four.figures[3].median);
+  EXPECT_EQ(again[1].cost.per_byte, four.cost.per_byte);
+  for (const char* text : {"", "{", "[]", "{\"worlds\":3}", "{\"worlds\":[{\"world\":\"x\"}]}"}) {
+    EXPECT_EQ(testing::error_of([&] { bench::read_comm_times(text, "there"); }).op(), "there") << text;
+  }
+}
+
+TEST(CommTimes, AreTheSameOnAllRanks) {
+  const std::vector<std::string> reports = reports_of(2, [](comm::Comm& c) -> std::string {
+    const CommTimes t = bench::time_all_reduce(c, {4, 4096, 1 << 20}, 0.01);
+    if (t.world != 2 || t.figures.size() != 3) return "has other figures";
+    std::string text;
+    for (const CommFigure& f : t.figures) {
+      if (f.least <= 0 || f.least > f.median || f.runs < 5) return cat("got ", f.least, " ", f.median, " ", f.runs);
+      text += cat(f.bytes, " ", f.median, " ", f.least, " ", f.runs, ";");
+    }
+    return text;
+  });
+  EXPECT_EQ(reports[0], reports[1]);
+  EXPECT_EQ(reports[0].substr(0, 2), "4 ") << reports[0];
+}
+
+}  // namespace
+}  // namespace freight::test

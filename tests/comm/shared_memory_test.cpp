@@ -1,0 +1,202 @@
+// Collectives of processes on one host: what they compute.
+#include "freight/comm/shared_memory.h"
+
+#include <gtest/gtest.h>
+
+#include "freight/comm/rendezvous.h"
+#include "tests/comm/ranks.h"
+#include "tests/comm/values.h"
+#include "tests/support/error_of.h"
+
+namespace freight::test {
+namespace {
+
+using comm::Comm;
+
+// Around the size below which each rank adds everything, the chunk, the slices and the vectors of the sum.
+const std::vector<int64_t> kCounts = {0,    1,    2,     7,     16,    17,    255,   256,   1023,   2047,  2048,
+                                      2049, 4099, 16384, 32768, 32769, 65535, 65536, 65537, 131073, 200001};
+
+template <class T>
+std::string check_all_reduce(Comm& c, int64_t count) {
+  std::vector<T> data = values_of<T>(c.rank(), count);
+  data.push_back(T{5});
+  c.all_reduce(data.data(), count, DTypeOf<T>::value);
+  for (int64_t i = 0; i < count; ++i) {
+    if (!same_bits(data[static_cast<size_t>(i)], expected_sum<T>(c.world(), i))) {
+      return cat("all_reduce of ", DTypeOf<T>::value, "[", count, "]: element ", i, " is ",
+                 data[static_cast<size_t>(i)], ", need ", expected_sum<T>(c.world(), i));
+    }
+  }
+  return data.back() == T{5} ? "" : "all_reduce wrote behind the end";
+}
+
+TEST(SharedMemory, AllReduceEqualsTheSerialTreeToTheBit) {
+  for (int world = 1; world <= 8; ++world) {
+    expect_well(reports_of(world, [](Comm& c) {
+      std::string faults;
+      for (const int64_t count : kCounts) {
+        faults += check_all_reduce<float>(c, count);
+        if (count > 70000) continue;
+        faults += check_all_reduce<double>(c, count);
+        faults += check_all_reduce<int64_t>(c, count);
+      }
+      return faults;
+    }));
+  }
+}
+
+template <class T>
+std::string check_moves(Comm& c, int64_t count) {
+  const int world = c.world();
+  constexpr DType kType = DTypeOf<T>::value;
+  const auto n = static_cast<size_t>(count);
+  std::vector<T> mine = values_of<T>(c.rank(), count), all(n * static_cast<size_t>(world) + 1, T{3});
+  c.all_gather(mine.data(), all.data(), count, kType);
+  for (int r = 0; r < world; ++r) {
+    const std::vector<T> theirs = values_of<T>(r, count);
+    if (count > 0 && std::memcmp(theirs.data(), &all[n * static_cast<size_t>(r)], n * sizeof(T)) != 0) {
+      return cat("all_gather of ", kType, "[", count, "]: the part of rank ", r, " differs");
+    }
+  }
+  if (all.back() != T{3}) return "all_gather wrote behind the end";
+  // In place.
+  std::vector<T> own(n * static_cast<size_t>(world), T{});
+  if (count > 0) std::memcpy(&own[n * static_cast<size_t>(c.rank())], mine.data(), n * sizeof(T));
+  c.all_gather(own.data() + n * static_cast<size_t>(c.rank()), own.data(), count, kType);
+  if (!std::equal(own.begin(), own.end(), all.begin())) return cat("all_gather in place of ", kType, "[", count, "]");
+  for (int root = 0; root < world; ++root) {
+    std::vector<T> data = values_of<T>(c.rank(), count);
+    c.broadcast(data.data(), count, kType, root);
+    if (data != values_of<T>(root, count)) return cat("broadcast of ", kType, "[", count, "] from ", root);
+  }
+  return "";
+}
+
+template <class T>
+std::string check_reduce_scatter(Comm& c, int64_t count) {
+  const std::vector<T> from = values_of<T>(c.rank(), count * c.world());
+  std::vector<T> to(static_cast<size_t>(count) + 1, T{2});
+  c.reduce_scatter(from.data(), to.data(), count, DTypeOf<T>::value);
+  for (int64_t i = 0; i < count; ++i) {
+    if (!same_bits(to[static_cast<size_t>(i)], expected_sum<T>(c.world(), c.rank() * count + i))) {
+      return cat("reduce_scatter of ", DTypeOf<T>::value, "[", count, "]: element ", i);
+    }
+  }
+  return to.back() == T{2} ? "" : "reduce_scatter wrote behind the end";
+}
+
+TEST(SharedMemory, MovesAndScatteredSumsAreExact) {
+  for (const int world : {1, 2, 3, 5, 8}) {
+    expect_well(reports_of(world, [](Comm& c) {
+      std::string faults;
+      for (const int64_t count :
+           {int64_t{0}, int64_t{1}, int64_t{17}, int64_t{4099}, int64_t{70001}, int64_t{300007}}) {
+        faults += check_moves<uint8_t>(c, count);
+        if (count > 100000) continue;
+        faults += check_moves<float>(c, count);
+        faults += check_moves<int64_t>(c, count);
+        faults += check_reduce_scatter<float>(c, count);
+        faults += check_reduce_scatter<double>(c, count);
+        faults += check_reduce_scatter<int64_t>(c, count);
+      }
+      return faults;
+    }));
+  }
+}
+
+TEST(SharedMemory, BarrierWaitsForAll) {
+  expect_well(reports_of(3, [](Comm& c) -> std::string {
+    for (int i = 0; i < 20; ++i) {
+      const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
+      if (c.rank() == i % 3) ::usleep(3000);
+      const int64_t came = now();
+      c.barrier();
+      const int64_t left = now();
+      std::vector<int64_t> all(3);
+      c.all_gather(&came, all.data(), 1, DType::i64);
+      if (*std::max_element(all.begin(), all.end()) > left) return cat("left round ", i, " before the last had come");
+    }
+    return "";
+  }));
+}
+
+// Collectives of all kinds and sizes behind each other, with ranks that are slow now and then: a slot that is used
+// again too early would show.
+TEST(SharedMemory, RandomRowsOfCollectivesStayExact) {
+  for (const int world : {2, 3, 4}) {
+    expect_well(reports_of(world, [](Comm& c) {
+      uint64_t state = 12345, own = 99 + static_cast<uint64_t>(c.rank());
+      const auto next = [](uint64_t& s) { return (s = s * 6364136223846793005ULL + 1442695040888963407ULL) >> 33; };
+      std::string faults;
+      for (int i = 0; i < 300 && faults.empty(); ++i) {
+        const auto kind = next(state) % 5;
+        const auto count = static_cast<int64_t>(next(state) % (1 << (next(state) % 17)));
+        if (next(own) % 16 == 0) ::usleep(static_cast<unsigned>(next(own) % 400));
+        switch (kind) {
+          case 0:
+          case 1: faults += check_all_reduce<float>(c, count); break;
+          case 2: faults += check_reduce_scatter<double>(c, count / 4); break;
+          case 3: faults += check_moves<uint8_t>(c, count); break;
+          default: c.barrier();
+        }
+      }
+      return faults;
+    }));
+  }
+}
+
+TEST(SharedMemory, EightRanksOnFewProcessorsGetOn) {
+  expect_well(reports_of(8, [](Comm& c) -> std::string {
+    int64_t sum = 0;
+    for (int i = 0; i < 2000; ++i) {
+      sum = c.rank() + i;
+      c.all_reduce(&sum, 1, DType::i64);
+      if (sum != 28 + 8 * i) return cat("round ", i, " gave ", sum);
+    }
+    return "";
+  }));
+}
+
+TEST(SharedMemory, TwoJobsAtOnceDoNotMeet) {
+  const std::string a = new_job(), b = new_job();
+  Ranks ranks(4, [&](int r) -> std::string {
+    const auto c = comm::join_shared_memory(launch_of(r < 2 ? a : b, r % 2, 2));
+    int64_t v = r < 2 ? 1 : 100;
+    c->all_reduce(&v, 1, DType::i64);
+    return v == (r < 2 ? 2 : 200) ? "" : cat("got ", v);
+  });
+  for (const RankEnd& e : ranks.finish()) EXPECT_EQ(e.report, "");
+}
+
+TEST(SharedMemory, RefusesWhatNoRankMayAsk) {
+  const auto c = comm::join_shared_memory(launch_of(new_job(), 0, 1));
+  struct Row {
+    std::function<void()> call;
+    const char* part;
+  };
+  double d = 0;
+  const Row rows[] = {
+      {[&] { c->all_reduce(&d, 1, DType::u8); }, "all_reduce: cannot add: got u8, need f32, f64 or i64"},
+      {[&] { c->all_reduce(&d, -1, DType::f64); }, "got -1 elements"},
+      {[&] { c->reduce_scatter(&d, &d, 1, DType::boolean); }, "reduce_scatter: cannot add: got bool"},
+      {[&] { c->broadcast(&d, 1, DType::f16, 0); }, "broadcast"},
+      {[&] { c->broadcast(&d, 1, DType::f64, 1); }, "got root 1, need a rank from 0 to 0"},
+      {[&] { c->broadcast(&d, 1, DType::f64, -1); }, "got root -1"},
+  };
+  for (const Row& row : rows) {
+    const Error e = testing::error_of(row.call);
+    EXPECT_EQ(e.kind(), ErrorKind::usage);
+    EXPECT_NE(std::string(e.what()).find(row.part), std::string::npos) << row.part << " is not in: " << e.what();
+  }
+  const Error e = testing::error_of([] {
+    comm::Launch l = launch_of("x", 0, 4);
+    l.local_world = 2;
+    comm::join_shared_memory(l);
+  });
+  EXPECT_EQ(e.kind(), ErrorKind::usage);
+  EXPECT_NE(std::string(e.what()).find("got 4 ranks, of which 2 are on"), std::string::npos) << e.what();
+}
+
+}  // namespace
+}  // namespace freight::test
