@@ -14,6 +14,7 @@
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
 #include "freight/passes/passes.h"
+#include "freight/passes/shape_family.h"
 
 namespace freight {
 
@@ -331,6 +332,7 @@ void clear_plan_cache() {
   cache().entries.clear();
   cache().stats = {};
   planned_graphs().clear();
+  passes::shape_families().clear();
 }
 
 }  // namespace freight
