@@ -245,7 +245,11 @@ size_t Choices::by_rule(const std::string& step, const std::vector<Candidate>& c
   if (const auto it = found_.find(step); it != found_.end()) {
     if (const auto i = candidate_named(it->second, candidates)) return *i;
   }
-  if (!rule || rule->unknown_ == ChoiceRule::Unknown::measured) return measured(step, candidates);
+  const auto at_once = [](const Candidate& c) { return c.guess; };
+  const bool waits = rule && (rule->unknown_ == ChoiceRule::Unknown::guessed ||
+                              (rule->unknown_ == ChoiceRule::Unknown::measured_or_at_once &&
+                               std::any_of(candidates.begin(), candidates.end(), at_once)));
+  if (!waits) return measured(step, candidates);
   if (rule->lasting_ == ChoiceRule::Lasting::until_measured) ++rule->guesses_;
   return nearest(step, candidates);
 }
