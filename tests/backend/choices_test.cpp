@@ -127,6 +127,39 @@ TEST_F(KernelChoices, GuessWhatIsMadeAtOnceUnlessTheStepItselfIsKnown) {
   EXPECT_EQ(library.runs + tiles.runs, 0);
 }
 
+TEST_F(KernelChoices, FirstShapesAreMeasuredUnlessACandidateIsMadeAtOnce) {
+  Taking library, tiles;
+  std::vector<Choices::Candidate> both{library.as("library"), tiles.as("tiles")};
+  Choices choices("choices.txt");
+  const ChoiceRule rule(ChoiceRule::Unknown::measured_or_at_once);
+  both[1].guess = true;
+  EXPECT_EQ(choices.fastest("matmul f32[8,4]", both), 1u);
+  EXPECT_EQ(library.runs + tiles.runs, 0);
+  EXPECT_EQ(rule.guesses(), 1u);
+  both[1].guess = false;
+  choices.fastest("matmul f32[800,400]", both);
+  EXPECT_GT(library.runs, 0);
+  EXPECT_GT(tiles.runs, 0);
+  EXPECT_EQ(rule.guesses(), 1u);
+}
+
+TEST_F(KernelChoices, ACandidateThatHasClearlyLostIsRunNoFurtherNorIsTheOneThatWon) {
+  int runs = 0;
+  const auto busy_for = [&](const char* name, int microseconds) {
+    return Choices::Candidate{name, [&runs, microseconds] {
+                                return [&runs, microseconds](int times) {
+                                  using Clock = std::chrono::steady_clock;
+                                  runs += times;
+                                  const auto end = Clock::now() + std::chrono::microseconds(times * microseconds);
+                                  while (Clock::now() < end) continue;
+                                };
+                              }};
+  };
+  Choices choices("choices.txt");
+  EXPECT_EQ(choices.fastest("sum f32[8]", {busy_for("slow", 60), busy_for("fast", 20)}), 1u);
+  EXPECT_LT(runs, 150);  // 4 ms of each are 200 runs and 66
+}
+
 TEST_F(KernelChoices, GuessesAreCountedUntilTheStepIsMeasured) {
   testing::put(cat(cache_.path(), "/choices.txt"), "b sum f32[8]\n");
   Taking a, b;

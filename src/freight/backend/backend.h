@@ -107,6 +107,9 @@ class Backend {
   // The graph behind the fuse pass with the patterns that are one step here alone (ir/fused_pattern.h) made fused
   // nodes; nodes that nobody reads may be left over.
   virtual Graph fuse_patterns(const Graph& graph) const { return graph; }
+  // True where what it says of such a node to the passes (has_kernel, narrows, has_epilogue, layouts) depends on more
+  // of its extents than which are equal, which are 0 or 1, and their order: then each shape goes through the passes.
+  virtual bool decides_by_extents(const Node&) const { return true; }
   // True where views (reshape, transpose, broadcast, slice) alias their input instead of being executed.
   virtual bool aliases_views() const { return false; }
   // Given the layouts the inputs have, those this node wants and makes. Default: row-major everywhere.

@@ -28,6 +28,10 @@ constexpr size_t kMinRuns = 5, kMinSlowRuns = 3, kMaxRuns = 400;
 constexpr double kMinSeconds = 0.004, kMaxSeconds = 0.1, kMargin = 0.95, kMostRounds = 0.8, kAgreement = 1.1;
 constexpr double kMostRepeats = 20;  // of a step, in a run
 constexpr double kBeaten = 2;        // times the best: it runs no more than it must
+// A candidate that takes so many times the best after so many rounds that agree has lost; once all others have, the
+// best needs no more runs either.
+constexpr double kLost = 1.25;
+constexpr size_t kRoundsToLose = 20;
 
 // A neighbour has no extent that differs by a larger factor: what is faster for 8 rows says little about 1,000.
 constexpr double kFarthest = 8;
@@ -58,6 +62,9 @@ class Runner {
   double best() const { return best_[0]; }
   bool settled() const {
     return rounds_.size() >= (slow() ? kMinSlowRuns : kMinRuns) && best_[2] <= best_[0] * kAgreement;
+  }
+  bool lost_to(double shortest) const {
+    return rounds_.size() >= kRoundsToLose && settled() && best() > kLost * shortest;
   }
   bool done() const {
     return rounds_.size() >= kMaxRuns || (rounds_.size() >= kMinSlowRuns && slow()) ||
@@ -238,7 +245,11 @@ size_t Choices::by_rule(const std::string& step, const std::vector<Candidate>& c
   if (const auto it = found_.find(step); it != found_.end()) {
     if (const auto i = candidate_named(it->second, candidates)) return *i;
   }
-  if (!rule || rule->unknown_ == ChoiceRule::Unknown::measured) return measured(step, candidates);
+  const auto at_once = [](const Candidate& c) { return c.guess; };
+  const bool waits = rule && (rule->unknown_ == ChoiceRule::Unknown::guessed ||
+                              (rule->unknown_ == ChoiceRule::Unknown::measured_or_at_once &&
+                               std::any_of(candidates.begin(), candidates.end(), at_once)));
+  if (!waits) return measured(step, candidates);
   if (rule->lasting_ == ChoiceRule::Lasting::until_measured) ++rule->guesses_;
   return nearest(step, candidates);
 }
@@ -256,10 +267,17 @@ size_t Choices::measured(const std::string& step, const std::vector<Candidate>& 
   if (runners.empty()) return 0;  // which says why when the step runs
   double shortest = 1;
   const auto beaten = [&](const Runner& r) { return r.best() > kBeaten * shortest; };
-  while (!std::all_of(runners.begin(), runners.end(), [](const Runner& r) { return r.done(); })) {
+  const auto decided = [&] {
+    const auto lost = [&](const Runner& r) { return r.lost_to(shortest); };
+    const auto best = std::find_if_not(runners.begin(), runners.end(), lost);
+    const bool alone = runners.size() > 1 && std::find_if_not(best + 1, runners.end(), lost) == runners.end();
+    return (alone && best->settled()) ||
+           std::all_of(runners.begin(), runners.end(), [&](const Runner& r) { return r.done() || lost(r); });
+  };
+  while (!decided()) {
     const auto repeats = static_cast<int>(std::clamp(least_run_ / shortest, 1.0, kMostRepeats));
     for (Runner& r : runners) {
-      if (r.done() && beaten(r)) continue;
+      if ((r.done() && beaten(r)) || r.lost_to(shortest)) continue;
       r.run(repeats);
       shortest = std::clamp(r.best(), 1e-9, shortest);
     }

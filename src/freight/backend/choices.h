@@ -50,8 +50,9 @@ class ZeroOperands {
 // How choices of this thread are made while one lives; without one, each step that is not known is measured.
 class ChoiceRule {
  public:
-  // A step that is not known gets this: a measurement, or the choice of the nearest known step.
-  enum class Unknown : uint8_t { measured, guessed };
+  // A step that is not known gets this: a measurement, or the choice of the nearest known step; or a measurement unless
+  // one of its candidates is a guess by itself (Choices::Candidate::guess).
+  enum class Unknown : uint8_t { measured, guessed, measured_or_at_once };
   // How long the answer holds for those who ask under the same rule: until somebody has measured the step, or as long
   // as the process, so that the step has the same bits in each plan.
   enum class Lasting : uint8_t { until_measured, process };

@@ -45,6 +45,8 @@ void ConvLayer::need_fit(const Shape& shape) const {
     if (d != 1) fail(ErrorKind::usage, type_, "init whiten takes windows without gaps: got dilation ", d, ", need 1");
   }
 }
+Conv1d::Conv1d(const Fields& fields) : ConvLayer("Conv1d", 1, checked<Conv1d>(fields)) {}
+Conv2d::Conv2d(const Fields& fields) : ConvLayer("Conv2d", 2, checked<Conv2d>(fields)) {}
 Tensor Conv1d::forward(const Tensor& x) {
   return bias.defined() ? conv1d(x, weight, bias, options()) : conv1d(x, weight, options());
 }
@@ -55,6 +57,9 @@ Tensor Conv2d::forward(const Tensor& x) {
 PoolLayer::PoolLayer(const Fields& fields) : fields_(fields) {
   if (fields.stride == fields.kernel) fields_.stride = Fields{}.stride;
 }
+MaxPool2d::MaxPool2d(const PoolOptions& options) : PoolLayer(checked<MaxPool2d>(options)) {}
+AvgPool2d::AvgPool2d(const PoolOptions& options) : PoolLayer(checked<AvgPool2d>(options)) {}
+AdaptiveAvgPool2d::AdaptiveAvgPool2d(const Fields& fields) : fields_(checked<AdaptiveAvgPool2d>(fields)) {}
 Tensor MaxPool2d::forward(const Tensor& x) { return max_pool2d(x, fields()); }
 Tensor AvgPool2d::forward(const Tensor& x) { return avg_pool2d(x, fields()); }
 Tensor AdaptiveAvgPool2d::forward(const Tensor& x) { return adaptive_avg_pool2d(x, fields_.output); }
@@ -71,8 +76,10 @@ Tensor Embedding::forward(const Tensor& x) {
   return embedding(x, weight, fields_.padding_idx);
 }
 
+Flatten::Flatten(const Fields& fields) : fields_(checked<Flatten>(fields)) {}
 Tensor Flatten::forward(const Tensor& x) { return flatten(x, fields_.start, fields_.end); }
 
+Dropout::Dropout(const Fields& fields) : fields_(checked<Dropout>(fields)) {}
 Tensor Dropout::forward(const Tensor& x) { return training() ? dropout(x, fields_.p) : x; }
 
 namespace {

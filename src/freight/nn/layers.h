@@ -68,7 +68,7 @@ class ConvLayer : public Module {
 // Over one spatial axis: (N, in, L) -> (N, out, L').
 class Conv1d : public ConvLayer {
  public:
-  explicit Conv1d(const Fields& fields) : ConvLayer("Conv1d", 1, checked<Conv1d>(fields)) {}
+  explicit Conv1d(const Fields& fields);
   Conv1d(int64_t in, int64_t out, const Extents& kernel, const ConvLayerOptions& options = {})
       : Conv1d(Fields{options, in, out, kernel}) {}
   Tensor forward(const Tensor& x) override;
@@ -76,7 +76,7 @@ class Conv1d : public ConvLayer {
 // Over two spatial axes: (N, in, H, W) -> (N, out, H', W').
 class Conv2d : public ConvLayer {
  public:
-  explicit Conv2d(const Fields& fields) : ConvLayer("Conv2d", 2, checked<Conv2d>(fields)) {}
+  explicit Conv2d(const Fields& fields);
   Conv2d(int64_t in, int64_t out, const Extents& kernel, const ConvLayerOptions& options = {})
       : Conv2d(Fields{options, in, out, kernel}) {}
   Tensor forward(const Tensor& x) override;
@@ -98,14 +98,14 @@ class PoolLayer : public Module {
 // The largest elements of windows.
 class MaxPool2d : public PoolLayer {
  public:
-  explicit MaxPool2d(const PoolOptions& options) : PoolLayer(checked<MaxPool2d>(options)) {}
+  explicit MaxPool2d(const PoolOptions& options);
   explicit MaxPool2d(const Extents& kernel) : MaxPool2d(PoolOptions{.kernel = kernel}) {}
   Tensor forward(const Tensor& x) override;
 };
 // The means of windows.
 class AvgPool2d : public PoolLayer {
  public:
-  explicit AvgPool2d(const PoolOptions& options) : PoolLayer(checked<AvgPool2d>(options)) {}
+  explicit AvgPool2d(const PoolOptions& options);
   explicit AvgPool2d(const Extents& kernel) : AvgPool2d(PoolOptions{.kernel = kernel}) {}
   Tensor forward(const Tensor& x) override;
 };
@@ -117,7 +117,7 @@ struct AdaptivePoolFields {
 class AdaptiveAvgPool2d : public Module {
  public:
   using Fields = AdaptivePoolFields;
-  explicit AdaptiveAvgPool2d(const Fields& fields) : fields_(checked<AdaptiveAvgPool2d>(fields)) {}
+  explicit AdaptiveAvgPool2d(const Fields& fields);
   explicit AdaptiveAvgPool2d(const Extents& output) : AdaptiveAvgPool2d(Fields{output}) {}
   const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
@@ -157,7 +157,7 @@ struct FlattenOptions {
 class Flatten : public Module {
  public:
   using Fields = FlattenOptions;
-  explicit Flatten(const Fields& fields = {}) : fields_(checked<Flatten>(fields)) {}
+  explicit Flatten(const Fields& fields = {});
   explicit Flatten(int64_t start, int64_t end = Fields{}.end) : Flatten(Fields{start, end}) {}
   const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
@@ -173,7 +173,7 @@ struct DropoutOptions {
 class Dropout : public Module {
  public:
   using Fields = DropoutOptions;
-  explicit Dropout(const Fields& fields = {}) : fields_(checked<Dropout>(fields)) {}
+  explicit Dropout(const Fields& fields = {});
   explicit Dropout(double p) : Dropout(Fields{p}) {}
   const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;

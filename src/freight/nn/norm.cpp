@@ -16,6 +16,9 @@ BatchNorm::BatchNorm(const Fields& fields) : fields_(fields) {
   running_var = buffer("running_var", shape, 1);
 }
 
+BatchNorm1d::BatchNorm1d(const Fields& fields) : BatchNorm(checked<BatchNorm1d>(fields)) {}
+BatchNorm2d::BatchNorm2d(const Fields& fields) : BatchNorm(checked<BatchNorm2d>(fields)) {}
+
 Tensor BatchNorm::forward(const Tensor& x) {
   if (!training()) return batch_norm_inference(x, weight, bias, running_mean, running_var, fields_.eps);
   const BatchNormResult r = batch_norm(x, weight, bias, fields_.eps);

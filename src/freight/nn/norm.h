@@ -31,14 +31,14 @@ class BatchNorm : public Module {
 // For (N, C) and (N, C, L).
 class BatchNorm1d : public BatchNorm {
  public:
-  explicit BatchNorm1d(const Fields& fields) : BatchNorm(checked<BatchNorm1d>(fields)) {}
+  explicit BatchNorm1d(const Fields& fields);
   explicit BatchNorm1d(int64_t channels, const BatchNormOptions& options = {})
       : BatchNorm1d(Fields{options, channels}) {}
 };
 // For (N, C, H, W).
 class BatchNorm2d : public BatchNorm {
  public:
-  explicit BatchNorm2d(const Fields& fields) : BatchNorm(checked<BatchNorm2d>(fields)) {}
+  explicit BatchNorm2d(const Fields& fields);
   explicit BatchNorm2d(int64_t channels, const BatchNormOptions& options = {})
       : BatchNorm2d(Fields{options, channels}) {}
 };

@@ -37,6 +37,8 @@ Recurrent::Recurrent(Cell cell, const Fields& fields) : cell_(cell), fields_(fie
     directions_.push_back(d);
   }
 }
+LSTM::LSTM(const Fields& fields) : Recurrent(Cell::lstm, checked<LSTM>(fields)) {}
+GRU::GRU(const Fields& fields) : Recurrent(Cell::gru, checked<GRU>(fields)) {}
 
 Recurrent::Biases Recurrent::biases(const Direction& d) const {
   if (cell_ == Cell::lstm) return {d.bias_ih + d.bias_hh, {}};

@@ -88,13 +88,13 @@ class Recurrent : public Module {
 // Hochreiter and Schmidhuber 1997; gates i f g o.
 class LSTM : public Recurrent {
  public:
-  explicit LSTM(const Fields& fields) : Recurrent(Cell::lstm, checked<LSTM>(fields)) {}
+  explicit LSTM(const Fields& fields);
   LSTM(int64_t in, int64_t hidden, const RecurrentOptions& options = {}) : LSTM(Fields{options, in, hidden}) {}
 };
 // Cho et al. 2014; gates r z n, the reset gate behind the product.
 class GRU : public Recurrent {
  public:
-  explicit GRU(const Fields& fields) : Recurrent(Cell::gru, checked<GRU>(fields)) {}
+  explicit GRU(const Fields& fields);
   GRU(int64_t in, int64_t hidden, const RecurrentOptions& options = {}) : GRU(Fields{options, in, hidden}) {}
 };
 

@@ -31,6 +31,7 @@ Tensor EmbeddingBag::forward(const Tensor& x) {
   return cast(sum(rows * unsqueeze(kept, 2), 1) / count, given.dtype());
 }
 
+Transpose::Transpose(const Fields& fields) : fields_(checked<Transpose>(fields)) {}
 Tensor Transpose::forward(const Tensor& x) { return transpose(x, fields_.a, fields_.b); }
 
 Tensor MaxOverTime::forward(const Tensor& x) {

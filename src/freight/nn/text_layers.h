@@ -36,7 +36,7 @@ struct TransposeOptions {
 class Transpose : public Module {
  public:
   using Fields = TransposeOptions;
-  explicit Transpose(const Fields& fields = {}) : fields_(checked<Transpose>(fields)) {}
+  explicit Transpose(const Fields& fields = {});
   Transpose(int64_t a, int64_t b) : Transpose(Fields{a, b}) {}
   const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;

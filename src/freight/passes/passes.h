@@ -89,7 +89,8 @@ struct PipelineOptions {
 // All graph passes for one backend in this order, those in brackets only where the options, or the backend, ask for
 // them: dead_code, decompose_layers, (fold), (autocast), decompose, simplify, (fuse, duplicate_cheap), (remat),
 // (remat_within), (fuse_patterns), schedule, (host_states), (offload). Behind them come layout and memory
-// (placement.h), which no longer make a graph alone.
-Graph run_pipeline(Graph graph, const Backend& backend, const PipelineOptions& options = {});
+// (placement.h), which no longer make a graph alone. What the first ones, up to fuse, make of a shape is often known
+// from others (shape_family.h).
+Graph run_pipeline(const Graph& traced, const Backend& backend, const PipelineOptions& options = {});
 
 }  // namespace freight

@@ -1,10 +1,12 @@
 // The graph passes in order; see passes.h. FREIGHT_VERIFY=1 verifies the graph behind each, FREIGHT_DUMP=DIR writes it.
+#include <algorithm>
 #include <cstdio>
 
 #include "freight/backend/backend.h"
 #include "freight/base/env.h"
 #include "freight/base/strings.h"
 #include "freight/passes/passes.h"
+#include "freight/passes/shape_family.h"
 
 namespace freight {
 
@@ -18,53 +20,91 @@ void dump(const Graph& graph, int number, const char* pass) {
     std::fclose(f);
   }
 }
-}  // namespace
 
-Graph run_pipeline(Graph graph, const Backend& backend, const PipelineOptions& options) {
-  const bool check = env::get("FREIGHT_VERIFY") == "1", write = env::is_set("FREIGHT_DUMP");
-  int number = 0;
-  const auto pass = [&](const char* pass_name, auto&& f) {
-    graph = f(graph);
-    if (check) verify(graph, pass_name);
-    if (write) dump(graph, number++, pass_name);
-  };
-  verify(graph);
-  if (write) dump(graph, number++, "traced");
-  pass("dead_code", [](const Graph& g) { return passes::dead_code(g); });
+// A graph and the passes that it went through so far.
+class Passes {
+ public:
+  explicit Passes(Graph graph) : graph_(std::move(graph)) {}
+  template <class F>
+  void run(const char* name, const F& pass) {
+    graph_ = pass(graph_);
+    note(name);
+  }
+  void note(const char* name) {
+    if (check_) verify(graph_, name);
+    if (write_) dump(graph_, number_++, name);
+  }
+  Graph& graph() { return graph_; }
+
+ private:
+  Graph graph_;
+  const bool check_ = env::get("FREIGHT_VERIFY") == "1", write_ = env::is_set("FREIGHT_DUMP");
+  int number_ = 0;
+};
+
+// Those that make regions of the traced graph. How many bytes something takes matters to none of them.
+void make_regions(Passes& passes, const Backend& backend, const PipelineOptions& options) {
+  verify(passes.graph());
+  passes.note("traced");
+  passes.run("dead_code", [](const Graph& g) { return passes::dead_code(g); });
   // Before mixed precision, which knows the parts of a layer that the backend does not take whole.
-  pass("decompose_layers", [&](const Graph& g) {
+  passes.run("decompose_layers", [&](const Graph& g) {
     return passes::dead_code(passes::decompose_unless(g, [&](const Graph& all, const Node& n) {
       const bool layer = n.op == Op::recurrent_layer || n.op == Op::recurrent_layer_grad;
       return !layer || backend.has_kernel(all, n);
     }));
   });
-  if (options.states == States::frozen) pass("fold", [](const Graph& g) { return passes::fold(g); });
+  if (options.states == States::frozen) passes.run("fold", [](const Graph& g) { return passes::fold(g); });
   if (options.compute != DType::f32) {
-    pass("autocast", [&](const Graph& g) { return passes::autocast(g, options.compute, &backend); });
+    passes.run("autocast", [&](const Graph& g) { return passes::autocast(g, options.compute, &backend); });
   }
-  pass("decompose", [&](const Graph& g) { return passes::decompose(g, &backend); });
-  pass("simplify", [](const Graph& g) { return passes::simplify(g); });
+  passes.run("decompose", [&](const Graph& g) { return passes::decompose(g, &backend); });
+  passes.run("simplify", [](const Graph& g) { return passes::simplify(g); });
+  if (backend.fuses()) passes.run("fuse", [&](const Graph& g) { return passes::fuse(g, backend, options.states); });
+}
+
+// The same for a shape of a graph that may be known.
+Graph regions_of(const Graph& traced, const Backend& backend, const PipelineOptions& options) {
+  const auto lower = [&](const Graph& g) {
+    Passes passes(g);
+    make_regions(passes, backend, options);
+    return std::move(passes.graph());
+  };
+  const auto by_extents = [&](const Node& n) { return backend.decides_by_extents(n); };
+  if (std::any_of(traced.nodes.begin(), traced.nodes.end(), by_extents)) return lower(traced);
+  const std::string circumstances =
+      cat(backend.name(), " ", options.compute, options.states == States::frozen ? " frozen" : "");
+  return passes::shape_families().lowered(traced, circumstances, lower);
+}
+
+}  // namespace
+
+Graph run_pipeline(const Graph& traced, const Backend& backend, const PipelineOptions& options) {
+  const bool write = env::is_set("FREIGHT_DUMP");
+  Passes passes(write ? traced : regions_of(traced, backend, options));
+  if (write) make_regions(passes, backend, options);
   if (backend.fuses()) {
-    pass("fuse", [&](const Graph& g) { return passes::fuse(g, backend, options.states); });
-    pass("duplicate_cheap", [](const Graph& g) { return passes::duplicate_cheap(g); });
+    passes.run("duplicate_cheap", [](const Graph& g) { return passes::duplicate_cheap(g); });
   }
   if (options.recompute != Recompute::none) {
-    pass("remat", [&](const Graph& g) { return passes::remat(g, backend, options.recompute); });
+    passes.run("remat", [&](const Graph& g) { return passes::remat(g, backend, options.recompute); });
   }
   const Offload offload = options.limit.offload;
   const bool chooses = offload == Offload::automatic || offload == Offload::all;
-  if (chooses) pass("remat_within", [&](const Graph& g) { return passes::remat_within(g, backend, options.limit); });
-  if (backend.fuses()) {
-    pass("fuse_patterns", [&](const Graph& g) { return passes::dead_code(backend.fuse_patterns(g)); });
+  if (chooses) {
+    passes.run("remat_within", [&](const Graph& g) { return passes::remat_within(g, backend, options.limit); });
   }
-  pass("schedule", [](const Graph& g) { return passes::schedule(g); });
+  if (backend.fuses()) {
+    passes.run("fuse_patterns", [&](const Graph& g) { return passes::dead_code(backend.fuse_patterns(g)); });
+  }
+  passes.run("schedule", [](const Graph& g) { return passes::schedule(g); });
   if (!options.host_states.empty()) {
-    pass("host_states", [&](const Graph& g) { return passes::host_states(g, options.host_states); });
+    passes.run("host_states", [&](const Graph& g) { return passes::host_states(g, options.host_states); });
   }
   if (chooses || offload == Offload::activations) {
-    pass("offload", [&](const Graph& g) { return passes::offload(g, backend, options.limit.bytes); });
+    passes.run("offload", [&](const Graph& g) { return passes::offload(g, backend, options.limit.bytes); });
   }
-  return graph;
+  return std::move(passes.graph());
 }
 
 }  // namespace freight

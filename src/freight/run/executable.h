@@ -34,8 +34,9 @@ struct RunOptions {
 // in extents alone are shapes of one graph.
 enum class Measure : uint8_t {
   now,           // before the plan is there
-  when_it_pays,  // the first shape of a graph now; others take what is fastest for near shapes (backend/choices.h), and
-                 // are measured when they have been asked for, or have run, Plan::runs_to_measure() times
+  when_it_pays,  // the first shape of a graph now, but for small products; others take what is fastest for near shapes
+                 // (backend/choices.h), and are measured when they have been asked for, or have run,
+                 // Plan::runs_to_measure() times
   first_shape,   // the first shape of a graph now, never others: each step keeps its kernel in all such plans
 };
 

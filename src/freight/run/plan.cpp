@@ -14,6 +14,7 @@
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
 #include "freight/passes/passes.h"
+#include "freight/passes/shape_family.h"
 
 namespace freight {
 
@@ -117,7 +118,8 @@ Plan::Plan(const Graph& graph, const RunOptions& options, Measure measure) : sou
   using Lasting = ChoiceRule::Lasting;
   const uint64_t hash = shapeless_hash(graph, options);
   const bool guess = measure != Measure::now && planned_graphs().has(hash);
-  const ChoiceRule rule(guess ? Unknown::guessed : Unknown::measured,
+  const Unknown first = measure == Measure::when_it_pays ? Unknown::measured_or_at_once : Unknown::measured;
+  const ChoiceRule rule(guess ? Unknown::guessed : first,
                         measure == Measure::first_shape ? Lasting::process : Lasting::until_measured);
   Backend& device = backend(options.backend);
   const size_t most = options.limit.bytes;
@@ -331,6 +333,7 @@ void clear_plan_cache() {
   cache().entries.clear();
   cache().stats = {};
   planned_graphs().clear();
+  passes::shape_families().clear();
 }
 
 }  // namespace freight

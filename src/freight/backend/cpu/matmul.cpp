@@ -3,6 +3,7 @@
 // lie a multiple of 4 KiB apart), f64, which oneDNN has not, by kernels/gemm.h.
 #include <algorithm>
 
+#include "freight/backend/choices.h"
 #include "freight/backend/cpu/dnnl_support.h"
 #include "freight/backend/cpu/families.h"
 #include "freight/backend/cpu/kernels/bf16/gemm.h"
@@ -70,11 +71,18 @@ std::unique_ptr<Kernel> by_dnnl(const StepSpec& spec, const Operand& lhs, const 
 // Up to so many FLOPs a guess is our own kernel, which generates no code: oneDNN 2.6 takes 0.17 ms to generate the code
 // of a product, as long as a product of so many FLOPs takes (two cores of a Zen 4 with AVX-512).
 constexpr double kGuessed = 3e7;
+// Up to so many our own kernel takes some microseconds on one thread, and oneDNN's calls alone take as many: nothing is
+// measured, which takes milliseconds.
+constexpr double kTooSmall = 4e5;
+
+double flops_of(const GemmProblem& p) {
+  return 2.0 * static_cast<double>(p.m * p.n * p.batch) * static_cast<double>(p.k);
+}
 
 template <class Multiply, class T>
 Candidate own_product(const char* name, const GemmProblem& p, const Epilogue& e) {
-  const double flops = 2.0 * static_cast<double>(p.m * p.n * p.batch) * static_cast<double>(p.k);
-  return {name, [=] { return std::make_unique<OwnKernel<Multiply, T>>(Multiply(p), name, e); }, flops <= kGuessed};
+  return {name, [=] { return std::make_unique<OwnKernel<Multiply, T>>(Multiply(p), name, e); },
+          flops_of(p) <= kGuessed};
 }
 
 // False where the strides of the batch axes do not collapse.
@@ -148,6 +156,7 @@ std::unique_ptr<Kernel> make_matmul(const StepSpec& spec) {
                          : wide   ? own_product<Gemm<double>, double>("gemm", p, a.epilogue)
                          : splits ? own_product<SplitGemm, float>("split", p, a.epilogue)
                                   : own_product<Gemm<float>, float>("gemm", p, a.epilogue));
+    if (flops_of(p) <= kTooSmall && !ForcedChoice::among(1)) return candidates[0].make();
   }
   if (!a.epilogue.residual && !packed && !wide) candidates.push_back({"dnnl", [&] { return by_dnnl(spec, lhs, rhs); }});
   FREIGHT_CHECK(!candidates.empty(), "residual epilogue on odd strides");

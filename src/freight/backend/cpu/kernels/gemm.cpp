@@ -33,6 +33,17 @@ int64_t l2_bytes() {
 // The i-th of `parts` nearly equal parts of n begins here.
 int64_t part_start(int64_t n, int64_t parts, int64_t i) { return n * i / parts; }
 
+// A product of few rows by a matrix whose columns do not lie in vectors takes one of two ways. Flipped, its own rows
+// fill the vectors, the last ones of which may be mostly empty, and are packed by one thread. Plain, the matrix is
+// packed, which a matrix beyond the caches does not bear.
+bool flips(const GemmProblem& p, int64_t lanes, int64_t threads, size_t size) {
+  if (p.n * p.k * static_cast<int64_t>(size) > l2_bytes()) return true;
+  const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n);
+  const double flipped = n * static_cast<double>(ceil_div(p.m, lanes)) + kTranspose * m * static_cast<double>(threads);
+  const double plain = m * static_cast<double>(ceil_div(p.n, lanes)) + kTranspose * n;
+  return flipped < plain;
+}
+
 // `most` made smaller so that all blocks of n are nearly equal.
 int64_t even_block(int64_t n, int64_t most) {
   return ceil_div(n, std::max<int64_t>(ceil_div(n, std::max<int64_t>(most, 1)), 1));
@@ -83,14 +94,15 @@ Gemm<T>::Gemm(const GemmProblem& problem) : p_(problem) {
   const GemmTable<T>& table = gemm_table<T>();
   rows_ = table.rows;
   width_ = 2 * table.lanes;
-  flipped_ = !p_.packed && p_.batch == 1 && p_.b_col != 1 && p_.b_row == 1 && p_.m <= 2 * width_ && p_.n > p_.m;
+  const int64_t threads = thread_count();
+  flipped_ = !p_.packed && p_.batch == 1 && p_.b_col != 1 && p_.b_row == 1 && p_.m <= 2 * width_ && p_.n > p_.m &&
+             flips(p_, table.lanes, threads, sizeof(T));
   m_ = flipped_ ? p_.n : p_.m;
   n_ = flipped_ ? p_.m : p_.n;
   tiles_ = ceil_div(m_, rows_);
   if (!flipped_) rows_ = even_block(m_, rows_);  // no tile of few rows at the end
   panels_ = ceil_div(n_, width_);
   k_block_ = std::max<int64_t>(std::min(p_.k, ceil_div(even_block(p_.k, kDepth<T>), 4) * 4), 1);
-  const int64_t threads = thread_count();
   const double flops = 2.0 * static_cast<double>(p_.m) * static_cast<double>(p_.n) * static_cast<double>(p_.k);
   const bool parallel = p_.batch == 1 && flops > kSerialFlops && threads > 1;
   if (flipped_) {
