@@ -1,5 +1,5 @@
 // The table, the sentences and the JSON of the times of sums over processes. See comm.h.
-#include <nlohmann/json.hpp>
+#include "freight/io/json_library.h"
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
