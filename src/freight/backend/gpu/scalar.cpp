@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -40,10 +41,25 @@ bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c =
 }  // namespace
 
 std::string scalar_expression(Op op, DType in, const std::vector<std::string>& operands) {
-  const std::string pattern = is_floating(in) ? info(op).scalar : integer_expression(op, in);
+  return filled(is_floating(in) ? info(op).scalar : integer_expression(op, in), in, operands);
+}
+
+std::string filled(std::string_view pattern, DType in, const std::vector<std::string>& operands) {
   std::string out;
   for (size_t i = 0; i < pattern.size(); ++i) {
     const char c = pattern[i];
+    if (std::isdigit(static_cast<unsigned char>(c)) && (i == 0 || !is_word(pattern[i - 1]))) {
+      // A fraction has the type of the operands: as written, f32 would be computed in f64.
+      double number = 0;
+      const char *begin = pattern.data() + i,
+                 *end = std::from_chars(begin, pattern.data() + pattern.size(), number).ptr;
+      const std::string_view text(begin, static_cast<size_t>(end - begin));
+      const bool fraction = text.find_first_of(".e") != std::string_view::npos;
+      out += fraction ? literal(number, wide(in)) : std::string(text);
+      i += text.size() - 1;
+      if (i + 1 < pattern.size() && pattern[i + 1] == 'f') ++i;
+      continue;
+    }
     const bool alone = (i == 0 || !is_word(pattern[i - 1])) && (i + 1 == pattern.size() || !is_word(pattern[i + 1]));
     const auto which = static_cast<size_t>(c - 'a');
     const bool is_operand = alone && c >= 'a' && which < operands.size();
