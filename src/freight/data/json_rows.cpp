@@ -40,6 +40,7 @@ class JsonRows : public FileRows {
     const bool any = next_object([&](size_t column, std::string_view value) {
       ends_[column] = {text_.size(), text_.size() + value.size()};
       text_ += value;
+      text_ += '\0';  // numbers are read eight digits at once, which those of the next cell must not follow
     });
     if (!any) return false;
     text_.append(kReadableBehind, '\0');
