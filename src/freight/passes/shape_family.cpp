@@ -21,7 +21,8 @@ namespace {
 
 constexpr size_t kMostFamilies = 8;     // of one structure
 constexpr size_t kMostNodes = 1 << 16;  // of all that is kept, bodies included: some 30 MB
-constexpr size_t kLeastNodes = 32;      // that a graph counts as
+constexpr size_t kNodeBytes = 512;
+constexpr size_t kLeastNodes = 32;  // that a graph counts as
 
 // ---- Structure and numbers ----
 
@@ -120,9 +121,12 @@ struct Numbers {
   void body(const std::shared_ptr<const Graph>& b) { visit_numbers(*b, *this); }
 };
 
+// What a graph keeps in memory, in nodes: those of bodies, too, and the elements of constants.
 size_t count_nodes(const Graph& graph) {
   size_t count = graph.nodes.size();
   for (const Node& n : graph.nodes) {
+    if (const auto* c = std::get_if<ConstantAttrs>(&n.attrs); c && c->data.defined())
+      count += c->data.bytes() / kNodeBytes;
     if (const auto* f = std::get_if<FusedAttrs>(&n.attrs)) count += count_nodes(*f->body);
   }
   return count;
