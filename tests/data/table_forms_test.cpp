@@ -91,7 +91,7 @@ TEST(JsonRows, WhatIsNoRowIsRefusedByItsLineAndKey) {
   refused("{\"a\": \"\xff\"}\n", {"t.jsonl:1", "not valid JSON"});
   refused("{\n  \"a\": 1\n}\n", {"t.jsonl:1", "one object in each line", "jq"});
   refused("[{\"a\": 1}, {\"a\": 2}]\n", {"t.jsonl:1", "one object in each line", "jq"});
-  refused("1,2\n", {"t.jsonl:1", "not valid JSON"});
+  refused("1,2\n", {"t.jsonl:1", "got 1,2", "need an object"});
   refused("", {"t.jsonl", "holds no rows"});
   refused("{}\n", {"t.jsonl", "holds no rows of columns"});
   refused(cat("{\"a\": \"", std::string(size_t{17} << 20, 'x'), "\"}\n"), {"t.jsonl:1", "longer than 16.0 MiB"});
