@@ -36,10 +36,11 @@ int64_t part_start(int64_t n, int64_t parts, int64_t i) { return n * i / parts; 
 // A product of few rows by a matrix whose columns do not lie in vectors takes one of two ways. Flipped, its own rows
 // fill the vectors, the last ones of which may be mostly empty, and are packed by one thread. Plain, the matrix is
 // packed, which a matrix beyond the caches does not bear.
-bool flips(const GemmProblem& p, int64_t lanes, int64_t threads, size_t size) {
+// The number of threads has no say, since the ways add up in different orders.
+bool flips(const GemmProblem& p, int64_t lanes, size_t size) {
   if (p.n * p.k * static_cast<int64_t>(size) > l2_bytes()) return true;
   const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n);
-  const double flipped = n * static_cast<double>(ceil_div(p.m, lanes)) + kTranspose * m * static_cast<double>(threads);
+  const double flipped = n * static_cast<double>(ceil_div(p.m, lanes)) + 2 * kTranspose * m;
   const double plain = m * static_cast<double>(ceil_div(p.n, lanes)) + kTranspose * n;
   return flipped < plain;
 }
@@ -96,7 +97,7 @@ Gemm<T>::Gemm(const GemmProblem& problem) : p_(problem) {
   width_ = 2 * table.lanes;
   const int64_t threads = thread_count();
   flipped_ = !p_.packed && p_.batch == 1 && p_.b_col != 1 && p_.b_row == 1 && p_.m <= 2 * width_ && p_.n > p_.m &&
-             flips(p_, table.lanes, threads, sizeof(T));
+             flips(p_, table.lanes, sizeof(T));
   m_ = flipped_ ? p_.n : p_.m;
   n_ = flipped_ ? p_.m : p_.n;
   tiles_ = ceil_div(m_, rows_);
