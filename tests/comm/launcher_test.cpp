@@ -144,6 +144,7 @@ pid_t launch_apart(const comm::LaunchOptions& o) {
 }
 
 TEST(Launcher, HandsSignalsOnToAllRanksOnce) {
+  std::signal(SIGINT, SIG_DFL);  // a shell that runs the tests in its background ignores it, and so would all programs
   const testing::TemporaryDir dir;
   const pid_t launcher =
       launch_apart(shell(dir, 2,
