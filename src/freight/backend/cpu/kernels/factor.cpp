@@ -26,6 +26,10 @@ constexpr int64_t kSharedSets = 1024, kFewestShared = 128, kManyPages = 1536;  /
 constexpr int64_t kFewestOfPanels = 400, kMostOfPanels = 1536, kFirstPanel = 32;
 // From so many multiply-adds on threads share a panel's product: a region takes some 5 us, or 50 where they sleep.
 constexpr double kSharedWork = 2e6;
+// A matrix of fewer multiply-adds (f64: 448 columns) is factorized by one thread: with two, whose caches may lie far
+// apart, one of 320 to 400 columns took up to 1.4 times as long.
+template <class T>
+constexpr double kSharedLu = 6e7 * (sizeof(double) / sizeof(T));
 
 // The columns of a panel: of narrow ones the products are not deep enough, wide ones keep the other threads waiting.
 int64_t panel_width(int64_t n) { return std::clamp<int64_t>((n / 12 + 16) / 32 * 32, 64, 256); }
@@ -89,7 +93,7 @@ LuFactor<T>::LuFactor(int64_t m, int64_t n, int64_t batch) : m_(m), n_(n), batch
     tasks_ = lane_tasks<T>(n, batch, work);
     return;
   }
-  tasks_ = batch_tasks(batch, work);
+  tasks_ = batch_tasks(batch, work, kSharedLu<T>);
   const bool shares_sets = n > kFewestShared && n * static_cast<int64_t>(sizeof(T)) % kSharedSets == 0;
   const bool aside = m > kPanel && n > kPanel && (shares_sets || m > kManyPages);
   panel_bytes_ = aside ? whole_lines(static_cast<size_t>(m * kPanelRow) * sizeof(T)) : 0;
