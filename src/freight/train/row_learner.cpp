@@ -212,9 +212,11 @@ struct RowRun : Prepared {
     comparison.whole = learner.candidates(config, rows, comparison.left_out);
     const bool choice = !comparison.whole.empty();
     if (!choice) comparison.whole = {{.learner = &learner, .config = config}};
-    std::vector<Candidate> tuned;  // those that have settings to try, in turn
+    std::vector<Candidate> tuned;  // those that have settings to try, in turn: of each learner its usual settings
     for (const Candidate& c : comparison.whole) {
-      if (c.learner->trial(c.config, 0)) tuned.push_back(c);
+      const bool again =
+          std::any_of(tuned.begin(), tuned.end(), [&](const Candidate& t) { return t.learner == c.learner; });
+      if (!again && c.learner->trial(c.config, 0)) tuned.push_back(c);
     }
     if (config.tune > 0 && tuned.empty()) {
       fail(ErrorKind::usage, "--tune", "tries settings of gbdt and forest: --model ", learner.name(),
