@@ -66,7 +66,10 @@ std::vector<store::Beyond> beyond_in(const RowBlock& block, const std::vector<st
   for (size_t i = 0; i < n; ++i) {
     const double* const row = block.values.data<double>() + i * columns.size();
     bool any = false;
-    for (size_t k = 0; k < columns.size(); ++k) any |= (row[k] < least[k]) | (row[k] > most[k]);
+    for (size_t k = 0; k < columns.size(); ++k) {  // without branches
+      any |= row[k] < least[k];
+      any |= row[k] > most[k];
+    }
     if (!any) continue;
     for (store::Beyond& b : store::beyond_training(columns, row)) {
       b.text = cat(block.file, ":", block.lines[i], ": ", b.text);
