@@ -14,7 +14,7 @@ std::string number(double v);             // three digits, as ranges deserve
 std::string range(const plan::Range& r);  // "0.21 - 0.43", "-" where it is not known
 std::string fits_text(const plan::Estimate& e);
 std::string text_of(const plan::Offer& o);
-// By speed, dollars, energy, batch, memory or name; what is not known comes last.
+// Sorts by speed, dollars, energy, batch, memory or name; what is not known comes last.
 void sort_estimates(std::vector<plan::Estimate>& all, const std::string& by);
 nlohmann::ordered_json json_of(const plan::Estimate& e, const plan::Catalog& catalog);
 void print_csv(const std::vector<plan::Estimate>& all);

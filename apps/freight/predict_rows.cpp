@@ -200,8 +200,8 @@ void predict_rows(const deploy::Predictor& predictor, RowStream& stream, Predict
                   const std::function<bool(const RowsAnswered&)>& answered) {
   using Task = std::packaged_task<AnsweredBlock()>;
   const store::Bundle& bundle = predictor.bundle();
-  // What columns add is asked for one after the other, on all threads. Else a thread answers a block by itself, so that
-  // none waits for others at the end of each.
+  // With --explain one block follows the other, since contributions take all threads. Otherwise a thread answers a
+  // block by itself, so that none waits for others at the end of each.
   const size_t threads = explain ? 1 : static_cast<size_t>(thread_count());
   Handover<std::future<AnsweredBlock>> in_order(threads + kBlocksAhead);
   Handover<Task> open(threads + kBlocksAhead + 1);

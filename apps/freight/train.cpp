@@ -109,7 +109,7 @@ class Terminal : public train::Observer {
     if (!offload.empty()) say(cat("offload ", offload));
   }
   const std::string& example() const { return example_; }
-  // Of a net, whose steps are planned.
+  // True for a net, whose steps are planned.
   bool steps() const { return steps_; }
   // "1,248 steps" of a net, "135 rounds" or "1 fit" of a learner of tables.
   std::string counted(int64_t n) const { return cat(with_commas(n), " ", steps_ ? "step" : pass_, n == 1 ? "" : "s"); }

@@ -1,4 +1,4 @@
-// What ranks are told by those who start them.
+// Ranks are told their place by those who start them.
 #include "freight/comm/launch_environment.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ using testing::ScopedEnvironment;
 
 using Settings = std::vector<std::pair<const char*, std::string>>;
 
-// Only these variables, of all that launchers set.
+// Sets these variables, of all that launchers set, and no others.
 class Told {
  public:
   explicit Told(const Settings& settings) {

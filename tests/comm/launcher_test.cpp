@@ -22,7 +22,7 @@ comm::LaunchOptions shell(const testing::TemporaryDir& dir, int world, const std
   return {.command = {"sh", "-c", script}, .world = world, .log_dir = dir / "logs", .grace = 1};
 }
 
-// Whether the process is there and no zombie.
+// True while the process is there and no zombie.
 bool lives(int process) {
   std::string text;
   try {

@@ -1,4 +1,4 @@
-// What ranks say when one of them is killed, stops, leaves, gives up or calls something else.
+// Ranks say so when one of them is killed, stops, leaves, gives up or calls something else.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>

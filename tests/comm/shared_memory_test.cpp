@@ -60,7 +60,7 @@ std::string check_moves(Comm& c, int64_t count) {
     }
   }
   if (all.back() != T{3}) return "all_gather wrote behind the end";
-  // In place.
+  // The same in place.
   std::vector<T> own(n * static_cast<size_t>(world), T{});
   if (count > 0) std::memcpy(&own[n * static_cast<size_t>(c.rank())], mine.data(), n * sizeof(T));
   c.all_gather(own.data() + n * static_cast<size_t>(c.rank()), own.data(), count, kType);

@@ -53,8 +53,8 @@ TEST(JsonRows, AreReadInPartsAndPackedAcrossPieces) {
   std::string json, csv = "id,name,last\n";
   for (int i = 0; i < 30000; ++i) {
     const std::string name = cat("name ", i * 7919 % 104729, std::string(static_cast<size_t>(i % 60), '.'));
-    json +=
-        i % 2 ? cat("{\"id\":", i, ",\"name\":\"", name, "\"}\n") : cat("{\"name\":\"", name, "\",\"id\":", i, "}\n");
+    const std::string id = cat("\"id\":", i), named = cat("\"name\":\"", name, "\"");
+    json += cat("{", i % 2 ? id : named, ",", i % 2 ? named : id, "}\n");
     csv += cat(i, ",", name, ",\n");
   }
   json += "{\"last\": 1, \"id\": 7}\n";  // a column that begins in the last line

@@ -43,7 +43,7 @@ double block(comm::Comm& comm, std::vector<float>& data, int64_t runs) {
   return seconds_since(start) / static_cast<double>(runs);
 }
 
-// What rank 0 says, so that all ranks do the same.
+// Returns what rank 0 says, so that all ranks do the same.
 int64_t agreed(comm::Comm& comm, int64_t v) {
   comm.broadcast(&v, 1, DType::i64, 0);
   return v;

@@ -28,8 +28,8 @@ struct CommTimes {
   CommCost cost = {};
 };
 
-// What each rank moves over the bus per second, whatever W: 2 (W - 1) / W * bytes / seconds, as nccl-tests count. 0 for
-// one rank, which moves nothing.
+// Bytes per second that each rank moves over the bus, whatever W: 2 (W - 1) / W * bytes / seconds, as nccl-tests count;
+// 0 for one rank, which moves nothing.
 double bus_rate(int world, const CommFigure& figure);
 
 // Called by all ranks with the same arguments; all get the same figures. Each size (bytes, a multiple of 4) is checked

@@ -1,5 +1,5 @@
-// What the processes of one job ask of each other: sums and moves of arrays in which every one of them takes part. This
-// is the interface; shared_memory.h is the engine for processes of one host. Nothing here knows graphs or plans.
+// The processes of one job sum and move arrays together; every one of them takes part in each call. This is the
+// interface; shared_memory.h is the engine for processes of one host. Nothing here knows graphs or plans.
 // A process of a job is a rank: R of W, from 0 on. "Step" is whatever number the caller gives by at_step().
 #pragma once
 #include <cstdint>

@@ -171,7 +171,7 @@ std::optional<Launch> read_kubeflow() {
   return l;
 }
 
-// Whether `outer` starts one process per machine, each of which started the processes of `inner` there.
+// True where `outer` starts one process per machine, each of which started the processes of `inner` there.
 bool nested(const Launch& inner, const Launch& outer) {
   return outer.world * inner.local_world == inner.world &&
          outer.rank * inner.local_world + inner.local_rank == inner.rank;

@@ -1,4 +1,4 @@
-// What a process that was started as one of several was told about the others, by the variables of whoever started it:
+// A process that was started as one of several is told about the others by the variables of whoever started it:
 // Freight's own launcher (launcher.h), torchrun, Kubeflow's PET_*, Open MPI, PMI and PMIx (MPICH, Intel MPI), Slurm.
 #pragma once
 #include <string>

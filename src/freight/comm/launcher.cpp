@@ -207,7 +207,7 @@ class Job {
     await_program(rank, fault);
   }
 
-  // In the child, where other threads' locks are frozen: system calls alone.
+  // The child makes system calls alone: the locks of other threads are frozen in it.
   [[noreturn]] static void become(char* const* argv, char* const* environment, pid_t parent, int log, int out,
                                   int fault) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);

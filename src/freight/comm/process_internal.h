@@ -25,7 +25,7 @@ class Descriptor {
 // A descriptor that becomes readable when the process ends, whoever its parent is. Empty where the process is not there
 // (any more), or belongs to another process namespace (number 0). Throws Error(runtime) on a kernel before 5.3.
 Descriptor watch_process(pid_t process);
-// Whether a watched process ended; false for an empty descriptor.
+// True once a watched process has ended; false for an empty descriptor.
 bool has_ended(const Descriptor& watched);
 // "is stopped", "sleeps", "runs", "ended": what /proc says of a process.
 std::string state_of(pid_t process);

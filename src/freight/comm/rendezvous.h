@@ -1,4 +1,4 @@
-// How the ranks of one host find each other: rank 0 listens on a socket without a file (Linux's abstract names), the
+// The ranks of one host find each other here: rank 0 listens on a socket without a file (Linux's abstract names), the
 // others connect, and when all are there each gets the memory file that they will share. Only processes of the same
 // user are let in, and nothing is left behind by a process that is killed.
 #pragma once
@@ -13,7 +13,7 @@ struct Meeting {
   std::vector<int> processes;  // process numbers by rank; 0 for one of another process namespace
 };
 
-// What the ranks agree on before they share memory: a job's name among those of this host and user, their number, and
+// The ranks agree on this before they share memory: a job's name among those of this host and user, their number, and
 // bytes that must be the same for all of them (the layout).
 struct MeetingPlan {
   std::string job;

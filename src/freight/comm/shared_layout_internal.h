@@ -1,5 +1,4 @@
-// What lies in the memory file of a job on one host: a head, a seat per rank, a slot per rank. Zeros are its first
-// state.
+// The memory file of a job on one host holds a head, a seat per rank and a slot per rank. Zeros are its first state.
 #pragma once
 #include <array>
 #include <atomic>
@@ -21,7 +20,8 @@ struct alignas(128) SharedHead {
   Verdict verdict;
 };
 
-// How far a rank is. Others poll `arrived`, hence a seat has cache lines of its own: two, since processors fetch pairs.
+// A seat tells how far its rank is. Others poll `arrived`, hence a seat has cache lines of its own: two, since
+// processors fetch pairs.
 struct alignas(128) Seat {
   std::atomic<uint32_t> arrived;               // meetings that the rank came to; sleepers sleep on this word
   std::atomic<uint32_t> sleepers;              // ranks that do

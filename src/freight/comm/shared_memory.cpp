@@ -109,7 +109,7 @@ class SharedMemory final : public Comm {
  private:
   Seat& seat(int r) const { return reinterpret_cast<Seat*>(memory_ + seats_at())[r]; }
   Verdict& verdict() const { return reinterpret_cast<SharedHead*>(memory_)->verdict; }
-  // Where rank r's input of the next meeting lies (`ahead` 1), or that of the last one (0); and its result.
+  // Rank r's input and result of the next meeting (`ahead` 1) or of the last one (0) lie here.
   char* input(int r, uint32_t ahead) const { return half(r, ahead) + place_; }
   char* result(int r, uint32_t ahead) const { return half(r, ahead) + kInputBytes + place_ / 2; }
   char* half(int r, uint32_t ahead) const {
@@ -257,7 +257,7 @@ void SharedMemory::meet() {
   if (!compared_) compare_calls();
 }
 
-// Whether two ranks ran on one processor at their last meetings: then a rank that spins keeps others from coming.
+// True where two ranks ran on one processor at their last meetings: then a rank that spins keeps others from coming.
 bool SharedMemory::processors_are_shared() const {
   std::array<uint64_t, 64> seen{};  // a bit per processor
   for (int r = 0; r < world_; ++r) {

@@ -271,7 +271,7 @@ using AnyAttrs =
                  OneHotAttrs, AdaptivePoolAttrs, GeluAttrs, DropoutAttrs, CrossEntropyAttrs, NormAttrs, EmbeddingAttrs,
                  AttentionAttrs, RecurrentAttrs, RecurrentLayerAttrs, SgdAttrs, AdamAttrs, FusedAttrs>;
 
-// What a node carries: one of the structs above, reached by std::get, std::get_if and std::visit. Copying, moving and
+// A node carries one of the structs above, reached by std::get, std::get_if and std::visit. Copying, moving and
 // destroying are functions of attrs.cpp, because the variant's own, each a table over all structs, took two seconds in
 // every unit of compilation that copies a node.
 struct Attrs : AnyAttrs {

@@ -42,7 +42,7 @@ class Passes {
   int number_ = 0;
 };
 
-// Those that make regions of the traced graph. How many bytes something takes matters to none of them.
+// Runs the passes that make regions of the traced graph. How many bytes something takes matters to none of them.
 void make_regions(Passes& passes, const Backend& backend, const PipelineOptions& options) {
   verify(passes.graph());
   passes.note("traced");

@@ -121,7 +121,7 @@ struct Numbers {
   void body(const std::shared_ptr<const Graph>& b) { visit_numbers(*b, *this); }
 };
 
-// What a graph keeps in memory, in nodes: those of bodies, too, and the elements of constants.
+// The memory that a graph keeps, counted in nodes: those of bodies, too, and the elements of constants.
 size_t count_nodes(const Graph& graph) {
   size_t count = graph.nodes.size();
   for (const Node& n : graph.nodes) {
@@ -335,7 +335,7 @@ class Writer {
   size_t at_ = 0, reals_at_ = 0, line_ = 0, real_ = 0;
 };
 
-// What types say that the formulas do not know: an extent that is rounded may have looked like a line.
+// Types say what the formulas do not know: an extent that is rounded may have looked like a line.
 bool consistent(const Graph& graph) {
   try {
     verify(graph, "shape_family");

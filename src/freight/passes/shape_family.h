@@ -15,7 +15,7 @@
 
 namespace freight::passes {
 
-// What the passes made of shapes of graphs. Any number of threads may ask.
+// Keeps what the passes made of shapes of graphs. Any number of threads may ask.
 class ShapeFamilies {
  public:
   using Lower = std::function<Graph(const Graph&)>;
@@ -24,8 +24,8 @@ class ShapeFamilies {
     int64_t lowered = 0;  // that went through the passes
   };
 
-  // What `lower` makes of the graph, and not of it alone but of `circumstances` too: the device, and what else it
-  // depends on. Throws what `lower` throws.
+  // Returns what `lower` makes of the graph, and not of it alone but of `circumstances` too: the device, and what else
+  // it depends on. Throws what `lower` throws.
   Graph lowered(const Graph& source, const std::string& circumstances, const Lower& lower);
   Stats stats() const;
   void clear();
@@ -46,7 +46,7 @@ class ShapeFamilies {
   Stats stats_;
 };
 
-// Those of the process, which run_pipeline() asks.
+// The families of the process, which run_pipeline() asks.
 ShapeFamilies& shape_families();
 
 }  // namespace freight::passes

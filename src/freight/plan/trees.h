@@ -1,4 +1,4 @@
-// What fitting trees to a table takes, on this machine and on the catalogue's GPUs, before it is done. Trees have no
+// Predicts what fitting trees to a table takes, on this machine and on the catalogue's GPUs. Trees have no
 // plan of steps: times grow with rows, columns, levels and trees, from a rate that is measured here or was published.
 #pragma once
 #include <optional>
@@ -30,7 +30,7 @@ Estimate trees_here(const TreeWork& work, double rounds, double bytes, const Tre
 // On a GPU of the catalogue; without times for one that XGBoost does not run on.
 Estimate trees_on(const Device& device, const Catalog& catalog, const TreeWork& work, double rounds);
 
-// Whether a GPU is worth it.
+// Says whether a GPU is worth it.
 struct GpuWorth {
   // From so many rows on a GPU is faster than this machine; 0: never, since its cells take as long.
   double rows_here = 0;
@@ -40,7 +40,7 @@ struct GpuWorth {
 };
 GpuWorth worth_of_gpu(const TreeWork& work, const TreeRate& rate, const Estimate& here,
                       const std::vector<Estimate>& devices);
-// What was published of the rows from which on GPUs are faster than 32 cores, for people.
+// A sentence for people on the rows from which on GPUs are faster than 32 cores, as published.
 const char* published_crossing();
 
 }  // namespace freight::plan

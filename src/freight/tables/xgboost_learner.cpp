@@ -190,7 +190,7 @@ class TreeFit {
   }
 
  private:
-  // Of the training rows; empty where all weigh alike.
+  // The weights of the training rows; empty where all weigh alike.
   std::vector<float> row_weights() const {
     std::vector<float> of_rows;
     if (weights_.empty() && !data_.train.weights) return of_rows;

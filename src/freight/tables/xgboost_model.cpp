@@ -65,7 +65,7 @@ void softmax_of(float* sums, int64_t count) {
   for (int64_t i = 0; i < count; ++i) sums[i] /= static_cast<float>(all);
 }
 
-// In place, of sums f32 (N, groups).
+// Turns sums f32 (N, groups) into answers, in place.
 void answers_of_sums(store::RowLink link, std::vector<float>& sums, int64_t groups) {
   switch (link) {
     case store::RowLink::identity: return;

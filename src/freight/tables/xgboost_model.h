@@ -55,7 +55,7 @@ class Trees : public store::RowModel {
  private:
   int64_t groups() const { return classes_ > 2 ? classes_ : 1; }
   store::RowLink link() const;
-  // What the sums of leaves begin with, f32 (groups).
+  // The values that sums of leaves begin with, f32 (groups).
   std::vector<float> bases(const std::vector<store::Tree>& trees) const;
   // The sums of one row without any value, by XGBoost.
   std::vector<float> margins_of_no_values() const;

@@ -13,7 +13,8 @@ namespace freight::tables {
 struct TreeFacts {
   int64_t trees = 0, nodes = 0, leaves = 0, depth = 0;
   std::string objective;  // "binary:logistic"
-  // What boosting began with, in the units of the answers: one number, or one by group; empty where it is not told.
+  // The values that boosting began with, in the units of the answers: one number, or one by group; empty where it is
+  // not told.
   std::vector<float> start;
   // By column: how many nodes split it, the sum of what they took off the loss, the sum of the rows' weights there.
   std::vector<double> splits, gain, cover;

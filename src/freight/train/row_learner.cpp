@@ -123,7 +123,7 @@ class RowFit {
   Result so_far_;
 };
 
-// What is settled before a run of a learner of rows begins.
+// A run of a learner of rows, with all that is settled before it begins.
 struct RowRun : Prepared {
   RowRun(const RowLearner& l, const Config& c, PrepareOptions options) : learner(l), fitting(*this) {
     const auto gave = options.gave;

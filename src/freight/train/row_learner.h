@@ -53,7 +53,7 @@ struct Round {
   std::optional<bool> best = {};  // whether the model kept so far is that of this round; empty: by the figures
 };
 
-// What a fit of trees computes: every level of a tree looks at all cells.
+// The work of a fit of trees: every level of a tree looks at all cells.
 struct TreeFitWork {
   int64_t rounds = 1, trees_of_round = 1;  // rounds at most
   int64_t levels = 1;                      // of a tree, at most
@@ -80,8 +80,8 @@ class RowLearner : public Learner {
   virtual bool runs_on(const std::string&) const { return false; }
   // Before anything is fitted: bytes besides the data, and seconds of a round on this machine, for run.json.
   virtual Cost cost(const Config& config, const RowData& data) const = 0;
-  // Of learners of trees, whose time on other devices can be told before they are fitted (freight plan); empty of
-  // others.
+  // Learners of trees say their work, by which the time on other devices is told before they are fitted (freight plan);
+  // empty for others.
   virtual std::optional<TreeFitWork> tree_work(const Config&, const RowData&) const { return {}; }
   // Equal data and configurations give equal models, to the bit, unless the time of `config.fit_seconds` ends the
   // fitting first. `told` hears of each round; false from it ends the fitting with the model so far. Throws

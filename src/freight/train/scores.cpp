@@ -37,7 +37,7 @@ class Answered {
 
   int64_t count() const { return n_; }
   bool ranking() const { return !queries_.empty(); }
-  // Of which samples are drawn: rows of one query are not by chance together.
+  // Samples are drawn of these: rows of one query are not by chance together.
   int64_t units() const { return ranking() ? static_cast<int64_t>(queries_.size()) : n_; }
   int64_t classes() const { return classes_ ? k_ : 0; }
   const float* row(int64_t i) const { return answers_.data<float>() + i * k_; }

@@ -34,7 +34,7 @@ Metric metric_for(const Config& config, size_t classes);
 // True of a metric that reads which class is told, and hence depends on a threshold.
 bool reads_told_class(const Metric& metric);
 
-// What answers are held against.
+// Labels, and the queries of a ranking, against which answers are held.
 struct Truth {
   Truth(const Array& of_rows) : labels(of_rows) {}  // no ranking
   Truth(const store::Rows& rows);

@@ -174,7 +174,7 @@ class PackedCholesky {
                          static_cast<int>(w_));
   }
 
-  // From columns [row0, row1) of panels [p0, p1) what columns [k0, k1) give.
+  // Subtracts the products of columns [k0, k1) from columns [row0, row1) of panels [p0, p1).
   void subtract(int64_t k0, int64_t k1, int64_t row0, int64_t row1, int64_t p0, int64_t p1) const {
     const GemmTable<T>& table = gemm_table<T>();
     GemmTile<T> t;

@@ -106,7 +106,7 @@ struct QrFactor<T>::Panel {
   Triangle<T> inverse(int64_t at) const { return Triangle<T>{cross, width, 1, true, taus}.from(at); }
 };
 
-// As with LU: one thread factorizes a matrix of fewer multiply-adds (f64: 448 columns).
+// One thread factorizes a matrix of fewer multiply-adds (f64: 448 columns), as with LU.
 template <class T>
 constexpr double kSharedQr = 1.8e8 * (sizeof(double) / sizeof(T));
 

@@ -32,8 +32,8 @@ constexpr int kRows = 6;
 constexpr int kRowsOfOne = std::max(kRows, 8);  // eight sums hide the latency of the multiply-add
 constexpr int kStepsAhead = 16;                 // steps before which a tile of many rows asks for columns
 
-// What follows the sums of a tile, and its stores. kFull: the last vector is full. One kind of step at a time for all
-// vectors: a copy of the whole sequence for each was most of this file's code.
+// Applies what follows the sums of a tile, and stores it. kFull says that the last vector is full. All vectors take one
+// kind of step before the next: a copy of the whole sequence for each was most of this file's code.
 template <bool kFull, class T, int kR, int kVectors>
 HWY_INLINE void finish(const GemmTile<T>& t, V<T> (&acc)[kR][kVectors]) {
   const D<T> d;
