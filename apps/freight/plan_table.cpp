@@ -71,20 +71,9 @@ struct Sampled {
 };
 
 train::RowData read(const train::Config& c, const train::RowLearner& learner, const std::string& path) {
-  return learner.read({.data = path,
-                       .target = c.target,
-                       .columns = c.columns,
-                       .drop = c.drop,
-                       .types = c.types,
-                       .task = c.task,
-                       .weight_column = c.weight_column,
-                       .group_column = c.group_column,
-                       .split_by = c.split_by,
-                       .val_split = c.val_split,
-                       .seed = static_cast<uint64_t>(c.seed),
-                       .bad = {.on_bad = data::OnBad::skip, .report = [](const data::BadSample&) {}},
-                       .values = c.objective != train::Config().objective,
-                       .ranking = c.task == "ranking"});
+  train::RowSource source = train::row_source(c, path);
+  source.bad = {.on_bad = data::OnBad::skip, .report = [](const data::BadSample&) {}};
+  return learner.read(source);
 }
 
 // A large table is read as far as its columns and a few rounds need.

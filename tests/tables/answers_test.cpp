@@ -11,6 +11,7 @@
 #include "freight/tables/xgboost_library.h"
 #include "tests/support/files.h"
 #include "tests/support/mixed_table.h"
+#include "tests/tables/table_runs.h"
 
 namespace freight::tables {
 namespace {
@@ -150,11 +151,7 @@ TEST_F(Answers, OfLinearModelsAreSumsOfWhatColumnsAdd) {
 }
 
 TEST_F(Answers, OfTreesAreSumsOfWhatColumnsAdd) {
-  try {
-    xgboost();
-  } catch (const Error& e) {
-    GTEST_SKIP() << e.what();
-  }
+  if (const std::string why = no_xgboost(); !why.empty()) GTEST_SKIP() << why;
   for (const Case& c : {Case{"gbdt", Told::two}, Case{"gbdt", Told::three}, Case{"gbdt", Told::value, "squarederror"},
                         Case{"gbdt", Told::count, "poisson"}, Case{"gbdt", Told::value, "absoluteerror"},
                         Case{"gbdt", Told::count, "tweedie"}, Case{"forest", Told::two}, Case{"forest", Told::three}}) {
@@ -163,11 +160,7 @@ TEST_F(Answers, OfTreesAreSumsOfWhatColumnsAdd) {
 }
 
 TEST_F(Answers, TreesSayHowMuchTheyMadeOfEachColumnAndAreWrittenAsXgboostsOwn) {
-  try {
-    xgboost();
-  } catch (const Error& e) {
-    GTEST_SKIP() << e.what();
-  }
+  if (const std::string why = no_xgboost(); !why.empty()) GTEST_SKIP() << why;
   const store::Bundle bundle = trained({"gbdt", Told::two});
   const std::vector<store::Importance> all = bundle.rows->importance();
   ASSERT_EQ(all.size(), 3u);

@@ -16,24 +16,18 @@
 #include "freight/train/folds.h"
 #include "freight/train/scores.h"
 #include "freight/train/trainer.h"
-#include "tests/support/files.h"
+#include "tests/tables/table_runs.h"
 
 namespace freight::tables {
 namespace {
 
 using freight::testing::expect_error;
 using freight::testing::read_text;
-using freight::testing::TemporaryDir;
 
-class RankingTest : public ::testing::Test {
+class RankingTest : public TableRuns {
  protected:
   void SetUp() override {
-    register_learners();
-    try {
-      xgboost();
-    } catch (const Error& e) {
-      GTEST_SKIP() << e.what();
-    }
+    if (const std::string why = no_xgboost(); !why.empty()) GTEST_SKIP() << why;
     // 60 queries of 5 to 14 documents. Relevance grows with one column, within its query alone: the other column moves
     // both by the query.
     std::string csv = "query,match,age,words,relevance\n";
@@ -54,10 +48,6 @@ class RankingTest : public ::testing::Test {
     config_.group_column = "query";
     config_.rounds = 20;
   }
-  train::Result run() {
-    train::Observer silent;
-    return train::train(config_, silent, {}, {"train"});
-  }
   train::RowData data() const {
     return read_table({.data = config_.data, .target = config_.target, .group_column = "query", .ranking = true});
   }
@@ -73,9 +63,6 @@ class RankingTest : public ::testing::Test {
     return std::count(text.begin(), text.end(), '\n') - 1;
   }
   void write(const char* name, const std::string& text) { io::write_file_atomic(dir_ / name, std::string_view(text)); }
-
-  TemporaryDir dir_;
-  train::Config config_;
 };
 
 TEST_F(RankingTest, QueriesStayWholeInPartsFoldsAndOrder) {

@@ -113,15 +113,6 @@ class Selection : public TableRuns {
   Remembering* learner_;
 };
 
-bool has_xgboost() {
-  try {
-    xgboost();
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 TEST_F(Selection, FoldsHoldEachRowOutOnceAndAreAlike) {
   const train::RowData flowers = read_table({.data = config_.data});
   const std::vector<int64_t> fold_of = train::folds_of(flowers.train, 5, 3);
@@ -328,7 +319,7 @@ TEST_F(Selection, WithoutXgboostTheOthersAreComparedAndTheReasonIsTold) {
 }
 
 TEST_F(Selection, AutoFitsTheBestToAllRowsAndStoresItAsThatLearner) {
-  if (!has_xgboost()) GTEST_SKIP() << "needs XGBoost";
+  if (const std::string why = no_xgboost(); !why.empty()) GTEST_SKIP() << why;
   std::string csv = "a,b,y\n";
   for (int i = 0; i < 600; ++i) {
     const int a = i * 37 % 101, b = i * 53 % 89;
@@ -355,7 +346,7 @@ TEST_F(Selection, AutoFitsTheBestToAllRowsAndStoresItAsThatLearner) {
 }
 
 TEST_F(Selection, AutoTriesTreesThatSeeAPartUnlessTheUserSaysWhichPart) {
-  if (!has_xgboost()) GTEST_SKIP() << "needs XGBoost";
+  if (const std::string why = no_xgboost(); !why.empty()) GTEST_SKIP() << why;
   const AutoLearner learner;
   const auto settings = [&] {
     std::vector<std::string> all, left_out;
@@ -370,7 +361,7 @@ TEST_F(Selection, AutoTriesTreesThatSeeAPartUnlessTheUserSaysWhichPart) {
 }
 
 TEST_F(Selection, TheRoundsOfTheFitOnAllRowsAreThoseThatWereBestOnFolds) {
-  if (!has_xgboost()) GTEST_SKIP() << "needs XGBoost";
+  if (const std::string why = no_xgboost(); !why.empty()) GTEST_SKIP() << why;
   config_.model = "gbdt";
   config_.lr = 0.5;
   config_.folds = 3;
@@ -498,7 +489,7 @@ TEST_F(Selection, ALearnerHasItsOwnLearningRateHoweverItIsNamed) {
   train::Config nets;
   nets.model = "mlp";
   EXPECT_EQ(train::prepare(nets).config().lr, 0.01);
-  if (!has_xgboost()) GTEST_SKIP() << "needs XGBoost";
+  if (const std::string why = no_xgboost(); !why.empty()) GTEST_SKIP() << why;
   train::Config c = config_;
   c.model = "gbdt";
   EXPECT_EQ(train::prepare(c).config().lr, kGbdtRate);
@@ -516,7 +507,7 @@ TEST_F(Selection, ALearnerHasItsOwnLearningRateHoweverItIsNamed) {
 }
 
 TEST_F(Selection, EarlyStopGoesByTheMetric) {
-  if (!has_xgboost()) GTEST_SKIP() << "needs XGBoost";
+  if (const std::string why = no_xgboost(); !why.empty()) GTEST_SKIP() << why;
   use_rare();
   config_.model = "gbdt";
   config_.rounds = 40;

@@ -10,11 +10,22 @@
 #include "freight/io/safetensors.h"
 #include "freight/store/bundle.h"
 #include "freight/tables/learners.h"
+#include "freight/tables/xgboost_library.h"
 #include "freight/train/learner.h"
 #include "freight/train/trainer.h"
 #include "tests/support/files.h"
 
 namespace freight::tables {
+
+// Why XGBoost cannot be loaded; empty where it can.
+inline std::string no_xgboost() {
+  try {
+    xgboost();
+    return {};
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
 
 class TableRuns : public ::testing::Test {
  protected:

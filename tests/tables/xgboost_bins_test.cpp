@@ -10,6 +10,7 @@
 #include "freight/base/error.h"
 #include "freight/tables/learners.h"
 #include "freight/tables/xgboost_learner.h"
+#include "tests/tables/table_runs.h"
 
 namespace freight::tables {
 namespace {
@@ -18,11 +19,7 @@ class XgboostBins : public ::testing::Test {
  protected:
   void SetUp() override {
     register_learners();
-    try {
-      xgboost();
-    } catch (const Error& e) {
-      GTEST_SKIP() << e.what();
-    }
+    if (const std::string why = no_xgboost(); !why.empty()) GTEST_SKIP() << why;
   }
 };
 

@@ -15,7 +15,7 @@
 #include "freight/tables/table.h"
 #include "freight/tables/xgboost_learner.h"
 #include "freight/train/trainer.h"
-#include "tests/support/files.h"
+#include "tests/tables/table_runs.h"
 
 namespace freight::tables {
 namespace {
@@ -208,15 +208,10 @@ TEST(XgboostLibrary, WhatIsNoXgboostIsToldWithTheMend) {
   expect_error(ErrorKind::device, {"FREIGHT_XGBOOST", "none.so"}, [] { xgboost(); });
 }
 
-class XgboostTest : public ::testing::Test {
+class XgboostTest : public TableRuns {
  protected:
   void SetUp() override {
-    register_learners();
-    try {
-      xgboost();
-    } catch (const Error& e) {
-      GTEST_SKIP() << e.what();
-    }
+    if (const std::string why = no_xgboost(); !why.empty()) GTEST_SKIP() << why;
     // The colour alone tells the class, but for a tenth of the rows; a cell of each column is missing.
     std::string csv = "length,colour,noise,species\n";
     for (int i = 0; i < 400; ++i) {
@@ -239,10 +234,6 @@ class XgboostTest : public ::testing::Test {
     config_.output_dir = dir_ / "run";
     config_.rounds = 30;
   }
-  train::Result run() {
-    train::Observer silent;
-    return train::train(config_, silent, {}, {"train"});
-  }
   train::RowData data() const {
     return read_table({.data = config_.data, .target = config_.target, .values = config_.objective != "auto"});
   }
@@ -251,9 +242,6 @@ class XgboostTest : public ::testing::Test {
       const std::function<bool(const train::Round&)>& told = [](const train::Round&) { return true; }) const {
     return TreeLearner(TreeLearner::Kind::gbdt).fit(config_, rows, told);
   }
-
-  TemporaryDir dir_;
-  train::Config config_;
 };
 
 TEST_F(XgboostTest, TreesAreFittedStoredMeasuredAndAnswerAlike) {

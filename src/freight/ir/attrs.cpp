@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "freight/ir/attrs_internal.h"
 #include "freight/ir/graph.h"
 
 namespace freight {
@@ -80,18 +81,7 @@ Attrs& Attrs::operator=(const Attrs& other) = default;
 Attrs& Attrs::operator=(Attrs&& other) noexcept = default;
 Attrs::~Attrs() = default;
 
-bool equal(const Attrs& a, const Attrs& b) {
-  if (a.index() != b.index()) return false;
-  return std::visit(
-      [&]<class S>(const S& left) {
-        const auto mine = left.fields(), other = std::get<S>(b).fields();
-        return [&]<size_t... I>(std::index_sequence<I...>) {
-          return (Same{}(std::get<I>(mine), std::get<I>(other)) && ...);
-        }
-        (std::make_index_sequence<std::tuple_size_v<decltype(mine)>>());
-      },
-      a);
-}
+bool equal(const Attrs& a, const Attrs& b) { return fields_match(a, b, Same{}); }
 
 uint64_t hash(const Attrs& a) {
   Hash h;

@@ -14,6 +14,7 @@
 
 #include "freight/base/env.h"
 #include "freight/base/error.h"
+#include "freight/ir/attrs_internal.h"
 
 namespace freight::passes {
 
@@ -46,19 +47,6 @@ struct Alike {
   }
 };
 
-bool alike(const Attrs& a, const Attrs& b) {
-  if (a.index() != b.index()) return false;
-  return std::visit(
-      [&]<class S>(const S& left) {
-        const auto mine = left.fields(), other = std::get<S>(b).fields();
-        return [&]<size_t... I>(std::index_sequence<I...>) {
-          return (Alike{}(std::get<I>(mine), std::get<I>(other)) && ...);
-        }
-        (std::make_index_sequence<std::tuple_size_v<decltype(mine)>>());
-      },
-      a);
-}
-
 // Equal but for numbers; names, scopes and source lines count, since a derived graph has those of the family.
 bool alike(const Graph& a, const Graph& b) {
   if (a.nodes.size() != b.nodes.size() || a.outputs != b.outputs || a.updates != b.updates) return false;
@@ -66,7 +54,7 @@ bool alike(const Graph& a, const Graph& b) {
     const Node &x = a.nodes[i], &y = b.nodes[i];
     if (x.op != y.op || x.inputs != y.inputs || x.outputs != y.outputs || x.scope != y.scope || x.where != y.where)
       return false;
-    if (!alike(x.attrs, y.attrs)) return false;
+    if (!fields_match(x.attrs, y.attrs, Alike{})) return false;
     for (Value v : x.outputs) {
       if (!Alike{}(a.type(v), b.type(v))) return false;
     }

@@ -20,16 +20,6 @@ constexpr int64_t kImportanceRows = 1000, kDependenceRows = 300, kBlockRows = 1 
 constexpr size_t kDependentColumns = 6, kWordsShown = 10, kGrid = 20, kClassesShown = 6;
 constexpr int64_t kShuffles = 3, kMostShuffled = 256;  // of more columns those that the model made most of are measured
 
-// Where the rows of each group begin, of rows that are ranked.
-std::vector<int64_t> begins_of_groups(const store::Rows& rows) {
-  std::vector<int64_t> begins;
-  const auto* group = rows.groups->data<int64_t>();
-  for (int64_t i = 0; i < rows.count(); ++i) {
-    if (i == 0 || group[i] != group[i - 1]) begins.push_back(i);
-  }
-  return begins;
-}
-
 // Evenly spread rows, or groups of those that are ranked.
 store::Rows thinned(const store::Rows& rows, int64_t most) {
   const int64_t all = rows.count(), n = std::min(all, most);
@@ -38,7 +28,7 @@ store::Rows thinned(const store::Rows& rows, int64_t most) {
     for (int64_t k = 0; k < n; ++k) numbers.push_back(k * all / n);
     return train::rows_at(rows, numbers);
   }
-  std::vector<int64_t> begins = begins_of_groups(rows);
+  std::vector<int64_t> begins = rows.group_begins();
   const size_t groups = begins.size(), step = static_cast<size_t>((all + most - 1) / most);
   begins.push_back(all);
   for (size_t g = 0; g < groups; g += step) {
@@ -71,7 +61,7 @@ class TableExaminer {
   TableExamination run(int64_t worst) {
     for (const store::Column& c : bundle_.columns) out_.columns.push_back(c.name);
     if (rows_.ranked) {
-      out_.queries = static_cast<int64_t>(begins_of_groups(rows_).size());
+      out_.queries = static_cast<int64_t>(rows_.group_begins().size());
       out_.ranking = train::scores_of(bundle_.rows->run(rows_.values), rows_);
     } else {
       find_worst(worst);

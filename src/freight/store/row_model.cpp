@@ -42,6 +42,15 @@ double part_of(const data::DateTime& time, CellForm form) {
 
 }  // namespace
 
+std::vector<int64_t> Rows::group_begins() const {
+  std::vector<int64_t> begins;
+  const auto* group = groups->data<int64_t>();
+  for (int64_t i = 0; i < count(); ++i) {
+    if (i == 0 || group[i] != group[i - 1]) begins.push_back(i);
+  }
+  return begins;
+}
+
 Array RowModel::contributions(const Array&) const {
   fail(ErrorKind::usage, "contributions", "this model does not say what each column adds to its answers");
 }

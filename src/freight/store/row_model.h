@@ -67,6 +67,8 @@ struct Rows {
   bool ranked = false;
   int64_t count() const { return values.shape()[0]; }
   bool classification() const { return labels.dtype() == DType::i64; }
+  // The first row of each run of equal groups; of rows that are ranked, of each group.
+  std::vector<int64_t> group_begins() const;
 };
 
 class RowModel {

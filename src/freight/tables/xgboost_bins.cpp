@@ -15,16 +15,13 @@ namespace {
 
 // The number of rows of each group, whose rows follow each other.
 std::vector<uint32_t> sizes_of_groups(const store::Rows& rows) {
-  const auto* group = rows.groups->data<int64_t>();
+  const std::vector<int64_t> begins = rows.group_begins();
   std::vector<uint32_t> sizes;
   std::unordered_set<int64_t> seen;
-  for (int64_t i = 0; i < rows.count(); ++i) {
-    if (i == 0 || group[i] != group[i - 1]) {
-      sizes.push_back(0);
-      FREIGHT_CHECK(seen.insert(group[i]).second, "rows of group ", group[i],
-                    " stand apart: a ranking needs them in turn");
-    }
-    ++sizes.back();
+  for (size_t g = 0; g < begins.size(); ++g) {
+    const int64_t group = rows.groups->data<int64_t>()[begins[g]];
+    FREIGHT_CHECK(seen.insert(group).second, "rows of group ", group, " stand apart: a ranking needs them in turn");
+    sizes.push_back(static_cast<uint32_t>((g + 1 < begins.size() ? begins[g + 1] : rows.count()) - begins[g]));
   }
   return sizes;
 }
@@ -109,11 +106,7 @@ void set_weights(const Xgboost& library, const XgboostHandle& matrix, const stor
   std::vector<float> kept = weights;
   if (rows.ranked) {
     kept.clear();
-    size_t first = 0;
-    for (const uint32_t size : sizes_of_groups(rows)) {
-      kept.push_back(weights[first]);
-      first += size;
-    }
+    for (const int64_t first : rows.group_begins()) kept.push_back(weights[static_cast<size_t>(first)]);
   }
   library.check(library->XGDMatrixSetFloatInfo(matrix.get(), "weight", kept.data(), kept.size()),
                 rows.ranked ? "the weights of groups" : "the weights of rows");

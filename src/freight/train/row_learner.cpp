@@ -70,6 +70,22 @@ bool ranks(const std::string& objective) { return objective == "ndcg" || objecti
 
 }  // namespace
 
+RowSource row_source(const Config& config, std::string data) {
+  return {.data = std::move(data),
+          .target = config.target,
+          .columns = config.columns,
+          .drop = config.drop,
+          .types = config.types,
+          .task = config.task,
+          .weight_column = config.weight_column,
+          .group_column = config.group_column,
+          .split_by = config.split_by,
+          .val_split = config.val_split,
+          .seed = static_cast<uint64_t>(config.seed),
+          .values = config.objective != Config().objective,
+          .ranking = config.task == "ranking"};
+}
+
 void settle_ranking(Config& c, const RowLearner& learner) {
   if (ranks(c.objective) && c.task == "auto") c.task = "ranking";
   if (c.task != "ranking") {
@@ -145,22 +161,11 @@ struct RowRun : Prepared {
     const std::string data = data::find(config.data, {.data_dir = config.data_dir});
     const bool whole = joins_held_out(data);
     if (whole) config.val_split = 0;  // so that nobody measures the model on a part that it was fitted to
-    rows = learner.read({.data = data,
-                         .target = config.target,
-                         .test = config.test,
-                         .columns = config.columns,
-                         .drop = config.drop,
-                         .types = config.types,
-                         .task = config.task,
-                         .weight_column = config.weight_column,
-                         .group_column = config.group_column,
-                         .split_by = config.split_by,
-                         .val_split = config.val_split,
-                         .seed = static_cast<uint64_t>(config.seed),
-                         .bad = std::move(bad),
-                         .whole = whole,
-                         .values = config.objective != Config().objective,
-                         .ranking = config.task == "ranking"});
+    RowSource source = row_source(config, data);
+    source.test = config.test;
+    source.whole = whole;
+    source.bad = std::move(bad);
+    rows = learner.read(source);
     if (whole) rows.test = rows.own_test;
     class_names = rows.shape.classes;
     fingerprint = rows.fingerprint;

@@ -59,6 +59,10 @@ struct TreeFitWork {
   int64_t levels = 1;                      // of a tree, at most
 };
 
+// The source of rows that a configuration names, read from this file; the caller adds a test part of its own (`test`,
+// `whole`) and what becomes of rows that cannot be read (`bad`).
+RowSource row_source(const Config& config, std::string data);
+
 class RowLearner;
 
 // A learner with settings: one of those that a run compares (selection_internal.h).
