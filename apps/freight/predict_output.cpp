@@ -10,6 +10,7 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/io/npy_internal.h"
 
@@ -188,7 +189,7 @@ void PredictionWriter::add_text(std::string& out, const std::string& name, const
                 {"index", order[0]},
                 {"probability", row[order[0]]},
                 {"probabilities", all}};
-      if (added) j.update(Json::parse(added_json(added)));
+      if (added) j.update(io::parse_json<Json>(added_json(added), "answers"));
       out += dump(j);
       return;
     }
@@ -198,7 +199,7 @@ void PredictionWriter::add_text(std::string& out, const std::string& name, const
         best.push_back({{"class", class_of(i)}, {"index", order[i]}, {"probability", row[order[i]]}});
       }
       Json j = {{key, name}, {"top", best}};
-      if (added) j.update(Json::parse(added_json(added)));
+      if (added) j.update(io::parse_json<Json>(added_json(added), "answers"));
       out += dump(j);
       return;
     }
@@ -215,7 +216,7 @@ void PredictionWriter::add_values(std::string& out, const std::string& name, con
                                   const std::string& passed, Added added) const {
   if (options_.form == Form::json || options_.form == Form::jsonl) {
     Json j = {{"path", name}, {"values", std::vector<float>(row, row + outputs_)}};
-    if (added) j.update(Json::parse(added_json(added)));
+    if (added) j.update(io::parse_json<Json>(added_json(added), "answers"));
     out += dump(j);
     return;
   }

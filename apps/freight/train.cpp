@@ -9,6 +9,7 @@
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/version.h"
+#include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/plan/fitting.h"
 #include "freight/plan/memory_use.h"
@@ -237,7 +238,8 @@ void print_result(const train::Result& r, const Terminal& terminal, const Flags&
     if (outcome.measured_seconds > 0) j["measured_step_seconds"] = outcome.measured_seconds;
     if (r.test.top1) j["test_top1"] = *r.test.top1;
     if (r.test.metric) j["test_" + r.metric_name] = *r.test.metric;
-    if (r.leaderboard) j["leaderboard"] = nlohmann::ordered_json::parse(train::to_json(*r.leaderboard));
+    if (r.leaderboard)
+      j["leaderboard"] = io::parse_json<nlohmann::ordered_json>(train::to_json(*r.leaderboard), "leaderboard");
     std::printf("%s\n", j.dump().c_str());
     return;
   }

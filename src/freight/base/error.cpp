@@ -21,6 +21,10 @@ Error::Error(ErrorKind kind, std::string op, std::string message, std::string wh
       message_(std::move(message)),
       where_(std::move(where)) {}
 
+void throw_error(ErrorKind kind, std::string op, std::string text, std::string where) {
+  throw Error(kind, std::move(op), std::move(text), std::move(where));
+}
+
 void check_failed(const char* condition, const char* file, int line, const std::string& message) {
   throw Error(ErrorKind::runtime, "internal check failed", cat(condition, message.empty() ? "" : ": ", message),
               cat(file, ":", line, "; this is a bug in Freight"));

@@ -36,10 +36,12 @@ class Error : public std::runtime_error {  // Every error of the library.
   std::string op_, message_, where_;
 };
 
-// Throws Error(kind, op, cat(parts...)).
+[[noreturn]] void throw_error(ErrorKind kind, std::string op, std::string text,
+                              std::string where = {});  // Error of these
+// Throws Error(kind, op, cat(parts...)). Hundreds of instances stand in the library: cold code is compiled for size.
 template <class... Parts>
-[[noreturn]] void fail(ErrorKind kind, std::string op, const Parts&... parts) {
-  throw Error(kind, std::move(op), cat(parts...));
+[[noreturn, gnu::cold]] void fail(ErrorKind kind, std::string op, const Parts&... parts) {
+  throw_error(kind, std::move(op), cat(parts...));
 }
 
 // An internal invariant; a failure is a bug of Freight, and the message says so.

@@ -8,16 +8,19 @@
 namespace freight {
 
 namespace detail {
-void append_double(std::string& out, double v) {
+namespace {
+template <class Number>
+void append_number(std::string& out, Number v) {
   char buf[40];
   auto r = std::to_chars(buf, buf + sizeof buf, v);
   out.append(buf, r.ptr);
 }
-void append_float(std::string& out, float v) {
-  char buf[40];
-  auto r = std::to_chars(buf, buf + sizeof buf, v);
-  out.append(buf, r.ptr);
-}
+}  // namespace
+
+void append_double(std::string& out, double v) { append_number(out, v); }
+void append_float(std::string& out, float v) { append_number(out, v); }
+void append_signed(std::string& out, int64_t v) { append_number(out, v); }
+void append_unsigned(std::string& out, uint64_t v) { append_number(out, v); }
 }  // namespace detail
 
 std::string with_commas(int64_t n) {

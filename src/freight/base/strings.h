@@ -12,14 +12,18 @@ namespace freight {
 namespace detail {
 void append_double(std::string& out, double v);
 void append_float(std::string& out, float v);
+void append_signed(std::string& out, int64_t v);
+void append_unsigned(std::string& out, uint64_t v);
 template <class T>
 void append(std::string& out, const T& v) {
   if constexpr (std::is_same_v<T, bool>) {
     out += v ? "true" : "false";
   } else if constexpr (std::is_same_v<T, char>) {
     out += v;
+  } else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) {
+    append_signed(out, v);
   } else if constexpr (std::is_integral_v<T>) {
-    out += std::to_string(v);
+    append_unsigned(out, v);
   } else if constexpr (std::is_same_v<T, float>) {
     append_float(out, v);
   } else if constexpr (std::is_floating_point_v<T>) {

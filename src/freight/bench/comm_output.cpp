@@ -1,4 +1,5 @@
 // The table, the sentences and the JSON of the times of sums over processes. See comm.h.
+#include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 
 #include "freight/base/error.h"
@@ -67,7 +68,7 @@ std::vector<CommTimes> read_comm_times(const std::string& text, const std::strin
   using Json = nlohmann::json;
   std::vector<CommTimes> all;
   try {
-    const Json j = Json::parse(text);
+    const Json j = io::parse_json<Json>(text, source);
     for (const Json& w : j.at("worlds")) {
       CommTimes t = {.world = w.at("world"), .figures = {}};
       for (const Json& f : w.at("figures")) {

@@ -11,6 +11,7 @@
 #include "freight/data/text.h"
 #include "freight/data/unicode.h"
 #include "freight/io/csv.h"
+#include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 
 namespace freight::data {
@@ -422,14 +423,18 @@ Keys keys_of(const nlohmann::json& first, const TextOptions& options) {
 void read_json_line(std::string_view line, const std::string& where, std::optional<Keys>& keys,
                     const TextOptions& options, Sink& sink) {
   if (const auto at = utf8_fault(line)) return sink.refuse(where, cat("not UTF-8: byte ", *at, " of the line"));
-  const nlohmann::json j = nlohmann::json::parse(line, nullptr, false);
-  if (j.is_discarded()) {
+  constexpr char kNeedsObject[] = R"(not a JSON object: need {"text": ..., "label": ...})";
+  nlohmann::json j;
+  try {
+    j = io::parse_json<nlohmann::json>(line, where, ErrorKind::data);
+  } catch (const Error& e) {
     if (const std::string half = lone_surrogate(line); !half.empty()) {
       return sink.refuse(where, cat("the text holds half a surrogate pair, ", half,
                                     ", which is no character: it was cut in the middle of one"));
     }
+    return sink.refuse(where, cat(kNeedsObject, ": ", e.message()));
   }
-  if (!j.is_object()) return sink.refuse(where, R"(not a JSON object: need {"text": ..., "label": ...})");
+  if (!j.is_object()) return sink.refuse(where, kNeedsObject);
   if (!keys) keys = keys_of(j, options);
   const auto& [text_key, label_key] = *keys;
   const auto text = j.find(text_key), label = j.find(label_key);

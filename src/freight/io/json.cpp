@@ -30,12 +30,19 @@ std::string size_fault(std::string_view text) {
                                       : cat("JSON of ", text.size(), " bytes, the limit is ", kMaxJsonBytes);
 }
 
+// The events of both kinds of documents are the same, so that one instance of the library's parsers serves both.
+using Events = nlohmann::json_sax<nlohmann::json>;
+using Form = nlohmann::json::input_format_t;
+
+bool read_events(std::string_view text, Form form, Events& events) {
+  return nlohmann::json::sax_parse(text.begin(), text.end(), &events, form);
+}
+
 // `fault` says why the events ended early.
 template <class Json>
-class Builder : public nlohmann::json_sax<Json> {
+class Builder : public Events {
  public:
-  using Base = nlohmann::json_sax<Json>;
-  explicit Builder(std::string_view text) : text_(text) {}
+  Builder(std::string_view text, Form form) : text_(text), form_(form) {}
 
   Json document;
   std::string fault;
@@ -46,7 +53,7 @@ class Builder : public nlohmann::json_sax<Json> {
   bool number_unsigned(uint64_t value) override { return add(value); }
   bool number_float(double value, const std::string&) override { return add(value); }
   bool string(std::string& value) override { return add(std::move(value)); }
-  bool binary(typename Base::binary_t&) override { return false; }
+  bool binary(binary_t&) override { return false; }
   bool start_object(size_t) override { return open(Json::object()); }
   bool start_array(size_t) override { return open(Json::array()); }
   bool end_object() override {
@@ -64,7 +71,8 @@ class Builder : public nlohmann::json_sax<Json> {
     return false;
   }
   bool parse_error(size_t at, const std::string&, const nlohmann::detail::exception& e) override {
-    fault = syntax_fault(text_, at, e);
+    fault =
+        form_ == Form::json ? syntax_fault(text_, at, e) : cat("not valid UBJSON at byte ", at, ": ", json_fault(e));
     return false;
   }
 
@@ -105,13 +113,14 @@ class Builder : public nlohmann::json_sax<Json> {
   }
 
   std::string_view text_;
+  Form form_;
   std::string key_;
   std::vector<Json*> open_;                            // a parent never grows while a child is open: pointers hold
   std::vector<std::unordered_set<std::string>> keys_;  // of the open objects
 };
 
 // The members of one object of plain values.
-class FlatReader : public nlohmann::json_sax<nlohmann::json> {
+class FlatReader : public Events {
  public:
   using Member = std::function<bool(const std::string& key, std::string_view value)>;
   FlatReader(std::string_view text, const Member& member) : text_(text), member_(member) {}
@@ -172,12 +181,16 @@ class FlatReader : public nlohmann::json_sax<nlohmann::json> {
 
 // Gives the fault of the text, or "".
 template <class Json>
-std::string build(std::string_view text, Json& out) {
-  if (std::string fault = size_fault(text); !fault.empty()) return fault;
-  Builder<Json> builder(text);
-  const bool good = Json::sax_parse(text.begin(), text.end(), static_cast<typename Builder<Json>::Base*>(&builder));
+std::string build(std::string_view text, Form form, Json& out) {
+  Builder<Json> builder(text, form);
+  const bool good = read_events(text, form, builder);
   out = std::move(builder.document);
   return good ? std::string() : builder.fault;
+}
+template <class Json>
+std::string build_from_text(std::string_view text, Json& out) {
+  std::string fault = size_fault(text);
+  return fault.empty() ? build(text, Form::json, out) : fault;
 }
 
 }  // namespace
@@ -194,14 +207,20 @@ void read_flat_json(std::string_view text, const std::string& name, ErrorKind ki
                     const std::function<bool(const std::string& key, std::string_view value)>& member) {
   if (const std::string fault = size_fault(text); !fault.empty()) fail(kind, name, fault);
   FlatReader reader(text, member);
-  nlohmann::json_sax<nlohmann::json>* const events = &reader;
-  if (!nlohmann::json::sax_parse(text.begin(), text.end(), events)) fail(kind, name, reader.fault);
+  if (!read_events(text, Form::json, reader)) fail(kind, name, reader.fault);
 }
 
 template <class Json>
 Json parse_json(std::string_view text, const std::string& name, ErrorKind kind) {
   Json out;
-  if (const std::string fault = build(text, out); !fault.empty()) fail(kind, name, fault);
+  if (const std::string fault = build_from_text(text, out); !fault.empty()) fail(kind, name, fault);
+  return out;
+}
+
+nlohmann::json parse_ubjson(std::span<const uint8_t> bytes, const std::string& name, ErrorKind kind) {
+  nlohmann::json out;
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (const std::string fault = build(text, Form::ubjson, out); !fault.empty()) fail(kind, name, fault);
   return out;
 }
 
@@ -213,7 +232,7 @@ Json read_json(const std::string& path, ErrorKind kind) {
 template <class Json>
 std::optional<Json> try_parse_json(std::string_view text) {
   std::optional<Json> out(std::in_place);
-  if (!build(text, *out).empty()) out.reset();
+  if (!build_from_text(text, *out).empty()) out.reset();
   return out;
 }
 

@@ -3,8 +3,10 @@
 // readers of their own. Installed headers know nothing of JSON.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -24,6 +26,8 @@ inline constexpr size_t kMaxJsonBytes = size_t{16} << 20;
 // `name`: not JSON (with line and column), too long, too deep, a key twice in one object.
 template <class Json>
 Json parse_json(std::string_view text, const std::string& name, ErrorKind kind = ErrorKind::usage);
+// The same of UBJSON, a binary form, of any length: what reads a file bounds that.
+nlohmann::json parse_ubjson(std::span<const uint8_t> bytes, const std::string& name, ErrorKind kind);
 // The same of a file. One that cannot be read is Error(data).
 template <class Json>
 Json read_json(const std::string& path, ErrorKind kind = ErrorKind::usage);

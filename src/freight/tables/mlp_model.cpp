@@ -97,7 +97,8 @@ MlpMade read_mlp_made(const io::SafeTensors& file, const std::string& path) {
   if (entry == file.metadata.end()) fail(ErrorKind::checkpoint, path, "its metadata has no entry ", kMlpMade);
   MlpMade made;
   try {
-    const auto j = nlohmann::json::parse(entry->second);
+    const auto j =
+        io::parse_json<nlohmann::json>(entry->second, cat(path, ": metadata: ", kMlpMade), ErrorKind::checkpoint);
     const auto size = [&](const char* name, int64_t most) {
       const auto v = j.at(name).get<int64_t>();
       if (v < 1 || v > most) {

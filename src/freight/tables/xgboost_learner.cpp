@@ -11,6 +11,7 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
+#include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/tables/table.h"
 #include "freight/tables/xgboost_bins.h"
@@ -58,9 +59,9 @@ std::string device_of(const Xgboost& library, const XgboostHandle& booster) {
   uint64_t length = 0;
   const char* text = nullptr;
   library.check(library->XGBoosterSaveJsonConfig(booster.get(), &length, &text), "its configuration");
-  const auto j = nlohmann::json::parse(text, text + length, nullptr, false);
+  const auto j = io::try_parse_json<nlohmann::json>({text, length});
   const auto at = nlohmann::json::json_pointer("/learner/generic_param/device");
-  return j.is_object() && j.contains(at) && j.at(at).is_string() ? j.at(at).get<std::string>() : std::string("cpu");
+  return j && j->contains(at) && j->at(at).is_string() ? j->at(at).get<std::string>() : std::string("cpu");
 }
 
 bool on_gpu(const std::string& device) { return starts_with(device, "cuda"); }

@@ -12,6 +12,7 @@
 #include "freight/base/error.h"
 #include "freight/base/log.h"
 #include "freight/base/strings.h"
+#include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 
 namespace freight::tables {
@@ -88,8 +89,8 @@ Xgboost::Xgboost(Loaded<XgboostFunctions> loaded)
   functions_.XGBoostVersion(&version_.major, &version_.minor, &version_.patch);
   const char* built = nullptr;
   check(functions_.XGBuildInfo(&built), "what it was built with");
-  const auto info = nlohmann::json::parse(built, nullptr, false);
-  cuda_ = info.is_object() && info.value("USE_CUDA", false);
+  const auto info = io::try_parse_json<nlohmann::json>(built);
+  cuda_ = info && info->is_object() && info->value("USE_CUDA", false);
 }
 
 void Xgboost::check(int result, const std::string& what) const {

@@ -300,7 +300,8 @@ std::shared_ptr<const store::RowModel> read_stored_trees(const std::string& lear
   const auto entry = file.metadata.find(kMade);
   if (entry == file.metadata.end()) fail(ErrorKind::checkpoint, path, "its metadata has no entry ", kMade);
   try {
-    const auto j = nlohmann::json::parse(entry->second);
+    const auto j =
+        io::parse_json<nlohmann::json>(entry->second, cat(path, ": metadata: ", kMade), ErrorKind::checkpoint);
     made.version = j.at("version").get<std::string>();
     made.rounds = j.at("rounds").get<int64_t>();
     made.fitted = j.at("fitted").get<int64_t>();

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <span>
 #include <vector>
 
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 
 namespace freight::tables {
@@ -19,8 +21,14 @@ using Json = nlohmann::json;
 
 constexpr int64_t kMostCategories = 1 << 24;  // f32, in which columns lie, counts up to there
 
+constexpr char kDamaged[] = "the stored trees are damaged";
+
 [[noreturn]] void damaged_trees(const std::string& path, const std::string& what) {
-  fail(ErrorKind::checkpoint, path, "the stored trees are damaged: ", what);
+  fail(ErrorKind::checkpoint, path, kDamaged, ": ", what);
+}
+
+Json document_of(std::span<const uint8_t> bytes, const std::string& path) {
+  return io::parse_ubjson(bytes, cat(path, ": ", kDamaged), ErrorKind::checkpoint);
 }
 
 // XGBoost writes its parameters as texts.
@@ -143,7 +151,7 @@ TreeFacts read_trees(std::span<const uint8_t> bytes, const std::string& path, in
   TreeFacts facts;
   facts.splits = facts.gain = facts.cover = std::vector<double>(static_cast<size_t>(columns));
   try {
-    const Json document = Json::from_ubjson(bytes.begin(), bytes.end());
+    const Json document = document_of(bytes, path);
     const Json &learner = document.at("learner"), &shape = learner.at("learner_model_param");
     const int64_t takes = whole_number(shape.at("num_feature"), "num_feature", path);
     if (takes != columns) damaged_trees(path, cat("they take ", takes, " columns, the model has ", columns));
@@ -178,7 +186,7 @@ TreeFacts read_trees(std::span<const uint8_t> bytes, const std::string& path, in
 }
 
 std::vector<store::Tree> tree_nodes(std::span<const uint8_t> bytes) {
-  const Json document = Json::from_ubjson(bytes.begin(), bytes.end());
+  const Json document = document_of(bytes, "trees");
   const Json& model = document.at("learner").at("gradient_booster").at("model");
   std::vector<store::Tree> all;
   for (const Json& tree : model.at("trees")) {

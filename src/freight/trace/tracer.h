@@ -363,8 +363,8 @@ class StateLock {
 
 // Throws Error(usage) with the current module path and source line.
 template <class... Parts>
-[[noreturn]] void fail_here(const std::string& op, const Parts&... parts) {
-  throw Error(ErrorKind::usage, op, cat(parts...), location());
+[[noreturn, gnu::cold]] void fail_here(const std::string& op, const Parts&... parts) {
+  throw_error(ErrorKind::usage, op, cat(parts...), location());
 }
 
 // Throws Error(usage) for a tensor that was made while a function was traced and is used where nobody traces that: the

@@ -11,6 +11,14 @@ namespace freight::train {
 inline constexpr double kAutomaticRate = -1, kRateOfNets = 0.01;
 
 struct Config {
+  // These are defined in recipe.cpp: made inline, the copies of ninety fields took seconds of a build.
+  Config();
+  Config(const Config& other);
+  Config(Config&& other) noexcept;
+  Config& operator=(const Config& other);
+  Config& operator=(Config&& other) noexcept;
+  ~Config();
+
   std::string data = "digits";
   std::string data_dir;
   std::string model;        // name or FILE.json

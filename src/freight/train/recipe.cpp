@@ -76,6 +76,13 @@ std::vector<const Recipe*> for_data(const std::string& data, const std::string& 
 
 }  // namespace
 
+Config::Config() = default;
+Config::Config(const Config& other) = default;
+Config::Config(Config&& other) noexcept = default;
+Config& Config::operator=(const Config& other) = default;
+Config& Config::operator=(Config&& other) noexcept = default;
+Config::~Config() = default;
+
 Config recipe(const std::string& data, const std::string& name, const std::string& data_dir) {
   const auto named = [&](Config c) {
     c.data = data;

@@ -8,6 +8,7 @@
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
 #include "freight/base/version.h"
+#include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/record_internal.h"
@@ -191,7 +192,8 @@ void RunRecord::write_run(const char* status, int exit_code, const Result* resul
                {"fingerprint", cat(run_.fingerprint)}};
   j["local"] = "names paths of this machine: stored models, checkpoints and ONNX files do not";
   if (result) j["result"] = json_of(*result, run_.left_out.samples().size(), run_.metric_name());
-  if (result && result->leaderboard) j["leaderboard"] = json::parse(to_json(*result->leaderboard));
+  if (result && result->leaderboard)
+    j["leaderboard"] = io::parse_json<json>(to_json(*result->leaderboard), "leaderboard");
   for (const auto& [name, value] : figures) j["plan"][name] = value;
   dir_.write_text("run.json", j.dump(2) + "\n");
 }
