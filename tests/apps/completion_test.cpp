@@ -7,6 +7,7 @@
 
 #include "freight/base/strings.h"
 #include "run_command.h"
+#include "tests/support/folders.h"
 
 namespace freight::test {
 namespace {
@@ -34,7 +35,7 @@ bool has_shell(const std::string& shell) { return std::system(cat("command -v ",
 std::string printed(const std::string& shell, const std::string& script) {
   const std::string file = scratch_dir() + "/script";
   write_file(file, script);
-  const std::string command = cat("PATH=" FREIGHT_BINARY_DIR "/bin:$PATH ", shell, " ", file, " 2>&1");
+  const std::string command = cat("PATH=", binary_dir(), "/bin:$PATH ", shell, " ", file, " 2>&1");
   FILE* pipe = popen(command.c_str(), "r");
   std::string out;
   std::array<char, 4096> block{};

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/apps/run_command.h"
+#include "tests/support/folders.h"
 
 namespace freight::test {
 namespace {
@@ -14,7 +15,7 @@ using Json = nlohmann::json;
 using Environment = std::vector<std::string>;
 
 Environment on_fake(const std::string& dir, Environment more = {}) {
-  more.push_back("FREIGHT_CUDA_LIBS=" FREIGHT_BINARY_DIR "/tests/cuda/fake_cuda");
+  more.push_back("FREIGHT_CUDA_LIBS=" + binary_dir() + "/tests/cuda/fake_cuda");
   more.push_back("FREIGHT_CACHE=" + dir + "/cache");
   return more;
 }

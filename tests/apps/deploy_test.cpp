@@ -5,12 +5,13 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/apps/run_command.h"
+#include "tests/support/folders.h"
 #include "tests/support/python.h"
 
 namespace freight::test {
 namespace {
 
-const std::string kGolden = std::string(FREIGHT_SOURCE_DIR) + "/tests/deploy/golden/";
+const std::string kGolden = source_dir() + "/tests/deploy/golden/";
 const std::string kModel = kGolden + "pictures.safetensors";
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }

@@ -5,6 +5,7 @@
 
 #include "freight/io/npy.h"
 #include "run_command.h"
+#include "tests/support/folders.h"
 
 namespace freight::test {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 using Json = nlohmann::json;
 
 std::string stand_in(const std::string& name) {
-  return "FREIGHT_LAPACK=" FREIGHT_BINARY_DIR "/tests/fake_lapack/" + name + ".so";
+  return "FREIGHT_LAPACK=" + binary_dir() + "/tests/fake_lapack/" + name + ".so";
 }
 
 Ran eigenvalues_of(const Array& x, const std::string& library) {

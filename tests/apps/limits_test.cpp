@@ -9,6 +9,7 @@
 #include "freight/io/json_internal.h"
 #include "freight/serve/server.h"
 #include "run_command.h"
+#include "tests/support/folders.h"
 
 namespace freight::test {
 namespace {
@@ -17,7 +18,7 @@ std::string mebibytes(size_t bytes) { return cat(bytes >> 20, " MiB"); }
 
 // The row of the table that begins so.
 std::string row_of(const std::string& what) {
-  for (const std::string& line : split(read_file(std::string(FREIGHT_SOURCE_DIR) + "/docs/limits.md"), '\n')) {
+  for (const std::string& line : split(read_file(source_dir() + "/docs/limits.md"), '\n')) {
     if (starts_with(line, "| " + what)) return line;
   }
   return "";

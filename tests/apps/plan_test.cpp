@@ -6,6 +6,7 @@
 
 #include "freight/io/npy.h"
 #include "run_command.h"
+#include "tests/support/folders.h"
 
 namespace freight::test {
 namespace {
@@ -85,7 +86,7 @@ TEST(ModelsCommand, ClassesAndInputSizeAreFlags) {
       {{"resnet18", "--input-size", "6q"}, "'6q'"},
       {{"alexnet", "--input-size", "32"}, "a larger --input-size"},
       {{"linear_regression", "--input-size", "32"}, "needs pictures"},
-      {{FREIGHT_SOURCE_DIR "/models/lenet.json", "--num-classes", "3"}, "lenet.json says its own"},
+      {{source_dir() + "/models/lenet.json", "--num-classes", "3"}, "lenet.json says its own"},
   };
   for (const Row& row : rows) {
     std::vector<std::string> args = {"models", "show"};

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/apps/run_command.h"
+#include "tests/support/folders.h"
 #include "tests/support/small_digits.h"
 
 namespace freight::test {
@@ -13,9 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string plugin(const std::string& name) {
-  return std::string(FREIGHT_BINARY_DIR) + "/tests/plugins/libplugin_" + name + ".so";
-}
+std::string plugin(const std::string& name) { return binary_dir() + "/tests/plugins/libplugin_" + name + ".so"; }
 const char* const kSpec = R"({"format": "freight-model-1", "name": "own", "input": [1,28,28], "net": [
   {"type": "Flatten"}, {"type": "Linear", "out": 16}, {"type": "Gain", "start": 0.5},
   {"name": "block", "type": "Gated", "gate": 0.25, "main": [{"type": "Linear", "out": 16}, {"type": "Tanh"}]},

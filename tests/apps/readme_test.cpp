@@ -5,13 +5,14 @@
 #include <sstream>
 
 #include "run_command.h"
+#include "tests/support/folders.h"
 
 namespace freight::test {
 namespace {
 
 TEST(Readme, ShowsTheExampleThatIsCompiled) {
-  const std::string readme = read_file(FREIGHT_SOURCE_DIR "/README.md");
-  const std::string example = read_file(FREIGHT_SOURCE_DIR "/examples/train_mlp.cpp");
+  const std::string readme = read_file(source_dir() + "/README.md");
+  const std::string example = read_file(source_dir() + "/examples/train_mlp.cpp");
   ASSERT_FALSE(example.empty());
   EXPECT_NE(readme.find("```cpp\n" + example + "```"), std::string::npos)
       << "copy examples/train_mlp.cpp into README.md";
@@ -19,7 +20,7 @@ TEST(Readme, ShowsTheExampleThatIsCompiled) {
 
 // Each line "./freight COMMAND ..." names a command and flags that its help knows.
 TEST(Readme, ShowsCommandsAndFlagsThatThereAre) {
-  std::istringstream readme(read_file(FREIGHT_SOURCE_DIR "/README.md"));
+  std::istringstream readme(read_file(source_dir() + "/README.md"));
   std::set<std::string> commands;
   for (std::string line; std::getline(readme, line);) {
     std::istringstream words(line);

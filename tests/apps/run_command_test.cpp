@@ -1,5 +1,6 @@
 // The helper of this folder's tests (see run_command.h), and the behaviour that all commands share.
 #include "run_command.h"
+#include "tests/support/folders.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -67,7 +68,7 @@ Running::Running(const std::vector<std::string>& args, const std::string& input,
   dir_ = dir;
   const std::string in = dir_ + "/in", out = dir_ + "/out", err = dir_ + "/err";
   for (const std::string& path : {in, out, err}) write_file(path, path == in ? input : "");
-  std::vector<std::string> words = {FREIGHT_BINARY_DIR "/bin/freight"};
+  std::vector<std::string> words = {binary_dir() + "/bin/freight"};
   words.insert(words.end(), args.begin(), args.end());
   std::vector<char*> argv, envp;
   for (std::string& w : words) argv.push_back(w.data());
@@ -179,7 +180,7 @@ TEST(Command, EveryCommandOfTheListExplainsItself) {
 }
 
 TEST(Command, ResultsThatCannotBeWrittenAreAFailure) {
-  const std::string command = FREIGHT_BINARY_DIR "/bin/freight env > /dev/full 2> /dev/null";
+  const std::string command = binary_dir() + "/bin/freight env > /dev/full 2> /dev/null";
   EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
 }
 

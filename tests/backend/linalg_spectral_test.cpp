@@ -17,6 +17,7 @@
 #include "freight/run/plan.h"
 #include "tests/backend/matrices.h"
 #include "tests/support/error_of.h"
+#include "tests/support/folders.h"
 #include "tests/support/run.h"
 
 namespace freight::test {
@@ -367,11 +368,11 @@ TEST(LinalgSpectral, MatricesBeyondTheLibrarysIntegersAreRefusedByName) {
 
 // ---- libraries ----
 
-std::string stand_in(const char* name) { return cat(FREIGHT_BINARY_DIR "/tests/fake_lapack/", name, ".so"); }
+std::string stand_in(const char* name) { return cat(binary_dir(), "/tests/fake_lapack/", name, ".so"); }
 
 TEST(LapackLibrary, AFileThatIsNamedAndCannotBeUsedIsAnErrorWithTheMend) {
-  for (const std::string& named : {std::string("/nowhere/liblapack.so"), stand_in("lacks_geev"),
-                                   std::string(FREIGHT_SOURCE_DIR "/CMakeLists.txt")}) {
+  for (const std::string& named :
+       {std::string("/nowhere/liblapack.so"), stand_in("lacks_geev"), source_dir() + "/CMakeLists.txt"}) {
     const Error e = testing::error_of([&] { cpu::load_lapack(named); });
     EXPECT_EQ(e.kind(), ErrorKind::usage) << named;
     EXPECT_EQ(e.op(), "FREIGHT_LAPACK");

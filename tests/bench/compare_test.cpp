@@ -8,6 +8,7 @@
 
 #include "freight/bench/output.h"
 #include "tests/support/files.h"
+#include "tests/support/folders.h"
 #include "tests/support/python.h"
 
 namespace freight::bench {
@@ -194,8 +195,8 @@ TEST(ChromeTrace, HasAnEventPerStepOneBehindTheOther) {
 Json opened(const std::string& html) {
   const TemporaryDir dir;
   io::write_file_atomic(dir / "page.html", std::string_view(html));
-  const std::string command = cat(peer_python(), " ", FREIGHT_SOURCE_DIR, "/tests/report/open_page.py ",
-                                  dir / "page.html", " > ", dir / "out.json");
+  const std::string command =
+      cat(peer_python(), " ", source_dir(), "/tests/report/open_page.py ", dir / "page.html", " > ", dir / "out.json");
   EXPECT_EQ(std::system(command.c_str()), 0) << command;
   return Json::parse(io::read_text(dir / "out.json"), nullptr, false);
 }

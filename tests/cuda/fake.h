@@ -11,10 +11,11 @@
 
 #include "tests/cuda/fake_cuda/fake_cuda.h"
 #include "tests/support/files.h"
+#include "tests/support/folders.h"
 
 namespace freight::test {
 
-inline const std::string kFakeFolder = FREIGHT_BINARY_DIR "/tests/cuda/fake_cuda";
+inline const std::string kFakeFolder = binary_dir() + "/tests/cuda/fake_cuda";
 inline const bool kFakeIsNamed = ::setenv("FREIGHT_CUDA_LIBS", kFakeFolder.c_str(), 1) == 0;
 
 struct FakeFunctions {

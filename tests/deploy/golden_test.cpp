@@ -9,6 +9,7 @@
 #include "freight/train/checkpoint.h"
 #include "freight/train/trainer.h"
 #include "tests/support/files.h"
+#include "tests/support/folders.h"
 
 namespace freight::deploy {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 using freight::testing::read_text;
 using freight::testing::TemporaryDir;
 
-const std::string kGolden = std::string(FREIGHT_SOURCE_DIR) + "/tests/deploy/golden/";
+const std::string kGolden = source_dir() + "/tests/deploy/golden/";
 
 nlohmann::json expected() { return nlohmann::json::parse(read_text(kGolden + "expected.json")); }
 

@@ -9,6 +9,7 @@
 
 #include "freight/io/npy.h"
 #include "tests/support/files.h"
+#include "tests/support/folders.h"
 #include "tests/support/python.h"
 
 namespace freight::test {
@@ -26,7 +27,7 @@ class Runtime {
   }
   std::vector<Array> results() const {
     const std::string log = dir_ / "log";
-    const std::string script = std::string(FREIGHT_SOURCE_DIR) + "/tests/deploy/run_onnx.py";
+    const std::string script = source_dir() + "/tests/deploy/run_onnx.py";
     const int status =
         std::system(cat("'", testing::peer_python(), "' '", script, "'", command_, " > ", log, " 2>&1").c_str());
     EXPECT_EQ(status, 0) << testing::read_text(log);

@@ -9,6 +9,7 @@
 #include "freight/base/strings.h"
 #include "freight/io/file.h"
 #include "freight/ir/builder.h"
+#include "tests/support/folders.h"
 
 namespace freight::test {
 namespace {
@@ -60,7 +61,7 @@ TEST_P(CudnnAttention, HasAnEngineThatGivesTheSameBitsForwardAndBackward) {
   const Library& library = cuda::find_dnn();
   if (!library.why.empty()) GTEST_SKIP() << library.why;
   if (!has_libcuda()) GTEST_SKIP() << "neither a driver nor a toolkit's stub of it";
-  const cuda::DnnPlanner planner(io::read_text(FREIGHT_SOURCE_DIR "/tests/gpu/sm_90.json"));
+  const cuda::DnnPlanner planner(io::read_text(source_dir() + "/tests/gpu/sm_90.json"));
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const bool causal : {true, false}) {
       for (const bool gradient : {false, true}) {

@@ -13,6 +13,7 @@
 #include "freight/models/models.h"
 #include "freight/nn/nn.h"
 #include "freight/train/step.h"
+#include "tests/support/folders.h"
 
 namespace freight::test {
 namespace {
@@ -77,7 +78,7 @@ std::string line_of(const cuda::DnnPlanner& planner, Convolution c) {
 TEST(CudnnPlans, AreThoseOfTheTableForEveryConvolutionOfTheZoo) {
   const Library& library = cuda::find_dnn();
   if (!library.why.empty()) GTEST_SKIP() << library.why;
-  const std::string folder = FREIGHT_SOURCE_DIR "/tests/gpu/", table = io::read_text(folder + "conv_plans.txt");
+  const std::string folder = source_dir() + "/tests/gpu/", table = io::read_text(folder + "conv_plans.txt");
   const std::string version = cat("cuDNN ", library.version, "\n");
   const cuda::DnnPlanner planner(io::read_text(folder + "sm_90.json"));
   std::string got = version;
@@ -90,7 +91,7 @@ TEST(CudnnPlans, AreThoseOfTheTableForEveryConvolutionOfTheZoo) {
     }
     got += line_of(planner, c) + "\n";
   }
-  const std::string written = FREIGHT_BINARY_DIR "/conv_plans.txt";
+  const std::string written = binary_dir() + "/conv_plans.txt";
   std::ofstream(written) << got;
   if (table.substr(0, version.size()) != version)
     GTEST_SKIP() << "the table is of another version than " << library.path << " (" << library.version << ")";
@@ -100,7 +101,7 @@ TEST(CudnnPlans, AreThoseOfTheTableForEveryConvolutionOfTheZoo) {
 TEST(CudnnPlans, InFullF32NoEngineRoundsToTf32) {
   const Library& library = cuda::find_dnn();
   if (!library.why.empty()) GTEST_SKIP() << library.why;
-  const cuda::DnnPlanner planner(io::read_text(FREIGHT_SOURCE_DIR "/tests/gpu/sm_90.json"));
+  const cuda::DnnPlanner planner(io::read_text(source_dir() + "/tests/gpu/sm_90.json"));
   Convolution c;
   c.x = {32, 64, 56, 56}, c.w = {64, 64, 3, 3}, c.y = c.x;
   c.pad_low = c.pad_high = {1, 1};

@@ -15,6 +15,7 @@
 #include "freight/models/models.h"
 #include "freight/nn/nn.h"
 #include "freight/train/step.h"
+#include "tests/support/folders.h"
 
 namespace freight::test {
 namespace {
@@ -74,7 +75,7 @@ std::string answer(const cuda::DnnPlanner& planner, cuda::Convolution c, DType d
 TEST(CudnnFusions, AreThoseOfTheTableForTheNetsWithBatchNormOfTheZoo) {
   const Library& library = cuda::find_dnn();
   if (!library.why.empty()) GTEST_SKIP() << library.why;
-  const std::string folder = FREIGHT_SOURCE_DIR "/tests/gpu/", table = io::read_text(folder + "fused_plans.txt");
+  const std::string folder = source_dir() + "/tests/gpu/", table = io::read_text(folder + "fused_plans.txt");
   const std::string version = cat("cuDNN ", library.version, "\n");
   static const cuda::DnnPlanner planner(io::read_text(folder + "sm_90.json"));
   auto owned = std::make_unique<Fusions>(planner);
@@ -96,7 +97,7 @@ TEST(CudnnFusions, AreThoseOfTheTableForTheNetsWithBatchNormOfTheZoo) {
     for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) got += answer(planner, c, dtype);
     got += "\n";
   }
-  const std::string written = FREIGHT_BINARY_DIR "/fused_plans.txt";
+  const std::string written = binary_dir() + "/fused_plans.txt";
   std::ofstream(written) << got;
   if (table.substr(0, version.size()) != version)
     GTEST_SKIP() << "the table is of another version than " << library.path << " (" << library.version << ")";

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/files.h"
+#include "tests/support/folders.h"
 
 namespace freight::io {
 namespace {
@@ -51,7 +52,7 @@ TEST(SafeTensorsTest, PythonReadsIt) {
   SafeTensors content = example();
   std::erase_if(content.tensors, [](const auto& t) { return t.second.dtype() == DType::bf16; });  // numpy has no bf16
   save_safetensors(dir / "m.safetensors", content);
-  const std::string reader = FREIGHT_SOURCE_DIR "/tests/io/read_safetensors.py";
+  const std::string reader = source_dir() + "/tests/io/read_safetensors.py";
   EXPECT_EQ(std::system((python + " " + reader + " " + (dir / "m.safetensors")).c_str()), 0);
   std::string gap = read_text(dir / "m.safetensors") + "x";
   io::write_file_atomic(dir / "gap.safetensors", std::string_view(gap));

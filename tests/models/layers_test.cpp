@@ -9,6 +9,7 @@
 #include "freight/models/summary.h"
 #include "freight/nn/nn.h"
 #include "tests/support/document.h"
+#include "tests/support/folders.h"
 
 namespace freight::models {
 namespace {
@@ -66,7 +67,7 @@ std::string layers_table() {
 }
 
 TEST(Layers, TheTableOfTheDocumentIsThatOfTheDeclarations) {
-  freight::testing::expect_tables(FREIGHT_SOURCE_DIR "/docs/model-spec.md", {{"layers", layers_table()}});
+  freight::testing::expect_tables(source_dir() + "/docs/model-spec.md", {{"layers", layers_table()}});
 }
 
 // A value other than the default that the field allows.

@@ -13,6 +13,7 @@
 #include "freight/models/summary.h"
 #include "freight/nn/nn.h"
 #include "freight/trace/compile.h"
+#include "tests/support/folders.h"
 
 namespace freight::models {
 namespace {
@@ -77,7 +78,7 @@ TEST(Models, AuxiliaryHeadsAreCountedApart) {
 TEST(Models, BuildersEqualTheirSpecsAndSpecFiles) {
   constexpr int64_t kLines = 300;  // a longer spec is had from `freight models show NAME --spec` only
   for (const Entry& e : registry()) {
-    const std::string path = std::string(FREIGHT_SOURCE_DIR) + "/models/" + e.name + ".json";
+    const std::string path = source_dir() + "/models/" + e.name + ".json";
     const Model built = create(e.name);
     const std::string spec = to_spec(built);
     const bool kept = std::count(spec.begin(), spec.end(), '\n') <= kLines;

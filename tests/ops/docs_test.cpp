@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "freight/base/strings.h"
+#include "tests/support/folders.h"
 #include "tests/support/graphs.h"
 #include "tests/support/run.h"
 
@@ -11,7 +12,7 @@ namespace freight::test {
 namespace {
 
 std::string file(const std::string& path) {
-  std::ifstream in(FREIGHT_SOURCE_DIR "/" + path);
+  std::ifstream in(source_dir() + "/" + path);
   std::stringstream text;
   text << in.rdbuf();
   EXPECT_FALSE(text.str().empty()) << path;

@@ -16,6 +16,7 @@
 #include "tests/support/error_of.h"
 
 #include "tests/ops/op_rows.h"
+#include "tests/support/folders.h"
 
 namespace freight::test {
 namespace {
@@ -145,7 +146,7 @@ TEST(Signatures, EachDeclarationOfTheHeadersHasExactlyOneRow) {
   // What repeats a function, or assigns its result.
   const std::set<std::string> repeats = {"operator&&", "operator||", "operator!"};
   std::multiset<std::string> in_headers, in_rows;
-  const fs::path folder = FREIGHT_SOURCE_DIR "/src/freight/ops";
+  const fs::path folder = source_dir() + "/src/freight/ops";
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string header = entry.path().filename();
     if (entry.path().extension() != ".h" || header.starts_with("signature") || header.ends_with("_internal.h") ||
@@ -465,7 +466,7 @@ std::string ops_table() {
 
 TEST(Signatures, TheDocumentListsThem) {
   freight::testing::expect_tables(
-      FREIGHT_SOURCE_DIR "/docs/functions.md",
+      source_dir() + "/docs/functions.md",
       {{"functions", functions_table()}, {"choices", choices_table()}, {"ops", ops_table()}});
 }
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/freight.h"
+#include "tests/support/folders.h"
 
 namespace freight {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 using nlohmann::json;
 
 const json& expected() {
-  static const json j = json::parse(std::ifstream(FREIGHT_SOURCE_DIR "/tests/peers/torch_expected.json"));
+  static const json j = json::parse(std::ifstream(source_dir() + "/tests/peers/torch_expected.json"));
   return j;
 }
 

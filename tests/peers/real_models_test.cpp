@@ -12,6 +12,7 @@
 #include "freight/io/npy.h"
 #include "freight/io/safetensors.h"
 #include "tests/support/files.h"
+#include "tests/support/folders.h"
 
 namespace freight {
 namespace {
@@ -57,7 +58,7 @@ TEST_P(RealModels, ADigitNetFromBurnGivesTheLogitsBesideIt) {
 
 // Chunks of a recording are samples of a batch up to the recurrent layer, and there its steps.
 TEST_P(RealModels, SilerosVoiceDetectorGivesTheProbabilitiesOfItsEquations) {
-  const auto expected = nlohmann::json::parse(std::ifstream(FREIGHT_SOURCE_DIR "/tests/peers/silero.json"));
+  const auto expected = nlohmann::json::parse(std::ifstream(source_dir() + "/tests/peers/silero.json"));
   const io::SafeTensors file = io::load_safetensors(root_ + "/models/silero_vad_16k.safetensors");
   const auto array = [&](const std::string& name) {
     const Array* found = file.find(name);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/freight.h"
+#include "tests/support/folders.h"
 
 namespace freight {
 namespace {
@@ -15,7 +16,7 @@ using nlohmann::json;
 using Named = std::map<std::string, Tensor>;
 
 const json& recorded(const char* kind) {
-  static const json all = json::parse(std::ifstream(FREIGHT_SOURCE_DIR "/tests/peers/torch_modules.json"));
+  static const json all = json::parse(std::ifstream(source_dir() + "/tests/peers/torch_modules.json"));
   return all[kind];
 }
 

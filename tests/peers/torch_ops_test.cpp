@@ -3,6 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/folders.h"
 #include "tests/support/graphs.h"
 #include "tests/support/run.h"
 
@@ -12,7 +13,7 @@ namespace {
 using nlohmann::json;
 
 const json& cases() {
-  static const json kCases = json::parse(std::ifstream(FREIGHT_SOURCE_DIR "/tests/peers/torch_ops.json"));
+  static const json kCases = json::parse(std::ifstream(source_dir() + "/tests/peers/torch_ops.json"));
   return kCases;
 }
 

@@ -14,6 +14,7 @@
 #include "freight/base/error.h"
 #include "freight/ops/ops.h"
 #include "tests/support/files.h"
+#include "tests/support/folders.h"
 
 namespace freight {
 namespace {
@@ -461,7 +462,7 @@ TEST(TorchRandom, AThousandConfigurationsAgree) {
     answers.push_back(answer(c));
   }
   std::ofstream(dir / "cases.json") << asked;
-  const std::string command = cat("'", python, "' '" FREIGHT_SOURCE_DIR "/tests/peers/torch_random.py' '",
+  const std::string command = cat("'", python, "' '", source_dir(), "/tests/peers/torch_random.py' '",
                                   dir / "cases.json", "' '", dir / "answers.json", "'");
   ASSERT_EQ(std::system(command.c_str()), 0) << command;
   const json theirs = json::parse(std::ifstream(dir / "answers.json"));

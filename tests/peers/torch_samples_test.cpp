@@ -21,6 +21,7 @@
 #include "freight/ops/ops.h"
 #include "freight/ops/signature.h"
 #include "tests/support/document.h"
+#include "tests/support/folders.h"
 
 namespace freight {
 namespace {
@@ -360,7 +361,7 @@ TEST(TorchSamples, ValuesGradientsAndRefusalsArePyTorchs) {
   const testing::TemporaryDir dir;
   const DeviceScope on("cpu");
   const std::string command =
-      cat("'", python, "' '" FREIGHT_SOURCE_DIR "/tests/peers/torch_samples.py' '", dir / "samples.json", "'");
+      cat("'", python, "' '", source_dir(), "/tests/peers/torch_samples.py' '", dir / "samples.json", "'");
   ASSERT_EQ(std::system(command.c_str()), 0) << command;
   const json all = json::parse(std::ifstream(dir / "samples.json"));
   ASSERT_GT(all["samples"].size(), 1000u);
@@ -371,7 +372,7 @@ TEST(TorchSamples, ValuesGradientsAndRefusalsArePyTorchs) {
   std::vector<std::string> without;
   for (const json& name : all["without"]) without.push_back("`" + name.get<std::string>() + "`");
   const auto version = cat("PyTorch ", all["torch"].get<std::string>());
-  const std::string path = FREIGHT_SOURCE_DIR "/docs/torch-samples.md";
+  const std::string path = source_dir() + "/docs/torch-samples.md";
   if (!std::getenv("FREIGHT_WRITE_DOCS") && testing::read_text(path).find(version) == std::string::npos) {
     std::printf("the tables of docs/torch-samples.md are not compared: they are those of another version than %s\n",
                 version.c_str());

@@ -12,6 +12,7 @@
 #include "freight/base/threads.h"
 #include "freight/freight.h"
 #include "freight/models/loss.h"
+#include "tests/support/folders.h"
 
 namespace freight {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 using nlohmann::json;
 
 const json& expected() {
-  static const json j = json::parse(std::ifstream(FREIGHT_SOURCE_DIR "/tests/peers/torch_zoo.json"));
+  static const json j = json::parse(std::ifstream(source_dir() + "/tests/peers/torch_zoo.json"));
   return j;
 }
 

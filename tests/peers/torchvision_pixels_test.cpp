@@ -7,6 +7,7 @@
 
 #include "freight/data/pixel_ops.h"
 #include "freight/data/resample.h"
+#include "tests/support/folders.h"
 
 namespace freight::data {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 using nlohmann::json;
 
 struct Recorded {
-  json all = json::parse(std::ifstream(FREIGHT_SOURCE_DIR "/tests/peers/torchvision_pixels.json"));
+  json all = json::parse(std::ifstream(source_dir() + "/tests/peers/torchvision_pixels.json"));
   int64_t rows = all["rows"], columns = all["columns"];
   std::vector<uint8_t> image = all["image"];
 };

@@ -9,6 +9,7 @@
 
 #include "freight/train/trainer.h"
 #include "tests/support/files.h"
+#include "tests/support/folders.h"
 #include "tests/support/python.h"
 #include "tests/support/small_digits.h"
 
@@ -47,8 +48,7 @@ class Report : public ::testing::Test {
   // What tests/report/NAME.py prints of a file or directory.
   static Json python(const std::string& name, const std::string& path) {
     const std::string out = *dir_ / "out.json";
-    const std::string command =
-        cat(peer_python(), " ", FREIGHT_SOURCE_DIR, "/tests/report/", name, " ", path, " > ", out);
+    const std::string command = cat(peer_python(), " ", source_dir(), "/tests/report/", name, " ", path, " > ", out);
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
     return Json::parse(read_text(out), nullptr, false);
   }

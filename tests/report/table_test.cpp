@@ -9,6 +9,7 @@
 #include "freight/report/page.h"
 #include "freight/train/scores.h"
 #include "tests/support/files.h"
+#include "tests/support/folders.h"
 #include "tests/support/mixed_table.h"
 #include "tests/support/python.h"
 
@@ -73,7 +74,7 @@ class TableReport : public ::testing::Test {
     const std::string python = freight::testing::peer_python(), out = dir_ / "out.json";
     if (python.empty()) return nullptr;
     const std::string command =
-        cat(python, " ", FREIGHT_SOURCE_DIR, "/tests/report/open_page.py ", dir_ / "page.html", " > ", out);
+        cat(python, " ", source_dir(), "/tests/report/open_page.py ", dir_ / "page.html", " > ", out);
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
     return Json::parse(freight::testing::read_text(out), nullptr, false);
   }

@@ -7,6 +7,7 @@
 #include "freight/tables/learners.h"
 #include "freight/train/trainer.h"
 #include "running_server.h"
+#include "tests/support/folders.h"
 #include "tests/support/python.h"
 
 namespace freight::serve {
@@ -23,8 +24,7 @@ struct Ran {
 Ran run_python(const std::string& script, const std::string& arguments, const TemporaryDir& dir) {
   const std::string log = dir / "log";
   const int status = std::system(
-      cat(peer_python(), " ", FREIGHT_SOURCE_DIR, "/tests/serve/", script, " ", arguments, " > ", log, " 2>&1")
-          .c_str());
+      cat(peer_python(), " ", source_dir(), "/tests/serve/", script, " ", arguments, " > ", log, " 2>&1").c_str());
   return {WEXITSTATUS(status), read_text(log)};
 }
 

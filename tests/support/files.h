@@ -12,6 +12,7 @@
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/io/file.h"
+#include "tests/support/folders.h"
 
 namespace freight::testing {
 
@@ -108,8 +109,7 @@ inline std::string gzip_stored(const std::string& text) {
 // The folder with real data sets ($FREIGHT_DATA, else what tests/unpack_data.sh unpacked, else shared/data beside the
 // checkout), "" where there is none.
 inline std::string real_data(const std::string& file_inside) {
-  for (const std::string& dir : {env::get("FREIGHT_DATA"), std::string(FREIGHT_BINARY_DIR) + "/data",
-                                 std::string(FREIGHT_SOURCE_DIR) + "/../shared/data"}) {
+  for (const std::string& dir : {env::get("FREIGHT_DATA"), binary_dir() + "/data", source_dir() + "/../shared/data"}) {
     if (!dir.empty() && std::filesystem::exists(dir + "/" + file_inside)) return dir;
   }
   return "";

@@ -3,13 +3,14 @@
 #include <string>
 
 #include "freight/io/file.h"
+#include "tests/support/folders.h"
 
 namespace freight::testing {
 
 // The interpreter, or "" where the packages could not be installed (the test then skips itself).
 inline std::string peer_python() {
-  const std::string python = std::string(FREIGHT_BINARY_DIR) + "/python/bin/python";
-  return io::file_exists(std::string(FREIGHT_BINARY_DIR) + "/python/.complete") ? python : "";
+  const std::string python = binary_dir() + "/python/bin/python";
+  return io::file_exists(binary_dir() + "/python/.complete") ? python : "";
 }
 
 }  // namespace freight::testing

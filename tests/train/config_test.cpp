@@ -11,6 +11,7 @@
 #include "freight/train/config_fields.h"
 #include "freight/train/recipe_files_internal.h"
 #include "tests/support/files.h"
+#include "tests/support/folders.h"
 
 namespace freight::train {
 namespace {
@@ -36,7 +37,7 @@ TEST(Recipe, EveryFileOfTheCommandGivesARunThatIsValid) {
     const auto json = nlohmann::json::parse(file.text);
     const auto data = json.at("for").get<std::string>(), name = json.at("name").get<std::string>();
     EXPECT_TRUE(names.insert(cat(data, " ", name)).second) << "another file has this name for this data";
-    const Config c = recipe("digits", cat(FREIGHT_SOURCE_DIR, "/", file.path));
+    const Config c = recipe("digits", cat(source_dir(), "/", file.path));
     EXPECT_NO_THROW(validate(c));
     EXPECT_NO_THROW(models::create(c.model));
     EXPECT_TRUE(json.contains("note")) << "what it reached";

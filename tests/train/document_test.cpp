@@ -8,12 +8,13 @@
 #include "freight/base/strings.h"
 #include "freight/train/config_fields.h"
 #include "tests/support/document.h"
+#include "tests/support/folders.h"
 
 namespace freight::train {
 namespace {
 
-const char* const kPage = FREIGHT_SOURCE_DIR "/docs/train.md";
-const char* const kOptions = FREIGHT_SOURCE_DIR "/docs/options.md";
+const std::string kPage = source_dir() + "/docs/train.md";
+const std::string kOptions = source_dir() + "/docs/options.md";
 
 using freight::testing::cell;
 

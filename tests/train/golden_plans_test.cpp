@@ -11,6 +11,7 @@
 #include "freight/optim/optimizer.h"
 #include "freight/run/plan.h"
 #include "freight/trace/compile.h"
+#include "tests/support/folders.h"
 #include "tests/support/fusing_backend.h"
 
 namespace freight::test {
@@ -30,7 +31,7 @@ TEST_P(GoldenPlan, IsAsCommitted) {
       },
       CompileOptions{.backend = fusing_backend(), .deterministic = true});
   const std::string text = print(*step.plan(model.batch_type(8), Type{DType::i64, {8}}));
-  const std::string path = FREIGHT_SOURCE_DIR "/tests/train/golden/" + GetParam() + "_b8.txt";
+  const std::string path = source_dir() + "/tests/train/golden/" + GetParam() + "_b8.txt";
   if (std::getenv("FREIGHT_UPDATE_GOLDEN")) std::ofstream(path) << text;
   std::ifstream file(path);
   std::stringstream golden;
