@@ -4,9 +4,11 @@
     bench/compare_linalg.py [--program build/bench/bench_linalg] [--threads 1,2] [--mkl [FILE]] [--rounds 3] [--out FILE.json]
 
 Needs numpy and scipy. Of each it keeps the best time of all rounds; `ratio` is theirs divided by ours, so that above 1
-Freight is faster. One matrix goes to LAPACK's routines as SciPy calls them, a batch to numpy.linalg. With several
-numbers of threads each side has its best one: two threads hurt small matrices. --mkl adds Intel's library by ctypes
-(PyPI: mkl), of one matrix, where the time of the call from Python, a few microseconds, counts."""
+Freight is faster. Rates are in GFLOP/s, by the op's count of additions and multiplications, the same for all sides. One
+matrix goes to LAPACK's routines as SciPy calls them, a batch to numpy.linalg. With several numbers of threads each side
+has its best one: two threads hurt small matrices. --mkl adds Intel's library by ctypes (PyPI: mkl), of one matrix, where
+the time of the call from Python, a few microseconds, counts. On other makers' processors MKL takes slow code unless
+MKL_ENABLE_INSTRUCTIONS=AVX512 says otherwise, which is read when it is loaded."""
 import argparse
 import ctypes
 import glob
@@ -16,7 +18,7 @@ import subprocess
 import sys
 import time
 
-OPS = ["lu", "cholesky", "qr", "triangular", "solve"]
+OPS = ["product", "lu", "cholesky", "qr", "triangular", "solve"]
 
 
 def arguments():
@@ -67,6 +69,10 @@ def single(op, x, b):
     def routine(name):
         return getattr(blas if name == "trsm" else lapack, letter + name)
 
+    if op == "product":
+        product = np.zeros_like(work)
+        gemm = getattr(blas, letter + "gemm")
+        return timed(lambda: gemm(1.0, work, right, c=product, overwrite_c=1), fresh)
     if op == "lu":
         return timed(lambda: routine("getrf")(work, overwrite_a=1), fresh)
     if op == "cholesky":
@@ -95,6 +101,11 @@ class Mkl:
     def set_threads(self, count):
         self.library.MKL_Set_Num_Threads(count)
 
+    def version(self):
+        text = ctypes.create_string_buffer(256)
+        self.library.MKL_Get_Version_String(text, len(text))
+        return text.value.decode().strip()
+
     def single(self, op, x, b):
         import numpy as np
 
@@ -103,7 +114,8 @@ class Mkl:
         n, columns = (ctypes.c_int(v) for v in b.shape)
         info, size = ctypes.c_int(0), ctypes.c_int(64 * n.value)
         pivots, tau, space = np.zeros(n.value, np.int32), np.zeros(n.value, x.dtype), np.zeros(size.value, x.dtype)
-        one = np.ones(1, x.dtype)
+        one, zero = np.ones(1, x.dtype), np.zeros(1, x.dtype)
+        product = np.zeros_like(work) if op == "product" else None
 
         def at(v):
             return v.ctypes.data_as(ctypes.c_void_p) if isinstance(v, np.ndarray) else v if isinstance(v, bytes) else ctypes.byref(v)
@@ -117,7 +129,8 @@ class Mkl:
             make_q = routine("orgqr", n, n, n, work, n, tau, space, size, info)
             calls = [factor, make_q]
         else:
-            calls = [{"lu": lambda: routine("getrf", n, n, work, n, pivots, info),
+            calls = [{"product": lambda: routine("gemm", b"N", b"N", n, n, n, one, work, n, right, n, zero, product, n),
+                      "lu": lambda: routine("getrf", n, n, work, n, pivots, info),
                       "cholesky": lambda: routine("potrf", b"L", n, work, n, info),
                       "triangular": lambda: routine("trsm", b"L", b"L", b"N", b"N", n, columns, one, work, n, right, n),
                       "solve": lambda: routine("gesv", n, columns, work, n, pivots, right, n, info)}[op]()]
@@ -178,17 +191,16 @@ def ours(args, op, dtype, n, threads):
 def measured(args, op, dtype, n, mkl):
     """The best of all rounds and numbers of threads, of each side by itself. None where theirs has no such routine."""
     row, product = {}, 0
+    sides = [("theirs", None)] + ([("mkl", mkl)] if mkl else [])
     for _ in range(args.rounds):
         for threads in map(int, args.threads.split(",")):
             mine = ours(args, op, dtype, n, threads)
-            product = max(product, mine["gflops"] / mine["share_of_product"])
+            product = max(product, mine["gflops"] / mine["share_of_product"], mine["gflops"] if op == "product" else 0)
             if mine["seconds"] < row.get("seconds", float("inf")):
                 row.update(mine)
             set_openblas_threads(threads)
-            sides = [("theirs", None)]
             if mkl:
                 mkl.set_threads(threads)
-                sides.append(("mkl", mkl))
             for name, library in sides:
                 seconds = theirs(args, op, dtype, n, library)
                 if seconds is None:
@@ -196,10 +208,22 @@ def measured(args, op, dtype, n, mkl):
                 if seconds < row.get(f"{name}_seconds", float("inf")):
                     row.update({f"{name}_seconds": seconds, f"{name}_threads": threads})
     row["share_of_product"] = round(row["gflops"] / product, 3)
-    row["ratio"] = round(row["theirs_seconds"] / row["seconds"], 3)
-    if mkl:
-        row["mkl_ratio"] = round(row["mkl_seconds"] / row["seconds"], 3)
+    flops = row["gflops"] * row["seconds"]
+    for name, library in sides:
+        row["ratio" if library is None else "mkl_ratio"] = round(row[f"{name}_seconds"] / row["seconds"], 3)
+        row[f"{name}_gflops"] = round(flops / row[f"{name}_seconds"], 3)
     return row
+
+
+def line(row):
+    def side(name, seconds, rate):
+        return f"{name} {row[seconds] * 1e6:10.1f} us {row[rate]:6.1f} GFLOP/s"
+
+    text = f'{row["op"]:10} {row["dtype"]} n {row["n"]:5} batch {row["batch"]:6}  {side("ours", "seconds", "gflops")}  '
+    text += f'{side("theirs", "theirs_seconds", "theirs_gflops")} ratio {row["ratio"]:5.2f}'
+    if "mkl_ratio" in row:
+        text += f'  {side("MKL", "mkl_seconds", "mkl_gflops")} ratio {row["mkl_ratio"]:5.2f}'
+    return f'{text}  of product {row["share_of_product"]:5.2f}  {row["kernel"]}'
 
 
 def main():
@@ -209,6 +233,8 @@ def main():
     if args.mkl is not None and args.batch != 1:
         sys.exit("compare_linalg.py: --mkl times single matrices: need --batch 1")
     mkl = None if args.mkl is None else Mkl(args.mkl)
+    if mkl:
+        print(mkl.version())
     results = []
     for dtype in args.dtype.split(","):
         for n in map(int, args.n.split(",")):
@@ -217,10 +243,7 @@ def main():
                 if row is None:
                     continue
                 results.append(row)
-                beside = f'  MKL {row["mkl_seconds"] * 1e6:12.1f} us  ratio {row["mkl_ratio"]:6.2f}' if mkl else ""
-                print(f'{op:10} {dtype} n {n:5} batch {args.batch:6}  ours {row["seconds"] * 1e6:12.1f} us  theirs '
-                      f'{row["theirs_seconds"] * 1e6:12.1f} us  ratio {row["ratio"]:6.2f}{beside}  of product '
-                      f'{row["share_of_product"]:5.2f}  {row["kernel"]}', flush=True)
+                print(line(row), flush=True)
     if args.out:
         with open(args.out, "w", encoding="utf-8") as f:
             json.dump(results, f, indent=1)

@@ -1,8 +1,13 @@
 // Rates of the CPU backend's factorizations and triangular solves beside the matrix product's: one line of JSON per
-// op, type and extent. bench/compare_linalg.py runs it in turns with SciPy.
+// op, type and extent. bench/compare_linalg.py runs it in turns with SciPy. Of `solve` and `mixed` it also prints the
+// residual |b - a x| / (n eps |a| |x|) of the largest numbers of the first matrix, of `mixed` the refinements.
 //   bench_linalg [--op lu,cholesky,qr,triangular,solve,mixed] [--dtype f64,f32] [--n 16,...] [--batch 1] [--repeat 20]
+//                [--matrix dominant|random]
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -61,48 +66,79 @@ Work work_of(const std::string& op, const std::string& dtype, int64_t batch, int
   std::exit(2);
 }
 
-Array operand(const Type& type, int64_t n) {
+// Symmetric with a heavy diagonal, so that all ops take it; or numbers between -1/2 and 1/2 alone.
+enum class Content { dominant, random };
+
+double number_at(const Array& a, int64_t i) {
+  return a.dtype() == DType::f64 ? a.data<double>()[i] : static_cast<double>(a.data<float>()[i]);
+}
+
+Array operand(const Type& type, int64_t n, Content content) {
   Array a(type.dtype, type.shape);
   PhiloxStream random(1, 0, 1);
-  const bool matrices = type.shape.back() == n;
-  for (int64_t i = 0; i < a.numel(); ++i) {
-    const int64_t row = i / n % n, column = i % n;
-    const float v = matrices && row == column ? static_cast<float>(n) : random.uniform(-1, 1) / 2;
-    if (type.dtype == DType::f64) {
-      a.data<double>()[i] = static_cast<double>(v);
-    } else {
-      a.data<float>()[i] = v;
+  const bool dominant = type.shape.back() == n && content == Content::dominant;
+  const auto fill = [&](auto* to) {
+    for (int64_t i = 0; i < a.numel(); ++i) {
+      const int64_t row = i / n % n, column = i % n;
+      to[i] = dominant && row == column ? static_cast<float>(n) : random.uniform(-1, 1) / 2;
     }
-  }
-  for (int64_t i = 0; i < a.numel() && matrices; ++i) {  // symmetric
-    const int64_t row = i / n % n, column = i % n, mirror = i + (column - row) * (n - 1);
-    if (row < column) continue;
-    if (type.dtype == DType::f64) {
-      a.data<double>()[mirror] = a.data<double>()[i];
-    } else {
-      a.data<float>()[mirror] = a.data<float>()[i];
+    for (int64_t i = 0; i < a.numel() && dominant; ++i) {  // symmetric
+      const int64_t row = i / n % n, column = i % n;
+      if (row >= column) to[i + (column - row) * (n - 1)] = to[i];
     }
+  };
+  if (type.dtype == DType::f64) {
+    fill(a.data<double>());
+  } else {
+    fill(a.data<float>());
   }
   return a;
 }
 
-struct Timing {
-  double seconds, flops;
-  std::string kernel;
+double residual(const Array& a, const Array& b, const Array& x, int64_t n) {
+  double most = 0, of_a = 0, of_x = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    double rest = number_at(b, i), sum = 0;
+    for (int64_t k = 0; k < n; ++k) {
+      rest -= number_at(a, i * n + k) * number_at(x, k);
+      sum += std::fabs(number_at(a, i * n + k));
+    }
+    most = std::max(most, std::fabs(rest));
+    of_a = std::max(of_a, sum);
+    of_x = std::max(of_x, std::fabs(number_at(x, i)));
+  }
+  const double epsilon = a.dtype() == DType::f64 ? std::numeric_limits<double>::epsilon()
+                                                 : static_cast<double>(std::numeric_limits<float>::epsilon());
+  return most / (static_cast<double>(n) * epsilon * of_a * of_x);
+}
+
+struct Problem {
+  std::string op, dtype;
+  int64_t n = 0, batch = 1;
+  Content content = Content::dominant;
+  int repetitions = 20;
 };
 
-Timing time_of(const std::string& op, const std::string& dtype, int64_t batch, int64_t n, int repetitions) {
-  const Work work = work_of(op, dtype, batch, n);
+struct Timing {
+  double seconds, flops;
+  std::string kernel, accuracy;  // JSON
+};
+
+Timing time_of(const Problem& p) {
+  const Work work = work_of(p.op, p.dtype, p.batch, p.n);
   const Graph graph = parse(work.graph);
   const auto plan = plan_for(graph);
   Executable step(plan, {});
   std::vector<Array> inputs, outputs;
-  for (Value v : graph.leaves(Op::input)) inputs.push_back(operand(graph.type(v), n));
+  for (Value v : graph.leaves(Op::input)) inputs.push_back(operand(graph.type(v), p.n, p.content));
   for (Value v : graph.outputs) outputs.emplace_back(graph.type(v).dtype, graph.type(v).shape);
   step.run(inputs, outputs);
-  std::string kernels;
+  std::string kernels, accuracy;
   for (const PlanStep& s : plan->steps()) kernels += cat(kernels.empty() ? "" : " ", s.kernel->name());
-  return {best_seconds([&] { step.run(inputs, outputs); }, repetitions), work.flops, kernels};
+  if (p.op == "solve" || p.op == "mixed")
+    accuracy = cat(", \"residual\": ", residual(inputs[0], inputs[1], outputs[0], p.n));
+  if (p.op == "mixed") accuracy += cat(", \"refinements\": ", outputs[1].data<int64_t>()[0]);
+  return {best_seconds([&] { step.run(inputs, outputs); }, p.repetitions), work.flops, kernels, accuracy};
 }
 
 }  // namespace
@@ -110,8 +146,7 @@ Timing time_of(const std::string& op, const std::string& dtype, int64_t batch, i
 int main(int argc, char** argv) {
   std::string ops = "lu,cholesky,qr,triangular,solve", dtypes = "f64,f32",
               extents = "16,32,64,128,200,400,800,1000,2000";
-  int64_t batch = 1;
-  int repetitions = 20;
+  Problem p;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string flag = argv[i], value = argv[i + 1];
     if (flag == "--op") {
@@ -121,26 +156,35 @@ int main(int argc, char** argv) {
     } else if (flag == "--n") {
       extents = value;
     } else if (flag == "--batch") {
-      batch = std::stoll(value);
+      p.batch = std::stoll(value);
     } else if (flag == "--repeat") {
-      repetitions = std::stoi(value);
+      p.repetitions = std::stoi(value);
+    } else if (flag == "--matrix" && (value == "dominant" || value == "random")) {
+      p.content = value == "random" ? Content::random : Content::dominant;
     } else {
-      std::fprintf(stderr, "bench_linalg: unknown flag '%s'; need --op, --dtype, --n, --batch or --repeat\n", argv[i]);
+      std::fprintf(
+          stderr,
+          "bench_linalg: unknown flag or value '%s %s'; need --op, --dtype, --n, --batch, --repeat or --matrix "
+          "dominant|random\n",
+          argv[i], argv[i + 1]);
       return 2;
     }
   }
   for (const std::string& dtype : parts(dtypes)) {
     for (const std::string& extent : parts(extents)) {
-      const int64_t n = std::stoll(extent);
-      const Timing product = time_of("product", dtype, batch, n, repetitions);
+      p.dtype = dtype;
+      p.n = std::stoll(extent);
+      p.op = "product";
+      const Timing product = time_of(p);
       for (const std::string& op : parts(ops)) {
-        const Timing t = time_of(op, dtype, batch, n, repetitions);
+        p.op = op;
+        const Timing t = time_of(p);
         const double rate = t.flops / t.seconds, of_product = rate / (product.flops / product.seconds);
         std::printf(
             "{\"op\": \"%s\", \"dtype\": \"%s\", \"n\": %lld, \"batch\": %lld, \"threads\": %d, \"seconds\": %.9f, "
-            "\"gflops\": %.3f, \"share_of_product\": %.3f, \"kernel\": \"%s\"}\n",
-            op.c_str(), dtype.c_str(), static_cast<long long>(n), static_cast<long long>(batch), thread_count(),
-            t.seconds, rate / 1e9, of_product, t.kernel.c_str());
+            "\"gflops\": %.3f, \"share_of_product\": %.3f, \"kernel\": \"%s\"%s}\n",
+            op.c_str(), dtype.c_str(), static_cast<long long>(p.n), static_cast<long long>(p.batch), thread_count(),
+            t.seconds, rate / 1e9, of_product, t.kernel.c_str(), t.accuracy.c_str());
         std::fflush(stdout);
       }
     }

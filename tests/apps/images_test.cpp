@@ -1,6 +1,7 @@
 // Images in folders from end to end: train, eval, predict, data info and data verify, and bad files among them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>

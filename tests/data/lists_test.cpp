@@ -7,6 +7,7 @@
 #include "freight/data/catalog.h"
 #include "freight/data/class_names.h"
 #include "freight/data/columns.h"
+#include "freight/io/npy.h"
 #include "tests/support/files.h"
 
 namespace freight::data {

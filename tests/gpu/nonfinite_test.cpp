@@ -1,7 +1,9 @@
 // NaN, infinities, -0 and subnormal numbers in every operand of every op and of what is fused, on the test's device
 // (device.h): what the definition gives.
-#include "tests/ops/nonfinite.h"
+#include <algorithm>
+
 #include "tests/gpu/device.h"
+#include "tests/ops/nonfinite.h"
 #include "tests/support/rounding_casts.h"
 
 namespace freight::test {

@@ -225,6 +225,38 @@ TEST(EinsumOrder, RefusesExtentsThatDifferByOperand) {
   }
 }
 
+// numpy.einsum of numpy.arange(...).reshape(...)
+TEST(Einsum, EllipsesAreAxesThatBroadcast) {
+  const auto range = [](const Shape& s) { return reshape(arange(static_cast<double>(s.numel())), s); };
+  const auto values = [](const Tensor& t) { return cast(t, DType::f64).to_vector<double>(); };
+  const Tensor a = range({2, 1, 2, 3}), b = range({3, 3, 2}), v = range({3});
+  const Tensor product = einsum("...ij,...jk->...ik", {a, b});
+  EXPECT_EQ(product.shape(), (Shape{2, 3, 2, 2}));
+  EXPECT_EQ(values(product), values(matmul(a, b)));
+  EXPECT_EQ(values(einsum("...ij,...jk", {a, b})), values(product));
+  EXPECT_EQ(values(einsum("i...->...", {range({2, 3})})), (std::vector<double>{3, 5, 7}));
+  EXPECT_EQ(values(einsum("... i, i", {range({2, 3}), v})), (std::vector<double>{5, 14}));
+  EXPECT_EQ(values(einsum("...,...", {range({2, 3}), v})), (std::vector<double>{0, 1, 4, 0, 4, 10}));
+  EXPECT_EQ(values(einsum("...ii->...", {range({2, 2, 2})})), (std::vector<double>{3, 11}));
+  EXPECT_EQ(values(einsum("ij...->ji...", {range({1, 2})})), (std::vector<double>{0, 1}));
+  const Tensor da = grad(sum(einsum("...ij,...jk->...ik", {a, b})), {a})[0];
+  EXPECT_EQ(da.shape(), a.shape());
+  EXPECT_EQ(values(da)[0], 1 + 13 + 25);  // sums of the first rows of b's three matrices
+}
+
+TEST(Einsum, EllipsesThatDoNotFitAreRefused) {
+  const Tensor a = ones({2, 3, 4}), b = ones({5, 4, 2});
+  const std::pair<const char*, const char*> rows[] = {{"...ij,...jk->...ik", "an axis of ... has extents 2 and 5"},
+                                                      {"...abcd,...jk->...", "needs rank 4 or more: got f32[2,3,4]"},
+                                                      {"...ij,...jk->ik", "needs ... for the axes"},
+                                                      {"..ij,...jk->ik", "holds '.'"},
+                                                      {"7ij,...jk->ik", "holds '7'"}};
+  for (const auto& [equation, part] : rows) {
+    const std::string told = testing::message_of([&, text = equation] { einsum(text, {a, b}); });
+    EXPECT_NE(told.find(part), std::string::npos) << equation << ": " << told;
+  }
+}
+
 TEST(EinsumOrder, HasGradients) {
   const Tensor a = Tensor::of<double>({{1, 2}, {3, 4}}), b = Tensor::of<double>({{5, 6}, {7, 8}});
   const Tensor v = Tensor::of<double>({1, -1});

@@ -234,6 +234,18 @@ TEST(LinalgInputs, OfExtentZeroHaveResultsOfExtentZero) {
 }
 
 // Kernels cut their work by extents alone.
+// numpy.linalg.matrix_norm of empty matrices.
+TEST(LinalgInputs, OfExtentZeroHaveNormsOfZero) {
+  for (const Shape& shape : {Shape{2, 3, 0}, Shape{2, 0, 3}, Shape{2, 0, 0}}) {
+    const Tensor x = zeros(shape, DType::f64);
+    for (const MatrixOrder ord :
+         {MatrixOrder::fro, MatrixOrder::nuc, MatrixOrder::one, MatrixOrder::two, MatrixOrder::inf}) {
+      EXPECT_EQ(matrix_norm(x, {.ord = ord}).to_vector<double>(), (std::vector<double>{0, 0})) << to_string(shape);
+      EXPECT_EQ(matrix_norm(x, {.ord = ord, .keep = Keep::yes}).shape(), (Shape{2, 1, 1}));
+    }
+  }
+}
+
 TEST(LinalgDeterministic, BitsDoNotDependOnTheNumberOfThreads) {
   struct Row {
     const char* name;

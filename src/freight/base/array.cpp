@@ -234,4 +234,9 @@ Array Array::cast(DType dtype) const {
   return out;
 }
 
+template std::vector<float> Array::to_vector() const;
+template std::vector<double> Array::to_vector() const;
+template std::vector<int32_t> Array::to_vector() const;
+template std::vector<int64_t> Array::to_vector() const;
+
 }  // namespace freight

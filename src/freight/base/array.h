@@ -1,7 +1,6 @@
 // Array: a dense row-major host array (element type, shape, bytes), the currency between files, loaders, plans and
 // users. Copies share their storage; `clone` makes a deep copy. Storage is 64-byte aligned and zero-initialised.
 #pragma once
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <memory>
@@ -72,7 +71,8 @@ class Array {  // A handle of elements in memory.
   static Array of(const std::vector<T>& values, const Shape& shape) {  // Error(usage) where the counts differ
     Array a(DTypeOf<T>::value, shape);
     a.need_count(values.size());
-    std::copy(values.begin(), values.end(), static_cast<T*>(a.raw()));  // vector<bool> has no data()
+    T* to = static_cast<T*>(a.raw());
+    for (const T value : values) *to++ = value;  // vector<bool> has no data()
     return a;
   }
 
@@ -92,14 +92,7 @@ class Array {  // A handle of elements in memory.
   }
   // All elements converted to T (element_cast); throws Error(usage) for complex elements as real numbers.
   template <class T>
-  std::vector<T> to_vector() const {
-    std::vector<T> out(static_cast<size_t>(numel()));
-    dispatch(dtype_, [&]<class S>(S) {
-      const S* src = static_cast<const S*>(raw());
-      for (size_t i = 0; i < out.size(); ++i) out[i] = element_cast<T>(src[i]);
-    });
-    return out;
-  }
+  std::vector<T> to_vector() const;
   Array clone() const;  // a copy with memory of its own
   // Same storage under another shape of equal element count.
   Array reshaped(const Shape& shape) const;
@@ -113,5 +106,20 @@ class Array {  // A handle of elements in memory.
   Shape shape_;
   std::shared_ptr<Storage> storage_;
 };
+
+template <class T>
+std::vector<T> Array::to_vector() const {
+  std::vector<T> out(static_cast<size_t>(numel()));
+  dispatch(dtype_, [&]<class S>(S) {
+    const S* src = static_cast<const S*>(raw());
+    for (size_t i = 0; i < out.size(); ++i) out[i] = element_cast<T>(src[i]);
+  });
+  return out;
+}
+// Programs take these from the library: each is fifteen conversions to compile.
+extern template std::vector<float> Array::to_vector() const;
+extern template std::vector<double> Array::to_vector() const;
+extern template std::vector<int32_t> Array::to_vector() const;
+extern template std::vector<int64_t> Array::to_vector() const;
 
 }  // namespace freight

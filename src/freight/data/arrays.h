@@ -9,14 +9,6 @@
 
 namespace freight::data {
 
-// Settings of reading a set of arrays.
-struct ArrayOptions {
-  AskedMeaning asked = {};                  // by flags of the user
-  ArrayMeaning recorded = {};               // by a stored model; where it is unstated, the samples decide
-  bool early = false;                       // the stored model is of a version that recorded nothing
-  Undivided undivided = Undivided::divide;  // what becomes of a set without a test part
-};
-
 bool is_array_source(const std::string& path);  // told by names
 // Reads both parts. Throws Error(data) that names the file.
 TrainTest load_array_source(const std::string& path, const ArrayOptions& options = {});

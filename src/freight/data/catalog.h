@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "freight/data/arrays.h"
 #include "freight/data/dataset.h"
 #include "freight/data/image_folder.h"
 #include "freight/data/table_set.h"

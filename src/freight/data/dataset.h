@@ -76,6 +76,14 @@ struct TrainTest {
 // (to measure a model on data that it was not trained on).
 enum class Undivided { divide, whole };
 
+// Settings of reading a set of arrays.
+struct ArrayOptions {
+  AskedMeaning asked = {};                  // by flags of the user
+  ArrayMeaning recorded = {};               // by a stored model; where it is unstated, the samples decide
+  bool early = false;                       // the stored model is of a version that recorded nothing
+  Undivided undivided = Undivided::divide;  // what becomes of a set without a test part
+};
+
 // Which part is the test part of a set that has one for validation and one for the very end.
 enum class HeldOut { validation, test };
 

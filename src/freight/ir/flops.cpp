@@ -2,6 +2,8 @@
 #include "freight/ir/builder.h"
 
 #include <algorithm>
+#include <optional>
+
 #include "freight/ir/infer.h"
 
 namespace freight {
@@ -80,14 +82,30 @@ double solve_triangular(const Node&, const Types& in, const Types&) {
 // Golub and Van Loan, Matrix Computations, 4th edition, 8.3, 8.6.4 and 7.5.6: with vectors.
 double eigh(const Node&, const Types& in, const Types&) { return cubes(in[0], 9); }
 double eig(const Node&, const Types& in, const Types&) { return cubes(in[0], 25); }
+// Of the algorithm by bidiagonalization and of that which makes a QR factorization first, which tall matrices go by.
 double svd(const Node& node, const Types& in, const Types&) {
   const Matrices a(in[0]);
   const double m = std::max(a.rows, a.columns), n = a.least;
-  return a.count *
-         (attrs<SvdAttrs>(node).full ? 4 * m * m * n + 8 * m * n * n + 9 * n * n * n : 14 * m * n * n + 8 * n * n * n);
+  if (attrs<SvdAttrs>(node).full) return a.count * (4 * m * m * n + std::min(8 * m + 9 * n, 22 * n) * n * n);
+  return a.count * std::min(14 * m + 8 * n, 6 * m + 20 * n) * n * n;
 }
 
 namespace {
+// The FLOPs of eigenvalues or singular values where nothing reads their vectors, as the same pages say; else none.
+std::optional<double> values_alone(const Graph& graph, const Node& node, const Types& in) {
+  if (node.op != Op::eigh && node.op != Op::svd && node.op != Op::eig) return {};
+  const ByValue<int> uses = graph.use_counts();
+  const size_t values = node.op == Op::svd ? 1 : 0, more = node.op == Op::eig ? 1 : 0;
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if ((i < values || i > values + more) && uses[node.outputs[i]] > 0) return {};
+  }
+  if (node.op == Op::eigh) return cubes(in[0], 4.0 / 3);
+  if (node.op == Op::eig) return cubes(in[0], 10);
+  const Matrices a(in[0]);
+  const double m = std::max(a.rows, a.columns), n = a.least;
+  return a.count * std::min(4 * m - 4 * n / 3, 2 * m + 2 * n) * n * n;
+}
+
 double graph_flops(const Graph& graph) {
   double total = 0;
   for (const Node& n : graph.nodes) total += cost(graph, n).flops;
@@ -125,7 +143,8 @@ double fused(const Node& node, const Types&, const Types&) { return graph_flops(
 Cost cost(const Graph& graph, const Node& node) {
   const std::vector<Type> in = input_types(graph, node), out = output_types(graph, node);
   Cost c;
-  c.flops = info(node.op).flops(node, in, out);
+  const std::optional<double> alone = flops::values_alone(graph, node, in);
+  c.flops = alone ? *alone : info(node.op).flops(node, in, out);
   const OpKind kind = info(node.op).kind;
   if (kind == OpKind::leaf || kind == OpKind::view) return c;
   for (const Type& t : in) c.bytes += static_cast<double>(t.bytes());

@@ -14,6 +14,12 @@ Sequential::Sequential(const Fields& fields) {
   for (const Child& c : fields.layers) append(c.name, c.module);
 }
 
+Sequential::Fields Sequential::fields() const { return {children()}; }
+
+void Sequential::append_next(std::shared_ptr<Module> child) {
+  adopt(std::to_string(children().size()), std::move(child));
+}
+
 Tensor Sequential::forward(const Tensor& x) {
   std::vector<Tensor> y = forward_all({x});
   if (y.size() != 1) {
@@ -53,6 +59,10 @@ Tensor Residual::forward(const Tensor& x) {
 Concat::Concat(const Fields& fields) {
   for (const Child& c : checked<Concat>(fields).branches) append(c.name, c.module);
 }
+
+Concat::Fields Concat::fields() const { return {children()}; }
+
+void Concat::append_next(std::shared_ptr<Module> child) { adopt(std::to_string(children().size()), std::move(child)); }
 
 Tensor Concat::forward(const Tensor& x) {
   std::vector<Tensor> parts;

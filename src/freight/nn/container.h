@@ -21,7 +21,7 @@ std::shared_ptr<Module> share(M&& m) {
         "children are modules: nn::ReLU(), where the function relu is meant; a class derived from nn::Module");
     static_assert(std::is_constructible_v<T, M>,
                   "a module is not copied: hand it over by std::move, or share one that std::make_shared made");
-    return std::make_shared<T>(std::forward<M>(m));
+    return owned(new T(std::forward<M>(m)));
   }
 }
 
@@ -47,16 +47,20 @@ class Sequential : public Module {
   // Adds a child at the end; throws Error(usage) when the name is taken.
   template <class M>
   Sequential& append(M&& m) {
-    return append(std::to_string(children().size()), std::forward<M>(m));
+    append_next(share(std::forward<M>(m)));
+    return *this;
   }
   template <class M>
   Sequential& append(const std::string& name, M&& m) {
     adopt(name, share(std::forward<M>(m)));
     return *this;
   }
-  Fields fields() const { return {children()}; }
+  Fields fields() const;
   Tensor forward(const Tensor& x) override;
   std::vector<Tensor> forward_all(const std::vector<Tensor>& inputs) override;
+
+ private:
+  void append_next(std::shared_ptr<Module> child);
 };
 
 struct ResidualOptions {
@@ -96,15 +100,19 @@ class Concat : public Module {
   // Adds a branch; throws Error(usage) when the name is taken.
   template <class M>
   Concat& append(M&& m) {
-    return append(std::to_string(children().size()), std::forward<M>(m));
+    append_next(share(std::forward<M>(m)));
+    return *this;
   }
   template <class M>
   Concat& append(const std::string& name, M&& m) {
     adopt(name, share(std::forward<M>(m)));
     return *this;
   }
-  Fields fields() const { return {children()}; }
+  Fields fields() const;
   Tensor forward(const Tensor& x) override;
+
+ private:
+  void append_next(std::shared_ptr<Module> child);
 };
 
 struct AuxiliaryOptions {

@@ -13,7 +13,6 @@
 //   nn::register_layer(nn::Layer<Scale>("Scale", "x times a number").field("factor", &ScaleOptions::factor, "above
 //   0"));
 #pragma once
-#include <algorithm>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -114,7 +113,8 @@ class Layer : public LayerType {
   // A size that is the extent of an axis of the input where it is left out.
   template <class V, class F>
   Layer& size(const char* key, V F::*member, int axis, const char* field_doc) {
-    rank_ = std::max(rank_, axis < 0 ? -axis : axis + 1);
+    const int needed = axis < 0 ? -axis : axis + 1;
+    if (needed > rank_) rank_ = needed;
     return add(
         key, member,
         {.usual = {}, .doc = field_doc, .presence = Field::Presence::from_input, .axis = axis, .range = kPositive});

@@ -2,6 +2,7 @@
 #include "freight/nn/module.h"
 
 #include <algorithm>
+#include <set>
 #include <typeinfo>
 
 #include "freight/nn/layer_type.h"
@@ -101,6 +102,13 @@ GradientHooksOff::~GradientHooksOff() { t_no_gradient_hooks = before_; }
 
 CallRecorder::CallRecorder() : before_(t_recorder) { t_recorder = this; }
 CallRecorder::~CallRecorder() { t_recorder = before_; }
+
+// The variables that have their new names.
+struct Module::Renamed {
+  std::set<const void*> variables;
+};
+
+std::shared_ptr<Module> owned(Module* module) { return std::shared_ptr<Module>(module); }
 
 Module::Module() : training_(std::make_shared<bool>(true)), hooks_(std::make_shared<Hooks>()) {}
 Module::~Module() = default;
@@ -271,15 +279,15 @@ void Module::adopt(const std::string& name, std::shared_ptr<Module> child) {
   if (!child->adopted_) {
     child->adopted_ = true;
     child->name_ = name;
-    std::set<const void*> done;
+    Renamed done;
     if (!name.empty()) child->prefix_names(name + ".", done);
   }
   children_.push_back({name, std::move(child)});
 }
 
-void Module::prefix_names(const std::string& prefix, std::set<const void*>& done) {
+void Module::prefix_names(const std::string& prefix, Renamed& done) {
   for (const NamedVariable& v : variables_) {
-    if (done.insert(v.variable.impl().get()).second) v.variable.set_name(prefix + v.variable.name());
+    if (done.variables.insert(v.variable.impl().get()).second) v.variable.set_name(prefix + v.variable.name());
   }
   for (const Child& c : children_) c.module->prefix_names(prefix, done);
 }

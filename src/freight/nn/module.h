@@ -3,7 +3,6 @@
 #pragma once
 #include <functional>
 #include <memory>
-#include <set>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -35,6 +34,11 @@ concept ReturningHook = std::is_invocable_v < const F&,
 // inputs or results. It is called where gradients are asked for; reading elements is refused there.
 using GradientHook = std::function<Tensor(const Tensor& gradient, size_t index)>;
 struct Hooks;
+class Module;
+// Takes the module over. A pointer to the base class in one place: std::make_shared is some forty functions to compile
+// for each class.
+std::shared_ptr<Module> owned(Module* module);
+
 // A hook stays as long as its handle.
 class [[nodiscard]] HookHandle {
  public:
@@ -147,10 +151,9 @@ class Module {
   // Makes a child of type T, owned by this module: Linear& fc = add<Linear>("fc", 784, 10).
   template <class T, class... A>
   T& add(const std::string& name, A&&... a) {
-    auto child = std::make_shared<T>(std::forward<A>(a)...);
-    T& reference = *child;
-    adopt(name, std::move(child));
-    return reference;
+    T* const child = new T(std::forward<A>(a)...);
+    adopt(name, owned(child));
+    return *child;
   }
   // Tells the layers that run after this one, inside of the same outermost module, which places of (N, T) are tokens:
   // all up to the last that is not `padding`.
@@ -163,12 +166,13 @@ class Module {
   void adopt(const std::string& name, std::shared_ptr<Module> child);
 
  private:
+  struct Renamed;
   // Throws Error(usage) for a module whose parts were moved into another one.
   void need_whole(const char* op) const;
   HookHandle add_hook(const char* op, OutputHook output, GradientHook gradient, bool of_inputs);
   void set_training(bool on);
   Variable own(const std::string& name, Variable variable);
-  void prefix_names(const std::string& prefix, std::set<const void*>& done);
+  void prefix_names(const std::string& prefix, Renamed& done);
   void collect(const std::string& prefix, std::vector<NamedVariable>& out) const;
   std::string name_;
   bool adopted_ = false;

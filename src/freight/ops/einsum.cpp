@@ -1,6 +1,6 @@
 // Einstein's summation: products of tensors whose axes have letters, summed over the letters that the result lacks.
-// Operands are joined in the order of the fewest FLOPs (einsum_order_internal.h), each pair by one batched matmul. See
-// linalg.h.
+// Operands are joined in the order of the fewest FLOPs (einsum_order_internal.h), each pair by one batched matmul. The
+// axes of an ellipsis have digits for letters. See linalg.h.
 #include <algorithm>
 #include <map>
 
@@ -31,11 +31,55 @@ struct Equation {
   std::string result;
 };
 
-Equation parse(const std::string& text, size_t operands) {
+// The digits of the last `count` axes of an ellipsis: from the back, where axes of operands that have fewer broadcast.
+std::string digits(int64_t count) {
+  const std::string all = "0123456789";
+  return all.substr(all.size() - static_cast<size_t>(count));
+}
+
+// The equation without blanks, with digits in place of each ellipsis: as many as axes of the operand have no letter; in
+// the result as many as any operand has, which also begin a result that is not written.
+std::string spelled(const std::string& text, const std::vector<Tensor>& operands) {
+  constexpr const char* kEllipsis = "...";
   std::string plain;
   for (const char c : text) {
     if (c != ' ') plain += c;
   }
+  if (plain.find(kEllipsis) == std::string::npos) return plain;
+  const size_t arrow = plain.find("->");
+  const std::string left = plain.substr(0, arrow);
+  std::string y;
+  int64_t most = 0;
+  size_t from = 0;
+  for (size_t i = 0; from <= left.size(); ++i) {
+    const size_t comma = std::min(left.find(',', from), left.size()), dots = left.find(kEllipsis, from);
+    std::string axes = left.substr(from, comma - from);
+    if (dots < comma && i < operands.size()) {
+      const int64_t rank = operands[i].rank(), count = rank - static_cast<int64_t>(axes.size() - 3);
+      if (count < 0)
+        ops::fail_here(kEinsum, "'", axes, "' of '", text, "' needs rank ", axes.size() - 3, " or more: got ",
+                       operands[i].type());
+      axes.replace(dots - from, 3, digits(count));
+      most = std::max(most, count);
+    }
+    y += (i > 0 ? "," : "") + axes;
+    from = comma + 1;
+  }
+  if (arrow == std::string::npos) return y;
+  std::string result = plain.substr(arrow);
+  const size_t dots = result.find(kEllipsis);
+  if (dots == std::string::npos && most > 0)
+    ops::fail_here(kEinsum, "the result of '", text, "' needs ... for the axes that its operands have for theirs");
+  return y + (dots == std::string::npos ? result : result.replace(dots, 3, digits(most)));
+}
+
+Equation parse(const std::string& text, const std::vector<Tensor>& given) {
+  for (const char c : text) {
+    if (c >= '0' && c <= '9')
+      ops::fail_here(kEinsum, "'", text, "' holds '", std::string(1, c), "': need letters, ..., commas and one ->");
+  }
+  const std::string plain = spelled(text, given);
+  const size_t operands = given.size();
   Equation e;
   const size_t arrow = plain.find("->");
   const std::string left = plain.substr(0, arrow);
@@ -44,20 +88,20 @@ Equation parse(const std::string& text, size_t operands) {
   for (const char c : left) {
     if (c == ',') {
       e.operands.emplace_back();
-    } else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
+    } else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9')) {
       e.operands.back() += c;
       ++uses[c];
     } else {
-      ops::fail_here(kEinsum, "'", text, "' holds '", std::string(1, c), "': need letters, commas and one ->");
+      ops::fail_here(kEinsum, "'", text, "' holds '", std::string(1, c), "': need letters, ..., commas and one ->");
     }
   }
   if (e.operands.size() != operands)
     ops::fail_here(kEinsum, "'", text, "' names ", e.operands.size(), " operands: got ", operands);
   if (arrow != std::string::npos) {
     e.result = plain.substr(arrow + 2);
-  } else {  // the letters that stand once, in the order of the alphabet
+  } else {  // the axes of an ellipsis, then the letters that stand once, in the order of the alphabet
     for (const auto& [c, count] : uses) {
-      if (count == 1) e.result += c;
+      if (count == 1 || c <= '9') e.result += c;
     }
   }
   for (size_t i = 0; i < e.result.size(); ++i) {
@@ -152,12 +196,27 @@ std::map<char, int64_t> extents_of(const std::vector<Lettered>& terms) {
     for (const char c : t.axes) {
       const Lettered& other = *first.try_emplace(c, &t).first->second;
       if (other.extent(c) != t.extent(c))
-        ops::fail_here(kEinsum, "letter '", std::string(1, c), "' has extents ", other.extent(c), " and ", t.extent(c),
-                       " in ", other.x.type(), " and ", t.x.type());
+        ops::fail_here(kEinsum, c <= '9' ? std::string("an axis of ...") : cat("letter '", std::string(1, c), "'"),
+                       " has extents ", other.extent(c), " and ", t.extent(c), " in ", other.x.type(), " and ",
+                       t.x.type());
       extents[c] = t.extent(c);
     }
   }
   return extents;
+}
+
+// Takes away axes of an ellipsis that have extent 1 where another operand has more.
+void broadcast_ellipses(std::vector<Lettered>& terms) {
+  std::map<char, int64_t> most;
+  for (const Lettered& t : terms) {
+    for (const char c : t.axes) most[c] = std::max(most[c], t.extent(c));
+  }
+  for (Lettered& t : terms) {
+    for (size_t i = t.axes.size(); i-- > 0;) {
+      if (t.axes[i] > '9' || t.extent(t.axes[i]) != 1 || most[t.axes[i]] == 1) continue;
+      t = {squeeze(t.x, static_cast<int64_t>(i)), t.axes.substr(0, i) + t.axes.substr(i + 1)};
+    }
+  }
 }
 
 // Sums over the letters that one operand alone has and the result lacks.
@@ -176,13 +235,14 @@ void sum_own_letters(std::vector<Lettered>& terms, const std::string& result) {
 Tensor einsum(const std::string& equation, const std::vector<Tensor>& operands, SourceLine at) {
   const Frame frame(at);
   if (operands.empty()) ops::fail_here(kEinsum, "needs at least one operand");
-  const Equation e = parse(equation, operands.size());
+  const Equation e = parse(equation, operands);
   std::vector<Lettered> terms;
   for (size_t i = 0; i < operands.size(); ++i) {
     terms.push_back(with_letters(ops::get(operands[i], kEinsum), e.operands[i], equation));
     if (terms[i].x.dtype() != terms[0].x.dtype())
       ops::fail_here(kEinsum, "element types differ: got ", terms[0].x.type(), " and ", terms[i].x.type());
   }
+  broadcast_ellipses(terms);
   ops::Contractions all{.operands = {},
                         .result = e.result,
                         .extents = extents_of(terms),

@@ -19,7 +19,7 @@ constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
 using Letters = uint64_t;
 
-int bit_of(char c) { return c >= 'a' ? c - 'a' : 26 + c - 'A'; }
+int bit_of(char c) { return c >= 'a' ? c - 'a' : c >= 'A' ? 26 + c - 'A' : 52 + c - '0'; }
 
 Letters letters_of(const std::string& text) {
   Letters set = 0;

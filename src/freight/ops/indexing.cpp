@@ -133,6 +133,15 @@ void add_pick(Picks& picks, Tensor& t, int axis, const Tensor& index, const Type
 
 }  // namespace
 
+Index::Index(const Slice& s, SourceLine line) : is(s), where(line) {}
+Index::Index(Ellipsis e, SourceLine line) : is(e), where(line) {}
+Index::Index(NewAxis n, SourceLine line) : is(n), where(line) {}
+Index::Index(const Tensor& t, SourceLine line) : is(t), where(line) {}
+Index::Index(At at, SourceLine line) : is(at.element), where(line) {}
+Index::Index(const Index& other) = default;
+Index& Index::operator=(const Index& other) = default;
+Index::~Index() = default;
+
 const Tensor Tensor::operator[](std::initializer_list<Index> indices) const {
   const Frame frame(indices.size() > 0 ? indices.begin()->where : SourceLine{});
   const Type x = type();

@@ -26,19 +26,28 @@ inline constexpr NewAxis newaxis;  // for x[{newaxis, ellipsis}]
 struct Index {
   // One element of an axis, which the result lacks; negative numbers count from the back.
   template <Whole T>
-  Index(T at, SourceLine line = SourceLine::current()) : is(static_cast<int64_t>(at)), where(line) {}
+  Index(T at, SourceLine line = SourceLine::current()) : Index(At{static_cast<int64_t>(at)}, line) {}
   // A part of an axis.
-  Index(const Slice& s, SourceLine line = SourceLine::current()) : is(s), where(line) {}
+  Index(const Slice& s, SourceLine line = SourceLine::current());
   // All axes that no other index names.
-  Index(Ellipsis e, SourceLine line = SourceLine::current()) : is(e), where(line) {}
+  Index(Ellipsis e, SourceLine line = SourceLine::current());
   // A new axis of extent 1.
-  Index(NewAxis n, SourceLine line = SourceLine::current()) : is(n), where(line) {}
+  Index(NewAxis n, SourceLine line = SourceLine::current());
   // Integers name elements of one axis, from the back where negative; bool, of the shape of one axis or several, takes
   // those where it is true. How many those are is known only outside of compiled steps: there use where().
-  Index(const Tensor& t, SourceLine line = SourceLine::current()) : is(t), where(line) {}
+  Index(const Tensor& t, SourceLine line = SourceLine::current());
+  Index(const Index& other);
+  Index& operator=(const Index& other);
+  ~Index();
   // The index.
   std::variant<int64_t, Slice, Ellipsis, NewAxis, Tensor> is;
   SourceLine where;  // the user's line, which errors and profiles tell
+
+ private:
+  struct At {
+    int64_t element;
+  };
+  Index(At at, SourceLine line);
 };
 
 }  // namespace freight

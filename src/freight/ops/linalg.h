@@ -21,7 +21,8 @@ Tensor linear(const In& x, const In& w);
 Tensor linear(const In& x, const In& w, const In& b);
 
 // Einstein's summation, einsum("bik,bkj->bij", {a, b}): axes with letters, products summed over the letters that the
-// result lacks. Without -> the result has the letters that stand once, by the alphabet. Element types must be equal.
+// result lacks. Without -> the result has the letters that stand once, by the alphabet. "..." is all axes of an operand
+// that have no letter, which broadcast: einsum("...ij,...jk->...ik", {a, b}). Element types must be equal.
 Tensor einsum(const std::string& equation, const std::vector<Tensor>& operands, SourceLine at = SourceLine::current());
 
 // NumPy's tensordot: products summed over the last `axes` axes of a and the first of b.

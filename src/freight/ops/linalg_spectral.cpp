@@ -20,8 +20,11 @@ Tensor norm_of_sums(const Tensor& x, int64_t summed, bool largest) {
   return largest ? max(sums, other, Keep::yes) : min(sums, other, Keep::yes);
 }
 
-// (..., 1, 1); x is in f32 or f64.
+// (..., 1, 1); x is in f32 or f64. The largest of no numbers is 0, as in NumPy.
 Tensor kept_norm(const Tensor& x, MatrixOrder ord) {
+  const bool empty = x.dim(-2) == 0 || x.dim(-1) == 0;
+  if (empty && (ord == MatrixOrder::one || ord == MatrixOrder::two || ord == MatrixOrder::inf))
+    return sum(x, {-2, -1}, Keep::yes);
   switch (ord) {
     case MatrixOrder::one: return norm_of_sums(x, -2, true);
     case MatrixOrder::minus_one: return norm_of_sums(x, -2, false);

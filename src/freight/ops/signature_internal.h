@@ -2,6 +2,7 @@
 // fields from the options struct itself; names, defaults of other arguments and the line of doc are given. Internal:
 // only functions.cpp includes it.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <tuple>

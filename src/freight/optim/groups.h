@@ -25,16 +25,21 @@ class ParameterGroups {
   using Variables = std::vector<Variable>;
 
  public:
-  ParameterGroups() = default;
-  ParameterGroups(const Variables& parameters) : list_{{.parameters = parameters}} {}                 // one group
-  ParameterGroups(std::initializer_list<Variable> parameters) : list_{{.parameters = parameters}} {}  // one group
+  ParameterGroups();
+  ParameterGroups(const ParameterGroups& other);
+  ParameterGroups(ParameterGroups&& other) noexcept;
+  ParameterGroups& operator=(const ParameterGroups& other);
+  ParameterGroups& operator=(ParameterGroups&& other) noexcept;
+  ~ParameterGroups();
+  ParameterGroups(const Variables& parameters);                 // one group
+  ParameterGroups(std::initializer_list<Variable> parameters);  // one group
   // One group of all lists.
   template <class... More>
   requires(sizeof...(More) > 0 && (std::is_convertible_v<const More&, const Variables&> && ...))
       ParameterGroups(const Variables& net, const More&... more)
       : ParameterGroups(joined({&net, &static_cast<const Variables&>(more)...})) {}
-  ParameterGroups(std::vector<ParameterGroup> groups) : list_(std::move(groups)) {}  // as given
-  ParameterGroups(std::initializer_list<ParameterGroup> groups) : list_(groups) {}   // as given
+  ParameterGroups(std::vector<ParameterGroup> groups);            // as given
+  ParameterGroups(std::initializer_list<ParameterGroup> groups);  // as given
 
   const std::vector<ParameterGroup>& list() const { return list_; }  // in order
 

@@ -75,7 +75,21 @@ std::vector<Variable> ParameterGroups::joined(std::initializer_list<const Variab
   return all;
 }
 
-Optimizer::Optimizer(const ParameterGroups& groups, const CommonOptions& common) : common_(common) {
+ParameterGroups::ParameterGroups() = default;
+ParameterGroups::ParameterGroups(const ParameterGroups& other) = default;
+ParameterGroups::ParameterGroups(ParameterGroups&& other) noexcept = default;
+ParameterGroups& ParameterGroups::operator=(const ParameterGroups& other) = default;
+ParameterGroups& ParameterGroups::operator=(ParameterGroups&& other) noexcept = default;
+ParameterGroups::~ParameterGroups() = default;
+ParameterGroups::ParameterGroups(const Variables& parameters) : list_{{.parameters = parameters}} {}
+ParameterGroups::ParameterGroups(std::initializer_list<Variable> parameters) : list_{{.parameters = parameters}} {}
+ParameterGroups::ParameterGroups(std::vector<ParameterGroup> groups) : list_(std::move(groups)) {}
+ParameterGroups::ParameterGroups(std::initializer_list<ParameterGroup> groups) : list_(groups) {}
+
+Optimizer::~Optimizer() = default;
+
+Optimizer::Optimizer(const ParameterGroups& groups, const CommonOptions& common)
+    : common_(common), skips_(std::make_shared<bool>(false)) {
   need_finite("optimizer", "learning rate", common.lr);
   need_finite("optimizer", "clip_grad_norm", common.clip_grad_norm);
   need_finite("optimizer", "weight decay", common.weight_decay);

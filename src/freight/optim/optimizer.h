@@ -28,7 +28,7 @@ struct CommonOptions {
 // An optimizer of some variables; see the top of this file.
 class Optimizer {
  public:
-  virtual ~Optimizer() = default;
+  virtual ~Optimizer();
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
@@ -125,9 +125,9 @@ class Optimizer {
   std::vector<nn::NamedVariable> states_;
   std::vector<std::pair<Variable, Variable>> beside_;  // (state, its parameter)
   Variable lr_;
-  Variable count_;    // of steps; undefined where nobody asks for it
-  Variable skipped_;  // by parameter: steps in which it was frozen; made when the first one is
-  std::shared_ptr<bool> skips_ = std::make_shared<bool>(false);  // whether it is made; shared with the guards of traces
+  Variable count_;               // of steps; undefined where nobody asks for it
+  Variable skipped_;             // by parameter: steps in which it was frozen; made when the first one is
+  std::shared_ptr<bool> skips_;  // whether it is made; shared with the guards of traces
   Tensor grad_norm_;
 };
 

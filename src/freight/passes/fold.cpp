@@ -2,6 +2,7 @@
 // channel moves into its weight and its bias, where it costs nothing (steps that run once compute them): BatchNorm in
 // evaluation mode, y = x a + b with a = scale / sqrt(variance + eps) and b = shift - mean a, and hand-written scalings.
 //   (conv(x, w) + c) a + b = conv(x, w a) + (c a + b)
+#include <algorithm>
 #include <unordered_map>
 
 #include "freight/ir/builder.h"

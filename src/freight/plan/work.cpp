@@ -44,9 +44,10 @@ void fill_matmul(Work& w, const Graph& g, const Node& n) {
 // Large factorizations reach this share of the product's rate, by the FLOPs of the op table. Elimination is mostly
 // products. Those of vectors are the books' counts, of which divide and conquer leaves some out; half of the reduction
 // before it is products of a matrix and a vector, which memory bounds. Measured on one core, n = 200 to 1000: ours in
-// LU, Cholesky and QR, OpenBLAS's LAPACK in the others (docs/tour/time.md).
-double share_of(Op op) {
-  switch (op) {
+// LU, Cholesky and QR, OpenBLAS's LAPACK in the others (docs/tour/time.md). The LU of a mixed solution is one in f32.
+double share_of(const Node& n) {
+  switch (n.op) {
+    case Op::solve: return attrs<SolveAttrs>(n).mixed ? 1.1 : 0.7;
     case Op::lu_factor:
     case Op::cholesky:
     case Op::solve_triangular: return 0.7;
@@ -58,13 +59,14 @@ double share_of(Op op) {
 }
 
 void fill_linalg(Work& w, const Graph& g, const Node& n) {
-  const Shape &matrix = g.type(n.in(0)).shape, &last = g.type(n.in(n.inputs.size() - 1)).shape;
+  const Shape& matrix = g.type(n.in(0)).shape;
+  const Shape& of = n.op == Op::solve_triangular ? g.type(n.in(1)).shape : matrix;
   const int r = matrix.rank();
   w.kind = name(n.op);
-  w.n = static_cast<double>(last[r - 1]);
-  w.m = w.n > 0 ? static_cast<double>(last.numel()) / w.n : 0;
+  w.n = static_cast<double>(of[r - 1]);
+  w.m = w.n > 0 ? static_cast<double>(of.numel()) / w.n : 0;
   w.k = static_cast<double>(std::min(matrix[r - 2], matrix[r - 1]));
-  w.share = share_of(n.op);
+  w.share = share_of(n);
 }
 
 // The products of the hidden states and the weights, one time step behind the other.
@@ -224,7 +226,7 @@ std::vector<Work> work_of(const Plan& plan) {
       fill_matmul(w, around, product);
     } else if (info(product.op).kind == OpKind::convolve) {
       fill_conv(w, around, product);
-    } else if (info(n.op).kind == OpKind::linalg) {
+    } else if (info(n.op).kind == OpKind::linalg || n.op == Op::solve) {
       fill_linalg(w, g, n);
     } else if (std::holds_alternative<RecurrentAttrs>(n.attrs) ||
                std::holds_alternative<RecurrentLayerAttrs>(n.attrs)) {

@@ -128,4 +128,9 @@ void eval(const std::vector<Tensor>& xs) {
   for (const Tensor& x : xs) eval(x);
 }
 
+template float Tensor::item() const;
+template double Tensor::item() const;
+template int32_t Tensor::item() const;
+template int64_t Tensor::item() const;
+
 }  // namespace freight

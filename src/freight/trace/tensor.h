@@ -109,9 +109,7 @@ class Tensor {
   Array array() const;
   // The only element of a tensor with one element, converted to T.
   template <class T>
-  T item() const {
-    return single().to_vector<T>()[0];
-  }
+  T item() const;
   // All elements in row-major order, converted to T.
   template <class T>
   std::vector<T> to_vector() const {
@@ -140,6 +138,15 @@ class Tensor {
   Array single() const;
   std::shared_ptr<trace::TensorImpl> impl_;
 };
+
+template <class T>
+T Tensor::item() const {
+  return single().to_vector<T>()[0];
+}
+extern template float Tensor::item() const;
+extern template double Tensor::item() const;
+extern template int32_t Tensor::item() const;
+extern template int64_t Tensor::item() const;
 
 // An argument of the library's functions: a tensor, a variable (its current value), an array or a number, together with
 // the caller's source line. Beside a tensor a number takes its element type, but for a floating number (also 2.0)

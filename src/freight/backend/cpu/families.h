@@ -81,6 +81,8 @@ LayoutPlan pool_layouts(const Graph& graph, const Node& node, const std::vector<
 // indexing.cpp: rows that are looked up or added to, argmax and argmin, on row-major tensors.
 bool takes_index(const Graph& graph, const Node& node);
 std::unique_ptr<Kernel> make_index(const StepSpec& spec);
+LayoutPlan index_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
+                         const FrozenInputs& frozen);
 bool index_in_place(const Graph& graph, const Node& node, int input, int output);
 
 // attention.cpp: attention and its gradient as whole kernels.
@@ -95,6 +97,8 @@ bool recurrent_in_place(const Graph& graph, const Node& node, int input, int out
 // linalg.cpp: factorizations and triangular solves (f32, f64), many small systems at once.
 bool takes_factors(const Graph& graph, const Node& node);
 bool factors_in_place(const Graph& graph, const Node& node, int input, int output);
+LayoutPlan factor_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
+                          const FrozenInputs& frozen);
 std::unique_ptr<Kernel> make_lu_factor(const StepSpec& spec);
 std::unique_ptr<Kernel> make_cholesky(const StepSpec& spec);
 std::unique_ptr<Kernel> make_qr(const StepSpec& spec);
@@ -144,6 +148,7 @@ inline constexpr KernelFamily kFamilies[] = {
                      Op::check_index, Op::sgd_rows}},
      .takes = takes_index,
      .make = make_index,
+     .layouts = index_layouts,
      .in_place = index_in_place},
     {.name = "concat", .ops = {.ops = {Op::concat}}, .make = make_concat, .layouts = layouts_of_first},
     {.name = "pad", .ops = {.ops = {Op::pad}}, .make = make_pad, .layouts = layouts_of_first},
@@ -161,26 +166,31 @@ inline constexpr KernelFamily kFamilies[] = {
      .ops = {.ops = {Op::lu_factor}},
      .takes = takes_factors,
      .make = make_lu_factor,
+     .layouts = factor_layouts,
      .in_place = factors_in_place},
     {.name = "cholesky",
      .ops = {.ops = {Op::cholesky}},
      .takes = takes_factors,
      .make = make_cholesky,
+     .layouts = factor_layouts,
      .in_place = factors_in_place},
-    {.name = "qr", .ops = {.ops = {Op::qr}}, .takes = takes_factors, .make = make_qr},
+    {.name = "qr", .ops = {.ops = {Op::qr}}, .takes = takes_factors, .make = make_qr, .layouts = factor_layouts},
     {.name = "solve_triangular",
      .ops = {.ops = {Op::solve_triangular}},
      .takes = takes_factors,
-     .make = make_solve_triangular},
+     .make = make_solve_triangular,
+     .layouts = factor_layouts},
     {.name = "spectral",
      .ops = {.ops = {Op::eigh, Op::svd, Op::eig}},
      .takes = takes_spectral,
      .make = make_spectral,
+     .layouts = factor_layouts,
      .in_place = spectral_in_place},
     {.name = "solve",
      .ops = {.ops = {Op::solve}},
      .takes = takes_solve,
      .make = make_solve,
+     .layouts = factor_layouts,
      .in_place = solves_in_place},
 };
 

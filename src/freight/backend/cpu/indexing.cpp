@@ -3,8 +3,10 @@
 #include "freight/backend/cpu/kernels/indexing.h"
 
 #include <cstring>
+#include <optional>
 
 #include "freight/backend/cpu/families.h"
+#include "freight/base/error.h"
 
 namespace freight::cpu {
 
@@ -16,6 +18,28 @@ int axis_of(const Node& n) {
   if (n.op == Op::sgd_rows) return 0;
   if (const auto* s = std::get_if<ScatterAttrs>(&n.attrs)) return static_cast<int>(s->axis);
   return static_cast<int>(attrs<AxisAttrs>(n).axis);
+}
+
+// The steps where the axes on each side of the one that is indexed are like a single axis.
+std::optional<IndexSteps> steps_of(const Type& type, const Layout& layout, int axis) {
+  if (layout.blocked) return {};
+  const auto joined = [&](int first, int end, int64_t& step) {
+    int64_t inner = 1;
+    for (int i = end - 1; i >= first; --i) {
+      if (type.shape[i] == 1) continue;
+      if (inner == 1) {
+        step = layout.strides[i];
+      } else if (layout.strides[i] != step * inner) {
+        return false;
+      }
+      inner *= type.shape[i];
+    }
+    return true;
+  };
+  IndexSteps steps;
+  steps.row = layout.strides[axis];
+  if (!joined(0, axis, steps.outer) || !joined(axis + 1, type.shape.rank(), steps.inner)) return {};
+  return steps;
 }
 
 IndexProblem problem(const StepSpec& spec) {
@@ -43,6 +67,13 @@ IndexProblem problem(const StepSpec& spec) {
   p.indices = indices.numel();
   p.whole_rows = op == Op::gather || op == Op::scatter_add || op == Op::sgd_rows;
   p.picks = p.whole_rows ? p.indices : indices.shape[axis];
+  if (op == Op::gather_elements) {
+    const auto from = steps_of(spec.in[0].type, spec.in[0].layout, axis),
+               index = steps_of(indices, spec.in[1].layout, axis);
+    FREIGHT_CHECK(from && index, "layouts that index_layouts does not take");
+    p.from = *from;
+    p.index = *index;
+  }
   return p;
 }
 
@@ -55,13 +86,14 @@ class IndexKernel final : public Kernel {
     if (op_ == Op::argmax || op_ == Op::argmin) {
       return arg_extremum(p_, static_cast<const float*>(o[0]), static_cast<int32_t*>(o[1]), op_ == Op::argmax);
     }
+    if (op_ == Op::gather_elements) return gather_elements(p_, o[0], o[1], o[2]);
     check_indices(p_, o[scatters(op_) || op_ == Op::check_index ? 0 : 1]);
     if (op_ == Op::check_index) {
       std::memmove(o[1], o[0], p_.result_bytes);
       return;
     }
     if (scatters(op_)) return scatter(p_, o[0], o[1], o[2], true);
-    if (op_ != Op::sgd_rows) return gather(p_, o[0], o[1], o[2]);
+    if (op_ != Op::sgd_rows) return gather_rows(p_, o[0], o[1], o[2]);
     // The table less lr times the gradients of its rows.
     if (o[4] != o[0]) std::memcpy(o[4], o[0], p_.result_bytes);
     scatter(p_, o[1], o[2], o[4], false, -*static_cast<const float*>(o[3]));
@@ -88,6 +120,17 @@ bool takes_index(const Graph& graph, const Node& node) {
     }
   }
   return true;
+}
+
+LayoutPlan index_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given, const FrozenInputs&) {
+  LayoutPlan plan;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const Type& type = graph.type(node.inputs[i]);
+    const bool takes = node.op == Op::gather_elements && steps_of(type, given[i], axis_of(node));
+    plan.in.push_back(takes ? given[i] : Layout::row_major(type.shape));
+  }
+  for (const Value v : node.outputs) plan.out.push_back(Layout::row_major(graph.type(v).shape));
+  return plan;
 }
 
 // The table, less what its rows lose.

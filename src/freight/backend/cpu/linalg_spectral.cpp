@@ -10,6 +10,7 @@
 #include <string>
 
 #include "freight/backend/cpu/families.h"
+#include "freight/backend/cpu/kernels/factor_tasks.h"
 #include "freight/backend/cpu/lapack.h"
 #include "freight/backend/cpu/matrices.h"
 #include "freight/backend/matrix_faults.h"
@@ -57,6 +58,9 @@ void need_countable(const Fault& fault, const Lapack& lapack, const Matrices& of
                  "; name a LAPACK with integers of 64 bits in FREIGHT_LAPACK"),
              ErrorKind::capacity);
 }
+
+// The layouts that factor_layouts takes.
+MatrixStrides strides_of(const Operand& x) { return matrix_strides(x).value(); }
 
 template <class T>
 bool all_finite(const T* x, int64_t count) {
@@ -153,6 +157,7 @@ class EighStep final : public Kernel {
  public:
   explicit EighStep(const StepSpec& spec)
       : of_(spec.in[0].type),
+        x_(strides_of(spec.in[0])),
         batch_(spec, routine_name<T>("syevd"), of_),
         upper_(attrs<EighAttrs>(*spec.node).upper),
         vectors_(is_read(spec, 1)) {
@@ -171,15 +176,14 @@ class EighStep final : public Kernel {
   void run(void* const* o) override {
     const int64_t n = of_.n;
     batch_.run(o[3], memory_.bytes(), [&](int64_t k, char* own) {
-      const T* const x = static_cast<const T*>(o[0]) + k * n * n;
       T* const values = static_cast<T*>(o[1]) + k * n;
       T* const vectors = static_cast<T*>(o[2]) + k * n * n;
-      if (!triangle_is_finite(x)) {
+      read_matrix(vectors, static_cast<const T*>(o[0]) + k * x_.batch, x_, n, n, false);
+      if (!triangle_is_finite(vectors)) {
         fill_nan(values, n);
         fill_nan(vectors, n * n);
         return LapackInteger{0};
       }
-      if (vectors != x) std::copy_n(x, n * n, vectors);
       LapackInteger info = 0;
       call(vectors, values, memory_.work(own), memory_.lwork, memory_.iwork(own), memory_.liwork, &info);
       if (vectors_) transpose_in_place(vectors, n);
@@ -203,6 +207,7 @@ class EighStep final : public Kernel {
   }
 
   Matrices of_;
+  MatrixStrides x_;
   LapackBatch batch_;
   bool upper_, vectors_;
   LapackMemory<T> memory_;
@@ -214,7 +219,11 @@ template <class T>
 class SvdStep final : public Kernel {
  public:
   explicit SvdStep(const StepSpec& spec)
-      : of_(spec.in[0].type), batch_(spec, routine_name<T>("gesdd"), of_), u_(spec.out[0].type), vh_(spec.out[2].type) {
+      : of_(spec.in[0].type),
+        x_(strides_of(spec.in[0])),
+        batch_(spec, routine_name<T>("gesdd"), of_),
+        u_(spec.out[0].type),
+        vh_(spec.out[2].type) {
     const bool full = u_.n == of_.m && vh_.m == of_.n;
     job_ = !is_read(spec, 0) && !is_read(spec, 2) ? "N" : full ? "A" : "S";
     const LapackInteger least_extent = std::min(of_.m, of_.n), most_extent = std::max(of_.m, of_.n);
@@ -235,15 +244,16 @@ class SvdStep final : public Kernel {
   void run(void* const* o) override {
     const int64_t size = of_.m * of_.n, count = std::min(of_.m, of_.n);
     batch_.run(o[4], memory_.bytes(), [&](int64_t k, char* own) {
-      const T* const x = static_cast<const T*>(o[0]) + k * size;
+      T* const x = memory_.matrix(own);
+      read_matrix(x, static_cast<const T*>(o[0]) + k * x_.batch, x_, of_.m, of_.n, false);
       T* const u = static_cast<T*>(o[1]) + k * u_.m * u_.n;
       T* const s = static_cast<T*>(o[2]) + k * count;
       T* const vh = static_cast<T*>(o[3]) + k * vh_.m * vh_.n;
       LapackInteger info = 0;
       if (all_finite(x, size)) {
         // -0 becomes 0, by whose sign LAPACK would choose that of u, and of the gradient of s.
-        std::transform(x, x + size, memory_.matrix(own), [](T v) { return v + T(0); });
-        call(memory_.matrix(own), s, vh, u, memory_.work(own), memory_.lwork, memory_.iwork(own), &info);
+        std::transform(x, x + size, x, [](T v) { return v + T(0); });
+        call(x, s, vh, u, memory_.work(own), memory_.lwork, memory_.iwork(own), &info);
       } else {
         fill_nan(u, u_.m * u_.n);
         fill_nan(s, count);
@@ -261,6 +271,7 @@ class SvdStep final : public Kernel {
   }
 
   Matrices of_;
+  MatrixStrides x_;
   LapackBatch batch_;
   Matrices u_, vh_;
   const char* job_ = "S";
@@ -275,6 +286,7 @@ class EigStep final : public Kernel {
  public:
   explicit EigStep(const StepSpec& spec)
       : of_(spec.in[0].type),
+        x_(strides_of(spec.in[0])),
         batch_(spec, routine_name<T>("geev"), of_),
         vectors_(is_read(spec, 2) || is_read(spec, 3)) {
     const LapackInteger least = 4 * of_.n;
@@ -291,16 +303,15 @@ class EigStep final : public Kernel {
   void run(void* const* o) override {
     const int64_t n = of_.n;
     batch_.run(o[5], memory_.bytes(), [&](int64_t k, char* own) {
-      const T* const x = static_cast<const T*>(o[0]) + k * n * n;
       const auto result = [&](int i, int64_t size) { return static_cast<T*>(o[i]) + k * size; };
       T *const re = result(1, n), *const im = result(2, n);
       T *const vectors_re = result(3, n * n), *const vectors_im = result(4, n * n);
-      if (!all_finite(x, n * n)) {
+      read_matrix(vectors_re, static_cast<const T*>(o[0]) + k * x_.batch, x_, n, n, false);
+      if (!all_finite(vectors_re, n * n)) {
         for (T* values : {re, im}) fill_nan(values, n);
         for (T* vectors : {vectors_re, vectors_im}) fill_nan(vectors, n * n);
         return LapackInteger{0};
       }
-      if (vectors_re != x) std::copy_n(x, n * n, vectors_re);
       transpose_in_place(vectors_re, n);
       const int exponent = far_exponent(vectors_re, n * n);
       scale(vectors_re, n * n, -exponent);
@@ -345,6 +356,7 @@ class EigStep final : public Kernel {
   }
 
   Matrices of_;
+  MatrixStrides x_;
   LapackBatch batch_;
   bool vectors_;
   LapackMemory<T> memory_;

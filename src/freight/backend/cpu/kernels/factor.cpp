@@ -85,7 +85,8 @@ class Strips {
 }  // namespace
 
 template <class T>
-LuFactor<T>::LuFactor(int64_t m, int64_t n, int64_t batch) : m_(m), n_(n), batch_(batch) {
+LuFactor<T>::LuFactor(int64_t m, int64_t n, int64_t batch, const MatrixStrides& x)
+    : m_(m), n_(n), batch_(batch), x_(x) {
   const double least = static_cast<double>(std::min(m, n)), most = static_cast<double>(std::max(m, n));
   const double work = least * least * (most - least / 3);
   if (m == n && lane_table<T>().takes(n, batch)) {
@@ -111,16 +112,21 @@ bool LuFactor<T>::run(const T* x, T* lu, int32_t* pivots, int32_t* permutation, 
   std::atomic<bool> singular{!interleaved()};
   if (interleaved()) {
     for_matrices(tasks_, scratch, [&](int64_t group, char* own, bool) {
-      const int64_t i = group * lanes_;
-      if (lane_table<T>().lu(x + i * size, lu + i * size, pivots + i * n_, permutation + i * n_, n_,
-                             std::min(lanes_, batch_ - i), reinterpret_cast<T*>(own)))
+      const int64_t i = group * lanes_, count = std::min(lanes_, batch_ - i);
+      const T* from = x + i * size;
+      if (x_ != MatrixStrides::row_major(n_, n_)) {
+        for (int64_t q = i; q < i + count; ++q) read_matrix(lu + q * size, x + q * x_.batch, x_, n_, n_, false);
+        from = lu + i * size;
+      }
+      if (lane_table<T>().lu(from, lu + i * size, pivots + i * n_, permutation + i * n_, n_, count,
+                             reinterpret_cast<T*>(own)))
         singular = true;
     });
     return singular;
   }
   for_matrices(tasks_, scratch, [&](int64_t i, char* own, bool parallel) {
     Blocks<T> blocks(own + panel_bytes_, parallel);
-    copy_matrix(lu + i * size, x + i * size, size, parallel);
+    read_matrix(lu + i * size, x + i * x_.batch, x_, m_, n_, parallel);
     one(lu + i * size, pivots + i * k, permutation + i * m_, blocks, reinterpret_cast<T*>(own));
   });
   return singular;
@@ -210,9 +216,13 @@ void LuFactor<T>::panels(T* x, ptrdiff_t row, int64_t m, int64_t n, int32_t* piv
 }
 
 template <class T>
-LaneSystems<T>::LaneSystems(int64_t n, int64_t k, int64_t batch) : n_(n), k_(k), batch_(batch) {
+LaneSystems<T>::LaneSystems(int64_t n, int64_t k, int64_t batch, const MatrixStrides& a, const MatrixStrides& b)
+    : n_(n), k_(k), batch_(batch), a_(a), b_(b) {
   const double rows = static_cast<double>(n);
   tasks_ = lane_tasks<T>(n, batch, rows * rows * (rows / 3 + static_cast<double>(k)));
+  lane_bytes_ = tasks_.bytes_of_task;
+  if (a_ != MatrixStrides::row_major(n, n))
+    tasks_.bytes_of_task += whole_lines(static_cast<size_t>(lane_table<T>().lanes * n * n) * sizeof(T));
 }
 
 template <class T>
@@ -223,11 +233,23 @@ bool LaneSystems<T>::takes(int64_t n, int64_t k, int64_t batch) {
 template <class T>
 ZeroPivot LaneSystems<T>::run(const T* a, const T* b, T* x, void* scratch) const {
   const LaneTable<T>& lanes = lane_table<T>();
+  const int64_t size = n_ * n_, right_size = n_ * k_;
   LeastFault fault(batch_ * n_);
   for_matrices(tasks_, scratch, [&](int64_t group, char* own, bool) {
-    const int64_t i = group * lanes.lanes, right = i * n_ * k_;
-    const int64_t found = lanes.system(a + i * n_ * n_, b + right, x + right, n_, k_,
-                                       std::min<int64_t>(lanes.lanes, batch_ - i), reinterpret_cast<T*>(own));
+    const int64_t i = group * lanes.lanes, count = std::min<int64_t>(lanes.lanes, batch_ - i);
+    T* const solutions = x + i * right_size;
+    const T *matrices = a + i * size, *right_sides = b + i * right_size;
+    if (a_ != MatrixStrides::row_major(n_, n_)) {
+      T* const to = reinterpret_cast<T*>(own + lane_bytes_);
+      for (int64_t q = 0; q < count; ++q) read_matrix(to + q * size, a + (i + q) * a_.batch, a_, n_, n_, false);
+      matrices = to;
+    }
+    if (b_ != MatrixStrides::row_major(n_, k_)) {
+      for (int64_t q = 0; q < count; ++q)
+        read_matrix(solutions + q * right_size, b + (i + q) * b_.batch, b_, n_, k_, false);
+      right_sides = solutions;
+    }
+    const int64_t found = lanes.system(matrices, right_sides, solutions, n_, k_, count, reinterpret_cast<T*>(own));
     if (found >= 0) fault.put(i * n_ + found);
   });
   if (!fault.any()) return {};
@@ -235,9 +257,14 @@ ZeroPivot LaneSystems<T>::run(const T* a, const T* b, T* x, void* scratch) const
 }
 
 template <class T>
+bool TriangularSolve<T>::interleaves(const TriangularProblem& p) {
+  return p.other <= LaneTable<T>::kMostColumns && lane_table<T>().takes(p.n, p.batch);
+}
+
+template <class T>
 TriangularSolve<T>::TriangularSolve(const TriangularProblem& problem) : p_(problem) {
   const double extent = static_cast<double>(p_.n), work = extent * extent * static_cast<double>(p_.other);
-  if (p_.other <= LaneTable<T>::kMostColumns && lane_table<T>().takes(p_.n, p_.batch)) {
+  if (interleaves(p_)) {
     lanes_ = lane_table<T>().lanes;
     tasks_ = lane_tasks<T>(p_.n, p_.batch, work);
     return;

@@ -12,6 +12,14 @@
 
 namespace freight::cpu {
 
+// How the matrices of an operand lie: element (i, k) of matrix b is x[b * batch + i * row + k * col], where one of row
+// and col is 1. Whatever lies otherwise than row by row is read so into the place of the result.
+struct MatrixStrides {
+  ptrdiff_t row, col, batch;
+  static MatrixStrides row_major(int64_t m, int64_t n) { return {n, 1, m * n}; }
+  bool operator==(const MatrixStrides&) const = default;
+};
+
 // The matrices of a batch are shared by threads: each takes whole ones, or all work on one after the other.
 struct BatchTasks {
   int64_t batch = 1, tasks = 1;
@@ -20,11 +28,13 @@ struct BatchTasks {
   size_t bytes() const { return static_cast<size_t>(tasks) * bytes_of_task; }
 };
 
-// x (batch, m, n) becomes lu, which may be x: U on and above the diagonal, L below it, where it is 1.
+// x (batch, m, n) becomes lu, which may be x if it is row-major: U on and above the diagonal, L below it, where it
+// is 1.
 template <class T>
 class LuFactor {
  public:
-  LuFactor(int64_t m, int64_t n, int64_t batch);
+  LuFactor(int64_t m, int64_t n, int64_t batch) : LuFactor(m, n, batch, MatrixStrides::row_major(m, n)) {}
+  LuFactor(int64_t m, int64_t n, int64_t batch, const MatrixStrides& x);
   size_t scratch_bytes() const { return tasks_.bytes(); }
   bool interleaved() const { return lanes_ > 0; }
   // pivots (batch, min(m, n)): row i was exchanged with row pivots[i]; permutation (batch, m): x[permutation] = L U.
@@ -38,6 +48,7 @@ class LuFactor {
   void halves(T* x, ptrdiff_t row, int64_t m, int64_t n, int32_t* pivots, Blocks<T>& blocks, T* panel) const;
 
   int64_t m_, n_, batch_, lanes_ = 0;
+  MatrixStrides x_;
   BatchTasks tasks_;  // of matrices, or of groups of as many as there are lanes
   size_t panel_bytes_ = 0;
 };
@@ -47,17 +58,21 @@ struct ZeroPivot {
   int64_t matrix = -1, pivot = 0;
 };
 
-// Many small systems a x = b: a (batch, n, n), b and x (batch, n, k), which may be one.
+// Many small systems a x = b: a (batch, n, n), b and x (batch, n, k), which may be one if b is row-major.
 template <class T>
 class LaneSystems {
  public:
-  LaneSystems(int64_t n, int64_t k, int64_t batch);
+  LaneSystems(int64_t n, int64_t k, int64_t batch)
+      : LaneSystems(n, k, batch, MatrixStrides::row_major(n, n), MatrixStrides::row_major(n, k)) {}
+  LaneSystems(int64_t n, int64_t k, int64_t batch, const MatrixStrides& a, const MatrixStrides& b);
   static bool takes(int64_t n, int64_t k, int64_t batch);
   size_t scratch_bytes() const { return tasks_.bytes(); }
   ZeroPivot run(const T* a, const T* b, T* x, void* scratch) const;
 
  private:
   int64_t n_, k_, batch_;
+  MatrixStrides a_, b_;
+  size_t lane_bytes_ = 0;  // of a task's memory, in front of what a group's strided operands become
   BatchTasks tasks_;
 };
 
@@ -67,11 +82,14 @@ struct NotPositive {
   int64_t matrix = -1, minor = 0;
 };
 
-// x (batch, n, n) becomes its factor, which may be x: L of x = L L^T, or U of x = U^T U; the other triangle becomes 0.
+// x (batch, n, n) becomes its factor, which may be x if it is row-major: L of x = L L^T, or U of x = U^T U; the other
+// triangle becomes 0.
 template <class T>
 class CholeskyFactor {
  public:
-  CholeskyFactor(int64_t n, int64_t batch, bool upper);
+  CholeskyFactor(int64_t n, int64_t batch, bool upper)
+      : CholeskyFactor(n, batch, upper, MatrixStrides::row_major(n, n)) {}
+  CholeskyFactor(int64_t n, int64_t batch, bool upper, const MatrixStrides& x);
   size_t scratch_bytes() const { return tasks_.bytes(); }
   bool interleaved() const { return lanes_ > 0; }
   NotPositive run(const T* x, T* factor, void* scratch) const;
@@ -80,11 +98,13 @@ class CholeskyFactor {
   struct Memory;
   // All give the first minor that is not positive, or 0.
   int64_t one(const T* x, T* factor, const Blocks<T>& blocks, const Memory& memory) const;
-  int64_t packed(const T* x, T* factor, int64_t n, const Blocks<T>& blocks, const Memory& memory) const;
+  int64_t packed(const T* x, const MatrixStrides& strides, T* factor, int64_t n, const Blocks<T>& blocks,
+                 const Memory& memory) const;
   int64_t halves(T* x, int64_t n, Blocks<T>& blocks, const Memory& memory) const;
 
   int64_t n_, batch_, lanes_ = 0;
   bool upper_;
+  MatrixStrides x_;
   BatchTasks tasks_;  // of matrices, or of groups of as many as there are lanes
 };
 
@@ -102,6 +122,8 @@ template <class T>
 class TriangularSolve {
  public:
   explicit TriangularSolve(const TriangularProblem& problem);
+  // True where many small systems are solved together: their triangles must lie densely.
+  static bool interleaves(const TriangularProblem& problem);
   size_t scratch_bytes() const { return tasks_.bytes(); }
   bool interleaved() const { return lanes_ > 0; }
   // b becomes x.
@@ -120,7 +142,9 @@ class TriangularSolve {
 template <class T>
 class QrFactor {
  public:
-  QrFactor(int64_t m, int64_t n, int64_t batch, bool complete);
+  QrFactor(int64_t m, int64_t n, int64_t batch, bool complete)
+      : QrFactor(m, n, batch, complete, MatrixStrides::row_major(m, n)) {}
+  QrFactor(int64_t m, int64_t n, int64_t batch, bool complete, const MatrixStrides& x);
   size_t scratch_bytes() const { return tasks_.bytes(); }
   void run(const T* x, T* q, T* r, void* scratch) const;
 
@@ -137,6 +161,7 @@ class QrFactor {
                      Blocks<T>& blocks) const;
 
   int64_t m_, n_, least_, q_columns_, panel_ = 0, stride_;
+  MatrixStrides x_;
   BatchTasks tasks_;
 };
 

@@ -53,13 +53,15 @@ void clear_mirrored(const TriangleBlock& b, T* x, ptrdiff_t row, ptrdiff_t col) 
   }
 }
 
-// One factorization: the lower triangle of x (n, n), whose element (i, k) is x[i * row + k * col] with one of both
-// strides 1, becomes L in `factor`, where the other triangle becomes 0. x may be `factor`.
+// One factorization: the lower triangle of x (n, n), whose element (i, k) is x[i * x_row + k * x_col], becomes L in
+// `factor`, where element (i, k) is at i * row + k * col and the other triangle becomes 0. Of the strides of each, one
+// is 1. x may be `factor`.
 template <class T>
 class PackedCholesky {
  public:
   struct Place {
     const T* x;
+    ptrdiff_t x_row, x_col;
     T* factor;
     ptrdiff_t row, col;
     int64_t n;
@@ -169,8 +171,8 @@ class PackedCholesky {
 
   // Columns [first, end) of the panel's rows of x.
   void load(int64_t p, int64_t first, int64_t end) const {
-    const T* const from = at_.x + p * w_ * at_.row + first * at_.col;
-    gemm_table<T>().pack(panel(p) + first * w_, 0, from, at_.col, at_.row, end - first, rows_of(p),
+    const T* const from = at_.x + p * w_ * at_.x_row + first * at_.x_col;
+    gemm_table<T>().pack(panel(p) + first * w_, 0, from, at_.x_col, at_.x_row, end - first, rows_of(p),
                          static_cast<int>(w_));
   }
 
@@ -274,7 +276,8 @@ struct CholeskyFactor<T>::Memory {
 };
 
 template <class T>
-CholeskyFactor<T>::CholeskyFactor(int64_t n, int64_t batch, bool upper) : n_(n), batch_(batch), upper_(upper) {
+CholeskyFactor<T>::CholeskyFactor(int64_t n, int64_t batch, bool upper, const MatrixStrides& x)
+    : n_(n), batch_(batch), upper_(upper), x_(x) {
   const double extent = static_cast<double>(n), work = extent * extent * extent / 3;
   if (lane_table<T>().takes(n, batch)) {
     lanes_ = lane_table<T>().lanes;
@@ -299,8 +302,13 @@ NotPositive CholeskyFactor<T>::run(const T* x, T* factor, void* scratch) const {
     for_matrices(tasks_, scratch, [&](int64_t group, char* own, bool) {
       const int64_t i = group * lanes_, count = std::min(lanes_, batch_ - i);
       if (i * minors > first.get()) return;
+      const T* from = x + i * size;
+      if (x_ != MatrixStrides::row_major(n_, n_)) {
+        for (int64_t k = i; k < i + count; ++k) read_matrix(factor + k * size, x + k * x_.batch, x_, n_, n_, false);
+        from = factor + i * size;
+      }
       const int64_t fault =
-          lane_table<T>().cholesky(x + i * size, factor + i * size, upper_, n_, count, reinterpret_cast<T*>(own));
+          lane_table<T>().cholesky(from, factor + i * size, upper_, n_, count, reinterpret_cast<T*>(own));
       if (fault >= 0) first.put(i * minors + fault);
     });
   } else {
@@ -308,7 +316,7 @@ NotPositive CholeskyFactor<T>::run(const T* x, T* factor, void* scratch) const {
       if (i * minors > first.get()) return;
       const Memory memory(*this, own);
       Blocks<T> blocks(own + memory.bytes, parallel);
-      const int64_t minor = one(x + i * size, factor + i * size, blocks, memory);
+      const int64_t minor = one(x + i * x_.batch, factor + i * size, blocks, memory);
       if (minor > 0) first.put(i * minors + minor);
     });
   }
@@ -318,24 +326,25 @@ NotPositive CholeskyFactor<T>::run(const T* x, T* factor, void* scratch) const {
 
 template <class T>
 int64_t CholeskyFactor<T>::one(const T* x, T* factor, const Blocks<T>& blocks, const Memory& memory) const {
-  if (n_ <= kMostPacked) return packed(x, factor, n_, blocks, memory);
-  copy_matrix(factor, x, n_ * n_, blocks.parallel());
+  if (n_ <= kMostPacked) return packed(x, x_, factor, n_, blocks, memory);
+  read_matrix(factor, x, x_, n_, n_, blocks.parallel());
   Blocks<T> own = blocks;
   return halves(factor, n_, own, memory);
 }
 
 template <class T>
-int64_t CholeskyFactor<T>::packed(const T* x, T* factor, int64_t n, const Blocks<T>& blocks,
-                                  const Memory& memory) const {
+int64_t CholeskyFactor<T>::packed(const T* x, const MatrixStrides& strides, T* factor, int64_t n,
+                                  const Blocks<T>& blocks, const Memory& memory) const {
   if (n == 0 || !blocks.computes()) return 0;
   const ptrdiff_t row = upper_ ? 1 : n_, col = upper_ ? n_ : 1;  // of the lower triangle
-  return PackedCholesky<T>({x, factor, row, col, n}, memory.reciprocals, memory.packed)
+  const ptrdiff_t x_row = upper_ ? strides.col : strides.row, x_col = upper_ ? strides.row : strides.col;
+  return PackedCholesky<T>({x, x_row, x_col, factor, row, col, n}, memory.reciprocals, memory.packed)
       .run(blocks.parallel() ? thread_count() : 1);
 }
 
 template <class T>
 int64_t CholeskyFactor<T>::halves(T* x, int64_t n, Blocks<T>& blocks, const Memory& memory) const {
-  if (n <= kMostPacked) return packed(x, x, n, blocks, memory);
+  if (n <= kMostPacked) return packed(x, MatrixStrides::row_major(n_, n_), x, n, blocks, memory);
   const ptrdiff_t row = upper_ ? 1 : n_, col = upper_ ? n_ : 1;
   const int64_t h = half_of(n);
   const int64_t minor = halves(x, h, blocks, memory);

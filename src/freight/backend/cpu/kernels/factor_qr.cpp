@@ -111,8 +111,8 @@ template <class T>
 constexpr double kSharedQr = 1.8e8 * (sizeof(double) / sizeof(T));
 
 template <class T>
-QrFactor<T>::QrFactor(int64_t m, int64_t n, int64_t batch, bool complete)
-    : m_(m), n_(n), least_(std::min(m, n)), q_columns_(complete ? m : least_) {
+QrFactor<T>::QrFactor(int64_t m, int64_t n, int64_t batch, bool complete, const MatrixStrides& x)
+    : m_(m), n_(n), least_(std::min(m, n)), q_columns_(complete ? m : least_), x_(x) {
   panel_ = least_ < kManyColumns ? kReflections : kMostReflections;
   const int64_t lanes = factor_table<T>().lanes;
   stride_ = ceil_div(m, lanes) * lanes + (m % 512 == 0 ? lanes : 0);
@@ -134,13 +134,13 @@ void QrFactor<T>::run(const T* x, T* q, T* r, void* scratch) const {
   for_matrices(tasks_, scratch, [&](int64_t i, char* own, bool parallel) {
     const Memory memory(*this, own);
     Blocks<T> blocks(memory.product, parallel);
-    one(x + i * m_ * n_, q + i * m_ * q_columns_, r + i * r_rows * n_, blocks, memory);
+    one(x + i * x_.batch, q + i * m_ * q_columns_, r + i * r_rows * n_, blocks, memory);
   });
 }
 
 template <class T>
 void QrFactor<T>::one(const T* x, T* q, T* r, Blocks<T>& blocks, const Memory& memory) const {
-  if (blocks.computes()) std::copy_n(x, m_ * n_, memory.work);
+  if (blocks.computes()) read_matrix(memory.work, x, x_, m_, n_, blocks.parallel());
   for (int64_t j = 0; j < least_; j += panel_) {
     const Panel panel(*this, memory, j);
     eliminate(panel, memory, blocks);

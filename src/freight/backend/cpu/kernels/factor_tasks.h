@@ -66,12 +66,36 @@ void for_matrices(const BatchTasks& tasks, void* scratch, F&& f) {
   });
 }
 
-// A matrix that is not yet where it is factorized in place.
+// The matrix x (m, n) row by row in `to`, which may be x where it lies so.
 template <class T>
-void copy_matrix(T* to, const T* from, int64_t size, bool parallel) {
-  if (to == from) return;
-  if (parallel) return parallel_copy(to, from, static_cast<size_t>(size) * sizeof(T));
-  std::copy_n(from, size, to);
+void read_matrix(T* to, const T* x, const MatrixStrides& strides, int64_t m, int64_t n, bool parallel) {
+  if (to == x) return;
+  if (strides.row == n && strides.col == 1) {
+    if (parallel) return parallel_copy(to, x, static_cast<size_t>(m * n) * sizeof(T));
+    std::copy_n(x, m * n, to);
+    return;
+  }
+  constexpr int64_t kRows = 64;
+  auto read = [&](int64_t chunk) {
+    const int64_t first = chunk * kRows, rows = std::min(kRows, m - first);
+    const T* const from = x + first * strides.row;
+    if (strides.col != 1) return factor_table<T>().transpose(to + first * n, n, from, strides.col, n, rows);
+    for (int64_t i = 0; i < rows; ++i) std::copy_n(from + i * strides.row, n, to + (first + i) * n);
+  };
+  if (parallel) return parallel_for(ceil_div(m, kRows), read);
+  for (int64_t chunk = 0; chunk * kRows < m; ++chunk) read(chunk);
+}
+
+// The matrices of a whole batch in the same way, by all threads.
+template <class T>
+void read_matrices(T* to, const T* x, const MatrixStrides& strides, int64_t m, int64_t n, int64_t batch) {
+  if (to == x) return;
+  const int64_t size = m * n;
+  if (strides == MatrixStrides::row_major(m, n))
+    return parallel_copy(to, x, static_cast<size_t>(batch * size) * sizeof(T));
+  if (batch == 1) return read_matrix(to, x, strides, m, n, size > (int64_t{1} << 16));
+  parallel_for(batch, batch * size > (int64_t{1} << 16),
+               [&](int64_t i) { read_matrix(to + i * size, x + i * strides.batch, strides, m, n, false); });
 }
 
 }  // namespace freight::cpu

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
 
@@ -16,6 +17,11 @@ int64_t index_at(const void* idx, DType dtype, int64_t i) {
   if (dtype == DType::i64) return static_cast<const int64_t*>(idx)[i];
   if (dtype == DType::i32) return static_cast<const int32_t*>(idx)[i];
   return static_cast<const uint8_t*>(idx)[i];
+}
+
+void check_index(const IndexProblem& p, int64_t index) {
+  if (index >= 0 && index < p.rows) return;
+  throw Error(ErrorKind::data, p.op, cat("index out of range: got ", index, ", need 0 to ", p.rows - 1), p.where);
 }
 
 // Chunks are (outer, block of rows): a block of rows looks at all indices of its outer part.
@@ -52,32 +58,48 @@ void scatter_in(const IndexProblem& p, const void* idx, const void* updates, voi
 }  // namespace
 
 void check_indices(const IndexProblem& p, const void* idx) {
-  for (int64_t i = 0; i < p.indices; ++i) {
-    const int64_t v = index_at(idx, p.index_type, i);
-    if (v < 0 || v >= p.rows) {
-      throw Error(ErrorKind::data, p.op, cat("index out of range: got ", v, ", need 0 to ", p.rows - 1), p.where);
-    }
+  for (int64_t i = 0; i < p.indices; ++i) check_index(p, index_at(idx, p.index_type, i));
+}
+
+// Chunks of some 4096 elements. An index that serves all elements of a line moves the line.
+void gather_elements(const IndexProblem& p, const void* tensor, const void* idx, void* result) {
+  const size_t size = size_of(p.dtype);
+  const auto step = static_cast<int64_t>(size);
+  const bool shared = p.index.inner == 0 || p.inner == 1;
+  const int64_t read = shared ? 1 : p.inner, lines = p.outer * p.picks;
+  const auto index_of = [&](int64_t line, int64_t b) {
+    return index_at(idx, p.index_type,
+                    line / p.picks * p.index.outer + line % p.picks * p.index.row + b * p.index.inner);
+  };
+  for (int64_t line = 0; line < lines; ++line) {
+    for (int64_t b = 0; b < read; ++b) check_index(p, index_of(line, b));
   }
+  const int64_t chunk = std::max<int64_t>(1, 4096 / p.inner);
+  parallel_for(ceil_div(lines, chunk), [&](int64_t c) {
+    for (int64_t line = c * chunk; line < std::min(lines, (c + 1) * chunk); ++line) {
+      char* const to = static_cast<char*>(result) + line * p.inner * step;
+      const char* const from = static_cast<const char*>(tensor) + line / p.picks * p.from.outer * step;
+      if (shared && p.from.inner == 1) {
+        std::memcpy(to, from + index_of(line, 0) * p.from.row * step, static_cast<size_t>(p.inner) * size);
+        continue;
+      }
+      for (int64_t b = 0; b < p.inner; ++b)
+        std::memcpy(to + b * step, from + (index_of(line, b) * p.from.row + b * p.from.inner) * step, size);
+    }
+  });
 }
 
 // Chunks of about 16 KiB.
-void gather(const IndexProblem& p, const void* src, const void* idx, void* dst) {
+void gather_rows(const IndexProblem& p, const void* src, const void* idx, void* dst) {
   const size_t size = size_of(p.dtype);
   const int64_t lines = p.outer * p.picks, bytes = p.inner * static_cast<int64_t>(size);
   const int64_t chunk = std::max<int64_t>(1, 16384 / std::max<int64_t>(bytes, 1));
   auto body = [&](int64_t c) {
     for (int64_t line = c * chunk; line < std::min(lines, (c + 1) * chunk); ++line) {
       const int64_t a = line / p.picks, i = line % p.picks;
-      char* to = static_cast<char*>(dst) + line * bytes;
       const char* from = static_cast<const char*>(src) + a * p.rows * bytes;
-      if (p.whole_rows) {
-        std::memcpy(to, from + index_at(idx, p.index_type, i) * bytes, static_cast<size_t>(bytes));
-        continue;
-      }
-      for (int64_t b = 0; b < p.inner; ++b) {
-        const int64_t row = index_at(idx, p.index_type, line * p.inner + b);
-        std::memcpy(to + b * static_cast<int64_t>(size), from + (row * p.inner + b) * static_cast<int64_t>(size), size);
-      }
+      std::memcpy(static_cast<char*>(dst) + line * bytes, from + index_at(idx, p.index_type, i) * bytes,
+                  static_cast<size_t>(bytes));
     }
   };
   parallel_for((lines + chunk - 1) / chunk, body);
