@@ -2,10 +2,11 @@
 #include "freight/comm/launcher.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -90,19 +91,17 @@ class CaughtSignals {
   std::array<struct sigaction, kForwarded.size()> before_{};
 };
 
-// A name that no other job has, so that its ranks meet each other and nobody else.
-std::string new_job_name() {
-  std::array<unsigned char, 12> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    fail(ErrorKind::runtime, "launcher", "the system gives no random numbers: ", std::strerror(errno));
+// A port that nothing listens on. Another program may take it before rank 0 does, which then says so.
+int free_port() {
+  const Descriptor s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in a{};
+  a.sin_family = AF_INET;
+  socklen_t length = sizeof(a);
+  if (s.get() < 0 || ::bind(s.get(), reinterpret_cast<const sockaddr*>(&a), length) != 0 ||
+      ::getsockname(s.get(), reinterpret_cast<sockaddr*>(&a), &length) != 0) {
+    fail(ErrorKind::runtime, "launcher", "cannot find a free port: ", std::strerror(errno));
   }
-  std::string name;
-  constexpr const char* kDigits = "0123456789abcdef";
-  for (const unsigned char b : bytes) {
-    name += kDigits[b >> 4];
-    name += kDigits[b & 15];
-  }
-  return name;
+  return ntohs(a.sin_port);
 }
 
 Descriptor open_output(const std::string& path) {
@@ -139,7 +138,7 @@ struct Process {
 
 class Job {
  public:
-  explicit Job(const LaunchOptions& options) : options_(options), name_(new_job_name()) {
+  explicit Job(const LaunchOptions& options) : options_(options), name_(new_secret()), port_(free_port()) {
     if (options.command.empty() || options.world < 1) {
       fail(ErrorKind::usage, "launcher", "got ", options.world, " processes of ", options.command.size(),
            " words of a command, need at least one of both");
@@ -175,21 +174,31 @@ class Job {
  private:
   std::string log_of(int rank) const { return cat(options_.log_dir, "/rank-", rank, ".log"); }
 
-  void start(int rank) {
-    std::vector<std::string> words = options_.command, settings;
-    for (char** e = environ; *e; ++e) settings.emplace_back(*e);
-    std::erase_if(settings, [](const std::string& s) {
-      for (const char* name : {"FREIGHT_RANK=", "FREIGHT_WORLD_SIZE=", "FREIGHT_LOCAL_RANK=",
-                               "FREIGHT_LOCAL_WORLD_SIZE=", "FREIGHT_JOB="}) {
-        if (starts_with(s, name)) return true;
-      }
-      return false;
-    });
-    for (const std::string& s :
-         {cat("FREIGHT_RANK=", rank), cat("FREIGHT_WORLD_SIZE=", options_.world), cat("FREIGHT_LOCAL_RANK=", rank),
-          cat("FREIGHT_LOCAL_WORLD_SIZE=", options_.world), cat("FREIGHT_JOB=", name_)}) {
-      settings.push_back(s);
+  // This process's environment, with what makes the child a rank. The name of a job is seen by all users of the host (a
+  // socket has it), hence the token is another.
+  std::vector<std::string> settings_of(int rank) const {
+    const std::vector<std::string> own = {cat("FREIGHT_RANK=", rank),
+                                          cat("FREIGHT_WORLD_SIZE=", options_.world),
+                                          cat("FREIGHT_LOCAL_RANK=", rank),
+                                          cat("FREIGHT_LOCAL_WORLD_SIZE=", options_.world),
+                                          cat("FREIGHT_JOB=", name_),
+                                          cat("FREIGHT_TOKEN=", token_),
+                                          "FREIGHT_TOKEN_FILE=",
+                                          "TORCHELASTIC_USE_AGENT_STORE=",
+                                          "MASTER_ADDR=127.0.0.1",
+                                          cat("MASTER_PORT=", port_)};
+    std::vector<std::string> settings;
+    for (char** e = environ; *e; ++e) {
+      const std::string_view set = *e;
+      const auto same_name = [&](const std::string& s) { return starts_with(set, s.substr(0, s.find('=') + 1)); };
+      if (std::none_of(own.begin(), own.end(), same_name)) settings.emplace_back(set);
     }
+    settings.insert(settings.end(), own.begin(), own.end());
+    return settings;
+  }
+
+  void start(int rank) {
+    std::vector<std::string> words = options_.command, settings = settings_of(rank);
     const std::vector<char*> argv = pointers(words), environment = pointers(settings);
     const Descriptor log = open_output(log_of(rank));
     const bool apart = rank == 0 && !options_.result.empty();
@@ -278,7 +287,8 @@ class Job {
   }
 
   const LaunchOptions& options_;
-  const std::string name_;
+  const std::string name_, token_ = new_secret();
+  const int port_;  // where ranks meet that do not share memory
   CaughtSignals signals_;
   std::vector<Process> processes_;  // by rank
   JobEnd end_;

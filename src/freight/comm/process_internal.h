@@ -35,6 +35,9 @@ std::string state_of(pid_t process);
 void sleep_while(const std::atomic<uint32_t>& word, uint32_t value, double seconds);
 void wake_all(const std::atomic<uint32_t>& word);
 
+// 32 hexadecimal digits that nobody can guess.
+std::string new_secret();
+
 // "box17", for messages.
 std::string host_name();
 
