@@ -29,7 +29,7 @@ namespace {
 
 struct CommFlags {
   std::string world = default_world(), bytes = "1k,64k,1M,16M";
-  std::string engine = "auto", interface, token_file;
+  std::string engine = "auto", interface, token_file, hosts;
   double seconds = 0.5, timeout = 120;
   bool json = false;
 
@@ -112,6 +112,8 @@ std::variant<bench::CommTimes, int> times_of_world(int64_t world, const CommFlag
   o.command = {std::filesystem::read_symlink("/proc/self/exe").string(), "bench", "comm", "--json", "--quiet"};
   o.command.insert(o.command.end(), {"--bytes", flags.bytes, "--seconds", cat(flags.seconds), "--comm-timeout",
                                      cat(flags.timeout), "--engine", flags.engine});
+  if (!flags.interface.empty()) o.command.insert(o.command.end(), {"--interface", flags.interface});
+  if (!flags.hosts.empty()) o.hosts = parse_list("--hosts", flags.hosts);
   o.world = static_cast<int>(world);
   o.log_dir = logs.path();
   o.result = logs.path() + "/result.json";
@@ -128,7 +130,7 @@ std::string machine() { return cat(cpu_info().model, ", ", cpu_info().cores, " c
 
 void print_times(const std::vector<bench::CommTimes>& all, comm::Engine engine, bool json) {
   if (json) {
-    std::printf("%s\n", bench::to_json(machine(), all).c_str());
+    std::printf("%s\n", bench::to_json(machine(), comm::to_string(engine), all).c_str());
     return;
   }
   std::printf("all-reduce of f32 over processes (%s): %s\n\n", comm::to_string(engine), machine().c_str());
@@ -144,6 +146,7 @@ int bench_comm_command(const Args& args) {
             "us: microseconds of an all-reduce of f32, of the slowest rank. bus: 2 (W - 1) / W * bytes / time.\n"
             "  freight bench comm --world 1,2,4 --bytes 1k,64k,1M,16M\n"
             "  freight bench comm --engine gloo\n"
+            "  freight bench comm --world 2 --hosts node1,node2\n"
             "  mpirun -n 2 freight bench comm --json");
   o.add("--world", &flags.world, "numbers of ranks, rising; each starts so many processes", {.value = "LIST"});
   o.add("--bytes", &flags.bytes, "sizes of the arrays, rising, with k, M and G of 1024", {.value = "LIST"});
@@ -154,6 +157,9 @@ int bench_comm_command(const Args& args) {
         "what moves the data: shared (memory of one host), gloo (network), or auto: shared where all ranks are on one "
         "host",
         {.value = "NAME", .aliases = {"--comm"}});
+  o.add("--hosts", &flags.hosts,
+        "hosts that share the ranks, the first of them this one; the others are reached by ssh (FREIGHT_SSH)",
+        {.value = "LIST"});
   o.add("--interface", &flags.interface, "this host's interface for gloo, by name or address", {.value = "NAME"});
   o.add("--token-file", &flags.token_file, "holds the secret by which ranks of several hosts know each other",
         {.value = "FILE"});
@@ -183,7 +189,9 @@ int bench_comm_command(const Args& args) {
     if (const int* const signal = std::get_if<int>(&times)) return 128 + *signal;
     all.push_back(std::get<bench::CommTimes>(std::move(times)));
   }
-  print_times(all, comm::engine_for({}, job), flags.json);
+  comm::Launch launched;
+  launched.world = flags.hosts.empty() ? 1 : 2;  // on other hosts, too
+  print_times(all, comm::engine_for(launched, job), flags.json);
   return 0;
 }
 

@@ -16,6 +16,7 @@
 #include "freight/base/clock.h"
 #include "freight/comm/call_internal.h"
 #include "freight/comm/gloo_library_internal.h"
+#include "freight/comm/process_internal.h"
 #include "freight/comm/watchdog.h"
 
 namespace freight::comm {

@@ -4,7 +4,6 @@
 #include <link.h>
 
 #include <array>
-#include <ctime>
 
 #include "freight/base/env.h"
 #include "freight/base/error.h"
@@ -70,35 +69,6 @@ std::shared_ptr<gloo::transport::Device> gloo_device(const std::string& address)
   } catch (const std::exception& e) {
     fail(ErrorKind::runtime, "Gloo", "cannot use the address ", address, ": ", e.what());
   }
-}
-
-namespace {
-
-bool sigpipe_pends() {
-  sigset_t pending;
-  ::sigpending(&pending);
-  return ::sigismember(&pending, SIGPIPE) == 1;
-}
-
-sigset_t sigpipe_alone() {
-  sigset_t set;
-  ::sigemptyset(&set);
-  ::sigaddset(&set, SIGPIPE);
-  return set;
-}
-
-}  // namespace
-
-WithoutSigpipe::WithoutSigpipe() : pending_before_(sigpipe_pends()) {
-  const sigset_t set = sigpipe_alone();
-  ::pthread_sigmask(SIG_BLOCK, &set, &before_);
-}
-
-WithoutSigpipe::~WithoutSigpipe() {
-  const sigset_t set = sigpipe_alone();
-  const timespec at_once = {.tv_sec = 0, .tv_nsec = 0};
-  if (!pending_before_ && sigpipe_pends()) ::sigtimedwait(&set, nullptr, &at_once);
-  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
 }  // namespace freight::comm

@@ -1,8 +1,6 @@
 // Gloo's transport over TCP, loaded at run time. Its headers are needed to build, since its interface is C++ classes;
 // one function is looked up in the library, which makes an object, and all else are virtual functions of objects.
 #pragma once
-#include <csignal>
-
 #include <gloo/transport/address.h>
 #include <gloo/transport/context.h>
 #include <gloo/transport/device.h>
@@ -18,19 +16,5 @@ namespace freight::comm {
 // Error(device) where the library is missing or its classes are not those of the headers that Freight was built with.
 // Loaded once and never closed; FREIGHT_GLOO names its file.
 std::shared_ptr<gloo::transport::Device> gloo_device(const std::string& address);
-
-// While it lives, a write of this thread, or of one that it starts, to a closed connection is an error and not SIGPIPE,
-// which would end the process.
-class WithoutSigpipe {
- public:
-  WithoutSigpipe();
-  ~WithoutSigpipe();
-  WithoutSigpipe(const WithoutSigpipe&) = delete;
-  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
-
- private:
-  sigset_t before_{};
-  bool pending_before_ = false;
-};
 
 }  // namespace freight::comm

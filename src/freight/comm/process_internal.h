@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdint>
 #include <string>
 
@@ -34,6 +35,20 @@ std::string state_of(pid_t process);
 // change the word, and then call wake_all.
 void sleep_while(const std::atomic<uint32_t>& word, uint32_t value, double seconds);
 void wake_all(const std::atomic<uint32_t>& word);
+
+// While it lives, a write of this thread, or of one that it starts, to a closed connection is an error and not SIGPIPE,
+// which would end the process.
+class WithoutSigpipe {
+ public:
+  WithoutSigpipe();
+  ~WithoutSigpipe();
+  WithoutSigpipe(const WithoutSigpipe&) = delete;
+  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
+
+ private:
+  sigset_t before_{};
+  bool pending_before_ = false;
+};
 
 // 32 hexadecimal digits that nobody can guess.
 std::string new_secret();
