@@ -128,9 +128,10 @@ class GlooComm final : public Comm {
   void send(int peer, const void* from, int64_t bytes, uint64_t slot) {
     sends_.push_back(&post(peer, const_cast<void*>(from), bytes, slot, false));  // Gloo's buffers serve both ways
   }
-  void await(Transfer& transfer, double seconds);
+  static bool is_done_within(Transfer& transfer, double seconds, std::string& why);
+  void await(Transfer& transfer);
   void await_all(std::vector<Transfer*>& transfers) {
-    for (Transfer* t : transfers) await(*t, timeout_);
+    for (Transfer* t : transfers) await(*t);
     transfers.clear();
   }
   void sum_whole(char* data, int64_t count, DType dtype);
@@ -219,7 +220,6 @@ void GlooComm::connect_all(const NetworkMeeting& meeting) {
 GlooComm::~GlooComm() {
   if (world_ > 1 && !dog_->is_over()) say_goodbye();
   dog_.reset();  // it ends before what it would wake
-  mesh_.close();
 }
 
 // Called by the watchdog when the job is over.
@@ -267,18 +267,21 @@ Transfer& GlooComm::post(int peer, void* at, int64_t bytes, uint64_t slot, bool 
   broken(peer, why, 0);
 }
 
-void GlooComm::await(Transfer& transfer, double seconds) {
+// False where it is not done after `seconds`, or the job is over, or the connection broke, which `why` says then.
+bool GlooComm::is_done_within(Transfer& transfer, double seconds, std::string& why) {
   const std::chrono::milliseconds most(static_cast<int64_t>(seconds * 1e3));
-  const auto start = Clock::now();
-  std::string why;
   try {
-    const bool done =
-        transfer.receives ? transfer.buffer->waitRecv(nullptr, most) : transfer.buffer->waitSend(nullptr, most);
-    if (done) return;
+    return transfer.receives ? transfer.buffer->waitRecv(nullptr, most) : transfer.buffer->waitSend(nullptr, most);
   } catch (const std::exception& e) {
     why = words_of_gloo(e.what());
+    return false;
   }
-  broken(transfer.peer, why, seconds_since(start));
+}
+
+void GlooComm::await(Transfer& transfer) {
+  const auto start = Clock::now();
+  std::string why;
+  if (!is_done_within(transfer, timeout_, why)) broken(transfer.peer, why, seconds_since(start));
 }
 
 // A connection that breaks is mostly the trace of a fault that the watchdog is about to name.
@@ -320,7 +323,7 @@ void GlooComm::exchange_heads(const void* carried, int64_t bytes) {
   ++slot_;
   for (Transfer* t : receives_) {
     const auto start = Clock::now();
-    await(*t, timeout_);
+    await(*t);
     waited_[static_cast<size_t>(t->peer)] += seconds_since(start);
   }
   receives_.clear();
@@ -538,9 +541,9 @@ void GlooComm::barrier() {
 
 void GlooComm::abort(const std::string& reason) noexcept {
   try {
-    dog_->propose({ErrorKind::peer_lost, cat("rank ", rank_, " gave up at step ", state_.step, ": ", reason)});
+    dog_->end({ErrorKind::peer_lost, cat("rank ", rank_, " gave up at step ", state_.step, ": ", reason)});
   } catch (...) {  // no memory for the text
-    dog_->propose({ErrorKind::peer_lost, {}});
+    dog_->end({ErrorKind::peer_lost, {}});
   }
 }
 
@@ -558,8 +561,11 @@ void GlooComm::say_goodbye() noexcept {
       if (r != rank_) send(r, own_head_.data(), static_cast<int64_t>(sizeof(own)), slot_);
     }
     const auto start = Clock::now();
+    std::string why;
     for (std::vector<Transfer*>* all : {&receives_, &sends_}) {
-      for (Transfer* t : *all) await(*t, std::max(0.001, kSayGoodbye - seconds_since(start)));
+      for (Transfer* t : *all) {
+        if (!is_done_within(*t, std::max(0.001, kSayGoodbye - seconds_since(start)), why)) return;
+      }
     }
   } catch (...) {  // somebody is gone already
   }

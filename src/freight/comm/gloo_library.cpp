@@ -9,6 +9,7 @@
 #include "freight/base/error.h"
 #include "freight/base/library.h"
 #include "freight/comm/gloo_library_internal.h"
+#include "freight/comm/process_internal.h"
 
 namespace freight::comm {
 
@@ -64,6 +65,7 @@ std::shared_ptr<gloo::transport::Device> gloo_device(const std::string& address)
   }
   gloo::transport::tcp::attr attr;
   attr.hostname = address;
+  const AllSignalsBlocked blocked;  // SIGPIPE among them, which its thread would get where a connection is closed
   try {
     return gloo.functions.create_device(attr);
   } catch (const std::exception& e) {

@@ -30,7 +30,7 @@ Resolved resolve_host(const std::string& host, int port);
 // where the interface has both. Throws Error(usage) that names those which there are.
 SocketAddress interface_address(const std::string& interface, int family = AF_UNSPEC);
 
-// Whether one of the host's addresses is an interface's of this one.
+// True where one of the host's addresses is an interface's of this one.
 bool is_this_host(const std::string& host);
 
 // Of a socket: its own end, and the other's.

@@ -440,10 +440,10 @@ class TcpVisitor {
     return w.kind >= 1 && w.kind <= kLast ? static_cast<ErrorKind>(w.kind) : ErrorKind::runtime;
   }
 
-  std::string rank_zero() const {
-    return cat("rank 0 at '", excerpt(plan_.host), "'", tried_.empty() ? "" : cat(" (", tried_, ")"), ", port ",
-               plan_.port);
+  std::string place() const {
+    return cat("'", excerpt(plan_.host), "'", tried_.empty() ? "" : cat(" (", tried_, ")"), ", port ", plan_.port);
   }
+  std::string rank_zero() const { return "rank 0 at " + place(); }
 
   // Rank 0 may start later than this one, and a name may be known later (Kubernetes), hence all is tried again.
   void connect() {
@@ -528,7 +528,7 @@ class TcpVisitor {
   [[noreturn]] void ended() const { throw_lost(cat(rank_zero(), " ended before all ranks had come")); }
   [[noreturn]] void stranger() const {
     throw Error(ErrorKind::usage, "meeting",
-                cat("whoever listens at ", rank_zero(), " does not know the token of this job: need the same ",
+                cat("whoever listens at ", place(), " does not know the token of this job: need the same ",
                     "FREIGHT_TOKEN or --token-file for all ranks, and another MASTER_PORT where it is another program"),
                 where());
   }

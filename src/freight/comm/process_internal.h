@@ -50,6 +50,22 @@ class WithoutSigpipe {
   bool pending_before_ = false;
 };
 
+// While it lives, this thread gets no signals, nor does one that it starts, for good: they are for the program's own.
+class AllSignalsBlocked {
+ public:
+  AllSignalsBlocked() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~AllSignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  AllSignalsBlocked(const AllSignalsBlocked&) = delete;
+  AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
 // 32 hexadecimal digits that nobody can guess.
 std::string new_secret();
 

@@ -10,13 +10,13 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <csignal>
 #include <cstring>
 #include <utility>
 
 #include "freight/base/log.h"
 #include "freight/comm/call_internal.h"
 #include "freight/comm/network_address_internal.h"
+#include "freight/comm/process_internal.h"
 
 namespace freight::comm {
 
@@ -31,23 +31,7 @@ constexpr double kSettleSeconds = 1;  // for rank 0 to say what the job's fault 
 
 enum class MessageKind : int32_t { beat = 1, fault = 2, left = 3 };
 
-// The thread gets no signals: they are for the program's own ones.
-class AllSignalsBlocked {
- public:
-  AllSignalsBlocked() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~AllSignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  AllSignalsBlocked(const AllSignalsBlocked&) = delete;
-  AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
-// Whether the other end's system still acknowledges what is sent to it, though its process says nothing.
+// True where the other end's system still acknowledges what is sent to it, though its process says nothing.
 bool system_answers(int socket) {
   tcp_info info{};
   socklen_t size = sizeof(info);
@@ -126,14 +110,20 @@ std::optional<JobFault> Watchdog::fault_within(double seconds) {
   return fault_;
 }
 
-void Watchdog::propose(const JobFault& fault) noexcept {
+void Watchdog::end(const JobFault& fault) noexcept {
   try {
-    if (rank_ == 0) {
-      adopt(fault);
-    } else {
-      send(message_of(fault), 0);
-    }
+    if (rank_ != 0) propose(fault);
+    adopt(fault);
   } catch (...) {  // no memory for the text: the others will miss this rank
+  }
+}
+
+// Tells rank 0, and does not wait.
+void Watchdog::propose(const JobFault& fault) {
+  if (rank_ == 0) {
+    adopt(fault);
+  } else {
+    send(message_of(fault), 0);
   }
 }
 

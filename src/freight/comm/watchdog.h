@@ -43,8 +43,8 @@ class Watchdog {
   bool is_over() const { return over_.load(std::memory_order_acquire); }
   // The job's fault where it is over, or is within `seconds`.
   std::optional<JobFault> fault_within(double seconds);
-  // Tells rank 0, and does not wait.
-  void propose(const JobFault& fault) noexcept;
+  // Ends the job for this rank at once, and tells rank 0.
+  void end(const JobFault& fault) noexcept;
   // Tells rank 0 and returns the job's fault, which may be another one that came first.
   JobFault settle(const JobFault& fault);
 
@@ -58,6 +58,7 @@ class Watchdog {
   struct Line;  // a connection
   struct Message;
 
+  void propose(const JobFault& fault);
   void watch();
   void tick();
   void read_all();
