@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 
 #include "freight/base/clock.h"
@@ -70,11 +71,13 @@ comm::LaunchOptions shell_on(const testing::TemporaryDir& dir, int world, const 
 TEST(RemoteRanks, GetTheirNumbersAndTheTokenAndNoCommandLineHasIt) {
   const testing::TemporaryDir dir;
   const StandInSsh ssh(dir);
-  const testing::ScopedEnvironment handed_on("FREIGHT_LOG", "info"), kept("SOME_SECRET", "of mine");
+  const testing::ScopedEnvironment handed_on("FREIGHT_LOG", "info");
+  ::setenv("SOME_SECRET", "of mine", 1);
   const JobEnd end = comm::run_job(
       shell_on(dir, 3,
                "echo $FREIGHT_RANK of $FREIGHT_WORLD_SIZE, $FREIGHT_LOCAL_RANK of $FREIGHT_LOCAL_WORLD_SIZE at "
                "$MASTER_ADDR, log $FREIGHT_LOG, it\\'s \"$SOME_SECRET\"; echo $FREIGHT_JOB; echo $FREIGHT_TOKEN; pwd"));
+  ::unsetenv("SOME_SECRET");
   EXPECT_FALSE(end.failed()) << to_string(end);
   std::vector<std::vector<std::string>> logs;
   for (int r = 0; r < 3; ++r) logs.push_back(split(read_text(cat(dir / "logs", "/rank-", r, ".log")), '\n'));
