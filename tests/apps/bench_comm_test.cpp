@@ -106,7 +106,7 @@ TEST(BenchComm, RefusesWhatItCannotMeasure) {
       {{"--bytes", ""}, "--bytes"},
       {{"--seconds", "0"}, "--seconds"},
       {{"--comm-timeout", "0"}, "--comm-timeout"},
-      {{"--engine", "tcp"}, "--engine: got 'tcp', need auto, shared or gloo"},
+      {{"--engine", "tcp"}, "--engine: got 'tcp', need auto, shared, gloo or mpi"},
       {{"--world", "2", "--hosts", "127.0.0.1,b,c"}, "got 3 hosts for 2 processes"},
       {{"--comm-timeout", "x"}, "--comm-timeout"},
   };

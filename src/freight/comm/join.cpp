@@ -15,7 +15,7 @@
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
-#include "freight/comm/gloo_comm.h"
+#include "freight/comm/network_comm.h"
 #include "freight/comm/process_internal.h"
 #include "freight/comm/shared_memory.h"
 
@@ -122,17 +122,26 @@ NetworkPlan network_plan(const Launch& launch, const JobOptions& options) {
   plan.on_host_of_rank_zero = launch.rank == launch.local_rank;  // ranks are dealt out host by host
   plan.interface = options.interface.empty() ? env::get("FREIGHT_INTERFACE") : options.interface;
   plan.timeout = options.timeout;
-  if (plan.world == 1) return plan;  // nobody to meet
+  if (plan.host.empty() && !plan.several_hosts) plan.host = "127.0.0.1";
+  return plan;
+}
+
+std::unique_ptr<Comm> join_by_gloo(const Launch& launch, const JobOptions& options) {
+  NetworkPlan plan = network_plan(launch, options);
+  if (plan.world == 1) return join_gloo(plan);  // nobody to meet
   if (plan.host.empty()) {
-    if (plan.several_hosts) {
-      fail(ErrorKind::usage, "MASTER_ADDR", "is not set: on which host is rank 0 of the ", launch.world,
-           " ranks? Set the same name or address for all");
-    }
-    plan.host = "127.0.0.1";
+    fail(ErrorKind::usage, "MASTER_ADDR", "is not set: on which host is rank 0 of the ", launch.world,
+         " ranks? Set the same name or address for all");
   }
   plan.port = port_of(launch);
   plan.token = token_of(launch, options);
-  return plan;
+  return join_gloo(plan);
+}
+
+std::unique_ptr<Comm> join_by_mpi(const Launch& launch, const JobOptions& options) {
+  NetworkPlan plan = network_plan(launch, options);
+  if (plan.host.empty()) plan.host = host_name();
+  return join_mpi(plan);
 }
 
 }  // namespace
@@ -141,13 +150,15 @@ Engine parse_engine(const std::string& flag, const std::string& text) {
   if (text == "auto") return Engine::automatic;
   if (text == "shared") return Engine::shared_memory;
   if (text == "gloo") return Engine::gloo;
-  fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need auto, shared or gloo");
+  if (text == "mpi") return Engine::mpi;
+  fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need auto, shared, gloo or mpi");
 }
 
 const char* to_string(Engine engine) {
   switch (engine) {
     case Engine::shared_memory: return "shared memory";
     case Engine::gloo: return "Gloo";
+    case Engine::mpi: return "MPI";
     case Engine::automatic: break;
   }
   return "automatic";
@@ -162,8 +173,11 @@ Engine engine_for(const Launch& launch, const JobOptions& options) {
 }
 
 std::unique_ptr<Comm> join_job(const Launch& launch, const JobOptions& options) {
-  if (engine_for(launch, options) == Engine::gloo) return join_gloo(network_plan(launch, options));
-  return join_shared_memory(launch, {.timeout = options.timeout});
+  switch (engine_for(launch, options)) {
+    case Engine::gloo: return join_by_gloo(launch, options);
+    case Engine::mpi: return join_by_mpi(launch, options);
+    default: return join_shared_memory(launch, {.timeout = options.timeout});
+  }
 }
 
 }  // namespace freight::comm

@@ -1,4 +1,5 @@
-// Joins a job by the engine that fits it: shared memory where all ranks are on one host, Gloo between hosts.
+// Joins a job by the engine that fits it: shared memory where all ranks are on one host, Gloo between hosts, MPI
+// where it is asked for.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -9,10 +10,10 @@
 
 namespace freight::comm {
 
-enum class Engine : uint8_t { automatic, shared_memory, gloo };
-// "auto", "shared", "gloo". Throws Error(usage) that names `flag` for another word.
+enum class Engine : uint8_t { automatic, shared_memory, gloo, mpi };
+// "auto", "shared", "gloo", "mpi". Throws Error(usage) that names `flag` for another word.
 Engine parse_engine(const std::string& flag, const std::string& text);
-const char* to_string(Engine engine);  // as people call it: "shared memory", "Gloo"
+const char* to_string(Engine engine);  // as people call it: "shared memory", "Gloo", "MPI"
 
 struct JobOptions {
   double timeout = 120;               // seconds that a rank waits for another before it counts as lost (--comm-timeout)

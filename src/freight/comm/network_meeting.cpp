@@ -193,6 +193,8 @@ class TcpHost {
     const std::string where = cat("port ", plan_.port, " of ", address_.text(), " on host ", host_name());
     if (::bind(listener_.get(), address_.raw(), address_.length) != 0) refuse_place(where, errno);
     if (::listen(listener_.get(), kMostNetworkRanks) != 0) refuse_place(where, errno);
+    address_ = own_end(listener_.get());
+    if (plan_.listening) plan_.listening(address_.text(), address_.port());
   }
 
   // The address that rank 0 listens on, and on no other.
@@ -366,7 +368,7 @@ class TcpHost {
     missing.resize(missing.size() - more);
     std::string text = cat(missing.size() + more > 1 ? "ranks " : "rank ", join(missing, ", "),
                            more > 0 ? cat(" and ", more, " others") : "", " did not come within ", plan_.timeout,
-                           " s to host ", host_name(), " (", address_.text(), "), port ", plan_.port);
+                           " s to host ", host_name(), " (", address_.text(), "), port ", address_.port());
     if (!wrong_tokens_.empty()) text += cat("; a process on ", wrong_tokens_[0], " came with another token");
     return text;
   }

@@ -1,7 +1,8 @@
-// See gloo_comm.h. Every rank is connected with every other, and sends each what is meant for it. A collective begins
-// with heads that all exchange: they say what each rank calls, and carry the data where there is little. What is longer
-// follows only when all call the same, since Gloo ends the process where a message is longer than its receiver awaits.
-#include "freight/comm/gloo_comm.h"
+// See network_comm.h. Every rank is connected with every other, and sends each what is meant for it. A collective
+// begins with heads that all exchange: they say what each rank calls, and carry the data where there is little. What is
+// longer follows only when all call the same, since Gloo ends the process where a message is longer than its receiver
+// awaits.
+#include "freight/comm/network_comm.h"
 
 #include <unistd.h>
 
@@ -15,7 +16,7 @@
 
 #include "freight/base/clock.h"
 #include "freight/comm/call_internal.h"
-#include "freight/comm/gloo_library_internal.h"
+#include "freight/comm/mesh_internal.h"
 #include "freight/comm/process_internal.h"
 #include "freight/comm/watchdog.h"
 
@@ -45,61 +46,15 @@ constexpr int64_t kPieceBytes = 16 << 20;
 constexpr double kSayGoodbye = 5;    // seconds that a rank which leaves waits for the others to have all
 constexpr double kCauseSeconds = 2;  // so long after a connection broke the watchdog has said why
 
-// Text of Gloo's without the file and line that it begins with.
-std::string words_of_gloo(const std::string& text) {
-  const size_t end = starts_with(text, "[") ? text.find("] ") : std::string::npos;
-  return end == std::string::npos ? text : text.substr(end + 2);
-}
-
 struct Transfer {
-  std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
+  std::unique_ptr<Mesh::Message> message;
   int peer = 0;
-  bool receives = false;
 };
 
-// Connections to all other ranks.
-class GlooMesh {
+class NetworkComm final : public Comm {
  public:
-  GlooMesh(int rank, int world, double timeout) : rank_(rank), world_(world), timeout_(timeout) {}
-
-  std::vector<std::string> make_cards(const std::string& address) {
-    device_ = gloo_device(address);
-    context_ = device_->createContext(rank_, world_);
-    context_->setTimeout(std::chrono::milliseconds(static_cast<int64_t>(timeout_ * 1e3)));
-    std::vector<std::string> cards(static_cast<size_t>(world_));
-    for (int r = 0; r < world_; ++r) {
-      if (r == rank_) continue;
-      const std::vector<char> bytes = context_->createPair(r)->address().bytes();
-      cards[static_cast<size_t>(r)] = std::string(bytes.begin(), bytes.end());
-    }
-    return cards;
-  }
-  void connect(int peer, const std::string& card) {
-    context_->getPair(peer)->connect(std::vector<char>(card.begin(), card.end()));
-  }
-  void close() noexcept {
-    for (int r = 0; context_ && r < world_; ++r) {
-      try {
-        if (r != rank_) context_->getPair(r)->close();
-      } catch (...) {  // it is closed already
-      }
-    }
-  }
-  std::unique_ptr<gloo::transport::UnboundBuffer> buffer(void* at, int64_t bytes) {
-    return context_->createUnboundBuffer(at, static_cast<size_t>(bytes));
-  }
-
- private:
-  int rank_, world_;
-  double timeout_;
-  std::shared_ptr<gloo::transport::Device> device_;
-  std::shared_ptr<gloo::transport::Context> context_;
-};
-
-class GlooComm final : public Comm {
- public:
-  explicit GlooComm(const NetworkPlan& plan);
-  ~GlooComm() override;
+  NetworkComm(const NetworkPlan& plan, std::unique_ptr<Mesh> mesh);
+  ~NetworkComm() override;
 
   int rank() const override { return rank_; }
   int world() const override { return world_; }
@@ -121,12 +76,13 @@ class GlooComm final : public Comm {
   void leave_call();
   void exchange_heads(const void* carried, int64_t bytes);
   void compare_heads();
-  Transfer& post(int peer, void* at, int64_t bytes, uint64_t slot, bool receives);
+  Transfer& post(Mesh::Way way, int peer, void* at, int64_t bytes, uint64_t slot);
   void receive(int peer, void* to, int64_t bytes, uint64_t slot) {
-    receives_.push_back(&post(peer, to, bytes, slot, true));
+    receives_.push_back(&post(Mesh::Way::receive, peer, to, bytes, slot));
   }
   void send(int peer, const void* from, int64_t bytes, uint64_t slot) {
-    sends_.push_back(&post(peer, const_cast<void*>(from), bytes, slot, false));  // Gloo's buffers serve both ways
+    // A mesh has one kind of message for both ways.
+    sends_.push_back(&post(Mesh::Way::send, peer, const_cast<void*>(from), bytes, slot));
   }
   static bool is_done_within(Transfer& transfer, double seconds, std::string& why);
   void await(Transfer& transfer);
@@ -138,7 +94,7 @@ class GlooComm final : public Comm {
   void sum_slices(char* data, int64_t count, DType dtype);
   void sum_parts(const char* own, const char* others, int64_t stride, char* to, int64_t count, DType dtype);
   char* inbox(int64_t chunk, int peer, int64_t bytes);
-  void say_goodbye() noexcept;
+  bool say_goodbye() noexcept;
   void wake() noexcept;
   void end_transfers();
   char* head_of(int r) { return heads_.data() + r * kHeadBytes; }
@@ -148,7 +104,7 @@ class GlooComm final : public Comm {
 
   const int rank_, world_;
   const double timeout_;
-  GlooMesh mesh_;
+  const std::unique_ptr<Mesh> mesh_;
   RankState state_;
   Call call_ = Call(0);
   uint64_t slot_ = 0;                   // of the next message; all ranks count alike
@@ -163,9 +119,9 @@ class GlooComm final : public Comm {
   std::unique_ptr<Watchdog> dog_;  // the last member: its thread uses the others
 };
 
-class GlooComm::Scope {
+class NetworkComm::Scope {
  public:
-  explicit Scope(GlooComm& comm) : comm_(comm) {}
+  explicit Scope(NetworkComm& comm) : comm_(comm) {}
   ~Scope() {
     comm_.end_transfers();
     if (comm_.state_.inside) comm_.leave_call();
@@ -174,15 +130,15 @@ class GlooComm::Scope {
   Scope& operator=(const Scope&) = delete;
 
  private:
-  GlooComm& comm_;
+  NetworkComm& comm_;
   WithoutSigpipe quiet_;
 };
 
-GlooComm::GlooComm(const NetworkPlan& plan)
+NetworkComm::NetworkComm(const NetworkPlan& plan, std::unique_ptr<Mesh> mesh)
     : rank_(plan.rank),
       world_(plan.world),
       timeout_(plan.timeout),
-      mesh_(plan.rank, plan.world, plan.timeout),
+      mesh_(std::move(mesh)),
       heads_(static_cast<size_t>(plan.world * kHeadBytes)),
       own_head_(static_cast<size_t>(kHeadBytes)),
       parts_(static_cast<size_t>(plan.world)),
@@ -192,20 +148,20 @@ GlooComm::GlooComm(const NetworkPlan& plan)
   if (world_ == 1) {
     meeting.peers.push_back({.host = host_name(), .address = {}, .process = ::getpid(), .card = {}});
   } else {
-    meeting = meet_on_network(plan, [this](const std::string& address) { return mesh_.make_cards(address); });
+    meeting = meet_on_network(plan, [this](const std::string& address) { return mesh_->make_cards(address); });
   }
   dog_ = std::make_unique<Watchdog>(rank_, meeting, [this] { wake(); });
   connect_all(meeting);
 }
 
-void GlooComm::connect_all(const NetworkMeeting& meeting) {
+void NetworkComm::connect_all(const NetworkMeeting& meeting) {
   for (int r = 0; r < world_; ++r) {
     const NetworkPeer& peer = meeting.peers[static_cast<size_t>(r)];
     std::string why;
     try {
-      if (r != rank_) mesh_.connect(r, peer.card);
+      if (r != rank_) mesh_->connect(r, peer.card);
     } catch (const std::exception& e) {
-      why = words_of_gloo(e.what());
+      why = e.what();
     }
     if (const auto fault = dog_->fault_within(why.empty() ? 0 : kCauseSeconds)) throw_fault(*fault);
     if (!why.empty()) {
@@ -217,75 +173,71 @@ void GlooComm::connect_all(const NetworkMeeting& meeting) {
   connecting_ = false;
 }
 
-GlooComm::~GlooComm() {
-  if (world_ > 1 && !dog_->is_over()) say_goodbye();
+NetworkComm::~NetworkComm() {
+  const bool well = !dog_->is_over() && (world_ == 1 || say_goodbye());
   dog_.reset();  // it ends before what it would wake
+  if (well) mesh_->leave();
 }
 
 // Called by the watchdog when the job is over.
-void GlooComm::wake() noexcept {
+void NetworkComm::wake() noexcept {
   const std::lock_guard lock(guard_);
-  for (const Transfer& t : transfers_) {
-    t.buffer->abortWaitRecv();
-    t.buffer->abortWaitSend();
-  }
-  if (connecting_) mesh_.close();
+  for (const Transfer& t : transfers_) t.message->wake();
+  if (connecting_) mesh_->close();
 }
 
-// Gloo writes into no array of a call after this.
-void GlooComm::end_transfers() {
+// Nothing is written into an array of a call after this.
+void NetworkComm::end_transfers() {
   receives_.clear();
   sends_.clear();
   const std::lock_guard lock(guard_);
   transfers_.clear();
 }
 
-void GlooComm::throw_fault(const JobFault& fault) {
+void NetworkComm::throw_fault(const JobFault& fault) {
   end_transfers();
-  mesh_.close();  // a message that nobody awaits any more would keep Gloo's thread busy
+  mesh_->close();  // a message that nobody awaits any more would keep a thread of Gloo's busy
   throw Error(fault.kind, to_string(call_.which), fault.text,
               cat("rank ", rank_, " of ", world_, ", step ", state_.step, ", host ", host_name()));
 }
 
-Transfer& GlooComm::post(int peer, void* at, int64_t bytes, uint64_t slot, bool receives) {
+Transfer& NetworkComm::post(Mesh::Way way, int peer, void* at, int64_t bytes, uint64_t slot) {
   std::string why;
   try {
     Transfer* t = nullptr;
     {
       const std::lock_guard lock(guard_);
       // Either the watchdog finds this transfer, or the job is known to be over here.
-      t = &transfers_.emplace_back(Transfer{mesh_.buffer(at, bytes), peer, receives});
+      t = &transfers_.emplace_back(Transfer{mesh_->message(way, peer, at, bytes, slot), peer});
     }
     if (!dog_->is_over()) {
-      if (receives) t->buffer->recv(peer, slot, 0, static_cast<size_t>(bytes));
-      if (!receives) t->buffer->send(peer, slot, 0, static_cast<size_t>(bytes));
+      t->message->begin();
       return *t;
     }
   } catch (const std::exception& e) {
-    why = words_of_gloo(e.what());
+    why = e.what();
   }
   broken(peer, why, 0);
 }
 
 // False where it is not done after `seconds`, or the job is over, or the connection broke, which `why` says then.
-bool GlooComm::is_done_within(Transfer& transfer, double seconds, std::string& why) {
-  const std::chrono::milliseconds most(static_cast<int64_t>(seconds * 1e3));
+bool NetworkComm::is_done_within(Transfer& transfer, double seconds, std::string& why) {
   try {
-    return transfer.receives ? transfer.buffer->waitRecv(nullptr, most) : transfer.buffer->waitSend(nullptr, most);
+    return transfer.message->is_done_within(seconds);
   } catch (const std::exception& e) {
-    why = words_of_gloo(e.what());
+    why = e.what();
     return false;
   }
 }
 
-void GlooComm::await(Transfer& transfer) {
+void NetworkComm::await(Transfer& transfer) {
   const auto start = Clock::now();
   std::string why;
   if (!is_done_within(transfer, timeout_, why)) broken(transfer.peer, why, seconds_since(start));
 }
 
 // A connection that breaks is mostly the trace of a fault that the watchdog is about to name.
-void GlooComm::broken(int peer, const std::string& why, double waited) {
+void NetworkComm::broken(int peer, const std::string& why, double waited) {
   const bool late = waited >= timeout_;
   if (const auto fault = dog_->fault_within(late ? 0 : kCauseSeconds)) throw_fault(*fault);
   if (late) {
@@ -296,7 +248,7 @@ void GlooComm::broken(int peer, const std::string& why, double waited) {
                                     ", ", dog_->process_of(peer), ": ", why, "; ", dog_->last_seen(peer)));
 }
 
-void GlooComm::begin(const Call& call) {
+void NetworkComm::begin(const Call& call) {
   check_call(call, world_);
   call_ = call;
   if (const auto fault = dog_->is_over() ? dog_->fault_within(0) : std::nullopt) throw_fault(*fault);
@@ -306,13 +258,13 @@ void GlooComm::begin(const Call& call) {
   dog_->publish(state_);
 }
 
-void GlooComm::leave_call() {
+void NetworkComm::leave_call() {
   state_.inside = false;
   dog_->publish(state_);
 }
 
 // heads_ of all others, with the `bytes` that each carries behind.
-void GlooComm::exchange_heads(const void* carried, int64_t bytes) {
+void NetworkComm::exchange_heads(const void* carried, int64_t bytes) {
   const Head own = {.call = call_.packed(), .step = state_.step, .calls = state_.calls};
   std::memcpy(own_head_.data(), &own, sizeof(own));
   copy_bytes(own_head_.data() + sizeof(own), carried, bytes);
@@ -331,7 +283,7 @@ void GlooComm::exchange_heads(const void* carried, int64_t bytes) {
   await_all(sends_);
 }
 
-void GlooComm::compare_heads() {
+void NetworkComm::compare_heads() {
   for (int r = 0; r < world_; ++r) {
     if (r == rank_) continue;
     Head theirs;
@@ -348,13 +300,13 @@ void GlooComm::compare_heads() {
 }
 
 // to (count) = the sum of this rank's `own` and what the others brought: rank r's at others + r * stride.
-void GlooComm::sum_parts(const char* own, const char* others, int64_t stride, char* to, int64_t count, DType dtype) {
+void NetworkComm::sum_parts(const char* own, const char* others, int64_t stride, char* to, int64_t count, DType dtype) {
   for (int r = 0; r < world_; ++r) parts_[static_cast<size_t>(r)] = r == rank_ ? own : others + r * stride;
   tree_sum(parts_.data(), world_, to, count, dtype);
 }
 
 // The slice that `peer` sends of a chunk, of `bytes` at most.
-char* GlooComm::inbox(int64_t chunk, int peer, int64_t bytes) {
+char* NetworkComm::inbox(int64_t chunk, int peer, int64_t bytes) {
   const auto need = static_cast<size_t>(2 * bytes * world_);
   if (inbox_.size() < need) inbox_.resize(need);
   return inbox_.data() + ((chunk & 1) * world_ + peer) * bytes;
@@ -363,7 +315,7 @@ char* GlooComm::inbox(int64_t chunk, int peer, int64_t bytes) {
 int64_t slice_bytes_for(int world) { return std::clamp(kInboxBytes / world, kLeastSliceBytes, kSliceBytes); }
 
 // Every rank gets everything and adds it.
-void GlooComm::sum_whole(char* data, int64_t count, DType dtype) {
+void NetworkComm::sum_whole(char* data, int64_t count, DType dtype) {
   const int64_t bytes = count * bytes_of(dtype);
   inbox(0, 0, bytes);  // of its full size from now on
   for (int i = 1; i < world_; ++i) receive((rank_ + i) % world_, inbox(0, (rank_ + i) % world_, bytes), bytes, slot_);
@@ -376,7 +328,7 @@ void GlooComm::sum_whole(char* data, int64_t count, DType dtype) {
 
 // Each rank adds its slice of a chunk and hands the sum to the others. The slices of the next chunk are on their way
 // meanwhile, so that the line is never idle.
-void GlooComm::sum_slices(char* data, int64_t count, DType dtype) {
+void NetworkComm::sum_slices(char* data, int64_t count, DType dtype) {
   const int64_t size = bytes_of(dtype), slice_bytes = slice_bytes_for(world_), most = slice_bytes / size * world_;
   const int64_t chunks = (count + most - 1) / most;
   inbox(0, 0, slice_bytes);
@@ -422,7 +374,7 @@ void GlooComm::sum_slices(char* data, int64_t count, DType dtype) {
   await_all(sends_);
 }
 
-void GlooComm::all_reduce(void* data, int64_t count, DType dtype) {
+void NetworkComm::all_reduce(void* data, int64_t count, DType dtype) {
   check_summable("all_reduce", dtype);
   const Scope scope(*this);
   begin({Collective::all_reduce, dtype, 0, count});
@@ -437,7 +389,7 @@ void GlooComm::all_reduce(void* data, int64_t count, DType dtype) {
   bytes*(world_ - 1) <= kWholeSent ? sum_whole(own, count, dtype) : sum_slices(own, count, dtype);
 }
 
-void GlooComm::reduce_scatter(const void* from, void* to, int64_t count, DType dtype) {
+void NetworkComm::reduce_scatter(const void* from, void* to, int64_t count, DType dtype) {
   check_summable("reduce_scatter", dtype);
   const Scope scope(*this);
   begin({Collective::reduce_scatter, dtype, 0, count});
@@ -471,7 +423,7 @@ void GlooComm::reduce_scatter(const void* from, void* to, int64_t count, DType d
   await_all(sends_);
 }
 
-void GlooComm::all_gather(const void* from, void* to, int64_t count, DType dtype) {
+void NetworkComm::all_gather(const void* from, void* to, int64_t count, DType dtype) {
   check_movable("all_gather", dtype);
   const Scope scope(*this);
   begin({Collective::all_gather, dtype, 0, count});
@@ -497,7 +449,7 @@ void GlooComm::all_gather(const void* from, void* to, int64_t count, DType dtype
 }
 
 // Of much, the root gives each other rank a slice, and each hands its own on: no line carries all of it W - 1 times.
-void GlooComm::broadcast(void* data, int64_t count, DType dtype, int root) {
+void NetworkComm::broadcast(void* data, int64_t count, DType dtype, int root) {
   check_movable("broadcast", dtype);
   const Scope scope(*this);
   begin({Collective::broadcast, dtype, root, count});
@@ -533,13 +485,13 @@ void GlooComm::broadcast(void* data, int64_t count, DType dtype, int root) {
   await_all(sends_);
 }
 
-void GlooComm::barrier() {
+void NetworkComm::barrier() {
   const Scope scope(*this);
   begin({Collective::barrier, DType::u8, 0, 0});
   exchange_heads(nullptr, 0);
 }
 
-void GlooComm::abort(const std::string& reason) noexcept {
+void NetworkComm::abort(const std::string& reason) noexcept {
   try {
     dog_->end({ErrorKind::peer_lost, cat("rank ", rank_, " gave up at step ", state_.step, ": ", reason)});
   } catch (...) {  // no memory for the text
@@ -549,7 +501,7 @@ void GlooComm::abort(const std::string& reason) noexcept {
 
 // A rank that leaves waits until the others leave, too: what it sent last may still be on its way, and is lost when its
 // connections close. One that goes on finds this word where it awaits a head.
-void GlooComm::say_goodbye() noexcept {
+bool NetworkComm::say_goodbye() noexcept {
   try {
     const Scope scope(*this);
     const Head own = {.step = state_.step, .calls = state_.calls, .leaves = 1};
@@ -564,15 +516,23 @@ void GlooComm::say_goodbye() noexcept {
     std::string why;
     for (std::vector<Transfer*>* all : {&receives_, &sends_}) {
       for (Transfer* t : *all) {
-        if (!is_done_within(*t, std::max(0.001, kSayGoodbye - seconds_since(start)), why)) return;
+        if (!is_done_within(*t, std::max(0.001, kSayGoodbye - seconds_since(start)), why)) return false;
       }
     }
+    return true;
   } catch (...) {  // somebody is gone already
+    return false;
   }
 }
 
 }  // namespace
 
-std::unique_ptr<Comm> join_gloo(const NetworkPlan& plan) { return std::make_unique<GlooComm>(plan); }
+std::unique_ptr<Comm> join_network(const NetworkPlan& plan, std::unique_ptr<Mesh> mesh) {
+  return std::make_unique<NetworkComm>(plan, std::move(mesh));
+}
+
+std::unique_ptr<Comm> join_gloo(const NetworkPlan& plan) {
+  return join_network(plan, gloo_mesh(plan.rank, plan.world, plan.timeout));
+}
 
 }  // namespace freight::comm
