@@ -62,6 +62,8 @@ add_test(NAME "check: bundle" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/bundle_test.sh
 set_tests_properties("check: bundle" PROPERTIES TIMEOUT 600)
 add_test(NAME "check: launcher" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/launcher_test.sh ${CMAKE_BINARY_DIR})
 set_tests_properties("check: launcher" PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77)
+add_test(NAME "check: Slurm" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/slurm_test.sh ${CMAKE_BINARY_DIR})
+set_tests_properties("check: Slurm" PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77)
 
 # sanitize(NAME SANITIZERS ROOMS TEST_ROOMS FILTER): a nested build of some rooms (empty: all), and the tests of some
 # folders whose name matches FILTER.

@@ -17,9 +17,9 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/bench/comm.h"
+#include "freight/comm/join.h"
 #include "freight/comm/launch_environment.h"
 #include "freight/comm/launcher.h"
-#include "freight/comm/shared_memory.h"
 #include "freight/io/file.h"
 #include "lists.h"
 #include "options.h"
@@ -29,8 +29,16 @@ namespace {
 
 struct CommFlags {
   std::string world = default_world(), bytes = "1k,64k,1M,16M";
+  std::string engine = "auto", interface, token_file, hosts;
   double seconds = 0.5, timeout = 120;
   bool json = false;
+
+  comm::JobOptions job() const {
+    return {.timeout = timeout,
+            .engine = comm::parse_engine("--engine", engine),
+            .interface = interface,
+            .token_file = token_file};
+  }
 
   // "1,2,4": up to a rank per processor.
   static std::string default_world() {
@@ -102,8 +110,10 @@ std::variant<bench::CommTimes, int> times_of_world(int64_t world, const CommFlag
   LogFolder logs;
   comm::LaunchOptions o;
   o.command = {std::filesystem::read_symlink("/proc/self/exe").string(), "bench", "comm", "--json", "--quiet"};
-  o.command.insert(o.command.end(),
-                   {"--bytes", flags.bytes, "--seconds", cat(flags.seconds), "--comm-timeout", cat(flags.timeout)});
+  o.command.insert(o.command.end(), {"--bytes", flags.bytes, "--seconds", cat(flags.seconds), "--comm-timeout",
+                                     cat(flags.timeout), "--engine", flags.engine});
+  if (!flags.interface.empty()) o.command.insert(o.command.end(), {"--interface", flags.interface});
+  if (!flags.hosts.empty()) o.hosts = parse_list("--hosts", flags.hosts);
   o.world = static_cast<int>(world);
   o.log_dir = logs.path();
   o.result = logs.path() + "/result.json";
@@ -118,12 +128,12 @@ std::variant<bench::CommTimes, int> times_of_world(int64_t world, const CommFlag
 
 std::string machine() { return cat(cpu_info().model, ", ", cpu_info().cores, " cores"); }
 
-void print_times(const std::vector<bench::CommTimes>& all, bool json) {
+void print_times(const std::vector<bench::CommTimes>& all, comm::Engine engine, bool json) {
   if (json) {
-    std::printf("%s\n", bench::to_json(machine(), all).c_str());
+    std::printf("%s\n", bench::to_json(machine(), comm::to_string(engine), all).c_str());
     return;
   }
-  std::printf("all-reduce of f32 over processes of this host (shared memory): %s\n\n", machine().c_str());
+  std::printf("all-reduce of f32 over processes (%s): %s\n\n", comm::to_string(engine), machine().c_str());
   print(bench::figures_of(all));
   for (const std::string& text : bench::findings(all)) std::printf("%s\n", text.c_str());
 }
@@ -132,16 +142,27 @@ void print_times(const std::vector<bench::CommTimes>& all, bool json) {
 
 int bench_comm_command(const Args& args) {
   CommFlags flags;
-  Options o("bench comm", "Times sums over processes of this host, as training on several devices makes them.",
-            "[options]",
+  Options o("bench comm", "Times sums over processes, as training on several devices makes them.", "[options]",
             "us: microseconds of an all-reduce of f32, of the slowest rank. bus: 2 (W - 1) / W * bytes / time.\n"
             "  freight bench comm --world 1,2,4 --bytes 1k,64k,1M,16M\n"
+            "  freight bench comm --engine gloo\n"
+            "  freight bench comm --world 2 --hosts node1,node2\n"
             "  mpirun -n 2 freight bench comm --json");
   o.add("--world", &flags.world, "numbers of ranks, rising; each starts so many processes", {.value = "LIST"});
   o.add("--bytes", &flags.bytes, "sizes of the arrays, rising, with k, M and G of 1024", {.value = "LIST"});
   o.add("--seconds", &flags.seconds, "time to measure each size for", {.min = 0.001, .max = 3600});
   o.add("--comm-timeout", &flags.timeout, "seconds until a rank that does not come counts as lost",
         {.min = 0.1, .max = 86400});
+  o.add("--engine", &flags.engine,
+        "what moves the data: shared (memory of one host), gloo (network), or auto: shared where all ranks are on one "
+        "host",
+        {.value = "NAME", .aliases = {"--comm"}});
+  o.add("--hosts", &flags.hosts,
+        "hosts that share the ranks, the first of them this one; the others are reached by ssh (FREIGHT_SSH)",
+        {.value = "LIST"});
+  o.add("--interface", &flags.interface, "this host's interface for gloo, by name or address", {.value = "NAME"});
+  o.add("--token-file", &flags.token_file, "holds the secret by which ranks of several hosts know each other",
+        {.value = "FILE"});
   o.add("--json", &flags.json, "print JSON");
   if (o.parse(args) == Options::Outcome::done) return 0;
   const std::vector<int64_t> worlds = parse_counts("--world", flags.world), sizes = parse_sizes(flags.bytes);
@@ -149,15 +170,16 @@ int bench_comm_command(const Args& args) {
   if (worlds.back() > kMostRanks) {
     fail(ErrorKind::usage, "--world", "got ", worlds.back(), " ranks, need at most ", kMostRanks);
   }
+  const comm::JobOptions job = flags.job();
   const comm::Launch launch = comm::read_launch_environment();
   if (!launch.source.empty()) {
     if (o.given("--world") && worlds != std::vector<int64_t>{launch.world}) {
       fail(ErrorKind::usage, "--world", "got ", flags.world, ", but ", launch.source, " started ", launch.world,
            " ranks: leave it out");
     }
-    const auto comm = comm::join_shared_memory(launch, {.timeout = flags.timeout});
+    const auto comm = comm::join_job(launch, job);
     const bench::CommTimes times = bench::time_all_reduce(*comm, sizes, flags.seconds);
-    if (launch.rank == 0) print_times({times}, flags.json);
+    if (launch.rank == 0) print_times({times}, comm::engine_for(launch, job), flags.json);
     return 0;
   }
   std::vector<bench::CommTimes> all;
@@ -167,7 +189,9 @@ int bench_comm_command(const Args& args) {
     if (const int* const signal = std::get_if<int>(&times)) return 128 + *signal;
     all.push_back(std::get<bench::CommTimes>(std::move(times)));
   }
-  print_times(all, flags.json);
+  comm::Launch launched;
+  launched.world = flags.hosts.empty() ? 1 : 2;  // on other hosts, too
+  print_times(all, comm::engine_for(launched, job), flags.json);
   return 0;
 }
 

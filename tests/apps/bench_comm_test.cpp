@@ -4,12 +4,15 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 
 #include <nlohmann/json.hpp>
 
+#include "freight/base/strings.h"
 #include "run_command.h"
+#include "tests/comm/hosts.h"
 
 namespace freight::test {
 namespace {
@@ -52,6 +55,39 @@ TEST(BenchComm, PrintsJson) {
   EXPECT_GE(w.at("cost").at("seconds_per_byte"), 0);
 }
 
+TEST(BenchComm, MeasuresOverANetwork) {
+  const Ran table = run_freight(comm_args({"--world", "1,2", "--bytes", "1k,2M", "--engine", "gloo"}));
+  ASSERT_EQ(table.code, 0) << table.err;
+  EXPECT_TRUE(holds(table.out, "over processes (Gloo)") && holds(table.out, "2,097,152")) << table.out;
+  const Ran r = run_freight(comm_args({"--world", "3", "--bytes", "64k", "--engine", "gloo", "--json"}));
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(Json::parse(r.out).at("engine"), "Gloo");
+  const Ran missing = run_freight(comm_args({"--world", "2", "--bytes", "1k", "--engine", "gloo"}), "",
+                                  {"FREIGHT_GLOO=/nowhere/libgloo.so.0"});
+  EXPECT_EQ(missing.code, 4) << missing.err;
+  EXPECT_TRUE(holds(missing.err, "install libgloo-dev")) << missing.err;
+}
+
+// The ranks of the second host are started by a stand-in for ssh, which enters that host's namespace.
+TEST(BenchComm, MeasuresBetweenTwoHostsThatItReachesBySsh) {
+  const Hosts hosts(2);
+  if (!hosts.why_not().empty()) GTEST_SKIP() << hosts.why_not();
+  const std::string dir = scratch_dir(), ssh = dir + "/ssh";
+  write_file(ssh, cat("#!/bin/sh\nshift $(($# - 1))\nexec ip netns exec ", hosts.name(1), " setsid -w sh -c \"$1\"\n"));
+  std::filesystem::permissions(ssh, std::filesystem::perms::owner_all);
+  const std::string list = Hosts::address(0) + "," + Hosts::address(1), out = dir + "/out";
+  const std::string command = cat("TMPDIR=", dir, " FREIGHT_SSH=", ssh, " ip netns exec ", hosts.name(0), " ",
+                                  FREIGHT_BINARY_DIR, "/bin/freight bench comm --json --seconds 0.05 --bytes 1k,2M ",
+                                  "--world 2,3 --hosts ", list, " > ", out, " 2> ", dir, "/err");
+  ASSERT_EQ(std::system(command.c_str()), 0) << read_file(dir + "/err");
+  const Json j = Json::parse(read_file(out));
+  EXPECT_EQ(j.at("engine"), "Gloo");
+  EXPECT_EQ(j.at("worlds")[1].at("world"), 3);
+  // No more bytes than the line carries: the two do not meet by the memory that they have in common.
+  const Json& f = j.at("worlds")[0].at("figures")[1];
+  EXPECT_LT(f.at("bus_bytes_per_second").get<double>(), 2e8);
+}
+
 TEST(BenchComm, RefusesWhatItCannotMeasure) {
   struct Row {
     std::vector<std::string> args;
@@ -70,6 +106,8 @@ TEST(BenchComm, RefusesWhatItCannotMeasure) {
       {{"--bytes", ""}, "--bytes"},
       {{"--seconds", "0"}, "--seconds"},
       {{"--comm-timeout", "0"}, "--comm-timeout"},
+      {{"--engine", "tcp"}, "--engine: got 'tcp', need auto, shared, gloo or mpi"},
+      {{"--world", "2", "--hosts", "127.0.0.1,b,c"}, "got 3 hosts for 2 processes"},
       {{"--comm-timeout", "x"}, "--comm-timeout"},
   };
   for (const Row& row : rows) {

@@ -66,7 +66,8 @@ TEST(CommTimes, AreListedAndReadAgain) {
   const std::vector<std::string> found = bench::findings({one, four});
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0], "4 ranks: an all-reduce takes 2.00 us + bytes / 10.00 GB/s, within 0 % of each median");
-  const std::vector<CommTimes> again = bench::read_comm_times(bench::to_json("box", {one, four}), "test");
+  const std::vector<CommTimes> again =
+      bench::read_comm_times(bench::to_json("box", "shared memory", {one, four}), "test");
   ASSERT_EQ(again.size(), 2u);
   EXPECT_EQ(again[1].world, 4);
   EXPECT_EQ(again[1].figures[3].bytes, four.figures[3].bytes);

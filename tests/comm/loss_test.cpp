@@ -17,6 +17,21 @@ using comm::Comm;
 
 bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
+class ByEngine : public ::testing::TestWithParam<comm::Engine> {
+ protected:
+  static std::vector<std::string> by_engine(int world, const std::function<std::string(Comm&)>& body) {
+    return reports_of(world, body, 60, GetParam());
+  }
+};
+class LossByEngine : public ByEngine {};
+class UnequalCalls : public ByEngine {};
+const auto kEngines = ::testing::Values(comm::Engine::shared_memory, comm::Engine::gloo);
+const auto name_engine = [](const auto& row) {
+  return std::string(row.param == comm::Engine::gloo ? "Gloo" : "SharedMemory");
+};
+INSTANTIATE_TEST_SUITE_P(All, LossByEngine, kEngines, name_engine);
+INSTANTIATE_TEST_SUITE_P(All, UnequalCalls, kEngines, name_engine);
+
 std::vector<std::string> shared_files() {
   std::vector<std::string> names;
   for (const auto& f : std::filesystem::directory_iterator("/dev/shm")) names.push_back(f.path().filename().string());
@@ -101,8 +116,8 @@ TEST(LossOfARank, AStoppedProcessIsNamedWhenTheTimeIsOver) {
   EXPECT_TRUE(holds(own, "error 7: all_reduce: rank 1 did not come within 2 s") && holds(own, "(rank 1 of 3")) << own;
 }
 
-TEST(LossOfARank, ARankThatLeavesInGoodOrderIsMissedByName) {
-  const std::vector<std::string> reports = reports_of(3, [](Comm& c) -> std::string {
+TEST_P(LossByEngine, ARankThatLeavesInGoodOrderIsMissedByName) {
+  const std::vector<std::string> reports = by_engine(3, [](Comm& c) -> std::string {
     c.barrier();
     if (c.rank() == 2) return "left";
     c.at_step(5);
@@ -117,9 +132,9 @@ TEST(LossOfARank, ARankThatLeavesInGoodOrderIsMissedByName) {
   }
 }
 
-TEST(LossOfARank, ARankThatLeavesAfterTheLastMeetingDisturbsNobody) {
+TEST_P(LossByEngine, ARankThatLeavesAfterTheLastMeetingDisturbsNobody) {
   for (int i = 0; i < 20; ++i) {
-    expect_well(reports_of(3, [](Comm& c) {
+    expect_well(by_engine(3, [](Comm& c) {
       double v = 1;
       c.all_reduce(&v, 1, DType::f64);
       return v == 3 ? std::string() : cat("got ", v);
@@ -127,8 +142,8 @@ TEST(LossOfARank, ARankThatLeavesAfterTheLastMeetingDisturbsNobody) {
   }
 }
 
-TEST(LossOfARank, AbortReachesAllWithItsReason) {
-  const std::vector<std::string> reports = reports_of(3, [](Comm& c) -> std::string {
+TEST_P(LossByEngine, AbortReachesAllWithItsReason) {
+  const std::vector<std::string> reports = by_engine(3, [](Comm& c) -> std::string {
     c.at_step(9);
     if (c.rank() == 1) {
       c.abort("the disk is full");
@@ -142,7 +157,7 @@ TEST(LossOfARank, AbortReachesAllWithItsReason) {
   }
 }
 
-TEST(UnequalCalls, AreRefusedAndBothAreNamed) {
+TEST_P(UnequalCalls, AreRefusedAndBothAreNamed) {
   struct Row {
     std::function<void(Comm&)> first, second;
     const char *one, *other;
@@ -168,7 +183,7 @@ TEST(UnequalCalls, AreRefusedAndBothAreNamed) {
        "barrier"},
   };
   for (const Row& row : rows) {
-    const std::vector<std::string> reports = reports_of(3, [&](Comm& c) -> std::string {
+    const std::vector<std::string> reports = by_engine(3, [&](Comm& c) -> std::string {
       c.at_step(3);
       c.barrier();
       c.rank() == 2 ? row.second(c) : row.first(c);
@@ -182,8 +197,8 @@ TEST(UnequalCalls, AreRefusedAndBothAreNamed) {
   }
 }
 
-TEST(UnequalCalls, EndTheJobForEveryLaterCall) {
-  const std::vector<std::string> reports = reports_of(2, [](Comm& c) -> std::string {
+TEST_P(UnequalCalls, EndTheJobForEveryLaterCall) {
+  const std::vector<std::string> reports = by_engine(2, [](Comm& c) -> std::string {
     float v = 0;
     try {
       c.broadcast(&v, 1, DType::f32, c.rank());

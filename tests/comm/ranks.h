@@ -3,7 +3,9 @@
 #pragma once
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,23 +14,48 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
+#include "freight/comm/join.h"
 #include "freight/comm/shared_memory.h"
 
 namespace freight::test {
 
+// A port that nothing listens on.
+inline int free_port() {
+  const int s = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in a{};
+  a.sin_family = AF_INET;
+  socklen_t length = sizeof(a);
+  EXPECT_EQ(::bind(s, reinterpret_cast<const sockaddr*>(&a), length), 0);
+  ::getsockname(s, reinterpret_cast<sockaddr*>(&a), &length);
+  ::close(s);
+  return ntohs(a.sin_port);
+}
+
+// The name ends with a port for engines that meet on one.
 inline std::string new_job() {
   static std::atomic<int> counter{0};
-  return cat("test-", static_cast<int64_t>(::getpid()), "-", counter++);
+  return cat("test-", static_cast<int64_t>(::getpid()), "-", counter++, "-", free_port());
 }
 
 inline comm::Launch launch_of(const std::string& job, int rank, int world) {
-  return {.rank = rank, .world = world, .local_rank = rank, .local_world = world, .job = job};
+  comm::Launch l = {.rank = rank, .world = world, .local_rank = rank, .local_world = world, .job = job};
+  l.master_address = "127.0.0.1";
+  if (const size_t dash = job.rfind('-'); dash != std::string::npos) l.master_port = std::stoi(job.substr(dash + 1));
+  return l;
+}
+
+// All tests of engines that meet over a network have one secret.
+inline std::unique_ptr<comm::Comm> join_by(comm::Engine engine, const comm::Launch& launch, double timeout = 60) {
+  ::setenv("FREIGHT_TOKEN", "the secret of the tests", 1);
+  return comm::join_job(launch, {.timeout = timeout, .engine = engine});
 }
 
 struct RankEnd {
@@ -107,10 +134,10 @@ class Ranks {
 
 // Runs body(comm) in `world` ranks that met, and returns their reports.
 inline std::vector<std::string> reports_of(int world, const std::function<std::string(comm::Comm&)>& body,
-                                           double timeout = 60) {
+                                           double timeout = 60, comm::Engine engine = comm::Engine::shared_memory) {
   const std::string job = new_job();
   Ranks ranks(world, [&](int r) {
-    const auto c = comm::join_shared_memory(launch_of(job, r, world), {.timeout = timeout});
+    const auto c = join_by(engine, launch_of(job, r, world), timeout);
     return body(*c);
   });
   std::vector<std::string> reports;

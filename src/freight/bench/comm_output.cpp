@@ -44,9 +44,9 @@ std::vector<std::string> findings(const std::vector<CommTimes>& all) {
   return out;
 }
 
-std::string to_json(const std::string& machine, const std::vector<CommTimes>& all) {
+std::string to_json(const std::string& machine, const std::string& engine, const std::vector<CommTimes>& all) {
   using Json = nlohmann::ordered_json;
-  Json j = {{"machine", machine}, {"collective", "all_reduce"}, {"dtype", "f32"}, {"engine", "shared memory"}};
+  Json j = {{"machine", machine}, {"collective", "all_reduce"}, {"dtype", "f32"}, {"engine", engine}};
   j["worlds"] = Json::array();
   for (const CommTimes& t : all) {
     Json w = {{"world", t.world}, {"figures", Json::array()}};

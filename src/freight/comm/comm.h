@@ -1,9 +1,11 @@
 // The processes of one job sum and move arrays together; every one of them takes part in each call. This is the
-// interface; shared_memory.h is the engine for processes of one host. Nothing here knows graphs or plans.
-// A process of a job is a rank: R of W, from 0 on. "Step" is whatever number the caller gives by at_step().
+// interface; shared_memory.h is the engine for processes of one host, network_comm.h that between hosts, and join.h
+// takes the one or the other. Nothing here knows graphs or plans. A process of a job is a rank: R of W, from 0 on.
+// "Step" is whatever number the caller gives by at_step().
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "freight/base/dtype.h"
 
@@ -45,6 +47,9 @@ class Comm {
   virtual void abort(const std::string& reason) noexcept = 0;
   // The number that errors, of this rank and of others about it, give from now on.
   virtual void at_step(int64_t step) = 0;
+
+  // Seconds that this rank has waited in collectives for each rank to come, by rank: who is slow (wait_report.h).
+  virtual std::vector<double> waited() const = 0;
 };
 
 }  // namespace freight::comm

@@ -2,10 +2,11 @@
 #include "freight/comm/launcher.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,12 +18,16 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
+#include <utility>
 
 #include "freight/base/clock.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
+#include "freight/comm/network_address_internal.h"
 #include "freight/comm/process_internal.h"
+#include "freight/comm/remote_internal.h"
 
 extern char** environ;
 
@@ -90,19 +95,17 @@ class CaughtSignals {
   std::array<struct sigaction, kForwarded.size()> before_{};
 };
 
-// A name that no other job has, so that its ranks meet each other and nobody else.
-std::string new_job_name() {
-  std::array<unsigned char, 12> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    fail(ErrorKind::runtime, "launcher", "the system gives no random numbers: ", std::strerror(errno));
+// A port that nothing listens on. Another program may take it before rank 0 does, which then says so.
+int free_port() {
+  const Descriptor s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in a{};
+  a.sin_family = AF_INET;
+  socklen_t length = sizeof(a);
+  if (s.get() < 0 || ::bind(s.get(), reinterpret_cast<const sockaddr*>(&a), length) != 0 ||
+      ::getsockname(s.get(), reinterpret_cast<sockaddr*>(&a), &length) != 0) {
+    fail(ErrorKind::runtime, "launcher", "cannot find a free port: ", std::strerror(errno));
   }
-  std::string name;
-  constexpr const char* kDigits = "0123456789abcdef";
-  for (const unsigned char b : bytes) {
-    name += kDigits[b >> 4];
-    name += kDigits[b & 15];
-  }
-  return name;
+  return ntohs(a.sin_port);
 }
 
 Descriptor open_output(const std::string& path) {
@@ -135,14 +138,32 @@ struct Process {
   pid_t number = -1;
   Descriptor watched;
   bool running = false;
+  Descriptor words;  // of a rank on another host: what remote_command() reads
 };
+
+// Rank r of `world`, which are dealt out evenly over `hosts`, host by host.
+struct HostRank {
+  int host = 0, local_rank = 0, local_world = 1;
+};
+HostRank host_rank_of(int rank, int world, int hosts) {
+  const int each = world / hosts, more = world % hosts, wide = more * (each + 1);  // the first hosts have one more
+  if (rank < wide) return {rank / (each + 1), rank % (each + 1), each + 1};
+  return {more + (rank - wide) / each, (rank - wide) % each, each};
+}
 
 class Job {
  public:
-  explicit Job(const LaunchOptions& options) : options_(options), name_(new_job_name()) {
+  explicit Job(const LaunchOptions& options) : options_(options), name_(new_secret()), port_(free_port()) {
     if (options.command.empty() || options.world < 1) {
       fail(ErrorKind::usage, "launcher", "got ", options.world, " processes of ", options.command.size(),
            " words of a command, need at least one of both");
+    }
+    if (hosts() > options.world) {
+      fail(ErrorKind::usage, "--hosts", "got ", hosts(), " hosts for ", options.world, " processes, need one for each");
+    }
+    if (hosts() > 1 && !is_this_host(options.hosts[0])) {
+      fail(ErrorKind::usage, "--hosts", "got '", excerpt(options.hosts[0]), "' for the first host, need ", host_name(),
+           ", or an address of its: rank 0 runs here");
     }
     std::error_code error;
     std::filesystem::create_directories(options.log_dir, error);
@@ -175,48 +196,89 @@ class Job {
  private:
   std::string log_of(int rank) const { return cat(options_.log_dir, "/rank-", rank, ".log"); }
 
+  int hosts() const { return std::max<int>(1, static_cast<int>(options_.hosts.size())); }
+  HostRank where(int rank) const { return host_rank_of(rank, options_.world, hosts()); }
+  const std::string& host(int rank) const { return options_.hosts[static_cast<size_t>(where(rank).host)]; }
+
+  // What makes a process a rank, but for the token. The name of a job is seen by all users of the host (a socket has
+  // it), hence the token is another.
+  std::vector<std::string> own_settings(int rank) const {
+    const HostRank p = where(rank);
+    return {cat("FREIGHT_RANK=", rank),
+            cat("FREIGHT_WORLD_SIZE=", options_.world),
+            cat("FREIGHT_LOCAL_RANK=", p.local_rank),
+            cat("FREIGHT_LOCAL_WORLD_SIZE=", p.local_world),
+            cat("FREIGHT_JOB=", name_),
+            cat("MASTER_ADDR=", hosts() > 1 ? options_.hosts[0] : "127.0.0.1"),
+            cat("MASTER_PORT=", port_),
+            "FREIGHT_TOKEN_FILE=",
+            "TORCHELASTIC_USE_AGENT_STORE="};
+  }
+
+  // This process's environment, or of it what another host's ranks get, with `own` in the place of what it says of the
+  // same names.
+  static std::vector<std::string> settings_with(std::vector<std::string> own, bool elsewhere) {
+    std::vector<std::string> settings;
+    for (char** e = environ; *e; ++e) {
+      const std::string_view set = *e;
+      const auto same_name = [&](const std::string& s) { return starts_with(set, s.substr(0, s.find('=') + 1)); };
+      if (elsewhere && (starts_with(set, "FREIGHT_TOKEN=") || starts_with(set, "FREIGHT_SSH="))) continue;
+      if (elsewhere && !starts_with(set, "FREIGHT_") && !starts_with(set, "OMP_")) continue;
+      if (std::none_of(own.begin(), own.end(), same_name)) settings.emplace_back(set);
+    }
+    std::move(own.begin(), own.end(), std::back_inserter(settings));
+    return settings;
+  }
+
   void start(int rank) {
-    std::vector<std::string> words = options_.command, settings;
-    for (char** e = environ; *e; ++e) settings.emplace_back(*e);
-    std::erase_if(settings, [](const std::string& s) {
-      for (const char* name : {"FREIGHT_RANK=", "FREIGHT_WORLD_SIZE=", "FREIGHT_LOCAL_RANK=",
-                               "FREIGHT_LOCAL_WORLD_SIZE=", "FREIGHT_JOB="}) {
-        if (starts_with(s, name)) return true;
-      }
-      return false;
-    });
-    for (const std::string& s :
-         {cat("FREIGHT_RANK=", rank), cat("FREIGHT_WORLD_SIZE=", options_.world), cat("FREIGHT_LOCAL_RANK=", rank),
-          cat("FREIGHT_LOCAL_WORLD_SIZE=", options_.world), cat("FREIGHT_JOB=", name_)}) {
-      settings.push_back(s);
+    const HostRank at = where(rank);
+    const bool elsewhere = at.host > 0;
+    std::vector<std::string> words = options_.command, own = own_settings(rank), settings;
+    if (elsewhere) {
+      words = remote_command({.host = host(rank),
+                              .command = options_.command,
+                              .settings = settings_with(own, true),
+                              .job = name_,
+                              .grace = options_.grace});
+      settings = settings_with({}, false);
+    } else {
+      own.push_back("FREIGHT_TOKEN=" + token_);
+      settings = settings_with(own, false);
     }
     const std::vector<char*> argv = pointers(words), environment = pointers(settings);
     const Descriptor log = open_output(log_of(rank));
     const bool apart = rank == 0 && !options_.result.empty();
     const Descriptor result = apart ? open_output(options_.result) : Descriptor();
     Pipe fault = make_pipe();
-    const cpu_set_t processors = processors_of(rank, options_.world);
+    Pipe input = elsewhere ? make_pipe() : Pipe();
+    const cpu_set_t processors = processors_of(at.local_rank, at.local_world);
     const pid_t parent = ::getpid(), child = ::fork();
     if (child < 0) fail(ErrorKind::runtime, "launcher", "cannot start rank ", rank, ": ", std::strerror(errno));
     if (child == 0) {
-      ::sched_setaffinity(0, sizeof(processors), &processors);
-      become(argv.data(), environment.data(), parent, log.get(), apart ? result.get() : log.get(), fault.write.get());
+      if (!elsewhere) ::sched_setaffinity(0, sizeof(processors), &processors);
+      const int in = elsewhere ? input.read.get() : ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+      become(argv.data(), environment.data(), parent, {in, apart ? result.get() : log.get(), log.get()},
+             fault.write.get());
     }
     ::setpgid(child, child);  // as the child does: whoever is first
-    processes_.push_back({.number = child, .watched = watch_process(child), .running = true});
+    processes_.push_back({.number = child,
+                          .watched = watch_process(child),
+                          .running = true,
+                          .words = elsewhere ? std::move(input.write) : Descriptor()});
     await_program(rank, fault);
+    if (elsewhere) say(processes_.back(), token_);
   }
 
   // The child makes system calls alone: the locks of other threads are frozen in it.
-  [[noreturn]] static void become(char* const* argv, char* const* environment, pid_t parent, int log, int out,
-                                  int fault) {
+  [[noreturn]] static void become(char* const* argv, char* const* environment, pid_t parent,
+                                  const std::array<int, 3>& streams, int fault) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(1);  // it ended before the line above
     ::setpgid(0, 0);
-    const int none = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-    ::dup2(none, STDIN_FILENO);
-    ::dup2(out, STDOUT_FILENO);
-    ::dup2(log, STDERR_FILENO);
+    for (int i = 0; i < 3; ++i) {
+      ::dup2(streams[static_cast<size_t>(i)], i);
+      ::fcntl(i, F_SETFL, ::fcntl(i, F_GETFL) & ~O_NONBLOCK);  // the pipe's end is the launcher's kind
+    }
     ::execvpe(argv[0], argv, environment);
     const int error = errno;
     [[maybe_unused]] const ssize_t n = ::write(fault, &error, sizeof(error));
@@ -232,6 +294,13 @@ class Job {
     if (::read(fault.read.get(), &error, sizeof(error)) != sizeof(error)) return;
     fail(ErrorKind::usage, excerpt(options_.command[0]), "cannot be started as rank ", rank, ": ",
          std::strerror(error));
+  }
+
+  // A line for remote_command()'s shell.
+  static void say(const Process& p, const std::string& line) {
+    const WithoutSigpipe quiet;  // it may have ended
+    const std::string text = line + "\n";
+    [[maybe_unused]] const ssize_t n = ::write(p.words.get(), text.data(), text.size());
   }
 
   void look() {
@@ -254,6 +323,7 @@ class Job {
     if (!p.running || ::waitpid(p.number, status, flags) != p.number) return false;
     p.running = false;
     p.watched = Descriptor();
+    p.words = Descriptor();
     ::kill(-p.number, SIGKILL);  // what it left behind in its group
     return true;
   }
@@ -269,16 +339,25 @@ class Job {
     end_.exit_code = code;
     end_.signal = killed;
     end_.log = log_of(rank);
+    if (hosts() > 1) end_.host = host(rank);
   }
 
   void send(int number) const {
     for (const Process& p : processes_) {
-      if (p.running) ::kill(-p.number, number);
+      if (!p.running) continue;
+      // The connection of a rank elsewhere ends with its ssh, and then the rank: a signal that kills goes to that.
+      const char* const name = p.words.get() >= 0 && number != SIGKILL ? ::sigabbrev_np(number) : nullptr;
+      if (name) {
+        say(p, name);
+      } else {
+        ::kill(-p.number, number);
+      }
     }
   }
 
   const LaunchOptions& options_;
-  const std::string name_;
+  const std::string name_, token_ = new_secret();
+  const int port_;  // where ranks meet that do not share memory
   CaughtSignals signals_;
   std::vector<Process> processes_;  // by rank
   JobEnd end_;
@@ -290,9 +369,11 @@ class Job {
 
 std::string to_string(const JobEnd& end) {
   if (!end.failed()) return "all ranks ended well";
-  return cat("rank ", end.rank,
+  constexpr int kOfSsh = 255;
+  return cat("rank ", end.rank, end.host.empty() ? "" : cat(" on host ", end.host),
              end.signal ? cat(" was killed by signal ", end.signal, " (", ::strsignal(end.signal), ")")
-                        : cat(" ended with exit code ", end.exit_code),
+                        : cat(" ended with exit code ", end.exit_code,
+                              !end.host.empty() && end.exit_code == kOfSsh ? ", which is ssh's where it fails" : ""),
              "; its log is ", end.log);
 }
 

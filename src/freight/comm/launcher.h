@@ -1,5 +1,5 @@
-// Starts the processes of a job on this host and sees them to their end: nothing of the job outlives it, and when one
-// process fails, that one is named and the others are ended.
+// Starts the processes of a job, on this host and by ssh on others, and sees them to their end: nothing of the job
+// outlives it, and when one process fails, that one is named and the others are ended.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,6 +12,8 @@ struct LaunchOptions {
   std::string log_dir;               // made where it is missing; rank-R.log in it gets what rank R prints, both streams
   std::string result = {};           // a file for rank 0's standard output alone; "": it goes to the log, too
   double grace = 5;                  // seconds between asking those that are left to end (SIGTERM) and killing them
+  std::vector<std::string> hosts =
+      {};  // ranks are dealt out evenly, host by host; the first is this one. Empty: this one
 };
 
 struct JobEnd {
@@ -20,6 +22,7 @@ struct JobEnd {
   int signal = 0;     // the signal that killed it
   int forwarded = 0;  // the first signal that the launcher got and handed on; 0: none
   std::string log;    // its log file
+  std::string host;   // where several were named
   bool failed() const { return rank >= 0; }
 };
 // "rank 1 was killed by signal 9 (Killed); its log is runs/logs/rank-1.log".
@@ -28,11 +31,16 @@ std::string to_string(const JobEnd& end);
 // Runs the job and returns when all its processes have ended. Throws Error(usage) where the program cannot be started,
 // Error(runtime) where a log cannot be written. One job at a time in a process.
 //
-// Each process gets FREIGHT_RANK, FREIGHT_WORLD_SIZE, FREIGHT_LOCAL_RANK, FREIGHT_LOCAL_WORLD_SIZE and FREIGHT_JOB, an
-// empty standard input, and a process group of its own, so that Ctrl-C reaches it once: SIGINT, SIGTERM, SIGHUP and
-// SIGUSR1 are handed on to all. Where there are as many processors as ranks each is bound to its share of those that
-// this process may use (of 8 processors 2 ranks get 0 to 3 and 4 to 7), which its compute threads follow. Processes are
-// killed by the system when the thread that called this ends in whatever way.
+// Each process gets FREIGHT_RANK, FREIGHT_WORLD_SIZE, FREIGHT_LOCAL_RANK, FREIGHT_LOCAL_WORLD_SIZE, FREIGHT_JOB, a
+// FREIGHT_TOKEN of this job, MASTER_ADDR and MASTER_PORT, an empty standard input, and a process group of its own, so
+// that Ctrl-C reaches it once: SIGINT, SIGTERM, SIGHUP and SIGUSR1 are handed on to all. Where there are as many
+// processors as ranks each is bound to its share of those that this process may use (of 8 processors 2 ranks get 0 to 3
+// and 4 to 7), which its compute threads follow. Processes are killed by the system when the thread that called this
+// ends in whatever way.
+//
+// On other hosts ssh (or FREIGHT_SSH, with its options) must get in without a password, and program, folder and files
+// lie at the same paths. They get the variables above, and those of this process that begin with FREIGHT_ or OMP_; the
+// token goes through ssh and is seen on no command line. A rank there ends when its connection does.
 //
 // After a failure the others have a second to end by themselves. The first failure is the one that did not come from
 // another: a rank that exits with 7 (peer lost) is named only if none fails in another way within that second.

@@ -3,6 +3,7 @@
 
 #include <linux/futex.h>
 #include <poll.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -74,6 +75,49 @@ void sleep_while(const std::atomic<uint32_t>& word, uint32_t value, double secon
 
 void wake_all(const std::atomic<uint32_t>& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+namespace {
+
+bool sigpipe_pends() {
+  sigset_t pending;
+  ::sigpending(&pending);
+  return ::sigismember(&pending, SIGPIPE) == 1;
+}
+
+sigset_t sigpipe_alone() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, SIGPIPE);
+  return set;
+}
+
+}  // namespace
+
+WithoutSigpipe::WithoutSigpipe() : pending_before_(sigpipe_pends()) {
+  const sigset_t set = sigpipe_alone();
+  ::pthread_sigmask(SIG_BLOCK, &set, &before_);
+}
+
+WithoutSigpipe::~WithoutSigpipe() {
+  const sigset_t set = sigpipe_alone();
+  const timespec at_once = {.tv_sec = 0, .tv_nsec = 0};
+  if (!pending_before_ && sigpipe_pends()) ::sigtimedwait(&set, nullptr, &at_once);
+  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+std::string new_secret() {
+  std::array<unsigned char, 16> bytes{};
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    fail(ErrorKind::runtime, "getrandom", "the system gives no random numbers: ", std::strerror(errno));
+  }
+  std::string text;
+  constexpr const char* kDigits = "0123456789abcdef";
+  for (const unsigned char b : bytes) {
+    text += kDigits[b >> 4];
+    text += kDigits[b & 15];
+  }
+  return text;
 }
 
 std::string host_name() {

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdint>
 #include <string>
 
@@ -34,6 +35,39 @@ std::string state_of(pid_t process);
 // change the word, and then call wake_all.
 void sleep_while(const std::atomic<uint32_t>& word, uint32_t value, double seconds);
 void wake_all(const std::atomic<uint32_t>& word);
+
+// While it lives, a write of this thread, or of one that it starts, to a closed connection is an error and not SIGPIPE,
+// which would end the process.
+class WithoutSigpipe {
+ public:
+  WithoutSigpipe();
+  ~WithoutSigpipe();
+  WithoutSigpipe(const WithoutSigpipe&) = delete;
+  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
+
+ private:
+  sigset_t before_{};
+  bool pending_before_ = false;
+};
+
+// While it lives, this thread gets no signals, nor does one that it starts, for good: they are for the program's own.
+class AllSignalsBlocked {
+ public:
+  AllSignalsBlocked() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~AllSignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  AllSignalsBlocked(const AllSignalsBlocked&) = delete;
+  AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+// 32 hexadecimal digits that nobody can guess.
+std::string new_secret();
 
 // "box17", for messages.
 std::string host_name();

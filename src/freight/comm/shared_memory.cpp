@@ -17,6 +17,7 @@
 
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
+#include "freight/comm/call_internal.h"
 #include "freight/comm/process_internal.h"
 #include "freight/comm/rendezvous.h"
 #include "freight/comm/shared_layout_internal.h"
@@ -41,34 +42,6 @@ constexpr double kLongWait = 1e-3;
 // So long a rank waits for the text of an error that another one is writing, in seconds.
 constexpr double kWrite = 0.1;
 
-// A collective as one number, for the comparison between ranks: 3 bits which, 5 the type, 16 the root, 40 the count.
-struct Call {
-  Collective which;
-  DType dtype;
-  int root;
-  int64_t count;
-
-  uint64_t packed() const {
-    return static_cast<uint64_t>(which) << 61 | static_cast<uint64_t>(dtype) << 56 | static_cast<uint64_t>(root) << 40 |
-           static_cast<uint64_t>(count);
-  }
-  explicit Call(uint64_t bits)
-      : which(static_cast<Collective>(bits >> 61)),
-        dtype(static_cast<DType>(bits >> 56 & 31)),
-        root(static_cast<int>(bits >> 40 & 0xffff)),
-        count(static_cast<int64_t>(bits & kMostElements)) {}
-  Call(Collective w, DType t, int r, int64_t n) : which(w), dtype(t), root(r), count(n) {}
-
-  static constexpr int64_t kMostElements = (int64_t{1} << 40) - 1;
-};
-static_assert(kDTypeCount <= 32);
-
-std::string to_string(const Call& call) {
-  if (call.which == Collective::barrier) return "barrier";
-  return cat(call.which, " of ", call.dtype, "[", call.count, "]",
-             call.which == Collective::broadcast ? cat(" from rank ", call.root) : "");
-}
-
 void pause_a_little() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -76,20 +49,6 @@ void pause_a_little() {
   __asm__ volatile("yield");
 #endif
 }
-
-int64_t bytes_of(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
-
-void copy(void* to, const void* from, int64_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));  // of nothing, the addresses may be null
-}
-
-void check_movable(const char* op, DType dtype) {
-  if (dtype != DType::u8) check_summable(op, dtype);
-}
-
-struct Slice {  // of a chunk, in elements
-  int64_t begin, count;
-};
 
 class SharedMemory final : public Comm {
  public:
@@ -105,6 +64,7 @@ class SharedMemory final : public Comm {
   void barrier() override;
   void abort(const std::string& reason) noexcept override;
   void at_step(int64_t step) override { seat(rank_).step.store(step, std::memory_order_relaxed); }
+  std::vector<double> waited() const override { return waited_; }
 
  private:
   Seat& seat(int r) const { return reinterpret_cast<Seat*>(memory_ + seats_at())[r]; }
@@ -123,7 +83,6 @@ class SharedMemory final : public Comm {
   bool processors_are_shared() const;
   void wait_for(int other);
   void look_after(int awaited, double waited);
-  Slice slice_of(int64_t count, int r, int64_t size) const;
   void sum_whole(char* data, int64_t count, DType dtype);
   void sum_slices(char* data, int64_t count, DType dtype);
   std::string last_seen(int r) const;
@@ -144,12 +103,14 @@ class SharedMemory final : public Comm {
   bool compared_ = true;            // the calls of this collective
   Call call_ = Call(0);             // the last one
   std::vector<const void*> parts_;  // what a sum adds, by rank
+  std::vector<double> waited_;      // seconds, by rank
 };
 
 SharedMemory::SharedMemory(const Launch& launch, const Meeting& meeting, double timeout)
     : rank_(launch.rank), world_(launch.world), timeout_(timeout), processes_(meeting.processes) {
   watched_.resize(static_cast<size_t>(world_));
   parts_.resize(static_cast<size_t>(world_));
+  waited_.resize(static_cast<size_t>(world_));
   for (int r = 0; r < world_; ++r) {
     if (r != rank_) watched_[static_cast<size_t>(r)] = watch_process(processes_[static_cast<size_t>(r)]);
   }
@@ -164,13 +125,6 @@ SharedMemory::~SharedMemory() {
   seat(rank_).left.store(1, std::memory_order_release);
   wake_all(seat(rank_).arrived);
   ::munmap(memory_, shared_bytes(world_));
-}
-
-// Rank r's part of `count` elements: whole cache lines, so that no two ranks write to one.
-Slice SharedMemory::slice_of(int64_t count, int r, int64_t size) const {
-  const int64_t line = 64 / size, lines = (count + line - 1) / line;
-  const int64_t each = (lines + world_ - 1) / world_ * line, begin = std::min(each * r, count);
-  return {begin, std::min(each, count - begin)};
 }
 
 // A rank's last words about another: "rank 2 was last in barrier at step 7".
@@ -208,10 +162,7 @@ void SharedMemory::throw_verdict() const {
 }
 
 void SharedMemory::begin(const Call& call) {
-  const char* const op = to_string(call.which);
-  if (call.count < 0 || call.count > Call::kMostElements) {
-    fail(ErrorKind::usage, op, "got ", call.count, " elements, need 0 to ", Call::kMostElements);
-  }
+  check_call(call, world_);
   call_ = call;
   if (verdict().state.load(std::memory_order_acquire) != Verdict::kNone) throw_verdict();
   Seat& s = seat(rank_);
@@ -285,7 +236,12 @@ void SharedMemory::wait_for(int other) {
     } while (seconds_since(start) < seconds);
     return false;
   };
-  if (spin_until(kSpinFirst) || (!processors_are_shared() && spin_until(spin_))) return;
+  if (spin_until(kSpinFirst)) return;
+  double& waited = waited_[static_cast<size_t>(other)];
+  if (!processors_are_shared() && spin_until(spin_)) {
+    waited += seconds_since(start);
+    return;
+  }
   while (missing()) {
     s.sleepers.fetch_add(1, std::memory_order_seq_cst);
     const uint32_t now = s.arrived.load(std::memory_order_seq_cst);
@@ -293,7 +249,9 @@ void SharedMemory::wait_for(int other) {
     s.sleepers.fetch_sub(1, std::memory_order_relaxed);
     if (missing()) look_after(other, seconds_since(start));
   }
-  spin_ = seconds_since(start) < kLongWait ? kSpin : std::max(spin_ / 2, kSpinLeast);
+  const double seconds = seconds_since(start);
+  waited += seconds;
+  spin_ = seconds < kLongWait ? kSpin : std::max(spin_ / 2, kSpinLeast);
 }
 
 // Throws where the job is over: another rank says so, a rank ended, or the awaited one has had its time.
@@ -325,7 +283,7 @@ void SharedMemory::look_after(int awaited, double waited) {
 
 // The whole array in one meeting: everybody adds everything.
 void SharedMemory::sum_whole(char* data, int64_t count, DType dtype) {
-  copy(input(rank_, 1), data, count * bytes_of(dtype));
+  copy_bytes(input(rank_, 1), data, count * bytes_of(dtype));
   meet();
   for (int r = 0; r < world_; ++r) parts_[static_cast<size_t>(r)] = r == rank_ ? data : input(r, 0);
   tree_sum(parts_.data(), world_, data, count, dtype);
@@ -338,15 +296,15 @@ void SharedMemory::sum_slices(char* data, int64_t count, DType dtype) {
   const auto bring = [&](int64_t at) {
     const int64_t n = std::min(most, count - at);
     for (int r = 0; r < world_; ++r) {
-      const Slice s = slice_of(n, r, size);
-      if (r != rank_) copy(input(rank_, 1) + s.begin * size, data + (at + s.begin) * size, s.count * size);
+      const Slice s = slice_of(n, r, world_, size);
+      if (r != rank_) copy_bytes(input(rank_, 1) + s.begin * size, data + (at + s.begin) * size, s.count * size);
     }
   };
   bring(0);
   meet();
   for (int64_t at = 0; at < count; at += most) {
     const int64_t n = std::min(most, count - at);
-    const Slice mine = slice_of(n, rank_, size);
+    const Slice mine = slice_of(n, rank_, world_, size);
     char* const own = data + (at + mine.begin) * size;
     for (int r = 0; r < world_; ++r) {
       parts_[static_cast<size_t>(r)] = r == rank_ ? own : input(r, 0) + mine.begin * size;
@@ -356,8 +314,8 @@ void SharedMemory::sum_slices(char* data, int64_t count, DType dtype) {
     meet();
     for (int i = 1; i < world_; ++i) {  // each begins with another rank's
       const int r = (rank_ + i) % world_;
-      const Slice s = slice_of(n, r, size);
-      copy(data + (at + s.begin) * size, result(r, 0), s.count * size);
+      const Slice s = slice_of(n, r, world_, size);
+      copy_bytes(data + (at + s.begin) * size, result(r, 0), s.count * size);
     }
   }
 }
@@ -383,7 +341,7 @@ void SharedMemory::reduce_scatter(const void* from, void* to, int64_t count, DTy
   do {
     const int64_t n = std::min(most, count - at);
     for (int r = 0; r < world_; ++r) {
-      if (r != rank_) copy(input(rank_, 1) + r * most * size, source + (r * count + at) * size, n * size);
+      if (r != rank_) copy_bytes(input(rank_, 1) + r * most * size, source + (r * count + at) * size, n * size);
     }
     meet();
     for (int r = 0; r < world_; ++r) {
@@ -404,31 +362,28 @@ void SharedMemory::all_gather(const void* from, void* to, int64_t count, DType d
   int64_t at = 0;
   do {
     const int64_t n = std::min(most, count - at);
-    copy(input(rank_, 1), source + at * size, n * size);
+    copy_bytes(input(rank_, 1), source + at * size, n * size);
     meet();
     for (int i = 1; i < world_; ++i) {
       const int r = (rank_ + i) % world_;
-      copy(target + (r * count + at) * size, input(r, 0), n * size);
+      copy_bytes(target + (r * count + at) * size, input(r, 0), n * size);
     }
     at += n;
   } while (at < count);
-  if (target + rank_ * count * size != source) copy(target + rank_ * count * size, source, count * size);
+  if (target + rank_ * count * size != source) copy_bytes(target + rank_ * count * size, source, count * size);
 }
 
 void SharedMemory::broadcast(void* data, int64_t count, DType dtype, int root) {
   check_movable("broadcast", dtype);
-  if (root < 0 || root >= world_) {
-    fail(ErrorKind::usage, "broadcast", "got root ", root, ", need a rank from 0 to ", world_ - 1);
-  }
   begin({Collective::broadcast, dtype, root, count});
   const int64_t size = bytes_of(dtype), most = static_cast<int64_t>(kInputBytes) / size;
   char* const bytes = static_cast<char*>(data);
   int64_t at = 0;
   do {
     const int64_t n = std::min(most, count - at);
-    if (rank_ == root) copy(input(rank_, 1), bytes + at * size, n * size);
+    if (rank_ == root) copy_bytes(input(rank_, 1), bytes + at * size, n * size);
     meet();
-    if (rank_ != root) copy(bytes + at * size, input(root, 0), n * size);
+    if (rank_ != root) copy_bytes(bytes + at * size, input(root, 0), n * size);
     at += n;
   } while (at < count);
 }

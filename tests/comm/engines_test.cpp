@@ -1,11 +1,9 @@
-// Collectives of processes on one host: what they compute.
-#include "freight/comm/shared_memory.h"
-
+// Collectives by every engine: what they compute, which is the same to the bit.
 #include <gtest/gtest.h>
 
-#include "freight/comm/rendezvous.h"
+#include "freight/comm/wait_report.h"
+#include "tests/comm/collectives.h"
 #include "tests/comm/ranks.h"
-#include "tests/comm/values.h"
 #include "tests/support/error_of.h"
 
 namespace freight::test {
@@ -17,23 +15,20 @@ using comm::Comm;
 const std::vector<int64_t> kCounts = {0,    1,    2,     7,     16,    17,    255,   256,   1023,   2047,  2048,
                                       2049, 4099, 16384, 32768, 32769, 65535, 65536, 65537, 131073, 200001};
 
-template <class T>
-std::string check_all_reduce(Comm& c, int64_t count) {
-  std::vector<T> data = values_of<T>(c.rank(), count);
-  data.push_back(T{5});
-  c.all_reduce(data.data(), count, DTypeOf<T>::value);
-  for (int64_t i = 0; i < count; ++i) {
-    if (!same_bits(data[static_cast<size_t>(i)], expected_sum<T>(c.world(), i))) {
-      return cat("all_reduce of ", DTypeOf<T>::value, "[", count, "]: element ", i, " is ",
-                 data[static_cast<size_t>(i)], ", need ", expected_sum<T>(c.world(), i));
-    }
+class Engines : public ::testing::TestWithParam<comm::Engine> {
+ protected:
+  static std::vector<std::string> by_engine(int world, const std::function<std::string(Comm&)>& body) {
+    return reports_of(world, body, 60, GetParam());
   }
-  return data.back() == T{5} ? "" : "all_reduce wrote behind the end";
-}
+};
+INSTANTIATE_TEST_SUITE_P(All, Engines, ::testing::Values(comm::Engine::shared_memory, comm::Engine::gloo),
+                         [](const auto& row) {
+                           return std::string(row.param == comm::Engine::gloo ? "Gloo" : "SharedMemory");
+                         });
 
-TEST(SharedMemory, AllReduceEqualsTheSerialTreeToTheBit) {
+TEST_P(Engines, AllReduceEqualsTheSerialTreeToTheBit) {
   for (int world = 1; world <= 8; ++world) {
-    expect_well(reports_of(world, [](Comm& c) {
+    expect_well(by_engine(world, [](Comm& c) {
       std::string faults;
       for (const int64_t count : kCounts) {
         faults += check_all_reduce<float>(c, count);
@@ -46,49 +41,9 @@ TEST(SharedMemory, AllReduceEqualsTheSerialTreeToTheBit) {
   }
 }
 
-template <class T>
-std::string check_moves(Comm& c, int64_t count) {
-  const int world = c.world();
-  constexpr DType kType = DTypeOf<T>::value;
-  const auto n = static_cast<size_t>(count);
-  std::vector<T> mine = values_of<T>(c.rank(), count), all(n * static_cast<size_t>(world) + 1, T{3});
-  c.all_gather(mine.data(), all.data(), count, kType);
-  for (int r = 0; r < world; ++r) {
-    const std::vector<T> theirs = values_of<T>(r, count);
-    if (count > 0 && std::memcmp(theirs.data(), &all[n * static_cast<size_t>(r)], n * sizeof(T)) != 0) {
-      return cat("all_gather of ", kType, "[", count, "]: the part of rank ", r, " differs");
-    }
-  }
-  if (all.back() != T{3}) return "all_gather wrote behind the end";
-  // The same in place.
-  std::vector<T> own(n * static_cast<size_t>(world), T{});
-  if (count > 0) std::memcpy(&own[n * static_cast<size_t>(c.rank())], mine.data(), n * sizeof(T));
-  c.all_gather(own.data() + n * static_cast<size_t>(c.rank()), own.data(), count, kType);
-  if (!std::equal(own.begin(), own.end(), all.begin())) return cat("all_gather in place of ", kType, "[", count, "]");
-  for (int root = 0; root < world; ++root) {
-    std::vector<T> data = values_of<T>(c.rank(), count);
-    c.broadcast(data.data(), count, kType, root);
-    if (data != values_of<T>(root, count)) return cat("broadcast of ", kType, "[", count, "] from ", root);
-  }
-  return "";
-}
-
-template <class T>
-std::string check_reduce_scatter(Comm& c, int64_t count) {
-  const std::vector<T> from = values_of<T>(c.rank(), count * c.world());
-  std::vector<T> to(static_cast<size_t>(count) + 1, T{2});
-  c.reduce_scatter(from.data(), to.data(), count, DTypeOf<T>::value);
-  for (int64_t i = 0; i < count; ++i) {
-    if (!same_bits(to[static_cast<size_t>(i)], expected_sum<T>(c.world(), c.rank() * count + i))) {
-      return cat("reduce_scatter of ", DTypeOf<T>::value, "[", count, "]: element ", i);
-    }
-  }
-  return to.back() == T{2} ? "" : "reduce_scatter wrote behind the end";
-}
-
-TEST(SharedMemory, MovesAndScatteredSumsAreExact) {
+TEST_P(Engines, MovesAndScatteredSumsAreExact) {
   for (const int world : {1, 2, 3, 5, 8}) {
-    expect_well(reports_of(world, [](Comm& c) {
+    expect_well(by_engine(world, [](Comm& c) {
       std::string faults;
       for (const int64_t count :
            {int64_t{0}, int64_t{1}, int64_t{17}, int64_t{4099}, int64_t{70001}, int64_t{300007}}) {
@@ -105,8 +60,41 @@ TEST(SharedMemory, MovesAndScatteredSumsAreExact) {
   }
 }
 
-TEST(SharedMemory, BarrierWaitsForAll) {
-  expect_well(reports_of(3, [](Comm& c) -> std::string {
+// Several chunks of slices of a mebibyte, which both engines cut in their own ways.
+TEST_P(Engines, LongArraysAreSummedExactly) {
+  for (const int world : {2, 3}) {
+    expect_well(by_engine(world, [](Comm& c) {
+      constexpr int64_t kCount = 2'300'001;
+      std::string faults = check_all_reduce<float>(c, kCount) + check_all_reduce<double>(c, kCount / 2);
+      return faults + check_reduce_scatter<float>(c, 700'003) + check_moves<uint8_t>(c, 5'000'011);
+    }));
+  }
+}
+
+// 20 MB in pieces, and slices of pieces.
+TEST_P(Engines, LongArraysMoveExactly) {
+  expect_well(by_engine(3, [](Comm& c) { return check_moves<float>(c, 5'000'011); }));
+}
+
+TEST_P(Engines, TellWhomTheyWaitedFor) {
+  expect_well(by_engine(3, [](Comm& c) -> std::string {
+    c.barrier();
+    comm::WaitReport report(c);
+    for (int i = 0; i < 10; ++i) {
+      c.at_step(i);
+      if (c.rank() == 1) ::usleep(20000);
+      int64_t v = 1;
+      c.all_reduce(&v, 1, DType::i64);
+    }
+    const std::string told = report.since_last(c, 10);
+    const bool named =
+        told.find(" ms step for rank 1") != std::string::npos && told.find("waits ") != std::string::npos;
+    return named ? "" : cat("told '", told, "'");
+  }));
+}
+
+TEST_P(Engines, BarrierWaitsForAll) {
+  expect_well(by_engine(3, [](Comm& c) -> std::string {
     for (int i = 0; i < 20; ++i) {
       const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
       if (c.rank() == i % 3) ::usleep(3000);
@@ -123,9 +111,9 @@ TEST(SharedMemory, BarrierWaitsForAll) {
 
 // Collectives of all kinds and sizes behind each other, with ranks that are slow now and then: a slot that is used
 // again too early would show.
-TEST(SharedMemory, RandomRowsOfCollectivesStayExact) {
+TEST_P(Engines, RandomRowsOfCollectivesStayExact) {
   for (const int world : {2, 3, 4}) {
-    expect_well(reports_of(world, [](Comm& c) {
+    expect_well(by_engine(world, [](Comm& c) {
       uint64_t state = 12345, own = 99 + static_cast<uint64_t>(c.rank());
       const auto next = [](uint64_t& s) { return (s = s * 6364136223846793005ULL + 1442695040888963407ULL) >> 33; };
       std::string faults;
@@ -146,8 +134,8 @@ TEST(SharedMemory, RandomRowsOfCollectivesStayExact) {
   }
 }
 
-TEST(SharedMemory, EightRanksOnFewProcessorsGetOn) {
-  expect_well(reports_of(8, [](Comm& c) -> std::string {
+TEST_P(Engines, EightRanksOnFewProcessorsGetOn) {
+  expect_well(by_engine(8, [](Comm& c) -> std::string {
     int64_t sum = 0;
     for (int i = 0; i < 2000; ++i) {
       sum = c.rank() + i;
@@ -158,10 +146,10 @@ TEST(SharedMemory, EightRanksOnFewProcessorsGetOn) {
   }));
 }
 
-TEST(SharedMemory, TwoJobsAtOnceDoNotMeet) {
+TEST_P(Engines, TwoJobsAtOnceDoNotMeet) {
   const std::string a = new_job(), b = new_job();
   Ranks ranks(4, [&](int r) -> std::string {
-    const auto c = comm::join_shared_memory(launch_of(r < 2 ? a : b, r % 2, 2));
+    const auto c = join_by(GetParam(), launch_of(r < 2 ? a : b, r % 2, 2));
     int64_t v = r < 2 ? 1 : 100;
     c->all_reduce(&v, 1, DType::i64);
     return v == (r < 2 ? 2 : 200) ? "" : cat("got ", v);
@@ -169,8 +157,8 @@ TEST(SharedMemory, TwoJobsAtOnceDoNotMeet) {
   for (const RankEnd& e : ranks.finish()) EXPECT_EQ(e.report, "");
 }
 
-TEST(SharedMemory, RefusesWhatNoRankMayAsk) {
-  const auto c = comm::join_shared_memory(launch_of(new_job(), 0, 1));
+TEST_P(Engines, RefusesWhatNoRankMayAsk) {
+  const auto c = join_by(GetParam(), launch_of(new_job(), 0, 1));
   struct Row {
     std::function<void()> call;
     const char* part;
@@ -189,8 +177,11 @@ TEST(SharedMemory, RefusesWhatNoRankMayAsk) {
     EXPECT_EQ(e.kind(), ErrorKind::usage);
     EXPECT_NE(std::string(e.what()).find(row.part), std::string::npos) << row.part << " is not in: " << e.what();
   }
+}
+
+TEST(SharedMemory, RefusesRanksOfSeveralHosts) {
   const Error e = testing::error_of([] {
-    comm::Launch l = launch_of("x", 0, 4);
+    comm::Launch l = launch_of(new_job(), 0, 4);
     l.local_world = 2;
     comm::join_shared_memory(l);
   });

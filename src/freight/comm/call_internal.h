@@ -1,0 +1,74 @@
+// What a rank calls, as a number that ranks compare, and what the engines check of it.
+#pragma once
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "freight/base/dtype.h"
+#include "freight/base/error.h"
+#include "freight/comm/comm.h"
+#include "freight/comm/tree_sum.h"
+
+namespace freight::comm {
+
+// A collective as one number: 3 bits which, 5 the type, 16 the root, 40 the count.
+struct Call {
+  Collective which;
+  DType dtype;
+  int root;
+  int64_t count;
+
+  uint64_t packed() const {
+    return static_cast<uint64_t>(which) << 61 | static_cast<uint64_t>(dtype) << 56 | static_cast<uint64_t>(root) << 40 |
+           static_cast<uint64_t>(count);
+  }
+  explicit Call(uint64_t bits)
+      : which(static_cast<Collective>(bits >> 61)),
+        dtype(static_cast<DType>(bits >> 56 & 31)),
+        root(static_cast<int>(bits >> 40 & 0xffff)),
+        count(static_cast<int64_t>(bits & kMostElements)) {}
+  Call(Collective w, DType t, int r, int64_t n) : which(w), dtype(t), root(r), count(n) {}
+
+  static constexpr int64_t kMostElements = (int64_t{1} << 40) - 1;
+};
+static_assert(kDTypeCount <= 32);
+
+inline std::string to_string(const Call& call) {
+  if (call.which == Collective::barrier) return "barrier";
+  return cat(call.which, " of ", call.dtype, "[", call.count, "]",
+             call.which == Collective::broadcast ? cat(" from rank ", call.root) : "");
+}
+
+// Throws Error(usage) for a count that no call may have, and a root that is no rank.
+inline void check_call(const Call& call, int world) {
+  const char* const op = to_string(call.which);
+  if (call.root < 0 || call.root >= world) {
+    fail(ErrorKind::usage, op, "got root ", call.root, ", need a rank from 0 to ", world - 1);
+  }
+  if (call.count < 0 || call.count > Call::kMostElements) {
+    fail(ErrorKind::usage, op, "got ", call.count, " elements, need 0 to ", Call::kMostElements);
+  }
+}
+
+inline int64_t bytes_of(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
+
+inline void copy_bytes(void* to, const void* from, int64_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));  // of nothing, the addresses may be null
+}
+
+inline void check_movable(const char* op, DType dtype) {
+  if (dtype != DType::u8) check_summable(op, dtype);
+}
+
+// A rank's part of an array, in elements.
+struct Slice {
+  int64_t begin, count;
+};
+// Rank r's part of `count` elements of `size` bytes: whole cache lines, so that no two ranks write to one.
+inline Slice slice_of(int64_t count, int r, int world, int64_t size) {
+  const int64_t line = 64 / size, lines = (count + line - 1) / line;
+  const int64_t each = (lines + world - 1) / world * line, begin = each * r < count ? each * r : count;
+  return {begin, each < count - begin ? each : count - begin};
+}
+
+}  // namespace freight::comm

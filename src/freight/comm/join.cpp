@@ -1,0 +1,183 @@
+// See join.h.
+#include "freight/comm/join.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "freight/base/clock.h"
+#include "freight/base/env.h"
+#include "freight/base/error.h"
+#include "freight/base/printable.h"
+#include "freight/comm/network_comm.h"
+#include "freight/comm/process_internal.h"
+#include "freight/comm/shared_memory.h"
+
+namespace freight::comm {
+
+namespace {
+
+constexpr size_t kLeastToken = 16, kMostToken = 4096;
+
+std::string stripped(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
+  return text;
+}
+
+// Of a file that others may read it would be no secret.
+std::string token_in(const std::string& path, int file) {
+  struct stat s {};
+  if (::fstat(file, &s) != 0) fail(ErrorKind::runtime, excerpt(path), "cannot be read: ", std::strerror(errno));
+  if (s.st_uid != ::geteuid() || (s.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    fail(ErrorKind::usage, excerpt(path),
+         "holds the job's token, and others than this user can read or write it: need ",
+         "chmod 600 and this user for its owner");
+  }
+  std::string text(kMostToken, '\0');
+  const ssize_t n = ::read(file, text.data(), text.size());
+  if (n < 0) fail(ErrorKind::runtime, excerpt(path), "cannot be read: ", std::strerror(errno));
+  return stripped(text.substr(0, static_cast<size_t>(n)));
+}
+
+// Whole from the first moment on, since others wait for its name.
+void make_token_file(const std::string& path) {
+  const std::string part = cat(path, ".", static_cast<int64_t>(::getpid()));
+  const Descriptor file(::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  const std::string token = new_secret() + "\n";
+  const bool written = file.get() >= 0 &&
+                       ::write(file.get(), token.data(), token.size()) == static_cast<ssize_t>(token.size()) &&
+                       ::fsync(file.get()) == 0 && (::link(part.c_str(), path.c_str()) == 0 || errno == EEXIST);
+  const int error = errno;
+  ::unlink(part.c_str());
+  if (!written) fail(ErrorKind::runtime, excerpt(path), "cannot be made: ", std::strerror(error));
+}
+
+std::string token_from_file(const std::string& path, const Launch& launch, double timeout) {
+  const auto start = std::chrono::steady_clock::now();
+  constexpr auto kAgain = std::chrono::milliseconds(50);
+  for (;;) {
+    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (file.get() >= 0) return token_in(path, file.get());
+    if (errno != ENOENT) fail(ErrorKind::runtime, excerpt(path), "cannot be read: ", std::strerror(errno));
+    if (launch.rank == 0) {
+      make_token_file(path);
+    } else if (seconds_since(start) > timeout) {
+      throw Error(ErrorKind::peer_lost, excerpt(path),
+                  cat("is not there: rank 0 makes it, which host ", host_name(), " awaited for ", timeout,
+                      " s; need a folder that all hosts share, or the same FREIGHT_TOKEN for all"),
+                  cat("rank ", launch.rank, " of ", launch.world));
+    } else {
+      std::this_thread::sleep_for(kAgain);
+    }
+  }
+}
+
+std::string token_of(const Launch& launch, const JobOptions& options) {
+  const std::string path = options.token_file.empty() ? env::get("FREIGHT_TOKEN_FILE") : options.token_file;
+  const std::string token = path.empty() ? env::get("FREIGHT_TOKEN") : token_from_file(path, launch, options.timeout);
+  const std::string name = path.empty() ? "FREIGHT_TOKEN" : excerpt(path);
+  if (token.empty()) {
+    fail(ErrorKind::usage, name, path.empty() ? "is not set" : "is empty",
+         ": ranks that meet over a network prove with ",
+         "it that they belong to this job. Set the same for all, as by export FREIGHT_TOKEN=$(openssl rand -hex 16) ",
+         "before srun, or name a file in a shared folder by --token-file, which rank 0 makes");
+  }
+  if (token.size() < kLeastToken) {
+    fail(ErrorKind::usage, name, "has ", token.size(), " characters, need ", kLeastToken, " or more");
+  }
+  return token;
+}
+
+// Where rank 0 listens. Slurm says no port: one that its other jobs on the host do not have, below those that systems
+// hand out.
+int port_of(const Launch& launch) {
+  int port = launch.master_port;
+  if (port == 0 && launch.source == "Slurm") {
+    uint32_t hash = 2166136261U;  // FNV-1a
+    for (const char c : launch.job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+    constexpr uint32_t kFirst = 20000, kPorts = 10000;
+    return static_cast<int>(kFirst + hash % kPorts);
+  }
+  if (port == 0) {
+    fail(ErrorKind::usage, "MASTER_PORT", "is not set: which port of rank 0's host do the ", launch.world,
+         " ranks meet on? Set the same for all");
+  }
+  // torchrun's agent listens on MASTER_PORT itself and says so to the processes that it starts.
+  if (lower(env::get("TORCHELASTIC_USE_AGENT_STORE")) == "true") ++port;
+  return port;
+}
+
+NetworkPlan network_plan(const Launch& launch, const JobOptions& options) {
+  NetworkPlan plan;
+  plan.rank = launch.rank;
+  plan.world = launch.world;
+  plan.host = launch.master_address;
+  plan.several_hosts = launch.local_world != launch.world;
+  plan.on_host_of_rank_zero = launch.rank == launch.local_rank;  // ranks are dealt out host by host
+  plan.interface = options.interface.empty() ? env::get("FREIGHT_INTERFACE") : options.interface;
+  plan.timeout = options.timeout;
+  if (plan.host.empty() && !plan.several_hosts) plan.host = "127.0.0.1";
+  return plan;
+}
+
+std::unique_ptr<Comm> join_by_gloo(const Launch& launch, const JobOptions& options) {
+  NetworkPlan plan = network_plan(launch, options);
+  if (plan.world == 1) return join_gloo(plan);  // nobody to meet
+  if (plan.host.empty()) {
+    fail(ErrorKind::usage, "MASTER_ADDR", "is not set: on which host is rank 0 of the ", launch.world,
+         " ranks? Set the same name or address for all");
+  }
+  plan.port = port_of(launch);
+  plan.token = token_of(launch, options);
+  return join_gloo(plan);
+}
+
+std::unique_ptr<Comm> join_by_mpi(const Launch& launch, const JobOptions& options) {
+  NetworkPlan plan = network_plan(launch, options);
+  if (plan.host.empty()) plan.host = host_name();
+  return join_mpi(plan);
+}
+
+}  // namespace
+
+Engine parse_engine(const std::string& flag, const std::string& text) {
+  if (text == "auto") return Engine::automatic;
+  if (text == "shared") return Engine::shared_memory;
+  if (text == "gloo") return Engine::gloo;
+  if (text == "mpi") return Engine::mpi;
+  fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need auto, shared, gloo or mpi");
+}
+
+const char* to_string(Engine engine) {
+  switch (engine) {
+    case Engine::shared_memory: return "shared memory";
+    case Engine::gloo: return "Gloo";
+    case Engine::mpi: return "MPI";
+    case Engine::automatic: break;
+  }
+  return "automatic";
+}
+
+Engine engine_for(const Launch& launch, const JobOptions& options) {
+  Engine engine = options.engine;
+  const std::string said = env::get("FREIGHT_COMM");
+  if (engine == Engine::automatic && !said.empty()) engine = parse_engine("FREIGHT_COMM", said);
+  if (engine != Engine::automatic) return engine;
+  return launch.local_world == launch.world ? Engine::shared_memory : Engine::gloo;
+}
+
+std::unique_ptr<Comm> join_job(const Launch& launch, const JobOptions& options) {
+  switch (engine_for(launch, options)) {
+    case Engine::gloo: return join_by_gloo(launch, options);
+    case Engine::mpi: return join_by_mpi(launch, options);
+    default: return join_shared_memory(launch, {.timeout = options.timeout});
+  }
+}
+
+}  // namespace freight::comm

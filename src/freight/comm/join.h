@@ -1,0 +1,34 @@
+// Joins a job by the engine that fits it: shared memory where all ranks are on one host, Gloo between hosts, MPI
+// where it is asked for.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "freight/comm/comm.h"
+#include "freight/comm/launch_environment.h"
+
+namespace freight::comm {
+
+enum class Engine : uint8_t { automatic, shared_memory, gloo, mpi };
+// "auto", "shared", "gloo", "mpi". Throws Error(usage) that names `flag` for another word.
+Engine parse_engine(const std::string& flag, const std::string& text);
+const char* to_string(Engine engine);  // as people call it: "shared memory", "Gloo", "MPI"
+
+struct JobOptions {
+  double timeout = 120;               // seconds that a rank waits for another before it counts as lost (--comm-timeout)
+  Engine engine = Engine::automatic;  // --comm; automatic: what FREIGHT_COMM says, else what fits
+  std::string interface = {};         // --interface: this host's, by name or address; "": FREIGHT_INTERFACE, else
+                                      // the one by which rank 0's host is reached
+  std::string token_file = {};        // --token-file: holds the job's secret, and is made by rank 0 where it is
+                                      // missing; "": FREIGHT_TOKEN_FILE, else the text of FREIGHT_TOKEN
+};
+
+// The engine that join_job() takes.
+Engine engine_for(const Launch& launch, const JobOptions& options = {});
+
+// Meets the other ranks of `launch` and returns when all are there. Throws what join_shared_memory() and join_gloo()
+// throw, and Error(usage) where the job has several hosts and nothing says where rank 0 is, or what the token is.
+std::unique_ptr<Comm> join_job(const Launch& launch, const JobOptions& options = {});
+
+}  // namespace freight::comm

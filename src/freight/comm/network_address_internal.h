@@ -1,0 +1,47 @@
+// Addresses of hosts and of this host's interfaces, and bytes through sockets that do not block.
+#pragma once
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <string>
+#include <vector>
+
+namespace freight::comm {
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+
+  const sockaddr* raw() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  int family() const { return storage.ss_family; }
+  int port() const;
+  void set_port(int port);
+  bool is_loopback() const;
+  std::string text() const;  // numeric, without the port: "10.0.0.1"
+};
+
+struct Resolved {
+  std::vector<SocketAddress> all;
+  std::string why;  // where there are none
+};
+Resolved resolve_host(const std::string& host, int port);
+
+// The address of this host at `interface`: its name ("eth0"), or the address itself. `family` AF_UNSPEC takes IPv4
+// where the interface has both. Throws Error(usage) that names those which there are.
+SocketAddress interface_address(const std::string& interface, int family = AF_UNSPEC);
+
+// True where one of the host's addresses is an interface's of this one.
+bool is_this_host(const std::string& host);
+
+// Of a socket: its own end, and the other's.
+SocketAddress own_end(int socket);
+SocketAddress other_end(int socket);
+
+// Sends all bytes within `seconds`. False where the other end is gone or takes nothing.
+bool send_bytes(int socket, const std::string& bytes, double seconds);
+// Reads what there is until `inbox` has `need` bytes. False where the other end is gone.
+bool receive_some(int socket, std::string& inbox, size_t need);
+// Small messages are sent at once from now on.
+void send_at_once(int socket);
+
+}  // namespace freight::comm

@@ -1,0 +1,555 @@
+// See network_meeting.h. Rank 0 sends a challenge to whoever connects; a rank answers with a greeting, whose proof
+// covers the challenge and all that it says; rank 0's welcome, sent when all are there, proves that it knows the token,
+// too.
+#include "freight/comm/network_meeting.h"
+
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <openssl/hmac.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "freight/base/clock.h"
+#include "freight/base/error.h"
+#include "freight/base/log.h"
+#include "freight/base/printable.h"
+#include "freight/base/version.h"
+#include "freight/comm/network_address_internal.h"
+
+namespace freight::comm {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Proof = std::array<unsigned char, 32>;
+using Nonce = std::array<unsigned char, 32>;
+
+constexpr std::array<char, 8> kMagic = {'F', 'R', 'E', 'I', 'G', 'H', 'T', '1'};
+// Whoever connects has so many seconds to say who it is: it may be no rank at all.
+constexpr double kGreetingSeconds = 10;
+constexpr size_t kMostStrangers = 64;  // that are let in at a time, besides the ranks
+
+struct Challenge {
+  std::array<char, 8> magic = kMagic;
+  Nonce nonce{};
+};
+struct Greeting {
+  std::array<char, 8> magic = kMagic;
+  std::array<char, 32> version{};
+  int32_t rank = 0, world = 0, process = 0, card_bytes = 0;
+  std::array<char, 64> host{};
+  Nonce nonce{};
+  Proof proof{};
+};  // cards of `world` ranks follow, its own of zeros
+struct Welcome {
+  int32_t kind = 0;              // 0, or an ErrorKind
+  std::array<char, 504> text{};  // of the error
+  Proof proof{};
+};  // where there is no error, `world` entries and the cards for the rank follow
+struct RosterEntry {
+  std::array<char, 64> host{}, address{};
+  int32_t process = 0;
+};
+
+template <size_t N>
+void put_text(std::array<char, N>& to, const std::string& text) {
+  std::strncpy(to.data(), text.c_str(), N - 1);
+}
+template <size_t N>
+std::string text_in(const std::array<char, N>& from) {
+  return std::string(from.data(), ::strnlen(from.data(), N));
+}
+
+template <class T>
+std::string bytes_in(const T& value) {
+  return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+Nonce new_nonce() {
+  Nonce n{};
+  if (::getrandom(n.data(), n.size(), 0) != static_cast<ssize_t>(n.size())) {
+    fail(ErrorKind::runtime, "meeting", "the system gives no random numbers: ", std::strerror(errno));
+  }
+  return n;
+}
+
+// HMAC-SHA256 (RFC 2104) of who says it, the nonces of both ends and what is said.
+Proof proof_of(const std::string& token, const char* who, const Nonce& asked, const std::string& said) {
+  std::string text = who;
+  text.append(reinterpret_cast<const char*>(asked.data()), asked.size());
+  text += said;
+  Proof proof{};
+  unsigned length = 0;
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(text.data());
+  if (!::HMAC(::EVP_sha256(), token.data(), static_cast<int>(token.size()), bytes, text.size(), proof.data(),
+              &length) ||
+      length != proof.size()) {
+    fail(ErrorKind::runtime, "meeting", "cannot compute HMAC-SHA256");
+  }
+  return proof;
+}
+
+template <class T>
+bool proves(const T& message, const std::string& rest, const std::string& token, const char* who, const Nonce& asked) {
+  T plain = message;
+  plain.proof = {};
+  const Proof need = proof_of(token, who, asked, bytes_in(plain) + rest);
+  return ::CRYPTO_memcmp(need.data(), message.proof.data(), need.size()) == 0;
+}
+
+template <class T>
+void prove(T& message, const std::string& rest, const std::string& token, const char* who, const Nonce& asked) {
+  message.proof = {};
+  message.proof = proof_of(token, who, asked, bytes_in(message) + rest);
+}
+
+constexpr const char *kVisitorSays = "rank", *kHostSays = "host";
+
+Descriptor tcp_socket(int family) {
+  Descriptor s(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (s.get() < 0) fail(ErrorKind::runtime, "meeting", "cannot make a socket: ", std::strerror(errno));
+  return s;
+}
+
+std::string joined_cards(const std::vector<std::string>& cards, int rank) {
+  size_t size = 0;
+  for (const std::string& c : cards) size = std::max(size, c.size());
+  std::string all;
+  for (int r = 0; r < static_cast<int>(cards.size()); ++r) {
+    const std::string& card = cards[static_cast<size_t>(r)];
+    FREIGHT_CHECK(r == rank || (card.size() == size && size > 0 && size <= kMostCardBytes));
+    all += r == rank ? std::string(size, '\0') : card;
+  }
+  return all;
+}
+
+[[noreturn]] void refuse_loopback(const NetworkPlan& plan, const SocketAddress& address) {
+  fail(ErrorKind::usage, "meeting", "the job has several hosts, and on host ", host_name(), " the name '",
+       excerpt(plan.host), "' of rank 0's host leads to ", address.text(),
+       ", which no other host reaches: mend /etc/hosts there, or set MASTER_ADDR to an address of its network");
+}
+
+struct TcpGuest {
+  Descriptor socket;
+  std::string address, inbox;
+  Nonce challenge{};
+  Clock::time_point came = Clock::now();
+  int rank = -1;  // -1: has not said yet
+  Greeting said{};
+  std::string cards;
+};
+
+// Rank 0: collects the others.
+class TcpHost {
+ public:
+  TcpHost(const NetworkPlan& plan, const MakeCards& make_cards) : plan_(plan) {
+    listen();
+    cards_ = joined_cards(make_cards(address_.text()), 0);
+  }
+
+  NetworkMeeting meet() {
+    const auto start = Clock::now();
+    while (arrived_ < plan_.world) {
+      const double left = plan_.timeout - seconds_since(start);
+      if (left <= 0) refuse(ErrorKind::peer_lost, missing());
+      look(std::min(left, 1.0));
+    }
+    NetworkMeeting meeting;
+    meeting.sockets.resize(ranks());
+    meeting.peers.resize(ranks());
+    meeting.peers[0] = {.host = host_name(), .address = address_.text(), .process = ::getpid(), .card = {}};
+    const std::string roster = roster_of_all();
+    for (TcpGuest& g : guests_) {
+      if (g.rank < 0) continue;
+      welcome(g, roster);
+      const auto r = static_cast<size_t>(g.rank);
+      meeting.peers[r] = {.host = text_in(g.said.host),
+                          .address = g.address,
+                          .process = g.said.process,
+                          .card = card_of(g.cards, card_bytes(), 0)};
+      meeting.sockets[r] = std::move(g.socket);
+    }
+    return meeting;
+  }
+
+ private:
+  size_t ranks() const { return static_cast<size_t>(plan_.world); }
+
+  void listen() {
+    address_ = place();
+    listener_ = tcp_socket(address_.family());
+    const int on = 1;
+    ::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    const std::string where = cat("port ", plan_.port, " of ", address_.text(), " on host ", host_name());
+    if (::bind(listener_.get(), address_.raw(), address_.length) != 0) refuse_place(where, errno);
+    if (::listen(listener_.get(), kMostNetworkRanks) != 0) refuse_place(where, errno);
+    address_ = own_end(listener_.get());
+    if (plan_.listening) plan_.listening(address_.text(), address_.port());
+  }
+
+  // The address that rank 0 listens on, and on no other.
+  SocketAddress place() const {
+    SocketAddress a;
+    if (!plan_.interface.empty()) {
+      a = interface_address(plan_.interface);
+    } else {
+      const Resolved found = resolve_host(plan_.host, plan_.port);
+      if (found.all.empty()) {
+        fail(ErrorKind::usage, "meeting", "host ", host_name(), " cannot find the address of '", excerpt(plan_.host),
+             "', where rank 0 is to listen: ", found.why);
+      }
+      a = found.all[0];
+      if (a.is_loopback() && plan_.several_hosts) refuse_loopback(plan_, a);
+    }
+    a.set_port(plan_.port);
+    return a;
+  }
+
+  [[noreturn]] void refuse_place(const std::string& where, int error) const {
+    if (error == EADDRINUSE) {
+      fail(ErrorKind::usage, "meeting", where, " is in use: another job or program listens there; need another ",
+           "MASTER_PORT");
+    }
+    if (error == EADDRNOTAVAIL) {
+      fail(ErrorKind::usage, "meeting", "'", excerpt(plan_.host), "' leads to ", address_.text(), ", which host ",
+           host_name(), " does not have, though rank 0 runs there: need the name or address of rank 0's own host in ",
+           "MASTER_ADDR");
+    }
+    fail(error == EACCES ? ErrorKind::usage : ErrorKind::runtime, "meeting", "cannot listen on ", where, ": ",
+         std::strerror(error));
+  }
+
+  void look(double seconds) {
+    std::vector<pollfd> all = {{.fd = listener_.get(), .events = POLLIN, .revents = 0}};
+    for (const TcpGuest& g : guests_) all.push_back({.fd = g.socket.get(), .events = POLLIN, .revents = 0});
+    ::poll(all.data(), all.size(), static_cast<int>(seconds * 1e3) + 1);
+    for (size_t i = 1; i < all.size(); ++i) {
+      TcpGuest& g = guests_[i - 1];
+      if (all[i].revents != 0) hear(g);
+      if (g.rank < 0 && seconds_since(g.came) > kGreetingSeconds) g.socket = Descriptor();
+    }
+    std::erase_if(guests_, [](const TcpGuest& g) { return g.socket.get() < 0; });
+    if (all[0].revents != 0) let_in();
+  }
+
+  void let_in() {
+    TcpGuest g;
+    g.socket = Descriptor(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (g.socket.get() < 0 || guests_.size() >= ranks() + kMostStrangers) return;
+    send_at_once(g.socket.get());
+    g.address = other_end(g.socket.get()).text();
+    g.challenge = new_nonce();
+    if (send_bytes(g.socket.get(), bytes_in(Challenge{.nonce = g.challenge}), 0)) guests_.push_back(std::move(g));
+  }
+
+  // A greeting may come in pieces. What is none, or knows no token, is sent away and holds nobody up.
+  void hear(TcpGuest& g) {
+    if (g.rank > 0) {  // it says only one thing: this is its end
+      char byte = 0;
+      const ssize_t n = ::recv(g.socket.get(), &byte, 1, 0);
+      if (n >= 0 || (errno != EAGAIN && errno != EINTR)) lost(g);
+      return;
+    }
+    bool there = receive_some(g.socket.get(), g.inbox, sizeof(Greeting));
+    if (there && g.inbox.size() < sizeof(Greeting)) return;
+    size_t whole = 0;
+    if (there) {
+      std::memcpy(&g.said, g.inbox.data(), sizeof(Greeting));
+      there = g.said.magic == kMagic && g.said.world >= 1 && g.said.world <= kMostNetworkRanks &&
+              g.said.card_bytes >= 1 && g.said.card_bytes <= static_cast<int>(kMostCardBytes);
+      whole = sizeof(Greeting) + static_cast<size_t>(g.said.world) * static_cast<size_t>(g.said.card_bytes);
+    }
+    there = there && receive_some(g.socket.get(), g.inbox, whole);
+    if (there && g.inbox.size() < whole) return;
+    if (!there) {
+      g.socket = Descriptor();
+      return;
+    }
+    g.cards = g.inbox.substr(sizeof(Greeting));
+    if (proves(g.said, g.cards, plan_.token, kVisitorSays, g.challenge)) return seat(g);
+    wrong_tokens_.push_back(g.address);
+    logging::warn(cat("meeting: a process on ", g.address, " does not know the token of this job, and was sent away"));
+    answer(g, ErrorKind::usage, "it got another token: need the same FREIGHT_TOKEN or --token-file for all ranks");
+    g.socket = Descriptor();
+  }
+
+  // A rank that knows the token came.
+  void seat(TcpGuest& g) {
+    const std::string who = cat("rank ", g.said.rank, " on host ", text_in(g.said.host));
+    if (text_in(g.said.version) != version() || g.said.card_bytes != card_bytes()) {
+      refuse(ErrorKind::usage, cat(who, " runs Freight ", text_in(g.said.version), ", rank 0 on host ", host_name(),
+                                   " runs ", version(), ": need the same program for all ranks"));
+    }
+    if (g.said.world != plan_.world) {
+      refuse(ErrorKind::usage,
+             cat(who, " was told that there are ", g.said.world, " ranks, rank 0 that there are ", plan_.world));
+    }
+    if (g.said.rank < 0 || g.said.rank >= plan_.world) {
+      refuse(ErrorKind::usage, cat("got ", who, ", need one of 0 to ", plan_.world - 1));
+    }
+    const auto r = static_cast<size_t>(g.said.rank);
+    if (r == 0 || by_rank_[r]) {
+      refuse(ErrorKind::usage, cat("two processes say that they are rank ", r, ": ", r == 0 ? host_name() : names_[r],
+                                   " and process ", g.said.process, " on host ", text_in(g.said.host)));
+    }
+    by_rank_[r] = true;
+    names_[r] = cat("process ", g.said.process, " on host ", text_in(g.said.host));
+    g.rank = g.said.rank;
+    ++arrived_;
+  }
+
+  int card_bytes() const { return static_cast<int>(cards_.size() / ranks()); }
+
+  static std::string card_of(const std::string& cards, int card_bytes, int rank) {
+    return cards.substr(static_cast<size_t>(rank) * static_cast<size_t>(card_bytes), static_cast<size_t>(card_bytes));
+  }
+
+  std::string roster_of_all() const {
+    std::vector<RosterEntry> all(ranks());
+    put_text(all[0].host, host_name());
+    put_text(all[0].address, address_.text());
+    all[0].process = ::getpid();
+    for (const TcpGuest& g : guests_) {
+      if (g.rank < 0) continue;
+      RosterEntry& e = all[static_cast<size_t>(g.rank)];
+      e.host = g.said.host;
+      put_text(e.address, g.address);
+      e.process = g.said.process;
+    }
+    std::string text;
+    for (const RosterEntry& e : all) text += bytes_in(e);
+    return text;
+  }
+
+  // Tells a rank who the others are, and gives it the cards that they brought for it.
+  void welcome(const TcpGuest& g, const std::string& roster) {
+    std::vector<std::string> cards(ranks());
+    cards[0] = card_of(cards_, card_bytes(), g.rank);
+    for (const TcpGuest& other : guests_) {
+      if (other.rank >= 0) cards[static_cast<size_t>(other.rank)] = card_of(other.cards, card_bytes(), g.rank);
+    }
+    std::string rest = roster;
+    for (const std::string& c : cards) rest += c;
+    Welcome w;
+    prove(w, rest, plan_.token, kHostSays, g.said.nonce);
+    if (!send_bytes(g.socket.get(), bytes_in(w) + rest, kGreetingSeconds)) lost(g);
+  }
+
+  void answer(const TcpGuest& g, ErrorKind kind, const std::string& text) const {
+    Welcome w;
+    w.kind = static_cast<int32_t>(kind);
+    put_text(w.text, text);
+    prove(w, "", plan_.token, kHostSays, g.said.nonce);
+    send_bytes(g.socket.get(), bytes_in(w), 1);
+  }
+
+  [[noreturn]] void lost(const TcpGuest& g) {
+    refuse(ErrorKind::peer_lost, cat("rank ", g.rank, " (process ", g.said.process, " on host ", text_in(g.said.host),
+                                     ") ended before all ranks had come"));
+  }
+
+  std::string missing() const {
+    std::vector<std::string> missing;
+    for (size_t r = 1; r < by_rank_.size(); ++r) {
+      if (!by_rank_[r]) missing.push_back(cat(r));
+    }
+    constexpr size_t kMost = 16;
+    const size_t more = missing.size() > kMost ? missing.size() - kMost : 0;
+    missing.resize(missing.size() - more);
+    std::string text = cat(missing.size() + more > 1 ? "ranks " : "rank ", join(missing, ", "),
+                           more > 0 ? cat(" and ", more, " others") : "", " did not come within ", plan_.timeout,
+                           " s to host ", host_name(), " (", address_.text(), "), port ", address_.port());
+    if (!wrong_tokens_.empty()) text += cat("; a process on ", wrong_tokens_[0], " came with another token");
+    return text;
+  }
+
+  // Tells all that came, and throws.
+  [[noreturn]] void refuse(ErrorKind kind, const std::string& text) {
+    for (const TcpGuest& g : guests_) {
+      if (!g.cards.empty()) answer(g, kind, text);
+    }
+    throw Error(kind, "meeting", text, cat("rank 0 of ", plan_.world, ", host ", host_name()));
+  }
+
+  const NetworkPlan& plan_;
+  std::vector<bool> by_rank_ = std::vector<bool>(ranks());              // that came
+  std::vector<std::string> names_ = std::vector<std::string>(ranks());  // of those
+  std::vector<std::string> wrong_tokens_;  // addresses of processes that did not know the token
+  SocketAddress address_;
+  Descriptor listener_;
+  std::string cards_;  // rank 0's
+  std::vector<TcpGuest> guests_;
+  int arrived_ = 1;
+};
+
+// The other ranks: one greets, and waits for the welcome.
+class TcpVisitor {
+ public:
+  TcpVisitor(const NetworkPlan& plan, const MakeCards& make_cards)
+      : plan_(plan), make_cards_(make_cards), start_(Clock::now()) {}
+
+  NetworkMeeting meet() {
+    connect();
+    const std::string own = own_end(socket_.get()).text();
+    const std::string cards = joined_cards(make_cards_(own), plan_.rank);
+    const auto card_bytes = cards.size() / static_cast<size_t>(plan_.world);
+    const Challenge challenge = take<Challenge>();
+    if (challenge.magic != kMagic) stranger();
+    Greeting g;
+    put_text(g.version, version());
+    g.rank = plan_.rank;
+    g.world = plan_.world;
+    g.process = ::getpid();
+    g.card_bytes = static_cast<int32_t>(card_bytes);
+    put_text(g.host, host_name());
+    g.nonce = new_nonce();
+    prove(g, cards, plan_.token, kVisitorSays, challenge.nonce);
+    if (!send_bytes(socket_.get(), bytes_in(g) + cards, plan_.timeout)) ended();
+    const auto w = take<Welcome>();
+    if (w.kind != 0) throw Error(kind_of(w), "meeting", text_in(w.text), where());
+    const size_t ranks = static_cast<size_t>(plan_.world);
+    const std::string rest = receive(ranks * (sizeof(RosterEntry) + card_bytes));
+    if (!proves(w, rest, plan_.token, kHostSays, g.nonce)) stranger();
+    NetworkMeeting meeting;
+    for (size_t r = 0; r < ranks; ++r) {
+      RosterEntry e;
+      std::memcpy(&e, rest.data() + r * sizeof(e), sizeof(e));
+      meeting.peers.push_back({.host = text_in(e.host),
+                               .address = text_in(e.address),
+                               .process = e.process,
+                               .card = rest.substr(ranks * sizeof(e) + r * card_bytes, card_bytes)});
+    }
+    meeting.sockets.push_back(std::move(socket_));
+    return meeting;
+  }
+
+ private:
+  static constexpr double kPatience = 1;  // rank 0 knows who is missing: its answer may come a little after its timeout
+  static constexpr double kTry = 3;       // seconds for one address to answer
+
+  static ErrorKind kind_of(const Welcome& w) {
+    constexpr int kLast = static_cast<int>(ErrorKind::verification);
+    return w.kind >= 1 && w.kind <= kLast ? static_cast<ErrorKind>(w.kind) : ErrorKind::runtime;
+  }
+
+  std::string place() const {
+    return cat("'", excerpt(plan_.host), "'", tried_.empty() ? "" : cat(" (", tried_, ")"), ", port ", plan_.port);
+  }
+  std::string rank_zero() const { return "rank 0 at " + place(); }
+
+  // Rank 0 may start later than this one, and a name may be known later (Kubernetes), hence all is tried again.
+  void connect() {
+    constexpr auto kAgain = std::chrono::milliseconds(50);
+    std::string why;
+    while (!try_all(why)) {
+      if (seconds_since(start_) > plan_.timeout) {
+        throw_lost(
+            cat(rank_zero(), " does not answer: host ", host_name(), " tried it for ", plan_.timeout, " s: ", why));
+      }
+      std::this_thread::sleep_for(kAgain);
+    }
+    send_at_once(socket_.get());
+  }
+
+  bool try_all(std::string& why) {
+    Resolved found = resolve_host(plan_.host, plan_.port);
+    if (found.all.empty()) {
+      why = cat("the name has no address: ", found.why);
+      return false;
+    }
+    for (SocketAddress& a : found.all) {
+      if (a.is_loopback() && plan_.several_hosts) {
+        // Rank 0's own host may know itself by such a name, where rank 0 listens on the named interface.
+        if (!plan_.on_host_of_rank_zero || plan_.interface.empty()) refuse_loopback(plan_, a);
+        a = interface_address(plan_.interface);
+        a.set_port(plan_.port);
+      }
+      tried_ = a.text();
+      if (try_one(a, why)) return true;
+    }
+    return false;
+  }
+
+  bool try_one(const SocketAddress& address, std::string& why) {
+    socket_ = tcp_socket(address.family());
+    if (!plan_.interface.empty()) {
+      const SocketAddress own = interface_address(plan_.interface, address.family());
+      if (::bind(socket_.get(), own.raw(), own.length) != 0) {
+        fail(ErrorKind::runtime, "meeting", "cannot use ", own.text(), ": ", std::strerror(errno));
+      }
+    }
+    int error = ::connect(socket_.get(), address.raw(), address.length) == 0 ? 0 : errno;
+    if (error == EINPROGRESS) {
+      pollfd p = {.fd = socket_.get(), .events = POLLOUT, .revents = 0};
+      const double left = std::max(0.0, std::min(kTry, plan_.timeout - seconds_since(start_)));
+      socklen_t size = sizeof(error);
+      if (::poll(&p, 1, static_cast<int>(left * 1e3) + 1) == 1) {
+        ::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+      } else {
+        error = ETIMEDOUT;
+      }
+    }
+    why = error == ECONNREFUSED ? "its host answers, and nobody listens there" : std::strerror(error);
+    return error == 0;
+  }
+
+  template <class T>
+  T take() {
+    const std::string bytes = receive(sizeof(T));
+    T value;
+    std::memcpy(&value, bytes.data(), sizeof(T));
+    return value;
+  }
+
+  std::string receive(size_t bytes) {
+    std::string inbox;
+    for (;;) {
+      if (!receive_some(socket_.get(), inbox, bytes)) ended();
+      if (inbox.size() == bytes) return inbox;
+      const double left = plan_.timeout + kPatience - seconds_since(start_);
+      if (left <= 0) throw_lost(cat(rank_zero(), " did not answer within ", plan_.timeout, " s"));
+      pollfd p = {.fd = socket_.get(), .events = POLLIN, .revents = 0};
+      ::poll(&p, 1, static_cast<int>(std::min(left, 3600.0) * 1e3) + 1);
+    }
+  }
+
+  std::string where() const { return cat("rank ", plan_.rank, " of ", plan_.world, ", host ", host_name()); }
+  [[noreturn]] void throw_lost(const std::string& text) const {
+    throw Error(ErrorKind::peer_lost, "meeting", text, where());
+  }
+  [[noreturn]] void ended() const { throw_lost(cat(rank_zero(), " ended before all ranks had come")); }
+  [[noreturn]] void stranger() const {
+    throw Error(ErrorKind::usage, "meeting",
+                cat("whoever listens at ", place(), " does not know the token of this job: need the same ",
+                    "FREIGHT_TOKEN or --token-file for all ranks, and another MASTER_PORT where it is another program"),
+                where());
+  }
+
+  const NetworkPlan& plan_;
+  const MakeCards& make_cards_;
+  const Clock::time_point start_;
+  std::string tried_;  // the last address
+  Descriptor socket_;
+};
+
+}  // namespace
+
+NetworkMeeting meet_on_network(const NetworkPlan& plan, const MakeCards& make_cards) {
+  if (plan.world < 1 || plan.world > kMostNetworkRanks) {
+    fail(ErrorKind::usage, "meeting", "got ", plan.world, " ranks, need 1 to ", kMostNetworkRanks);
+  }
+  FREIGHT_CHECK(plan.rank >= 0 && plan.rank < plan.world && !plan.token.empty());
+  return plan.rank == 0 ? TcpHost(plan, make_cards).meet() : TcpVisitor(plan, make_cards).meet();
+}
+
+}  // namespace freight::comm

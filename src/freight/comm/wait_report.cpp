@@ -1,0 +1,33 @@
+// See wait_report.h.
+#include "freight/comm/wait_report.h"
+
+#include <algorithm>
+
+#include "freight/base/clock.h"
+#include "freight/base/strings.h"
+
+namespace freight::comm {
+
+WaitReport::WaitReport(const Comm& comm) : waited_(comm.waited()), began_(std::chrono::steady_clock::now()) {}
+
+std::string WaitReport::since_last(Comm& comm, int64_t steps) {
+  const auto world = static_cast<size_t>(comm.world());
+  const std::vector<double> now = comm.waited();
+  const double seconds = std::max(seconds_since(began_), 1e-9);
+  std::vector<double> mine(world), all(world * world);  // shares of this rank's time; (waiting rank, slow rank)
+  for (size_t r = 0; r < world; ++r) mine[r] = (now[r] - waited_[r]) / seconds;
+  comm.all_gather(mine.data(), all.data(), static_cast<int64_t>(world), DType::f64);
+  double whole = seconds;  // rank 0's: steps last as long for all
+  comm.broadcast(&whole, 1, DType::f64, 0);
+  waited_ = comm.waited();
+  began_ = std::chrono::steady_clock::now();
+  const auto longest = static_cast<size_t>(std::max_element(all.begin(), all.end()) - all.begin());
+  constexpr double kNoticed = 0.1;
+  if (all[longest] < kNoticed) return "";
+  const double step = whole / static_cast<double>(std::max<int64_t>(steps, 1)) * 1e3;
+  const auto milliseconds = [](double v) { return fixed(v, v < 10 ? 1 : 0); };
+  return cat("rank ", longest / world, " waits ", milliseconds(all[longest] * step), " ms of each ", milliseconds(step),
+             " ms step for rank ", longest % world);
+}
+
+}  // namespace freight::comm

@@ -1,0 +1,282 @@
+// See watchdog.h. Messages are of one size, so that a reader needs no framing.
+#include "freight/comm/watchdog.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "freight/base/log.h"
+#include "freight/comm/call_internal.h"
+#include "freight/comm/network_address_internal.h"
+#include "freight/comm/process_internal.h"
+
+namespace freight::comm {
+
+namespace {
+
+constexpr double kTick = 0.25;        // seconds
+constexpr int kTicksOfBeat = 4;       // a heartbeat a second
+constexpr int kTicksOfSilence = 10;   // so long nothing comes from a rank that is lost
+constexpr double kSlow = 5;           // so long others wait before a rank is called slow
+constexpr double kSendSeconds = 0.2;  // a message of 512 bytes waits for room only where its reader has stopped
+constexpr double kSettleSeconds = 1;  // for rank 0 to say what the job's fault is
+
+enum class MessageKind : int32_t { beat = 1, fault = 2, left = 3 };
+
+// True where the other end's system still acknowledges what is sent to it, though its process says nothing.
+bool system_answers(int socket) {
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  return ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_unacked == 0;
+}
+
+}  // namespace
+
+struct Watchdog::Line {
+  Descriptor socket;
+  std::string inbox;
+  int silent = 0;  // ticks
+  bool open = true;
+};
+
+struct Watchdog::Message {
+  MessageKind kind = MessageKind::beat;
+  int32_t error = 0;  // an ErrorKind
+  int64_t step = 0;
+  uint64_t call = 0;
+  uint32_t calls = 0, inside = 0;
+  std::array<char, 480> text{};
+};
+
+Watchdog::Watchdog(int rank, NetworkMeeting& meeting, std::function<void()> on_fault)
+    : rank_(rank),
+      peers_(meeting.peers),
+      on_fault_(std::move(on_fault)),
+      states_(meeting.peers.size()),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  for (Descriptor& socket : meeting.sockets) {
+    const bool open = socket.get() >= 0;
+    if (open) send_at_once(socket.get());
+    lines_.push_back({.socket = std::move(socket), .inbox = {}, .open = open});
+  }
+  const AllSignalsBlocked blocked;
+  thread_ = std::thread([this] { watch(); });
+}
+
+Watchdog::~Watchdog() {
+  if (!is_over()) {
+    for (size_t i = 0; i < lines_.size(); ++i) send({.kind = MessageKind::left}, static_cast<int>(i));
+  }
+  stop_ = true;
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = ::write(wake_.get(), &one, sizeof(one));
+  thread_.join();
+}
+
+void Watchdog::publish(const RankState& own) {
+  const std::lock_guard lock(guard_);
+  states_[static_cast<size_t>(rank_)] = own;
+}
+
+void Watchdog::saw(int other, const RankState& theirs) {
+  const std::lock_guard lock(guard_);
+  RankState& known = states_[static_cast<size_t>(other)];
+  if (static_cast<int32_t>(theirs.calls - known.calls) >= 0) known = theirs;
+}
+
+std::string Watchdog::process_of(int rank) const {
+  const NetworkPeer& p = peers_[static_cast<size_t>(rank)];
+  return cat("its process ", p.process, " on host ", p.host);
+}
+
+std::string Watchdog::last_seen(int rank) const {
+  const std::lock_guard lock(guard_);
+  const RankState& s = states_[static_cast<size_t>(rank)];
+  if (s.calls == 0) return cat("rank ", rank, " has not been in a collective yet");
+  return cat("rank ", rank, " was last in ", Call(s.call), " at step ", s.step);
+}
+
+std::optional<JobFault> Watchdog::fault_within(double seconds) {
+  std::unique_lock lock(guard_);
+  changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return fault_.has_value(); });
+  return fault_;
+}
+
+void Watchdog::end(const JobFault& fault) noexcept {
+  try {
+    if (rank_ != 0) propose(fault);
+    adopt(fault);
+  } catch (...) {  // no memory for the text: the others will miss this rank
+  }
+}
+
+// Tells rank 0, and does not wait.
+void Watchdog::propose(const JobFault& fault) {
+  if (rank_ == 0) {
+    adopt(fault);
+  } else {
+    send(message_of(fault), 0);
+  }
+}
+
+JobFault Watchdog::settle(const JobFault& fault) {
+  propose(fault);
+  if (const std::optional<JobFault> known = fault_within(kSettleSeconds)) return *known;
+  adopt(fault);
+  return fault_within(0).value_or(fault);
+}
+
+// False where another fault was first.
+bool Watchdog::adopt(const JobFault& fault) {
+  {
+    const std::lock_guard lock(guard_);
+    if (fault_) return false;
+    fault_ = fault;
+  }
+  // The others know before this rank ends itself.
+  if (rank_ == 0) {
+    for (size_t i = 1; i < lines_.size(); ++i) send(message_of(fault), static_cast<int>(i));
+  }
+  over_.store(true, std::memory_order_release);
+  changed_.notify_all();
+  on_fault_();
+  return true;
+}
+
+Watchdog::Message Watchdog::message_of(const JobFault& fault) const {
+  Message m = {.kind = MessageKind::fault, .error = static_cast<int32_t>(fault.kind)};
+  std::strncpy(m.text.data(), fault.text.c_str(), m.text.size() - 1);
+  return m;
+}
+
+void Watchdog::send(const Message& message, int to) {
+  const std::lock_guard lock(sending_);
+  const Line& line = lines_[static_cast<size_t>(to)];
+  if (line.socket.get() < 0) return;
+  send_bytes(line.socket.get(), std::string(reinterpret_cast<const char*>(&message), sizeof(message)), kSendSeconds);
+}
+
+void Watchdog::watch() {
+  auto next = std::chrono::steady_clock::now();
+  while (!stop_) {
+    std::vector<pollfd> all = {{.fd = wake_.get(), .events = POLLIN, .revents = 0}};
+    for (const Line& line : lines_) {
+      all.push_back({.fd = line.open ? line.socket.get() : -1, .events = POLLIN, .revents = 0});
+    }
+    const auto left = std::chrono::duration<double>(next - std::chrono::steady_clock::now()).count();
+    ::poll(all.data(), all.size(), left > 0 ? static_cast<int>(left * 1e3) + 1 : 0);
+    read_all();
+    if (std::chrono::steady_clock::now() < next) continue;
+    // A tick that comes late counts once: where this process stood still, it cannot tell whether others did.
+    next = std::chrono::steady_clock::now() +
+           std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(kTick));
+    tick();
+  }
+}
+
+// Takes what came. A connection that closes without the word that its rank leaves is that rank's end.
+void Watchdog::read_all() {
+  for (size_t i = 0; i < lines_.size(); ++i) {
+    Line& line = lines_[i];
+    while (line.open) {
+      const bool there = receive_some(line.socket.get(), line.inbox, sizeof(Message));
+      if (line.inbox.size() < sizeof(Message)) {
+        if (there) break;
+        line.open = false;
+        lose(rank_of(i), " ended or was killed");
+        break;
+      }
+      Message m;
+      std::memcpy(&m, line.inbox.data(), sizeof(m));
+      line.inbox.clear();
+      line.silent = 0;
+      m.text.back() = 0;
+      if (m.kind == MessageKind::left) {
+        line.open = false;  // who still waits for it hears so from the engine
+      } else {
+        hear(rank_of(i), m);
+      }
+    }
+  }
+}
+
+void Watchdog::hear(int other, const Message& message) {
+  if (message.kind == MessageKind::fault) {
+    constexpr int kLast = static_cast<int>(ErrorKind::verification);
+    const bool known = message.error >= 1 && message.error <= kLast;
+    adopt({known ? static_cast<ErrorKind>(message.error) : ErrorKind::runtime, message.text.data()});
+    return;
+  }
+  saw(other, {.calls = message.calls, .call = message.call, .step = message.step, .inside = message.inside != 0});
+}
+
+void Watchdog::tick() {
+  ++ticks_;
+  if (is_over()) return;
+  if (ticks_ % kTicksOfBeat == 1) {
+    beat();
+    if (rank_ == 0) look_for_slow_ranks();
+  }
+  for (size_t i = 0; i < lines_.size(); ++i) {
+    Line& line = lines_[i];
+    if (!line.open || ++line.silent < kTicksOfSilence) continue;
+    line.open = false;
+    lose(rank_of(i),
+         cat(" gave no sign of life for ", kTicksOfSilence * kTick, " s, ",
+             system_answers(line.socket.get()) ? "though its host answers: it is stopped or hangs"
+                                               : "nor does its host answer: that is down, or the way to it is cut"));
+  }
+}
+
+void Watchdog::lose(int other, const std::string& how) {
+  const JobFault fault = {ErrorKind::peer_lost,
+                          cat("rank ", other, " is lost: ", process_of(other), how, "; ", last_seen(other))};
+  adopt(fault);
+}
+
+void Watchdog::beat() {
+  Message m;
+  {
+    const std::lock_guard lock(guard_);
+    const RankState& own = states_[static_cast<size_t>(rank_)];
+    m = {.kind = MessageKind::beat, .step = own.step, .call = own.call, .calls = own.calls, .inside = own.inside};
+  }
+  for (size_t i = 0; i < lines_.size(); ++i) {
+    if (lines_[i].open) send(m, static_cast<int>(i));
+  }
+}
+
+// Called once a second. Ranks that are in the newest collective wait for those that are not there yet.
+void Watchdog::look_for_slow_ranks() {
+  std::vector<RankState> states;
+  {
+    const std::lock_guard lock(guard_);
+    states = states_;
+  }
+  const auto newer = [](const RankState& a, const RankState& b) { return static_cast<int32_t>(a.calls - b.calls) < 0; };
+  const auto first = std::max_element(states.begin(), states.end(), newer);
+  const auto slow = std::min_element(states.begin(), states.end(), newer);
+  const bool same = first->calls == stalled_call_;
+  stalled_call_ = first->calls;
+  if (!same || !first->inside || slow->calls == first->calls) {
+    stalled_ = told_ = 0;
+    return;
+  }
+  stalled_ += kTick * kTicksOfBeat;
+  if (stalled_ < std::max(kSlow, 2 * told_)) return;
+  told_ = stalled_;
+  const auto waiting = static_cast<int>(first - states.begin()), late = static_cast<int>(slow - states.begin());
+  logging::warn(cat("rank ", late, " on host ", host(late), " is slow: rank ", waiting, " waits for it in ",
+                    Call(first->call), " at step ", first->step, " for ", stalled_, " s; its heartbeats come, and ",
+                    last_seen(late)));
+}
+
+}  // namespace freight::comm
