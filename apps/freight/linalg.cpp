@@ -55,21 +55,30 @@ struct Operation {
 };
 
 // The kinds that --assume names.
+constexpr const char* kUpperTriangle = "upper_triangular";
+constexpr const char* kLowerTriangle = "lower_triangular";
 Assume assumed(const std::string& text) {
   if (text == "pos") return Assume::pos;
+  if (text == kUpperTriangle) return Assume::upper_triangular;
+  if (text == kLowerTriangle) return Assume::lower_triangular;
   return text == "sym" ? Assume::sym : Assume::gen;
 }
 
-// The matrix that solve is told: all of A, or one triangle of it.
-Tensor told(const Tensor& a, const Flags& f) { return f.assume == "gen" ? a : mirrored(a, {.upper = f.upper}); }
+// The matrix that solve is told: all of A, or what one triangle of it says.
+Tensor told(const Tensor& a, const Flags& f) {
+  if (f.assume == kUpperTriangle) return triu(a);
+  if (f.assume == kLowerTriangle) return tril(a);
+  return f.assume == "gen" ? a : mirrored(a, {.upper = f.upper});
+}
 
 Computed solution(const std::vector<Tensor>& in, const Flags& f) {
   const Assume assume = assumed(f.assume);
   const bool mixed = f.method == "mixed";
-  if (mixed && assume == Assume::pos) {
-    fail(ErrorKind::usage, "--method", "mixed factorizes by LU: got --assume pos, need gen or sym");
+  const bool by_lu = assume == Assume::gen || assume == Assume::sym;
+  if (mixed && !by_lu) {
+    fail(ErrorKind::usage, "--method", "mixed factorizes by LU: got --assume ", f.assume, ", need gen or sym");
   }
-  if (assume == Assume::pos) return Named{{"x", solve(in[0], in[1], {.assume_a = assume, .upper = f.upper})}};
+  if (!by_lu) return Named{{"x", solve(in[0], in[1], {.assume_a = assume, .upper = f.upper})}};
   const Tensor a = told(in[0], f);
   if (mixed) {
     const MixedSolution r = solve_mixed(a, in[1]);
@@ -81,7 +90,7 @@ Computed solution(const std::vector<Tensor>& in, const Flags& f) {
 
 const std::vector<Operation>& operations() {
   static const std::vector<Operation> all = {
-      {"solve", 2, 1, "x with A x = B, by LU; --assume pos or sym; --method mixed", solution,
+      {"solve", 2, 1, "x with A x = B, by LU; --assume says what A is; --method mixed", solution,
        [](const auto& in, const Named& out, const Flags& f) { return in[1] - matmul(told(in[0], f), out[0].second); }},
       {"lstsq", 2, 3, "the shortest x that makes the norm of A x - B least; --rcond",
        [](const auto& in, const Flags& f) {
@@ -266,8 +275,8 @@ int linalg_command(const Args& args) {
   o.positional("files", &f.files, "(..., M, N), and what stands on the right; f32 or f64, integers count as f64", true);
   o.add("-o,--output", &f.output, "where the results go: .npz, or .npy where there is one", {.value = "FILE"});
   o.add("--device", &f.device, "auto, cpu, ref, cuda:N, opencl:N or another backend");
-  o.add("--assume", &f.assume, "solve: the matrix is any, positive definite, or symmetric",
-        {.one_of = {"gen", "pos", "sym"}});
+  o.add("--assume", &f.assume, "solve: the matrix is any, positive definite, symmetric, or a triangle",
+        {.one_of = {"gen", "pos", "sym", kUpperTriangle, kLowerTriangle}});
   o.add("--method", &f.method, "solve: by factors of the operands' type, or in f64 by an LU in f32 that is refined",
         {.one_of = {"direct", "mixed"}});
   o.add("--upper", &f.upper, "read the upper triangle of a symmetric matrix, not the lower one");
