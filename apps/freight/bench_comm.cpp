@@ -154,8 +154,8 @@ int bench_comm_command(const Args& args) {
   o.add("--comm-timeout", &flags.timeout, "seconds until a rank that does not come counts as lost",
         {.min = 0.1, .max = 86400});
   o.add("--engine", &flags.engine,
-        "what moves the data: shared (memory of one host), gloo (network), or auto: shared where all ranks are on one "
-        "host",
+        "what moves the data: shared (memory of one host), gloo (network), mpi (under its mpiexec), or auto: one of "
+        "the first two",
         {.value = "NAME", .aliases = {"--comm"}});
   o.add("--hosts", &flags.hosts,
         "hosts that share the ranks, the first of them this one; the others are reached by ssh (FREIGHT_SSH)",

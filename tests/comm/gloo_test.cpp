@@ -256,7 +256,7 @@ TEST_F(OnHosts, TheMeetingIsBoundToItsInterfaceAlone) {
     }
     ::setenv("FREIGHT_INTERFACE", "e0", 1);
     return join_and(
-        launch_on(0, 2), [](Comm&) { return std::string("came through"); }, 1.5);
+        launch_on(0, 2), [](Comm&) { return std::string("came through"); }, 2.5);
   });
   const std::vector<RankEnd> ends = ranks.finish();
   EXPECT_EQ(ends[1].report, "false true");

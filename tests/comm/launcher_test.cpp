@@ -62,7 +62,7 @@ TEST(Launcher, GivesEachProcessItsNumbersAndItsLog) {
   EXPECT_EQ(to_string(end), "all ranks ended well");
   EXPECT_EQ(read_text(o.result), "out 0 of 3, 0 of 3\n");
   const std::string job = read_text(dir / "logs/rank-0.log");
-  EXPECT_EQ(job.size(), std::string("job \n").size() + 24) << job;
+  EXPECT_EQ(job.size(), std::string("job \n").size() + 32) << job;
   for (int r = 1; r < 3; ++r) {
     EXPECT_EQ(read_text(dir / cat("logs/rank-", r, ".log")), cat("out ", r, " of 3, ", r, " of 3\n", job));
   }

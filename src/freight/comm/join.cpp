@@ -94,11 +94,11 @@ std::string token_of(const Launch& launch, const JobOptions& options) {
   return token;
 }
 
-// Where rank 0 listens. Slurm says no port: one that its other jobs on the host do not have, below those that systems
-// hand out.
+// Where rank 0 listens. Slurm and SkyPilot say no port: one that their other jobs on the host do not have, below those
+// that systems hand out.
 int port_of(const Launch& launch) {
   int port = launch.master_port;
-  if (port == 0 && launch.source == "Slurm") {
+  if (port == 0 && (launch.source == "Slurm" || launch.source == "SkyPilot")) {
     uint32_t hash = 2166136261U;  // FNV-1a
     for (const char c : launch.job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
     constexpr uint32_t kFirst = 20000, kPorts = 10000;

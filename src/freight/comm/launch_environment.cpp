@@ -171,6 +171,27 @@ std::optional<Launch> read_kubeflow() {
   return l;
 }
 
+// SkyPilot runs a task's commands once on each machine.
+std::optional<Launch> read_skypilot() {
+  const std::optional<int> rank = number("SKYPILOT_NODE_RANK", 0, kMostProcesses),
+                           world = number("SKYPILOT_NUM_NODES", 1, kMostProcesses);
+  if (!rank && !world) return std::nullopt;
+  if (!rank || !world) {
+    fail(ErrorKind::usage, rank ? "SKYPILOT_NUM_NODES" : "SKYPILOT_NODE_RANK", "is not set, but ",
+         rank ? "SKYPILOT_NODE_RANK" : "SKYPILOT_NUM_NODES", " is: need both");
+  }
+  Launch l = {.rank = *rank, .world = *world, .source = "SkyPilot"};
+  require_below("SKYPILOT_NODE_RANK", l.rank, "SKYPILOT_NUM_NODES", l.world);
+  for (const std::string& host : split(env::get("SKYPILOT_NODE_IPS"), '\n')) {
+    if (!host.empty()) l.hosts.push_back(host);
+  }
+  l.master_address = env::get("MASTER_ADDR");
+  if (l.master_address.empty() && !l.hosts.empty()) l.master_address = l.hosts[0];
+  l.master_port = number("MASTER_PORT", 1, 65535).value_or(0);
+  l.job = cat("skypilot-", excerpt(env::get("SKYPILOT_TASK_ID")));
+  return l;
+}
+
 // True where `outer` starts one process per machine, each of which started the processes of `inner` there.
 bool nested(const Launch& inner, const Launch& outer) {
   return outer.world * inner.local_world == inner.world &&
@@ -200,8 +221,9 @@ Launch read_launch_environment() {
   for (std::optional<Launch> l : {read_family(kTorchrun), read_family(kOpenMpi), read_family(kPmi), read_slurm()}) {
     if (l) all.push_back(*std::move(l));
   }
-  if (all.empty()) {
-    if (std::optional<Launch> l = read_kubeflow()) all.push_back(*std::move(l));
+  for (const auto read : {read_kubeflow, read_skypilot}) {
+    if (!all.empty()) break;
+    if (std::optional<Launch> l = read()) all.push_back(*std::move(l));
   }
   const std::optional<int> pmix = number("PMIX_RANK", 0, kMostProcesses);
   if (all.empty()) {

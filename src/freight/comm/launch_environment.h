@@ -1,5 +1,6 @@
 // A process that was started as one of several is told about the others by the variables of whoever started it:
-// Freight's own launcher (launcher.h), torchrun, Kubeflow's PET_*, Open MPI, PMI and PMIx (MPICH, Intel MPI), Slurm.
+// Freight's own launcher (launcher.h), torchrun, Kubeflow's PET_*, Open MPI, PMI and PMIx (MPICH, Intel MPI), Slurm,
+// SkyPilot.
 #pragma once
 #include <string>
 #include <vector>
