@@ -15,11 +15,13 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
 #include "freight/base/clock.h"
 #include "freight/base/cpu_info.h"
+#include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/comm/process_internal.h"
@@ -175,32 +177,47 @@ class Job {
  private:
   std::string log_of(int rank) const { return cat(options_.log_dir, "/rank-", rank, ".log"); }
 
-  void start(int rank) {
-    std::vector<std::string> words = options_.command, settings;
-    for (char** e = environ; *e; ++e) settings.emplace_back(*e);
-    std::erase_if(settings, [](const std::string& s) {
-      for (const char* name : {"FREIGHT_RANK=", "FREIGHT_WORLD_SIZE=", "FREIGHT_LOCAL_RANK=",
-                               "FREIGHT_LOCAL_WORLD_SIZE=", "FREIGHT_JOB="}) {
-        if (starts_with(s, name)) return true;
+  // What this process has, with the rank's own variables in place of those of that name.
+  std::vector<std::string> environment_of(int rank) const {
+    const std::array own = {cat("FREIGHT_RANK=", rank),       cat("FREIGHT_WORLD_SIZE=", options_.world),
+                            cat("FREIGHT_LOCAL_RANK=", rank), cat("FREIGHT_LOCAL_WORLD_SIZE=", options_.world),
+                            cat("FREIGHT_JOB=", name_),       cat("OMP_NUM_THREADS=", threads_of(rank))};
+    std::vector<std::string> settings;
+    for (char** e = environ; *e; ++e) {
+      const std::string name = std::string(*e).substr(0, std::string_view(*e).find('=') + 1);
+      if (std::none_of(own.begin(), own.end(), [&](const std::string& s) { return starts_with(s, name); })) {
+        settings.emplace_back(*e);
       }
-      return false;
-    });
-    for (const std::string& s :
-         {cat("FREIGHT_RANK=", rank), cat("FREIGHT_WORLD_SIZE=", options_.world), cat("FREIGHT_LOCAL_RANK=", rank),
-          cat("FREIGHT_LOCAL_WORLD_SIZE=", options_.world), cat("FREIGHT_JOB=", name_)}) {
-      settings.push_back(s);
     }
+    settings.insert(settings.end(), own.begin(), own.end());
+    return settings;
+  }
+
+  // A rank computes with the threads that the user asked for, as far as it has processors for them.
+  int threads_of(int rank) const {
+    const cpu_set_t set = processors_of(rank, options_.world);
+    const bool fewer = static_cast<int>(allowed_processors().size()) < options_.world;
+    const int share = fewer ? 1 : std::max(CPU_COUNT(&set), 1);
+    const int asked = std::atoi(env::get("OMP_NUM_THREADS").c_str());
+    return asked > 0 ? std::min(asked, share) : share;
+  }
+
+  void start(int rank) {
+    std::vector<std::string> words = options_.command, settings = environment_of(rank);
     const std::vector<char*> argv = pointers(words), environment = pointers(settings);
-    const Descriptor log = open_output(log_of(rank));
-    const bool apart = rank == 0 && !options_.result.empty();
-    const Descriptor result = apart ? open_output(options_.result) : Descriptor();
+    const bool shown = rank == 0 && options_.terminal, apart = rank == 0 && !options_.result.empty();
+    const Descriptor log = shown ? Descriptor(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)) : open_output(log_of(rank));
+    const Descriptor result = apart   ? open_output(options_.result)
+                              : shown ? Descriptor(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3))
+                                      : Descriptor();
     Pipe fault = make_pipe();
     const cpu_set_t processors = processors_of(rank, options_.world);
     const pid_t parent = ::getpid(), child = ::fork();
     if (child < 0) fail(ErrorKind::runtime, "launcher", "cannot start rank ", rank, ": ", std::strerror(errno));
     if (child == 0) {
       ::sched_setaffinity(0, sizeof(processors), &processors);
-      become(argv.data(), environment.data(), parent, log.get(), apart ? result.get() : log.get(), fault.write.get());
+      become(argv.data(), environment.data(), parent, log.get(), result.get() >= 0 ? result.get() : log.get(),
+             fault.write.get());
     }
     ::setpgid(child, child);  // as the child does: whoever is first
     processes_.push_back({.number = child, .watched = watch_process(child), .running = true});
@@ -262,13 +279,15 @@ class Job {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0, killed = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     if (code == 0 && killed == 0) return;
     constexpr int kPeerLost = static_cast<int>(ErrorKind::peer_lost);
-    const bool cause = end_.exit_code == kPeerLost && code != kPeerLost && !asked_;
+    // All may fail alike, by the same bad input: then it is rank 0 that says so where it is seen.
+    const bool shown = options_.terminal && rank == 0 && code != 0 && code == end_.exit_code;
+    const bool cause = !asked_ && (shown || (end_.exit_code == kPeerLost && code != kPeerLost));
     if (end_.failed() && !cause) return;
     if (!end_.failed()) failed_at_ = Clock::now();
     end_.rank = rank;
     end_.exit_code = code;
     end_.signal = killed;
-    end_.log = log_of(rank);
+    end_.log = rank == 0 && options_.terminal ? "" : log_of(rank);
   }
 
   void send(int number) const {
@@ -293,7 +312,7 @@ std::string to_string(const JobEnd& end) {
   return cat("rank ", end.rank,
              end.signal ? cat(" was killed by signal ", end.signal, " (", ::strsignal(end.signal), ")")
                         : cat(" ended with exit code ", end.exit_code),
-             "; its log is ", end.log);
+             end.log.empty() ? "" : "; its log is " + end.log);
 }
 
 JobEnd run_job(const LaunchOptions& options) { return Job(options).run(); }

@@ -11,6 +11,7 @@ struct LaunchOptions {
   int world = 1;                     // processes
   std::string log_dir;               // made where it is missing; rank-R.log in it gets what rank R prints, both streams
   std::string result = {};           // a file for rank 0's standard output alone; "": it goes to the log, too
+  bool terminal = false;             // rank 0 prints where this process does, both streams, and has no log
   double grace = 5;                  // seconds between asking those that are left to end (SIGTERM) and killing them
 };
 
@@ -19,7 +20,7 @@ struct JobEnd {
   int exit_code = 0;  // its exit code, or
   int signal = 0;     // the signal that killed it
   int forwarded = 0;  // the first signal that the launcher got and handed on; 0: none
-  std::string log;    // its log file
+  std::string log;    // its log file; "" of a rank that has none
   bool failed() const { return rank >= 0; }
 };
 // "rank 1 was killed by signal 9 (Killed); its log is runs/logs/rank-1.log".
@@ -31,7 +32,8 @@ std::string to_string(const JobEnd& end);
 // Each process gets FREIGHT_RANK, FREIGHT_WORLD_SIZE, FREIGHT_LOCAL_RANK, FREIGHT_LOCAL_WORLD_SIZE and FREIGHT_JOB, an
 // empty standard input, and a process group of its own, so that Ctrl-C reaches it once: SIGINT, SIGTERM, SIGHUP and
 // SIGUSR1 are handed on to all. Where there are as many processors as ranks each is bound to its share of those that
-// this process may use (of 8 processors 2 ranks get 0 to 3 and 4 to 7), which its compute threads follow. Processes are
+// this process may use (of 8 processors 2 ranks get 0 to 3 and 4 to 7), which its compute threads follow:
+// OMP_NUM_THREADS says no more than its share, which is one where there are fewer processors than ranks. Processes are
 // killed by the system when the thread that called this ends in whatever way.
 //
 // After a failure the others have a second to end by themselves. The first failure is the one that did not come from
