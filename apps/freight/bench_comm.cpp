@@ -23,6 +23,7 @@
 #include "freight/io/file.h"
 #include "lists.h"
 #include "options.h"
+#include "ranks.h"
 
 namespace freight::app {
 namespace {
@@ -69,45 +70,9 @@ std::vector<int64_t> parse_sizes(const std::string& text) {
   return all;
 }
 
-// A folder for logs, removed at the end unless it is to be looked at.
-class LogFolder {
- public:
-  LogFolder() {
-    const std::string tmp = env::get("TMPDIR");
-    path_ = cat(tmp.empty() ? "/tmp" : tmp, "/freight-bench-comm-XXXXXX");
-    if (!::mkdtemp(path_.data())) fail(ErrorKind::runtime, path_, "cannot be made: ", std::strerror(errno));
-  }
-  ~LogFolder() {
-    std::error_code ignored;
-    if (!kept_) std::filesystem::remove_all(path_, ignored);
-  }
-  LogFolder(const LogFolder&) = delete;
-  LogFolder& operator=(const LogFolder&) = delete;
-  const std::string& path() const { return path_; }
-  void keep() { kept_ = true; }
-
- private:
-  std::string path_;
-  bool kept_ = false;
-};
-
-std::string last_line(const std::string& path) {
-  std::string line;
-  for (const std::string& l : split(io::read_text(path), '\n')) {
-    if (!l.empty()) line = l;
-  }
-  return line;
-}
-
-ErrorKind kind_of(const comm::JobEnd& end) {
-  if (end.signal != 0) return ErrorKind::peer_lost;
-  constexpr int kLast = static_cast<int>(ErrorKind::verification);
-  return end.exit_code >= 1 && end.exit_code <= kLast ? static_cast<ErrorKind>(end.exit_code) : ErrorKind::runtime;
-}
-
 // A signal's number where one ended the job.
 std::variant<bench::CommTimes, int> times_of_world(int64_t world, const CommFlags& flags) {
-  LogFolder logs;
+  LogFolder logs("bench-comm");
   comm::LaunchOptions o;
   o.command = {std::filesystem::read_symlink("/proc/self/exe").string(), "bench", "comm", "--json", "--quiet"};
   o.command.insert(o.command.end(), {"--bytes", flags.bytes, "--seconds", cat(flags.seconds), "--comm-timeout",

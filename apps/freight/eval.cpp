@@ -1,5 +1,6 @@
 // `freight eval`: a stored model on a data set.
 #include <cstdio>
+#include <memory>
 
 #include "command.h"
 #include "freight/base/error.h"
@@ -10,8 +11,48 @@
 #include "freight/train/learner.h"
 #include "freight/train/signals.h"
 #include "options.h"
+#include "ranks.h"
 
 namespace freight::app {
+
+namespace {
+
+train::Measurement measure(const std::string& weights, const train::MeasureRequest& request) {
+  try {
+    store::Bundle bundle = store::load_bundle(weights);
+    const train::Learner& learner = train::learner_of(bundle);
+    if (request.ranks && !bundle.net()) {
+      fail(ErrorKind::usage, "--devices", weights, " is a model of tables: nets alone are measured by several devices");
+    }
+    return learner.measure(std::move(bundle), weights, request);
+  } catch (const std::exception& e) {
+    if (request.ranks) request.ranks->comm().abort(e.what());
+    throw;
+  }
+}
+
+void print(const train::Measurement& measured, const std::string& split, int64_t left_out, bool json) {
+  const train::Evaluation& e = measured.figures;
+  const std::string& data = measured.data;
+  if (json) {
+    nlohmann::ordered_json j = {{"data", data},   {"split", split},       {"count", e.count},       {"top1", nullptr},
+                                {"loss", e.loss}, {"seconds", e.seconds}, {"bad_samples", left_out}};
+    if (e.top1) j["top1"] = *e.top1;
+    for (const train::Score& s : measured.scores) {
+      j["scores"][s.name] = {{"value", s.value}, {"low", s.low}, {"high", s.high}};
+    }
+    std::printf("%s\n", j.dump().c_str());
+  } else {
+    const std::string top1 = e.top1 ? cat("top1 ", fixed(*e.top1, 2), " %, ") : std::string();
+    std::printf("%s %s: %sloss %.4f over %s %s (%.2f s)\n", data.c_str(), split.c_str(), top1.c_str(), e.loss,
+                with_commas(e.count).c_str(), measured.unit, e.seconds);
+    for (const train::Score& s : measured.scores) {
+      std::printf("%-10s %.6g  (95 %%: %.6g to %.6g)\n", s.name.c_str(), s.value, s.low, s.high);
+    }
+  }
+}
+
+}  // namespace
 
 int eval_command(const Args& args) {
   std::string weights, on_bad_sample = "error";
@@ -39,9 +80,21 @@ int eval_command(const Args& args) {
   o.add("-b,--batch-size", &request.batch_size, "samples per step", {.min = 1, .max = 1 << 24});
   o.add("--device", &request.device, "auto, cpu, ref, cuda:N or opencl:N");
   o.add("--json", &json, "print JSON");
+  RankFlags flags;
+  declare(o, flags);
   if (o.parse(args) == Options::Outcome::done) return 0;
   if (weights.empty()) fail(ErrorKind::usage, "--weights", "is missing; see freight eval --help");
   signals::install();
+  const comm::Launch launch = comm::read_launch_environment();
+  const int64_t devices = device_count(flags, launch);
+  if (devices > 1 && launch.world == 1) {
+    device_of(flags, request.device, 0);
+    LogFolder logs("eval");
+    return run_ranks("eval", args, devices, logs.path());
+  }
+  request.device = device_of(flags, request.device, launch.rank);
+  const std::unique_ptr<train::Ranks> ranks = launch.world > 1 ? join_ranks(flags, launch) : nullptr;
+  request.ranks = ranks.get();
   int64_t left_out = 0;
   if (on_bad_sample != "error") {
     request.bad = {.on_bad = data::OnBad::skip, .report = [&](const data::BadSample& sample) {
@@ -50,32 +103,15 @@ int eval_command(const Args& args) {
                    }};
   }
   request.note = [&](const std::string& said) {
-    if (!o.quiet()) std::fprintf(stderr, "note    %s\n", printable(said).c_str());
+    if (!o.quiet() && launch.rank == 0) std::fprintf(stderr, "note    %s\n", printable(said).c_str());
   };
-  request.warn = [](const std::string& said) { std::fprintf(stderr, "warning: %s\n", printable(said).c_str()); };
+  request.warn = [&](const std::string& said) {
+    if (launch.rank == 0) std::fprintf(stderr, "warning: %s\n", printable(said).c_str());
+  };
   request.poll = [](int64_t, int64_t) { return !signals::stop_requested(); };
-  store::Bundle bundle = store::load_bundle(weights);
-  const train::Learner& learner = train::learner_of(bundle);
-  const train::Measurement measured = learner.measure(std::move(bundle), weights, request);
-  const train::Evaluation& e = measured.figures;
-  const std::string &data = measured.data, &split = request.split;
+  const train::Measurement measured = measure(weights, request);
   if (signals::stop_requested()) return signals::exit_code();
-  if (json) {
-    nlohmann::ordered_json j = {{"data", data},   {"split", split},       {"count", e.count},       {"top1", nullptr},
-                                {"loss", e.loss}, {"seconds", e.seconds}, {"bad_samples", left_out}};
-    if (e.top1) j["top1"] = *e.top1;
-    for (const train::Score& s : measured.scores) {
-      j["scores"][s.name] = {{"value", s.value}, {"low", s.low}, {"high", s.high}};
-    }
-    std::printf("%s\n", j.dump().c_str());
-  } else {
-    const std::string top1 = e.top1 ? cat("top1 ", fixed(*e.top1, 2), " %, ") : std::string();
-    std::printf("%s %s: %sloss %.4f over %s %s (%.2f s)\n", data.c_str(), split.c_str(), top1.c_str(), e.loss,
-                with_commas(e.count).c_str(), measured.unit, e.seconds);
-    for (const train::Score& s : measured.scores) {
-      std::printf("%-10s %.6g  (95 %%: %.6g to %.6g)\n", s.name.c_str(), s.value, s.low, s.high);
-    }
-  }
+  if (launch.rank == 0) print(measured, request.split, left_out, json);
   return 0;
 }
 

@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 
 #include "command.h"
 #include "config_options.h"
+#include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
@@ -13,12 +15,14 @@
 #include "freight/io/json_library.h"
 #include "freight/plan/fitting.h"
 #include "freight/plan/memory_use.h"
+#include "freight/train/config_fields.h"
 #include "freight/train/learner.h"
 #include "freight/train/progress.h"
 #include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
 #include "memory_size.h"
 #include "options.h"
+#include "ranks.h"
 
 namespace freight::app {
 namespace {
@@ -30,12 +34,14 @@ struct Flags {
   bool choose_batch = false;
   bool json = false, progress = true;
   bool dry_run = false;
+  RankFlags ranks;
 };
 
 // All options, on top of what `c` holds.
 void declare(Options& o, train::Config& c, Flags& f) {
   o.positional("data", &c.data, "a named set (freight data list) or a directory", false);
   declare_config(o, c);
+  declare(o, f.ranks);
   o.accept("--batch-size", "auto", &f.choose_batch, "auto: the largest that is good, tried with one real step");
   o.add("--json", &f.json, "print the result as one JSON line");
   o.add("--progress", &f.progress, "the progress line on stderr");
@@ -103,10 +109,11 @@ class Terminal : public train::Observer {
   void say_net(const train::RunSummary& s) {
     say(cat("model   ", s.model, ": ", with_commas(s.parameters), " parameters, ", fixed(s.flops_per_step * 1e-9, 2),
             " GFLOP per step, planned peak ", human_bytes(static_cast<double>(s.planned_bytes))));
-    const int64_t part = (s.batch_size + s.grad_accum - 1) / s.grad_accum;
-    say(cat("batch   ", s.batch_size, " = 1 device x ", part, s.grad_accum > 1 ? cat(" x accum ", s.grad_accum) : "",
-            ", ", with_commas(s.steps), " steps, ", s.epochs, s.epochs == 1 ? " epoch, seed " : " epochs, seed ",
-            s.seed));
+    const int64_t devices = s.devices * s.grad_accum, part = (s.batch_size + devices - 1) / devices;
+    const std::string shards = s.shards > 0 ? cat(" in ", s.shards, " shards") : "";
+    say(cat("batch   ", s.batch_size, " = ", s.devices, s.devices == 1 ? " device x " : " devices x ", part,
+            s.grad_accum > 1 ? cat(" x accum ", s.grad_accum) : "", shards, ", ", with_commas(s.steps), " steps, ",
+            s.epochs, s.epochs == 1 ? " epoch, seed " : " epochs, seed ", s.seed));
     if (!offload.empty()) say(cat("offload ", offload));
   }
   const std::string& example() const { return example_; }
@@ -169,6 +176,7 @@ class Terminal : public train::Observer {
     if (steps_) text += cat("  data ", fixed(r.data_percent, 0), "%");
     text += cat("  ", fixed(e.seconds, 1), " s", e.best ? "  * best" : "");
     if (!quiet_) say(text);
+    if (!e.slow.empty() && !quiet_) say(cat("warning: ", e.slow));
     if (r.data_percent > 20 && !quiet_)
       say(cat("warning: ", fixed(r.data_percent, 0), "% of the time went into waiting for data; try --workers"));
   }
@@ -317,49 +325,68 @@ void check_resume(const train::Config& config, const train::Found& found, const 
   if (o.given("--overwrite") && config.overwrite) warn("--overwrite replaces nothing");
 }
 
-}  // namespace
-
-int train_command(const Args& args) {
-  // The recipe decides the defaults, and the data set decides the recipe: read those two first.
-  train::Config probe;
+// What the command line says, resolved.
+struct Request {
+  train::Config config;
   Flags flags;
+  std::optional<train::Found> found = {};
+  std::unique_ptr<Options> options = {};
+  bool done = false;  // help or the configuration was printed
+};
+
+// The recipe decides the defaults, and the data set decides the recipe: those two are read first.
+Request read_request(const Args& args) {
+  train::Config probe;
+  Request r;
   {
-    const auto first = train_options(probe, flags);
+    const auto first = train_options(probe, r.flags);
     first->peek(args);
     if (first->given("--resume") && probe.resume.empty()) {
       fail(ErrorKind::usage, "--resume", "got an empty value, need the path of a run, or auto");
     }
   }
-  signals::install();
-  train::Config config;
-  std::optional<train::Found> found;
   if (probe.resume.empty()) {
-    config = train::recipe(probe.data, probe.recipe, probe.data_dir);
+    r.config = train::recipe(probe.data, probe.recipe, probe.data_dir);
   } else {
-    found = look_for(probe, config, [&](train::Config& c) { train_options(c, flags)->peek(args); });
+    r.found = look_for(probe, r.config, [&](train::Config& c) { train_options(c, r.flags)->peek(args); });
   }
-  flags = {};
-  if (const std::string model = train::asked_model(probe); !model.empty()) train::set_model(config, model);
-  const auto o = train_options(config, flags);
-  if (o->parse(args) == Options::Outcome::done) return 0;
-  if (flags.choose_batch && !config.resume.empty()) {
+  r.flags = {};
+  if (const std::string model = train::asked_model(probe); !model.empty()) train::set_model(r.config, model);
+  return r;
+}
+
+// Sets the flags on top; the request stays where it is from here on, since its options refer to it.
+void parse_request(Request& r, const Args& args) {
+  r.options = train_options(r.config, r.flags);
+  r.done = r.options->parse(args) == Options::Outcome::done;
+  if (r.done) return;
+  if (r.flags.choose_batch && !r.config.resume.empty()) {
     fail(ErrorKind::usage, "--batch-size", "auto is for new runs: one that goes on keeps its batch");
   }
-  if (found) check_resume(config, *found, *o);
-  train::validate(config);
+  if (r.found) check_resume(r.config, *r.found, *r.options);
+  train::validate(r.config);
+  r.flags.dry_run = r.options->dry_run();
+}
+
+// Prepares and trains, alone or as the first of several ranks.
+int train_here(Request& r, const Args& args, train::Ranks* ranks) {
+  const Flags& flags = r.flags;
   using Misfit = plan::FitOptions::Misfit;
-  const plan::FitOptions fit = {.misfit = flags.fit == "off"    ? Misfit::ignore
+  plan::FitOptions fit = {.misfit = flags.fit == "off"    ? Misfit::ignore
                                           : flags.fit == "auto" ? Misfit::adapt
                                                                 : Misfit::refuse,
                                 .device_memory = memory_size("--device-memory", flags.device_memory),
                                 .choose_batch = flags.choose_batch};
-  flags.dry_run = o->dry_run();
-  Terminal terminal(flags, o->quiet());
+  if (ranks && fit.device_memory == 0) {  // they are of one machine, and alike
+    fit.device_memory = static_cast<double>(cpu_info().memory_available_bytes) / ranks->world();
+  }
+  Terminal terminal(flags, r.options->quiet());
   plan::FittedRun fitted = plan::prepare_fitting(
-      config, fit,
+      r.config, fit,
       {.on_bad_sample = [&](const data::BadSample& bad) { terminal.on_bad_sample(bad.path, bad.reason); },
-       .found = std::move(found),
-       .gave = [&](const std::string& flag) { return o->typed(flag); }},
+       .found = std::move(r.found),
+       .gave = [&](const std::string& flag) { return r.options->typed(flag); },
+       .ranks = ranks},
       [&](const std::string& text) { terminal.say(cat("note    ", text)); });
   terminal.offload = fitted.offload;
   terminal.outcome = fitted.outcome;
@@ -368,8 +395,10 @@ int train_command(const Args& args) {
   terminal.free_before = fitted.free_before;
   if (flags.dry_run) {
     fitted.run.restore();  // a damaged checkpoint is told now
-    terminal.on_start(fitted.run.summary());
-    std::printf("%s\n", o->config_json().c_str());
+    train::RunSummary summary = fitted.run.summary();
+    if (flags.ranks.devices.size() > 0) summary.devices = device_count(flags.ranks, {});
+    terminal.on_start(summary);
+    std::printf("%s\n", r.options->config_json().c_str());
     return 0;
   }
   const train::Result result = fitted.run.run(terminal, args);
@@ -377,6 +406,100 @@ int train_command(const Args& args) {
   if (trained && fitted.run.has_plans()) terminal.compare(result.output_dir);
   print_result(result, terminal, flags);
   return result.interrupted() ? signals::exit_code() : 0;
+}
+
+// A rank behind the first says little, and that into its log.
+class Beside : public train::Observer {
+ public:
+  bool wants_step() override { return false; }
+  void on_bad_sample(const std::string& path, const std::string& reason) override {
+    std::fprintf(stderr, "left out: %s: %s\n", printable(path).c_str(), printable(reason).c_str());
+  }
+};
+
+int train_beside(const train::Config& config, const Args& args, train::Ranks& ranks) {
+  Beside quiet;
+  const train::Result result = train::prepare(config, {.ranks = &ranks}).run(quiet, args);
+  return result.interrupted() ? signals::exit_code() : 0;
+}
+
+int train_together(const Args& args, const RankFlags& flags, const comm::Launch& launch) {
+  const std::unique_ptr<train::Ranks> ranks = join_ranks(flags, launch);
+  try {
+    ranks->need_equal("the arguments", join(args, " "));
+    Request r;
+    if (ranks->first()) {
+      r = read_request(args);
+      parse_request(r, args);
+      r.config.backend = device_of(r.flags.ranks, r.config.backend, launch.rank);
+      if (r.flags.fit == "auto" || r.flags.choose_batch) {
+        fail(ErrorKind::usage, r.flags.choose_batch ? "--batch-size" : "--fit", "auto is for one device as yet");
+      }
+    }
+    const std::string json = ranks->from_first(train::to_json(r.config));
+    if (ranks->first()) return train_here(r, args, ranks.get());
+    train::Config probe;
+    Flags ignored;
+    train_options(probe, ignored)->peek(args);
+    train::Config config;
+    train::set_from_json(config, json, "rank 0");
+    config.data_dir = probe.data_dir;  // of this machine, and no part of a configuration
+    return train_beside(config, args, *ranks);
+  } catch (const std::exception& e) {
+    ranks->comm().abort(e.what());
+    throw;
+  }
+}
+
+// Where the run will be, for the logs that are there before it. The lock of a run that goes on is let go: rank 0 takes
+// it again.
+std::string directory_of(Request& r) {
+  if (r.found && r.found->checkpoint && r.config.output_dir.empty()) return train::run_of(*r.found->checkpoint);
+  if (!r.config.output_dir.empty()) {
+    if (!r.found) train::RunDir::check(r.config.output_dir, r.config.overwrite);
+    return r.config.output_dir;
+  }
+  const std::string usual = train::usual_dir(r.config);
+  return r.config.resume.empty() ? train::RunDir::free_name(usual) : usual;
+}
+
+int start_ranks(Request r, Args args, int64_t count) {
+  r.config.backend = device_of(r.flags.ranks, r.config.backend, 0);
+  train::validate(r.config);
+  const std::string dir = directory_of(r);
+  if (r.config.output_dir.empty()) args.insert(args.end(), {"--output-dir", dir});
+  r.found.reset();
+  const std::string logs = dir + "/" + train::RunDir::kRankLogs;
+  // Of a run that failed before it began nothing stays, but what was there before.
+  const auto clear = [&] {
+    std::error_code error;
+    if (!train::RunDir::is_empty(dir)) return;
+    std::filesystem::remove_all(logs, error);
+    std::filesystem::remove(dir, error);
+  };
+  const int code = run_ranks("train", args, count, logs);
+  if (code != 0) clear();
+  return code;
+}
+
+}  // namespace
+
+int train_command(const Args& args) {
+  signals::install();
+  const comm::Launch launch = comm::read_launch_environment();
+  if (launch.world > 1) {
+    train::Config probe;
+    Flags flags;
+    train_options(probe, flags)->peek(args);
+    return train_together(args, flags.ranks, launch);
+  }
+  Request r = read_request(args);
+  parse_request(r, args);
+  if (r.done) return 0;
+  const int64_t devices = device_count(r.flags.ranks, launch);
+  if (devices > 1 && !r.flags.dry_run) return start_ranks(std::move(r), args, devices);
+  r.config.backend = device_of(r.flags.ranks, r.config.backend, 0);
+  return train_here(r, args, nullptr);
 }
 
 }  // namespace freight::app

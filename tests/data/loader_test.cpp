@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <numeric>
 #include <set>
 
@@ -52,6 +53,76 @@ TEST(LoaderTest, EveryEpochHoldsEverySampleOnceInAnOrderOfItsOwn) {
   EXPECT_EQ(walk(loader, 0), a);
   Loader other(colour_set(53), {.batch_size = 8, .shuffle = true, .seed = 6});
   EXPECT_NE(walk(other, 0).labels, a.labels);
+}
+
+// The batches of several loaders, piece behind piece, as those of one.
+Seen joined(const std::vector<Seen>& pieces, int64_t batches) {
+  Seen all;
+  const size_t sample = 3 * 4 * 5;
+  std::vector<size_t> at(pieces.size(), 0), row(pieces.size(), 0);
+  for (int64_t b = 0; b < batches; ++b) {
+    int64_t count = 0;
+    for (size_t p = 0; p < pieces.size(); ++p) {
+      const auto n = static_cast<size_t>(pieces[p].counts.at(at[p]++));
+      const auto from = static_cast<std::ptrdiff_t>(row[p]), to = static_cast<std::ptrdiff_t>(row[p] + n);
+      const auto width = static_cast<std::ptrdiff_t>(sample);
+      all.labels.insert(all.labels.end(), pieces[p].labels.begin() + from, pieces[p].labels.begin() + to);
+      all.pixels.insert(all.pixels.end(), pieces[p].pixels.begin() + from * width,
+                        pieces[p].pixels.begin() + to * width);
+      row[p] += n;
+      count += static_cast<int64_t>(n);
+    }
+    all.counts.push_back(count);
+  }
+  return all;
+}
+
+TEST(LoaderTest, PiecesOfBatchesAreTogetherTheBatches) {
+  for (const int workers : {0, 2}) {
+    for (const bool drop_last : {true, false}) {
+      LoaderOptions o{.batch_size = 10,
+                      .shuffle = true,
+                      .seed = 3,
+                      .drop_last = drop_last,
+                      .workers = workers,
+                      .augment = {.shift = 1, .flip = true}};
+      Loader whole(colour_set(53), o);
+      for (const int64_t of : {2, 3, 4, 12}) {
+        std::vector<std::unique_ptr<Loader>> loaders;
+        for (int64_t i = 0; i < of; ++i) {
+          o.share = {.of = of, .first = i, .end = i + 1, .cut = true};
+          loaders.push_back(std::make_unique<Loader>(colour_set(53), o));
+          EXPECT_EQ(loaders.back()->batches_per_epoch(), whole.batches_per_epoch());
+        }
+        for (const auto& [epoch, first] : {std::pair<int64_t, int64_t>{0, 0}, {1, 0}, {1, 2}}) {
+          std::vector<Seen> pieces;
+          for (const auto& loader : loaders) pieces.push_back(walk(*loader, epoch, first));
+          EXPECT_EQ(joined(pieces, whole.batches_per_epoch() - first), walk(whole, epoch, first)) << of;
+        }
+      }
+    }
+  }
+}
+
+TEST(LoaderTest, WholeBatchesAreDealtToReadersInTurn) {
+  Loader whole(colour_set(53), {.batch_size = 8});
+  const Seen all = walk(whole, 0);
+  for (const int64_t of : {2, 3, 9}) {
+    std::vector<int64_t> labels;
+    for (int64_t r = 0; r < of; ++r) {
+      Loader loader(colour_set(53), {.batch_size = 8, .share = {.of = of, .first = r, .end = r + 1}});
+      int64_t number = r;
+      for (const Batch& b : loader.epoch(0)) {
+        EXPECT_EQ(b.index, number);
+        EXPECT_EQ(b.labels.to_vector<int64_t>()[0], number * 8);
+        for (const int64_t y : b.labels.to_vector<int64_t>()) labels.push_back(y);
+        number += of;
+      }
+      EXPECT_GE(number, 7);
+    }
+    std::sort(labels.begin(), labels.end());
+    EXPECT_EQ(labels, all.labels);
+  }
 }
 
 class LoaderWorkers : public ::testing::TestWithParam<int> {};

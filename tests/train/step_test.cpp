@@ -78,6 +78,118 @@ TEST(TrainStep, PartsOfABatchTrainAsTheWholeBatchDoes) {
   }
 }
 
+// Ten steps on a batch that is cut into shards.
+std::vector<float> trained_in_shards(models::Model (*make)(), const Array& x, const Array& y, int64_t shards,
+                                     std::vector<double>* losses = nullptr) {
+  const DeviceScope on("cpu");
+  seed(3);
+  const models::Model model = make();
+  model.net->train();
+  optim::SGD sgd(model.net->parameters(), {.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-3, .clip_grad_norm = 1});
+  const int64_t n = x.shape()[0];
+  TrainStep step(model, sgd, nullptr,
+                 {.label_smoothing = 0.1, .sharding = {.shards = shards, .exact = true, .batch_size = n}}, {});
+  const data::Share pieces{.of = shards, .end = shards, .cut = true};
+  for (int i = 0; i < 10; ++i) {
+    for (int64_t k = 0; k < shards; ++k) {
+      const auto [first, count] = pieces.rows(k, n);
+      step.add_shard({batch_rows(x, first, count), batch_rows(y, first, count), count});
+    }
+    int64_t counted = 0;
+    const TrainStep::Outcome o = step.finish_shards(counted);
+    EXPECT_EQ(counted, n);
+    if (losses) losses->push_back(o.loss);
+  }
+  std::vector<float> weights;
+  for (const nn::NamedVariable& v : model.net->state_dict()) {
+    const std::vector<float> more = v.variable.array().to_vector<float>();
+    weights.insert(weights.end(), more.begin(), more.end());
+  }
+  return weights;
+}
+
+TEST(TrainStep, ShardsOfABatchTrainAsTheWholeBatchDoes) {
+  const Trained whole = trained(smooth_net, 1);
+  const Array x = random_images({24, 1, 28, 28}), y = labels(24);
+  for (const int64_t shards : {1, 2, 5, 7, 24}) {
+    SCOPED_TRACE(shards);
+    std::vector<double> losses;
+    const std::vector<float> weights = trained_in_shards(smooth_net, x, y, shards, &losses);
+    for (size_t i = 0; i < whole.losses.size(); ++i) EXPECT_NEAR(losses[i], whole.losses[i], 1e-5);
+    double worst = 0;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      worst = std::max(worst, static_cast<double>(std::fabs(weights[i] - whole.weights[i])));
+    }
+    EXPECT_LT(worst, 1e-5);
+  }
+}
+
+TEST(TrainStep, RunningStatisticsAreTheMeanOfTheShardsBySamples) {
+  const auto net = [] {
+    return models::from_spec(R"({"format": "freight-model-1", "name": "norm", "input": [2, 3, 3], "net": [
+        {"type": "BatchNorm2d"}, {"type": "Flatten"}, {"type": "Linear", "out": 10}]})");
+  };
+  const DeviceScope on("cpu");
+  const models::Model model = net();
+  model.net->train();
+  optim::SGD sgd(model.net->parameters(), {.lr = 0.0});
+  TrainStep step(model, sgd, nullptr, {.sharding = {.shards = 2, .batch_size = 5}}, {});
+  const Array x = random_images({5, 2, 3, 3}), y = labels(5);
+  step.add_shard({batch_rows(x, 0, 2), batch_rows(y, 0, 2), 2});
+  step.add_shard({batch_rows(x, 2, 3), batch_rows(y, 2, 3), 3});
+  int64_t counted = 0;
+  step.finish_shards(counted);
+  for (int64_t c = 0; c < 2; ++c) {
+    double mean = 0, variance = 0;
+    for (const auto& [first, n] : {std::pair<int64_t, int64_t>{0, 2}, {2, 3}}) {
+      double sum = 0, squares = 0;
+      for (int64_t i = first; i < first + n; ++i) {
+        for (int64_t k = 0; k < 9; ++k) {
+          const double v = static_cast<double>(x.data<float>()[(i * 2 + c) * 9 + k]);
+          sum += v;
+          squares += v * v;
+        }
+      }
+      const auto values = static_cast<double>(9 * n), samples = static_cast<double>(n);
+      mean += samples / 5 * sum / values;
+      variance += samples / 5 * (squares - sum * sum / values) / (values - 1);
+    }
+    const std::vector<nn::NamedVariable> state = model.net->state_dict();
+    const auto value = [&](const std::string& name) {
+      for (const nn::NamedVariable& v : state) {
+        if (v.name.find(name) != std::string::npos) return static_cast<double>(v.variable.array().data<float>()[c]);
+      }
+      return std::nan("");
+    };
+    EXPECT_NEAR(value("running_mean"), 0.1 * mean, 1e-6);
+    EXPECT_NEAR(value("running_var"), 0.9 + 0.1 * variance, 1e-6);
+  }
+}
+
+TEST(TrainStep, AShardWithoutSamplesCountsForNothing) {
+  const Array x = random_images({6, 1, 28, 28}), y = labels(6);
+  const auto weights_of = [&](const std::vector<int64_t>& sizes) {
+    const DeviceScope on("cpu");
+    seed(3);
+    const models::Model model = smooth_net();
+    model.net->train();
+    optim::SGD sgd(model.net->parameters(), {.lr = 0.1});
+    TrainStep step(model, sgd, nullptr, {.sharding = {.shards = static_cast<int64_t>(sizes.size()), .batch_size = 6}},
+                   {});
+    int64_t first = 0, counted = 0;
+    for (const int64_t n : sizes) {
+      step.add_shard({batch_rows(x, first, n), batch_rows(y, first, n), n});
+      first += n;
+    }
+    step.finish_shards(counted);
+    EXPECT_EQ(counted, first);
+    return model.net->parameters()[0].array().to_vector<float>();
+  };
+  const std::vector<float> two = weights_of({3, 3}), three = weights_of({3, 0, 3}), none = weights_of({0, 0});
+  for (size_t i = 0; i < two.size(); ++i) EXPECT_NEAR(two[i], three[i], 1e-7);
+  EXPECT_NE(two, none);
+}
+
 TEST(TrainStep, PartsNeedLessMemoryForTheSameWork) {
   const auto resnet = [] { return models::create("resnet20"); };
   const Trained whole = trained(resnet, 1), cut = trained(resnet, 4);

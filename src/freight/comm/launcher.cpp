@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <iterator>
@@ -23,6 +24,7 @@
 
 #include "freight/base/clock.h"
 #include "freight/base/cpu_info.h"
+#include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/comm/network_address_internal.h"
@@ -215,6 +217,14 @@ class Job {
             "TORCHELASTIC_USE_AGENT_STORE="};
   }
 
+  // A rank computes with the threads that the user asked for, as far as it has processors for them.
+  int threads_of(const cpu_set_t& processors, int local_world) const {
+    const bool fewer = static_cast<int>(allowed_processors().size()) < local_world;
+    const int share = fewer ? 1 : std::max(CPU_COUNT(&processors), 1);
+    const int asked = std::atoi(env::get("OMP_NUM_THREADS").c_str());
+    return asked > 0 ? std::min(asked, share) : share;
+  }
+
   // This process's environment, or of it what another host's ranks get, with `own` in the place of what it says of the
   // same names.
   static std::vector<std::string> settings_with(std::vector<std::string> own, bool elsewhere) {
@@ -233,6 +243,7 @@ class Job {
   void start(int rank) {
     const HostRank at = where(rank);
     const bool elsewhere = at.host > 0;
+    const cpu_set_t processors = processors_of(at.local_rank, at.local_world);
     std::vector<std::string> words = options_.command, own = own_settings(rank), settings;
     if (elsewhere) {
       words = remote_command({.host = host(rank),
@@ -243,21 +254,23 @@ class Job {
       settings = settings_with({}, false);
     } else {
       own.push_back("FREIGHT_TOKEN=" + token_);
+      own.push_back(cat("OMP_NUM_THREADS=", threads_of(processors, at.local_world)));
       settings = settings_with(own, false);
     }
     const std::vector<char*> argv = pointers(words), environment = pointers(settings);
-    const Descriptor log = open_output(log_of(rank));
-    const bool apart = rank == 0 && !options_.result.empty();
-    const Descriptor result = apart ? open_output(options_.result) : Descriptor();
+    const bool shown = rank == 0 && options_.terminal, apart = rank == 0 && !options_.result.empty();
+    const Descriptor log = shown ? Descriptor(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)) : open_output(log_of(rank));
+    const Descriptor result = apart   ? open_output(options_.result)
+                              : shown ? Descriptor(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3))
+                                      : Descriptor();
     Pipe fault = make_pipe();
     Pipe input = elsewhere ? make_pipe() : Pipe();
-    const cpu_set_t processors = processors_of(at.local_rank, at.local_world);
     const pid_t parent = ::getpid(), child = ::fork();
     if (child < 0) fail(ErrorKind::runtime, "launcher", "cannot start rank ", rank, ": ", std::strerror(errno));
     if (child == 0) {
       if (!elsewhere) ::sched_setaffinity(0, sizeof(processors), &processors);
       const int in = elsewhere ? input.read.get() : ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-      become(argv.data(), environment.data(), parent, {in, apart ? result.get() : log.get(), log.get()},
+      become(argv.data(), environment.data(), parent, {in, result.get() >= 0 ? result.get() : log.get(), log.get()},
              fault.write.get());
     }
     ::setpgid(child, child);  // as the child does: whoever is first
@@ -332,13 +345,15 @@ class Job {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0, killed = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     if (code == 0 && killed == 0) return;
     constexpr int kPeerLost = static_cast<int>(ErrorKind::peer_lost);
-    const bool cause = end_.exit_code == kPeerLost && code != kPeerLost && !asked_;
+    // All may fail alike, by the same bad input: then it is rank 0 that says so where it is seen.
+    const bool shown = options_.terminal && rank == 0 && code != 0 && code == end_.exit_code;
+    const bool cause = !asked_ && (shown || (end_.exit_code == kPeerLost && code != kPeerLost));
     if (end_.failed() && !cause) return;
     if (!end_.failed()) failed_at_ = Clock::now();
     end_.rank = rank;
     end_.exit_code = code;
     end_.signal = killed;
-    end_.log = log_of(rank);
+    end_.log = rank == 0 && options_.terminal ? "" : log_of(rank);
     if (hosts() > 1) end_.host = host(rank);
   }
 
@@ -374,7 +389,7 @@ std::string to_string(const JobEnd& end) {
              end.signal ? cat(" was killed by signal ", end.signal, " (", ::strsignal(end.signal), ")")
                         : cat(" ended with exit code ", end.exit_code,
                               !end.host.empty() && end.exit_code == kOfSsh ? ", which is ssh's where it fails" : ""),
-             "; its log is ", end.log);
+             end.log.empty() ? "" : "; its log is " + end.log);
 }
 
 JobEnd run_job(const LaunchOptions& options) { return Job(options).run(); }

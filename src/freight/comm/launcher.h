@@ -11,6 +11,7 @@ struct LaunchOptions {
   int world = 1;                     // processes
   std::string log_dir;               // made where it is missing; rank-R.log in it gets what rank R prints, both streams
   std::string result = {};           // a file for rank 0's standard output alone; "": it goes to the log, too
+  bool terminal = false;             // rank 0 prints where this process does, both streams, and has no log
   double grace = 5;                  // seconds between asking those that are left to end (SIGTERM) and killing them
   std::vector<std::string> hosts =
       {};  // ranks are dealt out evenly, host by host; the first is this one. Empty: this one
@@ -21,7 +22,7 @@ struct JobEnd {
   int exit_code = 0;  // its exit code, or
   int signal = 0;     // the signal that killed it
   int forwarded = 0;  // the first signal that the launcher got and handed on; 0: none
-  std::string log;    // its log file
+  std::string log;    // its log file; "" of a rank that has none
   std::string host;   // where several were named
   bool failed() const { return rank >= 0; }
 };
@@ -35,8 +36,9 @@ std::string to_string(const JobEnd& end);
 // FREIGHT_TOKEN of this job, MASTER_ADDR and MASTER_PORT, an empty standard input, and a process group of its own, so
 // that Ctrl-C reaches it once: SIGINT, SIGTERM, SIGHUP and SIGUSR1 are handed on to all. Where there are as many
 // processors as ranks each is bound to its share of those that this process may use (of 8 processors 2 ranks get 0 to 3
-// and 4 to 7), which its compute threads follow. Processes are killed by the system when the thread that called this
-// ends in whatever way.
+// and 4 to 7), which its compute threads follow: OMP_NUM_THREADS says no more than its share, which is one where there
+// are fewer processors than ranks. Processes are killed by the system when the thread that called this ends in whatever
+// way.
 //
 // On other hosts ssh (or FREIGHT_SSH, with its options) must get in without a password, and program, folder and files
 // lie at the same paths. They get the variables above, and those of this process that begin with FREIGHT_ or OMP_; the

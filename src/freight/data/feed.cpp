@@ -99,7 +99,66 @@ class MadeFeed : public Feed {
   FeedBatch batch_;
 };
 
+// Rows [first, first + count) of an array, in its memory.
+Array rows_in(const Array& a, int64_t first, int64_t count) {
+  Shape shape = a.shape();
+  const size_t row = shape[0] == 0 ? 0 : a.bytes() / static_cast<size_t>(shape[0]);
+  shape[0] = count;
+  auto* data = static_cast<char*>(a.raw()) + static_cast<size_t>(first) * row;
+  return {a.dtype(), shape, Storage::borrow(data, static_cast<size_t>(count) * row, a.storage())};
+}
+
+class ShareFeed : public Feed {
+ public:
+  ShareFeed(std::unique_ptr<Feed> whole, const Share& share) : whole_(std::move(whole)), share_(share) {}
+
+  int64_t batches_per_epoch() const override { return whole_->batches_per_epoch(); }
+  int64_t count_per_epoch() const override { return whole_->count_per_epoch(); }
+  void start(int64_t epoch, int64_t first_batch) override {
+    whole_->start(epoch, first_batch);
+    at_ = first_batch * (share_.cut ? share_.of : 1);
+    batch_ = nullptr;
+  }
+  FeedBatch* next() override {
+    for (;; ++at_) {
+      const int64_t place = at_ % share_.of;
+      if (!share_.cut || place == 0 || !batch_) batch_ = whole_->next();
+      if (!batch_) return nullptr;
+      if (place < share_.first || place >= share_.end) continue;
+      ++at_;
+      if (!share_.cut) return batch_;
+      return cut(place);
+    }
+  }
+  std::string sample_name(int64_t row) const override { return whole_->sample_name(first_ + row); }
+  double wait_seconds() const override { return whole_->wait_seconds(); }
+
+ private:
+  FeedBatch* cut(int64_t piece) {
+    const auto [first, count] = share_.rows(piece, batch_->inputs.shape()[0]);
+    first_ = first;
+    piece_ = {rows_in(batch_->inputs, first, count), rows_in(batch_->targets, first, count), count};
+    const Array& y = piece_.targets;
+    if (y.dtype() == DType::i32 && y.shape().rank() == 2) {
+      piece_.count = std::count_if(y.data<int32_t>(), y.data<int32_t>() + y.numel(), [](int32_t t) { return t >= 0; });
+    }
+    return &piece_;
+  }
+
+  std::unique_ptr<Feed> whole_;
+  Share share_;
+  int64_t at_ = 0;  // the next number, of all in the epoch
+  FeedBatch* batch_ = nullptr;
+  FeedBatch piece_;
+  int64_t first_ = 0;
+};
+
 }  // namespace
+
+std::unique_ptr<Feed> share_of(std::unique_ptr<Feed> whole, const Share& share) {
+  if (share.of == 1 || !whole) return whole;
+  return std::make_unique<ShareFeed>(std::move(whole), share);
+}
 
 std::unique_ptr<Feed> made_feed(std::function<MadeSample(int64_t, int64_t)> make, const MadeFeedOptions& options) {
   return std::make_unique<MadeFeed>(std::move(make), options);

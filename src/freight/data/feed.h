@@ -66,6 +66,11 @@ struct MadeFeedOptions {
 std::unique_ptr<Feed> made_feed(std::function<MadeSample(int64_t epoch, int64_t number)> make,
                                 const MadeFeedOptions& options);
 
+// The share of a feed's batches (loader.h), which are made whole before they are cut: for such as cost little. Its
+// batches_per_epoch and start() count whole batches all the same. Empty pieces are given, too, so that every reader
+// gets as many. A Loader, which reads no sample of others, has LoaderOptions::share.
+std::unique_ptr<Feed> share_of(std::unique_ptr<Feed> whole, const Share& share);
+
 // The batches of a Loader.
 std::unique_ptr<Feed> loader_feed(Dataset set, const LoaderOptions& options);
 

@@ -15,6 +15,7 @@
 #include <set>
 #include <system_error>
 #include <thread>
+#include <tuple>
 
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
@@ -73,7 +74,8 @@ struct Loader::State {
   Shape target;  // of a label in a batch
   DType target_dtype = DType::i64;
   size_t label_bytes = 0;  // of one target
-  int64_t batches = 0;     // per epoch
+  int64_t batches = 0;     // per epoch, of all shares
+  int64_t units = 0;       // per epoch: the batches or pieces of this share
   int64_t claim_size = 1;
   Transform::Scratch scratch;  // of the caller's thread
 
@@ -96,11 +98,24 @@ struct Loader::State {
   bool stopping = false;
   std::vector<std::thread> threads;
 
-  int64_t epoch_of(int64_t k) const { return start_epoch + (start_batch + k) / batches; }
-  int64_t batch_of(int64_t k) const { return (start_batch + k) % batches; }
-  int64_t count_of(int64_t batch) const {
-    return std::min(options.batch_size, set.count() - batch * options.batch_size);
+  int64_t epoch_of(int64_t k) const { return start_epoch + (start_batch + k) / units; }
+  int64_t batch_of(int64_t k) const { return options.share.number((start_batch + k) % units); }
+  // The position of a batch, or piece of one, within the epoch, and its samples.
+  std::pair<int64_t, int64_t> rows_of(int64_t batch) const {
+    const Share& share = options.share;
+    const int64_t first = (share.cut ? batch / share.of : batch) * options.batch_size;
+    const int64_t n = std::min(options.batch_size, set.count() - first);
+    if (!share.cut) return {first, n};
+    const auto [begin, count] = share.rows(batch % share.of, n);
+    return {first + begin, count};
   }
+  int64_t first_of(int64_t batch) const { return rows_of(batch).first; }
+  int64_t count_of(int64_t batch) const { return rows_of(batch).second; }
+  int64_t full_count() const {
+    const int64_t of = options.share.cut ? options.share.of : 1;
+    return (options.batch_size + of - 1) / of;
+  }
+  bool shared() const { return options.share.of > 1; }
   std::vector<int64_t> make_order(int64_t epoch) const;
   Order order_of(int64_t epoch);
   void free_below(int64_t k);
@@ -155,12 +170,12 @@ void Loader::State::open(Slot& slot, int64_t k) {
   b.images = Array();
   b.labels = Array();
   b.index = batch_of(k);
-  b.first = b.index * options.batch_size;
-  b.count = slot.left = count_of(b.index);
+  std::tie(b.first, b.count) = rows_of(b.index);
+  slot.left = b.count;
   for (auto* s : {&slot.images, &slot.labels}) {
     if (*s && held_elsewhere(*s)) s->reset();
   }
-  const auto full = static_cast<size_t>(options.batch_size);
+  const auto full = static_cast<size_t>(full_count());
   try {
     slot.order = order_of(slot.epoch);
     if (!slot.images) slot.images = Storage::allocate(full * static_cast<size_t>(sample.numel()) * sizeof(float));
@@ -188,7 +203,7 @@ void Loader::State::make(const Order& order, int64_t epoch, int64_t batch, int64
                          uint8_t* labels, Faults& faults, Transform::Scratch& buffers) const {
   const auto* source = static_cast<const uint8_t*>(set.labels.raw());
   for (int64_t i = first; i < first + count; ++i) {
-    const int64_t index = (*order)[static_cast<size_t>(batch * options.batch_size + i)];
+    const int64_t index = (*order)[static_cast<size_t>(first_of(batch) + i)];
     uint8_t* label = labels + static_cast<size_t>(i) * label_bytes;
     if (options.mix.any()) {
       std::memset(label, 0, label_bytes);
@@ -279,19 +294,30 @@ void Loader::State::restart(int64_t epoch, int64_t first_batch) {
   start_epoch = epoch;
   start_batch = first_batch;
   taken = filling = next_sample = 0;
-  end = batches - first_batch;
+  end = units - first_batch;
   if (options.shuffle) {
-    const int64_t more = options.epochs > 0 ? std::max<int64_t>(options.epochs - 1 - epoch, 0)
-                                            : (std::numeric_limits<int64_t>::max() / 2 - end) / batches - epoch;
-    end += std::max<int64_t>(more, 0) * batches;
+    const int64_t more = options.epochs > 0
+                             ? std::max<int64_t>(options.epochs - 1 - epoch, 0)
+                             : (std::numeric_limits<int64_t>::max() / 2 - end) / std::max<int64_t>(units, 1) - epoch;
+    end += std::max<int64_t>(more, 0) * units;
   }
   free_below(0);
+}
+
+int64_t Share::count(int64_t batches) const {
+  if (cut) return batches * width();
+  return batches / of * width() + std::clamp<int64_t>(batches % of - first, 0, width());
+}
+
+std::pair<int64_t, int64_t> Share::rows(int64_t piece, int64_t n) const {
+  const int64_t begin = piece * n / of;
+  return {begin, (piece + 1) * n / of - begin};
 }
 
 void Loader::State::tell(const Faults& faults, const Order& order, int64_t batch) {
   if (!options.bad.report) return;
   for (const auto& [i, bad] : faults.bad) {
-    const int64_t index = (*order)[static_cast<size_t>(batch * options.batch_size + i)];
+    const int64_t index = (*order)[static_cast<size_t>(first_of(batch) + i)];
     if (reported.insert(index).second) options.bad.report(bad);
   }
 }
@@ -301,6 +327,10 @@ Loader::Loader(Dataset set, const LoaderOptions& options) {
   if (o.batch_size < 1) fail(ErrorKind::usage, "loader", "batch size: got ", o.batch_size, ", need 1 or more");
   if (o.workers < -1 || o.workers > 1024) fail(ErrorKind::usage, "loader", "workers: got ", o.workers);
   if (o.prefetch < 1 || o.prefetch > 1024) fail(ErrorKind::usage, "loader", "prefetch: got ", o.prefetch);
+  const Share& share = o.share;
+  if (share.of < 1 || share.first < 0 || share.first >= share.end || share.end > share.of) {
+    fail(ErrorKind::usage, "loader", "share: got ", share.first, " to ", share.end, " of ", share.of);
+  }
   for (const double alpha : {o.mix.mixup_alpha, o.mix.cutmix_alpha}) {
     if (!(alpha >= 0 && alpha <= 1e3)) fail(ErrorKind::usage, "loader", "mix alpha: got ", alpha, ", need 0 to 1000");
   }
@@ -330,7 +360,8 @@ Loader::Loader(Dataset set, const LoaderOptions& options) {
     fail(ErrorKind::usage, "loader", "no batch at all: ", n, " samples, batch size ", o.batch_size,
          ", and the short last batch is dropped");
   }
-  const int64_t floats = o.batch_size * s.sample.numel();
+  s.units = o.share.count(s.batches);
+  const int64_t floats = s.full_count() * s.sample.numel();
   if (o.workers < 0) s.options.workers = s.set.files ? thread_count() : floats < kCheapBatch ? 0 : 1;
   s.claim_size = s.set.files ? kClaimImages : std::max<int64_t>(1, kClaimFloats / s.sample.numel());
   const int workers = s.options.workers;
@@ -369,7 +400,9 @@ std::optional<BatchRecipe> Loader::recipe(std::string& why) const {
   const State& s = *state_;
   const auto& o = s.options;
   why.clear();
-  if (s.set.files) {
+  if (s.shared()) {
+    why = "others make a part of its batches";
+  } else if (s.set.files) {
     why = "its pictures are read from files";
   } else if (!s.transform.drawn()) {
     why = "its colours are changed";
@@ -412,10 +445,12 @@ Loader::Epoch Loader::epoch(int64_t epoch, int64_t first_batch) {
   if (epoch < 0 || first_batch < 0 || first_batch > s.batches) {
     fail(ErrorKind::usage, "loader", "no such position: epoch ", epoch, ", batch ", first_batch, " of ", s.batches);
   }
+  const Share& share = s.options.share;
+  const int64_t first = share.cut ? first_batch * share.width() : share.count(first_batch);
   // The place where the last epoch ended is already being worked on.
-  const bool goes_on = s.epoch_number >= 0 && s.taken < s.end && first_batch < s.batches &&
-                       s.epoch_of(s.taken) == epoch && s.batch_of(s.taken) == first_batch;
-  if (!goes_on) s.restart(epoch, first_batch);
+  const bool goes_on = s.epoch_number >= 0 && s.taken < s.end && first < s.units && s.epoch_of(s.taken) == epoch &&
+                       (s.start_batch + s.taken) % s.units == first;
+  if (!goes_on) s.restart(epoch, first);
   s.epoch_number = epoch;
   ++s.runs;
   {
@@ -457,12 +492,13 @@ Batch* Loader::next() {
     lock.unlock();
     s.tell(slot.faults, slot.order, slot.batch.index);
     if (!slot.faults.stop.empty()) std::rethrow_exception(slot.faults.stop.begin()->second);
-    if (slot.batch.count > 0) return &slot.batch;
+    if (slot.batch.count > 0 || s.shared()) return &slot.batch;
   }
 }
 
 int64_t Loader::fill(int64_t epoch, int64_t batch, float* images, void* labels) {
   State& s = *state_;
+  if (s.shared()) fail(ErrorKind::usage, "loader", "fill() makes whole batches: this loader has a share of them");
   if (epoch < 0 || batch < 0 || batch >= s.batches) {
     fail(ErrorKind::usage, "loader", "no batch ", batch, " of ", s.batches, " in epoch ", epoch);
   }

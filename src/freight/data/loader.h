@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "freight/base/array.h"
@@ -19,6 +20,22 @@
 #include "freight/data/mix.h"
 
 namespace freight::data {
+
+// The part of an epoch that one of several readers makes: of numbers that go round from 0 to `of` - 1 those from
+// `first` to `end` - 1. They number the batches, or, with `cut`, the pieces that every batch is cut into. Piece i of n
+// samples is [i n / of, (i + 1) n / of), so that pieces differ by a sample at most.
+struct Share {
+  int64_t of = 1, first = 0, end = 1;
+  bool cut = false;
+
+  int64_t width() const { return end - first; }
+  // Of an epoch of so many batches: how many batches or pieces are in this share, and the number of the k-th of them
+  // among all of the epoch.
+  int64_t count(int64_t batches) const;
+  int64_t number(int64_t k) const { return k / width() * of + first + k % width(); }
+  // Samples [begin, begin + count) of a batch of n: those of piece number `piece`.
+  std::pair<int64_t, int64_t> rows(int64_t piece, int64_t n) const;
+};
 
 // Settings of a Loader.
 struct LoaderOptions {
@@ -34,6 +51,7 @@ struct LoaderOptions {
   Mix mix = {};                // labels become f32 (N, classes)
   bool channels_last = false;  // images become (N, H, W, C)
   BadSamples bad = {};         // a batch that one is left out of is shorter
+  Share share = {};  // of the batches that this loader makes; of others it reads no sample. A batch of it may be empty
 };
 
 // How batches come about, for who makes them elsewhere: samples of a set in memory, as their draws (augment.h) and a
@@ -52,7 +70,7 @@ struct Batch {
   Array labels;       // i64 (N), or f32 as the targets are, or f32 (N, classes) where samples are mixed
   int64_t count = 0;  // N; smaller than batch_size in a short last batch, or where bad images are left out
   int64_t first = 0;  // position of the first sample within the epoch
-  int64_t index = 0;  // number of the batch within the epoch
+  int64_t index = 0;  // number of the batch, or of the piece of one, within the epoch
 };
 
 // Makes batches of a data set; see the top of this file.

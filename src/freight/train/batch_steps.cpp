@@ -39,6 +39,7 @@ std::vector<BatchSteps::Done> BatchSteps::next(const RunPosition& place, int64_t
     for (const TrainStep::Outcome& o : ahead_->next(limit)) done.push_back({o, run_.data->batch_size()});
     return done;
   }
+  if (run_.sharding.shards > 0) return next_sharded(place);
   do {
     const data::FeedBatch* const batch = run_.feed->next();
     used_up_ = !batch;
@@ -48,6 +49,25 @@ std::vector<BatchSteps::Done> BatchSteps::next(const RunPosition& place, int64_t
   run_.net->optimizer->set_lr(rate_of(run_, place, place.step));
   done.push_back({run_.net->step->run(batch_->inputs, batch_->targets), batch_->count});
   return done;
+}
+
+// All ranks come to the end of the epoch at the same batch, and pass over the same ones of which nothing is left.
+std::vector<BatchSteps::Done> BatchSteps::next_sharded(const RunPosition& place) {
+  TrainStep& step = *run_.net->step;
+  run_.net->optimizer->set_lr(rate_of(run_, place, place.step));
+  if (run_.ranks) run_.ranks->comm().at_step(place.step);
+  int64_t counted = 0;
+  TrainStep::Outcome outcome;
+  while (counted == 0) {
+    for (int64_t i = 0; i < run_.sharding.deal().count(); ++i) {
+      batch_ = run_.feed->next();
+      used_up_ = !batch_;
+      if (used_up_) return {};
+      step.add_shard(*batch_);
+    }
+    outcome = step.finish_shards(counted);
+  }
+  return {{outcome, counted}};
 }
 
 const data::FeedBatch* BatchSteps::usable(const data::FeedBatch& batch) {

@@ -34,6 +34,7 @@ class BatchSteps {
   std::string first_nonfinite(const RunPosition& place);
 
  private:
+  std::vector<Done> next_sharded(const RunPosition& place);
   // The batch itself where it is full. Of one that is short, since samples were left out, those that can be trained on:
   // normalisations need more than one value per channel. Null where none can.
   const data::FeedBatch* usable(const data::FeedBatch& batch);

@@ -67,6 +67,9 @@ std::vector<Field> make_fields() {
       {kLength, "--grad-accum", "grad_accum", &C::grad_accum,
        "cut each step's batch into this many parts whose gradients are added: less memory", at_least(1),
        {"--gradient-accumulation-steps"}},
+      {kLength, "--shards", "shards", &C::shards,
+       "cut each batch into this many shards, which give the same model to the bit on any number of devices (0: off)",
+       between(0, 1024)},
 
       {kOptimizer, "--optimizer", "optimizer.name", &C::optimizer, "sgd, adam, adamw, lion or muon",
        words(optim::names()), {"--opt"}},
@@ -407,6 +410,12 @@ void validate(const Config& c) {
   if (c.lambda < 0 && c.lambda != -1) fail(ErrorKind::usage, "--lambda", "must be at least 0, or -1: got ", c.lambda);
   if (c.grad_accum > c.batch_size) {
     fail(ErrorKind::usage, "--grad-accum", "a batch of ", c.batch_size, " has no ", c.grad_accum, " parts");
+  }
+  if (c.shards > c.batch_size) {
+    fail(ErrorKind::usage, "--shards", "a batch of ", c.batch_size, " has no ", c.shards, " shards");
+  }
+  if (c.shards > 0 && c.grad_accum > 1) {
+    fail(ErrorKind::usage, "--grad-accum", "does not go with --shards, whose shards are parts of the batch already");
   }
   if (c.epochs == 0 && c.max_steps == 0) {
     fail(ErrorKind::usage, "--epochs", "nothing to do: got 0 epochs and no --max-steps");

@@ -2,6 +2,7 @@
 #include "freight/train/evaluate.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 
@@ -14,6 +15,7 @@
 #include "freight/ops/ops.h"
 #include "freight/run/plan.h"
 #include "freight/train/diverged.h"
+#include "freight/train/ranks.h"
 
 namespace freight::train {
 
@@ -61,7 +63,42 @@ models::Model with_views(const models::Model& model, TestViews views) {
   return out;
 }
 
+// Loss, number right and count of each batch of an epoch, where ranks share them.
+class BatchFigures {
+ public:
+  BatchFigures(int64_t batches, Ranks* ranks) : ranks_(ranks) {
+    if (ranks) numbers_.assign(static_cast<size_t>(batches) * kOfBatch + kWishNumbers, 0.0);
+  }
+  // Of this rank's next batch.
+  void add(const std::array<double, 3>& batch) {
+    if (!ranks_) return;
+    const auto number = static_cast<size_t>(ranks_->rank() + added_++ * ranks_->world());
+    std::copy(batch.begin(), batch.end(), numbers_.begin() + static_cast<int64_t>(number * kOfBatch));
+  }
+  // Their sums over all batches; what ranks want is agreed on beside.
+  std::array<double, 3> of_all() {
+    const size_t end = numbers_.size() - kWishNumbers;
+    put(ranks_->take_wish(), numbers_.data() + end);
+    ranks_->sum(numbers_);  // of each batch one rank has figures, the others zeros
+    ranks_->agree(wish_of(numbers_.data() + end));
+    std::array<double, 3> all{};
+    for (size_t i = 0; i < end; ++i) all[i % kOfBatch] += numbers_[i];
+    return all;
+  }
+
+ private:
+  static constexpr size_t kOfBatch = 3;
+  Ranks* ranks_;
+  std::vector<double> numbers_;
+  int64_t added_ = 0;
+};
+
 }  // namespace
+
+data::Share share_of_batches(Ranks* ranks) {
+  if (!ranks) return {};
+  return {.of = ranks->world(), .first = ranks->rank(), .end = ranks->rank() + 1};
+}
 
 bool parse_test_views(const std::string& name, TestViews& out) {
   constexpr std::pair<const char*, TestViews> kNames[] = {
@@ -169,9 +206,11 @@ Evaluation Evaluator::run(const data::Dataset& set, const std::function<bool(int
                           const EvaluationOptions& options) {
   const std::string what = cat(set.name, ", ", set.split);
   if (set.count() == 0) fail(ErrorKind::data, what, "nothing to evaluate: the part is empty");
-  const auto feed =
-      data::loader_feed(set, {.batch_size = state_->batch_size, .workers = options.workers, .bad = options.bad});
-  return run(*feed, what, poll);
+  const auto feed = data::loader_feed(set, {.batch_size = state_->batch_size,
+                                            .workers = options.workers,
+                                            .bad = options.bad,
+                                            .share = share_of_batches(options.ranks)});
+  return run(*feed, what, poll, options.ranks);
 }
 
 std::shared_ptr<const Plan> Evaluator::plan(const Type& x, const Type& y) {
@@ -179,14 +218,19 @@ std::shared_ptr<const Plan> Evaluator::plan(const Type& x, const Type& y) {
   return state_->step.plan(x, y);
 }
 
-Evaluation Evaluator::run(data::Feed& feed, const std::string& what,
-                          const std::function<bool(int64_t, int64_t)>& poll) {
+Evaluation Evaluator::run(data::Feed& feed, const std::string& what, const std::function<bool(int64_t, int64_t)>& poll,
+                          Ranks* ranks) {
   const auto start = std::chrono::steady_clock::now();
   const nn::Evaluating evaluating(*state_->model.net);
   Evaluation e;
   double right_sum = 0;
+  BatchFigures figures(feed.batches_per_epoch(), ranks);
   feed.start(0);
   while (const data::FeedBatch* b = feed.next()) {
+    if (b->inputs.shape()[0] == 0) {  // all were left out
+      figures.add({});
+      continue;
+    }
     const auto [loss, right] = state_->step(b->inputs, b->targets);
     const auto batch_loss = static_cast<double>(loss.item<float>());
     if (!std::isfinite(batch_loss)) {
@@ -196,10 +240,18 @@ Evaluation Evaluator::run(data::Feed& feed, const std::string& what,
            sample.empty() ? ": the model's answers to them are not finite, so that there is no figure" : ": ", sample,
            state_->compute == DType::f16 ? "; try --precision bf16 or fp32" : "");
     }
+    const double batch_right = static_cast<double>(right.item<float>());
+    figures.add({batch_loss, batch_right, static_cast<double>(b->count)});
     e.loss += batch_loss;
-    right_sum += static_cast<double>(right.item<float>());
+    right_sum += batch_right;
     e.count += b->count;
     if (poll && !poll(e.count, feed.count_per_epoch())) break;
+  }
+  if (ranks) {
+    const std::array<double, 3> all = figures.of_all();
+    e.loss = all[0];
+    right_sum = all[1];
+    e.count = static_cast<int64_t>(all[2]);
   }
   if (e.count == 0) fail(ErrorKind::data, what, "nothing to evaluate: no sample can be read");
   e.loss /= static_cast<double>(e.count);

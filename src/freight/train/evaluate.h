@@ -12,6 +12,8 @@
 
 namespace freight::train {
 
+class Ranks;
+
 struct Evaluation {
   int64_t count = 0;                // of the samples that could be read; of a language model, tokens
   double loss = 0;                  // mean over them, in nats for classes and tokens
@@ -39,7 +41,10 @@ inline constexpr int64_t kEvaluationBatch = 256;  // during training, at most
 struct EvaluationOptions {
   int workers = -1;  // of the loader
   data::BadSamples bad = {};
+  Ranks* ranks = nullptr;  // or null; each measures some of the batches
 };
+// The batches of an evaluation that a rank measures; all where `ranks` is null.
+data::Share share_of_batches(Ranks* ranks);
 
 // Keeps the compiled step between calls, so that every epoch replays the same plan.
 class Evaluator {
@@ -51,8 +56,11 @@ class Evaluator {
   Evaluator& operator=(const Evaluator&) = delete;
   // Runs an epoch of the feed. `poll` is called between batches; returning false stops, and the result is that of the
   // batches so far. Throws Error(data) naming `what` where nothing could be read.
+  // With `ranks` the feed is this rank's share of whole batches (data/loader.h), rank r's of world R those of number r,
+  // r + R and so on, and the result that of all ranks' batches: each is measured once, and their figures are added in
+  // the order of the batches, as one process does.
   Evaluation run(data::Feed& feed, const std::string& what,
-                 const std::function<bool(int64_t done, int64_t total)>& poll = {});
+                 const std::function<bool(int64_t done, int64_t total)>& poll = {}, Ranks* ranks = nullptr);
   // The same over all samples of a set.
   Evaluation run(const data::Dataset& set, const std::function<bool(int64_t done, int64_t total)>& poll = {},
                  const EvaluationOptions& options = {});

@@ -19,8 +19,8 @@ class FeedTask : public Task {
     }
     model_ = *own.model;
     refuse_flags();
-    look_at(train_feed(), "train", first_train_);
-    look_at(test_feed(c_.batch_size), "test", first_test_);
+    look_at(train_feed({}), "train", first_train_);
+    look_at(test_feed(c_.batch_size, {}), "test", first_test_);
   }
 
   models::Model make_model() const override { return model_; }
@@ -30,8 +30,12 @@ class FeedTask : public Task {
     return numbered ? data::numbered_classes(model_.classes()) : feeds_.classes;
   }
 
-  std::unique_ptr<data::Feed> train_feed() const override { return feeds_.train(c_.batch_size); }
-  std::unique_ptr<data::Feed> test_feed(int64_t batch_size) const override { return feeds_.test(batch_size); }
+  std::unique_ptr<data::Feed> train_feed(const data::Share& share) const override {
+    return data::share_of(feeds_.train(c_.batch_size), share);
+  }
+  std::unique_ptr<data::Feed> test_feed(int64_t batch_size, const data::Share& share) const override {
+    return data::share_of(feeds_.test(batch_size), share);
+  }
   std::pair<Type, Type> batch_types() const override { return first_train_.types; }
 
   int64_t train_count() const override { return first_train_.count; }

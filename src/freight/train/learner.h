@@ -18,6 +18,8 @@
 
 namespace freight::train {
 
+class Ranks;
+
 // A stored model is measured on this, as `eval` and `report` are told. Fields that are not set are as in training.
 struct MeasureRequest {
   std::string data = {}, data_dir = {};
@@ -31,6 +33,7 @@ struct MeasureRequest {
   data::BadSamples bad = {};
   std::function<void(const std::string&)> note = [](const std::string&) {};
   std::function<void(const std::string&)> warn = [](const std::string&) {};
+  Ranks* ranks = nullptr;  // who measure it together, each some of the batches; null: this process alone
   std::function<bool(int64_t done, int64_t all)> poll = [](int64_t, int64_t) { return true; };
 };
 struct Measurement {

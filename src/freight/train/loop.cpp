@@ -40,9 +40,17 @@ void Loop::run() {
   store();
 }
 
-bool Loop::stop_asked() const { return asked_.stop || signals::stop_requested(); }
+// Ranks stop together, at the step after which all know of it.
+bool Loop::stop_asked() const {
+  if (run_.ranks) return run_.ranks->agreed().any_stop();
+  return asked_.stop || signals::stop_requested();
+}
 
-void Loop::stopped() { result_.ended = signals::stop_requested() ? Ended::by_signal : Ended::by_observer; }
+void Loop::stopped() {
+  const bool by_signal =
+      run_.ranks ? run_.ranks->agreed().interrupts + run_.ranks->agreed().terminations > 0 : signals::stop_requested();
+  result_.ended = by_signal ? Ended::by_signal : Ended::by_observer;
+}
 
 // Trains what is left of the running epoch.
 void Loop::run_epoch() {
@@ -57,6 +65,7 @@ void Loop::run_epoch() {
     save = save || (place_.step > before && run_.config.save_every > 0 && place_.step % run_.config.save_every == 0);
     save = signals::take_save_request() || save;
     if (!steps_.settled()) continue;
+    if (run_.ranks) asked_.lr = run_.ranks->take_rate();
     if (asked_.lr) change_rate();
     if (stop_asked()) stopped();
     if (save && !result_.interrupted()) checkpoint();
@@ -72,6 +81,7 @@ void Loop::begin_epoch() {
             .seen_before = place_.seen,
             .began = Clock::now(),
             .waited_before = run_.feed->wait_seconds()};
+  if (run_.ranks) epoch_.ranks_waited_before = run_.ranks->waits();
   steps_.start_epoch(place_, epoch_.steps);
   place_.closed = false;
 }
@@ -115,6 +125,10 @@ void Loop::account(const BatchSteps::Done& done) {
   if (asked.lr && !(std::isfinite(*asked.lr) && *asked.lr >= 0)) {
     fail(ErrorKind::usage, "Observer::on_step", "lr: got ", *asked.lr, ", need a finite number of at least 0");
   }
+  if (run_.ranks) {
+    run_.ranks->wish({.stop = asked.stop ? 1 : 0, .lr = run_.ranks->first() ? asked.lr : std::nullopt});
+    return;
+  }
   asked_.stop = asked_.stop || asked.stop;
   if (asked.lr) asked_.lr = asked.lr;
 }
@@ -148,6 +162,13 @@ StepReport Loop::report() const {
   return r;
 }
 
+std::string Loop::slow_rank(int64_t steps, double seconds) const {
+  if (!run_.ranks) return {};
+  std::vector<double> waits = run_.ranks->waits();
+  for (size_t r = 0; r < waits.size(); ++r) waits[r] -= epoch_.ranks_waited_before[r];
+  return train::slow_rank(waits, steps, seconds);
+}
+
 // Does what follows an epoch's last step, or the step after which the run is stopped: figures, evaluation, checkpoint.
 void Loop::close_epoch() {
   const double seconds = seconds_since(epoch_.began);
@@ -160,7 +181,8 @@ void Loop::close_epoch() {
   result_.steps = place_.step;
   if (!result_.interrupted()) result_.epochs = place_.epoch;
 
-  EpochReport e{.train = report(), .test = {}, .best = false, .seconds = seconds};
+  EpochReport e{.train = report(), .test = {}, .best = false, .seconds = seconds, .slow = slow_rank(batches, seconds)};
+  if (!e.slow.empty()) record_.note(e.slow);
   // Nothing was trained here where the run went on with the evaluation alone: then the row is there already.
   if (e.train.samples_per_s > 0) record_.trained(e.train, batches, seconds);
   const bool last = place_.epoch == run_.length.epochs;
@@ -188,14 +210,14 @@ void Loop::close_epoch() {
 
 // Returns nothing where a signal stops it: the figures of a part of the set would be no result.
 std::optional<Evaluation> Loop::evaluate() {
-  const auto feed = run_.task->test_feed(run_.net->evaluation.batch);
+  const auto feed = run_.task->test_feed(run_.net->evaluation.batch, share_of_batches(run_.ranks));
   const auto poll = [&](int64_t done, int64_t all) {
     observer_.on_evaluation_progress(done, all);
     return !signals::stop_requested();
   };
   const Evaluation e = run_.net->with_averages(
-      [&] { return run_.net->evaluation.evaluator->run(*feed, cat(run_.config.data, ", test"), poll); });
-  if (signals::stop_requested()) {
+      [&] { return run_.net->evaluation.evaluator->run(*feed, cat(run_.config.data, ", test"), poll, run_.ranks); });
+  if (run_.ranks ? stop_asked() : signals::stop_requested()) {
     stopped();
     return std::nullopt;
   }

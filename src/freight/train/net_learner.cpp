@@ -6,6 +6,7 @@
 #include "freight/base/device_memory.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/base/version.h"
 #include "freight/data/finite.h"
 #include "freight/data/unicode.h"
 #include "freight/io/metrics.h"
@@ -122,7 +123,7 @@ void refuse_too_large(const NetTraining& net, double device_memory) {
 
 // Sets the weights that a new run starts from: those of a file, or drawn ones, of which a layer may come from the data.
 void set_weights(NetRun& p) {
-  if (p.start.checkpoint) return;
+  if (p.start.checkpoint || !p.records()) return;
   if (p.config.weights.empty()) {
     whiten(p.net->model, *p.task);
   } else {
@@ -149,6 +150,10 @@ void place_data(NetRun& p, double device_memory) {
   const Config& c = p.config;
   const bool asked = c.device_data == "yes";
   const auto memory = own_memory(c);
+  if (p.sharding.shards > 0) {
+    if (asked) fail(ErrorKind::usage, "--device-data", "yes: a batch that is cut into shards comes from the host");
+    return;
+  }
   if (c.device_data == "no" || (!asked && (!memory || c.grad_accum > 1 || c.offload != "none"))) return;
   std::string why;
   const std::optional<data::BatchRecipe> recipe = p.feed->recipe(why);
@@ -164,6 +169,22 @@ void place_data(NetRun& p, double device_memory) {
   p.block = c.steps_per_launch > 0 ? c.steps_per_launch : kStepsPerLaunch;
   p.notes.push_back(cat("the training set lies on the device (", human_bytes(static_cast<double>(p.data->bytes())),
                         "), which makes its batches itself, ", p.block, " steps at a time"));
+}
+
+// Where several processes cannot train a run, this says why.
+void need_ranks(const NetRun& p) {
+  const Config& c = p.config;
+  const auto world = static_cast<int64_t>(p.ranks->world());
+  if (p.sharding.shards < world) {
+    fail(ErrorKind::usage, "--shards", "got ", p.sharding.shards, " for ", world, " devices: need one for each");
+  }
+  if (p.sharding.shards > c.batch_size) {
+    fail(ErrorKind::usage, "--batch-size", "got ", c.batch_size, " for ", world, " devices",
+         c.grad_accum > 1 ? cat(" and ", c.grad_accum, " parts") : "", ": need a sample for each");
+  }
+  if (own_memory(c)) {
+    fail(ErrorKind::usage, "--devices", c.backend, " has memory of its own: a run is shared among processors as yet");
+  }
 }
 
 // A set that is smaller than a batch gives one batch, which is not full.
@@ -209,13 +230,15 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   p.class_names = named_outputs(p.task->classes(), p.net->model);
   p.fingerprint = p.task->fingerprint();
   need_same_data(p);
-  p.feed = p.task->train_feed();
+  p.sharding = sharding_of(c, p.ranks);
+  if (p.ranks) need_ranks(p);
+  p.feed = p.task->train_feed(p.sharding.shards > 0 ? p.sharding.deal().pieces() : data::Share{});
   p.length = length_of(c, p.feed->batches_per_epoch());
   p.schedule = make_schedule(c, p.length.steps_per_epoch, p.length.steps);
   place_data(p, device_memory);
   // Batches that the device makes differ from the loader's by rounding: a resumed run must keep to what was chosen.
   if (c.deterministic && c.device_data == "auto" && own_memory(c)) c.device_data = p.data ? "yes" : "no";
-  p.net->plan_step(p.task->batch_types(), compile_options(c, compute), p.data.get());
+  p.net->plan_step(p.task->batch_types(), compile_options(c, compute), p.data.get(), p.ranks);
   need_batch_statistics(p);
   p.net->plan_evaluation(p.task->test_count());
   p.random_numbers = rng_state().array().clone();
@@ -256,8 +279,8 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
     if (r.split != "train") note(set.test.note);
     const data::TextPart& part = r.split == "train" ? set.train : set.test;
     out.unit = set.corpus() ? "tokens" : "documents";
-    const auto feed = evaluation_feed(set, part, bundle, r.batch_size);
-    out.figures = evaluator.run(*feed, cat(out.data, ", ", r.split), r.poll);
+    const auto feed = data::share_of(evaluation_feed(set, part, bundle, r.batch_size), share_of_batches(r.ranks));
+    out.figures = evaluator.run(*feed, cat(out.data, ", ", r.split), r.poll, r.ranks);
     return out;
   }
   data::Dataset set = r.split == "train" ? measured.samples.train : measured.samples.test;
@@ -269,7 +292,7 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
     const std::string odd = data::range_warning(set.images, bundle.preprocessing.arrays);
     if (!odd.empty()) r.warn(cat(out.data, ": ", odd));
   }
-  out.figures = evaluator.run(set, r.poll, {.workers = static_cast<int>(r.workers), .bad = r.bad});
+  out.figures = evaluator.run(set, r.poll, {.workers = static_cast<int>(r.workers), .bad = r.bad, .ranks = r.ranks});
   return out;
 }
 
@@ -298,7 +321,7 @@ Planned NetRun::planned() const {
   planned.train_count = task->train_count();
   planned.test_count = task->test_count();
   planned.data_bytes = data ? data->bytes() : 0;
-  planned.kept_bytes = task->kept_bytes();
+  planned.kept_bytes = task->kept_bytes() + net->step->kept_bytes();
   return planned;
 }
 
@@ -314,7 +337,7 @@ void NetRun::plan_within(const ArenaLimit& limit) {
   CompileOptions options = net->compile;
   options.limit = limit;
   options.limit.offload = offload;
-  net->plan_step(task->batch_types(), options, data.get());
+  net->plan_step(task->batch_types(), options, data.get(), ranks);
 }
 
 void NetRun::restore() {
@@ -354,6 +377,8 @@ RunSummary NetRun::summary() const {
   s.example = task->example();
   s.batch_size = config.batch_size;
   s.grad_accum = config.grad_accum;
+  s.devices = ranks ? ranks->world() : 1;
+  s.shards = config.shards;
   s.epochs = length.epochs;
   s.steps = length.steps;
   s.flops_per_step = plan.flops;
@@ -391,7 +416,25 @@ bool NetRun::within_epoch() const {
 NetRun::NetRun() = default;
 NetRun::~NetRun() = default;
 
+// The others go on from what rank 0 begins with: weights, states, and the place in the run.
+void NetRun::share_start() {
+  std::string all = cat(version(), "; ", config.data, " ", fingerprint, ";");
+  std::vector<nn::NamedVariable> values = net->model.net->state_dict();
+  const std::vector<nn::NamedVariable> more = net->states();
+  values.insert(values.end(), more.begin(), more.end());
+  ranks->need_equal("version and data", all);
+  all.clear();
+  for (const nn::NamedVariable& v : values) all += cat(v.name, " ", v.variable.type(), ", ");
+  ranks->need_equal("weights and states", all);
+  ranks->broadcast(values);
+  static_assert(std::is_trivially_copyable_v<RunPosition>);
+  RunPosition place = start.place();
+  ranks->broadcast(&place, sizeof place);
+  if (!ranks->first()) start.told = place;
+}
+
 void NetRun::train(RunRecord& to, Observer& observer) {
+  if (ranks) share_start();
   loop = std::make_unique<Loop>(*this, to, observer);
   loop->run();
 }

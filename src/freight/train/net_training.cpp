@@ -2,14 +2,21 @@
 #include "freight/train/net_training.h"
 
 #include "freight/train/diverged.h"
+#include "freight/train/ranks.h"
 
 namespace freight::train {
 
 NetTraining::NetTraining(const Config& c, models::Model m)
     : config(c), model(std::move(m)), optimizer(make_optimizer(c, *model.net)) {}
 
+// Ranks share a batch as it is accumulated: in so many parts each.
+Sharding sharding_of(const Config& c, Ranks* ranks) {
+  const int64_t parts = ranks ? ranks->world() * c.grad_accum : 0;
+  return {.shards = c.shards > 0 ? c.shards : parts, .exact = c.shards > 0, .batch_size = c.batch_size, .ranks = ranks};
+}
+
 void NetTraining::plan_step(const std::pair<Type, Type>& batch_types, const CompileOptions& options,
-                            const DeviceData* data) {
+                            const DeviceData* data, Ranks* ranks) {
   inputs = batch_types.first;
   targets = batch_types.second;
   compile = options;
@@ -17,9 +24,13 @@ void NetTraining::plan_step(const std::pair<Type, Type>& batch_types, const Comp
     averages = std::make_unique<optim::EMA>(*model.net, optim::EMAOptions{.decay = config.model_ema});
   }
   model.net->train();
-  step = std::make_unique<TrainStep>(
-      model, *optimizer, averages.get(),
-      StepOptions{.label_smoothing = config.label_smoothing, .parts = config.grad_accum, .data = data}, compile);
+  const Sharding sharding = sharding_of(config, ranks);
+  step = std::make_unique<TrainStep>(model, *optimizer, averages.get(),
+                                     StepOptions{.label_smoothing = config.label_smoothing,
+                                                 .parts = sharding.shards > 0 ? 1 : config.grad_accum,
+                                                 .data = data,
+                                                 .sharding = sharding},
+                                     compile);
 }
 
 void NetTraining::plan_evaluation(int64_t test_count) {

@@ -31,6 +31,9 @@ struct Planned {
   size_t kept_bytes = 0;                              // Task::kept_bytes
 };
 
+// How a configuration cuts its batches; `ranks` or null.
+Sharding sharding_of(const Config& config, Ranks* ranks);
+
 struct NetTraining {
   // Makes the optimizer; allocates nothing. `config` must outlive it.
   NetTraining(const Config& config, models::Model model);
@@ -38,10 +41,10 @@ struct NetTraining {
   NetTraining& operator=(const NetTraining&) = delete;
 
   // Plans the step for full batches of these types; once more with other options plans it again. `data`, which must
-  // outlive the step, makes the batches itself; null: they are given. The averages begin as copies of the weights,
-  // which must be there by now.
+  // outlive the step, makes the batches itself; null: they are given. `ranks`, with whom the batch is shared, must,
+  // too; null: it is not. The averages begin as copies of the weights, which must be there by now.
   void plan_step(const std::pair<Type, Type>& batch_types, const CompileOptions& options,
-                 const DeviceData* data = nullptr);
+                 const DeviceData* data = nullptr, Ranks* ranks = nullptr);
   // Plans the evaluation of a test set of so many samples, in memory beside the step's.
   void plan_evaluation(int64_t test_count);
   // The counts and bytes of the data are left 0.

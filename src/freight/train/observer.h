@@ -17,6 +17,8 @@ namespace freight::train {
 struct RunSummary {
   std::string model, device, output_dir, data;
   int64_t parameters = 0, train_count = 0, test_count = 0, batch_size = 0, grad_accum = 1, epochs = 0, steps = 0;
+  int64_t devices = 1;  // that share a batch
+  int64_t shards = 0;   // see Config
   int64_t classes = 0;  // of the data; 0 for values to regress
   bool ranks = false;   // the values are relevances, by which rows are ranked
   double flops_per_step = 0;
@@ -49,6 +51,7 @@ struct EpochReport {
   std::optional<Evaluation> test;
   bool best = false;
   double seconds = 0;
+  std::string slow = {};  // which of several processes the others wait for, and how long; "" where it is little
 };
 
 // Why a run ended that ended as it should: everything is saved. Whatever else ends one is thrown as an Error, whose

@@ -10,7 +10,8 @@ namespace freight::train {
 void begin(Prepared& run, const Config& config, PrepareOptions options) {
   validate(config);
   run.config = config;
-  run.start = start_point(run.config, std::move(options.found));
+  run.ranks = options.ranks;
+  if (run.records()) run.start = start_point(run.config, std::move(options.found));
   run.notes = run.start.notes;
   run.left_out.heard = std::move(options.on_bad_sample);
 }
@@ -34,6 +35,9 @@ PreparedRun prepare(const Config& config, PrepareOptions options) {
   const Learner& learner = options.own.model ? nets : learner_of(config);
   if (options.own.any() && &learner != &nets) {
     fail(ErrorKind::usage, "train", "--model ", config.model, " is no net: data of a program's own are for nets");
+  }
+  if (options.ranks && &learner != &nets) {
+    fail(ErrorKind::usage, "--devices", "--model ", config.model, " is no net: nets alone are trained by several");
   }
   return PreparedRun(learner.prepare(config, std::move(options)));
 }

@@ -18,6 +18,8 @@
 
 namespace freight::train {
 
+class Ranks;
+
 struct PrepareOptions {
   // Bytes of the device's memory that the run may take; 0: what is free. A training set lies there only where it takes
   // a quarter of them at most.
@@ -34,6 +36,10 @@ struct PrepareOptions {
   Own own = {};
   // Says whether the user's command gave a flag ("--lr"): a learner that lacks it refuses its usual value, too.
   std::function<bool(const std::string& flag)> gave = {};
+  // The processes that train the run together; null: this one alone. They outlive the run. All prepare the same
+  // configuration; those behind rank 0 neither look for a checkpoint nor touch the run's directory, and get weights,
+  // states and the place in the run from rank 0 when it runs.
+  Ranks* ranks = nullptr;
 };
 
 struct Prepared;

@@ -12,6 +12,7 @@
 #include "freight/train/device_data.h"
 #include "freight/train/net_training.h"
 #include "freight/train/prepare.h"
+#include "freight/train/ranks.h"
 #include "freight/train/start_point.h"
 #include "freight/train/task.h"
 
@@ -72,6 +73,8 @@ struct Prepared {
   virtual void train(RunRecord& record, Observer& observer) = 0;
   virtual const Result& result() const = 0;  // as far as it came
   virtual struct NetRun* net_run() { return nullptr; }
+  // True of the process that has the run's directory: of the only one, or the first.
+  bool records() const { return !ranks || ranks->first(); }
 
   Config config;
   std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
@@ -80,6 +83,7 @@ struct Prepared {
   std::vector<std::string> class_names;  // of all outputs
   uint64_t fingerprint = 0;              // of the training data
   std::vector<std::string> notes;        // on the machine and on where the run begins
+  Ranks* ranks = nullptr;                // with whom the run is shared, or null
   bool ran = false;                      // or runs
   std::unique_ptr<RunRecord> record;     // while it runs
 };
@@ -102,12 +106,14 @@ struct NetRun : Prepared {
   NetRun* net_run() override { return this; }
   Planned planned() const;
   void plan_within(const ArenaLimit& limit);
+  void share_start();
 
   std::unique_ptr<Task> task;
   std::unique_ptr<data::Feed> feed;  // of training
   std::unique_ptr<DeviceData> data;  // null: batches come from the feed
   int64_t block = 1;                 // steps that a device which makes its batches is given at a time
   std::unique_ptr<NetTraining> net;
+  Sharding sharding;  // of its batches; 0 shards: they are whole
   RunLength length;
   optim::Schedule schedule = optim::Schedule::constant(0);
   std::string precision_note;

@@ -74,83 +74,93 @@ RunDir directory_of(const Prepared& p) {
 
 }  // namespace
 
-RunRecord::RunRecord(const Prepared& run, std::vector<std::string> argv)
-    : run_(run), argv_(std::move(argv)), dir_(directory_of(run)) {}
+RunRecord::RunRecord(const Prepared& run, std::vector<std::string> argv) : run_(run), argv_(std::move(argv)) {
+  if (run.records()) dir_.reset(new RunDir(directory_of(run)));
+}
 
 void RunRecord::begin(const RunSummary& summary) {
+  if (!dir_) return;
   planned_bytes_ = static_cast<int64_t>(summary.planned_bytes);
   for (const auto* list : {&summary.warnings, &summary.notes}) {
-    for (const std::string& line : *list) dir_.log(line);
+    for (const std::string& line : *list) dir_->log(line);
   }
-  dir_.write_text("config.json", to_json(run_.config) + "\n");
-  dir_.write_text("model.json", run_.description() + "\n");
+  dir_->write_text("config.json", to_json(run_.config) + "\n");
+  dir_->write_text("model.json", run_.description() + "\n");
   write_run("running", 0, nullptr);
 }
 
 void RunRecord::left_out(size_t first) {
+  if (!dir_) return;
   const std::vector<data::BadSample>& all = run_.left_out.samples();
   std::string rows;
   for (size_t i = first; i < all.size(); ++i) {
-    dir_.log(cat("left out: ", all[i].path, ": ", all[i].reason));
+    dir_->log(cat("left out: ", all[i].path, ": ", all[i].reason));
     rows += cat(cell(all[i].path), "\t", cell(all[i].reason), "\n");
   }
-  if (run_.config.on_bad_sample == "report" && !rows.empty()) dir_.append_text("bad_samples.tsv", rows);
+  if (run_.config.on_bad_sample == "report" && !rows.empty()) dir_->append_text("bad_samples.tsv", rows);
 }
 
 void RunRecord::trained(const StepReport& r, int64_t batches, double seconds) {
-  dir_.metrics().write({.step = r.total_step,
-                        .epoch = static_cast<double>(r.epoch),
-                        .split = "train",
-                        .loss = r.mean_loss,
-                        .top1 = r.top1,
-                        .lr = r.lr,
-                        .samples_per_s = r.samples_per_s,
-                        .data_s = r.data_percent / 100.0 * seconds,
-                        .step_s = seconds / static_cast<double>(std::max<int64_t>(batches, 1)),
-                        .mem_bytes = planned_bytes_,
-                        .metric_name = run_.metric_name(),
-                        .metric = r.metric});
+  if (!dir_) return;
+  dir_->metrics().write({.step = r.total_step,
+                         .epoch = static_cast<double>(r.epoch),
+                         .split = "train",
+                         .loss = r.mean_loss,
+                         .top1 = r.top1,
+                         .lr = r.lr,
+                         .samples_per_s = r.samples_per_s,
+                         .data_s = r.data_percent / 100.0 * seconds,
+                         .step_s = seconds / static_cast<double>(std::max<int64_t>(batches, 1)),
+                         .mem_bytes = planned_bytes_,
+                         .metric_name = run_.metric_name(),
+                         .metric = r.metric});
 }
 
 void RunRecord::tested(const StepReport& r, const Evaluation& test) {
-  dir_.metrics().write({.step = r.total_step,
-                        .epoch = static_cast<double>(r.epoch),
-                        .split = "test",
-                        .loss = test.loss,
-                        .top1 = test.top1,
-                        .samples_per_s = static_cast<double>(test.count) / std::max(test.seconds, 1e-9),
-                        .metric_name = run_.metric_name(),
-                        .metric = test.metric});
+  if (!dir_) return;
+  dir_->metrics().write({.step = r.total_step,
+                         .epoch = static_cast<double>(r.epoch),
+                         .split = "test",
+                         .loss = test.loss,
+                         .top1 = test.top1,
+                         .samples_per_s = static_cast<double>(test.count) / std::max(test.seconds, 1e-9),
+                         .metric_name = run_.metric_name(),
+                         .metric = test.metric});
 }
 
 void RunRecord::epoch(const EpochReport& e) {
+  if (!dir_) return;
   const StepReport& r = e.train;
   const std::string own = run_.metric_name();
   const std::string test =
       e.test ? cat(" test loss ", fixed(e.test->loss, 4), top1_text(e.test->top1), metric_text(own, e.test->metric))
              : std::string();
-  dir_.log(cat(run_.pass(), " ", r.epoch, "/", r.epochs, " loss ", fixed(r.mean_loss, 4), top1_text(r.top1),
-               metric_text(own, r.metric), test, e.best ? " * best" : ""));
+  dir_->log(cat(run_.pass(), " ", r.epoch, "/", r.epochs, " loss ", fixed(r.mean_loss, 4), top1_text(r.top1),
+                metric_text(own, r.metric), test, e.best ? " * best" : ""));
 }
 
 void RunRecord::diverged(const RunPosition& place, double loss, double rate) {
-  dir_.metrics().write(
+  if (!dir_) return;
+  dir_->metrics().write(
       {.step = place.step + 1, .epoch = static_cast<double>(place.epoch), .split = "train", .loss = loss, .lr = rate});
 }
 
 void RunRecord::checkpoint(const RunPosition& place, bool best) {
-  dir_.checkpoint(run_.bundle(place), {place, run_.states(), run_.config, run_.fingerprint, run_.config.model_ema > 0},
-                  best, {run_.config.keep, run_.config.save_in_place});
+  if (!dir_) return;
+  dir_->checkpoint(run_.bundle(place), {place, run_.states(), run_.config, run_.fingerprint, run_.config.model_ema > 0},
+                   best, {run_.config.keep, run_.config.save_in_place});
 }
 
 std::string RunRecord::saved_weights(const char* which) const {
-  const std::string last = dir_.file("last/model.safetensors");
+  if (!dir_) return cat(which, " are with rank 0");
+  const std::string last = dir_->file("last/model.safetensors");
   if (!std::filesystem::exists(last)) return "no weights were saved yet";
   return cat(which, " are in ", last);
 }
 
 std::string RunRecord::store_model(const RunPosition& place) {
-  const std::string path = dir_.file("model.safetensors");
+  if (!dir_) return {};
+  const std::string path = dir_->file("model.safetensors");
   const store::Bundle bundle = run_.bundle(place);
   if (bundle.net()) {  // its spec was checked before it was trained; without a spec form these are the weights alone
     io::save_safetensors(path, store::sealed(store::to_file(bundle)));
@@ -161,17 +171,19 @@ std::string RunRecord::store_model(const RunPosition& place) {
 }
 
 void RunRecord::end(const Result& result, const Figures& figures) {
+  if (!dir_) return;
   write_run(result.interrupted() ? "interrupted" : "complete", result.interrupted() ? signals::exit_code() : 0, &result,
             figures);
 }
 
 // A fault here has mostly the same cause, and must not take the place of the first error.
 void RunRecord::fail_with(const Result& result, const char* what, ErrorKind kind) noexcept {
+  if (!dir_) return;
   try {
-    dir_.log(cat("error: ", what));
+    dir_->log(cat("error: ", what));
     write_run("failed", static_cast<int>(kind), result.interrupted() ? &result : nullptr);
   } catch (const std::exception& second) {
-    dir_.log(cat("error: the failure is not recorded: ", second.what()));
+    dir_->log(cat("error: the failure is not recorded: ", second.what()));
   }
 }
 
@@ -195,7 +207,7 @@ void RunRecord::write_run(const char* status, int exit_code, const Result* resul
   if (result && result->leaderboard)
     j["leaderboard"] = io::parse_json<json>(to_json(*result->leaderboard), "leaderboard");
   for (const auto& [name, value] : figures) j["plan"][name] = value;
-  dir_.write_text("run.json", j.dump(2) + "\n");
+  dir_->write_text("run.json", j.dump(2) + "\n");
 }
 
 }  // namespace freight::train

@@ -1,6 +1,7 @@
 // RunRecord: what a run leaves in its directory. It writes rows, lines, checkpoints and the final model where the loop
 // tells it to, and decides nothing.
 #pragma once
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,7 +14,8 @@ namespace freight::train {
 
 class RunRecord {
  public:
-  // Makes or takes over the output directory; from here on the run is on disk.
+  // Makes or takes over the output directory; from here on the run is on disk. Of a rank that does not record
+  // (Prepared::records) nothing is written, and every function does nothing.
   RunRecord(const Prepared& run, std::vector<std::string> argv);
 
   // Writes config.json, model.json, warnings and notes, and run.json with the status "running".
@@ -25,14 +27,18 @@ class RunRecord {
   void trained(const StepReport& report, int64_t batches, double seconds);
   void tested(const StepReport& report, const Evaluation& test);
   void epoch(const EpochReport& report);
-  void note(const std::string& line) { dir_.log(line); }
+  void note(const std::string& line) {
+    if (dir_) dir_->log(line);
+  }
   // Writes the row of the step after `place`, whose loss is not finite.
   void diverged(const RunPosition& place, double loss, double rate);
 
   // Whoever calls has checked that the values are finite.
   void checkpoint(const RunPosition& place, bool best);
   // Waits for the last checkpoint.
-  void settle() { dir_.settle(); }
+  void settle() {
+    if (dir_) dir_->settle();
+  }
   // Says "WHICH are in PATH" of the last checkpoint, or that there is none.
   std::string saved_weights(const char* which) const;
   // Stores the model as it is at the end; returns its path.
@@ -47,7 +53,7 @@ class RunRecord {
 
   const Prepared& run_;
   std::vector<std::string> argv_;
-  RunDir dir_;
+  std::unique_ptr<RunDir> dir_;  // null: nothing is recorded
   int64_t planned_bytes_ = 0;
 };
 

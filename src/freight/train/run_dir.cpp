@@ -90,7 +90,9 @@ bool RunDir::barely_begun(const std::string& path) {
 bool RunDir::is_empty(const std::string& path) {
   std::error_code error;
   const fs::directory_iterator all(path, error);
-  return std::all_of(begin(all), end(all), [](const auto& e) { return e.path().filename() == RunLock::kFile; });
+  return std::all_of(begin(all), end(all), [](const auto& e) {
+    return e.path().filename() == RunLock::kFile || e.path().filename() == kRankLogs;
+  });
 }
 
 RunDir::RunDir(const std::string& path, bool overwrite, std::shared_ptr<RunLock> lock)

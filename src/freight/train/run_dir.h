@@ -24,7 +24,9 @@ class RunDir {
   static std::string free_name(const std::string& name);
   // True where the directory is that of a run which ended, was killed say, before it saved anything.
   static bool barely_begun(const std::string& path);
-  // True where nothing lies there but the lock of a run that never began.
+  // The folder for what ranks other than the first print; it is made before the run begins, and no part of it.
+  static constexpr const char* kRankLogs = "ranks";
+  // True where nothing lies there but the lock, and the ranks' logs, of a run that never began.
   static bool is_empty(const std::string& path);
   // Checks, makes and claims the directory; of what it holds only an earlier run's files are removed. Throws
   // Error(runtime) where it cannot be written, and Error(usage) where another process has it. `lock`: of the directory,

@@ -12,7 +12,7 @@ namespace freight::signals {
 
 namespace {
 
-std::atomic<int> g_stop{0};
+std::atomic<int> g_stop{0}, g_agreed{0};
 std::atomic<bool> g_save{false};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
@@ -39,11 +39,13 @@ void install() {
   handle(SIGUSR1, on_save);
 }
 
-int stop_signal() { return g_stop; }
-int exit_code() { return g_stop == 0 ? 0 : 128 + g_stop; }
+int own_signal() { return g_stop; }
+void agree(int number) { g_agreed = number; }
+int stop_signal() { return g_stop != 0 ? g_stop : g_agreed; }
+int exit_code() { return stop_signal() == 0 ? 0 : 128 + stop_signal(); }
 bool take_save_request() { return g_save.exchange(false); }
 void reset() {
-  g_stop = 0;
+  g_stop = g_agreed = 0;
   g_save = false;
 }
 

@@ -15,8 +15,9 @@ struct StartPoint {
   std::optional<Checkpoint> checkpoint;  // what the run goes on from; none for a new run
   bool in_its_directory = false;         // the run goes on in the directory of the checkpoint's run
   std::vector<std::string> notes, warnings;
+  std::optional<RunPosition> told = {};  // where the run stands, by the rank that found the checkpoint
 
-  RunPosition place() const { return checkpoint ? checkpoint->place : RunPosition{}; }
+  RunPosition place() const { return checkpoint ? checkpoint->place : told.value_or(RunPosition{}); }
 };
 
 // Says what config.resume means; `found` is what it led to where that was looked for. Settles config.output_dir and

@@ -12,6 +12,8 @@
 #include "freight/trace/batch_statistics.h"
 #include "freight/train/device_data.h"
 #include "freight/train/diverged.h"
+#include "freight/train/sharded_step.h"
+#include "freight/train/step_internal.h"
 
 namespace freight::train {
 
@@ -20,41 +22,15 @@ namespace {
 // A smaller state costs more to copy than it frees.
 constexpr size_t kLeastOnHost = 4096;
 
-// The type of a batch of so many samples.
-Type rows(const Type& t, int64_t count) {
-  Type out = t;
-  out.shape[0] = count;
-  return out;
-}
-
 struct Forward {
   const models::Model* model;
   double label_smoothing;
   // (loss, number right)
   std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& y) const {
     const auto [outputs, loss] = models::score(*model, x, y, {.label_smoothing = label_smoothing});
-    const bool mixed = models::tells_top1(*model) && !model->own.loss && is_floating(y.type().dtype);
-    return {loss, models::right_count(*model, outputs, mixed ? argmax(y, 1) : y)};
+    return {loss, right_of(*model, outputs, y)};
   }
 };
-
-std::vector<Tensor> gradients_of(const Tensor& loss, const optim::Optimizer& optimizer, const optim::LossScale* scale) {
-  return scale ? scale->gradients(loss, optimizer.parameters()) : grad(loss, optimizer.parameters());
-}
-
-// The update of all weights, where nothing is infinite, nor was before.
-void update(optim::Optimizer& optimizer, optim::EMA* ema, const optim::LossScale* scale, const Tensor& loss,
-            const std::vector<Tensor>& gradients, const DeviceData* data = nullptr) {
-  optimizer.apply(gradients);
-  if (ema) ema->update();
-  Tensor sound = is_finite(loss);
-  if (data) sound = logical_and(sound, data->sound());
-  if (scale) sound = logical_and(sound, optim::LossScale::all_finite(gradients));
-  assign_only_if(sound);
-  if (!scale) return;
-  scale->update(sound);
-  if (data) assign_only_if(data->sound());  // nothing changes behind a step that went wrong
-}
 
 struct Whole {
   Forward forward;
@@ -117,6 +93,34 @@ void need_scale(const optim::LossScale* scale) {
 
 }  // namespace
 
+Type rows(const Type& t, int64_t count) {
+  Type out = t;
+  out.shape[0] = count;
+  return out;
+}
+
+Tensor right_of(const models::Model& model, const Tensor& outputs, const Tensor& y) {
+  const bool mixed = models::tells_top1(model) && !model.own.loss && is_floating(y.type().dtype);
+  return models::right_count(model, outputs, mixed ? argmax(y, 1) : y);
+}
+
+std::vector<Tensor> gradients_of(const Tensor& loss, const optim::Optimizer& optimizer, const optim::LossScale* scale) {
+  return scale ? scale->gradients(loss, optimizer.parameters()) : grad(loss, optimizer.parameters());
+}
+
+void update(optim::Optimizer& optimizer, optim::EMA* ema, const optim::LossScale* scale, const Tensor& loss,
+            const std::vector<Tensor>& gradients, const DeviceData* data) {
+  optimizer.apply(gradients);
+  if (ema) ema->update();
+  Tensor sound = is_finite(loss);
+  if (data) sound = logical_and(sound, data->sound());
+  if (scale) sound = logical_and(sound, optim::LossScale::all_finite(gradients));
+  assign_only_if(sound);
+  if (!scale) return;
+  scale->update(sound);
+  if (data) assign_only_if(data->sound());  // nothing changes behind a step that went wrong
+}
+
 double learning_rate(const Config& c) { return c.lr == kAutomaticRate ? kRateOfNets : c.lr; }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const Config& c, const nn::Module& net) {
@@ -167,8 +171,13 @@ struct TrainStep::State {
   Compiled<Accumulate> accumulate;
   Compiled<Apply> apply;
   bool on_device;
+  Sharding sharding = {};
+  std::unique_ptr<ShardedStep> sharded = {};  // null where the batch is not cut into shards
 
-  int64_t part_of(int64_t count) const { return (count + parts - 1) / parts; }
+  int64_t part_of(int64_t count) const {
+    const int64_t of = sharded ? sharding.shards : parts;
+    return (count + of - 1) / of;
+  }
 };
 
 TrainStep::TrainStep(const models::Model& model, optim::Optimizer& optimizer, optim::EMA* ema,
@@ -191,6 +200,12 @@ TrainStep::TrainStep(const models::Model& model, optim::Optimizer& optimizer, op
             {Apply{&optimizer, ema, nullptr, scale}, named({"loss"})},
             options.data != nullptr});
   FREIGHT_CHECK(!options.data || options.parts == 1, "the device makes whole batches");
+  if (options.sharding.shards > 0) {
+    FREIGHT_CHECK(!options.data && options.parts == 1, "a batch is cut into shards, or else into parts");
+    state_->sharding = options.sharding;
+    state_->sharded = std::make_unique<ShardedStep>(
+        ShardedStep::Trained{&model, &optimizer, ema, scale, options.label_smoothing}, options.sharding, compile);
+  }
   if (options.parts == 1) return;
   for (const Variable& p : optimizer.parameters()) state_->sums.emplace_back("gradient." + p.name(), p.type());
   state_->accumulate = {Accumulate{forward, &optimizer, &state_->sums, scale}, named({"inputs", "targets", "share"})};
@@ -230,6 +245,17 @@ TrainStep::Outcome TrainStep::run(const Array& x, const Array& y) {
   return sum;
 }
 
+void TrainStep::add_shard(const data::FeedBatch& shard) { state_->sharded->add(shard); }
+
+TrainStep::Outcome TrainStep::finish_shards(int64_t& counted) {
+  const ShardedStep::Outcome o = state_->sharded->finish();
+  need_scale(state_->scale.get());
+  counted = o.counted;
+  return {o.loss, o.right};
+}
+
+size_t TrainStep::kept_bytes() const { return state_->sharded ? state_->sharded->kept_bytes() : 0; }
+
 int64_t TrainStep::part_of(int64_t batch) const { return state_->part_of(batch); }
 
 size_t arena_bytes(const std::vector<TrainStep::Run>& plans) {
@@ -250,6 +276,15 @@ void TrainStep::check_scale(double scale) {
 std::vector<TrainStep::Run> TrainStep::plans(const Type& x, const Type& y) {
   State& s = *state_;
   if (s.on_device) return {{s.from_device.plan(), 1}};
+  if (s.sharded) {
+    std::vector<Run> runs;
+    const std::vector<ShardedStep::Run> all = s.sharded->plans(x, y);
+    for (size_t i = 0; i < all.size(); ++i) {
+      const bool smaller = i > 0 && i + 1 < all.size();  // a shard's, in the arena of the larger ones
+      runs.push_back({all[i].plan, all[i].times, smaller});
+    }
+    return runs;
+  }
   if (s.parts == 1) return {{s.whole.plan(x, y), 1}};
   const int64_t count = x.shape[0], part = s.part_of(count), rest = count % part;
   const Type scalar{DType::f32, {}};
@@ -266,6 +301,7 @@ std::vector<TrainStep::Run> TrainStep::plans(const Type& x, const Type& y) {
 }
 
 bool TrainStep::leaves_one_sample(int64_t count) const {
+  if (state_->sharded) return count / state_->sharding.shards <= 1;
   const int64_t part = part_of(count), rest = count % part;
   return (rest > 0 ? rest : part) == 1;
 }
@@ -285,8 +321,13 @@ int64_t TrainStep::trainable(const Type& x, const Type& y) {
 
 TrainStep::Summary TrainStep::summary(const Type& x, const Type& y) {
   Summary sum;
-  for (const Run& run : plans(x, y)) {
-    sum.flops += run.plan->total_cost().flops * static_cast<double>(run.times);
+  // Of the shards a rank has its own, which are alike but for a sample.
+  const Deal deal = state_->sharding.deal();
+  const double others = state_->sharded ? static_cast<double>(deal.shards) / static_cast<double>(deal.count()) : 1;
+  const std::vector<Run> runs = plans(x, y);
+  for (const Run& run : runs) {
+    const double ranks = run.plan == runs.back().plan ? 1 : others;
+    sum.flops += run.plan->total_cost().flops * static_cast<double>(run.times) * ranks;
     sum.arena_bytes = std::max(sum.arena_bytes, run.plan->arena_bytes());
     sum.plan_steps += run.plan->steps().size();
     sum.backend = run.plan->options().backend;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "freight/data/feed.h"
 #include "freight/models/models.h"
 #include "freight/optim/ema.h"
 #include "freight/optim/loss_scale.h"
@@ -12,6 +13,7 @@
 #include "freight/optim/schedule.h"
 #include "freight/trace/compile.h"
 #include "freight/train/config.h"
+#include "freight/train/sharding.h"
 
 namespace freight::train {
 
@@ -35,6 +37,7 @@ struct StepOptions {
   int64_t parts = 1;
   const DeviceData* data = nullptr;         // makes the batches of enqueue(); needs a whole batch, in one part
   optim::LossScaleOptions loss_scale = {};  // where the step computes in f16
+  Sharding sharding = {};                   // of a batch in one part, which is then no argument of run()
 };
 
 class TrainStep {
@@ -54,6 +57,10 @@ class TrainStep {
   // T). The model is changed only where the loss is finite, so that a step gone wrong leaves the weights as they were
   // before; in f16, where the gradients are, too. Throws Error(diverged) where these stay infinite at any loss scale.
   Outcome run(const Array& x, const Array& y);
+  // Where the batch is cut into shards (sharded_step.h), a step is this for each shard of this rank, and
+  // finish_shards(), which tells what run() does, and of how many samples or tokens: of 0 nothing is changed.
+  void add_shard(const data::FeedBatch& shard);
+  Outcome finish_shards(int64_t& counted);
   // Enqueues so many steps on the next batches of StepOptions::data, as one piece of work where the device can. What
   // they did comes from DeviceData::results; the steps behind one whose loss is not finite change nothing.
   void enqueue(int64_t times);
@@ -80,6 +87,8 @@ class TrainStep {
     bool shares_arena = false;
   };
   std::vector<Run> plans(const Type& x, const Type& y);
+  // Bytes that the step keeps besides.
+  size_t kept_bytes() const;
   // Samples of a batch that run at once.
   int64_t part_of(int64_t batch) const;
   // States of the step itself, beside those of optimizer and averages.

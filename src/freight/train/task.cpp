@@ -125,7 +125,7 @@ class SampleTask : public Task {
   }
   std::vector<std::string> classes() const override { return data_.train.classes; }
 
-  std::unique_ptr<data::Feed> train_feed() const override {
+  std::unique_ptr<data::Feed> train_feed(const data::Share& share) const override {
     return data::loader_feed(data_.train, {.batch_size = c_.batch_size,
                                            .shuffle = true,
                                            .seed = static_cast<uint64_t>(c_.seed),
@@ -134,11 +134,12 @@ class SampleTask : public Task {
                                            .epochs = c_.epochs,
                                            .augment = augment(),
                                            .mix = mix(),
-                                           .bad = bad_});
+                                           .bad = bad_,
+                                           .share = share});
   }
-  std::unique_ptr<data::Feed> test_feed(int64_t batch_size) const override {
-    return data::loader_feed(data_.test,
-                             {.batch_size = batch_size, .workers = static_cast<int>(c_.workers), .bad = bad_});
+  std::unique_ptr<data::Feed> test_feed(int64_t batch_size, const data::Share& share) const override {
+    return data::loader_feed(
+        data_.test, {.batch_size = batch_size, .workers = static_cast<int>(c_.workers), .bad = bad_, .share = share});
   }
   std::unique_ptr<data::Feed> plain_feed() const override {
     if (data_.train.sample_shape().rank() != 3) return nullptr;

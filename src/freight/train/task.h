@@ -26,8 +26,9 @@ class Task {
   virtual store::Preprocessing preprocessing() const = 0;
   virtual std::vector<std::string> classes() const = 0;
 
-  virtual std::unique_ptr<data::Feed> train_feed() const = 0;
-  virtual std::unique_ptr<data::Feed> test_feed(int64_t batch_size) const = 0;
+  // The share of their batches that this process reads.
+  virtual std::unique_ptr<data::Feed> train_feed(const data::Share& share) const = 0;
+  virtual std::unique_ptr<data::Feed> test_feed(int64_t batch_size, const data::Share& share) const = 0;
   // The images of training in their order, normalised and not augmented; null where samples are none.
   virtual std::unique_ptr<data::Feed> plain_feed() const { return nullptr; }
   // Inputs and targets of the largest full batch of training.

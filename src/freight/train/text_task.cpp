@@ -60,13 +60,15 @@ class TextTask : public Task {
   store::Preprocessing preprocessing() const override { return preprocessing_; }
   std::vector<std::string> classes() const override { return text_.classes; }
 
-  std::unique_ptr<data::Feed> train_feed() const override {
-    return text_feed(
-        train_, preprocessing_, text_.corpus(),
-        {.batch_size = c_.batch_size, .shuffle = true, .seed = static_cast<uint64_t>(c_.seed), .drop_last = true});
+  std::unique_ptr<data::Feed> train_feed(const data::Share& share) const override {
+    return data::share_of(
+        text_feed(
+            train_, preprocessing_, text_.corpus(),
+            {.batch_size = c_.batch_size, .shuffle = true, .seed = static_cast<uint64_t>(c_.seed), .drop_last = true}),
+        share);
   }
-  std::unique_ptr<data::Feed> test_feed(int64_t batch_size) const override {
-    return text_feed(test_, preprocessing_, text_.corpus(), {.batch_size = batch_size});
+  std::unique_ptr<data::Feed> test_feed(int64_t batch_size, const data::Share& share) const override {
+    return data::share_of(text_feed(test_, preprocessing_, text_.corpus(), {.batch_size = batch_size}), share);
   }
   std::pair<Type, Type> batch_types() const override {
     const Type x{DType::i32, {c_.batch_size, preprocessing_.input[0]}};

@@ -1,0 +1,106 @@
+// See ranks.h.
+#include "ranks.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "device_list.h"
+#include "freight/base/env.h"
+#include "freight/base/strings.h"
+#include "freight/comm/join.h"
+#include "freight/io/file.h"
+
+namespace freight::app {
+
+namespace {
+
+constexpr int64_t kMostRanks = 64;
+
+}  // namespace
+
+void declare(Options& o, RankFlags& f) {
+  o.group("Several devices (docs/devices.md)");
+  o.add("--devices", &f.devices,
+        "they share each batch, a process for each: cpu*2, a list, all, or a count of --device", {.value = "LIST"});
+  o.add("--comm-timeout", &f.comm_timeout, "seconds until a process that does not come counts as lost",
+        {.min = 0.1, .max = 86400});
+}
+
+int64_t device_count(const RankFlags& flags, const comm::Launch& launch) {
+  if (flags.devices.empty()) return launch.world;
+  const DeviceList list = parse_device_list("--devices", flags.devices);
+  const int64_t count = list.count.value_or(static_cast<int64_t>(list.names.size()));
+  if (count > kMostRanks) fail(ErrorKind::usage, "--devices", "got ", count, " devices, need at most ", kMostRanks);
+  if (!launch.source.empty() && count != launch.world) {
+    fail(ErrorKind::usage, "--devices", "got ", count, " devices, but ", launch.source, " started ", launch.world,
+         " processes: leave it out");
+  }
+  return count;
+}
+
+std::string device_of(const RankFlags& flags, const std::string& device, int rank) {
+  if (flags.devices.empty()) return device;
+  const DeviceList list = parse_device_list("--devices", flags.devices);
+  if (list.count) return device;
+  const std::string& name = list.names.at(static_cast<size_t>(rank));
+  if (device != "auto" && device != name) {
+    fail(ErrorKind::usage, "--device", "got ", device, " beside --devices ", flags.devices,
+         ", which names them: leave it out");
+  }
+  if (std::any_of(list.names.begin(), list.names.end(), [&](const std::string& n) { return n != list.names[0]; })) {
+    fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": devices that differ do not share a batch as yet");
+  }
+  return name;
+}
+
+std::string last_line(const std::string& path) {
+  std::string line;
+  for (const std::string& l : split(io::read_text(path), '\n')) {
+    if (!l.empty()) line = l;
+  }
+  constexpr std::string_view kPrefix = "freight: error: ";
+  return starts_with(line, kPrefix) ? line.substr(kPrefix.size()) : line;
+}
+
+ErrorKind kind_of(const comm::JobEnd& end) {
+  if (end.signal != 0) return ErrorKind::peer_lost;
+  constexpr int kLast = static_cast<int>(ErrorKind::verification);
+  return end.exit_code >= 1 && end.exit_code <= kLast ? static_cast<ErrorKind>(end.exit_code) : ErrorKind::runtime;
+}
+
+LogFolder::LogFolder(const std::string& command) {
+  const std::string tmp = env::get("TMPDIR");
+  path_ = cat(tmp.empty() ? "/tmp" : tmp, "/freight-", command, "-XXXXXX");
+  if (!::mkdtemp(path_.data())) fail(ErrorKind::runtime, path_, "cannot be made: ", std::strerror(errno));
+}
+
+LogFolder::~LogFolder() {
+  std::error_code ignored;
+  if (!kept_) std::filesystem::remove_all(path_, ignored);
+}
+
+int run_ranks(const std::string& command, const Args& args, int64_t count, const std::string& logs) {
+  comm::LaunchOptions o;
+  o.command = {std::filesystem::read_symlink("/proc/self/exe").string(), command};
+  o.command.insert(o.command.end(), args.begin(), args.end());
+  o.world = static_cast<int>(count);
+  o.log_dir = logs;
+  o.terminal = true;
+  const comm::JobEnd end = comm::run_job(o);
+  // A rank that was asked to stop has said so by its exit code.
+  const bool stopped = end.forwarded != 0 && (!end.failed() || end.exit_code == 128 + end.forwarded);
+  if (stopped) return 128 + end.forwarded;
+  if (!end.failed()) return 0;
+  if (end.rank == 0 && end.signal == 0) return end.exit_code;
+  const std::string why = end.log.empty() ? "" : last_line(end.log);
+  fail(kind_of(end), command, to_string(end), why.empty() ? "" : ": " + why);
+}
+
+std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch) {
+  return std::make_unique<train::Ranks>(comm::join_job(launch, {.timeout = flags.comm_timeout}));
+}
+
+}  // namespace freight::app

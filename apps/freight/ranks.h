@@ -1,0 +1,55 @@
+// Commands on several devices: `freight train --devices` starts a process for each, which is the same command again;
+// started by another launcher (torchrun, srun, mpirun) the command is one of them.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "command.h"
+#include "freight/base/error.h"
+#include "freight/comm/launch_environment.h"
+#include "freight/comm/launcher.h"
+#include "freight/train/ranks.h"
+#include "options.h"
+
+namespace freight::app {
+
+struct RankFlags {
+  std::string devices;        // --devices; "": one, which --device names
+  double comm_timeout = 120;  // seconds
+};
+void declare(Options& o, RankFlags& f);
+
+// How many devices the flags ask for, and how many processes there are by the launcher; they must agree. 1: this
+// process trains alone. Throws Error(usage).
+int64_t device_count(const RankFlags& flags, const comm::Launch& launch);
+// The device of a rank; `device`, which --device says, where the flags name none. Throws Error(usage).
+std::string device_of(const RankFlags& flags, const std::string& device, int rank);
+
+// Starts the ranks of a command and waits for them: rank 0 prints here, the others into `logs`/rank-R.log. Returns the
+// exit code, of which rank 0 has said why. Throws Error that names the rank which failed, where it is another.
+int run_ranks(const std::string& command, const Args& args, int64_t count, const std::string& logs);
+
+// A folder for logs, removed at the end unless it is to be looked at.
+class LogFolder {
+ public:
+  explicit LogFolder(const std::string& command);
+  ~LogFolder();
+  LogFolder(const LogFolder&) = delete;
+  LogFolder& operator=(const LogFolder&) = delete;
+  const std::string& path() const { return path_; }
+  void keep() { kept_ = true; }
+
+ private:
+  std::string path_;
+  bool kept_ = false;
+};
+// What a rank said last, without the mark of an error.
+std::string last_line(const std::string& log);
+// The kind of error that the end of a job is.
+ErrorKind kind_of(const comm::JobEnd& end);
+
+// Meets the others. Throws Error(usage, peer_lost).
+std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch);
+
+}  // namespace freight::app

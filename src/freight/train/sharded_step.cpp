@@ -1,0 +1,359 @@
+// See sharded_step.h. Gradient sums of a shard lie in one block of memory, parameter behind parameter, so that a block
+// is what travels. Everything in it is divided by the full batch's size beforehand: 16 bits hold a mean, not a sum.
+#include "freight/train/sharded_step.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "freight/base/clock.h"
+#include "freight/base/error.h"
+#include "freight/base/log.h"
+#include "freight/base/strings.h"
+#include "freight/comm/tree_sum.h"
+#include "freight/ir/attrs.h"
+#include "freight/models/loss.h"
+#include "freight/ops/ops.h"
+#include "freight/run/plan.h"
+#include "freight/trace/batch_statistics.h"
+#include "freight/trace/tracer.h"
+#include "freight/train/ranks.h"
+#include "freight/train/step_internal.h"
+
+namespace freight::train {
+
+namespace {
+
+constexpr size_t kAlign = 16;   // floats: 64 bytes
+constexpr size_t kNumbers = 4;  // of a shard: loss, number right, targets that are asked, samples
+
+// A state of the net that a forward pass may change, a running statistic, and the place in the block for the shards'
+// sum. Tracing a shard tells which of them do change: others keep their bits.
+struct Statistic {
+  Variable running, sum;
+  bool changes = false;
+};
+
+// Values of one trace.
+bool is_same(const Tensor& a, const Tensor& b) {
+  const trace::Session session;
+  return session->value_of(a) == session->value_of(b);
+}
+
+// (x, y) of a shard -> (loss, number right), the loss as a part of the full batch's mean.
+struct ShardSums {
+  const ShardedStep::Trained* trained;
+  const std::vector<Variable>* gradients;
+  std::vector<Statistic>* statistics;
+  int64_t batch_size;
+  bool tokens;  // are what targets are counted by
+  std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& y) const {
+    std::vector<Tensor> before;
+    for (const Statistic& s : *statistics) before.push_back(s.running.value());
+    const models::Model& model = *trained->model;
+    const models::Scored scored =
+        models::score(model, x, y, {.label_smoothing = trained->label_smoothing, .reduction = Reduction::sum});
+    const auto full = static_cast<double>(batch_size * (tokens ? y.dim(1) : 1));
+    const Tensor loss = scored.loss * (1.0 / full);
+    const std::vector<Tensor> found = gradients_of(loss, *trained->optimizer, trained->scale);
+    for (size_t i = 0; i < found.size(); ++i) (*gradients)[i].assign(found[i]);
+    const double share = static_cast<double>(x.dim(0)) / static_cast<double>(batch_size);
+    for (size_t i = 0; i < statistics->size(); ++i) {
+      Statistic& s = (*statistics)[i];
+      s.changes = s.changes || !is_same(s.running.value(), before[i]);
+      if (!s.changes) continue;
+      s.sum.assign(s.running.value() * share);
+      s.running.assign(before[i]);  // every shard begins with the batch's
+    }
+    return {loss, right_of(model, scored.outputs, y)};
+  }
+};
+
+// (loss of the batch, what makes gradient sums means, what makes statistics means): the update.
+struct ApplySums {
+  const ShardedStep::Trained* trained;
+  const std::vector<Variable>* gradients;
+  const std::vector<Statistic>* statistics;
+  void operator()(const Tensor& loss, const Tensor& by_count, const Tensor& by_samples) const {
+    std::vector<Tensor> means;
+    for (const Variable& g : *gradients) means.push_back(g.value() * by_count);
+    for (const Statistic& s : *statistics) {
+      if (s.changes) s.running.assign(s.sum.value() * by_samples);
+    }
+    update(*trained->optimizer, trained->ema, trained->scale, loss, means);
+  }
+};
+
+// Sums of 1, 2, 4, ... shards that are complete, so that the tree of comm/tree_sum.h grows with one shard at a time.
+class Partial {
+ public:
+  explicit Partial(size_t floats) : floats_(floats) {}
+  void start() { counts_.clear(); }
+  void add(const float* block) {
+    keep(block);
+    counts_.push_back(1);
+    while (counts_.size() > 1 && counts_.back() == counts_[counts_.size() - 2]) fold();
+  }
+  // What is there, as one sum; the partial sums are gone.
+  void finish(float* to) {
+    while (counts_.size() > 1) fold();
+    std::memcpy(to, sums_[0].raw(), floats_ * sizeof(float));
+    counts_.clear();
+  }
+  size_t bytes() const { return sums_.size() * floats_ * sizeof(float); }
+
+ private:
+  void keep(const float* block) {
+    const size_t at = counts_.size();
+    if (at == sums_.size()) sums_.emplace_back(DType::f32, Shape{static_cast<int64_t>(floats_)});
+    std::memcpy(sums_[at].raw(), block, floats_ * sizeof(float));
+  }
+  void fold() {
+    const size_t at = counts_.size() - 2;
+    const void* const both[] = {sums_[at].raw(), sums_[at + 1].raw()};
+    comm::tree_sum(both, 2, sums_[at].raw(), static_cast<int64_t>(floats_), DType::f32);
+    counts_[at] += counts_.back();
+    counts_.pop_back();
+  }
+
+  size_t floats_;
+  std::vector<Array> sums_;
+  std::vector<int64_t> counts_;  // shards in each
+};
+
+}  // namespace
+
+struct ShardedStep::State {
+  State(const Trained& t, const Sharding& s, const CompileOptions& compile)
+      : trained(t), sharding(s), deal(s.deal()), shard{ShardSums{}, compile}, apply{ApplySums{}, compile}, partial(0) {}
+
+  float* block() const { return block_array.data<float>(); }
+  void place();
+  void start();
+  void sum_blocks();
+  std::vector<double> exchange();
+  bool lacks_variance(const data::FeedBatch& b);
+
+  Trained trained;
+  Sharding sharding;
+  Deal deal;
+  std::vector<Variable> gradients;
+  std::vector<Statistic> statistics;
+  Compiled<ShardSums> shard;
+  Compiled<ApplySums> apply;
+
+  Array block_array, slots, all_slots;  // slots: of this rank's shards, and of all, where sums do not meet in the tree
+  Partial partial;
+  bool local_sums = true;
+  int64_t done = 0;             // shards of this step so far
+  std::vector<double> numbers;  // by shard of this rank
+  double waited = 0;            // seconds, for other ranks
+  bool tokens = false;          // are what targets are counted by
+  int64_t width = 1;            // targets of a sample
+  Array random_numbers;         // as of the step's beginning
+};
+
+// Lays gradients and statistics out in the block.
+void ShardedStep::State::place() {
+  std::vector<Variable> all = gradients;
+  for (const Statistic& s : statistics) all.push_back(s.sum);
+  size_t floats = 0;
+  const auto padded = [](const Variable& v) {
+    return (static_cast<size_t>(v.type().numel()) + kAlign - 1) / kAlign * kAlign;
+  };
+  for (const Variable& v : all) floats += padded(v);
+  block_array = Array(DType::f32, {static_cast<int64_t>(floats)});
+  std::memset(block_array.raw(), 0, block_array.bytes());
+  float* at = block();
+  for (const Variable& v : all) {
+    v.impl()->bind(Storage::borrow(at, v.type().bytes(), block_array.storage()));
+    at += padded(v);
+  }
+  partial = Partial(floats);
+  local_sums = !sharding.exact || !sharding.ranks || deal.aligned();
+  if (local_sums) return;
+  const auto most = deal.most();
+  slots = Array(DType::f32, {most, block_array.numel()});
+  all_slots = Array(DType::f32, {deal.world, most, block_array.numel()});
+  std::memset(slots.raw(), 0, slots.bytes());
+}
+
+ShardedStep::ShardedStep(const Trained& trained, const Sharding& sharding, const CompileOptions& compile) {
+  const auto named = [&](std::vector<std::string> names) {
+    CompileOptions c = compile;
+    c.input_names = std::move(names);
+    return c;
+  };
+  state_ = std::make_unique<State>(trained, sharding, compile);
+  State& s = *state_;
+  const auto beside = [](const char* kind, const Variable& v) {
+    if (v.type().dtype != DType::f32) {
+      fail(ErrorKind::usage, "shards", v.name(), " is ", v.type(), ": sums over shards are of f32");
+    }
+    return Variable(cat(kind, ".", v.name()), v.type());
+  };
+  for (const Variable& p : trained.optimizer->parameters()) s.gradients.push_back(beside("gradient", p));
+  for (const nn::NamedVariable& v : trained.model->net->state_dict()) {
+    if (v.variable.role() == Variable::Role::parameter || !is_floating(v.variable.type().dtype)) continue;
+    s.statistics.push_back({v.variable, beside("statistic", v.variable)});
+  }
+  CompileOptions of_shard = named({"inputs", "targets"}), of_update = named({"loss", "by_count", "by_samples"});
+  of_shard.deterministic = of_shard.deterministic || sharding.exact;
+  // All ranks make the same update by themselves.
+  of_update.deterministic = of_update.deterministic || sharding.exact || sharding.ranks;
+  s.tokens = trained.model->language_model();
+  s.shard = {ShardSums{&s.trained, &s.gradients, &s.statistics, sharding.batch_size, s.tokens}, of_shard};
+  s.apply = {ApplySums{&s.trained, &s.gradients, &s.statistics}, of_update};
+}
+
+ShardedStep::~ShardedStep() = default;
+
+void ShardedStep::State::start() {
+  if (!block_array.defined()) place();
+  done = 0;
+  numbers.assign(static_cast<size_t>(deal.most()) * kNumbers, 0.0);
+  partial.start();
+  random_numbers = rng_state().array().clone();
+}
+
+bool ShardedStep::State::lacks_variance(const data::FeedBatch& b) {
+  if (b.inputs.shape()[0] != 1) return false;
+  const Type x{b.inputs.dtype(), b.inputs.shape()}, y{b.targets.dtype(), b.targets.shape()};
+  if (!trace::norm_without_variance(shard.graph(x, y))) return false;
+  logging::warn("a shard of one sample, since others were left out, is not trained on: BatchNorm needs more than one");
+  return true;
+}
+
+void ShardedStep::add(const data::FeedBatch& b) {
+  State& s = *state_;
+  if (s.done == 0) s.start();
+  const int64_t number = s.done++;
+  FREIGHT_CHECK(number < s.deal.count(), "a rank has more shards than it was dealt");
+  if (b.inputs.shape()[0] == 0 || s.lacks_variance(b)) {
+    std::memset(s.block(), 0, s.block_array.bytes());
+  } else {
+    // Draws are those of the shard, whoever computes it.
+    const auto* key = s.random_numbers.data<int64_t>();
+    const auto index = static_cast<uint64_t>(s.deal.first() + number);
+    const auto seed = index == 0 ? key[0] : static_cast<int64_t>(hash_combine(static_cast<uint64_t>(key[0]), index));
+    rng_state().set(Array::of<int64_t>({seed, key[1]}, {2}));
+    const auto [loss, right] = s.shard(b.inputs, b.targets);
+    double* numbers = s.numbers.data() + static_cast<size_t>(number) * kNumbers;
+    numbers[0] = static_cast<double>(loss.item<float>());
+    numbers[1] = static_cast<double>(right.item<float>());
+    numbers[2] = static_cast<double>(b.count);
+    numbers[3] = static_cast<double>(b.inputs.shape()[0]);
+    if (s.tokens) s.width = b.targets.shape()[1];
+  }
+  if (!s.local_sums) {
+    std::memcpy(s.slots.data<float>() + number * s.block_array.numel(), s.block(), s.block_array.bytes());
+  } else if (s.deal.count() > 1) {
+    s.partial.add(s.block());
+  }
+}
+
+// The block becomes the sum of all shards' blocks.
+void ShardedStep::State::sum_blocks() {
+  const int64_t floats = block_array.numel();
+  if (local_sums) {
+    if (deal.count() > 1) partial.finish(block());
+    if (sharding.ranks) sharding.ranks->comm().all_reduce(block(), floats, DType::f32);
+    return;
+  }
+  const int64_t most = deal.most();
+  sharding.ranks->comm().all_gather(slots.raw(), all_slots.raw(), most * floats, DType::f32);
+  std::vector<const void*> parts;
+  for (int r = 0; r < deal.world; ++r) {
+    const int64_t count = deal.first_of(r + 1) - deal.first_of(r);
+    for (int64_t i = 0; i < count; ++i) parts.push_back(all_slots.data<float>() + (r * most + i) * floats);
+  }
+  comm::tree_sum(parts.data(), static_cast<int>(parts.size()), block(), floats, DType::f32);
+}
+
+// The numbers of all shards, in their order; what ranks want is agreed on beside.
+std::vector<double> ShardedStep::State::exchange() {
+  if (!sharding.ranks) return numbers;
+  Ranks& ranks = *sharding.ranks;
+  constexpr size_t kHead = kWishNumbers + 1;  // wishes, and how long the rank has waited
+  std::vector<double> mine(kHead);
+  put(ranks.take_wish(), mine.data());
+  mine[kWishNumbers] = waited;
+  mine.insert(mine.end(), numbers.begin(), numbers.end());
+  const auto began = std::chrono::steady_clock::now();
+  const std::vector<double> all = ranks.gather(mine);
+  waited += seconds_since(began);
+  std::vector<double> wishes(kWishNumbers), by_shard, waits;
+  for (int r = 0; r < deal.world; ++r) {
+    const double* of = all.data() + static_cast<size_t>(r) * mine.size();
+    for (size_t i = 0; i < kWishNumbers; ++i) wishes[i] += of[i];
+    waits.push_back(of[kWishNumbers]);
+    const auto count = static_cast<size_t>(deal.first_of(r + 1) - deal.first_of(r)) * kNumbers;
+    by_shard.insert(by_shard.end(), of + kHead, of + kHead + count);
+  }
+  ranks.set_waits(std::move(waits));
+  ranks.agree(wish_of(wishes.data()));
+  return by_shard;
+}
+
+ShardedStep::Outcome ShardedStep::finish() {
+  State& s = *state_;
+  FREIGHT_CHECK(s.done == s.deal.count(), "a rank has fewer shards than it was dealt");
+  s.done = 0;
+  const std::vector<double> numbers = s.exchange();
+  double loss = 0, samples = 0;
+  Outcome o;
+  for (size_t i = 0; i < numbers.size(); i += kNumbers) {
+    loss += numbers[i];
+    o.right += numbers[i + 1];
+    o.counted += static_cast<int64_t>(numbers[i + 2]);
+    samples += numbers[i + 3];
+  }
+  s.sum_blocks();
+  const auto key = [&](int64_t later) {
+    const auto* k = s.random_numbers.data<int64_t>();
+    rng_state().set(Array::of<int64_t>({k[0], k[1] + later}, {2}));
+  };
+  key(0);
+  if (samples == 0) return o;
+  const auto full = static_cast<double>(s.sharding.batch_size * s.width);
+  const double by_count = full / std::max<double>(static_cast<double>(o.counted), 1);
+  o.loss = loss * by_count;  // each was divided by the full batch
+  const auto scalar = [](double v) { return Array::of<float>({static_cast<float>(v)}, {}); };
+  s.apply(scalar(o.loss), scalar(by_count), scalar(static_cast<double>(s.sharding.batch_size) / samples));
+  if (std::isfinite(o.loss)) key(1);
+  return o;
+}
+
+std::vector<ShardedStep::Run> ShardedStep::plans(const Type& x, const Type& y) {
+  State& s = *state_;
+  const data::Share pieces = s.deal.pieces();
+  std::vector<std::pair<int64_t, int64_t>> sizes;  // (samples, times), the larger first
+  for (int64_t i = pieces.first; i < pieces.end; ++i) {
+    const int64_t n = pieces.rows(i, x.shape[0]).second;
+    const auto it = std::find_if(sizes.begin(), sizes.end(), [&](const auto& size) { return size.first == n; });
+    if (it != sizes.end()) ++it->second;
+    if (it == sizes.end() && n > 0) sizes.emplace_back(n, 1);
+  }
+  std::sort(sizes.rbegin(), sizes.rend());
+  if (s.tokens) s.width = y.shape[1];
+  const Type scalar{DType::f32, {}};
+  std::vector<Run> runs;
+  for (const auto& [n, times] : sizes) runs.push_back({s.shard.plan(rows(x, n), rows(y, n)), times});
+  runs.push_back({s.apply.plan(scalar, scalar, scalar), 1});
+  return runs;
+}
+
+size_t ShardedStep::kept_bytes() const {
+  const State& s = *state_;
+  size_t block = 0;
+  for (const Variable& v : s.gradients) block += v.type().bytes();
+  for (const Statistic& v : s.statistics) block += v.sum.type().bytes();
+  const bool gathers = s.sharding.exact && s.sharding.ranks && !s.deal.aligned();
+  if (gathers) return block * static_cast<size_t>(s.deal.most() * (s.deal.world + 1));
+  size_t levels = 0;
+  for (int64_t n = s.deal.count(); n > 1; n /= 2) ++levels;
+  return block * (levels > 0 ? levels + 1 : 0);
+}
+
+}  // namespace freight::train

@@ -1,0 +1,34 @@
+// How a batch is cut into shards, and which of them a process computes; the step on them is sharded_step.h.
+#pragma once
+#include <cstdint>
+
+#include "freight/data/loader.h"
+
+namespace freight::train {
+
+class Ranks;
+
+// A batch is cut into shards, which are dealt to the ranks in order and as evenly as possible: 8 to 3 ranks as 3, 3, 2.
+struct Deal {
+  int64_t shards = 1;
+  int rank = 0, world = 1;
+
+  int64_t first_of(int r) const;  // the first shard of rank r; of r = world all there are
+  int64_t first() const { return first_of(rank); }
+  int64_t count() const { return first_of(rank + 1) - first(); }
+  int64_t most() const { return (shards + world - 1) / world; }  // of a rank
+  // The pieces of every batch that the rank reads.
+  data::Share pieces() const { return {.of = shards, .first = first(), .end = first() + count(), .cut = true}; }
+  // True where the sum over all shards in a fixed tree (comm/tree_sum.h) is the tree over the ranks' own sums.
+  bool aligned() const;
+};
+
+struct Sharding {
+  int64_t shards = 0;      // 0: the batch is not cut
+  bool exact = false;      // the same bits on any number of ranks
+  int64_t batch_size = 0;  // samples of a full batch, of all ranks
+  Ranks* ranks = nullptr;  // or null: this process computes all shards. Outlives the step
+  Deal deal() const;
+};
+
+}  // namespace freight::train

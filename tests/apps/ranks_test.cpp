@@ -1,0 +1,286 @@
+// `freight train --devices`: several processes train as one does, to rounding, and with --shards to the bit; they stop
+// together, and one that is lost is named.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "freight/base/philox.h"
+#include "freight/base/strings.h"
+#include "freight/io/safetensors.h"
+#include "run_command.h"
+#include "tests/support/small_digits.h"
+
+namespace freight::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+constexpr const char* kNormed = R"({"format": "freight-model-1", "name": "normed", "input": [1, 28, 28], "net": [
+    {"type": "Conv2d", "out": 6, "kernel": 5, "stride": 2, "bias": false}, {"type": "BatchNorm2d"}, {"type": "ReLU"},
+    {"type": "MaxPool2d", "kernel": 2}, {"type": "Flatten"}, {"type": "Dropout", "p": 0.2},
+    {"type": "Linear", "out": 10}]})";
+
+class Ranks : public ::testing::Test {
+ protected:
+  Ranks() : dir_(scratch_dir()) { write_small_digits(dir_); }
+  std::string path(const std::string& name) const { return dir_ + "/" + name; }
+  std::string model(const std::string& run) const { return read_file(path(run) + "/model.safetensors"); }
+
+  Words args(const std::string& run, const Words& more) const {
+    Words all = {"train", dir_, "--model", "mlp", "-b", "32", "--max-steps", "45", "-q", "-o", path(run)};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  // Trains; the run's model afterwards.
+  io::SafeTensors trained(const std::string& run, const Words& more) const {
+    const Ran r = run_freight(args(run, more));
+    EXPECT_EQ(r.code, 0) << r.err;
+    return io::load_safetensors(path(run) + "/model.safetensors");
+  }
+  // "the-" and documents of two kinds of words, as a table of texts.
+  std::string texts() const {
+    PhiloxStream random(3, 0, 0);
+    std::string rows = "text,label\n";
+    for (int i = 0; i < 300; ++i) {
+      const bool good = i % 2 == 0;
+      const auto words = 3 + random.below(60);
+      for (uint32_t w = 0; w < words; ++w) {
+        rows += cat(w ? " " : "", random.below(3) == 0 ? (good ? "fine" : "poor") : "word", random.below(9));
+      }
+      rows += good ? ",yes\n" : ",no\n";
+    }
+    write_file(path("texts.csv"), rows);
+    return path("texts.csv");
+  }
+  std::string corpus() const {
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += cat("line ", i % 37, " of a song that goes on and on,\n");
+    write_file(path("song.txt"), text);
+    return path("song.txt");
+  }
+
+  const std::string dir_;
+};
+
+// The largest difference of any element, against the largest element of the tensor.
+double difference(const io::SafeTensors& a, const io::SafeTensors& b) {
+  double most = 0;
+  EXPECT_EQ(a.tensors.size(), b.tensors.size());
+  for (size_t i = 0; i < a.tensors.size(); ++i) {
+    EXPECT_EQ(a.tensors[i].first, b.tensors[i].first);
+    const std::vector<float> x = a.tensors[i].second.to_vector<float>(), y = b.tensors[i].second.to_vector<float>();
+    double scale = 1e-6, apart = 0;
+    for (size_t j = 0; j < x.size(); ++j) {
+      scale = std::max(scale, std::fabs(static_cast<double>(x[j])));
+      apart = std::max(apart, std::fabs(static_cast<double>(x[j]) - static_cast<double>(y[j])));
+    }
+    most = std::max(most, apart / scale);
+  }
+  return most;
+}
+
+// The process of a rank that this one started.
+int process_of(int parent, int rank) {
+  for (const auto& e : fs::directory_iterator("/proc")) {
+    const int pid = std::atoi(e.path().filename().c_str());
+    if (pid < 1) continue;
+    const std::string at = "/proc/" + std::to_string(pid);
+    const std::string status = read_file(at + "/status"), environment = read_file(at + "/environ");
+    if (status.find(cat("\nPPid:\t", parent, "\n")) == std::string::npos) continue;
+    if (environment.find(cat("FREIGHT_RANK=", rank, '\0')) != std::string::npos) return pid;
+  }
+  return 0;
+}
+
+bool waited_for(const std::string& file) {
+  for (int i = 0; i < 30'000 && !fs::exists(file); ++i) usleep(1000);
+  return fs::exists(file);
+}
+
+TEST_F(Ranks, SeveralDevicesTrainWhatOneDoes) {
+  const Words set = {"--clip-grad-norm", "0.5", "--momentum", "0.9", "--lr", "0.05", "--deterministic"};
+  const io::SafeTensors one = trained("one", set);
+  int number = 0;
+  for (const Words& devices : {Words{"--devices", "cpu*2"}, Words{"--devices", "cpu,cpu,cpu"},
+                               Words{"--devices", "2", "--grad-accum", "3"}, Words{"--shards", "5"}}) {
+    Words all = set;
+    all.insert(all.end(), devices.begin(), devices.end());
+    const std::string run = cat("several", number++);
+    EXPECT_LT(difference(trained(run, all), one), 2e-5) << devices[1];
+    const Json a = Json::parse(read_file(path(run) + "/run.json")),
+               b = Json::parse(read_file(path("one") + "/run.json"));
+    EXPECT_NEAR(a["result"]["test_loss"].get<double>(), b["result"]["test_loss"].get<double>(), 1e-4);
+    EXPECT_EQ(a["result"]["test_top1"], b["result"]["test_top1"]);  // of 150 samples, each once
+  }
+}
+
+TEST_F(Ranks, AnEpochsUnequalBatchesAndBucketsOfTextsCountAsOnOneDevice) {
+  const Words set = {"--model",     "textcnn", "--max-length",    "64",          "-b",          "14",
+                     "--max-steps", "50",      "--dropout",       "0",           "--optimizer", "adamw",
+                     "--lr",        "0.002",   "--deterministic", "--val-split", "0.2",         "-q"};
+  const auto trained_on = [&](const std::string& run, const Words& devices) {
+    Words all = {"train", texts(), "-o", path(run)};
+    all.insert(all.end(), set.begin(), set.end());
+    all.insert(all.end(), devices.begin(), devices.end());
+    const Ran r = run_freight(all);
+    EXPECT_EQ(r.code, 0) << r.err;
+    return io::load_safetensors(path(run) + "/model.safetensors");
+  };
+  EXPECT_LT(difference(trained_on("three", {"--devices", "cpu*3"}), trained_on("one", {})), 2e-3);
+}
+
+// What trains, and by which flags.
+struct Case {
+  const char* name;
+  Words flags;
+};
+
+TEST_F(Ranks, ShardsGiveTheSameModelToTheByteOnAnyNumberOfDevices) {
+  write_file(path("normed.json"), kNormed);
+  const Words net = {dir_, "--model", path("normed.json"), "-b", "24", "--flip", "--shift", "2"};
+  const Words mixed = {dir_, "--model", path("normed.json"), "-b", "25", "--mixup-alpha", "0.2", "--model-ema", "0.9"};
+  const Words lstm = {texts(), "--model", "lstm_text", "--width",   "16", "--max-length",
+                      "32",    "-b",      "16",        "--dropout", "0.3"};
+  const Words gpt = {corpus(), "--model",      "gpt_char", "--layers", "1", "--width",
+                     "16",     "--max-length", "16",       "-b",       "12"};
+  const Words sgd = {"--optimizer", "sgd", "--lr", "0.05", "--momentum", "0.9"};
+  const Words adamw = {"--optimizer", "adamw", "--lr", "0.002", "--clip-grad-norm", "1"};
+  int number = 0;
+  for (const Words* data : {&net, &mixed, &lstm, &gpt}) {
+    for (const Words* optimizer : {&sgd, &adamw}) {
+      std::string first;
+      for (const char* devices : {"1", "2", "3", "4"}) {
+        const std::string run = cat("run", number++);
+        Words all = {"train"};
+        for (const Words* words : {data, optimizer}) all.insert(all.end(), words->begin(), words->end());
+        for (const char* word : {"--shards", "4", "--max-steps", "20", "-q", "--devices", devices}) all.push_back(word);
+        all.insert(all.end(), {"-o", path(run)});
+        const Ran r = run_freight(all);
+        ASSERT_EQ(r.code, 0) << r.err;
+        if (first.empty()) first = model(run);
+        EXPECT_TRUE(model(run) == first) << (*data)[2] << " by " << (*optimizer)[1] << " on " << devices;
+      }
+    }
+  }
+}
+
+TEST_F(Ranks, ShardsGiveTheSameModelToTheByteForAnyNumberOfThreads) {
+  write_file(path("normed.json"), kNormed);
+  std::string first;
+  for (const char* threads : {"1", "2", "3", "8"}) {
+    const Ran r = run_freight(args("run", {"--model", path("normed.json"), "--shards", "4", "--overwrite"}), {},
+                              {cat("OMP_NUM_THREADS=", threads)});
+    ASSERT_EQ(r.code, 0) << r.err;
+    if (first.empty()) first = model("run");
+    EXPECT_TRUE(model("run") == first) << threads;
+  }
+}
+
+TEST_F(Ranks, AStoppedRunOfFourGoesOnOnTwoToTheSameModel) {
+  write_file(path("normed.json"), kNormed);
+  const Words set = {"--model", path("normed.json"), "--shards", "8", "--max-steps", "60", "--save-every", "7"};
+  const auto with = [&](const Words& more) {
+    Words all = set;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  trained("whole", set);
+  Running running(args("stopped", with({"--devices", "cpu*4"})));
+  ASSERT_TRUE(waited_for(path("stopped") + "/checkpoints/step-14"));
+  const int pid = process_of(running.pid(), 2);
+  ASSERT_GT(pid, 0);
+  ::kill(pid, SIGKILL);
+  const Ran lost = running.finish();
+  EXPECT_EQ(lost.code, 7) << lost.err;
+  EXPECT_NE(lost.err.find("rank 2 was killed by signal 9"), std::string::npos) << lost.err;
+  EXPECT_NE(lost.err.find("ranks/rank-2.log"), std::string::npos) << lost.err;
+  const Json run = Json::parse(read_file(path("stopped") + "/run.json"));
+  EXPECT_EQ(run["status"], "failed");
+  EXPECT_EQ(run["exit_code"], 7);
+  const Ran more = run_freight({"train", "--resume", path("stopped"), "--devices", "cpu*2", "-q"});
+  EXPECT_EQ(more.code, 0) << more.err;
+  EXPECT_TRUE(model("stopped") == model("whole"));
+  EXPECT_EQ(read_file(path("stopped") + "/metrics.csv").empty(), false);
+}
+
+TEST_F(Ranks, ASignalEndsAllInOrderAndTheRunCanBeResumed) {
+  Running running(args("stopped", {"--max-steps", "100000", "--epochs", "0", "--save-every", "20", "--devices", "2"}));
+  ASSERT_TRUE(waited_for(path("stopped") + "/checkpoints/step-20"));
+  running.send(SIGTERM);
+  const Ran r = running.finish();
+  EXPECT_EQ(r.code, 143) << r.err;
+  EXPECT_NE(r.out.find("stopped after "), std::string::npos) << r.out;
+  EXPECT_FALSE(fs::exists(path("stopped") + "/.lock"));
+  const Ran more = run_freight({"train", "--resume", path("stopped"), "--max-steps", "40", "-q"});
+  EXPECT_EQ(more.code, 0) << more.err;
+}
+
+TEST_F(Ranks, ACommandThatAnotherLauncherStartsJoinsTheOthers) {
+  const auto environment = [](int rank) {
+    return Words{cat("RANK=", rank),   "WORLD_SIZE=2",          cat("LOCAL_RANK=", rank),
+                 "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", cat("MASTER_PORT=", 20000 + ::getpid() % 20000)};
+  };
+  const Words flags = {"--deterministic"};
+  trained("command", {"--deterministic", "--devices", "2"});
+  Running one(args("joined", flags), {}, environment(1));
+  const Ran zero = run_freight(args("joined", flags), {}, environment(0));
+  EXPECT_EQ(zero.code, 0) << zero.err;
+  const Ran other = one.finish();
+  EXPECT_EQ(other.code, 0) << other.err;
+  EXPECT_EQ(other.out, "");
+  EXPECT_TRUE(model("joined") == model("command"));
+
+  Running odd(args("odd", {"--seed", "3"}), {}, environment(1));
+  const Ran refused = run_freight(args("odd", {"--seed", "0"}), {}, environment(0));
+  EXPECT_EQ(refused.code, 2) << refused.err;
+  EXPECT_NE(refused.err.find("rank 1 has the arguments"), std::string::npos) << refused.err;
+  EXPECT_EQ(odd.finish().code, 2);
+}
+
+TEST_F(Ranks, EvalCountsEverySampleOnce) {
+  trained("run", {});
+  const Json one = Json::parse(run_freight({"eval", path("run") + "/model.safetensors", "-b", "32", "--json"}).out);
+  for (const char* devices : {"2", "3", "cpu*4"}) {
+    const Ran r = run_freight({"eval", path("run") + "/model.safetensors", "-b", "32", "--json", "--devices", devices});
+    ASSERT_EQ(r.code, 0) << r.err;
+    const Json several = Json::parse(r.out);
+    EXPECT_EQ(several["count"], 150);
+    EXPECT_EQ(several["top1"], one["top1"]);
+    EXPECT_NEAR(several["loss"].get<double>(), one["loss"].get<double>(), 1e-6);
+  }
+  const Ran lost = run_freight({"eval", path("nothing"), "--devices", "2"});
+  EXPECT_NE(lost.code, 0);
+  EXPECT_EQ(lost.err.find("rank 1"), std::string::npos) << lost.err;
+}
+
+TEST_F(Ranks, AreNamedAndRefused) {
+  const auto refused = [&](const Words& more, const std::string& part, int code = 2) {
+    const Ran r = run_freight(args("refused", more));
+    EXPECT_EQ(r.code, code) << r.err;
+    EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
+    EXPECT_FALSE(fs::exists(path("refused"))) << part;
+  };
+  refused({"--devices", "cpu,ref"}, "devices that differ");
+  refused({"--devices", "0,1"}, "need names");
+  refused({"--devices", "nonsense*2"}, "nonsense");
+  refused({"--devices", "cpu*2", "--device", "ref"}, "leave it out");
+  refused({"--devices", "4", "--shards", "3"}, "for 4 devices");
+  refused({"--devices", "2", "-b", "1"}, "need a sample for each");
+  refused({"--shards", "33"}, "has no 33 shards");
+  refused({"--shards", "4", "--grad-accum", "2"}, "--grad-accum");
+  refused({"--devices", "2", "--fit", "auto"}, "for one device");
+  refused({"--devices", "2", "--device-data", "yes"}, "--device-data");
+  const Ran dry = run_freight({"train", dir_, "--model", "mlp", "-b", "32", "--devices", "cpu*4", "--dry-run"});
+  EXPECT_EQ(dry.code, 0) << dry.err;
+  EXPECT_NE(dry.err.find("32 = 4 devices x 8"), std::string::npos) << dry.err;
+}
+
+}  // namespace
+}  // namespace freight::test
