@@ -60,14 +60,14 @@ def rows_of(name, folder):
 
 
 def run(program, model, path, target, score, seed, folder, flags):
-    """The score of the held-out rows, and the seconds of the whole command."""
+    """The score of the held-out rows, and the seconds of fitting."""
     directory = os.path.join(folder, f"{model}-{os.path.basename(path)}-{seed}")
-    subprocess.run([program, "train", path, "--model", model, "--label-column", target, "--seed", str(seed), "-o",
+    subprocess.run([program, "train", path, "--model", model, "--target", target, "--seed", str(seed), "-o",
                     directory, "--overwrite", "-q", "--json", *flags], check=True, stdout=subprocess.PIPE)
     told = json.load(open(os.path.join(directory, "run.json"), encoding="utf-8"))
     answer = subprocess.run([program, "eval", "--weights", os.path.join(directory, "model.safetensors"), "--json", "-q"],
                             check=True, stdout=subprocess.PIPE)
-    return json.loads(answer.stdout)["scores"][score]["value"], told.get("seconds")
+    return json.loads(answer.stdout)["scores"][score]["value"], told["result"]["train_seconds"]
 
 
 def arguments():
@@ -98,7 +98,7 @@ def main():
                     values.append(run(a.program, model, path, target, score, seed, folder, a.flags if model == "mlp" else []))
             trees, net = (statistics.mean(v for v, _ in found[m]) for m in ("gbdt", "mlp"))
             ratio = net / trees if score in MORE_IS_BETTER else trees / net
-            seconds = [statistics.mean(s or 0 for _, s in found[m]) for m in ("gbdt", "mlp")]
+            seconds = [statistics.mean(s for _, s in found[m]) for m in ("gbdt", "mlp")]
             print(f"{name:20} {score:5} {trees:10.5g} {net:10.5g} {ratio:7.4f} {seconds[0]:8.1f} {seconds[1]:8.1f}", flush=True)
             results.append({"table": name, "rows": len(rows), "score": score, "ratio": ratio,
                             "runs": {m: [{"value": v, "seconds": s} for v, s in r] for m, r in found.items()}})

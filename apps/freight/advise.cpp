@@ -7,6 +7,7 @@
 #include "freight/io/json_library.h"
 #include "freight/plan/advice.h"
 #include "plan_options.h"
+#include "plan_table.h"
 
 namespace freight::app {
 namespace {
@@ -62,11 +63,9 @@ Json json_of(const std::optional<Choice>& c) {
   return j;
 }
 
-void print(const plan::Advice& a, const plan::Wish& w, const PlanInput& in, const plan::RunLength& length) {
-  const auto say = [](const std::string& text) { std::printf("%s\n", text.c_str()); };
-  say(cat("run       ", in.subject.config.model, in.subject.data.empty() ? "" : cat(" on ", in.subject.data),
-          ", batch ", in.subject.config.batch_size, ", ", in.subject.config.precision, ": ", fixed(length.epochs, 0),
-          " epochs of ", with_commas(static_cast<int64_t>(length.steps_per_epoch)), " steps"));
+void say(const std::string& text) { std::printf("%s\n", text.c_str()); }
+
+void print(const plan::Advice& a, const plan::Wish& w) {
   if (a.answer) {
     say(cat("answer    ", plan::to_string(a.answer->hardware), ": ", line_of(*a.answer)));
   } else {
@@ -79,9 +78,61 @@ void print(const plan::Advice& a, const plan::Wish& w, const PlanInput& in, cons
   if (w.deadline_hours <= 0) say(cat("assumed   a night (", fixed(plan::kNight, 0), " h), as no --deadline was said"));
   say(cat("assumed   times are predicted and judged by their slow end; GPUs of up to ", fixed(plan::kModestGib, 0),
           " GiB are modest; up to eight devices in a machine; prices by the hour, of their dates"));
-  if (!a.here) {
+}
+
+Json json_of(const plan::Advice& a, const plan::Wish& w, const std::string& model) {
+  Json j = {{"model", model},
+            {"deadline_hours", w.deadline_hours > 0 ? w.deadline_hours : plan::kNight},
+            {"budget_usd", w.budget_usd > 0 ? Json(w.budget_usd) : Json(nullptr)},
+            {"answer", json_of(a.answer)},
+            {"cheapest", json_of(a.cheapest)},
+            {"fastest", json_of(a.fastest)},
+            {"this_machine", json_of(a.here)},
+            {"reasons", a.reasons},
+            {"changes", a.changes},
+            {"miss", nullptr}};
+  if (!a.answer) j["miss"] = {{"text", a.miss}, {"late_hours", a.late_hours}, {"over_usd", a.over_usd}};
+  return j;
+}
+
+plan::Advice advise_net(const PlanInput& in, const Flags& flags, const plan::Wish& wish) {
+  const plan::RunLength length = plan::RunLength::of(in.subject, flags.samples);
+  if (length.steps_per_epoch <= 0 || length.epochs <= 0) {
+    fail(ErrorKind::usage, "advise",
+         "how long the run is depends on the data: need DATA, or --samples N with --epochs");
+  }
+  plan::DraftOptions options = plan::options_of(in.subject);
+  options.whole_run = in.subject.test_count > 0;
+  plan::Advice advice =
+      plan::advise(plan::shares(in.subject, options), in.catalog, in.rates ? &*in.rates : nullptr, length, wish);
+  if (flags.json) {
+    std::printf("%s\n", json_of(advice, wish, in.subject.config.model).dump(2).c_str());
+    return advice;
+  }
+  say(cat("run       ", in.subject.config.model, in.subject.data.empty() ? "" : cat(" on ", in.subject.data),
+          ", batch ", in.subject.config.batch_size, ", ", in.subject.config.precision, ": ", fixed(length.epochs, 0),
+          " epochs of ", with_commas(static_cast<int64_t>(length.steps_per_epoch)), " steps"));
+  print(advice, wish);
+  if (!advice.here) {
     say("assumed   this machine is not calibrated: freight calibrate measures it once, and it counts as a choice");
   }
+  return advice;
+}
+
+plan::Advice advise_table(const PlanInput& in, const Flags& flags, const plan::Wish& wish) {
+  if (!flags.input_shape.empty())
+    fail(ErrorKind::usage, "--input-shape", "is for nets: a table says what its rows are");
+  const TablePlan p = make_table_plan(flags.config, *in.trees, in.catalog, flags.samples);
+  plan::Advice advice = plan::advise_trees(p.estimates, in.catalog, wish);
+  advice.reasons.insert(advice.reasons.begin(), cat("A GPU ", p.verdict(), "."));
+  if (flags.json) {
+    std::printf("%s\n", json_of(advice, wish, p.model).dump(2).c_str());
+    return advice;
+  }
+  say(cat("run       ", p.model, " on ", p.data, ": ", p.rows_text(), "; ", p.trees_text()));
+  print(advice, wish);
+  say(cat("assumed   this machine: ", p.estimates[0].assumed, "; GPUs by published runs of XGBoost (freight plan)"));
+  return advice;
 }
 
 }  // namespace
@@ -89,18 +140,21 @@ void print(const plan::Advice& a, const plan::Wish& w, const PlanInput& in, cons
 int advise_command(const Args& args) {
   Flags flags;
   const auto make = [&] {
-    auto o = std::make_unique<Options>(
-        "advise", "Says on which hardware to train, within a deadline and a budget.", "[DATA] [options]",
-        "Takes the flags of freight plan; runs nothing. Exit code 5 where nothing does it.\n"
-        "  freight advise cifar10 --model resnet20 --epochs 30\n"
-        "  freight advise --model resnet50 --samples 1281167 --epochs 90 -b 256 \\\n"
-        "      --precision bf16 --deadline 8h --budget 50");
+    auto o = std::make_unique<Options>("advise", "Says on which hardware to train, within a deadline and a budget.",
+                                       "[DATA] [options]",
+                                       "Takes the flags of freight plan; runs nothing but, of trees, a second of "
+                                       "fitting that is measured. Exit code 5\n"
+                                       "where nothing does it.\n"
+                                       "  freight advise cifar10 --model resnet20 --epochs 30\n"
+                                       "  freight advise housing.csv --target price --deadline 1h\n"
+                                       "  freight advise --model resnet50 --samples 1281167 --epochs 90 -b 256 \\\n"
+                                       "      --precision bf16 --deadline 8h --budget 50");
     flags.declare(*o);
     o->add("--deadline", &flags.deadline, "for the whole run: 8h, 90m, 1h30m, 2d", {.value = "TIME"});
     o->add("--budget", &flags.budget, "for the whole run, in dollars", {.value = "USD"});
     return o;
   };
-  const std::optional<PlanInput> in = read_plan_input(args, flags, make);
+  const std::optional<PlanInput> in = read_plan_input(args, flags, make, Trees::planned);
   if (!in) return 0;
   plan::Wish wish;
   if (!flags.deadline.empty()) wish.deadline_hours = plan::parse_hours("--deadline", flags.deadline);
@@ -108,33 +162,7 @@ int advise_command(const Args& args) {
     fail(ErrorKind::usage, "--budget", "got ", *flags.budget, ", need dollars above 0");
   }
   wish.budget_usd = flags.budget.value_or(0);
-  const plan::RunLength length = plan::RunLength::of(in->subject, flags.samples);
-  if (length.steps_per_epoch <= 0 || length.epochs <= 0) {
-    fail(ErrorKind::usage, "advise",
-         "how long the run is depends on the data: need DATA, or --samples N with --epochs");
-  }
-  plan::DraftOptions options = plan::options_of(in->subject);
-  options.whole_run = in->subject.test_count > 0;
-  const plan::Advice advice =
-      plan::advise(plan::shares(in->subject, options), in->catalog, in->rates ? &*in->rates : nullptr, length, wish);
-  if (flags.json) {
-    Json j = {{"model", in->subject.config.model},
-              {"deadline_hours", wish.deadline_hours > 0 ? wish.deadline_hours : plan::kNight},
-              {"budget_usd", wish.budget_usd > 0 ? Json(wish.budget_usd) : Json(nullptr)},
-              {"answer", json_of(advice.answer)},
-              {"cheapest", json_of(advice.cheapest)},
-              {"fastest", json_of(advice.fastest)},
-              {"this_machine", json_of(advice.here)},
-              {"reasons", advice.reasons},
-              {"changes", advice.changes},
-              {"miss", nullptr}};
-    if (!advice.answer) {
-      j["miss"] = {{"text", advice.miss}, {"late_hours", advice.late_hours}, {"over_usd", advice.over_usd}};
-    }
-    std::printf("%s\n", j.dump(2).c_str());
-  } else {
-    print(advice, wish, *in, length);
-  }
+  const plan::Advice advice = in->trees ? advise_table(*in, flags, wish) : advise_net(*in, flags, wish);
   return advice.answer ? 0 : static_cast<int>(ErrorKind::capacity);
 }
 

@@ -1,4 +1,4 @@
-// `freight models convert`: weights with torchvision's names as a stored model, and back.
+// `freight models convert`: weights with torchvision's names as a stored model, and back; XGBoost's files as one.
 #include <charconv>
 #include <cstdio>
 #include <map>
@@ -7,6 +7,7 @@
 #include "freight/base/error.h"
 #include "freight/data/unicode.h"
 #include "freight/deploy/convert.h"
+#include "freight/tables/xgboost_import.h"
 #include "model_source.h"
 #include "options.h"
 #include "output_path.h"
@@ -50,6 +51,16 @@ std::vector<std::string> names_in(const std::string& file) {
   return out;
 }
 
+void convert_trees(const std::string& in, const std::string& out, const std::vector<std::string>& classes) {
+  const store::Bundle bundle = tables::import_xgboost(in, classes);
+  store::save_bundle(out, bundle);
+  std::printf("model   %s\n", bundle.rows->lines()[0].c_str());
+  std::vector<std::string> names;
+  for (const store::Column& column : bundle.columns) names.push_back(column.name);
+  std::printf("columns %s\n", join(names, ", ").c_str());
+  if (!bundle.classes.empty()) std::printf("classes %s\n", join(bundle.classes, ", ").c_str());
+}
+
 }  // namespace
 
 int models_convert_command(const Args& args) {
@@ -57,11 +68,14 @@ int models_convert_command(const Args& args) {
   int64_t resize = -1;
   ModelSize size;
   bool plain = false;
-  Options o("models convert", "Makes a stored model of weights with torchvision's names, or takes them out of one.",
-            "IN.safetensors OUT.safetensors --model NAME | --plain",
-            "  freight models convert resnet18-f37072fd.safetensors resnet18.safetensors --model resnet18\n"
-            "  freight models convert runs/mine/model.safetensors weights.safetensors --plain");
-  o.positional("in", &in, "weights, or with --plain a stored model", true);
+  Options o(
+      "models convert",
+      "Makes a stored model of weights with torchvision's names or of XGBoost's file, or takes weights out of one.",
+      "IN.safetensors OUT.safetensors --model NAME | --plain",
+      "  freight models convert resnet18-f37072fd.safetensors resnet18.safetensors --model resnet18\n"
+      "  freight models convert runs/mine/model.safetensors weights.safetensors --plain\n"
+      "  freight models convert trees.json trees.safetensors   # or trees.ubj: what XGBoost's save_model writes");
+  o.positional("in", &in, "weights, XGBoost's trees (.json, .ubj), or with --plain a stored model", true);
   o.positional("out", &out, "the file to write", true);
   o.add("--model", &model, "the net of the weights: a named model or a spec FILE.json", {.aliases = {"-a", "--arch"}});
   o.add("--plain", &plain, "write the weights of a stored model alone");
@@ -73,11 +87,18 @@ int models_convert_command(const Args& args) {
   o.add("--resize", &resize, "shorter side before the middle is cut out (default: 256 for 224)",
         {.min = 0, .aliases = {"--val-resize-size"}});
   if (o.parse(args) == Options::Outcome::done) return 0;
-  if (plain == !model.empty()) {
+  const bool trees = tables::names_xgboost_file(in);
+  for (const char* flag : {"--plain", "--model", "--num-classes", "--input-size", "--mean", "--std", "--resize"}) {
+    if (trees && o.given(flag))
+      fail(ErrorKind::usage, flag, "is for weights of nets: ", in, " holds trees of XGBoost's");
+  }
+  if (!trees && plain == !model.empty()) {
     fail(ErrorKind::usage, "--model", "or --plain: need one of them; see freight models convert --help");
   }
   check_output("out", out, {in, class_names, model});
-  if (plain) {
+  if (trees) {
+    convert_trees(in, out, names_in(class_names));
+  } else if (plain) {
     for (const char* flag : {"--num-classes", "--input-size", "--class-names", "--mean", "--std", "--resize"}) {
       if (o.given(flag)) fail(ErrorKind::usage, flag, "does not go with --plain: the stored model says all itself");
     }

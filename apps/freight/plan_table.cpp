@@ -10,11 +10,9 @@
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
 #include "freight/data/dataset.h"
-#include "freight/data/table_set.h"
-#include "freight/io/byte_stream.h"
-#include "freight/io/file.h"
 #include "freight/io/json_library.h"
 #include "freight/plan/trees.h"
+#include "freight/tables/table.h"
 #include "plan_text.h"
 #include "table.h"
 
@@ -25,83 +23,24 @@ using Json = nlohmann::ordered_json;
 using plan::Estimate;
 using plan::GpuWorth;
 
-constexpr size_t kReadBytes = size_t{16} << 20;  // of a larger file, for its columns and the rounds that are measured
-constexpr double kUsualRate = 1.6e-9;            // seconds of a cell on a level, of one core, where nothing is measured
+constexpr uint64_t kReadBytes = uint64_t{16} << 20;  // of the files, for the columns and the rounds that are measured
+constexpr double kUsualRate = 1.6e-9;  // seconds of a cell on a level, of one core, where nothing is measured
 constexpr double kShortFit = 0.3, kLongFit = 1.3;  // seconds of the fits that are measured
 constexpr int64_t kRoundsMeasured = 1000;          // at most
-// Peak memory, while the table is read: a cell of the file's columns and of the rows made of them, both f64. Then the
-// former make room for its bin.
-constexpr double kBytesOfCell = 8 + 8;
-
-// The first lines of a file, as many as `most` bytes hold, and how many lines the file has.
-struct FirstLines {
-  std::string text;
-  double of_lines = 0, all_lines = 0, all_bytes = 0;
-};
-FirstLines first_lines(const std::string& path, size_t most) {
-  FirstLines out;
-  io::ByteStream stream(path);
-  std::vector<uint8_t> piece(size_t{1} << 20);
-  for (size_t got = 0; (got = stream.read(piece.data(), piece.size())) > 0;) {
-    const char* const from = reinterpret_cast<const char*>(piece.data());
-    if (out.text.size() < most) out.text.append(from, got);
-    out.all_lines += static_cast<double>(std::count(from, from + got, '\n'));
-    out.all_bytes += static_cast<double>(got);
-  }
-  if (out.all_bytes <= static_cast<double>(most)) return out;
-  if (out.text.starts_with("PK\x03\x04")) return out;  // an archive of arrays has no lines
-  // The text ends where a line does, outside of quotes. Those of JSON lines end within theirs.
-  const bool json = out.text.starts_with('{');
-  bool quoted = false;
-  size_t end = 0;
-  for (size_t i = 0; i < out.text.size(); ++i) {
-    if (out.text[i] == '"' && !json) quoted = !quoted;
-    if (out.text[i] == '\n' && !quoted) end = i + 1;
-  }
-  out.text.resize(end);
-  out.of_lines = static_cast<double>(std::count(out.text.begin(), out.text.end(), '\n'));
-  return out;
-}
 
 struct Sampled {
   train::RowData data;
   double rows = 0;  // that are fitted, of all
-  bool part = false;
-  double bytes = 0;  // of the files
 };
-
-train::RowData read(const train::Config& c, const train::RowLearner& learner, const std::string& path) {
-  train::RowSource source = train::row_source(c, path);
-  source.bad = {.on_bad = data::OnBad::skip, .report = [](const data::BadSample&) {}};
-  return learner.read(source);
-}
 
 // A large table is read as far as its columns and a few rounds need.
 Sampled sample(const train::Config& c, const train::RowLearner& learner, int64_t rows_said) {
-  const std::string path = data::find(c.data, {.data_dir = c.data_dir});
-  const data::TableSet set = data::table_at(path);
-  Sampled s;
-  double times = 1;
-  if (set.train.files.size() == 1 && set.train.files[0] == path) {
-    const FirstLines first = first_lines(path, kReadBytes);
-    s.bytes = first.all_bytes;
-    s.part = first.of_lines > 0;
-    if (s.part) {
-      const io::ScratchDir dir;
-      const std::string file = dir.path() + "/" + path.substr(path.rfind('/') + 1);
-      io::write_file_atomic(file.ends_with(".gz") ? file.substr(0, file.size() - 3) : file,
-                            std::string_view(first.text));
-      s.data = read(c, learner, file.ends_with(".gz") ? file.substr(0, file.size() - 3) : file);
-      times = first.all_lines / first.of_lines;
-    }
-  }
-  if (!s.part) s.data = read(c, learner, path);
-  s.rows = times * static_cast<double>(s.data.train.count());
-  if (rows_said > 0) {
-    const double held = static_cast<double>(s.data.test.count());
-    const double share = static_cast<double>(s.data.train.count()) / (static_cast<double>(s.data.train.count()) + held);
-    s.rows = share * static_cast<double>(rows_said);
-  }
+  train::RowSource source = train::row_source(c, data::find(c.data, {.data_dir = c.data_dir}));
+  source.bad = {.on_bad = data::OnBad::skip, .report = [](const data::BadSample&) {}};
+  source.most_bytes = kReadBytes;
+  Sampled s{.data = learner.read(source)};
+  const auto fitted = static_cast<double>(s.data.train.count()), held = static_cast<double>(s.data.test.count());
+  s.rows = rows_said > 0 ? fitted / (fitted + held) * static_cast<double>(rows_said) : fitted / s.data.share;
   return s;
 }
 
@@ -163,74 +102,8 @@ std::string seconds_text(double s) {
   return s < 100 ? cat(number(s), " s") : s < 6000 ? cat(number(s / 60), " min") : cat(number(s / 3600), " h");
 }
 
-std::string verdict(const GpuWorth& worth) {
-  const auto rows = [](double n) {
-    const double unit = std::pow(10.0, std::max(0.0, std::floor(std::log10(n)) - 1));
-    return with_commas(static_cast<int64_t>(std::round(n / unit) * unit));
-  };
-  const std::string from =
-      worth.rows_here > 0 ? cat("; with these columns from about ", rows(worth.rows_here), " rows on") : std::string();
-  if (worth.gpu.empty()) return "does not pay: no GPU of the catalogue holds this table";
-  const std::string times = cat("about ", seconds_text(worth.seconds_on_gpu), " on ", worth.gpu, ", ",
-                                seconds_text(worth.seconds_here), " here");
-  switch (worth.verdict) {
-    case GpuWorth::Verdict::pays: return cat("pays: ", times, from);
-    case GpuWorth::Verdict::even: return cat("is about as fast: ", times, from);
-    case GpuWorth::Verdict::loses: break;
-  }
-  return cat("does not pay: ", times, from);
-}
-
 const char* name_of(GpuWorth::Verdict v) {
   return v == GpuWorth::Verdict::pays ? "yes" : v == GpuWorth::Verdict::even ? "even" : "no";
-}
-
-// A plan, before it is printed.
-struct TablePlan {
-  std::string model, data;
-  double rows = 0;  // to fit
-  bool rows_estimated = false;
-  size_t columns = 0, classes = 0;
-  train::TreeFitWork fit;
-  double bytes = 0;
-  GpuWorth worth;
-  std::vector<Estimate> estimates;  // of this machine, then of the devices
-
-  bool forest() const { return fit.rounds == 1 && fit.trees_of_round > 1; }
-};
-
-TablePlan planned(const train::Config& c, const train::RowLearner& learner, const plan::Catalog& catalog, int64_t rows,
-                  const std::string& sort) {
-  const Sampled s = sample(c, learner, rows);
-  TablePlan p{.model = learner.name(),
-              .data = c.data,
-              .rows = s.rows,
-              .rows_estimated = s.part,
-              .columns = s.data.shape.columns.size(),
-              .classes = s.data.shape.classes.size(),
-              .fit = *learner.tree_work(c, s.data),
-              .bytes = 0,
-              .worth = {},
-              .estimates = {}};
-  const auto rounds = static_cast<double>(p.fit.rounds);
-  const plan::TreeWork work{.rows = s.rows,
-                            .columns = static_cast<double>(p.columns),
-                            .trees = rounds * static_cast<double>(p.fit.trees_of_round),
-                            .levels = static_cast<double>(p.fit.levels)};
-  const double fitted = std::max(1.0, static_cast<double>(s.data.train.count()));
-  p.bytes = kBytesOfCell * work.cells() * (1 + static_cast<double>(s.data.test.count()) / fitted);
-  const plan::TreeRate rate = measured_rate(c, learner, s.data, p.fit);
-  const Estimate here = plan::trees_here(work, rounds, p.bytes, rate);
-  std::vector<Estimate> devices;
-  for (const plan::Device& d : catalog.devices) {
-    Estimate e = plan::trees_on(d, catalog, work, rounds);
-    if (e.timed) devices.push_back(std::move(e));
-  }
-  p.worth = plan::worth_of_gpu(work, rate, here, devices);
-  sort_estimates(devices, sort);
-  p.estimates = {here};
-  p.estimates.insert(p.estimates.end(), devices.begin(), devices.end());
-  return p;
 }
 
 Json json_of(const TablePlan& p, const plan::Catalog& catalog) {
@@ -251,17 +124,10 @@ Json json_of(const TablePlan& p, const plan::Catalog& catalog) {
 }
 
 void print_head(const TablePlan& p) {
-  std::string size = cat(with_commas(p.fit.trees_of_round), " trees");
-  if (!p.forest()) {
-    size = cat(with_commas(p.fit.rounds), p.fit.rounds == 1 ? " round" : " rounds", " at most",
-               p.fit.trees_of_round > 1 ? cat(" of ", p.fit.trees_of_round, " trees") : std::string());
-  }
-  std::printf("model     %s: %s, %lld levels\n", p.model.c_str(), size.c_str(), static_cast<long long>(p.fit.levels));
-  std::printf("data      %s: %s%s rows to fit, %zu columns learnt from, %s\n", p.data.c_str(),
-              p.rows_estimated ? "about " : "", with_commas(static_cast<int64_t>(std::round(p.rows))).c_str(),
-              p.columns, p.classes == 0 ? "values" : cat(p.classes, " classes").c_str());
+  std::printf("model     %s: %s\n", p.model.c_str(), p.trees_text().c_str());
+  std::printf("data      %s: %s\n", p.data.c_str(), p.rows_text().c_str());
   std::printf("memory    %s on this machine, the table included\n", human_bytes(p.bytes).c_str());
-  std::printf("gpu       %s\n          %s\n\n", verdict(p.worth).c_str(), plan::published_crossing());
+  std::printf("gpu       %s\n          %s\n\n", p.verdict().c_str(), plan::published_crossing());
 }
 
 void print(const TablePlan& p, int64_t top) {
@@ -295,12 +161,82 @@ const train::RowLearner* planned_trees(const train::Config& config) {
   return learner && learner->tree_work(config, {}) ? learner : nullptr;
 }
 
-void plan_table(const train::Config& config, const train::RowLearner& learner, const plan::Catalog& catalog,
-                int64_t rows, const TablePlanFlags& flags) {
+std::string TablePlan::trees_text() const {
+  std::string size = cat(with_commas(fit.trees_of_round), " trees");
+  if (!forest()) {
+    size = cat(with_commas(fit.rounds), fit.rounds == 1 ? " round" : " rounds", " at most",
+               fit.trees_of_round > 1 ? cat(" of ", fit.trees_of_round, " trees") : std::string());
+  }
+  return cat(size, ", ", fit.levels, " levels");
+}
+
+std::string TablePlan::rows_text() const {
+  return cat(rows_estimated ? "about " : "", with_commas(static_cast<int64_t>(std::round(rows))), " rows to fit, ",
+             columns, " columns learnt from, ", classes == 0 ? std::string("values") : cat(classes, " classes"));
+}
+
+std::string TablePlan::verdict() const {
+  const auto rounded = [](double n) {
+    const double unit = std::pow(10.0, std::max(0.0, std::floor(std::log10(n)) - 1));
+    return with_commas(static_cast<int64_t>(std::round(n / unit) * unit));
+  };
+  const std::string from = worth.rows_here > 0
+                               ? cat("; with these columns from about ", rounded(worth.rows_here), " rows on")
+                               : std::string();
+  if (worth.gpu.empty()) return "does not pay: no GPU of the catalogue holds this table";
+  const std::string times = cat("about ", seconds_text(worth.seconds_on_gpu), " on ", worth.gpu, ", ",
+                                seconds_text(worth.seconds_here), " here");
+  switch (worth.verdict) {
+    case GpuWorth::Verdict::pays: return cat("pays: ", times, from);
+    case GpuWorth::Verdict::even: return cat("is about as fast: ", times, from);
+    case GpuWorth::Verdict::loses: break;
+  }
+  return cat("does not pay: ", times, from);
+}
+
+TablePlan make_table_plan(const train::Config& config, const train::RowLearner& learner, const plan::Catalog& catalog,
+                          int64_t rows) {
   train::Config c = config;
   if (c.lr == train::kAutomaticRate) learner.choose(c);
   train::settle_ranking(c, learner);
-  const TablePlan p = planned(c, learner, catalog, rows, flags.sort);
+  const Sampled s = sample(c, learner, rows);
+  TablePlan p{.model = learner.name(),
+              .data = c.data,
+              .rows = s.rows,
+              .rows_estimated = s.data.share < 1,
+              .columns = s.data.shape.columns.size(),
+              .classes = s.data.shape.classes.size(),
+              .fit = *learner.tree_work(c, s.data),
+              .bytes = 0,
+              .worth = {},
+              .estimates = {}};
+  const auto rounds = static_cast<double>(p.fit.rounds);
+  const plan::TreeWork work{.rows = s.rows,
+                            .columns = static_cast<double>(p.columns),
+                            .trees = rounds * static_cast<double>(p.fit.trees_of_round),
+                            .levels = static_cast<double>(p.fit.levels)};
+  const double fitted = std::max(1.0, static_cast<double>(s.data.train.count()));
+  // Behind the peak of reading the file's columns make room for the rows' bins.
+  p.bytes = tables::bytes_of_reading(work.cells() * (1 + static_cast<double>(s.data.test.count()) / fitted));
+  const plan::TreeRate rate = measured_rate(c, learner, s.data, p.fit);
+  const Estimate here = plan::trees_here(work, rounds, p.bytes, rate);
+  std::vector<Estimate> devices;
+  for (const plan::Device& d : catalog.devices) {
+    Estimate e = plan::trees_on(d, catalog, work, rounds);
+    if (e.timed) devices.push_back(std::move(e));
+  }
+  p.worth = plan::worth_of_gpu(work, rate, here, devices);
+  p.estimates = {here};
+  p.estimates.insert(p.estimates.end(), devices.begin(), devices.end());
+  return p;
+}
+
+void plan_table(const train::Config& config, const train::RowLearner& learner, const plan::Catalog& catalog,
+                int64_t rows, const TablePlanFlags& flags) {
+  TablePlan p = make_table_plan(config, learner, catalog, rows);
+  std::vector<Estimate> devices(p.estimates.begin() + 1, p.estimates.end());
+  sort_estimates(devices, flags.sort);
+  std::copy(devices.begin(), devices.end(), p.estimates.begin() + 1);
   if (flags.csv) {
     print_csv(p.estimates);
   } else if (flags.json) {

@@ -1,7 +1,9 @@
 // `freight plan TABLE`: what fitting trees to a table takes, here and on GPUs, and whether a GPU is worth it.
 #pragma once
 #include <string>
+#include <vector>
 
+#include "freight/plan/trees.h"
 #include "freight/train/row_learner.h"
 #include "plan_options.h"
 
@@ -10,12 +12,33 @@ namespace freight::app {
 // The learner of trees that a configuration asks for; null where it asks for something else.
 const train::RowLearner* planned_trees(const train::Config& config);
 
+// A plan of a fit, before it is printed.
+struct TablePlan {
+  std::string model, data;
+  double rows = 0;  // to fit
+  bool rows_estimated = false;
+  size_t columns = 0, classes = 0;
+  train::TreeFitWork fit;
+  double bytes = 0;
+  plan::GpuWorth worth;
+  std::vector<plan::Estimate> estimates;  // of this machine, then of the devices
+
+  bool forest() const { return fit.rounds == 1 && fit.trees_of_round > 1; }
+  std::string trees_text() const;  // "1,000 rounds at most, 6 levels"
+  std::string rows_text() const;   // "about 80,000 rows to fit, 28 columns learnt from, 2 classes"
+  std::string verdict() const;     // whether a GPU pays
+};
+// Measures a few rounds on this machine, on the table's first rows. `rows`: of the table, where it is not the file's
+// number; 0: that. Throws Error.
+TablePlan make_table_plan(const train::Config& config, const train::RowLearner& learner, const plan::Catalog& catalog,
+                          int64_t rows);
+
 struct TablePlanFlags {
   std::string sort;
   int64_t top = 20;  // devices; 0: all
   bool json = false, csv = false;
 };
-// Measures a few rounds on this machine, on the table's first rows, and prints. Throws Error.
+// Makes such a plan and prints it.
 void plan_table(const train::Config& config, const train::RowLearner& learner, const plan::Catalog& catalog,
                 int64_t rows, const TablePlanFlags& flags);
 

@@ -1,8 +1,10 @@
 // A learner that is no net, by the commands that every model has: train, eval, predict, report, models show; and what
 // is for nets alone refuses it by name.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include <nlohmann/json.hpp>
 
@@ -315,10 +317,70 @@ TEST(TablesCommand, PlanSaysWhetherAGpuPaysForTheTable) {
   EXPECT_NE(planned({"--csv"}).out.find("device,fits"), std::string::npos);
   expect_refused(planned({"--world", "1,2"}), 2, {"--world", "is for nets"});
   expect_refused(planned({"--model", "linear"}), 2, {"linear is no net"});
-  expect_refused(run_freight({"advise", csv, "--target", "species"}), 2, {"gbdt is no net"});
   const Ran here = run_freight({"plan", csv, "--target", "species"});
   EXPECT_EQ(here.code, 0) << here.err;
   EXPECT_NE(here.out.find("this machine"), std::string::npos) << here.out;
+}
+
+TEST(TablesCommand, AdviceSaysOnWhichHardwareTreesAreFitted) {
+  const std::string dir = scratch_dir(), csv = dir + "/flowers.csv";
+  std::string rows = "length,width,species\n";
+  for (int i = 0; i < 1000; ++i) rows += cat(i * 37 % 101, ",", i * 53 % 89, ",", i % 3 ? "rose" : "daisy", "\n");
+  write_file(csv, rows);
+  const std::vector<std::string> without = {"FREIGHT_XGBOOST=" + dir + "/none.so", "OMP_NUM_THREADS=2"};
+  const auto advised = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"advise", csv, "--target", "species", "--rounds", "50"});
+    return run_freight(flags, {}, without);
+  };
+  const Ran advice = advised({});
+  EXPECT_EQ(advice.code, 0) << advice.err;
+  for (const char* expected : {"run       gbdt on ", "800 rows to fit", "50 rounds at most, 6 levels",
+                               "answer    stay on the CPU: this machine", "A GPU does not pay"}) {
+    EXPECT_NE(advice.out.find(expected), std::string::npos) << expected << "\n" << advice.out;
+  }
+  const Ran in_time = advised({"--samples", "1000000000", "--deadline", "3m", "--json"});
+  const Json chosen = Json::parse(in_time.out);
+  EXPECT_EQ(in_time.code, 0) << in_time.err;
+  EXPECT_GT(chosen.at("answer").at("dollars").at("high"), 0);
+  EXPECT_LE(chosen.at("answer").at("run_hours").at("high").get<double>(), 0.05);
+  EXPECT_EQ(advised({"--samples", "1000000000", "--deadline", "1s"}).code, 5);
+  expect_refused(advised({"--input-shape", "3x4x4"}), 2, {"--input-shape", "is for nets"});
+}
+
+// The columns and rows of this table take 128 MB each, as 8 million cells in f64 while it is read.
+TEST(TablesCommand, ATableLargerThanTheMemoryIsFittedFromTheDisk) {
+  const std::string dir = scratch_dir(), csv = dir + "/large.csv", out = dir + "/run";
+  std::string rows;
+  for (int c = 0; c < 40; ++c) rows += cat("x", c, ",");
+  rows += "y\n";
+  for (int64_t i = 0; i < 200000; ++i) {
+    for (int64_t c = 0; c < 40; ++c) rows += cat((i * 7919 + c * 104729) % 997, ",");
+    rows += cat(i * 7919 % 997 + i % 3, "\n");
+  }
+  write_file(csv, rows);
+  rows = {};
+  const auto trained = [&](const char* memory) {
+    Running command({"train", csv, "--target", "y", "--model", "gbdt", "--rounds", "3", "--early-stop", "0",
+                     "--max-depth", "3", "--external-memory", memory, "-o", out, "--overwrite", "--json"},
+                    {}, {"TMPDIR=" + dir, "OMP_NUM_THREADS=2"}, [] {
+                      const rlimit stacks{1 << 20, 1 << 20}, memory_of_its_own{130'000'000, 130'000'000};
+                      setrlimit(RLIMIT_STACK, &stacks);
+                      setrlimit(RLIMIT_DATA, &memory_of_its_own);
+                    });
+    return command.finish();
+  };
+  const Ran large = trained("off");
+  if (large.err.find("apt-get install libxgboost0") != std::string::npos) GTEST_SKIP() << large.err;
+  EXPECT_EQ(large.code, 5) << large.out;
+  EXPECT_NE(large.err.find("memory"), std::string::npos) << large.err;
+  const Ran paged = trained("on");
+  ASSERT_EQ(paged.code, 0) << paged.err;
+  EXPECT_NE(paged.err.find("in place of memory"), std::string::npos) << paged.err;
+  EXPECT_LT(Json::parse(paged.out).at("test_rmse").get<double>(), 250) << "287 is the deviation of the target";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir), {}), 2) << "the table and the run alone are left";
+  expect_refused(
+      run_freight({"train", csv, "--target", "y", "--external-memory", "on", "--folds", "3", "-o", out, "--overwrite"}),
+      2, {"--external-memory", "--folds"});
 }
 
 TEST(TablesCommand, PlanReadsRankingsAndJsonLinesAsTrainingDoes) {

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
 
 #include "freight/base/strings.h"
 #include "freight/data/cells.h"
@@ -170,6 +173,70 @@ TEST(ArrayRows, ObjectsOfPythonAndTextsAreRefusedWithTheMend) {
     const std::string file = npy + static_cast<char>(head.size()) + '\0' + head + std::string(20, '\0');
     expect_error(ErrorKind::data, {"words.npy", descr, mend}, [&] { io::parse_npy(bytes_of(file), "words.npy"); });
   }
+}
+
+// The first rows of a table in every form, read by its own reader: quotes that hold ends of lines, quotes within cells
+// and in strings, and ends of lines without a feed do not confuse where a row ends.
+TEST(FirstRows, AreThoseOfTheWholeTableAndTheirShareSaysHowManyThereAre) {
+  const auto many = [](const std::string& head, const std::function<std::string(int)>& row) {
+    std::string text = head;
+    for (int i = 1000; i < 5000; ++i) text += row(i);
+    return text;
+  };
+  const struct {
+    const char* name;
+    std::string text;
+  } tables[] = {
+      {"quoted.csv", many("a,word\n", [](int i) { return cat(i, ",\"two\nlines\"\n"); })},
+      {"inches.csv", many("a,word\n", [](int i) { return cat(i, i % 3 ? ",plain\n" : ",5\" pipe\n"); })},
+      {"returns.csv", many("a,word\r", [](int i) { return cat(i, ",x\r"); })},
+      {"rows.jsonl", many("", [](int i) { return cat("{\"a\": ", i, ", \"word\": \"a\\\"b\"}\n"); })},
+      {"rows.svm", many("", [](int i) { return cat(i % 2, " 1:", i, " 3:2\n"); })},
+  };
+  for (const auto& table : tables) {
+    const io::ByteView bytes = bytes_of(table.text);
+    const Cells all = parse_cells(bytes, table.name);
+    ASSERT_EQ(all.rows(), 4000) << table.name;
+    EXPECT_EQ(all.share, 1) << table.name;
+    const Cells first = parse_cells(bytes, table.name, {.most_bytes = table.text.size() / 4});
+    EXPECT_LT(first.rows(), 1400) << table.name;
+    EXPECT_NEAR(static_cast<double>(first.rows()) / first.share, 4000, 20) << table.name;
+    ASSERT_EQ(first.head.names, all.head.names) << table.name;
+    for (size_t k = 0; k < all.columns.size(); ++k) {
+      const Texts some = texts(first.columns[k], first.rows());
+      EXPECT_EQ(some, texts(all.columns[k], first.rows())) << table.name << " " << k;
+    }
+    EXPECT_EQ(parse_cells(bytes, table.name, {.most_bytes = 2 * table.text.size()}).rows(), 4000) << table.name;
+  }
+}
+
+TEST(FirstRows, OfPackedAndOfSeveralFilesCountTheBytesOfAll) {
+  const TemporaryDir dir;
+  std::string text = "a,b\n";
+  for (int i = 1000; i < 9000; ++i) text += cat(i, ",", i % 7, "\n");
+  for (const char* name : {"a.csv", "b.csv", "c.csv"}) io::write_file_atomic(dir / name, std::string_view(text));
+  ASSERT_EQ(std::system(cat("gzip -k ", dir / "c.csv").c_str()), 0);
+  const Cells packed = read_cells(dir / "c.csv.gz", {.most_bytes = text.size() / 2});
+  EXPECT_NEAR(packed.share, 0.5, 0.01);
+  EXPECT_NEAR(static_cast<double>(packed.rows()) / packed.share, 8000, 10);
+  const std::vector<std::string> both = {dir / "a.csv", dir / "b.csv"};
+  const Cells most = read_cells(both, {.most_bytes = 3 * text.size() / 2});
+  EXPECT_NEAR(most.share, 0.75, 0.01);
+  EXPECT_NEAR(static_cast<double>(most.rows()), 12000, 10);
+  EXPECT_EQ(most.columns[0].numbers[11990], 1000 + 3990) << "rows of the second file follow those of the first";
+}
+
+// Columns whose numbers are read again as words, too.
+TEST(TablesOnTheDisk, AreTheTablesInMemory) {
+  const TemporaryDir dir;
+  std::string text = "n,word,late\n";
+  for (int i = 0; i < 20000; ++i) text += cat(i * 0.5, ",w", i % 11, ",", i == 15000 ? "word" : cat(i), "\n");
+  const io::ByteView bytes = bytes_of(text);
+  const Cells there = parse_cells(bytes, "t.csv", {.folder = dir.path()}), here = parse_cells(bytes, "t.csv");
+  expect_same(there, here);
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path())) << "files without names";
+  expect_error(ErrorKind::runtime, {"/no/such/folder", "TMPDIR"},
+               [&] { parse_cells(bytes, "t.csv", {.folder = "/no/such/folder"}); });
 }
 
 }  // namespace

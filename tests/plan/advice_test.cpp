@@ -101,6 +101,43 @@ TEST_F(Advising, SaysByHowMuchNothingMeetsTheWish) {
   EXPECT_GT(both.over_usd, 0);
 }
 
+// Trees: this machine is free, the card costs 0.50 an hour and the large one 5.
+TEST_F(Advising, OfTreesTheLeastThatIsInTimeAndThisMachineWhereItIs) {
+  const auto takes = [&](const char* device, double hours, bool fits) {
+    Estimate e;
+    e.device = device;
+    e.fits = fits;
+    e.timed = true;
+    e.run_hours = {hours, hours};
+    e.offer = catalog_.cheapest(device);
+    if (e.offer) e.dollars = e.run_hours * e.offer->usd();
+    return e;
+  };
+  const std::vector<Estimate> all = {takes("this machine", 4, true), takes("Big", 0.1, true), takes("Card", 1, true)};
+  const auto within = [&](double hours) { return advise_trees(all, catalog_, {.deadline_hours = hours}); };
+  const Advice slow = within(5), card = within(2), fast = within(0.5), never = within(0.05);
+  EXPECT_TRUE(slow.answer->here);
+  EXPECT_EQ(slow.answer->usd(), 0);
+  EXPECT_EQ(slow.fastest->estimate.device, "Big");
+  EXPECT_EQ(card.answer->estimate.device, "Card");
+  EXPECT_EQ(card.answer->hardware, Hardware::modest_gpu);
+  EXPECT_NEAR(card.answer->usd(), 0.5, 1e-12);
+  ASSERT_EQ(card.reasons.size(), 1u);
+  EXPECT_NE(card.reasons[0].find("4.0 times as long"), std::string::npos) << card.reasons[0];
+  EXPECT_EQ(fast.answer->hardware, Hardware::large_gpu);
+  EXPECT_FALSE(never.answer);
+  EXPECT_NEAR(never.late_hours, 0.05, 1e-12);
+  // A table that this machine's memory does not hold.
+  std::vector<Estimate> larger = all;
+  larger[0].fits = false;
+  const Advice elsewhere = advise_trees(larger, catalog_, {.deadline_hours = 5});
+  EXPECT_FALSE(elsewhere.here);
+  EXPECT_EQ(elsewhere.answer->estimate.device, "Card");
+  EXPECT_NE(elsewhere.changes[0].find("--external-memory on"), std::string::npos) << elsewhere.changes[0];
+  for (Estimate& e : larger) e.fits = false;
+  EXPECT_THROW(advise_trees(larger, catalog_, {}), Error);
+}
+
 TEST_F(Advising, WhatFitsNowhereIsRefused) {
   Catalog tiny = catalog_;
   for (Device& d : tiny.devices) d.memory_gib = 1e-3;

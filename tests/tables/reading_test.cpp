@@ -231,6 +231,32 @@ TEST_F(Reading, TargetsThatTellNothingAreRefused) {
           {"the column y alone", "a (constant: all cells are 1)", "--types"});
 }
 
+// Memory is told before a table is read, from its first rows; a small one is not even opened.
+TEST_F(Reading, TheMemoryThatItTakesIsTold) {
+  constexpr int kRows = 200000;
+  const std::string csv =
+      file("large.csv", "a,b,c,y", kRows, [](int i) { return cat(100 + i % 900, ",x,0.25,", i % 10); });
+  const double needed = bytes_of_reading(4.0 * kRows);
+  EXPECT_EQ(needed, 16 * 4.0 * kRows);
+  EXPECT_NEAR(bytes_of_reading({.data = csv}, 0), needed, 0.01 * needed);
+  EXPECT_GE(bytes_of_reading({.data = csv}, 1e12), needed);
+  EXPECT_GE(bytes_of_reading({.data = dir_ / "missing.csv"}, 0), 0);
+  ASSERT_EQ(std::system(cat("gzip ", csv).c_str()), 0);
+  EXPECT_NEAR(bytes_of_reading({.data = csv + ".gz"}, 0), needed, 0.01 * needed);
+}
+
+// Rows on the disk are those in memory.
+TEST_F(Reading, RowsOnTheDiskAreThoseInMemory) {
+  const std::string csv = visits();
+  const RowData here = read_table({.data = csv}), there = read_table({.data = csv, .folder = dir_.path()});
+  EXPECT_EQ(there.fingerprint, here.fingerprint);
+  EXPECT_EQ(there.folder, dir_.path());
+  expect_told(there.notes, {"in place of memory"});
+  const auto bytes = [](const Array& a) { return std::string(static_cast<const char*>(a.raw()), a.bytes()); };
+  EXPECT_EQ(bytes(there.train.values), bytes(here.train.values));
+  EXPECT_EQ(bytes(there.test.values), bytes(here.test.values));
+}
+
 TEST_F(Reading, ColumnsAreListedWithTheirKinds) {
   const TableDescription d = describe_table(visits(), "", "");
   EXPECT_EQ(d.rows, 60);

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 
 #include "freight/base/error.h"
@@ -124,6 +125,47 @@ TEST_F(XgboostBins, GroupsOfARankingAreThoseOfAMatrixThatHoldsAllCells) {
     const BinsAsked asked{.weights = none, .threads = "1", .cells_at_once = at_once};
     EXPECT_EQ(trees(library, binned_matrix(library, columns, rows, asked), "rank:ndcg"), want) << at_once;
   }
+}
+
+// All cells of a column lie in one batch or in many.
+TEST_F(XgboostBins, RowsInFilesGiveTheTreesOfRowsInMemory) {
+  const train::RowData rows = flowers();
+  const Xgboost& library = xgboost();
+  if (library.version() < kOldestPages) GTEST_SKIP() << "this XGBoost keeps no rows with missing cells in files";
+  const TreeColumns columns(rows.shape.columns, rows.train.values);
+  std::vector<float> weights;
+  for (int64_t i = 0; i < rows.train.count(); ++i) weights.push_back(1 + static_cast<float>(i % 3));
+  const BinsAsked at_once{.weights = weights, .threads = "1"};
+  const std::string want = trees(library, binned_matrix(library, columns, rows.train, at_once), "binary:logistic");
+  for (const int64_t cells : {int64_t{100}, int64_t{1} << 21}) {
+    const testing::TemporaryDir dir;
+    const BinsAsked asked{.weights = weights, .threads = "1", .cells_at_once = cells};
+    {
+      const XgboostHandle matrix = paged_matrix(library, columns, rows.train, asked, dir / "rows");
+      EXPECT_EQ(trees(library, matrix, "binary:logistic"), want) << cells << " cells at once";
+      EXPECT_FALSE(std::filesystem::is_empty(dir.path())) << "nothing lies on the disk";
+    }
+  }
+}
+
+TEST_F(XgboostBins, AFitToRowsOnTheDiskGivesTheTreesOfOneInMemory) {
+  train::RowData rows = flowers();
+  rows.test = rows.train;
+  train::Config config;
+  train::set_model(config, "gbdt");
+  config.rounds = 9;
+  config.deterministic = true;
+  const auto stored = [&] {
+    io::SafeTensors file;
+    TreeLearner(TreeLearner::Kind::gbdt).fit(config, rows, [](const train::Round&) { return true; })->write(file);
+    return file.tensors[0].second.to_vector<uint8_t>();
+  };
+  const std::vector<uint8_t> here = stored();
+  const testing::TemporaryDir dir;
+  const testing::ScopedEnvironment folder("TMPDIR", dir.path());
+  rows.folder = dir.path();
+  EXPECT_EQ(stored(), here);
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path())) << "files are left";
 }
 
 TEST_F(XgboostBins, AFitKeepsBinsInPlaceOfCells) {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <set>
+#include <tuple>
 
 #include "freight/base/strings.h"
 
@@ -72,6 +73,19 @@ void read_caches(CpuInfo& info) {
   }
 }
 
+// Pages of files in a control group's memory, which the system gives back where others need the room: a table that was
+// read, or lies in files, does not make the memory less.
+int64_t cached_files(const std::string& stat_path) {
+  std::ifstream in(stat_path);
+  std::string key;
+  int64_t value = 0, own = 0, with_those_below = 0;  // version 1 has both
+  while (in >> key >> value) {
+    if (key == "inactive_file" || key == "active_file") own += value;
+    if (key == "total_inactive_file" || key == "total_active_file") with_those_below += value;
+  }
+  return std::max(own, with_those_below);
+}
+
 void read_memory(CpuInfo& info) {
   std::ifstream in("/proc/meminfo");
   std::string line;
@@ -80,13 +94,14 @@ void read_memory(CpuInfo& info) {
     if (starts_with(line, "MemAvailable:")) info.memory_available_bytes = parse_size(trimmed(line.substr(13))) << 10;
   }
   // A container's limit (control groups version 2, then 1).
-  for (const auto& [limit_path, used_path] :
-       {std::pair{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
-        std::pair{"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"}}) {
-    const int64_t limit = parse_size(first_line(limit_path)), used = parse_size(first_line(used_path));
+  for (const auto& [folder, limit_name, used_name] :
+       {std::tuple{"/sys/fs/cgroup/", "memory.max", "memory.current"},
+        std::tuple{"/sys/fs/cgroup/memory/", "memory.limit_in_bytes", "memory.usage_in_bytes"}}) {
+    const int64_t limit = parse_size(first_line(cat(folder, limit_name)));
+    const int64_t used = parse_size(first_line(cat(folder, used_name))) - cached_files(cat(folder, "memory.stat"));
     if (limit > 0 && limit < info.memory_bytes) {
       info.memory_bytes = limit;
-      info.memory_available_bytes = std::min(info.memory_available_bytes, std::max<int64_t>(0, limit - used));
+      info.memory_available_bytes = std::min(info.memory_available_bytes, std::clamp<int64_t>(limit - used, 0, limit));
     }
   }
 }

@@ -110,15 +110,27 @@ uint64_t fingerprint(const Cells& cells) {
 }
 
 struct CellReader::State {
-  using Open = std::function<std::unique_ptr<FileRows>(size_t file)>;
+  using Open = std::function<std::unique_ptr<io::ByteStream>(size_t file)>;
 
   State(std::vector<std::string> paths, Open opener, CellsAsked wanted)
-      : files(std::move(paths)), open(std::move(opener)), asked(std::move(wanted)) {
+      : files(std::move(paths)), stream_of(std::move(opener)), asked(std::move(wanted)) {
     rows = open(0);
     read_head();
     width = head.names.size();
     add_file_column();
     kinds = asked_kinds(asked, head);
+  }
+
+  std::unique_ptr<FileRows> open(size_t i) const { return file_rows(stream_of(i), files[i], asked.skip_lines); }
+
+  // The bytes of a file, unpacked.
+  uint64_t length(size_t i) const {
+    const std::unique_ptr<io::ByteStream> stream = stream_of(i);
+    if (stream->size() > 0) return stream->size();
+    std::vector<uint8_t> piece(size_t{1} << 20);
+    uint64_t all = 0;
+    for (size_t got = 0; (got = stream->read(piece.data(), piece.size())) > 0;) all += got;
+    return all;
   }
 
   void add_file_column() {
@@ -200,6 +212,10 @@ struct CellReader::State {
     std::vector<ColumnFiller> fillers;
     for (size_t k = 0; k < head.names.size(); ++k) {
       out.columns[k].name = head.names[k];
+      out.columns[k].numbers.lie_in(asked.folder);
+      out.columns[k].codes.lie_in(asked.folder);
+      if (kinds[k] == CellKind::numbers) out.columns[k].numbers.reserve(rows_of_part);
+      if (kinds[k] == CellKind::words) out.columns[k].codes.reserve(rows_of_part);
       fillers.emplace_back(out.columns[k], kinds[k]);
     }
     const int64_t begun = rows_before;
@@ -212,6 +228,8 @@ struct CellReader::State {
       if (out.rows() == kRowsToJudgeBy && most == kAllRows) reserve(out);
     }
     rows_before += out.rows();
+    rows_of_part = static_cast<size_t>(out.rows());
+    out.share = share_read();
     correct(begun, fillers);
     for (CellColumn& c : out.columns) {
       c.numbers.fit();
@@ -222,8 +240,10 @@ struct CellReader::State {
 
   // Over all files.
   bool next_of_all(std::span<const std::string_view>& cells, int64_t& line) {
+    if (enough()) return false;
     while (!next_row(cells, line)) {
       if (file + 1 == files.size()) return false;
+      bytes_before += rows->read_so_far();
       rows = open(++file);
       check_header();
     }
@@ -238,6 +258,17 @@ struct CellReader::State {
     }
     cells = cells.first(width);
     return true;
+  }
+
+  bool enough() const { return asked.most_bytes > 0 && bytes_before + rows->read_so_far() >= asked.most_bytes; }
+
+  // Packed files do not say how long they are: they are read to their ends.
+  double share_read() {
+    if (!enough()) return 1;
+    const uint64_t read = bytes_before + rows->read_so_far();
+    uint64_t all = bytes_before;
+    for (size_t i = file; i < files.size(); ++i) all += length(i);
+    return static_cast<double>(read) / static_cast<double>(std::max(all, read));
   }
 
   void check_header() {
@@ -260,7 +291,8 @@ struct CellReader::State {
   // Room for as many rows as the file has if they are as long as those so far.
   void reserve(Cells& cells) const {
     if (files.size() > 1 || rows->size() == 0 || rows->read_so_far() == 0) return;
-    const double more = static_cast<double>(rows->size()) / static_cast<double>(rows->read_so_far());
+    const uint64_t size = asked.most_bytes > 0 ? std::min(asked.most_bytes, rows->size()) : rows->size();
+    const double more = static_cast<double>(size) / static_cast<double>(rows->read_so_far());
     const auto room = static_cast<size_t>(1.05 * more * static_cast<double>(cells.rows()));
     for (CellColumn& c : cells.columns) {
       if (c.kind == CellKind::numbers) c.numbers.reserve(room);
@@ -275,6 +307,7 @@ struct CellReader::State {
     for (const ColumnFiller& f : fillers) most = std::max(most, f.to_correct());
     if (most == 0) return;
     file = 0;
+    bytes_before = 0;
     rows = open(0);
     if (has_header) skip_header();
     std::span<const std::string_view> cells;
@@ -293,13 +326,15 @@ struct CellReader::State {
 
   static constexpr int64_t kRowsToJudgeBy = 4096;
   std::vector<std::string> files;
-  Open open;
+  Open stream_of;
   CellsAsked asked;
   std::unique_ptr<FileRows> rows;
   size_t file = 0, width = 0;
   bool own_names = false, has_header = false;  // the names are the form's, or those of the first row
   size_t nameless = 0;                         // columns behind those
   int64_t rows_before = 0;                     // the part at hand
+  uint64_t bytes_before = 0;                   // the file at hand
+  size_t rows_of_part = 0;                     // of the last one: the next is likely as large
   TableHead head;
   std::vector<CellKind> kinds;
 };
@@ -324,19 +359,13 @@ std::unique_ptr<FileRows> file_rows(std::unique_ptr<io::ByteStream> stream, cons
 }
 
 CellReader::CellReader(const std::vector<std::string>& files, CellsAsked asked) {
-  const int64_t skip_lines = asked.skip_lines;
-  const auto open = [files, skip_lines](size_t file) {
-    return file_rows(std::make_unique<io::ByteStream>(files[file]), files[file], skip_lines);
-  };
-  state_ = std::make_unique<State>(files, open, std::move(asked));
+  const auto stream = [files](size_t file) { return std::make_unique<io::ByteStream>(files[file]); };
+  state_ = std::make_unique<State>(files, stream, std::move(asked));
 }
 
 CellReader::CellReader(io::ByteView bytes, const std::string& name, CellsAsked asked) {
-  const int64_t skip_lines = asked.skip_lines;
-  const auto open = [bytes, name, skip_lines](size_t) {
-    return file_rows(std::make_unique<io::ByteStream>(bytes), name, skip_lines);
-  };
-  state_ = std::make_unique<State>(std::vector<std::string>{name}, open, std::move(asked));
+  const auto stream = [bytes](size_t) { return std::make_unique<io::ByteStream>(bytes); };
+  state_ = std::make_unique<State>(std::vector<std::string>{name}, stream, std::move(asked));
 }
 
 CellReader::~CellReader() = default;

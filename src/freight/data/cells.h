@@ -103,6 +103,8 @@ struct Cells {
   TableHead head;
   std::vector<CellColumn> columns;
   RowPlaces places;
+  // The share of the files' bytes, unpacked, that the rows are of: below 1 where CellsAsked::most_bytes ended them.
+  double share = 1;
 
   int64_t rows() const { return places.count(); }
   std::string place(int64_t row) const;      // "houses.csv:17"
@@ -122,6 +124,10 @@ struct CellsAsked {
   // One more column behind those of the files, and the cell of each file's rows in it; "": none.
   std::string file_column = {};
   std::vector<std::string> file_words = {};
+  // Rows that begin behind so many bytes of the files, unpacked, are not read; 0: all are. An .npz is read whole.
+  uint64_t most_bytes = 0;
+  // A folder: numbers and codes lie in files of it, which have no names and go with them, in place of memory.
+  std::string folder = {};
 };
 
 // The first row is a header where none of its cells is a number, and a number stands below one of them or all of them

@@ -1,12 +1,16 @@
 // An array of plain values that becomes longer at its end. It grows by realloc, which moves the pages of a large array
-// instead of its bytes: a std::vector needs three times its size for a moment.
+// instead of its bytes: a std::vector needs three times its size for a moment. One that lies in a file
+// (io/file_memory.h) may be larger than the memory.
 #pragma once
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <span>
 #include <type_traits>
 #include <utility>
+
+#include "freight/io/file_memory.h"
 
 namespace freight::data {
 
@@ -21,16 +25,26 @@ class Growing {
     append(other.data_, other.size_);
   }
   Growing(Growing&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)),
+      : file_(std::move(other.file_)),
+        data_(std::exchange(other.data_, nullptr)),
         size_(std::exchange(other.size_, 0)),
         room_(std::exchange(other.room_, 0)) {}
   Growing& operator=(Growing other) noexcept {
+    std::swap(file_, other.file_);
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
     std::swap(room_, other.room_);
     return *this;
   }
-  ~Growing() { std::free(data_); }
+  ~Growing() {
+    if (!file_) std::free(data_);
+  }
+
+  // Elements lie in a file of this folder from now on, while there are none yet; in memory where it is empty. A copy
+  // lies in memory.
+  void lie_in(const std::string& folder) {
+    if (!folder.empty() && room_ == 0) file_ = std::make_unique<io::FileMemory>(folder);
+  }
 
   void push_back(const T& value) {
     const T copied = value;  // it may lie in here
@@ -68,11 +82,17 @@ class Growing {
  private:
   void grow(size_t least) { move_to(least < 16 ? 16 : least + least / 2); }
   void move_to(size_t room) {
-    void* moved = std::realloc(static_cast<void*>(data_), room * sizeof(T));
-    if (!moved) throw std::bad_alloc();
-    data_ = static_cast<T*>(moved);
+    if (file_) {
+      file_->resize(room * sizeof(T));
+      data_ = static_cast<T*>(file_->data());
+    } else {
+      void* moved = std::realloc(static_cast<void*>(data_), room * sizeof(T));
+      if (!moved) throw std::bad_alloc();
+      data_ = static_cast<T*>(moved);
+    }
     room_ = room;
   }
+  std::unique_ptr<io::FileMemory> file_;
   T* data_ = nullptr;
   size_t size_ = 0, room_ = 0;
 };

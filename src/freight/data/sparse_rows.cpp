@@ -119,6 +119,8 @@ class SparseRows : public FileRows {
     return false;
   }
   void rewind() override { lines_.rewind(); }
+  uint64_t size() const override { return lines_.size(); }
+  uint64_t read_so_far() const override { return lines_.read_so_far(); }
   std::vector<std::string> own_names() const override {
     std::vector<std::string> names = {"label"};
     if (has_queries_) names.emplace_back("qid");

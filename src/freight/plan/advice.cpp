@@ -83,6 +83,29 @@ void tell_miss(Advice& a, const std::vector<Choice>& all, const Wish& w) {
   if (!a.miss.empty()) a.miss.pop_back();
 }
 
+// The choice among all that can run it: the least hardware that meets the wish, and of that the cheapest.
+Advice chosen(const std::vector<Choice>& all, const Wish& w) {
+  Advice a;
+  const auto good = those(all, [&](const Choice& c) { return in_time(c, w) && affordable(c, w); });
+  a.cheapest = least(good.empty() ? all : good, cheaper);
+  a.fastest = least(good.empty() ? all : good, faster);
+  if (good.empty()) {
+    tell_miss(a, all, w);
+    return a;
+  }
+  const Hardware lowest = std::min_element(good.begin(), good.end(), [](const Choice& x, const Choice& y) {
+                            return x.hardware < y.hardware;
+                          })->hardware;
+  a.answer = least(those(good, [&](const Choice& c) { return c.hardware == lowest; }), cheaper);
+  return a;
+}
+
+void tell_here(Advice& a) {
+  if (!a.here || a.answer->here) return;
+  a.reasons.push_back(cat("This machine would take ", hours_text(a.here->hours()), ", ",
+                          fixed(a.here->hours() / a.answer->hours(), 1), " times as long."));
+}
+
 void tell_reasons(Advice& a, const Share& whole, const std::vector<Choice>& all, const Catalog& catalog) {
   const Draft& d = whole.drafts[0];
   const Choice& c = *a.answer;
@@ -98,10 +121,7 @@ void tell_reasons(Advice& a, const Share& whole, const std::vector<Choice>& all,
   if (e.data_seconds.high >= e.step_seconds.high) {
     a.reasons.push_back("Reading or sending the data holds it up: a faster device would wait.");
   }
-  if (a.here && !c.here) {
-    a.reasons.push_back(cat("This machine would take ", hours_text(a.here->hours()), ", ",
-                            fixed(a.here->hours() / c.hours(), 1), " times as long."));
-  }
+  tell_here(a);
   // Why nothing less.
   size_t small = 0;
   for (const Device& m : catalog.devices) {
@@ -171,30 +191,47 @@ std::vector<Share> shares(const Subject& subject, const DraftOptions& options) {
 Advice advise(const std::vector<Share>& shares, const Catalog& catalog, const Rates* rates, const RunLength& length,
               const Wish& w) {
   FREIGHT_CHECK(length.steps_per_epoch > 0 && length.epochs > 0, "advice needs the length of the run");
-  Advice a;
   std::vector<Choice> all = candidates(shares, catalog, length);
   Choice here{Hardware::processor, estimate_here(shares[0].drafts, rates, length), true};
-  if (here.estimate.timed && here.estimate.fits.value_or(true)) {
-    a.here = here;
-    all.push_back(std::move(here));
-  }
+  const bool counts = here.estimate.timed && here.estimate.fits.value_or(true);
+  if (counts) all.push_back(here);
   if (all.empty()) {
     fail(ErrorKind::usage, "advise", "no device of the catalogue holds this run: need ",
          human_bytes(static_cast<double>(shares[0].drafts[0].total())),
          "; try a smaller --batch-size or --recompute all");
   }
-  const auto good = those(all, [&](const Choice& c) { return in_time(c, w) && affordable(c, w); });
-  a.cheapest = least(good.empty() ? all : good, cheaper);
-  a.fastest = least(good.empty() ? all : good, faster);
-  if (good.empty()) {
-    tell_miss(a, all, w);
-    return a;
-  }
-  const Hardware lowest = std::min_element(good.begin(), good.end(), [](const Choice& x, const Choice& y) {
-                            return x.hardware < y.hardware;
-                          })->hardware;
-  a.answer = least(those(good, [&](const Choice& c) { return c.hardware == lowest; }), cheaper);
+  Advice a = chosen(all, w);
+  if (counts) a.here = std::move(here);
+  if (!a.answer) return a;
   tell_reasons(a, shares[0], all, catalog);
+  tell_changes(a, all, w);
+  return a;
+}
+
+Advice advise_trees(const std::vector<Estimate>& estimates, const Catalog& catalog, const Wish& w) {
+  FREIGHT_CHECK(!estimates.empty(), "advice on trees needs an estimate of this machine");
+  const Choice here{Hardware::processor, estimates[0], true};
+  const bool fits = here.estimate.fits.value_or(true);
+  std::vector<Choice> all;
+  if (fits) all.push_back(here);
+  for (size_t i = 1; i < estimates.size(); ++i) {
+    const Estimate& e = estimates[i];
+    if (e.timed && e.fits.value_or(true)) all.push_back({hardware_of(catalog.device(e.device), 1), e, false});
+  }
+  if (all.empty()) {
+    fail(ErrorKind::usage, "advise", "neither this machine nor a GPU of the catalogue holds this table: ",
+         "--external-memory on fits it from the disk");
+  }
+  Advice a = chosen(all, w);
+  if (fits) {
+    a.here = here;
+  } else {
+    a.changes.emplace_back(
+        "This machine's memory does not hold the table: --external-memory on keeps it on the disk, which takes "
+        "longer.");
+  }
+  if (!a.answer) return a;
+  tell_here(a);
   tell_changes(a, all, w);
   return a;
 }

@@ -50,6 +50,9 @@ std::vector<Share> shares(const Subject& subject, const DraftOptions& options);
 Advice advise(const std::vector<Share>& shares, const Catalog& catalog, const Rates* rates, const RunLength& length,
               const Wish& wish);
 
+// The same of fitting trees to a table, by one device. `estimates`: plan/trees.h's, that of this machine first.
+Advice advise_trees(const std::vector<Estimate>& estimates, const Catalog& catalog, const Wish& wish);
+
 // "8h", "90m", "1h30m", "2d" as hours. Throws Error(usage).
 double parse_hours(const std::string& flag, const std::string& text);
 // "1.2 h", "13 min", "3.1 days".

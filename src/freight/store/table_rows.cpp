@@ -8,6 +8,7 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/io/file_memory.h"
 
 namespace freight::store {
 
@@ -69,10 +70,11 @@ void TableRows::fill(size_t column, std::span<const int64_t> rows, double* out) 
   }
 }
 
-Array TableRows::values(std::span<const int64_t> rows) const {
+Array TableRows::values(std::span<const int64_t> rows, const std::string& folder) const {
   // Blocks of rows that stay in the cache while each column writes its own.
   constexpr size_t kBlock = 256;
-  Array out(DType::f64, {static_cast<int64_t>(rows.size()), static_cast<int64_t>(places_.size())});
+  const Array out =
+      io::zeros_in(folder, DType::f64, {static_cast<int64_t>(rows.size()), static_cast<int64_t>(places_.size())});
   for (size_t begin = 0; begin < rows.size(); begin += kBlock) {
     const auto block = rows.subspan(begin, std::min(kBlock, rows.size() - begin));
     for (size_t k = 0; k < places_.size(); ++k) fill(k, block, out.data<double>() + begin * places_.size());

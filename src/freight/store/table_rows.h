@@ -26,8 +26,10 @@ class TableRows {
   // By row, one for each: cells that are no numbers where numbers are needed.
   const std::vector<RowFault>& faults() const { return faults_; }
   // f64 (rows, columns), as row_of makes them; NaN in place of cells at fault.
-  Array values(std::span<const int64_t> rows) const;
-  Array row(int64_t row) const;  // f64 (columns)
+  Array values(std::span<const int64_t> rows) const { return values(rows, {}); }
+  Array values(std::span<const int64_t> rows,
+               const std::string& folder) const;  // in a file of this folder (io::zeros_in)
+  Array row(int64_t row) const;                   // f64 (columns)
 
  private:
   void fill(size_t column, std::span<const int64_t> rows, double* out) const;

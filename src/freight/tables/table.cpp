@@ -66,7 +66,11 @@ class Reading {
       : source_(source), set_(set), types_(parse_types(source.types)) {
     cells_ = data::read_part(set, part,
                              {.kinds = [this](const data::TableHead& head) { return kinds(head); },
-                              .names = names_of_columns(source.columns)});
+                              .names = names_of_columns(source.columns),
+                              .most_bytes = source.most_bytes,
+                              .folder = source.folder});
+    out_.share = cells_.share;
+    out_.folder = source.folder;
     out_.target = told().name;
     leave_out(cells_, source_, unusable());
     choose_columns();
@@ -81,6 +85,9 @@ class Reading {
     if (source_.known) return;
     learn_ranges();
     if (!set_.test.files.empty()) read_own_test();
+    if (!source.folder.empty()) {
+      out_.notes.push_back(cat("rows lie in files of ", source.folder, " in place of memory (--external-memory)"));
+    }
     out_.warnings = warnings_of(out_);
   }
   train::RowData take() { return std::move(out_); }
@@ -379,7 +386,7 @@ class Reading {
     }
     const auto n = static_cast<int64_t>(chosen.size());
     const bool classes = !out_.shape.classes.empty();
-    store::Rows rows{all.values(chosen), Array(classes ? DType::i64 : DType::f32, {n})};
+    store::Rows rows{all.values(chosen, source_.folder), Array(classes ? DType::i64 : DType::f32, {n})};
     if (weight_) rows.weights = Array(DType::f32, {n});
     for (size_t i = 0; i < chosen.size(); ++i) {
       const auto row = static_cast<size_t>(chosen[i]);
@@ -454,6 +461,27 @@ std::vector<std::string> names_of_columns(const std::string& said) {
     if (!name.empty()) names.push_back(name);
   }
   return names;
+}
+
+double bytes_of_reading(const train::RowSource& source, double enough) {
+  // A cell is a character and a separator at least; packed text is seldom a twentieth of what it was.
+  constexpr double kLeastOfCell = 2, kMostPacked = 20;
+  constexpr uint64_t kFirstBytes = uint64_t{1} << 20;
+  const data::TableSet set = data::table_at(source.data);
+  double most = 0;
+  for (const std::string& file : set.train.files) {
+    std::error_code ignored;
+    const auto size = static_cast<double>(
+        std::filesystem::is_regular_file(file, ignored) ? std::filesystem::file_size(file, ignored) : 0);
+    most += bytes_of_reading(size / kLeastOfCell * (lower(file).ends_with(".gz") ? kMostPacked : 1));
+  }
+  if (most <= enough) return most;
+  const auto skipped = [](const data::TableHead& head) {
+    return std::vector<data::CellKind>(head.names.size(), data::CellKind::skipped);
+  };
+  const data::Cells first = data::read_part(
+      set, set.train, {.kinds = skipped, .names = names_of_columns(source.columns), .most_bytes = kFirstBytes});
+  return bytes_of_reading(static_cast<double>(first.rows()) * static_cast<double>(first.columns.size()) / first.share);
 }
 
 train::RowData read_table(const train::RowSource& source) {

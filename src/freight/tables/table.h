@@ -13,6 +13,11 @@ namespace freight::tables {
 // what was decided, warnings what looks wrong. Throws Error(data) that names file and line, Error(usage) for a column
 // that is not there.
 train::RowData read_table(const train::RowSource& source);
+// The peak of memory while a table of so many cells is read: the file's columns, and the rows made of them, in f64.
+inline double bytes_of_reading(double cells) { return (8 + 8) * cells; }
+// The same of a table in files, by their sizes and first rows. Where the sizes alone show that it is at most `enough`,
+// the files are not opened, and it is at most what is told.
+double bytes_of_reading(const train::RowSource& source, double enough);
 // "a,b,c", or the lines of the file of that name.
 std::vector<std::string> names_of_columns(const std::string& said);
 

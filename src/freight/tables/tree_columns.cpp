@@ -13,9 +13,8 @@ namespace freight::tables {
 
 namespace {
 
-constexpr const char* kOrigins = "xgboost.origins";        // f64 (columns)
-constexpr const char* kCategories = "xgboost.categories";  // i32 (words of all columns)
-constexpr double kMostOfRange = 1e-3;                      // that f32 may move the numbers of a column by
+constexpr const char* kOrigins = "xgboost.origins";  // f64 (columns)
+constexpr double kMostOfRange = 1e-3;                // that f32 may move the numbers of a column by
 
 }  // namespace
 
@@ -84,16 +83,16 @@ TreeColumns::TreeColumns(const std::vector<store::Column>& columns, const io::Sa
     }
     for (int64_t c = 0; c < count(); ++c) columns_[static_cast<size_t>(c)].origin = origins->data<double>()[c];
   }
-  if (const Array* categories = file.find(kCategories)) {
+  if (const Array* categories = file.find(kTreeCategories)) {
     if (categories->dtype() != DType::i32 || categories->shape() != Shape{all}) {
-      fail(ErrorKind::checkpoint, path, "the tensor ", kCategories, " is not i32[", all, "]");
+      fail(ErrorKind::checkpoint, path, "the tensor ", kTreeCategories, " is not i32[", all, "]");
     }
     const int32_t* from = categories->data<int32_t>();
     for (Reading& c : columns_) {
       for (int32_t& category : c.categories) {
         category = *from++;
         if (category < -1 || category >= static_cast<int64_t>(c.categories.size())) {
-          fail(ErrorKind::checkpoint, path, "the tensor ", kCategories, " holds ", category, ": need -1 to ",
+          fail(ErrorKind::checkpoint, path, "the tensor ", kTreeCategories, " holds ", category, ": need -1 to ",
                c.categories.size() - 1);
         }
       }
@@ -116,7 +115,7 @@ void TreeColumns::write(io::SafeTensors& file) const {
   if (!fewer) return;
   Array categories(DType::i32, {static_cast<int64_t>(all.size())});
   std::copy(all.begin(), all.end(), categories.data<int32_t>());
-  file.tensors.emplace_back(kCategories, categories);
+  file.tensors.emplace_back(kTreeCategories, categories);
 }
 
 Array TreeColumns::features(const Array& rows, int64_t begin, int64_t end) const {

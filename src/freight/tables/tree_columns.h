@@ -9,6 +9,9 @@
 
 namespace freight::tables {
 
+// The tensor of a stored model that holds the category of each word of each column: i32 (words of all columns).
+inline constexpr const char* kTreeCategories = "xgboost.categories";
+
 // Words become numbers of categories; those that training did not see, or in a few rows alone, are missing: a name that
 // one row has tells that row's answer and nothing of others. Numbers beyond f32 become its greatest, which is on the
 // same side of every split, and those of a column that f32 would not tell apart, such as times in seconds within a day,

@@ -57,7 +57,55 @@ void TreeSums::plant(const store::Tree& tree) {
     values_.push_back(from.left < 0 ? from.value : 0.0f);
     sets_.push_back(set);
   }
+  tops_.push_back(top_of(nodes_.data() + planted.root));
   trees_.push_back(planted);
+}
+
+TreeSums::Top TreeSums::top_of(const Node* nodes) {
+  Top top;
+  std::vector<uint32_t> level = {0};
+  size_t at = 0;
+  for (int i = 0; i < kTopLevels; ++i) {
+    std::vector<uint32_t> next;
+    for (const uint32_t n : level) {
+      const Node& node = nodes[n];
+      const bool leaf = node.left == n;  // it is its own left child, and its split sends nothing to the right
+      top.split[at] = node.split;
+      top.column[at] = node.column;
+      top.missing_right[at++] = node.missing_right ? -1 : 0;
+      next.push_back(node.left);
+      next.push_back(leaf ? n : node.left + 1);
+    }
+    level = std::move(next);
+  }
+  std::copy(level.begin(), level.end(), top.below);
+  return top;
+}
+
+// The nodes that sixteen rows reach by the first levels. They are written and read one by one throughout, as the
+// processor cannot forward several small writes to one wide read.
+template <bool kMissing, class Top>
+inline void pass_top(const Top& top, const float* features, uint32_t* here) {
+  constexpr int64_t kPart = 4;
+  using Floats = float __attribute__((vector_size(kPart * sizeof(float)), aligned(alignof(float)), may_alias));
+  using Marks = int32_t __attribute__((vector_size(kPart * sizeof(int32_t))));
+#pragma GCC unroll 4
+  for (int64_t part = 0; part < kLanes; part += kPart) {
+    const auto right = [&](size_t node) {
+      const Floats x = *reinterpret_cast<const Floats*>(features + top.column[node] + part);
+      Marks marks = x >= top.split[node];  // false of NaN
+      if constexpr (kMissing) marks |= (x != x) & top.missing_right[node];
+      return marks;
+    };
+    const auto pick = [](const Marks& which, const Marks& left, const Marks& other) {
+      return (which & other) | (~which & left);
+    };
+    const Marks first = right(0), second = pick(first, right(1), right(2));
+    const Marks third = pick(first, pick(second, right(3), right(4)), pick(second, right(5), right(6)));
+    const Marks place = (first & 4) | (second & 2) | (third & 1);
+#pragma GCC unroll 4
+    for (int64_t r = 0; r < kPart; ++r) here[part + r] = top.below[place[r]];
+  }
 }
 
 TreeSums::Set TreeSums::set_of(const std::vector<int64_t>& words) {
@@ -80,12 +128,20 @@ inline uint32_t TreeSums::in_set(const Set& set, float feature) const {
   return static_cast<uint32_t>(bits >> (word % kWordBits)) & (at < set.size ? 1u : 0u);
 }
 
+// Adds the leaves of sixteen rows to their sums, which lie `stride` apart.
 template <bool kMissing, bool kWords>
-void TreeSums::descend(const Planted& tree, const float* features, uint32_t* at) const {
+void TreeSums::add(size_t number, const float* features, float* sums, int64_t stride) const {
+  const Planted& tree = trees_[number];
   const Node* const nodes = nodes_.data() + tree.root;
   const Set* const sets = kWords ? sets_.data() + tree.root : nullptr;
   uint32_t here[kLanes] = {};
-  for (int level = 0; level < tree.levels;) {
+  int level = 0;
+  if constexpr (!kWords) {
+    static_assert(kTopLevels == 3, "as pass_top has it");
+    pass_top<kMissing>(tops_[number], features, here);
+    level = kTopLevels;
+  }
+  while (level < tree.levels) {
     for (const int last = std::min(tree.levels, level + kLevelsUnasked); level < last; ++level) {
 #pragma GCC unroll 16
       for (int64_t r = 0; r < kLanes; ++r) {
@@ -101,7 +157,9 @@ void TreeSums::descend(const Planted& tree, const float* features, uint32_t* at)
     for (int64_t r = 0; level < tree.levels && r < kLanes; ++r) moving |= nodes[here[r]].left ^ here[r];
     if (moving == 0) break;
   }
-  std::copy_n(here, kLanes, at);
+  const float* const values = values_.data() + tree.root;
+#pragma GCC unroll 16
+  for (int64_t r = 0; r < kLanes; ++r) sums[r * stride] += values[here[r]];
 }
 
 void TreeSums::sum(const float* features, int64_t rows, int64_t columns, float* sums) const {
@@ -109,6 +167,7 @@ void TreeSums::sum(const float* features, int64_t rows, int64_t columns, float* 
   const int64_t lane_features = std::max<int64_t>(columns, 1) * kLanes;
   const int64_t most = std::clamp<int64_t>(kFeaturesAtHand / lane_features, 1, kMostGroups);
   std::vector<float> across(static_cast<size_t>(most * lane_features));  // (groups of rows, columns, kLanes)
+  std::vector<float> lane_sums(static_cast<size_t>(most * kLanes * k));
   std::vector<char> missing(static_cast<size_t>(most));
   for (int64_t begin = 0; begin < rows; begin += most * kLanes) {
     const int64_t count = std::min(rows - begin, most * kLanes), parts = (count + kLanes - 1) / kLanes;
@@ -125,23 +184,20 @@ void TreeSums::sum(const float* features, int64_t rows, int64_t columns, float* 
       }
       missing[static_cast<size_t>(part)] = any;
     }
-    for (int64_t i = 0; i < count * k; ++i) sums[begin * k + i] = bases_[static_cast<size_t>(i % k)];
-    for (const Planted& tree : trees_) {
-      const float* const values = values_.data() + tree.root;
+    for (int64_t i = 0; i < parts * kLanes * k; ++i)
+      lane_sums[static_cast<size_t>(i)] = bases_[static_cast<size_t>(i % k)];
+    for (size_t number = 0; number < trees_.size(); ++number) {
+      const Planted& tree = trees_[number];
       for (int64_t part = 0; part < parts; ++part) {
         const float* const from = across.data() + part * lane_features;
-        uint32_t at[kLanes];
+        float* const to = lane_sums.data() + part * kLanes * k + tree.group;
         const bool gaps = missing[static_cast<size_t>(part)] != 0;
-        if (tree.words) {
-          gaps ? descend<true, true>(tree, from, at) : descend<false, true>(tree, from, at);
-        } else {
-          gaps ? descend<true, false>(tree, from, at) : descend<false, false>(tree, from, at);
-        }
-        const int64_t lanes = std::min(count - part * kLanes, kLanes);
-        float* const to = sums + (begin + part * kLanes) * k + tree.group;
-        for (int64_t r = 0; r < lanes; ++r) to[r * k] += values[at[r]];
+        const auto added = tree.words ? (gaps ? &TreeSums::add<true, true> : &TreeSums::add<false, true>)
+                                      : (gaps ? &TreeSums::add<true, false> : &TreeSums::add<false, false>);
+        (this->*added)(number, from, to, k);
       }
     }
+    std::copy_n(lane_sums.data(), count * k, sums + begin * k);
   }
 }
 

@@ -1,6 +1,7 @@
 // Sums the leaves that rows fall into. Sixteen rows go down a tree together without branches, so that the processor
-// waits neither for a guess nor for one row's node: on one core 100 trees of depth 6 answered 1.7 times the rows of
-// XGBoost's own prediction, which takes row by row. Knows no links and no cells: features are tree_columns.h's.
+// waits neither for a guess nor for one row's node; all nodes of the first levels are asked at once, and each row picks
+// the answers on its way. On one core 100 trees of depth 6 answered 2.7 times the rows of XGBoost's own prediction,
+// which takes row by row. Knows no links and no cells: features are tree_columns.h's.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -28,6 +29,15 @@ class TreeSums {
     uint32_t column = 0;  // kLanes times the column
     uint32_t missing_right = 0;
   };
+  // The first levels of a tree as if they were full, breadth first: a leaf stands for all that would be below it.
+  static constexpr int kTopLevels = 3;
+  struct Top {
+    static constexpr size_t kNodes = (1 << kTopLevels) - 1;
+    float split[kNodes] = {};            // infinite of leaves: nothing goes right
+    uint32_t column[kNodes] = {};        // kLanes times the column
+    int32_t missing_right[kNodes] = {};  // all bits, or none
+    uint32_t below[kNodes + 1] = {};     // the nodes of the next level, from left to right
+  };
   struct Set {                     // words that go right, of a node that splits words; else empty
     uint32_t begin = 0, size = 1;  // in bits_, whose first 64 belong to no word
   };
@@ -39,13 +49,15 @@ class TreeSums {
   };
 
   void plant(const store::Tree& tree);
+  static Top top_of(const Node* nodes);
   Set set_of(const std::vector<int64_t>& words);
   uint32_t in_set(const Set& set, float feature) const;
   template <bool kMissing, bool kWords>
-  void descend(const Planted& tree, const float* features, uint32_t* at) const;
+  void add(size_t tree, const float* features, float* sums, int64_t stride) const;
 
   std::vector<float> bases_;
   std::vector<Planted> trees_;
+  std::vector<Top> tops_;  // by tree
   std::vector<Node> nodes_;
   std::vector<float> values_;   // of leaves, by node
   std::vector<Set> sets_;       // by node; empty where no tree splits words

@@ -14,7 +14,8 @@ namespace freight::tables {
 
 namespace {
 
-constexpr size_t kMostTold = 5;  // of one kind; the others are counted
+constexpr size_t kMostTold = 5;                 // of one kind; the others are counted
+constexpr size_t kMostCells = size_t{1} << 20;  // of a column that may stand for labels: they are remembered
 
 class PartView {
  public:
@@ -49,7 +50,7 @@ bool one_to_one(const PartView& part, size_t column) {
     const auto [at, fresh] = label_of_cell.try_emplace(cell, part.label(i));
     if (!fresh && at->second != part.label(i)) return false;
     if (fresh && !labels.insert(part.label(i)).second) return false;
-    if (2 * label_of_cell.size() > static_cast<size_t>(part.count())) return false;
+    if (2 * label_of_cell.size() > static_cast<size_t>(part.count()) || label_of_cell.size() > kMostCells) return false;
   }
   return labels.size() > 1;
 }

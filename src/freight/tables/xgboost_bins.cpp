@@ -7,6 +7,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/io/json_library.h"
 #include "freight/tables/xgboost_model.h"
 
 namespace freight::tables {
@@ -125,6 +126,23 @@ XgboostHandle binned_matrix(const Xgboost& library, const TreeColumns& columns, 
   batches.throw_fault();
   library.check(result, "the bins of the rows");
   if (rows.ranked) set_groups(library, matrix, rows);  // now that all are there: a batch may end within one
+  return matrix;
+}
+
+XgboostHandle paged_matrix(const Xgboost& library, const TreeColumns& columns, const store::Rows& rows,
+                           const BinsAsked& asked, const std::string& prefix) {
+  FREIGHT_CHECK(!rows.ranked || asked.weights.empty(), "the rows of a weighed ranking are handed over as cells");
+  Batches batches(library, columns, rows, asked);
+  void* made = nullptr;
+  const std::string config = cat(R"({"missing": NaN, "cache_prefix": )", nlohmann::json(prefix).dump(),
+                                 R"(, "nthread": )", asked.threads, "}");
+  const int result = library->XGDMatrixCreateFromCallback(
+      &batches, batches.proxy(), [](void* b) { static_cast<Batches*>(b)->rewind(); },
+      [](void* b) { return static_cast<Batches*>(b)->next(); }, config.c_str(), &made);
+  XgboostHandle matrix = result == 0 ? owned_matrix(library, made) : nullptr;
+  batches.throw_fault();
+  library.check(result, cat("the rows in ", prefix));
+  if (rows.ranked) set_groups(library, matrix, rows);
   return matrix;
 }
 

@@ -1,5 +1,6 @@
 // Rows for a fit by XGBoost, handed over in batches: it keeps the numbers of their bins alone (a QuantileDMatrix), so
-// that neither its own copy of the cells nor all of them as f32 stand beside the table.
+// that neither its own copy of the cells nor all of them as f32 stand beside the table; or the batches lie on the disk
+// (its external memory), for tables larger than the memory.
 #pragma once
 #include <string>
 #include <vector>
@@ -29,5 +30,11 @@ bool can_be_binned(const store::Rows& rows);
 // batches.
 XgboostHandle binned_matrix(const Xgboost& library, const TreeColumns& columns, const store::Rows& rows,
                             const BinsAsked& asked);
+// Up to 1.7 (and not in 2.1) trees of rows in files are wrong where cells are missing.
+inline constexpr XgboostVersion kOldestPages = {2, 1, 0};
+// The same rows in files whose paths begin with `prefix`, where XGBoost keeps the cells and bins of each batch and
+// reads them again at each level of a tree. The files are its own until the matrix is gone, and not removed.
+XgboostHandle paged_matrix(const Xgboost& library, const TreeColumns& columns, const store::Rows& rows,
+                           const BinsAsked& asked, const std::string& prefix);
 
 }  // namespace freight::tables

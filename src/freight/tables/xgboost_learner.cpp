@@ -4,13 +4,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 #include "freight/base/clock.h"
+#include "freight/base/cpu_info.h"
 #include "freight/base/cpu_share.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
+#include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/tables/table.h"
@@ -28,6 +31,9 @@ constexpr double kSecondsOfCell = 1.6e-9;  // measured, of a level of a tree on 
 // Measured: a cell as the number of its bin, twice; where it is kept itself, as f32 and XGBoost's own pair of column
 // and value, too.
 constexpr double kBytesOfBins = 2, kBytesOfCell = 4 + 8 + 2;
+// On the disk XGBoost keeps pages of cells, 8 bytes each, and reads some ahead.
+constexpr int64_t kCellsOfPage = 1 << 20;
+constexpr double kPagesAtOnce = 8;
 
 // A part of the data as XGBoost has it. It copies the rows.
 XgboostHandle matrix_of(const Xgboost& library, const TreeColumns& columns, const store::Rows& rows,
@@ -136,8 +142,9 @@ class TreeFit {
     if (config.metric != "auto" || data.train.ranked) metric_ = train::metric_for(config, data.shape.classes.size());
     library_.hear_warnings();
     const std::string threads = cat(config.deterministic ? 1 : thread_count());
+    if (!data.folder.empty() && !(library.version() < kOldestPages)) pages_.emplace();
     train_ = training_matrix(threads);
-    test_ = matrix_of(library_, columns_, data.test, threads);  // XGBoost takes longer to answer bins
+    test_ = held_out_matrix(threads);
     booster_ = booster_of(library_, settings_.parameters, {train_.get(), test_.get()});
     std::vector<const char*> kinds = columns_.kinds();  // for those who read the trees elsewhere
     library_.check(library_->XGBoosterSetStrFeatureInfo(booster_.get(), "feature_type", kinds.data(), kinds.size()),
@@ -201,12 +208,27 @@ class TreeFit {
   // The training rows as XGBoost has them. A GPU makes bins of its own from cells.
   XgboostHandle training_matrix(const std::string& threads) const {
     const std::vector<float> weights = row_weights();
+    if (pages_) return in_pages(data_.train, weights, threads, "train");
     if (!on_gpu(device_) && can_be_binned(data_.train)) {
       return binned_matrix(library_, columns_, data_.train, {.weights = weights, .threads = threads});
     }
     XgboostHandle cells = matrix_of(library_, columns_, data_.train, threads);
     if (!weights.empty()) set_weights(library_, cells, data_.train, weights);
     return cells;
+  }
+  // XGBoost takes longer to answer bins than cells.
+  XgboostHandle held_out_matrix(const std::string& threads) const {
+    if (pages_) return in_pages(data_.test, {}, threads, "test");
+    const std::vector<float> alike;
+    if (!data_.folder.empty())
+      return binned_matrix(library_, columns_, data_.test, {.weights = alike, .threads = threads});
+    return matrix_of(library_, columns_, data_.test, threads);
+  }
+  XgboostHandle in_pages(const store::Rows& rows, const std::vector<float>& weights, const std::string& threads,
+                         const char* name) const {
+    return paged_matrix(library_, columns_, rows,
+                        {.weights = weights, .threads = threads, .cells_at_once = kCellsOfPage},
+                        cat(pages_->path(), "/", name));
   }
   // By the row itself and by its class.
   double weight(const store::Rows& rows, int64_t row) const {
@@ -279,6 +301,7 @@ class TreeFit {
   double seconds_;  // after which the fit ends; 0: none
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::optional<train::Metric> metric_;  // in place of the objective's loss
+  std::optional<io::ScratchDir> pages_;  // of both matrices, where rows lie on the disk
   XgboostHandle train_, test_, booster_;
   int64_t fitted_ = 0, best_ = 0;
   double least_ = std::numeric_limits<double>::infinity();
@@ -295,9 +318,10 @@ void TreeLearner::choose(train::Config& config) const {
 }
 
 std::vector<std::string> TreeLearner::flags() const {
-  std::vector<std::string> all = {"--objective",    "--quantile",  "--tweedie-power",    "--max-depth",
-                                  "--subsample",    "--colsample", "--min-child-weight", "--monotone",
-                                  "--class-weight", "--lambda",    "--xgboost",          "--weight-column"};
+  std::vector<std::string> all = {"--objective",      "--quantile",  "--tweedie-power",    "--max-depth",
+                                  "--subsample",      "--colsample", "--min-child-weight", "--monotone",
+                                  "--class-weight",   "--lambda",    "--xgboost",          "--weight-column",
+                                  "--external-memory"};
   const std::vector<std::string> own = kind_ == Kind::gbdt
                                            ? std::vector<std::string>{"--rounds", "--early-stop", "--lr"}
                                            : std::vector<std::string>{"--trees"};
@@ -309,6 +333,23 @@ bool TreeLearner::runs_on(const std::string& device) const { return on_gpu(devic
 
 train::RowData TreeLearner::read(const train::RowSource& source) const { return read_table(source); }
 
+std::string TreeLearner::folder_for(const train::Config& c, const train::RowSource& source) const {
+  if (c.external_memory == "off") return {};
+  const char* const against = c.folds > 0                                       ? "--folds"
+                              : c.tune > 0                                      ? "--tune"
+                              : on_gpu(c.backend)                               ? "--device"
+                              : source.ranking && !source.weight_column.empty() ? "--weight-column of a ranking"
+                                                                                : nullptr;
+  const std::string folder = std::filesystem::temp_directory_path().string();
+  if (c.external_memory == "on") {
+    if (!against) return folder;
+    fail(ErrorKind::usage, "--external-memory", "got on, which does not go with ", against,
+         ": need one fit on the CPU");
+  }
+  const auto free = static_cast<double>(cpu_info().memory_available_bytes);
+  return !against && free > 0 && bytes_of_reading(source, free) > free ? folder : std::string();
+}
+
 train::Cost TreeLearner::cost(const train::Config& c, const train::RowData& data) const {
   const Xgboost& library = xgboost(c.xgboost);  // a missing one is told before anything is written
   library.hear_warnings();
@@ -318,8 +359,13 @@ train::Cost TreeLearner::cost(const train::Config& c, const train::RowData& data
   const auto width = static_cast<double>(data.shape.columns.size());
   const double cells = static_cast<double>(data.train.count()) * width;
   const bool binned = !on_gpu(c.backend) && can_be_binned(data.train);
-  return {.bytes = cells * (binned ? kBytesOfBins : kBytesOfCell) +
-                   static_cast<double>(data.test.count()) * width * kBytesOfCell,
+  const double held = static_cast<double>(data.test.count()) * width;
+  double bytes = cells * (binned ? kBytesOfBins : kBytesOfCell) + held * kBytesOfCell;
+  if (!data.folder.empty()) {
+    bytes = library.version() < kOldestPages ? (cells + held) * kBytesOfBins
+                                             : kPagesAtOnce * 8 * static_cast<double>(kCellsOfPage);
+  }
+  return {.bytes = bytes,
           .seconds = cells * kSecondsOfCell * static_cast<double>(work.levels * work.trees_of_round) / thread_count()};
 }
 

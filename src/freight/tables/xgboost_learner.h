@@ -26,6 +26,7 @@ class TreeLearner : public train::RowLearner {
   const char* compute() const override { return "f32"; }
   bool runs_on(const std::string& device) const override;
   train::RowData read(const train::RowSource& source) const override;
+  std::string folder_for(const train::Config& config, const train::RowSource& source) const override;
   train::Cost cost(const train::Config& config, const train::RowData& data) const override;
   std::optional<train::TreeFitWork> tree_work(const train::Config& config, const train::RowData& data) const override;
   std::shared_ptr<const store::RowModel> fit(const train::Config& config, const train::RowData& data,

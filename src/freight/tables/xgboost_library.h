@@ -25,6 +25,7 @@ namespace freight::tables {
   X(XGProxyDMatrixSetDataDense, int, void*, const char*)                                                         \
   X(XGQuantileDMatrixCreateFromCallback, int, void*, void*, void*, void (*)(void*), int (*)(void*), const char*, \
     void**)                                                                                                      \
+  X(XGDMatrixCreateFromCallback, int, void*, void*, void (*)(void*), int (*)(void*), const char*, void**)        \
   X(XGBoosterCreate, int, void* const*, uint64_t, void**)                                                        \
   X(XGBoosterFree, int, void*)                                                                                   \
   X(XGBoosterSetStrFeatureInfo, int, void*, const char*, const char**, uint64_t)                                 \

@@ -106,6 +106,12 @@ XgboostHandle matrix_of_features(const Xgboost& library, const TreeColumns& colu
   return matrix;
 }
 
+std::vector<std::string> objectives_of_trees(int64_t classes) {
+  if (classes > 2) return {"multi:softprob"};
+  if (classes > 0) return {"binary:logistic"};
+  return kObjectivesOfValues;
+}
+
 void spread_answers(const float* answers, int64_t rows, int64_t classes, float* out) {
   if (classes != 2) {
     std::copy_n(answers, rows * std::max<int64_t>(classes, 1), out);
@@ -125,9 +131,7 @@ Trees::Trees(const Xgboost& library, Array bytes, TreeColumns columns, int64_t c
       classes_(classes),
       made_(std::move(made)),
       facts_(read_trees({bytes_.data<uint8_t>(), bytes_.bytes()}, path, columns_.count(), classes > 2 ? classes : 1)) {
-  const std::vector<std::string> may = classes > 2   ? std::vector<std::string>{"multi:softprob"}
-                                       : classes > 0 ? std::vector<std::string>{"binary:logistic"}
-                                                     : kObjectivesOfValues;
+  const std::vector<std::string> may = objectives_of_trees(classes);
   if (std::find(may.begin(), may.end(), facts_.objective) == may.end()) {
     fail(ErrorKind::checkpoint, path, "the stored trees are damaged: got the objective ", excerpt(facts_.objective),
          ", need ", join(may, " or "));

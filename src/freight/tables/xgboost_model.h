@@ -71,6 +71,9 @@ class Trees : public store::RowModel {
   mutable std::mutex explaining_;  // XGBoost keeps what belongs to a matrix with the booster
 };
 
+// XGBoost's names of the objectives of models that tell so many classes; 0: values.
+std::vector<std::string> objectives_of_trees(int64_t classes);
+
 // XGBoost's answers, (N) or (N, groups), as probabilities of each class or values: f32 (N, outputs).
 void spread_answers(const float* answers, int64_t rows, int64_t classes, float* out);
 

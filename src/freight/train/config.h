@@ -95,6 +95,7 @@ struct Config {
   double quantile = 0.5, tweedie_power = 1.5;  // of the objectives of these names
   std::string monotone;                        // COLUMN=1,COLUMN=-1
   std::string class_weight = "none";           // none, balanced
+  std::string external_memory = "auto";        // auto, on, off: whether rows lie on the disk
   std::string xgboost;                         // path of the library
   // Settings of comparisons between learners of tables and their settings (docs/tables.md, train/selection.h).
   std::string metric = "auto";  // check_metric_name() in train/scores.h

@@ -208,6 +208,9 @@ std::vector<Field> make_fields() {
        "the answer rises (1) or falls (-1) with these columns of numbers", {}, {"--monotone-constraints"}, "COL=1|-1,..."},
       {kTables, "--class-weight", "trees.class_weight", &C::class_weight, "balanced: each class weighs as much as any other",
        words({"none", "balanced"})},
+      changeable({kTables, "--external-memory", "trees.external_memory", &C::external_memory,
+       "rows lie in files of TMPDIR, for tables larger than the memory (auto: where the table would not fit)",
+       words({"auto", "on", "off"})}),
       {kTables, "--metric", "tables.metric", &C::metric,
        "early stopping, comparisons and the threshold go by it, and it is printed first (auto: log_loss of classes, rmse of values, "
        "ndcg of rankings, or the objective's); ndcg@K and map@K are of the first K rows of a query", {}, {}, metrics.c_str()},

@@ -165,6 +165,7 @@ struct RowRun : Prepared {
     source.test = config.test;
     source.whole = whole;
     source.bad = std::move(bad);
+    source.folder = learner.folder_for(config, source);
     rows = learner.read(source);
     if (whole) rows.test = rows.own_test;
     class_names = rows.shape.classes;

@@ -21,6 +21,8 @@ struct RowData {
   std::vector<std::string> notes;          // on how they came about
   std::vector<std::string> warnings = {};  // on columns that tell the target, or nothing
   uint64_t fingerprint = 0;                // of the cells of the training part
+  double share = 1;                        // of the files' bytes, that the rows are of (RowSource::most_bytes)
+  std::string folder = {};                 // that of the source: rows lie on the disk
 };
 
 // Those that read a table are asked for this.
@@ -34,10 +36,12 @@ struct RowSource {
   double val_split = -1;  // share that is held out; below 0: a fifth
   uint64_t seed = 0;
   data::BadSamples bad = {};
-  bool whole = false;      // nothing is held out: all rows are of the training part
-  bool test_part = false;  // the test part of a known table is read in place of its rows
-  bool values = false;     // the told column holds values, also where its numbers would pass for classes
-  bool ranking = false;    // it holds relevances, by which the rows of a group are ranked
+  bool whole = false;       // nothing is held out: all rows are of the training part
+  bool test_part = false;   // the test part of a known table is read in place of its rows
+  bool values = false;      // the told column holds values, also where its numbers would pass for classes
+  bool ranking = false;     // it holds relevances, by which the rows of a group are ranked
+  uint64_t most_bytes = 0;  // of the files, that are read (data/cells.h); 0: all
+  std::string folder = {};  // of which files hold the rows, in place of memory; empty: in memory
   // It is that of a stored model to be measured: rows become what it takes, and either part may be empty. Null:
   // columns and classes are those of the training part.
   const store::RowShape* known = nullptr;
@@ -82,6 +86,9 @@ class RowLearner : public Learner {
   virtual bool ranks() const { return false; }
   // True where it runs on that device ("cuda:1") besides the CPU.
   virtual bool runs_on(const std::string&) const { return false; }
+  // A folder for the rows of this source (RowSource::folder), where they are better kept on the disk than in memory;
+  // empty: in memory. Throws Error(usage) where that is asked for and does not go with the other settings.
+  virtual std::string folder_for(const Config&, const RowSource&) const { return {}; }
   // Before anything is fitted: bytes besides the data, and seconds of a round on this machine, for run.json.
   virtual Cost cost(const Config& config, const RowData& data) const = 0;
   // Learners of trees say their work, by which the time on other devices is told before they are fitted (freight plan);

@@ -1,0 +1,240 @@
+// See xgboost_import.h.
+#include "freight/tables/xgboost_import.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+
+#include "freight/base/error.h"
+#include "freight/base/printable.h"
+#include "freight/base/strings.h"
+#include "freight/io/file.h"
+#include "freight/io/json_library.h"
+#include "freight/tables/xgboost_model.h"
+
+namespace freight::tables {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kMostColumns = 1 << 24;  // as f32 counts them
+
+// The words of a column, by the number of their category.
+using Categories = std::vector<std::string>;
+
+int64_t number_in(const Json& text) {
+  int64_t value = 0;
+  const auto& s = text.get_ref<const std::string&>();
+  std::from_chars(s.data(), s.data() + s.size(), value);
+  return value;
+}
+
+// XGBoost up to 2 writes NaN, which JSON does not have, where a node splits words.
+std::string without_nan(std::string text) {
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (quoted && text[i] == '\\') {
+      ++i;
+    } else if (text[i] == '"') {
+      quoted = !quoted;
+    } else if (!quoted && text.compare(i, 3, "NaN") == 0) {
+      text.replace(i, 3, "null");
+    }
+  }
+  return text;
+}
+
+void numbers_of_nulls(Json& document) {
+  for (Json& tree : document.at("learner").at("gradient_booster").at("model").at("trees")) {
+    for (const char* name : {"base_weights", "loss_changes", "split_conditions", "sum_hessian"}) {
+      for (Json& value : tree.at(name)) {
+        if (value.is_null()) value = std::nan("");
+      }
+    }
+  }
+}
+
+Json imported_document(const std::string& bytes, const std::string& path) {
+  const bool binary = lower(path).ends_with(".ubj");
+  Json document = binary ? Json::from_ubjson(bytes, true, false) : Json::parse(without_nan(bytes), nullptr, false);
+  if (document.is_object() && document.contains("learner")) return document;
+  fail(ErrorKind::data, path, "is no model of XGBoost's: need what its save_model writes as .json or .ubj");
+}
+
+// Names lie as bytes behind each other; numbers as they are.
+Categories named_categories(const Json& encoded) {
+  Categories words;
+  const Json &ends = encoded.at("offsets"), &values = encoded.at("values");
+  for (size_t i = 0; i + 1 < ends.size(); ++i) {
+    std::string word;
+    for (auto at = ends[i].get<size_t>(); at < ends[i + 1].get<size_t>(); ++at) {
+      word += static_cast<char>(values.at(at).get<int>());
+    }
+    words.push_back(std::move(word));
+  }
+  for (size_t i = 0; ends.empty() && i < values.size(); ++i) words.push_back(values[i].dump());
+  return words;
+}
+
+// Without names a category is its number. Numbers go one beyond the greatest that a split sends to the right: that one
+// stands for those that go left everywhere, and greater ones count as missing.
+Categories numbered_categories(const std::vector<store::Tree>& trees, int64_t column) {
+  int64_t most = 0;
+  for (const store::Tree& tree : trees) {
+    for (const store::TreeNode& node : tree.nodes) {
+      for (const int64_t level : node.levels) most = node.column == column ? std::max(most, level + 1) : most;
+    }
+  }
+  Categories words;
+  for (int64_t i = 0; i <= most; ++i) words.push_back(cat(i));
+  return words;
+}
+
+// What a stored model says of the columns: their names and words, sorted, and the category of each word.
+struct ImportedColumns {
+  std::vector<store::Column> columns;
+  std::vector<int32_t> categories;
+};
+ImportedColumns columns_of(const Json& learner, int64_t count, const std::vector<store::Tree>& trees) {
+  ImportedColumns out;
+  const auto list = [&](const char* name) { return learner.value(name, std::vector<std::string>()); };
+  const std::vector<std::string> names = list("feature_names"), kinds = list("feature_types");
+  const Json& model = learner.at("gradient_booster").at("model");
+  for (int64_t c = 0; c < count; ++c) {
+    const auto i = static_cast<size_t>(c);
+    store::Column column{.name = i < names.size() ? names[i] : cat("f", c)};
+    column.words = i < kinds.size() && kinds[i] == "c";
+    if (column.words) {
+      Categories words;
+      if (const auto cats = model.find("cats"); cats != model.end() && i < cats->at("enc").size()) {
+        words = named_categories(cats->at("enc")[i]);
+      }
+      if (words.empty()) words = numbered_categories(trees, c);
+      std::vector<int32_t> order(words.size());
+      std::iota(order.begin(), order.end(), 0);
+      std::sort(order.begin(), order.end(),
+                [&](int32_t a, int32_t b) { return words[static_cast<size_t>(a)] < words[static_cast<size_t>(b)]; });
+      for (const int32_t category : order) column.levels.push_back(words[static_cast<size_t>(category)]);
+      out.categories.insert(out.categories.end(), order.begin(), order.end());
+    }
+    out.columns.push_back(std::move(column));
+  }
+  return out;
+}
+
+// Two rows between which the numbers of each column lie by which the trees split it: samples of them meet all branches.
+Array split_range(const std::vector<store::Tree>& trees, int64_t columns) {
+  Array rows(DType::f64, {2, columns});
+  std::vector<bool> seen(static_cast<size_t>(columns));
+  for (const store::Tree& tree : trees) {
+    for (const store::TreeNode& node : tree.nodes) {
+      if (node.left < 0 || node.words || !std::isfinite(node.value)) continue;
+      double* const at = rows.data<double>() + node.column;
+      const auto v = static_cast<double>(node.value);
+      const bool first = !seen[static_cast<size_t>(node.column)];
+      at[0] = first ? v - 1 : std::min(at[0], v - 1);
+      at[columns] = first ? v + 1 : std::max(at[columns], v + 1);
+      seen[static_cast<size_t>(node.column)] = true;
+    }
+  }
+  return rows;
+}
+
+int64_t classes_told(const std::string& objective, int64_t classes, const std::string& path) {
+  const int64_t told = objective == "binary:logistic" ? 2 : objective == "multi:softprob" ? classes : 0;
+  const std::vector<std::string> may = objectives_of_trees(told);
+  if (std::find(may.begin(), may.end(), objective) != may.end()) return told;
+  fail(ErrorKind::usage, path, "the objective ", excerpt(objective),
+       " is not taken: need binary:logistic, multi:softprob, "
+       "multi:softmax, ",
+       join(may, ", "));
+}
+
+// XGBoost's own form of a file, once a reader of our own has looked through it.
+Array bytes_by_xgboost(const Xgboost& library, const std::string& file, const std::string& objective,
+                       const std::string& path) {
+  void* made = nullptr;
+  library.check(library->XGBoosterCreate(nullptr, 0, &made), "a booster");
+  const XgboostHandle booster = owned_booster(library, made);
+  library.check(library->XGBoosterLoadModelFromBuffer(made, file.data(), file.size()), path);
+  library.check(library->XGBoosterSetParam(made, "objective", objective.c_str()), "the objective");
+  uint64_t length = 0;
+  const char* bytes = nullptr;
+  library.check(library->XGBoosterSaveModelToBuffer(made, R"({"format": "ubj"})", &length, &bytes), path);
+  Array stored(DType::u8, {static_cast<int64_t>(length)});
+  std::copy_n(reinterpret_cast<const uint8_t*>(bytes), length, stored.data<uint8_t>());
+  return stored;
+}
+
+std::string version_of(const Json& document) {
+  std::vector<std::string> parts;
+  for (const Json& part : document.at("version")) parts.push_back(cat(part.get<int64_t>()));
+  return join(parts, ".");
+}
+
+store::Bundle imported(const std::string& file, const std::string& path, const std::vector<std::string>& names) {
+  Json document = imported_document(file, path);
+  Json& learner = document.at("learner");
+  const Json& booster = learner.at("gradient_booster");
+  if (booster.at("name") != "gbtree") {
+    fail(ErrorKind::usage, path, "a model of the booster ", booster.at("name").dump(), " is not taken: need gbtree");
+  }
+  Json& objective = learner.at("objective").at("name");
+  if (objective == "multi:softmax") objective = "multi:softprob";  // the same sums
+  numbers_of_nulls(document);
+  const Json& shape = learner.at("learner_model_param");
+  const int64_t columns = number_in(shape.at("num_feature")),
+                groups = std::max<int64_t>(number_in(shape.at("num_class")), 1);
+  if (columns < 1 || columns > kMostColumns) {
+    fail(ErrorKind::data, path, "is no model of XGBoost's: its trees take ", columns, " columns");
+  }
+  const int64_t classes = classes_told(objective.get<std::string>(), groups, path);
+  const std::vector<uint8_t> looked_through = Json::to_ubjson(document);
+  const TreeFacts facts = read_trees(looked_through, path, columns, groups);
+  const std::vector<store::Tree> trees = tree_nodes(looked_through);
+  ImportedColumns said = columns_of(learner, columns, trees);
+
+  store::Bundle bundle;
+  for (int64_t k = 0; k < classes; ++k) bundle.classes.push_back(cat(k));
+  if (!names.empty() && names.size() != bundle.classes.size()) {
+    fail(ErrorKind::usage, "--class-names", "got ", names.size(), " names, the trees tell ", classes, " classes");
+  }
+  if (!names.empty()) bundle.classes = names;
+  const int64_t parallel =
+      number_in(booster.at("model").at("gbtree_model_param").value("num_parallel_tree", Json("1")));
+  const int64_t rounds = facts.trees / std::max<int64_t>(groups * parallel, 1);
+  TreesMade made{.learner = parallel > 1 && rounds == 1 ? "forest" : "gbdt",
+                 .version = version_of(document),
+                 .rounds = rounds,
+                 .fitted = rounds};
+  io::SafeTensors words;
+  const auto count = static_cast<int64_t>(said.categories.size());
+  words.tensors.emplace_back(kTreeCategories, Array::of(said.categories, {count}));
+  const Xgboost& library = xgboost();
+  bundle.learner = made.learner;
+  bundle.rows = std::make_shared<Trees>(library, bytes_by_xgboost(library, file, facts.objective, path),
+                                        TreeColumns(said.columns, words, path), classes, std::move(made), path);
+  bundle.provenance["imported_from"] = path.substr(path.rfind('/') + 1);
+  bundle.columns = std::move(said.columns);
+  bundle.samples = store::sampled(*bundle.rows, bundle.columns, split_range(trees, columns));
+  return bundle;
+}
+
+}  // namespace
+
+bool names_xgboost_file(const std::string& path) {
+  return lower(path).ends_with(".json") || lower(path).ends_with(".ubj");
+}
+
+store::Bundle import_xgboost(const std::string& path, const std::vector<std::string>& classes) {
+  const io::Bytes bytes = io::read_file(path);
+  try {
+    return imported({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, classes);
+  } catch (const Json::exception& e) {
+    fail(ErrorKind::data, path, "is no model of XGBoost's: ", e.what());
+  }
+}
+
+}  // namespace freight::tables
