@@ -5,11 +5,13 @@
 #include <charconv>
 #include <cmath>
 #include <numeric>
+#include <span>
 
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/io/file.h"
+#include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/tables/xgboost_model.h"
 
@@ -57,8 +59,9 @@ void numbers_of_nulls(Json& document) {
 }
 
 Json imported_document(const std::string& bytes, const std::string& path) {
-  const bool binary = lower(path).ends_with(".ubj");
-  Json document = binary ? Json::from_ubjson(bytes, true, false) : Json::parse(without_nan(bytes), nullptr, false);
+  const std::span<const uint8_t> view(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  Json document = lower(path).ends_with(".ubj") ? io::parse_ubjson(view, path, ErrorKind::data)
+                                                : Json::parse(without_nan(bytes), nullptr, false);
   if (document.is_object() && document.contains("learner")) return document;
   fail(ErrorKind::data, path, "is no model of XGBoost's: need what its save_model writes as .json or .ubj");
 }
