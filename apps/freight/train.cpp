@@ -373,10 +373,10 @@ int train_here(Request& r, const Args& args, train::Ranks* ranks) {
   const Flags& flags = r.flags;
   using Misfit = plan::FitOptions::Misfit;
   plan::FitOptions fit = {.misfit = flags.fit == "off"    ? Misfit::ignore
-                                          : flags.fit == "auto" ? Misfit::adapt
-                                                                : Misfit::refuse,
-                                .device_memory = memory_size("--device-memory", flags.device_memory),
-                                .choose_batch = flags.choose_batch};
+                                    : flags.fit == "auto" ? Misfit::adapt
+                                                          : Misfit::refuse,
+                          .device_memory = memory_size("--device-memory", flags.device_memory),
+                          .choose_batch = flags.choose_batch};
   if (ranks && fit.device_memory == 0) {  // they are of one machine, and alike
     fit.device_memory = static_cast<double>(cpu_info().memory_available_bytes) / ranks->world();
   }
