@@ -70,6 +70,13 @@ std::vector<int64_t> parse_sizes(const std::string& text) {
   return all;
 }
 
+// The engine of the ranks that this command starts.
+comm::Engine engine_of(const CommFlags& flags) {
+  comm::Launch launch;
+  launch.world = flags.hosts.empty() ? 1 : 2;  // on other hosts, too
+  return comm::engine_for(launch, flags.job());
+}
+
 // A signal's number where one ended the job.
 std::variant<bench::CommTimes, int> times_of_world(int64_t world, const CommFlags& flags) {
   LogFolder logs("bench-comm");
@@ -80,6 +87,7 @@ std::variant<bench::CommTimes, int> times_of_world(int64_t world, const CommFlag
   if (!flags.interface.empty()) o.command.insert(o.command.end(), {"--interface", flags.interface});
   if (!flags.hosts.empty()) o.hosts = parse_list("--hosts", flags.hosts);
   o.world = static_cast<int>(world);
+  o.bound = engine_of(flags) == comm::Engine::shared_memory;
   o.log_dir = logs.path();
   o.result = logs.path() + "/result.json";
   const comm::JobEnd end = comm::run_job(o);
@@ -154,9 +162,7 @@ int bench_comm_command(const Args& args) {
     if (const int* const signal = std::get_if<int>(&times)) return 128 + *signal;
     all.push_back(std::get<bench::CommTimes>(std::move(times)));
   }
-  comm::Launch launched;
-  launched.world = flags.hosts.empty() ? 1 : 2;  // on other hosts, too
-  print_times(all, comm::engine_for(launched, job), flags.json);
+  print_times(all, engine_of(flags), flags.json);
   return 0;
 }
 

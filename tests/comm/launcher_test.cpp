@@ -76,6 +76,10 @@ TEST(Launcher, SharesTheProcessorsAmongTheRanks) {
   int sum = 0;
   for (int r = 0; r < world; ++r) sum += std::stoi(read_text(dir / cat("logs/rank-", r, ".log")));
   EXPECT_EQ(sum, all);
+  comm::LaunchOptions free = shell(dir, world, count);
+  free.bound = false;
+  ASSERT_FALSE(comm::run_job(free).failed());
+  for (int r = 0; r < world; ++r) EXPECT_EQ(std::stoi(read_text(dir / cat("logs/rank-", r, ".log"))), all);
   ASSERT_FALSE(comm::run_job(shell(dir, all + 1, count)).failed());
   for (int r = 0; r <= all; ++r) EXPECT_EQ(std::stoi(read_text(dir / cat("logs/rank-", r, ".log"))), all);
 }

@@ -268,7 +268,7 @@ class Job {
     const pid_t parent = ::getpid(), child = ::fork();
     if (child < 0) fail(ErrorKind::runtime, "launcher", "cannot start rank ", rank, ": ", std::strerror(errno));
     if (child == 0) {
-      if (!elsewhere) ::sched_setaffinity(0, sizeof(processors), &processors);
+      if (!elsewhere && options_.bound) ::sched_setaffinity(0, sizeof(processors), &processors);
       const int in = elsewhere ? input.read.get() : ::open("/dev/null", O_RDONLY | O_CLOEXEC);
       become(argv.data(), environment.data(), parent, {in, result.get() >= 0 ? result.get() : log.get(), log.get()},
              fault.write.get());

@@ -13,8 +13,11 @@ struct LaunchOptions {
   std::string result = {};           // a file for rank 0's standard output alone; "": it goes to the log, too
   bool terminal = false;             // rank 0 prints where this process does, both streams, and has no log
   double grace = 5;                  // seconds between asking those that are left to end (SIGTERM) and killing them
-  std::vector<std::string> hosts =
-      {};  // ranks are dealt out evenly, host by host; the first is this one. Empty: this one
+  // False: ranks may run on all processors. Gloo has a thread of its own in a rank. Where that and the rank are bound
+  // to one processor, they wait for each other's time slices: 4 ms for 1 kB in place of 80 us.
+  bool bound = true;
+  // Ranks are dealt out evenly, host by host; the first is this one. Empty: all are here.
+  std::vector<std::string> hosts = {};
 };
 
 struct JobEnd {
