@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 
+#include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
@@ -194,7 +195,21 @@ struct CellReader::State {
     return false;
   }
 
+  // Rows that lack most columns are short in the file and long in memory.
+  void need_memory() const {
+    if (rows->rows() == 0) return;
+    const auto cells = static_cast<double>(rows->rows()) *
+                       static_cast<double>(std::count_if(kinds.begin(), kinds.end(),
+                                                         [](CellKind k) { return k != CellKind::skipped; }));
+    const double bytes = cells * sizeof(double), there = static_cast<double>(cpu_info().memory_bytes);
+    if (bytes <= there || there <= 0) return;
+    fail(ErrorKind::capacity, files[file], "its ", rows->rows(), " rows of ", width, " columns take ",
+         human_bytes(bytes), " of memory, and the machine has ", human_bytes(there),
+         ": a row has a cell for each column that any row has");
+  }
+
   Cells next(int64_t most) {
+    if (most == kAllRows) need_memory();
     Cells out{.files = files, .head = head, .columns = {}, .places = {}};
     out.columns.resize(head.names.size());
     std::vector<ColumnFiller> fillers;
@@ -324,17 +339,19 @@ std::unique_ptr<FileRows> file_rows(std::unique_ptr<io::ByteStream> stream, cons
 }
 
 CellReader::CellReader(const std::vector<std::string>& files, CellsAsked asked) {
-  const int64_t skip_lines = asked.skip_lines;
-  const auto open = [files, skip_lines](size_t file) {
-    return file_rows(std::make_unique<io::ByteStream>(files[file]), files[file], skip_lines);
+  const auto open = [files, forms = asked.forms, skip_lines = asked.skip_lines](size_t file) {
+    auto stream = std::make_unique<io::ByteStream>(files[file]);
+    return forms == CellForms::delimited ? delimited_rows(std::move(stream), files[file], skip_lines)
+                                         : file_rows(std::move(stream), files[file], skip_lines);
   };
   state_ = std::make_unique<State>(files, open, std::move(asked));
 }
 
 CellReader::CellReader(io::ByteView bytes, const std::string& name, CellsAsked asked) {
-  const int64_t skip_lines = asked.skip_lines;
-  const auto open = [bytes, name, skip_lines](size_t) {
-    return file_rows(std::make_unique<io::ByteStream>(bytes), name, skip_lines);
+  const auto open = [bytes, name, forms = asked.forms, skip_lines = asked.skip_lines](size_t) {
+    auto stream = std::make_unique<io::ByteStream>(bytes);
+    return forms == CellForms::delimited ? delimited_rows(std::move(stream), name, skip_lines)
+                                         : file_rows(std::move(stream), name, skip_lines);
   };
   state_ = std::make_unique<State>(std::vector<std::string>{name}, open, std::move(asked));
 }
