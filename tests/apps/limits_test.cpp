@@ -4,10 +4,12 @@
 #include "freight/base/cache.h"
 #include "freight/base/shape.h"
 #include "freight/base/strings.h"
+#include "freight/data/table_rows_internal.h"
 #include "freight/data/text.h"
 #include "freight/io/codecs_internal.h"
 #include "freight/io/json_internal.h"
 #include "freight/serve/server.h"
+#include "freight/tables/ubjson_check.h"
 #include "run_command.h"
 #include "tests/support/folders.h"
 
@@ -29,6 +31,9 @@ TEST(Limits, TheDocumentHasTheFiguresOfTheProgram) {
   const std::pair<const char*, std::vector<std::string>> kRows[] = {
       {"JSON: specs", {mebibytes(io::kMaxJsonBytes), cat(io::kMaxJsonDepth, " levels")}},
       {"an image ", {with_commas(io::kMaxPixels)}},
+      {"columns of a table", {with_commas(static_cast<int64_t>(data::kMostTableColumns))}},
+      {"a row of a table", {mebibytes(data::kLongestTableRow)}},
+      {"lists within each other in stored trees", {cat(" ", tables::kMostUbjsonDepth, ",")}},
       {"a document", {with_commas(static_cast<int64_t>(data::kMaxDocumentBytes))}},
       {"a file of the cache", {mebibytes(kMaxCacheFile)}},
       {"axes of a tensor", {cat(" ", Shape::kMaxRank, " ")}},

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <random>
 
@@ -177,6 +178,40 @@ TEST(Cells, AHeaderOfTenThousandColumnsIsRead) {
   ASSERT_EQ(c.columns.size(), 10000u);
   EXPECT_EQ(c.columns[9999].name, "column number 9999");
   EXPECT_EQ(c.columns[9999].numbers[1], 9999);
+}
+
+TEST(Cells, ARowHasAHundredThousandCellsAtMost) {
+  const auto of = [](size_t cells, const char* separator, const char* cell) {
+    std::string row = cell;
+    for (size_t i = 1; i < cells; ++i) row += cat(separator, cell);
+    return cat(row, "\n", row, "\n");
+  };
+  for (const char* separator : {",", " "}) {
+    for (const char* cell : {"1", "\"1\""}) {
+      if (separator[0] == ' ' && cell[0] == '"') continue;  // quotes make no columns between blanks
+      EXPECT_EQ(parse(of(99'999, separator, cell)).columns.size(), 99'999u);
+      EXPECT_EQ(parse(of(100'000, separator, cell)).columns.size(), 100'000u);
+      expect_error(ErrorKind::data, {"t.csv:1", "more than 100000 cells"},
+                   [&] { parse(of(100'001, separator, cell)); });
+    }
+  }
+}
+
+TEST(Cells, ARowOfAnyLengthIsRefusedInTime) {
+  const TemporaryDir dir;
+  io::write_file_atomic(dir / "t.csv", std::string_view("a,b\n1,2\n"));
+  std::filesystem::resize_file(dir / "t.csv", uintmax_t{300} << 20);  // zeros without a line's end, on no disk
+  expect_error(ErrorKind::data, {"t.csv:3", "the row is longer than 256.0 MiB"}, [&] { read_cells(dir / "t.csv"); });
+}
+
+// Each of the quotes was asked again whether blanks alone stand in front of it: minutes for a request of 1 MB.
+TEST(Cells, QuotesBehindManyBlanksAreReadOnce) {
+  std::string text = "a,b\n" + std::string(500'000, ' ');
+  for (int i = 0; i < 200'000; ++i) text += "\"x";
+  const Cells c = parse(text + ",1\n2,3\n");
+  ASSERT_EQ(c.rows(), 2);
+  EXPECT_EQ(c.columns[0].text(0).size(), 400'000u);
+  EXPECT_EQ(c.columns[1].text(0), "1");
 }
 
 // The rules for numbers are std::from_chars', bit for bit.

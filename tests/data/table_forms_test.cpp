@@ -129,6 +129,21 @@ Cells read_npz(const io::NamedArrays& arrays) {
   return read_cells(dir / "t.npz");
 }
 
+// 2 MB of text would be 2 TB of cells.
+TEST(SparseRows, ThatNoMemoryHoldsAreRefusedBeforeTheyAreMade) {
+  std::string sparse = "0 99999:1\n", json = "{";
+  for (int i = 0; i < 99'999; ++i) json += cat(i ? "," : "", "\"k", i, "\":1");
+  json += "}\n";
+  for (int i = 0; i < 3'000'000; ++i) {
+    sparse += "0 0:1\n";
+    json += "{}\n";
+  }
+  for (const auto& [text, name] : {std::pair(&sparse, "t.svm"), std::pair(&json, "t.jsonl")}) {
+    expect_error(ErrorKind::capacity, {name, "3000001 rows", "of memory, and the machine has"},
+                 [&, text = text, name = name] { parse(*text, name); });
+  }
+}
+
 TEST(ArrayRows, AreColumnsOfTheirNamesAndOfTheirPlaces) {
   const Cells c = read_npz({{"X", Array::of<float>({0.1f, 2, NAN, -1e30f, 5, 6}, {3, 2})},
                             {"flag", Array::of<bool>({true, false, true}, {3})},

@@ -147,6 +147,25 @@ TEST(Npz, RefusesDamage) {
   expect_error(ErrorKind::data, {"bad.npz[x.npy]", "checksum"}, [&] { parse_npz(bytes_of(bad), "bad.npz"); });
 }
 
+// 2,000 names of one member of 1 MB were 2 GB of arrays.
+TEST(Npz, MembersThatShareTheirBytesAreRefused) {
+  const TemporaryDir dir;
+  save_npz(dir / "a.npz", {{"x", Array::of<float>({1, 2, 3, 4}, {2, 2})}, {"y", Array::of<float>({5}, {1})}});
+  std::string bytes = read_text(dir / "a.npz");
+  EXPECT_EQ(parse_npz(bytes_of(bytes), "a.npz").size(), 2u);
+  const size_t first = bytes.find("PK\x01\x02"), second = bytes.find("PK\x01\x02", first + 1);
+  ASSERT_NE(second, std::string::npos);
+  const std::string entry = bytes.substr(first, second - first), rest = bytes.substr(bytes.find("PK\x05\x06"));
+  bytes.resize(first);
+  for (char name = 'a'; name <= 'e'; ++name) {
+    bytes += entry;
+    bytes[bytes.size() - 5] = name;  // of "x.npy"
+  }
+  bytes += rest;
+  bytes[bytes.size() - 12] = bytes[bytes.size() - 14] = 5;  // entries
+  expect_error(ErrorKind::data, {"a.npz", "its members overlap"}, [&] { parse_npz(bytes_of(bytes), "a.npz"); });
+}
+
 TEST(Npz, ArraysThatAreNotAskedForMayBeOfAnyType) {
   const TemporaryDir dir;
   const Array x = Array::of<float>({1, 2}, {2});

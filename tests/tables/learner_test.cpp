@@ -455,6 +455,24 @@ TEST_F(Tables, WhatIsForNetsIsRefusedByName) {
   expect_error(ErrorKind::usage, {"register_row_model", "net"}, [] { store::register_row_model("net", {}); });
 }
 
+// Each name was compared with all others: minutes for a table of some megabytes.
+TEST_F(Tables, AModelOfAHundredThousandColumnsIsLoaded) {
+  const train::Result r = run();
+  io::SafeTensors file = io::load_safetensors(r.model_path);
+  file.metadata.erase("xxh3_128");
+  std::string columns = "[";
+  for (int i = 0; i < 100'000; ++i) columns += cat(i ? "," : "", R"({"name": "c)", i, R"(", "kind": "numbers"})");
+  file.metadata["columns"] = columns + "]";
+  std::erase_if(file.tensors, [](const auto& t) { return starts_with(t.first, "samples."); });
+  const store::Bundle b = store::from_file(file, "wide");
+  ASSERT_EQ(b.columns.size(), 100'000u);
+  const std::vector<std::string> sources = store::sources_of(b.columns);
+  EXPECT_EQ(sources.size(), 100'000u);
+  const std::vector<size_t> places = store::places_of(b.columns, {sources.rbegin(), sources.rend()}, "row");
+  EXPECT_EQ(places.front(), 99'999u);
+  EXPECT_EQ(places.back(), 0u);
+}
+
 TEST_F(Tables, DamagedFilesAndUnknownLearnersAreRefused) {
   const train::Result r = run();
   const auto changed = [&](auto change, const std::vector<std::string>& parts) {
@@ -466,6 +484,27 @@ TEST_F(Tables, DamagedFilesAndUnknownLearnersAreRefused) {
   changed([](auto& f) { f.metadata["classes"] = R"(["one"])"; }, {"baseline.answer", "f32[1]"});
   changed([](auto& f) { f.tensors.clear(); }, {"baseline.answer", "missing"});
   changed([](auto& f) { f.tensors[0].second = Array::of<float>({NAN, 1}, {2}); }, {"not finite"});
+  changed([](auto& f) { f.metadata["classes"] = R"(["rose", "rose"])"; }, {"several classes are named", "rose"});
+  const auto columns = [](const std::string& text) { return [=](auto& f) { f.metadata["columns"] = text; }; };
+  changed(columns(R"([{"name": "a", "kind": "numbers", "source": "s"}, {"name": "s", "kind": "words", "levels": []}])"),
+          {"columns: s is read as numbers and as words"});
+  changed(columns(R"([{"name": "a", "kind": "numbers"}, {"name": "a", "kind": "numbers"}])"),
+          {"columns: a: need different names"});
+  // verify asked for the third word of a column that has two.
+  const auto of_words = [](double cell) {
+    return [=](auto& f) {
+      for (auto& [name, tensor] : f.tensors) {
+        if (name != "samples.rows" && name != "samples.missing") continue;
+        tensor = tensor.clone();
+        const auto width = tensor.shape()[1];
+        if (tensor.dtype() == DType::f64) tensor.template data<double>()[width - 1] = cell;
+        if (tensor.dtype() == DType::u8) tensor.template data<uint8_t>()[width - 1] = 0;
+      }
+    };
+  };
+  for (const double cell : {2.0, -2.0, 0.5, 1e308}) {
+    changed(of_words(cell), {"samples.rows", "in column colour, which has 2 words"});
+  }
 }
 
 TEST_F(Tables, RowsAreServedByNamedInputsTablesAndObjects) {
@@ -492,6 +531,15 @@ TEST_F(Tables, RowsAreServedByNamedInputsTablesAndObjects) {
             samples[0].to_vector<double>());
   EXPECT_EQ(model.sample_of_table("width,colour,length\n3,red,0.1\n", "predict").to_vector<double>(),
             samples[0].to_vector<double>());
+  // A request is what it says that it is: not JSON lines of a hundred thousand keys, nor an archive that unpacks to
+  // gigabytes. Of many rows two are read.
+  expect_error(ErrorKind::data, {"predict", "there is no column"},
+               [&] { model.sample_of_table("{\"width\": 3, \"colour\": \"red\", \"length\": 1}\n{}\n", "predict"); });
+  expect_error(ErrorKind::data, {"predict"}, [&] { model.sample_of_table("PK\x03\x04", "predict"); });
+  std::string rows = "width,colour,length\n";
+  for (int i = 0; i < 5; ++i) rows += "3,red,0.1\n";
+  expect_error(ErrorKind::usage, {"got several rows, need the names of the columns and one row"},
+               [&] { model.sample_of_table(rows, "predict"); });
   EXPECT_TRUE(
       std::isnan(model.sample_of_json(R"({"width": null, "length": 1, "colour": "x"})", "predict").data<double>()[1]));
   const Array results = model.predictor().run(samples);

@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <limits>
 
 #include "freight/base/threads.h"
 #include "freight/deploy/predictor.h"
+#include "freight/io/json_library.h"
 #include "freight/io/npy.h"
 #include "freight/tables/mlp_columns.h"
 #include "freight/tables/mlp_model.h"
+#include "freight/train/signals.h"
 #include "tests/tables/table_runs.h"
 
 namespace freight::tables {
@@ -236,6 +239,29 @@ TEST_F(MlpRuns, RowsCountAsMuchAsTheirWeightsSay) {
   expect_error(ErrorKind::data, {"--weight-column", "0 alone"}, fitted);
 }
 
+// An epoch of a table of 300,000 rows takes half a minute, for which SIGTERM waited.
+TEST_F(MlpRuns, ASignalEndsAnEpochBehindABatch) {
+  const train::RowData data = MlpLearner().read({.data = config_.data});
+  MlpLearner().choose(config_);
+  config_.epochs = 1;
+  const auto loss = [&] {
+    double told = 0;
+    MlpLearner().fit(config_, data, [&](const train::Round& round) {
+      told = round.loss;
+      return !signals::stop_requested();
+    });
+    return told;
+  };
+  const double whole = loss();
+  signals::install();
+  std::raise(SIGTERM);
+  const double stopped = loss();
+  signals::reset();
+  EXPECT_NE(stopped, whole) << "the mean over a batch, not over all of them";
+  EXPECT_TRUE(std::isfinite(stopped));
+  EXPECT_EQ(loss(), whole);
+}
+
 TEST_F(MlpRuns, ADamagedFileIsRefused) {
   config_.epochs = 1;
   const std::string path = run().model_path;
@@ -269,6 +295,11 @@ TEST_F(MlpRuns, ADamagedFileIsRefused) {
   const size_t at = made.find("\"members\":");
   made.insert(at + 10, "99999");
   expect_damaged(path, entry(made), {"members", "need 1 to"});
+  // 17 GB of weights were made before the file was asked for them.
+  nlohmann::json large = nlohmann::json::parse(good.metadata.at("mlp"));
+  large["members"] = large["width"] = 8192;
+  large["layers"] = 64;
+  expect_damaged(path, entry(large.dump()), {"a net of these sizes has", "weights, and the file holds"});
 }
 
 TEST_F(MlpRuns, TheNameMeansTheNetWhereTheDataIsNoTable) {

@@ -18,8 +18,7 @@ namespace freight::data {
 
 namespace {
 
-constexpr size_t kMostArrayColumns = 100000;  // as many as features of LibSVM
-constexpr size_t kLongestNumber = 32;         // of a double or a 64-bit integer as text
+constexpr size_t kLongestNumber = 32;  // of a double or a 64-bit integer as text
 
 struct ArrayColumn {
   std::string name;
@@ -99,9 +98,9 @@ class ArrayRows : public FileRows {
                          : plain.dtype() == DType::boolean ? plain
                                                            : plain.cast(DType::i64);
     const int64_t width = shape.rank() == 2 ? shape[1] : 1;
-    if (columns_.size() + static_cast<size_t>(width) > kMostArrayColumns) {
+    if (columns_.size() + static_cast<size_t>(width) > kMostTableColumns) {
       fail(ErrorKind::data, where, "got ", width, " columns beside ", columns_.size(), ", a table may have ",
-           kMostArrayColumns);
+           kMostTableColumns);
     }
     for (int64_t k = 0; k < width; ++k) {
       columns_.push_back({width == 1 ? key : cat(key, ".", k), values, k, width});

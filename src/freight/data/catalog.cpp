@@ -388,7 +388,8 @@ Verification verify(const std::string& name_or_path, const LoadOptions& options,
   const Content content = content_of(name_or_path, options);
   if (content == Content::images) return verify_images(v, options, poll);
   const CatalogEntry* entry = named_set(name_or_path, options);
-  if (!v.where.empty() && std::filesystem::is_directory(v.where)) {
+  std::error_code ignored;
+  if (!v.where.empty() && std::filesystem::is_directory(v.where, ignored)) {
     std::vector<std::string> paths;
     for (const auto& e : std::filesystem::directory_iterator(v.where)) {
       if (e.is_regular_file()) paths.push_back(e.path().string());

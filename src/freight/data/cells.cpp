@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 
+#include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
@@ -121,7 +122,10 @@ struct CellReader::State {
     kinds = asked_kinds(asked, head);
   }
 
-  std::unique_ptr<FileRows> open(size_t i) const { return file_rows(stream_of(i), files[i], asked.skip_lines); }
+  std::unique_ptr<FileRows> open(size_t i) const {
+    return asked.forms == CellForms::delimited ? delimited_rows(stream_of(i), files[i], asked.skip_lines)
+                                               : file_rows(stream_of(i), files[i], asked.skip_lines);
+  }
 
   // The bytes of a file, unpacked.
   uint64_t length(size_t i) const {
@@ -206,7 +210,21 @@ struct CellReader::State {
     return false;
   }
 
+  // Rows that lack most columns are short in the file and long in memory.
+  void need_memory() const {
+    if (rows->rows() == 0 || !asked.folder.empty()) return;
+    const auto cells = static_cast<double>(rows->rows()) *
+                       static_cast<double>(std::count_if(kinds.begin(), kinds.end(),
+                                                         [](CellKind k) { return k != CellKind::skipped; }));
+    const double bytes = cells * sizeof(double), there = static_cast<double>(cpu_info().memory_bytes);
+    if (bytes <= there || there <= 0) return;
+    fail(ErrorKind::capacity, files[file], "its ", rows->rows(), " rows of ", width, " columns take ",
+         human_bytes(bytes), " of memory, and the machine has ", human_bytes(there),
+         ": a row has a cell for each column that any row has");
+  }
+
   Cells next(int64_t most) {
+    if (most == kAllRows) need_memory();
     Cells out{.files = files, .head = head, .columns = {}, .places = {}};
     out.columns.resize(head.names.size());
     std::vector<ColumnFiller> fillers;

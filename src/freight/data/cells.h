@@ -114,13 +114,16 @@ struct Cells {
 uint64_t fingerprint(const Cells& cells);
 
 // Requests to a reader.
+enum class CellForms : uint8_t { any, delimited };
+
 struct CellsAsked {
   // Asked once, before the rows are read: a kind for each column. None: by_cells for all. Words keep the spelling of
   // their cells ("007"). What it throws ends the reading.
   std::function<std::vector<CellKind>(const TableHead& head)> kinds = {};
   // Names for the columns of a file without a header; where the first row holds just these, it is one nonetheless.
   std::vector<std::string> names = {};
-  int64_t skip_lines = 0;  // of each file, in front of all others
+  CellForms forms = CellForms::any;  // delimited: bytes that look like another form are separated cells nonetheless
+  int64_t skip_lines = 0;            // of each file, in front of all others
   // One more column behind those of the files, and the cell of each file's rows in it; "": none.
   std::string file_column = {};
   std::vector<std::string> file_words = {};

@@ -66,12 +66,12 @@ bool all_ascii(const char* text, size_t size) {
   return (all & 0x8080808080808080ull) == 0;
 }
 
-// The cells of a line between runs of blanks.
+// The cells of a line between runs of blanks; no more than one beyond those of a table.
 std::vector<std::string_view> between_blanks(std::string_view line) {
   std::vector<std::string_view> cells;
   for (size_t at = 0;;) {
     at = line.find_first_not_of(" \t", at);
-    if (at == std::string_view::npos) return cells;
+    if (at == std::string_view::npos || cells.size() > kMostTableColumns) return cells;
     const size_t end = std::min(line.find_first_of(" \t", at), line.size());
     cells.push_back(line.substr(at, end - at));
     at = end;
@@ -155,6 +155,10 @@ class DelimitedRows : public FileRows {
   // More bytes behind those that are not read yet.
   void fill() {
     const size_t left = end_ - begin_;
+    if (left > kLongestTableRow) {
+      fail(ErrorKind::data, cat(name_, ":", line_), "the row is longer than ", human_bytes(kLongestTableRow),
+           ": is this a table?");
+    }
     if (buffer_.size() < left + kPiece + kStep) {
       io::Bytes larger(2 * left + kPiece + kStep);
       if (left > 0) std::memcpy(larger.data(), buffer_.data() + begin_, left);
@@ -213,6 +217,12 @@ class DelimitedRows : public FileRows {
     return true;
   }
 
+  void need_few_columns() const {
+    if (cells_.size() <= kMostTableColumns) return;
+    fail(ErrorKind::data, cat(name_, ":", line_), "the row has more than ", kMostTableColumns,
+         " cells, which is what a table may have");
+  }
+
   bool blank_row() {
     do {
       if (!skip_blank_lines()) return false;
@@ -221,6 +231,7 @@ class DelimitedRows : public FileRows {
       if (end == std::string_view::npos && !ended_) return false;
       const std::string_view line = all.substr(0, end);
       cells_ = between_blanks(line);
+      need_few_columns();
       row_line_ = line_;
       if (!end_line(begin_ + line.size())) return false;
     } while (cells_.empty());
@@ -245,6 +256,7 @@ class DelimitedRows : public FileRows {
     uint64_t marks = marks_from(begin_);
     const int64_t begun = line_;
     int64_t line = line_;
+    size_t plain = SIZE_MAX;  // the field whose quotes are known to be ordinary characters
     for (;;) {
       while (marks == 0 && block + kStep < end_) {
         block += kStep;
@@ -261,16 +273,22 @@ class DelimitedRows : public FileRows {
       const char c = text()[at];
       if (c == separator_) {
         cells_.emplace_back(text() + field, at - field);
+        need_few_columns();
         field = at + 1;
         continue;
       }
       if (c == '"') {
+        if (field == plain) continue;
         const Quotes quotes = quotes_of(field, at);
         if (quotes == Quotes::unknown) return false;
-        if (quotes == Quotes::ordinary) continue;
+        if (quotes == Quotes::ordinary) {
+          plain = field;
+          continue;
+        }
         at = unquote(at, line);
         if (at == SIZE_MAX) return false;
         if (at < end_ && text()[at] == separator_) {
+          need_few_columns();
           field = at + 1;
           block = field & ~(kStep - 1);
           marks = marks_from(field);

@@ -18,16 +18,12 @@ namespace freight::data {
 
 namespace {
 
-// A row has a cell for each key that any line has: lines of ever new keys would fill any memory.
-constexpr size_t kMostKeys = 100000;
-
 class JsonRows : public FileRows {
  public:
   // Reads the file once for its keys: a column may begin in the last line.
   JsonRows(std::unique_ptr<io::ByteStream> stream, const std::string& name)
       : lines_(std::move(stream), name, io::kMaxJsonBytes) {
-    while (next_object([&](size_t, std::string_view) {})) {
-    }
+    while (next_object([&](size_t, std::string_view) {})) ++rows_;
     if (names_.empty()) {
       fail(ErrorKind::data, name, "holds no rows of columns: need {\"column\": value, ...} in each line");
     }
@@ -55,6 +51,7 @@ class JsonRows : public FileRows {
     std::fill(seen_in_.begin(), seen_in_.end(), 0);
   }
   std::vector<std::string> own_names() const override { return names_; }
+  int64_t rows() const override { return rows_; }
   uint64_t size() const override { return lines_.size(); }
   uint64_t read_so_far() const override { return lines_.read_so_far(); }
 
@@ -86,8 +83,8 @@ class JsonRows : public FileRows {
     const auto [at, fresh] = place_.try_emplace(key, names_.size());
     if (!fresh) return at->second;
     if (key.empty()) fail(ErrorKind::data, lines_.place(), "got an empty key: it names a column");
-    if (names_.size() == kMostKeys) {
-      fail(ErrorKind::data, lines_.place(), "got the key ", excerpt(key), " after ", kMostKeys,
+    if (names_.size() == kMostTableColumns) {
+      fail(ErrorKind::data, lines_.place(), "got the key ", excerpt(key), " after ", kMostTableColumns,
            " others: each is a column of all rows");
     }
     names_.push_back(key);
@@ -97,6 +94,7 @@ class JsonRows : public FileRows {
 
   FileLines lines_;
   std::string line_;
+  int64_t rows_ = 0;
   std::vector<std::string> names_;
   std::unordered_map<std::string, size_t> place_;  // by name
   std::vector<int64_t> seen_in_;                   // by column: the last line that has it

@@ -17,8 +17,7 @@ namespace freight::data {
 
 namespace {
 
-// A million columns of a million rows are no table: the cells that are 0 would fill any memory.
-constexpr int64_t kMostFeatures = 100000;
+constexpr auto kMostFeatures = static_cast<int64_t>(kMostTableColumns);
 constexpr std::string_view kZero("0\0\0\0\0\0\0\0\0", 1 + kReadableBehind);
 
 std::string_view next_word(std::string_view& rest) {
@@ -70,7 +69,7 @@ std::map<int64_t, std::string> names_beside(const std::string& path) {
 class SparseRows : public FileRows {
  public:
   SparseRows(std::unique_ptr<io::ByteStream> stream, std::string name)
-      : lines_(std::move(stream), name), name_(std::move(name)), names_(names_beside(name_)) {
+      : lines_(std::move(stream), name, kLongestTableRow), name_(std::move(name)), names_(names_beside(name_)) {
     int64_t most = -1;
     first_ = kMostFeatures;
     bool any = false;
@@ -80,6 +79,7 @@ class SparseRows : public FileRows {
       if (next_word(rest).empty()) continue;
       if (!any) has_queries_ = !query_of(first_word_of(rest)).empty();
       any = true;
+      ++rows_;
       take_query(rest);
       for (std::string_view word = next_word(rest); !word.empty(); word = next_word(rest)) {
         const int64_t index = pair_of(word).first;
@@ -121,6 +121,7 @@ class SparseRows : public FileRows {
   void rewind() override { lines_.rewind(); }
   uint64_t size() const override { return lines_.size(); }
   uint64_t read_so_far() const override { return lines_.read_so_far(); }
+  int64_t rows() const override { return rows_; }
   std::vector<std::string> own_names() const override {
     std::vector<std::string> names = {"label"};
     if (has_queries_) names.emplace_back("qid");
@@ -165,6 +166,7 @@ class SparseRows : public FileRows {
   std::string name_, text_;
   std::map<int64_t, std::string> names_;
   bool has_queries_ = false;
+  int64_t rows_ = 0;
   int64_t first_ = 0, from_one_ = 0;
   size_t width_ = 0;
   std::vector<std::string_view> cells_;

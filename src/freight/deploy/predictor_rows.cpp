@@ -6,6 +6,7 @@
 
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/deploy/predictor_internal.h"
 #include "freight/store/row_model.h"
 
@@ -50,7 +51,8 @@ struct RowState : Predictor::State {
     return answers;
   }
   std::string takes() const override {
-    return cat("it takes rows of the columns ", join(store::sources_of(bundle.columns), ", "), ", as a .csv file");
+    return cat("it takes rows of the columns ", excerpt(join(store::sources_of(bundle.columns), ", ")),
+               ", as a .csv file");
   }
 
   mutable std::mutex guard;

@@ -142,7 +142,13 @@ std::vector<Member> members_of(const ZipReader& in, const std::string& name) {
   const Directory d = find_directory(in, name);
   std::vector<Member> all;
   uint64_t at = d.offset;
-  for (uint64_t i = 0; i < d.entries; ++i) all.push_back(read_member(in, at, name));
+  uint64_t left = in.size();
+  for (uint64_t i = 0; i < d.entries; ++i) {
+    all.push_back(read_member(in, at, name));
+    // Members that share their bytes would be as many arrays as there are names.
+    if (all.back().packed > left) fail(ErrorKind::data, name, "corrupt zip archive: its members overlap");
+    left -= all.back().packed;
+  }
   return all;
 }
 std::string key_of(const Member& m) { return ends_with(m.name, ".npy") ? m.name.substr(0, m.name.size() - 4) : m.name; }

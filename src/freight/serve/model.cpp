@@ -145,15 +145,16 @@ void ServedModel::describe() {
 Array ServedModel::sample_of_table(const std::string& text, const std::string& name) const {
   const std::vector<store::Column>& columns = predictor_.bundle().columns;
   std::vector<size_t> places;
-  data::CellsAsked asked;
+  data::CellsAsked asked{.forms = data::CellForms::delimited};  // what the request says that it is
   asked.kinds = [&](const data::TableHead& head) {
     places = store::places_of(columns, head.names, name);
     return store::kinds_of(columns, places, head.names.size());
   };
-  const data::Cells cells =
-      data::parse_cells({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, name, asked);
+  data::CellReader reader({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, name, asked);
+  const data::Cells cells = reader.next(2);  // further ones are not read
   if (cells.rows() != 1) {
-    fail(ErrorKind::usage, name, "got ", cells.rows(), " rows, need the names of the columns and one row");
+    fail(ErrorKind::usage, name, "got ", cells.rows() > 1 ? "several" : "no",
+         " rows, need the names of the columns and one row");
   }
   const store::TableRows rows(columns, cells, places);
   if (!rows.faults().empty()) fail(ErrorKind::data, name, rows.faults()[0].reason);

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <map>
+#include <set>
 
 #include "freight/base/error.h"
 #include "freight/base/finite.h"
@@ -333,6 +335,8 @@ std::vector<SetAside> set_aside_in(const json& list) {
 
 std::vector<Column> columns_in(const json& list, const std::string& path) {
   std::vector<Column> columns;
+  std::set<std::string> names;
+  std::map<std::string, bool> texts_of;  // by source: a cell is read as one kind
   for (const json& j : list) {
     const auto kind = j.at("kind").get<std::string>();
     if (kind != "words" && kind != "numbers") {
@@ -342,9 +346,11 @@ std::vector<Column> columns_in(const json& list, const std::string& path) {
     if (c.words) c.levels = j.at("levels").get<std::vector<std::string>>();
     if (!c.words) read_form(j, path, c);
     const bool rise = std::adjacent_find(c.levels.begin(), c.levels.end(), std::greater_equal<>()) == c.levels.end();
-    const bool again = std::any_of(columns.begin(), columns.end(), [&](const Column& o) { return o.name == c.name; });
-    if (c.name.empty() || again || !rise) {
+    if (c.name.empty() || !names.insert(c.name).second || !rise) {
       damaged(path, cat("columns: ", excerpt(c.name), ": need different names, and words that rise"));
+    }
+    if (texts_of.emplace(c.source_name(), c.takes_texts()).first->second != c.takes_texts()) {
+      damaged(path, cat("columns: ", excerpt(c.source_name()), " is read as numbers and as words"));
     }
     columns.push_back(std::move(c));
   }
@@ -373,7 +379,7 @@ void read_rows(const io::SafeTensors& file, const std::string& path, Bundle& b) 
     }
   }
   check_rows(b, path);
-  b.samples = read_samples(file, path, static_cast<int64_t>(b.columns.size()), b.rows->outputs());
+  b.samples = read_samples(file, path, b.columns, b.rows->outputs());
 }
 
 }  // namespace

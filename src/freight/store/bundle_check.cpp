@@ -44,6 +44,13 @@ void check_preprocessing(const Preprocessing& p, const models::Model& model, con
   }
 }
 
+void need_different_classes(const std::vector<std::string>& classes, int most, const std::string& path) {
+  std::map<std::string, int> times;
+  for (const std::string& name : classes) {
+    if (++times[name] > most) refuse_stored(path, "several classes are named \"", excerpt(name), "\"");
+  }
+}
+
 // A model that was trained here names all its outputs, each differently. Converted weights may come without names, and
 // in well-known lists (ImageNet's) two classes have one.
 void check_classes(const Bundle& b, const std::string& path) {
@@ -52,10 +59,7 @@ void check_classes(const Bundle& b, const std::string& path) {
   const int64_t outputs = b.model.classes(), names = static_cast<int64_t>(b.classes.size());
   if (names == 0 && !(trained && tells_classes)) return;
   if (names != outputs) refuse_stored(path, "it has names of ", names, " classes, the model has ", outputs, " outputs");
-  std::map<std::string, int> times;
-  for (const std::string& name : b.classes) {
-    if (++times[name] > (trained ? 1 : 2)) refuse_stored(path, "several classes are named \"", excerpt(name), "\"");
-  }
+  need_different_classes(b.classes, trained ? 1 : 2, path);
 }
 
 void check_provenance(const Bundle& b, const std::string& path) {
@@ -89,6 +93,7 @@ void check_rows(const Bundle& b, const std::string& path) {
     refuse_stored(path, "it has names of ", names, " classes, the model gives ", outputs,
                   b.rows->tells_classes() ? " probabilities" : " values");
   }
+  need_different_classes(b.classes, 1, path);
   check_provenance(b, path);
 }
 

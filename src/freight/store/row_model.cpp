@@ -6,6 +6,9 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
@@ -118,7 +121,7 @@ std::optional<double> value_in(const Column& column, std::string_view cell) {
 std::string unfit(const Column& column, std::string_view cell) {
   constexpr const char* kDates[] = {"2026-11-26", "26.11.2026", "11/26/2026"};
   return cat(
-      "column ", column.source_name(), ": got '", excerpt(cell), "', need ",
+      "column ", excerpt(column.source_name()), ": got '", excerpt(cell), "', need ",
       column.date() ? cat("a date as ", kDates[static_cast<size_t>(column.order)]) : std::string("a finite number"),
       ", or an empty cell where it is missing");
 }
@@ -154,27 +157,33 @@ std::vector<Beyond> beyond_training(const std::vector<Column>& columns, const do
 
 std::vector<std::string> sources_of(const std::vector<Column>& columns) {
   std::vector<std::string> names;
+  std::unordered_set<std::string> seen;
   for (const Column& c : columns) {
-    if (std::find(names.begin(), names.end(), c.source_name()) == names.end()) names.push_back(c.source_name());
+    if (seen.insert(c.source_name()).second) names.push_back(c.source_name());
   }
   return names;
 }
 
 std::vector<size_t> places_of(const std::vector<Column>& columns, const std::vector<std::string>& names,
                               const std::string& name) {
+  std::unordered_map<std::string_view, size_t> place_of;
+  std::unordered_set<std::string_view> twice;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (!place_of.emplace(names[i], i).second) twice.insert(names[i]);
+  }
   std::vector<size_t> places;
   for (const Column& column : columns) {
     const std::string& source = column.source_name();
-    const auto at = std::find(names.begin(), names.end(), source);
-    if (at == names.end()) {
+    const auto at = place_of.find(source);
+    if (at == place_of.end()) {
       const std::string near = nearest(source, names);
-      fail(ErrorKind::data, name, "there is no column ", source, ", which the model takes: got ",
-           excerpt(join(names, ", ")), near.empty() ? "" : cat("; is it ", near, "?"));
+      fail(ErrorKind::data, name, "there is no column ", excerpt(source), ", which the model takes: got ",
+           excerpt(join(names, ", ")), near.empty() ? "" : cat("; is it ", excerpt(near), "?"));
     }
-    if (std::find(at + 1, names.end(), source) != names.end()) {
-      fail(ErrorKind::data, name, "column ", source, " is there twice: need each once");
+    if (twice.contains(source)) {
+      fail(ErrorKind::data, name, "column ", excerpt(source), " is there twice: need each once");
     }
-    places.push_back(static_cast<size_t>(at - names.begin()));
+    places.push_back(at->second);
   }
   return places;
 }

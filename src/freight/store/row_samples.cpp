@@ -7,6 +7,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
+#include "freight/base/printable.h"
 
 namespace freight::store {
 
@@ -81,21 +82,30 @@ void write_samples(const RowSamples& samples, io::SafeTensors& file) {
   file.tensors.emplace_back(kSampleAnswers, samples.answers);
 }
 
-RowSamples read_samples(const io::SafeTensors& file, const std::string& path, int64_t columns, int64_t outputs) {
+RowSamples read_samples(const io::SafeTensors& file, const std::string& path, const std::vector<Column>& columns,
+                        int64_t outputs) {
   const Array *rows = file.find(kSampleRows), *gaps = file.find(kSampleGaps), *answers = file.find(kSampleAnswers);
   if (!rows && !gaps && !answers) return {};
   const int64_t n = rows && rows->shape().rank() == 2 ? rows->shape()[0] : 0;
+  const auto width = static_cast<int64_t>(columns.size());
   const bool right = rows && gaps && answers && n > 0 && rows->dtype() == DType::f64 && gaps->dtype() == DType::u8 &&
-                     answers->dtype() == DType::f32 && rows->shape() == Shape{n, columns} &&
+                     answers->dtype() == DType::f32 && rows->shape() == Shape{n, width} &&
                      gaps->shape() == rows->shape() && answers->shape() == Shape{n, outputs};
   if (!right) {
     fail(ErrorKind::checkpoint, path, "the tensors ", kSampleRows, ", ", kSampleGaps, " and ", kSampleAnswers,
-         " are not f64 and u8 (N, ", columns, ") and f32 (N, ", outputs, ")");
+         " are not f64 and u8 (N, ", width, ") and f32 (N, ", outputs, ")");
   }
   RowSamples out{.rows = Array(DType::f64, rows->shape()), .answers = *answers};
   for (int64_t i = 0; i < rows->numel(); ++i) {
-    out.rows.data<double>()[i] =
-        gaps->data<uint8_t>()[i] != 0 ? std::numeric_limits<double>::quiet_NaN() : rows->data<double>()[i];
+    const bool missing = gaps->data<uint8_t>()[i] != 0;
+    const double v = rows->data<double>()[i];
+    const Column& column = columns[static_cast<size_t>(i % width)];
+    const auto words = static_cast<double>(column.levels.size());
+    if (column.words && !missing && v != kUnknownWord && !(v == std::floor(v) && v >= 0 && v < words)) {
+      fail(ErrorKind::checkpoint, path, "the tensor ", kSampleRows, " holds ", v, " in column ", excerpt(column.name),
+           ", which has ", words, " words");
+    }
+    out.rows.data<double>()[i] = missing ? std::numeric_limits<double>::quiet_NaN() : v;
   }
   return out;
 }

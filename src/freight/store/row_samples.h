@@ -24,6 +24,7 @@ RowSamples sampled(const RowModel& model, const std::vector<Column>& columns, co
 
 void write_samples(const RowSamples& samples, io::SafeTensors& file);
 // Throws Error(checkpoint) that names `path` where they do not fit the model.
-RowSamples read_samples(const io::SafeTensors& file, const std::string& path, int64_t columns, int64_t outputs);
+RowSamples read_samples(const io::SafeTensors& file, const std::string& path, const std::vector<Column>& columns,
+                        int64_t outputs);
 
 }  // namespace freight::store

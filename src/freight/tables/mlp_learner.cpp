@@ -137,14 +137,17 @@ class MlpSteps {
     averages_.swap();
   }
 
-  // The mean loss of the batches of an epoch, from 0 on. The last batch takes rows of the first ones to be as large.
+  // The mean loss of the batches of an epoch, from 0 on, or of those before a signal to stop. The last batch takes rows
+  // of the first ones to be as large.
   double epoch(int64_t number) {
     RowNumbers order(static_cast<size_t>(rows_));
     std::iota(order.begin(), order.end(), int64_t{0});
     shuffle_rows(order, PhiloxStream(seed_, static_cast<uint64_t>(number), kMlpOrder));
     const int64_t batches = (rows_ + batch_ - 1) / batch_;
     double sum = 0;
-    for (int64_t b = 0; b < batches; ++b) {
+    int64_t done = 0;
+    // An epoch of a large table takes minutes: who stops it has the weights so far.
+    for (int64_t b = 0; b < batches && (b == 0 || !signals::stop_requested()); ++b) {
       Array batch(DType::i32, {batch_});
       for (int64_t i = 0; i < batch_; ++i) {
         batch.data<int32_t>()[i] = static_cast<int32_t>(order[static_cast<size_t>((b * batch_ + i) % rows_)]);
@@ -155,8 +158,9 @@ class MlpSteps {
              optimizer_.lr(), ", need a lower one (--lr)");
       }
       sum += loss;
+      ++done;
     }
-    return sum / static_cast<double>(batches);
+    return sum / static_cast<double>(done);
   }
 
  private:

@@ -92,6 +92,16 @@ void MlpModel::write(io::SafeTensors& file) const {
 
 namespace {
 
+double weights_of_mlp(const MlpColumns& columns, const MlpMade& made) {
+  const MlpSizes& s = made.sizes;
+  const auto of = [](int64_t n) { return static_cast<double>(n); };
+  const double k = of(s.members), h = of(s.width), d = of(s.embedding);
+  const double in = (of(columns.numbers()) + of(columns.words())) * d;
+  const double outputs = of(MlpNet::outputs_for(made.target.classes));
+  return of(columns.numbers()) * (of(columns.bins()) + 3) * d + of(columns.words() > 0 ? columns.embeddings() : 0) * d +
+         k * in + (in + 1) * h + of(s.layers - 1) * (h + 1) * h + k * (h + 1) * outputs;
+}
+
 MlpMade read_mlp_made(const io::SafeTensors& file, const std::string& path) {
   const auto entry = file.metadata.find(kMlpMade);
   if (entry == file.metadata.end()) fail(ErrorKind::checkpoint, path, "its metadata has no entry ", kMlpMade);
@@ -132,6 +142,15 @@ std::shared_ptr<const store::RowModel> read_mlp(const io::SafeTensors& file, con
   made.target.classes = static_cast<int64_t>(shape.classes.size());
   MlpColumns columns(shape, file, path);
   if (columns.numbers() + columns.words() == 0) fail(ErrorKind::checkpoint, path, "its net reads no column");
+  // The net is made with all its weights, so that the file must hold about as many before it is. Which one is missing
+  // is told below.
+  constexpr double kFewWeights = 1 << 20;
+  double held = 0;
+  for (const auto& [name, array] : file.tensors) held += static_cast<double>(array.numel());
+  if (const double need = weights_of_mlp(columns, made); need > kFewWeights + 2 * held) {
+    fail(ErrorKind::checkpoint, path, "metadata: ", kMlpMade, ": a net of these sizes has ", need,
+         " weights, and the file holds ", held);
+  }
   std::vector<nn::NamedArray> weights;
   for (const nn::NamedVariable& v : mlp_weights(*make_mlp(columns, made))) {
     const std::string name = cat(kMlpWeights, v.name);

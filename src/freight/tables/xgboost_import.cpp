@@ -13,6 +13,7 @@
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
+#include "freight/tables/ubjson_check.h"
 #include "freight/tables/xgboost_model.h"
 
 namespace freight::tables {
@@ -60,8 +61,10 @@ void numbers_of_nulls(Json& document) {
 
 Json imported_document(const std::string& bytes, const std::string& path) {
   const std::span<const uint8_t> view(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
-  Json document = lower(path).ends_with(".ubj") ? io::parse_ubjson(view, path, ErrorKind::data)
-                                                : Json::parse(without_nan(bytes), nullptr, false);
+  const bool binary = lower(path).ends_with(".ubj");
+  if (const std::string fault = binary ? ubjson_fault(view) : ""; !fault.empty()) fail(ErrorKind::data, path, fault);
+  Json document =
+      binary ? io::parse_ubjson(view, path, ErrorKind::data) : Json::parse(without_nan(bytes), nullptr, false);
   if (document.is_object() && document.contains("learner")) return document;
   fail(ErrorKind::data, path, "is no model of XGBoost's: need what its save_model writes as .json or .ubj");
 }

@@ -145,7 +145,16 @@ Trees::Trees(const Xgboost& library, Array bytes, TreeColumns columns, int64_t c
   }
   library_.check(library_->XGBoosterSetParam(booster, "nthread", cat(thread_count()).c_str()), "nthread");
   const std::vector<store::Tree> trees = tree_nodes({bytes_.data<uint8_t>(), bytes_.bytes()});
-  sums_ = TreeSums(trees, bases(trees));
+  try {
+    const std::vector<float> begun = bases(trees);
+    if (!std::all_of(begun.begin(), begun.end(), [](float b) { return std::isfinite(b); })) {
+      fail(ErrorKind::checkpoint, path, "the stored trees are damaged: answers begin with a number that is not finite");
+    }
+    sums_ = TreeSums(trees, begun);
+  } catch (const Error& e) {
+    if (e.kind() == ErrorKind::checkpoint) throw;
+    fail(ErrorKind::checkpoint, path, "the stored trees are damaged: ", excerpt(e.what()));
+  }
 }
 
 store::RowLink Trees::link() const {

@@ -12,6 +12,7 @@
 #include "freight/base/strings.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
+#include "freight/tables/ubjson_check.h"
 
 namespace freight::tables {
 
@@ -20,6 +21,11 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kMostCategories = 1 << 24;  // f32, in which columns lie, counts up to there
+// XGBoost goes down its trees by functions that call themselves, and explains answers with the square of their depth in
+// memory. --max-depth goes up to 30.
+constexpr int64_t kMostLevels = 512;
+// XGBoost keeps the categories of a node as bits up to the largest one. All of them together may take so many bytes.
+constexpr int64_t kMostCategoryBytes = int64_t{256} << 20;
 
 constexpr char kDamaged[] = "the stored trees are damaged";
 
@@ -72,8 +78,14 @@ class TreeReader {
     const Json &left = array("left_children"), &right = array("right_children"), &column = array("split_indices");
     const Json &at = array("split_conditions"), &kind = array("split_type");
     const Json &gain = array("loss_changes"), &cover = array("sum_hessian");
-    array("parents"), array("default_left"), array("base_weights");
-    check_categories();
+    const Json& parent = array("parents");
+    array("default_left"), array("base_weights");
+    // XGBoost looks at the parent of every node but the first one, also where no node leads to it.
+    for (size_t node = 1; node < parent.size(); ++node) {
+      const auto of = parent[node].get<int64_t>();
+      if (of < 0 || of >= nodes_) wrong(cat("node ", node, " has the parent ", of));
+    }
+    check_categories(facts);
     std::vector<int64_t> depth(static_cast<size_t>(nodes_), -1), open = {0};
     depth[0] = 0;
     int64_t seen = 0;
@@ -82,6 +94,7 @@ class TreeReader {
       open.pop_back();
       ++seen;
       facts.depth = std::max(facts.depth, depth[node]);
+      if (depth[node] > kMostLevels) wrong(cat("it has more than ", kMostLevels, " levels"));
       const bool words = kind[node].get<int64_t>() != 0;
       const auto number = at[node].get<double>();  // the value of a leaf, or where numbers are split
       const int64_t children[] = {left[node].get<int64_t>(), right[node].get<int64_t>()};
@@ -123,7 +136,7 @@ class TreeReader {
   }
 
   // Each node that splits words has a segment of one list.
-  void check_categories() const {
+  void check_categories(TreeFacts& facts) const {
     const auto numbers = [&](const char* name) { return tree_.at(name).get<std::vector<int64_t>>(); };
     of_words_ = numbers("categories_nodes");
     const std::vector<int64_t> all = numbers("categories"), begin = numbers("categories_segments"),
@@ -137,6 +150,11 @@ class TreeReader {
     }
     right = right && std::all_of(all.begin(), all.end(), [](int64_t c) { return c >= 0 && c < kMostCategories; });
     if (!right) wrong("its categories do not fit its nodes");
+    for (size_t i = 0; i < begin.size(); ++i) {
+      const auto from = all.begin() + begin[i];
+      facts.category_bytes += *std::max_element(from, from + size[i]) / 8 + 4;
+    }
+    if (facts.category_bytes > kMostCategoryBytes) wrong("the numbers of its categories are too large");
   }
 
   const Json& tree_;
@@ -150,6 +168,7 @@ class TreeReader {
 TreeFacts read_trees(std::span<const uint8_t> bytes, const std::string& path, int64_t columns, int64_t groups) {
   TreeFacts facts;
   facts.splits = facts.gain = facts.cover = std::vector<double>(static_cast<size_t>(columns));
+  if (const std::string fault = ubjson_fault(bytes); !fault.empty()) damaged_trees(path, fault);
   try {
     const Json document = document_of(bytes, path);
     const Json &learner = document.at("learner"), &shape = learner.at("learner_model_param");
@@ -157,6 +176,11 @@ TreeFacts read_trees(std::span<const uint8_t> bytes, const std::string& path, in
     if (takes != columns) damaged_trees(path, cat("they take ", takes, " columns, the model has ", columns));
     const int64_t gives = std::max<int64_t>(whole_number(shape.at("num_class"), "num_class", path), 1);
     if (gives != groups) damaged_trees(path, cat("they tell ", gives, " numbers, the model ", groups));
+    if (const auto targets = shape.find("num_target"); targets != shape.end()) {
+      if (whole_number(*targets, "num_target", path) > 1 || targets->get_ref<const std::string&>().starts_with('-')) {
+        damaged_trees(path, "they tell several targets");
+      }
+    }
     facts.objective = learner.at("objective").at("name").get<std::string>();
     facts.start = numbers_of_start(shape);
     const Json& booster = learner.at("gradient_booster");
@@ -180,7 +204,7 @@ TreeFacts read_trees(std::span<const uint8_t> bytes, const std::string& path, in
       }
     }
   } catch (const Json::exception& e) {
-    damaged_trees(path, e.what());
+    damaged_trees(path, io::json_fault(e));
   }
   return facts;
 }

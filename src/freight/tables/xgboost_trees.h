@@ -12,7 +12,8 @@ namespace freight::tables {
 
 struct TreeFacts {
   int64_t trees = 0, nodes = 0, leaves = 0, depth = 0;
-  std::string objective;  // "binary:logistic"
+  int64_t category_bytes = 0;  // that XGBoost takes for the categories of all nodes
+  std::string objective;       // "binary:logistic"
   // The values that boosting began with, in the units of the answers: one number, or one by group; empty where it is
   // not told.
   std::vector<float> start;
@@ -22,7 +23,7 @@ struct TreeFacts {
 
 // Throws Error(checkpoint) that names `path` where the bytes are not the UBJSON form of trees that take `columns`
 // columns and give `groups` numbers: an array that is short, a child that is none or has two parents, an unknown
-// column, a number that is not finite.
+// column, a number that is not finite, more than 512 levels.
 TreeFacts read_trees(std::span<const uint8_t> bytes, const std::string& path, int64_t columns, int64_t groups);
 
 // The nodes of trees that read_trees has looked through; words are numbered as XGBoost's categories.

@@ -64,7 +64,8 @@ std::vector<const Recipe*> for_data(const std::string& data, const std::string& 
     case data::Content::corpus: kind = "corpus"; break;
   }
   // A folder here that is called like a known set is not that set.
-  const bool own = std::filesystem::exists(data) && !data::named_set(data, {.data_dir = data_dir});
+  std::error_code unreadable;  // a link to itself: told where the data are read
+  const bool own = std::filesystem::exists(data, unreadable) && !data::named_set(data, {.data_dir = data_dir});
   for (const std::string& key : {own ? std::string(kind) : data, std::string(kind)}) {
     for (const Recipe& r : recipes()) {
       if (r.data == key) found.push_back(&r);
