@@ -4,10 +4,10 @@
 
 #include <filesystem>
 
+#include "freight/data/arrays.h"
 #include "freight/data/catalog.h"
 #include "freight/data/class_names.h"
 #include "freight/data/columns.h"
-#include "freight/io/npy.h"
 #include "tests/support/files.h"
 
 namespace freight::data {
