@@ -1,6 +1,7 @@
 // The engine over MPI, by the MPI of tests/requirements.txt. Its mpiexec starts this program again, in whose processes
 // the tests of UnderMpi run.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
@@ -43,6 +44,8 @@ TEST(UnderMpi, DISABLED_Loss) {
     }
   } catch (const Error& e) {
     std::printf("code %d: %s\n", e.exit_code(), e.what());
+    std::fflush(stdout);
+    ::usleep(500'000);  // mpiexec ends the others when the first that lost a peer ends
   }
 }
 
