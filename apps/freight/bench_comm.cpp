@@ -48,6 +48,13 @@ struct CommFlags {
   }
 };
 
+// The engine of the ranks that this command starts.
+comm::Engine engine_of(const CommFlags& flags) {
+  comm::Launch launch;
+  launch.world = flags.hosts.empty() ? 1 : 2;  // on other hosts, too
+  return comm::engine_for(launch, flags.job());
+}
+
 // "1k,64k,1M": bytes, in powers of 1024, rising.
 std::vector<int64_t> parse_sizes(const std::string& text) {
   constexpr int64_t kMost = int64_t{1} << 34;
@@ -103,13 +110,6 @@ ErrorKind kind_of(const comm::JobEnd& end) {
   if (end.signal != 0) return ErrorKind::peer_lost;
   constexpr int kLast = static_cast<int>(ErrorKind::verification);
   return end.exit_code >= 1 && end.exit_code <= kLast ? static_cast<ErrorKind>(end.exit_code) : ErrorKind::runtime;
-}
-
-// The engine of the ranks that this command starts.
-comm::Engine engine_of(const CommFlags& flags) {
-  comm::Launch launch;
-  launch.world = flags.hosts.empty() ? 1 : 2;  // on other hosts, too
-  return comm::engine_for(launch, flags.job());
 }
 
 // A signal's number where one ended the job.
