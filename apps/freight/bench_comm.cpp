@@ -49,6 +49,13 @@ struct CommFlags {
   }
 };
 
+// The engine of the ranks that this command starts.
+comm::Engine engine_of(const CommFlags& flags) {
+  comm::Launch launch;
+  launch.world = flags.hosts.empty() ? 1 : 2;  // on other hosts, too
+  return comm::engine_for(launch, flags.job());
+}
+
 // "1k,64k,1M": bytes, in powers of 1024, rising.
 std::vector<int64_t> parse_sizes(const std::string& text) {
   constexpr int64_t kMost = int64_t{1} << 34;
@@ -68,13 +75,6 @@ std::vector<int64_t> parse_sizes(const std::string& text) {
     all.push_back(bytes);
   }
   return all;
-}
-
-// The engine of the ranks that this command starts.
-comm::Engine engine_of(const CommFlags& flags) {
-  comm::Launch launch;
-  launch.world = flags.hosts.empty() ? 1 : 2;  // on other hosts, too
-  return comm::engine_for(launch, flags.job());
 }
 
 // A signal's number where one ended the job.
