@@ -507,6 +507,19 @@ TEST_F(Tables, DamagedFilesAndUnknownLearnersAreRefused) {
   }
 }
 
+TEST_F(Tables, ARequestIsReadAsWhatItSaysThatItIs) {
+  serve::ServedModel model("flowers", store::load_bundle(run().model_path), {});
+  // A request is what it says that it is: not JSON lines of a hundred thousand keys, nor an archive that unpacks to
+  // gigabytes. Of many rows two are read.
+  expect_error(ErrorKind::data, {"predict", "there is no column"},
+               [&] { model.sample_of_table("{\"width\": 3, \"colour\": \"red\", \"length\": 1}\n{}\n", "predict"); });
+  expect_error(ErrorKind::data, {"predict"}, [&] { model.sample_of_table("PK\x03\x04", "predict"); });
+  std::string rows = "width,colour,length\n";
+  for (int i = 0; i < 5; ++i) rows += "3,red,0.1\n";
+  expect_error(ErrorKind::usage, {"got several rows, need the names of the columns and one row"},
+               [&] { model.sample_of_table(rows, "predict"); });
+}
+
 TEST_F(Tables, RowsAreServedByNamedInputsTablesAndObjects) {
   serve::ServedModel model("flowers", store::load_bundle(run().model_path), {});
   const auto metadata = nlohmann::json::parse(model.metadata());
@@ -531,15 +544,6 @@ TEST_F(Tables, RowsAreServedByNamedInputsTablesAndObjects) {
             samples[0].to_vector<double>());
   EXPECT_EQ(model.sample_of_table("width,colour,length\n3,red,0.1\n", "predict").to_vector<double>(),
             samples[0].to_vector<double>());
-  // A request is what it says that it is: not JSON lines of a hundred thousand keys, nor an archive that unpacks to
-  // gigabytes. Of many rows two are read.
-  expect_error(ErrorKind::data, {"predict", "there is no column"},
-               [&] { model.sample_of_table("{\"width\": 3, \"colour\": \"red\", \"length\": 1}\n{}\n", "predict"); });
-  expect_error(ErrorKind::data, {"predict"}, [&] { model.sample_of_table("PK\x03\x04", "predict"); });
-  std::string rows = "width,colour,length\n";
-  for (int i = 0; i < 5; ++i) rows += "3,red,0.1\n";
-  expect_error(ErrorKind::usage, {"got several rows, need the names of the columns and one row"},
-               [&] { model.sample_of_table(rows, "predict"); });
   EXPECT_TRUE(
       std::isnan(model.sample_of_json(R"({"width": null, "length": 1, "colour": "x"})", "predict").data<double>()[1]));
   const Array results = model.predictor().run(samples);

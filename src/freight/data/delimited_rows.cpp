@@ -155,10 +155,7 @@ class DelimitedRows : public FileRows {
   // More bytes behind those that are not read yet.
   void fill() {
     const size_t left = end_ - begin_;
-    if (left > kLongestTableRow) {
-      fail(ErrorKind::data, cat(name_, ":", line_), "the row is longer than ", human_bytes(kLongestTableRow),
-           ": is this a table?");
-    }
+    need_short_row(left);
     if (buffer_.size() < left + kPiece + kStep) {
       io::Bytes larger(2 * left + kPiece + kStep);
       if (left > 0) std::memcpy(larger.data(), buffer_.data() + begin_, left);
@@ -217,6 +214,12 @@ class DelimitedRows : public FileRows {
     return true;
   }
 
+  void need_short_row(size_t bytes) const {
+    if (bytes <= kLongestTableRow) return;
+    fail(ErrorKind::data, cat(name_, ":", line_), "the row is longer than ", human_bytes(kLongestTableRow),
+         ": is this a table?");
+  }
+
   void need_few_columns() const {
     if (cells_.size() <= kMostTableColumns) return;
     fail(ErrorKind::data, cat(name_, ":", line_), "the row has more than ", kMostTableColumns,
@@ -230,6 +233,7 @@ class DelimitedRows : public FileRows {
       const size_t end = all.find_first_of("\r\n");
       if (end == std::string_view::npos && !ended_) return false;
       const std::string_view line = all.substr(0, end);
+      need_short_row(line.size());
       cells_ = between_blanks(line);
       need_few_columns();
       row_line_ = line_;
@@ -302,6 +306,8 @@ class DelimitedRows : public FileRows {
   }
 
   bool end_row(size_t at, int64_t begun, int64_t line) {
+    need_few_columns();
+    need_short_row(at - begin_);
     const int64_t before = line_;
     line_ = line;
     row_line_ = begun;

@@ -111,8 +111,13 @@ std::vector<std::string> listed_classes(const std::vector<std::string>& names) {
 bool is_image_list(const std::string& path) {
   std::error_code ignored;
   if (!ends_with(lower(path), ".csv") || !fs::is_regular_file(path, ignored)) return false;
+  constexpr std::ptrdiff_t kMostListColumns = 1000;
   try {
-    return list_columns(io::parse_csv(io::read_file(path), path, ',', 1 + kRowsLookedAt)).has_value();
+    const io::Bytes bytes = io::read_file(path);
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const std::string_view line = text.substr(0, text.find('\n'));
+    if (std::count(line.begin(), line.end(), ',') > kMostListColumns) return false;
+    return list_columns(io::parse_csv(bytes, path, ',', 1 + kRowsLookedAt)).has_value();
   } catch (const Error&) {
     return false;
   }
