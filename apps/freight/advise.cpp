@@ -15,7 +15,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using plan::Choice;
 
-struct Flags : PlanFlags {
+struct AdviseFlags : PlanFlags {
   std::string deadline;
   std::optional<double> budget;
 };
@@ -95,7 +95,7 @@ Json json_of(const plan::Advice& a, const plan::Wish& w, const std::string& mode
   return j;
 }
 
-plan::Advice advise_net(const PlanInput& in, const Flags& flags, const plan::Wish& wish) {
+plan::Advice advise_net(const PlanInput& in, const AdviseFlags& flags, const plan::Wish& wish) {
   const plan::RunLength length = plan::RunLength::of(in.subject, flags.samples);
   if (length.steps_per_epoch <= 0 || length.epochs <= 0) {
     fail(ErrorKind::usage, "advise",
@@ -119,7 +119,7 @@ plan::Advice advise_net(const PlanInput& in, const Flags& flags, const plan::Wis
   return advice;
 }
 
-plan::Advice advise_table(const PlanInput& in, const Flags& flags, const plan::Wish& wish) {
+plan::Advice advise_table(const PlanInput& in, const AdviseFlags& flags, const plan::Wish& wish) {
   if (!flags.input_shape.empty())
     fail(ErrorKind::usage, "--input-shape", "is for nets: a table says what its rows are");
   const TablePlan p = make_table_plan(flags.config, *in.trees, in.catalog, flags.samples);
@@ -138,7 +138,7 @@ plan::Advice advise_table(const PlanInput& in, const Flags& flags, const plan::W
 }  // namespace
 
 int advise_command(const Args& args) {
-  Flags flags;
+  AdviseFlags flags;
   const auto make = [&] {
     auto o = std::make_unique<Options>("advise", "Says on which hardware to train, within a deadline and a budget.",
                                        "[DATA] [options]",

@@ -31,7 +31,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-struct Flags {
+struct ClassicFlags {
   std::string devices, only, threads, html;
   bool quick = false, json = false;
   bench::ClassicOptions run;
@@ -96,7 +96,7 @@ Json in_process_of(int64_t threads, const std::vector<std::string>& arguments) {
 
 class Classic {
  public:
-  Classic(const Flags& flags, bool quiet) : flags_(flags), quiet_(quiet), study_(bench::load_study()) {
+  Classic(const ClassicFlags& flags, bool quiet) : flags_(flags), quiet_(quiet), study_(bench::load_study()) {
     study_.machine = cat(cpu_info().model, ", ", cpu_info().cores, " cores");
     for (const std::string& d : parse_devices(flags.devices)) study_.devices.emplace_back(d, backend(d).description());
     const std::vector<std::string> names = study_.names();
@@ -193,7 +193,7 @@ class Classic {
     }
   }
 
-  const Flags& flags_;
+  const ClassicFlags& flags_;
   bool quiet_;
   bench::Study study_;
   std::vector<std::string> selected_;
@@ -203,7 +203,7 @@ class Classic {
 }  // namespace
 
 int bench_classic_command(const Args& args) {
-  Flags f;
+  ClassicFlags f;
   Options o(
       "bench classic", "Runs the networks of a study of 2017 on this machine, beside published figures.", "[options]",
       "FCN-5, FCN-8, AlexNet, ResNet-50, LSTM-32 and LSTM-64 by the training step, then MNIST and a text\n"

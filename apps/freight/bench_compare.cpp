@@ -15,7 +15,7 @@
 namespace freight::app {
 namespace {
 
-struct Flags {
+struct CompareFlags {
   std::string data, data_dir, model, input_shape, input_size, optimizer, precision = "fp32";
   std::string devices, predict, batches = "1,2,4,8,16,32,64";
   std::string peaks, prices, watts, catalog, price_file, html, trace;
@@ -63,7 +63,7 @@ struct Flags {
   }
 };
 
-plan::Subject subject_of(const Flags& f) {
+plan::Subject subject_of(const CompareFlags& f) {
   if (f.data.empty() && f.model.empty()) {
     fail(ErrorKind::usage, "--model", "nothing to compare: name a model (freight models list), or data that have a ",
          "recipe");
@@ -84,7 +84,7 @@ plan::Subject subject_of(const Flags& f) {
 }  // namespace
 
 int bench_compare_command(const Args& args) {
-  Flags f;
+  CompareFlags f;
   Options o("bench compare", "Times a model's training step on several devices over batch sizes.", "[DATA] [options]",
             "A device that is not there is an error (exit code 4); --predict takes those.\n"
             "  freight bench compare --model lenet --devices cpu,opencl:0 --html lenet.html\n"

@@ -23,7 +23,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-void print(const Json& json) { std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str()); }
+void print_json(const Json& json) {
+  std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+}
 
 // The options that all four share.
 struct Common {
@@ -68,7 +70,7 @@ int list_command(const Args& args) {
                     place.empty() ? cat("not here; freight data get ", e.name) : place, e.description});
   }
   if (common.as_json) {
-    print(list);
+    print_json(list);
   } else {
     std::fputs(table({"name", "train", "test", "classes", "sample", "where", "what"}, rows).c_str(), stdout);
   }
@@ -125,7 +127,7 @@ int print_table(const std::string& path, const TableFlags& flags, bool as_json) 
                               {"values", c.values},
                               {"note", c.note}});
     }
-    print(j);
+    print_json(j);
     return 0;
   }
   std::printf("where    %s\n", path.c_str());
@@ -194,7 +196,7 @@ int info_command(const Args& args) {
     if (common.as_json) {
       Json j = text_json(set, path);
       j["bad_samples"] = left_out;
-      print(j);
+      print_json(j);
     } else {
       print_text(set, path);
     }
@@ -216,7 +218,7 @@ int info_command(const Args& args) {
     j["std"] = sets.train.std;
     j["train"] = describe_json(sets.train);
     j["test"] = describe_json(sets.test);
-    print(j);
+    print_json(j);
     return 0;
   }
   std::printf("name     %s\n", sets.train.name.c_str());
@@ -285,7 +287,7 @@ int verify_data_command(const Args& args) {
     for (const data::BadSample& bad : v.bad) j["bad"].push_back({{"path", bad.path}, {"reason", bad.reason}});
     j["train"] = {{"text", v.train}, {"fingerprint", v.train_fingerprint}};
     j["test"] = {{"text", v.test}, {"fingerprint", v.test_fingerprint}};
-    print(j);
+    print_json(j);
     return code;
   }
   for (const auto& f : v.files) std::printf("%-8s %s  %s\n", state_name(f.state), f.sha256.c_str(), f.path.c_str());
@@ -336,7 +338,7 @@ int get_command(const Args& args) {
     where = data::fetch_set(name, fetch);
   }
   if (common.as_json) {
-    print({{"name", name}, {"path", where.empty() ? Json(nullptr) : Json(where)}});
+    print_json({{"name", name}, {"path", where.empty() ? Json(nullptr) : Json(where)}});
   } else if (where.empty()) {
     std::printf("%s is built in, there is nothing to get\n", name.c_str());
   } else {

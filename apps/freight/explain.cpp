@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 using plan::Bound;
 using plan::Work;
 
-struct Flags : PlanFlags {
+struct ExplainFlags : PlanFlags {
   std::string on = "H100 SXM5 80GB";
   int64_t top = 20;
 };
@@ -66,7 +66,7 @@ std::vector<Layer> layers_of(const plan::Draft& draft, const plan::Speed& speed,
 }
 
 // One short paragraph per finding, with the numbers of this net.
-std::vector<std::string> findings(const Layer& all, const plan::Draft& draft, const Flags& f) {
+std::vector<std::string> findings(const Layer& all, const plan::Draft& draft, const ExplainFlags& f) {
   std::vector<std::string> out;
   const plan::ByBound shares = all.by.shares();
   const double launch = shares[Bound::launch], memory = shares[Bound::memory], compute = shares[Bound::compute];
@@ -102,7 +102,7 @@ std::vector<std::string> findings(const Layer& all, const plan::Draft& draft, co
 }  // namespace
 
 int explain_command(const Args& args) {
-  Flags flags;
+  ExplainFlags flags;
   const auto make = [&] {
     auto o = std::make_unique<Options>("explain", "Says why a device helps a net or not, layer by layer.",
                                        "[DATA] [options]",

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-void print(const Json& j) { std::printf("%s\n", j.dump(-1, ' ', false, Json::error_handler_t::replace).c_str()); }
+void print_line(const Json& j) { std::printf("%s\n", j.dump(-1, ' ', false, Json::error_handler_t::replace).c_str()); }
 
 // XGBoost's own file, from which its packages load the model.
 void export_library(const store::Bundle& bundle, const std::string& library, const std::string& output, bool json) {
@@ -30,7 +30,7 @@ void export_library(const store::Bundle& bundle, const std::string& library, con
   io::write_file_atomic(output, std::string_view(bytes));
   std::vector<std::string> columns;
   for (const store::Column& c : bundle.columns) columns.push_back(c.name);
-  if (json) return print({{"file", output}, {"bytes", bytes.size()}, {"columns", columns}});
+  if (json) return print_line({{"file", output}, {"bytes", bytes.size()}, {"columns", columns}});
   std::printf("%s: %s bytes, for the columns %s\n", output.c_str(),
               with_commas(static_cast<int64_t>(bytes.size())).c_str(), join(columns, ", ").c_str());
 }
@@ -68,12 +68,12 @@ int export_command(const Args& args) {
   }
   const deploy::OnnxSummary s = deploy::export_onnx(bundle, output, options);
   if (json) {
-    print({{"file", output},
-           {"input", s.input},
-           {"output", s.output},
-           {"nodes", s.nodes},
-           {"bytes", s.weight_bytes},
-           {"notes", s.notes}});
+    print_line({{"file", output},
+                {"input", s.input},
+                {"output", s.output},
+                {"nodes", s.nodes},
+                {"bytes", s.weight_bytes},
+                {"notes", s.notes}});
     return 0;
   }
   for (const std::string& note : s.notes) std::fprintf(stderr, "note    %s\n", note.c_str());

@@ -25,7 +25,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Named = std::vector<std::pair<std::string, Tensor>>;
 
-struct Flags {
+struct LinalgFlags {
   std::string operation, output, device = "auto", assume = "gen", method = "direct";
   std::vector<std::string> files;
   std::optional<double> rcond;
@@ -48,9 +48,9 @@ struct Operation {
   const char* name;
   int operands, results;
   const char* doc;
-  std::function<Computed(const std::vector<Tensor>& in, const Flags& f)> run;
+  std::function<Computed(const std::vector<Tensor>& in, const LinalgFlags& f)> run;
   // Null: there is none. Gets the operands and the results.
-  std::function<Tensor(const std::vector<Tensor>& in, const Named& out, const Flags& f)> rest = nullptr;
+  std::function<Tensor(const std::vector<Tensor>& in, const Named& out, const LinalgFlags& f)> rest = nullptr;
   Bounds bounds = Bounds::finite;
 };
 
@@ -65,13 +65,13 @@ Assume assumed(const std::string& text) {
 }
 
 // The matrix that solve is told: all of A, or what one triangle of it says.
-Tensor told(const Tensor& a, const Flags& f) {
+Tensor told(const Tensor& a, const LinalgFlags& f) {
   if (f.assume == kUpperTriangle) return triu(a);
   if (f.assume == kLowerTriangle) return tril(a);
   return f.assume == "gen" ? a : mirrored(a, {.upper = f.upper});
 }
 
-Computed solution(const std::vector<Tensor>& in, const Flags& f) {
+Computed solution(const std::vector<Tensor>& in, const LinalgFlags& f) {
   const Assume assume = assumed(f.assume);
   const bool mixed = f.method == "mixed";
   const bool by_lu = assume == Assume::gen || assume == Assume::sym;
@@ -91,90 +91,94 @@ Computed solution(const std::vector<Tensor>& in, const Flags& f) {
 const std::vector<Operation>& operations() {
   static const std::vector<Operation> all = {
       {"solve", 2, 1, "x with A x = B, by LU; --assume says what A is; --method mixed", solution,
-       [](const auto& in, const Named& out, const Flags& f) { return in[1] - matmul(told(in[0], f), out[0].second); }},
+       [](const auto& in, const Named& out, const LinalgFlags& f) {
+         return in[1] - matmul(told(in[0], f), out[0].second);
+       }},
       {"lstsq", 2, 3, "the shortest x that makes the norm of A x - B least; --rcond",
-       [](const auto& in, const Flags& f) {
+       [](const auto& in, const LinalgFlags& f) {
          const LeastSquares r = lstsq(in[0], in[1], {.rcond = f.rcond});
          return Named{{"x", r.x}, {"residuals", r.residuals}, {"rank", r.rank}};
        }},
       {"lu", 1, 3, "p, l, u with P L U = A",
-       [](const auto& in, const Flags&) {
+       [](const auto& in, const LinalgFlags&) {
          const Lu r = lu(in[0]);
          return Named{{"p", r.p}, {"l", r.l}, {"u", r.u}};
        },
-       [](const auto& in, const Named& out, const Flags&) {
+       [](const auto& in, const Named& out, const LinalgFlags&) {
          return in[0] - matmul(out[0].second, matmul(out[1].second, out[2].second));
        }},
       {"cholesky", 1, 1, "l with L L^T = A; --upper: u with U^T U = A",
-       [](const auto& in, const Flags& f) {
+       [](const auto& in, const LinalgFlags& f) {
          return Named{{f.upper ? "u" : "l", cholesky(in[0], {.upper = f.upper})}};
        },
-       [](const auto& in, const Named& out, const Flags& f) {
+       [](const auto& in, const Named& out, const LinalgFlags& f) {
          const Tensor& c = out[0].second;
          const Tensor t = transpose(c);
          return mirrored(in[0], {.upper = f.upper}) - (f.upper ? matmul(t, c) : matmul(c, t));
        }},
       {"qr", 1, 2, "q, r with Q R = A; --no-reduced: q is square",
-       [](const auto& in, const Flags& f) {
+       [](const auto& in, const LinalgFlags& f) {
          const Qr r = qr(in[0], f.reduced ? QrMode::reduced : QrMode::complete);
          return Named{{"q", r.q}, {"r", r.r}};
        },
-       [](const auto& in, const Named& out, const Flags&) { return in[0] - matmul(out[0].second, out[1].second); }},
+       [](const auto& in, const Named& out, const LinalgFlags&) {
+         return in[0] - matmul(out[0].second, out[1].second);
+       }},
       {"svd", 1, 3, "u, s, vh with U diag(s) Vh = A; --no-reduced: u and vh are square",
-       [](const auto& in, const Flags& f) {
+       [](const auto& in, const LinalgFlags& f) {
          const Svd r = svd(in[0], {.full_matrices = !f.reduced});
          return Named{{"u", r.u}, {"s", r.s}, {"vh", r.vh}};
        },
-       [](const auto& in, const Named& out, const Flags&) {
+       [](const auto& in, const Named& out, const LinalgFlags&) {
          const int64_t k = out[1].second.dim(-1);
          const Tensor u = narrow(out[0].second, -1, 0, k), vh = narrow(out[2].second, -2, 0, k);
          return in[0] - matmul(u * unsqueeze(out[1].second, -2), vh);
        }},
       {"eigh", 1, 2, "values, vectors of a symmetric matrix; --upper",
-       [](const auto& in, const Flags& f) {
+       [](const auto& in, const LinalgFlags& f) {
          const Eigh r = eigh(in[0], {.upper = f.upper});
          return Named{{"values", r.values}, {"vectors", r.vectors}};
        },
-       [](const auto& in, const Named& out, const Flags& f) {
+       [](const auto& in, const Named& out, const LinalgFlags& f) {
          const Tensor& v = out[1].second;
          return matmul(mirrored(in[0], {.upper = f.upper}), v) - v * unsqueeze(out[0].second, -2);
        }},
       {"eig", 1, 4, "values and vectors of any square matrix, real and imaginary parts",
-       [](const auto& in, const Flags&) {
+       [](const auto& in, const LinalgFlags&) {
          const Eig r = eig(in[0]);
          return Named{{"values_re", r.values_re},
                       {"values_im", r.values_im},
                       {"vectors_re", r.vectors_re},
                       {"vectors_im", r.vectors_im}};
        },
-       [](const auto& in, const Named& out, const Flags&) {
+       [](const auto& in, const Named& out, const LinalgFlags&) {
          const Tensor re = unsqueeze(out[0].second, -2), im = unsqueeze(out[1].second, -2);
          const Tensor &u = out[2].second, &v = out[3].second;
          return abs(matmul(in[0], u) - (u * re - v * im)) + abs(matmul(in[0], v) - (u * im + v * re));
        }},
       {"inv", 1, 1, "the inverse",
-       [](const auto& in, const Flags&) {
+       [](const auto& in, const LinalgFlags&) {
          return Named{{"inverse", inv(in[0])}};
        },
-       [](const auto& in, const Named& out, const Flags&) {
+       [](const auto& in, const Named& out, const LinalgFlags&) {
          return matmul(in[0], out[0].second) - eye(in[0].dim(-1), -1, in[0].dtype());
        }},
       {"pinv", 1, 1, "the pseudo-inverse; --rcond",
-       [](const auto& in, const Flags& f) {
+       [](const auto& in, const LinalgFlags& f) {
          return Named{{"pinv", pinv(in[0], {.rtol = f.rcond})}};
        }},
       {"det", 1, 3, "the determinant, and the sign and logarithm that do not overflow",
-       [](const auto& in, const Flags&) {
+       [](const auto& in, const LinalgFlags&) {
          const SlogDet r = slogdet(in[0]);
          return Named{{"det", det(in[0])}, {"sign", r.sign}, {"logabsdet", r.logabsdet}};
        },
        nullptr, Bounds::none},
       {"rank", 1, 1, "how many singular values count; --rcond",
-       [](const auto& in, const Flags& f) {
+       [](const auto& in, const LinalgFlags& f) {
          return Named{{"rank", matrix_rank(in[0], {.rtol = f.rcond})}};
        }},
       {"cond", 1, 1, "the condition in the 2-norm: how much a relative error of B may grow in x",
-       [](const auto& in, const Flags&) {
+       [](const auto& in, const LinalgFlags&) {
          return Named{{"cond", cond(in[0])}};
        },
        nullptr, Bounds::none},
@@ -232,7 +236,7 @@ double largest_norm(const Tensor& x) {
 
 // The norm of what is left over the norms of what was given and found, in units of rounding: below about 30 the answer
 // is as exact as its type allows.
-double scaled_residual(const Operation& o, const std::vector<Tensor>& in, const Named& out, const Flags& f) {
+double scaled_residual(const Operation& o, const std::vector<Tensor>& in, const Named& out, const LinalgFlags& f) {
   const auto column = [](const Tensor& t) { return t.rank() == 1 ? unsqueeze(t, -1) : t; };
   const double rest = largest_norm(column(o.rest(in, out, f)));
   double size = largest_norm(in[0]);
@@ -263,7 +267,7 @@ void write(const std::string& path, const std::vector<std::pair<std::string, Arr
 }  // namespace
 
 int linalg_command(const Args& args) {
-  Flags f;
+  LinalgFlags f;
   f.reduced = true;
   std::vector<std::vector<std::string>> rows;
   for (const Operation& o : operations()) rows.push_back({cat("  ", o.name), o.operands == 2 ? "A B" : "A", o.doc});

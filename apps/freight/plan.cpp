@@ -29,7 +29,7 @@ using plan::Range;
 constexpr double kGib = 1024.0 * 1024 * 1024;
 constexpr int kSizes[] = {4, 8, 12, 16, 24, 40, 48, 80, 141, 192};  // GiB
 
-struct Flags : PlanFlags {
+struct PlanCommandFlags : PlanFlags {
   std::string devices, world;
   std::string sort = "speed";
   plan::Fleet fleet;
@@ -144,7 +144,7 @@ void print_within(const Within& w) {
 }
 
 // `running`: the plan that offloads; null: the first of the drafts.
-std::vector<Estimate> estimates(const std::vector<Draft>& drafts, const PlanInput& in, const Flags& f,
+std::vector<Estimate> estimates(const std::vector<Draft>& drafts, const PlanInput& in, const PlanCommandFlags& f,
                                 const Draft* running) {
   const plan::RunLength length = plan::RunLength::of(in.subject, f.samples);
   std::vector<Estimate> all;
@@ -216,7 +216,7 @@ struct Share {
   std::vector<Estimate> estimates;
 };
 
-std::vector<Share> shares_of(const PlanInput& in, Flags flags) {
+std::vector<Share> shares_of(const PlanInput& in, PlanCommandFlags flags) {
   plan::DraftOptions options = plan::options_of(in.subject);
   options.whole_run = in.subject.test_count > 0;
   const int64_t batch = options.batch;
@@ -265,7 +265,7 @@ Json json_of(const std::vector<Share>& world, const PlanInput& in) {
   return j;
 }
 
-int print_world(const PlanInput& in, const Flags& f) {
+int print_world(const PlanInput& in, const PlanCommandFlags& f) {
   if (!f.devices.empty() || f.csv || f.means || in.subject.config.offload != "none") {
     const char* other = !f.devices.empty() ? "--devices" : f.csv ? "--csv" : f.means ? "--means" : "--offload";
     fail(ErrorKind::usage, "--world", "does not go with ", other, ": it makes a table of its own");
@@ -366,7 +366,8 @@ const Estimate* held_up(const std::vector<Estimate>& all) {
   return nullptr;
 }
 
-void print_devices(const std::vector<Estimate>& all, const Draft& draft, const Flags& f, const PlanInput& in) {
+void print_devices(const std::vector<Estimate>& all, const Draft& draft, const PlanCommandFlags& f,
+                   const PlanInput& in) {
   const size_t shown = f.top == 0 ? all.size() : static_cast<size_t>(f.top) + 1;
   std::printf("\n%s", table({"device", "fits", "largest batch", cat(in.subject.unit, "/s"), "h/epoch", "h/run", "$/run",
                              "Wh/run"},
@@ -404,7 +405,7 @@ void print_devices(const std::vector<Estimate>& all, const Draft& draft, const F
 }
 
 // Trees are fitted by one device, and have no parts to do otherwise.
-void refuse_beside_trees(const Flags& f) {
+void refuse_beside_trees(const PlanCommandFlags& f) {
   const std::pair<const char*, bool> of_nets[] = {{"--world", !f.world.empty()},
                                                   {"--devices", !f.devices.empty()},
                                                   {"--means", f.means},
@@ -417,7 +418,7 @@ void refuse_beside_trees(const Flags& f) {
 }  // namespace
 
 int plan_command(const Args& args) {
-  Flags flags;
+  PlanCommandFlags flags;
   bool earlier = false;
   const Args known = with_catalog(args, earlier);
   const auto make = [&] {

@@ -28,7 +28,7 @@ namespace freight::app {
 namespace {
 
 // Everything the command line says besides the configuration.
-struct Flags {
+struct TrainFlags {
   std::string fit = "refuse";
   std::string device_memory;  // "4GiB"; "": what is free
   bool choose_batch = false;
@@ -38,7 +38,7 @@ struct Flags {
 };
 
 // All options, on top of what `c` holds.
-void declare(Options& o, train::Config& c, Flags& f) {
+void declare(Options& o, train::Config& c, TrainFlags& f) {
   o.positional("data", &c.data, "a named set (freight data list) or a directory", false);
   declare_config(o, c);
   declare(o, f.ranks);
@@ -55,7 +55,7 @@ void declare(Options& o, train::Config& c, Flags& f) {
   o.enable_config();
 }
 
-std::unique_ptr<Options> train_options(train::Config& c, Flags& f) {
+std::unique_ptr<Options> train_options(train::Config& c, TrainFlags& f) {
   auto o = std::make_unique<Options>("train", "Trains a model on a data set and stores it.", "[DATA] [options]",
                                      "Without arguments: trains convnet on the built-in digits.\n"
                                      "  freight train mnist --model lenet --epochs 5\n"
@@ -79,7 +79,7 @@ std::string figure(double v) {
 // Shows a run on the terminal.
 class Terminal : public train::Observer {
  public:
-  Terminal(const Flags& flags, bool quiet)
+  Terminal(const TrainFlags& flags, bool quiet)
       : quiet_(quiet), progress_(flags.progress && !quiet ? Progress::Mode::automatic : Progress::Mode::off) {}
 
   void on_start(const train::RunSummary& s) override {
@@ -221,7 +221,7 @@ class Terminal : public train::Observer {
   Progress progress_;
 };
 
-void print_result(const train::Result& r, const Terminal& terminal, const Flags& flags) {
+void print_result(const train::Result& r, const Terminal& terminal, const TrainFlags& flags) {
   const plan::Outcome& outcome = terminal.outcome;
   const std::string& example = terminal.example();
   if (flags.json) {
@@ -328,7 +328,7 @@ void check_resume(const train::Config& config, const train::Found& found, const 
 // What the command line says, resolved.
 struct Request {
   train::Config config;
-  Flags flags;
+  TrainFlags flags;
   std::optional<train::Found> found = {};
   std::unique_ptr<Options> options = {};
   bool done = false;  // help or the configuration was printed
@@ -370,7 +370,7 @@ void parse_request(Request& r, const Args& args) {
 
 // Prepares and trains, alone or as the first of several ranks.
 int train_here(Request& r, const Args& args, train::Ranks* ranks) {
-  const Flags& flags = r.flags;
+  const TrainFlags& flags = r.flags;
   using Misfit = plan::FitOptions::Misfit;
   plan::FitOptions fit = {.misfit = flags.fit == "off"    ? Misfit::ignore
                                     : flags.fit == "auto" ? Misfit::adapt
@@ -439,7 +439,7 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
     const std::string json = ranks->from_first(train::to_json(r.config));
     if (ranks->first()) return train_here(r, args, ranks.get());
     train::Config probe;
-    Flags ignored;
+    TrainFlags ignored;
     train_options(probe, ignored)->peek(args);
     train::Config config;
     train::set_from_json(config, json, "rank 0");
@@ -489,7 +489,7 @@ int train_command(const Args& args) {
   const comm::Launch launch = comm::read_launch_environment();
   if (launch.world > 1) {
     train::Config probe;
-    Flags flags;
+    TrainFlags flags;
     train_options(probe, flags)->peek(args);
     return train_together(args, flags.ranks, launch);
   }
