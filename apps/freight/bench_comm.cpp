@@ -28,18 +28,10 @@
 namespace freight::app {
 namespace {
 
-struct CommFlags {
+struct CommFlags : JobFlags {
   std::string world = default_world(), bytes = "1k,64k,1M,16M";
-  std::string engine = "auto", interface, token_file, hosts;
-  double seconds = 0.5, timeout = 120;
+  double seconds = 0.5;
   bool json = false;
-
-  comm::JobOptions job() const {
-    return {.timeout = timeout,
-            .engine = comm::parse_engine("--engine", engine),
-            .interface = interface,
-            .token_file = token_file};
-  }
 
   // "1,2,4": up to a rank per processor.
   static std::string default_world() {
@@ -48,13 +40,6 @@ struct CommFlags {
     return text;
   }
 };
-
-// The engine of the ranks that this command starts.
-comm::Engine engine_of(const CommFlags& flags) {
-  comm::Launch launch;
-  launch.world = flags.hosts.empty() ? 1 : 2;  // on other hosts, too
-  return comm::engine_for(launch, flags.job());
-}
 
 // "1k,64k,1M": bytes, in powers of 1024, rising.
 std::vector<int64_t> parse_sizes(const std::string& text) {
@@ -83,11 +68,11 @@ std::variant<bench::CommTimes, int> times_of_world(int64_t world, const CommFlag
   comm::LaunchOptions o;
   o.command = {std::filesystem::read_symlink("/proc/self/exe").string(), "bench", "comm", "--json", "--quiet"};
   o.command.insert(o.command.end(), {"--bytes", flags.bytes, "--seconds", cat(flags.seconds), "--comm-timeout",
-                                     cat(flags.timeout), "--engine", flags.engine});
+                                     cat(flags.comm_timeout), "--comm", flags.comm});
   if (!flags.interface.empty()) o.command.insert(o.command.end(), {"--interface", flags.interface});
   if (!flags.hosts.empty()) o.hosts = parse_list("--hosts", flags.hosts);
   o.world = static_cast<int>(world);
-  o.bound = engine_of(flags) == comm::Engine::shared_memory;
+  o.bound = flags.engine() == comm::Engine::shared_memory;
   o.log_dir = logs.path();
   o.result = logs.path() + "/result.json";
   const comm::JobEnd end = comm::run_job(o);
@@ -118,24 +103,13 @@ int bench_comm_command(const Args& args) {
   Options o("bench comm", "Times sums over processes, as training on several devices makes them.", "[options]",
             "us: microseconds of an all-reduce of f32, of the slowest rank. bus: 2 (W - 1) / W * bytes / time.\n"
             "  freight bench comm --world 1,2,4 --bytes 1k,64k,1M,16M\n"
-            "  freight bench comm --engine gloo\n"
+            "  freight bench comm --comm gloo\n"
             "  freight bench comm --world 2 --hosts node1,node2\n"
             "  mpirun -n 2 freight bench comm --json");
   o.add("--world", &flags.world, "numbers of ranks, rising; each starts so many processes", {.value = "LIST"});
   o.add("--bytes", &flags.bytes, "sizes of the arrays, rising, with k, M and G of 1024", {.value = "LIST"});
   o.add("--seconds", &flags.seconds, "time to measure each size for", {.min = 0.001, .max = 3600});
-  o.add("--comm-timeout", &flags.timeout, "seconds until a rank that does not come counts as lost",
-        {.min = 0.1, .max = 86400});
-  o.add("--engine", &flags.engine,
-        "what moves the data: shared (memory of one host), gloo (network), mpi (under its mpiexec), or auto: one of "
-        "the first two",
-        {.value = "NAME", .aliases = {"--comm"}});
-  o.add("--hosts", &flags.hosts,
-        "hosts that share the ranks, the first of them this one; the others are reached by ssh (FREIGHT_SSH)",
-        {.value = "LIST"});
-  o.add("--interface", &flags.interface, "this host's interface for gloo, by name or address", {.value = "NAME"});
-  o.add("--token-file", &flags.token_file, "holds the secret by which ranks of several hosts know each other",
-        {.value = "FILE"});
+  declare_job(o, flags);
   o.add("--json", &flags.json, "print JSON");
   if (o.parse(args) == Options::Outcome::done) return 0;
   const std::vector<int64_t> worlds = parse_counts("--world", flags.world), sizes = parse_sizes(flags.bytes);
@@ -162,7 +136,7 @@ int bench_comm_command(const Args& args) {
     if (const int* const signal = std::get_if<int>(&times)) return 128 + *signal;
     all.push_back(std::get<bench::CommTimes>(std::move(times)));
   }
-  print_times(all, engine_of(flags), flags.json);
+  print_times(all, flags.engine(), flags.json);
   return 0;
 }
 

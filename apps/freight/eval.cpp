@@ -90,7 +90,7 @@ int eval_command(const Args& args) {
   if (devices > 1 && launch.world == 1) {
     device_of(flags, request.device, 0);
     LogFolder logs("eval");
-    return run_ranks("eval", args, devices, logs.path());
+    return run_ranks("eval", args, flags, devices, logs.path());
   }
   request.device = device_of(flags, request.device, launch.rank);
   const std::unique_ptr<train::Ranks> ranks = launch.world > 1 ? join_ranks(flags, launch) : nullptr;

@@ -12,6 +12,7 @@
 #include "freight/base/strings.h"
 #include "freight/comm/join.h"
 #include "freight/io/file.h"
+#include "lists.h"
 
 namespace freight::app {
 
@@ -21,12 +22,39 @@ constexpr int64_t kMostRanks = 64;
 
 }  // namespace
 
+void declare_job(Options& o, JobFlags& f) {
+  o.add("--hosts", &f.hosts,
+        "hosts that share the processes, the first of them this one; the others are reached by ssh (FREIGHT_SSH)",
+        {.value = "LIST"});
+  o.add("--comm", &f.comm,
+        "what moves the data: shared (memory of one host), gloo (network), mpi (under its mpiexec), or auto: one of "
+        "the first two",
+        {.value = "NAME", .aliases = {"--engine"}});
+  o.add("--interface", &f.interface, "this host's interface for gloo, by name or address", {.value = "NAME"});
+  o.add("--token-file", &f.token_file, "holds the secret by which processes of several hosts know each other",
+        {.value = "FILE"});
+  o.add("--comm-timeout", &f.comm_timeout, "seconds until a process that does not come counts as lost",
+        {.min = 0.1, .max = 86400});
+}
+
 void declare(Options& o, RankFlags& f) {
   o.group("Several devices (docs/devices.md)");
   o.add("--devices", &f.devices,
         "they share each batch, a process for each: cpu*2, a list, all, or a count of --device", {.value = "LIST"});
-  o.add("--comm-timeout", &f.comm_timeout, "seconds until a process that does not come counts as lost",
-        {.min = 0.1, .max = 86400});
+  declare_job(o, f);
+}
+
+comm::JobOptions JobFlags::job() const {
+  return {.timeout = comm_timeout,
+          .engine = comm::parse_engine("--comm", comm),
+          .interface = interface,
+          .token_file = token_file};
+}
+
+comm::Engine JobFlags::engine() const {
+  comm::Launch launch;
+  launch.world = hosts.empty() ? 1 : 2;  // on other hosts, too
+  return comm::engine_for(launch, job());
 }
 
 int64_t device_count(const RankFlags& flags, const comm::Launch& launch) {
@@ -82,11 +110,14 @@ LogFolder::~LogFolder() {
   if (!kept_) std::filesystem::remove_all(path_, ignored);
 }
 
-int run_ranks(const std::string& command, const Args& args, int64_t count, const std::string& logs) {
+int run_ranks(const std::string& command, const Args& args, const RankFlags& flags, int64_t count,
+              const std::string& logs) {
   comm::LaunchOptions o;
   o.command = {std::filesystem::read_symlink("/proc/self/exe").string(), command};
   o.command.insert(o.command.end(), args.begin(), args.end());
   o.world = static_cast<int>(count);
+  if (!flags.hosts.empty()) o.hosts = parse_list("--hosts", flags.hosts);
+  o.bound = flags.engine() == comm::Engine::shared_memory;
   o.log_dir = logs;
   o.terminal = true;
   const comm::JobEnd end = comm::run_job(o);
@@ -100,7 +131,7 @@ int run_ranks(const std::string& command, const Args& args, int64_t count, const
 }
 
 std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch) {
-  return std::make_unique<train::Ranks>(comm::join_job(launch, {.timeout = flags.comm_timeout}));
+  return std::make_unique<train::Ranks>(comm::join_job(launch, flags.job()));
 }
 
 }  // namespace freight::app

@@ -7,6 +7,7 @@
 
 #include "command.h"
 #include "freight/base/error.h"
+#include "freight/comm/join.h"
 #include "freight/comm/launch_environment.h"
 #include "freight/comm/launcher.h"
 #include "freight/train/ranks.h"
@@ -14,9 +15,21 @@
 
 namespace freight::app {
 
-struct RankFlags {
-  std::string devices;        // --devices; "": one, which --device names
-  double comm_timeout = 120;  // seconds
+// Where the processes of a job are, and how they reach each other.
+struct JobFlags {
+  std::string hosts;                            // --hosts; "": this one
+  std::string comm = "auto";                    // --comm
+  std::string interface = {}, token_file = {};  // --interface, --token-file
+  double comm_timeout = 120;                    // seconds
+
+  comm::JobOptions job() const;
+  // What moves the data of ranks that this process starts.
+  comm::Engine engine() const;
+};
+void declare_job(Options& o, JobFlags& f);
+
+struct RankFlags : JobFlags {
+  std::string devices;  // --devices; "": one, which --device names
 };
 void declare(Options& o, RankFlags& f);
 
@@ -28,7 +41,8 @@ std::string device_of(const RankFlags& flags, const std::string& device, int ran
 
 // Starts the ranks of a command and waits for them: rank 0 prints here, the others into `logs`/rank-R.log. Returns the
 // exit code, of which rank 0 has said why. Throws Error that names the rank which failed, where it is another.
-int run_ranks(const std::string& command, const Args& args, int64_t count, const std::string& logs);
+int run_ranks(const std::string& command, const Args& args, const RankFlags& flags, int64_t count,
+              const std::string& logs);
 
 // A folder for logs, removed at the end unless it is to be looked at.
 class LogFolder {

@@ -377,8 +377,9 @@ int train_here(Request& r, const Args& args, train::Ranks* ranks) {
                                                           : Misfit::refuse,
                           .device_memory = memory_size("--device-memory", flags.device_memory),
                           .choose_batch = flags.choose_batch};
-  if (ranks && fit.device_memory == 0) {  // they are of one machine, and alike
-    fit.device_memory = static_cast<double>(cpu_info().memory_available_bytes) / ranks->world();
+  if (ranks && fit.device_memory == 0) {  // those of a machine are alike
+    const int beside = comm::read_launch_environment().local_world;
+    fit.device_memory = static_cast<double>(cpu_info().memory_available_bytes) / beside;
   }
   Terminal terminal(flags, r.options->quiet());
   plan::FittedRun fitted = plan::prepare_fitting(
@@ -477,7 +478,7 @@ int start_ranks(Request r, Args args, int64_t count) {
     std::filesystem::remove_all(logs, error);
     std::filesystem::remove(dir, error);
   };
-  const int code = run_ranks("train", args, count, logs);
+  const int code = run_ranks("train", args, r.flags.ranks, count, logs);
   if (code != 0) clear();
   return code;
 }

@@ -13,6 +13,7 @@
 #include "freight/base/strings.h"
 #include "run_command.h"
 #include "tests/comm/hosts.h"
+#include "tests/support/folders.h"
 
 namespace freight::test {
 namespace {
@@ -77,7 +78,7 @@ TEST(BenchComm, MeasuresBetweenTwoHostsThatItReachesBySsh) {
   std::filesystem::permissions(ssh, std::filesystem::perms::owner_all);
   const std::string list = Hosts::address(0) + "," + Hosts::address(1), out = dir + "/out";
   const std::string command = cat("TMPDIR=", dir, " FREIGHT_SSH=", ssh, " ip netns exec ", hosts.name(0), " ",
-                                  FREIGHT_BINARY_DIR, "/bin/freight bench comm --json --seconds 0.05 --bytes 1k,2M ",
+                                  binary_dir(), "/bin/freight bench comm --json --seconds 0.05 --bytes 1k,2M ",
                                   "--world 2,3 --hosts ", list, " > ", out, " 2> ", dir, "/err");
   ASSERT_EQ(std::system(command.c_str()), 0) << read_file(dir + "/err");
   const Json j = Json::parse(read_file(out));
@@ -106,7 +107,7 @@ TEST(BenchComm, RefusesWhatItCannotMeasure) {
       {{"--bytes", ""}, "--bytes"},
       {{"--seconds", "0"}, "--seconds"},
       {{"--comm-timeout", "0"}, "--comm-timeout"},
-      {{"--engine", "tcp"}, "--engine: got 'tcp', need auto, shared, gloo or mpi"},
+      {{"--engine", "tcp"}, "--comm: got 'tcp', need auto, shared, gloo or mpi"},
       {{"--world", "2", "--hosts", "127.0.0.1,b,c"}, "got 3 hosts for 2 processes"},
       {{"--comm-timeout", "x"}, "--comm-timeout"},
   };
