@@ -170,6 +170,15 @@ TEST_F(Ranks, ShardsGiveTheSameModelToTheByteOnAnyNumberOfDevices) {
   }
 }
 
+TEST_F(Ranks, ShardsGiveTheSameModelToTheByteByEveryEngine) {
+  const Words shards = {"--shards", "4", "--devices", "2"};
+  trained("shared", shards);
+  const Ran gloo = run_freight(args("gloo", {"--shards", "4", "--devices", "2", "--comm", "gloo"}));
+  if (gloo.code == 4) GTEST_SKIP() << gloo.err;
+  ASSERT_EQ(gloo.code, 0) << gloo.err;
+  EXPECT_TRUE(model("gloo") == model("shared"));
+}
+
 TEST_F(Ranks, ShardsGiveTheSameModelToTheByteForAnyNumberOfThreads) {
   write_file(path("normed.json"), kNormed);
   std::string first;

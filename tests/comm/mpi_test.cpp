@@ -14,6 +14,7 @@
 #include "freight/comm/join.h"
 #include "tests/comm/collectives.h"
 #include "tests/support/files.h"
+#include "tests/support/folders.h"
 #include "tests/support/python.h"
 
 namespace freight::test {
@@ -86,7 +87,7 @@ struct Ended {
 class MpiEngine : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::string(FREIGHT_BINARY_DIR) + "/python";
+    folder_ = binary_dir() + "/python";
     if (testing::peer_python().empty() || !std::filesystem::exists(folder_ + "/lib/libmpi_abi.so.1")) {
       GTEST_SKIP() << "tests/requirements.txt is not installed: there is no mpich";
     }
