@@ -25,13 +25,15 @@ namespace freight::data {
 // `first` to `end` - 1. They number the batches, or, with `cut`, the pieces that every batch is cut into. Piece i of n
 // samples is [i n / of, (i + 1) n / of), so that pieces differ by a sample at most.
 struct Share {
-  int64_t of = 1, first = 0, end = 1;
-  bool cut = false;
+  int64_t of = 1;     // readers' numbers go round from 0 to this - 1
+  int64_t first = 0;  // the first number of this reader
+  int64_t end = 1;    // one beyond its last
+  bool cut = false;   // the numbers are those of a batch's pieces, not of whole batches
 
-  int64_t width() const { return end - first; }
-  // Of an epoch of so many batches: how many batches or pieces are in this share, and the number of the k-th of them
-  // among all of the epoch.
+  int64_t width() const { return end - first; }  // how many numbers the reader has
+  // How many batches or pieces of an epoch of so many batches are in this share.
   int64_t count(int64_t batches) const;
+  // The number among all of the epoch of this share's k-th batch or piece.
   int64_t number(int64_t k) const { return k / width() * of + first + k % width(); }
   // Samples [begin, begin + count) of a batch of n: those of piece number `piece`.
   std::pair<int64_t, int64_t> rows(int64_t piece, int64_t n) const;
