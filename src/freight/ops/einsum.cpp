@@ -65,7 +65,7 @@ std::string spelled(const std::string& text, const std::vector<Tensor>& operands
     y += (i > 0 ? "," : "") + axes;
     from = comma + 1;
   }
-  if (arrow == std::string::npos) return y;
+  if (arrow == std::string::npos || y.find('.') != std::string::npos) return y;  // parse refuses single dots
   std::string result = plain.substr(arrow);
   const size_t dots = result.find(kEllipsis);
   if (dots == std::string::npos && most > 0)

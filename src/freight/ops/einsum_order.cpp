@@ -19,6 +19,7 @@ constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
 using Letters = uint64_t;
 
+constexpr int kLetters = 62;  // a to z, A to Z, and the digits of ellipses
 int bit_of(char c) { return c >= 'a' ? c - 'a' : c >= 'A' ? 26 + c - 'A' : 52 + c - '0'; }
 
 Letters letters_of(const std::string& text) {
@@ -146,7 +147,7 @@ class Orders {
   std::vector<Term> terms_;
   Letters result_;
   bool whole_products_;
-  double extents_[52] = {};
+  double extents_[kLetters] = {};
 };
 
 }  // namespace
