@@ -227,7 +227,9 @@ TEST(EinsumOrder, RefusesExtentsThatDifferByOperand) {
 
 // numpy.einsum of numpy.arange(...).reshape(...)
 TEST(Einsum, EllipsesAreAxesThatBroadcast) {
-  const auto range = [](const Shape& s) { return reshape(arange(static_cast<double>(s.numel())), s); };
+  const auto range = [](const Shape& s) {
+    return reshape(cast(arange(static_cast<double>(s.numel())), DType::f64), s);
+  };
   const auto values = [](const Tensor& t) { return cast(t, DType::f64).to_vector<double>(); };
   const Tensor a = range({2, 1, 2, 3}), b = range({3, 3, 2}), v = range({3});
   const Tensor product = einsum("...ij,...jk->...ik", {a, b});
