@@ -64,7 +64,7 @@ sinfo -h -o %t | grep -q idle || skip "the node does not come up: $(sinfo -h; ta
 
 export FREIGHT=$build/bin/freight
 cd "$dir"
-# What a job prints, with the exit code of the job behind.
+# Prints what a job prints, with the exit code of the job behind.
 job() {
   rm -f out
   timeout 120 sbatch --wait --quiet --output=out --nodes=1 --ntasks-per-node=2 --oversubscribe "$root/deploy/freight.sbatch" "$@"

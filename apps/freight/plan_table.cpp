@@ -216,7 +216,7 @@ TablePlan make_table_plan(const train::Config& config, const train::RowLearner& 
                             .trees = rounds * static_cast<double>(p.fit.trees_of_round),
                             .levels = static_cast<double>(p.fit.levels)};
   const double fitted = std::max(1.0, static_cast<double>(s.data.train.count()));
-  // Behind the peak of reading the file's columns make room for the rows' bins.
+  // Reading is the peak: when it is over the file's columns make room for the rows' bins.
   p.bytes = tables::bytes_of_reading(work.cells() * (1 + static_cast<double>(s.data.test.count()) / fitted));
   const plan::TreeRate rate = measured_rate(c, learner, s.data, p.fit);
   const Estimate here = plan::trees_here(work, rounds, p.bytes, rate);

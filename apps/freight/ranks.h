@@ -15,7 +15,7 @@
 
 namespace freight::app {
 
-// Where the processes of a job are, and how they reach each other.
+// Flags that say on which hosts the processes of a job are, and how they reach each other.
 struct JobFlags {
   std::string hosts;                            // --hosts; "": this one
   std::string comm = "auto";                    // --comm
@@ -23,7 +23,7 @@ struct JobFlags {
   double comm_timeout = 120;                    // seconds
 
   comm::JobOptions job() const;
-  // What moves the data of ranks that this process starts.
+  // The engine of ranks that this process starts.
   comm::Engine engine() const;
 };
 void declare_job(Options& o, JobFlags& f);
@@ -33,8 +33,8 @@ struct RankFlags : JobFlags {
 };
 void declare(Options& o, RankFlags& f);
 
-// How many devices the flags ask for, and how many processes there are by the launcher; they must agree. 1: this
-// process trains alone. Throws Error(usage).
+// The number of devices that the flags ask for, or of processes that a launcher started; 1: this process trains alone.
+// Throws Error(usage) where the two differ.
 int64_t device_count(const RankFlags& flags, const comm::Launch& launch);
 // The device of a rank; `device`, which --device says, where the flags name none. Throws Error(usage).
 std::string device_of(const RankFlags& flags, const std::string& device, int rank);
@@ -58,7 +58,7 @@ class LogFolder {
   std::string path_;
   bool kept_ = false;
 };
-// What a rank said last, without the mark of an error.
+// The last line that a rank printed, without the mark of an error.
 std::string last_line(const std::string& log);
 // The kind of error that the end of a job is.
 ErrorKind kind_of(const comm::JobEnd& end);

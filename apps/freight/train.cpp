@@ -325,7 +325,7 @@ void check_resume(const train::Config& config, const train::Found& found, const 
   if (o.given("--overwrite") && config.overwrite) warn("--overwrite replaces nothing");
 }
 
-// What the command line says, resolved.
+// A request is the command line with all that follows from it.
 struct Request {
   train::Config config;
   TrainFlags flags;
@@ -452,7 +452,7 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
   }
 }
 
-// Where the run will be, for the logs that are there before it. The lock of a run that goes on is let go: rank 0 takes
+// The folder of the run, for the logs that are there before it. The lock of a run that goes on is let go: rank 0 takes
 // it again.
 std::string directory_of(Request& r) {
   if (r.found && r.found->checkpoint && r.config.output_dir.empty()) return train::run_of(*r.found->checkpoint);
@@ -471,7 +471,7 @@ int start_ranks(Request r, Args args, int64_t count) {
   if (r.config.output_dir.empty()) args.insert(args.end(), {"--output-dir", dir});
   r.found.reset();
   const std::string logs = dir + "/" + train::RunDir::kRankLogs;
-  // Of a run that failed before it began nothing stays, but what was there before.
+  // A run that failed before it began leaves nothing; what was there before stays.
   const auto clear = [&] {
     std::error_code error;
     if (!train::RunDir::is_empty(dir)) return;

@@ -37,7 +37,7 @@ TEST_F(LinalgCommand, SolvesAndSaysHowFarTheAnswerCanBeTrusted) {
     const Json same = computed({"solve", a, b, "--assume", kind});
     EXPECT_NEAR(same.at("results")[0].at("values")[0].get<double>(), 0.8, 1e-14) << kind;
   }
-  // Of [[2, 1], [1, 3]] the triangles [[2, 1], [0, 3]] and [[2, 0], [1, 3]], by hand.
+  // The triangles of [[2, 1], [1, 3]] are [[2, 1], [0, 3]] and [[2, 0], [1, 3]]; solved by hand.
   const std::pair<const char*, std::vector<double>> triangles[] = {{"upper_triangular", {2 / 3.0, 5 / 3.0}},
                                                                    {"lower_triangular", {1.5, 3.5 / 3}}};
   for (const auto& [kind, need] : triangles) {

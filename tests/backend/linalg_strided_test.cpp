@@ -17,7 +17,7 @@
 namespace freight {
 namespace {
 
-// How the operand lies in the input that it is a view of: its last two axes exchanged; between rows and columns of a
+// The operand is a view of the input: its last two axes exchanged; between rows and columns of a
 // larger matrix; once for a whole batch.
 enum class Lies { transposed, inside, shared };
 constexpr Lies kLies[] = {Lies::transposed, Lies::inside, Lies::shared};
@@ -82,7 +82,7 @@ std::vector<Array> results(const Graph& g, const std::vector<Array>& in) {
   return out;
 }
 
-// What is computed from one matrix, or from a matrix and right sides.
+// A computation on one matrix, or on a matrix and right sides.
 struct Row {
   std::string name;
   std::function<std::vector<Value>(Builder&, const std::vector<Value>&)> run;

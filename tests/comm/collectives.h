@@ -1,4 +1,4 @@
-// What collectives must compute: each of these is called by all ranks, and returns what is wrong, or nothing.
+// Checks of what collectives compute: each is called by all ranks, and returns the fault, or "".
 #pragma once
 #include <algorithm>
 #include <cstring>

@@ -11,7 +11,7 @@
 namespace freight {
 namespace {
 
-// Of the node that makes %2 from x and b.
+// The FLOPs of the node that makes %2 from x and b.
 double flops_of(const std::string& x, const std::string& b, const std::string& op, const std::string& read = "%2") {
   const Graph g = parse(
       cat("graph {\n %0 = input \"x\" : f64", x, "\n %1 = input \"b\" : f64", b, "\n ", op, "\n return ", read, " }"));

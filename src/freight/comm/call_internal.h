@@ -1,4 +1,4 @@
-// What a rank calls, as a number that ranks compare, and what the engines check of it.
+// A call of a collective as a number that ranks compare, and the checks that engines share.
 #pragma once
 #include <cstdint>
 #include <cstring>

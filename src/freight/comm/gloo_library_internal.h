@@ -12,9 +12,9 @@
 
 namespace freight::comm {
 
-// What moves bytes from and to `address`, a numeric one of this host, and to it alone. Starts a thread. Throws
-// Error(device) where the library is missing or its classes are not those of the headers that Freight was built with.
-// Loaded once and never closed; FREIGHT_GLOO names its file.
+// Gloo's device that moves bytes from and to `address`, a numeric one of this host, and to it alone. Starts a thread.
+// Throws Error(device) where the library is missing or its classes are not those of the headers that Freight was built
+// with. Loaded once and never closed; FREIGHT_GLOO names its file.
 std::shared_ptr<gloo::transport::Device> gloo_device(const std::string& address);
 
 }  // namespace freight::comm

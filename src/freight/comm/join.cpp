@@ -30,7 +30,7 @@ std::string stripped(std::string text) {
   return text;
 }
 
-// Of a file that others may read it would be no secret.
+// Reads the token from a file, which nobody else may read: it would be no secret.
 std::string token_in(const std::string& path, int file) {
   struct stat s {};
   if (::fstat(file, &s) != 0) fail(ErrorKind::runtime, excerpt(path), "cannot be read: ", std::strerror(errno));
@@ -94,8 +94,8 @@ std::string token_of(const Launch& launch, const JobOptions& options) {
   return token;
 }
 
-// Where rank 0 listens. Slurm and SkyPilot say no port: one that their other jobs on the host do not have, below those
-// that systems hand out.
+// The port at which rank 0 listens. Slurm and SkyPilot say no port: one that their other jobs on the host do not have,
+// below those that systems hand out.
 int port_of(const Launch& launch) {
   int port = launch.master_port;
   if (port == 0 && (launch.source == "Slurm" || launch.source == "SkyPilot")) {

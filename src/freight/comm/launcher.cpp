@@ -202,8 +202,8 @@ class Job {
   HostRank where(int rank) const { return host_rank_of(rank, options_.world, hosts()); }
   const std::string& host(int rank) const { return options_.hosts[static_cast<size_t>(where(rank).host)]; }
 
-  // What makes a process a rank, but for the token. The name of a job is seen by all users of the host (a socket has
-  // it), hence the token is another.
+  // The variables that make a process a rank, but for the token. The name of a job is seen by all users of the host (a
+  // socket has it), hence the token is another.
   std::vector<std::string> own_settings(int rank) const {
     const HostRank p = where(rank);
     return {cat("FREIGHT_RANK=", rank),

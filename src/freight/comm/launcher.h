@@ -43,8 +43,8 @@ std::string to_string(const JobEnd& end);
 // are fewer processors than ranks. Processes are killed by the system when the thread that called this ends in whatever
 // way.
 //
-// On other hosts ssh (or FREIGHT_SSH, with its options) must get in without a password, and program, folder and files
-// lie at the same paths. They get the variables above, and those of this process that begin with FREIGHT_ or OMP_; the
+// Other hosts let ssh (or FREIGHT_SSH, with its options) in without a password, and have program, folder and files at
+// the same paths. They get the variables above, and those of this process that begin with FREIGHT_ or OMP_; the
 // token goes through ssh and is seen on no command line. A rank there ends when its connection does.
 //
 // After a failure the others have a second to end by themselves. The first failure is the one that did not come from

@@ -160,7 +160,7 @@ class MpiMesh final : public Mesh {
   int world_;
 };
 
-// Where the watchdog's connections meet, which rank 0 tells by MPI.
+// The address at which the watchdog's connections meet, which rank 0 tells by MPI.
 struct Announcement {
   std::array<char, 64> address{}, token{};
   int32_t port = 0;

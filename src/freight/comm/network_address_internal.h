@@ -33,7 +33,7 @@ SocketAddress interface_address(const std::string& interface, int family = AF_UN
 // True where one of the host's addresses is an interface's of this one.
 bool is_this_host(const std::string& host);
 
-// Of a socket: its own end, and the other's.
+// The two ends of a socket's connection.
 SocketAddress own_end(int socket);
 SocketAddress other_end(int socket);
 

@@ -448,7 +448,8 @@ void NetworkComm::all_gather(const void* from, void* to, int64_t count, DType dt
   if (target + rank_ * bytes != from) copy_bytes(target + rank_ * bytes, from, bytes);
 }
 
-// Of much, the root gives each other rank a slice, and each hands its own on: no line carries all of it W - 1 times.
+// A large array is cut: the root gives each other rank a slice, and each hands its own on, so that no line
+// carries all of it W - 1 times.
 void NetworkComm::broadcast(void* data, int64_t count, DType dtype, int root) {
   check_movable("broadcast", dtype);
   const Scope scope(*this);

@@ -10,9 +10,10 @@ namespace freight::comm {
 
 namespace {
 
-// For the shell of the other host. The rank takes the shell's place, so that the shell's number is the rank's; a second
-// shell reads what the launcher says. It looks at the name of the job before it kills, since the number of a process
-// that ended may be another's by then. One line, since not every user's shell reads several between quotes.
+// The line that the other host's shell runs. The rank takes the shell's place, so that the shell's number is the
+// rank's; a second shell reads what the launcher says. It looks at the name of the job before it kills, since the
+// number of a process that ended may be another's by then. One line, since not every user's shell reads several between
+// quotes.
 std::string script(const RemoteRank& rank) {
   std::string words;
   for (const std::string& s : rank.settings) words += " " + shell_word(s);

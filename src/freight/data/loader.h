@@ -31,7 +31,7 @@ struct Share {
   bool cut = false;   // the numbers are those of a batch's pieces, not of whole batches
 
   int64_t width() const { return end - first; }  // how many numbers the reader has
-  // How many batches or pieces of an epoch of so many batches are in this share.
+  // The number of batches or pieces of an epoch of so many batches that are in this share.
   int64_t count(int64_t batches) const;
   // The number among all of the epoch of this share's k-th batch or piece.
   int64_t number(int64_t k) const { return k / width() * of + first + k % width(); }

@@ -14,7 +14,8 @@
 
 namespace freight::data {
 
-// Of any form: a row has a cell in each column, empty or not, so that a few bytes would fill any memory.
+// Limits for files of every form: a row has a cell in each column, empty or not, so that a few bytes would fill any
+// memory.
 constexpr size_t kMostTableColumns = 100000;
 constexpr size_t kLongestTableRow = size_t{256} << 20;  // bytes; a quote that is never closed, a packed line of zeros
 
@@ -27,7 +28,7 @@ class FileRows {
   virtual void rewind() = 0;
   // Names that the form itself gives to its columns; empty where the first row may hold them.
   virtual std::vector<std::string> own_names() const { return {}; }
-  // How many rows there are; 0 where that is not known before they are read.
+  // The number of rows; 0 where that is not known before they are read.
   virtual int64_t rows() const { return 0; }
   // Bytes of the file and those that were read; 0 where it is not known.
   virtual uint64_t size() const { return 0; }

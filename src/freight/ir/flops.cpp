@@ -82,7 +82,7 @@ double solve_triangular(const Node&, const Types& in, const Types&) {
 // Golub and Van Loan, Matrix Computations, 4th edition, 8.3, 8.6.4 and 7.5.6: with vectors.
 double eigh(const Node&, const Types& in, const Types&) { return cubes(in[0], 9); }
 double eig(const Node&, const Types& in, const Types&) { return cubes(in[0], 25); }
-// Of the algorithm by bidiagonalization and of that which makes a QR factorization first, which tall matrices go by.
+// The lesser count of two algorithms: bidiagonalization, and a QR factorization before it, which tall matrices go by.
 double svd(const Node& node, const Types& in, const Types&) {
   const Matrices a(in[0]);
   const double m = std::max(a.rows, a.columns), n = a.least;

@@ -10,7 +10,7 @@ namespace freight::tables {
 // Lists and objects within each other: XGBoost's files have eight.
 constexpr int kMostUbjsonDepth = 32;
 
-// What is wrong with the bytes; empty where they are one value of UBJSON, nested at most that deep, whose lengths lie
+// The fault of the bytes; empty where they are one value of UBJSON, nested at most that deep, whose lengths lie
 // within them and whose objects have no key twice. Of two equal keys one parser takes the first, another one the last,
 // so that what is checked would not be what is read.
 std::string ubjson_fault(std::span<const uint8_t> bytes);

@@ -84,8 +84,8 @@ Categories named_categories(const Json& encoded) {
   return words;
 }
 
-// Without names a category is its number. Numbers go one beyond the greatest that a split sends to the right: that one
-// stands for those that go left everywhere, and greater ones count as missing.
+// A category that has no name is its number. Numbers go one beyond the greatest that a split sends to the right: that
+// one stands for those that go left everywhere, and greater ones count as missing.
 Categories numbered_categories(const std::vector<store::Tree>& trees, int64_t column) {
   int64_t most = 0;
   for (const store::Tree& tree : trees) {
@@ -98,7 +98,7 @@ Categories numbered_categories(const std::vector<store::Tree>& trees, int64_t co
   return words;
 }
 
-// What a stored model says of the columns: their names and words, sorted, and the category of each word.
+// The columns as a stored model has them: their names and words, sorted, and the category of each word.
 struct ImportedColumns {
   std::vector<store::Column> columns;
   std::vector<int32_t> categories;

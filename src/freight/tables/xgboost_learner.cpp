@@ -31,7 +31,7 @@ constexpr double kSecondsOfCell = 1.6e-9;  // measured, of a level of a tree on 
 // Measured: a cell as the number of its bin, twice; where it is kept itself, as f32 and XGBoost's own pair of column
 // and value, too.
 constexpr double kBytesOfBins = 2, kBytesOfCell = 4 + 8 + 2;
-// On the disk XGBoost keeps pages of cells, 8 bytes each, and reads some ahead.
+// XGBoost keeps on the disk pages of cells, 8 bytes each, and reads some ahead.
 constexpr int64_t kCellsOfPage = 1 << 20;
 constexpr double kPagesAtOnce = 8;
 

@@ -69,7 +69,7 @@ class BatchFigures {
   BatchFigures(int64_t batches, Ranks* ranks) : ranks_(ranks) {
     if (ranks) numbers_.assign(static_cast<size_t>(batches) * kOfBatch + kWishNumbers, 0.0);
   }
-  // Of this rank's next batch.
+  // Takes the figures of this rank's next batch.
   void add(const std::array<double, 3>& batch) {
     if (!ranks_) return;
     const auto number = static_cast<size_t>(ranks_->rank() + added_++ * ranks_->world());

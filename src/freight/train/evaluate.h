@@ -56,9 +56,9 @@ class Evaluator {
   Evaluator& operator=(const Evaluator&) = delete;
   // Runs an epoch of the feed. `poll` is called between batches; returning false stops, and the result is that of the
   // batches so far. Throws Error(data) naming `what` where nothing could be read.
-  // With `ranks` the feed is this rank's share of whole batches (data/loader.h), rank r's of world R those of number r,
-  // r + R and so on, and the result that of all ranks' batches: each is measured once, and their figures are added in
-  // the order of the batches, as one process does.
+  // Given `ranks`, the feed is this rank's share of whole batches (data/loader.h), rank r's of world R those of number
+  // r, r + R and so on, and the result that of all ranks' batches: each is measured once, and their figures are added
+  // in the order of the batches, as one process does.
   Evaluation run(data::Feed& feed, const std::string& what,
                  const std::function<bool(int64_t done, int64_t total)>& poll = {}, Ranks* ranks = nullptr);
   // The same over all samples of a set.

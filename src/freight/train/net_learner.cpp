@@ -171,7 +171,7 @@ void place_data(NetRun& p, double device_memory) {
                         "), which makes its batches itself, ", p.block, " steps at a time"));
 }
 
-// Where several processes cannot train a run, this says why.
+// Throws Error(usage) that says why several processes cannot train a run, where they cannot.
 void need_ranks(const NetRun& p) {
   const Config& c = p.config;
   const auto world = static_cast<int64_t>(p.ranks->world());

@@ -31,7 +31,7 @@ struct Planned {
   size_t kept_bytes = 0;                              // Task::kept_bytes
 };
 
-// How a configuration cuts its batches; `ranks` or null.
+// The shards into which a configuration cuts its batches; `ranks` may be null.
 Sharding sharding_of(const Config& config, Ranks* ranks);
 
 struct NetTraining {

@@ -95,7 +95,7 @@ class Partial {
     counts_.push_back(1);
     while (counts_.size() > 1 && counts_.back() == counts_[counts_.size() - 2]) fold();
   }
-  // What is there, as one sum; the partial sums are gone.
+  // Gives all that was added as one sum, and begins anew.
   void finish(float* to) {
     while (counts_.size() > 1) fold();
     std::memcpy(to, sums_[0].raw(), floats_ * sizeof(float));

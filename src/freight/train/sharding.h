@@ -1,4 +1,4 @@
-// How a batch is cut into shards, and which of them a process computes; the step on them is sharded_step.h.
+// A batch is cut into shards, of which a process computes some; the step on them is sharded_step.h.
 #pragma once
 #include <cstdint>
 

@@ -321,7 +321,7 @@ int64_t TrainStep::trainable(const Type& x, const Type& y) {
 
 TrainStep::Summary TrainStep::summary(const Type& x, const Type& y) {
   Summary sum;
-  // Of the shards a rank has its own, which are alike but for a sample.
+  // A rank has its own shards, which are like all others but for a sample.
   const Deal deal = state_->sharding.deal();
   const double others = state_->sharded ? static_cast<double>(deal.shards) / static_cast<double>(deal.count()) : 1;
   const std::vector<Run> runs = plans(x, y);

@@ -57,7 +57,7 @@ class TrainStep {
   // T). The model is changed only where the loss is finite, so that a step gone wrong leaves the weights as they were
   // before; in f16, where the gradients are, too. Throws Error(diverged) where these stay infinite at any loss scale.
   Outcome run(const Array& x, const Array& y);
-  // Where the batch is cut into shards (sharded_step.h), a step is this for each shard of this rank, and
+  // A step on a batch that is cut into shards (sharded_step.h) is this for each shard of this rank, and
   // finish_shards(), which tells what run() does, and of how many samples or tokens: of 0 nothing is changed.
   void add_shard(const data::FeedBatch& shard);
   Outcome finish_shards(int64_t& counted);

@@ -12,14 +12,14 @@ namespace freight::train {
 
 class DeviceData;
 
-// By the optimizer's parameters; scaled on the way where `scale` is not null.
+// The gradients by the optimizer's parameters; scaled on the way where `scale` is not null.
 std::vector<Tensor> gradients_of(const Tensor& loss, const optim::Optimizer& optimizer, const optim::LossScale* scale);
 
 // The update of all weights, where nothing is infinite, nor was before. `ema`, `scale` and `data` may be null.
 void update(optim::Optimizer& optimizer, optim::EMA* ema, const optim::LossScale* scale, const Tensor& loss,
             const std::vector<Tensor>& gradients, const DeviceData* data = nullptr);
 
-// How many of the outputs are right; where labels are mixed, by the larger share.
+// The number of outputs that are right; where labels are mixed, by the larger share.
 Tensor right_of(const models::Model& model, const Tensor& outputs, const Tensor& y);
 
 // The type of a batch of so many samples.

@@ -18,8 +18,8 @@ struct Matrices {
       : m(t.shape[t.shape.rank() - 2]), n(t.shape[t.shape.rank() - 1]), batch(t.numel() / (m * n)) {}
 };
 
-// How the operand's matrices lie; none where a copy must be planned: formats of a library, matrices whose rows and
-// columns both have gaps, batch axes that are not one.
+// The strides of the operand's matrices; none where a copy must be planned: formats of a library, matrices whose rows
+// and columns both have gaps, batch axes that are not one.
 inline std::optional<MatrixStrides> matrix_strides(const Operand& x) {
   if (x.layout.blocked) return {};
   const int r = x.type.shape.rank();

@@ -12,7 +12,7 @@
 
 namespace freight::cpu {
 
-// How the matrices of an operand lie: element (i, k) of matrix b is x[b * batch + i * row + k * col], where one of row
+// The places of an operand's matrices: element (i, k) of matrix b is x[b * batch + i * row + k * col], where one of row
 // and col is 1. Whatever lies otherwise than row by row is read so into the place of the result.
 struct MatrixStrides {
   ptrdiff_t row, col, batch;
