@@ -10,7 +10,6 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
-#include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/io/npy_internal.h"
 
@@ -130,19 +129,19 @@ std::string PredictionWriter::added_cells(Added added, int64_t group) const {
 }
 
 // "shap" and "base" of the sums; of several sums by their classes.
-std::string PredictionWriter::added_json(Added added) const {
+Json PredictionWriter::added_members(Added added) const {
   const size_t width = bundle_.columns.size() + 1;
   Json shap = Json::object(), base = Json::object();
   for (int64_t g = 0; g < groups_; ++g) {
     Json one = Json::object();
     const double* const from = added + static_cast<size_t>(g) * width;
     for (size_t c = 0; c + 1 < width; ++c) one[bundle_.columns[c].name] = from[c];
-    if (groups_ == 1) return Json{{"shap", one}, {"base", from[width - 1]}}.dump();
+    if (groups_ == 1) return {{"shap", one}, {"base", from[width - 1]}};
     const std::string name = probabilities_ ? deploy::class_name(bundle_, g) : cat(g);
     shap[name] = std::move(one);
     base[name] = from[width - 1];
   }
-  return Json{{"shap", shap}, {"base", base}}.dump();
+  return {{"shap", shap}, {"base", base}};
 }
 
 std::string PredictionWriter::first_column(const std::string& name) const {
@@ -189,7 +188,7 @@ void PredictionWriter::add_text(std::string& out, const std::string& name, const
                 {"index", order[0]},
                 {"probability", row[order[0]]},
                 {"probabilities", all}};
-      if (added) j.update(io::parse_json<Json>(added_json(added), "answers"));
+      if (added) j.update(added_members(added));
       out += dump(j);
       return;
     }
@@ -199,7 +198,7 @@ void PredictionWriter::add_text(std::string& out, const std::string& name, const
         best.push_back({{"class", class_of(i)}, {"index", order[i]}, {"probability", row[order[i]]}});
       }
       Json j = {{key, name}, {"top", best}};
-      if (added) j.update(io::parse_json<Json>(added_json(added), "answers"));
+      if (added) j.update(added_members(added));
       out += dump(j);
       return;
     }
@@ -216,7 +215,7 @@ void PredictionWriter::add_values(std::string& out, const std::string& name, con
                                   const std::string& passed, Added added) const {
   if (options_.form == Form::json || options_.form == Form::jsonl) {
     Json j = {{"path", name}, {"values", std::vector<float>(row, row + outputs_)}};
-    if (added) j.update(io::parse_json<Json>(added_json(added), "answers"));
+    if (added) j.update(added_members(added));
     out += dump(j);
     return;
   }

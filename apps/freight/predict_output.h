@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -52,7 +53,7 @@ class PredictionWriter {
   void add_values(std::string& out, const std::string& name, const float* row, const std::string& passed,
                   Added added) const;
   std::string added_cells(Added added, int64_t group) const;
-  std::string added_json(Added added) const;
+  nlohmann::ordered_json added_members(Added added) const;  // "shap" and "base"
   std::string first_column(const std::string& name) const;  // of a line
   void put(const std::string& text);
 
