@@ -150,45 +150,43 @@ std::optional<Launch> read_slurm() {
   return l;
 }
 
+// A launcher that starts one process on each machine and numbers these.
+std::optional<Launch> one_per_machine(const char* source, const char* rank_name, const char* world_name) {
+  const std::optional<int> rank = number(rank_name, 0, kMostProcesses), world = number(world_name, 1, kMostProcesses);
+  if (!rank && !world) return std::nullopt;
+  if (!rank || !world) {
+    fail(ErrorKind::usage, rank ? world_name : rank_name, "is not set, but ", rank ? rank_name : world_name,
+         " is: need both");
+  }
+  require_below(rank_name, *rank, world_name, *world);
+  return Launch{.rank = *rank, .world = *world, .source = source};
+}
+
 // Kubeflow sets PET_* for a torchrun inside of the container. Without one they still say all, where each machine has
 // one process.
 std::optional<Launch> read_kubeflow() {
-  const std::optional<int> rank = number("PET_NODE_RANK", 0, kMostProcesses),
-                           world = number("PET_NNODES", 1, kMostProcesses);
-  if (!rank && !world) return std::nullopt;
-  if (!rank || !world) {
-    fail(ErrorKind::usage, rank ? "PET_NNODES" : "PET_NODE_RANK", "is not set, but ",
-         rank ? "PET_NODE_RANK" : "PET_NNODES", " is: need both");
-  }
+  std::optional<Launch> l = one_per_machine("Kubeflow", "PET_NODE_RANK", "PET_NNODES");
+  if (!l) return l;
   if (const std::string per_node = env::get("PET_NPROC_PER_NODE"); !per_node.empty() && per_node != "1") {
     fail(ErrorKind::usage, "PET_NPROC_PER_NODE", "got '", excerpt(per_node),
          "', need 1: several processes per machine are started by torchrun");
   }
-  Launch l = {.rank = *rank, .world = *world, .source = "Kubeflow"};
-  require_below("PET_NODE_RANK", l.rank, "PET_NNODES", l.world);
-  l.master_address = env::get(first_set({"PET_MASTER_ADDR", "MASTER_ADDR"}));
-  l.master_port = number(first_set({"PET_MASTER_PORT", "MASTER_PORT"}), 1, 65535).value_or(0);
+  l->master_address = env::get(first_set({"PET_MASTER_ADDR", "MASTER_ADDR"}));
+  l->master_port = number(first_set({"PET_MASTER_PORT", "MASTER_PORT"}), 1, 65535).value_or(0);
   return l;
 }
 
 // SkyPilot runs a task's commands once on each machine.
 std::optional<Launch> read_skypilot() {
-  const std::optional<int> rank = number("SKYPILOT_NODE_RANK", 0, kMostProcesses),
-                           world = number("SKYPILOT_NUM_NODES", 1, kMostProcesses);
-  if (!rank && !world) return std::nullopt;
-  if (!rank || !world) {
-    fail(ErrorKind::usage, rank ? "SKYPILOT_NUM_NODES" : "SKYPILOT_NODE_RANK", "is not set, but ",
-         rank ? "SKYPILOT_NODE_RANK" : "SKYPILOT_NUM_NODES", " is: need both");
-  }
-  Launch l = {.rank = *rank, .world = *world, .source = "SkyPilot"};
-  require_below("SKYPILOT_NODE_RANK", l.rank, "SKYPILOT_NUM_NODES", l.world);
+  std::optional<Launch> l = one_per_machine("SkyPilot", "SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES");
+  if (!l) return l;
   for (const std::string& host : split(env::get("SKYPILOT_NODE_IPS"), '\n')) {
-    if (!host.empty()) l.hosts.push_back(host);
+    if (!host.empty()) l->hosts.push_back(host);
   }
-  l.master_address = env::get("MASTER_ADDR");
-  if (l.master_address.empty() && !l.hosts.empty()) l.master_address = l.hosts[0];
-  l.master_port = number("MASTER_PORT", 1, 65535).value_or(0);
-  l.job = cat("skypilot-", excerpt(env::get("SKYPILOT_TASK_ID")));
+  l->master_address = env::get("MASTER_ADDR");
+  if (l->master_address.empty() && !l->hosts.empty()) l->master_address = l->hosts[0];
+  l->master_port = number("MASTER_PORT", 1, 65535).value_or(0);
+  l->job = cat("skypilot-", excerpt(env::get("SKYPILOT_TASK_ID")));
   return l;
 }
 
