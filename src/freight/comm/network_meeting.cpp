@@ -24,6 +24,7 @@
 #include "freight/base/log.h"
 #include "freight/base/printable.h"
 #include "freight/base/version.h"
+#include "freight/comm/missing_ranks_internal.h"
 #include "freight/comm/network_address_internal.h"
 
 namespace freight::comm {
@@ -359,16 +360,10 @@ class TcpHost {
   }
 
   std::string missing() const {
-    std::vector<std::string> missing;
-    for (size_t r = 1; r < by_rank_.size(); ++r) {
-      if (!by_rank_[r]) missing.push_back(cat(r));
-    }
-    constexpr size_t kMost = 16;
-    const size_t more = missing.size() > kMost ? missing.size() - kMost : 0;
-    missing.resize(missing.size() - more);
-    std::string text = cat(missing.size() + more > 1 ? "ranks " : "rank ", join(missing, ", "),
-                           more > 0 ? cat(" and ", more, " others") : "", " did not come within ", plan_.timeout,
-                           " s to host ", host_name(), " (", address_.text(), "), port ", address_.port());
+    std::vector<bool> came = by_rank_;
+    came[0] = true;  // it is this one
+    std::string text = cat(missing_ranks(came, plan_.timeout), " to host ", host_name(), " (", address_.text(),
+                           "), port ", address_.port());
     if (!wrong_tokens_.empty()) text += cat("; a process on ", wrong_tokens_[0], " came with another token");
     return text;
   }

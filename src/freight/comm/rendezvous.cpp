@@ -21,6 +21,7 @@
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/base/version.h"
+#include "freight/comm/missing_ranks_internal.h"
 #include "freight/comm/process_internal.h"
 
 namespace freight::comm {
@@ -135,7 +136,7 @@ class Host {
     const auto start = Clock::now();
     while (arrived_ < plan_.world) {
       const double left = plan_.timeout - seconds_since(start);
-      if (left <= 0) refuse(ErrorKind::peer_lost, missing());
+      if (left <= 0) refuse(ErrorKind::peer_lost, missing_ranks(came_, plan_.timeout));
       look(left);
     }
     Descriptor file = memory_file(plan_.bytes);
@@ -213,18 +214,6 @@ class Host {
 
   [[noreturn]] void lost(const Guest& g) {
     refuse(ErrorKind::peer_lost, cat("rank ", g.rank, " (process ", g.who.pid, ") ended before all ranks had come"));
-  }
-
-  std::string missing() const {
-    std::vector<std::string> ranks;
-    for (size_t r = 0; r < came_.size(); ++r) {
-      if (!came_[r]) ranks.push_back(cat(r));
-    }
-    constexpr size_t kMost = 16;
-    const size_t more = ranks.size() > kMost ? ranks.size() - kMost : 0;
-    ranks.resize(ranks.size() - more);
-    return cat(ranks.size() + more > 1 ? "ranks " : "rank ", join(ranks, ", "),
-               more > 0 ? cat(" and ", more, " others") : "", " did not come within ", plan_.timeout, " s");
   }
 
   // Tells all that came, and throws.

@@ -1,0 +1,23 @@
+// The text that both meetings, of one host and over a network, end with when time is over.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "freight/base/strings.h"
+
+namespace freight::comm {
+
+// "ranks 1, 3 did not come within 120 s". came[r] is of rank r; sixteen ranks are named at most.
+inline std::string missing_ranks(const std::vector<bool>& came, double timeout) {
+  std::vector<std::string> missing;
+  for (size_t r = 0; r < came.size(); ++r) {
+    if (!came[r]) missing.push_back(cat(r));
+  }
+  constexpr size_t kMost = 16;
+  const size_t all = missing.size();
+  if (all > kMost) missing.resize(kMost);
+  return cat(all > 1 ? "ranks " : "rank ", join(missing, ", "), all > kMost ? cat(" and ", all - kMost, " others") : "",
+             " did not come within ", timeout, " s");
+}
+
+}  // namespace freight::comm
