@@ -76,6 +76,17 @@ TEST_P(Engines, LongArraysMoveExactly) {
   expect_well(by_engine(3, [](Comm& c) { return check_moves<float>(c, 5'000'011); }));
 }
 
+TEST(LongestWait, NamesTheRankThatOthersWaitFor) {
+  const auto told = [](const std::vector<double>& seconds, int world) {  // of 9 s, in 100 steps
+    std::vector<double> shares;
+    for (const double s : seconds) shares.push_back(s / 9.0);
+    return comm::longest_wait(shares, world, 0.09);
+  };
+  EXPECT_EQ(told({0, 4.0, 0, 0.1, 0, 0, 0, 3.0, 0}, 3), "rank 0 waits 40.0 ms of each 90.0 ms step for rank 1");
+  EXPECT_EQ(told({0, 0.5, 0, 0, 0, 0.4, 0, 0.6, 0}, 3), "");
+  EXPECT_EQ(told({0}, 1), "");
+}
+
 TEST_P(Engines, TellWhomTheyWaitedFor) {
   expect_well(by_engine(3, [](Comm& c) -> std::string {
     c.barrier();

@@ -35,12 +35,6 @@ TEST(Deal, KnowsWhereSumsOfRanksMeetInTheTreeOverShards) {
   EXPECT_FALSE((Deal{8, 0, 3}.aligned()));
 }
 
-TEST(Ranks, TheOneThatOthersWaitForIsNamed) {
-  EXPECT_EQ(slow_rank({4.0, 0.1, 3.0}, 100, 9.0), "rank 0 waits 40.0 ms of each 90.0 ms step for rank 1");
-  EXPECT_EQ(slow_rank({0.5, 0.4, 0.6}, 100, 9.0), "");
-  EXPECT_EQ(slow_rank({3.0}, 100, 9.0), "");
-}
-
 TEST(Wish, GoesThroughNumbersThatAreAdded) {
   double a[kWishNumbers], b[kWishNumbers];
   put({.interrupts = 1, .lr = 0.25}, a);

@@ -8,6 +8,16 @@
 
 namespace freight::comm {
 
+std::string longest_wait(const std::vector<double>& shares, int world, double step_seconds) {
+  const auto longest = std::max_element(shares.begin(), shares.end());
+  constexpr double kNoticed = 0.2;
+  if (*longest < kNoticed) return "";
+  const auto milliseconds = [](double seconds) { return fixed(seconds * 1e3, 1); };
+  const auto pair = longest - shares.begin();
+  return cat("rank ", pair / world, " waits ", milliseconds(*longest * step_seconds), " ms of each ",
+             milliseconds(step_seconds), " ms step for rank ", pair % world);
+}
+
 WaitReport::WaitReport(const Comm& comm) : waited_(comm.waited()), began_(std::chrono::steady_clock::now()) {}
 
 std::string WaitReport::since_last(Comm& comm, int64_t steps) {
@@ -21,13 +31,7 @@ std::string WaitReport::since_last(Comm& comm, int64_t steps) {
   comm.broadcast(&whole, 1, DType::f64, 0);
   waited_ = comm.waited();
   began_ = std::chrono::steady_clock::now();
-  const auto longest = static_cast<size_t>(std::max_element(all.begin(), all.end()) - all.begin());
-  constexpr double kNoticed = 0.1;
-  if (all[longest] < kNoticed) return "";
-  const double step = whole / static_cast<double>(std::max<int64_t>(steps, 1)) * 1e3;
-  const auto milliseconds = [](double v) { return fixed(v, v < 10 ? 1 : 0); };
-  return cat("rank ", longest / world, " waits ", milliseconds(all[longest] * step), " ms of each ", milliseconds(step),
-             " ms step for rank ", longest % world);
+  return longest_wait(all, comm.world(), whole / static_cast<double>(std::max<int64_t>(steps, 1)));
 }
 
 }  // namespace freight::comm

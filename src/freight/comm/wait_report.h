@@ -8,12 +8,15 @@
 
 namespace freight::comm {
 
+// "rank 3 waits 41.0 ms of each 90.0 ms step for rank 1", where that is a fifth of a step or more, else "". `shares`
+// (world * world): the part of its time that each rank waits for each other one.
+std::string longest_wait(const std::vector<double>& shares, int world, double step_seconds);
+
 class WaitReport {
  public:
   explicit WaitReport(const Comm& comm);  // begins now
-  // "rank 3 waits 41 ms of each 90 ms step for rank 1": the longest wait since the last call, or the beginning, where
-  // it is a tenth of a step or more, else "". Called by all ranks with the same number of steps, 1 or more; all get the
-  // same text. It is a collective.
+  // The longest wait since the last call, or the beginning (longest_wait()). Called by all ranks with the same number
+  // of steps; all get the same text. It is a collective.
   std::string since_last(Comm& comm, int64_t steps);
 
  private:

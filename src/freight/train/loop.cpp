@@ -81,7 +81,7 @@ void Loop::begin_epoch() {
             .seen_before = place_.seen,
             .began = Clock::now(),
             .waited_before = run_.feed->wait_seconds()};
-  if (run_.ranks) epoch_.ranks_waited_before = run_.ranks->waits();
+  if (run_.ranks) epoch_.ranks.emplace(run_.ranks->comm());
   steps_.start_epoch(place_, epoch_.steps);
   place_.closed = false;
 }
@@ -162,13 +162,6 @@ StepReport Loop::report() const {
   return r;
 }
 
-std::string Loop::slow_rank(int64_t steps, double seconds) const {
-  if (!run_.ranks) return {};
-  std::vector<double> waits = run_.ranks->waits();
-  for (size_t r = 0; r < waits.size(); ++r) waits[r] -= epoch_.ranks_waited_before[r];
-  return train::slow_rank(waits, steps, seconds);
-}
-
 // Does what follows an epoch's last step, or the step after which the run is stopped: figures, evaluation, checkpoint.
 void Loop::close_epoch() {
   const double seconds = seconds_since(epoch_.began);
@@ -181,7 +174,8 @@ void Loop::close_epoch() {
   result_.steps = place_.step;
   if (!result_.interrupted()) result_.epochs = place_.epoch;
 
-  EpochReport e{.train = report(), .test = {}, .best = false, .seconds = seconds, .slow = slow_rank(batches, seconds)};
+  EpochReport e{.train = report(), .test = {}, .best = false, .seconds = seconds};
+  if (epoch_.ranks) e.slow = epoch_.ranks->since_last(run_.ranks->comm(), batches);
   if (!e.slow.empty()) record_.note(e.slow);
   // Nothing was trained here where the run went on with the evaluation alone: then the row is there already.
   if (e.train.samples_per_s > 0) record_.trained(e.train, batches, seconds);

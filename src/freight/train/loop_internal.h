@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "freight/comm/wait_report.h"
 #include "freight/train/batch_steps_internal.h"
 #include "freight/train/record_internal.h"
 
@@ -27,9 +28,8 @@ class Loop {
     int64_t batch_before = 0, seen_before = 0;  // place_.batch and place_.seen when this part began
     Clock::time_point began;
     double waited_before = 0;
-    std::vector<double> ranks_waited_before = {};
+    std::optional<comm::WaitReport> ranks = {};  // of several
   };
-  std::string slow_rank(int64_t steps, double seconds) const;
   // The training of this process. Its first steps meet fresh memory and are left out of the mean.
   struct Trained {
     int64_t samples = 0, steps = 0;

@@ -24,7 +24,7 @@ bool Deal::aligned() const {
 
 Deal Sharding::deal() const { return ranks ? ranks->deal(shards) : Deal{.shards = shards}; }
 
-Ranks::Ranks(std::unique_ptr<comm::Comm> comm) : comm_(std::move(comm)), waits_(static_cast<size_t>(world())) {}
+Ranks::Ranks(std::unique_ptr<comm::Comm> comm) : comm_(std::move(comm)) {}
 
 std::string Ranks::from_first(const std::string& text) {
   auto size = static_cast<int64_t>(text.size());
@@ -104,17 +104,6 @@ std::optional<double> Ranks::take_rate() {
   const std::optional<double> lr = agreed_.lr;
   agreed_.lr.reset();
   return lr;
-}
-
-std::string slow_rank(const std::vector<double>& waits, int64_t steps, double seconds) {
-  constexpr double kWorthTelling = 0.2;
-  if (waits.size() < 2 || steps < 1) return {};
-  const auto [least, most] = std::minmax_element(waits.begin(), waits.end());
-  const double lost = *most - *least;
-  if (lost < kWorthTelling * seconds) return {};
-  const auto of_step = [&](double s) { return fixed(s / static_cast<double>(steps) * 1e3, 1); };
-  return cat("rank ", most - waits.begin(), " waits ", of_step(*most), " ms of each ", of_step(seconds),
-             " ms step for rank ", least - waits.begin());
 }
 
 void put(const Wish& w, double* numbers) {

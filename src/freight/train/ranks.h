@@ -55,19 +55,10 @@ class Ranks {
   // The learning rate that was agreed on, once.
   std::optional<double> take_rate();
 
-  // Seconds that each rank has waited for the others so far, as all know it since the last step.
-  const std::vector<double>& waits() const { return waits_; }
-  void set_waits(std::vector<double> waits) { waits_ = std::move(waits); }
-
  private:
   std::unique_ptr<comm::Comm> comm_;
   Wish mine_, agreed_;
-  std::vector<double> waits_;
 };
-
-// "rank 3 waits 41 ms of each 90 ms step for rank 1", where that is more than a fifth of it; else "". `waits`: seconds
-// by rank in so many steps, which took `seconds`. The rank for which the others wait is the one that waits least.
-std::string slow_rank(const std::vector<double>& waits, int64_t steps, double seconds);
 
 // A wish as numbers that can be added, and back.
 constexpr size_t kWishNumbers = 5;

@@ -3,11 +3,9 @@
 #include "freight/train/sharded_step.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 
-#include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/base/log.h"
 #include "freight/base/strings.h"
@@ -148,7 +146,6 @@ struct ShardedStep::State {
   bool local_sums = true;
   int64_t done = 0;             // shards of this step so far
   std::vector<double> numbers;  // by shard of this rank
-  double waited = 0;            // seconds, for other ranks
   bool tokens = false;          // are what targets are counted by
   int64_t width = 1;            // targets of a sample
   Array random_numbers;         // as of the step's beginning
@@ -275,23 +272,17 @@ void ShardedStep::State::sum_blocks() {
 std::vector<double> ShardedStep::State::exchange() {
   if (!sharding.ranks) return numbers;
   Ranks& ranks = *sharding.ranks;
-  constexpr size_t kHead = kWishNumbers + 1;  // wishes, and how long the rank has waited
-  std::vector<double> mine(kHead);
+  std::vector<double> mine(kWishNumbers);
   put(ranks.take_wish(), mine.data());
-  mine[kWishNumbers] = waited;
   mine.insert(mine.end(), numbers.begin(), numbers.end());
-  const auto began = std::chrono::steady_clock::now();
   const std::vector<double> all = ranks.gather(mine);
-  waited += seconds_since(began);
-  std::vector<double> wishes(kWishNumbers), by_shard, waits;
+  std::vector<double> wishes(kWishNumbers), by_shard;
   for (int r = 0; r < deal.world; ++r) {
     const double* of = all.data() + static_cast<size_t>(r) * mine.size();
     for (size_t i = 0; i < kWishNumbers; ++i) wishes[i] += of[i];
-    waits.push_back(of[kWishNumbers]);
     const auto count = static_cast<size_t>(deal.first_of(r + 1) - deal.first_of(r)) * kNumbers;
-    by_shard.insert(by_shard.end(), of + kHead, of + kHead + count);
+    by_shard.insert(by_shard.end(), of + kWishNumbers, of + kWishNumbers + count);
   }
-  ranks.set_waits(std::move(waits));
   ranks.agree(wish_of(wishes.data()));
   return by_shard;
 }
