@@ -85,6 +85,7 @@ TEST(LongestWait, NamesTheRankThatOthersWaitFor) {
   EXPECT_EQ(told({0, 4.0, 0, 0.1, 0, 0, 0, 3.0, 0}, 3), "rank 0 waits 40.0 ms of each 90.0 ms step for rank 1");
   EXPECT_EQ(told({0, 0.5, 0, 0, 0, 0.4, 0, 0.6, 0}, 3), "");
   EXPECT_EQ(told({0}, 1), "");
+  EXPECT_EQ(told({0, 2.5, 2.0, 0}, 2), "");  // by turns
 }
 
 TEST_P(Engines, TellWhomTheyWaitedFor) {

@@ -8,8 +8,9 @@
 
 namespace freight::comm {
 
-// "rank 3 waits 41.0 ms of each 90.0 ms step for rank 1", where that is a fifth of a step or more, else "". `shares`
-// (world * world): the part of its time that each rank waits for each other one.
+// "rank 3 waits 41.0 ms of each 90.0 ms step for rank 1", where that is longer by a fifth of a step than the latter
+// waits for the former, else "". `shares` (world * world): the part of its time that each rank waits for each other
+// one.
 std::string longest_wait(const std::vector<double>& shares, int world, double step_seconds);
 
 class WaitReport {
