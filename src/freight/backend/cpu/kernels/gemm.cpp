@@ -20,6 +20,7 @@ template <class T>
 constexpr int64_t kDepth = sizeof(T) == sizeof(float) ? 384 : 320;
 template <class T>
 constexpr int64_t kLine = Ahead<T>::kLine;
+constexpr int64_t kFirstLevelBytes = 32 << 10;
 constexpr int64_t kFlippedRows = 96;     // rows of a flipped product whose sums are kept aside
 constexpr double kSerialFlops = 400000;  // below, a parallel region costs more than it saves
 // Cycles per element of a block that is packed, by copying or transposing, where a tile takes one per row and step.
@@ -114,10 +115,13 @@ Gemm<T>::Gemm(const GemmProblem& problem) : p_(problem) {
     // A block read in place must be short enough for the first-level cache and free of steps that fall on the same
     // cache sets, or be read once.
     const auto shares_sets = [](ptrdiff_t step) { return step * static_cast<ptrdiff_t>(sizeof(T)) % 512 == 0; };
+    // A matrix that the first-level cache holds whole is no concern of its sets.
+    const bool small = p_.k * p_.b_row * static_cast<int64_t>(sizeof(T)) <= kFirstLevelBytes;
     // Steps of f64 on a page each cost more in place, measured from 64 of them on.
     const bool far_apart = sizeof(T) == sizeof(double) && p_.k >= 64 && p_.b_row * ptrdiff_t{sizeof(T)} >= 4096;
-    pack_columns_ = !p_.packed && (p_.b_col != 1 ||
-                                   (tiles_ > 1 && (p_.k > 256 || (p_.k > 16 && shares_sets(p_.b_row)) || far_apart)));
+    pack_columns_ =
+        !p_.packed &&
+        (p_.b_col != 1 || (tiles_ > 1 && (p_.k > 256 || (p_.k > 16 && !small && shares_sets(p_.b_row)) || far_apart)));
     // Rows that lie together and fit the first-level cache are read in place, unless they are read often.
     const bool together = p_.a_col == 1 && p_.a_row == p_.k && p_.k <= 256 && panels_ <= 16;
     pack_rows_ = (p_.a_col != 1 && p_.a_row != 1) || (panels_ > 2 && p_.k > 64 && !together) ||

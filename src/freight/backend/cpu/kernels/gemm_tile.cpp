@@ -85,8 +85,13 @@ void tile(const GemmTile<T>& t) {
     for (int v = 0; v < kVectors; ++v) acc[i][v] = hn::Zero(d);
   }
   // The result's lines come meanwhile.
-  for (int i = 0; i < kR * kVectors && kR >= 8 && !t.stream; ++i)
-    hwy::Prefetch(t.c + i % kR * t.c_row + i / kR * t.c_vector);
+  if (kR >= 8 && !t.stream) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kR; ++i) {
+      hwy::Prefetch(t.c + i * t.c_row);
+      if (kVectors > 1) hwy::Prefetch(t.c + i * t.c_row + t.c_vector);
+    }
+  }
   for (int64_t s = 0; s < t.segments; ++s) {
     const T* a = t.a + s * t.a_segment;
     const T* b = t.b + s * t.b_segment;
