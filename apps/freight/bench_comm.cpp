@@ -125,7 +125,8 @@ int bench_comm_command(const Args& args) {
            " ranks: leave it out");
     }
     const auto comm = comm::join_job(launch, job);
-    const bench::CommTimes times = bench::time_all_reduce(*comm, sizes, flags.seconds);
+    bench::CommTimes times = bench::time_all_reduce(*comm, sizes, flags.seconds);
+    times.hosts = (launch.world + launch.local_world - 1) / launch.local_world;
     if (launch.rank == 0) print_times({times}, comm::engine_for(launch, job), flags.json);
     return 0;
   }

@@ -14,6 +14,7 @@
 #include "plan_options.h"
 #include "plan_table.h"
 #include "plan_text.h"
+#include "plan_world.h"
 #include "table.h"
 
 namespace freight::app {
@@ -30,9 +31,9 @@ constexpr double kGib = 1024.0 * 1024 * 1024;
 constexpr int kSizes[] = {4, 8, 12, 16, 24, 40, 48, 80, 141, 192};  // GiB
 
 struct PlanCommandFlags : PlanFlags {
-  std::string devices, world;
+  std::string devices, world, on;
+  FleetFlags shared;
   std::string sort = "speed";
-  plan::Fleet fleet;
   bool csv = false, means = false;
   int64_t top = 20;
 };
@@ -143,21 +144,6 @@ void print_within(const Within& w) {
   std::printf("\n  %s\n", w.text.c_str());
 }
 
-// `running`: the plan that offloads; null: the first of the drafts.
-std::vector<Estimate> estimates(const std::vector<Draft>& drafts, const PlanInput& in, const PlanCommandFlags& f,
-                                const Draft* running) {
-  const plan::RunLength length = plan::RunLength::of(in.subject, f.samples);
-  std::vector<Estimate> all;
-  for (const plan::Device& d : in.catalog.devices) {
-    all.push_back(plan::estimate(drafts, d, in.catalog, length, f.fleet, running));
-  }
-  sort_estimates(all, f.sort);
-  Estimate here = plan::estimate_here(drafts, in.rates && f.fleet.devices == 1 ? &*in.rates : nullptr, length, running);
-  if (f.fleet.devices > 1) here.assumed = "one device: not timed for a share of a batch";
-  all.insert(all.begin(), std::move(here));
-  return all;
-}
-
 std::vector<std::vector<std::string>> rows_of(const std::vector<Estimate>& all, size_t shown) {
   std::vector<std::vector<std::string>> rows;
   for (size_t i = 0; i < std::min(all.size(), shown); ++i) {
@@ -208,109 +194,6 @@ Json json_of(const std::vector<Draft>& drafts, const Formula& line, const std::v
   if (offloaded) j["offload"] = json_of(*offloaded);
   for (const Estimate& e : all) j["devices"].push_back(freight::app::json_of(e, in.catalog));
   return j;
-}
-
-// A batch shared by so many devices of each kind.
-struct Share {
-  int64_t devices = 1, batch = 0;  // batch: of each
-  std::vector<Estimate> estimates;
-};
-
-std::vector<Share> shares_of(const PlanInput& in, PlanCommandFlags flags) {
-  plan::DraftOptions options = plan::options_of(in.subject);
-  options.whole_run = in.subject.test_count > 0;
-  const int64_t batch = options.batch;
-  std::vector<Share> all;
-  for (const int64_t devices : parse_counts("--world", flags.world)) {
-    if (batch < devices) {
-      fail(ErrorKind::usage, "--world", "a batch of ", batch, " has no ", devices,
-           " parts: need a larger --batch-size");
-    }
-    options.batch = (batch + devices - 1) / devices;
-    flags.fleet.devices = devices;
-    all.push_back({devices, options.batch, estimates(plan::drafts(in.subject, options), in, flags, nullptr)});
-  }
-  return all;
-}
-
-// The estimate of a device with another number of devices; null where the table lacks it.
-const Estimate* same_device(const Share& share, const std::string& device) {
-  for (const Estimate& e : share.estimates) {
-    if (e.device == device) return &e;
-  }
-  return nullptr;
-}
-
-// The rate of so many devices over as many times the rate of the first count's; 0: not known.
-double efficiency(const Estimate& first, int64_t first_devices, const Estimate& e, int64_t devices) {
-  if (!first.timed || !e.timed) return 0;
-  return e.samples_per_second.middle() * static_cast<double>(first_devices) /
-         (first.samples_per_second.middle() * static_cast<double>(devices));
-}
-
-Json json_of(const std::vector<Share>& world, const PlanInput& in) {
-  Json j = {
-      {"model", in.subject.config.model}, {"data", in.subject.data}, {"batch_size", in.subject.config.batch_size}};
-  for (const Share& s : world) {
-    Json one = {{"devices", s.devices}, {"batch_per_device", s.batch}, {"estimates", Json::array()}};
-    for (const Estimate& e : s.estimates) {
-      Json estimate = freight::app::json_of(e, in.catalog);
-      const Estimate* first = same_device(world[0], e.device);
-      const double of_linear = first ? efficiency(*first, world[0].devices, e, s.devices) : 0;
-      estimate["efficiency"] = of_linear > 0 ? Json(of_linear) : Json(nullptr);
-      one["estimates"].push_back(std::move(estimate));
-    }
-    j["world"].push_back(std::move(one));
-  }
-  return j;
-}
-
-int print_world(const PlanInput& in, const PlanCommandFlags& f) {
-  if (!f.devices.empty() || f.csv || f.means || in.subject.config.offload != "none") {
-    const char* other = !f.devices.empty() ? "--devices" : f.csv ? "--csv" : f.means ? "--means" : "--offload";
-    fail(ErrorKind::usage, "--world", "does not go with ", other, ": it makes a table of its own");
-  }
-  const std::vector<Share> world = shares_of(in, f);
-  if (f.json) {
-    std::printf("%s\n", json_of(world, in).dump(2).c_str());
-    return 0;
-  }
-  std::vector<std::string> heads{"device"};
-  for (const Share& s : world) heads.push_back(cat(s.devices, s.devices == 1 ? " device" : " devices"));
-  std::vector<std::vector<std::string>> rows{{"batch of each"}};
-  for (const Share& s : world) rows[0].push_back(cat(s.batch));
-  size_t left_out = 0;
-  for (const Estimate& first : world[0].estimates) {
-    if (!first.timed) continue;
-    if (f.top > 0 && rows.size() > static_cast<size_t>(f.top)) {
-      ++left_out;
-      continue;
-    }
-    std::vector<std::string> row{first.device};
-    for (const Share& s : world) {
-      const Estimate* e = same_device(s, first.device);
-      if (!e || !e->timed) {
-        row.push_back("-");
-      } else if (!e->fits.value_or(true)) {
-        row.push_back("does not fit");
-      } else {
-        const double of_linear = efficiency(first, world[0].devices, *e, s.devices);
-        row.push_back(
-            cat(range(e->samples_per_second), &s == &world[0] ? "" : cat(", ", fixed(100 * of_linear, 0), " %")));
-      }
-    }
-    rows.push_back(std::move(row));
-  }
-  std::printf(
-      "model     %s, batch %lld shared by the devices: %s/s, and the rate over that of %lld times as much\n\n%s",
-      in.subject.config.model.c_str(), static_cast<long long>(in.subject.config.batch_size), in.subject.unit,
-      static_cast<long long>(world[0].devices), table(heads, rows).c_str());
-  if (left_out > 0) std::printf("%zu more: --top 0\n", left_out);
-  std::printf(
-      "\npredicted, not measured, from catalog/devices.json; gradients are summed in a ring while the backward half "
-      "runs\n"
-      "(docs/plan.md); one of the columns in full: --devices N\n");
-  return 0;
 }
 
 void print_memory(const std::vector<Draft>& drafts, const Formula& line) {
@@ -366,8 +249,8 @@ const Estimate* held_up(const std::vector<Estimate>& all) {
   return nullptr;
 }
 
-void print_devices(const std::vector<Estimate>& all, const Draft& draft, const PlanCommandFlags& f,
-                   const PlanInput& in) {
+void print_devices(const std::vector<Estimate>& all, const Draft& draft, const PlanCommandFlags& f, const PlanInput& in,
+                   int64_t devices) {
   const size_t shown = f.top == 0 ? all.size() : static_cast<size_t>(f.top) + 1;
   std::printf("\n%s", table({"device", "fits", "largest batch", cat(in.subject.unit, "/s"), "h/epoch", "h/run", "$/run",
                              "Wh/run"},
@@ -384,12 +267,11 @@ void print_devices(const std::vector<Estimate>& all, const Draft& draft, const P
         "         times and fits are those of the plan that offloads; its copies run beside its\n"
         "         kernels, which wait where the plan has no memory to spare for that\n");
   }
-  if (f.fleet.devices > 1) {
+  if (devices > 1) {
     std::printf(
-        "%lld of each, with a batch of %lld on every one: predicted; gradients are summed in a ring while the backward "
-        "half\n"
+        "%lld of each, with a batch of %lld on every one: predicted; gradients are summed while the backward half\n"
         "         runs (docs/plan.md); memory is that of one, dollars and energy are those of all\n",
-        static_cast<long long>(f.fleet.devices), static_cast<long long>(draft.options.batch));
+        static_cast<long long>(devices), static_cast<long long>(draft.options.batch));
   }
   if (const Estimate* slow = held_up(all)) {
     std::printf("reading or sending data may hold up %s: %s s a step\n", slow->device.c_str(),
@@ -415,6 +297,17 @@ void refuse_beside_trees(const PlanCommandFlags& f) {
   }
 }
 
+// The table of several numbers of devices has no room for these.
+void refuse_beside_world(const PlanCommandFlags& f) {
+  const std::pair<const char*, bool> others[] = {{"--devices", !f.devices.empty()},
+                                                 {"--csv", f.csv},
+                                                 {"--means", f.means},
+                                                 {"--offload", f.config.offload != "none"}};
+  for (const auto& [flag, given] : others) {
+    if (given) fail(ErrorKind::usage, "--world", "does not go with ", flag, ": it makes a table of its own");
+  }
+}
+
 }  // namespace
 
 int plan_command(const Args& args) {
@@ -430,6 +323,8 @@ int plan_command(const Args& args) {
         "  freight plan cifar10 --epochs 30 --sort dollars\n"
         "  freight plan housing.csv --target price   trees of a table: does a GPU pay?\n"
         "  freight plan --model resnet50 -b 1024 --world 1,2,4,8\n"
+        "  freight plan --model resnet50 --per-device-batch-size 256 --precision fp16 --world 1,8,64 \\\n"
+        "      --link 400gbit-rdma --on \"A100 SXM4 80GB\"\n"
         "  freight plan --model resnet152 --samples 1281167 --epochs 90 --precision bf16 --means\n"
         "  freight plan --model vgg16 --device-memory 20 --device-bandwidth 600 --device-tflops 40");
     flags.declare(*o);
@@ -441,36 +336,53 @@ int plan_command(const Args& args) {
            {.value = "N", .old = {"--gpus"}});
     o->add("--world", &flags.world,
            "numbers of devices, like 1,2,4,8: how the rate grows with them, in a table of its own", {.value = "LIST"});
-    o->add("--link", &flags.fleet.network_gbit, "between machines of eight devices, in Gbit/s",
-           {.value = "GBIT", .min = 0.001, .old = {"--network"}});
+    declare(*o, flags.shared);
+    o->add("--on", &flags.on, "of this device of the catalogue alone", {.value = "NAME"});
     o->add("--means", &flags.means,
            "also plan with recompute, accumulation, offloading and bf16: what each would change");
     o->add("--csv", &flags.csv, "print the devices as CSV");
     return o;
   };
-  const std::optional<PlanInput> in = read_plan_input(known, flags, make, Trees::planned);
+  std::optional<PlanInput> in = read_plan_input(known, flags, make, Trees::planned);
   if (!in) return 0;
+  if (!flags.on.empty()) in->catalog.devices = {plan::Device(in->catalog.device(flags.on))};
   if (in->trees) {
     refuse_beside_trees(flags);
     plan_table(flags.config, *in->trees, in->catalog, flags.samples,
                {.sort = flags.sort, .top = flags.top, .json = flags.json, .csv = flags.csv});
     return 0;
   }
-  if (!flags.world.empty()) return print_world(*in, flags);
-  if (!flags.devices.empty()) flags.fleet.devices = count_of(flags.devices);
+  plan::Fleet fleet = flags.shared.fleet(in->catalog);
+  if (!flags.world.empty()) {
+    refuse_beside_world(flags);
+    print_world(*in, {.devices = parse_counts("--world", flags.world),
+                      .fleet = fleet,
+                      .batch_of_each = flags.shared.per_device_batch,
+                      .rate_of_one = flags.shared.rate_of_one,
+                      .samples = flags.samples,
+                      .top = flags.top,
+                      .sort = flags.sort,
+                      .json = flags.json});
+    return 0;
+  }
+  if (!flags.devices.empty()) fleet.devices = count_of(flags.devices);
   plan::DraftOptions options = plan::options_of(in->subject);
   options.whole_run = in->subject.test_count > 0;
-  if (options.batch < flags.fleet.devices) {
-    fail(ErrorKind::usage, "--devices", "a batch of ", options.batch, " has no ", flags.fleet.devices,
-         " parts: need a larger --batch-size");
-  }
-  options.batch = (options.batch + flags.fleet.devices - 1) / flags.fleet.devices;
+  options.batch = batch_of_each("--devices", *in, fleet.devices, flags.shared.per_device_batch);
   options.offload = Offload::none;
+  if (flags.shared.rate_of_one > 0) {
+    fail(ErrorKind::usage, "--rate-of-one", "is what --world scales from: need --world 1,", fleet.devices);
+  }
   const std::vector<Draft> drafts = plan::drafts(in->subject, options);
   const std::optional<Within> offloaded = within(*in, drafts[0], flags);
   const Formula line = plan::formula(drafts);
   const std::vector<Means> means = flags.means ? means_of(in->subject, drafts[0]) : std::vector<Means>{};
-  const std::vector<Estimate> all = estimates(drafts, *in, flags, offloaded ? &offloaded->draft : nullptr);
+  const std::vector<Estimate> all = estimates(drafts, *in,
+                                              {.fleet = fleet,
+                                               .samples = flags.samples,
+                                               .sort = flags.sort,
+                                               .batch = flags.shared.per_device_batch * fleet.devices},
+                                              offloaded ? &offloaded->draft : nullptr);
   if (flags.csv) {
     print_csv(all);
     return 0;
@@ -496,7 +408,7 @@ int plan_command(const Args& args) {
   print_memory(drafts, line);
   print_means(means, d);
   if (offloaded) print_within(*offloaded);
-  print_devices(all, d, flags, *in);
+  print_devices(all, d, flags, *in, fleet.devices);
   return 0;
 }
 

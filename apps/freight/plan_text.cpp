@@ -79,7 +79,11 @@ Json json_of(const Estimate& e, const plan::Catalog& catalog) {
   if (e.devices > 1) {
     j["devices"] = e.devices;
     j["summing_seconds"] = json_range(e.summing_seconds);
+    j["all_summing_seconds"] = json_range(e.all_summing_seconds);
+    j["waiting_seconds"] = json_range(e.waiting_seconds);
     j["link"] = e.link;
+    j["limit"] = e.limit;
+    j["beyond"] = e.beyond.empty() ? Json(nullptr) : Json(e.beyond);
   }
   j["epoch_hours"] = json_range(e.epoch_hours);
   j["run_hours"] = json_range(e.run_hours);

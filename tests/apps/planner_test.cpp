@@ -140,7 +140,28 @@ TEST(PlanCommand, WorldComparesNumbersOfDevices) {
   for (const char* part : {"4 devices", "batch of each", "Card", " %", "predicted, not measured"}) {
     EXPECT_NE(table.out.find(part), std::string::npos) << part << "\n" << table.out;
   }
+  // Each rank's memory, and with the optimizer's state, sgd's momentum here, dealt out over the ranks.
+  for (const Json& one : j.at("world")) {
+    const Json& m = one.at("memory");
+    const auto n = one.at("devices").get<int64_t>(), state = m.at("optimizer_bytes").get<int64_t>();
+    EXPECT_GE(state, 11'000'000 * 4);
+    EXPECT_EQ(m.at("sharded_optimizer_total_bytes").get<int64_t>(),
+              m.at("total_bytes").get<int64_t>() - state + (state + n - 1) / n);
+  }
+  EXPECT_EQ(j.at("world")[2].at("memory").at("total_bytes"), alone.at("total_bytes"));
+  for (const char* part : {"ms of sums", "limited by", "dealt out", "--on NAME"}) {
+    EXPECT_NE(table.out.find(part), std::string::npos) << part << "\n" << table.out;
+  }
+  // A batch on each device instead of a shared one, at the rate that one was measured at.
+  const Json each =
+      Json::parse(plan({"--world", "1,4", "--per-device-batch-size", "64", "--rate-of-one", "1000", "--json"}).out);
+  EXPECT_EQ(each.at("world")[1].at("batch_per_device"), 64);
+  EXPECT_NEAR(card(each.at("world")[0].at("estimates")).at("samples_per_second").at("low").get<double>(), 1000, 1e-6);
+  EXPECT_GT(card(each.at("world")[1].at("estimates")).at("samples_per_second").at("low").get<double>(), 2000);
+  EXPECT_LE(card(each.at("world")[1].at("estimates")).at("samples_per_second").at("high").get<double>(), 4000 + 1e-6);
   const std::vector<std::pair<std::vector<std::string>, std::string>> refused = {
+      {{"--world", "2,4", "--rate-of-one", "9"}, "need --world 1,"},
+      {{"--world", "1,2", "--on", "Cart"}, "did you mean 'Card'"},
       {{"--world", "4,2"}, "need whole numbers from 1 on that rise"},
       {{"--world", "1,512"}, "a batch of 256 has no 512 parts"},
       {{"--world", "1,2", "--devices", "2"}, "does not go with --devices"},
@@ -148,6 +169,50 @@ TEST(PlanCommand, WorldComparesNumbersOfDevices) {
   for (const auto& [flags, part] : refused) {
     const Ran r = plan(flags);
     EXPECT_EQ(r.code, 2) << r.out;
+    EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
+  }
+}
+
+TEST(PlanCommand, TheLinkIsANameANumberOrAFile) {
+  const std::string dir = scratch_dir();
+  const auto plan = [&](const std::string& link, const std::string& world = "1,16") {
+    return run_freight({"plan", "--model", "resnet18", "-b", "256", "--world", world, "--link", link, "--on",
+                        "A100 SXM4 80GB", "--json"});
+  };
+  const auto last = [&](const std::string& link) {
+    const Ran r = plan(link);
+    EXPECT_EQ(r.code, 0) << link << r.err;
+    return Json::parse(r.out).at("world")[1].at("estimates")[1];
+  };
+  const Json named = last("25gbit");
+  EXPECT_EQ(last("25"), named);  // a bare number is Gbit/s
+  EXPECT_EQ(last("NVLINK,25gbit"), named);
+  EXPECT_NE(named.at("link").get<std::string>().find("25 Gbit/s"), std::string::npos);
+  EXPECT_NE(named.at("limit").get<std::string>().find("sums over a network of 25 Gbit/s"), std::string::npos);
+  EXPECT_LT(last("1gbit").at("efficiency").get<double>(), named.at("efficiency").get<double>());
+  EXPECT_GT(last("400gbit-rdma").at("efficiency").get<double>(), named.at("efficiency").get<double>());
+  write_file(dir + "/own.json", R"({"format": "freight-links-1", "links": [{"name": "switch", "scope": "between",
+      "gbit_per_s": 25, "best_share": 0.95, "usual_share": 0.6, "best_hop_us": 37, "usual_hop_us": 50,
+      "source": "mine", "date": "2026-11-27"}]})");
+  EXPECT_EQ(last(dir + "/own.json").at("step_seconds"), named.at("step_seconds"));
+  // What freight bench comm measured stands in for all links; beyond its ranks there is a band, which is told.
+  write_file(dir + "/sums.json", R"({"worlds": [{"world": 2, "hosts": 2, "figures": [], "cost": {"start_seconds": 1e-5,
+      "seconds_per_byte": 1e-9, "worst_deviation": 0.1}}]})");
+  const Json measured = last(dir + "/sums.json");
+  EXPECT_NE(measured.at("beyond").get<std::string>().find("beyond the 2 ranks that sums.json measured"),
+            std::string::npos);
+  EXPECT_TRUE(
+      Json::parse(plan(dir + "/sums.json", "1,2").out).at("world")[1].at("estimates")[1].at("beyond").is_null());
+  write_file(dir + "/none.json", R"({"format": "freight-links-1", "links": []})");
+  write_file(dir + "/one.json", R"({"worlds": [{"world": 1, "figures": [], "cost": {"start_seconds": 0,
+      "seconds_per_byte": 0, "worst_deviation": 0}}]})");
+  const std::vector<std::pair<std::string, std::string>> refused = {{"nvlynk", "did you mean 'nvlink'"},
+                                                                    {"-3", "need one of nvlink, pcie"},
+                                                                    {dir + "/none.json", "has 0 links, need one"},
+                                                                    {dir + "/one.json", "times of one rank alone"}};
+  for (const auto& [link, part] : refused) {
+    const Ran r = plan(link);
+    EXPECT_EQ(r.code, 2) << link << r.out;
     EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
   }
 }

@@ -24,6 +24,7 @@ struct CommCost {
 
 struct CommTimes {
   int world = 1;
+  int hosts = 1;                    // that the ranks were on
   std::vector<CommFigure> figures;  // rising
   CommCost cost = {};
 };

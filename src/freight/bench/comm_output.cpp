@@ -49,7 +49,7 @@ std::string to_json(const std::string& machine, const std::string& engine, const
   Json j = {{"machine", machine}, {"collective", "all_reduce"}, {"dtype", "f32"}, {"engine", engine}};
   j["worlds"] = Json::array();
   for (const CommTimes& t : all) {
-    Json w = {{"world", t.world}, {"figures", Json::array()}};
+    Json w = {{"world", t.world}, {"hosts", t.hosts}, {"figures", Json::array()}};
     for (const CommFigure& f : t.figures) {
       w["figures"].push_back({{"bytes", f.bytes},
                               {"seconds", f.median},
@@ -70,7 +70,7 @@ std::vector<CommTimes> read_comm_times(const std::string& text, const std::strin
   try {
     const Json j = io::parse_json<Json>(text, source);
     for (const Json& w : j.at("worlds")) {
-      CommTimes t = {.world = w.at("world"), .figures = {}};
+      CommTimes t = {.world = w.at("world"), .hosts = w.value("hosts", 1), .figures = {}};
       for (const Json& f : w.at("figures")) {
         t.figures.push_back(
             {.bytes = f.at("bytes"), .median = f.at("seconds"), .least = f.at("seconds_least"), .runs = f.at("runs")});

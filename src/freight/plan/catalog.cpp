@@ -2,6 +2,7 @@
 #include "freight/plan/catalog.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <set>
 
@@ -145,6 +146,45 @@ Price price_of(const Json& j, const std::string& source, size_t number) {
   return p;
 }
 
+Link link_entry(const Json& j, const std::string& source, size_t number) {
+  Entry e(j, source, cat("link ", number + 1));
+  Link l;
+  l.name = e.text("name", true);
+  e.name(l.name);
+  const std::string scope = e.text("scope", true);
+  if (scope != "inside" && scope != "between") e.refuse("\"scope\": got ", excerpt(scope), ", need inside or between");
+  l.inside = scope == "inside";
+  l.gb = e.number("gbit_per_s", !l.inside) / 8;
+  const auto ends = [&](const char* best_key, double& best, const char* usual_key, double& usual) {
+    best = e.number(best_key, true);
+    usual = e.number(usual_key, true);
+  };
+  ends("best_share", l.best_share, "usual_share", l.usual_share);
+  ends("best_hop_us", l.best_hop, "usual_hop_us", l.usual_hop);
+  if (l.best_share > 1 || l.usual_share > l.best_share) {
+    e.refuse("\"best_share\" and \"usual_share\": got ", l.best_share, " and ", l.usual_share,
+             ", need at most 1, and the best no less than the usual");
+  }
+  if (l.best_hop > l.usual_hop) {
+    e.refuse("\"best_hop_us\": got ", l.best_hop, ", need no more than the usual ", l.usual_hop);
+  }
+  l.best_hop *= 1e-6;
+  l.usual_hop *= 1e-6;
+  l.source = e.text("source", true);
+  l.date = e.text("date", true);
+  return l;
+}
+
+// "25gbit" and "25" as 25; 0: neither.
+double gbit_of(const std::string& name) {
+  double gbit = 0;
+  const char* const last = name.data() + name.size();
+  const auto [end, error] = std::from_chars(name.data(), last, gbit);
+  const std::string_view unit(end, static_cast<size_t>(last - end));
+  const bool sound = error == std::errc() && (unit.empty() || lower(std::string(unit)) == "gbit");
+  return sound && std::isfinite(gbit) && gbit > 0 ? gbit : 0;
+}
+
 // A dense rate has no more tensor FLOPs per byte of memory bandwidth than all that was built until then, and rises from
 // type to type by the usual step. A vendor's headline counts zeros that sparsity skips: twice the dense.
 void question(const Device& d, std::vector<std::string>& questions) {
@@ -218,6 +258,31 @@ const Device& Catalog::device(const std::string& name) const {
        "; one that it lacks is described by --device-memory, --device-bandwidth and --device-tflops");
 }
 
+Link Catalog::link(const std::string& name) const {
+  std::vector<std::string> names;
+  for (const Link& l : links) {
+    if (lower(l.name) == lower(name)) return l;
+    names.push_back(l.name);
+  }
+  const double gb = gbit_of(name) / 8;
+  const Link* like = nullptr;
+  for (const Link& l : links) {
+    const bool network = !l.inside && gbit_of(l.name) > 0;
+    if (network && gb > 0 && (!like || std::abs(std::log(l.gb / gb)) < std::abs(std::log(like->gb / gb)))) like = &l;
+  }
+  if (!like) {
+    const std::string near = nearest(name, names);
+    fail(ErrorKind::usage, "--link", "got '", excerpt(name), "', need one of ", join(names, ", "),
+         ", Gbit/s of a machine as 40 or 40gbit, or a FILE", near.empty() ? "" : cat("; did you mean '", near, "'?"));
+  }
+  Link l = *like;
+  l.name = cat(gbit_of(name), "gbit");
+  if (l.name == like->name) return l;
+  l.gb = gb;
+  l.source = cat("as ", like->name, ": ", like->source);
+  return l;
+}
+
 std::optional<Offer> Catalog::cheapest(const std::string& device, int64_t count) const {
   const auto wanted = static_cast<double>(count);
   std::optional<Offer> best;
@@ -228,6 +293,19 @@ std::optional<Offer> Catalog::cheapest(const std::string& device, int64_t count)
     if (!best || rank(offer) < rank(*best) || (rank(offer) == rank(*best) && offer.usd() < best->usd())) best = offer;
   }
   return best;
+}
+
+std::vector<Link> parse_links(const std::string& text, const std::string& source) {
+  std::vector<Link> all;
+  const Json j = document(text, source, "freight-links-1", "links");
+  for (const Json& l : j["links"]) {
+    all.push_back(link_entry(l, source, all.size()));
+    const auto same = [&](const Link& o) { return lower(o.name) == lower(all.back().name); };
+    if (std::count_if(all.begin(), all.end(), same) > 1) {
+      fail(ErrorKind::usage, source, "link ", all.size(), ": '", all.back().name, "' is there twice");
+    }
+  }
+  return all;
 }
 
 Catalog parse_catalog(const std::string& devices, const std::string& devices_source, const std::string& prices,
@@ -244,6 +322,7 @@ Catalog parse_catalog(const std::string& devices, const std::string& devices_sou
   }
   const Json p = document(prices, prices_source, "freight-prices-1", "prices");
   for (size_t i = 0; i < p["prices"].size(); ++i) c.prices.push_back(price_of(p["prices"][i], prices_source, i));
+  c.links = parse_links(link_file(), "catalog/links.json");
   return c;
 }
 

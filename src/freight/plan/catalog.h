@@ -1,6 +1,7 @@
-// The catalogue: devices with dense peaks, and prices of machines, each figure with its source and date. Shipped as
-// catalog/devices.json and catalog/prices.json, compiled in; `--catalog FILE` and `--prices FILE` take others of the
-// same form (docs/plan.md). No figure is guessed: what a file does not say is 0 or "".
+// The catalogue: devices with dense peaks, prices of machines and links between devices, each figure with its source
+// and date. Shipped as catalog/devices.json, prices.json and links.json, compiled in; `--catalog FILE`, `--prices FILE`
+// and `--link FILE` take others of the same form (docs/plan.md). No figure is guessed: what a file does not say is 0 or
+// "".
 #pragma once
 #include <optional>
 #include <string>
@@ -46,6 +47,17 @@ struct Price {
   std::string region, date, source, note;
 };
 
+// What connects devices, inside a machine or between machines. Well-tuned sums over all of them reach the best ends of
+// these, common software the usual ones.
+struct Link {
+  std::string name;
+  bool inside = false;
+  double gb = 0;  // per second and direction, of a machine; 0: the device's own figure
+  double best_share = 0, usual_share = 0;
+  double best_hop = 0, usual_hop = 0;  // seconds from neighbour to neighbour
+  std::string source, date;
+};
+
 // Machines to rent for a number of devices.
 struct Offer {
   const Price* price = nullptr;
@@ -56,10 +68,14 @@ struct Offer {
 struct Catalog {
   std::vector<Device> devices;
   std::vector<Price> prices;
+  std::vector<Link> links;
   std::vector<std::string> questions;  // figures that look like sparse peaks
 
   // Throws Error(usage) naming the nearest ones.
   const Device& device(const std::string& name) const;
+  // By its name, as "NVLINK"; or "50gbit", or "50" alone, as a network of so many Gbit/s: one that is not listed is
+  // like the listed network with the nearest rate. Throws Error(usage) naming the nearest ones.
+  Link link(const std::string& name) const;
   // The cheapest offer for `count` of these devices: a machine with that many, else one with more, else several.
   std::optional<Offer> cheapest(const std::string& device, int64_t count = 1) const;
 };
@@ -67,7 +83,9 @@ struct Catalog {
 // The shipped files, or those at the paths that are not "". Throws Error(usage) naming the file and the entry: what is
 // missing, not a number, negative or zero, or said twice.
 Catalog load_catalog(const std::string& devices = {}, const std::string& prices = {});
-// The same from texts; `source` names them in messages.
+// The links of a file like catalog/links.json. Throws Error(usage) as above.
+std::vector<Link> parse_links(const std::string& text, const std::string& source);
+// The same from texts, with the shipped links; `source` names them in messages.
 Catalog parse_catalog(const std::string& devices, const std::string& devices_source, const std::string& prices,
                       const std::string& prices_source);
 

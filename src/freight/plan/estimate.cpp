@@ -25,8 +25,12 @@ constexpr double kReserved = 0.06;
 
 // Host cores that read data for a device where no offer says how many there are.
 constexpr double kCores = 8;
-// Gradients on their way: well-tuned collectives, and usual ones, reach this of a link; seconds per hop. Assumed.
-constexpr LinkUse kBestLink{0.9, 4e-6}, kUsualLink{0.6, 15e-6};
+// Devices of one kind differ in their times by this standard deviation at the slow end of a range, and not at all at
+// its fast end: "8 % (max 22 %) average performance variation" over GPUs of one cluster, taken as four of them (Sinha
+// et al., Not All GPUs Are Created Equal, SC22).
+constexpr double kDeviation = 0.02;
+// Below this share of a step nothing is said to hold devices up.
+constexpr double kLittle = 0.03;
 // Between a device and pinned memory of its host: fractions of PCIe's rate. Assumed.
 constexpr double kBestHost = 0.85, kUsualHost = 0.6;
 // A checkpoint is copied while the run waits, and written while it goes on: bytes per second, assumed.
@@ -263,31 +267,62 @@ namespace {
 
 // Seconds of the computation of a step and of a sample's evaluation, on `fleet` of the device.
 struct Computed {
-  Range step, sample, exposed;
+  Range step, sample, exposed, sums, waiting;
   ByBound by;  // at the slow end
 };
 
-Computed computed(const Draft& d, const Device& device, const Assumption& a, const Fleet& fleet, const Link& link) {
+std::vector<double> at_pace(std::vector<double> steps, double pace) {
+  for (double& s : steps) s *= pace;
+  return steps;
+}
+
+Computed computed(const Draft& d, const Device& device, const Assumption& a, const Fleet& fleet, const Sums& sums) {
   Computed c;
   const Speed best_of = best_speed(device, a), usual_of = usual_speed(device, a);
+  const Pace& pace = fleet.pace;
   // Gradients are final in the last part of a batch, before the stage that applies them.
   const size_t last = d.stages.size() > 1 ? d.stages.size() - 2 : 0;
   for (size_t i = 0; i < d.stages.size(); ++i) {
     const Draft::Stage& s = d.stages[i];
     const Timed best = time_of(s.work, best_of), usual = time_of(s.work, usual_of);
-    c.step = {c.step.low + best.total * s.times, c.step.high + usual.total * s.times};
+    c.step = c.step + Range{best.total * pace.best, usual.total * pace.usual} * s.times;
     c.by.add(usual.by, s.times);
     if (fleet.devices == 1 || i != last) continue;
     const double bytes = static_cast<double>(d.parameters) * 4;
-    c.exposed = {sum_gradients(s.work, best.steps, bytes, fleet, link, kBestLink).exposed,
-                 sum_gradients(s.work, usual.steps, bytes, fleet, link, kUsualLink).exposed};
+    const Summing low = sum_gradients(s.work, at_pace(best.steps, pace.best), bytes, sums.best),
+                  high = sum_gradients(s.work, at_pace(usual.steps, pace.usual), bytes, sums.usual);
+    c.exposed = {low.exposed, high.exposed};
+    c.sums = {low.seconds, high.seconds};
   }
-  c.step = {c.step.low + c.exposed.low, c.step.high + c.exposed.high};
+  c.waiting = {0, c.step.high * kDeviation * slowest_of(fleet.devices)};
+  c.step = c.step + c.exposed + c.waiting;
   if (!d.evaluation.empty()) {
-    c.sample = Range{time_of(d.evaluation, best_of).total, time_of(d.evaluation, usual_of).total} *
-               (1.0 / (static_cast<double>(d.evaluation_batch) * static_cast<double>(fleet.devices)));
+    c.sample =
+        Range{time_of(d.evaluation, best_of).total * pace.best, time_of(d.evaluation, usual_of).total * pace.usual} *
+        (1.0 / (static_cast<double>(d.evaluation_batch) * static_cast<double>(fleet.devices)));
   }
   return c;
+}
+
+double mean(const Range& r) { return (r.low + r.high) / 2; }
+
+// What several devices lose most by.
+std::string limit_of(const Estimate& e) {
+  if (mean(e.data_seconds) >= 0.99 * mean(e.step_seconds)) return "reading data";
+  const double sums = mean(e.summing_seconds), waiting = mean(e.waiting_seconds);
+  if (std::max(sums, waiting) < kLittle * mean(e.step_seconds)) return "computing";
+  return sums >= waiting ? cat("sums over ", e.link) : "waiting for the slowest device";
+}
+
+void take_sums(Estimate& e, const Computed& c, const Sums& sums) {
+  e.summing_seconds = c.exposed;
+  e.all_summing_seconds = c.sums;
+  e.waiting_seconds = c.waiting;
+  e.beyond = sums.beyond;
+  if (e.beyond.empty() && e.devices > kMostCompared) {
+    e.beyond =
+        cat("beyond the ", kMostCompared, " devices of the largest published run that predictions were held against");
+  }
 }
 
 }  // namespace
@@ -304,28 +339,29 @@ Estimate estimate(const std::vector<Draft>& drafts, const Device& device, const 
   const bool host = device.kind == "cpu";
   const double gib = static_cast<double>(int64_t{1} << 30);
   fill_fit(e, drafts, d, host ? 0 : device.memory_gib * gib * (1 - kReserved));
-  const Link link = fleet.devices > 1 ? link_of(device, fleet) : Link{};
-  if (fleet.devices > 1 && (link.gb <= 0 || host)) {
+  const Sums sums = sums_of(device, fleet, catalog);
+  if (fleet.devices > 1 && (sums.link.empty() || host)) {
     e.assumed = "what connects several of them is not known";
     return e;
   }
-  e.link = link.name;
-  const Computed c = computed(d, device, a, fleet, link);
+  e.link = sums.link;
+  const Computed c = computed(d, device, a, fleet, sums);
   e.shares = c.by.shares();
-  e.summing_seconds = c.exposed;
+  take_sums(e, c, sums);
   e.assumed =
       cat(a.peak, " x ", fixed(a.usual_matmul, 2), " to ", fixed(a.best_matmul, 2), ", ", fixed(device.bandwidth_gb, 0),
           " GB/s x ", fixed(a.usual_bandwidth, 2), " to ", fixed(a.best_bandwidth, 2),
           e.shares[Bound::transfer] > 0 ? cat(", PCIe ", device.pcie, " of ", fixed(device.host_gb(), 0), " GB/s x ",
                                               fixed(kUsualHost, 2), " to ", fixed(kBestHost, 2))
                                         : "",
-          link.name.empty() ? "" : cat(", gradients over ", link.name));
+          e.link.empty() ? "" : cat(", gradients over ", e.link));
   // Two virtual cores of an offer are one of a processor.
   const bool known = e.offer && e.offer->price->vcpus > 0 && e.offer->price->count > 0;
   const double cores = known ? e.offer->price->vcpus / e.offer->price->count / 2 : kCores;
   const double bytes = host ? 0 : device.host_gb() * 1e9;
   fill_run(e, d, c.step, c.sample, length,
            {host ? std::max(cores, 16.0) : cores, Range{kUsualHost, kBestHost} * bytes, host});
+  e.limit = limit_of(e);
   e.utilisation = d.flops / (e.step_seconds.middle() * device.rate(compute).first * 1e12);
   if (e.run_hours.high > 0 && e.offer) e.dollars = e.run_hours * e.offer->usd();
   // From 60 % of the rating, which averages of long trainings come to, to all of it; host and cooling are not in it.
@@ -336,6 +372,13 @@ Estimate estimate(const std::vector<Draft>& drafts, const Device& device, const 
   return e;
 }
 
+Pace pace_of(const std::vector<Draft>& drafts, const Device& device, double rate) {
+  const Draft& d = drafts[0];
+  const Computed c = computed(d, device, assumption(device, d.options.compute), {}, {});
+  const double seconds = static_cast<double>(d.options.batch) / rate;
+  return {seconds / c.step.low, seconds / c.step.high};
+}
+
 Range step_seconds(const Draft& d, const Rates& rates) {
   double middle = 0;
   for (const Draft::Stage& s : d.stages) middle += rates.seconds(s.work) * s.times;
@@ -343,35 +386,65 @@ Range step_seconds(const Draft& d, const Rates& rates) {
   return {middle / spread, middle * spread};
 }
 
+namespace {
+
+// By what this machine's time is bound.
+ByBound shares_here(const Draft& d, const Rates& rates, double total) {
+  double products = 0, transfers = 0;
+  for (const Draft::Stage& s : d.stages) {
+    for (const Work& w : s.work) {
+      if (w.product()) products += rates.seconds(w) * s.times;
+      if (w.kind == kTransfer) transfers += rates.seconds(w) * s.times;
+    }
+  }
+  ByBound b;
+  b[Bound::compute] = products / total;
+  b[Bound::transfer] = transfers / total;
+  b[Bound::memory] = 1 - b[Bound::compute] - b[Bound::transfer];
+  return b;
+}
+
+}  // namespace
+
 Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, const RunLength& length,
-                       const Draft* running) {
+                       const Draft* running, const Fleet& fleet) {
   const CpuInfo cpu = cpu_info();
   const Draft& d = running ? *running : drafts[0];
+  const bool one_host = fleet.devices > 1 && fleet.measured && fleet.measured->one_host;
+  const double ranks_here = one_host ? static_cast<double>(fleet.devices) : 1;
   Estimate e;
+  e.devices = fleet.devices;
   e.device = cat("this machine: ", cpu.model, ", ", thread_count(), " threads");
-  fill_fit(e, drafts, d, static_cast<double>(cpu.memory_bytes));
+  fill_fit(e, drafts, d, static_cast<double>(cpu.memory_bytes) / ranks_here);
   if (!rates) {
     e.assumed = "not calibrated: freight calibrate measures this machine once, in about two minutes";
     return e;
   }
-  const Range step = step_seconds(d, *rates);
-  double products = 0, transfers = 0;
-  for (const Draft::Stage& s : d.stages) {
-    for (const Work& w : s.work) {
-      if (w.product()) products += rates->seconds(w) * s.times;
-      if (w.kind == kTransfer) transfers += rates->seconds(w) * s.times;
-    }
+  const Sums sums = sums_of_processors(fleet);
+  if (fleet.devices > 1 && sums.link.empty()) {
+    e.assumed = "several ranks are timed with --link FILE, which freight bench comm --json wrote, or a network";
+    return e;
   }
-  e.shares[Bound::compute] = products / step.middle();
-  e.shares[Bound::transfer] = transfers / step.middle();
-  e.shares[Bound::memory] = 1 - e.shares[Bound::compute] - e.shares[Bound::transfer];
+  e.link = sums.link;
+  const Range alone = step_seconds(d, *rates);
+  // Ranks of one host have a share of its processors each.
+  Computed c;
+  const double bytes = static_cast<double>(d.parameters) * 4;
+  c.exposed = {sums.best.seconds(bytes), sums.usual.seconds(bytes)};
+  c.sums = c.exposed;
+  c.step = alone * ranks_here + c.exposed;
+  take_sums(e, c, sums);
+  e.shares = shares_here(d, *rates, alone.middle());
   e.assumed = cat("rates measured on ", rates->date, " (", rates->device, ", ", rates->threads,
-                  " threads); the range is the calibration's worst error");
+                  " threads); the range is the calibration's worst error",
+                  one_host ? cat("; ", fleet.devices, " ranks share the processors") : "");
   const double sample =
       d.evaluation.empty() ? 0 : rates->seconds(d.evaluation) / static_cast<double>(d.evaluation_batch);
-  const double spread = step.high / step.middle();
-  fill_run(e, d, step, {sample / spread, sample * spread}, length,
-           {.cores = static_cast<double>(thread_count()), .bytes = {}, .computes = true});
+  const double spread = alone.high / alone.middle();
+  const double each = sample * ranks_here / static_cast<double>(fleet.devices);
+  fill_run(e, d, c.step, {each / spread, each * spread}, length,
+           {.cores = static_cast<double>(thread_count()) / ranks_here, .bytes = {}, .computes = true});
+  e.limit = limit_of(e);
   return e;
 }
 

@@ -17,6 +17,7 @@ struct Range {
   double low = 0, high = 0;
   double middle() const;  // geometric mean
   Range operator*(double factor) const { return {low * factor, high * factor}; }
+  Range operator+(const Range& other) const { return {low + other.low, high + other.high}; }
 };
 
 // A step is bound by one of these.
@@ -71,8 +72,14 @@ struct Estimate {
   Range step_seconds;         // of one training step, data and gradients of other devices included
   // Reading its batch and sending it to the device takes these, beside the computation unless a processor does both.
   Range data_seconds;
-  Range summing_seconds;  // of gradients over the devices, as far as the computation does not hide it
-  std::string link;       // that they are sent over
+  Range summing_seconds;      // of gradients over the devices, as far as the computation does not hide it
+  Range all_summing_seconds;  // of them, hidden or not
+  Range waiting_seconds;      // for the slowest device
+  std::string link;           // that gradients are sent over
+  std::string beyond;         // why the range is a band around what nobody measured; "": it is none
+  // What keeps more devices from being as many times as fast: "computing" where little does, "sums over ...", "waiting
+  // for the slowest device", "reading data".
+  std::string limit;
   bool timed = false;
   ByBound shares;          // of the computation
   double utilisation = 0;  // of the dense peak, at the range's middle
@@ -101,11 +108,15 @@ struct RunLength {
 // that runs, where it is not the first of them, but one that offloads.
 Estimate estimate(const std::vector<Draft>& drafts, const Device& device, const Catalog& catalog,
                   const RunLength& length, const Fleet& fleet = {}, const Draft* running = nullptr);
+// The pace at which one device that trains `rate` samples per second, as was measured, does the first draft.
+Pace pace_of(const std::vector<Draft>& drafts, const Device& device, double rate);
 // Seconds of the computation of one training step, by rates measured on the machine.
 Range step_seconds(const Draft& draft, const Rates& rates);
-// On this machine, by its measured rates (null: not calibrated; then without times).
+// On this machine, by its measured rates (null: not calibrated; then without times). Several devices are ranks that
+// share its processors where the fleet's sums were measured on one host, else machines like this one; their gradients
+// are summed behind the backward half, as training on processors does.
 Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, const RunLength& length,
-                       const Draft* running = nullptr);
+                       const Draft* running = nullptr, const Fleet& fleet = {});
 
 // "--grad-accum 4", the fewest parts with which `bytes` hold a batch; "" where not even single samples fit.
 std::string accumulation_for(const std::vector<Draft>& drafts, double bytes);

@@ -1,7 +1,8 @@
-// Data parallel: what summing gradients over several devices adds to a training step. Predicted: latency + bytes /
-// bandwidth of a ring, for buckets of gradients in the order in which the plan finishes them, beside the steps that
-// follow.
+// Data parallel: what summing gradients over several devices adds to a training step. Predicted: gradients become final
+// in the order and at the times of the plan's own steps; they are summed in pieces, each of which takes
+// start + per_byte * bytes, beside the steps that follow.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,33 +11,61 @@
 
 namespace freight::plan {
 
-// Several devices of one kind: eight in a machine, machines connected by a network.
+// What `freight bench comm` measured for so many ranks: an all-reduce takes start + per_byte * bytes seconds, and no
+// size departed from that by more than `deviation`, as a share.
+struct MeasuredSum {
+  int64_t world = 1;
+  double start = 0, per_byte = 0, deviation = 0;
+};
+struct MeasuredSums {
+  std::string source;             // the file
+  bool one_host = true;           // all ranks were on one, and share its processors and memory
+  std::vector<MeasuredSum> sums;  // rising, of two ranks and more
+};
+
+// Times of a device's kernels, as multiples of what its figures say at both ends of the range.
+struct Pace {
+  double best = 1, usual = 1;
+};
+
+// Several devices of one kind, alike many in each machine.
 struct Fleet {
   int64_t devices = 1;
-  double network_gbit = 100;  // per second, of a machine
+  int64_t per_machine = 8;
+  std::optional<Link> inside = {}, between = {};  // null: the device's own link, or PCIe; 100 Gbit/s
+  std::optional<MeasuredSums> measured = {};      // stands in for all links
+  Pace pace = {};
 };
-inline constexpr int64_t kDevicesPerMachine = 8;
+// A larger number was never held against a published run (bench/results/2026-11-27-scaling-predicted.txt).
+inline constexpr int64_t kMostCompared = 512;
 
-// A link connects neighbours of the ring.
-struct Link {
-  double gb = 0;  // per second and direction; 0: unknown
-  std::string name;
+// Seconds of one sum over all devices.
+struct SumCost {
+  double start = 0, per_byte = 0;
+  double seconds(double bytes) const { return start + per_byte * bytes; }
 };
-// The slowest on the way around: the device's own link, PCIe where it has none for so many, or the network.
-Link link_of(const Device& device, const Fleet& fleet);
-
-// `fraction` of the link's rate, `latency` in seconds per hop of the ring.
-struct LinkUse {
-  double fraction = 0, latency = 0;
+struct Sums {
+  SumCost best, usual;
+  std::string link;    // the slowest on the way; "": what connects the devices is not known
+  std::string beyond;  // why the range is a band around what was not measured; "": it is none
 };
+// By the figures of links, or by measured sums. One device has none, which take no time.
+Sums sums_of(const Device& device, const Fleet& fleet, const Catalog& catalog);
+// Of ranks on processors, one per host unless all measured ones were on one host: by measured sums, or by the network
+// that the fleet names.
+Sums sums_of_processors(const Fleet& fleet);
 
 struct Summing {
-  double seconds = 0;  // of all transfers
+  double seconds = 0;  // of all pieces
   double exposed = 0;  // by which the last ends after the last step
 };
 // `seconds`: of each step of `work`. `bytes` of gradients in all: what no step is seen to finish is sent behind the
 // last.
 Summing sum_gradients(const std::vector<Work>& work, const std::vector<double>& seconds, double bytes,
-                      const Fleet& fleet, const Link& link, const LinkUse& use);
+                      const SumCost& cost);
+
+// The largest of n draws from a normal distribution, on average, in standard deviations: all devices wait for the
+// slowest.
+double slowest_of(int64_t n);
 
 }  // namespace freight::plan

@@ -217,7 +217,7 @@ std::vector<Work> work_of(const Plan& plan) {
            .queue = step.queue,
            .after = step.after};
     for (Value v : n.outputs) {
-      if (w.backward && gradient[v]) w.gradients += static_cast<double>(g.type(v).bytes());
+      if (w.backward && gradient[v]) w.gradients += 4 * static_cast<double>(g.type(v).numel());
     }
     const Node* inner = product_in(n);
     const Graph& around = inner ? *attrs<FusedAttrs>(n).body : g;

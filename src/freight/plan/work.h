@@ -31,7 +31,7 @@ struct Work {
   double share = 1;            // of the rate of a product of matrices that factorizations reach
   double launches = 1;         // kernels of a GPU, one behind the other; recurrent layers: one per time step
   bool backward = false;       // or update: runs after the loss is known
-  double gradients = 0;        // bytes of gradients of weights that it finishes
+  double gradients = 0;        // bytes of gradients of weights that it finishes, as f32
   // Bytes that the plan moves between the last use of the memory that the step reads and writes and the step itself,
   // the mean over its bytes in logarithms: few, and the memory is found in a cache. What a replay uses first was last
   // used in the replay before.
