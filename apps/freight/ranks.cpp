@@ -8,10 +8,14 @@
 #include <filesystem>
 
 #include "device_list.h"
+#include "freight/base/cpu_info.h"
 #include "freight/base/env.h"
 #include "freight/base/strings.h"
+#include "freight/base/threads.h"
 #include "freight/comm/join.h"
 #include "freight/io/file.h"
+#include "freight/trace/device.h"
+#include "freight/train/learner.h"
 #include "lists.h"
 
 namespace freight::app {
@@ -84,6 +88,30 @@ std::string device_of(const RankFlags& flags, const std::string& device, int ran
   return name;
 }
 
+bool is_shard_process(const RankFlags& flags, const comm::Launch& launch) {
+  return launch.source == "freight" && launch.world > 1 && flags.devices.empty() && flags.hosts.empty();
+}
+
+ShardWork shard_work(const train::Config& config, const RankFlags& flags, const comm::Launch& launch,
+                     const std::string& why_one) {
+  if (is_shard_process(flags, launch)) return {launch.world, thread_count()};
+  const int64_t threads = std::min<int64_t>(thread_count(), cpu_info().cores);
+  ShardWork work{.threads = thread_count()};
+  const bool free_to_choose = launch.source.empty() && flags.devices.empty() && flags.hosts.empty();
+  const int64_t processes = std::min({config.shards, threads, kMostRanks});
+  if (!free_to_choose || processes < 2 || *trace::device_named(config.backend) != "cpu") return work;
+  if (&train::learner_of(config) != train::learners().front()) return work;
+  work.why_one = why_one;
+  if (!why_one.empty()) return work;
+  return {processes, threads / processes};
+}
+
+std::string to_string(int64_t shards, const ShardWork& work) {
+  const auto counted = [](int64_t n, const char* one, const char* many) { return cat(n, " ", n == 1 ? one : many); };
+  return cat(shards, ", by ", counted(work.processes, "process", "processes"), " of ",
+             counted(work.threads, "thread", "threads"), work.why_one.empty() ? "" : ": ", work.why_one);
+}
+
 std::string last_line(const std::string& path) {
   std::string line;
   for (const std::string& l : split(io::read_text(path), '\n')) {
@@ -111,11 +139,12 @@ LogFolder::~LogFolder() {
 }
 
 int run_ranks(const std::string& command, const Args& args, const RankFlags& flags, int64_t count,
-              const std::string& logs) {
+              const std::string& logs, int64_t threads) {
   comm::LaunchOptions o;
   o.command = {std::filesystem::read_symlink("/proc/self/exe").string(), command};
   o.command.insert(o.command.end(), args.begin(), args.end());
   o.world = static_cast<int>(count);
+  o.threads = static_cast<int>(threads);
   if (!flags.hosts.empty()) o.hosts = parse_list("--hosts", flags.hosts);
   o.bound = flags.engine() == comm::Engine::shared_memory;
   o.log_dir = logs;

@@ -10,6 +10,7 @@
 #include "freight/comm/join.h"
 #include "freight/comm/launch_environment.h"
 #include "freight/comm/launcher.h"
+#include "freight/train/config.h"
 #include "freight/train/ranks.h"
 #include "options.h"
 
@@ -39,10 +40,32 @@ int64_t device_count(const RankFlags& flags, const comm::Launch& launch);
 // The device of a rank; `device`, which --device says, where the flags name none. Throws Error(usage).
 std::string device_of(const RankFlags& flags, const std::string& device, int rank);
 
+// Who computes the shards of a run that trains on one processor device. Kernels on a shard are small: threads that
+// share each lose more than they gain, processes that share the shards do not, and what is stored has the same bytes
+// (docs/devices.md).
+struct ShardWork {
+  int64_t processes = 1, threads = 1;  // threads of each process
+  // "--fit auto is for one process as yet": why it is one process although several would be faster; "" where nothing
+  // keeps it at one.
+  std::string why_one = {};
+};
+// The one place where that is decided. Several processes are for a net on this host's processors where neither
+// --devices nor a launcher has said who computes. `why_one`: the caller's reason for one process; "" where it has none.
+ShardWork shard_work(const train::Config& config, const RankFlags& flags, const comm::Launch& launch,
+                     const std::string& why_one = {});
+// True in a process that was started because of shard_work: all of its job are one device.
+bool is_shard_process(const RankFlags& flags, const comm::Launch& launch);
+// "8, by 2 processes of 1 thread".
+std::string to_string(int64_t shards, const ShardWork& work);
+// The exit code by which rank 0 of such processes says, before the run began, that they do not fit the memory: one
+// process is to do it then. It is none of the command's.
+constexpr int kShardsDoNotFit = 75;
+
 // Starts the ranks of a command and waits for them: rank 0 prints here, the others into `logs`/rank-R.log. Returns the
 // exit code, of which rank 0 has said why. Throws Error that names the rank which failed, where it is another.
+// `threads`: of each rank; 0: its share of the processors, or what OMP_NUM_THREADS says where that is less.
 int run_ranks(const std::string& command, const Args& args, const RankFlags& flags, int64_t count,
-              const std::string& logs);
+              const std::string& logs, int64_t threads = 0);
 
 // A folder for logs, removed at the end unless it is to be looked at.
 class LogFolder {

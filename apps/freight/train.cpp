@@ -6,6 +6,7 @@
 
 #include "command.h"
 #include "config_options.h"
+#include "contract_cost.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
@@ -109,11 +110,13 @@ class Terminal : public train::Observer {
   void say_net(const train::RunSummary& s) {
     say(cat("model   ", s.model, ": ", with_commas(s.parameters), " parameters, ", fixed(s.flops_per_step * 1e-9, 2),
             " GFLOP per step, planned peak ", human_bytes(static_cast<double>(s.planned_bytes))));
-    const int64_t devices = s.devices * s.grad_accum, part = (s.batch_size + devices - 1) / devices;
-    const std::string shards = s.shards > 0 ? cat(" in ", s.shards, " shards") : "";
-    say(cat("batch   ", s.batch_size, " = ", s.devices, s.devices == 1 ? " device x " : " devices x ", part,
-            s.grad_accum > 1 ? cat(" x accum ", s.grad_accum) : "", shards, ", ", with_commas(s.steps), " steps, ",
+    const int64_t count = one_device ? 1 : s.devices;
+    const int64_t devices = count * s.grad_accum, part = (s.batch_size + devices - 1) / devices;
+    const std::string cut = s.shards > 0 ? cat(" in ", s.shards, " shards") : "";
+    say(cat("batch   ", s.batch_size, " = ", count, count == 1 ? " device x " : " devices x ", part,
+            s.grad_accum > 1 ? cat(" x accum ", s.grad_accum) : "", cut, ", ", with_commas(s.steps), " steps, ",
             s.epochs, s.epochs == 1 ? " epoch, seed " : " epochs, seed ", s.seed));
+    if (!shards.empty()) say(cat("shards  ", shards));
     if (!offload.empty()) say(cat("offload ", offload));
   }
   const std::string& example() const { return example_; }
@@ -201,7 +204,8 @@ class Terminal : public train::Observer {
     }
   }
 
-  std::string offload;          // a line of the start block; "" for none
+  std::string offload, shards;  // lines of the start block; "" for none
+  bool one_device = false;      // all processes of the run are
   plan::Outcome outcome;        // what is planned of the run, and, once it is over, measured
   int64_t resident_before = 0;  // bytes of this process before it
   std::shared_ptr<DeviceMemory> device;
@@ -368,8 +372,9 @@ void parse_request(Request& r, const Args& args) {
   r.flags.dry_run = r.options->dry_run();
 }
 
-// Prepares and trains, alone or as the first of several ranks.
-int train_here(Request& r, const Args& args, train::Ranks* ranks) {
+// Holds the run against the memory there is; nothing where processes that share shards do not fit together, since one
+// may.
+std::optional<plan::FittedRun> fit_run(Request& r, train::Ranks* ranks, Terminal& terminal) {
   const TrainFlags& flags = r.flags;
   using Misfit = plan::FitOptions::Misfit;
   plan::FitOptions fit = {.misfit = flags.fit == "off"    ? Misfit::ignore
@@ -377,18 +382,35 @@ int train_here(Request& r, const Args& args, train::Ranks* ranks) {
                                                           : Misfit::refuse,
                           .device_memory = memory_size("--device-memory", flags.device_memory),
                           .choose_batch = flags.choose_batch};
-  if (ranks && fit.device_memory == 0) {  // those of a machine are alike
-    const int beside = comm::read_launch_environment().local_world;
-    fit.device_memory = static_cast<double>(cpu_info().memory_available_bytes) / beside;
+  const comm::Launch launch = comm::read_launch_environment();
+  const bool parts = is_shard_process(flags.ranks, launch);  // what is allowed is for all of them
+  if (ranks && (parts || fit.device_memory == 0)) {          // those of a machine are alike
+    const auto free = static_cast<double>(cpu_info().memory_available_bytes);
+    fit.device_memory = (fit.device_memory > 0 ? fit.device_memory : free) / launch.local_world;
   }
+  try {
+    return plan::prepare_fitting(
+        r.config, fit,
+        {.on_bad_sample = [&](const data::BadSample& bad) { terminal.on_bad_sample(bad.path, bad.reason); },
+         .found = std::move(r.found),
+         .gave = [&](const std::string& flag) { return r.options->typed(flag); },
+         .ranks = ranks},
+        [&](const std::string& text) { terminal.say(cat("note    ", text)); });
+  } catch (const Error& e) {
+    if (!parts || e.kind() != ErrorKind::capacity) throw;
+    return std::nullopt;
+  }
+}
+
+// Prepares and trains, alone or as the first of several ranks.
+int train_here(Request& r, const Args& args, train::Ranks* ranks, const ShardWork& work) {
+  const TrainFlags& flags = r.flags;
   Terminal terminal(flags, r.options->quiet());
-  plan::FittedRun fitted = plan::prepare_fitting(
-      r.config, fit,
-      {.on_bad_sample = [&](const data::BadSample& bad) { terminal.on_bad_sample(bad.path, bad.reason); },
-       .found = std::move(r.found),
-       .gave = [&](const std::string& flag) { return r.options->typed(flag); },
-       .ranks = ranks},
-      [&](const std::string& text) { terminal.say(cat("note    ", text)); });
+  terminal.one_device = work.processes > 1;
+  if (work.processes > 1 || !work.why_one.empty()) terminal.shards = to_string(r.config.shards, work);
+  std::optional<plan::FittedRun> fits = fit_run(r, ranks, terminal);
+  if (!fits) return kShardsDoNotFit;
+  plan::FittedRun& fitted = *fits;
   terminal.offload = fitted.offload;
   terminal.outcome = fitted.outcome;
   terminal.resident_before = fitted.resident_before;
@@ -403,6 +425,7 @@ int train_here(Request& r, const Args& args, train::Ranks* ranks) {
     return 0;
   }
   const train::Result result = fitted.run.run(terminal, args);
+  r.config.output_dir = result.output_dir;
   const bool trained = result.samples_per_second > 0;  // not complete before
   if (trained && fitted.run.has_plans()) terminal.compare(result.output_dir);
   print_result(result, terminal, flags);
@@ -438,7 +461,11 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
       }
     }
     const std::string json = ranks->from_first(train::to_json(r.config));
-    if (ranks->first()) return train_here(r, args, ranks.get());
+    if (ranks->first()) {
+      const int code = train_here(r, args, ranks.get(), shard_work(r.config, r.flags.ranks, launch));
+      if (code == kShardsDoNotFit) ranks->comm().abort("the processes do not fit the memory together");
+      return code;
+    }
     train::Config probe;
     TrainFlags ignored;
     train_options(probe, ignored)->peek(args);
@@ -464,10 +491,7 @@ std::string directory_of(Request& r) {
   return r.config.resume.empty() ? train::RunDir::free_name(usual) : usual;
 }
 
-int start_ranks(Request r, Args args, int64_t count) {
-  r.config.backend = device_of(r.flags.ranks, r.config.backend, 0);
-  train::validate(r.config);
-  const std::string dir = directory_of(r);
+int start_ranks(Request r, Args args, const std::string& dir, const ShardWork& work) {
   if (r.config.output_dir.empty()) args.insert(args.end(), {"--output-dir", dir});
   r.found.reset();
   const std::string logs = dir + "/" + train::RunDir::kRankLogs;
@@ -478,9 +502,47 @@ int start_ranks(Request r, Args args, int64_t count) {
     std::filesystem::remove_all(logs, error);
     std::filesystem::remove(dir, error);
   };
-  const int code = run_ranks("train", args, r.flags.ranks, count, logs);
+  const int code = run_ranks("train", args, r.flags.ranks, work.processes, logs, work.threads);
   if (code != 0) clear();
   return code;
+}
+
+int train_on_devices(Request r, const Args& args, int64_t count) {
+  r.config.backend = device_of(r.flags.ranks, r.config.backend, 0);
+  train::validate(r.config);
+  const std::string dir = directory_of(r);
+  return start_ranks(std::move(r), args, dir, {.processes = count, .threads = 0});
+}
+
+void say_contract_cost(const train::Config& config, const std::string& run) {
+  const std::string cost = contract_cost(config, sharded_time(run));
+  if (!cost.empty()) std::fprintf(stderr, "shards  %s\n", cost.c_str());
+}
+
+int train_alone(Request& r, const Args& args, const ShardWork& work) {
+  const int code = train_here(r, args, nullptr, work);
+  const bool told = code == 0 && !r.flags.dry_run && r.config.shards > 0 && !r.options->quiet();
+  if (told) say_contract_cost(r.config, r.config.output_dir);
+  return code;
+}
+
+// Trains by processes of which each computes some of the shards. They do not fit where they need more memory together
+// than one: kShardsDoNotFit.
+int train_by_processes(Request r, Args args, const ShardWork& work) {
+  r.flags.ranks.comm = "shared";
+  args.insert(args.end(), {"--comm", "shared"});  // FREIGHT_COMM is for devices
+  const bool quiet = r.options->quiet();
+  const train::Config config = r.config;
+  const std::string dir = directory_of(r);
+  const int code = start_ranks(std::move(r), args, dir, work);
+  if (code == 0 && !quiet) say_contract_cost(config, dir);
+  return code;
+}
+
+// Flags that several processes do not know as yet.
+std::string needs_one_process(const TrainFlags& flags) {
+  if (flags.choose_batch) return "--batch-size auto is for one as yet";
+  return flags.fit == "auto" ? "--fit auto is for one as yet" : "";
 }
 
 }  // namespace
@@ -498,9 +560,16 @@ int train_command(const Args& args) {
   parse_request(r, args);
   if (r.done) return 0;
   const int64_t devices = device_count(r.flags.ranks, launch);
-  if (devices > 1 && !r.flags.dry_run) return start_ranks(std::move(r), args, devices);
+  if (devices > 1 && !r.flags.dry_run) return train_on_devices(std::move(r), args, devices);
   r.config.backend = device_of(r.flags.ranks, r.config.backend, 0);
-  return train_here(r, args, nullptr);
+  ShardWork work = shard_work(r.config, r.flags.ranks, launch, needs_one_process(r.flags));
+  if (work.processes < 2 || r.flags.dry_run) return train_alone(r, args, work);
+  const int code = train_by_processes(std::move(r), args, work);
+  if (code != kShardsDoNotFit) return code;
+  Request again = read_request(args);
+  parse_request(again, args);
+  const std::string why = cat(work.processes, " do not fit the memory");
+  return train_alone(again, args, shard_work(again.config, again.flags.ranks, launch, why));
 }
 
 }  // namespace freight::app

@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "freight/base/cpu_info.h"
 #include "freight/base/philox.h"
 #include "freight/base/strings.h"
 #include "freight/io/safetensors.h"
@@ -183,12 +185,81 @@ TEST_F(Ranks, ShardsGiveTheSameModelToTheByteForAnyNumberOfThreads) {
   write_file(path("normed.json"), kNormed);
   std::string first;
   for (const char* threads : {"1", "2", "3", "8"}) {
-    const Ran r = run_freight(args("run", {"--model", path("normed.json"), "--shards", "4", "--overwrite"}), {},
-                              {cat("OMP_NUM_THREADS=", threads)});
+    const Ran r =
+        run_freight(args("run", {"--model", path("normed.json"), "--shards", "4", "--overwrite", "--devices", "1"}), {},
+                    {cat("OMP_NUM_THREADS=", threads)});
     ASSERT_EQ(r.code, 0) << r.err;
     if (first.empty()) first = model("run");
     EXPECT_TRUE(model("run") == first) << threads;
   }
+}
+
+TEST_F(Ranks, ShardsOfOneDeviceAreSharedByProcessesToTheSameModel) {
+  if (cpu_info().cores < 2) GTEST_SKIP() << "one processor";
+  const auto on_two_threads = [&](const std::string& run, const Words& more) {
+    Words all = {"train",    dir_, "--model",        "mlp",      "-b", "32",
+                 "--shards", "4",  "--lr-scheduler", "constant", "-o", path(run)};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_freight(all, {}, {"OMP_NUM_THREADS=2"});
+  };
+  const auto says = [](const Ran& r, const std::string& line) {
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_NE(r.err.find(line), std::string::npos) << r.err;
+  };
+  const std::string by_two = "shards  4, by 2 processes of 1 thread\n", steps = "45";
+  const Ran two = on_two_threads("two", {"--max-steps", steps});
+  says(two, by_two);
+  says(two, "32 = 1 device x 32 in 4 shards");
+  const Ran one = on_two_threads("one", {"--max-steps", steps, "--devices", "1"});
+  EXPECT_EQ(one.err.find("shards  "), std::string::npos) << one.err;
+  EXPECT_TRUE(model("two") == model("one"));
+
+  says(on_two_threads("dry", {"--dry-run"}), by_two);
+  EXPECT_FALSE(fs::exists(path("dry")));
+  const std::string alone = "shards  4, by 1 process of 2 threads: ";
+  says(on_two_threads("fit", {"--max-steps", steps, "--fit", "auto"}), alone + "--fit auto");
+  EXPECT_TRUE(model("fit") == model("one"));
+
+  says(on_two_threads("resumed", {"--max-steps", "20"}), by_two);
+  trained("resumed", {"--resume", path("resumed"), "--max-steps", steps, "--devices", "3"});
+  EXPECT_TRUE(model("resumed") == model("one"));
+  on_two_threads("back", {"--max-steps", "20", "--devices", "3"});
+  says(on_two_threads("back", {"--resume", path("back"), "--max-steps", steps}), by_two);
+  EXPECT_TRUE(model("back") == model("one"));
+}
+
+TEST_F(Ranks, ShardsWhoseProcessesDoNotFitTheMemoryAreComputedByOne) {
+  if (cpu_info().cores < 2) GTEST_SKIP() << "one processor";
+  const auto within = [&](const std::string& run, int64_t bytes) {
+    return run_freight({"train", dir_, "--model", "mlp", "-b", "32", "--shards", "4", "--max-steps", "5",
+                        "--device-memory", cat(bytes, "B"), "-o", path(run)},
+                       {}, {"OMP_NUM_THREADS=2"});
+  };
+  const Ran plenty = within("plenty", int64_t{1} << 30);
+  ASSERT_EQ(plenty.code, 0) << plenty.err;
+  const Json run = Json::parse(read_file(path("plenty") + "/run.json"));
+  const auto planned = run["plan"]["planned_bytes"].get<int64_t>();
+  const Ran tight = within("tight", planned * 3 / 2);
+  EXPECT_EQ(tight.code, 0) << tight.err;
+  EXPECT_NE(tight.err.find("by 1 process of 2 threads: 2 do not fit the memory"), std::string::npos) << tight.err;
+  EXPECT_TRUE(model("tight") == model("plenty"));
+  const Ran never = within("never", planned / 4);
+  EXPECT_EQ(never.code, 5) << never.err;
+}
+
+TEST_F(Ranks, TheCostOfShardsOnOneDeviceIsMeasuredAndTold) {
+  Words all = {"train", "digits", "--model", "convnet", "-b", "64", "--shards", "4", "--max-steps", "3000"};
+  all.insert(all.end(), {"--epochs", "0", "--eval-every", "100", "-o", path("run")});
+  const Ran r = run_freight(all);
+  ASSERT_EQ(r.code, 0) << r.err;
+  const size_t at = r.err.rfind("\nshards  ");
+  ASSERT_NE(at, std::string::npos) << r.err;
+  double sharded = 0, without = 0;
+  ASSERT_EQ(std::sscanf(r.err.c_str() + at, " shards %lf ms a step, %lf ms without: they cost", &sharded, &without), 2)
+      << r.err;
+  const Json run = Json::parse(read_file(path("run") + "/run.json"));
+  EXPECT_NEAR(sharded, 1e3 * run["plan"]["measured_step_seconds"].get<double>(), 0.06);
+  EXPECT_GT(without, 0);
 }
 
 TEST_F(Ranks, AStoppedRunOfFourGoesOnOnTwoToTheSameModel) {

@@ -217,11 +217,11 @@ class Job {
             "TORCHELASTIC_USE_AGENT_STORE="};
   }
 
-  // A rank computes with the threads that the user asked for, as far as it has processors for them.
+  // A rank computes with the threads that were asked for, as far as it has processors for them.
   int threads_of(const cpu_set_t& processors, int local_world) const {
     const bool fewer = static_cast<int>(allowed_processors().size()) < local_world;
     const int share = fewer ? 1 : std::max(CPU_COUNT(&processors), 1);
-    const int asked = std::atoi(env::get("OMP_NUM_THREADS").c_str());
+    const int asked = options_.threads > 0 ? options_.threads : std::atoi(env::get("OMP_NUM_THREADS").c_str());
     return asked > 0 ? std::min(asked, share) : share;
   }
 

@@ -16,6 +16,7 @@ struct LaunchOptions {
   // False: ranks may run on all processors. Gloo has a thread of its own in a rank. Where that and the rank are bound
   // to one processor, they wait for each other's time slices: 4 ms for 1 kB in place of 80 us.
   bool bound = true;
+  int threads = 0;  // compute threads of a rank, where its share of the processors has them; 0: OMP_NUM_THREADS says it
   // Ranks are dealt out evenly, host by host; the first is this one. Empty: all are here.
   std::vector<std::string> hosts = {};
 };
