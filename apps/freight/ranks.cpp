@@ -160,7 +160,7 @@ int run_ranks(const std::string& command, const Args& args, const RankFlags& fla
 }
 
 std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch) {
-  return std::make_unique<train::Ranks>(comm::join_job(launch, flags.job()));
+  return std::make_unique<train::Ranks>(comm::join_job(launch, flags.job()), train::parse_overlap(flags.overlap));
 }
 
 }  // namespace freight::app

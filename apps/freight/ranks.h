@@ -30,7 +30,8 @@ struct JobFlags {
 void declare_job(Options& o, JobFlags& f);
 
 struct RankFlags : JobFlags {
-  std::string devices;  // --devices; "": one, which --device names
+  std::string devices;           // --devices; "": one, which --device names
+  std::string overlap = "auto";  // --overlap, of training
 };
 void declare(Options& o, RankFlags& f);
 

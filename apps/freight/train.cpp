@@ -43,6 +43,9 @@ void declare(Options& o, train::Config& c, TrainFlags& f) {
   o.positional("data", &c.data, "a named set (freight data list) or a directory", false);
   declare_config(o, c);
   declare(o, f.ranks);
+  o.add("--overlap", &f.ranks.overlap,
+        "sums of gradients over devices are made beside the backward half: auto where its plan says that it pays",
+        {.one_of = {"auto", "yes", "no"}});
   o.accept("--batch-size", "auto", &f.choose_batch, "auto: the largest that is good, tried with one real step");
   o.add("--json", &f.json, "print the result as one JSON line");
   o.add("--progress", &f.progress, "the progress line on stderr");

@@ -54,6 +54,7 @@ TEST(OpTable, KindsWhoseOpsAreKnownOneByOneHoldTheseAlone) {
       {OpKind::reduce, {"sum", "reduce_max", "reduce_min"}},
       {OpKind::contract, {"matmul"}},
       {OpKind::convolve, {"conv", "conv_grad_input", "conv_grad_weight"}},
+      {OpKind::collective, {"all_reduce"}},
       {OpKind::pool, {"max_pool", "max_pool_grad", "avg_pool", "avg_pool_grad"}},
       {OpKind::fused, {"fused"}},
   };

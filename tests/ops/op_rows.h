@@ -135,6 +135,8 @@ inline void view_rows(Rows& t) {
     t.push_back({op, NoAttrs{}, {boolean({5})}});
     t.push_back({op, NoAttrs{}, {f32({0, 3})}});
   }
+  t.push_back({Op::all_reduce, PieceAttrs{}, {f32({7, 65})}});
+  t.push_back({Op::all_reduce, PieceAttrs{3}, {f32({0, 3})}});
   t.push_back({Op::pad, PadAttrs{{1}, {2}, {0}, -0.5}, {f32({7})}});
   t.push_back({Op::pad, PadAttrs{{0, 2}, {1, 0}, {1, 2}, 3}, {f32({3, 5})}});
   t.push_back({Op::pad, PadAttrs{{2, 1}, {1, 1}, {3, 0}, 1}, {f32({0, 5})}});

@@ -152,6 +152,8 @@ TEST_P(Fuzz, BackendsAgreeInBf16) {
 TEST(FuzzGenerator, ReachesAllOpsButTheseAndMostPointwiseOnes) {
   const std::set<std::string> without = {// Passes make them.
                                          "copy", "offload", "fetch", "moments", "fused",
+                                         // Programs of several processes have it.
+                                         "all_reduce",
                                          // They read a key, which programs of f64 do not have.
                                          "random_uniform", "random_normal", "dropout",
                                          // Their operands must fit each other: they have tests of their own.

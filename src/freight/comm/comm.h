@@ -30,6 +30,9 @@ class Comm {
 
   virtual int rank() const = 0;   // of this process, from 0 to world() - 1
   virtual int world() const = 0;  // ranks of the job, 1 or more
+  // True where a collective mostly waits for a line, so that another thread computes meanwhile; false where processors
+  // move the data themselves.
+  virtual bool over_network() const = 0;
 
   // data (count) becomes the sum of all ranks' data.
   virtual void all_reduce(void* data, int64_t count, DType dtype) = 0;

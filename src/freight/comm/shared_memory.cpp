@@ -57,6 +57,7 @@ class SharedMemory final : public Comm {
 
   int rank() const override { return rank_; }
   int world() const override { return world_; }
+  bool over_network() const override { return false; }
   void all_reduce(void* data, int64_t count, DType dtype) override;
   void reduce_scatter(const void* from, void* to, int64_t count, DType dtype) override;
   void all_gather(const void* from, void* to, int64_t count, DType dtype) override;

@@ -86,6 +86,11 @@ struct PadAttrs {
   double value = 0;
   FREIGHT_FIELDS(low, high, interior, value)
 };
+// all_reduce: sums of one piece travel together, the first of a step in piece 0.
+struct PieceAttrs {
+  int64_t piece = 0;
+  FREIGHT_FIELDS(piece)
+};
 // iota: 0, 1, 2, ... along `axis`.
 struct IotaAttrs {
   Shape shape;
@@ -266,7 +271,7 @@ struct FusedAttrs {
 
 using AnyAttrs =
     std::variant<NoAttrs, LeafAttrs, ConstantAttrs, CastAttrs, AxisAttrs, AxesAttrs, ShapeAttrs, PermAttrs, SliceAttrs,
-                 PadAttrs, IotaAttrs, RandomAttrs, MatmulAttrs, LuAttrs, CholeskyAttrs, QrAttrs, TriangularAttrs,
+                 PadAttrs, PieceAttrs, IotaAttrs, RandomAttrs, MatmulAttrs, LuAttrs, CholeskyAttrs, QrAttrs, TriangularAttrs,
                  SolveAttrs, EighAttrs, SvdAttrs, LstsqAttrs, ConvAttrs, PoolAttrs, ScatterAttrs, SortAttrs, RowsAttrs,
                  OneHotAttrs, AdaptivePoolAttrs, GeluAttrs, DropoutAttrs, CrossEntropyAttrs, NormAttrs, EmbeddingAttrs,
                  AttentionAttrs, RecurrentAttrs, RecurrentLayerAttrs, SgdAttrs, AdamAttrs, FusedAttrs>;

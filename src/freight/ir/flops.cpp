@@ -146,7 +146,8 @@ Cost cost(const Graph& graph, const Node& node) {
   const std::optional<double> alone = flops::values_alone(graph, node, in);
   c.flops = alone ? *alone : info(node.op).flops(node, in, out);
   const OpKind kind = info(node.op).kind;
-  if (kind == OpKind::leaf || kind == OpKind::view) return c;
+  // A sum over ranks is made in place, beside the steps.
+  if (kind == OpKind::leaf || kind == OpKind::view || kind == OpKind::collective) return c;
   for (const Type& t : in) c.bytes += static_cast<double>(t.bytes());
   for (const Type& t : out) c.bytes += static_cast<double>(t.bytes());
   // A gather reads only the rows it takes.

@@ -32,6 +32,7 @@ enum class OpKind : uint8_t {
   linalg,  // factorizations, triangular solves, spectra: of whole matrices, in f32 and f64 alone
   pool,
   index,
+  collective,  // over the ranks of a job (run/collectives.h); on one rank the identity
   composite,
   fused,
 };

@@ -61,6 +61,8 @@ void slice(VjpContext& c) {
   c.set(0, c.builder.pad(c.g().v, low, high, interior, 0));
 }
 void copy(VjpContext& c) { c.set(0, c.g()); }
+// The job's loss is the sum of the ranks' losses, each of which depends on every rank's x.
+void all_reduce(VjpContext& c) { c.set(0, c.builder.one(Op::all_reduce, PieceAttrs{}, {c.g().v})); }
 void pad(VjpContext& c) {
   const auto& a = attrs<PadAttrs>(c.node);
   const Shape in = c.in(0).shape();

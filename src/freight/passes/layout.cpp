@@ -73,6 +73,9 @@ class LayoutPass {
     const Graph& g = r_.src;
     prefers_row_major_ = ByValue<bool>(g);
     for (Value v : g.results()) prefers_row_major_[v] = true;
+    for (const Node& n : g.nodes) {
+      if (n.op == Op::all_reduce) prefers_row_major_[n.in(0)] = true;
+    }
     for (const Node& n : g.nodes) visit(n);
     PlacedGraph placed;
     placed.graph = r_.finish();

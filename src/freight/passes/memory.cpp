@@ -78,11 +78,22 @@ struct Planner {
       }
       if (fine) {
         buffer(u.next) = buffer(u.state);
+        if (n.op == Op::all_reduce) sum_in_place(writer, u);
       } else {
         plan.late_updates.push_back(u);
         last_read[root(u.next)] = steps;
       }
     }
+  }
+
+  // A sum over ranks is made where the state lies: its operand is computed there where nobody else needs either.
+  void sum_in_place(NodeId sum, const Update& u) {
+    const Value in = g.node(sum).in(0), r = root(in);
+    const NodeId maker = g.node_of(r);
+    const bool whole =
+        same_place(in, u.next) && layout_bytes(g.type(r), placed.place(r).layout) == buffer(u.state).bytes;
+    const bool alone = buffer(r).kind == MemoryKind::none && last_read[r] == sum.id && last_read[u.state] < maker.id;
+    if (whole && alone && placed.is_step(g.node(maker)) && !once[maker]) buffer(r) = buffer(u.state);
   }
 
   bool same_place(Value a, Value b) const {

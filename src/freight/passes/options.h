@@ -43,6 +43,14 @@ struct DeviceSpeed {
   friend bool operator==(const DeviceSpeed&, const DeviceSpeed&) = default;
 };
 
+// The time of a sum over ranks is start + per_byte * bytes, in seconds. These are Gloo's over 1 Gbit/s
+// (bench/results/2026-11-27-gloo-epyc-2-cores.txt); a job measures its own.
+struct SumCost {
+  double start = 4e-4, per_byte = 8.4e-9;
+  double of(double bytes) const { return start + per_byte * bytes; }
+  friend bool operator==(const SumCost&, const SumCost&) = default;
+};
+
 // The memory that a plan may take for its activations, and what may be done to keep it.
 struct ArenaLimit {
   Offload offload = Offload::none;  // what may wait in host memory

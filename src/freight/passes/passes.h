@@ -74,6 +74,9 @@ Graph offload(const Graph& graph, const Backend& backend, size_t limit);
 // The states of these numbers (in the order of leaves) lie in host memory: they come for their readers, and their next
 // values go back.
 Graph host_states(const Graph& graph, const std::vector<int32_t>& states);
+// Gives the sums over ranks of the scheduled graph their pieces: those that cost least time, by figures of a device and
+// of the sums, where each runs beside the steps behind it (pieces.h).
+Graph distribute(const Graph& graph, const DeviceSpeed& speed, const SumCost& cost);
 // The sum of live bytes at each node as the memory plan will count it before it sees layouts: leaves, outputs of the
 // graph and next values of states have memory elsewhere, and results may take a dying input's.
 ByNode<size_t> live_bytes(const Graph& graph, const Backend& backend);
@@ -85,10 +88,11 @@ struct PipelineOptions {
   States states = States::change;
   ArenaLimit limit = {};
   std::vector<int32_t> host_states = {};  // numbers of the states that lie in host memory
+  SumCost sums = {};                      // over ranks
 };
 // All graph passes for one backend in this order, those in brackets only where the options, or the backend, ask for
 // them: dead_code, decompose_layers, (fold), (autocast), decompose, simplify, (fuse, duplicate_cheap), (remat),
-// (remat_within), (fuse_patterns), schedule, (host_states), (offload). Behind them come layout and memory
+// (remat_within), (fuse_patterns), schedule, (host_states), (offload), (distribute). Behind them come layout and memory
 // (placement.h), which no longer make a graph alone. What the first ones, up to fuse, make of a shape is often known
 // from others (shape_family.h).
 Graph run_pipeline(const Graph& traced, const Backend& backend, const PipelineOptions& options = {});

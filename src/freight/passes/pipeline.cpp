@@ -104,6 +104,10 @@ Graph run_pipeline(const Graph& traced, const Backend& backend, const PipelineOp
   if (chooses || offload == Offload::activations) {
     passes.run("offload", [&](const Graph& g) { return passes::offload(g, backend, options.limit.bytes); });
   }
+  const auto is_sum = [](const Node& n) { return n.op == Op::all_reduce; };
+  if (std::any_of(passes.graph().nodes.begin(), passes.graph().nodes.end(), is_sum)) {
+    passes.run("distribute", [&](const Graph& g) { return passes::distribute(g, options.limit.speed, options.sums); });
+  }
   return std::move(passes.graph());
 }
 

@@ -79,7 +79,10 @@ Graph schedule(const Graph& graph) {
   };
   // A state's next value takes no memory of its own when written in place.
   ByValue<bool> is_update(graph);
-  for (const Update& u : graph.updates) is_update[u.next] = true;
+  for (const Update& u : graph.updates) {
+    is_update[u.next] = true;
+    if (graph.def(u.next).op == Op::all_reduce) is_update[graph.def(u.next).in(0)] = true;
+  }
   const auto eager = [&](NodeId i) {
     const Node& n = graph.node(i);
     bool update = !n.outputs.empty() && info(n.op).kind != OpKind::leaf;

@@ -65,9 +65,10 @@ class Simplifier {
   const Type& type(Value v) const { return r_.dst.type(v); }
   const Shape& shape(Value v) const { return type(v).shape; }
 
-  // Adds a node unless an equal one exists. Leaves with a name are never merged.
+  // Adds a node unless an equal one exists. Leaves with a name are never merged, nor sums over ranks, each of which is
+  // made in the memory of the state that it becomes.
   std::vector<Value> add(Op op, const Attrs& a, const std::vector<Value>& in) {
-    if (op == Op::input || op == Op::state) return b_.add(op, a, in);
+    if (op == Op::input || op == Op::state || op == Op::all_reduce) return b_.add(op, a, in);
     uint64_t key = hash_combine(static_cast<uint64_t>(op), hash(a));
     for (Value v : in) key = hash_combine(key, static_cast<uint64_t>(v.id));
     auto& bucket = seen_[key];

@@ -27,6 +27,7 @@ struct RunOptions {
   // It says what may be done so that the arena stays within a limit. A plan that cannot is as near as it gets: compare.
   ArenaLimit limit = {};
   std::vector<int32_t> host_states = {};  // numbers of the states that lie in host memory
+  SumCost sums = {};                      // over ranks: how their pieces are cut
   friend bool operator==(const RunOptions&, const RunOptions&) = default;
 };
 

@@ -15,6 +15,7 @@
 #include "freight/base/threads.h"
 #include "freight/passes/passes.h"
 #include "freight/passes/shape_family.h"
+#include "freight/run/collectives.h"
 
 namespace freight {
 
@@ -159,7 +160,8 @@ void Plan::lower(Backend& device, size_t limit) {
                                       .compute = options.compute,
                                       .states = states,
                                       .limit = within,
-                                      .host_states = options.host_states});
+                                      .host_states = options.host_states,
+                                      .sums = options.sums});
   placed_ = passes::layout(lowered, device, {states, options.deterministic});
   const ByNode<bool> once = passes::once_steps(placed_, states);
   steps_.clear();
@@ -167,6 +169,7 @@ void Plan::lower(Backend& device, size_t limit) {
   ByValue<bool> updates(g);  // lie in the caches: what they overwrite was read just now
   for (const Update& u : g.updates) updates[u.next] = true;
   ByNode<size_t> scratch(g);
+  const ByValue<int> uses = g.use_counts();
   const auto operand = [&](Value v) { return Operand{g.type(v), placed_.place(v).layout, placed_.place(v).offset}; };
   for (const NodeId i : g.node_ids()) {
     const Node& n = g.node(i);
@@ -186,7 +189,12 @@ void Plan::lower(Backend& device, size_t limit) {
         const size_t bytes = layout_bytes(g.type(n.out()), spec.out[0].layout);
         return std::make_unique<Transfer>(device.memory(), bytes, step.queue);
       };
-      step.kernel = crosses ? transfer() : device.prepare(spec);
+      if (n.op == Op::all_reduce) {
+        const bool read_within = uses[n.out()] > (updates[n.out()] ? 1 : 0);
+        step.kernel = make_all_reduce(device.memory(), g.type(n.out()), read_within);
+      } else {
+        step.kernel = crosses ? transfer() : device.prepare(spec);
+      }
     } catch (const Error& e) {
       if (!e.where().empty() || n.location().empty()) throw;
       throw Error(e.kind(), e.op(), e.message(), n.location());

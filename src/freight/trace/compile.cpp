@@ -142,6 +142,7 @@ struct CompiledFunction::State {
     run.tf32 = options.tf32;
     run.frozen = options.frozen;
     run.limit = options.limit;
+    run.sums = options.sums;
     const auto& variables = l.tape->variables();
     for (size_t i = 0; i < variables.size(); ++i) {
       if (variables[i]->on_host) run.host_states.push_back(static_cast<int32_t>(i));

@@ -36,6 +36,7 @@ struct CompileOptions {
   bool tf32 = false;                          // products of f32 may round their operands to TF32
   bool frozen = false;                        // states keep their elements: folded and packed weights are made once
   ArenaLimit limit = {};                      // on the plans' arena, and what may be done to keep it
+  SumCost sums = {};                          // of sums over ranks, by which these are cut into pieces
   std::vector<std::string> input_names = {};  // of the arguments, for plans and messages; default x0, x1, ...
 };
 

@@ -24,7 +24,13 @@ bool Deal::aligned() const {
 
 Deal Sharding::deal() const { return ranks ? ranks->deal(shards) : Deal{.shards = shards}; }
 
-Ranks::Ranks(std::unique_ptr<comm::Comm> comm) : comm_(std::move(comm)) {}
+Overlap parse_overlap(const std::string& word) {
+  if (word == "auto") return Overlap::automatic;
+  if (word != "yes" && word != "no") fail(ErrorKind::usage, "--overlap", "got ", word, ", need auto, yes or no");
+  return word == "yes" ? Overlap::yes : Overlap::no;
+}
+
+Ranks::Ranks(std::unique_ptr<comm::Comm> comm, Overlap overlap) : comm_(std::move(comm)), overlap_(overlap) {}
 
 std::string Ranks::from_first(const std::string& text) {
   auto size = static_cast<int64_t>(text.size());

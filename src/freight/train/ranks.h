@@ -22,14 +22,20 @@ struct Wish {
   bool any_stop() const { return interrupts > 0 || terminations > 0 || stop > 0; }
 };
 
+// Whether sums of gradients are made beside the backward half: where its plan says that it pays, or always, or never.
+enum class Overlap : uint8_t { automatic, yes, no };
+// "auto", "yes", "no". Throws Error(usage) for another word.
+Overlap parse_overlap(const std::string& word);
+
 class Ranks {
  public:
-  explicit Ranks(std::unique_ptr<comm::Comm> comm);
+  explicit Ranks(std::unique_ptr<comm::Comm> comm, Overlap overlap = Overlap::automatic);
 
   int rank() const { return comm_->rank(); }
   int world() const { return comm_->world(); }
   bool first() const { return rank() == 0; }
   comm::Comm& comm() { return *comm_; }
+  Overlap overlap() const { return overlap_; }
   Deal deal(int64_t shards) const { return {shards, rank(), world()}; }
 
   // Rank 0's text, on all. What the others give is not looked at.
@@ -57,6 +63,7 @@ class Ranks {
 
  private:
   std::unique_ptr<comm::Comm> comm_;
+  Overlap overlap_;
   Wish mine_, agreed_;
 };
 

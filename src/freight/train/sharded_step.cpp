@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 
 #include "freight/base/error.h"
 #include "freight/base/log.h"
@@ -13,9 +14,11 @@
 #include "freight/ir/attrs.h"
 #include "freight/models/loss.h"
 #include "freight/ops/ops.h"
+#include "freight/run/collectives.h"
 #include "freight/run/plan.h"
 #include "freight/trace/batch_statistics.h"
 #include "freight/trace/tracer.h"
+#include "freight/train/overlapped_sums.h"
 #include "freight/train/ranks.h"
 #include "freight/train/step_internal.h"
 
@@ -25,6 +28,10 @@ namespace {
 
 constexpr size_t kAlign = 16;   // floats: 64 bytes
 constexpr size_t kNumbers = 4;  // of a shard: loss, number right, targets that are asked, samples
+// Steps that are watched before it is chosen where sums are made; the first of them plans, the others are timed.
+constexpr int64_t kWatched = 4;
+// The part of a step that sums beside it must gain: a thread more is not for nothing.
+constexpr double kLeastGain = 0.02;
 
 // A state of the net that a forward pass may change, a running statistic, and the place in the block for the shards'
 // sum. Tracing a shard tells which of them do change: others keep their bits.
@@ -38,6 +45,10 @@ bool is_same(const Tensor& a, const Tensor& b) {
   const trace::Session session;
   return session->value_of(a) == session->value_of(b);
 }
+
+// A shard's part of a sum over all ranks. The plan hands it over when it is made; where nobody takes it, as in all
+// shards but a rank's last, it stays as it is.
+Tensor summed(const Tensor& part) { return trace::one(Op::all_reduce, PieceAttrs{}, {part}); }
 
 // (x, y) of a shard -> (loss, number right), the loss as a part of the full batch's mean.
 struct ShardSums {
@@ -55,13 +66,13 @@ struct ShardSums {
     const auto full = static_cast<double>(batch_size * (tokens ? y.dim(1) : 1));
     const Tensor loss = scored.loss * (1.0 / full);
     const std::vector<Tensor> found = gradients_of(loss, *trained->optimizer, trained->scale);
-    for (size_t i = 0; i < found.size(); ++i) (*gradients)[i].assign(found[i]);
+    for (size_t i = 0; i < found.size(); ++i) (*gradients)[i].assign(summed(found[i]));
     const double share = static_cast<double>(x.dim(0)) / static_cast<double>(batch_size);
     for (size_t i = 0; i < statistics->size(); ++i) {
       Statistic& s = (*statistics)[i];
       s.changes = s.changes || !is_same(s.running.value(), before[i]);
       if (!s.changes) continue;
-      s.sum.assign(s.running.value() * share);
+      s.sum.assign(summed(s.running.value() * share));
       s.running.assign(before[i]);  // every shard begins with the batch's
     }
     return {loss, right_of(model, scored.outputs, y)};
@@ -99,6 +110,13 @@ class Partial {
     std::memcpy(to, sums_[0].raw(), floats_ * sizeof(float));
     counts_.clear();
   }
+  // The same of some elements alone, where the last shard's lie in `to` already; nothing is forgotten.
+  void finish_within(float* to, int64_t from, int64_t count) const {
+    for (size_t i = counts_.size(); i-- > 0;) {
+      const void* const both[] = {sums_[i].data<float>() + from, to + from};
+      comm::tree_sum(both, 2, to + from, count, DType::f32);
+    }
+  }
   size_t bytes() const { return sums_.size() * floats_ * sizeof(float); }
 
  private:
@@ -127,8 +145,19 @@ struct ShardedStep::State {
       : trained(t), sharding(s), deal(s.deal()), shard{ShardSums{}, compile}, apply{ApplySums{}, compile}, partial(0) {}
 
   float* block() const { return block_array.data<float>(); }
-  void place();
-  void start();
+  Ranks& ranks() const { return *sharding.ranks; }
+  // What lies in the block, as they are numbered.
+  std::vector<Variable> summands() const {
+    std::vector<Variable> all = gradients;
+    for (const Statistic& s : statistics) all.push_back(s.sum);
+    return all;
+  }
+  bool may_overlap() const;
+  std::vector<int64_t> ready_order(const data::FeedBatch& full, std::vector<int64_t>& ends);
+  void place(const data::FeedBatch& full);
+  void start(const data::FeedBatch& first);
+  void run(const data::FeedBatch& b, int64_t number);
+  void choose();
   void sum_blocks();
   std::vector<double> exchange();
   bool lacks_variance(const data::FeedBatch& b);
@@ -144,31 +173,89 @@ struct ShardedStep::State {
   Array block_array, slots, all_slots;  // slots: of this rank's shards, and of all, where sums do not meet in the tree
   Partial partial;
   bool local_sums = true;
-  int64_t done = 0;             // shards of this step so far
-  std::vector<double> numbers;  // by shard of this rank
-  bool tokens = false;          // are what targets are counted by
-  int64_t width = 1;            // targets of a sample
-  Array random_numbers;         // as of the step's beginning
+  std::unique_ptr<OverlappedSums> sums = {};  // null where they are never made beside a shard
+  bool beside = false;                        // they are, beside the last shard of a step
+  int64_t steps = 0;                          // so far
+  int64_t done = 0;                           // shards of this step so far
+  std::vector<double> numbers;                // by shard of this rank
+  bool tokens = false;                        // are what targets are counted by
+  int64_t width = 1;                          // targets of a sample
+  Array random_numbers;                       // as of the step's beginning
 };
 
+// True where sums may be made beside the last shard: not where the shards of all ranks meet first.
+bool ShardedStep::State::may_overlap() const {
+  if (!sharding.ranks || !local_sums || ranks().world() == 1) return false;
+  const Overlap asked = ranks().overlap();
+  return asked == Overlap::yes || (asked == Overlap::automatic && ranks().comm().over_network());
+}
+
+// The order in which rank 0's plan makes the summands, on all ranks, and the ends of the plan's pieces. What a plan
+// does not sum comes first.
+std::vector<int64_t> ShardedStep::State::ready_order(const data::FeedBatch& first, std::vector<int64_t>& ends) {
+  const std::vector<Variable> all = summands();
+  std::vector<int64_t> order, piece_of;
+  if (ranks().first() && first.inputs.shape()[0] > 0) {
+    const auto plan = shard.plan(Type{first.inputs.dtype(), first.inputs.shape()},
+                                 Type{first.targets.dtype(), first.targets.shape()});
+    const Graph& g = plan->graph();
+    ByValue<std::string> state_of(g);
+    for (const Update& u : g.updates) state_of[u.next] = leaf_name(g, u.state);
+    std::map<std::string, int64_t> number_of;
+    for (size_t i = 0; i < all.size(); ++i) number_of[all[i].name()] = static_cast<int64_t>(i);
+    for (const PlanStep& s : plan->steps()) {
+      const Node& n = g.node(s.node);
+      const auto number = n.op == Op::all_reduce ? number_of.find(state_of[n.out()]) : number_of.end();
+      if (number == number_of.end()) continue;
+      order.push_back(number->second);
+      piece_of.push_back(attrs<PieceAttrs>(n).piece);
+      number_of.erase(number);
+    }
+  }
+  std::vector<bool> known(all.size());
+  for (const int64_t i : order) known[static_cast<size_t>(i)] = true;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (known[i]) continue;
+    order.insert(order.begin(), static_cast<int64_t>(i));
+    piece_of.insert(piece_of.begin(), 0);
+  }
+  ranks().broadcast(order.data(), order.size() * sizeof(int64_t));
+  ranks().broadcast(piece_of.data(), piece_of.size() * sizeof(int64_t));
+  for (size_t i = 1; i <= piece_of.size(); ++i) {
+    if (i == piece_of.size() || piece_of[i] != piece_of[i - 1]) ends.push_back(static_cast<int64_t>(i));
+  }
+  return order;
+}
+
 // Lays gradients and statistics out in the block.
-void ShardedStep::State::place() {
-  std::vector<Variable> all = gradients;
-  for (const Statistic& s : statistics) all.push_back(s.sum);
+void ShardedStep::State::place(const data::FeedBatch& first) {
+  std::vector<Variable> all = summands();
+  local_sums = !sharding.exact || !sharding.ranks || deal.aligned();
+  std::vector<int64_t> ends, sizes;
+  if (may_overlap()) {
+    std::vector<Variable> ordered;
+    for (const int64_t i : ready_order(first, ends)) ordered.push_back(all[static_cast<size_t>(i)]);
+    all = std::move(ordered);
+  }
   size_t floats = 0;
-  const auto padded = [](const Variable& v) {
-    return (static_cast<size_t>(v.type().numel()) + kAlign - 1) / kAlign * kAlign;
-  };
-  for (const Variable& v : all) floats += padded(v);
+  for (const Variable& v : all) {
+    sizes.push_back(static_cast<int64_t>((static_cast<size_t>(v.type().numel()) + kAlign - 1) / kAlign * kAlign));
+    floats += static_cast<size_t>(sizes.back());
+  }
   block_array = Array(DType::f32, {static_cast<int64_t>(floats)});
   std::memset(block_array.raw(), 0, block_array.bytes());
   float* at = block();
-  for (const Variable& v : all) {
-    v.impl()->bind(Storage::borrow(at, v.type().bytes(), block_array.storage()));
-    at += padded(v);
+  for (size_t i = 0; i < all.size(); ++i) {
+    all[i].impl()->bind(Storage::borrow(at, all[i].type().bytes(), block_array.storage()));
+    at += sizes[i];
   }
   partial = Partial(floats);
-  local_sums = !sharding.exact || !sharding.ranks || deal.aligned();
+  if (!ends.empty()) {
+    sums = std::make_unique<OverlappedSums>(ranks().comm());
+    sums->lay(block(), sizes);
+    sums->cut({ends.begin(), ends.end()});
+    beside = ranks().overlap() == Overlap::yes;
+  }
   if (local_sums) return;
   const auto most = deal.most();
   slots = Array(DType::f32, {most, block_array.numel()});
@@ -204,10 +291,16 @@ ShardedStep::ShardedStep(const Trained& trained, const Sharding& sharding, const
   s.apply = {ApplySums{&s.trained, &s.gradients, &s.statistics}, of_update};
 }
 
-ShardedStep::~ShardedStep() = default;
+ShardedStep::~ShardedStep() {
+  if (!state_->sums || state_->sums->times().steps == 0 || !state_->ranks().first()) return;
+  const OverlappedSums::Times& t = state_->sums->times();
+  const auto ms = [&](double seconds) { return fixed(seconds * 1e3 / static_cast<double>(t.steps), 2); };
+  logging::info(cat("sums over devices beside ", t.steps, " steps: ", ms(t.sums), " ms each, of which ", ms(t.waited),
+                    " ms were waited for"));
+}
 
-void ShardedStep::State::start() {
-  if (!block_array.defined()) place();
+void ShardedStep::State::start(const data::FeedBatch& first) {
+  if (!block_array.defined()) place(first);
   done = 0;
   numbers.assign(static_cast<size_t>(deal.most()) * kNumbers, 0.0);
   partial.start();
@@ -222,32 +315,72 @@ bool ShardedStep::State::lacks_variance(const data::FeedBatch& b) {
   return true;
 }
 
+// Computes the shard's block and numbers.
+void ShardedStep::State::run(const data::FeedBatch& b, int64_t number) {
+  if (b.inputs.shape()[0] == 0 || lacks_variance(b)) {
+    std::memset(block(), 0, block_array.bytes());
+    return;
+  }
+  // Draws are those of the shard, whoever computes it.
+  const auto* key = random_numbers.data<int64_t>();
+  const auto index = static_cast<uint64_t>(deal.first() + number);
+  const auto seed = index == 0 ? key[0] : static_cast<int64_t>(hash_combine(static_cast<uint64_t>(key[0]), index));
+  rng_state().set(Array::of<int64_t>({seed, key[1]}, {2}));
+  const auto [loss, right] = shard(b.inputs, b.targets);
+  double* of = numbers.data() + static_cast<size_t>(number) * kNumbers;
+  of[0] = static_cast<double>(loss.item<float>());
+  of[1] = static_cast<double>(right.item<float>());
+  of[2] = static_cast<double>(b.count);
+  of[3] = static_cast<double>(b.inputs.shape()[0]);
+  if (tokens) width = b.targets.shape()[1];
+}
+
 void ShardedStep::add(const data::FeedBatch& b) {
   State& s = *state_;
-  if (s.done == 0) s.start();
+  if (s.done == 0) s.start(b);
   const int64_t number = s.done++;
   FREIGHT_CHECK(number < s.deal.count(), "a rank has more shards than it was dealt");
-  if (b.inputs.shape()[0] == 0 || s.lacks_variance(b)) {
-    std::memset(s.block(), 0, s.block_array.bytes());
-  } else {
-    // Draws are those of the shard, whoever computes it.
-    const auto* key = s.random_numbers.data<int64_t>();
-    const auto index = static_cast<uint64_t>(s.deal.first() + number);
-    const auto seed = index == 0 ? key[0] : static_cast<int64_t>(hash_combine(static_cast<uint64_t>(key[0]), index));
-    rng_state().set(Array::of<int64_t>({seed, key[1]}, {2}));
-    const auto [loss, right] = s.shard(b.inputs, b.targets);
-    double* numbers = s.numbers.data() + static_cast<size_t>(number) * kNumbers;
-    numbers[0] = static_cast<double>(loss.item<float>());
-    numbers[1] = static_cast<double>(right.item<float>());
-    numbers[2] = static_cast<double>(b.count);
-    numbers[3] = static_cast<double>(b.inputs.shape()[0]);
-    if (s.tokens) s.width = b.targets.shape()[1];
+  const bool last = s.sums && number + 1 == s.deal.count();
+  if (last) {
+    const auto mode = s.beside ? OverlappedSums::Mode::beside : OverlappedSums::Mode::watched;
+    s.sums->begin(mode, [&s](int64_t from, int64_t count) { s.partial.finish_within(s.block(), from, count); });
   }
+  {
+    const CollectivesScope scope(last ? s.sums.get() : nullptr);
+    s.run(b, number);
+  }
+  if (last) s.sums->computed();
+  if (last && s.beside) return;
   if (!s.local_sums) {
     std::memcpy(s.slots.data<float>() + number * s.block_array.numel(), s.block(), s.block_array.bytes());
   } else if (s.deal.count() > 1) {
     s.partial.add(s.block());
   }
+}
+
+// Chooses where the sums are made from now on, by what rank 0 saw of its plan's steps and by the line of this job's
+// all-reduce.
+void ShardedStep::State::choose() {
+  const SumCost cost = measure_sums(ranks().comm());
+  const std::vector<Summand> seen = sums->summands();
+  const double compute = sums->compute_seconds(), behind = compute + cost.of(static_cast<double>(block_array.bytes()));
+  const Pieces pieces = cut_pieces(seen, cost);
+  const double least = std::max(compute, pieces.done);
+  std::vector<int64_t> told(seen.size() + 1);  // whether they are made beside; where a piece ends
+  told[0] = ranks().overlap() == Overlap::yes || behind - least > kLeastGain * behind ? 1 : 0;
+  for (const size_t end : pieces.ends) told[end] = 1;
+  ranks().broadcast(told.data(), told.size() * sizeof(int64_t));
+  beside = told[0] == 1;
+  std::vector<size_t> ends;
+  for (size_t i = 1; i < told.size(); ++i) {
+    if (told[i] == 1) ends.push_back(i);
+  }
+  sums->cut(ends);
+  if (!ranks().first()) return;
+  const auto ms = [](double seconds) { return fixed(seconds * 1e3, 1); };
+  logging::info(cat("sums over devices: ", ms(cost.of(static_cast<double>(block_array.bytes()))), " ms in one piece, ",
+                    ms(compute), " ms of compute before it; beside compute in ", ends.size(), " pieces ", ms(least),
+                    " ms instead of ", ms(behind), beside ? "" : ": not worth it"));
 }
 
 // The block becomes the sum of all shards' blocks.
@@ -291,6 +424,9 @@ ShardedStep::Outcome ShardedStep::finish() {
   State& s = *state_;
   FREIGHT_CHECK(s.done == s.deal.count(), "a rank has fewer shards than it was dealt");
   s.done = 0;
+  if (s.beside) s.sums->finish();
+  const bool summed = s.beside;
+  if (s.sums && ++s.steps == kWatched) s.choose();
   const std::vector<double> numbers = s.exchange();
   double loss = 0, samples = 0;
   Outcome o;
@@ -300,7 +436,7 @@ ShardedStep::Outcome ShardedStep::finish() {
     o.counted += static_cast<int64_t>(numbers[i + 2]);
     samples += numbers[i + 3];
   }
-  s.sum_blocks();
+  if (!summed) s.sum_blocks();
   const auto key = [&](int64_t later) {
     const auto* k = s.random_numbers.data<int64_t>();
     rng_state().set(Array::of<int64_t>({k[0], k[1] + later}, {2}));

@@ -116,6 +116,7 @@ KernelTable shape_kernels() {
       {Op::copy, copy},
       {Op::offload, copy},
       {Op::fetch, copy},
+      {Op::all_reduce, copy},
       {Op::pad, pad},
       {Op::concat, concat},
   };

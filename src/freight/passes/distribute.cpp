@@ -1,0 +1,69 @@
+// Sums over ranks travel in pieces, beside the steps. A piece costs start + per_byte * bytes: many small ones pay the
+// start often, one large one waits for the last gradient of the step. The plan knows when each gradient is ready.
+#include <algorithm>
+#include <limits>
+
+#include "freight/passes/passes.h"
+#include "freight/passes/pieces.h"
+
+namespace freight {
+
+Pieces cut_pieces(const std::vector<Summand>& summands, const SumCost& cost) {
+  const size_t n = summands.size();
+  std::vector<double> done(n + 1, 0);
+  std::vector<size_t> begins(n + 1, 0);  // of the last piece of the best cut that ends here
+  for (size_t j = 1; j <= n; ++j) {
+    done[j] = std::numeric_limits<double>::infinity();
+    double bytes = 0;
+    for (size_t i = j; i-- > 0;) {
+      bytes += summands[i].bytes;
+      const double d = std::max(done[i], summands[j - 1].ready) + cost.of(bytes);
+      if (d >= done[j]) continue;
+      done[j] = d;
+      begins[j] = i;
+    }
+  }
+  Pieces p{{}, done[n]};
+  for (size_t j = n; j > 0; j = begins[j]) p.ends.push_back(j);
+  std::reverse(p.ends.begin(), p.ends.end());
+  return p;
+}
+
+double pieces_done(const std::vector<Summand>& summands, const std::vector<size_t>& ends, const SumCost& cost) {
+  double done = 0;
+  size_t i = 0;
+  for (const size_t end : ends) {
+    double bytes = 0;
+    for (; i < end; ++i) bytes += summands[i].bytes;
+    done = std::max(done, summands[end - 1].ready) + cost.of(bytes);
+  }
+  return done;
+}
+
+namespace passes {
+
+Graph distribute(const Graph& graph, const DeviceSpeed& speed, const SumCost& cost) {
+  std::vector<Summand> summands;
+  double time = 0;
+  for (const Node& n : graph.nodes) {
+    time += step_seconds(graph, n, speed);
+    if (n.op == Op::all_reduce) summands.push_back({time, static_cast<double>(graph.type(n.out()).bytes())});
+  }
+  const Pieces pieces = cut_pieces(summands, cost);
+  Rewriter r(graph);
+  size_t number = 0, piece = 0;
+  for (const Node& n : graph.nodes) {
+    if (n.op != Op::all_reduce) {
+      r.copy(n);
+      continue;
+    }
+    if (number++ == pieces.ends[piece]) ++piece;
+    const PieceAttrs of{static_cast<int64_t>(piece)};
+    r.replace(n.out(), r.dst.add(n.op, of, r(n.inputs), n.scope, n.where)[0]);
+  }
+  return r.finish();
+}
+
+}  // namespace passes
+
+}  // namespace freight

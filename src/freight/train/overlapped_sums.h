@@ -1,0 +1,91 @@
+// Sums of gradients over ranks, made beside the steps of the backward half by a thread of their own. The parts of a
+// block of memory lie in the order in which the plan makes them; pieces of it, the same on all ranks, travel in order
+// as soon as this rank has all their parts. How pieces are cut is passes/pieces.h.
+#pragma once
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "freight/comm/comm.h"
+#include "freight/passes/pieces.h"
+#include "freight/run/collectives.h"
+
+namespace freight::train {
+
+class OverlappedSums final : public Collectives {
+ public:
+  // Both outlive it. Until a step is over, the thread alone uses `comm`.
+  explicit OverlappedSums(comm::Comm& comm) : comm_(comm) {}
+  // Where a step is not over, the ranks are told so.
+  ~OverlappedSums() override;
+  OverlappedSums(const OverlappedSums&) = delete;
+  OverlappedSums& operator=(const OverlappedSums&) = delete;
+
+  // The block's parts: `sizes` floats each, behind each other. They travel as one piece until cut().
+  void lay(float* block, const std::vector<int64_t>& sizes);
+  // Each piece ends in front of the part of that number. Between steps.
+  void cut(const std::vector<size_t>& ends) { ends_ = ends; }
+
+  // Where the sums of a step are made. `watched` only notes when parts are ready.
+  enum class Mode : uint8_t { watched, beside };
+  // A step begins. `prepare` makes of so many floats, from a number of the block on, what this rank brings to the sum.
+  using Prepare = std::function<void(int64_t from, int64_t count)>;
+  void begin(Mode mode, Prepare prepare = {});
+  void ready(void* data) override;
+  // This rank's plan has run: what it did not hand over is ready, too.
+  void computed();
+  // Waits until all is summed. Throws what a sum threw.
+  void finish();
+
+  // Of the last step: the parts with the seconds from begin() to ready(), and to computed().
+  std::vector<Summand> summands() const;
+  double compute_seconds() const { return compute_; }
+  // Of all steps beside compute so far: their number, seconds in sums, and of these those that finish() waited for.
+  struct Times {
+    int64_t steps = 0;
+    double sums = 0, waited = 0;
+  };
+  const Times& times() const { return times_; }
+
+ private:
+  struct Part {
+    float* at;
+    int64_t size;
+    size_t piece = 0;
+    bool ready = false;
+    double seconds = 0;  // since begin()
+  };
+
+  void mark(Part& part, double seconds);
+  void work();
+  void sum(size_t piece);
+
+  comm::Comm& comm_;
+  std::vector<Part> parts_;   // in the order of addresses
+  std::vector<size_t> ends_;  // of pieces
+  Mode mode_ = Mode::watched;
+  Prepare prepare_;
+  std::chrono::steady_clock::time_point begun_;
+  double compute_ = 0;
+  Times times_;
+
+  std::thread thread_;
+  std::mutex mutex_;  // of all below
+  std::condition_variable wake_, summed_;
+  std::vector<size_t> missing_;  // parts of each piece of this step
+  size_t done_ = 0;              // pieces of this step
+  bool busy_ = false, over_ = false;
+  double busy_seconds_ = 0;
+  std::exception_ptr error_;
+};
+
+// The line start + per_byte * bytes of this job's all-reduce, from some sums that all ranks make together now; rank
+// 0's, on all.
+SumCost measure_sums(comm::Comm& comm);
+
+}  // namespace freight::train
