@@ -91,6 +91,7 @@ int serve_command(const Args& args) {
         {.min = 1, .max = 1 << 20});
   o.add("--max-header-kb", &max_header_kb, "of a request's head, in KiB; larger ones are answered 431",
         {.min = 1, .max = 1024});
+  o.add("--max-samples", &s.max_samples, "of one request; more are answered 400", {.min = 1, .max = 1 << 24});
   o.add("--timeout-s", &s.timeout_seconds,
         "for a request to come in and an answer to be taken; idle connections are closed after it",
         {.min = 0.1, .max = 86400});

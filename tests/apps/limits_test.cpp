@@ -42,6 +42,7 @@ TEST(Limits, TheDocumentHasTheFiguresOfTheProgram) {
       {"bodies of all", {mebibytes(server.max_held_bytes)}},
       {"head of a request", {cat(server.max_header_bytes >> 10, " KiB")}},
       {"a request to come in", {cat(server.timeout_seconds, " s")}},
+      {"samples of one inference request", {with_commas(server.max_samples)}},
       {"samples that run together", {cat(" ", server.max_batch, " ")}},
   };
   for (const auto& [what, figures] : kRows) {
@@ -54,9 +55,9 @@ TEST(Limits, TheDocumentHasTheFiguresOfTheProgram) {
 TEST(Limits, EveryFlagOfTheDocumentIsThereWithItsDefault) {
   const std::string help = run_freight({"serve", "--help"}).out, train = run_freight({"train", "--help"}).out;
   const std::pair<const char*, const char*> kDefaults[] = {
-      {"--max-connections", "(default 256)"}, {"--max-body-mb", "(default 32)"}, {"--max-held-mb", "(default 256)"},
-      {"--max-header-kb", "(default 16)"},    {"--timeout-s", "(default 30"},    {"--drain-s", "(default 30"},
-      {"--max-batch", "(default 32)"}};
+      {"--max-connections", "(default 256)"}, {"--max-body-mb", "(default 32)"},  {"--max-held-mb", "(default 256)"},
+      {"--max-header-kb", "(default 16)"},    {"--timeout-s", "(default 30"},     {"--drain-s", "(default 30"},
+      {"--max-batch", "(default 32)"},        {"--max-samples", "(default 8192)"}};
   for (const auto& [flag, text] : kDefaults) {
     const size_t at = help.find(flag);
     ASSERT_NE(at, std::string::npos) << flag;

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/support/error_of.h"
 #include "tests/support/files.h"
 
 namespace freight::serve {
@@ -143,6 +144,32 @@ TEST(Protocol, FaultsAreNamed) {
     std::vector<std::string> says = c.says;
     says.insert(says.begin(), "infer: ");
     expect_error(ErrorKind::usage, says, [&] { parse(c.body); });
+  }
+}
+
+TEST(Protocol, MessagesRepeatALineOfARequestAtMost) {
+  const std::string x(100'000, 'x');
+  const auto input = [](const std::string& name, const std::string& rest) {
+    return cat(R"({"inputs":[{"name":")", name, "\",", rest, "}]}");
+  };
+  const std::string fp32 = R"("datatype":"FP32","shape":[1],"data":[1])";
+  const std::string kBodies[] = {
+      input(x, R"("datatype":"FP32","shape":[],"data":[1])"),
+      input(x, R"("datatype":"FP32","shape":[2],"data":[1])"),
+      input(x, R"("datatype":"FP32","shape":[1],"data":["a"])"),
+      input(x, R"("datatype":"UINT8","shape":[1],"data":[300])"),
+      input(x, R"("datatype":"BYTES","shape":[1],"data":[1])"),
+      input(x, R"("datatype":"FP32","shape":[2,1],"data":[[1,2]])"),
+      input(x, R"("datatype":"FP32","shape":[1],"parameters":{"binary_data_size":4})"),
+      input("a", cat(R"("datatype":")", x, R"(","shape":[1],"data":[1])")),
+      input("a", cat(R"("datatype":"FP32","shape":[")", x, R"("],"data":[1])")),
+      input("a", cat(fp32, ",\"", x, "\":1,\"", x, "\":1")),
+      cat(R"({"inputs":[{"name":"a",)", fp32, R"(}],"outputs":[{"name":")", x, R"("},{"name":")", x, R"("}]})"),
+  };
+  for (const std::string& body : kBodies) {
+    const std::string message = message_of([&] { parse(body); });
+    EXPECT_NE(message.find("infer: "), message.npos) << message.substr(0, 200);
+    EXPECT_LT(message.size(), 400u) << message.substr(0, 200);
   }
 }
 

@@ -122,11 +122,30 @@ TEST(Server, MoreSamplesThanABatchHoldsAreAnsweredInTheirOrder) {
   expect_near(probabilities(ask(infer_images(images))), expected(images));
 }
 
+// At the limit, and one above. A full batch is taken whatever the limit.
+TEST(Server, SamplesOfOneRequestAreLimited) {
+  RunningServer server({.max_samples = 6}), small({.max_samples = 1});
+  std::vector<Array> images;
+  for (uint32_t i = 0; i < 6; ++i) images.push_back(image(i));
+  EXPECT_EQ(probabilities(ask(infer_images(images), server)).size(), 60u);
+  images.push_back(image(6));
+  expect_refused(ask(infer_images(images), server), 400,
+                 {"infer: got 7 samples in one request, need at most 6", "--max-samples"});
+  images.resize(5);
+  expect_refused(ask(infer_images(images), small), 400, {"got 5 samples", "need at most 4"});
+  images.resize(4);
+  EXPECT_EQ(ask(infer_images(images), small).status, 200);
+  const std::string texts =
+      R"({"inputs":[{"name":"text","datatype":"BYTES","shape":[7],"data":["","","","","","",""]}]})";
+  expect_refused(ask(post("/v2/models/text/infer", texts), server), 400, {"got 7 samples"});
+  expect_lives(server);
+}
+
 TEST(Server, AModelThatGivesValuesIsNotAskedForClasses) {
   store::Bundle bundle;
   bundle.model = models::create("linear_regression", {.input = {3}});
   bundle.preprocessing.input = {3};
-  const ServedModel model("prices", std::move(bundle), {.deterministic = true});
+  const ServedModel model("prices", std::move(bundle), {.deterministic = true}, 8192);
   InferRequest request;
   request.outputs = {{"values", false, 0}};
   model.check_outputs(request, "infer");

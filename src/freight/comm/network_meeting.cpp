@@ -24,6 +24,7 @@
 #include "freight/base/log.h"
 #include "freight/base/printable.h"
 #include "freight/base/version.h"
+#include "freight/comm/door_internal.h"
 #include "freight/comm/missing_ranks_internal.h"
 #include "freight/comm/network_address_internal.h"
 
@@ -38,7 +39,6 @@ using Nonce = std::array<unsigned char, 32>;
 constexpr std::array<char, 8> kMagic = {'F', 'R', 'E', 'I', 'G', 'H', 'T', '1'};
 // Whoever connects has so many seconds to say who it is: it may be no rank at all.
 constexpr double kGreetingSeconds = 10;
-constexpr size_t kMostStrangers = 64;  // that are let in at a time, besides the ranks
 
 struct Challenge {
   std::array<char, 8> magic = kMagic;
@@ -188,13 +188,13 @@ class TcpHost {
 
   void listen() {
     address_ = place();
-    listener_ = tcp_socket(address_.family());
+    door_.open(tcp_socket(address_.family()));
     const int on = 1;
-    ::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    ::setsockopt(door_.listener(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     const std::string where = cat("port ", plan_.port, " of ", address_.text(), " on host ", host_name());
-    if (::bind(listener_.get(), address_.raw(), address_.length) != 0) refuse_place(where, errno);
-    if (::listen(listener_.get(), kMostNetworkRanks) != 0) refuse_place(where, errno);
-    address_ = own_end(listener_.get());
+    if (::bind(door_.listener(), address_.raw(), address_.length) != 0) refuse_place(where, errno);
+    if (::listen(door_.listener(), kMostNetworkRanks) != 0) refuse_place(where, errno);
+    address_ = own_end(door_.listener());
     if (plan_.listening) plan_.listening(address_.text(), address_.port());
   }
 
@@ -231,9 +231,9 @@ class TcpHost {
   }
 
   void look(double seconds) {
-    std::vector<pollfd> all = {{.fd = listener_.get(), .events = POLLIN, .revents = 0}};
+    std::vector<pollfd> all = {door_.entry()};
     for (const TcpGuest& g : guests_) all.push_back({.fd = g.socket.get(), .events = POLLIN, .revents = 0});
-    ::poll(all.data(), all.size(), static_cast<int>(seconds * 1e3) + 1);
+    ::poll(all.data(), all.size(), door_.patience(seconds));
     for (size_t i = 1; i < all.size(); ++i) {
       TcpGuest& g = guests_[i - 1];
       if (all[i].revents != 0) hear(g);
@@ -245,8 +245,8 @@ class TcpHost {
 
   void let_in() {
     TcpGuest g;
-    g.socket = Descriptor(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (g.socket.get() < 0 || guests_.size() >= ranks() + kMostStrangers) return;
+    g.socket = door_.let_in(guests_, SOCK_NONBLOCK);
+    if (g.socket.get() < 0) return;
     send_at_once(g.socket.get());
     g.address = other_end(g.socket.get()).text();
     g.challenge = new_nonce();
@@ -278,8 +278,11 @@ class TcpHost {
     }
     g.cards = g.inbox.substr(sizeof(Greeting));
     if (proves(g.said, g.cards, plan_.token, kVisitorSays, g.challenge)) return seat(g);
-    wrong_tokens_.push_back(g.address);
-    logging::warn(cat("meeting: a process on ", g.address, " does not know the token of this job, and was sent away"));
+    if (wrong_token_.empty()) {  // it may come again and again
+      wrong_token_ = g.address;
+      logging::warn(
+          cat("meeting: a process on ", g.address, " does not know the token of this job, and was sent away"));
+    }
     answer(g, ErrorKind::usage, "it got another token: need the same FREIGHT_TOKEN or --token-file for all ranks");
     g.socket = Descriptor();
   }
@@ -364,8 +367,8 @@ class TcpHost {
     came[0] = true;  // it is this one
     std::string text = cat(missing_ranks(came, plan_.timeout), " to host ", host_name(), " (", address_.text(),
                            "), port ", address_.port());
-    if (!wrong_tokens_.empty()) text += cat("; a process on ", wrong_tokens_[0], " came with another token");
-    return text;
+    if (!wrong_token_.empty()) text += cat("; a process on ", wrong_token_, " came with another token");
+    return text + door_.shortage();
   }
 
   // Tells all that came, and throws.
@@ -379,9 +382,9 @@ class TcpHost {
   const NetworkPlan& plan_;
   std::vector<bool> by_rank_ = std::vector<bool>(ranks());              // that came
   std::vector<std::string> names_ = std::vector<std::string>(ranks());  // of those
-  std::vector<std::string> wrong_tokens_;  // addresses of processes that did not know the token
+  std::string wrong_token_;  // the address of the first process that did not know the token
   SocketAddress address_;
-  Descriptor listener_;
+  Door door_;
   std::string cards_;  // rank 0's
   std::vector<TcpGuest> guests_;
   int arrived_ = 1;
@@ -394,48 +397,65 @@ class TcpVisitor {
       : plan_(plan), make_cards_(make_cards), start_(Clock::now()) {}
 
   NetworkMeeting meet() {
-    connect();
-    const std::string own = own_end(socket_.get()).text();
-    const std::string cards = joined_cards(make_cards_(own), plan_.rank);
-    const auto card_bytes = cards.size() / static_cast<size_t>(plan_.world);
-    const Challenge challenge = take<Challenge>();
-    if (challenge.magic != kMagic) stranger();
-    Greeting g;
-    put_text(g.version, version());
-    g.rank = plan_.rank;
-    g.world = plan_.world;
-    g.process = ::getpid();
-    g.card_bytes = static_cast<int32_t>(card_bytes);
-    put_text(g.host, host_name());
-    g.nonce = new_nonce();
-    prove(g, cards, plan_.token, kVisitorSays, challenge.nonce);
-    if (!send_bytes(socket_.get(), bytes_in(g) + cards, plan_.timeout)) ended();
-    const auto w = take<Welcome>();
-    if (w.kind != 0) throw Error(kind_of(w), "meeting", text_in(w.text), where());
-    const size_t ranks = static_cast<size_t>(plan_.world);
-    const std::string rest = receive(ranks * (sizeof(RosterEntry) + card_bytes));
-    if (!proves(w, rest, plan_.token, kHostSays, g.nonce)) stranger();
-    NetworkMeeting meeting;
-    for (size_t r = 0; r < ranks; ++r) {
-      RosterEntry e;
-      std::memcpy(&e, rest.data() + r * sizeof(e), sizeof(e));
-      meeting.peers.push_back({.host = text_in(e.host),
-                               .address = text_in(e.address),
-                               .process = e.process,
-                               .card = rest.substr(ranks * sizeof(e) + r * card_bytes, card_bytes)});
+    for (;;) {
+      connect();
+      if (cards_.empty()) cards_ = joined_cards(make_cards_(own_end(socket_.get()).text()), plan_.rank);
+      if (std::optional<NetworkMeeting> met = greet()) return std::move(*met);
+      // Rank 0 has ended, or needed room when strangers came in numbers: it listens still, then.
+      sent_away_ = true;
     }
-    meeting.sockets.push_back(std::move(socket_));
-    return meeting;
   }
 
  private:
   static constexpr double kPatience = 1;  // rank 0 knows who is missing: its answer may come a little after its timeout
   static constexpr double kTry = 3;       // seconds for one address to answer
+  static constexpr const char* kNobodyListens = "its host answers, and nobody listens there";
 
   static ErrorKind kind_of(const Welcome& w) {
     constexpr int kLast = static_cast<int>(ErrorKind::verification);
     return w.kind >= 1 && w.kind <= kLast ? static_cast<ErrorKind>(w.kind) : ErrorKind::runtime;
   }
+
+  // Empty where rank 0 closed the connection.
+  std::optional<NetworkMeeting> greet() {
+    const auto challenge = take<Challenge>();
+    if (!challenge) return std::nullopt;
+    if (challenge->magic != kMagic) stranger();
+    Greeting g;
+    put_text(g.version, version());
+    g.rank = plan_.rank;
+    g.world = plan_.world;
+    g.process = ::getpid();
+    g.card_bytes = static_cast<int32_t>(card_bytes());
+    put_text(g.host, host_name());
+    g.nonce = new_nonce();
+    prove(g, cards_, plan_.token, kVisitorSays, challenge->nonce);
+    if (!send_bytes(socket_.get(), bytes_in(g) + cards_, plan_.timeout)) return std::nullopt;
+    const auto w = take<Welcome>();
+    if (!w) return std::nullopt;
+    if (w->kind != 0) throw Error(kind_of(*w), "meeting", text_in(w->text), where());
+    const auto rest = receive(ranks() * (sizeof(RosterEntry) + card_bytes()));
+    if (!rest) return std::nullopt;
+    if (!proves(*w, *rest, plan_.token, kHostSays, g.nonce)) stranger();
+    return meeting_of(*rest);
+  }
+
+  NetworkMeeting meeting_of(const std::string& roster_and_cards) {
+    NetworkMeeting meeting;
+    for (size_t r = 0; r < ranks(); ++r) {
+      RosterEntry e;
+      std::memcpy(&e, roster_and_cards.data() + r * sizeof(e), sizeof(e));
+      meeting.peers.push_back({.host = text_in(e.host),
+                               .address = text_in(e.address),
+                               .process = e.process,
+                               .card = roster_and_cards.substr(ranks() * sizeof(e) + r * card_bytes(), card_bytes())});
+    }
+    meeting.sockets.push_back(std::move(socket_));
+    return meeting;
+  }
+
+  size_t ranks() const { return static_cast<size_t>(plan_.world); }
+  size_t card_bytes() const { return cards_.size() / ranks(); }
 
   std::string place() const {
     return cat("'", excerpt(plan_.host), "'", tried_.empty() ? "" : cat(" (", tried_, ")"), ", port ", plan_.port);
@@ -446,13 +466,16 @@ class TcpVisitor {
   void connect() {
     constexpr auto kAgain = std::chrono::milliseconds(50);
     std::string why;
+    if (sent_away_) std::this_thread::sleep_for(kAgain);
     while (!try_all(why)) {
+      if (sent_away_ && why == kNobodyListens) ended();
       if (seconds_since(start_) > plan_.timeout) {
         throw_lost(
             cat(rank_zero(), " does not answer: host ", host_name(), " tried it for ", plan_.timeout, " s: ", why));
       }
       std::this_thread::sleep_for(kAgain);
     }
+    if (sent_away_ && seconds_since(start_) > plan_.timeout) ended();
     send_at_once(socket_.get());
   }
 
@@ -494,22 +517,24 @@ class TcpVisitor {
         error = ETIMEDOUT;
       }
     }
-    why = error == ECONNREFUSED ? "its host answers, and nobody listens there" : std::strerror(error);
+    why = error == ECONNREFUSED ? kNobodyListens : std::strerror(error);
     return error == 0;
   }
 
   template <class T>
-  T take() {
-    const std::string bytes = receive(sizeof(T));
+  std::optional<T> take() {
+    const auto bytes = receive(sizeof(T));
+    if (!bytes) return std::nullopt;
     T value;
-    std::memcpy(&value, bytes.data(), sizeof(T));
+    std::memcpy(&value, bytes->data(), sizeof(T));
     return value;
   }
 
-  std::string receive(size_t bytes) {
+  // Empty where rank 0 closed the connection first.
+  std::optional<std::string> receive(size_t bytes) {
     std::string inbox;
     for (;;) {
-      if (!receive_some(socket_.get(), inbox, bytes)) ended();
+      if (!receive_some(socket_.get(), inbox, bytes)) return std::nullopt;
       if (inbox.size() == bytes) return inbox;
       const double left = plan_.timeout + kPatience - seconds_since(start_);
       if (left <= 0) throw_lost(cat(rank_zero(), " did not answer within ", plan_.timeout, " s"));
@@ -534,6 +559,8 @@ class TcpVisitor {
   const MakeCards& make_cards_;
   const Clock::time_point start_;
   std::string tried_;  // the last address
+  std::string cards_;  // this rank's for the others
+  bool sent_away_ = false;
   Descriptor socket_;
 };
 

@@ -21,6 +21,7 @@
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/base/version.h"
+#include "freight/comm/door_internal.h"
 #include "freight/comm/missing_ranks_internal.h"
 #include "freight/comm/process_internal.h"
 
@@ -119,6 +120,7 @@ bool send_answer(int socket, const Answer& answer, const std::vector<int>& proce
 struct Guest {
   Descriptor socket;
   ucred who{};
+  Clock::time_point came = Clock::now();
   int rank = -1;  // -1: has not said yet
 };
 
@@ -136,12 +138,15 @@ class Host {
     const auto start = Clock::now();
     while (arrived_ < plan_.world) {
       const double left = plan_.timeout - seconds_since(start);
-      if (left <= 0) refuse(ErrorKind::peer_lost, missing_ranks(came_, plan_.timeout));
+      if (left <= 0) refuse(ErrorKind::peer_lost, missing_ranks(came_, plan_.timeout) + door_.shortage());
       look(left);
     }
+    // Strangers and those who still wait must not keep descriptors from what the job needs.
+    std::erase_if(guests_, [](const Guest& g) { return g.rank < 0; });
+    door_.close();
     Descriptor file = memory_file(plan_.bytes);
     for (const Guest& g : guests_) {
-      if (g.rank > 0 && !send_answer(g.socket.get(), Answer{}, processes_, file.get())) lost(g);
+      if (!send_answer(g.socket.get(), Answer{}, processes_, file.get())) lost(g);
     }
     return {.file = file.release(), .processes = processes_};
   }
@@ -149,23 +154,23 @@ class Host {
  private:
   void listen() {
     const Address a = address_of(plan_.job);
-    listener_ = socket_of_messages();
-    if (::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&a.name), a.length) != 0) {
+    door_.open(socket_of_messages());
+    if (::bind(door_.listener(), reinterpret_cast<const sockaddr*>(&a.name), a.length) != 0) {
       if (errno == EADDRINUSE) {
         fail(ErrorKind::usage, "meeting", "another job of this user meets under the name '", plan_.job, "' on host ",
              host_name(), ", or rank 0 was started twice: need another MASTER_PORT per job");
       }
       fail(ErrorKind::runtime, "meeting", "cannot bind a socket: ", std::strerror(errno));
     }
-    if (::listen(listener_.get(), kMostRanks) != 0) {
+    if (::listen(door_.listener(), kMostRanks) != 0) {
       fail(ErrorKind::runtime, "meeting", "cannot listen: ", std::strerror(errno));
     }
   }
 
   void look(double seconds) {
-    std::vector<pollfd> all = {{.fd = listener_.get(), .events = POLLIN, .revents = 0}};
+    std::vector<pollfd> all = {door_.entry()};
     for (const Guest& g : guests_) all.push_back({.fd = g.socket.get(), .events = POLLIN, .revents = 0});
-    if (::poll(all.data(), all.size(), static_cast<int>(std::min(seconds, 3600.0) * 1e3) + 1) <= 0) return;
+    if (::poll(all.data(), all.size(), door_.patience(seconds)) <= 0) return;
     for (size_t i = 1; i < all.size(); ++i) {
       if (all[i].revents != 0) hear(guests_[i - 1]);
     }
@@ -175,7 +180,7 @@ class Host {
 
   void let_in() {
     Guest g;
-    g.socket = Descriptor(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    g.socket = door_.let_in(guests_, 0);
     if (g.socket.get() < 0) return;
     g.who = user_of(g.socket.get());
     if (g.who.uid == ::geteuid()) guests_.push_back(std::move(g));
@@ -226,7 +231,7 @@ class Host {
   }
 
   const MeetingPlan& plan_;
-  Descriptor listener_;
+  Door door_;
   std::vector<Guest> guests_;
   std::vector<bool> came_;      // by rank
   std::vector<int> processes_;  // their numbers

@@ -9,6 +9,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/log.h"
+#include "freight/base/printable.h"
 #include "freight/data/cells.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
@@ -66,7 +67,7 @@ void need_doubles(const NamedTensor& t, const std::string& name) {
   for (int64_t i = 0; i < t.values.numel(); ++i) {
     const int64_t v = t.values.data<int64_t>()[i];
     if (is_double(v)) continue;
-    fail(ErrorKind::usage, name, "input \"", t.name, "\": element ", i, " is ", v,
+    fail(ErrorKind::usage, name, "input \"", excerpt(t.name), "\": element ", i, " is ", v,
          ", which no double is equal to, and the model computes in doubles: send the nearest one it may take, as FP64");
   }
 }
@@ -80,9 +81,20 @@ const char* kind_of(const store::Column& column) {
 
 }  // namespace
 
-ServedModel::ServedModel(std::string name, store::Bundle bundle, const deploy::PredictorOptions& options)
-    : name_(checked_name(std::move(name), bundle)), predictor_(std::move(bundle), options) {
+ServedModel::ServedModel(std::string name, store::Bundle bundle, const deploy::PredictorOptions& options,
+                         int64_t max_samples)
+    : name_(checked_name(std::move(name), bundle)),
+      predictor_(std::move(bundle), options),
+      max_samples_(std::max(max_samples, options.batch_size)) {
   describe();
+}
+
+// A row of a table may be one byte of a body, which packs to a thousandth, and takes hundreds of bytes of memory; and
+// all requests of others wait while the rows of one are computed.
+void ServedModel::check_count(int64_t samples, const std::string& name) const {
+  if (samples <= max_samples_) return;
+  fail(ErrorKind::usage, name, "got ", samples, " samples in one request, need at most ", max_samples_,
+       ": send them in several, or start the server with a larger --max-samples");
 }
 
 void ServedModel::describe() {
@@ -169,7 +181,7 @@ Array ServedModel::sample_of_json(const std::string& text, const std::string& na
   std::vector<std::string> names, cells;
   for (const auto& [column, value] : j.items()) {
     if (value.is_structured()) {
-      fail(ErrorKind::usage, name, "column ", column, ": got ", value.dump().substr(0, 80),
+      fail(ErrorKind::usage, name, "column ", excerpt(column), ": got ", excerpt(value.dump()),
            ", need a number, a text, true, false or null");
     }
     names.push_back(column);
@@ -191,10 +203,11 @@ std::vector<Array> ServedModel::rows(const InferRequest& request, const std::str
     const NamedTensor& t = request.inputs[place];
     const bool flat = t.shape.rank() == 1 || (t.shape.rank() == 2 && t.shape[1] == 1);
     if (!flat || t.shape[0] != n || n < 1) {
-      fail(ErrorKind::usage, name, "input \"", t.name, "\": got shape ", t.shape,
+      fail(ErrorKind::usage, name, "input \"", excerpt(t.name), "\": got shape ", t.shape,
            ", need [N] or [N,1] of one N in all inputs");
     }
   }
+  check_count(n, name);
   for (size_t k = 0; k < columns.size(); ++k) {
     if (!columns[k].takes_texts()) need_doubles(request.inputs[places[k]], name);
   }
@@ -217,11 +230,12 @@ std::vector<Array> ServedModel::samples(InferRequest& request, const std::string
   const auto refuse = [&](const auto&... parts) { fail(ErrorKind::usage, name, parts...); };
   if (request.inputs.size() != 1)
     refuse("got ", request.inputs.size(), " inputs, model ", name_, " takes one: ", takes);
-  if (t.shape[0] == 0) refuse("input \"", t.name, "\": shape ", t.shape, " holds no sample");
+  if (t.shape[0] == 0) refuse("input \"", excerpt(t.name), "\": shape ", t.shape, " holds no sample");
+  check_count(t.shape[0], name);
   std::vector<Array> out;
   if (!text()) {
     const Shape& input = predictor_.bundle().preprocessing.input;
-    if (t.name != "input") refuse("got input \"", t.name, "\", model ", name_, " takes ", takes);
+    if (t.name != "input") refuse("got input \"", excerpt(t.name), "\", model ", name_, " takes ", takes);
     if (t.type != DataType::fp32 && t.type != DataType::uint8) {
       refuse("input \"input\": got ", to_string(t.type), ", model ", name_, " takes FP32 (0 to 1) or UINT8 (0 to 255)");
     }
@@ -254,7 +268,7 @@ std::vector<Array> ServedModel::samples(InferRequest& request, const std::string
     return out;
   }
   if (t.name != "tokens" || t.type != DataType::int32) {
-    refuse("got input \"", t.name, "\" of ", to_string(t.type), ", model ", name_, " takes ", takes);
+    refuse("got input \"", excerpt(t.name), "\" of ", to_string(t.type), ", model ", name_, " takes ", takes);
   }
   const int64_t longest = predictor_.bundle().preprocessing.input[0];
   const int64_t known = predictor_.bundle().preprocessing.tokenizer->size();
@@ -280,7 +294,7 @@ std::vector<Array> ServedModel::samples(InferRequest& request, const std::string
 void ServedModel::check_outputs(const InferRequest& request, const std::string& name) const {
   for (const WantedOutput& wanted : request.outputs) {
     if (wanted.name != output_name()) {
-      fail(ErrorKind::usage, name, "there is no output \"", wanted.name, "\"; model ", name_, " gives \"",
+      fail(ErrorKind::usage, name, "there is no output \"", excerpt(wanted.name), "\"; model ", name_, " gives \"",
            output_name(), "\"");
     }
     if (wanted.classification > 0 && !predictor_.probabilities()) {

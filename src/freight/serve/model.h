@@ -13,7 +13,8 @@ namespace freight::serve {
 class ServedModel {
  public:
   // `name` "": the model's own. Throws Error(usage) for a name that is no part of a path.
-  ServedModel(std::string name, store::Bundle bundle, const deploy::PredictorOptions& options);
+  // A request may hold `max_samples`, and a full batch always.
+  ServedModel(std::string name, store::Bundle bundle, const deploy::PredictorOptions& options, int64_t max_samples);
 
   const std::string& name() const { return name_; }
   bool text() const { return predictor_.bundle().preprocessing.text(); }
@@ -49,11 +50,13 @@ class ServedModel {
  private:
   const char* output_name() const { return predictor_.probabilities() ? "probabilities" : "values"; }
   std::vector<Array> rows(const InferRequest& request, const std::string& name) const;
+  void check_count(int64_t samples, const std::string& name) const;
   std::vector<int64_t> best(const float* row, int64_t k) const;
   void describe();
 
   std::string name_;
   deploy::Predictor predictor_;
+  int64_t max_samples_;
   ModelMetrics metrics_;
   std::string metadata_, config_, card_;
 };

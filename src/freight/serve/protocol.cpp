@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 
@@ -142,7 +143,7 @@ class Reader : public nlohmann::json_sax<json> {
       return &parent.back();
     }
     const auto [at, fresh] = parent.emplace(key_, std::move(value));
-    if (!fresh) refuse(cat("\"", key_, "\" stands twice in an object"));
+    if (!fresh) refuse(cat("\"", excerpt(key_), "\" stands twice in an object"));
     return &*at;
   }
   bool add(json&& value) {
@@ -207,25 +208,26 @@ struct Parser {
     for (const DataType type : kTypes) {
       if (got == to_string(type)) return type;
     }
-    refuse("input \"", input_name, "\": got datatype ", got, ", need one of FP32, FP64, UINT8, INT32, INT64, BYTES");
+    refuse("input \"", excerpt(input_name), "\": got datatype ", excerpt(got),
+           ", need one of FP32, FP64, UINT8, INT32, INT64, BYTES");
   }
 
   Shape shape(const json& input, const std::string& input_name) const {
     const json& list = need(input, "shape", json::value_t::array, "a list of integers");
     if (list.empty() || list.size() > kMaxRank) {
-      refuse("input \"", input_name, "\": a shape has 1 to ", kMaxRank, " extents, got ", list.size());
+      refuse("input \"", excerpt(input_name), "\": a shape has 1 to ", kMaxRank, " extents, got ", list.size());
     }
     std::vector<int64_t> extents;
     int64_t count = 1;
     for (const json& extent : list) {
       if (!extent.is_number_unsigned() || extent.get<uint64_t>() > std::numeric_limits<int32_t>::max()) {
-        refuse("input \"", input_name, "\": the extents of a shape are integers from 0 to ",
+        refuse("input \"", excerpt(input_name), "\": the extents of a shape are integers from 0 to ",
                std::numeric_limits<int32_t>::max(), ", got ",
-               extent.dump(-1, ' ', false, json::error_handler_t::replace));
+               excerpt(extent.dump(-1, ' ', false, json::error_handler_t::replace)));
       }
       extents.push_back(extent.get<int64_t>());
       if (__builtin_mul_overflow(count, extents.back(), &count)) {
-        refuse("input \"", input_name, "\": the shape has too many elements");
+        refuse("input \"", excerpt(input_name), "\": the shape has too many elements");
       }
     }
     return Shape(extents);
@@ -233,7 +235,7 @@ struct Parser {
 
   io::ByteView take(size_t size, const std::string& input_name) {
     if (size > rest.size()) {
-      refuse("input \"", input_name, "\": binary_data_size is ", size, ", but ", rest.size(),
+      refuse("input \"", excerpt(input_name), "\": binary_data_size is ", size, ", but ", rest.size(),
              " bytes are left of the body");
     }
     const io::ByteView out = rest.first(size);
@@ -246,12 +248,12 @@ struct Parser {
     std::vector<std::string> out;
     while (!bytes.empty()) {
       uint32_t size = 0;
-      if (bytes.size() < sizeof size) refuse("input \"", input_name, "\": a length of BYTES is cut off");
+      if (bytes.size() < sizeof size) refuse("input \"", excerpt(input_name), "\": a length of BYTES is cut off");
       std::memcpy(&size, bytes.data(), sizeof size);
       bytes = bytes.subspan(sizeof size);
-      if (out.size() == kMaxTexts) refuse("input \"", input_name, "\": more than ", kMaxTexts, " texts");
+      if (out.size() == kMaxTexts) refuse("input \"", excerpt(input_name), "\": more than ", kMaxTexts, " texts");
       if (size > bytes.size()) {
-        refuse("input \"", input_name, "\": a text of ", size, " bytes, but ", bytes.size(), " are left");
+        refuse("input \"", excerpt(input_name), "\": a text of ", size, " bytes, but ", bytes.size(), " are left");
       }
       out.emplace_back(reinterpret_cast<const char*>(bytes.data()), size);
       bytes = bytes.subspan(size);
@@ -261,7 +263,7 @@ struct Parser {
 
   void check_count(size_t got, const NamedTensor& t) const {
     if (static_cast<int64_t>(got) != t.shape.numel()) {
-      refuse("input \"", t.name, "\": shape ", t.shape, " needs ", t.shape.numel(), " elements, got ", got);
+      refuse("input \"", excerpt(t.name), "\": shape ", t.shape, " needs ", t.shape.numel(), " elements, got ", got);
     }
   }
 
@@ -272,7 +274,7 @@ struct Parser {
     }
     const size_t size = size_of(array_type(t.type));
     if (bytes.size() % size != 0) {
-      refuse("input \"", t.name, "\": ", bytes.size(), " bytes are no whole number of ", to_string(t.type));
+      refuse("input \"", excerpt(t.name), "\": ", bytes.size(), " bytes are no whole number of ", to_string(t.type));
     }
     check_count(bytes.size() / size, t);
     t.values = Array(array_type(t.type), t.shape);
@@ -282,11 +284,11 @@ struct Parser {
   // Data is flat, or nested as the shape says.
   void check_nesting(const Data& data, const NamedTensor& t) const {
     if (data.ragged) {
-      refuse("input \"", t.name, "\": the lists of data differ in length or depth, shape ", t.shape,
+      refuse("input \"", excerpt(t.name), "\": the lists of data differ in length or depth, shape ", t.shape,
              " needs a flat list or equal ones");
     }
     if (data.extents.size() > 1 && data.extents != t.shape.vector()) {
-      refuse("input \"", t.name, "\": data is nested as [", joined(data.extents), "], shape ", t.shape,
+      refuse("input \"", excerpt(t.name), "\": data is nested as [", joined(data.extents), "], shape ", t.shape,
              " needs that nesting or a flat list");
     }
   }
@@ -299,12 +301,13 @@ struct Parser {
   void read_numbers(NamedTensor& t, Data& data) const {
     check_nesting(data, t);
     if (t.type == DataType::bytes) {
-      if (!data.numbers.empty()) refuse("input \"", t.name, "\": BYTES are given as texts, got a number");
+      if (!data.numbers.empty()) refuse("input \"", excerpt(t.name), "\": BYTES are given as texts, got a number");
       check_count(data.texts.size(), t);
       t.texts = std::move(data.texts);
       return;
     }
-    if (!data.texts.empty()) refuse("input \"", t.name, "\": ", to_string(t.type), " takes numbers, got a text");
+    if (!data.texts.empty())
+      refuse("input \"", excerpt(t.name), "\": ", to_string(t.type), " takes numbers, got a text");
     check_count(data.numbers.size(), t);
     t.values = Array(array_type(t.type), t.shape);
     for (size_t i = 0; i < data.numbers.size(); ++i) {
@@ -340,7 +343,8 @@ struct Parser {
     }
   }
   [[noreturn]] void out_of_range(const NamedTensor& t, size_t i, double v, const char* range) const {
-    refuse("input \"", t.name, "\": element ", i, " is ", v, ", ", to_string(t.type), " holds integers of ", range);
+    refuse("input \"", excerpt(t.name), "\": element ", i, " is ", v, ", ", to_string(t.type), " holds integers of ",
+           range);
   }
 
   NamedTensor input(const json& j, Data& data) {
@@ -350,12 +354,13 @@ struct Parser {
     t.type = datatype(j, t.name);
     t.shape = shape(j, t.name);
     const json& p = parameters(j);
-    if (p.contains("shared_memory_region")) refuse("input \"", t.name, "\": shared memory is not offered; send data");
+    if (p.contains("shared_memory_region"))
+      refuse("input \"", excerpt(t.name), "\": shared memory is not offered; send data");
     if (const json* size = find(p, "binary_data_size", json::value_t::number_unsigned, "a count of bytes")) {
-      if (data.given) refuse("input \"", t.name, "\" has both data and binary_data_size");
+      if (data.given) refuse("input \"", excerpt(t.name), "\" has both data and binary_data_size");
       read_binary(t, take(size->get<size_t>(), t.name));
     } else {
-      if (!data.given) refuse("input \"", t.name, "\": \"data\" is missing, a list (or binary_data_size)");
+      if (!data.given) refuse("input \"", excerpt(t.name), "\": \"data\" is missing, a list (or binary_data_size)");
       read_numbers(t, data);
     }
     if (t.type == DataType::fp32) need_finite<float>(t);
@@ -368,7 +373,7 @@ struct Parser {
     const T* values = t.values.data<T>();
     for (int64_t i = 0; i < t.values.numel(); ++i) {
       if (!std::isfinite(values[i])) {
-        refuse("input \"", t.name, "\": element ", i, " is ", values[i], ", need finite numbers");
+        refuse("input \"", excerpt(t.name), "\": element ", i, " is ", values[i], ", need finite numbers");
       }
     }
   }
@@ -377,7 +382,7 @@ struct Parser {
     if (!j.is_object()) refuse("an output must be an object, got ", j.type_name());
     WantedOutput o{.name = text(j, "name")};
     const json& p = parameters(j);
-    if (p.contains("shared_memory_region")) refuse("output \"", o.name, "\": shared memory is not offered");
+    if (p.contains("shared_memory_region")) refuse("output \"", excerpt(o.name), "\": shared memory is not offered");
     o.binary = flag(p, "binary_data");
     if (const json* k = find(p, "classification", json::value_t::number_unsigned, "a count of classes")) {
       o.classification = static_cast<int64_t>(std::min<uint64_t>(k->get<uint64_t>(), 1 << 20));
@@ -473,7 +478,7 @@ InferRequest parse_infer(io::ByteView body, std::optional<size_t> json_size, con
       r.outputs.push_back(p.output(output));
       // Each mention would be a copy of the whole result.
       if (!names.insert(r.outputs.back().name).second)
-        p.refuse("output \"", r.outputs.back().name, "\" is named twice");
+        p.refuse("output \"", excerpt(r.outputs.back().name), "\" is named twice");
     }
   }
   return r;

@@ -39,7 +39,8 @@ Server::Server(const std::vector<ModelFile>& files, const ServerOptions& o) : st
                                                      deploy::PredictorOptions{.backend = o.backend,
                                                                               .precision = o.precision,
                                                                               .deterministic = o.deterministic,
-                                                                              .batch_size = o.max_batch}));
+                                                                              .batch_size = o.max_batch},
+                                                     o.max_samples));
     models.push_back(s.models.back().get());
     if (!names.insert(models.back()->name()).second) {
       fail(ErrorKind::usage, f.path, "is the second model named ", models.back()->name(),

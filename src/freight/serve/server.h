@@ -22,6 +22,7 @@ struct ServerOptions {
   int port = 8000;         // 0: any free one
   std::string token = {};  // "": nobody needs one
   int64_t max_batch = 32;
+  int64_t max_samples = 8192;  // of one request
   double max_delay_seconds = 0;
   int64_t max_connections = 256;
   std::vector<std::string> allowed_hosts = {};  // HttpOptions::allowed_hosts
