@@ -181,6 +181,34 @@ TEST_F(Ranks, ShardsGiveTheSameModelToTheByteByEveryEngine) {
   EXPECT_TRUE(model("gloo") == model("shared"));
 }
 
+TEST_F(Ranks, SumsBesideTheBackwardHalfChangeNoBit) {
+  write_file(path("normed.json"), kNormed);
+  int number = 0;
+  for (const Words& parts : {Words{"--shards", "4"}, Words{"--grad-accum", "2"}, Words{"--clip-grad-norm", "0.5"}}) {
+    std::string first;
+    for (const char* overlap : {"no", "yes"}) {
+      const std::string run = cat("sums", number++);
+      Words all = {"--model", path("normed.json"), "--deterministic", "--devices", "2", "--overlap", overlap};
+      all.insert(all.end(), parts.begin(), parts.end());
+      trained(run, all);
+      if (first.empty()) first = model(run);
+      EXPECT_TRUE(model(run) == first) << parts[0];
+    }
+  }
+}
+
+TEST_F(Ranks, ARankThatIsLostBesideTheBackwardHalfIsNamed) {
+  Running running(args(
+      "lost", {"--max-steps", "100000", "--epochs", "0", "--save-every", "20", "--devices", "3", "--overlap", "yes"}));
+  ASSERT_TRUE(waited_for(path("lost") + "/checkpoints/step-20"));
+  const int pid = process_of(running.pid(), 1);
+  ASSERT_GT(pid, 0);
+  ::kill(pid, SIGKILL);
+  const Ran lost = running.finish();
+  EXPECT_EQ(lost.code, 7) << lost.err;
+  EXPECT_NE(lost.err.find("rank 1 was killed by signal 9"), std::string::npos) << lost.err;
+}
+
 TEST_F(Ranks, ShardsGiveTheSameModelToTheByteForAnyNumberOfThreads) {
   write_file(path("normed.json"), kNormed);
   std::string first;

@@ -104,7 +104,7 @@ TEST_P(ArrayKinds, MeanOneThingInAllCommands) {
   store::Bundle bundle = store::load_bundle(dir / "m.safetensors");
   EXPECT_EQ(bundle.preprocessing.arrays, sets.train.meaning);
   Predictor predictor(store::load_bundle(dir / "m.safetensors"), {.deterministic = true});
-  const serve::ServedModel served("m", store::load_bundle(dir / "m.safetensors"), {.deterministic = true});
+  const serve::ServedModel served("m", store::load_bundle(dir / "m.safetensors"), {.deterministic = true}, 8192);
 
   // predict: the array of each sample, as it lies and in its own type.
   std::vector<Array> samples;

@@ -508,7 +508,7 @@ TEST_F(Tables, DamagedFilesAndUnknownLearnersAreRefused) {
 }
 
 TEST_F(Tables, ARequestIsReadAsWhatItSaysThatItIs) {
-  serve::ServedModel model("flowers", store::load_bundle(run().model_path), {});
+  serve::ServedModel model("flowers", store::load_bundle(run().model_path), {}, 8192);
   // A request is what it says that it is: not JSON lines of a hundred thousand keys, nor an archive that unpacks to
   // gigabytes. Of many rows two are read.
   expect_error(ErrorKind::data, {"predict", "there is no column"},
@@ -521,7 +521,7 @@ TEST_F(Tables, ARequestIsReadAsWhatItSaysThatItIs) {
 }
 
 TEST_F(Tables, RowsAreServedByNamedInputsTablesAndObjects) {
-  serve::ServedModel model("flowers", store::load_bundle(run().model_path), {});
+  serve::ServedModel model("flowers", store::load_bundle(run().model_path), {}, 8192);
   const auto metadata = nlohmann::json::parse(model.metadata());
   ASSERT_EQ(metadata.at("inputs").size(), 3u);
   EXPECT_EQ(metadata.at("inputs")[0].at("name"), "length");

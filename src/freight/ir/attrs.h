@@ -269,12 +269,12 @@ struct FusedAttrs {
   FREIGHT_FIELDS(body, pattern)
 };
 
-using AnyAttrs =
-    std::variant<NoAttrs, LeafAttrs, ConstantAttrs, CastAttrs, AxisAttrs, AxesAttrs, ShapeAttrs, PermAttrs, SliceAttrs,
-                 PadAttrs, PieceAttrs, IotaAttrs, RandomAttrs, MatmulAttrs, LuAttrs, CholeskyAttrs, QrAttrs, TriangularAttrs,
-                 SolveAttrs, EighAttrs, SvdAttrs, LstsqAttrs, ConvAttrs, PoolAttrs, ScatterAttrs, SortAttrs, RowsAttrs,
-                 OneHotAttrs, AdaptivePoolAttrs, GeluAttrs, DropoutAttrs, CrossEntropyAttrs, NormAttrs, EmbeddingAttrs,
-                 AttentionAttrs, RecurrentAttrs, RecurrentLayerAttrs, SgdAttrs, AdamAttrs, FusedAttrs>;
+using AnyAttrs = std::variant<NoAttrs, LeafAttrs, ConstantAttrs, CastAttrs, AxisAttrs, AxesAttrs, ShapeAttrs, PermAttrs,
+                              SliceAttrs, PadAttrs, PieceAttrs, IotaAttrs, RandomAttrs, MatmulAttrs, LuAttrs,
+                              CholeskyAttrs, QrAttrs, TriangularAttrs, SolveAttrs, EighAttrs, SvdAttrs, LstsqAttrs,
+                              ConvAttrs, PoolAttrs, ScatterAttrs, SortAttrs, RowsAttrs, OneHotAttrs, AdaptivePoolAttrs,
+                              GeluAttrs, DropoutAttrs, CrossEntropyAttrs, NormAttrs, EmbeddingAttrs, AttentionAttrs,
+                              RecurrentAttrs, RecurrentLayerAttrs, SgdAttrs, AdamAttrs, FusedAttrs>;
 
 // A node carries one of the structs above, reached by std::get, std::get_if and std::visit. Copying, moving and
 // destroying are functions of attrs.cpp, because the variant's own, each a table over all structs, took two seconds in

@@ -42,7 +42,8 @@ class VjpContext {
 // Rules of ops whose gradient is more than an expression; in the order of the op table.
 namespace vjp {
 using Rule = void(VjpContext&);
-Rule cast, maximum, minimum, where, reshape, transpose, broadcast, slice, copy, all_reduce, pad, concat, sum, reduce_extremum;
+Rule cast, maximum, minimum, where, reshape, transpose, broadcast, slice, copy, all_reduce, pad, concat, sum,
+    reduce_extremum;
 Rule matmul, conv, conv_grad_input, conv_grad_weight, max_pool, max_pool_grad, avg_pool, avg_pool_grad;
 Rule lu_factor, cholesky, qr, solve_triangular, eigh, svd, eig, lstsq, solve;
 Rule gather, scatter_add, gather_elements, scatter_elements_add;
