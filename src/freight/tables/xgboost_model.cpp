@@ -75,6 +75,7 @@ void answers_of_sums(store::RowLink link, std::vector<float>& sums, int64_t grou
     case store::RowLink::logistic:
       for (float& s : sums) s = logistic_of(s);
       return;
+    case store::RowLink::probability: return;
     case store::RowLink::softmax:
       for (size_t i = 0; i < sums.size(); i += static_cast<size_t>(groups)) softmax_of(sums.data() + i, groups);
       return;
@@ -189,8 +190,8 @@ std::vector<float> Trees::bases(const std::vector<store::Tree>& trees) const {
       at = static_cast<size_t>(tree.nodes[at].missing_left ? tree.nodes[at].left : tree.nodes[at].right);
     }
     const auto group = static_cast<size_t>(tree.group);
-    left[group] -= static_cast<double>(tree.nodes[at].value);
-    size[group] += std::fabs(static_cast<double>(tree.nodes[at].value));
+    left[group] -= tree.nodes[at].value;
+    size[group] += std::fabs(tree.nodes[at].value);
   }
   std::vector<float> all;
   for (size_t g = 0; g < left.size(); ++g) {

@@ -221,7 +221,7 @@ std::vector<store::Tree> tree_nodes(std::span<const uint8_t> bytes) {
       out.nodes.push_back({.left = left[i].get<int64_t>(),
                            .right = right[i].get<int64_t>(),
                            .column = column[i].get<int64_t>(),
-                           .value = at[i].get<float>(),
+                           .value = static_cast<double>(at[i].get<float>()),
                            .missing_left = missing[i].get<int64_t>() != 0,
                            .words = kind[i].get<int64_t>() != 0,
                            .levels = {}});
