@@ -181,8 +181,9 @@ store::Bundle imported(const std::string& file, const std::string& path, const s
   }
   const int64_t classes = classes_told(objective.get<std::string>(), groups, path);
   const std::vector<uint8_t> looked_through = Json::to_ubjson(document);
-  const TreeFacts facts = read_trees(looked_through, path, columns, groups);
-  const std::vector<store::Tree> trees = tree_nodes(looked_through);
+  const ReadTrees read = read_trees(looked_through, path, columns, groups);
+  const TreeFacts& facts = read.facts;
+  const std::vector<store::Tree>& trees = read.trees;
   ImportedColumns said = columns_of(learner, columns, trees);
 
   store::Bundle bundle;
