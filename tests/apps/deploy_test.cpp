@@ -114,5 +114,31 @@ TEST(ModelsConvert, MakesAStoredModelOfPlainWeightsAndBack) {
   EXPECT_TRUE(has(bad.err, "--mean")) << bad.err;
 }
 
+// The file of LightGBM's and its answers are those of tests/tables/other_makers/make.py.
+TEST(ModelsConvert, MakesAStoredModelOfLightgbmsTreesWithoutAnyLibrary) {
+  const std::string dir = scratch_dir(), model = dir + "/m.safetensors";
+  const std::string made = source_dir() + "/tests/tables/other_makers/";
+  write_file(dir + "/names.txt", "low\nhigh\n");
+  const Ran converted =
+      run_freight({"models", "convert", made + "binary.txt", model, "--class-names", dir + "/names.txt"});
+  ASSERT_EQ(converted.code, 0) << converted.err;
+  EXPECT_TRUE(has(converted.out, "6 trees from a file of LightGBM's, binary")) << converted.out;
+  EXPECT_TRUE(has(converted.out, "classes low, high")) << converted.out;
+  const Ran told = run_freight({"predict", model, made + "binary.csv", "--csv", "--explain", "-q"});
+  ASSERT_EQ(told.code, 0) << told.err;
+  EXPECT_TRUE(has(told.out, "binary.csv:2,high,0.784913,0.66265604")) << told.out;
+  const Ran verified = run_freight({"verify", model});
+  EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
+  EXPECT_TRUE(has(verified.out, "holds        shap")) << verified.out;
+  EXPECT_EQ(run_freight({"export", model, "-o", dir + "/m.onnx"}).code, 0);
+  EXPECT_EQ(run_freight({"export", model, "--format", "xgboost", "-o", dir + "/m.json"}).code, 2);
+  const Ran refused = run_freight({"models", "convert", made + "binary.txt", model, "--mean", "1"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_TRUE(has(refused.err, "holds trees")) << refused.err;
+  const Ran none = run_freight({"models", "convert", dir + "/names.txt", model});
+  EXPECT_EQ(none.code, 3);
+  EXPECT_TRUE(has(none.err, "is no sound model of LightGBM's")) << none.err;
+}
+
 }  // namespace
 }  // namespace freight::test

@@ -47,7 +47,7 @@ Json one_tree() {
 TEST(StoredTrees, AreLookedThroughBeforeXgboostSeesThem) {
   const auto read = [](const Json& j) {
     const std::vector<uint8_t> bytes = Json::to_ubjson(j);
-    return read_trees(bytes, "m.safetensors", 2, 1);
+    return read_trees(bytes, "m.safetensors", 2, 1).facts;
   };
   const TreeFacts facts = read(one_tree());
   EXPECT_EQ(facts.trees, 1);
@@ -126,7 +126,7 @@ Json chain(int64_t levels) {
 }
 
 TEST(StoredTrees, HaveAsManyLevelsAsXgboostGoesDownSafely) {
-  const auto read = [](const Json& j) { return read_trees(Json::to_ubjson(j), "m", 2, 1); };
+  const auto read = [](const Json& j) { return read_trees(Json::to_ubjson(j), "m", 2, 1).facts; };
   EXPECT_EQ(read(chain(511)).depth, 511);
   EXPECT_EQ(read(chain(512)).depth, 512);
   expect_error(ErrorKind::checkpoint, {"more than 512 levels"}, [&] { read(chain(513)); });
@@ -144,7 +144,7 @@ TEST(StoredTrees, HaveCategoriesThatFitInMemory) {
     model["gbtree_model_param"]["num_trees"] = cat(count);
     return Json::to_ubjson(j);
   };
-  EXPECT_EQ(read_trees(with_trees(127), "m", 2, 1).trees, 127);
+  EXPECT_EQ(read_trees(with_trees(127), "m", 2, 1).facts.trees, 127);
   expect_error(ErrorKind::checkpoint, {"the numbers of its categories are too large"},
                [&] { read_trees(with_trees(130), "m", 2, 1); });
 }

@@ -15,7 +15,7 @@ constexpr int64_t kColumns = 5, kGroups = 3, kWords = 150;  // column 4 holds wo
 
 store::TreeNode leaf(float value) {
   store::TreeNode node;
-  node.value = value;
+  node.value = static_cast<double>(value);
   return node;
 }
 
@@ -47,14 +47,14 @@ float leaf_by_hand(const store::Tree& tree, const float* row) {
   while (tree.nodes[at].left >= 0) {
     const store::TreeNode& node = tree.nodes[at];
     const float x = row[node.column];
-    bool left = x < node.value;
+    bool left = static_cast<double>(x) < node.value;
     if (node.words) {
       left = std::find(node.levels.begin(), node.levels.end(), static_cast<int64_t>(x)) == node.levels.end();
     }
     if (std::isnan(x)) left = node.missing_left;
     at = static_cast<size_t>(left ? node.left : node.right);
   }
-  return tree.nodes[at].value;
+  return static_cast<float>(tree.nodes[at].value);
 }
 
 // Features of which a share is missing; numbers lie on the splits, too.

@@ -44,8 +44,15 @@ class RowWriter {
   }
 
   // Answers of sums f32 (N, groups), under the name of the output.
-  void answer(RowLink link, const std::string& sums, const std::string& output) {
+  void answer(RowLink link, const std::string& sums, size_t groups, const std::string& output) {
     switch (link) {
+      case RowLink::probability:
+        if (groups == 1) {
+          const std::string first = emit("Sub", {constant(Array::of<float>({1}, {1})), sums});
+          emit("Concat", {first, sums}, {{"axis", int64_t{1}}}, {}, output);
+          return;
+        }
+        [[fallthrough]];
       case RowLink::identity: emit("Identity", {sums}, {}, {}, output); return;
       case RowLink::exponential: emit("Exp", {sums}, {}, {}, output); return;
       case RowLink::softmax: emit("Softmax", {sums}, {{"axis", int64_t{1}}}, {}, output); return;
@@ -104,6 +111,12 @@ std::vector<int64_t> levels_to_the_right(const TreeNode& node, const ForestForm&
   return levels;
 }
 
+// Numbers that are f32 lie below both or below neither.
+float least_at_or_above(double value) {
+  const auto near = static_cast<float>(value);
+  return static_cast<double>(near) < value ? std::nextafter(near, std::numeric_limits<float>::infinity()) : near;
+}
+
 // Writes the tree below a node and gives the number of what stands in its place. A node of words is a chain of
 // comparisons that share the child for those words: the format has no test of membership before its version 5.
 int64_t add_tree(const store::Tree& tree, int64_t number, size_t at, const ForestForm& form, Ensemble& to) {
@@ -113,13 +126,13 @@ int64_t add_tree(const store::Tree& tree, int64_t number, size_t at, const Fores
     to.leaf_tree.push_back(number);
     to.leaf_node.push_back(leaf);
     to.leaf_group.push_back(tree.group);
-    to.leaf_weight.push_back(node.value);
+    to.leaf_weight.push_back(static_cast<float>(node.value));
     return leaf;
   }
   const auto child = [&](int64_t which) { return add_tree(tree, number, static_cast<size_t>(which), form, to); };
   if (!node.words) {
     const size_t place = to.tree.size();
-    const int64_t here = to.add(number, "BRANCH_LT", node.column, node.value, node.missing_left);
+    const int64_t here = to.add(number, "BRANCH_LT", node.column, least_at_or_above(node.value), node.missing_left);
     const int64_t left = child(node.left);
     to.link(place, left, child(node.right));
     return here;
@@ -246,7 +259,7 @@ std::vector<std::string> write_rows(const store::Bundle& bundle, Model& model) {
   const auto* linear = std::get_if<LinearForm>(&form);
   if (!forest && !linear) {
     fail(ErrorKind::usage, "export to ONNX", "a model of ", bundle.learner,
-         " has no form there: need trees or a linear model");
+         " has no form there: need trees that do not count 0 as missing, or a linear model");
   }
   if (linear && linear->terms.empty()) {
     fail(ErrorKind::usage, "export to ONNX", "the model gives one answer to all rows: no column changed in training");
@@ -259,7 +272,8 @@ std::vector<std::string> write_rows(const store::Bundle& bundle, Model& model) {
   const std::vector<double> origins = origins_of(bundle);
   if (forest) model.trees = true;
   const std::string sums = forest ? sums_of_trees(*forest, w) : sums_of_products(*linear, origins, w);
-  w.answer(forest ? forest->link : linear->link, sums, output);
+  if (forest) w.answer(forest->link, sums, forest->bases.size(), output);
+  if (linear) w.answer(linear->link, sums, static_cast<size_t>(linear->intercepts.numel()), output);
   std::vector<std::string> notes;
   std::string said;
   for (size_t i = 0; i < origins.size(); ++i) {

@@ -11,8 +11,8 @@
 namespace freight::store {
 
 // The function of the sums that answers: themselves, exponential, the logistic function (two classes, of which it tells
-// the second), softmax.
-enum class RowLink : uint8_t { identity, exponential, logistic, softmax };
+// the second), softmax. With probability the sums are probabilities, of two classes that of the second alone.
+enum class RowLink : uint8_t { identity, exponential, logistic, softmax, probability };
 
 // The answer that a row's sums make: values, or the probabilities of classes.
 std::vector<double> answer_of(RowLink link, std::vector<double> sums);
@@ -21,7 +21,7 @@ std::vector<double> answer_of(RowLink link, std::vector<double> sums);
 struct TreeNode {
   int64_t left = -1, right = -1;
   int64_t column = 0;
-  float value = 0;              // of a leaf; else numbers below it go left
+  double value = 0;             // of a leaf; else numbers below it go left
   bool missing_left = false;    // where a cell without a value, or of a word that the trees do not know, goes
   bool words = false;           // the column's kind
   std::vector<int64_t> levels;  // of words: these, by their numbers among the column's levels, go right

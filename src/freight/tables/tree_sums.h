@@ -10,16 +10,19 @@
 
 namespace freight::tables {
 
-class TreeSums {
+// Sum: float, as XGBoost adds leaves, or double, as LightGBM and scikit-learn do.
+template <class Sum>
+class LeafSums {
  public:
-  TreeSums() = default;
-  // `bases` by group; words of a node are numbered as the features are. Trees must be sound (xgboost_trees.h).
-  TreeSums(const std::vector<store::Tree>& trees, std::vector<float> bases);
+  LeafSums() = default;
+  // `bases` by group; words of a node are numbered as the features are, and splits of numbers are f32. Trees must be
+  // sound (xgboost_trees.h, other_forest.h).
+  LeafSums(const std::vector<store::Tree>& trees, std::vector<Sum> bases);
 
-  // f32 (rows, groups) of f32 (rows, columns), which are finite, or NaN where a cell is missing. The leaves are added
-  // to the base in f32, in the order of the trees.
-  void sum(const float* features, int64_t rows, int64_t columns, float* sums) const;
-  const std::vector<float>& bases() const { return bases_; }
+  // Sums (rows, groups) of f32 (rows, columns), which are finite, or NaN where a cell is missing. The leaves are added
+  // to the base in the order of the trees.
+  void sum(const float* features, int64_t rows, int64_t columns, Sum* sums) const;
+  const std::vector<Sum>& bases() const { return bases_; }
 
  private:
   // The children lie side by side. A leaf is its own left child, where all rows stay.
@@ -53,15 +56,18 @@ class TreeSums {
   Set set_of(const std::vector<int64_t>& words);
   uint32_t in_set(const Set& set, float feature) const;
   template <bool kMissing, bool kWords>
-  void add(size_t tree, const float* features, float* sums, int64_t stride) const;
+  void add(size_t tree, const float* features, Sum* sums, int64_t stride) const;
 
-  std::vector<float> bases_;
+  std::vector<Sum> bases_;
   std::vector<Planted> trees_;
   std::vector<Top> tops_;  // by tree
   std::vector<Node> nodes_;
-  std::vector<float> values_;   // of leaves, by node
+  std::vector<Sum> values_;     // of leaves, by node
   std::vector<Set> sets_;       // by node; empty where no tree splits words
   std::vector<uint64_t> bits_;  // of all sets
 };
+extern template class LeafSums<float>;
+extern template class LeafSums<double>;
+using TreeSums = LeafSums<float>;
 
 }  // namespace freight::tables

@@ -13,6 +13,7 @@
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
+#include "freight/tables/other_forest.h"
 #include "freight/tables/ubjson_check.h"
 #include "freight/tables/xgboost_model.h"
 
@@ -130,24 +131,6 @@ ImportedColumns columns_of(const Json& learner, int64_t count, const std::vector
   return out;
 }
 
-// Two rows between which the numbers of each column lie by which the trees split it: samples of them meet all branches.
-Array split_range(const std::vector<store::Tree>& trees, int64_t columns) {
-  Array rows(DType::f64, {2, columns});
-  std::vector<bool> seen(static_cast<size_t>(columns));
-  for (const store::Tree& tree : trees) {
-    for (const store::TreeNode& node : tree.nodes) {
-      if (node.left < 0 || node.words || !std::isfinite(node.value)) continue;
-      double* const at = rows.data<double>() + node.column;
-      const auto v = static_cast<double>(node.value);
-      const bool first = !seen[static_cast<size_t>(node.column)];
-      at[0] = first ? v - 1 : std::min(at[0], v - 1);
-      at[columns] = first ? v + 1 : std::max(at[columns], v + 1);
-      seen[static_cast<size_t>(node.column)] = true;
-    }
-  }
-  return rows;
-}
-
 int64_t classes_told(const std::string& objective, int64_t classes, const std::string& path) {
   const int64_t told = objective == "binary:logistic" ? 2 : objective == "multi:softprob" ? classes : 0;
   const std::vector<std::string> may = objectives_of_trees(told);
@@ -198,16 +181,13 @@ store::Bundle imported(const std::string& file, const std::string& path, const s
   }
   const int64_t classes = classes_told(objective.get<std::string>(), groups, path);
   const std::vector<uint8_t> looked_through = Json::to_ubjson(document);
-  const TreeFacts facts = read_trees(looked_through, path, columns, groups);
-  const std::vector<store::Tree> trees = tree_nodes(looked_through);
+  const ReadTrees read = read_trees(looked_through, path, columns, groups);
+  const TreeFacts& facts = read.facts;
+  const std::vector<store::Tree>& trees = read.trees;
   ImportedColumns said = columns_of(learner, columns, trees);
 
   store::Bundle bundle;
-  for (int64_t k = 0; k < classes; ++k) bundle.classes.push_back(cat(k));
-  if (!names.empty() && names.size() != bundle.classes.size()) {
-    fail(ErrorKind::usage, "--class-names", "got ", names.size(), " names, the trees tell ", classes, " classes");
-  }
-  if (!names.empty()) bundle.classes = names;
+  bundle.classes = names_of_classes(classes, names);
   const int64_t parallel =
       number_in(booster.at("model").at("gbtree_model_param").value("num_parallel_tree", Json("1")));
   const int64_t rounds = facts.trees / std::max<int64_t>(groups * parallel, 1);
@@ -224,7 +204,9 @@ store::Bundle imported(const std::string& file, const std::string& path, const s
                                         TreeColumns(said.columns, words, path), classes, std::move(made), path);
   bundle.provenance["imported_from"] = path.substr(path.rfind('/') + 1);
   bundle.columns = std::move(said.columns);
-  bundle.samples = store::sampled(*bundle.rows, bundle.columns, split_range(trees, columns));
+  std::vector<const store::Tree*> all;
+  for (const store::Tree& tree : trees) all.push_back(&tree);
+  bundle.samples = store::sampled(*bundle.rows, bundle.columns, split_range(all, columns));
   return bundle;
 }
 

@@ -75,6 +75,7 @@ void answers_of_sums(store::RowLink link, std::vector<float>& sums, int64_t grou
     case store::RowLink::logistic:
       for (float& s : sums) s = logistic_of(s);
       return;
+    case store::RowLink::probability: return;
     case store::RowLink::softmax:
       for (size_t i = 0; i < sums.size(); i += static_cast<size_t>(groups)) softmax_of(sums.data() + i, groups);
       return;
@@ -129,8 +130,10 @@ Trees::Trees(const Xgboost& library, Array bytes, TreeColumns columns, int64_t c
       bytes_(std::move(bytes)),
       columns_(std::move(columns)),
       classes_(classes),
-      made_(std::move(made)),
-      facts_(read_trees({bytes_.data<uint8_t>(), bytes_.bytes()}, path, columns_.count(), classes > 2 ? classes : 1)) {
+      made_(std::move(made)) {
+  ReadTrees read =
+      read_trees({bytes_.data<uint8_t>(), bytes_.bytes()}, path, columns_.count(), classes > 2 ? classes : 1);
+  facts_ = std::move(read.facts);
   const std::vector<std::string> may = objectives_of_trees(classes);
   if (std::find(may.begin(), may.end(), facts_.objective) == may.end()) {
     fail(ErrorKind::checkpoint, path, "the stored trees are damaged: got the objective ", excerpt(facts_.objective),
@@ -144,13 +147,12 @@ Trees::Trees(const Xgboost& library, Array bytes, TreeColumns columns, int64_t c
          " does not read its trees: ", excerpt(library_->XGBGetLastError()));
   }
   library_.check(library_->XGBoosterSetParam(booster, "nthread", cat(thread_count()).c_str()), "nthread");
-  const std::vector<store::Tree> trees = tree_nodes({bytes_.data<uint8_t>(), bytes_.bytes()});
   try {
-    const std::vector<float> begun = bases(trees);
+    const std::vector<float> begun = bases(read.trees);
     if (!std::all_of(begun.begin(), begun.end(), [](float b) { return std::isfinite(b); })) {
       fail(ErrorKind::checkpoint, path, "the stored trees are damaged: answers begin with a number that is not finite");
     }
-    sums_ = TreeSums(trees, begun);
+    sums_ = TreeSums(read.trees, begun);
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::checkpoint) throw;
     fail(ErrorKind::checkpoint, path, "the stored trees are damaged: ", excerpt(e.what()));
@@ -189,8 +191,8 @@ std::vector<float> Trees::bases(const std::vector<store::Tree>& trees) const {
       at = static_cast<size_t>(tree.nodes[at].missing_left ? tree.nodes[at].left : tree.nodes[at].right);
     }
     const auto group = static_cast<size_t>(tree.group);
-    left[group] -= static_cast<double>(tree.nodes[at].value);
-    size[group] += std::fabs(static_cast<double>(tree.nodes[at].value));
+    left[group] -= tree.nodes[at].value;
+    size[group] += std::fabs(tree.nodes[at].value);
   }
   std::vector<float> all;
   for (size_t g = 0; g < left.size(); ++g) {
@@ -254,7 +256,7 @@ store::RowForm Trees::form() const {
   store::ForestForm form;
   form.link = link();
   form.bases = sums_.bases();
-  form.trees = tree_nodes({bytes_.data<uint8_t>(), bytes_.bytes()});
+  form.trees = read_trees({bytes_.data<uint8_t>(), bytes_.bytes()}, "the model", columns_.count(), groups()).trees;
   std::vector<std::vector<int64_t>> level_of(static_cast<size_t>(columns_.count()));  // by category
   for (int64_t c = 0; c < columns_.count(); ++c) {
     form.origins.push_back(columns_.origin(c));

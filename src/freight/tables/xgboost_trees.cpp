@@ -163,10 +163,39 @@ class TreeReader {
   mutable std::vector<int64_t> of_words_;  // nodes that split words
 };
 
+// The nodes of trees that have been looked through.
+std::vector<store::Tree> nodes_of(const Json& model) {
+  std::vector<store::Tree> all;
+  for (const Json& tree : model.at("trees")) {
+    store::Tree out{.group = model.at("tree_info")[all.size()].get<int64_t>(), .nodes = {}};
+    const Json &left = tree.at("left_children"), &right = tree.at("right_children"), &column = tree.at("split_indices"),
+               &at = tree.at("split_conditions"), &kind = tree.at("split_type"), &missing = tree.at("default_left");
+    for (size_t i = 0; i < left.size(); ++i) {
+      out.nodes.push_back({.left = left[i].get<int64_t>(),
+                           .right = right[i].get<int64_t>(),
+                           .column = column[i].get<int64_t>(),
+                           .value = static_cast<double>(at[i].get<float>()),
+                           .missing_left = missing[i].get<int64_t>() != 0,
+                           .words = kind[i].get<int64_t>() != 0,
+                           .levels = {}});
+    }
+    const auto numbers = [&](const char* name) { return tree.at(name).get<std::vector<int64_t>>(); };
+    const std::vector<int64_t> nodes = numbers("categories_nodes"), categories = numbers("categories"),
+                               begin = numbers("categories_segments"), size = numbers("categories_sizes");
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      const auto from = categories.begin() + begin[i];
+      out.nodes[static_cast<size_t>(nodes[i])].levels.assign(from, from + size[i]);
+    }
+    all.push_back(std::move(out));
+  }
+  return all;
+}
+
 }  // namespace
 
-TreeFacts read_trees(std::span<const uint8_t> bytes, const std::string& path, int64_t columns, int64_t groups) {
-  TreeFacts facts;
+ReadTrees read_trees(std::span<const uint8_t> bytes, const std::string& path, int64_t columns, int64_t groups) {
+  ReadTrees out;
+  TreeFacts& facts = out.facts;
   facts.splits = facts.gain = facts.cover = std::vector<double>(static_cast<size_t>(columns));
   if (const std::string fault = ubjson_fault(bytes); !fault.empty()) damaged_trees(path, fault);
   try {
@@ -203,39 +232,11 @@ TreeFacts read_trees(std::span<const uint8_t> bytes, const std::string& path, in
         damaged_trees(path, "its rounds do not fit its trees");
       }
     }
+    out.trees = nodes_of(model);
   } catch (const Json::exception& e) {
     damaged_trees(path, io::json_fault(e));
   }
-  return facts;
-}
-
-std::vector<store::Tree> tree_nodes(std::span<const uint8_t> bytes) {
-  const Json document = document_of(bytes, "trees");
-  const Json& model = document.at("learner").at("gradient_booster").at("model");
-  std::vector<store::Tree> all;
-  for (const Json& tree : model.at("trees")) {
-    store::Tree out{.group = model.at("tree_info")[all.size()].get<int64_t>(), .nodes = {}};
-    const Json &left = tree.at("left_children"), &right = tree.at("right_children"), &column = tree.at("split_indices"),
-               &at = tree.at("split_conditions"), &kind = tree.at("split_type"), &missing = tree.at("default_left");
-    for (size_t i = 0; i < left.size(); ++i) {
-      out.nodes.push_back({.left = left[i].get<int64_t>(),
-                           .right = right[i].get<int64_t>(),
-                           .column = column[i].get<int64_t>(),
-                           .value = at[i].get<float>(),
-                           .missing_left = missing[i].get<int64_t>() != 0,
-                           .words = kind[i].get<int64_t>() != 0,
-                           .levels = {}});
-    }
-    const auto numbers = [&](const char* name) { return tree.at(name).get<std::vector<int64_t>>(); };
-    const std::vector<int64_t> nodes = numbers("categories_nodes"), categories = numbers("categories"),
-                               begin = numbers("categories_segments"), size = numbers("categories_sizes");
-    for (size_t i = 0; i < nodes.size(); ++i) {
-      const auto from = categories.begin() + begin[i];
-      out.nodes[static_cast<size_t>(nodes[i])].levels.assign(from, from + size[i]);
-    }
-    all.push_back(std::move(out));
-  }
-  return all;
+  return out;
 }
 
 }  // namespace freight::tables

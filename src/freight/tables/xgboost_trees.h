@@ -21,12 +21,14 @@ struct TreeFacts {
   std::vector<double> splits, gain, cover;
 };
 
+struct ReadTrees {
+  TreeFacts facts;
+  std::vector<store::Tree> trees;  // words are numbered as XGBoost's categories
+};
+
 // Throws Error(checkpoint) that names `path` where the bytes are not the UBJSON form of trees that take `columns`
 // columns and give `groups` numbers: an array that is short, a child that is none or has two parents, an unknown
 // column, a number that is not finite, more than 512 levels.
-TreeFacts read_trees(std::span<const uint8_t> bytes, const std::string& path, int64_t columns, int64_t groups);
-
-// The nodes of trees that read_trees has looked through; words are numbered as XGBoost's categories.
-std::vector<store::Tree> tree_nodes(std::span<const uint8_t> bytes);
+ReadTrees read_trees(std::span<const uint8_t> bytes, const std::string& path, int64_t columns, int64_t groups);
 
 }  // namespace freight::tables
