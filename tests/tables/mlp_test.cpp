@@ -24,6 +24,23 @@ using Doubles = std::vector<double>;
 
 const double kGone = std::nan("");
 
+TEST(MlpColumnsOfATable, OfFewValuesWithRowsEnoughForEachAreCutAtEveryValue) {
+  const auto bins = [](int64_t rows, int64_t values) {
+    Array cells(DType::f64, {rows, 1});
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t v = i % values;
+      cells.data<double>()[i] = static_cast<double>(v * v);
+    }
+    return MlpColumns({.columns = {{.name = "a"}}, .classes = {}}, cells).bins();
+  };
+  EXPECT_EQ(bins(2000, 150), 149);
+  EXPECT_EQ(bins(2000, 200), 199) << "ten rows for each";
+  EXPECT_EQ(bins(2000, 201), 48);
+  EXPECT_EQ(bins(300, 150), 48) << "two rows for each tell no more than noise";
+  EXPECT_EQ(bins(20000, 640), 639);
+  EXPECT_EQ(bins(20000, 641), 48) << "as a column of numbers that all differ";
+}
+
 TEST(MlpColumnsOfATable, AreScaledCutAtQuantilesAndNumbered) {
   const store::RowShape shape{.columns = {{.name = "a"},
                                           {.name = "same"},

@@ -12,7 +12,10 @@ namespace freight::tables {
 
 namespace {
 
-constexpr size_t kMlpBins = 48;       // at most, of a column
+constexpr size_t kMlpBins = 48;  // of a column, where it has many values
+// A column of few different values, with some rows for each, has a bin between each two of them, so that the net tells
+// them apart as trees do: ccpp's vacuum has 634.
+constexpr size_t kFewMlpValues = 640, kRowsOfMlpValue = 10;
 constexpr int64_t kLeastMlpRows = 5;  // of a word: names and numbers of tickets tell a row and not the next one
 constexpr double kFarthest = 1e6;     // deviations from the mean; numbers beyond count as that far
 constexpr const char* kMlpNumberColumns = "mlp.number_columns";  // i64 (F)
@@ -25,6 +28,13 @@ constexpr const char* kMlpWords = "mlp.words";               // i32 (levels of a
 // fill a bin: else a column that is mostly 0 would have few bins for all that differs.
 std::vector<float> quantiles(std::vector<double> cells) {
   std::sort(cells.begin(), cells.end());
+  const size_t few = std::clamp(cells.size() / kRowsOfMlpValue, kMlpBins, kFewMlpValues);
+  std::vector<float> values;
+  for (size_t i = 0; i < cells.size() && values.size() <= few; ++i) {
+    const auto value = static_cast<float>(cells[i]);
+    if (values.empty() || value > values.back()) values.push_back(value);
+  }
+  if (values.size() <= few) return values;
   const size_t most = std::max<size_t>(cells.size() / kMlpBins, 1);
   std::vector<double> kept;
   size_t alike = 0;
