@@ -46,8 +46,8 @@ struct DeviceSpeed {
 // The time of a sum over ranks is start + per_byte * bytes, in seconds. These are Gloo's over 1 Gbit/s
 // (bench/results/2026-11-27-gloo-epyc-2-cores.txt); a job measures its own.
 struct SumCost {
-  double start = 4e-4, per_byte = 8.4e-9;
-  double of(double bytes) const { return start + per_byte * bytes; }
+  double start = 4e-4, per_byte = 8.4e-9;                             // seconds, and seconds per byte
+  double of(double bytes) const { return start + per_byte * bytes; }  // seconds that a sum of so many bytes takes
   friend bool operator==(const SumCost&, const SumCost&) = default;
 };
 
