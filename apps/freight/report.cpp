@@ -49,6 +49,11 @@ int report_command(const Args& args) {
   Progress progress(o.quiet() ? Progress::Mode::off : Progress::Mode::automatic);
   std::vector<report::Subject> subjects;
   for (const std::string& path : runs) subjects.push_back({.run = report::read_run(path)});
+  for (const report::Subject& s : subjects) {
+    for (const std::string& note : s.run.notes) {
+      if (!o.quiet()) progress.line(cat("warning: ", s.run.path, ": ", note));
+    }
+  }
   for (report::Subject& s : subjects) {
     if (!examples) continue;
     try {

@@ -26,6 +26,14 @@ TEST(ReportCommand, WritesAPageBesideTheRunAndSaysWhereDataIsMissing) {
   EXPECT_EQ(plain.out.rfind("<!DOCTYPE html>", 0), 0u);
   EXPECT_EQ(plain.out.find("class=\"confusion\""), std::string::npos);
 
+  const std::string written = read_file(run + "/run.json");
+  EXPECT_EQ(r.err.find("damaged"), std::string::npos) << r.err;
+  write_file(run + "/run.json", "{bad");
+  const Ran damaged = run_freight({"report", run, "--no-examples", "-o", "-"});
+  EXPECT_EQ(damaged.code, 0) << damaged.err;
+  EXPECT_NE(damaged.err.find("warning: " + run + ": run.json is damaged: "), std::string::npos) << damaged.err;
+  write_file(run + "/run.json", written);
+
   std::filesystem::remove(dir + "/t10k-images-idx3-ubyte");
   const Ran gone = run_freight({"report", run, run, "-o", dir + "/both.html"});
   EXPECT_EQ(gone.code, 0) << gone.err;
