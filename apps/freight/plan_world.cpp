@@ -169,7 +169,7 @@ std::vector<const Estimate*> print_rates(const std::vector<Share>& world, int64_
 
 std::string milliseconds(const Range& r) { return range({r.low * 1e3, r.high * 1e3}); }
 
-// What a step and a run take on so many of one device, and why it is not less.
+// Tells the time of a step and of a run on so many of one device, and why it is not less.
 void print_device(const std::vector<Share>& world, const Estimate& first) {
   std::vector<std::vector<std::string>> rows;
   std::vector<std::string> notes;

@@ -41,7 +41,7 @@ int64_t device_count(const RankFlags& flags, const comm::Launch& launch);
 // The device of a rank; `device`, which --device says, where the flags name none. Throws Error(usage).
 std::string device_of(const RankFlags& flags, const std::string& device, int rank);
 
-// Who computes the shards of a run that trains on one processor device. Kernels on a shard are small: threads that
+// Says who computes the shards of a run that trains on one processor device. Kernels on a shard are small: threads that
 // share each lose more than they gain, processes that share the shards do not, and what is stored has the same bytes
 // (docs/devices.md).
 struct ShardWork {

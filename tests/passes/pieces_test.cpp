@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "freight/base/philox.h"
 
 namespace freight {
@@ -17,6 +19,18 @@ std::vector<Summand> random_summands(PhiloxStream& random, size_t count) {
     s = {.ready = ready, .bytes = random.uniform(0, 2e5)};
   }
   return all;
+}
+
+// The time at which all is summed in given pieces.
+double pieces_done(const std::vector<Summand>& summands, const std::vector<size_t>& ends, const SumCost& cost) {
+  double done = 0;
+  size_t i = 0;
+  for (const size_t end : ends) {
+    double bytes = 0;
+    for (; i < end; ++i) bytes += summands[i].bytes;
+    done = std::max(done, summands[end - 1].ready) + cost.of(bytes);
+  }
+  return done;
 }
 
 TEST(CutPieces, IsDoneFirstOfAllCuts) {

@@ -45,26 +45,26 @@ TEST(Sums, GoByTheSlowestLinkOnTheWay) {
 TEST(Sums, OfOneMachineAreARing) {
   const Sums s = sums_of(device(100, false, 4), {.devices = 4}, shipped());
   // 8.4 us, 2 (n - 1) hops of 5.7 us, 2 (n - 1) / n of the bytes at 0.67 of the link; all of it at the best end.
-  EXPECT_NEAR(s.usual.seconds(64e6), 8.4e-6 + 6 * 5.7e-6 + 1.5 * 64e6 / 67e9, 1e-9);
-  EXPECT_NEAR(s.best.seconds(64e6), 8.4e-6 + 6 * 3.4e-6 + 1.5 * 64e6 / 100e9, 1e-9);
+  EXPECT_NEAR(s.usual.of(64e6), 8.4e-6 + 6 * 5.7e-6 + 1.5 * 64e6 / 67e9, 1e-9);
+  EXPECT_NEAR(s.best.of(64e6), 8.4e-6 + 6 * 3.4e-6 + 1.5 * 64e6 / 100e9, 1e-9);
 }
 
 TEST(Sums, OverMachinesAreATreeAtBestAndOneRingUsually) {
   const Fleet fleet{.devices = 32, .between = shipped().link("100gbit-rdma")};
   const Sums s = sums_of(device(100, false, 4), fleet, shipped());
   // 4 machines of 8: 2 hops of the tree each way; 2 (M - 1) / M of the bytes leave a machine at 0.96 of 12.5 GB/s.
-  EXPECT_NEAR(s.best.seconds(64e6),
+  EXPECT_NEAR(s.best.of(64e6),
               8.4e-6 + 14 * 3.4e-6 + 4 * 6.6e-6 + 1.75 * 64e6 / 100e9 + (1.5 / 12e9 - 1.75 / 100e9) * 64e6, 1e-9);
   // One ring of 32: NCCL counts two hops of the network for each machine.
-  EXPECT_NEAR(s.usual.seconds(64e6), 8.4e-6 + 56 * 5.7e-6 + 8 * 9.6e-6 + 2 * 31.0 / 32 * 64e6 / (12.5e9 * 0.75), 1e-9);
+  EXPECT_NEAR(s.usual.of(64e6), 8.4e-6 + 56 * 5.7e-6 + 8 * 9.6e-6 + 2 * 31.0 / 32 * 64e6 / (12.5e9 * 0.75), 1e-9);
 }
 
 TEST(Sums, ThatWereMeasuredAreABandBeyondWhatWas) {
   const MeasuredSums measured{
       .source = "sums.json", .one_host = true, .sums = {{2, 1e-5, 1e-9, 0.1}, {4, 3e-5, 3e-9, 0.1}}};
   const auto of = [&](int64_t n) { return sums_of_processors({.devices = n, .measured = measured}); };
-  EXPECT_NEAR(of(2).best.seconds(1e6), 0.9 * (1e-5 + 1e-3), 1e-12);
-  EXPECT_NEAR(of(2).usual.seconds(1e6), 1.1 * (1e-5 + 1e-3), 1e-12);
+  EXPECT_NEAR(of(2).best.of(1e6), 0.9 * (1e-5 + 1e-3), 1e-12);
+  EXPECT_NEAR(of(2).usual.of(1e6), 1.1 * (1e-5 + 1e-3), 1e-12);
   EXPECT_EQ(of(2).beyond, "");
   EXPECT_EQ(of(3).beyond, "");  // between two that were
   const double t = std::log(1.5) / std::log(2.0);
@@ -75,7 +75,7 @@ TEST(Sums, ThatWereMeasuredAreABandBeyondWhatWas) {
   EXPECT_NEAR(eight.usual.start, 1.1 * 3e-5 * 7 / 3, 1e-12);                    // as a ring
   EXPECT_NEAR(eight.best.per_byte, 0.9 * 3e-9 * (7.0 / 8) / (3.0 / 4), 1e-18);  // with a memory each
   EXPECT_NEAR(eight.usual.per_byte, 1.1 * 3e-9 * 2, 1e-18);                     // with one for all
-  EXPECT_EQ(of(1).usual.seconds(1e9), 0);
+  EXPECT_EQ(of(1).usual.of(1e9), 0);
   EXPECT_EQ(sums_of_processors({.devices = 2}).link, "");  // a network is not guessed either
 }
 
@@ -97,7 +97,7 @@ Work step(double gradients) {
 
 TEST(Gradients, AreHiddenByTheStepsThatFollow) {
   const SumCost cost{6e-5, 1.5 / 50e9};
-  const double bytes = 64e6, ring = cost.seconds(bytes);
+  const double bytes = 64e6, ring = cost.of(bytes);
   const std::vector<Work> early = {step(bytes), step(0)}, late = {step(0), step(bytes)};
   const Summing hidden = sum_gradients(early, {0.1, 0.1}, bytes, cost);
   EXPECT_NEAR(hidden.seconds, ring, 1e-12);

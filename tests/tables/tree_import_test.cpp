@@ -66,6 +66,17 @@ Shown shown(const std::string& csv, const store::Bundle& bundle, char letter) {
 
 class TreeImport : public TableRuns {
  protected:
+  // The file of another maker is refused once `what` in it is `by`.
+  void expect_refused(const std::string& name, ErrorKind kind, const std::string& what, const std::string& by,
+                      const std::vector<std::string>& parts) {
+    std::string bad = io::read_text(other_maker(name));
+    const size_t at = bad.find(what);
+    ASSERT_NE(at, std::string::npos) << what;
+    bad.replace(at, what.size(), by);
+    const std::string file = dir_ / ("bad" + name.substr(name.rfind('.')));
+    io::write_file_atomic(file, std::string_view(bad));
+    expect_error(kind, parts, [&] { import_trees(file, {}); });
+  }
   // The answers of a model are those of the CSV beside it, also when it is stored.
   store::Bundle expect_answers(const std::string& file, const std::string& csv) {
     store::Bundle bundle = import_trees(file, {});
@@ -170,15 +181,9 @@ TEST_F(TreeImport, NumbersAreComparedInF64) {
 }
 
 TEST_F(TreeImport, WhatIsNotTakenOfLightgbmsIsSaid) {
-  const std::string good = io::read_text(other_maker("regression.txt"));
   const auto refused = [&](ErrorKind kind, const std::string& what, const std::string& by,
                            const std::vector<std::string>& parts) {
-    std::string bad = good;
-    const size_t at = bad.find(what);
-    ASSERT_NE(at, std::string::npos) << what;
-    bad.replace(at, what.size(), by);
-    io::write_file_atomic(dir_ / "bad.txt", std::string_view(bad));
-    expect_error(kind, parts, [&] { import_trees(dir_ / "bad.txt", {}); });
+    expect_refused("regression.txt", kind, what, by, parts);
   };
   refused(ErrorKind::usage, "objective=regression", "objective=cross_entropy",
           {"bad.txt", "cross_entropy", "need binary"});
@@ -203,15 +208,9 @@ TEST_F(TreeImport, WhatIsNotTakenOfLightgbmsIsSaid) {
 }
 
 TEST_F(TreeImport, WhatIsNotTakenOfTreelitesIsSaid) {
-  const std::string good = io::read_text(other_maker("forest_of_three.json"));
   const auto refused = [&](ErrorKind kind, const std::string& what, const std::string& by,
                            const std::vector<std::string>& parts) {
-    std::string bad = good;
-    const size_t at = bad.find(what);
-    ASSERT_NE(at, std::string::npos) << what;
-    bad.replace(at, what.size(), by);
-    io::write_file_atomic(dir_ / "bad.json", std::string_view(bad));
-    expect_error(kind, parts, [&] { import_trees(dir_ / "bad.json", {}); });
+    expect_refused("forest_of_three.json", kind, what, by, parts);
   };
   refused(ErrorKind::usage, "\"threshold_type\":\"float64\"", "\"threshold_type\":\"float32\"", {"f32"});
   refused(ErrorKind::usage, "identity_multiclass", "multiclass_ova", {"kMultiClf", "multiclass_ova"});

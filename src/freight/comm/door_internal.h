@@ -31,7 +31,7 @@ class Door {
   void close() { listener_ = Descriptor(); }
   int listener() const { return listener_.get(); }
 
-  // What poll is to wait for. While there is no room, those who wait outside would end every wait at once.
+  // Poll is to wait for this. While there is no room, those who wait outside would end every wait at once.
   pollfd entry() const { return {.fd = rest_left() > 0 ? -1 : listener_.get(), .events = POLLIN, .revents = 0}; }
   // Milliseconds that poll may wait, of `seconds`.
   int patience(double seconds) const {

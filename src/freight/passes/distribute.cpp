@@ -29,17 +29,6 @@ Pieces cut_pieces(const std::vector<Summand>& summands, const SumCost& cost) {
   return p;
 }
 
-double pieces_done(const std::vector<Summand>& summands, const std::vector<size_t>& ends, const SumCost& cost) {
-  double done = 0;
-  size_t i = 0;
-  for (const size_t end : ends) {
-    double bytes = 0;
-    for (; i < end; ++i) bytes += summands[i].bytes;
-    done = std::max(done, summands[end - 1].ready) + cost.of(bytes);
-  }
-  return done;
-}
-
 namespace passes {
 
 Graph distribute(const Graph& graph, const DeviceSpeed& speed, const SumCost& cost) {

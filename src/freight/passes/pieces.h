@@ -23,7 +23,5 @@ struct Pieces {
 // which the first i summands are summed, D(j) is the least of max(D(i), ready of j - 1) + cost(bytes of i to j - 1)
 // over all i < j.
 Pieces cut_pieces(const std::vector<Summand>& summands, const SumCost& cost);
-// The time at which all is summed in given pieces.
-double pieces_done(const std::vector<Summand>& summands, const std::vector<size_t>& ends, const SumCost& cost);
 
 }  // namespace freight

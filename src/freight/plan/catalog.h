@@ -47,8 +47,8 @@ struct Price {
   std::string region, date, source, note;
 };
 
-// What connects devices, inside a machine or between machines. Well-tuned sums over all of them reach the best ends of
-// these, common software the usual ones.
+// A link connects devices, inside a machine or between machines. Well-tuned sums over all of them reach the best ends
+// of these, common software the usual ones.
 struct Link {
   std::string name;
   bool inside = false;

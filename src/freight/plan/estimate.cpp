@@ -306,7 +306,7 @@ Computed computed(const Draft& d, const Device& device, const Assumption& a, con
 
 double mean(const Range& r) { return (r.low + r.high) / 2; }
 
-// What several devices lose most by.
+// Names what several devices lose most by.
 std::string limit_of(const Estimate& e) {
   if (mean(e.data_seconds) >= 0.99 * mean(e.step_seconds)) return "reading data";
   const double sums = mean(e.summing_seconds), waiting = mean(e.waiting_seconds);
@@ -430,7 +430,7 @@ Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, con
   // Ranks of one host have a share of its processors each.
   Computed c;
   const double bytes = static_cast<double>(d.parameters) * 4;
-  c.exposed = {sums.best.seconds(bytes), sums.usual.seconds(bytes)};
+  c.exposed = {sums.best.of(bytes), sums.usual.of(bytes)};
   c.sums = c.exposed;
   c.step = alone * ranks_here + c.exposed;
   take_sums(e, c, sums);

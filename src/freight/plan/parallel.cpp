@@ -129,7 +129,7 @@ Summing sum_gradients(const std::vector<Work>& work, const std::vector<double>& 
   double now = 0, free = 0, piece = 0, seen = 0;
   const auto send = [&] {
     if (piece <= 0) return;
-    const double t = cost.seconds(piece);
+    const double t = cost.of(piece);
     free = std::max(free, now) + t;
     s.seconds += t;
     piece = 0;

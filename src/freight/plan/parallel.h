@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "freight/passes/options.h"
 #include "freight/plan/catalog.h"
 #include "freight/plan/work.h"
 
@@ -39,15 +40,10 @@ struct Fleet {
 // A larger number was never held against a published run (bench/results/2026-11-27-scaling-predicted.txt).
 inline constexpr int64_t kMostCompared = 512;
 
-// Seconds of one sum over all devices.
-struct SumCost {
-  double start = 0, per_byte = 0;
-  double seconds(double bytes) const { return start + per_byte * bytes; }
-};
 struct Sums {
-  SumCost best, usual;
-  std::string link;    // the slowest on the way; "": what connects the devices is not known
-  std::string beyond;  // why the range is a band around what was not measured; "": it is none
+  SumCost best = {0, 0}, usual = {0, 0};  // of one sum over all devices
+  std::string link;                       // the slowest on the way; "": what connects the devices is not known
+  std::string beyond;                     // why the range is a band around what was not measured; "": it is none
 };
 // By the figures of links, or by measured sums. One device has none, which take no time.
 Sums sums_of(const Device& device, const Fleet& fleet, const Catalog& catalog);
