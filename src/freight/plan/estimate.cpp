@@ -10,6 +10,7 @@
 #include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
+#include "freight/passes/pieces.h"
 
 namespace freight::plan {
 
@@ -276,12 +277,14 @@ std::vector<double> at_pace(std::vector<double> steps, double pace) {
   return steps;
 }
 
+// Gradients are final in the last part of a batch, before the stage that applies them.
+size_t last_stage_of_gradients(const Draft& d) { return d.stages.size() > 1 ? d.stages.size() - 2 : 0; }
+
 Computed computed(const Draft& d, const Device& device, const Assumption& a, const Fleet& fleet, const Sums& sums) {
   Computed c;
   const Speed best_of = best_speed(device, a), usual_of = usual_speed(device, a);
   const Pace& pace = fleet.pace;
-  // Gradients are final in the last part of a batch, before the stage that applies them.
-  const size_t last = d.stages.size() > 1 ? d.stages.size() - 2 : 0;
+  const size_t last = last_stage_of_gradients(d);
   for (size_t i = 0; i < d.stages.size(); ++i) {
     const Draft::Stage& s = d.stages[i];
     const Timed best = time_of(s.work, best_of), usual = time_of(s.work, usual_of);
@@ -404,6 +407,27 @@ ByBound shares_here(const Draft& d, const Rates& rates, double total) {
   return b;
 }
 
+// Takes in the sums of gradients: behind the steps, or over a network beside those that finish the gradients, where a
+// run chooses that (train --overlap auto).
+void sum_here(Computed& c, const Draft& d, const Rates& rates, const Sums& sums, bool one_host) {
+  const double bytes = static_cast<double>(d.parameters) * 4;
+  c.sums = {sums.best.of(bytes), sums.usual.of(bytes)};
+  c.exposed = c.sums;
+  if (one_host) return;
+  const std::vector<Work>& last = d.stages[last_stage_of_gradients(d)].work;
+  std::vector<double> seconds;
+  for (const Work& w : last) seconds.push_back(rates.seconds(w));
+  const double compute = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+  const auto take = [&](const SumCost& cost, double& all, double& exposed) {
+    const Summing beside = sum_gradients(last, seconds, bytes, cost);
+    if (!pays_beside(compute + beside.exposed, compute + all)) return;
+    all = beside.seconds;
+    exposed = beside.exposed;
+  };
+  take(sums.best, c.sums.low, c.exposed.low);
+  take(sums.usual, c.sums.high, c.exposed.high);
+}
+
 }  // namespace
 
 Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, const RunLength& length,
@@ -427,12 +451,9 @@ Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, con
   }
   e.link = sums.link;
   const Range alone = step_seconds(d, *rates);
-  // Ranks of one host have a share of its processors each.
   Computed c;
-  const double bytes = static_cast<double>(d.parameters) * 4;
-  c.exposed = {sums.best.of(bytes), sums.usual.of(bytes)};
-  c.sums = c.exposed;
-  c.step = alone * ranks_here + c.exposed;
+  sum_here(c, d, *rates, sums, one_host);
+  c.step = alone * ranks_here + c.exposed;  // ranks of one host have a share of its processors each
   take_sums(e, c, sums);
   e.shares = shares_here(d, *rates, alone.middle());
   e.assumed = cat("rates measured on ", rates->date, " (", rates->device, ", ", rates->threads,

@@ -30,9 +30,6 @@ constexpr size_t kAlign = 16;   // floats: 64 bytes
 constexpr size_t kNumbers = 4;  // of a shard: loss, number right, targets that are asked, samples
 // Steps that are watched before it is chosen where sums are made; the first of them plans, the others are timed.
 constexpr int64_t kWatched = 4;
-// The part of a step that sums beside it must gain: their thread takes processor time that the fit does not know of. On
-// two ranks of one host 8 % that were foreseen became a loss.
-constexpr double kLeastGain = 0.1;
 
 // A state of the net that a forward pass may change, a running statistic, and the place in the block for the shards'
 // sum. Tracing a shard tells which of them do change: others keep their bits.
@@ -368,7 +365,7 @@ void ShardedStep::State::choose() {
   const Pieces pieces = cut_pieces(seen, cost);
   const double least = std::max(compute, pieces.done);
   std::vector<int64_t> told(seen.size() + 1);  // whether they are made beside; where a piece ends
-  told[0] = ranks().overlap() == Overlap::yes || behind - least > kLeastGain * behind ? 1 : 0;
+  told[0] = ranks().overlap() == Overlap::yes || pays_beside(least, behind) ? 1 : 0;
   for (const size_t end : pieces.ends) told[end] = 1;
   ranks().broadcast(told.data(), told.size() * sizeof(int64_t));
   beside = told[0] == 1;
