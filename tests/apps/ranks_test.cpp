@@ -193,6 +193,16 @@ TEST_F(Ranks, SumsBesideTheBackwardHalfChangeNoBit) {
       trained(run, all);
       if (first.empty()) first = model(run);
       EXPECT_TRUE(model(run) == first) << parts[0];
+      const Json step = Json::parse(read_file(path(run) + "/run.json"))["timeline"];
+      EXPECT_EQ(step["ranks"], 2);
+      EXPECT_EQ(step["samples"], 32);
+      EXPECT_LT(step["computed_s"], step["step_s"]);
+      ASSERT_FALSE(step["sums"].empty());
+      EXPECT_GT(step["sums"][0]["bytes"], 1000);
+      EXPECT_LE(step["sums"].back()["end_s"], step["step_s"]);
+      if (overlap == std::string("no")) {
+        EXPECT_GE(step["sums"][0]["begin_s"], step["computed_s"]);
+      }
     }
   }
 }
