@@ -127,7 +127,8 @@ bench::ScalingPoint measure(const ScalingFlags& f, const train::Config& c, const
   }
 }
 
-// What freight plan --world says of the same, by this machine's rates and the sums that were measured beside the steps.
+// Puts beside each point what freight plan --world says of it, by this machine's rates and the sums that the ranks
+// measured.
 void predict(bench::Scaling& s, const train::Config& c, const ScalingFlags& f) {
   std::optional<plan::Rates> rates;
   plan::Rates own;

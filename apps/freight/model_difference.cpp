@@ -80,7 +80,7 @@ std::optional<ModelDifference> difference_of(const std::string& first, const std
     const auto other = b.metadata.find(key);
     const std::string there = other == b.metadata.end() ? "" : other->second;
     if (there == text) continue;
-    // What is before the difference is the same, and may be long.
+    // The text before the difference is the same, and may be long.
     constexpr std::ptrdiff_t kBefore = 20;
     const size_t same = std::min(text.size(), there.size());
     const auto at = std::mismatch(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(same), there.begin()).first;

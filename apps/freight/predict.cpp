@@ -64,7 +64,7 @@ struct Figures {
   }
 };
 
-// Where answers go; only the first of several ranks has one.
+// Takes the answers; only the first of several ranks has one.
 struct Sink {
   PredictionWriter& writer;
   Progress& progress;
@@ -208,7 +208,7 @@ void declare(Options& o, PredictFlags& f) {
   declare(o, f.ranks);
 }
 
-// What follows from the flags, and whether they go together.
+// Draws conclusions from the flags, and refuses those that do not go together.
 void settle(PredictFlags& f, const Options& o) {
   if (f.sources.files.empty() && f.sources.texts.empty()) {
     fail(ErrorKind::usage, "files", "are missing (of texts, --text too); see freight predict --help");

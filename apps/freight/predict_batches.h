@@ -14,7 +14,7 @@
 
 namespace freight::app {
 
-// What became of a batch.
+// The outcome of a batch.
 struct BatchAnswer {
   struct Note {
     enum class Of : uint8_t { left_out, range } of;  // an input that cannot be read; values beyond those of training

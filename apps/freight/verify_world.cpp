@@ -95,7 +95,7 @@ Asked read_asked(const Args& args) {
   return a;
 }
 
-// What is wrong is told before the first of them trains.
+// Tells what is wrong before the first of them trains.
 void check(const Asked& a) {
   const train::Config& c = a.config;
   const int64_t most = a.world.back();

@@ -1,5 +1,5 @@
-// How a training step's time falls with the number of devices, and why it does not fall further: each rank tells where
-// its time goes, and what is lost against as many times the first rate is laid to causes. N devices, of which the first
+// Scaling: a training step's time by the number of devices, and why it does not fall further. Each rank tells where its
+// time goes, and what is lost against as many times the first rate is laid to causes. N devices, of which the first
 // measured number is F.
 #pragma once
 #include <chrono>
@@ -50,12 +50,12 @@ class TimedComm final : public comm::Comm {
   Spent spent_;
 };
 
-// Where a rank's time goes, in seconds of a step. What is left of the step is compute.
+// A rank spends its time on these, in seconds of a step. The rest of the step is compute.
 struct RankTimes {
   double compute = 0, sums = 0, waiting = 0, data = 0;
   double beside = 0;  // sums that are made beside compute
 };
-// So many devices.
+// The steps of so many devices.
 struct ScalingPoint {
   int64_t devices = 1;
   int64_t batch = 0;             // of each, at most
@@ -80,7 +80,7 @@ struct Scaling {
   std::vector<ScalingPoint> points;  // rising
 };
 
-// Of as many times the first point's rate.
+// The share of as many times the first point's rate.
 double efficiency(const Scaling& scaling, const ScalingPoint& point);
 // A cause with the seconds of each step that it costs, against F / N of the first point's step.
 struct Loss {

@@ -13,7 +13,7 @@ namespace freight::plan {
 namespace {
 
 constexpr int64_t kFleets[] = {1, 2, 4, 8, 16, 32, 64};
-// Of a device that nobody offers.
+// The number in a machine of a device that nobody offers.
 constexpr int64_t kUsualMachine = 8;
 
 Hardware hardware_of(const Device& d, int64_t devices) {
@@ -33,8 +33,8 @@ std::map<int64_t, const Price*> machines_of(const Device& d, const Catalog& cata
   return all;
 }
 
-// So many of a device in machines of each size that is offered, since what connects them depends on it; in those that
-// the fleet says, or in usual ones where nobody offers any.
+// Estimates so many of a device in machines of each size that is offered, since what connects them depends on it; in
+// those that the fleet says, or in usual ones where nobody offers any.
 std::vector<Estimate> estimates_of(const Share& share, const Device& d, const Catalog& catalog, const RunLength& length,
                                    Fleet fleet) {
   fleet.devices = share.devices;

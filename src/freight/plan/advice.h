@@ -36,7 +36,7 @@ struct Advice {
   double late_hours = 0, over_usd = 0;      // without an answer: by how much the nearest miss, at the least
   std::string miss;                         // in words
   std::vector<std::string> reasons, changes;
-  // So many of the answer's devices each, rising; without an answer, of the fastest choice's.
+  // Choices of the answer's device by its number, rising; without an answer, of the fastest choice's.
   std::vector<Choice> by_devices;
 };
 // The share of so many times one device's rate that a choice of by_devices keeps; 0 where one alone is not among them.
