@@ -436,6 +436,8 @@ Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, con
   const Draft& d = running ? *running : drafts[0];
   const bool one_host = fleet.devices > 1 && fleet.measured && fleet.measured->one_host;
   const double ranks_here = one_host ? static_cast<double>(fleet.devices) : 1;
+  // By which ranks are slower that have fewer processors than the threads that were measured.
+  const double slower = std::max(1.0, ranks_here * thread_count() / cpu.cores);
   Estimate e;
   e.devices = fleet.devices;
   e.device = cat("this machine: ", cpu.model, ", ", thread_count(), " threads");
@@ -453,18 +455,18 @@ Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, con
   const Range alone = step_seconds(d, *rates);
   Computed c;
   sum_here(c, d, *rates, sums, one_host);
-  c.step = alone * ranks_here + c.exposed;  // ranks of one host have a share of its processors each
+  c.step = alone * (one_host ? slower : 1) + c.exposed;
   take_sums(e, c, sums);
   e.shares = shares_here(d, *rates, alone.middle());
   e.assumed = cat("rates measured on ", rates->date, " (", rates->device, ", ", rates->threads,
                   " threads); the range is the calibration's worst error",
-                  one_host ? cat("; ", fleet.devices, " ranks share the processors") : "");
+                  one_host && slower > 1 ? cat("; ", fleet.devices, " ranks share the processors") : "");
   const double sample =
       d.evaluation.empty() ? 0 : rates->seconds(d.evaluation) / static_cast<double>(d.evaluation_batch);
   const double spread = alone.high / alone.middle();
-  const double each = sample * ranks_here / static_cast<double>(fleet.devices);
+  const double each = sample * (one_host ? slower : 1) / static_cast<double>(fleet.devices);
   fill_run(e, d, c.step, {each / spread, each * spread}, length,
-           {.cores = static_cast<double>(thread_count()) / ranks_here, .bytes = {}, .computes = true});
+           {.cores = static_cast<double>(thread_count()) / (one_host ? slower : 1), .bytes = {}, .computes = true});
   e.limit = limit_of(e);
   return e;
 }
