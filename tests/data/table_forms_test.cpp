@@ -139,7 +139,7 @@ TEST(SparseRows, ThatNoMemoryHoldsAreRefusedBeforeTheyAreMade) {
     json += "{}\n";
   }
   for (const auto& [text, name] : {std::pair(&sparse, "t.svm"), std::pair(&json, "t.jsonl")}) {
-    expect_error(ErrorKind::capacity, {name, "3000001 rows", "of memory, and the machine has"},
+    expect_error(ErrorKind::capacity, {name, "3000001 rows", "of memory, and there are"},
                  [&, text = text, name = name] { parse(*text, name); });
   }
 }
