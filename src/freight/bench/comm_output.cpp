@@ -79,10 +79,10 @@ class TimesReader {
     }
     return value.get<double>();
   }
-  int64_t count(const nlohmann::json& of, const char* key, int64_t most) const {
+  int64_t count(const nlohmann::json& of, const char* key, int64_t most, int64_t least = 1) const {
     const auto n = static_cast<int64_t>(number(of, key, static_cast<double>(most)));
-    if (n > 0 && static_cast<double>(n) == of.at(key).get<double>()) return n;
-    fail(ErrorKind::data, source_, "\"", key, "\": got ", excerpt(of.at(key).dump()), ", need a whole number from 1");
+    if (n >= least && static_cast<double>(n) == of.at(key).get<double>()) return n;
+    fail(ErrorKind::data, source_, "\"", key, "\": got ", excerpt(of.at(key).dump()), ", need a whole number from ", least);
   }
 
  private:
@@ -106,7 +106,7 @@ std::vector<CommTimes> read_comm_times(const std::string& text, const std::strin
         t.figures.push_back({.bytes = read.count(f, "bytes", kMostBytes),
                              .median = read.number(f, "seconds", kMostSeconds),
                              .least = read.number(f, "seconds_least", kMostSeconds),
-                             .runs = read.count(f, "runs", kMostRuns)});
+                             .runs = read.count(f, "runs", kMostRuns, 0)});
       }
       const Json& c = w.at("cost");
       t.cost = {.start = read.number(c, "start_seconds", kMostSeconds),

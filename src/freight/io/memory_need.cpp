@@ -28,4 +28,6 @@ void no_memory_for(const std::string& name) {
   fail(ErrorKind::capacity, name, "reading it takes more memory than there is");
 }
 
+bool says_no_memory(const Error& error) { return error.kind() == ErrorKind::capacity && error.op() == "memory"; }
+
 }  // namespace freight::io

@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "freight/base/error.h"
+
 namespace freight::io {
 
 // Bytes that this process may take at most: the machine's memory, or less where a container or a limit of the process
@@ -17,12 +19,16 @@ uint64_t memory_limit();
 void need_memory(double bytes, const std::string& name, const std::string& what);
 
 [[noreturn]] void no_memory_for(const std::string& name);  // Error(capacity): reading it takes more than there is
+bool says_no_memory(const Error& error);                   // of what arrays throw where their memory runs out
 
 // Gives what `read` does. Where memory runs out within it, the error names the file, as others do.
 template <class Read>
 auto reading(const std::string& name, Read&& read) {
   try {
     return read();
+  } catch (const Error& e) {
+    if (says_no_memory(e)) no_memory_for(name);
+    throw;
   } catch (const std::bad_alloc&) {
     no_memory_for(name);
   } catch (const std::length_error&) {  // a container of more elements than can be numbered

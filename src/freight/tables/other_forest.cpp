@@ -78,6 +78,9 @@ class ForestCheck {
         open.push_back(child);
       }
     }
+    // Nobody has looked through the others, and who counts splits meets all.
+    const auto alone = std::find(depth.begin(), depth.end(), -1) - depth.begin();
+    if (alone < static_cast<std::ptrdiff_t>(nodes.size())) wrong_tree("none leads to node ", alone);
   }
 
   void check_split(const store::TreeNode& node, size_t at) {
