@@ -1,6 +1,8 @@
 // The base room: texts, shapes, element types, Philox.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include <cmath>
 #include <complex>
 #include <set>
@@ -35,6 +37,10 @@ TEST(Strings, NamesDoNotMoveTheCursor) {
 TEST(Strings, NumbersAreReadable) {
   EXPECT_EQ(with_commas(1234567), "1,234,567");
   EXPECT_EQ(with_commas(-12), "-12");
+  // -2^63 has no positive counterpart; its digits ended the program by a signal.
+  EXPECT_EQ(with_commas(std::numeric_limits<int64_t>::min()), "-9,223,372,036,854,775,808");
+  EXPECT_EQ(fixed(-12.345, 1), "-12.3");
+  EXPECT_EQ(fixed(1e300, 0), "1e+300");  // whose 301 digits were cut off
   EXPECT_EQ(human_bytes(9.8 * 1024 * 1024), "9.8 MiB");
   EXPECT_EQ(cat("x ", 0.1, " ", 3, " ", true), "x 0.1 3 true");
 }
