@@ -5,6 +5,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <filesystem>
+
+#include "freight/base/strings.h"
 #include "freight/models/models.h"
 #include "freight/store/bundle.h"
 #include "run_command.h"
