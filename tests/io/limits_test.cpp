@@ -45,6 +45,20 @@ TEST(IoLimits, AHeaderOfASafetensorsFileHasAHundredMillionBytes) {
                [&] { parse_safetensors(bytes_of(of(100'000'001)), "a.safetensors"); });
 }
 
+// A file of a hundred bytes that holds 2^40 empty matrices kept `linalg` busy for days.
+TEST(IoLimits, ExtentsOfAnArrayWithoutElementsAreLimited) {
+  const auto of = [](int64_t batch) {
+    std::string dict = cat("{'descr': '<f8', 'fortran_order': False, 'shape': (", batch, ", 0, 0)}\n");
+    return std::string("\x93NUMPY\x02\0", 8) + le(dict.size(), 4) + dict;
+  };
+  constexpr int64_t kMost = 67'108'864;
+  for (const int64_t batch : {kMost - 1, kMost}) {
+    EXPECT_EQ(parse_npy(bytes_of(of(batch)), "a.npy").shape(), (Shape{batch, 0, 0}));
+  }
+  expect_error(ErrorKind::data, {"a.npy", "too many axes or elements"},
+               [&] { parse_npy(bytes_of(of(kMost + 1)), "a.npy"); });
+}
+
 // An image list of 30 million commas took gigabytes.
 TEST(IoLimits, ARowOfCommaSeparatedValuesHasAHundredThousandFields) {
   const auto of = [](size_t fields) { return cat("a,b\n", std::string(fields - 1, ','), "\n"); };
