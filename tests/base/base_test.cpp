@@ -1,5 +1,6 @@
 // The base room: texts, shapes, element types, Philox.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <limits>
 
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "freight/base/array.h"
+#include "freight/base/cpu_info.h"
 #include "freight/base/dtype.h"
 #include "freight/base/env.h"
 #include "freight/base/error.h"
@@ -32,6 +34,22 @@ TEST(Strings, NamesDoNotMoveTheCursor) {
                       "1m"),
             "caf\xc3\xa9 \\x1b[2J\\x0d\\n\\t\\x7f\\x9b1m");
   EXPECT_EQ(printable("two\nlines\x07", "\n"), "two\nlines\\x07");
+}
+
+TEST(CpuInfo, MemoryIsNoMoreThanThisProcessMayTake) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers take terabytes of addresses";
+#endif
+  const int64_t before = cpu_info().memory_bytes, limit = std::min(before, int64_t{6} << 30);
+  rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &usual), 0);
+  const rlimit small{static_cast<rlim_t>(limit), usual.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &small), 0);
+  const CpuInfo there = cpu_info();
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &usual), 0);
+  EXPECT_EQ(there.memory_bytes, limit);
+  EXPECT_LT(there.memory_available_bytes, limit);
+  EXPECT_EQ(cpu_info().memory_bytes, before);
 }
 
 TEST(Strings, NumbersAreReadable) {

@@ -64,6 +64,20 @@ TEST(Catalog, FiguresAreOfWhatCanBeBuilt) {
   }
 }
 
+TEST(Catalog, ALinkByItsRateHasOneThatCanBeBuilt) {
+  const Catalog c = load_catalog();
+  EXPECT_EQ(c.link("1e-9").gb, 1e-9 / 8);
+  EXPECT_EQ(c.link("1e9gbit").gb, 1e9 / 8);
+  for (const char* rate : {"1e-308", "0.9e-9", "1.1e9", "nan", "inf", "-1"}) {
+    try {
+      c.link(rate);
+      ADD_FAILURE() << rate;
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find(cat("--link: got '", rate, "'")), std::string::npos) << e.what();
+    }
+  }
+}
+
 // Each name was compared with all others: minutes for a file of 16 MB.
 TEST(Catalog, ManyLinksAreReadInTimeAndNoneTwice) {
   const std::string one = R"({"name": "n#", "scope": "between", "best_share": 1, "usual_share": 1, "best_hop_us": 1,

@@ -184,7 +184,7 @@ double gbit_of(const std::string& name) {
   const auto [end, error] = std::from_chars(name.data(), last, gbit);
   const std::string_view unit(end, static_cast<size_t>(last - end));
   const bool sound = error == std::errc() && (unit.empty() || lower(std::string(unit)) == "gbit");
-  return sound && std::isfinite(gbit) && gbit > 0 ? gbit : 0;
+  return sound && gbit >= kLeastFigure && gbit <= kMostFigure ? gbit : 0;  // false of NaN
 }
 
 // A dense rate has no more tensor FLOPs per byte of memory bandwidth than all that was built until then, and rises from
