@@ -20,6 +20,7 @@
 #include "freight/ir/builder.h"
 #include "tests/support/large_case.h"
 #include "tests/support/large_layers.h"
+#include "tests/support/large_linalg.h"
 #include "tests/support/run.h"
 
 namespace freight::test {
@@ -574,6 +575,7 @@ inline LargeCases large_cases() {
   add("attention of many queries", 8, [](const RunGraph& run) { check_attention(run, 8388617); });
   add("softmax of one row", 8, [](const RunGraph& run) { check_softmax(run, kHalf / 2 + 9); });
   add_layers(all);
+  add_linalg(all);
   return all;
 }
 

@@ -53,7 +53,7 @@ Graph distribute(const Graph& graph, const DeviceSpeed& speed, const SumCost& co
     }
     if (number++ == pieces.ends[piece]) ++piece;
     const PieceAttrs of{static_cast<int64_t>(piece)};
-    r.replace(n.out(), r.dst.add(n.op, of, r(n.inputs), n.scope, n.where)[0]);
+    r.replace(n.out(), r.dst.add(n.op, of, r(n.inputs), n)[0]);
   }
   return r.finish();
 }
