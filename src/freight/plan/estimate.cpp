@@ -292,8 +292,9 @@ Computed computed(const Draft& d, const Device& device, const Assumption& a, con
     c.by.add(usual.by, s.times);
     if (fleet.devices == 1 || i != last) continue;
     const double bytes = static_cast<double>(d.parameters) * 4;
-    const Summing low = sum_gradients(s.work, at_pace(best.steps, pace.best), bytes, sums.best),
-                  high = sum_gradients(s.work, at_pace(usual.steps, pace.usual), bytes, sums.usual);
+    const Summing low = sum_gradients(s.work, at_pace(best.steps, pace.best), bytes, sums.best, fleet.piece_of_others),
+                  high =
+                      sum_gradients(s.work, at_pace(usual.steps, pace.usual), bytes, sums.usual, fleet.piece_of_others);
     c.exposed = {low.exposed, high.exposed};
     c.sums = {low.seconds, high.seconds};
   }

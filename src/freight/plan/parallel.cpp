@@ -122,8 +122,25 @@ Sums sums_of_processors(const Fleet& fleet) {
   return fleet.between ? network_sums(*fleet.between, fleet.devices) : Sums{};
 }
 
+namespace {
+
+// Ends of pieces that travel as soon as they have so many bytes.
+std::vector<size_t> ends_of(const std::vector<Summand>& summands, double piece) {
+  std::vector<size_t> ends;
+  double bytes = 0;
+  for (size_t i = 0; i < summands.size(); ++i) {
+    bytes += summands[i].bytes;
+    if (bytes < piece && i + 1 < summands.size()) continue;
+    ends.push_back(i + 1);
+    bytes = 0;
+  }
+  return ends;
+}
+
+}  // namespace
+
 Summing sum_gradients(const std::vector<Work>& work, const std::vector<double>& seconds, double bytes,
-                      const SumCost& cost) {
+                      const SumCost& cost, double piece_of_others) {
   std::vector<Summand> all;
   double now = 0, seen = 0;
   for (size_t i = 0; i < work.size(); ++i) {
@@ -132,14 +149,16 @@ Summing sum_gradients(const std::vector<Work>& work, const std::vector<double>& 
     if (work[i].gradients > 0) all.push_back({now, work[i].gradients});
   }
   if (bytes > seen) all.push_back({now, bytes - seen});
-  const Pieces pieces = cut_pieces(all, cost);
-  Summing s{.exposed = std::max(0.0, pieces.done - now)};
+  Summing s;
+  double done = 0;
   size_t i = 0;
-  for (const size_t end : pieces.ends) {
+  for (const size_t end : piece_of_others > 0 ? ends_of(all, piece_of_others) : cut_pieces(all, cost).ends) {
     double piece = 0;
     for (; i < end; ++i) piece += all[i].bytes;
+    done = std::max(done, all[end - 1].ready) + cost.of(piece);
     s.seconds += cost.of(piece);
   }
+  s.exposed = std::max(0.0, done - now);
   return s;
 }
 
