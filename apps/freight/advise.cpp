@@ -172,7 +172,7 @@ int advise_command(const Args& args) {
         "where nothing does it.\n"
         "  freight advise cifar10 --model resnet20 --epochs 30\n"
         "  freight advise housing.csv --target price --deadline 1h\n"
-        "  freight advise cifar10 --model resnet20 --epochs 200 --deadline 1m --link 10gbit\n"
+        "  freight advise cifar10 --model resnet20 --epochs 200 --deadline 10m --link 10gbit\n"
         "  freight advise --model resnet50 --samples 1281167 --epochs 90 -b 256 \\\n"
         "      --precision bf16 --deadline 8h --budget 50");
     flags.declare(*o);
