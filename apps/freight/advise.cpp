@@ -82,10 +82,10 @@ void print(const plan::Advice& a, const plan::Wish& w) {
   for (const Choice& c : a.by_devices) {
     if (a.by_devices.size() == 1) break;
     const double share = plan::efficiency(a, c);
-    say(cat("devices   ", line_of(c),
-            c.estimate.devices > 1 && share > 0
-                ? cat("; ", fixed(100 * share, 0), " % of linear, limited by ", c.estimate.limit)
-                : ""));
+    std::string text = line_of(c);
+    if (c.estimate.devices > 1 && share > 0) text += cat("; ", fixed(100 * share, 0), " % of linear");
+    if (c.estimate.devices > 1) text += cat("; limited by ", c.estimate.limit);
+    say(cat("devices   ", text));
   }
   if (w.deadline_hours <= 0) say(cat("assumed   a night (", fixed(plan::kNight, 0), " h), as no --deadline was said"));
   say(cat("assumed   times are predicted and judged by their slow end; GPUs of up to ", fixed(plan::kModestGib, 0),
@@ -137,7 +137,8 @@ plan::Advice advise_net(const PlanInput& in, const AdviseFlags& flags, const pla
           "; machines are joined by ",
           fleet.measured  ? fleet.measured->source
           : fleet.between ? fleet.between->name
-                          : "100gbit (--link)"));
+                          : "100gbit (--link)",
+          ", which offers of single machines do not promise"));
   if (!advice.here) {
     say("assumed   this machine is not calibrated: freight calibrate measures it once, and it counts as a choice");
   }
@@ -172,7 +173,7 @@ int advise_command(const Args& args) {
         "where nothing does it.\n"
         "  freight advise cifar10 --model resnet20 --epochs 30\n"
         "  freight advise housing.csv --target price --deadline 1h\n"
-        "  freight advise cifar10 --model resnet20 --epochs 200 --deadline 1m --link 10gbit\n"
+        "  freight advise cifar10 --model resnet20 --epochs 200 --deadline 10m --link 10gbit\n"
         "  freight advise --model resnet50 --samples 1281167 --epochs 90 -b 256 \\\n"
         "      --precision bf16 --deadline 8h --budget 50");
     flags.declare(*o);

@@ -13,6 +13,7 @@
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
+#include "freight/trace/device.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/learner.h"
 #include "freight/train/signals.h"
@@ -188,7 +189,8 @@ int verify_world(const Args& args) {
   if (!a.flags.json) {
     std::printf("%s, %s: %s of batch %lld%s on %s\n", c.data.c_str(), c.model.c_str(),
                 cat(c.max_steps, c.max_steps == 1 ? " step" : " steps").c_str(), static_cast<long long>(c.batch_size),
-                c.shards > 0 ? cat(" in ", c.shards, " shards").c_str() : ", not in shards,", c.backend.c_str());
+                c.shards > 0 ? cat(" in ", c.shards, " shards").c_str() : ", not in shards,",
+                trace::device_named(c.backend)->c_str());
   }
   std::vector<Trained> all;
   std::vector<std::string> others;
