@@ -220,6 +220,21 @@ TEST(ImageLists, OfMillionsOfCommasAreRefusedByTheirLine) {
   expect_error(ErrorKind::data, {"rows.csv:4", "the path is empty"}, [&] { load(dir / "rows.csv"); });
 }
 
+TEST(TextTables, ARowHasAHundredThousandFieldsAtMost) {
+  const auto parsed = [](TextForm form, size_t fields) {
+    const char separator = form == TextForm::tsv ? '\t' : ',';
+    const std::string head = cat("text", separator, "label", std::string(fields - 2, separator), "\n");
+    const std::string row = cat("a good day", separator, "yes", std::string(fields - 2, separator), "\n");
+    return parse_text(bytes_of(head + row + row), "t", form, {.text_column = "text", .label_column = "label"})
+        .rows.size();
+  };
+  for (const TextForm form : {TextForm::csv, TextForm::tsv}) {
+    EXPECT_EQ(parsed(form, 99'999), 2u);
+    EXPECT_EQ(parsed(form, 100'000), 2u);
+    expect_error(ErrorKind::data, {"t:1", "more than 100000 fields"}, [&] { parsed(form, 100'001); });
+  }
+}
+
 TEST(TextTables, ADocumentHasAMillionBytesAtMost) {
   EXPECT_EQ(document_fault(std::string(kMaxDocumentBytes - 2, 'a')), "");
   EXPECT_EQ(document_fault(std::string(kMaxDocumentBytes - 1, 'a')), "");
