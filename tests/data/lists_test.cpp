@@ -6,6 +6,7 @@
 
 #include "freight/data/arrays.h"
 #include "freight/data/catalog.h"
+#include "freight/data/cells.h"
 #include "freight/data/class_names.h"
 #include "freight/data/columns.h"
 #include "freight/data/text.h"
@@ -211,13 +212,21 @@ TEST(TextTables, TheColumnOfTextsMayBeAskedForBesidePictures) {
   EXPECT_EQ(load_text(dir / "t.csv", options).classes, (Words{"x", "y"}));
 }
 
-// The row is no list of pictures and no text; it is refused before its fields fill the memory.
+// It was made of as many texts, gigabytes of them, by whoever asked what the file is.
 TEST(ImageLists, OfMillionsOfCommasAreRefusedByTheirLine) {
   const TemporaryDir dir;
-  put(dir / "list.csv", "path,label\na.png,x\n" + std::string(3'000'000, ',') + "\nb.png,y\n");
-  expect_error(ErrorKind::data, {"list.csv:3", "more than 100000 fields"}, [&] { load(dir / "list.csv"); });
-  put(dir / "rows.csv", "path,label\na.png,x\nb.png,y\n,\n");
-  expect_error(ErrorKind::data, {"rows.csv:4", "the path is empty"}, [&] { load(dir / "rows.csv"); });
+  const std::string commas(3'000'000, ',');
+  put(dir / "early.csv", "path,label\na.png,x\n" + commas + "\nb.png,y\n");
+  EXPECT_NE(content_of(dir / "early.csv"), Content::images);
+  expect_error(ErrorKind::data, {"early.csv:3", "more than 100000 cells"}, [&] { read_cells(dir / "early.csv"); });
+  // Behind the rows that tell what a file is.
+  std::string rows = "path,label\n";
+  for (int i = 0; i < 30; ++i) rows += cat(i, ".png,x\n");
+  put(dir / "late.csv", rows + commas + "\n");
+  ASSERT_EQ(content_of(dir / "late.csv"), Content::images);
+  expect_error(ErrorKind::data, {"late.csv:32", "more than 100000 fields"}, [&] { load(dir / "late.csv"); });
+  put(dir / "empty.csv", rows + ",\n");
+  expect_error(ErrorKind::data, {"empty.csv:32", "the path is empty"}, [&] { load(dir / "empty.csv"); });
 }
 
 TEST(TextTables, ARowHasAHundredThousandFieldsAtMost) {
