@@ -164,5 +164,24 @@ TEST_F(FullDisk, AFullFileSystemKeepsTheFileThatWasThere) {
   }
 }
 
+// The rows of --npy wait in a file of TMPDIR. When the last of them found no room there, an array without its rows was
+// written, and the command ended with 0.
+TEST_F(FullDisk, AFullTemporaryFolderMakesNoFile) {
+  const std::string small = dir_ + "/small", path = out_ + "/p.npy";
+  fs::create_directory(small);
+  if (::mount("tmpfs", small.c_str(), "tmpfs", 0, "size=4096") != 0) {
+    GTEST_SKIP() << "no file system can be mounted here: need root";
+  }
+  write_file(small + "/all", std::string(4096, 'x'));
+  write_file(dir_ + "/few.csv", "x\n1\n2\n3\n");
+  write_file(path, "old");
+  const Ran r = run_freight({"predict", dir_ + "/table/model.safetensors", dir_ + "/few.csv", "--npy", path}, "",
+                            {"TMPDIR=" + small});
+  EXPECT_EQ(::umount(small.c_str()), 0);
+  EXPECT_EQ(r.code, 1) << r.err;
+  EXPECT_NE(r.err.find(path), std::string::npos) << r.err;
+  EXPECT_EQ(read_file(path), "old");
+}
+
 }  // namespace
 }  // namespace freight::test

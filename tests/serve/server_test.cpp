@@ -328,6 +328,19 @@ TEST(Server, BodiesOfAllRequestsTogetherAreLimited) {
   EXPECT_EQ(ask(text + "Content-Length: 5000\r\n\r\n" + std::string(4999, ' ') + "b", small).status / 100, 2);
 }
 
+TEST(Server, TextsAsJsonHaveFourMebibytes) {
+  RunningServer server;
+  const auto refused = [&](size_t bytes, const std::string& part) {
+    std::string body = R"({"text":")";
+    body += std::string(bytes - body.size() - 2, 'a') + "\"}";
+    expect_refused(ask(post("/predict/text", body, "Content-Type: application/json\r\n"), server), 400, {part});
+  };
+  constexpr size_t kMost = size_t{4} << 20;
+  refused(kMost - 1, "the document is too long");  // it was read: a million bytes are what a model reads
+  refused(kMost, "the document is too long");
+  refused(kMost + 1, "need at most 4194304");
+}
+
 TEST(Server, TooLargeHeadsAndBodiesAreRefused) {
   RunningServer small({.max_header_bytes = 2048, .max_body_bytes = 10'000});
   expect_refused(ask(get("/v2", "X: " + std::string(1500, 'a') + "\r\nY: " + std::string(1500, 'a') + "\r\n"), small),

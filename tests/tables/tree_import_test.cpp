@@ -280,7 +280,7 @@ TEST_F(TreeImport, ColumnsWordsAndCopiesOfTreesAreLimited) {
   expect_error(ErrorKind::data, {"f.json", "100001 columns", "100000"}, [&] { columns(100'001); });
 
   const std::string text = io::read_text(other_maker("regression.txt"));
-  expect_error(ErrorKind::data, {"f.txt", "max_feature_idx", "100000"},
+  expect_error(ErrorKind::data, {"f.txt", "max_feature_idx", "need 0 to 99999"},
                [&] { read_lightgbm(with(text, "max_feature_idx=", "max_feature_idx=10000"), "f.txt"); });
   EXPECT_NO_THROW(check_imported_words(3'999'999, "f"));
   EXPECT_NO_THROW(check_imported_words(4'000'000, "f"));

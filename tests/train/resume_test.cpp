@@ -369,15 +369,18 @@ TEST_F(Resume, RowsOfMetricsThatAreNoneAreLeftOut) {
 
 // It is written anew, but not in silence.
 TEST_F(Resume, ADamagedRecordIsNamed) {
-  run(at("parts"), 20);
-  const std::string path = dir_ / "parts/run.json", good = read_text(path);
   struct Warnings : Observer {
     std::vector<std::string> said;
     void on_start(const RunSummary& summary) override { said = summary.warnings; }
   };
-  for (const auto& [content, part] : {std::pair(std::string("{\"a\":"), "not valid JSON"), {"[1]", "no JSON object"}}) {
+  const struct {
+    const char *run, *content, *part;
+  } kCases[] = {{"cut", "{\"a\":", "not valid JSON"}, {"list", "[1]", "no JSON object"}};
+  for (const auto& [name, content, part] : kCases) {
+    run(at(name), 90);
+    const std::string path = dir_ / (std::string(name) + "/run.json");
     io::write_file_atomic(path, std::string_view(content));
-    Config c = at("parts");
+    Config c = at(name);
     c.resume = "auto";
     Warnings warnings;
     train(c, warnings);

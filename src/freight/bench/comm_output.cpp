@@ -82,7 +82,8 @@ class TimesReader {
   int64_t count(const nlohmann::json& of, const char* key, int64_t most, int64_t least = 1) const {
     const auto n = static_cast<int64_t>(number(of, key, static_cast<double>(most)));
     if (n >= least && static_cast<double>(n) == of.at(key).get<double>()) return n;
-    fail(ErrorKind::data, source_, "\"", key, "\": got ", excerpt(of.at(key).dump()), ", need a whole number from ", least);
+    fail(ErrorKind::data, source_, "\"", key, "\": got ", excerpt(of.at(key).dump()), ", need a whole number from ",
+         least);
   }
 
  private:

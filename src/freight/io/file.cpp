@@ -16,6 +16,7 @@
 
 #include "freight/base/error.h"
 #include "freight/io/memory_need.h"
+#include "freight/io/stop_internal.h"
 
 namespace freight::io {
 
@@ -67,6 +68,11 @@ bool file_exists(const std::string& path) {
 }
 
 void stop_reading_when(bool (*asked)()) { g_stop = asked; }
+
+void end_reading_where_asked(const std::string& path) {
+  const auto stop = g_stop.load();
+  if (stop && stop()) fail(ErrorKind::runtime, path, "stopped while it was read");
+}
 
 namespace {
 uint64_t state_of(const struct stat& st) {
