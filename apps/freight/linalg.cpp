@@ -284,6 +284,25 @@ void write(const std::string& path, const std::vector<std::pair<std::string, Arr
   }
 }
 
+// Runs the operation; errors of matrices say which files they came from.
+Computed computed_from_files(const Operation& op, const std::vector<Tensor>& in, const LinalgFlags& f,
+                             std::vector<std::pair<std::string, Array>>& results) {
+  try {
+    Computed computed = op.run(in, f);
+    std::vector<Tensor> wanted;
+    for (const auto& result : computed.results) wanted.push_back(result.second);
+    if (computed.lu.defined()) wanted.push_back(computed.lu);
+    eval(wanted);
+    for (const auto& [name, tensor] : computed.results) {
+      need_finite(op, name, tensor.array());
+      results.emplace_back(name, tensor.array());
+    }
+    return computed;
+  } catch (const Error& e) {
+    throw Error(e.kind(), e.op(), cat(e.message(), "; read from ", join(f.files, " and ")), e.where());
+  }
+}
+
 }  // namespace
 
 int linalg_command(const Args& args) {
@@ -330,17 +349,9 @@ int linalg_command(const Args& args) {
   // Whatever an operation is made of, errors name it and the matrix's file.
   const Frame frame(SourceLine{f.files[0].c_str(), 0}, op.name);
   const auto start = std::chrono::steady_clock::now();
-  const Computed computed = op.run(in, f);
-  const Named& out = computed.results;
-  std::vector<Tensor> wanted;
-  for (const auto& result : out) wanted.push_back(result.second);
-  if (computed.lu.defined()) wanted.push_back(computed.lu);
-  eval(wanted);
   std::vector<std::pair<std::string, Array>> results;
-  for (const auto& [name, tensor] : out) {
-    need_finite(op, name, tensor.array());
-    results.emplace_back(name, tensor.array());
-  }
+  const Computed computed = computed_from_files(op, in, f, results);
+  const Named& out = computed.results;
   const double seconds = seconds_since(start);
   write(f.output, results);
 

@@ -10,6 +10,7 @@
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
+#include "freight/plan/advice.h"
 #include "lists.h"
 #include "plan_text.h"
 #include "table.h"
@@ -217,12 +218,19 @@ plan::Fleet FleetFlags::fleet(const plan::Catalog& catalog) const {
   return fleet;
 }
 
-void declare(Options& o, FleetFlags& f) {
+void declare_links(Options& o, FleetFlags& f) {
   o.add("--link", &f.link,
         "what connects devices: nvlink or pcie inside a machine, 100gbit, 100gbit-rdma or a number of Gbit/s between "
         "machines, a FILE of one (docs/plan.md), or what freight bench comm --json wrote; two of them as nvlink,50gbit",
         {.value = "LINK", .old = {"--network"}});
-  o.add("--devices-per-machine", &f.per_machine, "that many of the devices are in a machine", {.min = 1, .max = 1024});
+  const bool open = f.per_machine == plan::kAsOffered;
+  o.add("--devices-per-machine", &f.per_machine,
+        cat("that many of the devices are in a machine", open ? " (0: as many as are offered)" : ""),
+        {.min = open ? 0.0 : 1.0, .max = 1024});
+}
+
+void declare(Options& o, FleetFlags& f) {
+  declare_links(o, f);
   o.add("--per-device-batch-size", &f.per_device_batch,
         "samples per step of each device, whatever their number, in place of a shared batch (0: it is shared)",
         {.min = 0});

@@ -127,8 +127,8 @@ ErrorKind kind_of(const comm::JobEnd& end) {
   return end.exit_code >= 1 && end.exit_code <= kLast ? static_cast<ErrorKind>(end.exit_code) : ErrorKind::runtime;
 }
 
-LogFolder::LogFolder(const std::string& command) {
-  const std::string tmp = env::get("TMPDIR");
+LogFolder::LogFolder(const std::string& command, const std::string& parent) {
+  const std::string tmp = parent.empty() ? env::get("TMPDIR") : parent;
   path_ = cat(tmp.empty() ? "/tmp" : tmp, "/freight-", command, "-XXXXXX");
   if (!::mkdtemp(path_.data())) fail(ErrorKind::runtime, path_, "cannot be made: ", std::strerror(errno));
 }
@@ -138,25 +138,71 @@ LogFolder::~LogFolder() {
   if (!kept_) std::filesystem::remove_all(path_, ignored);
 }
 
-int run_ranks(const std::string& command, const Args& args, const RankFlags& flags, int64_t count,
-              const std::string& logs, int64_t threads) {
+namespace {
+
+comm::LaunchOptions launch_of(Args words, const JobFlags& flags, int64_t count, const std::string& logs) {
   comm::LaunchOptions o;
-  o.command = {std::filesystem::read_symlink("/proc/self/exe").string(), command};
-  o.command.insert(o.command.end(), args.begin(), args.end());
+  o.command = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  o.command.insert(o.command.end(), words.begin(), words.end());
   o.world = static_cast<int>(count);
-  o.threads = static_cast<int>(threads);
   if (!flags.hosts.empty()) o.hosts = parse_list("--hosts", flags.hosts);
   o.bound = flags.engine() == comm::Engine::shared_memory;
   o.log_dir = logs;
-  o.terminal = true;
-  const comm::JobEnd end = comm::run_job(o);
+  return o;
+}
+
+// Logs: whether those of the ranks are there when the error is read.
+enum class Logs : uint8_t { stay, go };
+[[noreturn]] void fail_with(const std::string& command, comm::JobEnd end, Logs logs) {
+  const std::string why = end.log.empty() ? "" : last_line(end.log);
+  if (logs == Logs::go) end.log.clear();
+  fail(kind_of(end), command, to_string(end), why.empty() ? "" : ": " + why);
+}
+
+int run_on_terminal(const std::string& command, const comm::LaunchOptions& options, Logs logs) {
+  const comm::JobEnd end = comm::run_job(options);
   // A rank that was asked to stop has said so by its exit code.
   const bool stopped = end.forwarded != 0 && (!end.failed() || end.exit_code == 128 + end.forwarded);
   if (stopped) return 128 + end.forwarded;
   if (!end.failed()) return 0;
   if (end.rank == 0 && end.signal == 0) return end.exit_code;
-  const std::string why = end.log.empty() ? "" : last_line(end.log);
-  fail(kind_of(end), command, to_string(end), why.empty() ? "" : ": " + why);
+  fail_with(command, end, logs);
+}
+
+Args with_command(const std::string& command, const Args& args) {
+  Args words = {command};
+  words.insert(words.end(), args.begin(), args.end());
+  return words;
+}
+
+}  // namespace
+
+int run_ranks(const std::string& command, const Args& args, const RankFlags& flags, int64_t count,
+              const std::string& logs, int64_t threads) {
+  comm::LaunchOptions o = launch_of(with_command(command, args), flags, count, logs);
+  o.threads = static_cast<int>(threads);
+  o.terminal = true;
+  return run_on_terminal(command, o, Logs::stay);
+}
+
+int run_ranks(const std::string& command, const Args& args, const RankFlags& flags, int64_t count) {
+  const LogFolder folder(command);
+  comm::LaunchOptions o = launch_of(with_command(command, args), flags, count, folder.path());
+  o.terminal = true;
+  return run_on_terminal(command, o, Logs::go);
+}
+
+RanksRan run_ranks_apart(const std::string& what, const Args& words, const JobFlags& flags, int64_t count,
+                         const std::string& folder) {
+  comm::LaunchOptions o = launch_of(words, flags, count, folder);
+  o.command.insert(o.command.end(), {"--comm", flags.comm, "--comm-timeout", cat(flags.comm_timeout)});
+  if (!flags.interface.empty()) o.command.insert(o.command.end(), {"--interface", flags.interface});
+  if (!flags.token_file.empty()) o.command.insert(o.command.end(), {"--token-file", flags.token_file});
+  o.result = folder + "/result";
+  const comm::JobEnd end = comm::run_job(o);
+  if (end.forwarded != 0) return {.out = {}, .signal = end.forwarded};
+  if (end.failed()) fail_with(what, end, Logs::go);
+  return {.out = io::read_text(o.result)};
 }
 
 std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch) {

@@ -67,11 +67,25 @@ constexpr int kShardsDoNotFit = 75;
 // `threads`: of each rank; 0: its share of the processors, or what OMP_NUM_THREADS says where that is less.
 int run_ranks(const std::string& command, const Args& args, const RankFlags& flags, int64_t count,
               const std::string& logs, int64_t threads = 0);
+// The same of a command without a folder of its own: what the ranks behind the first print is removed when they have
+// ended, and the error has the last line of the rank which failed.
+int run_ranks(const std::string& command, const Args& args, const RankFlags& flags, int64_t count);
+
+// Ranks of which none prints here.
+struct RanksRan {
+  std::string out;  // the standard output of rank 0
+  int signal = 0;   // the first signal that this process got and handed on; 0: none
+};
+// Starts this program with these words, and the flags of the job, as so many ranks, and waits for them. All that they
+// print goes to `folder`. Throws Error that `what` names, with the last line of the rank which failed.
+RanksRan run_ranks_apart(const std::string& what, const Args& words, const JobFlags& flags, int64_t count,
+                         const std::string& folder);
 
 // A folder for logs, removed at the end unless it is to be looked at.
 class LogFolder {
  public:
-  explicit LogFolder(const std::string& command);
+  // In `parent`; "": in the system's temporary folder.
+  explicit LogFolder(const std::string& command, const std::string& parent = {});
   ~LogFolder();
   LogFolder(const LogFolder&) = delete;
   LogFolder& operator=(const LogFolder&) = delete;

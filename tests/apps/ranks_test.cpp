@@ -14,6 +14,7 @@
 #include "freight/base/philox.h"
 #include "freight/base/strings.h"
 #include "freight/io/safetensors.h"
+#include "rank_processes.h"
 #include "run_command.h"
 #include "tests/support/small_digits.h"
 
@@ -86,24 +87,6 @@ double difference(const io::SafeTensors& a, const io::SafeTensors& b) {
     most = std::max(most, apart / scale);
   }
   return most;
-}
-
-// The process of a rank that this one started.
-int process_of(int parent, int rank) {
-  for (const auto& e : fs::directory_iterator("/proc")) {
-    const int pid = std::atoi(e.path().filename().c_str());
-    if (pid < 1) continue;
-    const std::string at = "/proc/" + std::to_string(pid);
-    const std::string status = read_file(at + "/status"), environment = read_file(at + "/environ");
-    if (status.find(cat("\nPPid:\t", parent, "\n")) == std::string::npos) continue;
-    if (environment.find(cat("FREIGHT_RANK=", rank, '\0')) != std::string::npos) return pid;
-  }
-  return 0;
-}
-
-bool waited_for(const std::string& file) {
-  for (int i = 0; i < 30'000 && !fs::exists(file); ++i) usleep(1000);
-  return fs::exists(file);
 }
 
 TEST_F(Ranks, SeveralDevicesTrainWhatOneDoes) {
@@ -193,6 +176,16 @@ TEST_F(Ranks, SumsBesideTheBackwardHalfChangeNoBit) {
       trained(run, all);
       if (first.empty()) first = model(run);
       EXPECT_TRUE(model(run) == first) << parts[0];
+      const Json step = Json::parse(read_file(path(run) + "/run.json"))["timeline"];
+      EXPECT_EQ(step["ranks"], 2);
+      EXPECT_EQ(step["samples"], 32);
+      EXPECT_LT(step["computed_s"], step["step_s"]);
+      ASSERT_FALSE(step["sums"].empty());
+      EXPECT_GT(step["sums"][0]["bytes"], 1000);
+      EXPECT_LE(step["sums"].back()["end_s"], step["step_s"]);
+      if (overlap == std::string("no")) {
+        EXPECT_GE(step["sums"][0]["begin_s"], step["computed_s"]);
+      }
     }
   }
 }
@@ -362,9 +355,49 @@ TEST_F(Ranks, EvalCountsEverySampleOnce) {
     EXPECT_EQ(several["top1"], one["top1"]);
     EXPECT_NEAR(several["loss"].get<double>(), one["loss"].get<double>(), 1e-6);
   }
+  for (const char* tta : {"none", "flip", "shift"}) {
+    std::string first;
+    for (const char* devices : {"1", "2", "3"}) {  // of batches of 16 one has 10, which is no full one
+      const Ran r = run_freight(
+          {"eval", path("run") + "/model.safetensors", "-b", "16", "--tta", tta, "--json", "--devices", devices});
+      ASSERT_EQ(r.code, 0) << r.err;
+      Json figures = Json::parse(r.out);
+      figures.erase("seconds");
+      if (first.empty()) first = figures.dump();
+      EXPECT_EQ(figures.dump(), first) << tta << " on " << devices;
+    }
+  }
   const Ran lost = run_freight({"eval", path("nothing"), "--devices", "2"});
   EXPECT_NE(lost.code, 0);
   EXPECT_EQ(lost.err.find("rank 1"), std::string::npos) << lost.err;
+}
+
+TEST_F(Ranks, EvalNamesARankThatIsKilledAndLeavesNothing) {
+  trained("run", {});
+  fs::create_directory(path("tmp"));
+  // Views of single samples take seconds, in which a rank is found.
+  Running running({"eval", path("run") + "/model.safetensors", "--data", "digits", "--split", "train", "--tta", "shift",
+                   "-b", "1", "--devices", "3"},
+                  {}, {"TMPDIR=" + path("tmp")});
+  const int pid = awaited_process(running.pid(), 2);
+  ASSERT_GT(pid, 0);
+  ASSERT_EQ(::kill(pid, SIGKILL), 0);
+  const Ran r = running.finish();
+  EXPECT_EQ(r.code, 7) << r.err;
+  EXPECT_NE(r.err.find("eval: rank 2 was killed by signal 9"), std::string::npos) << r.err;
+  EXPECT_TRUE(fs::is_empty(path("tmp")));
+}
+
+TEST_F(Ranks, ViewsInTheEvaluationOfTrainingCountEverySampleOnce) {
+  std::string first;
+  for (const char* devices : {"1", "2", "3"}) {
+    const std::string run = cat("views", devices);
+    trained(run, {"--shards", "4", "--tta", "shift", "--deterministic", "--devices", devices});
+    const Json result = Json::parse(read_file(path(run) + "/run.json"))["result"];
+    const std::string figures = cat(result["test_loss"].dump(), " ", result["test_top1"].dump());
+    if (first.empty()) first = figures;
+    EXPECT_EQ(figures, first) << devices;
+  }
 }
 
 TEST_F(Ranks, AreNamedAndRefused) {

@@ -8,6 +8,7 @@
 #include "freight/data/catalog.h"
 #include "freight/data/class_names.h"
 #include "freight/data/columns.h"
+#include "freight/data/text.h"
 #include "tests/support/files.h"
 
 namespace freight::data {
@@ -208,6 +209,21 @@ TEST(TextTables, TheColumnOfTextsMayBeAskedForBesidePictures) {
   const LoadOptions options{.text = {.text_column = "text"}};
   EXPECT_EQ(content_of(dir / "t.csv", options), Content::documents);
   EXPECT_EQ(load_text(dir / "t.csv", options).classes, (Words{"x", "y"}));
+}
+
+// The row is no list of pictures and no text; it is refused before its fields fill the memory.
+TEST(ImageLists, OfMillionsOfCommasAreRefusedByTheirLine) {
+  const TemporaryDir dir;
+  put(dir / "list.csv", "path,label\na.png,x\n" + std::string(3'000'000, ',') + "\nb.png,y\n");
+  expect_error(ErrorKind::data, {"list.csv:3", "more than 100000 fields"}, [&] { load(dir / "list.csv"); });
+  put(dir / "rows.csv", "path,label\na.png,x\nb.png,y\n,\n");
+  expect_error(ErrorKind::data, {"rows.csv:4", "the path is empty"}, [&] { load(dir / "rows.csv"); });
+}
+
+TEST(TextTables, ADocumentHasAMillionBytesAtMost) {
+  EXPECT_EQ(document_fault(std::string(kMaxDocumentBytes - 2, 'a')), "");
+  EXPECT_EQ(document_fault(std::string(kMaxDocumentBytes - 1, 'a')), "");
+  EXPECT_NE(document_fault(std::string(kMaxDocumentBytes, 'a')).find("too long"), std::string::npos);
 }
 
 TEST(JsonLines, UsualKeysAreFound) {

@@ -23,7 +23,7 @@ TEST(ReadFile, NamesThePathAndTheReason) {
   const TemporaryDir dir;
   write_file_atomic(dir / "large", std::string_view("x"));
   std::filesystem::resize_file(dir / "large", uintmax_t{1} << 43);  // without blocks on the disk
-  expect_error(ErrorKind::data, {dir / "large", "8.0 TiB", "of memory"}, [&] { read_file(dir / "large"); });
+  expect_error(ErrorKind::capacity, {dir / "large", "8.0 TiB", "of memory"}, [&] { read_file(dir / "large"); });
 }
 
 TEST(ReadFile, APipeIsReadToItsEndWheneverItsWriterComes) {

@@ -367,6 +367,26 @@ TEST_F(Resume, RowsOfMetricsThatAreNoneAreLeftOut) {
   EXPECT_EQ(read_text(path).rfind(good, 0), 0u);
 }
 
+// It is written anew, but not in silence.
+TEST_F(Resume, ADamagedRecordIsNamed) {
+  run(at("parts"), 20);
+  const std::string path = dir_ / "parts/run.json", good = read_text(path);
+  struct Warnings : Observer {
+    std::vector<std::string> said;
+    void on_start(const RunSummary& summary) override { said = summary.warnings; }
+  };
+  for (const auto& [content, part] : {std::pair(std::string("{\"a\":"), "not valid JSON"), {"[1]", "no JSON object"}}) {
+    io::write_file_atomic(path, std::string_view(content));
+    Config c = at("parts");
+    c.resume = "auto";
+    Warnings warnings;
+    train(c, warnings);
+    const std::string said = join(warnings.said, "\n");
+    EXPECT_NE(said.find(cat(path, " is damaged: ", part)), std::string::npos) << said;
+    EXPECT_EQ(nlohmann::json::parse(read_text(path))["status"], "complete");
+  }
+}
+
 TEST_F(Resume, WhatWouldBeAnotherRunIsRefused) {
   run(at("parts"), 5);
   const auto refused = [&](ErrorKind kind, const std::vector<std::string>& parts, auto change) {

@@ -29,6 +29,11 @@ Pieces cut_pieces(const std::vector<Summand>& summands, const SumCost& cost) {
   return p;
 }
 
+bool pays_beside(double beside, double behind) {
+  constexpr double kLeastGain = 0.1;
+  return behind - beside > kLeastGain * behind;
+}
+
 namespace passes {
 
 Graph distribute(const Graph& graph, const DeviceSpeed& speed, const SumCost& cost) {

@@ -1,6 +1,6 @@
 // Data parallel: what summing gradients over several devices adds to a training step. Predicted: gradients become final
-// in the order and at the times of the plan's own steps; they are summed in pieces, each of which takes
-// start + per_byte * bytes, beside the steps that follow.
+// in the order and at the times of the plan's own steps; they are summed beside the steps that follow in the pieces
+// that a run cuts, too (passes/pieces.h).
 #pragma once
 #include <optional>
 #include <string>

@@ -30,6 +30,7 @@ struct MeasureRequest {
   std::optional<std::string> target = {};                          // of tables
   std::string tta = "none", device = "auto";
   int64_t batch_size = 256, workers = -1;
+  bool deterministic = false;  // fixed kernel choices: the same bits on any number of ranks
   data::BadSamples bad = {};
   std::function<void(const std::string&)> note = [](const std::string&) {};
   std::function<void(const std::string&)> warn = [](const std::string&) {};

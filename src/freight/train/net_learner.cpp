@@ -40,7 +40,7 @@ std::vector<std::string> named_outputs(std::vector<std::string> names, const mod
 
 CompileOptions compile_options(const Config& c, const store::ComputeType& compute) {
   return {.backend = c.backend == "auto" ? std::string() : c.backend,
-          .deterministic = c.deterministic,
+          .deterministic = c.deterministic || c.shards > 0,  // evaluation, too: its figures lie in the stored model
           .recompute = parse_recompute(c.recompute),
           .compute = compute.dtype,
           .tf32 = compute.tf32};
@@ -266,7 +266,9 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
   if (!parse_test_views(r.tta, views)) {
     fail(ErrorKind::usage, "--tta", "got ", r.tta, ", need none, flip or shift");
   }
-  Evaluator evaluator(bundle.model, {.backend = r.device == "auto" ? std::string() : r.device}, r.batch_size, views);
+  const CompileOptions compile = {.backend = r.device == "auto" ? std::string() : r.device,
+                                  .deterministic = r.deterministic};
+  Evaluator evaluator(bundle.model, compile, r.batch_size, views);
   const bool text = bundle.preprocessing.text();
   const Measured measured =
       load_to_measure(on, out.data, load, text, r.val_split ? Division::divide : Division::as_fits);

@@ -10,6 +10,7 @@
 #include "freight/data/dataset.h"
 #include "freight/train/evaluate.h"
 #include "freight/train/leaderboard.h"
+#include "freight/train/step_timeline.h"
 
 namespace freight::train {
 
@@ -76,6 +77,7 @@ struct Result {
   std::vector<data::BadSample> bad_samples;     // left out
   std::string metric_name;                      // of test.metric
   std::optional<Leaderboard> leaderboard = {};  // where learners or settings were compared
+  std::optional<StepTimeline> timeline = {};    // of a run by several ranks
   Ended ended = Ended::complete;
   bool interrupted() const { return ended == Ended::by_observer || ended == Ended::by_signal; }
 };

@@ -62,6 +62,12 @@ json json_of(const Result& r, size_t bad_samples, const std::string& metric_name
   return j;
 }
 
+json json_of(const StepTimeline& t) {
+  json sums = json::array();
+  for (const SumTime& s : t.sums) sums.push_back({{"begin_s", s.begin}, {"end_s", s.end}, {"bytes", s.bytes}});
+  return {{"ranks", t.ranks}, {"samples", t.samples}, {"computed_s", t.computed}, {"step_s", t.step}, {"sums", sums}};
+}
+
 RunDir directory_of(const Prepared& p) {
   const std::string& path = p.config.output_dir;
   if (p.start.in_its_directory) {
@@ -206,6 +212,7 @@ void RunRecord::write_run(const char* status, int exit_code, const Result* resul
   if (result) j["result"] = json_of(*result, run_.left_out.samples().size(), run_.metric_name());
   if (result && result->leaderboard)
     j["leaderboard"] = io::parse_json<json>(to_json(*result->leaderboard), "leaderboard");
+  if (result && result->timeline) j["timeline"] = json_of(*result->timeline);
   for (const auto& [name, value] : figures) j["plan"][name] = value;
   dir_->write_text("run.json", j.dump(2) + "\n");
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 
+#include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/base/log.h"
 #include "freight/base/strings.h"
@@ -30,9 +31,6 @@ constexpr size_t kAlign = 16;   // floats: 64 bytes
 constexpr size_t kNumbers = 4;  // of a shard: loss, number right, targets that are asked, samples
 // Steps that are watched before it is chosen where sums are made; the first of them plans, the others are timed.
 constexpr int64_t kWatched = 4;
-// The part of a step that sums beside it must gain: their thread takes processor time that the fit does not know of. On
-// two ranks of one host 8 % that were foreseen became a loss.
-constexpr double kLeastGain = 0.1;
 
 // A state of the net that a forward pass may change, a running statistic, and the place in the block for the shards'
 // sum. Tracing a shard tells which of them do change: others keep their bits.
@@ -161,6 +159,7 @@ struct ShardedStep::State {
   void choose();
   void sum_blocks();
   std::vector<double> exchange();
+  void keep_timeline(double samples);
   bool lacks_variance(const data::FeedBatch& b);
 
   Trained trained;
@@ -174,14 +173,17 @@ struct ShardedStep::State {
   Array block_array, slots, all_slots;  // slots: of this rank's shards, and of all, where sums do not meet in the tree
   Partial partial;
   bool local_sums = true;
-  std::unique_ptr<OverlappedSums> sums = {};  // null where they are never made beside a shard
-  bool beside = false;                        // they are, beside the last shard of a step
-  int64_t steps = 0;                          // so far
-  int64_t done = 0;                           // shards of this step so far
-  std::vector<double> numbers;                // by shard of this rank
-  bool tokens = false;                        // are what targets are counted by
-  int64_t width = 1;                          // targets of a sample
-  Array random_numbers;                       // as of the step's beginning
+  std::unique_ptr<OverlappedSums> sums = {};    // null where they are never made beside a shard
+  bool beside = false;                          // they are, beside the last shard of a step
+  int64_t steps = 0;                            // so far
+  std::chrono::steady_clock::time_point begun;  // the step
+  double before_last = 0;                       // seconds of it before the last shard
+  StepTimeline timeline{.ranks = 0}, now{};     // the one that is told of, and of this step
+  int64_t done = 0;                             // shards of this step so far
+  std::vector<double> numbers;                  // by shard of this rank
+  bool tokens = false;                          // are what targets are counted by
+  int64_t width = 1;                            // targets of a sample
+  Array random_numbers;                         // as of the step's beginning
 };
 
 // True where sums may be made beside the last shard: not where the shards of all ranks meet first.
@@ -303,6 +305,8 @@ ShardedStep::~ShardedStep() {
 void ShardedStep::State::start(const data::FeedBatch& first) {
   if (!block_array.defined()) place(first);
   done = 0;
+  begun = std::chrono::steady_clock::now();
+  now = {.ranks = deal.world};
   numbers.assign(static_cast<size_t>(deal.most()) * kNumbers, 0.0);
   partial.start();
   random_numbers = rng_state().array().clone();
@@ -343,6 +347,7 @@ void ShardedStep::add(const data::FeedBatch& b) {
   FREIGHT_CHECK(number < s.deal.count(), "a rank has more shards than it was dealt");
   const bool last = s.sums && number + 1 == s.deal.count();
   if (last) {
+    s.before_last = seconds_since(s.begun);
     const auto mode = s.beside ? OverlappedSums::Mode::beside : OverlappedSums::Mode::watched;
     s.sums->begin(mode, [&s](int64_t from, int64_t count) { s.partial.finish_within(s.block(), from, count); });
   }
@@ -351,6 +356,7 @@ void ShardedStep::add(const data::FeedBatch& b) {
     s.run(b, number);
   }
   if (last) s.sums->computed();
+  s.now.computed = seconds_since(s.begun);
   if (last && s.beside) return;
   if (!s.local_sums) {
     std::memcpy(s.slots.data<float>() + number * s.block_array.numel(), s.block(), s.block_array.bytes());
@@ -368,7 +374,7 @@ void ShardedStep::State::choose() {
   const Pieces pieces = cut_pieces(seen, cost);
   const double least = std::max(compute, pieces.done);
   std::vector<int64_t> told(seen.size() + 1);  // whether they are made beside; where a piece ends
-  told[0] = ranks().overlap() == Overlap::yes || behind - least > kLeastGain * behind ? 1 : 0;
+  told[0] = ranks().overlap() == Overlap::yes || pays_beside(least, behind) ? 1 : 0;
   for (const size_t end : pieces.ends) told[end] = 1;
   ranks().broadcast(told.data(), told.size() * sizeof(int64_t));
   beside = told[0] == 1;
@@ -387,19 +393,30 @@ void ShardedStep::State::choose() {
 // The block becomes the sum of all shards' blocks.
 void ShardedStep::State::sum_blocks() {
   const int64_t floats = block_array.numel();
-  if (local_sums) {
-    if (deal.count() > 1) partial.finish(block());
-    if (sharding.ranks) sharding.ranks->comm().all_reduce(block(), floats, DType::f32);
-    return;
-  }
+  if (local_sums && deal.count() > 1) partial.finish(block());
+  if (!sharding.ranks) return;
+  const double begin = seconds_since(begun);
   const int64_t most = deal.most();
-  sharding.ranks->comm().all_gather(slots.raw(), all_slots.raw(), most * floats, DType::f32);
+  if (local_sums) {
+    sharding.ranks->comm().all_reduce(block(), floats, DType::f32);
+  } else {
+    sharding.ranks->comm().all_gather(slots.raw(), all_slots.raw(), most * floats, DType::f32);
+  }
+  now.sums.push_back({begin, seconds_since(begun), static_cast<double>((local_sums ? 1 : most) * floats * 4)});
+  if (local_sums) return;
   std::vector<const void*> parts;
   for (int r = 0; r < deal.world; ++r) {
     const int64_t count = deal.first_of(r + 1) - deal.first_of(r);
     for (int64_t i = 0; i < count; ++i) parts.push_back(all_slots.data<float>() + (r * most + i) * floats);
   }
   comm::tree_sum(parts.data(), static_cast<int>(parts.size()), block(), floats, DType::f32);
+}
+
+void ShardedStep::State::keep_timeline(double samples) {
+  if (!sharding.ranks) return;
+  now.samples = samples;
+  now.step = seconds_since(begun);
+  if (samples > timeline.samples || (samples == timeline.samples && now.step < timeline.step)) std::swap(timeline, now);
 }
 
 // The numbers of all shards, in their order; what ranks want is agreed on beside.
@@ -425,7 +442,11 @@ ShardedStep::Outcome ShardedStep::finish() {
   State& s = *state_;
   FREIGHT_CHECK(s.done == s.deal.count(), "a rank has fewer shards than it was dealt");
   s.done = 0;
-  if (s.beside) s.sums->finish();
+  if (s.beside) {
+    s.sums->finish();
+    for (const SumTime& t : s.sums->sum_times())
+      s.now.sums.push_back({t.begin + s.before_last, t.end + s.before_last, t.bytes});
+  }
   const bool summed = s.beside;
   if (s.sums && ++s.steps == kWatched) s.choose();
   const std::vector<double> numbers = s.exchange();
@@ -450,8 +471,11 @@ ShardedStep::Outcome ShardedStep::finish() {
   const auto scalar = [](double v) { return Array::of<float>({static_cast<float>(v)}, {}); };
   s.apply(scalar(o.loss), scalar(by_count), scalar(static_cast<double>(s.sharding.batch_size) / samples));
   if (std::isfinite(o.loss)) key(1);
+  s.keep_timeline(samples);
   return o;
 }
+
+const StepTimeline& ShardedStep::timeline() const { return state_->timeline; }
 
 std::vector<ShardedStep::Run> ShardedStep::plans(const Type& x, const Type& y) {
   State& s = *state_;

@@ -17,6 +17,7 @@
 #include "freight/optim/optimizer.h"
 #include "freight/trace/compile.h"
 #include "freight/train/sharding.h"
+#include "freight/train/step_timeline.h"
 
 namespace freight::train {
 
@@ -52,6 +53,8 @@ class ShardedStep {
     int64_t times = 1;
   };
   std::vector<Run> plans(const Type& x, const Type& y);
+  // Of the fastest step on a batch as large as any so far; no ranks where none sums over ranks.
+  const StepTimeline& timeline() const;
   // Bytes that it keeps beside weights, states and arenas: sums.
   size_t kept_bytes() const;
 

@@ -256,6 +256,10 @@ TrainStep::Outcome TrainStep::finish_shards(int64_t& counted) {
 
 size_t TrainStep::kept_bytes() const { return state_->sharded ? state_->sharded->kept_bytes() : 0; }
 
+const StepTimeline* TrainStep::timeline() const {
+  return state_->sharded && state_->sharded->timeline().ranks > 0 ? &state_->sharded->timeline() : nullptr;
+}
+
 int64_t TrainStep::part_of(int64_t batch) const { return state_->part_of(batch); }
 
 size_t arena_bytes(const std::vector<TrainStep::Run>& plans) {

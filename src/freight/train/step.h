@@ -14,6 +14,7 @@
 #include "freight/trace/compile.h"
 #include "freight/train/config.h"
 #include "freight/train/sharding.h"
+#include "freight/train/step_timeline.h"
 
 namespace freight::train {
 
@@ -89,6 +90,8 @@ class TrainStep {
   std::vector<Run> plans(const Type& x, const Type& y);
   // Bytes that the step keeps besides.
   size_t kept_bytes() const;
+  // Of a step that is summed over ranks (step_timeline.h); null for others.
+  const StepTimeline* timeline() const;
   // Samples of a batch that run at once.
   int64_t part_of(int64_t batch) const;
   // States of the step itself, beside those of optimizer and averages.
