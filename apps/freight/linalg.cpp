@@ -346,8 +346,8 @@ int linalg_command(const Args& args) {
   if (in.size() == 2 && in[0].dtype() != in[1].dtype()) {
     for (Tensor& t : in) t = cast(t, DType::f64);
   }
-  // Whatever an operation is made of, errors name it and the matrix's file.
-  const Frame frame(SourceLine{f.files[0].c_str(), 0}, op.name);
+  // Whatever an operation is made of, errors name it, and no line of this program.
+  const Frame frame(SourceLine{"", 0}, op.name);
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::pair<std::string, Array>> results;
   const Computed computed = computed_from_files(op, in, f, results);
