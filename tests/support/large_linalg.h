@@ -137,34 +137,9 @@ inline void check_far_rows(const RunGraph& run, Op op, const Attrs& attrs, int64
   }
 }
 
-inline void add_linalg(LargeCases& all) {
-  const auto check = [&](const std::string& what, int64_t gib, const std::function<void(const RunGraph&)>& run,
-                         bool quick = false) {
-    all.add({what, gib, run, quick, false});
-  };
-  constexpr int64_t kLong = (int64_t{1} << 25) + 9;  // rows of 8 numbers of f64: 2^31 bytes and some more
-  check("lu of a tall matrix", 10, [](const RunGraph& run) { check_large_lu(run, kLong, 8); });
-  check("lu of a wide matrix", 7, [](const RunGraph& run) { check_large_lu(run, 8, kLong); });
-  check("qr of a tall matrix", 12, [](const RunGraph& run) { check_large_qr(run, kLong, 8); });
-  check("qr of a wide matrix", 12, [](const RunGraph& run) { check_large_qr(run, 8, kLong); });
-  check("lu of a square matrix", 8, [](const RunGraph& run) { check_large_lu(run, 16400, 16400); });
-  for (const bool upper : {false, true}) {
-    check(cat("cholesky of a square matrix", upper ? ", upper" : ""), 8,
-          [=](const RunGraph& run) { check_large_cholesky(run, 16400, upper); });
-  }
-  const std::tuple<const char*, Op, Attrs> far[] = {
-      {"lu", Op::lu_factor, LuAttrs{}},
-      {"cholesky", Op::cholesky, CholeskyAttrs{}},
-      {"qr", Op::qr, QrAttrs{}},
-      {"solve", Op::solve, SolveAttrs{}},
-      {"solve_triangular", Op::solve_triangular, TriangularAttrs{.upper = true}},
-      {"eigh", Op::eigh, EighAttrs{}},
-  };
-  for (const auto& [what, op, attrs] : far) {
-    check(
-        cat(what, " of a part of long rows"), 3,
-        [op = op, attrs = attrs](const RunGraph& run) { check_far_rows(run, op, attrs, 100, 2700007); }, true);
-  }
+// --- batches ---
+
+inline void add_many_matrices(LargeCases& all) {
   const auto many = [&](const std::string& what, int64_t gib, Op op, const Attrs& attrs, DType dtype, int64_t n,
                         Fill fill, size_t results, int64_t right = 0) {
     std::vector<Block> in{{{dtype, {5, n, n}}, 0, fill, 0, 0}};
@@ -193,6 +168,37 @@ inline void add_linalg(LargeCases& all) {
            mixed,
            {{.axis = 0}},
            1e-9});
+}
+
+inline void add_linalg(LargeCases& all) {
+  const auto check = [&](const std::string& what, int64_t gib, const std::function<void(const RunGraph&)>& run,
+                         bool quick = false) {
+    all.add({what, gib, run, quick, false});
+  };
+  constexpr int64_t kLong = (int64_t{1} << 25) + 9;  // rows of 8 numbers of f64: 2^31 bytes and some more
+  check("lu of a tall matrix", 10, [](const RunGraph& run) { check_large_lu(run, kLong, 8); });
+  check("lu of a wide matrix", 7, [](const RunGraph& run) { check_large_lu(run, 8, kLong); });
+  check("qr of a tall matrix", 12, [](const RunGraph& run) { check_large_qr(run, kLong, 8); });
+  check("qr of a wide matrix", 12, [](const RunGraph& run) { check_large_qr(run, 8, kLong); });
+  check("lu of a square matrix", 8, [](const RunGraph& run) { check_large_lu(run, 16400, 16400); });
+  for (const bool upper : {false, true}) {
+    check(cat("cholesky of a square matrix", upper ? ", upper" : ""), 8,
+          [=](const RunGraph& run) { check_large_cholesky(run, 16400, upper); });
+  }
+  const std::tuple<const char*, Op, Attrs> far[] = {
+      {"lu", Op::lu_factor, LuAttrs{}},
+      {"cholesky", Op::cholesky, CholeskyAttrs{}},
+      {"qr", Op::qr, QrAttrs{}},
+      {"solve", Op::solve, SolveAttrs{}},
+      {"solve_triangular", Op::solve_triangular, TriangularAttrs{.upper = true}},
+      {"eigh", Op::eigh, EighAttrs{}},
+  };
+  for (const auto& [what, op, attrs] : far) {
+    check(
+        cat(what, " of a part of long rows"), 3,
+        [op = op, attrs = attrs](const RunGraph& run) { check_far_rows(run, op, attrs, 100, 2700007); }, true);
+  }
+  add_many_matrices(all);
   // Right sides of more than 2^31 bytes: many columns, or rows on the other side.
   const auto sides = [&](const std::string& what, Op op, const Attrs& attrs, const Shape& b, int axis) {
     const Block right{{DType::f64, b}, axis, Fill::normal, 0, 0};
