@@ -303,6 +303,31 @@ Computed computed_from_files(const Operation& op, const std::vector<Tensor>& in,
   }
 }
 
+// `epsilon` is that of the matrix's type.
+void print_answer(const Json& j, const LinalgFlags& f, double epsilon) {
+  if (f.json) {
+    std::printf("%s\n", j.dump(2).c_str());
+    return;
+  }
+  std::vector<std::vector<std::string>> shown;
+  for (const Json& r : j["results"]) {
+    shown.push_back(
+        {r["name"].get<std::string>(), r["type"].get<std::string>(), r.contains("values") ? r["values"].dump() : ""});
+  }
+  std::printf("%s on %s in %.4g s\n%s", f.operation.c_str(), j["device"].get<std::string>().c_str(),
+              j["seconds"].get<double>(), table({"result", "type", "values"}, shown).c_str());
+  if (j.contains("scaled_residual")) {
+    std::printf("residual %.3g times n eps norms (below 30: as exact as the type allows)\n",
+                j["scaled_residual"].get<double>());
+  }
+  if (j.contains("condition")) {
+    const double condition = j["condition"].get<double>();
+    std::printf("condition about %.3g in the 1-norm%s\n", condition,
+                condition * epsilon < 1 ? "" : ": singular to working precision, no digit of x need be right");
+  }
+  if (!f.output.empty()) std::printf("written to %s\n", f.output.c_str());
+}
+
 }  // namespace
 
 int linalg_command(const Args& args) {
@@ -368,28 +393,7 @@ int linalg_command(const Args& args) {
     if (array.numel() <= kShown) r["values"] = numbers(array);
     j["results"].push_back(std::move(r));
   }
-  if (f.json) {
-    std::printf("%s\n", j.dump(2).c_str());
-    return 0;
-  }
-  std::vector<std::vector<std::string>> shown;
-  for (const Json& r : j["results"]) {
-    shown.push_back(
-        {r["name"].get<std::string>(), r["type"].get<std::string>(), r.contains("values") ? r["values"].dump() : ""});
-  }
-  std::printf("%s on %s in %.4g s\n%s", f.operation.c_str(), current_device().c_str(), seconds,
-              table({"result", "type", "values"}, shown).c_str());
-  if (j.contains("scaled_residual")) {
-    std::printf("residual %.3g times n eps norms (below 30: as exact as the type allows)\n",
-                j["scaled_residual"].get<double>());
-  }
-  if (j.contains("condition")) {
-    const double condition = j["condition"].get<double>();
-    std::printf(
-        "condition about %.3g in the 1-norm%s\n", condition,
-        condition * epsilon_of(in[0]) < 1 ? "" : ": singular to working precision, no digit of x need be right");
-  }
-  if (!f.output.empty()) std::printf("written to %s\n", f.output.c_str());
+  print_answer(j, f, epsilon_of(in[0]));
   return 0;
 }
 

@@ -365,7 +365,11 @@ inline void add_moves(LargeCases& all) {
   cast(DType::f32, DType::i32, 5, 0);
   cast(DType::i32, DType::i64, 4, 0);
   cast(DType::f64, DType::f32, 4, 1e-6);
+}
 
+// --- running sums and sorts ---
+
+inline void add_sorts(LargeCases& all) {
   // Running sums: shifted halves along the axis, as cumsum is made of. Each copy begins anew.
   const auto running = [&](const std::string& what, const Shape& shape, int axis, int summed) {
     const auto make = [=](Builder& b, const std::vector<Value>& v, int64_t) {
@@ -497,6 +501,7 @@ inline void add_layers(LargeCases& all) {
   add_norms(all);
   add_sums(all);
   add_moves(all);
+  add_sorts(all);
   add_generators(all);
   add_updates(all);
 }
