@@ -188,6 +188,7 @@ TEST(LinalgInputs, ThatHaveNoAnswerAreToldByTheFunctionThatWasCalled) {
        [&](const Tensor& x, const Tensor& b) { return solve_triangular(x * Tensor(without_last), b); }},
       {"lu_factor", pivot, [](const Tensor& x, const Tensor&) { return lu_factor(x, {.refuse_singular = true}).lu; }},
       {"cholesky", minor, [](const Tensor& x, const Tensor&) { return cholesky(x); }},
+      {"cho_solve", place, [&](const Tensor& x, const Tensor& b) { return cho_solve(x * Tensor(without_last), b); }},
   };
   const Tensor x = Tensor::of<double>({4, 1, 1, 3, 1, 2, 2, 4}, {2, 2, 2}), b = ones({2, 2, 1}, DType::f64);
   for (const char* backend : {"cpu", "ref"}) {
@@ -309,6 +310,14 @@ TEST(LinalgInputs, OfExtentZeroHaveNormsOfZero) {
       EXPECT_EQ(matrix_norm(x, {.ord = ord}).to_vector<double>(), (std::vector<double>{0, 0})) << to_string(shape);
       EXPECT_EQ(matrix_norm(x, {.ord = ord, .keep = Keep::yes}).shape(), (Shape{2, 1, 1}));
     }
+  }
+}
+
+TEST(LinalgInputs, OfExtentZeroHaveNoLeastSumOrSingularValue) {
+  for (const MatrixOrder ord : {MatrixOrder::minus_one, MatrixOrder::minus_two, MatrixOrder::minus_inf}) {
+    const Error e = error_of([&] { matrix_norm(zeros({2, 0, 0}, DType::f64), {.ord = ord}); });
+    EXPECT_EQ(e.op(), "matrix_norm") << e.what();
+    EXPECT_TRUE(mentions(e, "got f64[2,0,0]")) << e.what();
   }
 }
 

@@ -137,6 +137,39 @@ inline void check_far_rows(const RunGraph& run, Op op, const Attrs& attrs, int64
   }
 }
 
+// --- batches ---
+
+inline void add_many_matrices(LargeCases& all) {
+  const auto many = [&](const std::string& what, int64_t gib, Op op, const Attrs& attrs, DType dtype, int64_t n,
+                        Fill fill, size_t results, int64_t right = 0) {
+    std::vector<Block> in{{{dtype, {5, n, n}}, 0, fill, 0, 0}};
+    if (right > 0) in.push_back({{dtype, {5, n, right}}, 0, Fill::normal, 0, 0});
+    all.add(what, gib,
+            one_op(op, attrs, in, std::vector<Outcome>(results, {.axis = 0}), beyond_bytes(in[0].type),
+                   dtype == DType::f32 ? 1e-3 : 1e-9));
+  };
+  for (const auto& [dtype, n] : {std::pair<DType, int64_t>{DType::f32, 16}, {DType::f64, 23}, {DType::f32, 150}}) {
+    const std::string of = cat(" of many matrices ", dtype, "[", n, ",", n, "]");
+    many("lu" + of, 8, Op::lu_factor, LuAttrs{true}, dtype, n, Fill::matrix, 3);
+    many("cholesky" + of, 7, Op::cholesky, CholeskyAttrs{}, dtype, n, Fill::positive_definite, 1);
+    many("solve" + of, 8, Op::solve, SolveAttrs{}, dtype, n, Fill::matrix, 1, 1);
+    many("solve_triangular" + of, 8, Op::solve_triangular, TriangularAttrs{.upper = true}, dtype, n,
+         Fill::positive_definite, 1, 3);
+  }
+  many("qr of many matrices", 10, Op::qr, QrAttrs{}, DType::f32, 16, Fill::matrix, 2);
+  // Without the iterations, of which the reference makes none.
+  const auto mixed = [](Builder& b, const std::vector<Value>& v, int64_t) {
+    return std::vector<Value>{b.add(Op::solve, SolveAttrs{.mixed = true}, v)[0]};
+  };
+  const Block matrices{{DType::f64, {5, 23, 23}}, 0, Fill::matrix, 0, 0};
+  all.add("mixed solve of many matrices", 8,
+          {beyond_bytes(matrices.type),
+           {matrices, {{DType::f64, {5, 23, 1}}, 0, Fill::normal, 0, 0}},
+           mixed,
+           {{.axis = 0}},
+           1e-9});
+}
+
 inline void add_linalg(LargeCases& all) {
   const auto check = [&](const std::string& what, int64_t gib, const std::function<void(const RunGraph&)>& run,
                          bool quick = false) {
@@ -165,24 +198,7 @@ inline void add_linalg(LargeCases& all) {
         cat(what, " of a part of long rows"), 3,
         [op = op, attrs = attrs](const RunGraph& run) { check_far_rows(run, op, attrs, 100, 2700007); }, true);
   }
-  const auto many = [&](const std::string& what, int64_t gib, Op op, const Attrs& attrs, DType dtype, int64_t n,
-                        Fill fill, size_t results, int64_t right = 0) {
-    std::vector<Block> in{{{dtype, {5, n, n}}, 0, fill, 0, 0}};
-    if (right > 0) in.push_back({{dtype, {5, n, right}}, 0, Fill::normal, 0, 0});
-    all.add(what, gib,
-            one_op(op, attrs, in, std::vector<Outcome>(results, {.axis = 0}), beyond_bytes(in[0].type),
-                   dtype == DType::f32 ? 1e-3 : 1e-9));
-  };
-  for (const auto& [dtype, n] : {std::pair<DType, int64_t>{DType::f32, 16}, {DType::f64, 23}, {DType::f32, 150}}) {
-    const std::string of = cat(" of many matrices ", dtype, "[", n, ",", n, "]");
-    many("lu" + of, 8, Op::lu_factor, LuAttrs{true}, dtype, n, Fill::matrix, 3);
-    many("cholesky" + of, 7, Op::cholesky, CholeskyAttrs{}, dtype, n, Fill::positive_definite, 1);
-    many("solve" + of, 8, Op::solve, SolveAttrs{}, dtype, n, Fill::matrix, 1, 1);
-    many("solve_triangular" + of, 8, Op::solve_triangular, TriangularAttrs{.upper = true}, dtype, n,
-         Fill::positive_definite, 1, 3);
-  }
-  many("qr of many matrices", 10, Op::qr, QrAttrs{}, DType::f32, 16, Fill::matrix, 2);
-  many("mixed solve of many matrices", 8, Op::solve, SolveAttrs{.mixed = true}, DType::f64, 23, Fill::matrix, 2, 1);
+  add_many_matrices(all);
   // Right sides of more than 2^31 bytes: many columns, or rows on the other side.
   const auto sides = [&](const std::string& what, Op op, const Attrs& attrs, const Shape& b, int axis) {
     const Block right{{DType::f64, b}, axis, Fill::normal, 0, 0};

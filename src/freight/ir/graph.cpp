@@ -39,8 +39,8 @@ std::vector<Value> Graph::add(Op op, Attrs attributes, const std::vector<Value>&
     }
     out = infer_types(n, in);
   } catch (const Error& e) {
-    if (!e.where().empty() || n.location().empty()) throw;
-    throw Error(e.kind(), e.op(), e.message(), n.location());
+    if (!e.where().empty() || (n.location().empty() && !function)) throw;
+    throw Error(e.kind(), e.op() == row.name ? n.called() : e.op(), e.message(), n.location());
   }
   for (size_t i = 0; i < out.size(); ++i) {
     n.outputs.push_back(Value{static_cast<int32_t>(values.size())});

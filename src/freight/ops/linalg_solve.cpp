@@ -37,8 +37,11 @@ Tensor parity(const LuFactor& f) {
   return 1 - 2 * cast(remainder(sum(moved, -1), 2), f.lu.dtype());
 }
 
-Tensor by_cholesky(const Tensor& factor, const Tensor& b, bool upper) {
-  const Tensor y = triangular(factor, b, {.upper = upper, .transposed = upper});
+// A factor that is given may be none; the op's own has no 0 on its diagonal.
+enum class FactorIs { given, own };
+Tensor by_cholesky(const Tensor& factor, const Tensor& b, bool upper, FactorIs is) {
+  const Tensor y =
+      triangular(factor, b, {.upper = upper, .transposed = upper, .refuse_singular = is == FactorIs::given});
   return triangular(factor, y, {.upper = upper, .transposed = !upper});
 }
 
@@ -196,7 +199,7 @@ Tensor solve(const In& a, const In& b, const SolveOptions& options) {
     case Assume::sym: return side.result(general_solve(mirrored(x, {.upper = options.upper}), side.b, batch, "solve"));
     case Assume::pos: {
       const Tensor factor = ops::one(Op::cholesky, CholeskyAttrs{options.upper}, {x});
-      return side.result(by_cholesky(ops::with_batch(factor, batch, "solve"), wide_b(), options.upper));
+      return side.result(by_cholesky(ops::with_batch(factor, batch, "solve"), wide_b(), options.upper, FactorIs::own));
     }
     default: break;
   }
@@ -247,7 +250,7 @@ Tensor cho_solve(const In& factor, const In& b, const TriangleOptions& options) 
   const Tensor f = ops::get(factor, "cho_solve");
   ops::need_square(f, "cho_solve");
   const ops::System system = ops::system_of(f, ops::get(b, "cho_solve"), "cho_solve");
-  return system.side.result(by_cholesky(system.a, system.side.b, options.upper));
+  return system.side.result(by_cholesky(system.a, system.side.b, options.upper, FactorIs::given));
 }
 
 Tensor inv(const In& x) {
