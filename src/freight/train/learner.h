@@ -27,7 +27,7 @@ struct MeasureRequest {
   std::optional<double> val_split = {};
   std::optional<int64_t> seed = {};
   std::optional<std::string> text_column = {}, label_column = {};  // of texts
-  std::optional<std::string> target = {};                          // of tables
+  std::optional<std::string> target = {}, group_column = {};       // of tables
   std::string tta = "none", device = "auto";
   int64_t batch_size = 256, workers = -1;
   data::BadSamples bad = {};

@@ -512,6 +512,11 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
     const auto at = bundle.provenance.find(key);
     return at == bundle.provenance.end() ? std::string() : at->second;
   };
+  const std::string groups = request.group_column.value_or(said("group_column"));
+  if (bundle.rows->ranks() && groups.empty()) {
+    fail(ErrorKind::usage, "--group-column", "is missing, and ", path,
+         " does not say it: rows of a ranking are measured within those that share a cell of this column");
+  }
   // A test part of its own is measured whole, unless another data set or the held-out rows are asked for.
   const bool asked = request.val_split || request.seed;  // for a division of its own
   const bool file_of_its_own = request.data.empty() && !on.test.empty() && request.split == "test";
@@ -522,7 +527,7 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
   const RowSource source{.data = found,
                          .target = request.target.value_or(on.target),
                          .columns = said("columns"),
-                         .group_column = said("group_column"),
+                         .group_column = groups,
                          .split_by = said("split_by"),
                          .val_split = request.val_split.value_or(on.load.text.val_split),
                          .seed = request.seed ? static_cast<uint64_t>(*request.seed) : on.load.text.split_seed,
