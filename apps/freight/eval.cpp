@@ -71,6 +71,9 @@ int eval_command(const Args& args) {
   o.add("--text-column", &request.text_column, "of a text file (default: as in training)", {.value = "NAME|N"});
   o.add("--label-column", &request.label_column, "the same of the label", {.value = "NAME|N"});
   o.add("--target", &request.target, "of a table: the column that is told (default: as in training)", {.value = "COL"});
+  o.add("--group-column", &request.group_column,
+        "of a table that is ranked: rows with one cell in it belong together (default: as in training)",
+        {.value = "COL"});
   o.add("--on-bad-sample", &on_bad_sample, "samples that cannot be read: error stops, skip and report go on without",
         {.one_of = {"error", "skip", "report"}});
   o.add("--tta", &request.tta,
