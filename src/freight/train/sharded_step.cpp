@@ -6,7 +6,9 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <numeric>
 
+#include "freight/backend/backend.h"
 #include "freight/base/error.h"
 #include "freight/base/log.h"
 #include "freight/base/strings.h"
@@ -17,9 +19,11 @@
 #include "freight/run/collectives.h"
 #include "freight/run/plan.h"
 #include "freight/trace/batch_statistics.h"
+#include "freight/trace/device.h"
 #include "freight/trace/tracer.h"
 #include "freight/train/overlapped_sums.h"
 #include "freight/train/ranks.h"
+#include "freight/train/state_shares.h"
 #include "freight/train/step_internal.h"
 
 namespace freight::train {
@@ -91,7 +95,23 @@ struct ApplySums {
     for (const Statistic& s : *statistics) {
       if (s.changes) s.running.assign(s.sum.value() * by_samples);
     }
-    update(*trained->optimizer, trained->ema, trained->scale, loss, means);
+    update(*trained->optimizer, trained->shares ? nullptr : trained->ema, trained->scale, loss, means);
+  }
+};
+
+// The averages' turn where it comes after the update: behind the other ranks' new weights.
+struct FollowWeights {
+  const ShardedStep::Trained* trained;
+  const std::vector<Variable>* gradients;
+  void operator()(const Tensor& loss, const Tensor& by_count) const {
+    trained->ema->update();
+    Tensor sound = is_finite(loss);
+    if (trained->scale) {
+      std::vector<Tensor> means;
+      for (const Variable& g : *gradients) means.push_back(g.value() * by_count);
+      sound = logical_and(sound, optim::LossScale::all_finite(means));
+    }
+    assign_only_if(sound);
   }
 };
 
@@ -143,7 +163,14 @@ class Partial {
 
 struct ShardedStep::State {
   State(const Trained& t, const Sharding& s, const CompileOptions& compile)
-      : trained(t), sharding(s), deal(s.deal()), shard{ShardSums{}, compile}, apply{ApplySums{}, compile}, partial(0) {}
+      : trained(t),
+        sharding(s),
+        deal(s.deal()),
+        shard{ShardSums{}, compile},
+        apply{ApplySums{}, compile},
+        follow{FollowWeights{}, compile},
+        partial(0) {}
+  bool follows() const { return trained.shares && trained.ema; }
 
   float* block() const { return block_array.data<float>(); }
   Ranks& ranks() const { return *sharding.ranks; }
@@ -154,7 +181,9 @@ struct ShardedStep::State {
     return all;
   }
   bool may_overlap() const;
+  void bring_home() const;
   std::vector<int64_t> ready_order(const data::FeedBatch& full, std::vector<int64_t>& ends);
+  void part_by_owner(std::vector<Variable>& all, std::vector<int64_t>& sizes);
   void place(const data::FeedBatch& full);
   void start(const data::FeedBatch& first);
   void run(const data::FeedBatch& b, int64_t number);
@@ -170,10 +199,14 @@ struct ShardedStep::State {
   std::vector<Statistic> statistics;
   Compiled<ShardSums> shard;
   Compiled<ApplySums> apply;
+  Compiled<FollowWeights> follow;
 
   Array block_array, slots, all_slots;  // slots: of this rank's shards, and of all, where sums do not meet in the tree
   Partial partial;
   bool local_sums = true;
+  // Floats of the part of the block that a rank needs the sums of, the first of all ranks' parts; 0: it needs all.
+  int64_t part = 0;
+  Array part_sums;
   std::unique_ptr<OverlappedSums> sums = {};  // null where they are never made beside a shard
   bool beside = false;                        // they are, beside the last shard of a step
   int64_t steps = 0;                          // so far
@@ -181,14 +214,23 @@ struct ShardedStep::State {
   std::vector<double> numbers;                // by shard of this rank
   bool tokens = false;                        // are what targets are counted by
   int64_t width = 1;                          // targets of a sample
+  bool own_memory = false;                    // of the device that computes
   Array random_numbers;                       // as of the step's beginning
 };
 
 // True where sums may be made beside the last shard: not where the shards of all ranks meet first.
 bool ShardedStep::State::may_overlap() const {
-  if (!sharding.ranks || !local_sums || ranks().world() == 1) return false;
+  if (!sharding.ranks || !local_sums || ranks().world() == 1 || ranks().beside_host()) return false;
   const Overlap asked = ranks().overlap();
   return asked == Overlap::yes || (asked == Overlap::automatic && ranks().comm().over_network());
+}
+
+// A device with memory of its own has the newest of what it summed: it goes to the block, and from there back to the
+// device when the update reads it.
+void ShardedStep::State::bring_home() const {
+  if (!own_memory) return;
+  for (const Variable& v : gradients) v.array().raw();
+  for (const Statistic& s : statistics) s.sum.array().raw();
 }
 
 // The order in which rank 0's plan makes the summands, on all ranks, and the ends of the plan's pieces. What a plan
@@ -228,6 +270,35 @@ std::vector<int64_t> ShardedStep::State::ready_order(const data::FeedBatch& firs
   return order;
 }
 
+// Puts the gradients whose states a rank keeps behind each other, in a part of the same size for each rank: it needs no
+// other sums. Not where it does, for the global norm or a loss scale, and not where the parts would be padded much.
+void ShardedStep::State::part_by_owner(std::vector<Variable>& all, std::vector<int64_t>& sizes) {
+  if (!trained.shares || !local_sums || may_overlap() || trained.scale || trained.optimizer->clips()) return;
+  std::vector<Variable> ordered;
+  std::vector<int64_t> padded, loads;
+  std::vector<size_t> last;
+  for (int r = 0; r < deal.world; ++r) {
+    loads.push_back(0);
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      if (trained.shares->owner(i) != r) continue;
+      ordered.push_back(all[i]);
+      padded.push_back(sizes[i]);
+      loads.back() += sizes[i];
+    }
+    if (loads.back() == 0) return;
+    last.push_back(padded.size() - 1);
+  }
+  const int64_t most = *std::max_element(loads.begin(), loads.end());
+  if (4 * most * deal.world > 5 * std::accumulate(loads.begin(), loads.end(), int64_t{0})) return;
+  for (size_t r = 0; r < last.size(); ++r) padded[last[r]] += most - loads[r];
+  ordered.insert(ordered.end(), all.begin() + static_cast<int64_t>(gradients.size()), all.end());
+  padded.insert(padded.end(), sizes.begin() + static_cast<int64_t>(gradients.size()), sizes.end());
+  all = std::move(ordered);
+  sizes = std::move(padded);
+  part = most;
+  part_sums = Array(DType::f32, {part});
+}
+
 // Lays gradients and statistics out in the block.
 void ShardedStep::State::place(const data::FeedBatch& first) {
   std::vector<Variable> all = summands();
@@ -238,11 +309,11 @@ void ShardedStep::State::place(const data::FeedBatch& first) {
     for (const int64_t i : ready_order(first, ends)) ordered.push_back(all[static_cast<size_t>(i)]);
     all = std::move(ordered);
   }
-  size_t floats = 0;
   for (const Variable& v : all) {
     sizes.push_back(static_cast<int64_t>((static_cast<size_t>(v.type().numel()) + kAlign - 1) / kAlign * kAlign));
-    floats += static_cast<size_t>(sizes.back());
   }
+  part_by_owner(all, sizes);
+  const auto floats = static_cast<size_t>(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}));
   block_array = Array(DType::f32, {static_cast<int64_t>(floats)});
   std::memset(block_array.raw(), 0, block_array.bytes());
   float* at = block();
@@ -284,12 +355,16 @@ ShardedStep::ShardedStep(const Trained& trained, const Sharding& sharding, const
     s.statistics.push_back({v.variable, beside("statistic", v.variable)});
   }
   CompileOptions of_shard = named({"inputs", "targets"}), of_update = named({"loss", "by_count", "by_samples"});
+  CompileOptions of_averages = named({"loss", "by_count"});
   of_shard.deterministic = of_shard.deterministic || sharding.exact;
   // All ranks make the same update by themselves.
   of_update.deterministic = of_update.deterministic || sharding.exact || sharding.ranks;
+  of_averages.deterministic = of_update.deterministic;
   s.tokens = trained.model->language_model();
+  s.own_memory = backend(compile.backend.empty() ? current_device() : compile.backend).memory() != nullptr;
   s.shard = {ShardSums{&s.trained, &s.gradients, &s.statistics, sharding.batch_size, s.tokens}, of_shard};
   s.apply = {ApplySums{&s.trained, &s.gradients, &s.statistics}, of_update};
+  s.follow = {FollowWeights{&s.trained, &s.gradients}, of_averages};
 }
 
 ShardedStep::~ShardedStep() {
@@ -319,6 +394,7 @@ bool ShardedStep::State::lacks_variance(const data::FeedBatch& b) {
 // Computes the shard's block and numbers.
 void ShardedStep::State::run(const data::FeedBatch& b, int64_t number) {
   if (b.inputs.shape()[0] == 0 || lacks_variance(b)) {
+    bring_home();
     std::memset(block(), 0, block_array.bytes());
     return;
   }
@@ -333,6 +409,7 @@ void ShardedStep::State::run(const data::FeedBatch& b, int64_t number) {
   of[1] = static_cast<double>(right.item<float>());
   of[2] = static_cast<double>(b.count);
   of[3] = static_cast<double>(b.inputs.shape()[0]);
+  bring_home();
   if (tokens) width = b.targets.shape()[1];
 }
 
@@ -389,7 +466,14 @@ void ShardedStep::State::sum_blocks() {
   const int64_t floats = block_array.numel();
   if (local_sums) {
     if (deal.count() > 1) partial.finish(block());
-    if (sharding.ranks) sharding.ranks->comm().all_reduce(block(), floats, DType::f32);
+    if (!sharding.ranks) return;
+    comm::Comm& comm = ranks().comm();
+    const int64_t parts = part * deal.world;
+    if (part > 0) {
+      comm.reduce_scatter(block(), part_sums.raw(), part, DType::f32);
+      std::memcpy(block() + deal.rank * part, part_sums.raw(), part_sums.bytes());
+    }
+    if (floats > parts) comm.all_reduce(block() + parts, floats - parts, DType::f32);
     return;
   }
   const int64_t most = deal.most();
@@ -449,6 +533,8 @@ ShardedStep::Outcome ShardedStep::finish() {
   o.loss = loss * by_count;  // each was divided by the full batch
   const auto scalar = [](double v) { return Array::of<float>({static_cast<float>(v)}, {}); };
   s.apply(scalar(o.loss), scalar(by_count), scalar(static_cast<double>(s.sharding.batch_size) / samples));
+  if (s.trained.shares) s.trained.shares->hand_over_weights();
+  if (s.follows()) s.follow(scalar(o.loss), scalar(by_count));
   if (std::isfinite(o.loss)) key(1);
   return o;
 }
@@ -467,8 +553,9 @@ std::vector<ShardedStep::Run> ShardedStep::plans(const Type& x, const Type& y) {
   if (s.tokens) s.width = y.shape[1];
   const Type scalar{DType::f32, {}};
   std::vector<Run> runs;
-  for (const auto& [n, times] : sizes) runs.push_back({s.shard.plan(rows(x, n), rows(y, n)), times});
+  for (const auto& [n, times] : sizes) runs.push_back({s.shard.plan(rows(x, n), rows(y, n)), times, true});
   runs.push_back({s.apply.plan(scalar, scalar, scalar), 1});
+  if (s.follows()) runs.push_back({s.follow.plan(scalar, scalar), 1});
   return runs;
 }
 
