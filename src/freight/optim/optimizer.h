@@ -80,7 +80,6 @@ class Optimizer {
   // nn::load_values, and for rates and counts that are not finite or below 0.
   nn::LoadResult load_state_dict(const std::vector<nn::NamedArray>& entries, const nn::LoadOptions& options = {});
   nn::LoadResult load_state_dict(const std::vector<nn::NamedVariable>& entries, const nn::LoadOptions& options = {});
-  bool clips() const { return common_.clip_grad_norm > 0; }  // by the global norm
   // Inside a step, after step() with clipping on: the norm of the gradients before clipping, f32[]. Throws Error(usage)
   // where clipping is off, and before the first step.
   const Tensor& grad_norm() const;

@@ -183,7 +183,6 @@ struct ShardedStep::State {
   bool may_overlap() const;
   void bring_home() const;
   std::vector<int64_t> ready_order(const data::FeedBatch& full, std::vector<int64_t>& ends);
-  void part_by_owner(std::vector<Variable>& all, std::vector<int64_t>& sizes);
   void place(const data::FeedBatch& full);
   void start(const data::FeedBatch& first);
   void run(const data::FeedBatch& b, int64_t number);
@@ -204,9 +203,6 @@ struct ShardedStep::State {
   Array block_array, slots, all_slots;  // slots: of this rank's shards, and of all, where sums do not meet in the tree
   Partial partial;
   bool local_sums = true;
-  // Floats of the part of the block that a rank needs the sums of, the first of all ranks' parts; 0: it needs all.
-  int64_t part = 0;
-  Array part_sums;
   std::unique_ptr<OverlappedSums> sums = {};  // null where they are never made beside a shard
   bool beside = false;                        // they are, beside the last shard of a step
   int64_t steps = 0;                          // so far
@@ -270,35 +266,6 @@ std::vector<int64_t> ShardedStep::State::ready_order(const data::FeedBatch& firs
   return order;
 }
 
-// Puts the gradients whose states a rank keeps behind each other, in a part of the same size for each rank: it needs no
-// other sums. Not where it does, for the global norm or a loss scale, and not where the parts would be padded much.
-void ShardedStep::State::part_by_owner(std::vector<Variable>& all, std::vector<int64_t>& sizes) {
-  if (!trained.shares || !local_sums || may_overlap() || trained.scale || trained.optimizer->clips()) return;
-  std::vector<Variable> ordered;
-  std::vector<int64_t> padded, loads;
-  std::vector<size_t> last;
-  for (int r = 0; r < deal.world; ++r) {
-    loads.push_back(0);
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      if (trained.shares->owner(i) != r) continue;
-      ordered.push_back(all[i]);
-      padded.push_back(sizes[i]);
-      loads.back() += sizes[i];
-    }
-    if (loads.back() == 0) return;
-    last.push_back(padded.size() - 1);
-  }
-  const int64_t most = *std::max_element(loads.begin(), loads.end());
-  if (4 * most * deal.world > 5 * std::accumulate(loads.begin(), loads.end(), int64_t{0})) return;
-  for (size_t r = 0; r < last.size(); ++r) padded[last[r]] += most - loads[r];
-  ordered.insert(ordered.end(), all.begin() + static_cast<int64_t>(gradients.size()), all.end());
-  padded.insert(padded.end(), sizes.begin() + static_cast<int64_t>(gradients.size()), sizes.end());
-  all = std::move(ordered);
-  sizes = std::move(padded);
-  part = most;
-  part_sums = Array(DType::f32, {part});
-}
-
 // Lays gradients and statistics out in the block.
 void ShardedStep::State::place(const data::FeedBatch& first) {
   std::vector<Variable> all = summands();
@@ -312,7 +279,6 @@ void ShardedStep::State::place(const data::FeedBatch& first) {
   for (const Variable& v : all) {
     sizes.push_back(static_cast<int64_t>((static_cast<size_t>(v.type().numel()) + kAlign - 1) / kAlign * kAlign));
   }
-  part_by_owner(all, sizes);
   const auto floats = static_cast<size_t>(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}));
   block_array = Array(DType::f32, {static_cast<int64_t>(floats)});
   std::memset(block_array.raw(), 0, block_array.bytes());
@@ -466,14 +432,7 @@ void ShardedStep::State::sum_blocks() {
   const int64_t floats = block_array.numel();
   if (local_sums) {
     if (deal.count() > 1) partial.finish(block());
-    if (!sharding.ranks) return;
-    comm::Comm& comm = ranks().comm();
-    const int64_t parts = part * deal.world;
-    if (part > 0) {
-      comm.reduce_scatter(block(), part_sums.raw(), part, DType::f32);
-      std::memcpy(block() + deal.rank * part, part_sums.raw(), part_sums.bytes());
-    }
-    if (floats > parts) comm.all_reduce(block() + parts, floats - parts, DType::f32);
+    if (sharding.ranks) sharding.ranks->comm().all_reduce(block(), floats, DType::f32);
     return;
   }
   const int64_t most = deal.most();

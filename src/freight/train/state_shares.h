@@ -1,7 +1,8 @@
 // The optimizer's states, dealt out over the ranks of a run (ZeRO stage 1, Rajbhandari et al. 2020, arXiv:1910.02054):
 // each rank keeps those of some parameters and steps these; then all have the new weights from who made them. Tensors
-// stay whole, since some optimizers step matrices as such. Gradients are summed in the order of ever, so that clipping
-// by the global norm, loss scaling and every bit of the weights are what they are without it.
+// stay whole, since some optimizers step matrices as such. Every rank has all sums of gradients, as ever, so that
+// clipping by the global norm, loss scaling and every bit of the weights are what they are without it. Sums of the own
+// part alone (a reduce-scatter) would move a third less, and need a second block of memory to arrive in.
 #pragma once
 #include <cstddef>
 #include <map>
@@ -23,8 +24,6 @@ class StateShares {
  public:
   // Has the optimizer keep this rank's part alone. Both outlive it.
   StateShares(optim::Optimizer& optimizer, Ranks& ranks);
-
-  int owner(size_t parameter) const { return owner_[parameter]; }
 
   // All ranks call each of these together.
   // The parameters become what their owners made of them.
