@@ -524,10 +524,10 @@ size_t ShardedStep::kept_bytes() const {
   for (const Variable& v : s.gradients) block += v.type().bytes();
   for (const Statistic& v : s.statistics) block += v.sum.type().bytes();
   const bool gathers = s.sharding.exact && s.sharding.ranks && !s.deal.aligned();
-  if (gathers) return block * static_cast<size_t>(s.deal.most() * (s.deal.world + 1));
+  if (gathers) return block * static_cast<size_t>(1 + s.deal.most() * (s.deal.world + 1));
   size_t levels = 0;
   for (int64_t n = s.deal.count(); n > 1; n /= 2) ++levels;
-  return block * (levels > 0 ? levels + 1 : 0);
+  return block * (1 + (levels > 0 ? levels + 1 : 0));
 }
 
 }  // namespace freight::train
