@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "device_list.h"
+#include "freight/backend/gpu/cuda/cuda.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/env.h"
 #include "freight/base/strings.h"
@@ -73,19 +74,61 @@ int64_t device_count(const RankFlags& flags, const comm::Launch& launch) {
   return count;
 }
 
+std::string device_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch) {
+  if (!flags.devices.empty()) {
+    const DeviceList list = parse_device_list("--devices", flags.devices);
+    if (!list.count) return list.names.at(static_cast<size_t>(launch.rank));
+  }
+  if (launch.local_world < 2 || (device != "auto" && device != "cuda")) return device;
+  const std::string& name = *trace::device_named(device);
+  if (!starts_with(name, "cuda:")) return device;
+  const CudaDevices cuda = cuda_devices();
+  const auto works = [](const CudaDevice& d) { return d.why_not.empty(); };
+  const auto here = static_cast<int>(std::count_if(cuda.devices.begin(), cuda.devices.end(), works));
+  if (here == 1) return name;  // a launcher has shown each rank its own; else need_own_gpus says so
+  if (launch.local_rank < here) return cat("cuda:", launch.local_rank);
+  fail(ErrorKind::usage, "--devices", "got ", launch.local_world, " ranks on this host, which has ", here, " GPUs");
+}
+
 std::string device_of(const RankFlags& flags, const std::string& device, int rank) {
-  if (flags.devices.empty()) return device;
+  comm::Launch launch;
+  launch.rank = rank;
+  const std::string name = device_of(flags, device, launch);
+  if (device == "auto" || device == name) return name;
+  fail(ErrorKind::usage, "--device", "got ", device, " beside --devices ", flags.devices,
+       ", which names them: leave it out");
+}
+
+void refuse_two_lists(const RankFlags& flags, const Options& options) {
+  if (flags.devices.empty() || !options.typed("--device")) return;
+  if (parse_device_list("--devices", flags.devices).count) return;
+  fail(ErrorKind::usage, "--device", "is beside --devices ", flags.devices, ", which names them: leave it out");
+}
+
+int64_t sharers_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch) {
+  const auto all = static_cast<int64_t>(launch.local_world);
+  if (flags.devices.empty()) return all;
   const DeviceList list = parse_device_list("--devices", flags.devices);
-  if (list.count) return device;
-  const std::string& name = list.names.at(static_cast<size_t>(rank));
-  if (device != "auto" && device != name) {
-    fail(ErrorKind::usage, "--device", "got ", device, " beside --devices ", flags.devices,
-         ", which names them: leave it out");
+  if (list.count) return all;
+  const auto alike = std::count(list.names.begin(), list.names.end(), device);
+  return std::clamp<int64_t>(alike, 1, all);
+}
+
+void need_own_gpus(train::Ranks& ranks, const std::string& device) {
+  std::string mine;
+  if (starts_with(device, "cuda")) {
+    const std::string& name = *trace::device_named(device);
+    const CudaDevices cuda = cuda_devices();
+    const auto number = static_cast<size_t>(std::atoi(name.c_str() + std::strlen("cuda:")));
+    if (number < cuda.devices.size()) mine = cuda.devices[number].uuid;
   }
-  if (std::any_of(list.names.begin(), list.names.end(), [&](const std::string& n) { return n != list.names[0]; })) {
-    fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": devices that differ do not share a batch as yet");
+  const std::vector<std::string> all = ranks.from_all(mine);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const auto other = std::find(all.begin() + static_cast<int64_t>(i) + 1, all.end(), all[i]);
+    if (all[i].empty() || other == all.end()) continue;
+    fail(ErrorKind::usage, "--devices", "ranks ", i, " and ", other - all.begin(), " have the same GPU, ", all[i],
+         ": need one for each");
   }
-  return name;
 }
 
 std::string table_device_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch) {

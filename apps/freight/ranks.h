@@ -32,17 +32,26 @@ void declare_job(Options& o, JobFlags& f);
 struct RankFlags : JobFlags {
   std::string devices;           // --devices; "": one, which --device names
   std::string overlap = "auto";  // --overlap, of training
+  std::string weights;           // --device-weights, of training
+  bool shard_optimizer = false;  // --shard-optimizer, of training
 };
 void declare(Options& o, RankFlags& f);
 
 // The number of devices that the flags ask for, or of processes that a launcher started; 1: this process trains alone.
 // Throws Error(usage) where the two differ.
 int64_t device_count(const RankFlags& flags, const comm::Launch& launch);
-// The device of a rank; `device`, which --device says, where the flags name none. Throws Error(usage).
+// The device of a rank: the list's, or what --device says. Where that is a kind of GPU (auto, cuda) each rank of this
+// host gets one of its own. Throws Error(usage) where there are too few.
+std::string device_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch);
+// The same of a rank alone, without GPUs of its own; --device beside names is refused.
 std::string device_of(const RankFlags& flags, const std::string& device, int rank);
 // The same of a rank that fits a table with others. They may have GPUs, each one of its own: `cuda` is the GPU of the
 // rank's number on its host.
 std::string table_device_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch);
+// Throws Error(usage) where --device was given beside names in --devices, since one of them would be passed over.
+void refuse_two_lists(const RankFlags& flags, const Options& options);
+// So many ranks of this host compute on this rank's device, or share its memory.
+int64_t sharers_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch);
 
 // Says who computes the shards of a run that trains on one processor device. Kernels on a shard are small: threads that
 // share each lose more than they gain, processes that share the shards do not, and what is stored has the same bytes
@@ -103,6 +112,9 @@ class LogFolder {
 std::string last_line(const std::string& log);
 // The kind of error that the end of a job is.
 ErrorKind kind_of(const comm::JobEnd& end);
+
+// Throws Error(usage) that names two ranks which would share a GPU.
+void need_own_gpus(train::Ranks& ranks, const std::string& device);
 
 // Meets the others. Throws Error(usage, peer_lost).
 std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch);

@@ -63,7 +63,7 @@ void Loop::run_epoch() {
     const int64_t before = place_.step;
     if (!step(settle ? place_.batch : next_pause())) break;
     save = save || (place_.step > before && run_.config.save_every > 0 && place_.step % run_.config.save_every == 0);
-    save = signals::take_save_request() || save;
+    save = (run_.ranks ? run_.ranks->take_save() : signals::take_save_request()) || save;
     if (!steps_.settled()) continue;
     if (run_.ranks) asked_.lr = run_.ranks->take_rate();
     if (asked_.lr) change_rate();
@@ -81,6 +81,7 @@ void Loop::begin_epoch() {
             .seen_before = place_.seen,
             .began = Clock::now(),
             .waited_before = run_.feed->wait_seconds()};
+  run_.level_ranks();
   if (run_.ranks) epoch_.ranks.emplace(run_.ranks->comm());
   steps_.start_epoch(place_, epoch_.steps);
   place_.closed = false;
@@ -245,14 +246,16 @@ void Loop::store() {
 void Loop::checkpoint(bool best) {
   need_finite();
   // What was measured is stored: whoever takes the model out of a checkpoint has the averages.
-  run_.net->with_averages([&] { record_.checkpoint(place_, best); });
+  record_.drop_given();
+  const WholeStates states = run_.whole_states();
+  run_.net->with_averages([&] { record_.checkpoint(place_, states, best); });
 }
 
 // Weights, averages and optimizer states that are not finite are neither measured nor stored. One pass over them, once
 // for a step, which storing makes anyway; the steps pay nothing.
 void Loop::need_finite() {
   if (finite_at_ == place_.step) return;
-  const std::string at = run_.net->first_nonfinite();
+  const std::string at = run_.first_nonfinite();
   if (at.empty()) {
     finite_at_ = place_.step;
     return;
@@ -272,7 +275,7 @@ void Loop::diverged(double loss) {
     layer = cat("(the first bad layer could not be found: ", e.what(), ")");
   }
   record_.diverged(place_, loss, rate_);
-  const bool finite = run_.net->first_nonfinite().empty();
+  const bool finite = run_.first_nonfinite().empty();
   if (finite) checkpoint();
   record_.settle();
   fail(ErrorKind::diverged, "train", "the loss is ", loss, " at step ", place_.step + 1, " (epoch ", place_.epoch,

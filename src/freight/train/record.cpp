@@ -151,10 +151,10 @@ void RunRecord::diverged(const RunPosition& place, double loss, double rate) {
       {.step = place.step + 1, .epoch = static_cast<double>(place.epoch), .split = "train", .loss = loss, .lr = rate});
 }
 
-void RunRecord::checkpoint(const RunPosition& place, bool best) {
+void RunRecord::checkpoint(const RunPosition& place, const WholeStates& states, bool best) {
   if (!dir_) return;
-  dir_->checkpoint(run_.bundle(place), {place, run_.states(), run_.config, run_.fingerprint, run_.config.model_ema > 0},
-                   best, {run_.config.keep, run_.config.save_in_place});
+  RunState state{place, states.kept, run_.config, run_.fingerprint, run_.config.model_ema > 0, states.given};
+  dir_->checkpoint(run_.bundle(place), state, best, {run_.config.keep, run_.config.save_in_place});
 }
 
 std::string RunRecord::saved_weights(const char* which) const {
@@ -208,6 +208,7 @@ void RunRecord::write_run(const char* status, int exit_code, const Result* resul
                {"train", summary.train_count},
                {"test", summary.test_count},
                {"fingerprint", cat(run_.fingerprint)}};
+  if (const RankShares* shares = run_.rank_shares()) j["ranks"] = json::parse(to_json(*shares));
   j["local"] = "names paths of this machine: stored models, checkpoints and ONNX files do not";
   if (result) j["result"] = json_of(*result, run_.left_out.samples().size(), run_.metric_name());
   if (result && result->leaderboard)

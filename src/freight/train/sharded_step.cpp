@@ -6,7 +6,9 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <numeric>
 
+#include "freight/backend/backend.h"
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/base/log.h"
@@ -18,9 +20,11 @@
 #include "freight/run/collectives.h"
 #include "freight/run/plan.h"
 #include "freight/trace/batch_statistics.h"
+#include "freight/trace/device.h"
 #include "freight/trace/tracer.h"
 #include "freight/train/overlapped_sums.h"
 #include "freight/train/ranks.h"
+#include "freight/train/state_shares.h"
 #include "freight/train/step_internal.h"
 
 namespace freight::train {
@@ -89,7 +93,23 @@ struct ApplySums {
     for (const Statistic& s : *statistics) {
       if (s.changes) s.running.assign(s.sum.value() * by_samples);
     }
-    update(*trained->optimizer, trained->ema, trained->scale, loss, means);
+    update(*trained->optimizer, trained->shares ? nullptr : trained->ema, trained->scale, loss, means);
+  }
+};
+
+// The averages' turn where it comes after the update: behind the other ranks' new weights.
+struct FollowWeights {
+  const ShardedStep::Trained* trained;
+  const std::vector<Variable>* gradients;
+  void operator()(const Tensor& loss, const Tensor& by_count) const {
+    trained->ema->update();
+    Tensor sound = is_finite(loss);
+    if (trained->scale) {
+      std::vector<Tensor> means;
+      for (const Variable& g : *gradients) means.push_back(g.value() * by_count);
+      sound = logical_and(sound, optim::LossScale::all_finite(means));
+    }
+    assign_only_if(sound);
   }
 };
 
@@ -141,7 +161,14 @@ class Partial {
 
 struct ShardedStep::State {
   State(const Trained& t, const Sharding& s, const CompileOptions& compile)
-      : trained(t), sharding(s), deal(s.deal()), shard{ShardSums{}, compile}, apply{ApplySums{}, compile}, partial(0) {}
+      : trained(t),
+        sharding(s),
+        deal(s.deal()),
+        shard{ShardSums{}, compile},
+        apply{ApplySums{}, compile},
+        follow{FollowWeights{}, compile},
+        partial(0) {}
+  bool follows() const { return trained.shares && trained.ema; }
 
   float* block() const { return block_array.data<float>(); }
   Ranks& ranks() const { return *sharding.ranks; }
@@ -152,6 +179,7 @@ struct ShardedStep::State {
     return all;
   }
   bool may_overlap() const;
+  void bring_home() const;
   std::vector<int64_t> ready_order(const data::FeedBatch& full, std::vector<int64_t>& ends);
   void place(const data::FeedBatch& full);
   void start(const data::FeedBatch& first);
@@ -169,6 +197,7 @@ struct ShardedStep::State {
   std::vector<Statistic> statistics;
   Compiled<ShardSums> shard;
   Compiled<ApplySums> apply;
+  Compiled<FollowWeights> follow;
 
   Array block_array, slots, all_slots;  // slots: of this rank's shards, and of all, where sums do not meet in the tree
   Partial partial;
@@ -183,14 +212,23 @@ struct ShardedStep::State {
   std::vector<double> numbers;                  // by shard of this rank
   bool tokens = false;                          // are what targets are counted by
   int64_t width = 1;                            // targets of a sample
+  bool own_memory = false;                      // of the device that computes
   Array random_numbers;                         // as of the step's beginning
 };
 
 // True where sums may be made beside the last shard: not where the shards of all ranks meet first.
 bool ShardedStep::State::may_overlap() const {
-  if (!sharding.ranks || !local_sums || ranks().world() == 1) return false;
+  if (!sharding.ranks || !local_sums || ranks().world() == 1 || ranks().beside_host()) return false;
   const Overlap asked = ranks().overlap();
   return asked == Overlap::yes || (asked == Overlap::automatic && ranks().comm().over_network());
+}
+
+// A device with memory of its own has the newest of what it summed: it goes to the block, and from there back to the
+// device when the update reads it.
+void ShardedStep::State::bring_home() const {
+  if (!own_memory) return;
+  for (const Variable& v : gradients) v.array().raw();
+  for (const Statistic& s : statistics) s.sum.array().raw();
 }
 
 // The order in which rank 0's plan makes the summands, on all ranks, and the ends of the plan's pieces. What a plan
@@ -240,11 +278,10 @@ void ShardedStep::State::place(const data::FeedBatch& first) {
     for (const int64_t i : ready_order(first, ends)) ordered.push_back(all[static_cast<size_t>(i)]);
     all = std::move(ordered);
   }
-  size_t floats = 0;
   for (const Variable& v : all) {
     sizes.push_back(static_cast<int64_t>((static_cast<size_t>(v.type().numel()) + kAlign - 1) / kAlign * kAlign));
-    floats += static_cast<size_t>(sizes.back());
   }
+  const auto floats = static_cast<size_t>(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}));
   block_array = Array(DType::f32, {static_cast<int64_t>(floats)});
   std::memset(block_array.raw(), 0, block_array.bytes());
   float* at = block();
@@ -286,12 +323,16 @@ ShardedStep::ShardedStep(const Trained& trained, const Sharding& sharding, const
     s.statistics.push_back({v.variable, beside("statistic", v.variable)});
   }
   CompileOptions of_shard = named({"inputs", "targets"}), of_update = named({"loss", "by_count", "by_samples"});
+  CompileOptions of_averages = named({"loss", "by_count"});
   of_shard.deterministic = of_shard.deterministic || sharding.exact;
   // All ranks make the same update by themselves.
   of_update.deterministic = of_update.deterministic || sharding.exact || sharding.ranks;
+  of_averages.deterministic = of_update.deterministic;
   s.tokens = trained.model->language_model();
+  s.own_memory = backend(compile.backend.empty() ? current_device() : compile.backend).memory() != nullptr;
   s.shard = {ShardSums{&s.trained, &s.gradients, &s.statistics, sharding.batch_size, s.tokens}, of_shard};
   s.apply = {ApplySums{&s.trained, &s.gradients, &s.statistics}, of_update};
+  s.follow = {FollowWeights{&s.trained, &s.gradients}, of_averages};
 }
 
 ShardedStep::~ShardedStep() {
@@ -323,6 +364,7 @@ bool ShardedStep::State::lacks_variance(const data::FeedBatch& b) {
 // Computes the shard's block and numbers.
 void ShardedStep::State::run(const data::FeedBatch& b, int64_t number) {
   if (b.inputs.shape()[0] == 0 || lacks_variance(b)) {
+    bring_home();
     std::memset(block(), 0, block_array.bytes());
     return;
   }
@@ -337,6 +379,7 @@ void ShardedStep::State::run(const data::FeedBatch& b, int64_t number) {
   of[1] = static_cast<double>(right.item<float>());
   of[2] = static_cast<double>(b.count);
   of[3] = static_cast<double>(b.inputs.shape()[0]);
+  bring_home();
   if (tokens) width = b.targets.shape()[1];
 }
 
@@ -470,6 +513,8 @@ ShardedStep::Outcome ShardedStep::finish() {
   o.loss = loss * by_count;  // each was divided by the full batch
   const auto scalar = [](double v) { return Array::of<float>({static_cast<float>(v)}, {}); };
   s.apply(scalar(o.loss), scalar(by_count), scalar(static_cast<double>(s.sharding.batch_size) / samples));
+  if (s.trained.shares) s.trained.shares->hand_over_weights();
+  if (s.follows()) s.follow(scalar(o.loss), scalar(by_count));
   if (std::isfinite(o.loss)) key(1);
   s.keep_timeline(samples);
   return o;
@@ -491,8 +536,9 @@ std::vector<ShardedStep::Run> ShardedStep::plans(const Type& x, const Type& y) {
   if (s.tokens) s.width = y.shape[1];
   const Type scalar{DType::f32, {}};
   std::vector<Run> runs;
-  for (const auto& [n, times] : sizes) runs.push_back({s.shard.plan(rows(x, n), rows(y, n)), times});
+  for (const auto& [n, times] : sizes) runs.push_back({s.shard.plan(rows(x, n), rows(y, n)), times, true});
   runs.push_back({s.apply.plan(scalar, scalar, scalar), 1});
+  if (s.follows()) runs.push_back({s.follow.plan(scalar, scalar), 1});
   return runs;
 }
 
@@ -502,10 +548,10 @@ size_t ShardedStep::kept_bytes() const {
   for (const Variable& v : s.gradients) block += v.type().bytes();
   for (const Statistic& v : s.statistics) block += v.sum.type().bytes();
   const bool gathers = s.sharding.exact && s.sharding.ranks && !s.deal.aligned();
-  if (gathers) return block * static_cast<size_t>(s.deal.most() * (s.deal.world + 1));
+  if (gathers) return block * static_cast<size_t>(1 + s.deal.most() * (s.deal.world + 1));
   size_t levels = 0;
   for (int64_t n = s.deal.count(); n > 1; n /= 2) ++levels;
-  return block * (levels > 0 ? levels + 1 : 0);
+  return block * (1 + (levels > 0 ? levels + 1 : 0));
 }
 
 }  // namespace freight::train
