@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include "device_list.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/env.h"
+#include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
 #include "freight/comm/join.h"
@@ -146,6 +148,7 @@ int run_ranks(const std::string& command, const Args& args, const RankFlags& fla
   o.world = static_cast<int>(count);
   o.threads = static_cast<int>(threads);
   if (!flags.hosts.empty()) o.hosts = parse_list("--hosts", flags.hosts);
+  o.elastic = parse_elastic(flags.elastic);
   o.bound = flags.engine() == comm::Engine::shared_memory;
   o.log_dir = logs;
   o.terminal = true;
@@ -154,9 +157,47 @@ int run_ranks(const std::string& command, const Args& args, const RankFlags& fla
   const bool stopped = end.forwarded != 0 && (!end.failed() || end.exit_code == 128 + end.forwarded);
   if (stopped) return 128 + end.forwarded;
   if (!end.failed()) return 0;
-  if (end.rank == 0 && end.signal == 0) return end.exit_code;
+  if (end.log.empty() && end.signal == 0) return end.exit_code;
   const std::string why = end.log.empty() ? "" : last_line(end.log);
   fail(kind_of(end), command, to_string(end), why.empty() ? "" : ": " + why);
+}
+
+comm::Elastic parse_elastic(const std::string& text) {
+  comm::Elastic e;
+  if (text.empty()) return e;
+  const char* const last = text.data() + text.size();
+  const auto [colon, fault] = std::from_chars(text.data(), last, e.least);
+  const bool two = fault == std::errc() && colon != last && *colon == ':';
+  const auto [end, second] = std::from_chars(two ? colon + 1 : last, last, e.most);
+  if (!two || second != std::errc() || end != last) {
+    fail(ErrorKind::usage, "--elastic", "got '", excerpt(text), "', need the fewest and the most devices, as in 1:4");
+  }
+  if (e.least < 1) fail(ErrorKind::usage, "--elastic", "got ", text, ", need at least 1 device");
+  if (e.least > e.most) fail(ErrorKind::usage, "--elastic", "got ", text, ": the fewest are more than the most");
+  return e;
+}
+
+void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t devices) {
+  const comm::Elastic e = parse_elastic(flags.elastic);
+  if (!e.on()) return;
+  if (!launch.source.empty() && launch.source != "freight") {
+    fail(ErrorKind::usage, "--elastic", "is for processes that freight starts itself as yet, not ", launch.source);
+  }
+  if (flags.devices.empty()) {
+    fail(ErrorKind::usage, "--elastic", "needs --devices, as in --devices cpu*", e.most, " --elastic ", flags.elastic);
+  }
+  if (e.most > devices) {
+    fail(ErrorKind::usage, "--elastic", "got ", flags.elastic, " for ", devices, devices == 1 ? " device" : " devices",
+         " (--devices): need no more than these");
+  }
+  if (!flags.hosts.empty()) fail(ErrorKind::usage, "--elastic", "is for one host as yet: leave --hosts out");
+  if (flags.engine() != comm::Engine::shared_memory) {
+    fail(ErrorKind::usage, "--elastic", "is for processes that share memory as yet: got ",
+         comm::to_string(flags.engine()));
+  }
+  if (flags.overlap == "yes") {
+    fail(ErrorKind::usage, "--elastic", "does not go with --overlap yes: sums are made behind the backward half");
+  }
 }
 
 std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch) {

@@ -32,6 +32,7 @@ void declare_job(Options& o, JobFlags& f);
 struct RankFlags : JobFlags {
   std::string devices;           // --devices; "": one, which --device names
   std::string overlap = "auto";  // --overlap, of training
+  std::string elastic;           // --elastic, of training: "MIN:MAX"; "": all stay to the end
 };
 void declare(Options& o, RankFlags& f);
 
@@ -86,6 +87,11 @@ class LogFolder {
 std::string last_line(const std::string& log);
 // The kind of error that the end of a job is.
 ErrorKind kind_of(const comm::JobEnd& end);
+
+// "1:4" of --elastic; off for "". Throws Error(usage).
+comm::Elastic parse_elastic(const std::string& text);
+// Throws Error(usage) where the flags of a job on `devices` devices do not go with --elastic.
+void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t devices);
 
 // Meets the others. Throws Error(usage, peer_lost).
 std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch);

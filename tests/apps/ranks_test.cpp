@@ -14,6 +14,7 @@
 #include "freight/base/philox.h"
 #include "freight/base/strings.h"
 #include "freight/io/safetensors.h"
+#include "rank_processes.h"
 #include "run_command.h"
 #include "tests/support/small_digits.h"
 
@@ -86,24 +87,6 @@ double difference(const io::SafeTensors& a, const io::SafeTensors& b) {
     most = std::max(most, apart / scale);
   }
   return most;
-}
-
-// The process of a rank that this one started.
-int process_of(int parent, int rank) {
-  for (const auto& e : fs::directory_iterator("/proc")) {
-    const int pid = std::atoi(e.path().filename().c_str());
-    if (pid < 1) continue;
-    const std::string at = "/proc/" + std::to_string(pid);
-    const std::string status = read_file(at + "/status"), environment = read_file(at + "/environ");
-    if (status.find(cat("\nPPid:\t", parent, "\n")) == std::string::npos) continue;
-    if (environment.find(cat("FREIGHT_RANK=", rank, '\0')) != std::string::npos) return pid;
-  }
-  return 0;
-}
-
-bool waited_for(const std::string& file) {
-  for (int i = 0; i < 30'000 && !fs::exists(file); ++i) usleep(1000);
-  return fs::exists(file);
 }
 
 TEST_F(Ranks, SeveralDevicesTrainWhatOneDoes) {

@@ -107,6 +107,11 @@ struct NetRun : Prepared {
   Planned planned() const;
   void plan_within(const ArenaLimit& limit);
   void share_start();
+  // The same of a process of an elastic job, which gets them when it has met the others (elastic_loop.cpp): throws
+  // Error(usage) where it does not fit those.
+  void need_same_start() const;
+  // All that ranks have in common between two steps.
+  std::vector<nn::NamedVariable> common_values() const;
 
   std::unique_ptr<Task> task;
   std::unique_ptr<data::Feed> feed;  // of training

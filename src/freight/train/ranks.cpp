@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
@@ -32,6 +33,24 @@ Overlap parse_overlap(const std::string& word) {
 
 Ranks::Ranks(std::unique_ptr<comm::Comm> comm, Overlap overlap) : comm_(std::move(comm)), overlap_(overlap) {}
 
+Ranks::Ranks(std::unique_ptr<comm::Membership> members, double timeout)
+    : overlap_(Overlap::no), members_(std::move(members)), timeout_(timeout) {}
+
+void Ranks::meet(bool broken) {
+  if (comm_ && broken) comm_->abort("it goes to another meeting");
+  comm_.reset();
+  comm_ = members_->meet(timeout_);
+  wish(std::exchange(taken_, {}));  // a step that was not finished has agreed on nothing
+  agreed_.meeting = 0;
+}
+
+void Ranks::share_agreement(int root) {
+  std::vector<double> numbers(kWishNumbers);
+  put(agreed_, numbers.data());
+  broadcast(numbers.data(), numbers.size() * sizeof(double), root);
+  agreed_ = wish_of(numbers.data());
+}
+
 std::string Ranks::from_first(const std::string& text) {
   auto size = static_cast<int64_t>(text.size());
   broadcast(&size, sizeof size);
@@ -57,21 +76,21 @@ void Ranks::need_equal(const std::string& what, const std::string& mine) {
        ": all ranks of a job must be started alike");
 }
 
-void Ranks::broadcast(const std::vector<nn::NamedVariable>& variables) {
+void Ranks::broadcast(const std::vector<nn::NamedVariable>& variables, int root) {
   for (const nn::NamedVariable& v : variables) {
     const Array a = v.variable.array();
-    if (first()) {
-      broadcast(a.raw(), a.bytes());
+    if (rank() == root) {
+      broadcast(a.raw(), a.bytes(), root);
       continue;
     }
     const Array fresh(a.dtype(), a.shape());
-    broadcast(fresh.raw(), fresh.bytes());
+    broadcast(fresh.raw(), fresh.bytes(), root);
     v.variable.set(fresh);
   }
 }
 
-void Ranks::broadcast(void* data, size_t bytes) {
-  if (bytes > 0) comm_->broadcast(data, static_cast<int64_t>(bytes), DType::u8, 0);
+void Ranks::broadcast(void* data, size_t bytes, int root) {
+  if (bytes > 0) comm_->broadcast(data, static_cast<int64_t>(bytes), DType::u8, root);
 }
 
 void Ranks::sum(std::vector<double>& numbers) {
@@ -86,7 +105,8 @@ std::vector<double> Ranks::gather(const std::vector<double>& mine) {
 
 Wish Ranks::take_wish() {
   Wish w = mine_;
-  mine_ = {};
+  taken_ = std::exchange(mine_, {});
+  if (members_ && members_->called()) ++w.meeting;
   if (signals::own_signal() == SIGINT) ++w.interrupts;
   if (signals::own_signal() == SIGTERM) ++w.terminations;
   return w;
@@ -98,6 +118,8 @@ void Ranks::wish(const Wish& also) {
 }
 
 void Ranks::agree(const Wish& all) {
+  taken_ = {};
+  agreed_.meeting += all.meeting;
   agreed_.interrupts += all.interrupts;
   agreed_.terminations += all.terminations;
   agreed_.stop += all.stop;
@@ -118,12 +140,14 @@ void put(const Wish& w, double* numbers) {
   numbers[2] = static_cast<double>(w.stop);
   numbers[3] = w.lr ? 1 : 0;
   numbers[4] = w.lr.value_or(0);
+  numbers[5] = static_cast<double>(w.meeting);
 }
 
 Wish wish_of(const double* numbers) {
   Wish w{.interrupts = static_cast<int64_t>(numbers[0]),
          .terminations = static_cast<int64_t>(numbers[1]),
-         .stop = static_cast<int64_t>(numbers[2])};
+         .stop = static_cast<int64_t>(numbers[2]),
+         .meeting = static_cast<int64_t>(numbers[5])};
   if (numbers[3] > 0) w.lr = numbers[4] / numbers[3];
   return w;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "freight/comm/comm.h"
+#include "freight/comm/membership.h"
 #include "freight/nn/module.h"
 #include "freight/train/sharding.h"
 
@@ -18,6 +19,7 @@ namespace freight::train {
 struct Wish {
   int64_t interrupts = 0, terminations = 0;  // signals: SIGINT, SIGTERM
   int64_t stop = 0;                          // by the observer
+  int64_t meeting = 0;                       // somebody waits to be let in (comm/membership.h)
   std::optional<double> lr = {};             // the learning rate in place of the schedule's; of rank 0 alone
   bool any_stop() const { return interrupts > 0 || terminations > 0 || stop > 0; }
 };
@@ -30,10 +32,17 @@ Overlap parse_overlap(const std::string& word);
 class Ranks {
  public:
   explicit Ranks(std::unique_ptr<comm::Comm> comm, Overlap overlap = Overlap::automatic);
+  // Of an elastic job. They are in no meeting before meet(): till then this process is for itself, and not the first.
+  Ranks(std::unique_ptr<comm::Membership> members, double timeout);
 
-  int rank() const { return comm_->rank(); }
-  int world() const { return comm_->world(); }
-  bool first() const { return rank() == 0; }
+  int rank() const { return comm_ ? comm_->rank() : 0; }
+  int world() const { return comm_ ? comm_->world() : 1; }
+  bool first() const { return comm_ && rank() == 0; }
+  bool met() const { return comm_ != nullptr; }
+  comm::Membership* members() { return members_.get(); }  // null unless the job is elastic
+  // Meets those who are in the job now. Those that leave a meeting since another was lost say so by `broken`, and the
+  // rest learns of it. Throws Error(peer_lost) where the job does not go on.
+  void meet(bool broken);
   comm::Comm& comm() { return *comm_; }
   Overlap overlap() const { return overlap_; }
   Deal deal(int64_t shards) const { return {shards, rank(), world()}; }
@@ -43,9 +52,9 @@ class Ranks {
   // Throws Error(usage) on all ranks that names the first whose text is not rank 0's, and both: "rank 1 has seed 3,
   // rank 0 has seed 0".
   void need_equal(const std::string& what, const std::string& mine);
-  // Rank 0's elements, on all.
-  void broadcast(const std::vector<nn::NamedVariable>& variables);
-  void broadcast(void* data, size_t bytes);
+  // Elements of rank `root`, on all.
+  void broadcast(const std::vector<nn::NamedVariable>& variables, int root = 0);
+  void broadcast(void* data, size_t bytes, int root = 0);
   // The sum over all ranks, of few numbers.
   void sum(std::vector<double>& numbers);
   // Everybody's numbers, by rank; each brings as many.
@@ -58,17 +67,22 @@ class Ranks {
   // Takes in what all ranks want together, the same on each; a stop holds from then on (signals.h).
   void agree(const Wish& all);
   const Wish& agreed() const { return agreed_; }
+  // Rank `root`'s agreement, on all.
+  void share_agreement(int root);
   // The learning rate that was agreed on, once.
   std::optional<double> take_rate();
 
  private:
-  std::unique_ptr<comm::Comm> comm_;
+  std::unique_ptr<comm::Comm> comm_;  // null before the first meeting of an elastic job
   Overlap overlap_;
+  std::unique_ptr<comm::Membership> members_ = {};
+  double timeout_ = 0;  // seconds, of meetings
   Wish mine_, agreed_;
+  Wish taken_;  // and not agreed on yet
 };
 
 // A wish as numbers that can be added, and back.
-constexpr size_t kWishNumbers = 5;
+constexpr size_t kWishNumbers = 6;
 void put(const Wish& wish, double* numbers);
 Wish wish_of(const double* numbers);
 
