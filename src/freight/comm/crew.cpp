@@ -103,17 +103,18 @@ bool Crew::ended(int number, int code, int signal) {
   const State was = p.state;
   p.state = State::gone;
   const bool was_member = was == State::member;
-  const int first_before = first();
   const bool as_asked = stopping_ && code > 128;
   if (signal == 0 && (code == 0 || as_asked)) {
+    if (was_member && !finishing_) last_first_ = first();
     finishing_ = finishing_ || was_member;
+    if (number == last_first_) last_first_ = -1;
     if (was_member) std::erase(order_, number);
     return true;
   }
   if (over_) return false;
   if (finishing_) {  // the others have done their work; the first has the last word
     if (was_member) std::erase(order_, number);
-    return !was_member || number != first_before;
+    return number != last_first_;
   }
   const bool of_itself = signal == 0 && code != static_cast<int>(ErrorKind::peer_lost);
   const std::string how = !p.given_up.empty() ? p.given_up

@@ -70,6 +70,7 @@ class Crew {
   std::vector<int> order_;      // members, by rank
   uint32_t generation_ = 0;
   std::string events_;
+  int last_first_ = -1;  // the first rank when members had begun to end well, until it has done so, too
   bool finishing_ = false, stopping_ = false, over_ = false;
   Clock::time_point missing_since_;  // somebody waits for the rest at a meeting
   bool missing_ = false;
