@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -11,6 +12,7 @@
 #include "freight/backend/gpu/cuda/cuda.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/env.h"
+#include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
 #include "freight/comm/join.h"
@@ -240,7 +242,7 @@ int run_on_terminal(const std::string& command, const comm::LaunchOptions& optio
   const bool stopped = end.forwarded != 0 && (!end.failed() || end.exit_code == 128 + end.forwarded);
   if (stopped) return 128 + end.forwarded;
   if (!end.failed()) return 0;
-  if (end.rank == 0 && end.signal == 0) return end.exit_code;
+  if (end.log.empty() && end.signal == 0) return end.exit_code;
   fail_with(command, end, logs);
 }
 
@@ -255,6 +257,7 @@ Args with_command(const std::string& command, const Args& args) {
 int run_ranks(const std::string& command, const Args& args, const RankFlags& flags, int64_t count,
               const std::string& logs, int64_t threads) {
   comm::LaunchOptions o = launch_of(with_command(command, args), flags, count, logs);
+  o.elastic = parse_elastic(flags.elastic);
   o.threads = static_cast<int>(threads);
   o.terminal = true;
   return run_on_terminal(command, o, Logs::stay);
@@ -278,6 +281,52 @@ RanksRan run_ranks_apart(const std::string& what, const Args& words, const JobFl
   if (end.forwarded != 0) return {.out = {}, .signal = end.forwarded};
   if (end.failed()) fail_with(what, end, Logs::go);
   return {.out = io::read_text(o.result)};
+}
+
+comm::Elastic parse_elastic(const std::string& text) {
+  comm::Elastic e;
+  if (text.empty()) return e;
+  const char* const last = text.data() + text.size();
+  const auto [colon, fault] = std::from_chars(text.data(), last, e.least);
+  const bool two = fault == std::errc() && colon != last && *colon == ':';
+  const auto [end, second] = std::from_chars(two ? colon + 1 : last, last, e.most);
+  if (!two || second != std::errc() || end != last) {
+    fail(ErrorKind::usage, "--elastic", "got '", excerpt(text), "', need the fewest and the most devices, as in 1:4");
+  }
+  if (e.least < 1) fail(ErrorKind::usage, "--elastic", "got ", text, ", need at least 1 device");
+  if (e.least > e.most) fail(ErrorKind::usage, "--elastic", "got ", text, ": the fewest are more than the most");
+  return e;
+}
+
+void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t devices) {
+  const comm::Elastic e = parse_elastic(flags.elastic);
+  if (!e.on()) return;
+  if (!launch.source.empty() && launch.source != "freight") {
+    fail(ErrorKind::usage, "--elastic", "is for processes that freight starts itself as yet, not ", launch.source);
+  }
+  if (flags.devices.empty()) {
+    fail(ErrorKind::usage, "--elastic", "needs --devices, as in --devices cpu*", e.most, " --elastic ", flags.elastic);
+  }
+  if (e.most > devices) {
+    fail(ErrorKind::usage, "--elastic", "got ", flags.elastic, " for ", devices, devices == 1 ? " device" : " devices",
+         " (--devices): need no more than these");
+  }
+  if (!flags.hosts.empty()) fail(ErrorKind::usage, "--elastic", "is for one host as yet: leave --hosts out");
+  if (flags.engine() != comm::Engine::shared_memory) {
+    fail(ErrorKind::usage, "--elastic", "is for processes that share memory as yet: got ",
+         comm::to_string(flags.engine()));
+  }
+  if (!flags.weights.empty() || flags.shard_optimizer) {
+    fail(ErrorKind::usage, "--elastic", "does not go with ",
+         flags.weights.empty() ? "--shard-optimizer" : "--device-weights", " as yet");
+  }
+  const std::vector<std::string> names = parse_device_list("--devices", flags.devices).names;
+  if (std::any_of(names.begin(), names.end(), [&](const std::string& n) { return n != names[0]; })) {
+    fail(ErrorKind::usage, "--elastic", "is for devices that are alike as yet: got ", flags.devices);
+  }
+  if (flags.overlap == "yes") {
+    fail(ErrorKind::usage, "--elastic", "does not go with --overlap yes: sums are made behind the backward half");
+  }
 }
 
 std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch) {

@@ -34,6 +34,7 @@ struct RankFlags : JobFlags {
   std::string overlap = "auto";  // --overlap, of training
   std::string weights;           // --device-weights, of training
   bool shard_optimizer = false;  // --shard-optimizer, of training
+  std::string elastic;           // --elastic, of training: "MIN:MAX"; "": all stay to the end
 };
 void declare(Options& o, RankFlags& f);
 
@@ -115,6 +116,10 @@ ErrorKind kind_of(const comm::JobEnd& end);
 
 // Throws Error(usage) that names two ranks which would share a GPU.
 void need_own_gpus(train::Ranks& ranks, const std::string& device);
+// "1:4" of --elastic; off for "". Throws Error(usage).
+comm::Elastic parse_elastic(const std::string& text);
+// Throws Error(usage) where the flags of a job on `devices` devices do not go with --elastic.
+void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t devices);
 
 // Meets the others. Throws Error(usage, peer_lost).
 std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch);

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
+#include <utility>
 
 #include "command.h"
 #include "config_options.h"
@@ -56,6 +58,9 @@ void declare(Options& o, train::Config& c, TrainFlags& f) {
   o.add(
       "--shard-optimizer", &f.ranks.shard_optimizer,
       "each device keeps a part of the optimizer's state and updates that (ZeRO stage 1): less memory, the same bits");
+  o.add("--elastic", &f.ranks.elastic,
+        "MIN:MAX devices: where one is lost the others go on, and it is started again; --shards is 8 unless said",
+        {.value = "MIN:MAX"});
   o.accept("--batch-size", "auto", &f.choose_batch, "auto: the largest that is good, tried with one real step");
   o.add("--json", &f.json, "print the result as one JSON line");
   o.add("--progress", &f.progress, "the progress line on stderr");
@@ -94,14 +99,24 @@ std::string figure(double v) {
 class Terminal : public train::Observer {
  public:
   Terminal(const TrainFlags& flags, bool quiet)
-      : quiet_(quiet), progress_(flags.progress && !quiet ? Progress::Mode::automatic : Progress::Mode::off) {}
+      : quiet_(quiet),
+        mode_(flags.progress && !quiet ? Progress::Mode::automatic : Progress::Mode::off),
+        progress_(std::in_place, mode_) {}
 
-  void on_start(const train::RunSummary& s) override {
+  // What is said goes on in the words of the run.
+  void on_succession(const train::RunSummary& s) override {
+    take_terminal();
     example_ = s.example;
     pass_ = s.pass;
     held_out_ = s.held_out;
     steps_ = s.has_plans;
     rate_ = s.unit + "/s";
+  }
+  void on_regrouping(const train::Regrouping& r) override {
+    if (!quiet_) say(to_string(r));
+  }
+  void on_start(const train::RunSummary& s) override {
+    on_succession(s);
     for (const std::string& warning : s.warnings) say(cat("warning: ", warning));
     if (quiet_) return;
     say(cat("freight ", version(), " on ", s.device));
@@ -138,13 +153,13 @@ class Terminal : public train::Observer {
   // "1,248 steps" of a net, "135 rounds" or "1 fit" of a learner of tables.
   std::string counted(int64_t n) const { return cat(with_commas(n), " ", steps_ ? "step" : pass_, n == 1 ? "" : "s"); }
   void say(const std::string& text) {
-    if (progress_.mode() == Progress::Mode::off) {
+    if (beside || progress_->mode() == Progress::Mode::off) {
       std::fprintf(stderr, "%s\n", printable(text, "\n\t").c_str());
     } else {
-      progress_.line(text);
+      progress_->line(text);
     }
   }
-  bool wants_step() override { return progress_.due(); }
+  bool wants_step() override { return !beside && progress_->due(); }
   train::AfterStep on_step(const train::StepReport& r) override {
     look_at_device();
     const plan::MemoryUse memory = plan::memory_use();
@@ -163,17 +178,17 @@ class Terminal : public train::Observer {
                                   .memory_bytes = memory.resident,
                                   .memory_limit_bytes = memory.total,
                                   .eta_s = steps_ ? std::optional(r.eta_s) : std::nullopt};
-    progress_.update(progress_text(figures, progress_.width()));
+    progress_->update(progress_text(figures, progress_->width()));
     return {};
   }
   void on_evaluation_progress(int64_t done, int64_t total) override {
-    if (progress_.due()) progress_.update(cat("evaluating  ", with_commas(done), "/", with_commas(total)));
+    if (wants_step()) progress_->update(cat("evaluating  ", with_commas(done), "/", with_commas(total)));
   }
   void on_bad_sample(const std::string& path, const std::string& reason) override {
     say(cat("warning: left out: ", path, ": ", reason));
   }
   train::AfterStep on_comparison(const std::string& what) override {
-    if (progress_.due()) progress_.update(what);
+    if (wants_step()) progress_->update(what);
     return {};
   }
   void on_leaderboard(const train::Leaderboard& board) override {
@@ -219,12 +234,18 @@ class Terminal : public train::Observer {
 
   std::string offload, shards;  // lines of the start block; "" for none
   bool one_device = false;      // all processes of the run are
+  bool beside = false;          // of a rank of an elastic run that is not the first: it prints into its log
   plan::Outcome outcome;        // what is planned of the run, and, once it is over, measured
   int64_t resident_before = 0;  // bytes of this process before it
   std::shared_ptr<DeviceMemory> device;
   size_t free_before = 0;  // of the device's memory
 
  private:
+  void take_terminal() {
+    if (!std::exchange(beside, false)) return;
+    comm::Membership::take_terminal();
+    progress_.emplace(mode_);  // which looks where it prints
+  }
   // The plan of a device with memory of its own is of that memory. Arenas stay, so that it is enough to look now and
   // then.
   void look_at_device() {
@@ -235,7 +256,8 @@ class Terminal : public train::Observer {
   double device_peak_ = 0;
   bool quiet_, steps_ = true;
   std::string example_, pass_ = "epoch", held_out_ = "test", rate_ = "img/s";
-  Progress progress_;
+  Progress::Mode mode_;
+  std::optional<Progress> progress_;
 };
 
 void print_result(const train::Result& r, const Terminal& terminal, const TrainFlags& flags) {
@@ -372,6 +394,25 @@ Request read_request(const Args& args) {
   return r;
 }
 
+// Turns on what a run that goes on with other devices needs: sums that do not depend on who makes them.
+void settle_elastic(Request& r) {
+  train::Config& c = r.config;
+  constexpr int64_t kShards = 8;
+  if (!c.resume.empty()) {
+    fail(ErrorKind::usage, "--elastic", "is for new runs as yet: leave --resume out, or go on without --elastic");
+  }
+  if (&train::learner_of(c) != train::learners().front()) {
+    fail(ErrorKind::usage, "--elastic", "is for nets as yet, and --model ", c.model, " is none");
+  }
+  if (r.flags.fit == "auto" || r.flags.choose_batch) {
+    fail(ErrorKind::usage, "--elastic", "does not go with ", r.flags.choose_batch ? "--batch-size" : "--fit", " auto");
+  }
+  if (c.shards == 0 && r.options->given("--shards")) {
+    fail(ErrorKind::usage, "--shards", "got 0 beside --elastic, which needs shards: one for each device or more");
+  }
+  if (c.shards == 0) c.shards = kShards;
+}
+
 // Sets the flags on top; the request stays where it is from here on, since its options refer to it.
 void parse_request(Request& r, const Args& args) {
   r.options = train_options(r.config, r.flags);
@@ -381,6 +422,7 @@ void parse_request(Request& r, const Args& args) {
     fail(ErrorKind::usage, "--batch-size", "auto is for new runs: one that goes on keeps its batch");
   }
   if (r.found) check_resume(r.config, *r.found, *r.options);
+  if (!r.flags.ranks.elastic.empty()) settle_elastic(r);
   train::validate(r.config);
   refuse_two_lists(r.flags.ranks, *r.options);
   r.flags.dry_run = r.options->dry_run();
@@ -429,6 +471,7 @@ int train_here(Request& r, const Args& args, train::Ranks* ranks, const ShardWor
   const TrainFlags& flags = r.flags;
   Terminal terminal(flags, r.options->quiet());
   terminal.one_device = work.processes > 1;
+  terminal.beside = ranks && ranks->members();
   if (work.processes > 1 || !work.why_one.empty()) terminal.shards = to_string(r.config.shards, work);
   std::optional<plan::FittedRun> fits = fit_run(r, ranks, terminal);
   if (!fits) return kShardsDoNotFit;
@@ -448,6 +491,7 @@ int train_here(Request& r, const Args& args, train::Ranks* ranks, const ShardWor
   }
   const train::Result result = fitted.run.run(terminal, args);
   r.config.output_dir = result.output_dir;
+  if (ranks && !ranks->first()) return result.interrupted() ? signals::exit_code() : 0;
   const bool trained = result.samples_per_second > 0;  // not complete before
   if (trained && fitted.run.has_plans()) terminal.compare(result.output_dir);
   print_result(result, terminal, flags);
@@ -514,6 +558,21 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
     return train_beside(config, own, args, *ranks, of_rows);
   } catch (const std::exception& e) {
     ranks->comm().abort(e.what());
+    throw;
+  }
+}
+
+// A rank of a job that may lose and gain some: it prepares for itself, and meets the others when it is ready. Which of
+// them is the first may change.
+int train_elastic(const Args& args, const comm::Launch& launch, std::unique_ptr<comm::Membership> members) {
+  Request r = read_request(args);
+  parse_request(r, args);
+  r.config.backend = device_of(r.flags.ranks, r.config.backend, launch.rank);
+  train::Ranks ranks(std::move(members), r.flags.ranks.comm_timeout);
+  try {
+    return train_here(r, args, &ranks, {});
+  } catch (const std::exception& e) {
+    if (ranks.met()) ranks.comm().abort(e.what());
     throw;
   }
 }
@@ -596,6 +655,7 @@ std::string needs_one_process(const TrainFlags& flags) {
 int train_command(const Args& args) {
   signals::install();
   const comm::Launch launch = comm::read_launch_environment();
+  if (auto members = comm::Membership::of_process(launch)) return train_elastic(args, launch, std::move(members));
   if (launch.world > 1) {
     train::Config probe;
     TrainFlags flags;
@@ -606,6 +666,7 @@ int train_command(const Args& args) {
   parse_request(r, args);
   if (r.done) return 0;
   const int64_t devices = device_count(r.flags.ranks, launch);
+  need_elastic(r.flags.ranks, launch, devices);
   if (devices > 1 && !r.flags.dry_run) return train_on_devices(std::move(r), args, devices);
   if (devices > 1) train::need_several(r.config);
   if (devices == 1 && !r.flags.ranks.weights.empty()) {

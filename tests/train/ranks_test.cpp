@@ -139,12 +139,13 @@ TEST(RankShares, OfARunThatGoesOnAreThoseBeforeWhereTheDevicesAre) {
 TEST(Wish, GoesThroughNumbersThatAreAdded) {
   double a[kWishNumbers], b[kWishNumbers];
   put({.interrupts = 1, .lr = 0.25}, a);
-  put({.terminations = 2, .stop = 1}, b);
+  put({.terminations = 2, .stop = 1, .meeting = 3}, b);
   for (size_t i = 0; i < kWishNumbers; ++i) a[i] += b[i];
   const Wish both = wish_of(a);
   EXPECT_EQ(both.interrupts, 1);
   EXPECT_EQ(both.terminations, 2);
   EXPECT_EQ(both.stop, 1);
+  EXPECT_EQ(both.meeting, 3);
   EXPECT_EQ(both.lr, 0.25);
   EXPECT_TRUE(both.any_stop());
 }

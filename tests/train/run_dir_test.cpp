@@ -124,6 +124,31 @@ TEST(RunDir, WhatAKilledProcessLeftIsTakenAwayAtTheNextStart) {
   EXPECT_EQ(left, expected);
 }
 
+// The first process of an elastic run was lost at the end of an epoch: the next one writes all of that end again.
+TEST(RunDir, RowsOfAnEpochThatEndsAgainAreTakenBack) {
+  const TemporaryDir dir;
+  const std::string run = dir / "run";
+  const auto splits = [&] {
+    std::string all;
+    for (const std::string& line : split(io::read_text(run + "/metrics.jsonl"), '\n')) {
+      if (const auto row = io::from_json_line(line)) all += cat(row->split, " ", row->step, ", ");
+    }
+    return all;
+  };
+  {
+    RunDir first(run, false);
+    for (const int64_t epoch : {1, 2}) {
+      for (const char* part : {"train", "test"}) {
+        first.metrics().write({.step = 10 * epoch, .epoch = static_cast<double>(epoch), .split = part});
+      }
+    }
+  }
+  { const RunDir resumed(run, RunDir::GoesOn{.step = 20, .open_epoch = 2}); }
+  EXPECT_EQ(splits(), "train 10, test 10, test 20, ");
+  { const RunDir next(run, RunDir::GoesOn{.step = 20, .open_epoch = 2, .tested_again = true}); }
+  EXPECT_EQ(splits(), "train 10, test 10, ");
+}
+
 // Where names cannot be exchanged, the old checkpoint of a step that is saved twice steps aside for a moment.
 TEST(RunDir, AProcessThatWasKilledBetweenTwoRenamesLeavesACheckpointToGoOnFrom) {
   const TemporaryDir dir;

@@ -53,6 +53,7 @@ const std::vector<Variable>& variables() {
       {"FREIGHT_LOCAL_RANK", "this process among those on this host", ""},
       {"FREIGHT_LOCAL_WORLD_SIZE", "how many these are", ""},
       {"FREIGHT_JOB", "name under which the processes of a job meet on a host", ""},
+      {"FREIGHT_ELASTIC", "set by that launcher for the processes of a run with --elastic", ""},
       {"RANK", "torchrun: this process among all", ""},
       {"WORLD_SIZE", "torchrun: how many they are", ""},
       {"LOCAL_RANK", "torchrun: this process among those on this host", ""},

@@ -20,6 +20,7 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
+#include <memory>
 #include <utility>
 
 #include "freight/base/clock.h"
@@ -27,6 +28,7 @@
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
+#include "freight/comm/crew_internal.h"
 #include "freight/comm/network_address_internal.h"
 #include "freight/comm/process_internal.h"
 #include "freight/comm/remote_internal.h"
@@ -110,8 +112,9 @@ int free_port() {
   return ntohs(a.sin_port);
 }
 
-Descriptor open_output(const std::string& path) {
-  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+Descriptor open_output(const std::string& path, bool goes_on = false) {
+  const int fresh = goes_on ? 0 : O_TRUNC;
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | fresh, 0666));
   if (file.get() < 0) fail(ErrorKind::runtime, path, "cannot be written: ", std::strerror(errno));
   return file;
 }
@@ -170,6 +173,14 @@ class Job {
     std::error_code error;
     std::filesystem::create_directories(options.log_dir, error);
     if (error) fail(ErrorKind::runtime, options.log_dir, "cannot be made: ", error.message());
+    processes_.resize(static_cast<size_t>(options.world));
+    if (!options.elastic.on()) return;
+    if (hosts() > 1) fail(ErrorKind::usage, "--elastic", "is for the processes of one host as yet");
+    crew_ = std::make_unique<Crew>(options.world, options.elastic);
+    for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
+      streams_.emplace_back(::fcntl(stream, F_DUPFD_CLOEXEC, 3));
+    }
+    kept_ = {crew_->table(), crew_->bell(), streams_[0].get(), streams_[1].get()};
   }
   // Nothing outlives the job, also where an error ends it.
   ~Job() {
@@ -183,8 +194,9 @@ class Job {
 
   JobEnd run() {
     for (int r = 0; r < options_.world; ++r) start(r);
-    while (std::any_of(processes_.begin(), processes_.end(), [](const Process& p) { return p.running; })) {
+    while (any_runs() || (crew_ && crew_->waits())) {
       look();
+      if (crew_) follow(crew_->look());
       const double since = seconds_since(failed_at_);
       if (end_.failed() && !asked_ && since > kAlone) {
         asked_ = true;
@@ -196,6 +208,23 @@ class Job {
   }
 
  private:
+  bool any_runs() const {
+    return std::any_of(processes_.begin(), processes_.end(), [](const Process& p) { return p.running; });
+  }
+
+  void follow(const Crew::Orders& orders) {
+    for (const int rank : orders.kill) {
+      const Process& p = processes_[static_cast<size_t>(rank)];
+      if (p.running) ::kill(-p.number, SIGKILL);
+    }
+    for (const int rank : orders.start) {
+      try {
+        start(rank);
+      } catch (const Error&) {  // the others go on: a program that is gone ends with 127, a fork is tried again
+      }
+    }
+  }
+
   std::string log_of(int rank) const { return cat(options_.log_dir, "/rank-", rank, ".log"); }
 
   int hosts() const { return std::max<int>(1, static_cast<int>(options_.hosts.size())); }
@@ -214,7 +243,8 @@ class Job {
             cat("MASTER_ADDR=", hosts() > 1 ? options_.hosts[0] : "127.0.0.1"),
             cat("MASTER_PORT=", port_),
             "FREIGHT_TOKEN_FILE=",
-            "TORCHELASTIC_USE_AGENT_STORE="};
+            "TORCHELASTIC_USE_AGENT_STORE=",
+            cat("FREIGHT_ELASTIC=", crew_ ? join_numbers(kept_) : "")};
   }
 
   // A rank computes with the threads that were asked for, as far as it has processors for them.
@@ -258,8 +288,11 @@ class Job {
       settings = settings_with(own, false);
     }
     const std::vector<char*> argv = pointers(words), environment = pointers(settings);
-    const bool shown = rank == 0 && options_.terminal, apart = rank == 0 && !options_.result.empty();
-    const Descriptor log = shown ? Descriptor(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)) : open_output(log_of(rank));
+    Process& p = processes_[static_cast<size_t>(rank)];
+    const bool again = p.number >= 0, apart = rank == 0 && !options_.result.empty();
+    const bool shown = rank == 0 && options_.terminal && !crew_;
+    const Descriptor log =
+        shown ? Descriptor(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)) : open_output(log_of(rank), again);
     const Descriptor result = apart   ? open_output(options_.result)
                               : shown ? Descriptor(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3))
                                       : Descriptor();
@@ -270,16 +303,18 @@ class Job {
     if (child == 0) {
       if (!elsewhere && options_.bound) ::sched_setaffinity(0, sizeof(processors), &processors);
       const int in = elsewhere ? input.read.get() : ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+      for (const int fd : kept_) ::fcntl(fd, F_SETFD, 0);
       become(argv.data(), environment.data(), parent, {in, result.get() >= 0 ? result.get() : log.get(), log.get()},
              fault.write.get());
     }
     ::setpgid(child, child);  // as the child does: whoever is first
-    processes_.push_back({.number = child,
-                          .watched = watch_process(child),
-                          .running = true,
-                          .words = elsewhere ? std::move(input.write) : Descriptor()});
+    p = {.number = child,
+         .watched = watch_process(child),
+         .running = true,
+         .words = elsewhere ? std::move(input.write) : Descriptor()};
+    if (crew_) crew_->started(rank, child);
     await_program(rank, fault);
-    if (elsewhere) say(processes_.back(), token_);
+    if (elsewhere) say(p, token_);
   }
 
   // The child makes system calls alone: the locks of other threads are frozen in it.
@@ -319,10 +354,12 @@ class Job {
   void look() {
     std::vector<pollfd> all = {{.fd = signals_.descriptor(), .events = POLLIN, .revents = 0}};
     for (const Process& p : processes_) all.push_back({.fd = p.watched.get(), .events = POLLIN, .revents = 0});
+    if (crew_) all.push_back({.fd = crew_->bell(), .events = POLLIN, .revents = 0});
     constexpr int kMilliseconds = 50;  // failures have deadlines
-    ::poll(all.data(), all.size(), end_.failed() ? kMilliseconds : -1);
+    ::poll(all.data(), all.size(), end_.failed() || crew_ ? kMilliseconds : -1);
     while (const int number = signals_.take()) {
       if (end_.forwarded == 0) end_.forwarded = number;
+      if (crew_ && number != SIGUSR1) crew_->stop();
       send(number);
     }
     for (int r = 0; r < options_.world; ++r) {
@@ -343,17 +380,19 @@ class Job {
 
   void judge(int rank, int status) {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0, killed = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    if (crew_ && crew_->ended(rank, code, killed)) return;
     if (code == 0 && killed == 0) return;
     constexpr int kPeerLost = static_cast<int>(ErrorKind::peer_lost);
     // All may fail alike, by the same bad input: then it is rank 0 that says so where it is seen.
-    const bool shown = options_.terminal && rank == 0 && code != 0 && code == end_.exit_code;
+    const bool prints = options_.terminal && rank == (crew_ ? crew_->first() : 0);
+    const bool shown = prints && code != 0 && code == end_.exit_code;
     const bool cause = !asked_ && (shown || (end_.exit_code == kPeerLost && code != kPeerLost));
     if (end_.failed() && !cause) return;
     if (!end_.failed()) failed_at_ = Clock::now();
     end_.rank = rank;
     end_.exit_code = code;
     end_.signal = killed;
-    end_.log = rank == 0 && options_.terminal ? "" : log_of(rank);
+    end_.log = prints && (code != 0 || !crew_) ? "" : log_of(rank);
     if (hosts() > 1) end_.host = host(rank);
   }
 
@@ -370,6 +409,12 @@ class Job {
     }
   }
 
+  static std::string join_numbers(const std::vector<int>& numbers) {
+    std::string text;
+    for (const int n : numbers) text += cat(text.empty() ? "" : ",", n);
+    return text;
+  }
+
   const LaunchOptions& options_;
   const std::string name_, token_ = new_secret();
   const int port_;  // where ranks meet that do not share memory
@@ -377,7 +422,10 @@ class Job {
   std::vector<Process> processes_;  // by rank
   JobEnd end_;
   Clock::time_point failed_at_ = Clock::now();
-  bool asked_ = false;  // the others were asked to end
+  bool asked_ = false;               // the others were asked to end
+  std::unique_ptr<Crew> crew_;       // of an elastic job
+  std::vector<Descriptor> streams_;  // where its first rank prints
+  std::vector<int> kept_;            // descriptors that its processes inherit
 };
 
 }  // namespace

@@ -6,6 +6,15 @@
 
 namespace freight::comm {
 
+// A job whose processes may end and come back while the others go on (membership.h). On one host, of 64 processes at
+// most. One that is killed, stopped or ends with 7 (peer lost) is started again, as long as fewer than `most` are
+// there; where fewer than `least` are left, the job is over as without this. A process that fails in another way ends
+// the job.
+struct Elastic {
+  int least = 0, most = 0;
+  bool on() const { return most > 0; }
+};
+
 struct LaunchOptions {
   std::vector<std::string> command;  // program and arguments; the program is looked for in PATH where it has no slash
   int world = 1;                     // processes
@@ -19,6 +28,8 @@ struct LaunchOptions {
   int threads = 0;  // compute threads of a rank, where its share of the processors has them; 0: OMP_NUM_THREADS says it
   // Ranks are dealt out evenly, host by host; the first is this one. Empty: all are here.
   std::vector<std::string> hosts = {};
+  // Each process has a log then, and the first rank of the moment prints here (Membership::take_terminal).
+  Elastic elastic = {};
 };
 
 struct JobEnd {

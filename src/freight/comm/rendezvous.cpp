@@ -43,6 +43,14 @@ struct Answer {
 };
 
 constexpr int kMostRanks = 1024;  // on one host
+// So often it is asked whether a meeting was called off, in seconds.
+constexpr double kAskIfCalledOff = 0.02;
+
+bool is_called_off(const MeetingPlan& plan) { return plan.called_off && plan.called_off(); }
+// Of `left` seconds those that may pass until it is asked.
+double until_asked(const MeetingPlan& plan, double left) {
+  return plan.called_off ? std::min(left, kAskIfCalledOff) : left;
+}
 
 struct Address {
   sockaddr_un name{};
@@ -139,7 +147,8 @@ class Host {
     while (arrived_ < plan_.world) {
       const double left = plan_.timeout - seconds_since(start);
       if (left <= 0) refuse(ErrorKind::peer_lost, missing_ranks(came_, plan_.timeout) + door_.shortage());
-      look(left);
+      if (is_called_off(plan_)) refuse(ErrorKind::peer_lost, "the meeting was called off");
+      look(until_asked(plan_, left));
     }
     // Strangers and those who still wait must not keep descriptors from what the job needs.
     std::erase_if(guests_, [](const Guest& g) { return g.rank < 0; });
@@ -252,8 +261,10 @@ class Visitor {
     do {
       // Rank 0 knows who is missing: its answer is given a little longer than its own timeout.
       const double left = plan_.timeout + kGrace - seconds_since(start_);
-      ready = left > 0 ? ::poll(&p, 1, static_cast<int>(std::min(left, 3600.0) * 1e3) + 1) : 0;
+      const double wait = std::min(until_asked(plan_, left), 3600.0);
+      ready = left > 0 ? ::poll(&p, 1, static_cast<int>(wait * 1e3) + 1) : 0;
       if (left <= 0) throw_lost(cat("rank 0 did not answer within ", plan_.timeout, " s"));
+      if (ready <= 0 && is_called_off(plan_)) throw_lost("the meeting was called off");
     } while (ready <= 0);
     return receive();
   }
@@ -278,6 +289,7 @@ class Visitor {
       if (seconds_since(start_) > plan_.timeout) {
         throw_lost(cat("rank 0 did not come within ", plan_.timeout, " s to the meeting '", plan_.job, "'"));
       }
+      if (is_called_off(plan_)) throw_lost("the meeting was called off");
       std::this_thread::sleep_for(kAgain);
     }
   }

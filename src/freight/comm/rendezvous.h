@@ -3,6 +3,7 @@
 // user are let in, and nothing is left behind by a process that is killed.
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ struct MeetingPlan {
   int rank = 0, world = 1;
   size_t bytes = 0;      // of the memory file
   double timeout = 120;  // seconds
+  // Asked now and then: true where the meeting is not to be any more. Throws Error(peer_lost) then.
+  std::function<bool()> called_off = {};
 };
 
 // Returns when all ranks came. Throws Error(peer_lost) that names the ranks which did not come in time, or ended before

@@ -52,7 +52,7 @@ void pause_a_little() {
 
 class SharedMemory final : public Comm {
  public:
-  SharedMemory(const Launch& launch, const Meeting& meeting, double timeout);
+  SharedMemory(const Launch& launch, const Meeting& meeting, const SharedMemoryOptions& options);
   ~SharedMemory() override;
 
   int rank() const override { return rank_; }
@@ -96,6 +96,7 @@ class SharedMemory final : public Comm {
 
   int rank_, world_;
   double timeout_, spin_ = kSpin;  // seconds
+  std::function<bool()> called_off_;
   std::vector<int> processes_;
   std::vector<Descriptor> watched_;  // by rank, this one's is empty
   char* memory_;
@@ -107,8 +108,12 @@ class SharedMemory final : public Comm {
   std::vector<double> waited_;      // seconds, by rank
 };
 
-SharedMemory::SharedMemory(const Launch& launch, const Meeting& meeting, double timeout)
-    : rank_(launch.rank), world_(launch.world), timeout_(timeout), processes_(meeting.processes) {
+SharedMemory::SharedMemory(const Launch& launch, const Meeting& meeting, const SharedMemoryOptions& options)
+    : rank_(launch.rank),
+      world_(launch.world),
+      timeout_(options.timeout),
+      called_off_(options.called_off),
+      processes_(meeting.processes) {
   watched_.resize(static_cast<size_t>(world_));
   parts_.resize(static_cast<size_t>(world_));
   waited_.resize(static_cast<size_t>(world_));
@@ -258,6 +263,7 @@ void SharedMemory::wait_for(int other) {
 // Throws where the job is over: another rank says so, a rank ended, or the awaited one has had its time.
 void SharedMemory::look_after(int awaited, double waited) {
   if (verdict().state.load(std::memory_order_acquire) != Verdict::kNone) throw_verdict();
+  if (called_off_ && called_off_()) give_up(ErrorKind::peer_lost, "another meeting was called, since a rank was lost");
   for (int r = 0; r < world_; ++r) {
     const Seat& s = seat(r);
     const auto came = [&] { return static_cast<int32_t>(s.arrived.load(std::memory_order_acquire) - meetings_) >= 0; };
@@ -413,9 +419,10 @@ std::unique_ptr<Comm> join_shared_memory(const Launch& launch, const SharedMemor
                                         .rank = launch.rank,
                                         .world = launch.world,
                                         .bytes = shared_bytes(launch.world),
-                                        .timeout = options.timeout});
+                                        .timeout = options.timeout,
+                                        .called_off = options.called_off});
   const Descriptor file(meeting.file);  // the mapping keeps the memory
-  return std::make_unique<SharedMemory>(launch, meeting, options.timeout);
+  return std::make_unique<SharedMemory>(launch, meeting, options);
 }
 
 }  // namespace freight::comm

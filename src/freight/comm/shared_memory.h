@@ -2,6 +2,7 @@
 // There is nothing to install, no thread in the background, and nothing that is left behind: the file has no name and
 // goes with the last process that maps it, however that one ends.
 #pragma once
+#include <functional>
 #include <memory>
 
 #include "freight/comm/comm.h"
@@ -11,6 +12,9 @@ namespace freight::comm {
 
 struct SharedMemoryOptions {
   double timeout = 120;  // seconds that a rank waits for another before it counts as lost (--comm-timeout)
+  // Asked by a rank that waits, while the ranks meet and afterwards: true where the job in this form is over, which is
+  // Error(peer_lost) then (membership.h).
+  std::function<bool()> called_off = {};
 };
 
 // Meets the other ranks of `launch` on this host (rendezvous.h) and returns when all are there. W is launch.world.

@@ -35,8 +35,9 @@ Loop::Loop(NetRun& run, RunRecord& record, Observer& observer)
 }
 
 void Loop::run() {
+  if (run_.ranks && run_.ranks->members()) return run_elastic();
   if (complete()) result_.ended = Ended::nothing_left;
-  while (place_.epoch <= run_.length.epochs && !complete() && !result_.interrupted()) run_epoch();
+  while (unfinished()) run_epoch();
   store();
 }
 
@@ -56,7 +57,7 @@ void Loop::stopped() {
 void Loop::run_epoch() {
   begin_epoch();
   bool save = false;
-  while (place_.batch < epoch_.steps && !result_.interrupted()) {
+  while (place_.batch < epoch_.steps && !result_.interrupted() && !meeting_due()) {
     // A request waits until all that a device was given is known: till then it is given no more. An epoch has
     // a step before it is stopped, since its means are over the steps done.
     const bool settle = save || asked_.lr || (stop_asked() && place_.batch > 0);
@@ -71,16 +72,22 @@ void Loop::run_epoch() {
     if (save && !result_.interrupted()) checkpoint();
     save = false;
   }
+  if (meeting_due()) return;
   if (place_.batch == 0) fail(ErrorKind::data, run_.config.data, "no sample of the train split can be read");
   close_epoch();
 }
 
 void Loop::begin_epoch() {
-  epoch_ = {.steps = run_.length.steps_of(place_.epoch),
-            .batch_before = place_.batch,
-            .seen_before = place_.seen,
-            .began = Clock::now(),
-            .waited_before = run_.feed->wait_seconds()};
+  // An epoch that goes on after a meeting of the ranks began before it.
+  if (epoch_.number != place_.epoch && closed_.number == place_.epoch) epoch_ = closed_;
+  if (epoch_.number != place_.epoch) {
+    epoch_ = {.number = place_.epoch,
+              .steps = run_.length.steps_of(place_.epoch),
+              .batch_before = place_.batch,
+              .seen_before = place_.seen,
+              .began = Clock::now(),
+              .waited_before = run_.feed->wait_seconds()};
+  }
   run_.level_ranks();
   if (run_.ranks) epoch_.ranks.emplace(run_.ranks->comm());
   steps_.start_epoch(place_, epoch_.steps);
@@ -121,6 +128,8 @@ void Loop::account(const BatchSteps::Done& done) {
   place_.loss_sum += loss;
   place_.right += done.outcome.right;
   place_.seen += done.samples;
+  counted_at_ = Clock::now();
+  if (run_.ranks && run_.ranks->members()) run_.ranks->members()->did_step();
   if (!observer_.wants_step()) return;
   const AfterStep asked = observer_.on_step(report());
   if (asked.lr && !(std::isfinite(*asked.lr) && *asked.lr >= 0)) {
@@ -165,6 +174,9 @@ StepReport Loop::report() const {
 
 // Does what follows an epoch's last step, or the step after which the run is stopped: figures, evaluation, checkpoint.
 void Loop::close_epoch() {
+  before_close_ = place_;
+  trained_before_ = trained_;
+  closing_ = true;
   const double seconds = seconds_since(epoch_.began);
   const int64_t batches = place_.batch - epoch_.batch_before;
   place_.train_seconds += seconds;
@@ -179,7 +191,9 @@ void Loop::close_epoch() {
   if (epoch_.ranks) e.slow = epoch_.ranks->since_last(run_.ranks->comm(), batches);
   if (!e.slow.empty()) record_.note(e.slow);
   // Nothing was trained here where the run went on with the evaluation alone: then the row is there already.
-  if (e.train.samples_per_s > 0) record_.trained(e.train, batches, seconds);
+  const bool elastic = run_.ranks && run_.ranks->members();
+  if (elastic ? !epoch_.told : e.train.samples_per_s > 0) record_.trained(e.train, batches, seconds);
+  epoch_.told = record_.writes();
   const bool last = place_.epoch == run_.length.epochs;
   if (!result_.interrupted() && (last || place_.epoch % run_.config.eval_every == 0)) {
     need_finite();
@@ -199,6 +213,8 @@ void Loop::close_epoch() {
     place_.batch = place_.seen = 0;
     place_.loss_sum = place_.right = 0;
   }
+  closed_ = epoch_;
+  closing_ = false;
   checkpoint(e.best);
   observer_.on_epoch(e);
 }

@@ -1,5 +1,6 @@
 // Loop: the epochs of a prepared run. It steps, evaluates and says when to save; RunRecord (record_internal.h) writes,
-// BatchSteps (batch_steps_internal.h) finds the batches, the Observer hears of it.
+// elastic_loop.cpp goes on where processes of the run are lost or come, BatchSteps (batch_steps_internal.h) finds the
+// batches, the Observer hears of it.
 #pragma once
 #include <chrono>
 #include <optional>
@@ -24,11 +25,13 @@ class Loop {
   using Clock = std::chrono::steady_clock;
   // The part of an epoch that this process trains.
   struct Epoch {
+    int64_t number = 0;                         // from 1
     int64_t steps = 0;                          // of the whole epoch
     int64_t batch_before = 0, seen_before = 0;  // place_.batch and place_.seen when this part began
     Clock::time_point began;
     double waited_before = 0;
     std::optional<comm::WaitReport> ranks = {};  // of several
+    bool told = false;                           // the row of its training is written
   };
   // The training of this process. Its first steps meet fresh memory and are left out of the mean.
   struct Trained {
@@ -40,6 +43,15 @@ class Loop {
   };
 
   bool complete() const { return place_.step >= run_.length.steps && place_.closed; }
+  bool unfinished() const { return place_.epoch <= run_.length.epochs && !complete() && !result_.interrupted(); }
+  bool meeting_due() const { return run_.ranks && run_.ranks->agreed().meeting > 0 && !result_.interrupted(); }
+  void run_elastic();
+  void leave_meeting();
+  void keep_what_is_left();
+  void take_in();
+  void share_state(const std::vector<double>& known);
+  void lead();
+  void tell_who_left();
   bool stop_asked() const;
   void stopped();
   void run_epoch();
@@ -67,6 +79,14 @@ class Loop {
   double rate_ = 0;         // of the last step
   AfterStep asked_;         // by the observer, and not done yet
   int64_t finite_at_ = -1;  // the last step after which need_finite found all well
+
+  // Of an elastic run. What stood before the end of an epoch, to which it may go back; the last epoch that ended.
+  RunPosition before_close_;
+  Trained trained_before_;
+  Epoch closed_;
+  bool closing_ = false;
+  bool known_ = false;                           // the state is that of the run, which the others had handed over
+  Clock::time_point counted_at_ = Clock::now();  // the last step was
 };
 
 }  // namespace freight::train

@@ -127,7 +127,9 @@ void refuse_too_large(const NetTraining& net, double device_memory) {
 
 // Sets the weights that a new run starts from: those of a file, or drawn ones, of which a layer may come from the data.
 void set_weights(NetRun& p) {
-  if (p.start.checkpoint || !p.records()) return;
+  // Each process of an elastic job may be the one with whose weights all begin.
+  const bool begins = p.records() || p.ranks->members();
+  if (p.start.checkpoint || !begins) return;
   if (p.config.weights.empty()) {
     whiten(p.net->model, *p.task);
   } else {
@@ -188,7 +190,7 @@ void plan_evaluation(NetRun& p) {
 // Throws Error(usage) that says why several processes cannot train a run, where they cannot.
 void need_ranks(const NetRun& p) {
   const Config& c = p.config;
-  const auto world = static_cast<int64_t>(p.ranks->world());
+  const auto world = static_cast<int64_t>(p.ranks->members() ? p.ranks->members()->most() : p.ranks->world());
   if (p.sharding.shards < world) {
     fail(ErrorKind::usage, "--shards", "got ", p.sharding.shards, " for ", world, " devices: need one for each");
   }
@@ -220,6 +222,7 @@ std::optional<RankShares> known_shares(const NetRun& p, RankShares like) {
 void settle_shares(NetRun& p, const CompileOptions& compile) {
   using Kind = DeviceWeights::Kind;
   Ranks& ranks = *p.ranks;
+  if (ranks.members()) return;  // they meet later, and are alike
   const Config& c = p.config;
   const std::string name = device_name(c);
   ranks.meet_devices(name == "cpu" ? cpu_info().model : backend(name).description(), own_memory(c) != nullptr);
@@ -495,15 +498,25 @@ bool NetRun::within_epoch() const {
 NetRun::NetRun() = default;
 NetRun::~NetRun() = default;
 
+namespace {
+std::string version_and_data(const NetRun& p) { return cat(version(), "; ", p.config.data, " ", p.fingerprint, ";"); }
+std::string names_and_types(const std::vector<nn::NamedVariable>& values) {
+  std::string all;
+  for (const nn::NamedVariable& v : values) all += cat(v.name, " ", v.variable.type(), ", ");
+  return all;
+}
+}  // namespace
+
+void NetRun::need_same_start() const {
+  const std::string all = cat(version_and_data(*this), to_json(config), names_and_types(common_values()));
+  ranks->members()->need_same(std::hash<std::string>()(all) | 1);
+}
+
 // The others go on from what rank 0 begins with: weights, states, and the place in the run.
 void NetRun::share_start() {
-  static_assert(std::is_trivially_copyable_v<RunPosition>);
-  std::string all = cat(version(), "; ", config.data, " ", fingerprint, ";");
-  ranks->need_equal("version and data", all);
-  all.clear();
   const std::vector<nn::NamedVariable> values = common_values();
-  for (const nn::NamedVariable& v : values) all += cat(v.name, " ", v.variable.type(), ", ");
-  ranks->need_equal("weights and states", all);
+  ranks->need_equal("version and data", version_and_data(*this));
+  ranks->need_equal("weights and states", names_and_types(values));
   ranks->broadcast(values);
   RunPosition place = start.place();
   ranks->broadcast(&place, sizeof place);
@@ -539,7 +552,11 @@ void NetRun::level_ranks() {
 }
 
 void NetRun::train(RunRecord& to, Observer& observer) {
-  if (ranks) share_start();
+  if (ranks && ranks->members()) {
+    need_same_start();
+  } else if (ranks) {
+    share_start();
+  }
   loop = std::make_unique<Loop>(*this, to, observer);
   loop->run();
 }

@@ -122,6 +122,9 @@ struct NetRun : Prepared {
   // Ranks on devices of several kinds take over rank 0's weights and states, from which theirs differ by rounding.
   void level_ranks();
   const RankShares* rank_shares() const override { return shares ? &*shares : nullptr; }
+  // The same of a process of an elastic job, which gets them when it has met the others (elastic_loop.cpp): throws
+  // Error(usage) where it does not fit those.
+  void need_same_start() const;
 
   std::unique_ptr<Task> task;
   std::unique_ptr<data::Feed> feed;  // of training

@@ -47,6 +47,24 @@ void Ranks::meet_devices(const std::string& description, bool own_memory) {
   beside_host_ = std::any_of(all.begin(), all.end(), [](const std::string& d) { return d[0] == '1'; });
 }
 
+Ranks::Ranks(std::unique_ptr<comm::Membership> members, double timeout)
+    : overlap_(Overlap::no), members_(std::move(members)), timeout_(timeout) {}
+
+void Ranks::meet(bool broken) {
+  if (comm_ && broken) comm_->abort("it goes to another meeting");
+  comm_.reset();
+  comm_ = members_->meet(timeout_);
+  wish(std::exchange(taken_, {}));  // a step that was not finished has agreed on nothing
+  agreed_.meeting = 0;
+}
+
+void Ranks::share_agreement(int root) {
+  std::vector<double> numbers(kWishNumbers);
+  put(agreed_, numbers.data());
+  broadcast(numbers.data(), numbers.size() * sizeof(double), root);
+  agreed_ = wish_of(numbers.data());
+}
+
 std::string Ranks::from(int root, const std::string& text) {
   auto size = static_cast<int64_t>(text.size());
   comm_->broadcast(&size, 1, DType::i64, root);
@@ -73,21 +91,21 @@ void Ranks::need_equal(const std::string& what, const std::string& mine) {
        ": all ranks of a job must be started alike");
 }
 
-void Ranks::broadcast(const std::vector<nn::NamedVariable>& variables) {
+void Ranks::broadcast(const std::vector<nn::NamedVariable>& variables, int root) {
   for (const nn::NamedVariable& v : variables) {
     const Array a = v.variable.array();
-    if (first()) {
-      broadcast(a.raw(), a.bytes());
+    if (rank() == root) {
+      broadcast(a.raw(), a.bytes(), root);
       continue;
     }
     const Array fresh(a.dtype(), a.shape());
-    broadcast(fresh.raw(), fresh.bytes());
+    broadcast(fresh.raw(), fresh.bytes(), root);
     v.variable.set(fresh);
   }
 }
 
-void Ranks::broadcast(void* data, size_t bytes) {
-  if (bytes > 0) comm_->broadcast(data, static_cast<int64_t>(bytes), DType::u8, 0);
+void Ranks::broadcast(void* data, size_t bytes, int root) {
+  if (bytes > 0) comm_->broadcast(data, static_cast<int64_t>(bytes), DType::u8, root);
 }
 
 void Ranks::sum(std::vector<double>& numbers) {
@@ -102,7 +120,8 @@ std::vector<double> Ranks::gather(const std::vector<double>& mine) {
 
 Wish Ranks::take_wish() {
   Wish w = mine_;
-  mine_ = {};
+  taken_ = std::exchange(mine_, {});
+  if (members_ && members_->called()) ++w.meeting;
   if (signals::own_signal() == SIGINT) ++w.interrupts;
   if (signals::own_signal() == SIGTERM) ++w.terminations;
   if (signals::take_save_request()) ++w.saves;
@@ -115,6 +134,8 @@ void Ranks::wish(const Wish& also) {
 }
 
 void Ranks::agree(const Wish& all) {
+  taken_ = {};
+  agreed_.meeting += all.meeting;
   agreed_.interrupts += all.interrupts;
   agreed_.terminations += all.terminations;
   agreed_.stop += all.stop;
@@ -139,13 +160,15 @@ void put(const Wish& w, double* numbers) {
   numbers[3] = w.lr ? 1 : 0;
   numbers[4] = w.lr.value_or(0);
   numbers[5] = static_cast<double>(w.saves);
+  numbers[6] = static_cast<double>(w.meeting);
 }
 
 Wish wish_of(const double* numbers) {
   Wish w{.interrupts = static_cast<int64_t>(numbers[0]),
          .terminations = static_cast<int64_t>(numbers[1]),
          .stop = static_cast<int64_t>(numbers[2]),
-         .saves = static_cast<int64_t>(numbers[5])};
+         .saves = static_cast<int64_t>(numbers[5]),
+         .meeting = static_cast<int64_t>(numbers[6])};
   if (numbers[3] > 0) w.lr = numbers[4] / numbers[3];
   return w;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "freight/comm/comm.h"
+#include "freight/comm/membership.h"
 #include "freight/nn/module.h"
 #include "freight/train/sharding.h"
 
@@ -20,6 +21,7 @@ struct Wish {
   int64_t interrupts = 0, terminations = 0;  // signals: SIGINT, SIGTERM
   int64_t stop = 0;                          // by the observer
   int64_t saves = 0;                         // SIGUSR1
+  int64_t meeting = 0;                       // somebody waits to be let in (comm/membership.h)
   std::optional<double> lr = {};             // the learning rate in place of the schedule's; of rank 0 alone
   bool any_stop() const { return interrupts > 0 || terminations > 0 || stop > 0; }
 };
@@ -47,10 +49,17 @@ DeviceWeights parse_device_weights(const std::string& text, int world);
 class Ranks {
  public:
   explicit Ranks(std::unique_ptr<comm::Comm> comm, Overlap overlap = Overlap::automatic, RankMeeting meeting = {});
+  // Of an elastic job. They are in no meeting before meet(): till then this process is for itself, and not the first.
+  Ranks(std::unique_ptr<comm::Membership> members, double timeout);
 
-  int rank() const { return comm_->rank(); }
-  int world() const { return comm_->world(); }
-  bool first() const { return rank() == 0; }
+  int rank() const { return comm_ ? comm_->rank() : 0; }
+  int world() const { return comm_ ? comm_->world() : 1; }
+  bool first() const { return comm_ && rank() == 0; }
+  bool met() const { return comm_ != nullptr; }
+  comm::Membership* members() { return members_.get(); }  // null unless the job is elastic
+  // Meets those who are in the job now. Those that leave a meeting since another was lost say so by `broken`, and the
+  // rest learns of it. Throws Error(peer_lost) where the job does not go on.
+  void meet(bool broken);
   comm::Comm& comm() { return *comm_; }
   Overlap overlap() const { return overlap_; }
   const RankMeeting& meeting() const { return meeting_; }
@@ -80,9 +89,9 @@ class Ranks {
   // Throws Error(usage) on all ranks that names the first whose text is not rank 0's, and both: "rank 1 has seed 3,
   // rank 0 has seed 0".
   void need_equal(const std::string& what, const std::string& mine);
-  // Rank 0's elements, on all.
-  void broadcast(const std::vector<nn::NamedVariable>& variables);
-  void broadcast(void* data, size_t bytes);
+  // Elements of rank `root`, on all.
+  void broadcast(const std::vector<nn::NamedVariable>& variables, int root = 0);
+  void broadcast(void* data, size_t bytes, int root = 0);
   // The sum over all ranks, of few numbers.
   void sum(std::vector<double>& numbers);
   // Returns when all ranks called it. Throws Error(peer_lost) that names the rank which is lost or gave up: what
@@ -100,21 +109,26 @@ class Ranks {
   const Wish& agreed() const { return agreed_; }
   // True once where somebody was asked to save.
   bool take_save();
+  // Rank `root`'s agreement, on all.
+  void share_agreement(int root);
   // The learning rate that was agreed on, once.
   std::optional<double> take_rate();
 
  private:
-  std::unique_ptr<comm::Comm> comm_;
+  std::unique_ptr<comm::Comm> comm_;  // null before the first meeting of an elastic job
   Overlap overlap_;
   RankMeeting meeting_;
   DeviceWeights asked_;
   std::vector<double> weights_;
   bool unlike_ = false, beside_host_ = false, shares_states_ = false;
+  std::unique_ptr<comm::Membership> members_ = {};
+  double timeout_ = 0;  // seconds, of meetings
   Wish mine_, agreed_;
+  Wish taken_;  // and not agreed on yet
 };
 
 // A wish as numbers that can be added, and back.
-constexpr size_t kWishNumbers = 6;
+constexpr size_t kWishNumbers = 7;
 void put(const Wish& wish, double* numbers);
 Wish wish_of(const double* numbers);
 

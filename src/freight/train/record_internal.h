@@ -18,6 +18,14 @@ class RunRecord {
   // (Prepared::records) nothing is written, and every function does nothing.
   RunRecord(const Prepared& run, std::vector<std::string> argv);
 
+  // True of the process that writes.
+  bool writes() const { return dir_ != nullptr; }
+  // Makes the directory of a run whose first process is known only now (comm/membership.h), or goes on in that of one
+  // that was lost: as at `place`, whose epoch is evaluated anew.
+  void make_directory(bool again);
+  void take_over(const RunPosition& place);
+  void note(const Regrouping& regrouping);
+
   // Writes config.json, model.json, warnings and notes, and run.json with the status "running".
   void begin(const RunSummary& summary);
   // Lists the samples that were left out, from number `first` on.
@@ -59,6 +67,7 @@ class RunRecord {
   std::vector<std::string> argv_;
   std::unique_ptr<RunDir> dir_;  // null: nothing is recorded
   int64_t planned_bytes_ = 0;
+  std::vector<Regrouping> regroupings_;
 };
 
 }  // namespace freight::train

@@ -54,7 +54,7 @@ void keep_lines(const std::string& path, F f) {
 
 // Says whether a row of metrics is still true of a run that goes on.
 bool stays(int64_t step, double epoch, const std::string& split, const RunDir::GoesOn& from) {
-  const bool part = split == "train" && epoch == static_cast<double>(from.open_epoch);
+  const bool part = (split == "train" || from.tested_again) && epoch == static_cast<double>(from.open_epoch);
   return step <= from.step && !part;
 }
 }  // namespace

@@ -37,7 +37,8 @@ class RunDir {
   // take its place.
   struct GoesOn {
     int64_t step = 0;
-    int64_t open_epoch = 0;  // from 1; 0: none is
+    int64_t open_epoch = 0;     // from 1; 0: none is
+    bool tested_again = false;  // the row of its evaluation goes, too
   };
   // Goes on in the directory of an earlier run.
   RunDir(const std::string& path, const GoesOn& from, std::shared_ptr<RunLock> lock = {});

@@ -182,6 +182,7 @@ struct ShardedStep::State {
   void bring_home() const;
   std::vector<int64_t> ready_order(const data::FeedBatch& full, std::vector<int64_t>& ends);
   void place(const data::FeedBatch& full);
+  void place_slots();
   void start(const data::FeedBatch& first);
   void run(const data::FeedBatch& b, int64_t number);
   void choose();
@@ -209,6 +210,7 @@ struct ShardedStep::State {
   double before_last = 0;                       // seconds of it before the last shard
   StepTimeline timeline{.ranks = 0}, now{};     // the one that is told of, and of this step
   int64_t done = 0;                             // shards of this step so far
+  bool open = false;                            // a step has begun, and is not finished
   std::vector<double> numbers;                  // by shard of this rank
   bool tokens = false;                          // are what targets are counted by
   int64_t width = 1;                            // targets of a sample
@@ -218,7 +220,8 @@ struct ShardedStep::State {
 
 // True where sums may be made beside the last shard: not where the shards of all ranks meet first.
 bool ShardedStep::State::may_overlap() const {
-  if (!sharding.ranks || !local_sums || ranks().world() == 1 || ranks().beside_host()) return false;
+  if (!sharding.ranks || !local_sums || ranks().members()) return false;
+  if (ranks().world() == 1 || ranks().beside_host()) return false;
   const Overlap asked = ranks().overlap();
   return asked == Overlap::yes || (asked == Overlap::automatic && ranks().comm().over_network());
 }
@@ -296,6 +299,12 @@ void ShardedStep::State::place(const data::FeedBatch& first) {
     sums->cut({ends.begin(), ends.end()});
     beside = ranks().overlap() == Overlap::yes;
   }
+  place_slots();
+}
+
+// Makes room for the shards' sums where they meet in no tree over the ranks' own.
+void ShardedStep::State::place_slots() {
+  slots = all_slots = Array();
   if (local_sums) return;
   const auto most = deal.most();
   slots = Array(DType::f32, {most, block_array.numel()});
@@ -348,6 +357,7 @@ void ShardedStep::State::start(const data::FeedBatch& first) {
   done = 0;
   begun = std::chrono::steady_clock::now();
   now = {.ranks = deal.world};
+  open = true;
   numbers.assign(static_cast<size_t>(deal.most()) * kNumbers, 0.0);
   partial.start();
   random_numbers = rng_state().array().clone();
@@ -507,6 +517,7 @@ ShardedStep::Outcome ShardedStep::finish() {
     rng_state().set(Array::of<int64_t>({k[0], k[1] + later}, {2}));
   };
   key(0);
+  s.open = false;
   if (samples == 0) return o;
   const auto full = static_cast<double>(s.sharding.batch_size * s.width);
   const double by_count = full / std::max<double>(static_cast<double>(o.counted), 1);
@@ -521,6 +532,21 @@ ShardedStep::Outcome ShardedStep::finish() {
 }
 
 const StepTimeline& ShardedStep::timeline() const { return state_->timeline; }
+
+void ShardedStep::give_up() {
+  State& s = *state_;
+  s.done = 0;
+  if (std::exchange(s.open, false)) rng_state().set(s.random_numbers);
+}
+
+void ShardedStep::deal_anew() {
+  State& s = *state_;
+  give_up();
+  s.deal = s.sharding.deal();
+  if (!s.block_array.defined()) return;
+  s.local_sums = !s.sharding.exact || !s.sharding.ranks || s.deal.aligned();
+  s.place_slots();
+}
 
 std::vector<ShardedStep::Run> ShardedStep::plans(const Type& x, const Type& y) {
   State& s = *state_;

@@ -49,6 +49,11 @@ class ShardedStep {
   // Meets the other ranks, and updates the weights where the loss is finite. Throws Error(peer_lost).
   Outcome finish();
 
+  // After another meeting of the ranks (comm/membership.h), or before it: gives up the shards of a step that was not
+  // finished, and deals those of the next one by the ranks that there are. Weights and states are as before that step.
+  void give_up();
+  void deal_anew();
+
   // The plans for a full batch of these types: per shape of this rank's shards one with how often it runs, in one
   // arena, then the update's, and that of averages where it is apart.
   struct Run {

@@ -254,6 +254,9 @@ TrainStep::Outcome TrainStep::finish_shards(int64_t& counted) {
   return {o.loss, o.right};
 }
 
+void TrainStep::give_up_shards() { state_->sharded->give_up(); }
+void TrainStep::deal_shards_anew() { state_->sharded->deal_anew(); }
+
 size_t TrainStep::kept_bytes() const { return state_->sharded ? state_->sharded->kept_bytes() : 0; }
 
 const StepTimeline* TrainStep::timeline() const {

@@ -1,0 +1,287 @@
+// `freight train --elastic`: ranks are killed, stopped and come back while the run goes on, and what is stored in the
+// end is what an undisturbed run stores, to the byte.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "freight/base/clock.h"
+#include "freight/base/philox.h"
+#include "rank_processes.h"
+#include "tests/support/small_digits.h"
+
+namespace freight::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+// Running statistics, draws and averages are states that a rank which comes must get.
+constexpr const char* kNormed = R"({"format": "freight-model-1", "name": "normed", "input": [1, 28, 28], "net": [
+    {"type": "Conv2d", "out": 6, "kernel": 5, "stride": 2, "bias": false}, {"type": "BatchNorm2d"}, {"type": "ReLU"},
+    {"type": "MaxPool2d", "kernel": 2}, {"type": "Flatten"}, {"type": "Dropout", "p": 0.2},
+    {"type": "Linear", "out": 10}]})";
+
+bool is_long() { return std::getenv("FREIGHT_LONG") != nullptr; }
+
+class ElasticRuns : public ::testing::Test {
+ protected:
+  ElasticRuns() : dir_(scratch_dir()) {
+    write_small_digits(dir_);
+    write_file(path("normed.json"), kNormed);
+  }
+  std::string path(const std::string& name) const { return dir_ + "/" + name; }
+  std::string model(const std::string& run) const { return read_file(path(run) + "/model.safetensors"); }
+
+  Words args(const std::string& run, int64_t steps, const Words& more) const {
+    Words all = {"train",        dir_,  "--model",      path("normed.json"),
+                 "-b",           "32",  "--max-steps",  cat(steps),
+                 "--epochs",     "0",   "--optimizer",  "adamw",
+                 "--model-ema",  "0.9", "--eval-every", "3",
+                 "--save-every", "7",   "-o",           path(run)};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  void train_undisturbed(int64_t steps, const Words& more = {}) const {
+    Words all = {"--shards", "8", "--devices", "1", "-q"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Ran r = run_freight(args("undisturbed", steps, all));
+    ASSERT_EQ(r.code, 0) << r.err;
+  }
+  // The rows of metrics.csv without what differs by time: each epoch's figures are over all of its samples.
+  std::string rows(const std::string& run) const {
+    std::istringstream file(read_file(path(run) + "/metrics.csv"));
+    std::vector<size_t> columns;
+    std::string out, line;
+    for (bool head = true; std::getline(file, line); head = false) {
+      const std::vector<std::string> cells = split(line, ',');
+      for (size_t i = 0; head && i < cells.size(); ++i) {
+        const bool kept = cells[i] == "step" || cells[i] == "epoch" || cells[i] == "split" || cells[i] == "loss" ||
+                          cells[i] == "top1" || cells[i] == "lr";
+        if (kept) columns.push_back(i);
+      }
+      for (const size_t i : columns) out += (i < cells.size() ? cells[i] : "?") + " ";
+      out += "\n";
+    }
+    return out;
+  }
+  void expect_undisturbed(const Ran& r, const std::string& run) const {
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_TRUE(model(run) == model("undisturbed")) << r.err;
+    EXPECT_EQ(rows(run), rows("undisturbed")) << r.err;
+    EXPECT_FALSE(fs::exists(path(run) + "/.lock"));
+    const Json j = Json::parse(read_file(path(run) + "/run.json"));
+    EXPECT_EQ(j["status"], "complete");
+  }
+  static void expect_said(const Ran& r, const std::string& text) {
+    EXPECT_NE(r.err.find(text), std::string::npos) << text << "\nin:\n" << r.err;
+  }
+  // The devices that the run last said to go on with, and how often it has said so.
+  struct Said {
+    int devices = 0, lines = 0;
+  };
+  Said said(const std::string& run, int at_first) const {
+    Said all{.devices = at_first};
+    std::istringstream log(read_file(path(run) + "/log.txt"));
+    for (std::string line; std::getline(log, line);) {
+      const size_t at = line.find(" on from step ");
+      if (at == std::string::npos) continue;
+      ++all.lines;
+      all.devices = std::atoi(line.c_str() + line.rfind("; ", at) + 2);
+    }
+    return all;
+  }
+  // Gives random ranks random signals at random times, so many; sometimes two at once. One is left alive, since a run
+  // without any is over.
+  int disturb(const Running& running, const std::string& run, int devices, uint64_t seed, int count) const {
+    PhiloxStream random(seed, 0, 0);
+    int done = 0;
+    for (int tries = 0; done < count && tries < 40 * count; ++tries) {
+      usleep(10'000 + random.below(300'000));
+      const std::map<int, int> ranks = ranks_of(running.pid());
+      const Said before = said(run, devices);
+      if (ranks.empty()) return done;
+      if (before.devices < 2) continue;
+      const uint32_t kills = before.devices > 2 && random.below(4) == 0 ? 2 : 1;
+      for (uint32_t i = 0; i < kills; ++i) {
+        auto who = ranks.begin();
+        std::advance(who, random.below(static_cast<uint32_t>(ranks.size())));
+        if (::kill(who->second, random.below(4) == 0 ? SIGSTOP : SIGKILL) == 0) ++done;
+      }
+      for (int i = 0; i < 150 && said(run, devices).lines == before.lines; ++i) usleep(10'000);
+    }
+    return done;
+  }
+  // The seconds that were lost by each regrouping, as the terminal says.
+  static std::vector<double> lost_seconds(const std::string& err) {
+    std::vector<double> all;
+    std::istringstream lines(err);
+    for (std::string line; std::getline(lines, line);) {
+      const size_t at = line.find(" go on from step "), one = line.find(" goes on from step ");
+      if (at == std::string::npos && one == std::string::npos) continue;
+      all.push_back(std::atof(line.c_str() + line.rfind(", ") + 2));
+    }
+    return all;
+  }
+
+  const std::string dir_;
+};
+
+TEST_F(ElasticRuns, ARankThatIsKilledIsReplacedAndTheModelIsThatOfAnUndisturbedRun) {
+  constexpr int64_t kSteps = 1200;
+  train_undisturbed(kSteps);
+  Running running(args("run", kSteps, {"--devices", "cpu*3", "--elastic", "1:3"}));
+  ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-21"));
+  const int second = process_of(running.pid(), 2);
+  ASSERT_GT(second, 0);
+  ::kill(second, SIGKILL);
+  ASSERT_TRUE(running.wait_for("rank 2 is back; 3 devices go on", 60));
+  const Ran r = running.finish();
+  expect_undisturbed(r, "run");
+  expect_said(r, "rank 2 was killed by signal 9; 2 devices go on from step ");
+  const Json run = Json::parse(read_file(path("run") + "/run.json"));
+  ASSERT_GE(run["regroupings"].size(), 2u);
+  EXPECT_EQ(run["regroupings"][0]["who"], "rank 2 was killed by signal 9");
+  EXPECT_EQ(run["regroupings"][0]["devices"], 2);
+  EXPECT_NE(read_file(path("run") + "/log.txt").find("rank 2 was killed by signal 9; 2 devices go on"),
+            std::string::npos);
+}
+
+TEST_F(ElasticRuns, TheNextRankTakesOverFromTheFirst) {
+  constexpr int64_t kSteps = 1200;
+  train_undisturbed(kSteps);
+  Running running(args("run", kSteps, {"--devices", "cpu*3", "--elastic", "1:3"}));
+  ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-21"));
+  const int first = process_of(running.pid(), 0);
+  ASSERT_GT(first, 0);
+  ::kill(first, SIGKILL);
+  ASSERT_TRUE(running.wait_for("rank 0 was killed by signal 9; 2 devices go on", 60));
+  const int second = process_of(running.pid(), 1);
+  ASSERT_GT(second, 0);
+  ::kill(second, SIGSTOP);
+  const Ran r = running.finish();
+  expect_undisturbed(r, "run");
+  expect_said(r, "rank 1 was stopped and is given up; ");
+  EXPECT_NE(r.out.find("test accuracy"), std::string::npos) << r.out;
+  const Json run = Json::parse(read_file(path("run") + "/run.json"));
+  EXPECT_EQ(run["regroupings"][0]["who"], "rank 0 was killed by signal 9");  // which the first has told the next one
+}
+
+TEST_F(ElasticRuns, RanksThatAreLostWhileTheyStartAreReplaced) {
+  constexpr int64_t kSteps = 60;
+  train_undisturbed(kSteps);
+  for (const int64_t milliseconds : {5, 60, 200}) {
+    const std::string run = cat("run", milliseconds);
+    Running running(args(run, kSteps, {"--devices", "cpu*2", "--elastic", "1:2"}));
+    for (const int rank : {0, 1}) {
+      int process = 0;
+      for (int i = 0; i < 5000 && process == 0; ++i) {
+        usleep(1000);
+        process = process_of(running.pid(), rank);
+      }
+      ASSERT_GT(process, 0);
+      usleep(static_cast<useconds_t>(milliseconds) * 1000);
+      ::kill(process, SIGKILL);
+    }
+    expect_undisturbed(running.finish(), run);
+  }
+}
+
+TEST_F(ElasticRuns, WhereTooFewAreLeftTheRunIsSavedAndNamesTheRank) {
+  constexpr int64_t kSteps = 1500;
+  train_undisturbed(kSteps);
+  Running running(args("run", kSteps, {"--devices", "cpu*2", "--elastic", "2:2"}));
+  ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-14"));
+  const int second = process_of(running.pid(), 1);
+  ASSERT_GT(second, 0);
+  ::kill(second, SIGKILL);
+  const Ran r = running.finish();
+  EXPECT_EQ(r.code, 7) << r.err;
+  expect_said(r, "rank 1 was killed by signal 9");
+  expect_said(r, "1 is left, need 2");
+  EXPECT_EQ(Json::parse(read_file(path("run") + "/run.json"))["exit_code"], 7);
+  const Ran more = run_freight({"train", "--resume", path("run"), "--devices", "cpu*2"});
+  expect_undisturbed(more, "run");
+}
+
+TEST_F(ElasticRuns, ASignalToTheCommandStopsAllAndTheRunCanBeResumed) {
+  Running running(args("run", 100'000, {"--devices", "cpu*2", "--elastic", "1:2"}));
+  ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-21"));
+  running.send(SIGTERM);
+  const Ran r = running.finish();
+  EXPECT_EQ(r.code, 143) << r.err;
+  EXPECT_NE(r.out.find("stopped after "), std::string::npos) << r.out;
+  const Ran more = run_freight({"train", "--resume", path("run"), "--devices", "1", "--max-steps", "10", "-q"});
+  EXPECT_EQ(more.code, 0) << more.err;
+}
+
+// Epochs of two steps, so that most of the time goes into evaluations and checkpoints.
+TEST_F(ElasticRuns, RanksThatAreLostDuringEvaluationsAndCheckpointsChangeNothing) {
+  constexpr int64_t kSteps = 200;
+  write_idx_split(dir_, "train", data::draw_digits(0, 64));
+  write_idx_split(dir_, "t10k", data::draw_digits(20000, 3000));
+  const Words often = {"--eval-every", "1", "--save-every", "1"};
+  train_undisturbed(kSteps, often);
+  Words all = often;
+  all.insert(all.end(), {"--devices", "cpu*3", "--elastic", "1:3"});
+  Running running(args("run", kSteps, all));
+  ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-2"));
+  EXPECT_GE(disturb(running, "run", 3, 3, 4), 2) << "the run was over before";
+  expect_undisturbed(running.finish(), "run");
+}
+
+TEST_F(ElasticRuns, RandomEventsChangeNoByte) {
+  const int events = is_long() ? 100 : 6;
+  const int64_t steps = is_long() ? 60'000 : 2'000;
+  train_undisturbed(steps);
+  const auto start = std::chrono::steady_clock::now();
+  Running running(args("run", steps, {"--devices", "cpu*4", "--elastic", "1:4"}));
+  ASSERT_TRUE(running.wait_for("output", 60));
+  const int done = disturb(running, "run", 4, 11, events);
+  const Ran r = running.finish();
+  expect_undisturbed(r, "run");
+  EXPECT_GE(done, events / 2) << "the run was over before";
+  const std::vector<double> lost = lost_seconds(r.err);
+  double sum = 0, most = 0;
+  for (const double s : lost) {
+    sum += s;
+    most = std::max(most, s);
+  }
+  std::printf("%d events in %.1f s: %zu regroupings, %.2f s lost each, %.1f s at most\n", done, seconds_since(start),
+              lost.size(), sum / static_cast<double>(std::max<size_t>(lost.size(), 1)), most);
+}
+
+TEST_F(ElasticRuns, WrongBoundsAreRefusedByName) {
+  const auto refused = [&](const Words& more, const std::string& why) {
+    const Ran r = run_freight(args("never", 10, more));
+    EXPECT_EQ(r.code, 2) << why << ": " << r.err;
+    EXPECT_NE(r.err.find(why), std::string::npos) << r.err;
+    EXPECT_FALSE(fs::exists(path("never")));
+  };
+  const std::string on = "--devices", four = "cpu*4", flag = "--elastic";
+  refused({on, four, flag, "0:4"}, "--elastic: got 0:4, need at least 1 device");
+  refused({on, four, flag, "4:2"}, "--elastic: got 4:2: the fewest are more than the most");
+  refused({on, four, flag, "1:99"}, "--elastic: got 1:99 for 4 devices");
+  refused({on, four, flag, "4"}, "--elastic: got '4', need the fewest and the most devices, as in 1:4");
+  refused({on, four, flag, "1:4x"}, "--elastic: got '1:4x'");
+  refused({flag, "1:4"}, "--elastic: needs --devices");
+  refused({on, four, flag, "1:4", "--comm", "gloo"}, "--elastic: is for processes that share memory");
+  refused({on, four, flag, "1:4", "--overlap", "yes"}, "--elastic: does not go with --overlap yes");
+  refused({on, four, flag, "1:4", "--shards", "0"}, "--shards: got 0 beside --elastic");
+  refused({on, four, flag, "1:4", "--fit", "auto"}, "--elastic: does not go with --fit auto");
+  write_file(path("rows.csv"), "a,b\n1,2\n2,4\n3,6\n");
+  const Ran table = run_freight({"train", path("rows.csv"), "--target", "b", "--devices", "cpu*2", "--elastic", "1:2"});
+  EXPECT_EQ(table.code, 2) << table.err;
+  EXPECT_NE(table.err.find("is no net"), std::string::npos) << table.err;
+  run_freight(args("there", 10, {"-q"}));
+  const Ran resumed = run_freight({"train", "--resume", path("there"), "--devices", "cpu*2", "--elastic", "1:2"});
+  EXPECT_EQ(resumed.code, 2) << resumed.err;
+  EXPECT_NE(resumed.err.find("--elastic: is for new runs as yet"), std::string::npos) << resumed.err;
+}
+
+}  // namespace
+}  // namespace freight::test
