@@ -88,6 +88,38 @@ std::string device_of(const RankFlags& flags, const std::string& device, int ran
   return name;
 }
 
+std::string table_device_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch) {
+  const DeviceList list =
+      flags.devices.empty() ? DeviceList{.count = launch.world} : parse_device_list("--devices", flags.devices);
+  if (list.count) {
+    const bool one_gpu = starts_with(device, "cuda:");
+    if (one_gpu && *list.count > 1) {
+      fail(ErrorKind::usage, "--devices", "got ", *list.count, " of --device ", device, ": a GPU takes one process; ",
+           "need --device cuda, or --devices cuda:0,cuda:1");
+    }
+    return device == "cuda" && *list.count > 1 ? cat("cuda:", launch.local_rank) : device;
+  }
+  std::vector<std::string> kinds, gpus;
+  for (const std::string& name : list.names) {
+    kinds.push_back(name.substr(0, name.find(':')));
+    if (kinds.back() == "cuda") gpus.push_back(name);
+  }
+  const auto last = std::unique(kinds.begin(), kinds.end());
+  if (last - kinds.begin() > 1) {
+    fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": need devices of one kind, which fit trees together");
+  }
+  std::sort(gpus.begin(), gpus.end());
+  if (const auto twice = std::adjacent_find(gpus.begin(), gpus.end()); twice != gpus.end() && flags.hosts.empty()) {
+    fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": ", *twice, " takes one process");
+  }
+  const std::string& name = list.names.at(static_cast<size_t>(launch.rank));
+  if (device != "auto" && device != kinds[0] && device != name) {
+    fail(ErrorKind::usage, "--device", "got ", device, " beside --devices ", flags.devices,
+         ", which names them: leave it out");
+  }
+  return name;
+}
+
 bool is_shard_process(const RankFlags& flags, const comm::Launch& launch) {
   return launch.source == "freight" && launch.world > 1 && flags.devices.empty() && flags.hosts.empty();
 }
@@ -160,7 +192,11 @@ int run_ranks(const std::string& command, const Args& args, const RankFlags& fla
 }
 
 std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch) {
-  return std::make_unique<train::Ranks>(comm::join_job(launch, flags.job()), train::parse_overlap(flags.overlap));
+  const comm::JobOptions job = flags.job();
+  train::RankMeeting meeting{.address = [launch, job] { return comm::meeting_address(launch, job); },
+                             .timeout = flags.comm_timeout};
+  return std::make_unique<train::Ranks>(comm::join_job(launch, job), train::parse_overlap(flags.overlap),
+                                        std::move(meeting));
 }
 
 }  // namespace freight::app

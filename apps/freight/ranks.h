@@ -40,6 +40,9 @@ void declare(Options& o, RankFlags& f);
 int64_t device_count(const RankFlags& flags, const comm::Launch& launch);
 // The device of a rank; `device`, which --device says, where the flags name none. Throws Error(usage).
 std::string device_of(const RankFlags& flags, const std::string& device, int rank);
+// The same of a rank that fits a table with others. They may have GPUs, each one of its own: `cuda` is the GPU of the
+// rank's number on its host.
+std::string table_device_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch);
 
 // Says who computes the shards of a run that trains on one processor device. Kernels on a shard are small: threads that
 // share each lose more than they gain, processes that share the shards do not, and what is stored has the same bytes

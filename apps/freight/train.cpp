@@ -19,6 +19,7 @@
 #include "freight/train/config_fields.h"
 #include "freight/train/learner.h"
 #include "freight/train/progress.h"
+#include "freight/train/rank_work.h"
 #include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
 #include "memory_size.h"
@@ -435,6 +436,14 @@ int train_here(Request& r, const Args& args, train::Ranks* ranks, const ShardWor
   return result.interrupted() ? signals::exit_code() : 0;
 }
 
+// True where the run is one of rows: rank 0's, which calls the others to fits.
+bool is_of_rows(const train::Config& config) { return &train::learner_of(config) != train::learners().front(); }
+
+std::string device_of_rank(const train::Config& config, const RankFlags& flags, const comm::Launch& launch) {
+  return is_of_rows(config) ? table_device_of(flags, config.backend, launch)
+                            : device_of(flags, config.backend, launch.rank);
+}
+
 // A rank behind the first says little, and that into its log.
 class Beside : public train::Observer {
  public:
@@ -444,7 +453,9 @@ class Beside : public train::Observer {
   }
 };
 
-int train_beside(const train::Config& config, const Args& args, train::Ranks& ranks) {
+// Rank 0 says whether the run is one of rows: it has the data.
+int train_beside(const train::Config& config, const Args& args, train::Ranks& ranks, bool of_rows) {
+  if (of_rows) return train::follow(config, ranks) ? signals::exit_code() : 0;
   Beside quiet;
   const train::Result result = train::prepare(config, {.ranks = &ranks}).run(quiet, args);
   return result.interrupted() ? signals::exit_code() : 0;
@@ -458,12 +469,14 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
     if (ranks->first()) {
       r = read_request(args);
       parse_request(r, args);
-      r.config.backend = device_of(r.flags.ranks, r.config.backend, launch.rank);
+      train::need_several(r.config);
+      r.config.backend = device_of_rank(r.config, r.flags.ranks, launch);
       if (r.flags.fit == "auto" || r.flags.choose_batch) {
         fail(ErrorKind::usage, r.flags.choose_batch ? "--batch-size" : "--fit", "auto is for one device as yet");
       }
     }
     const std::string json = ranks->from_first(train::to_json(r.config));
+    const bool of_rows = ranks->from_first(ranks->first() && is_of_rows(r.config) ? "rows" : "net") == "rows";
     if (ranks->first()) {
       const int code = train_here(r, args, ranks.get(), shard_work(r.config, r.flags.ranks, launch));
       if (code == kShardsDoNotFit) ranks->comm().abort("the processes do not fit the memory together");
@@ -475,7 +488,8 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
     train::Config config;
     train::set_from_json(config, json, "rank 0");
     config.data_dir = probe.data_dir;  // of this machine, and no part of a configuration
-    return train_beside(config, args, *ranks);
+    if (of_rows) config.backend = table_device_of(flags, probe.backend, launch);
+    return train_beside(config, args, *ranks, of_rows);
   } catch (const std::exception& e) {
     ranks->comm().abort(e.what());
     throw;
@@ -511,7 +525,10 @@ int start_ranks(Request r, Args args, const std::string& dir, const ShardWork& w
 }
 
 int train_on_devices(Request r, const Args& args, int64_t count) {
-  r.config.backend = device_of(r.flags.ranks, r.config.backend, 0);
+  train::need_several(r.config);
+  comm::Launch first;
+  first.world = static_cast<int>(count);
+  r.config.backend = device_of_rank(r.config, r.flags.ranks, first);
   train::validate(r.config);
   const std::string dir = directory_of(r);
   return start_ranks(std::move(r), args, dir, {.processes = count, .threads = 0});
@@ -564,7 +581,8 @@ int train_command(const Args& args) {
   if (r.done) return 0;
   const int64_t devices = device_count(r.flags.ranks, launch);
   if (devices > 1 && !r.flags.dry_run) return train_on_devices(std::move(r), args, devices);
-  r.config.backend = device_of(r.flags.ranks, r.config.backend, 0);
+  if (devices > 1) train::need_several(r.config);
+  r.config.backend = device_of_rank(r.config, r.flags.ranks, launch);
   ShardWork work = shard_work(r.config, r.flags.ranks, launch, needs_one_process(r.flags));
   if (work.processes < 2 || r.flags.dry_run) return train_alone(r, args, work);
   const int code = train_by_processes(std::move(r), args, work);

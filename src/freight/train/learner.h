@@ -84,6 +84,8 @@ const Learner& learner_of(const Config& config);
 inline constexpr const char* kLearnerOfTables = "gbdt";
 // The name of the model that a configuration asks for, by itself or by naming what a table tells; "": the data's own.
 std::string asked_model(const Config& config);
+// Throws Error(usage) where several devices do not train what a configuration asks for together.
+void need_several(const Config& config);
 // The learner that fitted a stored model.
 const Learner& learner_of(const store::Bundle& bundle);
 // Throws Error(usage) where `model`, the value of --model, names a learner other than that of nets, and no net. It says

@@ -259,6 +259,7 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
   if (r.seed) load.images.split_seed = load.text.split_seed = static_cast<uint64_t>(*r.seed);
   if (r.text_column) load.text.text_column = *r.text_column;
   if (r.target) fail(ErrorKind::usage, "--target", "is for tables: ", path, " is a net");
+  if (r.group_column) fail(ErrorKind::usage, "--group-column", "is for tables: ", path, " is a net");
   if (r.label_column) load.text.label_column = *r.label_column;
   load.images.held_out = r.split == "test" ? data::HeldOut::test : data::HeldOut::validation;
   load.text.held_out = load.images.held_out;

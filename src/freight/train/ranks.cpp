@@ -30,7 +30,8 @@ Overlap parse_overlap(const std::string& word) {
   return word == "yes" ? Overlap::yes : Overlap::no;
 }
 
-Ranks::Ranks(std::unique_ptr<comm::Comm> comm, Overlap overlap) : comm_(std::move(comm)), overlap_(overlap) {}
+Ranks::Ranks(std::unique_ptr<comm::Comm> comm, Overlap overlap, RankMeeting meeting)
+    : comm_(std::move(comm)), overlap_(overlap), meeting_(std::move(meeting)) {}
 
 std::string Ranks::from_first(const std::string& text) {
   auto size = static_cast<int64_t>(text.size());

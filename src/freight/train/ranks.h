@@ -2,6 +2,7 @@
 // bytes travel is comm's business. Rank 0 has the run's directory and its terminal; the others begin with its values.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,15 +28,23 @@ enum class Overlap : uint8_t { automatic, yes, no };
 // "auto", "yes", "no". Throws Error(usage) for another word.
 Overlap parse_overlap(const std::string& word);
 
+// Where a library with collectives of its own lets the ranks meet, and how long they wait for each other.
+struct RankMeeting {
+  // The numeric address of rank 0, which alone asks. It may throw Error(usage) where there is none.
+  std::function<std::string()> address = [] { return std::string("127.0.0.1"); };
+  double timeout = 120;  // seconds
+};
+
 class Ranks {
  public:
-  explicit Ranks(std::unique_ptr<comm::Comm> comm, Overlap overlap = Overlap::automatic);
+  explicit Ranks(std::unique_ptr<comm::Comm> comm, Overlap overlap = Overlap::automatic, RankMeeting meeting = {});
 
   int rank() const { return comm_->rank(); }
   int world() const { return comm_->world(); }
   bool first() const { return rank() == 0; }
   comm::Comm& comm() { return *comm_; }
   Overlap overlap() const { return overlap_; }
+  const RankMeeting& meeting() const { return meeting_; }
   Deal deal(int64_t shards) const { return {shards, rank(), world()}; }
 
   // Rank 0's text, on all. What the others give is not looked at.
@@ -48,6 +57,9 @@ class Ranks {
   void broadcast(void* data, size_t bytes);
   // The sum over all ranks, of few numbers.
   void sum(std::vector<double>& numbers);
+  // Returns when all ranks called it. Throws Error(peer_lost) that names the rank which is lost or gave up: what
+  // another library's collective only knows as a closed connection.
+  void wait_for_all() { comm_->barrier(); }
   // Everybody's numbers, by rank; each brings as many.
   std::vector<double> gather(const std::vector<double>& mine);
 
@@ -64,6 +76,7 @@ class Ranks {
  private:
   std::unique_ptr<comm::Comm> comm_;
   Overlap overlap_;
+  RankMeeting meeting_;
   Wish mine_, agreed_;
 };
 
