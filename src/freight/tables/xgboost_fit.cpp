@@ -438,8 +438,9 @@ void check_device(const Xgboost& library, const std::string& device) {
 
 void check_ranks(const Xgboost& library, const train::RowData& data, const TreeSettings& settings) {
   library.collectives();
-  if (settings.objective == "reg:absoluteerror" || settings.objective == "reg:quantileerror") {
-    fail(ErrorKind::usage, "--devices", "--objective ", settings.objective.substr(4, settings.objective.size() - 9),
+  const bool absolute = settings.objective == "reg:absoluteerror";
+  if (absolute || settings.objective == "reg:quantileerror") {
+    fail(ErrorKind::usage, "--devices", "--objective ", absolute ? "absoluteerror" : "quantile",
          " is fitted by one device: XGBoost takes the mean of the devices' quantiles for that of all rows");
   }
   const auto world = static_cast<int64_t>(data.together->ranks().world());
