@@ -165,38 +165,6 @@ std::string table_device_of(const RankFlags& flags, const std::string& device, c
   return name;
 }
 
-std::string table_device_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch) {
-  const DeviceList list =
-      flags.devices.empty() ? DeviceList{.count = launch.world} : parse_device_list("--devices", flags.devices);
-  if (list.count) {
-    const bool one_gpu = starts_with(device, "cuda:");
-    if (one_gpu && *list.count > 1) {
-      fail(ErrorKind::usage, "--devices", "got ", *list.count, " of --device ", device, ": a GPU takes one process; ",
-           "need --device cuda, or --devices cuda:0,cuda:1");
-    }
-    return device == "cuda" && *list.count > 1 ? cat("cuda:", launch.local_rank) : device;
-  }
-  std::vector<std::string> kinds, gpus;
-  for (const std::string& name : list.names) {
-    kinds.push_back(name.substr(0, name.find(':')));
-    if (kinds.back() == "cuda") gpus.push_back(name);
-  }
-  const auto last = std::unique(kinds.begin(), kinds.end());
-  if (last - kinds.begin() > 1) {
-    fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": need devices of one kind, which fit trees together");
-  }
-  std::sort(gpus.begin(), gpus.end());
-  if (const auto twice = std::adjacent_find(gpus.begin(), gpus.end()); twice != gpus.end() && flags.hosts.empty()) {
-    fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": ", *twice, " takes one process");
-  }
-  const std::string& name = list.names.at(static_cast<size_t>(launch.rank));
-  if (device != "auto" && device != kinds[0] && device != name) {
-    fail(ErrorKind::usage, "--device", "got ", device, " beside --devices ", flags.devices,
-         ", which names them: leave it out");
-  }
-  return name;
-}
-
 bool is_shard_process(const RankFlags& flags, const comm::Launch& launch) {
   return launch.source == "freight" && launch.world > 1 && flags.devices.empty() && flags.hosts.empty();
 }
