@@ -134,6 +134,11 @@ bool Crew::lost(int number, const std::string& how) {
   if (at == order_.end()) {
     start_again(number);
     if (generation_ > 0 || stopping_ || person(number).state == State::due) return true;
+    // It was started in vain so often that the others begin without it.
+    if (static_cast<int>(people_.size()) - count(State::gone) >= bounds_.least) {
+      tell(cat("rank ", number, " ", how));
+      return true;
+    }
     give_up(cat("rank ", number, " ", how));
     return false;
   }
