@@ -2,16 +2,19 @@
 """Quality of `freight train TABLE --model auto` beside the defaults of the Python package xgboost, on ten tables.
 
     bench/compare_tables.py DIR [--program build/bin/freight] [--seeds 5] [--time-budget 60s] [--tables adult,...]
-                                [--tune N] [--out FILE.json]
+                                [--tune N] [--out FILE.json] [--again]
 
 DIR holds the tables (adult, agaricus, california_housing, casp, ccpp, concrete, energy, titanic, wine_quality, yacht)
 as their makers publish them. Needs pandas, scikit-learn and xgboost; XGBoost of the same Python is what Freight loads.
 For each seed a fifth of the rows (of every class its share) becomes a test part that neither side sees before it is
 measured here. Both sides are measured by one function, on answers to the same rows: log loss of classes, root of the
 mean squared error of values, and AUC and accuracy beside them. `difference` is Freight's mean minus XGBoost's, below 0
-where Freight is better; a table is `not worse` where it is at most one standard error of the differences of the seeds."""
+where Freight is better; a table is `not worse` where it is at most one standard error of the differences of the seeds.
+With --out each comparison is kept when it is made, and the same command goes on where one was cut. All ten tables by five
+seeds take up to 50 times the budget and its sixth: an hour for 60 s. What is left is told on standard error."""
 import argparse
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -131,7 +134,81 @@ def ours(args, train, test, target, seed):
                          "settings": board["standings"][0]["settings"], "left_out": board["left_out"]}
 
 
-def main():
+def settings_of(args):
+    """What a result depends on: results of other settings are not put beside these."""
+    from xgboost import __version__ as version
+
+    with open(args.program, "rb") as f:
+        digest = hashlib.sha256(f.read()).hexdigest()
+    return {"program": digest, "time_budget": args.time_budget, "tune": args.tune, "xgboost": version}
+
+
+def kept(args, settings):
+    """Results of a run that was cut, by table and seed."""
+    if not args.out or args.again or not os.path.exists(args.out):
+        return {}
+    with open(args.out) as f:
+        before = json.load(f)
+    differs = [k for k in settings if before.get("settings", {}).get(k) != settings[k]]
+    if differs:
+        raise SystemExit(f"{args.out} has results of another {', '.join(differs)}: name another file, or begin anew by --again")
+    return {name: {int(seed): result for seed, result in seeds.items()} for name, seeds in before["seeds"].items()}
+
+
+def keep(args, settings, done, more=None):
+    """Writes all results so far; a file that is there is replaced at once."""
+    if not args.out:
+        return
+    part = args.out + ".part"
+    with open(part, "w") as f:
+        json.dump({"settings": settings, "seeds": done, **(more or {})}, f, indent=1)
+        f.flush()
+        os.fsync(f.fileno())
+    os.replace(part, args.out)
+
+
+class Table:
+    """A table with the division of each seed."""
+
+    def __init__(self, name, at):
+        self.rows, self.target, tells_classes = read(name, at)
+        for column in self.rows.columns:
+            if column != self.target and not pd.api.types.is_numeric_dtype(self.rows[column]):
+                self.rows[column] = self.rows[column].astype("category")
+        told = self.rows[self.target]
+        self.classes = sorted(told.unique()) if tells_classes else []
+        self.truth = np.array([self.classes.index(v) for v in told]) if self.classes else told.to_numpy("f8")
+
+    def compared(self, args, seed):
+        from sklearn.model_selection import train_test_split
+
+        start = time.time()
+        in_train, in_test = train_test_split(np.arange(len(self.rows)), test_size=0.2, random_state=seed,
+                                             stratify=self.truth if self.classes else None)
+        train, test, truth = self.rows.iloc[in_train], self.rows.iloc[in_test], self.truth[in_test]
+        told, fitted = ours(args, train, test, self.target, seed)
+        other, made = theirs(train, test, self.target, self.truth[in_train], self.classes, seed)
+        return {"freight": {**measured(truth, told if self.classes else told.reshape(-1), self.classes), **fitted},
+                "xgboost": {**measured(truth, other, self.classes), **made}, "seconds": time.time() - start}
+
+
+def judged(name, seeds):
+    """The line of a table, and whether Freight is not worse, and better."""
+    metric = "rmse" if "rmse" in seeds[0]["freight"] else "log_loss"
+    difference = np.array([s["freight"][metric] - s["xgboost"][metric] for s in seeds])
+    error = float(difference.std(ddof=1) / np.sqrt(len(seeds))) if len(seeds) > 1 else 0.0
+    mean = lambda side, key: float(np.mean([s[side][key] for s in seeds]))
+    beside = "".join(f"  {m} {mean('freight', m):.4f} | {mean('xgboost', m):.4f}" for m in ("auc", "accuracy")
+                     if m in seeds[0]["freight"])
+    not_worse = bool(difference.mean() <= error)
+    line = (f"{name:20s} {metric:8s} {mean('freight', metric):.5g} | {mean('xgboost', metric):.5g}"
+            f"  ({difference.mean():+.3g} +- {error:.2g})  {'not worse' if not_worse else 'WORSE'}"
+            f"  {', '.join(s['freight']['learner'] for s in seeds)}  {mean('freight', 'seconds'):.1f} s{beside}")
+    return line, {"metric": metric, "difference": float(difference.mean()), "standard_error": error,
+                  "not_worse": not_worse, "better": bool(difference.mean() < 0)}
+
+
+def arguments():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("dir")
     p.add_argument("--program", default="build/bin/freight")
@@ -139,48 +216,47 @@ def main():
     p.add_argument("--time-budget", default="60s")
     p.add_argument("--tune", type=int, default=0)
     p.add_argument("--tables", default="adult,agaricus,california_housing,casp,ccpp,concrete,energy,titanic,wine_quality,yacht")
-    p.add_argument("--out")
-    args = p.parse_args()
-    from sklearn.model_selection import train_test_split
+    p.add_argument("--out", help="a file for the results; where it has some of these settings, the others are made")
+    p.add_argument("--again", action="store_true", help="pass over what --out has")
+    return p.parse_args()
+
+
+def in_minutes(seconds):
+    return f"{seconds / 60:.0f} min"
+
+
+def main():
+    args = arguments()
     from xgboost.libpath import find_lib_path
 
     os.environ["FREIGHT_XGBOOST"] = find_lib_path()[0]
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    results, not_worse, better = {}, 0, 0
-    for name in args.tables.split(","):
-        table, target, tells_classes = read(name, os.path.join(args.dir, name))
-        for column in table.columns:
-            if column != target and not pd.api.types.is_numeric_dtype(table[column]):
-                table[column] = table[column].astype("category")
-        classes = sorted(table[target].unique()) if tells_classes else []
-        truth = np.array([classes.index(v) for v in table[target]]) if classes else table[target].to_numpy("f8")
-        seeds = []
+    settings, names, verdicts = settings_of(args), args.tables.split(","), {}
+    done = kept(args, settings)
+    left = sum(seed not in done.get(name, {}) for name in names for seed in range(args.seeds))
+    total = len(names) * args.seeds
+    print(f"{left} of {total} comparisons are to be made", file=sys.stderr, flush=True)
+    began, made = time.time(), 0
+    for name in names:
+        table, seeds = None, done.setdefault(name, {})
         for seed in range(args.seeds):
-            rows = np.arange(len(table))
-            in_train, in_test = train_test_split(rows, test_size=0.2, random_state=seed, stratify=truth if classes else None)
-            train, test = table.iloc[in_train], table.iloc[in_test]
-            told, fitted = ours(args, train, test, target, seed)
-            other, made = theirs(train, test, target, truth[in_train], classes, seed)
-            seeds.append({"freight": {**measured(truth[in_test], told if classes else told.reshape(-1), classes), **fitted},
-                          "xgboost": {**measured(truth[in_test], other, classes), **made}})
-        metric = "log_loss" if classes else "rmse"
-        difference = np.array([s["freight"][metric] - s["xgboost"][metric] for s in seeds])
-        error = float(difference.std(ddof=1) / np.sqrt(len(seeds))) if len(seeds) > 1 else 0.0
-        not_worse += int(difference.mean() <= error)
-        better += int(difference.mean() < 0)
-        mean = lambda side, key: float(np.mean([s[side][key] for s in seeds]))
-        results[name] = {"metric": metric, "difference": float(difference.mean()), "standard_error": error, "seeds": seeds}
-        beside = "".join(f"  {m} {mean('freight', m):.4f} | {mean('xgboost', m):.4f}" for m in ("auc", "accuracy")
-                         if m in seeds[0]["freight"])
-        print(f"{name:20s} {metric:8s} {mean('freight', metric):.5g} | {mean('xgboost', metric):.5g}"
-              f"  ({difference.mean():+.3g} +- {error:.2g})  {'not worse' if difference.mean() <= error else 'WORSE'}"
-              f"  {', '.join(s['freight']['learner'] for s in seeds)}  {mean('freight', 'seconds'):.1f} s{beside}", flush=True)
-    count = len(results)
-    print(f"not worse by more than one standard error: {not_worse} of {count}; better: {better} of {count}")
-    if args.out:
-        with open(args.out, "w") as f:
-            json.dump({"program": args.program, "time_budget": args.time_budget, "tune": args.tune, "tables": results}, f, indent=1)
-    sys.exit(0 if not_worse == count else 1)
+            if seed in seeds:
+                continue
+            table = table or Table(name, os.path.join(args.dir, name))
+            seeds[seed] = table.compared(args, seed)
+            made += 1
+            keep(args, settings, done)
+            each = (time.time() - began) / made
+            print(f"{name} seed {seed}: {seeds[seed]['seconds']:.0f} s; {left - made} are left, about "
+                  f"{in_minutes((left - made) * each)}", file=sys.stderr, flush=True)
+        line, verdicts[name] = judged(name, [seeds[seed] for seed in range(args.seeds)])
+        print(line, flush=True)
+    not_worse, better = (sum(v[key] for v in verdicts.values()) for key in ("not_worse", "better"))
+    took = sum(done[name][seed]["seconds"] for name in names for seed in range(args.seeds))
+    print(f"not worse by more than one standard error: {not_worse} of {len(names)}; better: {better} of {len(names)}; "
+          f"{in_minutes(took)}")
+    keep(args, settings, done, {"tables": verdicts})
+    sys.exit(0 if not_worse == len(names) else 1)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 #include "freight/plan/advice.h"
 #include "plan_options.h"
 #include "plan_table.h"
+#include "plan_world.h"
 
 namespace freight::app {
 namespace {
@@ -18,6 +19,7 @@ using plan::Choice;
 struct AdviseFlags : PlanFlags {
   std::string deadline;
   std::optional<double> budget;
+  FleetFlags fleet = {.link = {}, .per_machine = plan::kAsOffered};
 };
 
 std::string name_of(const Choice& c) {
@@ -53,6 +55,8 @@ Json json_of(const std::optional<Choice>& c) {
             {"here", c->here},
             {"run_hours", {{"low", e.run_hours.low}, {"high", e.run_hours.high}}},
             {"dollars", nullptr},
+            {"link", e.link},
+            {"limit", e.limit},
             {"assumed", e.assumed}};
   if (e.dollars) j["dollars"] = {{"low", e.dollars->low}, {"high", e.dollars->high}};
   if (e.offer) {
@@ -75,9 +79,17 @@ void print(const plan::Advice& a, const plan::Wish& w) {
   if (a.fastest) say(cat("fastest   ", line_of(*a.fastest)));
   for (const std::string& text : a.reasons) say(cat("reason    ", text));
   for (const std::string& text : a.changes) say(cat("else      ", text));
+  for (const Choice& c : a.by_devices) {
+    if (a.by_devices.size() == 1) break;
+    const double share = plan::efficiency(a, c);
+    std::string text = line_of(c);
+    if (c.estimate.devices > 1 && share > 0) text += cat("; ", fixed(100 * share, 0), " % of linear");
+    if (c.estimate.devices > 1) text += cat("; limited by ", c.estimate.limit);
+    say(cat("devices   ", text));
+  }
   if (w.deadline_hours <= 0) say(cat("assumed   a night (", fixed(plan::kNight, 0), " h), as no --deadline was said"));
   say(cat("assumed   times are predicted and judged by their slow end; GPUs of up to ", fixed(plan::kModestGib, 0),
-          " GiB are modest; up to eight devices in a machine; prices by the hour, of their dates"));
+          " GiB are modest; prices by the hour, of their dates"));
 }
 
 Json json_of(const plan::Advice& a, const plan::Wish& w, const std::string& model) {
@@ -90,7 +102,13 @@ Json json_of(const plan::Advice& a, const plan::Wish& w, const std::string& mode
             {"this_machine", json_of(a.here)},
             {"reasons", a.reasons},
             {"changes", a.changes},
+            {"by_devices", Json::array()},
             {"miss", nullptr}};
+  for (const Choice& c : a.by_devices) {
+    Json one = json_of(std::optional<Choice>(c));
+    one["efficiency"] = plan::efficiency(a, c);
+    j["by_devices"].push_back(std::move(one));
+  }
   if (!a.answer) j["miss"] = {{"text", a.miss}, {"late_hours", a.late_hours}, {"over_usd", a.over_usd}};
   return j;
 }
@@ -103,8 +121,9 @@ plan::Advice advise_net(const PlanInput& in, const AdviseFlags& flags, const pla
   }
   plan::DraftOptions options = plan::options_of(in.subject);
   options.whole_run = in.subject.test_count > 0;
+  const plan::Fleet fleet = flags.fleet.fleet(in.catalog);
   plan::Advice advice =
-      plan::advise(plan::shares(in.subject, options), in.catalog, in.rates ? &*in.rates : nullptr, length, wish);
+      plan::advise(plan::shares(in.subject, options), in.catalog, in.rates ? &*in.rates : nullptr, length, wish, fleet);
   if (flags.json) {
     std::printf("%s\n", json_of(advice, wish, in.subject.config.model).dump(2).c_str());
     return advice;
@@ -113,6 +132,13 @@ plan::Advice advise_net(const PlanInput& in, const AdviseFlags& flags, const pla
           ", batch ", in.subject.config.batch_size, ", ", in.subject.config.precision, ": ", fixed(length.epochs, 0),
           " epochs of ", with_commas(static_cast<int64_t>(length.steps_per_epoch)), " steps"));
   print(advice, wish);
+  say(cat("assumed   up to 64 devices, ",
+          fleet.per_machine > 0 ? cat(fleet.per_machine, " in a machine") : "as many in a machine as are offered",
+          "; machines are joined by ",
+          fleet.measured  ? fleet.measured->source
+          : fleet.between ? fleet.between->name
+                          : "100gbit (--link)",
+          ", which offers of single machines do not promise"));
   if (!advice.here) {
     say("assumed   this machine is not calibrated: freight calibrate measures it once, and it counts as a choice");
   }
@@ -140,16 +166,18 @@ plan::Advice advise_table(const PlanInput& in, const AdviseFlags& flags, const p
 int advise_command(const Args& args) {
   AdviseFlags flags;
   const auto make = [&] {
-    auto o = std::make_unique<Options>("advise", "Says on which hardware to train, within a deadline and a budget.",
-                                       "[DATA] [options]",
-                                       "Takes the flags of freight plan; runs nothing but, of trees, a second of "
-                                       "fitting that is measured. Exit code 5\n"
-                                       "where nothing does it.\n"
-                                       "  freight advise cifar10 --model resnet20 --epochs 30\n"
-                                       "  freight advise housing.csv --target price --deadline 1h\n"
-                                       "  freight advise --model resnet50 --samples 1281167 --epochs 90 -b 256 \\\n"
-                                       "      --precision bf16 --deadline 8h --budget 50");
+    auto o = std::make_unique<Options>(
+        "advise", "Says on which hardware to train, within a deadline and a budget.", "[DATA] [options]",
+        "Takes the flags of freight plan; runs nothing but, of trees, a second of "
+        "fitting that is measured. Exit code 5\n"
+        "where nothing does it.\n"
+        "  freight advise cifar10 --model resnet20 --epochs 30\n"
+        "  freight advise housing.csv --target price --deadline 1h\n"
+        "  freight advise cifar10 --model resnet20 --epochs 200 --deadline 10m --link 10gbit\n"
+        "  freight advise --model resnet50 --samples 1281167 --epochs 90 -b 256 \\\n"
+        "      --precision bf16 --deadline 8h --budget 50");
     flags.declare(*o);
+    declare_links(*o, flags.fleet);
     o->add("--deadline", &flags.deadline, "for the whole run: 8h, 90m, 1h30m, 2d", {.value = "TIME"});
     o->add("--budget", &flags.budget, "for the whole run, in dollars", {.value = "USD"});
     return o;

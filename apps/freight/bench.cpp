@@ -1,5 +1,5 @@
-// `freight bench step` and `infer`: the time of whole steps. `compare`, `classic`, `comm` and `linalg` have files of
-// their own.
+// `freight bench step` and `infer`: the time of whole steps. `compare`, `classic`, `comm`, `scaling` and `linalg`
+// have files of their own.
 #include <cstdio>
 
 #include "command.h"
@@ -74,6 +74,7 @@ int bench_command(const Args& args) {
                     {"compare", "a model on several devices, over batch sizes", bench_compare_command},
                     {"linalg", "factorizations and solves, beside another library's LAPACK", bench_linalg_command},
                     {"comm", "sums over processes of this host", bench_comm_command},
+                    {"scaling", "training by 1, 2, 4 devices, and why not more", bench_scaling_command},
                     {"classic", "the networks of a study of 2017, beside published figures", bench_classic_command},
                 }},
                args);

@@ -71,6 +71,9 @@ int eval_command(const Args& args) {
   o.add("--text-column", &request.text_column, "of a text file (default: as in training)", {.value = "NAME|N"});
   o.add("--label-column", &request.label_column, "the same of the label", {.value = "NAME|N"});
   o.add("--target", &request.target, "of a table: the column that is told (default: as in training)", {.value = "COL"});
+  o.add("--group-column", &request.group_column,
+        "of a table that is ranked: rows with one cell in it belong together (default: as in training)",
+        {.value = "COL"});
   o.add("--on-bad-sample", &on_bad_sample, "samples that cannot be read: error stops, skip and report go on without",
         {.one_of = {"error", "skip", "report"}});
   o.add("--tta", &request.tta,
@@ -79,6 +82,7 @@ int eval_command(const Args& args) {
   o.add("-j,--workers", &request.workers, "data threads (-1: chosen)", {.min = -1, .aliases = {"--num-workers"}});
   o.add("-b,--batch-size", &request.batch_size, "samples per step", {.min = 1, .max = 1 << 24});
   o.add("--device", &request.device, "auto, cpu, ref, cuda:N or opencl:N");
+  o.add("--deterministic", &request.deterministic, "fixed kernel choices, no measurement; so it is with --devices");
   o.add("--json", &json, "print JSON");
   RankFlags flags;
   declare(o, flags);
@@ -89,10 +93,10 @@ int eval_command(const Args& args) {
   const int64_t devices = device_count(flags, launch);
   if (devices > 1 && launch.world == 1) {
     device_of(flags, request.device, 0);
-    LogFolder logs("eval");
-    return run_ranks("eval", args, flags, devices, logs.path());
+    return run_ranks("eval", args, flags, devices);
   }
   request.device = device_of(flags, request.device, launch.rank);
+  request.deterministic = request.deterministic || launch.world > 1 || !flags.devices.empty();
   const std::unique_ptr<train::Ranks> ranks = launch.world > 1 ? join_ranks(flags, launch) : nullptr;
   request.ranks = ranks.get();
   int64_t left_out = 0;

@@ -1,5 +1,6 @@
 // `freight linalg`: solves systems and factorizes matrices that lie in npy files, and says how far the answer can be
 // trusted: the residual, and what the matrix makes of an error.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -15,6 +16,7 @@
 #include "freight/io/npy.h"
 #include "freight/ops/ops.h"
 #include "freight/trace/device.h"
+#include "freight/trace/scope.h"
 #include "options.h"
 #include "output_path.h"
 #include "table.h"
@@ -195,6 +197,21 @@ const Operation& operation_of(const std::string& name) {
   fail(ErrorKind::usage, "linalg", "got ", name, ", need one of ", join(names, ", "));
 }
 
+// Refuses an option that the operation has no use for.
+void need_no_others(const Options& options, const std::string& operation) {
+  static const std::pair<const char*, std::vector<std::string>> kTakenBy[] = {
+      {"--assume", {"solve"}},
+      {"--method", {"solve"}},
+      {"--upper", {"solve", "cholesky", "eigh"}},
+      {"--reduced", {"qr", "svd"}},
+      {"--rcond", {"lstsq", "pinv", "rank"}},
+  };
+  for (const auto& [option, takers] : kTakenBy) {
+    if (!options.given(option) || std::find(takers.begin(), takers.end(), operation) != takers.end()) continue;
+    fail(ErrorKind::usage, option, operation, " has no use for it: it is for ", join(takers, ", "));
+  }
+}
+
 // "element (0, 3) is nan" of the first number that is NaN or infinite; empty where there is none.
 std::string not_finite_text(const Array& array) {
   if (count_nonfinite(array) == 0) return "";
@@ -234,6 +251,11 @@ double largest_norm(const Tensor& x) {
   return max(matrix_norm(cast(x, DType::f64), {.ord = MatrixOrder::one})).item<double>();
 }
 
+double epsilon_of(const Tensor& x) {
+  return x.dtype() == DType::f64 ? std::numeric_limits<double>::epsilon()
+                                 : static_cast<double>(std::numeric_limits<float>::epsilon());
+}
+
 // The norm of what is left over the norms of what was given and found, in units of rounding: below about 30 the answer
 // is as exact as its type allows.
 double scaled_residual(const Operation& o, const std::vector<Tensor>& in, const Named& out, const LinalgFlags& f) {
@@ -241,10 +263,8 @@ double scaled_residual(const Operation& o, const std::vector<Tensor>& in, const 
   const double rest = largest_norm(column(o.rest(in, out, f)));
   double size = largest_norm(in[0]);
   if (o.operands == 2 || std::string(o.name) == "inv") size *= largest_norm(column(out[0].second));
-  const double eps = in[0].dtype() == DType::f64 ? std::numeric_limits<double>::epsilon()
-                                                 : static_cast<double>(std::numeric_limits<float>::epsilon());
   const auto n = static_cast<double>(std::max<int64_t>({in[0].dim(-1), in[0].dim(-2), 1}));
-  return rest == 0 ? 0 : rest / (size * n * eps);
+  return rest == 0 ? 0 : rest / (size * n * epsilon_of(in[0]));
 }
 
 Json numbers(const Array& a) {
@@ -262,6 +282,50 @@ void write(const std::string& path, const std::vector<std::pair<std::string, Arr
   } else {
     io::save_npy(path, results.at(0).second);
   }
+}
+
+// Runs the operation; errors of matrices say which files they came from.
+Computed computed_from_files(const Operation& op, const std::vector<Tensor>& in, const LinalgFlags& f,
+                             std::vector<std::pair<std::string, Array>>& results) {
+  try {
+    Computed computed = op.run(in, f);
+    std::vector<Tensor> wanted;
+    for (const auto& result : computed.results) wanted.push_back(result.second);
+    if (computed.lu.defined()) wanted.push_back(computed.lu);
+    eval(wanted);
+    for (const auto& [name, tensor] : computed.results) {
+      need_finite(op, name, tensor.array());
+      results.emplace_back(name, tensor.array());
+    }
+    return computed;
+  } catch (const Error& e) {
+    throw Error(e.kind(), e.op(), cat(e.message(), "; read from ", join(f.files, " and ")), e.where());
+  }
+}
+
+// `epsilon` is that of the matrix's type.
+void print_answer(const Json& j, const LinalgFlags& f, double epsilon) {
+  if (f.json) {
+    std::printf("%s\n", j.dump(2).c_str());
+    return;
+  }
+  std::vector<std::vector<std::string>> shown;
+  for (const Json& r : j["results"]) {
+    shown.push_back(
+        {r["name"].get<std::string>(), r["type"].get<std::string>(), r.contains("values") ? r["values"].dump() : ""});
+  }
+  std::printf("%s on %s in %.4g s\n%s", f.operation.c_str(), j["device"].get<std::string>().c_str(),
+              j["seconds"].get<double>(), table({"result", "type", "values"}, shown).c_str());
+  if (j.contains("scaled_residual")) {
+    std::printf("residual %.3g times n eps norms (below 30: as exact as the type allows)\n",
+                j["scaled_residual"].get<double>());
+  }
+  if (j.contains("condition")) {
+    const double condition = j["condition"].get<double>();
+    std::printf("condition about %.3g in the 1-norm%s\n", condition,
+                condition * epsilon < 1 ? "" : ": singular to working precision, no digit of x need be right");
+  }
+  if (!f.output.empty()) std::printf("written to %s\n", f.output.c_str());
 }
 
 }  // namespace
@@ -291,6 +355,7 @@ int linalg_command(const Args& args) {
   if (o.parse(args) == Options::Outcome::done) return 0;
 
   const Operation& op = operation_of(f.operation);
+  need_no_others(o, f.operation);
   if (f.files.size() != static_cast<size_t>(op.operands)) {
     fail(ErrorKind::usage, f.operation, "got ", f.files.size(), f.files.size() == 1 ? " file" : " files", ", need ",
          op.operands == 2 ? "two: A.npy B.npy" : "one: A.npy");
@@ -306,18 +371,12 @@ int linalg_command(const Args& args) {
   if (in.size() == 2 && in[0].dtype() != in[1].dtype()) {
     for (Tensor& t : in) t = cast(t, DType::f64);
   }
+  // Whatever an operation is made of, errors name it, and no line of this program.
+  const Frame frame(SourceLine{"", 0}, op.name);
   const auto start = std::chrono::steady_clock::now();
-  const Computed computed = op.run(in, f);
-  const Named& out = computed.results;
-  std::vector<Tensor> wanted;
-  for (const auto& result : out) wanted.push_back(result.second);
-  if (computed.lu.defined()) wanted.push_back(computed.lu);
-  eval(wanted);
   std::vector<std::pair<std::string, Array>> results;
-  for (const auto& [name, tensor] : out) {
-    need_finite(op, name, tensor.array());
-    results.emplace_back(name, tensor.array());
-  }
+  const Computed computed = computed_from_files(op, in, f, results);
+  const Named& out = computed.results;
   const double seconds = seconds_since(start);
   write(f.output, results);
 
@@ -334,23 +393,7 @@ int linalg_command(const Args& args) {
     if (array.numel() <= kShown) r["values"] = numbers(array);
     j["results"].push_back(std::move(r));
   }
-  if (f.json) {
-    std::printf("%s\n", j.dump(2).c_str());
-    return 0;
-  }
-  std::vector<std::vector<std::string>> shown;
-  for (const Json& r : j["results"]) {
-    shown.push_back(
-        {r["name"].get<std::string>(), r["type"].get<std::string>(), r.contains("values") ? r["values"].dump() : ""});
-  }
-  std::printf("%s on %s in %.4g s\n%s", f.operation.c_str(), current_device().c_str(), seconds,
-              table({"result", "type", "values"}, shown).c_str());
-  if (j.contains("scaled_residual")) {
-    std::printf("residual %.3g times n eps norms (below 30: as exact as the type allows)\n",
-                j["scaled_residual"].get<double>());
-  }
-  if (j.contains("condition")) std::printf("condition about %.3g in the 1-norm\n", j["condition"].get<double>());
-  if (!f.output.empty()) std::printf("written to %s\n", f.output.c_str());
+  print_answer(j, f, epsilon_of(in[0]));
   return 0;
 }
 

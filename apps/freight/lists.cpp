@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/base/strings.h"
 
 namespace freight::app {
@@ -14,9 +15,12 @@ std::vector<std::string> parse_list(const std::string& flag, const std::string& 
   for (std::string part : split(text, ',')) {
     part.erase(0, part.find_first_not_of(' '));
     part.erase(part.find_last_not_of(' ') + 1);
-    if (part.empty()) fail(ErrorKind::usage, flag, "has an empty part: got '", text, "'");
+    if (part.empty()) fail(ErrorKind::usage, flag, "has an empty part: got '", excerpt(text), "'");
+    if (all.size() == kMostListed) {
+      fail(ErrorKind::usage, flag, "has more than ", kMostListed, " parts: got '", excerpt(text), "'");
+    }
     if (std::find(all.begin(), all.end(), part) != all.end()) {
-      fail(ErrorKind::usage, flag, "names '", part, "' twice: got '", text, "'");
+      fail(ErrorKind::usage, flag, "names '", excerpt(part), "' twice: got '", excerpt(text), "'");
     }
     all.push_back(part);
   }
@@ -30,7 +34,7 @@ std::vector<int64_t> parse_counts(const std::string& flag, const std::string& te
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), n);
     const bool whole = error == std::errc() && end == part.data() + part.size();
     if (!whole || n < 1 || n > 1'000'000 || (!all.empty() && n <= all.back())) {
-      fail(ErrorKind::usage, flag, "got '", text, "', need whole numbers from 1 on that rise, like 1,2,4,8");
+      fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need whole numbers from 1 on that rise, like 1,2,4,8");
     }
     all.push_back(n);
   }

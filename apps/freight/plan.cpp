@@ -11,6 +11,7 @@
 #include "freight/plan/estimate.h"
 #include "freight/plan/preflight.h"
 #include "lists.h"
+#include "plan_devices.h"
 #include "plan_options.h"
 #include "plan_table.h"
 #include "plan_text.h"
@@ -38,11 +39,16 @@ struct PlanCommandFlags : PlanFlags {
   int64_t top = 20;
 };
 
-int64_t count_of(const std::string& devices) {
-  const DeviceList list = parse_device_list("--devices", devices);
-  if (list.count) return *list.count;
-  fail(ErrorKind::usage, "--devices", "got ", devices, ", need how many devices share a batch, like 8: the plan is of ",
-       "every kind in the catalogue (--catalog FILE takes another)");
+// Names are measured, by a table of their own; nothing of the rest of the plan goes with them.
+void refuse_beside_names(const PlanCommandFlags& f) {
+  const std::pair<const char*, bool> others[] = {{"--csv", f.csv},
+                                                 {"--means", f.means},
+                                                 {"--on", !f.on.empty()},
+                                                 {"--offload", f.config.offload != "none"},
+                                                 {"--rate-of-one", f.shared.rate_of_one > 0}};
+  for (const auto& [flag, given] : others) {
+    if (given) fail(ErrorKind::usage, "--devices", f.devices, " measures these devices, which does not go with ", flag);
+  }
 }
 
 // Earlier, --devices was the catalogue's file. That can be told from a count, and is still read.
@@ -323,6 +329,7 @@ int plan_command(const Args& args) {
         "  freight plan cifar10 --epochs 30 --sort dollars\n"
         "  freight plan housing.csv --target price   trees of a table: does a GPU pay?\n"
         "  freight plan --model resnet50 -b 1024 --world 1,2,4,8\n"
+        "  freight plan digits --devices cpu,opencl:0   is it worth it to share a batch?\n"
         "  freight plan --model resnet50 --per-device-batch-size 256 --precision fp16 --world 1,8,64 \\\n"
         "      --link 400gbit-rdma --on \"A100 SXM4 80GB\"\n"
         "  freight plan --model resnet152 --samples 1281167 --epochs 90 --precision bf16 --means\n"
@@ -332,7 +339,9 @@ int plan_command(const Args& args) {
     o->add("--sort", &flags.sort, "of the devices: speed, dollars, energy, batch, memory or name",
            {.one_of = {"speed", "dollars", "energy", "batch", "memory", "name"}});
     o->add("--top", &flags.top, "devices in the table (0: all)", {.min = 0});
-    o->add("--devices", &flags.devices, "how many of each kind share each batch (data parallel, predicted)",
+    o->add("--devices", &flags.devices,
+           "how many of each kind share each batch (data parallel, predicted); names, like cpu,opencl:0, are devices "
+           "here, which are measured",
            {.value = "N", .old = {"--gpus"}});
     o->add("--world", &flags.world,
            "numbers of devices, like 1,2,4,8: how the rate grows with them, in a table of its own", {.value = "LIST"});
@@ -365,7 +374,14 @@ int plan_command(const Args& args) {
                       .json = flags.json});
     return 0;
   }
-  if (!flags.devices.empty()) fleet.devices = count_of(flags.devices);
+  if (!flags.devices.empty()) {
+    const DeviceList list = parse_device_list("--devices", flags.devices);
+    if (!list.count) {
+      refuse_beside_names(flags);
+      return plan_devices(*in, {.names = list.names, .json = flags.json}, args);
+    }
+    fleet.devices = *list.count;
+  }
   plan::DraftOptions options = plan::options_of(in->subject);
   options.whole_run = in->subject.test_count > 0;
   options.batch = batch_of_each("--devices", *in, fleet.devices, flags.shared.per_device_batch);

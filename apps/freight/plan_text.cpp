@@ -39,6 +39,8 @@ std::string cell(const std::string& text) {
 }  // namespace
 
 std::string number(double v) {
+  constexpr double kMostDigits = 1e15;
+  if (v >= kMostDigits) return cat(v);
   if (v >= 1000) return with_commas(static_cast<int64_t>(v + 0.5));
   return fixed(v, v >= 100 ? 0 : v >= 10 ? 1 : v >= 0.1 ? 2 : 4);
 }

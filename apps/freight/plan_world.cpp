@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
@@ -10,6 +11,8 @@
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
+#include "freight/plan/advice.h"
+#include "freight/train/state_shares.h"
 #include "lists.h"
 #include "plan_text.h"
 #include "table.h"
@@ -56,14 +59,15 @@ void take_file(plan::Fleet& fleet, const std::string& path) {
 struct Share {
   int64_t devices = 1, batch = 0;   // batch: of each
   size_t bytes = 0, optimizer = 0;  // of each: all, and the optimizer's state among them
+  size_t sharded_bytes = 0;         // of the one that has most where that state is dealt out (train --shard-optimizer)
   std::vector<Estimate> estimates;
-
-  // Bytes of each with the optimizer's state dealt out over all (ZeRO stage 1).
-  size_t sharded_bytes() const {
-    const auto n = static_cast<size_t>(devices);
-    return bytes - optimizer + (optimizer + n - 1) / n;
-  }
 };
+
+// Bytes of a rank with its part of the optimizer's state, whole tensors.
+size_t sharded_bytes(const Draft& d, int64_t devices) {
+  const size_t all = std::accumulate(d.states.begin(), d.states.end(), size_t{0});
+  return d.total() - all + train::largest_share(d.states, static_cast<int>(devices));
+}
 
 std::vector<Share> shares_of(const PlanInput& in, const WorldRequest& r) {
   plan::DraftOptions options = plan::options_of(in.subject);
@@ -83,8 +87,8 @@ std::vector<Share> shares_of(const PlanInput& in, const WorldRequest& r) {
     how.fleet.devices = devices;
     how.batch = r.batch_of_each * devices;
     how.one = &drafts[0];
-    all.push_back(
-        {devices, options.batch, d.total(), d.part(Part::optimizer), estimates(drafts.back(), in, how, nullptr)});
+    all.push_back({devices, options.batch, d.total(), d.part(Part::optimizer), sharded_bytes(d, devices),
+                   estimates(drafts.back(), in, how, nullptr)});
   }
   return all;
 }
@@ -120,7 +124,7 @@ Json json_of(const std::vector<Share>& world, const PlanInput& in) {
                 {"memory",
                  {{"total_bytes", s.bytes},
                   {"optimizer_bytes", s.optimizer},
-                  {"sharded_optimizer_total_bytes", s.sharded_bytes()}}},
+                  {"sharded_optimizer_total_bytes", s.sharded_bytes}}},
                 {"estimates", Json::array()}};
     for (const Estimate& e : s.estimates) {
       Json estimate = freight::app::json_of(e, in.catalog);
@@ -195,10 +199,12 @@ void print_memory(const std::vector<Share>& world) {
   std::vector<std::vector<std::string>> rows;
   const auto text = [](size_t n) { return human_bytes(static_cast<double>(n)); };
   for (const Share& s : world) {
-    rows.push_back({cat(s.devices), cat(s.batch), text(s.bytes), text(s.optimizer), text(s.sharded_bytes())});
+    rows.push_back({cat(s.devices), cat(s.batch), text(s.bytes), text(s.optimizer), text(s.sharded_bytes)});
   }
-  std::printf("\nmemory of each rank; with the optimizer's state dealt out over the ranks (ZeRO stage 1)\n%s",
-              table({"devices", "batch of each", "total", "of it optimizer", "total, dealt out"}, rows).c_str());
+  std::printf(
+      "\nmemory of each rank; with the optimizer's state dealt out over the ranks (train --shard-optimizer: ZeRO stage "
+      "1)\n%s",
+      table({"devices", "batch of each", "total", "of it optimizer", "total, dealt out"}, rows).c_str());
 }
 
 }  // namespace
@@ -217,12 +223,19 @@ plan::Fleet FleetFlags::fleet(const plan::Catalog& catalog) const {
   return fleet;
 }
 
-void declare(Options& o, FleetFlags& f) {
+void declare_links(Options& o, FleetFlags& f) {
   o.add("--link", &f.link,
         "what connects devices: nvlink or pcie inside a machine, 100gbit, 100gbit-rdma or a number of Gbit/s between "
         "machines, a FILE of one (docs/plan.md), or what freight bench comm --json wrote; two of them as nvlink,50gbit",
         {.value = "LINK", .old = {"--network"}});
-  o.add("--devices-per-machine", &f.per_machine, "that many of the devices are in a machine", {.min = 1, .max = 1024});
+  const bool open = f.per_machine == plan::kAsOffered;
+  o.add("--devices-per-machine", &f.per_machine,
+        cat("that many of the devices are in a machine", open ? " (0: as many as are offered)" : ""),
+        {.min = open ? 0.0 : 1.0, .max = 1024});
+}
+
+void declare(Options& o, FleetFlags& f) {
+  declare_links(o, f);
   o.add("--per-device-batch-size", &f.per_device_batch,
         "samples per step of each device, whatever their number, in place of a shared batch (0: it is shared)",
         {.min = 0});

@@ -20,6 +20,8 @@ struct FleetFlags {
   plan::Fleet fleet(const plan::Catalog& catalog) const;
 };
 void declare(Options& o, FleetFlags& f);
+// Those of them that say how devices are connected.
+void declare_links(Options& o, FleetFlags& f);
 
 // The batch of each of so many devices. Throws Error(usage) naming `flag` where the whole has fewer samples.
 int64_t batch_of_each(const char* flag, const PlanInput& in, int64_t devices, int64_t per_device_batch);

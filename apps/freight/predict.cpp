@@ -17,9 +17,11 @@
 #include "freight/train/signals.h"
 #include "options.h"
 #include "output_path.h"
+#include "predict_batches.h"
 #include "predict_inputs.h"
 #include "predict_output.h"
 #include "predict_rows.h"
+#include "ranks.h"
 
 namespace freight::app {
 namespace {
@@ -62,45 +64,65 @@ struct Figures {
   }
 };
 
-void predict_samples(deploy::Predictor& predictor, InputStream& inputs, PredictionWriter& writer, bool stop_at_bad,
-                     Progress& progress, Figures& figures) {
-  const auto most = static_cast<size_t>(predictor.options().batch_size);
-  for (;;) {
-    std::vector<Input> batch = inputs.next(most);
-    if (batch.empty() || signals::stop_requested()) return;
-    std::vector<std::string> names;
-    std::vector<Array> samples;
-    std::optional<Error> fault;
-    for (Input& input : batch) {
-      if (input.fault && stop_at_bad) {
-        fault = input.fault;
-        break;
-      }
-      if (input.fault) {
+// Takes the answers; only the first of several ranks has one.
+struct Sink {
+  PredictionWriter& writer;
+  Progress& progress;
+  Figures& figures;
+
+  void take(const std::vector<Input>& batch, const BatchAnswer& a) {
+    for (const BatchAnswer::Note& note : a.notes) {
+      const bool range = note.of == BatchAnswer::Note::Of::range;
+      if (range && figures.warned) continue;
+      if (range) {
+        figures.warned = true;
+      } else {
         ++figures.left_out;
-        progress.line(cat("warning: left out: ", input.fault->what()));
-        continue;
       }
-      const std::string odd = predictor.range_warning(input.sample);
-      if (!odd.empty() && !(figures.warned && predictor.bundle().net())) {
-        progress.line(cat("warning: ", input.name, ": ", odd));
-        figures.warned = true;  // inputs of a net are told of once; columns are by themselves
-      }
-      names.push_back(std::move(input.name));
-      samples.push_back(std::move(input.sample));
+      progress.line(cat(range ? "warning: " : "warning: left out: ", note.text));
     }
-    if (!samples.empty()) {
-      auto start = Clock::now();
-      predictor.warm(samples);
-      figures.planning_s += seconds_since(start);
-      start = Clock::now();
-      const Array rows = predictor.run(samples);
-      figures.batches_s.push_back(seconds_since(start));
-      writer.write(names, rows);
-      figures.samples += rows.shape()[0];
+    if (!a.answered.empty()) {
+      std::vector<std::string> names;
+      for (const int64_t i : a.answered) names.push_back(batch[static_cast<size_t>(i)].name);
+      figures.planning_s += a.planning_s;
+      figures.batches_s.push_back(a.seconds);
+      writer.write(names, a.rows);
+      figures.samples += a.rows.shape()[0];
     }
-    if (fault) throw Error(*fault);
+    if (a.fault) throw Error(*a.fault);
     figures.show(progress);
+  }
+};
+
+// Everything was read: an error that ended it is told by the first rank.
+void end_of(const Round& round, const Sink* sink) {
+  if (round.fault && sink) throw Error(*round.fault);
+}
+
+// `sink` null: a rank behind the first. `comm` null: this process alone.
+void predict_samples(deploy::Predictor& predictor, InputStream& inputs, const Turns& turns, bool stop_at_bad,
+                     comm::Comm* comm, Sink* sink) {
+  for (;;) {
+    const Round round = next_round(inputs, turns);
+    int signal = signals::own_signal();
+    if (!comm && signal != 0) return;
+    const std::vector<Input>& own = round.batches[static_cast<size_t>(turns.rank)];
+    BatchAnswer mine = signal == 0 ? answer(predictor, own, stop_at_bad) : BatchAnswer();
+    std::optional<std::vector<BatchAnswer>> all;
+    if (comm) {
+      all = exchange(*comm, round, mine, signal);
+    } else {
+      all.emplace().push_back(std::move(mine));
+    }
+    if (!all) {
+      signals::agree(signal);
+      return;
+    }
+    for (size_t r = 0; r < all->size(); ++r) {
+      if (sink) sink->take(round.batches[r], (*all)[r]);
+      if ((*all)[r].fault || round.batches[r].empty()) return end_of(round, sink);
+    }
+    if (round.fault) return end_of(round, sink);
   }
 }
 
@@ -147,88 +169,125 @@ void check_outputs(const OutputOptions& output, std::vector<std::string> inputs,
   }
 }
 
-}  // namespace
-
-int predict_command(const Args& args) {
+struct PredictFlags {
   std::string model, device = "auto", precision = "fp32", on_bad_sample = "error";
   Sources sources;
   OutputOptions output;
   int64_t top_k = 3, batch_size = 64, workers = thread_count();
   bool json = false, jsonl = false, csv = false, no_progress = false, deterministic = false;
-  Options o(
-      "predict", "Predicts the classes of pictures or texts with a stored model.",
-      "MODEL.safetensors FILE|DIR|- ... [options]",
-      "Pictures are PNG, JPEG, WebP, BMP, PPM or npy; they are made grey or RGB, resized and cut as in\n"
-      "evaluation. Folders are walked. For a model of texts every line of a file is one; of a folder, every\n"
-      "line of its .txt and .txt.gz files. - reads paths, or texts, from standard input, a line each. A model of\n"
-      "tables reads .csv, .tsv, .jsonl and .npz files, whose columns it finds by their names.\n"
-      "  freight predict runs/convnet-digits/model.safetensors a.png b.jpg --top-k 1\n"
-      "  freight predict model.safetensors photos/ --csv -o classes.csv --npy probabilities.npy\n"
-      "  freight predict runs/textcnn-sst2/model.safetensors --text \"a film to remember\"");
-  o.positional("model", &model, "the stored model", true);
-  o.positional("files", &sources.files, "pictures, files with a text per line, folders, or -", false);
-  o.add("--text", &sources.texts, "a text; may be repeated", {.value = "TEXT"});
-  o.add("--top-k", &top_k, "classes shown per sample", {.min = 1});
-  o.add("-b,--batch-size", &batch_size, "samples per step, at most (rows of tables: by themselves)",
+  RankFlags ranks;
+
+  bool stop_at_bad() const { return on_bad_sample == "error"; }
+};
+
+void declare(Options& o, PredictFlags& f) {
+  o.positional("model", &f.model, "the stored model", true);
+  o.positional("files", &f.sources.files, "pictures, files with a text per line, folders, or -", false);
+  o.add("--text", &f.sources.texts, "a text; may be repeated", {.value = "TEXT"});
+  o.add("--top-k", &f.top_k, "classes shown per sample", {.min = 1});
+  o.add("-b,--batch-size", &f.batch_size, "samples per step, at most (rows of tables: by themselves)",
         {.min = 1, .max = 1 << 24});
-  o.add("--device", &device, "auto, cpu, ref, cuda:N or opencl:N");
-  o.add("--precision", &precision, "of the arithmetic: fp32, tf32, bf16 or fp16", {.one_of = store::precision_names()});
-  o.add("--deterministic", &deterministic, "fixed kernel choices, no measurement");
-  o.add("-j,--workers", &workers, "threads that decode pictures", {.min = 1, .aliases = {"--num-workers"}});
-  o.add("--on-bad-sample", &on_bad_sample, "inputs that cannot be read: error stops, skip and report go on without",
+  o.add("--device", &f.device, "auto, cpu, ref, cuda:N or opencl:N");
+  o.add("--precision", &f.precision, "of the arithmetic: fp32, tf32, bf16 or fp16",
+        {.one_of = store::precision_names()});
+  o.add("--deterministic", &f.deterministic, "fixed kernel choices, no measurement; so it is with --devices");
+  o.add("-j,--workers", &f.workers, "threads that decode pictures", {.min = 1, .aliases = {"--num-workers"}});
+  o.add("--on-bad-sample", &f.on_bad_sample, "inputs that cannot be read: error stops, skip and report go on without",
         {.one_of = {"error", "skip", "report"}});
-  o.add("--json", &json, "write one JSON document per sample, with all probabilities");
-  o.add("--jsonl", &jsonl, "write one JSON document per sample, with the top-k classes in their order");
+  o.add("--json", &f.json, "write one JSON document per sample, with all probabilities");
+  o.add("--jsonl", &f.jsonl, "write one JSON document per sample, with the top-k classes in their order");
   o.add(
-      "--csv", &csv,
+      "--csv", &f.csv,
       "write path (or text),class,probability lines under a header, top-k lines per sample; of tables with the columns "
       "that identify rows");
-  o.add("--explain", &output.explain,
+  o.add("--explain", &f.output.explain,
         "of tables: what each column adds to the answer, as columns shap:NAME and shap:base (CSV, or --json)");
-  o.add("--npy", &output.npy, "write the probabilities (samples, classes) to an npy file", {.value = "FILE"});
-  o.add("-o,--output", &output.file, "write to a file instead of standard output (-)", {.value = "FILE"});
-  o.add("--no-progress", &no_progress, "no progress line");
-  if (o.parse(args) == Options::Outcome::done) return 0;
-  if (sources.files.empty() && sources.texts.empty()) {
+  o.add("--npy", &f.output.npy, "write the probabilities (samples, classes) to an npy file", {.value = "FILE"});
+  o.add("-o,--output", &f.output.file, "write to a file instead of standard output (-)", {.value = "FILE"});
+  o.add("--no-progress", &f.no_progress, "no progress line");
+  declare(o, f.ranks);
+}
+
+// Draws conclusions from the flags, and refuses those that do not go together.
+void settle(PredictFlags& f, const Options& o) {
+  if (f.sources.files.empty() && f.sources.texts.empty()) {
     fail(ErrorKind::usage, "files", "are missing (of texts, --text too); see freight predict --help");
   }
-  if (json + jsonl + csv > 1) fail(ErrorKind::usage, csv ? "--csv" : "--json", "does not go with another format");
-  if (output.explain && !json && !jsonl) csv = true;
-  if (csv && !o.given("--top-k")) top_k = 1;
-  output.top = static_cast<size_t>(top_k);
-  output.form = csv ? Form::csv : json ? Form::json : jsonl ? Form::jsonl : Form::lines;
-  if (output.form == Form::lines && !output.npy.empty() && output.file.empty()) output.form = Form::none;
-  signals::install();
-  const store::ComputeType compute = store::compute_type(precision, device);
-  if (!compute.note.empty()) std::fprintf(stderr, "note    %s\n", compute.note.c_str());
-  deploy::Predictor predictor(
-      store::load_bundle(model),
-      {.backend = device, .precision = precision, .deterministic = deterministic, .batch_size = batch_size});
-  const bool text = predictor.bundle().preprocessing.text();
-  check_explained(predictor.bundle(), output);
-  if (!sources.texts.empty() && !text) {
-    fail(ErrorKind::usage, "--text", "model ", predictor.bundle().name(), " reads no texts");
+  if (f.json + f.jsonl + f.csv > 1) {
+    fail(ErrorKind::usage, f.csv ? "--csv" : "--json", "does not go with another format");
   }
-  check_outputs(output, sources.files, model, text);
+  OutputOptions& output = f.output;
+  if (output.explain && !f.json && !f.jsonl) f.csv = true;
+  if (f.csv && !o.given("--top-k")) f.top_k = 1;
+  output.top = static_cast<size_t>(f.top_k);
+  output.form = f.csv ? Form::csv : f.json ? Form::json : f.jsonl ? Form::jsonl : Form::lines;
+  if (output.form == Form::lines && !output.npy.empty() && output.file.empty()) output.form = Form::none;
+}
+
+// Ranks go through the same inputs, which a pipe gives to one of them alone.
+void need_files(const Sources& sources) {
+  for (const std::string& file : sources.files) {
+    std::error_code ignored;
+    const bool kept = std::filesystem::is_regular_file(file, ignored) || std::filesystem::is_directory(file, ignored);
+    if (kept || (file != "-" && !std::filesystem::exists(file, ignored))) continue;  // what is missing is told later
+    fail(ErrorKind::usage, "--devices", file == "-" ? "standard input" : file,
+         " is read once, by one process: need files or folders, which all devices go through");
+  }
+}
+
+deploy::Predictor make_predictor(const PredictFlags& f, const comm::Launch& launch) {
+  const bool together = launch.world > 1 || !f.ranks.devices.empty();  // the same answers on any number of devices
+  const std::string device = device_of(f.ranks, f.device, launch.rank);
+  const store::ComputeType compute = store::compute_type(f.precision, device);
+  if (!compute.note.empty() && launch.rank == 0) std::fprintf(stderr, "note    %s\n", compute.note.c_str());
+  return deploy::Predictor(store::load_bundle(f.model), {.backend = device,
+                                                         .precision = f.precision,
+                                                         .deterministic = f.deterministic || together,
+                                                         .batch_size = f.batch_size});
+}
+
+void check_model(const deploy::Predictor& predictor, const PredictFlags& f, const comm::Launch& launch) {
+  const store::Bundle& bundle = predictor.bundle();
+  check_explained(bundle, f.output);
+  if (!f.sources.texts.empty() && !bundle.preprocessing.text()) {
+    fail(ErrorKind::usage, "--text", "model ", bundle.name(), " reads no texts");
+  }
+  if (launch.world > 1 && !bundle.net()) {
+    fail(ErrorKind::usage, "--devices", f.model,
+         " is a model of tables: one process answers its rows on all processors; leave it out");
+  }
+  check_outputs(f.output, f.sources.files, f.model, bundle.preprocessing.text());
+}
+
+// The answers of a rank behind the first go to that.
+void predict_beside(deploy::Predictor& predictor, const PredictFlags& f, const Turns& turns, comm::Comm& comm) {
+  InputStream inputs(predictor, f.sources, f.workers, 2 * turns.batch * static_cast<size_t>(turns.world), turns);
+  predict_samples(predictor, inputs, turns, f.stop_at_bad(), &comm, nullptr);
+}
+
+int predict_here(deploy::Predictor& predictor, PredictFlags& f, const Options& o, const Turns& turns,
+                 comm::Comm* comm) {
+  OutputOptions& output = f.output;
+  const store::Bundle& bundle = predictor.bundle();
   if (output.file == "-") output.file.clear();
   // Results on the same terminal would break the line.
-  const bool quiet = no_progress || o.quiet() || (output.file.empty() && isatty(STDOUT_FILENO));
+  const bool quiet = f.no_progress || o.quiet() || (output.file.empty() && isatty(STDOUT_FILENO));
   Progress progress(quiet ? Progress::Mode::off : Progress::Mode::automatic);
-  const bool rows = !predictor.bundle().net();
-  Figures figures{.unit = rows                                          ? "rows"
-                          : text                                        ? "texts"
-                          : predictor.bundle().preprocessing.pictures() ? "images"
-                                                                        : "samples"};
-  if (rows && output.form == Form::csv) output.passed = passed_columns(predictor.bundle());
+  const bool rows = !bundle.net();
+  Figures figures{.unit = rows                              ? "rows"
+                          : bundle.preprocessing.text()     ? "texts"
+                          : bundle.preprocessing.pictures() ? "images"
+                                                            : "samples"};
+  if (rows && output.form == Form::csv) output.passed = passed_columns(bundle);
   PredictionWriter writer(predictor, output);
-  const bool stop_at_bad = on_bad_sample == "error";
   if (rows) {
-    const int64_t most = o.given("--batch-size") ? batch_size : rows_per_block(predictor.bundle());
-    RowStream inputs(predictor.bundle(), sources.files, most, stop_at_bad, output.passed);
+    const int64_t most = o.given("--batch-size") ? f.batch_size : rows_per_block(bundle);
+    RowStream inputs(bundle, f.sources.files, most, f.stop_at_bad(), output.passed);
     predict_table(predictor, inputs, writer, output.explain, progress, figures);
   } else {
-    InputStream inputs(predictor, std::move(sources), workers, static_cast<size_t>(2 * batch_size));
-    predict_samples(predictor, inputs, writer, stop_at_bad, progress, figures);
+    InputStream inputs(predictor, f.sources, f.workers, 2 * turns.batch * static_cast<size_t>(turns.world), turns);
+    Sink sink{writer, progress, figures};
+    predict_samples(predictor, inputs, turns, f.stop_at_bad(), comm, &sink);
   }
   progress.clear();
   if (signals::stop_requested()) return signals::exit_code();
@@ -239,6 +298,54 @@ int predict_command(const Args& args) {
   writer.commit();
   if (!o.quiet()) std::fprintf(stderr, "%s\n", figures.summary().c_str());
   return 0;
+}
+
+int predict_together(PredictFlags& f, const Options& o, const comm::Launch& launch) {
+  const std::unique_ptr<train::Ranks> ranks = join_ranks(f.ranks, launch);
+  try {
+    deploy::Predictor predictor = make_predictor(f, launch);
+    check_model(predictor, f, launch);
+    const Turns turns{.rank = launch.rank, .world = launch.world, .batch = static_cast<size_t>(f.batch_size)};
+    if (ranks->first()) return predict_here(predictor, f, o, turns, &ranks->comm());
+    predict_beside(predictor, f, turns, ranks->comm());
+    return signals::stop_requested() ? signals::exit_code() : 0;
+  } catch (const std::exception& e) {
+    ranks->comm().abort(e.what());
+    throw;
+  }
+}
+
+}  // namespace
+
+int predict_command(const Args& args) {
+  PredictFlags f;
+  Options o(
+      "predict", "Predicts the classes of pictures or texts with a stored model.",
+      "MODEL.safetensors FILE|DIR|- ... [options]",
+      "Pictures are PNG, JPEG, WebP, BMP, PPM or npy; they are made grey or RGB, resized and cut as in\n"
+      "evaluation. Folders are walked. For a model of texts every line of a file is one; of a folder, every\n"
+      "line of its .txt and .txt.gz files. - reads paths, or texts, from standard input, a line each. A model of\n"
+      "tables reads .csv, .tsv, .jsonl and .npz files, whose columns it finds by their names. With --devices batches\n"
+      "go round the devices; the answers are those of one, in their order.\n"
+      "  freight predict runs/convnet-digits/model.safetensors a.png b.jpg --top-k 1\n"
+      "  freight predict model.safetensors photos/ --csv -o classes.csv --npy probabilities.npy\n"
+      "  freight predict model.safetensors photos/ --csv -o classes.csv --devices 2\n"
+      "  freight predict runs/textcnn-sst2/model.safetensors --text \"a film to remember\"");
+  declare(o, f);
+  if (o.parse(args) == Options::Outcome::done) return 0;
+  settle(f, o);
+  signals::install();
+  const comm::Launch launch = comm::read_launch_environment();
+  const int64_t devices = device_count(f.ranks, launch);
+  if (devices > 1) need_files(f.sources);
+  if (devices > 1 && launch.world == 1) {
+    device_of(f.ranks, f.device, 0);
+    return run_ranks("predict", args, f.ranks, devices);
+  }
+  if (launch.world > 1) return predict_together(f, o, launch);
+  deploy::Predictor predictor = make_predictor(f, launch);
+  check_model(predictor, f, launch);
+  return predict_here(predictor, f, o, {.batch = static_cast<size_t>(f.batch_size)}, nullptr);
 }
 
 }  // namespace freight::app

@@ -87,11 +87,13 @@ LineReader::Got LineReader::next(std::string& line) {
   }
 }
 
-InputStream::InputStream(const deploy::Predictor& predictor, Sources sources, int64_t workers, size_t ahead)
+InputStream::InputStream(const deploy::Predictor& predictor, Sources sources, int64_t workers, size_t ahead,
+                         const Turns& turns)
     : predictor_(predictor),
       text_(predictor.bundle().preprocessing.text()),
       sources_(std::move(sources)),
-      ahead_(ahead) {
+      ahead_(ahead),
+      turns_(turns) {
   // One thread makes the tokens of texts: a tokenizer serves one at a time, and it is quick.
   for (int64_t i = 0; i < (text_ ? 1 : std::max<int64_t>(workers, 1)); ++i) {
     try {
@@ -207,6 +209,7 @@ void InputStream::read(Input& input) const {
 void InputStream::work() {
   for (;;) {
     auto item = std::make_unique<Item>();
+    bool mine = true;
     {
       const std::lock_guard order(pull_mutex_);  // whoever pulls also queues: the queue has the order of the sources
       {
@@ -219,6 +222,7 @@ void InputStream::work() {
       const std::lock_guard lock(mutex_);
       waiting_ = got == Pulled::wait;
       if (got == Pulled::item) {
+        mine = turns_.mine(pulled_++);
         queue_.push_back(item.get());
       } else if (got == Pulled::end) {
         fault_ = fault;
@@ -228,7 +232,7 @@ void InputStream::work() {
       if (got != Pulled::item) continue;
     }
     Item* const queued = item.release();  // the queue's
-    read(queued->input);
+    if (mine) read(queued->input);
     const std::lock_guard lock(mutex_);
     queued->ready = true;
     changed_.notify_all();

@@ -50,10 +50,18 @@ struct Input {
   std::optional<Error> fault;
 };
 
+// Several processes go through the same inputs, and each reads every so many batches of them.
+struct Turns {
+  int rank = 0, world = 1;
+  size_t batch = 1;  // inputs
+  bool mine(size_t input) const { return input / batch % static_cast<size_t>(world) == static_cast<size_t>(rank); }
+};
+
 class InputStream {
  public:
-  // `workers` decode, at most `ahead` inputs before the one that next() gives.
-  InputStream(const deploy::Predictor& predictor, Sources sources, int64_t workers, size_t ahead);
+  // `workers` decode, at most `ahead` inputs before the one that next() gives. Inputs of others have a name alone.
+  InputStream(const deploy::Predictor& predictor, Sources sources, int64_t workers, size_t ahead,
+              const Turns& turns = {});
   ~InputStream();
   InputStream(const InputStream&) = delete;
   InputStream& operator=(const InputStream&) = delete;
@@ -79,6 +87,8 @@ class InputStream {
   const bool text_;
   Sources sources_;
   size_t next_text_ = 0, next_file_ = 0, ahead_;
+  const Turns turns_;
+  size_t pulled_ = 0;                // inputs
   std::deque<std::string> pending_;  // entries of folders that are being walked, the next one first
   std::unique_ptr<LineReader> lines_;
   std::string folder_;  // the argument that is being walked

@@ -1,10 +1,15 @@
 // See predict_output.h.
 #include "predict_output.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <numeric>
 
 #include "freight/base/error.h"
@@ -53,6 +58,18 @@ void add_fixed(std::string& out, float v) {
   fail(ErrorKind::runtime, what, "cannot write: ", std::strerror(errno));
 }
 
+// Without a name, in the folder that TMPDIR names; null where none can be made.
+std::FILE* temporary_file() {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  if (error) return nullptr;
+  std::string name = (folder / "freight-XXXXXX").string();
+  const int fd = ::mkostemp(name.data(), O_CLOEXEC);
+  if (fd < 0) return nullptr;
+  ::unlink(name.c_str());
+  return ::fdopen(fd, "w+");
+}
+
 }  // namespace
 
 PredictionWriter::PredictionWriter(const deploy::Predictor& predictor, const OutputOptions& options)
@@ -61,7 +78,7 @@ PredictionWriter::PredictionWriter(const deploy::Predictor& predictor, const Out
       probabilities_(predictor.probabilities()),
       outputs_(predictor.outputs()) {
   if (!options.file.empty()) file_ = std::make_unique<io::AtomicFile>(options.file);
-  if (!options.npy.empty() && !(rows_ = std::tmpfile())) cannot_write("a temporary file");
+  if (!options.npy.empty() && !(rows_ = temporary_file())) cannot_write(cat(options_.npy, ", by a temporary file"));
   if (options.explain) groups_ = probabilities_ && outputs_ == 2 ? 1 : outputs_;
   if (options.form != Form::csv) return;
   std::string header =
@@ -235,6 +252,7 @@ void PredictionWriter::commit() {
   if (rows_) {
     io::AtomicFile npy(options_.npy);
     npy.write(std::string_view(io::npy_header(DType::f32, {count_, outputs_})));
+    if (std::fflush(rows_) != 0) cannot_write(cat(options_.npy, ", by a temporary file"));  // rewind() forgets faults
     std::rewind(rows_);
     char block[1 << 16];
     for (size_t n = 0; (n = std::fread(block, 1, sizeof block, rows_)) > 0;) npy.write(block, n);

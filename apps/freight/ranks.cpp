@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "device_list.h"
+#include "freight/backend/gpu/cuda/cuda.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/env.h"
 #include "freight/base/printable.h"
@@ -75,17 +76,91 @@ int64_t device_count(const RankFlags& flags, const comm::Launch& launch) {
   return count;
 }
 
+std::string device_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch) {
+  if (!flags.devices.empty()) {
+    const DeviceList list = parse_device_list("--devices", flags.devices);
+    if (!list.count) return list.names.at(static_cast<size_t>(launch.rank));
+  }
+  if (launch.local_world < 2 || (device != "auto" && device != "cuda")) return device;
+  const std::string& name = *trace::device_named(device);
+  if (!starts_with(name, "cuda:")) return device;
+  const CudaDevices cuda = cuda_devices();
+  const auto works = [](const CudaDevice& d) { return d.why_not.empty(); };
+  const auto here = static_cast<int>(std::count_if(cuda.devices.begin(), cuda.devices.end(), works));
+  if (here == 1) return name;  // a launcher has shown each rank its own; else need_own_gpus says so
+  if (launch.local_rank < here) return cat("cuda:", launch.local_rank);
+  fail(ErrorKind::usage, "--devices", "got ", launch.local_world, " ranks on this host, which has ", here, " GPUs");
+}
+
 std::string device_of(const RankFlags& flags, const std::string& device, int rank) {
-  if (flags.devices.empty()) return device;
+  comm::Launch launch;
+  launch.rank = rank;
+  const std::string name = device_of(flags, device, launch);
+  if (device == "auto" || device == name) return name;
+  fail(ErrorKind::usage, "--device", "got ", device, " beside --devices ", flags.devices,
+       ", which names them: leave it out");
+}
+
+void refuse_two_lists(const RankFlags& flags, const Options& options) {
+  if (flags.devices.empty() || !options.typed("--device")) return;
+  if (parse_device_list("--devices", flags.devices).count) return;
+  fail(ErrorKind::usage, "--device", "is beside --devices ", flags.devices, ", which names them: leave it out");
+}
+
+int64_t sharers_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch) {
+  const auto all = static_cast<int64_t>(launch.local_world);
+  if (flags.devices.empty()) return all;
   const DeviceList list = parse_device_list("--devices", flags.devices);
-  if (list.count) return device;
-  const std::string& name = list.names.at(static_cast<size_t>(rank));
-  if (device != "auto" && device != name) {
+  if (list.count) return all;
+  const auto alike = std::count(list.names.begin(), list.names.end(), device);
+  return std::clamp<int64_t>(alike, 1, all);
+}
+
+void need_own_gpus(train::Ranks& ranks, const std::string& device) {
+  std::string mine;
+  if (starts_with(device, "cuda")) {
+    const std::string& name = *trace::device_named(device);
+    const CudaDevices cuda = cuda_devices();
+    const auto number = static_cast<size_t>(std::atoi(name.c_str() + std::strlen("cuda:")));
+    if (number < cuda.devices.size()) mine = cuda.devices[number].uuid;
+  }
+  const std::vector<std::string> all = ranks.from_all(mine);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const auto other = std::find(all.begin() + static_cast<int64_t>(i) + 1, all.end(), all[i]);
+    if (all[i].empty() || other == all.end()) continue;
+    fail(ErrorKind::usage, "--devices", "ranks ", i, " and ", other - all.begin(), " have the same GPU, ", all[i],
+         ": need one for each");
+  }
+}
+
+std::string table_device_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch) {
+  const DeviceList list =
+      flags.devices.empty() ? DeviceList{.count = launch.world} : parse_device_list("--devices", flags.devices);
+  if (list.count) {
+    const bool one_gpu = starts_with(device, "cuda:");
+    if (one_gpu && *list.count > 1) {
+      fail(ErrorKind::usage, "--devices", "got ", *list.count, " of --device ", device, ": a GPU takes one process; ",
+           "need --device cuda, or --devices cuda:0,cuda:1");
+    }
+    return device == "cuda" && *list.count > 1 ? cat("cuda:", launch.local_rank) : device;
+  }
+  std::vector<std::string> kinds, gpus;
+  for (const std::string& name : list.names) {
+    kinds.push_back(name.substr(0, name.find(':')));
+    if (kinds.back() == "cuda") gpus.push_back(name);
+  }
+  const auto last = std::unique(kinds.begin(), kinds.end());
+  if (last - kinds.begin() > 1) {
+    fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": need devices of one kind, which fit trees together");
+  }
+  std::sort(gpus.begin(), gpus.end());
+  if (const auto twice = std::adjacent_find(gpus.begin(), gpus.end()); twice != gpus.end() && flags.hosts.empty()) {
+    fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": ", *twice, " takes one process");
+  }
+  const std::string& name = list.names.at(static_cast<size_t>(launch.rank));
+  if (device != "auto" && device != kinds[0] && device != name) {
     fail(ErrorKind::usage, "--device", "got ", device, " beside --devices ", flags.devices,
          ", which names them: leave it out");
-  }
-  if (std::any_of(list.names.begin(), list.names.end(), [&](const std::string& n) { return n != list.names[0]; })) {
-    fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": devices that differ do not share a batch as yet");
   }
   return name;
 }
@@ -129,8 +204,8 @@ ErrorKind kind_of(const comm::JobEnd& end) {
   return end.exit_code >= 1 && end.exit_code <= kLast ? static_cast<ErrorKind>(end.exit_code) : ErrorKind::runtime;
 }
 
-LogFolder::LogFolder(const std::string& command) {
-  const std::string tmp = env::get("TMPDIR");
+LogFolder::LogFolder(const std::string& command, const std::string& parent) {
+  const std::string tmp = parent.empty() ? env::get("TMPDIR") : parent;
   path_ = cat(tmp.empty() ? "/tmp" : tmp, "/freight-", command, "-XXXXXX");
   if (!::mkdtemp(path_.data())) fail(ErrorKind::runtime, path_, "cannot be made: ", std::strerror(errno));
 }
@@ -140,26 +215,72 @@ LogFolder::~LogFolder() {
   if (!kept_) std::filesystem::remove_all(path_, ignored);
 }
 
-int run_ranks(const std::string& command, const Args& args, const RankFlags& flags, int64_t count,
-              const std::string& logs, int64_t threads) {
+namespace {
+
+comm::LaunchOptions launch_of(Args words, const JobFlags& flags, int64_t count, const std::string& logs) {
   comm::LaunchOptions o;
-  o.command = {std::filesystem::read_symlink("/proc/self/exe").string(), command};
-  o.command.insert(o.command.end(), args.begin(), args.end());
+  o.command = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  o.command.insert(o.command.end(), words.begin(), words.end());
   o.world = static_cast<int>(count);
-  o.threads = static_cast<int>(threads);
   if (!flags.hosts.empty()) o.hosts = parse_list("--hosts", flags.hosts);
-  o.elastic = parse_elastic(flags.elastic);
   o.bound = flags.engine() == comm::Engine::shared_memory;
   o.log_dir = logs;
-  o.terminal = true;
-  const comm::JobEnd end = comm::run_job(o);
+  return o;
+}
+
+// Logs: whether those of the ranks are there when the error is read.
+enum class Logs : uint8_t { stay, go };
+[[noreturn]] void fail_with(const std::string& command, comm::JobEnd end, Logs logs) {
+  const std::string why = end.log.empty() ? "" : last_line(end.log);
+  if (logs == Logs::go) end.log.clear();
+  fail(kind_of(end), command, to_string(end), why.empty() ? "" : ": " + why);
+}
+
+int run_on_terminal(const std::string& command, const comm::LaunchOptions& options, Logs logs) {
+  const comm::JobEnd end = comm::run_job(options);
   // A rank that was asked to stop has said so by its exit code.
   const bool stopped = end.forwarded != 0 && (!end.failed() || end.exit_code == 128 + end.forwarded);
   if (stopped) return 128 + end.forwarded;
   if (!end.failed()) return 0;
   if (end.log.empty() && end.signal == 0) return end.exit_code;
-  const std::string why = end.log.empty() ? "" : last_line(end.log);
-  fail(kind_of(end), command, to_string(end), why.empty() ? "" : ": " + why);
+  fail_with(command, end, logs);
+}
+
+Args with_command(const std::string& command, const Args& args) {
+  Args words = {command};
+  words.insert(words.end(), args.begin(), args.end());
+  return words;
+}
+
+}  // namespace
+
+int run_ranks(const std::string& command, const Args& args, const RankFlags& flags, int64_t count,
+              const std::string& logs, int64_t threads) {
+  comm::LaunchOptions o = launch_of(with_command(command, args), flags, count, logs);
+  o.elastic = parse_elastic(flags.elastic);
+  o.threads = static_cast<int>(threads);
+  o.terminal = true;
+  return run_on_terminal(command, o, Logs::stay);
+}
+
+int run_ranks(const std::string& command, const Args& args, const RankFlags& flags, int64_t count) {
+  const LogFolder folder(command);
+  comm::LaunchOptions o = launch_of(with_command(command, args), flags, count, folder.path());
+  o.terminal = true;
+  return run_on_terminal(command, o, Logs::go);
+}
+
+RanksRan run_ranks_apart(const std::string& what, const Args& words, const JobFlags& flags, int64_t count,
+                         const std::string& folder) {
+  comm::LaunchOptions o = launch_of(words, flags, count, folder);
+  o.command.insert(o.command.end(), {"--comm", flags.comm, "--comm-timeout", cat(flags.comm_timeout)});
+  if (!flags.interface.empty()) o.command.insert(o.command.end(), {"--interface", flags.interface});
+  if (!flags.token_file.empty()) o.command.insert(o.command.end(), {"--token-file", flags.token_file});
+  o.result = folder + "/result";
+  const comm::JobEnd end = comm::run_job(o);
+  if (end.forwarded != 0) return {.out = {}, .signal = end.forwarded};
+  if (end.failed()) fail_with(what, end, Logs::go);
+  return {.out = io::read_text(o.result)};
 }
 
 comm::Elastic parse_elastic(const std::string& text) {
@@ -195,13 +316,25 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
     fail(ErrorKind::usage, "--elastic", "is for processes that share memory as yet: got ",
          comm::to_string(flags.engine()));
   }
+  if (!flags.weights.empty() || flags.shard_optimizer) {
+    fail(ErrorKind::usage, "--elastic", "does not go with ",
+         flags.weights.empty() ? "--shard-optimizer" : "--device-weights", " as yet");
+  }
+  const std::vector<std::string> names = parse_device_list("--devices", flags.devices).names;
+  if (std::any_of(names.begin(), names.end(), [&](const std::string& n) { return n != names[0]; })) {
+    fail(ErrorKind::usage, "--elastic", "is for devices that are alike as yet: got ", flags.devices);
+  }
   if (flags.overlap == "yes") {
     fail(ErrorKind::usage, "--elastic", "does not go with --overlap yes: sums are made behind the backward half");
   }
 }
 
 std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch) {
-  return std::make_unique<train::Ranks>(comm::join_job(launch, flags.job()), train::parse_overlap(flags.overlap));
+  const comm::JobOptions job = flags.job();
+  train::RankMeeting meeting{.address = [launch, job] { return comm::meeting_address(launch, job); },
+                             .timeout = flags.comm_timeout};
+  return std::make_unique<train::Ranks>(comm::join_job(launch, job), train::parse_overlap(flags.overlap),
+                                        std::move(meeting));
 }
 
 }  // namespace freight::app

@@ -32,6 +32,8 @@ void declare_job(Options& o, JobFlags& f);
 struct RankFlags : JobFlags {
   std::string devices;           // --devices; "": one, which --device names
   std::string overlap = "auto";  // --overlap, of training
+  std::string weights;           // --device-weights, of training
+  bool shard_optimizer = false;  // --shard-optimizer, of training
   std::string elastic;           // --elastic, of training: "MIN:MAX"; "": all stay to the end
 };
 void declare(Options& o, RankFlags& f);
@@ -39,8 +41,18 @@ void declare(Options& o, RankFlags& f);
 // The number of devices that the flags ask for, or of processes that a launcher started; 1: this process trains alone.
 // Throws Error(usage) where the two differ.
 int64_t device_count(const RankFlags& flags, const comm::Launch& launch);
-// The device of a rank; `device`, which --device says, where the flags name none. Throws Error(usage).
+// The device of a rank: the list's, or what --device says. Where that is a kind of GPU (auto, cuda) each rank of this
+// host gets one of its own. Throws Error(usage) where there are too few.
+std::string device_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch);
+// The same of a rank alone, without GPUs of its own; --device beside names is refused.
 std::string device_of(const RankFlags& flags, const std::string& device, int rank);
+// The same of a rank that fits a table with others. They may have GPUs, each one of its own: `cuda` is the GPU of the
+// rank's number on its host.
+std::string table_device_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch);
+// Throws Error(usage) where --device was given beside names in --devices, since one of them would be passed over.
+void refuse_two_lists(const RankFlags& flags, const Options& options);
+// So many ranks of this host compute on this rank's device, or share its memory.
+int64_t sharers_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch);
 
 // Says who computes the shards of a run that trains on one processor device. Kernels on a shard are small: threads that
 // share each lose more than they gain, processes that share the shards do not, and what is stored has the same bytes
@@ -68,11 +80,25 @@ constexpr int kShardsDoNotFit = 75;
 // `threads`: of each rank; 0: its share of the processors, or what OMP_NUM_THREADS says where that is less.
 int run_ranks(const std::string& command, const Args& args, const RankFlags& flags, int64_t count,
               const std::string& logs, int64_t threads = 0);
+// The same of a command without a folder of its own: what the ranks behind the first print is removed when they have
+// ended, and the error has the last line of the rank which failed.
+int run_ranks(const std::string& command, const Args& args, const RankFlags& flags, int64_t count);
+
+// Ranks of which none prints here.
+struct RanksRan {
+  std::string out;  // the standard output of rank 0
+  int signal = 0;   // the first signal that this process got and handed on; 0: none
+};
+// Starts this program with these words, and the flags of the job, as so many ranks, and waits for them. All that they
+// print goes to `folder`. Throws Error that `what` names, with the last line of the rank which failed.
+RanksRan run_ranks_apart(const std::string& what, const Args& words, const JobFlags& flags, int64_t count,
+                         const std::string& folder);
 
 // A folder for logs, removed at the end unless it is to be looked at.
 class LogFolder {
  public:
-  explicit LogFolder(const std::string& command);
+  // In `parent`; "": in the system's temporary folder.
+  explicit LogFolder(const std::string& command, const std::string& parent = {});
   ~LogFolder();
   LogFolder(const LogFolder&) = delete;
   LogFolder& operator=(const LogFolder&) = delete;
@@ -88,6 +114,8 @@ std::string last_line(const std::string& log);
 // The kind of error that the end of a job is.
 ErrorKind kind_of(const comm::JobEnd& end);
 
+// Throws Error(usage) that names two ranks which would share a GPU.
+void need_own_gpus(train::Ranks& ranks, const std::string& device);
 // "1:4" of --elastic; off for "". Throws Error(usage).
 comm::Elastic parse_elastic(const std::string& text);
 // Throws Error(usage) where the flags of a job on `devices` devices do not go with --elastic.

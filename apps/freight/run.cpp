@@ -2,10 +2,13 @@
 // reports and for checking ops against other programs.
 #include <cstdio>
 #include <filesystem>
+#include <set>
+#include <string_view>
 
 #include "command.h"
 #include "freight/backend/backend.h"
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/io/file.h"
 #include "freight/io/npy.h"
 #include "freight/passes/passes.h"
@@ -57,6 +60,25 @@ std::vector<std::string> output_names(Graph& g, const std::string& loss) {
   return names;
 }
 
+// The files that a run writes: its outputs, then updated states under their names. A graph may come from a stranger, so
+// that no name leads out of the folder, and no file is written twice.
+std::vector<std::string> files_of(const Graph& g, std::vector<std::string> names, const std::string& source) {
+  for (const Update& u : g.updates) names.push_back(leaf_name(g, u.state));
+  std::set<std::string> seen;
+  for (std::string& name : names) {
+    constexpr size_t kLongest = 200;
+    if (name.empty() || name.size() > kLongest || name.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
+      fail(ErrorKind::data, source, "got the name ", excerpt(name), ", which is that of a file: need one to ", kLongest,
+           " characters without '/'");
+    }
+    if (!seen.insert(name).second) {
+      fail(ErrorKind::data, source, "two results would be written to ", excerpt(name), ".npy: need another name");
+    }
+    name += ".npy";
+  }
+  return names;
+}
+
 }  // namespace
 
 int run_command(const Args& args) {
@@ -82,6 +104,7 @@ int run_command(const Args& args) {
     return 0;
   }
   if (output_dir.empty()) fail(ErrorKind::usage, "--output-dir", "is missing; see freight run --help");
+  const std::vector<std::string> files = files_of(g, names, file);
   Tensors tensors;
   for (const std::string& spec : inputs) {
     const size_t eq = spec.find('=');
@@ -100,11 +123,11 @@ int run_command(const Args& args) {
   std::error_code error;
   std::filesystem::create_directories(output_dir, error);
   if (error) fail(ErrorKind::runtime, "--output-dir", "cannot make ", output_dir, ": ", error.message());
-  for (size_t i = 0; i < out.size(); ++i) io::save_npy(output_dir + "/" + names[i] + ".npy", out[i]);
+  for (size_t i = 0; i < out.size(); ++i) io::save_npy(cat(output_dir, "/", files[i]), out[i]);
   const std::vector<Value> leaves = g.leaves(Op::state);
-  for (const Update& u : g.updates) {
+  for (size_t u = 0; u < g.updates.size(); ++u) {
     for (size_t i = 0; i < leaves.size(); ++i) {
-      if (leaves[i] == u.state) io::save_npy(output_dir + "/" + leaf_name(g, u.state) + ".npy", states[i]);
+      if (leaves[i] == g.updates[u].state) io::save_npy(cat(output_dir, "/", files[out.size() + u]), states[i]);
     }
   }
   return 0;

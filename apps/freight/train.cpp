@@ -9,7 +9,9 @@
 #include "command.h"
 #include "config_options.h"
 #include "contract_cost.h"
+#include "freight/backend/backend.h"
 #include "freight/base/cpu_info.h"
+#include "freight/base/device_memory.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
@@ -18,9 +20,11 @@
 #include "freight/io/json_library.h"
 #include "freight/plan/fitting.h"
 #include "freight/plan/memory_use.h"
+#include "freight/trace/device.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/learner.h"
 #include "freight/train/progress.h"
+#include "freight/train/rank_work.h"
 #include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
 #include "memory_size.h"
@@ -48,6 +52,12 @@ void declare(Options& o, train::Config& c, TrainFlags& f) {
   o.add("--overlap", &f.ranks.overlap,
         "sums of gradients over devices are made beside the backward half: auto where its plan says that it pays",
         {.one_of = {"auto", "yes", "no"}});
+  o.add("--device-weights", &f.ranks.weights,
+        "who gets how much of a batch: 4,1, or auto, by measured steps (default: evenly; auto for unlike devices)",
+        {.value = "LIST"});
+  o.add(
+      "--shard-optimizer", &f.ranks.shard_optimizer,
+      "each device keeps a part of the optimizer's state and updates that (ZeRO stage 1): less memory, the same bits");
   o.add("--elastic", &f.ranks.elastic,
         "MIN:MAX devices: where one is lost the others go on, and it is started again; --shards is 8 unless said",
         {.value = "MIN:MAX"});
@@ -131,9 +141,9 @@ class Terminal : public train::Observer {
     const int64_t count = one_device ? 1 : s.devices;
     const int64_t devices = count * s.grad_accum, part = (s.batch_size + devices - 1) / devices;
     const std::string cut = s.shards > 0 ? cat(" in ", s.shards, " shards") : "";
-    say(cat("batch   ", s.batch_size, " = ", count, count == 1 ? " device x " : " devices x ", part,
-            s.grad_accum > 1 ? cat(" x accum ", s.grad_accum) : "", cut, ", ", with_commas(s.steps), " steps, ",
-            s.epochs, s.epochs == 1 ? " epoch, seed " : " epochs, seed ", s.seed));
+    const std::string parts = s.parts.empty() ? cat(count, count == 1 ? " device x " : " devices x ", part) : s.parts;
+    say(cat("batch   ", s.batch_size, " = ", parts, s.grad_accum > 1 ? cat(" x accum ", s.grad_accum) : "", cut, ", ",
+            with_commas(s.steps), " steps, ", s.epochs, s.epochs == 1 ? " epoch, seed " : " epochs, seed ", s.seed));
     if (!shards.empty()) say(cat("shards  ", shards));
     if (!offload.empty()) say(cat("offload ", offload));
   }
@@ -392,7 +402,7 @@ void settle_elastic(Request& r) {
     fail(ErrorKind::usage, "--elastic", "is for new runs as yet: leave --resume out, or go on without --elastic");
   }
   if (&train::learner_of(c) != train::learners().front()) {
-    fail(ErrorKind::usage, "--elastic", "--model ", c.model, " is no net: nets alone are trained by several");
+    fail(ErrorKind::usage, "--elastic", "is for nets as yet, and --model ", c.model, " is none");
   }
   if (r.flags.fit == "auto" || r.flags.choose_batch) {
     fail(ErrorKind::usage, "--elastic", "does not go with ", r.flags.choose_batch ? "--batch-size" : "--fit", " auto");
@@ -414,34 +424,43 @@ void parse_request(Request& r, const Args& args) {
   if (r.found) check_resume(r.config, *r.found, *r.options);
   if (!r.flags.ranks.elastic.empty()) settle_elastic(r);
   train::validate(r.config);
+  refuse_two_lists(r.flags.ranks, *r.options);
   r.flags.dry_run = r.options->dry_run();
 }
 
-// Holds the run against the memory there is; nothing where processes that share shards do not fit together, since one
-// may.
-std::optional<plan::FittedRun> fit_run(Request& r, train::Ranks* ranks, Terminal& terminal) {
-  const TrainFlags& flags = r.flags;
+// The memory that a run may take; of several ranks, a rank.
+plan::FitOptions fit_options(const TrainFlags& flags, const train::Config& config, bool of_several) {
   using Misfit = plan::FitOptions::Misfit;
   plan::FitOptions fit = {.misfit = flags.fit == "off"    ? Misfit::ignore
                                     : flags.fit == "auto" ? Misfit::adapt
                                                           : Misfit::refuse,
                           .device_memory = memory_size("--device-memory", flags.device_memory),
                           .choose_batch = flags.choose_batch};
+  if (!of_several) return fit;
   const comm::Launch launch = comm::read_launch_environment();
   const bool parts = is_shard_process(flags.ranks, launch);  // what is allowed is for all of them
-  if (ranks && (parts || fit.device_memory == 0)) {          // those of a machine are alike
-    const auto free = static_cast<double>(cpu_info().memory_available_bytes);
-    fit.device_memory = (fit.device_memory > 0 ? fit.device_memory : free) / launch.local_world;
-  }
+  if (!parts && fit.device_memory > 0) return fit;
+  const auto memory = backend(*trace::device_named(config.backend)).memory();
+  const double free =
+      memory ? static_cast<double>(memory->free_bytes()) : static_cast<double>(cpu_info().memory_available_bytes);
+  const int64_t sharers = parts ? launch.local_world : sharers_of(flags.ranks, config.backend, launch);
+  fit.device_memory = (fit.device_memory > 0 ? fit.device_memory : free) / static_cast<double>(sharers);
+  return fit;
+}
+
+// Holds the run against the memory there is; nothing where processes that share shards do not fit together, since one
+// may.
+std::optional<plan::FittedRun> fit_run(Request& r, train::Ranks* ranks, Terminal& terminal) {
   try {
     return plan::prepare_fitting(
-        r.config, fit,
+        r.config, fit_options(r.flags, r.config, ranks != nullptr),
         {.on_bad_sample = [&](const data::BadSample& bad) { terminal.on_bad_sample(bad.path, bad.reason); },
          .found = std::move(r.found),
          .gave = [&](const std::string& flag) { return r.options->typed(flag); },
          .ranks = ranks},
         [&](const std::string& text) { terminal.say(cat("note    ", text)); });
   } catch (const Error& e) {
+    const bool parts = is_shard_process(r.flags.ranks, comm::read_launch_environment());
     if (!parts || e.kind() != ErrorKind::capacity) throw;
     return std::nullopt;
   }
@@ -479,6 +498,13 @@ int train_here(Request& r, const Args& args, train::Ranks* ranks, const ShardWor
   return result.interrupted() ? signals::exit_code() : 0;
 }
 
+// True where the run is one of rows: rank 0's, which calls the others to fits.
+bool is_of_rows(const train::Config& config) { return &train::learner_of(config) != train::learners().front(); }
+
+std::string device_of_rank(const train::Config& config, const RankFlags& flags, const comm::Launch& launch) {
+  return is_of_rows(config) ? table_device_of(flags, config.backend, launch) : device_of(flags, config.backend, launch);
+}
+
 // A rank behind the first says little, and that into its log.
 class Beside : public train::Observer {
  public:
@@ -488,9 +514,15 @@ class Beside : public train::Observer {
   }
 };
 
-int train_beside(const train::Config& config, const Args& args, train::Ranks& ranks) {
+// Rank 0 says whether the run is one of rows: it has the data.
+int train_beside(train::Config& config, const TrainFlags& flags, const Args& args, train::Ranks& ranks, bool of_rows) {
+  if (of_rows) return train::follow(config, ranks) ? signals::exit_code() : 0;
   Beside quiet;
-  const train::Result result = train::prepare(config, {.ranks = &ranks}).run(quiet, args);
+  plan::FitOptions fit = fit_options(flags, config, true);
+  // Of processes that share shards the first one says whether they fit together.
+  if (is_shard_process(flags.ranks, comm::read_launch_environment())) fit.misfit = plan::FitOptions::Misfit::ignore;
+  plan::FittedRun fitted = plan::prepare_fitting(config, fit, {.ranks = &ranks});
+  const train::Result result = fitted.run.run(quiet, args);
   return result.interrupted() ? signals::exit_code() : 0;
 }
 
@@ -498,28 +530,32 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
   const std::unique_ptr<train::Ranks> ranks = join_ranks(flags, launch);
   try {
     ranks->need_equal("the arguments", join(args, " "));
+    ranks->ask(train::parse_device_weights(flags.weights, launch.world));
+    if (flags.shard_optimizer) ranks->share_states();
     Request r;
     if (ranks->first()) {
       r = read_request(args);
       parse_request(r, args);
-      r.config.backend = device_of(r.flags.ranks, r.config.backend, launch.rank);
-      if (r.flags.fit == "auto" || r.flags.choose_batch) {
-        fail(ErrorKind::usage, r.flags.choose_batch ? "--batch-size" : "--fit", "auto is for one device as yet");
-      }
+      train::need_several(r.config);
     }
     const std::string json = ranks->from_first(train::to_json(r.config));
+    const bool of_rows = ranks->from_first(ranks->first() && is_of_rows(r.config) ? "rows" : "net") == "rows";
     if (ranks->first()) {
+      r.config.backend = device_of_rank(r.config, flags, launch);
+      need_own_gpus(*ranks, r.config.backend);
       const int code = train_here(r, args, ranks.get(), shard_work(r.config, r.flags.ranks, launch));
       if (code == kShardsDoNotFit) ranks->comm().abort("the processes do not fit the memory together");
       return code;
     }
     train::Config probe;
-    TrainFlags ignored;
-    train_options(probe, ignored)->peek(args);
+    TrainFlags own;
+    train_options(probe, own)->peek(args);
     train::Config config;
     train::set_from_json(config, json, "rank 0");
     config.data_dir = probe.data_dir;  // of this machine, and no part of a configuration
-    return train_beside(config, args, *ranks);
+    config.backend = of_rows ? table_device_of(flags, probe.backend, launch) : device_of(flags, config.backend, launch);
+    need_own_gpus(*ranks, config.backend);
+    return train_beside(config, own, args, *ranks, of_rows);
   } catch (const std::exception& e) {
     ranks->comm().abort(e.what());
     throw;
@@ -570,8 +606,15 @@ int start_ranks(Request r, Args args, const std::string& dir, const ShardWork& w
 }
 
 int train_on_devices(Request r, const Args& args, int64_t count) {
-  r.config.backend = device_of(r.flags.ranks, r.config.backend, 0);
-  train::validate(r.config);
+  train::need_several(r.config);
+  for (int rank = static_cast<int>(count); rank-- > 0;) {
+    train::Config of_rank = r.config;
+    of_rank.backend =
+        device_of_rank(r.config, r.flags.ranks, comm::Launch{.rank = rank, .world = static_cast<int>(count)});
+    train::validate(of_rank);
+    if (rank == 0) r.config.backend = of_rank.backend;
+  }
+  train::parse_device_weights(r.flags.ranks.weights, static_cast<int>(count));
   const std::string dir = directory_of(r);
   return start_ranks(std::move(r), args, dir, {.processes = count, .threads = 0});
 }
@@ -625,7 +668,11 @@ int train_command(const Args& args) {
   const int64_t devices = device_count(r.flags.ranks, launch);
   need_elastic(r.flags.ranks, launch, devices);
   if (devices > 1 && !r.flags.dry_run) return train_on_devices(std::move(r), args, devices);
-  r.config.backend = device_of(r.flags.ranks, r.config.backend, 0);
+  if (devices > 1) train::need_several(r.config);
+  if (devices == 1 && !r.flags.ranks.weights.empty()) {
+    fail(ErrorKind::usage, "--device-weights", "is for several devices: got ", r.flags.ranks.weights, " for one");
+  }
+  r.config.backend = device_of_rank(r.config, r.flags.ranks, comm::Launch{});
   ShardWork work = shard_work(r.config, r.flags.ranks, launch, needs_one_process(r.flags));
   if (work.processes < 2 || r.flags.dry_run) return train_alone(r, args, work);
   const int code = train_by_processes(std::move(r), args, work);

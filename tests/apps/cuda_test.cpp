@@ -83,6 +83,31 @@ TEST(CudaCommand, TrainsAndLeavesTheDeviceAsItWas) {
   EXPECT_FALSE(contains(report, "library_products 0\n")) << report;
 }
 
+TEST(CudaCommand, SharesABatchWithAProcessorAndLeavesTheDeviceAsItWas) {
+  const std::string dir = scratch_dir();
+  const auto run = [&](const std::vector<std::string>& devices, const std::string& name) {
+    std::vector<std::string> args = {"train", "digits", "--model", "mlp",           "-b", "8", "--max-steps",
+                                     "6",     "-q",     "-o",      dir + "/" + name};
+    args.insert(args.end(), devices.begin(), devices.end());
+    return run_freight(args, "", on_fake(dir, {"FAKE_CUDA_REPORT=" + dir + "/report"}));
+  };
+  const Ran both = run({"--devices", "cuda:0,cpu", "--device-weights", "3,1"}, "both");
+  ASSERT_EQ(both.code, 0) << both.err;
+  const std::string report = read_file(dir + "/report");
+  for (const char* none : {"faults 0\n", "blocks 0\n", "pinned 0\n", "contexts 0\n"}) {
+    EXPECT_TRUE(contains(report, none)) << report;
+  }
+  ASSERT_EQ(run({"--device", "cpu"}, "cpu").code, 0);
+  const auto loss = [&](const std::string& name) {
+    return Json::parse(read_file(dir + "/" + name + "/run.json"))["result"]["test_loss"].get<double>();
+  };
+  EXPECT_NEAR(loss("both"), loss("cpu"), 1e-4);
+
+  const Ran twice = run({"--devices", "cuda:0*2"}, "twice");
+  EXPECT_EQ(twice.code, 2) << twice.err;
+  EXPECT_TRUE(contains(twice.err, "ranks 0 and 1 have the same GPU")) << twice.err;
+}
+
 TEST(CudaCommand, ADeviceLostInMidRunLeavesTheLastCheckpointWhole) {
   const std::string dir = scratch_dir();
   ASSERT_EQ(train(dir, {"--max-steps", "4", "--save-every", "2"}, on_fake(dir)).code, 0);

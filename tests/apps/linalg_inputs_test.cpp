@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "freight/base/strings.h"
 #include "freight/io/npy.h"
 #include "npy_folder.h"
 #include "run_command.h"
@@ -37,13 +38,40 @@ TEST_F(LinalgInputs, AreRefusedByMatrixPivotMinorAndShape) {
     args.insert(args.end(), row.args.begin(), row.args.end());
     const Ran r = run_freight(args);
     EXPECT_EQ(r.code, row.code) << row.args[0] << ": " << r.err;
+    EXPECT_NE(r.err.find(row.args[0] + ": "), std::string::npos) << r.err;
     for (const std::string& part : row.parts) EXPECT_NE(r.err.find(part), std::string::npos) << part << ": " << r.err;
+    EXPECT_NE(r.err.find("read from " + row.args[1]), std::string::npos) << r.err;
   }
   for (const char* op : {"cholesky", "eigh", "eig", "inv", "det"}) {
     const Ran r = run_freight({"linalg", op, wide});
     EXPECT_EQ(r.code, 2) << op << ": " << r.err;
-    EXPECT_NE(r.err.find("not square: got f64[2,3]"), std::string::npos) << r.err;
+    EXPECT_NE(r.err.find(cat(op, ": the matrix is not square: got f64[2,3], need (..., N, N); read from ", wide)),
+              std::string::npos)
+        << r.err;
   }
+}
+
+TEST_F(LinalgInputs, OptionsThatAnOperationHasNoUseForAreRefused) {
+  const std::string x = npy("x", {2, 0, 0, 4}, {2, 2}), b = npy("b", {1, 1}, {2});
+  const std::vector<std::vector<std::string>> rows = {{"inv", x, "--rcond", "1"},
+                                                      {"lu", x, "--upper"},
+                                                      {"det", x, "--assume", "sym"},
+                                                      {"eig", x, "--no-reduced"},
+                                                      {"lstsq", x, b, "--method", "mixed"}};
+  for (std::vector<std::string> args : rows) {
+    args.insert(args.begin(), "linalg");
+    const Ran r = run_freight(args);
+    EXPECT_EQ(r.code, 2) << r.err;
+    EXPECT_NE(r.err.find(args[1] + " has no use for it"), std::string::npos) << r.err;
+  }
+}
+
+TEST_F(LinalgInputs, ThatAreSingularToWorkingPrecisionAreToldBesideTheAnswer) {
+  const std::string near = npy("near", {1, 1, 1, 1 + 0x1p-52}, {2, 2}), fine = npy("fine", {2, 1, 1, 4}, {2, 2});
+  const std::string b = npy("b", {1, 1}, {2});
+  const char* const told = "singular to working precision";
+  EXPECT_NE(run_freight({"linalg", "solve", near, b}).out.find(told), std::string::npos);
+  EXPECT_EQ(run_freight({"linalg", "solve", fine, b}).out.find(told), std::string::npos);
 }
 
 // The program ends by itself: a signal would be a code above 128.

@@ -2,6 +2,7 @@
 // of images, never trained.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -10,9 +11,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "freight/base/strings.h"
 #include "freight/io/image.h"
 #include "freight/io/npy.h"
 #include "freight/store/bundle.h"
+#include "tests/apps/rank_processes.h"
 #include "tests/apps/run_command.h"
 
 namespace freight::test {
@@ -182,6 +185,108 @@ TEST_F(PredictMany, CtrlCEndsTheWaitForAPipe) {
   ASSERT_TRUE(image.wait_for("left out", 30));
   image.send(SIGINT);
   EXPECT_EQ(image.finish().code, 130);
+}
+
+TEST_F(PredictMany, DevicesAnswerInTurnWhatOneDoes) {
+  for (int i = 0; i < 30; ++i) image(cat("many/", i, ".png"));  // 35 in all
+  const auto answers = [&](const char* devices, const std::vector<std::string>& flags) {
+    const std::string csv = dir + "/answers.csv", npy = dir + "/answers.npy";
+    std::vector<std::string> args = {folder, "-b", "4", "--devices", devices, "-o", csv, "--npy", npy};
+    args.insert(args.end(), flags.begin(), flags.end());
+    const Ran r = predict(args);
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_NE(r.err.find("35 images in "), std::string::npos) << r.err;
+    EXPECT_NE(r.err.find("9 batches"), std::string::npos) << r.err;
+    return read_file(csv) + read_file(npy);
+  };
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--csv", "--top-k", "3"}, {"--json"}, {"--jsonl"}, {}}) {
+    const std::string one = answers("1", flags);
+    for (const char* devices : {"2", "cpu*3", "cpu,cpu,cpu,cpu"})
+      EXPECT_TRUE(answers(devices, flags) == one) << devices;
+  }
+  const Ran text = predict({folder, "-b", "8", "--devices", "3"}), one = predict({folder, "-b", "8", "--devices", "1"});
+  EXPECT_EQ(text.out, one.out);
+  // More ranks than batches, and than samples.
+  const Ran few = predict({folder + "/a.png", "--csv", "--devices", "4"});
+  EXPECT_EQ(few.code, 0) << few.err;
+  EXPECT_EQ(few.out, predict({folder + "/a.png", "--csv", "--devices", "1"}).out);
+}
+
+TEST_F(PredictMany, DevicesLeaveOutOrStopAtABadImageAsOneDoes) {
+  for (int i = 0; i < 12; ++i) image(cat("many/", i, ".png"));
+  write_file(folder + "/many/3.png", "no picture");
+  write_file(folder + "/many/7.png", "none either");
+  for (const char* bad : {"skip", "error"}) {
+    const auto run = [&](const char* devices) {
+      return predict({folder, "-b", "2", "--csv", "--on-bad-sample", bad, "--quiet", "--devices", devices});
+    };
+    const Ran one = run("1");
+    for (const char* devices : {"2", "3"}) {
+      const Ran r = run(devices);
+      EXPECT_EQ(r.code, one.code) << r.err;
+      EXPECT_EQ(r.out, one.out) << bad;
+      EXPECT_EQ(r.err, one.err) << bad;
+    }
+  }
+  // A file that is missing ends it; what is before it is answered.
+  const std::vector<std::string> args = {folder + "/a.png", folder + "/none.png", "-b", "1", "--csv", "--devices"};
+  std::vector<std::string> two = args, one = args;
+  one.push_back("1");
+  two.push_back("2");
+  const Ran r = predict(two), alone = predict(one);
+  EXPECT_EQ(r.code, 3) << r.err;
+  EXPECT_EQ(r.out, alone.out);
+  EXPECT_EQ(r.err, alone.err);
+}
+
+TEST_F(PredictMany, ADeviceThatIsKilledIsNamedAndNothingStays) {
+  const std::string out = dir + "/out", tmp = dir + "/tmp";
+  std::filesystem::create_directories(out);
+  std::filesystem::create_directories(tmp);
+  std::vector<std::string> args = {"predict", model};
+  for (int i = 0; i < 12'000; ++i) args.push_back(folder + "/a.png");
+  args.insert(args.end(), {"-b", "1", "--devices", "3", "-o", out + "/answers", "--npy", out + "/answers.npy"});
+  Running running(args, {}, {"TMPDIR=" + tmp});
+  const int pid = awaited_process(running.pid(), 1);
+  ASSERT_GT(pid, 0);
+  ASSERT_EQ(::kill(pid, SIGKILL), 0);
+  const Ran r = running.finish();
+  EXPECT_EQ(r.code, 7) << r.err;
+  EXPECT_NE(r.err.find("predict: rank 1 was killed by signal 9"), std::string::npos) << r.err;
+  EXPECT_TRUE(std::filesystem::is_empty(out));
+  EXPECT_TRUE(std::filesystem::is_empty(tmp));
+}
+
+TEST_F(PredictMany, DevicesStopTogetherOnASignal) {
+  const std::string out = dir + "/out";
+  std::filesystem::create_directories(out);
+  std::vector<std::string> args = {"predict", model};
+  for (int i = 0; i < 12'000; ++i) args.push_back(folder + "/a.png");
+  args.insert(args.end(), {"-b", "1", "--devices", "2", "-o", out + "/answers"});
+  Running running(args);
+  ASSERT_GT(awaited_process(running.pid(), 1), 0);
+  ::usleep(300'000);
+  running.send(SIGTERM);
+  const Ran r = running.finish();
+  EXPECT_EQ(r.code, 143) << r.err;
+  EXPECT_TRUE(std::filesystem::is_empty(out));
+}
+
+TEST_F(PredictMany, DevicesRefuseWhatOneProcessAloneCanRead) {
+  const Ran list = predict({"-", "--devices", "2"}, folder + "/a.png\n");
+  EXPECT_EQ(list.code, 2) << list.err;
+  EXPECT_NE(list.err.find("standard input is read once"), std::string::npos) << list.err;
+  const std::string pipe = dir + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const Ran fifo = predict({pipe, "--devices", "2"});
+  EXPECT_EQ(fifo.code, 2) << fifo.err;
+  EXPECT_NE(fifo.err.find("is read once"), std::string::npos) << fifo.err;
+  for (const char* devices : {"0", "a", "65", "cpu*0", "cpu,ref"}) {
+    const Ran r = predict({folder, "--devices", devices});
+    EXPECT_NE(r.code, 0) << devices;
+    EXPECT_EQ(r.out, "");
+  }
 }
 
 TEST_F(PredictMany, WhatCannotBeIsRefused) {

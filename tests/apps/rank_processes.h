@@ -40,4 +40,11 @@ inline bool waited_for(const std::string& file) {
   return std::filesystem::exists(file);
 }
 
+// The same of a rank that comes yet.
+inline int awaited_process(int parent, int rank) {
+  int pid = 0;
+  for (int i = 0; i < 3000 && pid == 0; ++i, usleep(10'000)) pid = process_of(parent, rank);
+  return pid;
+}
+
 }  // namespace freight::test

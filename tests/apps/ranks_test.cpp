@@ -176,6 +176,16 @@ TEST_F(Ranks, SumsBesideTheBackwardHalfChangeNoBit) {
       trained(run, all);
       if (first.empty()) first = model(run);
       EXPECT_TRUE(model(run) == first) << parts[0];
+      const Json step = Json::parse(read_file(path(run) + "/run.json"))["timeline"];
+      EXPECT_EQ(step["ranks"], 2);
+      EXPECT_EQ(step["samples"], 32);
+      EXPECT_LT(step["computed_s"], step["step_s"]);
+      ASSERT_FALSE(step["sums"].empty());
+      EXPECT_GT(step["sums"][0]["bytes"], 1000);
+      EXPECT_LE(step["sums"].back()["end_s"], step["step_s"]);
+      if (overlap == std::string("no")) {
+        EXPECT_GE(step["sums"][0]["begin_s"], step["computed_s"]);
+      }
     }
   }
 }
@@ -202,6 +212,19 @@ TEST_F(Ranks, ShardsGiveTheSameModelToTheByteForAnyNumberOfThreads) {
     ASSERT_EQ(r.code, 0) << r.err;
     if (first.empty()) first = model("run");
     EXPECT_TRUE(model("run") == first) << threads;
+  }
+}
+
+// The test loss lies in the model, and kernels that were chosen by measurement round it otherwise.
+TEST_F(Ranks, ShardsGiveTheSameModelToTheByteWhateverKernelsWouldBeMeasured) {
+  std::string first;
+  for (const char* tune : {"FREIGHT_TUNE=0", "FREIGHT_TUNE=1"}) {
+    const Ran r = run_freight({"train", "digits", "--model", "lenet", "-b", "64", "--shards", "4", "--devices", "1",
+                               "--max-steps", "3", "-q", "--overwrite", "-o", path("run")},
+                              {}, {tune, "FREIGHT_CACHE=" + path(tune)});
+    ASSERT_EQ(r.code, 0) << r.err;
+    if (first.empty()) first = model("run");
+    EXPECT_TRUE(model("run") == first) << tune;
   }
 }
 
@@ -345,9 +368,49 @@ TEST_F(Ranks, EvalCountsEverySampleOnce) {
     EXPECT_EQ(several["top1"], one["top1"]);
     EXPECT_NEAR(several["loss"].get<double>(), one["loss"].get<double>(), 1e-6);
   }
+  for (const char* tta : {"none", "flip", "shift"}) {
+    std::string first;
+    for (const char* devices : {"1", "2", "3"}) {  // of batches of 16 one has 10, which is no full one
+      const Ran r = run_freight(
+          {"eval", path("run") + "/model.safetensors", "-b", "16", "--tta", tta, "--json", "--devices", devices});
+      ASSERT_EQ(r.code, 0) << r.err;
+      Json figures = Json::parse(r.out);
+      figures.erase("seconds");
+      if (first.empty()) first = figures.dump();
+      EXPECT_EQ(figures.dump(), first) << tta << " on " << devices;
+    }
+  }
   const Ran lost = run_freight({"eval", path("nothing"), "--devices", "2"});
   EXPECT_NE(lost.code, 0);
   EXPECT_EQ(lost.err.find("rank 1"), std::string::npos) << lost.err;
+}
+
+TEST_F(Ranks, EvalNamesARankThatIsKilledAndLeavesNothing) {
+  trained("run", {});
+  fs::create_directory(path("tmp"));
+  // Views of single samples take seconds, in which a rank is found.
+  Running running({"eval", path("run") + "/model.safetensors", "--data", "digits", "--split", "train", "--tta", "shift",
+                   "-b", "1", "--devices", "3"},
+                  {}, {"TMPDIR=" + path("tmp")});
+  const int pid = awaited_process(running.pid(), 2);
+  ASSERT_GT(pid, 0);
+  ASSERT_EQ(::kill(pid, SIGKILL), 0);
+  const Ran r = running.finish();
+  EXPECT_EQ(r.code, 7) << r.err;
+  EXPECT_NE(r.err.find("eval: rank 2 was killed by signal 9"), std::string::npos) << r.err;
+  EXPECT_TRUE(fs::is_empty(path("tmp")));
+}
+
+TEST_F(Ranks, ViewsInTheEvaluationOfTrainingCountEverySampleOnce) {
+  std::string first;
+  for (const char* devices : {"1", "2", "3"}) {
+    const std::string run = cat("views", devices);
+    trained(run, {"--shards", "4", "--tta", "shift", "--deterministic", "--devices", devices});
+    const Json result = Json::parse(read_file(path(run) + "/run.json"))["result"];
+    const std::string figures = cat(result["test_loss"].dump(), " ", result["test_top1"].dump());
+    if (first.empty()) first = figures;
+    EXPECT_EQ(figures, first) << devices;
+  }
 }
 
 TEST_F(Ranks, AreNamedAndRefused) {
@@ -357,15 +420,17 @@ TEST_F(Ranks, AreNamedAndRefused) {
     EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
     EXPECT_FALSE(fs::exists(path("refused"))) << part;
   };
-  refused({"--devices", "cpu,ref"}, "devices that differ");
   refused({"--devices", "0,1"}, "need names");
   refused({"--devices", "nonsense*2"}, "nonsense", 4);
+  refused({"--devices", "cpu,nonsense"}, "nonsense", 4);
+  refused({"--devices", "cpu*3", "--device-weights", "4,1"}, "2 numbers for 3 devices");
+  refused({"--devices", "cpu*2", "--device-weights", "4,0"}, "need auto, or numbers above 0");
+  refused({"--device-weights", "auto"}, "is for several devices");
   refused({"--devices", "cpu*2", "--device", "ref"}, "leave it out");
   refused({"--devices", "4", "--shards", "3"}, "for 4 devices");
   refused({"--devices", "2", "-b", "1"}, "need a sample for each");
   refused({"--shards", "33"}, "has no 33 shards");
   refused({"--shards", "4", "--grad-accum", "2"}, "--grad-accum");
-  refused({"--devices", "2", "--fit", "auto"}, "for one device");
   refused({"--devices", "2", "--device-data", "yes"}, "--device-data");
   const Ran dry = run_freight({"train", dir_, "--model", "mlp", "-b", "32", "--devices", "cpu*4", "--dry-run"});
   EXPECT_EQ(dry.code, 0) << dry.err;

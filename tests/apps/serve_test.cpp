@@ -5,6 +5,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <filesystem>
+
+#include "freight/base/strings.h"
 #include "freight/models/models.h"
 #include "freight/store/bundle.h"
 #include "run_command.h"
@@ -34,8 +37,8 @@ std::string free_port() {
   return std::to_string(ntohs(address.sin_port));
 }
 
-// The status line and all behind it, of one GET; "" where nobody listens.
-std::string get(const std::string& port, const std::string& path, const std::string& header = {}) {
+// The status line and all behind it, of one request that closes the connection; "" where nobody listens.
+std::string answer_to(const std::string& port, const std::string& request) {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -43,8 +46,6 @@ std::string get(const std::string& port, const std::string& path, const std::str
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   std::string answer;
   if (::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) {
-    const std::string request =
-        "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + header + "Connection: close\r\n\r\n";
     char buffer[4096];
     if (::send(fd, request.data(), request.size(), 0) > 0) {
       for (ssize_t n = 0; (n = ::recv(fd, buffer, sizeof buffer, 0)) > 0;)
@@ -53,6 +54,13 @@ std::string get(const std::string& port, const std::string& path, const std::str
   }
   ::close(fd);
   return answer;
+}
+std::string get(const std::string& port, const std::string& path, const std::string& header = {}) {
+  return answer_to(port, "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + header + "Connection: close\r\n\r\n");
+}
+std::string post(const std::string& port, const std::string& path, const std::string& type, const std::string& body) {
+  return answer_to(port, cat("POST ", path, " HTTP/1.1\r\nHost: localhost\r\nContent-Type: ", type,
+                             "\r\nConnection: close\r\nContent-Length: ", body.size(), "\r\n\r\n", body));
 }
 
 std::string awaited(const std::string& port, const std::string& path, const std::string& header = {}) {
@@ -77,6 +85,44 @@ TEST(ServeCommand, AnswersUntilASignalAndExitsAsItSays) {
     EXPECT_NE(r.err.find("digits: 2 plans"), std::string::npos) << r.err;
     EXPECT_EQ(get(port, "/v2"), "");
   }
+}
+
+// A model of two columns that nothing bounds: any finite number is read. The file is read once, at the start.
+TEST(ServeCommand, AnInfiniteAnswerNamesItsColumnAndTheFileMayGo) {
+  const std::string dir = scratch_dir(), port = free_port(), model = dir + "/run/model.safetensors";
+  std::string rows = "size,age,price\n";
+  for (int i = 0; i < 200; ++i) rows += cat(i % 17, ",", i % 13, ",", 3 * (i % 17) - i % 13 + i % 2, "\n");
+  write_file(dir + "/t.csv", rows);
+  ASSERT_EQ(
+      run_freight({"train", dir + "/t.csv", "--target", "price", "--model", "linear", "-q", "-o", dir + "/run"}).code,
+      0);
+  Running server({"serve", "price=" + model, "--port", port});
+  ASSERT_NE(awaited(port, "/v2/models/price/ready").find("200 OK"), std::string::npos);
+  const std::string sound = "size,age\n1,2\n", before = post(port, "/predict", "text/csv", sound);
+  EXPECT_NE(before.find("200 OK"), std::string::npos) << before;
+  for (const auto& [row, column] : {std::pair("1e308,2", "size is 1e+308"), {"1,-1e308", "age is -1e+308"}}) {
+    const std::string answer = post(port, "/predict", "text/csv", cat("size,age\n", row, "\n"));
+    EXPECT_NE(answer.find("400 Bad Request"), std::string::npos) << answer;
+    EXPECT_NE(answer.find(column), std::string::npos) << answer;
+  }
+  const std::string second = post(port, "/v2/models/price/infer", "application/json",
+                                  R"({"inputs":[{"name":"size","datatype":"FP64","shape":[2],"data":[1,2]},)"
+                                  R"({"name":"age","datatype":"FP64","shape":[2],"data":[1,1e308]}]})");
+  EXPECT_NE(second.find("400 Bad Request"), std::string::npos) << second;
+  EXPECT_NE(second.find("row 1: age is 1e+308"), std::string::npos) << second;
+  const auto answers_on = [&](const char* what) {
+    const std::string values = before.substr(before.find("\"values\""), 40),
+                      after = post(port, "/predict", "text/csv", sound);
+    EXPECT_NE(after.find(values.substr(0, values.find(']'))), std::string::npos) << what << "\n" << after;
+  };
+  std::filesystem::resize_file(model, 10);
+  answers_on("cut off");
+  write_file(model, "no model");
+  answers_on("overwritten");
+  std::filesystem::remove(model);
+  answers_on("removed");
+  server.send(SIGTERM);
+  EXPECT_EQ(server.finish().code, 143);
 }
 
 TEST(ServeCommand, ATokenMayStandInAFile) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "freight/base/strings.h"
+#include "freight/io/npy.h"
 #include "run_command.h"
 
 namespace freight::test {
@@ -74,6 +75,47 @@ TEST(Strangers, WhatIsNoFileIsRefusedByNameAndSoon) {
   const Ran r = run_freight({"eval", dir + "/pipe.safetensors"});
   EXPECT_EQ(r.code, 3) << r.err;
   EXPECT_NE(r.err.find("pipe.safetensors: cannot read: is a pipe that nobody writes to"), std::string::npos) << r.err;
+}
+
+// A state named "../evil" was written beside the folder of the run.
+TEST(Strangers, NamesOfAGraphLeadOutOfNoFolder) {
+  const std::string dir = scratch_dir();
+  io::save_npy(dir + "/a.npy", Array::of<float>({1, 2}, {2}));
+  const auto graph = [&](const std::string& state) {
+    return cat("graph {\n  %0 = input \"a\" : f32[2]\n  %1 = state \"", state,
+               "\" : f32[2]\n  %2 = add(%0, %1) : f32[2]\n  update %1 = %2\n  return %2\n}\n");
+  };
+  const auto run = [&](const std::string& state) {
+    write_file(dir + "/g.graph", graph(state));
+    return run_freight({"run", dir + "/g.graph", "--input", cat("a=", dir, "/a.npy"), "--input",
+                        cat(state, "=", dir, "/a.npy"), "-o", dir + "/out"});
+  };
+  for (const std::string& name : {std::string("../evil"), std::string("/tmp/evil"), std::string("sub/w"), std::string(),
+                                  std::string(201, 'w'), std::string("out0")}) {
+    const Ran r = run(name);
+    EXPECT_EQ(r.code, 3) << name << "\n" << r.err;
+    EXPECT_NE(r.err.find("g.graph"), std::string::npos) << r.err;
+  }
+  EXPECT_FALSE(fs::exists(dir + "/evil.npy"));
+  EXPECT_FALSE(fs::exists(dir + "/out"));
+  const Ran r = run(std::string(200, 'w'));
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_TRUE(fs::exists(cat(dir, "/out/", std::string(200, 'w'), ".npy")));
+}
+
+TEST(Strangers, AListHasAThousandPartsAtMost) {
+  const auto planned = [](int64_t counts) {
+    std::string list = "1";
+    for (int64_t i = 2; i <= counts; ++i) list += cat(",", i);
+    return run_freight({"plan", "--model", "mlp", "--input-shape", "1x28x28", "--per-device-batch-size", "1", "--world",
+                        list, "--on", "A100 SXM4 80GB"});
+  };
+  EXPECT_EQ(planned(1023).code, 0);
+  EXPECT_EQ(planned(1024).code, 0);
+  const Ran r = planned(1025);
+  EXPECT_EQ(r.code, 2);
+  EXPECT_NE(r.err.find("--world: has more than 1024 parts"), std::string::npos) << r.err;
+  EXPECT_LT(r.err.size(), 400u);
 }
 
 TEST(Strangers, JunkIsNamed) {

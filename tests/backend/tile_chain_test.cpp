@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "freight/backend/cpu/kernels/tile.h"
+#include "freight/base/philox.h"
 #include "tests/backend/bf16_kernels.h"
 
 namespace freight::cpu {
@@ -222,6 +223,32 @@ TEST(TileFunctions, ErfAndExpErrByFewUnitsOfTheLastPlaceEverywhere) {
   EXPECT_EQ(y[1], -1.0f);
   EXPECT_TRUE(std::isnan(y[2]));
   EXPECT_TRUE(y[3] == 0.0f && !std::signbit(y[3]) && y[4] == 0.0f && std::signbit(y[4]));
+}
+
+// Rows of a tensor whose numbers are counted beyond 2^31, 2^32 and 2^34, where a generator's counter of numbers, and
+// that of its blocks of four, leave 32 bits.
+TEST(TileFunctions, RandomNumbersFarBehindAreThoseOfTheGenerator) {
+  constexpr int64_t kRows = 5, kColumns = 77, kSeed = 1234, kStep = 5;
+  for (const int64_t apart : {(int64_t{1} << 30) - 3, (int64_t{1} << 32) - 9}) {
+    for (const Op op : {Op::random_uniform, Op::random_normal}) {
+      TileProgram p;
+      p.space = {kRows, kColumns};
+      const int v =
+          p.add({.kind = TileValue::Kind::random, .op = op, .operand = 0, .strides = {apart, 1}, .number = 3});
+      p.stores.push_back({.value = v, .operand = 1, .strides = {kColumns, 1}});
+      int64_t key[] = {kSeed, kStep};
+      std::vector<float> y(kRows * kColumns);
+      void* operands[] = {key, y.data()};
+      const auto kernel = TileKernel::compile(p);
+      kernel->run(operands, scratch(kernel->scratch_bytes()).raw());
+      for (int64_t i = 0; i < kRows * kColumns; ++i) {
+        const auto at = static_cast<uint64_t>(i / kColumns * apart + i % kColumns);
+        const float want = op == Op::random_uniform ? freight::random_uniform(kSeed, kStep, 3, at)
+                                                    : freight::random_normal(kSeed, kStep, 3, at);
+        ASSERT_NEAR(y[static_cast<size_t>(i)], want, 1e-6f) << name(op) << " " << at;
+      }
+    }
+  }
 }
 
 // sin is no link: it may not be taken before the chain that still reads what its result replaces.

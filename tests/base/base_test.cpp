@@ -1,5 +1,8 @@
 // The base room: texts, shapes, element types, Philox.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <limits>
 
 #include <cmath>
 #include <complex>
@@ -8,6 +11,7 @@
 #include <vector>
 
 #include "freight/base/array.h"
+#include "freight/base/cpu_info.h"
 #include "freight/base/dtype.h"
 #include "freight/base/env.h"
 #include "freight/base/error.h"
@@ -32,9 +36,29 @@ TEST(Strings, NamesDoNotMoveTheCursor) {
   EXPECT_EQ(printable("two\nlines\x07", "\n"), "two\nlines\\x07");
 }
 
+TEST(CpuInfo, MemoryIsNoMoreThanThisProcessMayTake) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers take terabytes of addresses";
+#endif
+  const int64_t before = cpu_info().memory_bytes, limit = std::min(before, int64_t{6} << 30);
+  rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &usual), 0);
+  const rlimit small{static_cast<rlim_t>(limit), usual.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &small), 0);
+  const CpuInfo there = cpu_info();
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &usual), 0);
+  EXPECT_EQ(there.memory_bytes, limit);
+  EXPECT_LT(there.memory_available_bytes, limit);
+  EXPECT_EQ(cpu_info().memory_bytes, before);
+}
+
 TEST(Strings, NumbersAreReadable) {
   EXPECT_EQ(with_commas(1234567), "1,234,567");
   EXPECT_EQ(with_commas(-12), "-12");
+  // -2^63 has no positive counterpart; its digits ended the program by a signal.
+  EXPECT_EQ(with_commas(std::numeric_limits<int64_t>::min()), "-9,223,372,036,854,775,808");
+  EXPECT_EQ(fixed(-12.345, 1), "-12.3");
+  EXPECT_EQ(fixed(1e300, 0), "1e+300");  // whose 301 digits were cut off
   EXPECT_EQ(human_bytes(9.8 * 1024 * 1024), "9.8 MiB");
   EXPECT_EQ(cat("x ", 0.1, " ", 3, " ", true), "x 0.1 3 true");
 }

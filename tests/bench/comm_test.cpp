@@ -76,6 +76,22 @@ TEST(CommTimes, AreListedAndReadAgain) {
   for (const char* text : {"", "{", "[]", "{\"worlds\":3}", "{\"worlds\":[{\"world\":\"x\"}]}"}) {
     EXPECT_EQ(testing::error_of([&] { bench::read_comm_times(text, "there"); }).op(), "there") << text;
   }
+  // What no machine measures is refused by its key, in words of our own.
+  const std::string sound = bench::to_json("box", "shared memory", {four});
+  for (const auto& [key, number] : {std::pair("world", "-5"),
+                                    {"world", "1e300"},
+                                    {"world", "0"},
+                                    {"bytes", "-1"},
+                                    {"seconds_per_byte", "-1"},
+                                    {"start_seconds", "1e300"},
+                                    {"runs", "1.5"}}) {
+    std::string bad = sound;
+    const size_t at = bad.find(cat("\"", key, "\": ")) + std::string(key).size() + 4;
+    bad.replace(at, bad.find_first_of(",\n}", at) - at, number);
+    const std::string said = testing::error_of([&] { bench::read_comm_times(bad, "there"); }).what();
+    EXPECT_NE(said.find(cat("there: \"", key, "\"")), std::string::npos) << said;
+    EXPECT_EQ(said.find("json.exception"), std::string::npos) << said;
+  }
 }
 
 TEST(CommTimes, AreTheSameOnAllRanks) {

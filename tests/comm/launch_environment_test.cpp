@@ -1,5 +1,6 @@
 // Ranks are told their place by those who start them.
 #include "freight/comm/launch_environment.h"
+#include "freight/comm/rendezvous.h"
 
 #include <gtest/gtest.h>
 
@@ -293,6 +294,28 @@ TEST(HostList, IsExpandedAsSlurmWritesIt) {
       {"n[5-5]", {"n5"}},
   };
   for (const Row& row : rows) EXPECT_EQ(comm::expand_host_list("L", row.text), row.hosts) << row.text;
+}
+
+// Below each limit, at it, and one above.
+TEST(HostList, HasSixtyFiveThousandHostsAndNumbersOfTwelveDigits) {
+  EXPECT_EQ(comm::expand_host_list("L", "n[1-65535]").size(), 65535u);
+  EXPECT_EQ(comm::expand_host_list("L", "n[1-65536]").size(), 65536u);
+  EXPECT_EQ(comm::expand_host_list("L", "n[00000000001]"), std::vector<std::string>{"n00000000001"});
+  EXPECT_EQ(comm::expand_host_list("L", "n[000000000001]"), std::vector<std::string>{"n000000000001"});
+  for (const char* text : {"n[1-65537]", "n[0000000000001]"}) {
+    testing::expect_error(ErrorKind::usage, {"L: got '"}, [&] { comm::expand_host_list("L", text); });
+  }
+}
+
+// 1,024 ranks would wait for each other here: that their number is taken shows in who is missing.
+TEST(Meeting, HasAThousandRanksOnAHost) {
+  for (const int world : {1023, 1024}) {
+    testing::expect_error(ErrorKind::peer_lost, {}, [&] {
+      comm::meet_on_host({.job = cat("limit-", world), .world = world, .bytes = 64, .timeout = 0.1});
+    });
+  }
+  testing::expect_error(ErrorKind::usage, {"got 1025 ranks on one host, need 1 to 1024"},
+                        [] { comm::meet_on_host({.job = "limit", .world = 1025, .bytes = 64, .timeout = 0.1}); });
 }
 
 TEST(HostList, RefusesOtherForms) {

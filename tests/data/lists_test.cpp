@@ -6,8 +6,10 @@
 
 #include "freight/data/arrays.h"
 #include "freight/data/catalog.h"
+#include "freight/data/cells.h"
 #include "freight/data/class_names.h"
 #include "freight/data/columns.h"
+#include "freight/data/text.h"
 #include "tests/support/files.h"
 
 namespace freight::data {
@@ -208,6 +210,44 @@ TEST(TextTables, TheColumnOfTextsMayBeAskedForBesidePictures) {
   const LoadOptions options{.text = {.text_column = "text"}};
   EXPECT_EQ(content_of(dir / "t.csv", options), Content::documents);
   EXPECT_EQ(load_text(dir / "t.csv", options).classes, (Words{"x", "y"}));
+}
+
+// It was made of as many texts, gigabytes of them, by whoever asked what the file is.
+TEST(ImageLists, OfMillionsOfCommasAreRefusedByTheirLine) {
+  const TemporaryDir dir;
+  const std::string commas(3'000'000, ',');
+  put(dir / "early.csv", "path,label\na.png,x\n" + commas + "\nb.png,y\n");
+  EXPECT_NE(content_of(dir / "early.csv"), Content::images);
+  expect_error(ErrorKind::data, {"early.csv:3", "more than 100000 cells"}, [&] { read_cells(dir / "early.csv"); });
+  // Behind the rows that tell what a file is.
+  std::string rows = "path,label\n";
+  for (int i = 0; i < 30; ++i) rows += cat(i, ".png,x\n");
+  put(dir / "late.csv", rows + commas + "\n");
+  ASSERT_EQ(content_of(dir / "late.csv"), Content::images);
+  expect_error(ErrorKind::data, {"late.csv:32", "more than 100000 fields"}, [&] { load(dir / "late.csv"); });
+  put(dir / "empty.csv", rows + ",\n");
+  expect_error(ErrorKind::data, {"empty.csv:32", "the path is empty"}, [&] { load(dir / "empty.csv"); });
+}
+
+TEST(TextTables, ARowHasAHundredThousandFieldsAtMost) {
+  const auto parsed = [](TextForm form, size_t fields) {
+    const char separator = form == TextForm::tsv ? '\t' : ',';
+    const std::string head = cat("text", separator, "label", std::string(fields - 2, separator), "\n");
+    const std::string row = cat("a good day", separator, "yes", std::string(fields - 2, separator), "\n");
+    return parse_text(bytes_of(head + row + row), "t", form, {.text_column = "text", .label_column = "label"})
+        .rows.size();
+  };
+  for (const TextForm form : {TextForm::csv, TextForm::tsv}) {
+    EXPECT_EQ(parsed(form, 99'999), 2u);
+    EXPECT_EQ(parsed(form, 100'000), 2u);
+    expect_error(ErrorKind::data, {"t:1", "more than 100000 fields"}, [&] { parsed(form, 100'001); });
+  }
+}
+
+TEST(TextTables, ADocumentHasAMillionBytesAtMost) {
+  EXPECT_EQ(document_fault(std::string(kMaxDocumentBytes - 2, 'a')), "");
+  EXPECT_EQ(document_fault(std::string(kMaxDocumentBytes - 1, 'a')), "");
+  EXPECT_NE(document_fault(std::string(kMaxDocumentBytes, 'a')).find("too long"), std::string::npos);
 }
 
 TEST(JsonLines, UsualKeysAreFound) {

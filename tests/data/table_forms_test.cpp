@@ -129,6 +129,25 @@ Cells read_npz(const io::NamedArrays& arrays) {
   return read_cells(dir / "t.npz");
 }
 
+// As cells of a CSV are (Cells, ARowHasAHundredThousandCellsAtMost): below the limit, at it, and one above.
+TEST(TableLimits, ColumnsOfEveryForm) {
+  const auto json = [](int64_t columns) {
+    std::string row = "{";
+    for (int64_t i = 0; i < columns; ++i) row += cat(i ? "," : "", "\"k", i, "\":1");
+    return row + "}\n";
+  };
+  const auto sparse = [](int64_t features) { return cat("0 0:1 ", features - 1, ":1\n"); };
+  const auto archive = [](int64_t columns) { return io::NamedArrays{{"X", Array(DType::u8, {1, columns})}}; };
+  for (const int64_t n : {99'999, 100'000}) {
+    EXPECT_EQ(parse(json(n)).columns.size(), static_cast<size_t>(n));
+    EXPECT_EQ(parse(sparse(n), "t.svm").columns.size(), static_cast<size_t>(n + 1));  // and the label
+    EXPECT_EQ(read_npz(archive(n)).columns.size(), static_cast<size_t>(n));
+  }
+  expect_error(ErrorKind::data, {"t.jsonl:1", "100000"}, [&] { parse(json(100'001)); });
+  expect_error(ErrorKind::data, {"t.svm:1", "100000"}, [&] { parse(sparse(100'001), "t.svm"); });
+  expect_error(ErrorKind::data, {"t.npz", "100000"}, [&] { read_npz(archive(100'001)); });
+}
+
 // 2 MB of text would be 2 TB of cells.
 TEST(SparseRows, ThatNoMemoryHoldsAreRefusedBeforeTheyAreMade) {
   std::string sparse = "0 99999:1\n", json = "{";
@@ -139,7 +158,7 @@ TEST(SparseRows, ThatNoMemoryHoldsAreRefusedBeforeTheyAreMade) {
     json += "{}\n";
   }
   for (const auto& [text, name] : {std::pair(&sparse, "t.svm"), std::pair(&json, "t.jsonl")}) {
-    expect_error(ErrorKind::capacity, {name, "3000001 rows", "of memory, and the machine has"},
+    expect_error(ErrorKind::capacity, {name, "3000001 rows", "of memory, and there are"},
                  [&, text = text, name = name] { parse(*text, name); });
   }
 }

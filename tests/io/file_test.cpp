@@ -1,5 +1,6 @@
 // Whole files: atomic writing under failure, gunzip of good and damaged input.
 #include "freight/io/file.h"
+#include "freight/io/byte_stream.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -23,7 +24,7 @@ TEST(ReadFile, NamesThePathAndTheReason) {
   const TemporaryDir dir;
   write_file_atomic(dir / "large", std::string_view("x"));
   std::filesystem::resize_file(dir / "large", uintmax_t{1} << 43);  // without blocks on the disk
-  expect_error(ErrorKind::data, {dir / "large", "8.0 TiB", "of memory"}, [&] { read_file(dir / "large"); });
+  expect_error(ErrorKind::capacity, {dir / "large", "8.0 TiB", "of memory"}, [&] { read_file(dir / "large"); });
 }
 
 TEST(ReadFile, APipeIsReadToItsEndWheneverItsWriterComes) {
@@ -43,6 +44,19 @@ TEST(ReadFile, APipeWithoutAWriterIsLeftWhenAsked) {
   expect_error(ErrorKind::runtime, {dir / "pipe", "stopped"}, [&] { read_file(dir / "pipe"); });
   stop_reading_when(nullptr);
   EXPECT_EQ(asked, 2);
+}
+
+// Ten gigabytes of line ends, packed into ten megabytes, held a signal off until they were read.
+TEST(ReadFile, AStreamIsLeftWhenAsked) {
+  const TemporaryDir dir;
+  write_file_atomic(dir / "lines.gz", std::string_view(gzip_stored(std::string(100'000, '\n'))));
+  ByteStream stream(dir / "lines.gz");
+  uint8_t piece[1000];
+  EXPECT_EQ(stream.read(piece, sizeof piece), sizeof piece);
+  stop_reading_when([] { return true; });
+  expect_error(ErrorKind::runtime, {"lines.gz", "stopped"}, [&] { stream.read(piece, sizeof piece); });
+  stop_reading_when(nullptr);
+  EXPECT_EQ(stream.read(piece, sizeof piece), sizeof piece);
 }
 
 TEST(AtomicFileTest, ReplacesTheFileAndLeavesNothingElse) {

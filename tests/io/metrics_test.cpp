@@ -50,6 +50,16 @@ TEST(MetricsTest, LinesThatAreNoRowsAreCounted) {
 }
 
 // RFC 3720, appendix B.4.
+// A step of 2^63 became a negative one, and ended `report` by a signal.
+TEST(MetricsTest, StepsAreCountsOrTheLineIsNoRow) {
+  for (const char* step : {"0", "9007199254740991", "9007199254740992"}) {
+    EXPECT_TRUE(from_json_line(cat("{\"step\":", step, ",\"split\":\"train\"}"))) << step;
+  }
+  for (const char* step : {"-1", "9007199254740994", "9223372036854775808", "18446744073709551615", "1.5", "1e300"}) {
+    EXPECT_FALSE(from_json_line(cat("{\"step\":", step, ",\"split\":\"train\"}"))) << step;
+  }
+}
+
 TEST(MetricsTest, Crc32cMatchesThePublishedValues) {
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aau);
   EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62a8ab43u);

@@ -11,6 +11,7 @@
 #include "freight/ops/ops.h"
 #include "freight/trace/compile.h"
 #include "freight/trace/device.h"
+#include "freight/trace/scope.h"
 #include "tests/support/error_of.h"
 
 namespace freight {
@@ -156,6 +157,72 @@ TEST(LinalgInputs, ThatHaveNoAnswerAreNamedByMatrixAndPivotOrMinor) {
   }
 }
 
+// What functions are made of is no word of the user's. Matrix 1 of the batch has a zero at pivot 1, or on its diagonal.
+TEST(LinalgInputs, ThatHaveNoAnswerAreToldByTheFunctionThatWasCalled) {
+  struct Row {
+    const char *name, *part;
+    std::function<Tensor(const Tensor& x, const Tensor& b)> run;
+  };
+  const char *const pivot = "matrix (1) of f64[2,2,2] is singular: pivot 1 is exactly 0",
+                    *const one_pivot = "the matrix f64[2,2] is singular: pivot 1 is exactly 0",
+                    *const minor = "matrix (1) of f64[2,2,2] is not positive definite: its leading minor of order 2",
+                    *const place = "matrix (1) of f64[2,2,2] is singular: number 1 of its diagonal is 0";
+  const Array many_sides = full({3, 1, 2, 1}, 1.0, DType::f64).array(),
+              without_last = Tensor::of<double>({1, 1, 1, 1, 1, 1, 1, 0}, {2, 2, 2}).array();
+  const auto last = [](const Tensor& x) { return select(x, 0, 1); };
+  const Row rows[] = {
+      {"inv", pivot, [](const Tensor& x, const Tensor&) { return inv(x); }},
+      {"matrix_power", pivot, [](const Tensor& x, const Tensor&) { return matrix_power(x, -3); }},
+      {"solve", pivot, [](const Tensor& x, const Tensor& b) { return solve(x, b); }},
+      {"solve", one_pivot, [&](const Tensor& x, const Tensor& b) { return solve(last(x), b); }},
+      {"solve", pivot, [&](const Tensor& x, const Tensor&) { return solve(x, Tensor(many_sides)); }},
+      {"solve", pivot, [](const Tensor& x, const Tensor& b) { return solve(x, b, {.assume_a = Assume::sym}); }},
+      {"solve", minor, [](const Tensor& x, const Tensor& b) { return solve(x, b, {.assume_a = Assume::pos}); }},
+      {"solve", pivot, [](const Tensor& x, const Tensor& b) { return solve(x, b, {.method = SolveMethod::mixed}); }},
+      {"solve", place,
+       [&](const Tensor& x, const Tensor& b) {
+         return solve(x * Tensor(without_last), b, {.assume_a = Assume::upper_triangular});
+       }},
+      {"solve_mixed", pivot, [](const Tensor& x, const Tensor& b) { return solve_mixed(x, b).x; }},
+      {"solve_triangular", place,
+       [&](const Tensor& x, const Tensor& b) { return solve_triangular(x * Tensor(without_last), b); }},
+      {"lu_factor", pivot, [](const Tensor& x, const Tensor&) { return lu_factor(x, {.refuse_singular = true}).lu; }},
+      {"cholesky", minor, [](const Tensor& x, const Tensor&) { return cholesky(x); }},
+      {"cho_solve", place, [&](const Tensor& x, const Tensor& b) { return cho_solve(x * Tensor(without_last), b); }},
+  };
+  const Tensor x = Tensor::of<double>({4, 1, 1, 3, 1, 2, 2, 4}, {2, 2, 2}), b = ones({2, 2, 1}, DType::f64);
+  for (const char* backend : {"cpu", "ref"}) {
+    for (const Row& row : rows) {
+      const auto in_a_layer = [&](const Tensor& matrix, const Tensor& side) {
+        const Scope scope("whiten");
+        return row.run(matrix, side);
+      };
+      const Error eager = error_of([&] {
+        const DeviceScope scope(backend);
+        in_a_layer(Tensor(x.array()), Tensor(b.array())).to_vector<double>();
+      });
+      auto step = compile(in_a_layer, {.backend = backend});
+      const Error compiled = error_of([&] { step(x, b).template to_vector<double>(); });
+      for (const Error* e : {&eager, &compiled}) {
+        const char* const how = e == &eager ? "eager" : "compiled";
+        EXPECT_EQ(e->kind(), ErrorKind::data) << row.name << " on " << backend << ", " << how << ": " << e->what();
+        EXPECT_EQ(e->op(), row.name) << backend << ", " << how << ": " << e->what();
+        EXPECT_TRUE(mentions(*e, row.part)) << backend << ", " << how << ": " << e->what();
+        EXPECT_EQ(e->where().find("whiten, linalg_inputs_test.cpp:"), 0u)
+            << backend << ", " << how << ": " << e->what();
+      }
+    }
+  }
+}
+
+// Two functions of a step share one factorization; that does not take the name from either.
+TEST(LinalgInputs, ThatHaveNoAnswerAreToldByAFunctionThatWasCalledWhereTwoShareWork) {
+  const Tensor x = Tensor::of<double>({{1, 2}, {2, 4}}), b = ones({2, 1}, DType::f64);
+  auto step = compile([](const Tensor& a, const Tensor& side) { return matmul(inv(a), solve(a, side)); });
+  const Error e = error_of([&] { step(x, b).to_vector<double>(); });
+  EXPECT_TRUE(e.op() == "inv" || e.op() == "solve") << e.what();
+}
+
 TEST(LinalgInputs, ThatHaveNoAnswerLeaveACompiledStepAsItWas) {
   auto step = compile([](const Tensor& a, const Tensor& b) { return solve(a, b); });
   const Tensor good = Tensor::of<double>({{2, 0}, {0, 4}}), bad = Tensor::of<double>({{1, 2}, {2, 4}});
@@ -243,6 +310,14 @@ TEST(LinalgInputs, OfExtentZeroHaveNormsOfZero) {
       EXPECT_EQ(matrix_norm(x, {.ord = ord}).to_vector<double>(), (std::vector<double>{0, 0})) << to_string(shape);
       EXPECT_EQ(matrix_norm(x, {.ord = ord, .keep = Keep::yes}).shape(), (Shape{2, 1, 1}));
     }
+  }
+}
+
+TEST(LinalgInputs, OfExtentZeroHaveNoLeastSumOrSingularValue) {
+  for (const MatrixOrder ord : {MatrixOrder::minus_one, MatrixOrder::minus_two, MatrixOrder::minus_inf}) {
+    const Error e = error_of([&] { matrix_norm(zeros({2, 0, 0}, DType::f64), {.ord = ord}); });
+    EXPECT_EQ(e.op(), "matrix_norm") << e.what();
+    EXPECT_TRUE(mentions(e, "got f64[2,0,0]")) << e.what();
   }
 }
 

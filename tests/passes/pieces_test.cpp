@@ -60,5 +60,11 @@ TEST(CutPieces, HasOnePieceWhereTheStartCostsAllAndManyWhereItCostsNothing) {
   EXPECT_TRUE(cut_pieces({}, {}).ends.empty());
 }
 
+TEST(CutPieces, PayBesideWhereATenthIsGained) {
+  EXPECT_FALSE(pays_beside(0.92, 1));
+  EXPECT_FALSE(pays_beside(1, 1));
+  EXPECT_TRUE(pays_beside(0.88, 1));
+}
+
 }  // namespace
 }  // namespace freight

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "freight/base/error.h"
 
 namespace freight::plan {
@@ -150,8 +153,101 @@ TEST_F(Advising, WhatFitsNowhereIsRefused) {
   }
 }
 
+// Eight large ones in a machine share PCIe, eight machines of one a network: what is cheapest is told.
+TEST_F(Advising, SeveralMachinesAreJoinedByTheNetwork) {
+  const auto at_most = [&](const char* link) {
+    Fleet fleet{.per_machine = kAsOffered, .between = catalog_.link(link)};
+    return advise(shares_, catalog_, nullptr, length_, {.deadline_hours = 1e-6}, fleet);  // nothing is in time
+  };
+  for (const char* link : {"1gbit", "100gbit"}) {
+    const Advice a = at_most(link);
+    ASSERT_EQ(a.by_devices.size(), 7u);
+    for (size_t i = 0; i < a.by_devices.size(); ++i) {
+      const Choice& c = a.by_devices[i];
+      const Estimate& e = c.estimate;
+      EXPECT_EQ(e.device, "Big");
+      EXPECT_EQ(e.devices, int64_t{1} << i);
+      EXPECT_EQ(e.offer->machines, std::ceil(static_cast<double>(e.devices) / e.offer->price->count));
+      double least = c.usd();
+      for (const int64_t size : {1, 8}) {
+        const Estimate other = estimate(shares_[i].drafts, catalog_.device("Big"), catalog_, length_,
+                                        {.devices = e.devices, .per_machine = size, .between = catalog_.link(link)});
+        const double hourly =
+            std::ceil(static_cast<double>(e.devices) / static_cast<double>(size)) * (size == 1 ? 5 : 40);
+        if (size == static_cast<int64_t>(e.offer->price->count)) {
+          EXPECT_EQ(e.run_hours.high, other.run_hours.high);
+        }
+        least = std::min(least, other.run_hours.high * hourly);
+      }
+      if (c.hours() != a.fastest->hours()) {
+        EXPECT_NEAR(c.usd(), least, 1e-9 * least);
+      }
+      EXPECT_NEAR(efficiency(a, c),
+                  e.samples_per_second.middle() /
+                      (static_cast<double>(e.devices) * a.by_devices[0].estimate.samples_per_second.middle()),
+                  1e-12);
+    }
+  }
+  // A slow network keeps sixteen in two machines, at the same price by the hour as in sixteen.
+  EXPECT_EQ(at_most("1gbit").by_devices[4].estimate.offer->machines, 2);
+  Catalog singles = catalog_;
+  singles.prices.pop_back();  // the machine of eight
+  const Advice apart = advise(shares_, singles, nullptr, length_, {.deadline_hours = 1e-6});
+  const Estimate& eight = apart.by_devices[3].estimate;
+  EXPECT_EQ(eight.offer->machines, 8);
+  EXPECT_NE(eight.link.find("a network of 100 Gbit/s"), std::string::npos) << eight.link;
+}
+
+TEST_F(Advising, AFasterNetworkMakesMoreMachinesWorthIt) {
+  const auto by = [&](const char* link) {
+    const Fleet fleet{.per_machine = 1, .between = catalog_.link(link)};
+    return advise(shares_, catalog_, nullptr, length_, {.deadline_hours = 0.9 * hours("Big")}, fleet);
+  };
+  const Advice slow = by("1gbit"), fast = by("400gbit-rdma");
+  ASSERT_TRUE(fast.answer);
+  EXPECT_EQ(fast.answer->hardware, Hardware::several);
+  ASSERT_TRUE(fast.fastest && slow.fastest);
+  EXPECT_LT(fast.fastest->hours(), slow.fastest->hours());
+  const auto says = [&](const Advice& a, const std::string& part) {
+    return std::any_of(a.reasons.begin(), a.reasons.end(),
+                       [&](const std::string& r) { return r.find(part) != std::string::npos; });
+  };
+  EXPECT_TRUE(says(fast, cat(fast.answer->estimate.devices, " of them"))) << fast.reasons.back();
+  EXPECT_TRUE(says(fast, " % of linear; a step is limited by "));
+}
+
+TEST_F(Advising, SeveralMachinesLikeThisOneAreChoicesWhereItIsKnownWhatJoinsThem) {
+  Rates rates;
+  Work pass, product;
+  pass.kind = "map";
+  pass.bytes = 1e6;
+  rates.add({pass, 1e-4});
+  product.kind = "matmul";
+  product.m = product.n = product.k = 100;
+  product.flops = 2e6;
+  rates.add({product, 1e-5});
+  Catalog none = catalog_;
+  none.devices.resize(1);
+  none.devices[0].bandwidth_gb = 1e-3;  // so slow that this machine is the choice
+  const auto by = [&](const Fleet& fleet) {
+    return advise(shares_, none, &rates, length_, {.deadline_hours = 1e-6}, fleet);
+  };
+  EXPECT_EQ(by({.per_machine = kAsOffered}).by_devices.size(), 1u);
+  const Advice joined = by({.per_machine = kAsOffered, .between = catalog_.link("10gbit")});
+  ASSERT_EQ(joined.by_devices.size(), 7u);
+  EXPECT_LT(joined.by_devices[1].hours(), joined.by_devices[0].hours());
+  EXPECT_EQ(joined.by_devices[1].usd(), -1);  // nobody says what they cost
+  // Ranks of this machine are this machine.
+  Fleet measured{.per_machine = kAsOffered};
+  measured.measured = MeasuredSums{.source = "sums.json", .one_host = true, .sums = {{2, 1e-5, 1e-9, 0.1}}};
+  EXPECT_EQ(by(measured).by_devices.size(), 1u);
+  measured.measured->one_host = false;
+  EXPECT_EQ(by(measured).by_devices.size(), 7u);
+}
+
 TEST_F(Advising, AShareIsAPartOfTheBatch) {
-  ASSERT_EQ(shares_.size(), 4u);
+  ASSERT_EQ(shares_.size(), 7u);
+  EXPECT_EQ(shares_.back().devices, 64);
   for (const Share& s : shares_) EXPECT_EQ(s.drafts[0].options.batch, 256 / s.devices);
   DraftOptions one = options_of(subject_);
   one.batch = 1;

@@ -42,6 +42,63 @@ TEST(Catalog, PeaksAreDense) {
   EXPECT_EQ(c.device("GeForce GTX 1080").rate(DType::f16).second, "fp32");  // no tensor units
 }
 
+std::string link_file_of(const std::string& gbit) {
+  return R"({"format": "freight-links-1", "links": [{"name": "wire", "scope": "between", "best_share": 1, "usual_share": 1,
+            "best_hop_us": 1, "usual_hop_us": 1, "source": "s", "date": "d", "gbit_per_s": )" +
+         gbit + "}]}";
+}
+std::string refusal_of_link(const std::string& gbit) {
+  try {
+    parse_links(link_file_of(gbit), "links.json");
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+// A rate of 1e-300 gave numbers of steps that no integer holds, and `plan --world` ended by a signal.
+TEST(Catalog, FiguresAreOfWhatCanBeBuilt) {
+  for (const char* gbit : {"1.1e-9", "1e-9", "0.999e9", "1e9"}) EXPECT_EQ(refusal_of_link(gbit), "") << gbit;
+  for (const char* gbit : {"0.9e-9", "1.1e9", "1e-300", "1e300", "5e-324", "0", "-1"}) {
+    EXPECT_NE(refusal_of_link(gbit).find("links.json: link 1 (wire): \"gbit_per_s\""), std::string::npos) << gbit;
+  }
+}
+
+TEST(Catalog, ALinkByItsRateHasOneThatCanBeBuilt) {
+  const Catalog c = load_catalog();
+  EXPECT_EQ(c.link("1e-9").gb, 1e-9 / 8);
+  EXPECT_EQ(c.link("1e9gbit").gb, 1e9 / 8);
+  for (const char* rate : {"1e-308", "0.9e-9", "1.1e9", "nan", "inf", "-1"}) {
+    try {
+      c.link(rate);
+      ADD_FAILURE() << rate;
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find(cat("--link: got '", rate, "'")), std::string::npos) << e.what();
+    }
+  }
+}
+
+// Each name was compared with all others: minutes for a file of 16 MB.
+TEST(Catalog, ManyLinksAreReadInTimeAndNoneTwice) {
+  const std::string one = R"({"name": "n#", "scope": "between", "best_share": 1, "usual_share": 1, "best_hop_us": 1,
+                             "usual_hop_us": 1, "source": "s", "date": "d", "gbit_per_s": 1})";
+  std::string text = R"({"format": "freight-links-1", "links": [)";
+  for (int i = 0; i < 60'000; ++i) {
+    std::string link = one;
+    link.replace(link.find('#'), 1, cat(i));
+    text += cat(i ? "," : "", link);
+  }
+  EXPECT_EQ(parse_links(text + "]}", "links.json").size(), 60'000u);
+  std::string twice = one;
+  twice.replace(twice.find('#'), 1, "7");
+  try {
+    parse_links(cat(text, ",", twice, "]}"), "links.json");
+    ADD_FAILURE() << "n7 is there twice";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("link 60001: 'n7' is there twice"), std::string::npos) << e.what();
+  }
+}
+
 TEST(Catalog, TheCheapestOfferIsOneDeviceWhereThereIsOne) {
   ASSERT_TRUE(load_catalog().cheapest("GeForce RTX 4090").has_value());
   const Catalog c = parse_catalog(kNoDevices, "d",

@@ -110,6 +110,17 @@ TEST(Gradients, AreHiddenByTheStepsThatFollow) {
   EXPECT_NEAR(sum_gradients(early, {0.1, 0.1}, 2 * bytes, cost).exposed, ring, 1e-12);
 }
 
+TEST(Gradients, OfOtherSoftwareTravelInPiecesOfOneSize) {
+  const SumCost cost{1e-4, 1e-9};
+  const std::vector<Work> four(4, step(1e6));
+  const std::vector<double> seconds(4, 1.0);
+  // Two and two: only the last two are behind the steps. Each by itself, the last alone.
+  const Summing others = sum_gradients(four, seconds, 4e6, cost, 1.5e6);
+  EXPECT_NEAR(others.seconds, 4 * 1e-3 + 2 * 1e-4, 1e-12);
+  EXPECT_NEAR(others.exposed, cost.of(2e6), 1e-12);
+  EXPECT_NEAR(sum_gradients(four, seconds, 4e6, cost).exposed, cost.of(1e6), 1e-12);
+}
+
 TEST(Gradients, SmallOnesShareATransfer) {
   const std::vector<Work> many(10, step(1e6));
   const Summing s = sum_gradients(many, std::vector<double>(10, 0.0), 10e6, {2e-3, 1 / 10e9});

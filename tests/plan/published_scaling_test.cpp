@@ -49,7 +49,8 @@ double predicted(const PublishedRun& run, const Catalog& catalog) {
   const std::vector<Draft> made = drafts(make_subject(c), o);
   Device d = catalog.device(run.device);
   if (run.tflops > 0) d.tflops = {{"fp32", run.tflops}};
-  Fleet fleet{.devices = run.from, .per_machine = run.per_machine};
+  constexpr double kPiece = 25.0 * 1024 * 1024;  // PyTorch's DistributedDataParallel
+  Fleet fleet{.devices = run.from, .per_machine = run.per_machine, .piece_of_others = kPiece};
   if (*run.network) fleet.between = catalog.link(run.network);
   if (run.rate > 0) fleet.pace = pace_of(made, d, run.rate);
   const Estimate few = estimate(made, d, catalog, {}, fleet);

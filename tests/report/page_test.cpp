@@ -196,6 +196,28 @@ TEST_F(Report, ARunThatWasKilledIsReadAsFarAsItGoes) {
   EXPECT_NE(to_html({{.run = r}}).find("outcome unknown"), std::string::npos);
 }
 
+TEST_F(Report, OfSeveralDevicesShowsWhenAStepComputesAndSums) {
+  const std::string dir = *dir_ / "devices";
+  std::filesystem::create_directories(dir);
+  const auto with = [&](const std::string& sums) {
+    const std::string text =
+        cat(R"({"timeline": {"ranks": 2, "computed_s": 0.03, "step_s": 0.05, "sums": )", sums, "}}");
+    io::write_file_atomic(dir + "/run.json", std::string_view(text));
+    return to_html({{.run = read_run(dir)}});
+  };
+  const std::string page = with(R"([{"begin_s": 0.02, "end_s": 0.04, "bytes": 1048576}])");
+  EXPECT_NE(page.find("A step over 2 devices"), std::string::npos);
+  EXPECT_NE(page.find("The fastest step: 50.00 ms, of which sums of gradients take 20.00 ms, 10.00 ms of them beside"),
+            std::string::npos);
+  EXPECT_NE(page.find("waits for sums, 10 ms"), std::string::npos);
+  EXPECT_NE(page.find("1.0 MiB, 20 ms"), std::string::npos);
+  // Times that cannot be are not drawn.
+  for (const char* sums : {R"([{"begin_s": 0.02, "end_s": 0.01, "bytes": 1}])", R"([{"begin_s": 0.02, "end_s": 9}])",
+                           R"([{"begin_s": -1, "end_s": 0.01}])", R"([7])", "{}"}) {
+    EXPECT_EQ(with(sums).find("A step over"), std::string::npos) << sums;
+  }
+}
+
 TEST_F(Report, ARunThatGoesOnIsShownByItsBestModelNotByTheFinalOneOfBefore) {
   const std::string dir = *dir_ / "goes-on";
   std::filesystem::create_directories(dir + "/best");

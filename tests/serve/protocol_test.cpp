@@ -184,6 +184,41 @@ TEST(Protocol, WideDocumentsAreRefusedEarly) {
                [&] { parse(one_input(R"("datatype":"BYTES","shape":[70000],"data":[)" + texts + "\"\"]")); });
 }
 
+// Below each limit, at it, and one above.
+TEST(Protocol, ValuesLevelsAndTextsAreTakenUpToTheirLimits) {
+  const auto texts = [](int64_t n) {
+    std::string list;
+    for (int64_t i = 0; i < n; ++i) list += i ? ",\"\"" : "\"\"";
+    return one_input(cat(R"("datatype":"BYTES","shape":[)", n, R"(],"data":[)", list, "]"));
+  };
+  EXPECT_EQ(parse(texts(65'535)).inputs[0].texts.size(), 65'535u);
+  EXPECT_EQ(parse(texts(65'536)).inputs[0].texts.size(), 65'536u);
+  expect_error(ErrorKind::usage, {"65536 texts"}, [&] { parse(texts(65'537)); });
+  // Extents count as values, and so do names, types and the lists around them.
+  const auto refused = [](int64_t outputs) {
+    std::string list;
+    for (int64_t i = 0; i < outputs; ++i) list += cat(i ? "," : "", R"({"name":"o)", i, "\"}");
+    const std::string text =
+        cat(R"({"inputs":[{"name":"a","datatype":"FP32","shape":[1],"data":[1]}],"outputs":[)", list, "]}");
+    return message_of([&] { parse(text); }).find("10000 JSON values") != std::string::npos;
+  };
+  int64_t low = 1, high = 10'000;  // values of an output are two: the limit lies between
+  ASSERT_FALSE(refused(low));
+  ASSERT_TRUE(refused(high));
+  while (high - low > 1) (refused((low + high) / 2) ? high : low) = (low + high) / 2;
+  EXPECT_GE(low, 4'900);
+  EXPECT_LE(high, 5'000);
+  const auto deep = [](int64_t levels) {
+    return one_input(cat(R"("datatype":"FP32","shape":[1],"data":)", std::string(static_cast<size_t>(levels), '['), "1",
+                         std::string(static_cast<size_t>(levels), ']')));
+  };
+  const auto too_deep = [&](int64_t levels) {
+    return message_of([&] { parse(deep(levels)); }).find("16") != std::string::npos;
+  };
+  EXPECT_FALSE(too_deep(8));
+  EXPECT_TRUE(too_deep(17));
+}
+
 TEST(Protocol, FaultsOfBinaryPartsAreNamed) {
   const auto binary = [](const std::string& type, int64_t count, const std::string& bytes, int64_t said) {
     const std::string json = one_input(

@@ -328,6 +328,19 @@ TEST(Server, BodiesOfAllRequestsTogetherAreLimited) {
   EXPECT_EQ(ask(text + "Content-Length: 5000\r\n\r\n" + std::string(4999, ' ') + "b", small).status / 100, 2);
 }
 
+TEST(Server, TextsAsJsonHaveFourMebibytes) {
+  RunningServer server;
+  const auto refused = [&](size_t bytes, const std::string& part) {
+    std::string body = R"({"text":")";
+    body += std::string(bytes - body.size() - 2, 'a') + "\"}";
+    expect_refused(ask(post("/predict/text", body, "Content-Type: application/json\r\n"), server), 400, {part});
+  };
+  constexpr size_t kMost = size_t{4} << 20;
+  refused(kMost - 1, "the document is too long");  // it was read: a million bytes are what a model reads
+  refused(kMost, "the document is too long");
+  refused(kMost + 1, "need at most 4194304");
+}
+
 TEST(Server, TooLargeHeadsAndBodiesAreRefused) {
   RunningServer small({.max_header_bytes = 2048, .max_body_bytes = 10'000});
   expect_refused(ask(get("/v2", "X: " + std::string(1500, 'a') + "\r\nY: " + std::string(1500, 'a') + "\r\n"), small),
@@ -335,7 +348,12 @@ TEST(Server, TooLargeHeadsAndBodiesAreRefused) {
   Client endless(small.port());  // a head without end
   while (endless.send(std::string(1000, 'a'))) {
   }
-  expect_refused(ask(get("/" + std::string(1900, 'a')), small), 404, {"nothing under"});
+  // A path has 2 KiB at most, whatever its head may have.
+  RunningServer usual;
+  for (const size_t path : {2047, 2048}) {
+    expect_refused(ask(get("/" + std::string(path - 1, 'a')), usual), 404, {"nothing under"});
+  }
+  expect_refused(ask(get("/" + std::string(2048, 'a')), usual), 414, {"2048"});
   const std::string head = "POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\n";
   // Announced: refused before a byte of it is read.
   expect_refused(ask(head + "Content-Length: 1000000000\r\n\r\n", small), 413, {"10000"});

@@ -233,6 +233,34 @@ TEST(Bundle, WhatPreprocessingCannotBeIsRefused) {
   refused(std::string(100'000, '['), {"preprocessing", "nested deeper than 200"});
 }
 
+// At a limit and below it is taken; ones above are refused in the tests beside this one.
+TEST(Bundle, PreprocessingIsTakenUpToItsLimits) {
+  const TemporaryDir dir;
+  const auto loads = [&](const std::function<void(io::SafeTensors&)>& change) {
+    io::SafeTensors file = to_file(sample_bundle());
+    change(file);
+    io::save_safetensors(dir / "m.safetensors", sealed(std::move(file)));
+    EXPECT_NO_THROW(load_bundle(dir / "m.safetensors")) << file.metadata["preprocessing"];
+  };
+  const auto with = [&](const std::string& mean, const std::string& std, const std::string& more) {
+    loads([&](io::SafeTensors& f) {
+      f.metadata["preprocessing"] =
+          cat(R"({"input": [1,28,28], "mean": [)", mean, R"(], "std": [)", std, "]", more, "}");
+    });
+  };
+  for (const char* std : {"1.1e-20", "1e-20", "1e20", "0.9e20"}) with("0.1", std, "");
+  for (const char* mean : {"1e20", "-1e20"}) with(mean, "0.3", "");
+  for (const char* resize : {"28", "16383", "16384"}) with("0.1", "0.3", cat(R"(, "resize": )", resize));
+  for (const size_t bytes : {4095, 4096}) {
+    loads([&](io::SafeTensors& f) {
+      f.metadata["provenance"] = cat(R"({"note": ")", std::string(bytes - 4, 'n'), "\"}");
+    });
+  }
+  expect_damaged({"provenance: note has 4097 bytes with its name, need at most 4096"}, [](io::SafeTensors& f) {
+    f.metadata["provenance"] = cat(R"({"note": ")", std::string(4093, 'n'), "\"}");
+  });
+}
+
 TEST(Bundle, ProvenanceOfAnotherKindIsRefused) {
   for (const char* said :
        {R"({"seed": "x"})", R"({"seed": "-1"})", R"({"val_split": "7"})", R"({"val_split": "nan"})",

@@ -20,6 +20,7 @@
 #include "freight/ir/builder.h"
 #include "tests/support/large_case.h"
 #include "tests/support/large_layers.h"
+#include "tests/support/large_linalg.h"
 #include "tests/support/run.h"
 
 namespace freight::test {
@@ -494,7 +495,9 @@ inline LargeCases large_cases() {
   conv("one channel, 5x5", 8, {.c = 1, .o = 1, .h = 23203, .w = 23201, .kernel = 5, .pad = 2});
   conv("one channel above 2^31 elements", 10, {.c = 1, .o = 2, .h = 46349, .w = 46343, .stride = 4, .pad = 0});
   conv("groups", 10, {.c = 16, .o = 16, .h = 5803, .w = 5801, .groups = 16});
-  conv("dilated", 8, {.c = 16, .o = 24, .h = 5803, .w = 5801, .stride = 2, .pad = 2, .dilation = 2});
+  // Into two channels: oneDNN has no kernel for a weight gradient with steps and a dilation of this size, and its plain
+  // loop takes 12 ns for a product.
+  conv("dilated", 8, {.c = 16, .o = 2, .h = 5803, .w = 5801, .stride = 2, .pad = 2, .dilation = 2});
   conv("dilated by own steps", 9, {.c = 16, .o = 16, .h = 5803, .w = 5801, .pad = 3, .dilation = 3});
   conv("few groups", 9, {.c = 16, .o = 16, .h = 5803, .w = 5801, .stride = 2, .groups = 4});
   conv("each channel with steps", 9, {.c = 64, .o = 64, .h = 2903, .w = 2901, .stride = 2, .groups = 64});
@@ -574,6 +577,7 @@ inline LargeCases large_cases() {
   add("attention of many queries", 8, [](const RunGraph& run) { check_attention(run, 8388617); });
   add("softmax of one row", 8, [](const RunGraph& run) { check_softmax(run, kHalf / 2 + 9); });
   add_layers(all);
+  add_linalg(all);
   return all;
 }
 

@@ -28,4 +28,15 @@ class LargeCases {
   std::vector<LargeCase> all_;
 };
 
+constexpr int64_t kBytes31 = int64_t{1} << 31;
+
+// The least odd number of copies that make an operand of more than 2^31 bytes, and some more.
+inline int64_t beyond_bytes(const Type& block) { return (kBytes31 / static_cast<int64_t>(block.bytes()) + 8) | 1; }
+
+inline Repeated one_op(Op op, const Attrs& attrs, const std::vector<Block>& in, const std::vector<Outcome>& out,
+                       int64_t copies, double tolerance = 1e-4) {
+  const auto make = [=](Builder& b, const std::vector<Value>& x, int64_t) { return b.add(op, attrs, x); };
+  return {copies, in, make, out, tolerance};
+}
+
 }  // namespace freight::test

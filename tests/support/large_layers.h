@@ -1,5 +1,6 @@
 // Large operands of layers: attention, recurrent layers, pools, tables of rows, normalisations, classes, moved
-// elements, sorts and updates (large_repeated.h says how they are checked). Extents are those of one copy.
+// elements, running sums, sorts, random numbers and updates (large_repeated.h says how they are checked). Extents are
+// those of one copy.
 #pragma once
 #include <utility>
 
@@ -8,17 +9,6 @@
 #include "tests/support/large_repeated.h"
 
 namespace freight::test {
-
-constexpr int64_t kBytes31 = int64_t{1} << 31;
-
-// The least odd number of copies that make an operand of more than 2^31 bytes, and some more.
-inline int64_t beyond_bytes(const Type& block) { return (kBytes31 / static_cast<int64_t>(block.bytes()) + 8) | 1; }
-
-inline Repeated one_op(Op op, const Attrs& attrs, const std::vector<Block>& in, const std::vector<Outcome>& out,
-                       int64_t copies, double tolerance = 1e-4) {
-  const auto make = [=](Builder& b, const std::vector<Value>& x, int64_t) { return b.add(op, attrs, x); };
-  return {copies, in, make, out, tolerance};
-}
 
 // The results of an op, and the gradients of their first by the operands that are floating, from a cotangent that is
 // the last operand.
@@ -375,45 +365,110 @@ inline void add_moves(LargeCases& all) {
   cast(DType::f32, DType::i32, 5, 0);
   cast(DType::i32, DType::i64, 4, 0);
   cast(DType::f64, DType::f32, 4, 1e-6);
+}
+
+// --- running sums and sorts ---
+
+inline void add_sorts(LargeCases& all) {
+  // Running sums: shifted halves along the axis, as cumsum is made of. Each copy begins anew.
+  const auto running = [&](const std::string& what, const Shape& shape, int axis, int summed) {
+    const auto make = [=](Builder& b, const std::vector<Value>& v, int64_t) {
+      Value t = v[0];
+      const Shape full = b.shape(t), none = Shape::filled(full.rank(), 0);
+      for (int64_t shift = 1; shift < full[summed]; shift *= 2) {
+        Shape limit = full, low = none;
+        limit[summed] -= shift;
+        low[summed] = shift;
+        const Value before = b.slice(t, none, limit, Shape::filled(full.rank(), 1));
+        t = b.binary(Op::add, t, b.pad(before, low, none, none, 0));
+      }
+      return std::vector<Value>{t};
+    };
+    all.add(what, 11, {beyond_bytes({DType::f32, shape}), {block(shape, axis)}, make, {{.axis = axis}}, 1e-4});
+  };
+  running("running sums of many rows", {40, 64}, 0, 1);
+  running("running sums of long columns", {9, 64}, 1, 0);
 
   // Argsort keeps three words for an element, so that its operand is of bytes.
   all.add("sorted rows", 12,
           one_op(Op::argsort, SortAttrs{1, false}, {{{DType::u8, {40, 16}}, 0, Fill::index, 200, 0}}, {{.axis = 0}},
                  beyond_bytes({DType::i32, {40, 16}}), 0));
+  all.add("sorted columns", 12,
+          one_op(Op::argsort, SortAttrs{0, true}, {{{DType::u8, {16, 40}}, 1, Fill::index, 200, 0}}, {{.axis = 1}},
+                 beyond_bytes({DType::i32, {16, 40}}), 0));
+  // The largest three of each row, and where they are.
+  const auto largest = [](Builder& b, const std::vector<Value>& v, int64_t) {
+    const Value order = b.one(Op::argsort, SortAttrs{1, true}, {v[0]});
+    Shape limit = b.shape(order);
+    limit[1] = 3;
+    const Value first = b.slice(order, {0, 0}, limit, {1, 1});
+    return std::vector<Value>{b.one(Op::gather_elements, AxisAttrs{1}, {v[0], first}), first};
+  };
+  all.add("largest of rows", 12,
+          {beyond_bytes({DType::f32, {40, 16}}) / 2,
+           {block({40, 16}, 0, DType::f32, Fill::distinct)},
+           largest,
+           {{.axis = 0}, {.axis = 0}},
+           1e-6});
 }
 
-// --- generators: numbers beyond 2^32 and 2^34, where the counter of random blocks leaves 32 bits ---
+// --- generators: numbers beyond 2^31 to 2^34, where counters of numbers and of random blocks leave 32 bits ---
 
-// Sums that hold one number each of a tensor that nothing in memory holds.
-inline void check_random(const RunGraph& run, Op op, int64_t n, const std::vector<int64_t>& places) {
-  constexpr int64_t kSeed = 1234, kStep = 5, kStream = 3;
+constexpr int64_t kSeed = 1234, kStep = 5, kStream = 3, kDrawn = 4096;  // kDrawn: numbers of a row
+
+// The sum over the first row, the one of the middle and the last of `rows` rows of numbers, which nothing in memory
+// holds: made(key) gives them, and number(i) what number i is.
+template <class Made, class Number>
+void check_drawn(const RunGraph& run, int64_t rows, double tolerance, const Made& made, const Number& number) {
+  const std::vector<int64_t> seen{0, rows / 2, rows - 1};
   Graph g;
   Builder b(g);
   const Value key = b.one(Op::input, LeafAttrs{"key", {DType::i64, {2}}}, {});
-  const Value x = b.one(op, RandomAttrs{{n}, kStream}, {key});
-  const Value number = b.one(Op::iota, IotaAttrs{{n}, 0, DType::i64}, {});
-  for (const int64_t place : places) {
-    const Value here = b.binary(Op::eq, number, b.constant_like(static_cast<double>(place), number));
-    g.outputs.push_back(b.sum(b.where(here, x, b.constant_like(0, x)), {0}));
+  const Value row = b.one(Op::iota, IotaAttrs{{rows, 1}, 0, DType::i64}, {}), x = made(b, key);
+  Value looks;
+  for (const int64_t r : seen) {
+    const Value here = b.binary(Op::eq, row, b.constant_like(static_cast<double>(r), row));
+    looks = looks.valid() ? b.binary(Op::logical_or, looks, here) : here;
   }
-  const std::vector<Array> y = run(g, {Array::of<int64_t>({kSeed, kStep}, {2})});
-  for (size_t i = 0; i < places.size(); ++i) {
-    const auto at = static_cast<uint64_t>(places[i]);
-    const float want =
-        op == Op::random_uniform ? random_uniform(kSeed, kStep, kStream, at) : random_normal(kSeed, kStep, kStream, at);
-    EXPECT_NEAR(y[i].data<float>()[0], want, 1e-5) << places[i];
+  const Value kept = b.where(b.broadcast(looks, b.shape(x)), x, b.constant_like(0, x));
+  g.outputs = {b.sum(kept, {0})};
+  const Array y = run(g, {Array::of<int64_t>({kSeed, kStep}, {2})})[0];
+  int shown = 0;
+  for (int64_t i = 0; i < kDrawn; ++i) {
+    double want = 0;
+    for (const int64_t r : seen) want += number(static_cast<uint64_t>(r * kDrawn + i));
+    const double got = y.to_vector<double>()[static_cast<size_t>(i)];
+    if (std::fabs(got - want) > tolerance && shown++ < 3)
+      ADD_FAILURE() << "column " << i << " sums up to " << got << ", need " << want;
   }
 }
 
+inline double drawn(uint64_t i) { return static_cast<double>(random_uniform(kSeed, kStep, kStream, i)); }
+
+// Normal numbers are drawn in double, 2^31 of them in minutes: tests/backend/tile_chain_test.cpp looks at some far
+// behind.
 inline void add_generators(LargeCases& all) {
-  const auto random = [&](const std::string& what, Op op, int bits) {
-    const int64_t n = int64_t{1} << bits;
-    const auto check = [=](const RunGraph& run) { check_random(run, op, n + 77, {0, n / 2 + 1, n - 1, n, n + 76}); };
-    all.add({what, 1, check});
+  const auto uniform = [&](const std::string& what, int64_t rows) {
+    all.add({what, 1, [=](const RunGraph& run) {
+               const auto made = [=](Builder& b, Value key) {
+                 return b.one(Op::random_uniform, RandomAttrs{{rows, kDrawn}, kStream}, {key});
+               };
+               check_drawn(run, rows, 1e-5, made, drawn);
+             }});
   };
-  random("uniform numbers beyond 2^32", Op::random_uniform, 32);
-  random("normal numbers beyond 2^32", Op::random_normal, 32);
-  random("uniform numbers beyond 2^34", Op::random_uniform, 34);
+  constexpr int64_t kRows31 = (int64_t{1} << 31) / kDrawn;
+  uniform("uniform numbers beyond 2^32", 2 * kRows31 + 1);
+  uniform("uniform numbers beyond 2^34", 8 * kRows31 + 1);
+  for (const int bits : {31, 32}) {
+    const int64_t rows = (bits == 31 ? 1 : 2) * kRows31 + 1;
+    all.add(
+        {cat("dropout beyond 2^", bits, " elements"), 1, [=](const RunGraph& run) {
+           const auto made = [=](Builder& b, Value key) {
+             return b.one(Op::dropout, DropoutAttrs{0.25, kStream}, {b.constant(3, {DType::f32, {rows, kDrawn}}), key});
+           };
+           check_drawn(run, rows, 1e-5, made, [=](uint64_t i) { return drawn(i) >= 0.25 ? 4.0 : 0.0; });
+         }});
+  }
 }
 
 inline void add_updates(LargeCases& all) {
@@ -446,6 +501,7 @@ inline void add_layers(LargeCases& all) {
   add_norms(all);
   add_sums(all);
   add_moves(all);
+  add_sorts(all);
   add_generators(all);
   add_updates(all);
 }

@@ -149,6 +149,37 @@ TEST(StoredTrees, HaveCategoriesThatFitInMemory) {
                [&] { read_trees(with_trees(130), "m", 2, 1); });
 }
 
+// Nodes that pruning left behind say what they like: columns that are none were counted with.
+TEST(StoredTrees, NodesToWhichNoneLeadsAreLeaves) {
+  Json j = one_tree();
+  Json& tree = j["learner"]["gradient_booster"]["model"]["trees"][0];
+  tree["tree_param"]["num_nodes"] = "4";
+  for (const char* name :
+       {"left_children", "right_children", "parents", "split_indices", "split_type", "default_left"}) {
+    tree[name].push_back(0);
+  }
+  for (const char* name : {"split_conditions", "base_weights", "loss_changes", "sum_hessian"})
+    tree[name].push_back(0.5);
+  tree["left_children"][3] = 1;
+  tree["split_indices"][3] = 1'000'000'000;
+  const ReadTrees read = read_trees(Json::to_ubjson(j), "m", 2, 1);
+  ASSERT_EQ(read.trees[0].nodes.size(), 4u);
+  EXPECT_EQ(read.trees[0].nodes[0].left, 1);
+  EXPECT_EQ(read.trees[0].nodes[3].left, -1);
+  EXPECT_EQ(read.trees[0].nodes[3].column, 0);
+}
+
+// A list of categories that each node repeats is short in the file, and would take any memory.
+TEST(StoredTrees, NodesDoNotShareTheirCategories) {
+  Json j = one_tree();
+  Json& tree = j["learner"]["gradient_booster"]["model"]["trees"][0];
+  tree["categories_nodes"] = {0, 0};
+  tree["categories_segments"] = {0, 0};
+  tree["categories_sizes"] = {1, 1};
+  expect_error(ErrorKind::checkpoint, {"m: ", "its categories do not fit its nodes"},
+               [&] { read_trees(Json::to_ubjson(j), "m", 2, 1); });
+}
+
 TEST(Ubjson, IsOneValueWithinItsBytesWhoseKeysDiffer) {
   const auto fault = [](const std::string& text) {
     return ubjson_fault({reinterpret_cast<const uint8_t*>(text.data()), text.size()});

@@ -14,6 +14,7 @@
 #include "freight/io/file.h"
 #include "freight/store/table_rows.h"
 #include "freight/tables/lightgbm_text.h"
+#include "freight/tables/other_forest.h"
 #include "freight/tables/treelite_json.h"
 #include "tests/support/folders.h"
 #include "tests/support/fuzz.h"
@@ -245,8 +246,63 @@ TEST_F(TreeImport, StoredTreesThatAreDamagedAreRefused) {
   change("trees.sizes", int64_t{7}, 2, {"it adds to sum 7 of 3"});
   change("trees.flags", int32_t{1 << 30}, 1, {"too many categories"});
   change("trees.categories_of_words", int32_t{-1}, 0, {"the number of a category is -1"});
+  // A root without children leaves the others to themselves, whose columns were believed.
+  expect_damaged(dir_ / "m.safetensors",
+                 [](io::SafeTensors& file) {
+                   for (auto& [key, array] : file.tensors) {
+                     if (key != "trees.children") continue;
+                     auto* const children = array.data<int32_t>();
+                     children[0] = children[1] = -1;
+                     children[3 + 2] = 1 << 30;
+                   }
+                 },
+                 {"tree 0: none leads to node 1"});
   expect_damaged(dir_ / "m.safetensors", [](io::SafeTensors& file) { file.metadata["trees"] = "{}"; },
                  {"metadata", "maker"});
+}
+
+// Files of a few bytes, or megabytes, that claimed gigabytes.
+TEST_F(TreeImport, ColumnsWordsAndCopiesOfTreesAreLimited) {
+  const std::string forest = io::read_text(other_maker("forest_of_values.json"));
+  const auto with = [&](const std::string& text, const std::string& what, const std::string& by) {
+    std::string changed = text;
+    const size_t at = changed.find(what);
+    EXPECT_NE(at, std::string::npos) << what;
+    return changed.replace(at, what.size(), by);
+  };
+  const size_t at = forest.find("\"num_feature\":");
+  const std::string said = forest.substr(at, forest.find(',', at) - at);
+  const auto columns = [&](int64_t n) {
+    return read_treelite(with(forest, said, cat("\"num_feature\":", n)), "f.json").width();
+  };
+  EXPECT_EQ(columns(99'999), 99'999);
+  EXPECT_EQ(columns(100'000), 100'000);
+  expect_error(ErrorKind::data, {"f.json", "100001 columns", "100000"}, [&] { columns(100'001); });
+
+  const std::string text = io::read_text(other_maker("regression.txt"));
+  expect_error(ErrorKind::data, {"f.txt", "max_feature_idx", "need 0 to 99999"},
+               [&] { read_lightgbm(with(text, "max_feature_idx=", "max_feature_idx=10000"), "f.txt"); });
+  EXPECT_NO_THROW(check_imported_words(3'999'999, "f"));
+  EXPECT_NO_THROW(check_imported_words(4'000'000, "f"));
+  expect_error(ErrorKind::data, {"f: ", "4000001 categories"}, [] { check_imported_words(4'000'001, "f"); });
+
+  // Two leaves that tell 300,000 classes, and a split of as many categories: 700 GB of copies.
+  constexpr int kMany = 300'000;
+  std::string zeros = "0", numbers = "0", bases = "0.0";
+  for (int i = 1; i < kMany; ++i) {
+    zeros += ",0";
+    bases += ",0.0";
+    numbers += cat(",", i);
+  }
+  const std::string bomb = cat(
+      R"({"threshold_type":"float64","leaf_output_type":"float64","num_feature":2,"task_type":"kMultiClf",)",
+      R"("average_tree_output":true,"num_target":1,"num_class":[)", kMany, R"(],"class_id":[-1],"postprocessor":)",
+      R"("identity_multiclass","base_scores":[)", bases, R"(],"trees":[{"nodes":[{"node_id":0,"split_feature_id":0,)",
+      R"("default_left":true,"node_type":"categorical_test_node","category_list":[)", numbers,
+      R"(],"category_list_right_child":true,"left_child":1,"right_child":2},{"node_id":1,"leaf_value":[)", zeros,
+      R"(]},{"node_id":2,"leaf_value":[)", zeros, "]}]}]}");
+  expect_error(ErrorKind::capacity, {"f.json", "one for each class", "of memory"},
+               [&] { read_treelite(bomb, "f.json"); });
 }
 
 // What LightGBM answers at this moment, on trees and rows of their own.

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <random>
+
+#include "freight/base/array.h"
 
 namespace freight::tables {
 namespace {
@@ -97,6 +100,23 @@ TEST(TreeSums, AreThoseOfTheLeavesThatEachRowFallsInto) {
       }
     }
   }
+}
+
+// Features of more than 2^31 bytes: the last row alone falls to the right.
+TEST(TreeSums, OfRowsBehind2To31BytesOfFeaturesAreThoseOfTheirLeaves) {
+  if (!std::getenv("FREIGHT_LONG")) GTEST_SKIP() << "takes 3 GiB: FREIGHT_LONG=1 (./test --long) runs it";
+  constexpr int64_t kWide = 64, kRows = (int64_t{1} << 31) / 4 / kWide + 17;
+  store::TreeNode root = leaf(0.5f);
+  root.column = kWide - 1;
+  root.left = 1;
+  root.right = 2;
+  const store::Tree tree{.group = 0, .nodes = {root, leaf(1), leaf(2)}};
+  const Array features(DType::f32, {kRows, kWide});
+  features.data<float>()[kRows * kWide - 1] = 1;
+  std::vector<float> got(kRows);
+  TreeSums({tree}, {0}).sum(features.data<float>(), kRows, kWide, got.data());
+  EXPECT_EQ(std::count(got.begin(), got.end(), 1.0f), kRows - 1);
+  EXPECT_EQ(got.back(), 2);
 }
 
 TEST(TreeSums, ASplitAtMinusInfinityPartsWhatIsMissingFromAllNumbers) {

@@ -5,10 +5,12 @@
 #include <sys/resource.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "freight/base/error.h"
+#include "freight/io/json_library.h"
 #include "freight/tables/learners.h"
 #include "freight/tables/xgboost_learner.h"
 #include "tests/tables/table_runs.h"
@@ -166,6 +168,42 @@ TEST_F(XgboostBins, AFitToRowsOnTheDiskGivesTheTreesOfOneInMemory) {
   rows.folder = dir.path();
   EXPECT_EQ(stored(), here);
   EXPECT_TRUE(std::filesystem::is_empty(dir.path())) << "files are left";
+}
+
+// Only the last hundred rows, behind 2^31 bytes of cells, differ from the others, and so do their labels.
+TEST_F(XgboostBins, RowsBehind2To31BytesOfCellsAreBinned) {
+  if (!std::getenv("FREIGHT_LONG")) GTEST_SKIP() << "takes 4 GiB: FREIGHT_LONG=1 (./test --long) runs it";
+  constexpr int64_t kWidth = 8, kRows = (int64_t{1} << 31) / 8 / kWidth + 100;
+  const Xgboost& library = xgboost();
+  const Array values(DType::f64, {kRows, kWidth}), labels(DType::f32, {kRows});
+  std::vector<store::Column> names;
+  for (int64_t c = 0; c < kWidth; ++c) names.push_back({.name = cat("x", c)});
+  for (int64_t i = kRows - 100; i < kRows; ++i) {
+    values.data<double>()[i * kWidth + 7] = 3;
+    labels.data<float>()[i] = 50;
+  }
+  const store::Rows rows{.values = values, .labels = labels};
+  const TreeColumns columns(names, values);
+  const XgboostHandle matrix = binned_matrix(library, columns, rows, {.weights = {}, .threads = "2"});
+  void* made = nullptr;
+  void* const matrices[] = {matrix.get()};
+  library.check(library->XGBoosterCreate(matrices, 1, &made), "a booster");
+  const XgboostHandle booster = owned_booster(library, made);
+  for (const auto& [name, value] :
+       {std::pair("objective", "reg:squarederror"), std::pair("tree_method", "hist"), std::pair("nthread", "2"),
+        std::pair("base_score", "0"), std::pair("eta", "1"), std::pair("lambda", "0"), std::pair("max_depth", "1")}) {
+    library.check(library->XGBoosterSetParam(made, name, value), name);
+  }
+  library.check(library->XGBoosterUpdateOneIter(made, 0, matrix.get()), "a round");
+  uint64_t length = 0;
+  const char* bytes = nullptr;
+  library.check(library->XGBoosterSaveModelToBuffer(made, R"({"format": "json"})", &length, &bytes), "the trees");
+  const auto model = nlohmann::json::parse(bytes, bytes + length);
+  const auto& tree = model["learner"]["gradient_booster"]["model"]["trees"][0];
+  ASSERT_EQ(tree["left_children"].size(), 3u) << tree;
+  EXPECT_EQ(tree["split_indices"][0], 7) << tree;
+  EXPECT_NEAR(tree["split_conditions"][1].get<double>(), 0, 1e-5) << "the leaf of the others";
+  EXPECT_NEAR(tree["split_conditions"][2].get<double>(), 50, 1e-3) << "the leaf of the last rows";
 }
 
 TEST_F(XgboostBins, AFitKeepsBinsInPlaceOfCells) {

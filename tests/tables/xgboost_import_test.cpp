@@ -82,6 +82,12 @@ TEST_F(XgboostImport, WhatIsNotTakenIsSaid) {
           [](Json& j) { j["learner"]["gradient_booster"]["name"] = "dart"; });
   refused(ErrorKind::usage, {"rank:map", "need binary:logistic", "reg:squarederror"},
           [](Json& j) { j["learner"]["objective"]["name"] = "rank:map"; });
+  // Names that share their bytes would be any number of long ones.
+  refused(ErrorKind::data, {"is no model of XGBoost's", "the offsets of its categories do not rise"}, [](Json& j) {
+    j["learner"]["feature_types"] = Json::array({"c"});
+    const Json names = {{"offsets", {0, 2, 1}}, {"values", {97, 98}}};
+    j["learner"]["gradient_booster"]["model"]["cats"] = {{"enc", Json::array({names})}};
+  });
   refused(ErrorKind::data, {"is no model of XGBoost's"}, [](Json& j) { j.erase("learner"); });
   refused(ErrorKind::data, {"is no model of XGBoost's", "objective"}, [](Json& j) { j["learner"].erase("objective"); });
   refused(ErrorKind::checkpoint, {"damaged", "child"},

@@ -367,6 +367,29 @@ TEST_F(Resume, RowsOfMetricsThatAreNoneAreLeftOut) {
   EXPECT_EQ(read_text(path).rfind(good, 0), 0u);
 }
 
+// It is written anew, but not in silence.
+TEST_F(Resume, ADamagedRecordIsNamed) {
+  struct Warnings : Observer {
+    std::vector<std::string> said;
+    void on_start(const RunSummary& summary) override { said = summary.warnings; }
+  };
+  const struct {
+    const char *run, *content, *part;
+  } kCases[] = {{"cut", "{\"a\":", "not valid JSON"}, {"list", "[1]", "no JSON object"}};
+  for (const auto& [name, content, part] : kCases) {
+    run(at(name), 90);
+    const std::string path = dir_ / (std::string(name) + "/run.json");
+    io::write_file_atomic(path, std::string_view(content));
+    Config c = at(name);
+    c.resume = "auto";
+    Warnings warnings;
+    train(c, warnings);
+    const std::string said = join(warnings.said, "\n");
+    EXPECT_NE(said.find(cat(path, " is damaged: ", part)), std::string::npos) << said;
+    EXPECT_EQ(nlohmann::json::parse(read_text(path))["status"], "complete");
+  }
+}
+
 TEST_F(Resume, WhatWouldBeAnotherRunIsRefused) {
   run(at("parts"), 5);
   const auto refused = [&](ErrorKind kind, const std::vector<std::string>& parts, auto change) {

@@ -2,6 +2,8 @@
 #include "freight/base/cpu_info.h"
 
 #include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -86,6 +88,20 @@ int64_t cached_files(const std::string& stat_path) {
   return std::max(own, with_those_below);
 }
 
+// A limit of this process's addresses (ulimit -v), of which some are taken.
+void limit_memory_of_process(CpuInfo& info) {
+  rlimit most{};
+  if (::getrlimit(RLIMIT_AS, &most) != 0 || most.rlim_cur == RLIM_INFINITY) return;
+  const auto limit = static_cast<int64_t>(std::min<rlim_t>(most.rlim_cur, INT64_MAX));
+  if (limit >= info.memory_bytes) return;
+  std::ifstream in("/proc/self/statm");
+  int64_t pages = 0;
+  in >> pages;
+  const int64_t left = limit - pages * ::sysconf(_SC_PAGESIZE);
+  info.memory_bytes = limit;
+  info.memory_available_bytes = std::clamp<int64_t>(left, 0, info.memory_available_bytes);
+}
+
 void read_memory(CpuInfo& info) {
   std::ifstream in("/proc/meminfo");
   std::string line;
@@ -104,6 +120,7 @@ void read_memory(CpuInfo& info) {
       info.memory_available_bytes = std::min(info.memory_available_bytes, std::clamp<int64_t>(limit - used, 0, limit));
     }
   }
+  limit_memory_of_process(info);
 }
 
 }  // namespace

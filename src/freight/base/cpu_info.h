@@ -14,7 +14,7 @@ struct CpuInfo {
   int64_t l1_bytes = 0;                   // data caches, per instance; 0 where unknown
   int64_t l2_bytes = 0;
   int64_t l3_bytes = 0;
-  int64_t memory_bytes = 0;            // installed, or the container's limit if that is lower
+  int64_t memory_bytes = 0;            // installed, or the container's limit or this process's (ulimit -v) if lower
   int64_t memory_available_bytes = 0;  // before swapping starts, within the same limit
 };
 

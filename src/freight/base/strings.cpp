@@ -24,7 +24,8 @@ void append_unsigned(std::string& out, uint64_t v) { append_number(out, v); }
 }  // namespace detail
 
 std::string with_commas(int64_t n) {
-  const std::string digits = std::to_string(n < 0 ? -n : n);
+  const uint64_t size = n < 0 ? 0 - static_cast<uint64_t>(n) : static_cast<uint64_t>(n);  // of -2^63, too
+  const std::string digits = std::to_string(size);
   std::string out = n < 0 ? "-" : "";
   for (size_t i = 0; i < digits.size(); ++i) {
     if (i && (digits.size() - i) % 3 == 0) out += ',';
@@ -35,8 +36,8 @@ std::string with_commas(int64_t n) {
 
 std::string fixed(double v, int decimals) {
   char buf[64];
-  std::snprintf(buf, sizeof buf, "%.*f", decimals, v);
-  return buf;
+  const int length = std::snprintf(buf, sizeof buf, "%.*f", decimals, v);
+  return length < static_cast<int>(sizeof buf) ? std::string(buf) : cat(v);  // 1e300 has too many digits
 }
 
 std::string human_bytes(double bytes) {

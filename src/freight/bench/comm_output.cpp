@@ -3,6 +3,7 @@
 #include "freight/io/json_library.h"
 
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/bench/comm.h"
 #include "freight/bench/format_internal.h"
@@ -64,23 +65,58 @@ std::string to_json(const std::string& machine, const std::string& engine, const
   return j.dump(2);
 }
 
+namespace {
+
+// Numbers of a file that somebody else may have written: times and bytes that no machine has would be counted with.
+class TimesReader {
+ public:
+  explicit TimesReader(const std::string& source) : source_(source) {}
+
+  double number(const nlohmann::json& of, const char* key, double most) const {
+    const auto& value = of.at(key);
+    if (!value.is_number() || !(value.get<double>() >= 0) || !(value.get<double>() <= most)) {
+      fail(ErrorKind::data, source_, "\"", key, "\": got ", excerpt(value.dump()), ", need a number from 0 to ", most);
+    }
+    return value.get<double>();
+  }
+  int64_t count(const nlohmann::json& of, const char* key, int64_t most, int64_t least = 1) const {
+    const auto n = static_cast<int64_t>(number(of, key, static_cast<double>(most)));
+    if (n >= least && static_cast<double>(n) == of.at(key).get<double>()) return n;
+    fail(ErrorKind::data, source_, "\"", key, "\": got ", excerpt(of.at(key).dump()), ", need a whole number from ",
+         least);
+  }
+
+ private:
+  const std::string& source_;
+};
+
+}  // namespace
+
 std::vector<CommTimes> read_comm_times(const std::string& text, const std::string& source) {
   using Json = nlohmann::json;
+  constexpr int64_t kMostRanks = 1 << 20, kMostBytes = int64_t{1} << 50, kMostRuns = int64_t{1} << 40;
+  constexpr double kMostSeconds = 1e6;
+  const TimesReader read(source);
   std::vector<CommTimes> all;
   try {
-    const Json j = io::parse_json<Json>(text, source);
+    const Json j = io::parse_json<Json>(text, source, ErrorKind::data);
     for (const Json& w : j.at("worlds")) {
-      CommTimes t = {.world = w.at("world"), .hosts = w.value("hosts", 1), .figures = {}};
+      CommTimes t = {.world = static_cast<int>(read.count(w, "world", kMostRanks)), .figures = {}};
+      if (w.contains("hosts")) t.hosts = static_cast<int>(read.count(w, "hosts", kMostRanks));
       for (const Json& f : w.at("figures")) {
-        t.figures.push_back(
-            {.bytes = f.at("bytes"), .median = f.at("seconds"), .least = f.at("seconds_least"), .runs = f.at("runs")});
+        t.figures.push_back({.bytes = read.count(f, "bytes", kMostBytes),
+                             .median = read.number(f, "seconds", kMostSeconds),
+                             .least = read.number(f, "seconds_least", kMostSeconds),
+                             .runs = read.count(f, "runs", kMostRuns, 0)});
       }
       const Json& c = w.at("cost");
-      t.cost = {.start = c.at("start_seconds"), .per_byte = c.at("seconds_per_byte"), .worst = c.at("worst_deviation")};
+      t.cost = {.start = read.number(c, "start_seconds", kMostSeconds),
+                .per_byte = read.number(c, "seconds_per_byte", 1),
+                .worst = read.number(c, "worst_deviation", kMostSeconds)};
       all.push_back(std::move(t));
     }
   } catch (const Json::exception& e) {
-    fail(ErrorKind::data, source, "holds no times of `bench comm`: ", e.what());
+    fail(ErrorKind::data, source, "holds no times of `bench comm`: ", io::json_fault(e));
   }
   return all;
 }

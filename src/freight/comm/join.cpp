@@ -16,6 +16,7 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/comm/network_comm.h"
+#include "freight/comm/network_meeting.h"
 #include "freight/comm/process_internal.h"
 #include "freight/comm/shared_memory.h"
 
@@ -178,6 +179,13 @@ std::unique_ptr<Comm> join_job(const Launch& launch, const JobOptions& options) 
     case Engine::mpi: return join_by_mpi(launch, options);
     default: return join_shared_memory(launch, {.timeout = options.timeout});
   }
+}
+
+std::string meeting_address(const Launch& launch, const JobOptions& options) {
+  if (launch.local_world == launch.world) return "127.0.0.1";
+  NetworkPlan plan = network_plan(launch, options);
+  if (plan.host.empty()) plan.host = host_name();
+  return listening_address(plan);
 }
 
 }  // namespace freight::comm

@@ -31,4 +31,8 @@ Engine engine_for(const Launch& launch, const JobOptions& options = {});
 // throw, and Error(usage) where the job has several hosts and nothing says where rank 0 is, or what the token is.
 std::unique_ptr<Comm> join_job(const Launch& launch, const JobOptions& options = {});
 
+// The numeric address by which the other ranks reach rank 0, for libraries that let them meet once more: on one host
+// the loopback, which no other host reaches. Asked by rank 0. Throws Error(usage) where a name leads nowhere.
+std::string meeting_address(const Launch& launch, const JobOptions& options = {});
+
 }  // namespace freight::comm

@@ -140,6 +140,24 @@ std::string joined_cards(const std::vector<std::string>& cards, int rank) {
        ", which no other host reaches: mend /etc/hosts there, or set MASTER_ADDR to an address of its network");
 }
 
+// The address that rank 0 listens on, and on no other.
+SocketAddress place_of(const NetworkPlan& plan) {
+  SocketAddress a;
+  if (!plan.interface.empty()) {
+    a = interface_address(plan.interface);
+  } else {
+    const Resolved found = resolve_host(plan.host, plan.port);
+    if (found.all.empty()) {
+      fail(ErrorKind::usage, "meeting", "host ", host_name(), " cannot find the address of '", excerpt(plan.host),
+           "', where rank 0 is to listen: ", found.why);
+    }
+    a = found.all[0];
+    if (a.is_loopback() && plan.several_hosts) refuse_loopback(plan, a);
+  }
+  a.set_port(plan.port);
+  return a;
+}
+
 struct TcpGuest {
   Descriptor socket;
   std::string address, inbox;
@@ -187,7 +205,7 @@ class TcpHost {
   size_t ranks() const { return static_cast<size_t>(plan_.world); }
 
   void listen() {
-    address_ = place();
+    address_ = place_of(plan_);
     door_.open(tcp_socket(address_.family()));
     const int on = 1;
     ::setsockopt(door_.listener(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -196,24 +214,6 @@ class TcpHost {
     if (::listen(door_.listener(), kMostNetworkRanks) != 0) refuse_place(where, errno);
     address_ = own_end(door_.listener());
     if (plan_.listening) plan_.listening(address_.text(), address_.port());
-  }
-
-  // The address that rank 0 listens on, and on no other.
-  SocketAddress place() const {
-    SocketAddress a;
-    if (!plan_.interface.empty()) {
-      a = interface_address(plan_.interface);
-    } else {
-      const Resolved found = resolve_host(plan_.host, plan_.port);
-      if (found.all.empty()) {
-        fail(ErrorKind::usage, "meeting", "host ", host_name(), " cannot find the address of '", excerpt(plan_.host),
-             "', where rank 0 is to listen: ", found.why);
-      }
-      a = found.all[0];
-      if (a.is_loopback() && plan_.several_hosts) refuse_loopback(plan_, a);
-    }
-    a.set_port(plan_.port);
-    return a;
   }
 
   [[noreturn]] void refuse_place(const std::string& where, int error) const {
@@ -573,5 +573,7 @@ NetworkMeeting meet_on_network(const NetworkPlan& plan, const MakeCards& make_ca
   FREIGHT_CHECK(plan.rank >= 0 && plan.rank < plan.world && !plan.token.empty());
   return plan.rank == 0 ? TcpHost(plan, make_cards).meet() : TcpVisitor(plan, make_cards).meet();
 }
+
+std::string listening_address(const NetworkPlan& plan) { return place_of(plan).text(); }
 
 }  // namespace freight::comm

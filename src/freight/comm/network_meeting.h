@@ -47,4 +47,7 @@ constexpr int kMostNetworkRanks = 1024;
 // twice, or ranks were told different numbers of ranks or run different versions of Freight.
 NetworkMeeting meet_on_network(const NetworkPlan& plan, const MakeCards& make_cards);
 
+// The numeric address of this host, which is rank 0's, that rank 0 listens on. Throws Error(usage) as above.
+std::string listening_address(const NetworkPlan& plan);
+
 }  // namespace freight::comm

@@ -12,6 +12,7 @@
 #include "freight/base/strings.h"
 #include "freight/data/cell_filler_internal.h"
 #include "freight/data/table_rows_internal.h"
+#include "freight/io/memory_need.h"
 #include "freight/io/npy.h"
 
 namespace freight::data {
@@ -93,6 +94,8 @@ class ArrayRows : public FileRows {
       fail(ErrorKind::data, name_, "the array ", excerpt(key), " has ", shape[0], " rows, ", excerpt(first_), " has ",
            rows_, ": columns of a table need as many");
     }
+    if (array.dtype() != DType::boolean) bytes_ += 8 * static_cast<double>(shape.numel());
+    io::need_memory(bytes_, name_, "its columns, eight bytes for each cell,");
     const Array plain = array.dtype() == DType::boolean ? array : io::computable(array, where);
     const Array values = is_floating(plain.dtype())        ? plain.cast(DType::f64)
                          : plain.dtype() == DType::boolean ? plain
@@ -122,6 +125,7 @@ class ArrayRows : public FileRows {
   std::string name_, first_;
   std::vector<ArrayColumn> columns_;
   int64_t rows_ = -1, row_ = 0;
+  double bytes_ = 0;  // of the columns
   std::string text_;
   std::vector<std::string_view> cells_;
 };

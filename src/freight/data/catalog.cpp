@@ -17,6 +17,7 @@
 #include "freight/io/digest.h"
 #include "freight/io/file.h"
 #include "freight/io/image.h"
+#include "freight/io/memory_need.h"
 
 namespace freight::data {
 
@@ -286,7 +287,9 @@ TrainTest load(const std::string& name_or_path, const LoadOptions& options) {
          "is a table: need arrays or pictures here; a learner of tables reads it (--model gbdt)");
   }
   const std::string path = find(name_or_path, options);
-  TrainTest sets = path.empty() ? make_digits() : load_path(path, name_of(name_or_path, path), options);
+  TrainTest sets = path.empty()
+                       ? make_digits()
+                       : io::reading(path, [&] { return load_path(path, name_of(name_or_path, path), options); });
   say_folder(sets.train.note, name_or_path, options);
   return sets;
 }
@@ -295,7 +298,7 @@ TextSet load_text(const std::string& name_or_path, const LoadOptions& options) {
   const std::string path = find(name_or_path, options);
   TextOptions o = options.text;
   if (!o.held_out && named_set(name_or_path, options)) o.held_out = HeldOut::test;
-  TextSet set = load_text_source(path, name_of(name_or_path, path), o);
+  TextSet set = io::reading(path, [&] { return load_text_source(path, name_of(name_or_path, path), o); });
   say_folder(set.train.note, name_or_path, options);
   return set;
 }

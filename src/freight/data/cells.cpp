@@ -7,7 +7,6 @@
 #include <optional>
 #include <string_view>
 
-#include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
@@ -16,6 +15,7 @@
 #include "freight/data/table_rows_internal.h"
 #include "freight/io/byte_stream.h"
 #include "freight/io/digest.h"
+#include "freight/io/memory_need.h"
 
 namespace freight::data {
 
@@ -216,11 +216,8 @@ struct CellReader::State {
     const auto cells = static_cast<double>(rows->rows()) *
                        static_cast<double>(std::count_if(kinds.begin(), kinds.end(),
                                                          [](CellKind k) { return k != CellKind::skipped; }));
-    const double bytes = cells * sizeof(double), there = static_cast<double>(cpu_info().memory_bytes);
-    if (bytes <= there || there <= 0) return;
-    fail(ErrorKind::capacity, files[file], "its ", rows->rows(), " rows of ", width, " columns take ",
-         human_bytes(bytes), " of memory, and the machine has ", human_bytes(there),
-         ": a row has a cell for each column that any row has");
+    io::need_memory(cells * sizeof(double), files[file],
+                    cat("its ", rows->rows(), " rows, each of a cell for all ", width, " columns,"));
   }
 
   Cells next(int64_t most) {
@@ -378,7 +375,7 @@ std::unique_ptr<FileRows> file_rows(std::unique_ptr<io::ByteStream> stream, cons
 
 CellReader::CellReader(const std::vector<std::string>& files, CellsAsked asked) {
   const auto stream = [files](size_t file) { return std::make_unique<io::ByteStream>(files[file]); };
-  state_ = std::make_unique<State>(files, stream, std::move(asked));
+  state_ = io::reading(files.at(0), [&] { return std::make_unique<State>(files, stream, std::move(asked)); });
 }
 
 CellReader::CellReader(io::ByteView bytes, const std::string& name, CellsAsked asked) {
@@ -387,7 +384,9 @@ CellReader::CellReader(io::ByteView bytes, const std::string& name, CellsAsked a
 }
 
 CellReader::~CellReader() = default;
-Cells CellReader::next(int64_t most) { return state_->next(most); }
+Cells CellReader::next(int64_t most) {
+  return io::reading(state_->files[state_->file], [&] { return state_->next(most); });
+}
 
 Cells parse_cells(io::ByteView bytes, const std::string& name, const CellsAsked& asked) {
   return CellReader(bytes, name, asked).next(kAllRows);

@@ -111,12 +111,11 @@ std::vector<std::string> listed_classes(const std::vector<std::string>& names) {
 bool is_image_list(const std::string& path) {
   std::error_code ignored;
   if (!ends_with(lower(path), ".csv") || !fs::is_regular_file(path, ignored)) return false;
-  constexpr std::ptrdiff_t kMostListColumns = 1000;
+  constexpr size_t kMostListColumns = 1000;
   try {
     const io::Bytes bytes = io::read_file(path);
-    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    const std::string_view line = text.substr(0, text.find('\n'));
-    if (std::count(line.begin(), line.end(), ',') > kMostListColumns) return false;
+    io::CsvRow first;
+    if (!io::CsvReader(bytes, path).next(first) || first.fields.size() > kMostListColumns) return false;
     return list_columns(io::parse_csv(bytes, path, ',', 1 + kRowsLookedAt)).has_value();
   } catch (const Error&) {
     return false;
@@ -124,8 +123,9 @@ bool is_image_list(const std::string& path) {
 }
 
 ImageListing read_image_list(const std::string& file, std::vector<std::string>& classes) {
-  const CsvRows rows = io::parse_csv(io::read_file(file), file);
-  const std::optional<ListColumns> columns = list_columns(rows);
+  const io::Bytes bytes = io::read_file(file);
+  const CsvRows first = io::parse_csv(bytes, file, ',', 1 + kRowsLookedAt);
+  const std::optional<ListColumns> columns = list_columns(first);
   if (!columns) {
     fail(ErrorKind::data, file, "not a list of pictures: need a header with path and label, or two columns with them");
   }
@@ -133,12 +133,15 @@ ImageListing read_image_list(const std::string& file, std::vector<std::string>& 
   if (!columns->note.empty()) out.notes.push_back(columns->note);
   const fs::path folder = fs::path(file).parent_path();
   std::vector<std::string> names;
-  size_t unusual = 0;
-  for (size_t i = columns->first_row; i < rows.size(); ++i) {
-    const auto& [fields, line] = rows[i];
+  std::vector<int64_t> lines;
+  size_t unusual = 0, number = 0;
+  io::CsvReader reader(bytes, file);
+  for (io::CsvRow row; reader.next(row);) {
+    if (number++ < columns->first_row) continue;
+    const auto& [fields, line] = row;
     const std::string where = cat(file, ":", line);
-    if (fields.size() != rows[0].fields.size()) {
-      fail(ErrorKind::data, where, "got ", fields.size(), " fields, need ", rows[0].fields.size(),
+    if (fields.size() != first[0].fields.size()) {
+      fail(ErrorKind::data, where, "got ", fields.size(), " fields, need ", first[0].fields.size(),
            " as in the first line");
     }
     const std::string path(trimmed(fields[columns->path])), name(trimmed(fields[columns->label]));
@@ -147,6 +150,7 @@ ImageListing read_image_list(const std::string& file, std::vector<std::string>& 
     unusual += io::is_image_name(path) ? 0 : 1;
     out.paths.push_back((folder / path).string());  // an absolute path stays as it is
     names.push_back(name);
+    lines.push_back(line);
   }
   if (names.empty()) fail(ErrorKind::data, file, "lists no pictures");
   if (unusual > 0) {
@@ -158,11 +162,11 @@ ImageListing read_image_list(const std::string& file, std::vector<std::string>& 
   for (size_t i = 0; i < classes.size(); ++i) index[classes[i]] = static_cast<int64_t>(i);
   for (size_t i = 0; i < names.size(); ++i) {
     auto it = index.find(names[i]);
-    if (const auto number = class_number(names[i]); it == index.end() && number) {
-      it = index.find(std::to_string(*number));  // "07" is 7
+    if (const auto written = class_number(names[i]); it == index.end() && written) {
+      it = index.find(std::to_string(*written));  // "07" is 7
     }
     if (it == index.end()) {
-      fail(ErrorKind::data, cat(file, ":", rows[columns->first_row + i].line), "label out of range: class ", names[i],
+      fail(ErrorKind::data, cat(file, ":", lines[i]), "label out of range: class ", names[i],
            " is not one of the training part: ", classes.size(), " classes, ", classes.front(), " to ", classes.back(),
            class_hint(names[i], classes));
     }

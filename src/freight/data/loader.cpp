@@ -111,10 +111,7 @@ struct Loader::State {
   }
   int64_t first_of(int64_t batch) const { return rows_of(batch).first; }
   int64_t count_of(int64_t batch) const { return rows_of(batch).second; }
-  int64_t full_count() const {
-    const int64_t of = options.share.cut ? options.share.of : 1;
-    return (options.batch_size + of - 1) / of;
-  }
+  int64_t full_count() const { return options.share.most_rows(options.batch_size); }
   bool shared() const { return options.share.of > 1; }
   std::vector<int64_t> make_order(int64_t epoch) const;
   Order order_of(int64_t epoch);
@@ -310,8 +307,21 @@ int64_t Share::count(int64_t batches) const {
 }
 
 std::pair<int64_t, int64_t> Share::rows(int64_t piece, int64_t n) const {
-  const int64_t begin = piece * n / of;
-  return {begin, (piece + 1) * n / of - begin};
+  const auto at = [&](int64_t i) {
+    return bounds.empty() ? i * n / of : bounds[static_cast<size_t>(i)] * n / bounds.back();
+  };
+  const int64_t begin = at(piece);
+  return {begin, at(piece + 1) - begin};
+}
+
+int64_t Share::most_rows(int64_t n) const {
+  if (!cut) return n;
+  if (bounds.empty()) return (n + of - 1) / of;
+  int64_t widest = 0;
+  for (auto i = static_cast<size_t>(first); i < static_cast<size_t>(end); ++i) {
+    widest = std::max(widest, bounds[i + 1] - bounds[i]);
+  }
+  return (widest * n + bounds.back() - 1) / bounds.back();
 }
 
 void Loader::State::tell(const Faults& faults, const Order& order, int64_t batch) {
@@ -330,6 +340,12 @@ Loader::Loader(Dataset set, const LoaderOptions& options) {
   const Share& share = o.share;
   if (share.of < 1 || share.first < 0 || share.first >= share.end || share.end > share.of) {
     fail(ErrorKind::usage, "loader", "share: got ", share.first, " to ", share.end, " of ", share.of);
+  }
+  if (!share.bounds.empty() &&
+      (static_cast<int64_t>(share.bounds.size()) != share.of + 1 || share.bounds.front() != 0 ||
+       share.bounds.back() < 1 || !std::is_sorted(share.bounds.begin(), share.bounds.end()))) {
+    fail(ErrorKind::usage, "loader", "share: got ", share.bounds.size(), " bounds for ", share.of, " pieces, need ",
+         share.of + 1, " that rise from 0");
   }
   for (const double alpha : {o.mix.mixup_alpha, o.mix.cutmix_alpha}) {
     if (!(alpha >= 0 && alpha <= 1e3)) fail(ErrorKind::usage, "loader", "mix alpha: got ", alpha, ", need 0 to 1000");

@@ -40,9 +40,14 @@ void for_lines(std::string_view text, F&& f) {
 }
 
 // Tab-separated values have no quotes: a quote is text.
-Rows parse_tsv(std::string_view text) {
+Rows parse_tsv(std::string_view text, const std::string& name) {
   Rows rows;
-  for_lines(text, [&](std::string_view line, int64_t number) { rows.push_back({split(line, '\t'), number}); });
+  for_lines(text, [&](std::string_view line, int64_t number) {
+    if (std::count(line.begin(), line.end(), '\t') >= static_cast<std::ptrdiff_t>(io::kMostCsvFields)) {
+      fail(ErrorKind::data, cat(name, ":", number), "the row has more than ", io::kMostCsvFields, " fields");
+    }
+    rows.push_back({split(line, '\t'), number});
+  });
   return rows;
 }
 
@@ -480,7 +485,7 @@ TextRows parse_text(io::ByteView bytes, const std::string& name, TextForm form, 
   const std::string_view text = view_of(bytes);
   switch (form) {
     case TextForm::csv: read_table(io::parse_csv(bytes, name), name, options, sink); break;
-    case TextForm::tsv: read_table(parse_tsv(text), name, options, sink); break;
+    case TextForm::tsv: read_table(parse_tsv(text, name), name, options, sink); break;
     case TextForm::jsonl: {
       std::optional<Keys> keys;
       for_lines(text, [&](std::string_view line, int64_t number) {

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "freight/base/error.h"
+#include "freight/io/stop_internal.h"
 
 namespace freight::io {
 
@@ -157,10 +158,13 @@ std::unique_ptr<Source> open_source(const std::string& path) {
 
 }  // namespace
 
-ByteStream::ByteStream(const std::string& path) : source_(open_source(path)) {}
+ByteStream::ByteStream(const std::string& path) : source_(open_source(path)), path_(path) {}
 ByteStream::ByteStream(ByteView bytes) : source_(std::make_unique<HeldBytes>(bytes)) {}
 ByteStream::~ByteStream() = default;
-size_t ByteStream::read(uint8_t* to, size_t size) { return source_->read(to, size); }
+size_t ByteStream::read(uint8_t* to, size_t size) {
+  if (!path_.empty()) end_reading_where_asked(path_);  // a packed file of 10 MB may hold 10 GB
+  return source_->read(to, size);
+}
 void ByteStream::rewind() { source_->rewind(); }
 uint64_t ByteStream::size() const { return source_->size(); }
 

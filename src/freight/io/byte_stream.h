@@ -20,7 +20,7 @@ class ByteStream {
   ByteStream& operator=(const ByteStream&) = delete;
 
   // Fills `to` with the next bytes, fewer than `size` only at the end. Throws Error(data) where they cannot be read or
-  // unpacked, or the file became shorter.
+  // unpacked, or the file became shorter, and Error(runtime) where the reading is to stop (stop_reading_when).
   size_t read(uint8_t* to, size_t size);
   // Begins again.
   void rewind();
@@ -30,6 +30,7 @@ class ByteStream {
 
  private:
   std::unique_ptr<Source> source_;
+  std::string path_;  // empty: bytes in memory
 };
 
 }  // namespace freight::io

@@ -21,50 +21,63 @@ std::optional<size_t> quote_behind_blanks(std::string_view text, size_t at, char
 }
 }  // namespace
 
-std::vector<CsvRow> parse_csv(ByteView bytes, const std::string& name, char separator, size_t most) {
-  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
-  std::vector<CsvRow> rows;
-  int64_t line = 1;
-  size_t at = 0;
-  const auto here = [&] { return at < text.size() ? text[at] : '\n'; };
-  const auto skip_line_end = [&] {
-    if (here() == '\r') ++at;
-    if (at < text.size() && text[at] == '\n') ++at;
-    ++line;
-  };
-  while (at < text.size() && rows.size() < most) {
-    if (here() == '\n' || here() == '\r') {
-      skip_line_end();
-      continue;
-    }
-    CsvRow row{{}, line};
-    for (bool more = true; more;) {
-      std::string field;
-      at = quote_behind_blanks(text, at, separator).value_or(at);
-      if (here() == '"' && at < text.size()) {
-        const int64_t opened = line;
-        for (++at;; ++at) {
-          if (at >= text.size()) fail(ErrorKind::data, cat(name, ":", opened), "a quote is opened and never closed");
-          if (text[at] == '"' && (at + 1 >= text.size() || text[at + 1] != '"')) break;
-          if (text[at] == '"') ++at;
-          line += text[at] == '\n';
-          field += text[at];
-        }
-        ++at;
-        if (here() != separator && here() != '\n' && here() != '\r') {
-          fail(ErrorKind::data, cat(name, ":", line), "text after a closing quote: write \"\" for a quote in a field");
-        }
-      } else {
-        while (here() != separator && here() != '\n' && here() != '\r') field += text[at++];
-      }
-      row.fields.push_back(std::move(field));
-      more = here() == separator;
-      if (more) ++at;
-    }
-    skip_line_end();
-    rows.push_back(std::move(row));
+CsvReader::CsvReader(ByteView bytes, std::string name, char separator)
+    : text_(reinterpret_cast<const char*>(bytes.data()), bytes.size()), name_(std::move(name)), separator_(separator) {
+  if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);
+}
+
+void CsvReader::skip_line_end() {
+  if (here() == '\r') ++at_;
+  if (at_ < text_.size() && text_[at_] == '\n') ++at_;
+  ++line_;
+}
+
+// The field whose opening quote is here.
+std::string CsvReader::quoted_field() {
+  std::string field;
+  const int64_t opened = line_;
+  for (++at_;; ++at_) {
+    if (at_ >= text_.size()) fail(ErrorKind::data, cat(name_, ":", opened), "a quote is opened and never closed");
+    if (text_[at_] == '"' && (at_ + 1 >= text_.size() || text_[at_ + 1] != '"')) break;
+    if (text_[at_] == '"') ++at_;
+    line_ += text_[at_] == '\n';
+    field += text_[at_];
   }
+  ++at_;
+  if (here() != separator_ && here() != '\n' && here() != '\r') {
+    fail(ErrorKind::data, cat(name_, ":", line_), "text after a closing quote: write \"\" for a quote in a field");
+  }
+  return field;
+}
+
+bool CsvReader::next(CsvRow& row) {
+  while (at_ < text_.size() && (here() == '\n' || here() == '\r')) skip_line_end();
+  row.fields.clear();
+  if (at_ >= text_.size()) return false;
+  row.line = line_;
+  for (bool more = true; more;) {
+    if (row.fields.size() == kMostCsvFields) {
+      fail(ErrorKind::data, cat(name_, ":", row.line), "the row has more than ", kMostCsvFields, " fields");
+    }
+    at_ = quote_behind_blanks(text_, at_, separator_).value_or(at_);
+    if (here() == '"' && at_ < text_.size()) {
+      row.fields.push_back(quoted_field());
+    } else {
+      const size_t begin = at_;
+      while (here() != separator_ && here() != '\n' && here() != '\r') ++at_;
+      row.fields.emplace_back(text_.substr(begin, at_ - begin));
+    }
+    more = here() == separator_;
+    if (more) ++at_;
+  }
+  skip_line_end();
+  return true;
+}
+
+std::vector<CsvRow> parse_csv(ByteView bytes, const std::string& name, char separator, size_t most) {
+  CsvReader reader(bytes, name, separator);
+  std::vector<CsvRow> rows;
+  for (CsvRow row; rows.size() < most && reader.next(row);) rows.push_back(std::move(row));
   return rows;
 }
 

@@ -15,6 +15,8 @@
 #include <filesystem>
 
 #include "freight/base/error.h"
+#include "freight/io/memory_need.h"
+#include "freight/io/stop_internal.h"
 
 namespace freight::io {
 
@@ -67,6 +69,11 @@ bool file_exists(const std::string& path) {
 
 void stop_reading_when(bool (*asked)()) { g_stop = asked; }
 
+void end_reading_where_asked(const std::string& path) {
+  const auto stop = g_stop.load();
+  if (stop && stop()) fail(ErrorKind::runtime, path, "stopped while it was read");
+}
+
 namespace {
 uint64_t state_of(const struct stat& st) {
   uint64_t h = 0;
@@ -90,15 +97,10 @@ size_t read_into(const std::string& path, Bytes& bytes, uint64_t& state) {
   if (S_ISDIR(st.st_mode)) read_failed(path, EISDIR);
   // Pipes and devices tell no size: start with a guess and grow.
   const bool regular = S_ISREG(st.st_mode);
-  static const uint64_t memory =
-      static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-  if (regular && static_cast<uint64_t>(st.st_size) > memory) {
-    fail(ErrorKind::data, path, "cannot read: ", human_bytes(static_cast<double>(st.st_size)), ", this machine has ",
-         human_bytes(static_cast<double>(memory)), " of memory");
-  }
+  if (regular) need_memory(static_cast<double>(st.st_size), path, "its bytes");
   state = regular ? state_of(st) : 0;
   const size_t expected = regular ? static_cast<size_t>(st.st_size) : 1 << 16;
-  if (bytes.size() < expected) bytes = Bytes(std::max(expected, 2 * bytes.size()));
+  if (bytes.size() < expected) bytes = reading(path, [&] { return Bytes(std::max(expected, 2 * bytes.size())); });
   size_t done = 0;
   // A pipe that gives nothing has ended only if someone had begun to write to it.
   bool wait = !regular, something = true;
@@ -248,6 +250,14 @@ void write_file_atomic(const std::string& path, std::string_view text) {
   write_file_atomic(path, ByteView(reinterpret_cast<const uint8_t*>(text.data()), text.size()));
 }
 
+namespace {
+// Room for what a file unpacks to.
+Bytes unpacked(size_t size, const std::string& name) {
+  need_memory(static_cast<double>(size), name, "its bytes, unpacked,");
+  return reading(name, [&] { return Bytes(size); });
+}
+}  // namespace
+
 bool is_gzip(ByteView bytes) { return bytes.size() >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b; }
 
 Bytes gunzip(ByteView bytes, const std::string& name) {
@@ -256,7 +266,7 @@ Bytes gunzip(ByteView bytes, const std::string& name) {
   if (bytes.size() < kMinMember) fail(ErrorKind::data, name, "truncated gzip file: ", bytes.size(), " bytes");
   // The trailer holds the size modulo 2^32 of the last member: exact for nearly all files, a first guess for the rest.
   const size_t most = bytes.size() * kMaxInflateRatio + 64;
-  Bytes out(std::min<size_t>(le32(bytes.data() + bytes.size() - 4), most));
+  Bytes out = unpacked(std::min<size_t>(le32(bytes.data() + bytes.size() - 4), most), name);
   const Decompressor d;
   size_t in_done = 0, out_done = 0;
   while (in_done < bytes.size()) {
@@ -271,7 +281,7 @@ Bytes gunzip(ByteView bytes, const std::string& name) {
       continue;
     }
     if (result == LIBDEFLATE_INSUFFICIENT_SPACE && out.size() < most) {
-      Bytes larger(std::min(most, std::max<size_t>(2 * out.size(), 1 << 16)));
+      Bytes larger = unpacked(std::min(most, std::max<size_t>(2 * out.size(), 1 << 16)), name);
       if (out_done > 0) std::memcpy(larger.data(), out.data(), out_done);
       out = std::move(larger);
       continue;

@@ -8,6 +8,10 @@
 
 namespace freight::io {
 
+// The product of the other extents of an array without elements. A header of a hundred bytes may say that it holds 2^40
+// matrices of 0 rows, and each of them would be factorized.
+constexpr int64_t kMostOfEmpty = int64_t{1} << 26;
+
 std::optional<DType> dtype_of(ForeignType t) {
   struct Row {
     char kind;
@@ -30,6 +34,7 @@ bool keeps_bytes(ForeignType t, Endian endian) {
 std::optional<Shape> checked_shape(const std::vector<int64_t>& dims, size_t element_size) {
   if (dims.size() > Shape::kMaxRank) return {};
   int64_t bytes = static_cast<int64_t>(element_size), n = 0;
+  const bool empty = std::find(dims.begin(), dims.end(), 0) != dims.end();
   // Zeros are left out of the product: (2^62, 2^62, 0) is refused, though it holds nothing, since Shape::numel
   // multiplies from the left and would overflow.
   for (const int64_t d : dims) {
@@ -38,6 +43,7 @@ std::optional<Shape> checked_shape(const std::vector<int64_t>& dims, size_t elem
     if (__builtin_mul_overflow(bytes, d, &n)) return {};
     bytes = n;
   }
+  if (empty && bytes / static_cast<int64_t>(element_size) > kMostOfEmpty) return {};
   return Shape(dims);
 }
 

@@ -22,7 +22,8 @@ std::optional<DType> dtype_of(ForeignType type);
 // True where the bytes of such elements are those in memory, and every pattern of bits is a value.
 bool keeps_bytes(ForeignType type, Endian endian);
 
-// Number of elements of `dims`; none on overflow, a negative extent or more axes than Shape can hold.
+// `dims` as a shape; none on overflow, for a negative extent, more axes than Shape can hold, or an array without
+// elements whose other extents multiply to more than 67,108,864.
 std::optional<Shape> checked_shape(const std::vector<int64_t>& dims, size_t element_size);
 
 // Fills `out`, whose type is dtype_of(type), from src, which holds out.numel() foreign elements; returns an empty

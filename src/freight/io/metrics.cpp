@@ -151,8 +151,14 @@ std::optional<Metrics> from_json_line(const std::string& line) {
   const nlohmann::json& j = *document;
   Metrics m;
   try {
-    if (!j.at("step").is_number_integer()) return std::nullopt;
-    m.step = j.at("step").get<int64_t>();
+    const auto count = [](const nlohmann::json& of) -> std::optional<int64_t> {
+      constexpr double kMost = 0x1p53;  // further ones are no counts, and 2^63 becomes a negative number
+      const bool sound = of.is_number_integer() && of.get<double>() >= 0 && of.get<double>() <= kMost;
+      return sound ? std::optional(of.get<int64_t>()) : std::nullopt;
+    };
+    const auto step = count(j.at("step"));
+    if (!step) return std::nullopt;
+    m.step = *step;
     m.split = j.at("split").get<std::string>();
     const auto number = [&](const char* key) -> std::optional<double> {
       const auto it = j.find(key);
@@ -162,7 +168,7 @@ std::optional<Metrics> from_json_line(const std::string& line) {
     m.epoch = number("epoch").value_or(0);
     for (const auto& [name, value] : values(m)) *value = number(name);
     if (!m.loss && j.value("nonfinite", false)) m.loss = std::nan("");
-    if (const auto it = j.find("mem_bytes"); it != j.end() && it->is_number_integer()) m.mem_bytes = it->get<int64_t>();
+    if (const auto it = j.find("mem_bytes"); it != j.end()) m.mem_bytes = count(*it);
     m.time = number("time").value_or(0);
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;

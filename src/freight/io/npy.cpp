@@ -10,6 +10,7 @@
 
 #include "freight/base/error.h"
 #include "freight/io/foreign_internal.h"
+#include "freight/io/memory_need.h"
 #include "freight/io/npy_internal.h"
 
 namespace freight::io {
@@ -219,7 +220,9 @@ Array computable(const Array& array, const std::string& name) {
 
 bool is_npy(ByteView bytes) { return bytes.size() >= 6 && std::memcmp(bytes.data(), kNpyMagic, 6) == 0; }
 
-Array load_npy(const std::string& path) { return parse_npy(read_file(path), path); }
+Array load_npy(const std::string& path) {
+  return reading(path, [&] { return parse_npy(read_file(path), path); });
+}
 
 std::string npy_header(DType dtype, const Shape& shape) {
   std::string dict = cat("{'descr': '", info(dtype).npy, "', 'fortran_order': False, 'shape': (");

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "freight/base/error.h"
+#include "freight/io/memory_need.h"
 #include "freight/io/npy.h"
 #include "freight/io/npy_internal.h"
 
@@ -156,15 +157,23 @@ std::string key_of(const Member& m) { return ends_with(m.name, ".npy") ? m.name.
 
 NamedArrays parse_npz(ByteView bytes, const std::string& name, const std::vector<std::string>& only) {
   const ZipReader in(bytes, name);
-  NamedArrays out;
-  for (const Member& m : members_of(in, name)) {
-    const std::string key = key_of(m);
-    if (!only.empty() && std::find(only.begin(), only.end(), key) == only.end()) continue;
-    if (!out.emplace(key, read_array(in, m, name)).second) {
-      fail(ErrorKind::data, name, "two arrays named '", key, "'");
+  std::vector<Member> members = members_of(in, name);
+  std::erase_if(members, [&](const Member& m) {
+    return !only.empty() && std::find(only.begin(), only.end(), key_of(m)) == only.end();
+  });
+  double claimed = 0;
+  for (const Member& m : members) claimed += static_cast<double>(m.size);
+  need_memory(claimed, name, "its arrays");
+  return reading(name, [&] {
+    NamedArrays out;
+    for (const Member& m : members) {
+      const std::string key = key_of(m);
+      if (!out.emplace(key, read_array(in, m, name)).second) {
+        fail(ErrorKind::data, name, "two arrays named '", key, "'");
+      }
     }
-  }
-  return out;
+    return out;
+  });
 }
 
 std::vector<std::string> npz_keys(ByteView bytes, const std::string& name) {

@@ -13,6 +13,7 @@
 #include "freight/io/digest.h"
 #include "freight/io/foreign_internal.h"
 #include "freight/io/json_library.h"
+#include "freight/io/memory_need.h"
 
 namespace freight::io {
 
@@ -149,10 +150,12 @@ const Array* SafeTensors::find(const std::string& name) const {
   return nullptr;
 }
 
-SafeTensors parse_safetensors(ByteView bytes, const std::string& name) { return parse(bytes, name, nullptr, {}); }
+SafeTensors parse_safetensors(ByteView bytes, const std::string& name) {
+  return reading(name, [&] { return parse(bytes, name, nullptr, {}); });
+}
 
 SafeTensors parse_safetensors(std::span<uint8_t> bytes, const std::string& name, std::shared_ptr<void> owner) {
-  return parse(bytes, name, bytes.data(), owner);
+  return reading(name, [&] { return parse(bytes, name, bytes.data(), owner); });
 }
 
 SafeTensors load_safetensors(const std::string& path) {

@@ -33,7 +33,7 @@ Value Builder::matmul(Value a, Value b, bool trans_a, bool trans_b) {
 
 Graph definition(const Node& node, const std::vector<Type>& in) {
   Graph body;
-  Builder builder(body, node.scope, node.where);
+  Builder builder(body, node);
   std::vector<Value> inputs;
   for (const Type& t : in) inputs.push_back(builder.one(Op::input, LeafAttrs{"", t}, {}));
   body.outputs = info(node.op).decompose(builder, node, inputs);

@@ -12,6 +12,8 @@ class Builder {
  public:
   explicit Builder(Graph& graph, std::string scope = {}, std::string where = {})
       : graph_(graph), scope_(std::move(scope)), where_(std::move(where)) {}
+  // Nodes stand for `origin`, or for a part of it.
+  Builder(Graph& graph, const Node& origin) : graph_(graph) { set_location(origin); }
 
   Graph& graph() { return graph_; }
   Type type(Value v) const { return graph_.type(v); }  // by value: nodes are added while it is in use
@@ -19,10 +21,16 @@ class Builder {
   void set_location(const std::string& scope, const std::string& where) {
     scope_ = scope;
     where_ = where;
+    function_ = nullptr;
+  }
+  void set_location(const Node& origin) {
+    scope_ = origin.scope;
+    where_ = origin.where;
+    function_ = origin.called();
   }
 
   std::vector<Value> add(Op op, Attrs attrs, const std::vector<Value>& inputs) {
-    return graph_.add(op, std::move(attrs), inputs, scope_, where_);
+    return graph_.add(op, std::move(attrs), inputs, scope_, where_, function_);
   }
   Value one(Op op, Attrs attrs, const std::vector<Value>& inputs) { return add(op, std::move(attrs), inputs)[0]; }
 
@@ -46,6 +54,7 @@ class Builder {
  private:
   Graph& graph_;
   std::string scope_, where_;
+  const char* function_ = nullptr;
 };
 
 // The plain definition of a composite as a graph of its own, with inputs of these types.

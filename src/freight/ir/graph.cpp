@@ -11,9 +11,15 @@ std::string Node::location() const {
   return where.empty() ? scope : cat(scope, ", ", where);
 }
 
+const char* Node::called() const { return function ? function : name(op); }
+
+std::vector<Value> Graph::add(Op op, Attrs attributes, const std::vector<Value>& inputs, const Node& origin) {
+  return add(op, std::move(attributes), inputs, origin.scope, origin.where, origin.called());
+}
+
 std::vector<Value> Graph::add(Op op, Attrs attributes, const std::vector<Value>& inputs, const std::string& scope,
-                              const std::string& where) {
-  Node n{op, std::move(attributes), inputs, {}, scope, where};
+                              const std::string& where, const char* function) {
+  Node n{op, std::move(attributes), inputs, {}, scope, where, function};
   const OpInfo& row = info(op);
   const int count = static_cast<int>(inputs.size());
   std::vector<Type> in, out;
@@ -33,8 +39,8 @@ std::vector<Value> Graph::add(Op op, Attrs attributes, const std::vector<Value>&
     }
     out = infer_types(n, in);
   } catch (const Error& e) {
-    if (!e.where().empty() || n.location().empty()) throw;
-    throw Error(e.kind(), e.op(), e.message(), n.location());
+    if (!e.where().empty() || (n.location().empty() && !function)) throw;
+    throw Error(e.kind(), e.op() == row.name ? n.called() : e.op(), e.message(), n.location());
   }
   for (size_t i = 0; i < out.size(); ++i) {
     n.outputs.push_back(Value{static_cast<int32_t>(values.size())});
@@ -160,9 +166,9 @@ void Rewriter::copy(const Node& node) {
       dst.values.push_back(
           {src.type(v), NodeId{static_cast<int32_t>(dst.nodes.size())}, static_cast<int32_t>(out.size()) - 1});
     }
-    dst.nodes.push_back({node.op, node.attrs, std::move(in), out, node.scope, node.where});
+    dst.nodes.push_back({node.op, node.attrs, std::move(in), out, node.scope, node.where, node.function});
   } else {
-    out = dst.add(node.op, node.attrs, in, node.scope, node.where);
+    out = dst.add(node.op, node.attrs, in, node);
   }
   for (size_t i = 0; i < out.size(); ++i) replace(node.outputs[i], out[i]);
 }

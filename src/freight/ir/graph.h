@@ -16,13 +16,16 @@ struct Node {
   Attrs attrs;
   std::vector<Value> inputs;
   std::vector<Value> outputs;
-  std::string scope;  // module path, "layer3.0.conv2"
-  std::string where;  // the user's source line, "train.cpp:42"
+  std::string scope;               // module path, "layer3.0.conv2"
+  std::string where;               // the user's source line, "train.cpp:42"
+  const char* function = nullptr;  // the function of ops/ that the user called, a literal; null: the op itself
 
   Value out(int i = 0) const { return outputs[static_cast<size_t>(i)]; }
   Value in(int i) const { return inputs[static_cast<size_t>(i)]; }
   // "enc.fc1, train.cpp:42" for messages.
   std::string location() const;
+  // By this name errors speak of the node: "inv" of an lu_factor that inv() is made of.
+  const char* called() const;
 };
 
 struct ValueInfo {
@@ -51,7 +54,9 @@ struct Graph {
   IdRange<Value> value_ids() const { return values.ids(); }
   // Appends a node; checks the number of inputs, infers the result types and returns the results.
   std::vector<Value> add(Op op, Attrs attrs, const std::vector<Value>& inputs, const std::string& scope = {},
-                         const std::string& where = {});
+                         const std::string& where = {}, const char* function = nullptr);
+  // The same for a node that stands for `origin`, or for a part of it: errors about it name what the user called.
+  std::vector<Value> add(Op op, Attrs attrs, const std::vector<Value>& inputs, const Node& origin);
   // The leaves of one kind (Op::input, Op::state) in order of appearance.
   std::vector<Value> leaves(Op kind) const;
   // What a run leaves: the outputs, then the next values of updated states.

@@ -20,7 +20,7 @@ struct Entered {
   Frame frame;
   Tensor tensor;
 };
-inline Entered enter(const In& x, const char* op) { return {Frame(x.where), get(x, op)}; }
+inline Entered enter(const In& x, const char* op) { return {Frame(x.where, op), get(x, op)}; }
 // The body of a function that is made of others: what they refuse is told by the name that the user called.
 template <class F>
 auto named(const char* op, const F& body) {

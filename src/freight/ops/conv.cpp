@@ -153,17 +153,17 @@ Tensor avg_pool(const char* user_name, int spatial, const In& x, const PoolOptio
 Tensor conv1d(const In& x, const In& w, const ConvOptions& o) { return conv("conv1d", 1, x, w, o); }
 Tensor conv2d(const In& x, const In& w, const ConvOptions& o) { return conv("conv2d", 2, x, w, o); }
 Tensor conv1d(const In& x, const In& w, const In& bias, const ConvOptions& o) {
-  const Frame frame(x.where);
+  const Frame frame(x.where, "conv1d");
   return with_bias(conv("conv1d", 1, x, w, o), bias, "conv1d");
 }
 Tensor conv2d(const In& x, const In& w, const In& bias, const ConvOptions& o) {
-  const Frame frame(x.where);
+  const Frame frame(x.where, "conv2d");
   return with_bias(conv("conv2d", 2, x, w, o), bias, "conv2d");
 }
 
 Tensor conv_transpose2d(const In& x, const In& w, const ConvTransposeOptions& o) {
   constexpr const char* kOp = "conv_transpose2d";
-  const Frame frame(x.where);
+  const Frame frame(x.where, "conv_transpose2d");
   const Tensor in = ops::get(x, kOp), weight = ops::get(w, kOp);  // (N, C, H, W), (C, K / groups, kh, kw)
   need_rank(in, 2, kOp);
   if (weight.rank() != 4 || weight.dim(0) != in.dim(1)) {

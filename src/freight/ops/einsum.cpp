@@ -233,7 +233,7 @@ void sum_own_letters(std::vector<Lettered>& terms, const std::string& result) {
 }  // namespace
 
 Tensor einsum(const std::string& equation, const std::vector<Tensor>& operands, SourceLine at) {
-  const Frame frame(at);
+  const Frame frame(at, "einsum");
   if (operands.empty()) ops::fail_here(kEinsum, "needs at least one operand");
   const Equation e = parse(equation, operands);
   std::vector<Lettered> terms;

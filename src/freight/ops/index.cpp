@@ -23,14 +23,14 @@ Tensor gather(const In& x, const In& index, Axis axis) { return pick(Op::gather,
 Tensor gather_elements(const In& x, const In& index, Axis axis) { return pick(Op::gather_elements, x, index, axis); }
 
 Tensor scatter_add(const In& index, const In& updates, int64_t size, Axis axis) {
-  const Frame frame(index.where);
+  const Frame frame(index.where, "scatter_add");
   const Tensor u = ops::get(updates, "scatter_add");
   const int i = ops::axis_of(axis, u.type(), "scatter_add");
   return ops::one(Op::scatter_add, ScatterAttrs{i, size}, {ops::get(index, "scatter_add"), u});
 }
 
 Tensor bincount(const In& index, int64_t size) {
-  const Frame frame(index.where);
+  const Frame frame(index.where, "bincount");
   return ops::named("bincount", [&] {
     const Tensor flat = reshape(index, {-1});
     return scatter_add(flat, ones(flat.shape(), DType::i64), size);
@@ -38,12 +38,12 @@ Tensor bincount(const In& index, int64_t size) {
 }
 
 Tensor one_hot(const In& index, int64_t depth, DType dtype) {
-  const Frame frame(index.where);
+  const Frame frame(index.where, "one_hot");
   return ops::one(Op::one_hot, OneHotAttrs{depth, dtype}, {ops::get(index, "one_hot")});
 }
 
 Tensor embedding(const In& index, const In& table, int64_t padding_idx) {
-  const Frame frame(index.where);
+  const Frame frame(index.where, "embedding");
   return ops::one(Op::embedding, EmbeddingAttrs{padding_idx}, ops::all("embedding", index, table));
 }
 
@@ -81,7 +81,7 @@ float below(double v) {
 }  // namespace
 
 Tensor random_uniform(const Shape& shape, double lo, double hi, SourceLine at) {
-  const Frame frame(at);
+  const Frame frame(at, "random_uniform");
   const Tensor u = draw(Op::random_uniform, shape, "random_uniform");
   if (lo == 0 && hi == 1) return u;
   const Tensor drawn = u * (hi - lo) + lo;
@@ -92,18 +92,18 @@ Tensor random_uniform(const Shape& shape, double lo, double hi, SourceLine at) {
 }
 
 Tensor random_normal(const Shape& shape, double mean, double deviation, SourceLine at) {
-  const Frame frame(at);
+  const Frame frame(at, "random_normal");
   const Tensor z = draw(Op::random_normal, shape, "random_normal");
   return mean == 0 && deviation == 1 ? z : z * deviation + mean;
 }
 
 Tensor randn(const Shape& shape, SourceLine at) {
-  const Frame frame(at);
+  const Frame frame(at, "randn");
   return draw(Op::random_normal, shape, "randn");
 }
 
 Tensor randint(int64_t low, int64_t high, const Shape& shape, SourceLine at) {
-  const Frame frame(at);
+  const Frame frame(at, "randint");
   // Unsigned: the difference of two numbers of i64 may be none of i64.
   if (high <= low || static_cast<uint64_t>(high) - static_cast<uint64_t>(low) > uint64_t{1} << 24)
     ops::fail_here("randint", "need from 1 to 2^24 numbers: got [", low, ", ", high, ")");

@@ -44,7 +44,7 @@ Tensor linear_product(const Tensor& x, const Tensor& w) {
 }  // namespace
 
 Tensor matmul(const In& lhs, const In& rhs) {
-  const Frame frame(lhs.where);
+  const Frame frame(lhs.where, "matmul");
   const Tensor a0 = ops::get(lhs, "matmul"), b0 = ops::get(rhs, "matmul");
   if (a0.rank() == 0 || b0.rank() == 0)
     ops::fail_here("matmul", "operands need an axis: lhs ", a0.type(), ", rhs ", b0.type());
@@ -73,12 +73,12 @@ Tensor matmul(const In& lhs, const In& rhs) {
 }
 
 Tensor linear(const In& x, const In& w) {
-  const Frame frame(x.where);
+  const Frame frame(x.where, "linear");
   return ops::named("linear", [&] { return linear_product(ops::get(x, "linear"), ops::get(w, "linear")); });
 }
 
 Tensor linear(const In& x, const In& w, const In& b) {
-  const Frame frame(x.where);
+  const Frame frame(x.where, "linear");
   const Tensor weight = ops::get(w, "linear"), bias = ops::get(b, "linear");
   const Tensor y = linear(x, weight);
   if (bias.shape() != Shape{weight.dim(0)})

@@ -121,7 +121,8 @@ Tensor mirrored(const In& x, const TriangleOptions& options = {});
 // Lower L with L L^T = x, or upper U with U^T U = x; reads that triangle of x alone. Throws Error(data) where x is not
 // positive definite.
 Tensor cholesky(const In& x, const TriangleOptions& options = {});
-// The solution of x y = b by the factor cholesky(x): b (..., N, K), or (N).
+// The solution of x y = b by the factor cholesky(x): b (..., N, K), or (N). Throws Error(data) where the factor has a 0
+// on its diagonal.
 Tensor cho_solve(const In& factor, const In& b, const TriangleOptions& options = {});
 // The inverse. Throws Error(data) where x is singular. To solve, take solve.
 Tensor inv(const In& x);

@@ -90,7 +90,7 @@ Tensor diagonal_numbers(const Tensor& t) {
 }  // namespace
 
 Tensor tensordot(const In& a, const In& b, int64_t axes) {
-  const Frame frame(a.where);
+  const Frame frame(a.where, "tensordot");
   const Tensor left = ops::get(a, "tensordot"), right = ops::get(b, "tensordot");
   if (axes < 0 || axes > std::min(left.rank(), right.rank())) {
     ops::fail_here("tensordot", "got ", axes, " axes, need 0 to ", std::min(left.rank(), right.rank()), " for ",
@@ -101,13 +101,13 @@ Tensor tensordot(const In& a, const In& b, int64_t axes) {
 }
 
 Tensor tensordot(const In& a, const In& b, const std::vector<int64_t>& a_axes, const std::vector<int64_t>& b_axes) {
-  const Frame frame(a.where);
+  const Frame frame(a.where, "tensordot");
   return ops::named("tensordot",
                     [&] { return summed_product(ops::get(a, "tensordot"), ops::get(b, "tensordot"), a_axes, b_axes); });
 }
 
 Tensor vecdot(const In& a, const In& b, Axis axis) {
-  const Frame frame(a.where);
+  const Frame frame(a.where, "vecdot");
   const Tensor left = ops::get(a, "vecdot"), right = ops::get(b, "vecdot");
   const int64_t back = shared_axis(left, right, axis, "vecdot");
   const DType given = left.dtype(), wider = wide(given);
@@ -119,7 +119,7 @@ Tensor vecdot(const In& a, const In& b, Axis axis) {
 }
 
 Tensor outer(const In& a, const In& b) {
-  const Frame frame(a.where);
+  const Frame frame(a.where, "outer");
   const Tensor left = ops::get(a, "outer"), right = ops::get(b, "outer");
   if (left.rank() != 1 || right.rank() != 1)
     ops::fail_here("outer", "needs two vectors: got ", left.type(), " and ", right.type(), ", need (M) and (N)");
@@ -127,7 +127,7 @@ Tensor outer(const In& a, const In& b) {
 }
 
 Tensor kron(const In& a, const In& b) {
-  const Frame frame(a.where);
+  const Frame frame(a.where, "kron");
   const Tensor left = ops::get(a, "kron"), right = ops::get(b, "kron");
   const int rank = std::max(left.rank(), right.rank());
   if (2 * rank > Shape::kMaxRank) {
@@ -147,7 +147,7 @@ Tensor kron(const In& a, const In& b) {
 }
 
 Tensor cross(const In& a, const In& b, Axis axis) {
-  const Frame frame(a.where);
+  const Frame frame(a.where, "cross");
   const Tensor left = ops::get(a, "cross"), right = ops::get(b, "cross");
   const int64_t back = shared_axis(left, right, axis, "cross");
   if (left.dim(back) != 3)

@@ -37,8 +37,11 @@ Tensor parity(const LuFactor& f) {
   return 1 - 2 * cast(remainder(sum(moved, -1), 2), f.lu.dtype());
 }
 
-Tensor by_cholesky(const Tensor& factor, const Tensor& b, bool upper) {
-  const Tensor y = triangular(factor, b, {.upper = upper, .transposed = upper});
+// A factor that is given may be none; the op's own has no 0 on its diagonal.
+enum class FactorIs { given, own };
+Tensor by_cholesky(const Tensor& factor, const Tensor& b, bool upper, FactorIs is) {
+  const Tensor y =
+      triangular(factor, b, {.upper = upper, .transposed = upper, .refuse_singular = is == FactorIs::given});
   return triangular(factor, y, {.upper = upper, .transposed = !upper});
 }
 
@@ -110,7 +113,7 @@ Lu lu(const In& x, const LuOptions& options) {
 }
 
 Tensor lu_solve(const In& lu, const In& permutation, const In& b, const LuSolveOptions& options) {
-  const Frame frame(lu.where);
+  const Frame frame(lu.where, "lu_solve");
   const Tensor f = ops::get(lu, "lu_solve"), p = ops::get(permutation, "lu_solve");
   ops::need_square(f, "lu_solve");
   Shape rows = f.shape();
@@ -130,7 +133,7 @@ Tensor lu_solve(const In& lu, const In& permutation, const In& b, const LuSolveO
 // adds a vector of alternating signs, since there are matrices for which the first step leads nowhere. An exchange of
 // rows does not change the norm.
 Tensor lu_cond(const In& lu, const In& norm) {
-  const Frame frame(lu.where);
+  const Frame frame(lu.where, "lu_cond");
   const Tensor f = ops::get(lu, "lu_cond"), size = ops::get(norm, "lu_cond");
   ops::need_square(f, "lu_cond");
   const Shape batch = ops::batch_of(f);
@@ -176,7 +179,7 @@ Tensor mirrored(const In& x, const TriangleOptions& options) {
 }
 
 Tensor solve(const In& a, const In& b, const SolveOptions& options) {
-  const Frame frame(a.where);
+  const Frame frame(a.where, "solve");
   const Tensor x = ops::get(a, "solve");
   ops::need_square(x, "solve");
   const ops::RightSide side = ops::right_side(x, ops::get(b, "solve"), x.dim(-1), "solve");
@@ -196,7 +199,7 @@ Tensor solve(const In& a, const In& b, const SolveOptions& options) {
     case Assume::sym: return side.result(general_solve(mirrored(x, {.upper = options.upper}), side.b, batch, "solve"));
     case Assume::pos: {
       const Tensor factor = ops::one(Op::cholesky, CholeskyAttrs{options.upper}, {x});
-      return side.result(by_cholesky(ops::with_batch(factor, batch, "solve"), wide_b(), options.upper));
+      return side.result(by_cholesky(ops::with_batch(factor, batch, "solve"), wide_b(), options.upper, FactorIs::own));
     }
     default: break;
   }
@@ -206,7 +209,7 @@ Tensor solve(const In& a, const In& b, const SolveOptions& options) {
 }
 
 MixedSolution solve_mixed(const In& a, const In& b) {
-  const Frame frame(a.where);
+  const Frame frame(a.where, "solve_mixed");
   const Tensor x = ops::get(a, "solve_mixed");
   ops::need_square(x, "solve_mixed");
   const ops::RightSide side = ops::right_side(x, ops::get(b, "solve_mixed"), x.dim(-1), "solve_mixed");
@@ -215,7 +218,7 @@ MixedSolution solve_mixed(const In& a, const In& b) {
 }
 
 Tensor solve_triangular(const In& a, const In& b, const TriangularOptions& o) {
-  const Frame frame(a.where);
+  const Frame frame(a.where, "solve_triangular");
   const char* op = "solve_triangular";
   const Tensor x = ops::get(a, op), y = ops::get(b, op);
   ops::need_square(x, op);
@@ -243,11 +246,11 @@ Tensor cholesky(const In& x, const TriangleOptions& options) {
 }
 
 Tensor cho_solve(const In& factor, const In& b, const TriangleOptions& options) {
-  const Frame frame(factor.where);
+  const Frame frame(factor.where, "cho_solve");
   const Tensor f = ops::get(factor, "cho_solve");
   ops::need_square(f, "cho_solve");
   const ops::System system = ops::system_of(f, ops::get(b, "cho_solve"), "cho_solve");
-  return system.side.result(by_cholesky(system.a, system.side.b, options.upper));
+  return system.side.result(by_cholesky(system.a, system.side.b, options.upper, FactorIs::given));
 }
 
 Tensor inv(const In& x) {
@@ -314,7 +317,7 @@ Tensor by_qr(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 LeastSquares lstsq(const In& a, const In& b, const LstsqOptions& options) {
-  const Frame frame(a.where);
+  const Frame frame(a.where, "lstsq");
   const Tensor given = ops::get(a, "lstsq");
   ops::need_factors(given, "lstsq");
   const ops::RightSide side = ops::right_side(given, ops::get(b, "lstsq"), given.dim(-2), "lstsq");

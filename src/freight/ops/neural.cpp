@@ -63,12 +63,12 @@ Tensor softmax(const In& x, Axis axis) { return along(Op::softmax, x, axis); }
 Tensor log_softmax(const In& x, Axis axis) { return along(Op::log_softmax, x, axis); }
 
 Tensor gelu(const In& x, GeluKind kind) {
-  const Frame frame(x.where);
+  const Frame frame(x.where, "gelu");
   return ops::one(Op::gelu, GeluAttrs{kind == GeluKind::tanh}, {ops::get(x, "gelu")});
 }
 
 Tensor silu(const In& x) {
-  const Frame frame(x.where);
+  const Frame frame(x.where, "silu");
   return ops::one(Op::silu, NoAttrs{}, {ops::get(x, "silu")});
 }
 
@@ -94,7 +94,7 @@ Tensor softplus(const In& x) {
 }
 
 BatchNormResult batch_norm(const In& x, const In& scale, const In& shift, double eps) {
-  const Frame frame(x.where);
+  const Frame frame(x.where, "batch_norm");
   if (!(eps > 0)) ops::fail_here("batch_norm", "eps must be positive: got ", eps);
   const auto r = trace::add(Op::batch_norm, NormAttrs{.eps = eps}, ops::all("batch_norm", x, scale, shift));
   return {r[0], r[1], r[2]};
@@ -102,24 +102,24 @@ BatchNormResult batch_norm(const In& x, const In& scale, const In& shift, double
 
 Tensor batch_norm_inference(const In& x, const In& scale, const In& shift, const In& mean, const In& variance,
                             double eps) {
-  const Frame frame(x.where);
+  const Frame frame(x.where, "batch_norm_inference");
   return ops::one(Op::batch_norm_inference, NormAttrs{.eps = eps},
                   ops::all("batch_norm_inference", x, scale, shift, mean, variance));
 }
 
 Tensor layer_norm(const In& x, const In& scale, const In& shift, double eps) {
-  const Frame frame(x.where);
+  const Frame frame(x.where, "layer_norm");
   const std::vector<Tensor> in = ops::all("layer_norm", x, scale, shift);
   return ops::one(Op::layer_norm, NormAttrs{.eps = eps, .axes = in[1].rank()}, in);
 }
 
 Tensor group_norm(const In& x, int64_t groups, const In& scale, const In& shift, double eps) {
-  const Frame frame(x.where);
+  const Frame frame(x.where, "group_norm");
   return ops::one(Op::group_norm, NormAttrs{.eps = eps, .groups = groups}, ops::all("group_norm", x, scale, shift));
 }
 
 Tensor cross_entropy(const In& logits, const In& target, const CrossEntropyOptions& options) {
-  const Frame frame(logits.where);
+  const Frame frame(logits.where, "cross_entropy");
   const double s = options.label_smoothing;
   if (!(s >= 0 && s < 1)) ops::fail_here("cross_entropy", "label smoothing out of range: got ", s, ", need 0 <= s < 1");
   const Tensor given = ops::get(logits, "cross_entropy"), t = ops::get(target, "cross_entropy");
@@ -144,7 +144,7 @@ Tensor cross_entropy(const In& logits, const In& target, const CrossEntropyOptio
 }
 
 Tensor nll_loss(const In& log_probabilities, const In& target, Reduction reduction) {
-  const Frame frame(log_probabilities.where);
+  const Frame frame(log_probabilities.where, "nll_loss");
   const Tensor p = ops::get(log_probabilities, "nll_loss"), t = ops::get(target, "nll_loss");
   need_labels(p, t, "nll_loss");
   return ops::named("nll_loss", [&] {
@@ -154,7 +154,7 @@ Tensor nll_loss(const In& log_probabilities, const In& target, Reduction reducti
 }
 
 Tensor mse_loss(const In& a, const In& b, Reduction reduction) {
-  const Frame frame(a.where);
+  const Frame frame(a.where, "mse_loss");
   need_equal_shapes(a, b, "mse_loss");
   return ops::named("mse_loss", [&] {
     const Compared c = compared(a, b, "mse_loss");
@@ -163,7 +163,7 @@ Tensor mse_loss(const In& a, const In& b, Reduction reduction) {
 }
 
 Tensor l1_loss(const In& a, const In& b, Reduction reduction) {
-  const Frame frame(a.where);
+  const Frame frame(a.where, "l1_loss");
   need_equal_shapes(a, b, "l1_loss");
   return ops::named("l1_loss", [&] {
     const Compared c = compared(a, b, "l1_loss");
@@ -182,7 +182,7 @@ Tensor bent(const In& a, const In& b, double bend) {
 }  // namespace
 
 Tensor smooth_l1_loss(const In& a, const In& b, double beta, Reduction reduction) {
-  const Frame frame(a.where);
+  const Frame frame(a.where, "smooth_l1_loss");
   need_equal_shapes(a, b, "smooth_l1_loss");
   if (!(beta >= 0)) ops::fail_here("smooth_l1_loss", "beta must not be negative: got ", beta);
   return ops::named("smooth_l1_loss", [&] {
@@ -192,7 +192,7 @@ Tensor smooth_l1_loss(const In& a, const In& b, double beta, Reduction reduction
 }
 
 Tensor huber_loss(const In& a, const In& b, double delta, Reduction reduction) {
-  const Frame frame(a.where);
+  const Frame frame(a.where, "huber_loss");
   need_equal_shapes(a, b, "huber_loss");
   if (!(delta > 0)) ops::fail_here("huber_loss", "delta must be positive: got ", delta);
   return ops::named("huber_loss", [&] {
@@ -202,7 +202,7 @@ Tensor huber_loss(const In& a, const In& b, double delta, Reduction reduction) {
 }
 
 Tensor kl_div(const In& log_probabilities, const In& target, Reduction reduction) {
-  const Frame frame(log_probabilities.where);
+  const Frame frame(log_probabilities.where, "kl_div");
   const Tensor x = ops::get(log_probabilities, "kl_div");
   need_equal_shapes(x, target, "kl_div");
   return ops::named("kl_div", [&] {
@@ -213,7 +213,7 @@ Tensor kl_div(const In& log_probabilities, const In& target, Reduction reduction
 }
 
 Tensor bce_with_logits(const In& logits, const In& target, Reduction reduction) {
-  const Frame frame(logits.where);
+  const Frame frame(logits.where, "bce_with_logits");
   const Tensor given = ops::get(logits, "bce_with_logits");
   ops::need_floating(given, "bce_with_logits");
   need_equal_shapes(given, target, "bce_with_logits");
@@ -229,7 +229,7 @@ Tensor bce_with_logits(const In& logits, const In& target, Reduction reduction) 
 }
 
 Tensor count_correct(const In& logits, const In& target) {
-  const Frame frame(logits.where);
+  const Frame frame(logits.where, "count_correct");
   const Tensor x = ops::get(logits, "count_correct"), t = ops::get(target, "count_correct");
   need_labels(x, t, "count_correct");
   // Classes of 8 bytes keep them: cast to four, 2^32 + 1 would be class 1.

@@ -114,7 +114,7 @@ Tensor attention_weights(const In& q, const In& k, const AttentionOptions& o) {
 
 namespace {
 Tensor recurrent(const char* name, std::vector<In> operands, bool gru, const SequenceOptions& o) {
-  const Frame frame(operands[0].where);
+  const Frame frame(operands[0].where, name);
   std::vector<Tensor> in;
   for (const In& operand : operands) in.push_back(ops::get(operand, name));
   if (o.counts.defined()) in.push_back(ops::counts_within(o.counts, in[0].rank() == 3 ? in[0].dim(1) : 0));

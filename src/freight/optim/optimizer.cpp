@@ -221,24 +221,41 @@ std::vector<Variable> Optimizer::per_parameter(const std::string& kind, const st
     const std::string name = kind + "." + names_[i];
     const DeviceScope on(p.device());
     out[i] = Variable("optimizer." + name, p.type());
-    states_.push_back({name, out[i]});
+    add_state({name, out[i]}, i);
     beside_.emplace_back(out[i], p);
   }
   return out;
 }
 
 Variable Optimizer::scalar_state(const std::string& name) {
-  states_.push_back({name, Variable("optimizer." + name, {DType::f32, {}})});
+  add_state({name, Variable("optimizer." + name, {DType::f32, {}})}, std::nullopt);
   states_.back().variable.share_among_devices();
   return states_.back().variable;
+}
+
+void Optimizer::add_state(const nn::NamedVariable& state, std::optional<size_t> parameter) {
+  states_.push_back(state);
+  whole_.push_back({state, parameter});
+}
+
+void Optimizer::keep_part(const std::vector<bool>& own) {
+  if (own.size() != parameters_.size()) {
+    fail(ErrorKind::usage, "keep_part", "got ", own.size(), " values, need one for each of ", parameters_.size(),
+         " parameters");
+  }
+  own_ = own;
+  states_.clear();
+  for (const State& s : whole_) {
+    if (!s.parameter || own[*s.parameter]) states_.push_back(s.state);
+  }
 }
 
 void Optimizer::count_steps() { count_ = scalar_state("step"); }
 
 void Optimizer::need_skipped() {
   if (skipped_.defined()) return;
-  states_.push_back(
-      {kSkipped, Variable(cat("optimizer.", kSkipped), {DType::f32, {static_cast<int64_t>(parameters_.size())}})});
+  add_state({kSkipped, Variable(cat("optimizer.", kSkipped), {DType::f32, {static_cast<int64_t>(parameters_.size())}})},
+            std::nullopt);
   skipped_ = states_.back().variable;
   skipped_.share_among_devices();
   *skips_ = true;
@@ -345,8 +362,10 @@ void Optimizer::apply(const std::vector<Tensor>& gradients) {
     if (count_.defined()) count_.assign(count_ + 1);
     skip(frozen);
     for (size_t i = 0, next = 0; i < parameters_.size(); ++i) {
+      if (frozen[i]) continue;
+      const Tensor& gradient = used[next++];
       const DeviceScope on(parameters_[i].device());
-      if (!frozen[i]) update(i, parameters_[i], used[next++], rule_of(i));
+      if (keeps(i)) update(i, parameters_[i], gradient, rule_of(i));
     }
   }
   trace::end_of_piece();

@@ -3,6 +3,7 @@
 // of parameters with settings of their own: groups.h.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,19 @@ class Optimizer {
   const std::vector<Variable>& parameters() const { return parameters_; }
   // Moments and step counts by name ("momentum.fc1.weight", "step"): what a step updates.
   const std::vector<nn::NamedVariable>& states() const { return states_; }
+  // Several processes step the same parameters by the same gradients, and each keeps a part of the states (ZeRO stage
+  // 1, Rajbhandari et al. 2020): this one those of the parameters at which `own` is true. It updates these alone;
+  // whoever has the others hands their new values over. To be said before a step is compiled. Throws Error(usage)
+  // unless there is one value per parameter.
+  void keep_part(const std::vector<bool>& own);
+  bool keeps(size_t parameter) const { return own_.empty() || own_[parameter]; }
+  // A state, and the parameter (its index) that it belongs to; nothing for counts, which every process keeps.
+  struct State {
+    nn::NamedVariable state;
+    std::optional<size_t> parameter;
+  };
+  // Those of all parameters, in the order of a checkpoint. What another process keeps has no elements here.
+  const std::vector<State>& whole_states() const { return whole_; }
   // Makes the counts of steps in which parameters were frozen one of the states, as a run has it that froze some.
   void keep_skipped() { need_skipped(); }
   // These and the rates ("lr", and "lr_ratio.GROUP" to it): what a run needs to go on with the same bits. Parameters
@@ -122,7 +136,10 @@ class Optimizer {
   std::vector<std::string> names_;    // theirs, without repetitions
   std::vector<size_t> group_of_;
   std::vector<Group> groups_;
-  std::vector<nn::NamedVariable> states_;
+  void add_state(const nn::NamedVariable& state, std::optional<size_t> parameter);
+  std::vector<nn::NamedVariable> states_;              // kept here
+  std::vector<State> whole_;                           // and those that are not
+  std::vector<bool> own_;                              // by parameter; empty: all
   std::vector<std::pair<Variable, Variable>> beside_;  // (state, its parameter)
   Variable lr_;
   Variable count_;               // of steps; undefined where nobody asks for it

@@ -106,7 +106,7 @@ class Autocast {
   }
 
   void emit(const Node& n, bool low) {
-    b_.set_location(n.scope, n.where);
+    b_.set_location(n);
     if (low && !is_f32(n.out())) {
       for (Value v : n.inputs) low = low && (!is_f32(v) || adapts(v) || b_.type(r_(v)).dtype == low_type_);
     }
@@ -122,7 +122,7 @@ class Autocast {
 
   void restore(Value v) {
     const Node& n = r_.src.def(v);
-    b_.set_location(n.scope, n.where);
+    b_.set_location(n);
     if (is_f32(v)) r_.replace(v, as(r_(v), DType::f32));
   }
 

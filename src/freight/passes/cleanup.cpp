@@ -59,7 +59,7 @@ Graph decompose_unless(Graph graph, const std::function<bool(const Graph&, const
       r.copy(n);
       continue;
     }
-    b.set_location(n.scope, n.where);
+    b.set_location(n);
     const std::vector<Value> out = info(n.op).decompose(b, n, r(n.inputs));
     for (size_t i = 0; i < out.size(); ++i) r.replace(n.outputs[i], out[i]);
   }

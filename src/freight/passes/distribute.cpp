@@ -29,6 +29,11 @@ Pieces cut_pieces(const std::vector<Summand>& summands, const SumCost& cost) {
   return p;
 }
 
+bool pays_beside(double beside, double behind) {
+  constexpr double kLeastGain = 0.1;
+  return behind - beside > kLeastGain * behind;
+}
+
 namespace passes {
 
 Graph distribute(const Graph& graph, const DeviceSpeed& speed, const SumCost& cost) {
@@ -48,7 +53,7 @@ Graph distribute(const Graph& graph, const DeviceSpeed& speed, const SumCost& co
     }
     if (number++ == pieces.ends[piece]) ++piece;
     const PieceAttrs of{static_cast<int64_t>(piece)};
-    r.replace(n.out(), r.dst.add(n.op, of, r(n.inputs), n.scope, n.where)[0]);
+    r.replace(n.out(), r.dst.add(n.op, of, r(n.inputs), n)[0]);
   }
   return r.finish();
 }

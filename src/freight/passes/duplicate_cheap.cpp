@@ -200,7 +200,7 @@ class DuplicateCheap {
       body->outputs.push_back(make(make, n, body_of(n).outputs[k]));
     }
     if (results.empty()) return;
-    const auto out = r.dst.add(Op::fused, FusedAttrs{body}, r(inputs), n.scope, n.where);
+    const auto out = r.dst.add(Op::fused, FusedAttrs{body}, r(inputs), n);
     for (size_t k = 0; k < out.size(); ++k) r.replace(results[k], out[k]);
   }
 

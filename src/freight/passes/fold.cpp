@@ -44,7 +44,7 @@ class Fold {
 
   Graph run() {
     for (const Node& n : r_.src.nodes) {
-      b_.set_location(n.scope, n.where);
+      b_.set_location(n);
       if (n.op == Op::conv || n.op == Op::matmul) {
         contraction(n);
       } else if (!absorbed(n)) {

@@ -47,9 +47,9 @@ class EpiloguePass {
       std::vector<Value> in = r_(core.inputs);
       if (c.bias.valid()) in.push_back(r_(c.bias));
       if (c.residual.valid()) in.push_back(r_(c.residual));
-      Value y = r_.dst.add(core.op, std::move(a), in, core.scope, core.where)[0];
+      Value y = r_.dst.add(core.op, std::move(a), in, core)[0];
       const Shape& shape = r_.src.type(n.out()).shape;
-      if (r_.dst.type(y).shape != shape) y = r_.dst.add(Op::reshape, ShapeAttrs{shape}, {y}, n.scope, n.where)[0];
+      if (r_.dst.type(y).shape != shape) y = r_.dst.add(Op::reshape, ShapeAttrs{shape}, {y}, n)[0];
       r_.replace(n.out(), y);
     }
     return dead_code(r_.finish());
@@ -580,7 +580,7 @@ class RegionPass {
       }
     }
     const Node& last = g_.node(region.nodes.back());
-    const auto out = r.dst.add(Op::fused, FusedAttrs{body}, r(inputs), last.scope, last.where);
+    const auto out = r.dst.add(Op::fused, FusedAttrs{body}, r(inputs), last);
     for (size_t i = 0; i < out.size(); ++i) r.replace(results[i], out[i]);
   }
 

@@ -48,7 +48,7 @@ std::vector<Value> through_definition(Graph& graph, Builder& b, const Node& node
   std::vector<Value> sums(leaves.size());
   for (size_t k = 0; k < results.size(); ++k) {
     if (!cotangents[k].valid()) continue;
-    const Value seed = body.add(Op::input, LeafAttrs{"", graph.type(cotangents[k])}, {}, node.scope, node.where)[0];
+    const Value seed = body.add(Op::input, LeafAttrs{"", graph.type(cotangents[k])}, {}, node)[0];
     const std::vector<Value> g = grad(body, results[k], wrt, seed);
     // Import the body, seed replaced by the cotangent.
     ByValue<Value> map(body);
@@ -112,7 +112,7 @@ std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt,
   const ByValue<bool> wanted = depends_on(graph, wrt, last, stands_for);
   ByValue<Value> cotangent(graph);
   const Node& end = graph.node(last);
-  Builder b(graph, end.scope, end.where);
+  Builder b(graph, end);
   if (wanted[loss]) cotangent[loss] = seed.valid() ? seed : b.constant_like(1, loss);
 
   for (const NodeId i : IdRange<NodeId>(last.index() + 1).reversed()) {
@@ -121,7 +121,7 @@ std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt,
       for (Value v : node.outputs) {
         const Value to = stands_for[v], from = cotangent[v];
         if (!to.valid() || !from.valid()) continue;
-        b.set_location(node.scope, node.where);
+        b.set_location(node);
         accumulate(b, cotangent[to], from);
       }
     }
@@ -142,7 +142,7 @@ std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt,
     for (Value& v : node.outputs) {
       if (!aliases.empty() && leaf_of[v].valid()) v = leaf_of[v];
     }
-    b.set_location(node.scope, node.where);
+    b.set_location(node);
     if (!changes.empty() && changed[result]) arriving[0] = changed[result]->change(arriving[0]);
     VjpContext context(b, node, arriving, needed);
     info(node.op).vjp(context);

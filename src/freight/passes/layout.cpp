@@ -105,7 +105,7 @@ class LayoutPass {
     for (Value c : copies_[v]) {
       if (same_layout(type.shape, place(c).layout, wanted)) return c;
     }
-    const auto out = r_.dst.add(Op::copy, NoAttrs{}, {v}, user.scope, user.where);
+    const auto out = r_.dst.add(Op::copy, NoAttrs{}, {v}, user);
     put(out, {wanted}, r_.dst);
     copies_[v].push_back(out[0]);
     return out[0];
@@ -128,7 +128,7 @@ class LayoutPass {
   }
 
   void add(const Node& n, const std::vector<Value>& inputs, const std::vector<Layout>& layouts) {
-    const auto out = r_.dst.add(n.op, n.attrs, inputs, n.scope, n.where);
+    const auto out = r_.dst.add(n.op, n.attrs, inputs, n);
     for (size_t i = 0; i < out.size(); ++i) r_.replace(n.outputs[i], out[i]);
     put(out, layouts, r_.dst);
   }
@@ -232,7 +232,7 @@ class LayoutPass {
         taken[v] = true;
         return v;
       }
-      const auto out = g.add(Op::copy, NoAttrs{}, {v}, g.def(v).scope, g.def(v).where);
+      const auto out = g.add(Op::copy, NoAttrs{}, {v}, g.def(v));
       put(out, {Layout::row_major(g.type(v).shape)}, g);
       taken.resize(g.values.size(), true);
       return out[0];

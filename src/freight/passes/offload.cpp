@@ -120,7 +120,7 @@ Graph offload(const Graph& g, const Backend& backend, size_t limit) {
     const Node& n = g.node(i);
     for (const Gap* gap : come[i]) {
       const Node& made = g.def(gap->value);
-      r.replace(gap->value, r.dst.add(Op::fetch, NoAttrs{}, {away[gap->value]}, made.scope, made.where)[0]);
+      r.replace(gap->value, r.dst.add(Op::fetch, NoAttrs{}, {away[gap->value]}, made)[0]);
       for (const NodeId view : views[gap->value]) {
         if (view < i) r.copy(g.node(view));
       }
@@ -129,7 +129,7 @@ Graph offload(const Graph& g, const Backend& backend, size_t limit) {
     for (const Gap* gap : leave[i]) {
       Value& host = away[gap->value];
       const Node& made = g.def(gap->value);
-      if (!host.valid()) host = r.dst.add(Op::offload, NoAttrs{}, {r(gap->value)}, made.scope, made.where)[0];
+      if (!host.valid()) host = r.dst.add(Op::offload, NoAttrs{}, {r(gap->value)}, made)[0];
     }
   }
   return dead_code(r.finish());
@@ -150,7 +150,7 @@ Graph host_states(const Graph& g, const std::vector<int32_t>& states) {
     if (here[v]) return;
     here[v] = true;
     if (v == root[v]) {
-      r.replace(v, r.dst.add(Op::fetch, NoAttrs{}, {r(v)}, reader.scope, reader.where)[0]);
+      r.replace(v, r.dst.add(Op::fetch, NoAttrs{}, {r(v)}, reader)[0]);
     } else {
       self(self, g.def(v).in(0), reader);
       r.copy(g.def(v));
@@ -163,7 +163,7 @@ Graph host_states(const Graph& g, const std::vector<int32_t>& states) {
     }
     r.copy(n);
     for (Value v : n.outputs) {
-      if (goes[v]) sent[v] = r.dst.add(Op::offload, NoAttrs{}, {r(v)}, n.scope, n.where)[0];
+      if (goes[v]) sent[v] = r.dst.add(Op::offload, NoAttrs{}, {r(v)}, n)[0];
     }
   }
   // Views that nothing reads but the program.

@@ -40,7 +40,7 @@ class Simplifier {
 
   Graph run() {
     for (const Node& n : r_.src.nodes) {
-      b_.set_location(n.scope, n.where);
+      b_.set_location(n);
       const std::vector<Value> in = r_(n.inputs);
       Value now = rewrite(n, in);
       if (now.valid()) {

@@ -2,6 +2,8 @@
 #include "freight/plan/advice.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 
 #include "freight/base/duration.h"
 #include "freight/base/error.h"
@@ -10,7 +12,9 @@ namespace freight::plan {
 
 namespace {
 
-constexpr int64_t kFleets[] = {1, 2, 4, 8};
+constexpr int64_t kFleets[] = {1, 2, 4, 8, 16, 32, 64};
+// The number in a machine of a device that nobody offers.
+constexpr int64_t kUsualMachine = 8;
 
 Hardware hardware_of(const Device& d, int64_t devices) {
   if (d.kind == "cpu") return Hardware::processor;
@@ -18,16 +22,66 @@ Hardware hardware_of(const Device& d, int64_t devices) {
   return d.memory_gib <= kModestGib ? Hardware::modest_gpu : Hardware::large_gpu;
 }
 
+// The machines that are offered with a device, by how many each has, the cheapest of its size.
+std::map<int64_t, const Price*> machines_of(const Device& d, const Catalog& catalog) {
+  std::map<int64_t, const Price*> all;
+  for (const Price& p : catalog.prices) {
+    if (p.device != d.name || p.count < 1) continue;
+    const Price*& cheapest = all[static_cast<int64_t>(p.count)];
+    if (!cheapest || p.usd < cheapest->usd) cheapest = &p;
+  }
+  return all;
+}
+
+// Estimates so many of a device in machines of each size that is offered, since what connects them depends on it; in
+// those that the fleet says, or in usual ones where nobody offers any.
+std::vector<Estimate> estimates_of(const Share& share, const Device& d, const Catalog& catalog, const RunLength& length,
+                                   Fleet fleet) {
+  fleet.devices = share.devices;
+  const std::map<int64_t, const Price*> machines = machines_of(d, catalog);
+  if (fleet.per_machine != kAsOffered || machines.empty()) {
+    if (fleet.per_machine == kAsOffered) fleet.per_machine = kUsualMachine;
+    return {estimate(share.drafts, d, catalog, length, fleet)};
+  }
+  std::vector<Estimate> all;
+  for (const auto& [size, price] : machines) {
+    fleet.per_machine = size;
+    Estimate e = estimate(share.drafts, d, catalog, length, fleet);
+    e.offer = Offer{price, std::ceil(static_cast<double>(share.devices) / static_cast<double>(size))};
+    if (e.run_hours.high > 0) e.dollars = e.run_hours * e.offer->usd();
+    all.push_back(std::move(e));
+    if (size >= share.devices) break;  // one machine holds them, and larger ones hold them the same way
+  }
+  return all;
+}
+
 // Everything that can run it, timed.
-std::vector<Choice> candidates(const std::vector<Share>& shares, const Catalog& catalog, const RunLength& length) {
+std::vector<Choice> candidates(const std::vector<Share>& shares, const Catalog& catalog, const RunLength& length,
+                               const Fleet& fleet) {
   std::vector<Choice> all;
   for (const Share& share : shares) {
     for (const Device& d : catalog.devices) {
       if (share.devices > 1 && d.kind == "cpu") continue;
-      Choice c{hardware_of(d, share.devices), estimate(share.drafts, d, catalog, length, {.devices = share.devices}),
-               false};
-      if (c.estimate.run_hours.high > 0 && c.estimate.fits.value_or(true)) all.push_back(std::move(c));
+      for (Estimate& e : estimates_of(share, d, catalog, length, fleet)) {
+        if (e.run_hours.high <= 0 || !e.fits.value_or(true)) continue;
+        all.push_back({hardware_of(d, share.devices), std::move(e), false});
+      }
     }
+  }
+  return all;
+}
+
+// Several machines like this one.
+std::vector<Choice> machines_like_this(const std::vector<Share>& shares, const Rates* rates, const RunLength& length,
+                                       Fleet fleet) {
+  std::vector<Choice> all;
+  const bool of_hosts = fleet.measured ? !fleet.measured->one_host : fleet.between.has_value();
+  if (!rates || !of_hosts) return all;
+  for (const Share& share : shares) {
+    if (share.devices == 1) continue;
+    fleet.devices = share.devices;
+    Choice c{Hardware::several, estimate_here(share.drafts, rates, length, nullptr, fleet), false};
+    if (c.estimate.run_hours.high > 0 && c.estimate.fits.value_or(true)) all.push_back(std::move(c));
   }
   return all;
 }
@@ -100,6 +154,30 @@ Advice chosen(const std::vector<Choice>& all, const Wish& w) {
   return a;
 }
 
+// The numbers of the answer's device, or else of the fastest choice's, each in the machines that cost least.
+void tell_devices(Advice& a, const std::vector<Choice>& all) {
+  const std::optional<Choice>& of = a.answer ? a.answer : a.fastest;
+  if (!of) return;
+  std::map<int64_t, Choice> by;
+  for (const Choice& c : all) {
+    if (c.estimate.device != of->estimate.device) continue;
+    const auto [at, fresh] = by.try_emplace(c.estimate.devices, c);
+    if (!fresh && cheaper(c, at->second)) at->second = c;
+  }
+  by.insert_or_assign(of->estimate.devices, *of);
+  for (auto& [devices, choice] : by) a.by_devices.push_back(std::move(choice));
+}
+
+void tell_several(Advice& a) {
+  const Estimate& e = a.answer->estimate;
+  const double share = efficiency(a, *a.answer);
+  if (e.devices == 1 || share <= 0) return;
+  const auto machines = e.offer ? static_cast<int64_t>(e.offer->machines) : 1;
+  a.reasons.push_back(cat(e.devices, " of them", machines > 1 ? cat(" in ", machines, " machines") : "", " train ",
+                          fixed(share * static_cast<double>(e.devices), 1), " times as fast as one, ",
+                          fixed(100 * share, 0), " % of linear; a step is limited by ", e.limit, "."));
+}
+
 void tell_here(Advice& a) {
   if (!a.here || a.answer->here) return;
   a.reasons.push_back(cat("This machine would take ", hours_text(a.here->hours()), ", ",
@@ -121,6 +199,7 @@ void tell_reasons(Advice& a, const Share& whole, const std::vector<Choice>& all,
   if (e.data_seconds.high >= e.step_seconds.high) {
     a.reasons.push_back("Reading or sending the data holds it up: a faster device would wait.");
   }
+  tell_several(a);
   tell_here(a);
   // Why nothing less.
   size_t small = 0;
@@ -157,6 +236,12 @@ void tell_changes(Advice& a, const std::vector<Choice>& all, const Wish& w) {
 
 }  // namespace
 
+double efficiency(const Advice& advice, const Choice& choice) {
+  if (advice.by_devices.empty() || advice.by_devices[0].estimate.devices != 1) return 0;
+  const double one = advice.by_devices[0].estimate.samples_per_second.middle();
+  return choice.estimate.samples_per_second.middle() / (one * static_cast<double>(choice.estimate.devices));
+}
+
 const char* to_string(Hardware h) {
   constexpr const char* kNames[] = {"stay on the CPU", "one modest GPU",
                                     "a workstation or a cloud instance, one large GPU", "several GPUs or a cluster"};
@@ -189,9 +274,10 @@ std::vector<Share> shares(const Subject& subject, const DraftOptions& options) {
 }
 
 Advice advise(const std::vector<Share>& shares, const Catalog& catalog, const Rates* rates, const RunLength& length,
-              const Wish& w) {
+              const Wish& w, const Fleet& fleet) {
   FREIGHT_CHECK(length.steps_per_epoch > 0 && length.epochs > 0, "advice needs the length of the run");
-  std::vector<Choice> all = candidates(shares, catalog, length);
+  std::vector<Choice> all = candidates(shares, catalog, length, fleet);
+  for (Choice& c : machines_like_this(shares, rates, length, fleet)) all.push_back(std::move(c));
   Choice here{Hardware::processor, estimate_here(shares[0].drafts, rates, length), true};
   const bool counts = here.estimate.timed && here.estimate.fits.value_or(true);
   if (counts) all.push_back(here);
@@ -201,6 +287,7 @@ Advice advise(const std::vector<Share>& shares, const Catalog& catalog, const Ra
          "; try a smaller --batch-size or --recompute all");
   }
   Advice a = chosen(all, w);
+  tell_devices(a, all);
   if (counts) a.here = std::move(here);
   if (!a.answer) return a;
   tell_reasons(a, shares[0], all, catalog);

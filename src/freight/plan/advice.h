@@ -36,19 +36,28 @@ struct Advice {
   double late_hours = 0, over_usd = 0;      // without an answer: by how much the nearest miss, at the least
   std::string miss;                         // in words
   std::vector<std::string> reasons, changes;
+  // Choices of the answer's device by its number, rising; without an answer, of the fastest choice's.
+  std::vector<Choice> by_devices;
 };
+// The share of so many times one device's rate that a choice of by_devices keeps; 0 where one alone is not among them.
+double efficiency(const Advice& advice, const Choice& choice);
 
-// For so many devices at once, from 1 on: drafts of a device's share of the batch and of a neighbouring one.
+// For so many devices at once, from 1 to 64, in powers of two: drafts of a device's share of the batch and of a
+// neighbouring one.
 struct Share {
   int64_t devices = 1;
   std::vector<Draft> drafts;
 };
 std::vector<Share> shares(const Subject& subject, const DraftOptions& options);
 
-// `shares`: as made above. `length` must know the epochs. Throws Error(usage) where nothing in the catalogue can run
-// it.
+// A fleet that leaves open how many devices a machine has: as many as in the offer that is taken.
+inline constexpr int64_t kAsOffered = 0;
+
+// `shares`: as made above. `length` must know the epochs. `fleet`: how devices are connected; several machines like
+// this one are among the choices where it says what connects hosts. Throws Error(usage) where nothing in the catalogue
+// can run it.
 Advice advise(const std::vector<Share>& shares, const Catalog& catalog, const Rates* rates, const RunLength& length,
-              const Wish& wish);
+              const Wish& wish, const Fleet& fleet = {.per_machine = kAsOffered});
 
 // The same of fitting trees to a table, by one device. `estimates`: plan/trees.h's, that of this machine first.
 Advice advise_trees(const std::vector<Estimate>& estimates, const Catalog& catalog, const Wish& wish);

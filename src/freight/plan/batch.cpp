@@ -6,9 +6,9 @@
 
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
-#include "freight/base/philox.h"
 #include "freight/plan/estimate.h"
 #include "freight/run/plan.h"
+#include "freight/train/made_up.h"
 
 namespace freight::plan {
 
@@ -23,16 +23,6 @@ int64_t power_below(double limit) {
   int64_t p = 1;
   while (2.0 * static_cast<double>(p) <= limit && p < (int64_t{1} << 40)) p *= 2;
   return p;
-}
-
-// Numbers that any net takes: normal values, class and token 0.
-Array made_up(const Type& type) {
-  Array a(type.dtype, type.shape);
-  std::fill_n(static_cast<char*>(a.raw()), a.bytes(), char{0});
-  if (type.dtype != DType::f32) return a;
-  PhiloxStream rng(1, 0, 0);
-  for (int64_t i = 0; i < a.numel(); ++i) a.data<float>()[i] = rng.normal();
-  return a;
 }
 
 }  // namespace
@@ -60,7 +50,7 @@ GoodBatch good_batch(const train::Planned& p, double available, const Rates* rat
   };
   // A corpus is counted in tokens, and its samples are windows.
   const int64_t samples = p.train_count / (p.model.language_model() ? std::max<int64_t>(p.inputs.shape[1], 1) : 1);
-  const double steps = static_cast<double>(samples) / static_cast<double>(kLeastSteps);
+  const double steps = static_cast<double>(samples) / static_cast<double>(kLeastSteps * p.ranks);
   // BatchNorm learns nothing from single samples.
   const int64_t least_size = has_batch_statistics(p.model) ? std::min<int64_t>(2, samples) : 1;
   GoodBatch good{std::max(least_size, power_below(steps)),
@@ -88,11 +78,13 @@ GoodBatch good_batch(const train::Planned& p, double available, const Rates* rat
 
 double try_step(const train::Planned& p) {
   const RunOptions& run = p.step[0].plan->options();
+  Type x_type = p.inputs, y_type = p.targets;
+  x_type.shape[0] = y_type.shape[0] = (p.inputs.shape[0] + p.ranks - 1) / p.ranks;
   train::NetTraining net(p.config, models::again(p.model));
   net.plan_step(
-      {p.inputs, p.targets},
+      {x_type, y_type},
       {.backend = run.backend, .deterministic = run.deterministic, .recompute = run.recompute, .compute = run.compute});
-  const Array x = made_up(p.inputs), y = made_up(p.targets);
+  const Array x = train::made_up(x_type), y = train::made_up(y_type);
   net.step->run(x, y);
   const auto start = std::chrono::steady_clock::now();
   net.step->run(x, y);

@@ -20,6 +20,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kRates[] = {"fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8"};
+constexpr double kLeastFigure = 1e-9, kMostFigure = 1e9;  // bytes, seconds and dollars of what is built stay countable
 constexpr const char* kKinds[] = {"cpu", "gpu", "tpu", "npu"};
 
 // One entry of a list, with messages that name it.
@@ -45,7 +46,7 @@ class Entry {
       refuse("\"", key, "\": got ", excerpt(it->dump()), ", need text");
     return it->get<std::string>();
   }
-  // Above 0.
+  // From kLeastFigure to kMostFigure; 0 where it is not said.
   double number(const char* key, bool needed) const {
     const auto it = j_.find(key);
     if (it == j_.end()) {
@@ -61,8 +62,9 @@ class Entry {
     return f;
   }
   double positive(const std::string& key, const Json& value) const {
-    if (!value.is_number() || !(value.get<double>() > 0) || !std::isfinite(value.get<double>())) {
-      refuse("\"", key, "\": got ", excerpt(value.dump()), ", need a number above 0");
+    if (!value.is_number() || !(value.get<double>() >= kLeastFigure) || !(value.get<double>() <= kMostFigure)) {
+      refuse("\"", key, "\": got ", excerpt(value.dump()), ", need a number above 0, from ", kLeastFigure, " to ",
+             kMostFigure);
     }
     return value.get<double>();
   }
@@ -128,8 +130,8 @@ Price price_of(const Json& j, const std::string& source, size_t number) {
   e.name(cat(p.provider, " ", p.instance));
   p.device = e.text("device", false);
   const auto count = j.find("count");
-  if (count == j.end() || !count->is_number() || count->get<double>() < 0) {
-    e.refuse("\"count\" of accelerators is missing, or no number from 0 on");
+  if (count == j.end() || !count->is_number() || !(count->get<double>() >= 0) || count->get<double>() > kMostFigure) {
+    e.refuse("\"count\" of accelerators is missing, or no number from 0 to ", kMostFigure);
   }
   p.count = count->get<double>();
   p.usd = e.number("usd_per_hour", true);
@@ -182,7 +184,7 @@ double gbit_of(const std::string& name) {
   const auto [end, error] = std::from_chars(name.data(), last, gbit);
   const std::string_view unit(end, static_cast<size_t>(last - end));
   const bool sound = error == std::errc() && (unit.empty() || lower(std::string(unit)) == "gbit");
-  return sound && std::isfinite(gbit) && gbit > 0 ? gbit : 0;
+  return sound && gbit >= kLeastFigure && gbit <= kMostFigure ? gbit : 0;  // false of NaN
 }
 
 // A dense rate has no more tensor FLOPs per byte of memory bandwidth than all that was built until then, and rises from
@@ -297,11 +299,11 @@ std::optional<Offer> Catalog::cheapest(const std::string& device, int64_t count)
 
 std::vector<Link> parse_links(const std::string& text, const std::string& source) {
   std::vector<Link> all;
+  std::set<std::string> names;
   const Json j = document(text, source, "freight-links-1", "links");
   for (const Json& l : j["links"]) {
     all.push_back(link_entry(l, source, all.size()));
-    const auto same = [&](const Link& o) { return lower(o.name) == lower(all.back().name); };
-    if (std::count_if(all.begin(), all.end(), same) > 1) {
+    if (!names.insert(lower(all.back().name)).second) {
       fail(ErrorKind::usage, source, "link ", all.size(), ": '", all.back().name, "' is there twice");
     }
   }

@@ -138,7 +138,8 @@ bool has_batch_statistics(const models::Model& model) {
 
 Draft draft(const train::Planned& p) {
   Draft d;
-  d.options.batch = p.inputs.shape[0];
+  d.options.ranks = p.ranks;
+  d.options.batch = (p.inputs.shape[0] + p.ranks - 1) / p.ranks;
   d.options.parts = p.config.grad_accum;
   d.options.recompute = parse_recompute(p.config.recompute);
   const RunOptions& run_options = p.step[0].plan->options();
@@ -153,6 +154,14 @@ Draft draft(const train::Planned& p) {
   const Blocks blocks{!beside && d.options.whole_run};
   add(Part::weights, blocks.of(p.model.net->state_dict()));
   add(Part::optimizer, blocks.of(p.optimizer.state_dict()));
+  d.states.resize(p.optimizer.parameters().size());
+  size_t elsewhere = 0;  // what others keep
+  for (const optim::Optimizer::State& s : p.optimizer.whole_states()) {
+    if (!s.parameter) continue;
+    const size_t bytes = blocks.of(s.state.variable.type().bytes());
+    d.states[*s.parameter] += bytes;
+    if (!p.optimizer.keeps(*s.parameter)) elsewhere += bytes;
+  }
   const size_t away = blocks.of(p.optimizer.state_dict(), true);
   add(Part::host, away);
   if (p.ema) add(Part::averages, blocks.of(p.ema->state_dict()));
@@ -187,7 +196,7 @@ Draft draft(const train::Planned& p) {
     d.held = std::move(use.held);
     d.peak = std::move(use.peak);
   }
-  const size_t batch = p.inputs.bytes() + p.targets.bytes();
+  const size_t batch = (p.inputs.bytes() + p.targets.bytes()) / static_cast<size_t>(p.ranks);
   const size_t staged = batch * batches_ahead(batch);
   const bool resident = p.data_bytes > 0;  // on a processor the set is there anyway
   add(Part::staging, resident ? (beside ? p.data_bytes : 0) : beside ? batch : staged);
@@ -203,10 +212,11 @@ Draft draft(const train::Planned& p) {
   const auto batches = static_cast<size_t>((p.test_count + p.evaluation_batch - 1) / p.evaluation_batch);
   if (beside) add(Part::staging, upload_buffers(uploads_of(p, tested)));
   add(beside ? Part::host : Part::evaluation, tested * std::min(batches, batches_ahead(tested)));
-  if (beside || !p.config.save_in_place) {
-    add(beside ? Part::host : Part::checkpoint,
-        d.part(Part::weights) + d.part(Part::optimizer) + away + d.part(Part::averages));
+  const Part copy = beside ? Part::host : Part::checkpoint;
+  if (p.writes && (beside || !p.config.save_in_place)) {
+    add(copy, d.part(Part::weights) + d.part(Part::optimizer) + away + d.part(Part::averages));
   }
+  if (p.writes) add(copy, elsewhere);  // states that other ranks keep are brought here to be written
   const size_t process = kProcess + kThread * static_cast<size_t>(thread_count());
   if (!beside) add(Part::process, std::min(process, (d.total() - d.part(Part::checkpoint)) / kMostOfRun));
   return d;

@@ -17,6 +17,7 @@ struct DraftOptions {
   int64_t batch = 64, parts = 1;  // parts: of a batch, whose gradients are added
   Recompute recompute = Recompute::none;
   DType compute = DType::f32;
+  int64_t ranks = 1;       // that many have a batch like this together
   bool whole_run = false;  // with evaluation and checkpoints, as train does
   std::string backend = "cpu";
   // It says what may go to host memory so that total() stays within the device's, in bytes (0: any number).
@@ -48,6 +49,8 @@ struct Draft {
   std::vector<Stage> stages;     // of one training step
   std::vector<Work> evaluation;  // of one evaluation batch
   int64_t evaluation_batch = 0;
+
+  std::vector<size_t> states;  // bytes of the optimizer's states by parameter, wherever they are kept
 
   size_t part(Part p) const { return bytes[static_cast<size_t>(p)]; }
   size_t total() const;  // on the device: all parts but host memory

@@ -10,6 +10,7 @@
 #include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
+#include "freight/passes/pieces.h"
 
 namespace freight::plan {
 
@@ -276,12 +277,14 @@ std::vector<double> at_pace(std::vector<double> steps, double pace) {
   return steps;
 }
 
+// Gradients are final in the last part of a batch, before the stage that applies them.
+size_t last_stage_of_gradients(const Draft& d) { return d.stages.size() > 1 ? d.stages.size() - 2 : 0; }
+
 Computed computed(const Draft& d, const Device& device, const Assumption& a, const Fleet& fleet, const Sums& sums) {
   Computed c;
   const Speed best_of = best_speed(device, a), usual_of = usual_speed(device, a);
   const Pace& pace = fleet.pace;
-  // Gradients are final in the last part of a batch, before the stage that applies them.
-  const size_t last = d.stages.size() > 1 ? d.stages.size() - 2 : 0;
+  const size_t last = last_stage_of_gradients(d);
   for (size_t i = 0; i < d.stages.size(); ++i) {
     const Draft::Stage& s = d.stages[i];
     const Timed best = time_of(s.work, best_of), usual = time_of(s.work, usual_of);
@@ -289,8 +292,9 @@ Computed computed(const Draft& d, const Device& device, const Assumption& a, con
     c.by.add(usual.by, s.times);
     if (fleet.devices == 1 || i != last) continue;
     const double bytes = static_cast<double>(d.parameters) * 4;
-    const Summing low = sum_gradients(s.work, at_pace(best.steps, pace.best), bytes, sums.best),
-                  high = sum_gradients(s.work, at_pace(usual.steps, pace.usual), bytes, sums.usual);
+    const Summing low = sum_gradients(s.work, at_pace(best.steps, pace.best), bytes, sums.best, fleet.piece_of_others),
+                  high =
+                      sum_gradients(s.work, at_pace(usual.steps, pace.usual), bytes, sums.usual, fleet.piece_of_others);
     c.exposed = {low.exposed, high.exposed};
     c.sums = {low.seconds, high.seconds};
   }
@@ -404,6 +408,27 @@ ByBound shares_here(const Draft& d, const Rates& rates, double total) {
   return b;
 }
 
+// Takes in the sums of gradients: behind the steps, or over a network beside those that finish the gradients, where a
+// run chooses that (train --overlap auto).
+void sum_here(Computed& c, const Draft& d, const Rates& rates, const Sums& sums, bool one_host) {
+  const double bytes = static_cast<double>(d.parameters) * 4;
+  c.sums = {sums.best.of(bytes), sums.usual.of(bytes)};
+  c.exposed = c.sums;
+  if (one_host) return;
+  const std::vector<Work>& last = d.stages[last_stage_of_gradients(d)].work;
+  std::vector<double> seconds;
+  for (const Work& w : last) seconds.push_back(rates.seconds(w));
+  const double compute = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+  const auto take = [&](const SumCost& cost, double& all, double& exposed) {
+    const Summing beside = sum_gradients(last, seconds, bytes, cost);
+    if (!pays_beside(compute + beside.exposed, compute + all)) return;
+    all = beside.seconds;
+    exposed = beside.exposed;
+  };
+  take(sums.best, c.sums.low, c.exposed.low);
+  take(sums.usual, c.sums.high, c.exposed.high);
+}
+
 }  // namespace
 
 Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, const RunLength& length,
@@ -412,6 +437,8 @@ Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, con
   const Draft& d = running ? *running : drafts[0];
   const bool one_host = fleet.devices > 1 && fleet.measured && fleet.measured->one_host;
   const double ranks_here = one_host ? static_cast<double>(fleet.devices) : 1;
+  // By which ranks are slower that have fewer processors than the threads that were measured.
+  const double slower = std::max(1.0, ranks_here * thread_count() / cpu.cores);
   Estimate e;
   e.devices = fleet.devices;
   e.device = cat("this machine: ", cpu.model, ", ", thread_count(), " threads");
@@ -427,23 +454,20 @@ Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, con
   }
   e.link = sums.link;
   const Range alone = step_seconds(d, *rates);
-  // Ranks of one host have a share of its processors each.
   Computed c;
-  const double bytes = static_cast<double>(d.parameters) * 4;
-  c.exposed = {sums.best.of(bytes), sums.usual.of(bytes)};
-  c.sums = c.exposed;
-  c.step = alone * ranks_here + c.exposed;
+  sum_here(c, d, *rates, sums, one_host);
+  c.step = alone * (one_host ? slower : 1) + c.exposed;
   take_sums(e, c, sums);
   e.shares = shares_here(d, *rates, alone.middle());
   e.assumed = cat("rates measured on ", rates->date, " (", rates->device, ", ", rates->threads,
                   " threads); the range is the calibration's worst error",
-                  one_host ? cat("; ", fleet.devices, " ranks share the processors") : "");
+                  one_host && slower > 1 ? cat("; ", fleet.devices, " ranks share the processors") : "");
   const double sample =
       d.evaluation.empty() ? 0 : rates->seconds(d.evaluation) / static_cast<double>(d.evaluation_batch);
   const double spread = alone.high / alone.middle();
-  const double each = sample * ranks_here / static_cast<double>(fleet.devices);
+  const double each = sample * (one_host ? slower : 1) / static_cast<double>(fleet.devices);
   fill_run(e, d, c.step, {each / spread, each * spread}, length,
-           {.cores = static_cast<double>(thread_count()) / ranks_here, .bytes = {}, .computes = true});
+           {.cores = static_cast<double>(thread_count()) / (one_host ? slower : 1), .bytes = {}, .computes = true});
   e.limit = limit_of(e);
   return e;
 }

@@ -1,6 +1,7 @@
 // See fitting.h.
 #include "freight/plan/fitting.h"
 
+#include <algorithm>
 #include <new>
 #include <optional>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "freight/plan/memory_use.h"
 #include "freight/run/plan.h"
 #include "freight/train/config_fields.h"
+#include "freight/train/ranks.h"
 
 namespace freight::plan {
 namespace {
@@ -35,12 +37,14 @@ const Rates* pointer_to(const std::optional<Rates>& rates) { return rates ? &*ra
 // allocated is gone when the run begins.
 class BatchChoice {
  public:
+  explicit BatchChoice(train::Ranks* ranks) : ranks_(ranks) {}
+
   std::optional<Change> next(const train::Planned& p, const Memory& memory, const Rates* rates) {
     const int64_t size = p.inputs.shape[0];
     if (tried_ == size) return std::nullopt;
     if (chosen_ == 0) {
       const GoodBatch good = good_batch(p, memory.device, rates);
-      chosen_ = good.size;
+      chosen_ = least(good.size) * p.ranks;
       if (chosen_ != size) return Change{cat("with more than ", chosen_, " ", good.why), flags_for(chosen_)};
     }
     return tried(p, size, memory);
@@ -48,6 +52,13 @@ class BatchChoice {
 
  private:
   static std::vector<std::string> flags_for(int64_t size) { return {"--batch-size", cat(size)}; }
+
+  // Of what all ranks have.
+  int64_t least(int64_t mine) const {
+    if (!ranks_) return mine;
+    const std::vector<double> all = ranks_->gather({static_cast<double>(mine)});
+    return static_cast<int64_t>(*std::min_element(all.begin(), all.end()));
+  }
 
   Change tried(const train::Planned& p, int64_t size, const Memory& memory) {
     const int64_t before = memory_use().resident;
@@ -59,8 +70,9 @@ class BatchChoice {
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::capacity) throw;  // the same
     }
-    if (!seconds || static_cast<double>(memory_use().peak - before) > memory.device) {
-      if (size == 1) throw Error(ErrorKind::capacity, "train", "not even one sample fits the memory");
+    const bool fits = seconds && static_cast<double>(memory_use().peak - before) <= memory.device;
+    if (least(fits ? 1 : 0) == 0) {
+      if (size <= p.ranks) throw Error(ErrorKind::capacity, "train", "not even one sample fits the memory");
       chosen_ = size / 2;
       return {cat("a step of ", size, " took more memory than there is"), flags_for(chosen_)};
     }
@@ -68,6 +80,7 @@ class BatchChoice {
     return {cat("a step of ", size, " was tried: ", fixed(*seconds * 1e3, 1), " ms"), flags_for(size)};
   }
 
+  train::Ranks* ranks_;
   int64_t chosen_ = 0, tried_ = 0;  // sizes
 };
 
@@ -99,6 +112,20 @@ std::optional<Change> check_memory(const train::Planned& p, const FitOptions& op
   return std::nullopt;
 }
 
+// What all ranks go on with: the change of the first that needs one.
+std::optional<Change> agreed(const std::optional<Change>& mine, train::Ranks* ranks) {
+  if (!ranks) return mine;
+  const std::vector<std::string> all = ranks->from_all(mine ? cat(mine->why, "\n", join(mine->flags, "\n")) : "");
+  for (const std::string& text : all) {
+    if (text.empty()) continue;
+    std::vector<std::string> lines = split(text, '\n');
+    const std::string why = lines[0];
+    lines.erase(lines.begin());
+    return Change{why, std::move(lines)};
+  }
+  return std::nullopt;
+}
+
 // A learner without plans says itself what it needs, and that is compared with the memory.
 void check_cost(const train::PreparedRun& run, const FitOptions& options, Outcome& outcome) {
   if (options.choose_batch) {
@@ -121,7 +148,8 @@ FittedRun prepare_fitting(train::Config& config, const FitOptions& fit, train::P
                           const std::function<void(const std::string&)>& say) {
   options.device_memory = fit.device_memory;
   options.refuse_too_large = fit.misfit != FitOptions::Misfit::ignore;
-  BatchChoice batch;
+  train::Ranks* const ranks = options.ranks;
+  BatchChoice batch(ranks);
   for (;;) {
     FittedRun fitted{.run = train::prepare(config, options), .outcome = {}, .offload = {}};
     options.found.reset();
@@ -140,6 +168,7 @@ FittedRun prepare_fitting(train::Config& config, const FitOptions& fit, train::P
     std::optional<Change> change;
     if (fit.choose_batch) change = batch.next(p, memory, pointer_to(rates));
     if (!change) change = check_memory(p, fit, memory, draft);
+    if (fit.choose_batch || fit.misfit == FitOptions::Misfit::adapt) change = agreed(change, ranks);
     if (change) {
       say(cat(change->why, ": going on with ", join(change->flags, " ")));
       train::set_flags(config, change->flags);

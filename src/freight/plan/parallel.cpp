@@ -7,13 +7,12 @@
 #include <numbers>
 
 #include "freight/base/strings.h"
+#include "freight/passes/pieces.h"
 
 namespace freight::plan {
 
 namespace {
 
-// Gradients that are sent together, as usual software does (PyTorch's DistributedDataParallel: 25 MiB).
-constexpr double kPiece = 25.0 * 1024 * 1024;
 // A collective of GPUs begins after so many seconds (NCCL's tuning.cc: 8.4 us for a ring).
 constexpr double kBegin = 8.4e-6;
 
@@ -123,26 +122,43 @@ Sums sums_of_processors(const Fleet& fleet) {
   return fleet.between ? network_sums(*fleet.between, fleet.devices) : Sums{};
 }
 
+namespace {
+
+// Ends of pieces that travel as soon as they have so many bytes.
+std::vector<size_t> ends_of(const std::vector<Summand>& summands, double piece) {
+  std::vector<size_t> ends;
+  double bytes = 0;
+  for (size_t i = 0; i < summands.size(); ++i) {
+    bytes += summands[i].bytes;
+    if (bytes < piece && i + 1 < summands.size()) continue;
+    ends.push_back(i + 1);
+    bytes = 0;
+  }
+  return ends;
+}
+
+}  // namespace
+
 Summing sum_gradients(const std::vector<Work>& work, const std::vector<double>& seconds, double bytes,
-                      const SumCost& cost) {
-  Summing s;
-  double now = 0, free = 0, piece = 0, seen = 0;
-  const auto send = [&] {
-    if (piece <= 0) return;
-    const double t = cost.of(piece);
-    free = std::max(free, now) + t;
-    s.seconds += t;
-    piece = 0;
-  };
+                      const SumCost& cost, double piece_of_others) {
+  std::vector<Summand> all;
+  double now = 0, seen = 0;
   for (size_t i = 0; i < work.size(); ++i) {
     now += seconds[i];
-    piece += work[i].gradients;
     seen += work[i].gradients;
-    if (piece >= kPiece) send();
+    if (work[i].gradients > 0) all.push_back({now, work[i].gradients});
   }
-  piece += std::max(0.0, bytes - seen);
-  send();
-  s.exposed = std::max(0.0, free - now);
+  if (bytes > seen) all.push_back({now, bytes - seen});
+  Summing s;
+  double done = 0;
+  size_t i = 0;
+  for (const size_t end : piece_of_others > 0 ? ends_of(all, piece_of_others) : cut_pieces(all, cost).ends) {
+    double piece = 0;
+    for (; i < end; ++i) piece += all[i].bytes;
+    done = std::max(done, all[end - 1].ready) + cost.of(piece);
+    s.seconds += cost.of(piece);
+  }
+  s.exposed = std::max(0.0, done - now);
   return s;
 }
 

@@ -1,6 +1,6 @@
 // Data parallel: what summing gradients over several devices adds to a training step. Predicted: gradients become final
-// in the order and at the times of the plan's own steps; they are summed in pieces, each of which takes
-// start + per_byte * bytes, beside the steps that follow.
+// in the order and at the times of the plan's own steps; they are summed beside the steps that follow in the pieces
+// that a run cuts, too (passes/pieces.h).
 #pragma once
 #include <optional>
 #include <string>
@@ -36,6 +36,7 @@ struct Fleet {
   std::optional<Link> inside = {}, between = {};  // null: the device's own link, or PCIe; 100 Gbit/s
   std::optional<MeasuredSums> measured = {};      // stands in for all links
   Pace pace = {};
+  double piece_of_others = 0;  // bytes of gradients that other software sums at once (PyTorch: 25 MiB); 0: Freight's
 };
 // A larger number was never held against a published run (bench/results/2026-11-27-scaling-predicted.txt).
 inline constexpr int64_t kMostCompared = 512;
@@ -58,7 +59,7 @@ struct Summing {
 // `seconds`: of each step of `work`. `bytes` of gradients in all: what no step is seen to finish is sent behind the
 // last.
 Summing sum_gradients(const std::vector<Work>& work, const std::vector<double>& seconds, double bytes,
-                      const SumCost& cost);
+                      const SumCost& cost, double piece_of_others = 0);
 
 // The largest of n draws from a normal distribution, on average, in standard deviations: all devices wait for the
 // slowest.

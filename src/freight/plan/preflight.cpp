@@ -36,7 +36,7 @@ std::vector<Mean> means_for(const Draft& draft, const std::string& parts_change,
     o.device_bytes = device_bytes;
     o.whole_run = false;
     std::vector<std::string> flags;
-    if (batch != now.batch) flags.insert(flags.end(), {"--batch-size", cat(batch)});
+    if (batch != now.batch) flags.insert(flags.end(), {"--batch-size", cat(batch * now.ranks)});
     if (parts != now.parts) flags.insert(flags.end(), {"--grad-accum", cat(parts)});
     if (recompute != now.recompute) {
       flags.insert(flags.end(), {"--recompute", recompute == Recompute::all ? "all" : "auto"});

@@ -236,6 +236,8 @@ std::string to_html(const std::vector<Subject>& subjects) {
     for (size_t i = 0; i < subjects.size(); ++i) out += rows_table(subjects, i);
     out += "</section>\n";
   }
+  for (size_t i = 0; i < subjects.size(); ++i)
+    out += timeline_section(subjects[i].run.timeline, subjects.size() > 1 ? " of " + heading(subjects, i) : "");
   for (const Subject& s : subjects) out += leaderboard_section(s.run.leaderboard);
   out += cat(examinations(subjects), "\n", configuration(subjects), "\n<section><h2>Machine and provenance</h2>");
   for (size_t i = 0; i < subjects.size(); ++i) out += provenance(subjects, i);

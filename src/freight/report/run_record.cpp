@@ -19,6 +19,7 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr size_t kLongestSpec = 200'000;
+constexpr size_t kMostSums = 10'000;  // of one step
 
 std::string text_of(const Json& v) {
   return v.is_string() ? v.get<std::string>() : v.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -95,6 +96,24 @@ Leaderboard leaderboard_in(const Json& j) {
   return board;
 }
 
+// Without sums unless each lies behind the one before it and within the step.
+StepTimes step_times_in(const Json& j) {
+  StepTimes t{
+      .ranks = integer(j, "ranks"), .computed = number(j, "computed_s"), .step = number(j, "step_s"), .sums = {}};
+  const auto it = j.find("sums");
+  if (it == j.end() || !it->is_array() || it->size() > kMostSums || !(t.computed >= 0 && t.computed <= t.step))
+    return {};
+  double at = 0;
+  for (const Json& s : *it) {
+    if (!s.is_object()) return {};
+    const StepTimes::Sum sum{number(s, "begin_s"), number(s, "end_s"), number(s, "bytes")};
+    if (!(sum.begin >= at && sum.end >= sum.begin && sum.end <= t.step && sum.bytes >= 0)) return {};
+    at = sum.end;
+    t.sums.push_back(sum);
+  }
+  return t;
+}
+
 void read_outcome(RunRecord& run, const Json& j) {
   run.status = text(j, "status");
   run.exit_code = integer(j, "exit_code");
@@ -112,6 +131,7 @@ void read_outcome(RunRecord& run, const Json& j) {
   run.steps = integer(result, "steps");
   run.bad_samples = integer(result, "bad_samples");
   run.train_seconds = number(result, "train_seconds");
+  run.timeline = step_times_in(part(j, "timeline"));
   run.leaderboard = leaderboard_in(part(j, "leaderboard"));
   if (const auto all = j.find("regroupings"); all != j.end() && all->is_array()) {
     for (const Json& r : *all) {

@@ -27,6 +27,16 @@ struct Leaderboard {
   std::vector<std::string> left_out;  // "gbdt: why"
 };
 
+// A step over several ranks, in seconds since its beginning (train/step_timeline.h).
+struct StepTimes {
+  struct Sum {
+    double begin = 0, end = 0, bytes = 0;
+  };
+  int64_t ranks = 0;  // 0: not told
+  double computed = 0, step = 0;
+  std::vector<Sum> sums;
+};
+
 struct RunRecord {
   std::string path;
   std::vector<io::Metrics> rows;  // by rising step within each split
@@ -38,6 +48,7 @@ struct RunRecord {
 
   // From run.json; empty or 0 where it does not say.
   std::string status, version, host, device, compute, command, data, fingerprint;
+  StepTimes timeline;
   Leaderboard leaderboard;  // without standings where nothing was compared
   int64_t exit_code = 0, threads = 0, train_count = 0, test_count = 0, steps = 0, bad_samples = 0;
   double train_seconds = 0, time = 0;  // `time` in seconds since 1970: of the last change of the status

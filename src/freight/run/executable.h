@@ -41,8 +41,8 @@ enum class Measure : uint8_t {
   first_shape,   // the first shape of a graph now, never others: each step keeps its kernel in all such plans
 };
 
-// The plan for a graph: from the bounded cache (key: structure + options), or made now. Throws what the passes throw;
-// a failure leaves nothing in the cache.
+// The plan for a graph: from the bounded cache (key: structure, options, and the places of nodes that may refuse their
+// elements), or made now. Throws what the passes throw; a failure leaves nothing in the cache.
 std::shared_ptr<const Plan> plan_for(const Graph& graph, const RunOptions& options = {},
                                      Measure measure = Measure::now);
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "freight/base/error.h"
@@ -305,11 +306,38 @@ void ServedModel::check_outputs(const InferRequest& request, const std::string& 
   }
 }
 
-void ServedModel::check_results(const Array& results) const {
-  for (int64_t i = 0; i < results.numel(); ++i) {
-    if (!std::isfinite(results.data<float>()[i])) {
-      fail(ErrorKind::diverged, name_, "the model gives ", results.data<float>()[i], " for this input");
+// The column that adds most to the sums behind the answer, or has the largest number where the model does not say what
+// columns add: "a is 1e308".
+std::string ServedModel::largest_part(const Array& sample) const {
+  const store::Bundle& b = predictor_.bundle();
+  const auto width = static_cast<int64_t>(b.columns.size());
+  const Array added = b.rows->explains() ? b.rows->contributions(sample.reshaped({1, width})) : Array();
+  int64_t most = 0;
+  double largest = -1;
+  for (int64_t c = 0; c < width; ++c) {
+    double size = std::fabs(sample.data<double>()[c]);
+    if (std::isnan(size)) size = 0;  // a missing cell
+    if (added.numel() > 0) size = 0;
+    for (int64_t at = c; at < added.numel(); at += width + 1) {
+      const double part = std::fabs(added.data<double>()[at]);
+      size = std::isnan(part) ? std::numeric_limits<double>::infinity() : std::max(size, part);
     }
+    if (size > largest) {
+      largest = size;
+      most = c;
+    }
+  }
+  return cat(excerpt(b.columns[static_cast<size_t>(most)].source_name()), " is ", sample.data<double>()[most]);
+}
+
+void ServedModel::check_results(const Array& results, const std::vector<Array>& samples) const {
+  for (int64_t i = 0; i < results.numel(); ++i) {
+    const float result = results.data<float>()[i];
+    if (std::isfinite(result)) continue;
+    if (!reads_rows()) fail(ErrorKind::diverged, name_, "the model gives ", result, " for this input");
+    const int64_t row = i / results.shape()[1];
+    fail(ErrorKind::data, name_, "the model gives ", result, " for row ", row, ": ",
+         largest_part(samples[static_cast<size_t>(row)]), ", which is too large for it");
   }
 }
 

@@ -37,8 +37,10 @@ class ServedModel {
   // A model of rows takes cells of a table with a header, or of a JSON object {"column": number, text or null}.
   Array sample_of_table(const std::string& text, const std::string& name) const;
   Array sample_of_json(const std::string& text, const std::string& name) const;
-  // Throws Error(diverged) where a result is NaN or infinite, which no JSON says.
-  void check_results(const Array& results) const;
+  // Throws where a result is NaN or infinite, which no JSON says: of a model of rows Error(data) with the column that
+  // made it so, as any number is taken there; of others Error(diverged). `samples` gave the results, in their order;
+  // they may be left out where the model takes no rows.
+  void check_results(const Array& results, const std::vector<Array>& samples) const;
   // The outputs that a request wants of f32 (N, K).
   std::vector<Output> outputs(const InferRequest& request, const Array& results) const;
   // Refuses wanted outputs that there are not, before anything is run.
@@ -51,6 +53,7 @@ class ServedModel {
   const char* output_name() const { return predictor_.probabilities() ? "probabilities" : "values"; }
   std::vector<Array> rows(const InferRequest& request, const std::string& name) const;
   void check_count(int64_t samples, const std::string& name) const;
+  std::string largest_part(const Array& sample) const;
   std::vector<int64_t> best(const float* row, int64_t k) const;
   void describe();
 

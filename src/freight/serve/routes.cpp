@@ -234,8 +234,9 @@ Reply Routes::infer(ServedModel& model, const Request& request) {
   model.check_outputs(r, "infer");
   std::vector<Array> samples = model.samples(r, "infer");
   const auto count = static_cast<int64_t>(samples.size());
+  const std::vector<Array> rows = model.reads_rows() ? samples : std::vector<Array>();
   const Array results = engine_.run(model, std::move(samples));
-  model.check_results(results);
+  model.check_results(results, rows);
   model.metrics().samples += count;
   InferAnswer answer = write_infer(model.name(), r.id, model.outputs(r, results));
   Reply reply{.body = std::move(answer.body)};
@@ -281,7 +282,7 @@ Reply Routes::predict(ServedModel& model, const Request& request) {
   const Clock::time_point start = Clock::now();
   const Array results = engine_.run(model, {sample});
   const double seconds = seconds_since(start);
-  model.check_results(results);
+  model.check_results(results, {sample});
   ++model.metrics().samples;
   return {.body =
               model.prediction(results.data<float>(), static_cast<int64_t>(std::min<uint64_t>(top, 1 << 20)), seconds)};

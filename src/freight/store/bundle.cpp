@@ -16,6 +16,7 @@
 #include "freight/io/digest.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
+#include "freight/io/memory_need.h"
 #include "freight/io/safetensors.h"
 #include "freight/store/bundle_check_internal.h"
 
@@ -239,7 +240,9 @@ void save_bundle(const std::string& path, const Bundle& bundle) {
   io::save_safetensors(path, sealed(to_file(bundle)));
 }
 
-Bundle load_bundle(const std::string& path) { return from_file(load_sealed(path), path); }
+Bundle load_bundle(const std::string& path) {
+  return io::reading(path, [&] { return from_file(load_sealed(path), path); });
+}
 
 namespace {
 

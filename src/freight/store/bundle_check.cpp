@@ -66,7 +66,8 @@ void check_provenance(const Bundle& b, const std::string& path) {
   constexpr size_t kLongest = 4096;  // of a text: names and paths
   for (const auto& [key, value] : b.provenance) {
     if (key.size() + value.size() > kLongest) {
-      refuse_stored(path, "provenance: ", excerpt(key), " has ", value.size(), " bytes, need at most ", kLongest);
+      refuse_stored(path, "provenance: ", excerpt(key), " has ", key.size() + value.size(),
+                    " bytes with its name, need at most ", kLongest);
     }
   }
   const auto check = [&](const char* key, auto number, double least, double most) {

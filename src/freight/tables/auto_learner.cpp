@@ -93,7 +93,9 @@ std::vector<train::Candidate> AutoLearner::candidates(const train::Config& confi
     try {
       learner->cost(c.config, data);
     } catch (const Error& e) {
-      if (on_device && runs) throw;  // a device that was asked for is never replaced in silence
+      // A device, or several, that were asked for are never replaced in silence.
+      if (on_device && runs) throw;
+      if (data.together && learner->fits_by_several()) throw;
       left_out.push_back(cat(name, ": ", e.what()));
       continue;
     }

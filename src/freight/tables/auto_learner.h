@@ -16,6 +16,7 @@ class AutoLearner : public train::RowLearner {
   std::vector<std::string> flags() const override;
   bool ranks() const override { return true; }
   bool chooses() const override { return true; }
+  bool fits_by_several() const override { return true; }
   const char* compute() const override { return "f64 or f32"; }  // before one is chosen
   bool runs_on(const std::string& device) const override;
   train::RowData read(const train::RowSource& source) const override;

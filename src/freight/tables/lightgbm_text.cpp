@@ -21,8 +21,6 @@ namespace {
 using Json = nlohmann::json;
 using Block = std::map<std::string_view, std::string_view>;  // the lines KEY=VALUE of a part of the file
 
-constexpr int64_t kMostLightgbmColumns = 1 << 24;
-
 enum class Lacking { none = 0, zero = 1, nan = 2 };  // what counts as missing: the missing type of a node
 struct Decision {
   explicit Decision(int bits)
@@ -127,7 +125,9 @@ class LightgbmReader {
     const auto classes = number<int64_t>(value(head, "num_class"), "num_class");
     groups_ = number<int64_t>(value(head, "num_tree_per_iteration"), "num_tree_per_iteration");
     const auto width = number<int64_t>(value(head, "max_feature_idx"), "max_feature_idx");
-    if (width < 0 || width >= kMostLightgbmColumns) wrong("max_feature_idx: got ", width);
+    if (width < 0 || width >= kMostImportedColumns) {
+      wrong("max_feature_idx: got ", width, ", need 0 to ", kMostImportedColumns - 1);
+    }
     if (groups_ < 1 || groups_ > static_cast<int64_t>(rest_.size())) wrong("num_tree_per_iteration: got ", groups_);
     const auto objective = head.find("objective");
     read_objective(objective == head.end() ? "" : std::string(objective->second), classes);
@@ -335,6 +335,9 @@ class LightgbmReader {
       constexpr std::string_view kPandas = "pandas_categorical:";
       if (next().starts_with(kPandas)) names = pandas_names(line_.substr(kPandas.size()));
     }
+    size_t count = 0;
+    for (const std::set<int32_t>& of_column : listed_) count += of_column.size();
+    check_imported_words(static_cast<int64_t>(count), path_);
     if (static_cast<int64_t>(names.size()) != std::count(of_words_.begin(), of_words_.end(), true)) names.clear();
     size_t next_names = 0;
     for (size_t c = 0; c < of_words_.size(); ++c) {

@@ -78,6 +78,9 @@ class ForestCheck {
         open.push_back(child);
       }
     }
+    // Nobody has looked through the others, and who counts splits meets all.
+    const auto alone = std::find(depth.begin(), depth.end(), -1) - depth.begin();
+    if (alone < static_cast<std::ptrdiff_t>(nodes.size())) wrong_tree("none leads to node ", alone);
   }
 
   void check_split(const store::TreeNode& node, size_t at) {
@@ -105,6 +108,16 @@ class ForestCheck {
 };
 
 }  // namespace
+
+void check_imported_columns(int64_t columns, const std::string& path) {
+  if (columns >= 1 && columns <= kMostImportedColumns) return;
+  fail(ErrorKind::data, path, "its trees take ", columns, " columns, need 1 to ", kMostImportedColumns);
+}
+
+void check_imported_words(int64_t words, const std::string& path) {
+  if (words <= kMostImportedWords) return;
+  fail(ErrorKind::data, path, "its columns of words have ", words, " categories, need at most ", kMostImportedWords);
+}
 
 void set_words(OtherForest& forest, int64_t column, const std::map<int32_t, std::string>& names) {
   const auto c = static_cast<size_t>(column);

@@ -37,6 +37,12 @@ struct OtherForest {
   int64_t groups() const { return static_cast<int64_t>(bases.size()); }
 };
 
+// Limits of files of other programs' trees. No table has more columns, and no stored model names more words.
+inline constexpr int64_t kMostImportedColumns = 100'000, kMostImportedWords = 4'000'000;
+// Throw Error(data) that begins with `path` for more, or for no columns.
+void check_imported_columns(int64_t columns, const std::string& path);
+void check_imported_words(int64_t words, const std::string& path);
+
 // Makes the column one of words: the names of categories by their numbers.
 void set_words(OtherForest& forest, int64_t column, const std::map<int32_t, std::string>& names);
 

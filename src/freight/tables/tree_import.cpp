@@ -5,6 +5,7 @@
 
 #include "freight/base/strings.h"
 #include "freight/io/file.h"
+#include "freight/io/memory_need.h"
 #include "freight/tables/imported_trees.h"
 #include "freight/tables/lightgbm_text.h"
 #include "freight/tables/treelite_json.h"
@@ -28,6 +29,14 @@ store::Bundle bundle_of(OtherForest forest, const std::string& path, const std::
   return bundle;
 }
 
+store::Bundle imported_from(const std::string& path, const std::vector<std::string>& classes) {
+  const io::Bytes bytes = io::read_file(path);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (begins_as_treelite(text)) return bundle_of(read_treelite(text, path), path, classes);
+  if (!names_xgboost_file(path)) return bundle_of(read_lightgbm(text, path), path, classes);
+  return import_xgboost(path, classes);
+}
+
 }  // namespace
 
 bool names_trees(const std::string& path) {
@@ -38,11 +47,7 @@ bool names_trees(const std::string& path) {
 }
 
 store::Bundle import_trees(const std::string& path, const std::vector<std::string>& classes) {
-  const io::Bytes bytes = io::read_file(path);
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (begins_as_treelite(text)) return bundle_of(read_treelite(text, path), path, classes);
-  if (!names_xgboost_file(path)) return bundle_of(read_lightgbm(text, path), path, classes);
-  return import_xgboost(path, classes);
+  return io::reading(path, [&] { return imported_from(path, classes); });
 }
 
 }  // namespace freight::tables

@@ -10,6 +10,7 @@
 #include "freight/base/strings.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
+#include "freight/io/memory_need.h"
 
 namespace freight::tables {
 
@@ -17,8 +18,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kMostTreeliteColumns = 1 << 24;
-constexpr int kDepthOfNodes = 4;  // trees, a tree, its nodes, a node
+constexpr int64_t kMostTreeliteCategory = 1 << 24;  // f32, in which columns lie, counts up to there
+constexpr int kDepthOfNodes = 4;                    // trees, a tree, its nodes, a node
 constexpr size_t kBytesOfHead = 4096;
 
 // A node as the file has it.
@@ -109,10 +110,10 @@ class TreeliteReader {
       refuse("its thresholds are f32, which is not taken: trees of XGBoost are read from the file of its save_model");
     }
     const auto columns = head.at("num_feature").get<int64_t>();
-    if (columns < 1 || columns > kMostTreeliteColumns) wrong("num_feature: got ", columns);
+    check_imported_columns(columns, path_);
     if (head.at("num_target") != 1) refuse("it tells several targets, which is not taken");
     const auto said = head.at("num_class").get<std::vector<int64_t>>();
-    if (said.size() != 1 || said[0] < 1 || said[0] > kMostTreeliteColumns) wrong("num_class is no number of classes");
+    if (said.size() != 1 || said[0] < 1 || said[0] > kMostImportedWords) wrong("num_class is no number of classes");
     told_ = said[0];
     out_.averaged = head.at("average_tree_output").get<bool>();
     class_of_tree_ = head.at("class_id").get<std::vector<int64_t>>();
@@ -161,12 +162,24 @@ class TreeliteReader {
     if (out_.classes <= 2 && !second_alone_ && told_ != 1) wrong("num_class: got ", told_, ", need 1");
   }
 
+  // A tree of two leaves may tell a million classes, and have a million categories in each copy.
+  void need_copies(const std::vector<ReadNode>& nodes) {
+    double bytes = 0;
+    for (const ReadNode& n : nodes) {
+      bytes +=
+          sizeof(store::TreeNode) + 2 * sizeof(double) + static_cast<double>(n.node.levels.size()) * sizeof(int64_t);
+    }
+    copied_bytes_ += bytes * static_cast<double>(told_);
+    io::need_memory(copied_bytes_, path_, "its trees, one for each class,");
+  }
+
   // A tree whose leaves tell all classes becomes one for each; of two classes one for the second alone.
   void add_tree(size_t number) {
     const std::vector<ReadNode>& nodes = trees_[number];
     const int64_t of = class_of_tree_[number];
     if (of < -1 || of >= told_) wrong("tree ", number, " is for class ", of, " of ", told_);
     const bool all = of == -1 && told_ > 1;
+    if (all) need_copies(nodes);
     for (int64_t k = all && second_alone_ ? 1 : 0; k < (all ? told_ : 1); ++k) {
       GrownTree grown;
       grown.tree.group = second_alone_ ? 0 : all ? k : std::max<int64_t>(of, 0);
@@ -196,11 +209,14 @@ class TreeliteReader {
     for (const GrownTree& grown : out_.trees) {
       for (const store::TreeNode& node : grown.tree.nodes) {
         for (const int64_t category : node.levels) {
-          if (category < 0 || category >= kMostTreeliteColumns) wrong("the number of a category is ", category);
+          if (category < 0 || category >= kMostTreeliteCategory) wrong("the number of a category is ", category);
           words[node.column].emplace(static_cast<int32_t>(category), cat(category));
         }
       }
     }
+    size_t count = 0;
+    for (const auto& [column, names] : words) count += names.size();
+    check_imported_words(static_cast<int64_t>(count), path_);
     for (int64_t c = 0; c < out_.width(); ++c) out_.columns[static_cast<size_t>(c)].name = cat("f", c);
     for (const auto& [column, names] : words) set_words(out_, column, names);
   }
@@ -213,6 +229,7 @@ class TreeliteReader {
   int64_t told_ = 1;           // numbers that the trees tell
   bool second_alone_ = false;  // of two classes' probabilities that of the second is summed
   double slope_ = 1;           // of the sigmoid
+  double copied_bytes_ = 0;    // of trees that tell all classes
 };
 
 }  // namespace

@@ -119,7 +119,7 @@ XgboostHandle binned_matrix(const Xgboost& library, const TreeColumns& columns, 
   Batches batches(library, columns, rows, asked);
   void* made = nullptr;
   const int result = library->XGQuantileDMatrixCreateFromCallback(
-      &batches, batches.proxy(), nullptr, [](void* b) { static_cast<Batches*>(b)->rewind(); },
+      &batches, batches.proxy(), asked.like.get(), [](void* b) { static_cast<Batches*>(b)->rewind(); },
       [](void* b) { return static_cast<Batches*>(b)->next(); },
       cat(R"({"missing": NaN, "max_bin": 256, "nthread": )", asked.threads, "}").c_str(), &made);
   XgboostHandle matrix = result == 0 ? owned_matrix(library, made) : nullptr;

@@ -15,6 +15,7 @@ struct BinsAsked {
   const std::vector<float>& weights;  // of the rows, which move the bins' borders; empty: all alike
   std::string threads;                // of XGBoost
   int64_t cells_at_once = 1 << 21;    // of a batch
+  XgboostHandle like = nullptr;       // a binned matrix, whose borders the bins have; null: those of these rows
 };
 
 // Says which rows of a ranking belong together. Those of each group must follow each other.

@@ -23,8 +23,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kMostColumns = 1 << 24;  // as f32 counts them
-
 // The words of a column, by the number of their category.
 using Categories = std::vector<std::string>;
 
@@ -36,18 +34,21 @@ int64_t number_in(const Json& text) {
 }
 
 // XGBoost up to 2 writes NaN, which JSON does not have, where a node splits words.
-std::string without_nan(std::string text) {
+std::string without_nan(std::string_view text) {
+  std::string out;
+  out.reserve(text.size() + text.size() / 16);
   bool quoted = false;
   for (size_t i = 0; i < text.size(); ++i) {
-    if (quoted && text[i] == '\\') {
-      ++i;
-    } else if (text[i] == '"') {
-      quoted = !quoted;
-    } else if (!quoted && text.compare(i, 3, "NaN") == 0) {
-      text.replace(i, 3, "null");
+    if (!quoted && text.compare(i, 3, "NaN") == 0) {
+      out += "null";
+      i += 2;
+      continue;
     }
+    if (text[i] == '"') quoted = !quoted;
+    if (quoted && text[i] == '\\' && i + 1 < text.size()) out += text[i++];
+    out += text[i];
   }
-  return text;
+  return out;
 }
 
 void numbers_of_nulls(Json& document) {
@@ -71,31 +72,40 @@ Json imported_document(const std::string& bytes, const std::string& path) {
 }
 
 // Names lie as bytes behind each other; numbers as they are.
-Categories named_categories(const Json& encoded) {
+Categories named_categories(const Json& encoded, const std::string& path) {
   Categories words;
   const Json &ends = encoded.at("offsets"), &values = encoded.at("values");
-  for (size_t i = 0; i + 1 < ends.size(); ++i) {
-    std::string word;
-    for (auto at = ends[i].get<size_t>(); at < ends[i + 1].get<size_t>(); ++at) {
-      word += static_cast<char>(values.at(at).get<int>());
+  size_t last = 0;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    const auto end = ends[i].get<size_t>();
+    if (end < last || end > values.size()) {
+      fail(ErrorKind::data, path, "is no model of XGBoost's: the offsets of its categories do not rise to their bytes");
     }
-    words.push_back(std::move(word));
+    std::string word;
+    for (size_t at = last; at < end; ++at) word += static_cast<char>(values[at].get<int>());
+    if (i > 0) words.push_back(std::move(word));
+    last = end;
   }
   for (size_t i = 0; ends.empty() && i < values.size(); ++i) words.push_back(values[i].dump());
   return words;
 }
 
 // A category that has no name is its number. Numbers go one beyond the greatest that a split sends to the right: that
-// one stands for those that go left everywhere, and greater ones count as missing.
-Categories numbered_categories(const std::vector<store::Tree>& trees, int64_t column) {
-  int64_t most = 0;
+// one stands for those that go left everywhere, and greater ones count as missing. Here by column: how many there are.
+std::vector<int64_t> numbers_of_categories(const std::vector<store::Tree>& trees, int64_t columns) {
+  std::vector<int64_t> count(static_cast<size_t>(columns), 1);
   for (const store::Tree& tree : trees) {
     for (const store::TreeNode& node : tree.nodes) {
-      for (const int64_t level : node.levels) most = node.column == column ? std::max(most, level + 1) : most;
+      if (node.left < 0) continue;
+      int64_t& most = count[static_cast<size_t>(node.column)];
+      for (const int64_t level : node.levels) most = std::max(most, level + 2);
     }
   }
+  return count;
+}
+Categories numbered_categories(int64_t count) {
   Categories words;
-  for (int64_t i = 0; i <= most; ++i) words.push_back(cat(i));
+  for (int64_t i = 0; i < count; ++i) words.push_back(cat(i));
   return words;
 }
 
@@ -104,11 +114,14 @@ struct ImportedColumns {
   std::vector<store::Column> columns;
   std::vector<int32_t> categories;
 };
-ImportedColumns columns_of(const Json& learner, int64_t count, const std::vector<store::Tree>& trees) {
+ImportedColumns columns_of(const Json& learner, int64_t count, const std::vector<store::Tree>& trees,
+                           const std::string& path) {
   ImportedColumns out;
+  const std::vector<int64_t> numbers = numbers_of_categories(trees, count);
   const auto list = [&](const char* name) { return learner.value(name, std::vector<std::string>()); };
   const std::vector<std::string> names = list("feature_names"), kinds = list("feature_types");
   const Json& model = learner.at("gradient_booster").at("model");
+  int64_t total = 0;
   for (int64_t c = 0; c < count; ++c) {
     const auto i = static_cast<size_t>(c);
     store::Column column{.name = i < names.size() ? names[i] : cat("f", c)};
@@ -116,9 +129,11 @@ ImportedColumns columns_of(const Json& learner, int64_t count, const std::vector
     if (column.words) {
       Categories words;
       if (const auto cats = model.find("cats"); cats != model.end() && i < cats->at("enc").size()) {
-        words = named_categories(cats->at("enc")[i]);
+        words = named_categories(cats->at("enc")[i], path);
       }
-      if (words.empty()) words = numbered_categories(trees, c);
+      if (words.empty() && numbers[i] <= kMostImportedWords) words = numbered_categories(numbers[i]);
+      total += words.empty() ? numbers[i] : static_cast<int64_t>(words.size());
+      check_imported_words(total, path);
       std::vector<int32_t> order(words.size());
       std::iota(order.begin(), order.end(), 0);
       std::sort(order.begin(), order.end(),
@@ -168,7 +183,8 @@ store::Bundle imported(const std::string& file, const std::string& path, const s
   Json& learner = document.at("learner");
   const Json& booster = learner.at("gradient_booster");
   if (booster.at("name") != "gbtree") {
-    fail(ErrorKind::usage, path, "a model of the booster ", booster.at("name").dump(), " is not taken: need gbtree");
+    fail(ErrorKind::usage, path, "a model of the booster ", excerpt(booster.at("name").dump()),
+         " is not taken: need gbtree");
   }
   Json& objective = learner.at("objective").at("name");
   if (objective == "multi:softmax") objective = "multi:softprob";  // the same sums
@@ -176,15 +192,13 @@ store::Bundle imported(const std::string& file, const std::string& path, const s
   const Json& shape = learner.at("learner_model_param");
   const int64_t columns = number_in(shape.at("num_feature")),
                 groups = std::max<int64_t>(number_in(shape.at("num_class")), 1);
-  if (columns < 1 || columns > kMostColumns) {
-    fail(ErrorKind::data, path, "is no model of XGBoost's: its trees take ", columns, " columns");
-  }
+  check_imported_columns(columns, path);
   const int64_t classes = classes_told(objective.get<std::string>(), groups, path);
   const std::vector<uint8_t> looked_through = Json::to_ubjson(document);
   const ReadTrees read = read_trees(looked_through, path, columns, groups);
   const TreeFacts& facts = read.facts;
   const std::vector<store::Tree>& trees = read.trees;
-  ImportedColumns said = columns_of(learner, columns, trees);
+  ImportedColumns said = columns_of(learner, columns, trees, path);
 
   store::Bundle bundle;
   bundle.classes = names_of_classes(classes, names);
@@ -221,7 +235,7 @@ store::Bundle import_xgboost(const std::string& path, const std::vector<std::str
   try {
     return imported({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, classes);
   } catch (const Json::exception& e) {
-    fail(ErrorKind::data, path, "is no model of XGBoost's: ", e.what());
+    fail(ErrorKind::data, path, "is no model of XGBoost's: ", io::json_fault(e));
   }
 }
 

@@ -35,6 +35,9 @@ class TreeLearner : public train::RowLearner {
   train::Config settled(const train::Config& config,
                         const std::vector<std::shared_ptr<const store::RowModel>>& folds) const override;
   bool reads_held_out(const train::Config& config) const override;
+  bool fits_by_several() const override { return true; }
+  void help(const train::Config& config, train::Ranks& ranks) const override;
+  Kind kind() const { return kind_; }
 
  private:
   Kind kind_;

@@ -19,7 +19,8 @@ namespace freight::tables {
 
 namespace {
 
-constexpr XgboostVersion kOldest = {1, 7, 0};  // the first whose fast method splits columns of words
+constexpr XgboostVersion kOldest = {1, 7, 0};       // the first whose fast method splits columns of words
+constexpr XgboostVersion kCollectives = {2, 1, 0};  // the first with a tracker in its C interface
 constexpr const char* kInstall =
     "install one by apt-get install libxgboost0, or a newer one by pip install xgboost-cpu into the active Python "
     "environment; or name its libxgboost.so by --xgboost PATH or FREIGHT_XGBOOST";
@@ -84,13 +85,22 @@ void heard(const char* text) {
 
 std::string XgboostVersion::text() const { return cat(major, ".", minor, ".", patch); }
 
-Xgboost::Xgboost(Loaded<XgboostFunctions> loaded)
-    : functions_(loaded.functions), path_(std::move(loaded.library.path)) {
+Xgboost::Xgboost(Loaded<XgboostFunctions> loaded) : functions_(loaded.functions), path_(loaded.library.path) {
+  look_up(loaded.library, "", {FREIGHT_XGBOOST_COLLECTIVES(FREIGHT_SYMBOL)}, &collectives_, "");
+  lacks_ = loaded.library.why;
   functions_.XGBoostVersion(&version_.major, &version_.minor, &version_.patch);
   const char* built = nullptr;
   check(functions_.XGBuildInfo(&built), "what it was built with");
   const auto info = io::try_parse_json<nlohmann::json>(built);
   cuda_ = info && info->is_object() && info->value("USE_CUDA", false);
+}
+
+const XgboostCollectives& Xgboost::collectives() const {
+  if (lacks_.empty() && !(version_ < kCollectives)) return collectives_;
+  fail(ErrorKind::device, "--devices", "trees are fitted by several processes by XGBoost ", kCollectives.text(),
+       " or newer, which brings the tracker by which they meet: ", path_, " is ", version_.text(),
+       "; install one by pip install xgboost-cpu into the active Python environment, or name its libxgboost.so by ",
+       "--xgboost PATH or FREIGHT_XGBOOST");
 }
 
 void Xgboost::check(int result, const std::string& what) const {

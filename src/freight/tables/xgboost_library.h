@@ -39,6 +39,20 @@ namespace freight::tables {
   X(XGBoosterLoadModelFromBuffer, int, void*, const void*, uint64_t)                                             \
   X(XGBoosterSaveJsonConfig, int, void*, uint64_t*, const char**)
 
+// Functions by which several processes fit together. They return 0, or -1.
+#define FREIGHT_XGBOOST_COLLECTIVES(X)             \
+  X(XGTrackerCreate, int, const char*, void**)     \
+  X(XGTrackerRun, int, void*, const char*)         \
+  X(XGTrackerWorkerArgs, int, void*, const char**) \
+  X(XGTrackerWaitFor, int, void*, const char*)     \
+  X(XGTrackerFree, int, void*)                     \
+  X(XGCommunicatorInit, int, const char*)          \
+  X(XGCommunicatorFinalize, int, void)
+
+struct XgboostCollectives {
+  FREIGHT_XGBOOST_COLLECTIVES(FREIGHT_POINTER)
+};
+
 struct XgboostFunctions {
   FREIGHT_XGBOOST_FUNCTIONS(FREIGHT_POINTER)
 };
@@ -58,6 +72,8 @@ class Xgboost {
   const std::string& path() const { return path_; }
   const XgboostVersion& version() const { return version_; }
   bool cuda() const { return cuda_; }
+  // Throws Error(device) that says which version has them.
+  const XgboostCollectives& collectives() const;
   // Throws Error(runtime) with XGBoost's own words where a function did not return 0; `what` says what was asked for.
   void check(int result, const std::string& what) const;
   // Hands its warnings on this thread to the log from now on. Throws Error(runtime) in check() for a
@@ -69,6 +85,8 @@ class Xgboost {
   explicit Xgboost(Loaded<XgboostFunctions> loaded);
 
   XgboostFunctions functions_;
+  XgboostCollectives collectives_;
+  std::string lacks_;  // of these, one that is not there
   std::string path_;
   XgboostVersion version_;
   bool cuda_ = false;

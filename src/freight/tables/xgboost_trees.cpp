@@ -142,13 +142,16 @@ class TreeReader {
     const std::vector<int64_t> all = numbers("categories"), begin = numbers("categories_segments"),
                                size = numbers("categories_sizes");
     const auto count = static_cast<int64_t>(all.size());
+    int64_t named = 0;  // segments that share their categories would take any memory
     bool right = begin.size() == of_words_.size() && size.size() == of_words_.size() &&
                  std::is_sorted(of_words_.begin(), of_words_.end());
     for (size_t i = 0; right && i < begin.size(); ++i) {
       right = begin[i] >= 0 && size[i] > 0 && begin[i] <= count && size[i] <= count - begin[i] && of_words_[i] >= 0 &&
               of_words_[i] < nodes_;
+      named += size[i];
     }
-    right = right && std::all_of(all.begin(), all.end(), [](int64_t c) { return c >= 0 && c < kMostCategories; });
+    right = right && named <= count &&
+            std::all_of(all.begin(), all.end(), [](int64_t c) { return c >= 0 && c < kMostCategories; });
     if (!right) wrong("its categories do not fit its nodes");
     for (size_t i = 0; i < begin.size(); ++i) {
       const auto from = all.begin() + begin[i];
@@ -163,14 +166,35 @@ class TreeReader {
   mutable std::vector<int64_t> of_words_;  // nodes that split words
 };
 
-// The nodes of trees that have been looked through.
+// Says of each node whether the first one leads to it. The others are what pruning left behind, and nobody has looked
+// through them.
+std::vector<bool> reached(const Json& left, const Json& right) {
+  std::vector<bool> seen(left.size());
+  std::vector<size_t> open = {0};
+  while (!open.empty()) {
+    const size_t node = open.back();
+    open.pop_back();
+    seen[node] = true;
+    if (left[node].get<int64_t>() < 0) continue;
+    open.push_back(left[node].get<size_t>());
+    open.push_back(right[node].get<size_t>());
+  }
+  return seen;
+}
+
+// The nodes of trees that have been looked through; those to which none leads are leaves of 0.
 std::vector<store::Tree> nodes_of(const Json& model) {
   std::vector<store::Tree> all;
   for (const Json& tree : model.at("trees")) {
     store::Tree out{.group = model.at("tree_info")[all.size()].get<int64_t>(), .nodes = {}};
     const Json &left = tree.at("left_children"), &right = tree.at("right_children"), &column = tree.at("split_indices"),
                &at = tree.at("split_conditions"), &kind = tree.at("split_type"), &missing = tree.at("default_left");
+    const std::vector<bool> used = reached(left, right);
     for (size_t i = 0; i < left.size(); ++i) {
+      if (!used[i]) {
+        out.nodes.emplace_back();
+        continue;
+      }
       out.nodes.push_back({.left = left[i].get<int64_t>(),
                            .right = right[i].get<int64_t>(),
                            .column = column[i].get<int64_t>(),
@@ -183,6 +207,7 @@ std::vector<store::Tree> nodes_of(const Json& model) {
     const std::vector<int64_t> nodes = numbers("categories_nodes"), categories = numbers("categories"),
                                begin = numbers("categories_segments"), size = numbers("categories_sizes");
     for (size_t i = 0; i < nodes.size(); ++i) {
+      if (!used[static_cast<size_t>(nodes[i])]) continue;
       const auto from = categories.begin() + begin[i];
       out.nodes[static_cast<size_t>(nodes[i])].levels.assign(from, from + size[i]);
     }

@@ -32,15 +32,16 @@ void copy_elements(const std::shared_ptr<Storage>& to, const std::shared_ptr<Sto
   memory->copy(to->on_device(memory, DeviceAccess::write), source, bytes, Queue::kernels);
 }
 
-// One node on arrays, with the node's place in what it throws.
+// One node on arrays, with the node's name and place in what it throws.
 void run_node(const Graph& graph, const Node& n, const std::vector<Array>& operands, const std::vector<Array>& results,
               const std::string& device) {
   need_batch_statistics(graph, n);
   try {
     prepare(n.op, n.attrs, input_types(graph, n), device)->run(operands, results);
   } catch (const Error& e) {
-    if (!e.where().empty() || n.location().empty()) throw;
-    throw Error(e.kind(), e.op(), e.message(), n.location());
+    if (!e.where().empty()) throw;
+    // A prepared op knows no more than its own name, or that of the primitive that failed.
+    throw Error(e.kind(), e.kind() == ErrorKind::data ? n.called() : e.op(), e.message(), n.location());
   }
 }
 
@@ -63,7 +64,7 @@ std::shared_ptr<const Graph> constant_definition(const Graph& graph, Value value
     const Node& n = graph.node(i);
     std::vector<Value> in;
     for (Value v : n.inputs) in.push_back(map[v.id]);
-    const std::vector<Value> made = out->add(n.op, n.attrs, in, n.scope, n.where);
+    const std::vector<Value> made = out->add(n.op, n.attrs, in, n);
     for (size_t k = 0; k < made.size(); ++k) map[n.outputs[k].id] = made[k];
   }
   out->outputs = {map[value.id]};

@@ -305,7 +305,7 @@ class Recall {
       if (bound(p, n.out(), n)) continue;
       std::vector<Value> in;
       for (Value v : n.inputs) in.push_back(p.given[v.index()]);
-      const std::vector<Value> made = graph_.add(n.op, n.attrs, in, n.scope, n.where);
+      const std::vector<Value> made = graph_.add(n.op, n.attrs, in, n);
       for (size_t i = 0; i < made.size(); ++i) define(p, n.outputs[i], made[i]);
     }
   }

@@ -10,6 +10,7 @@ struct Place {
   std::string scope;
   const char* file = nullptr;
   unsigned line = 0;
+  const char* function = nullptr;
 };
 thread_local Place t_place;
 }  // namespace
@@ -22,13 +23,16 @@ Scope::Scope(const std::string& name) : restore_(t_place.scope.size()) {
 
 Scope::~Scope() { t_place.scope.resize(restore_); }
 
-Frame::Frame(const SourceLine& where) : outermost_(t_place.file == nullptr) {
+Frame::Frame(const SourceLine& where, const char* function)
+    : outermost_(t_place.file == nullptr), names_(function && !t_place.function) {
+  if (names_) t_place.function = function;
   if (!outermost_) return;
   t_place.file = where.file;
   t_place.line = where.line;
 }
 
 Frame::~Frame() {
+  if (names_) t_place.function = nullptr;
   if (outermost_) t_place.file = nullptr;
 }
 
@@ -46,6 +50,8 @@ std::string where() {
   if (t_place.line > 0) text += ":" + std::to_string(t_place.line);
   return text;
 }
+
+const char* function() { return t_place.function; }
 
 std::string location() {
   const std::string line = where();

@@ -24,7 +24,9 @@ class Scope {
 // line of the user's call stays.
 class Frame {
  public:
-  explicit Frame(const SourceLine& where);  // until the end of the scope
+  // Until the end of the scope. `function`, a literal, is what the user calls by that line; the outermost that has one
+  // wins.
+  explicit Frame(const SourceLine& where, const char* function = nullptr);
   // `source` is kept as given, for example the name of a spec file.
   explicit Frame(const char* source) : Frame(SourceLine{source, 0}) {}
   ~Frame();
@@ -32,7 +34,7 @@ class Frame {
   Frame& operator=(const Frame&) = delete;
 
  private:
-  bool outermost_;
+  bool outermost_, names_;
 };
 
 namespace trace {
@@ -53,6 +55,8 @@ const std::string& scope();
 std::string where();
 // "enc.fc1, train.cpp:42" for messages.
 std::string location();
+// The function of ops/ that the user called: errors about the nodes that it is made of name it. Null outside of one.
+const char* function();
 }  // namespace trace
 
 }  // namespace freight

@@ -107,7 +107,8 @@ std::vector<Tensor> Trace::add(Op op, Attrs attrs, const std::vector<Tensor>& in
     follows = follows && t.impl()->follows;
   }
   std::vector<Tensor> out;
-  for (Value v : graph_.add(op, std::move(attrs), values, scope(), where())) out.push_back(wrap(v, follows));
+  for (Value v : graph_.add(op, std::move(attrs), values, scope(), where(), function()))
+    out.push_back(wrap(v, follows));
   return out;
 }
 
@@ -158,7 +159,7 @@ Value Trace::capture(const std::shared_ptr<TensorImpl>& tensor) {
   for (const Node& n : g.nodes) {
     std::vector<Value> in;
     for (Value v : n.inputs) in.push_back(map[v.index()]);
-    const std::vector<Value> out = graph_.add(n.op, n.attrs, in, n.scope, n.where);
+    const std::vector<Value> out = graph_.add(n.op, n.attrs, in, n);
     for (size_t i = 0; i < out.size(); ++i) map[n.outputs[i].index()] = out[i];
   }
   return map[g.outputs[0].index()];

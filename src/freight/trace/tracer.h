@@ -361,10 +361,11 @@ class StateLock {
   bool reads_, updates_;
 };
 
-// Throws Error(usage) with the current module path and source line.
+// Throws Error(usage) with the current module path and source line. It names the function that the user called where
+// one is known, whatever part of it refuses.
 template <class... Parts>
 [[noreturn, gnu::cold]] void fail_here(const std::string& op, const Parts&... parts) {
-  throw_error(ErrorKind::usage, op, cat(parts...), location());
+  throw_error(ErrorKind::usage, function() ? function() : op, cat(parts...), location());
 }
 
 // Throws Error(usage) for a tensor that was made while a function was traced and is used where nobody traces that: the

@@ -57,9 +57,10 @@ std::vector<BatchSteps::Done> BatchSteps::next_sharded(const RunPosition& place)
   run_.net->optimizer->set_lr(rate_of(run_, place, place.step));
   if (run_.ranks) run_.ranks->comm().at_step(place.step);
   int64_t counted = 0;
+  const int64_t shards = run_.sharding.deal().count();
   TrainStep::Outcome outcome;
   while (counted == 0) {
-    for (int64_t i = 0; i < run_.sharding.deal().count(); ++i) {
+    for (int64_t i = 0; i < shards; ++i) {
       batch_ = run_.feed->next();
       used_up_ = !batch_;
       if (used_up_) return {};

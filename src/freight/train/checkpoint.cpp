@@ -269,7 +269,14 @@ void read_state(const std::map<std::string, std::string>& metadata, const std::s
   }
 }
 
-Snapshot values_of(const store::Bundle& bundle, const RunState& state) {
+namespace {
+
+void take_given(Snapshot& s, const RunState& state) {
+  for (const nn::NamedArray& a : state.given) s.state.tensors.emplace_back(a.name, a.array);
+  s.given = state.given.size();
+}
+
+Snapshot kept_values(const store::Bundle& bundle, const RunState& state) {
   Snapshot s{state.place.step, store::to_file(bundle), {}};
   s.state.metadata = {{"place", to_json(state.place).dump()},
                       {"config", to_json(without_folders(state.config))},
@@ -279,10 +286,19 @@ Snapshot values_of(const store::Bundle& bundle, const RunState& state) {
   return s;
 }
 
+}  // namespace
+
+Snapshot values_of(const store::Bundle& bundle, const RunState& state) {
+  Snapshot s = kept_values(bundle, state);
+  take_given(s, state);
+  return s;
+}
+
 Snapshot snapshot(const store::Bundle& bundle, const RunState& state, Snapshot reuse) {
-  Snapshot s = values_of(bundle, state);
+  Snapshot s = kept_values(bundle, state);
   own(s.model, reuse.model);
   own(s.state, reuse.state);
+  take_given(s, state);
   return s;
 }
 

@@ -49,12 +49,15 @@ struct RunState {
   Config config;
   uint64_t fingerprint = 0;  // of the training data
   bool averaged = false;     // the model has the weights' averages, and the variables "ema." have the weights
+  // Further values, whose memory goes over to the snapshot: of variables that another process keeps.
+  std::vector<nn::NamedArray> given = {};
 };
 
 // Copies of all values at one moment, to be written while the run goes on.
 struct Snapshot {
   int64_t step = 0;
   io::SafeTensors model, state;
+  size_t given = 0;  // so many of the state's tensors, the last ones, were given
 };
 // The values themselves, where the device's memory is the host's: to be written before the run goes on.
 Snapshot values_of(const store::Bundle& bundle, const RunState& state);

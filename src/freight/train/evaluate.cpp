@@ -72,7 +72,7 @@ class BatchFigures {
   // Takes the figures of this rank's next batch.
   void add(const std::array<double, 3>& batch) {
     if (!ranks_) return;
-    const auto number = static_cast<size_t>(ranks_->rank() + added_++ * ranks_->world());
+    const auto number = static_cast<size_t>(share_of_batches(ranks_).number(added_++));
     std::copy(batch.begin(), batch.end(), numbers_.begin() + static_cast<int64_t>(number * kOfBatch));
   }
   // Their sums over all batches; what ranks want is agreed on beside.
@@ -97,7 +97,13 @@ class BatchFigures {
 
 data::Share share_of_batches(Ranks* ranks) {
   if (!ranks) return {};
-  return {.of = ranks->world(), .first = ranks->rank(), .end = ranks->rank() + 1};
+  if (ranks->weights().empty()) return {.of = ranks->world(), .first = ranks->rank(), .end = ranks->rank() + 1};
+  // In turns of four batches for each rank, of which those who are faster get more.
+  const Deal turn{.shards = int64_t{4} * ranks->world(),
+                  .rank = ranks->rank(),
+                  .world = ranks->world(),
+                  .counts = dealt(int64_t{4} * ranks->world(), ranks->weights(), 1)};
+  return {.of = turn.shards, .first = turn.first(), .end = turn.first() + turn.count()};
 }
 
 bool parse_test_views(const std::string& name, TestViews& out) {

@@ -97,7 +97,8 @@ RowData parted(const RowData& data, const store::Rows& train, const store::Rows&
           .train = train,
           .test = held_out,
           .notes = {},
-          .fingerprint = data.fingerprint};
+          .fingerprint = data.fingerprint,
+          .together = data.together};
 }
 
 std::vector<int64_t> numbers_of(const std::vector<int64_t>& fold_of, int64_t fold, bool in) {

@@ -11,6 +11,7 @@
 #include "freight/data/catalog.h"
 #include "freight/models/models.h"
 #include "freight/train/prepared_internal.h"
+#include "freight/train/row_learner.h"
 #include "freight/train/task.h"
 
 namespace freight::train {
@@ -108,6 +109,19 @@ const Learner& learner_of(const Config& config) {
   if (const Learner* named = named_learner(config)) return *named;
   need_net(asked_model(config));
   return *learners().front();
+}
+
+void need_several(const Config& config) {
+  const Learner& learner = learner_of(config);
+  const auto* const of_rows = dynamic_cast<const RowLearner*>(&learner);
+  if (&learner == learners().front() || (of_rows && of_rows->fits_by_several())) return;
+  std::vector<std::string> others;
+  for (const Learner* l : learners()) {
+    const auto* const rows = dynamic_cast<const RowLearner*>(l);
+    if (rows && rows->fits_by_several()) others.push_back(l->name());
+  }
+  fail(ErrorKind::usage, "--devices", "--model ", learner.name(), " is fitted by one device: need a net, or ",
+       join(others, ", "), ", which several fit together");
 }
 
 const Learner& learner_of(const store::Bundle& bundle) {

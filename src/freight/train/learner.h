@@ -27,9 +27,10 @@ struct MeasureRequest {
   std::optional<double> val_split = {};
   std::optional<int64_t> seed = {};
   std::optional<std::string> text_column = {}, label_column = {};  // of texts
-  std::optional<std::string> target = {};                          // of tables
+  std::optional<std::string> target = {}, group_column = {};       // of tables
   std::string tta = "none", device = "auto";
   int64_t batch_size = 256, workers = -1;
+  bool deterministic = false;  // fixed kernel choices: the same bits on any number of ranks
   data::BadSamples bad = {};
   std::function<void(const std::string&)> note = [](const std::string&) {};
   std::function<void(const std::string&)> warn = [](const std::string&) {};
@@ -84,6 +85,8 @@ const Learner& learner_of(const Config& config);
 inline constexpr const char* kLearnerOfTables = "gbdt";
 // The name of the model that a configuration asks for, by itself or by naming what a table tells; "": the data's own.
 std::string asked_model(const Config& config);
+// Throws Error(usage) where several devices do not train what a configuration asks for together.
+void need_several(const Config& config);
 // The learner that fitted a stored model.
 const Learner& learner_of(const store::Bundle& bundle);
 // Throws Error(usage) where `model`, the value of --model, names a learner other than that of nets, and no net. It says

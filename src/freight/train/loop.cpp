@@ -64,7 +64,7 @@ void Loop::run_epoch() {
     const int64_t before = place_.step;
     if (!step(settle ? place_.batch : next_pause())) break;
     save = save || (place_.step > before && run_.config.save_every > 0 && place_.step % run_.config.save_every == 0);
-    save = signals::take_save_request() || save;
+    save = (run_.ranks ? run_.ranks->take_save() : signals::take_save_request()) || save;
     if (!steps_.settled()) continue;
     if (run_.ranks) asked_.lr = run_.ranks->take_rate();
     if (asked_.lr) change_rate();
@@ -88,6 +88,7 @@ void Loop::begin_epoch() {
               .began = Clock::now(),
               .waited_before = run_.feed->wait_seconds()};
   }
+  run_.level_ranks();
   if (run_.ranks) epoch_.ranks.emplace(run_.ranks->comm());
   steps_.start_epoch(place_, epoch_.steps);
   place_.closed = false;
@@ -244,6 +245,7 @@ void Loop::store() {
   result_.samples_per_second = static_cast<double>(trained_.samples) / std::max(trained_.seconds, 1e-9);
   result_.step_seconds = trained_.step_seconds();
   result_.output_dir = run_.config.output_dir;
+  if (const StepTimeline* timeline = run_.net->step->timeline()) result_.timeline = *timeline;
   const models::Model& model = run_.net->model;
   if (model.own.metric && result_.test.count > 0 && std::isinf(place_.best_score)) {
     const std::string line = cat("no checkpoint is the best one: the metric '", model.own.metric_name,
@@ -260,14 +262,16 @@ void Loop::store() {
 void Loop::checkpoint(bool best) {
   need_finite();
   // What was measured is stored: whoever takes the model out of a checkpoint has the averages.
-  run_.net->with_averages([&] { record_.checkpoint(place_, best); });
+  record_.drop_given();
+  const WholeStates states = run_.whole_states();
+  run_.net->with_averages([&] { record_.checkpoint(place_, states, best); });
 }
 
 // Weights, averages and optimizer states that are not finite are neither measured nor stored. One pass over them, once
 // for a step, which storing makes anyway; the steps pay nothing.
 void Loop::need_finite() {
   if (finite_at_ == place_.step) return;
-  const std::string at = run_.net->first_nonfinite();
+  const std::string at = run_.first_nonfinite();
   if (at.empty()) {
     finite_at_ = place_.step;
     return;
@@ -287,7 +291,7 @@ void Loop::diverged(double loss) {
     layer = cat("(the first bad layer could not be found: ", e.what(), ")");
   }
   record_.diverged(place_, loss, rate_);
-  const bool finite = run_.net->first_nonfinite().empty();
+  const bool finite = run_.first_nonfinite().empty();
   if (finite) checkpoint();
   record_.settle();
   fail(ErrorKind::diverged, "train", "the loss is ", loss, " at step ", place_.step + 1, " (epoch ", place_.epoch,

@@ -1,5 +1,6 @@
 // Nets as a learner: a Config becomes data, a net, its compiled step and the plan of it; and stored nets are measured.
 #include <algorithm>
+#include <filesystem>
 
 #include "freight/backend/backend.h"
 #include "freight/base/cpu_info.h"
@@ -9,15 +10,18 @@
 #include "freight/base/version.h"
 #include "freight/data/finite.h"
 #include "freight/data/unicode.h"
+#include "freight/io/file.h"
 #include "freight/io/metrics.h"
 #include "freight/models/loss.h"
 #include "freight/models/summary.h"
 #include "freight/run/plan.h"
 #include "freight/store/precision.h"
+#include "freight/trace/device.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/diverged.h"
 #include "freight/train/learner.h"
 #include "freight/train/loop_internal.h"
+#include "freight/train/state_shares.h"
 #include "freight/train/text.h"
 #include "freight/train/whiten.h"
 
@@ -40,7 +44,7 @@ std::vector<std::string> named_outputs(std::vector<std::string> names, const mod
 
 CompileOptions compile_options(const Config& c, const store::ComputeType& compute) {
   return {.backend = c.backend == "auto" ? std::string() : c.backend,
-          .deterministic = c.deterministic,
+          .deterministic = c.deterministic || c.shards > 0,  // evaluation, too: its figures lie in the stored model
           .recompute = parse_recompute(c.recompute),
           .compute = compute.dtype,
           .tf32 = compute.tf32};
@@ -173,6 +177,16 @@ void place_data(NetRun& p, double device_memory) {
                         "), which makes its batches itself, ", p.block, " steps at a time"));
 }
 
+// Ranks evaluate in the same batches, also where the steps beside which they do it are not alike.
+void plan_evaluation(NetRun& p) {
+  const int64_t count = p.task->test_count();
+  p.net->plan_evaluation(count);
+  if (!p.ranks || (p.ranks->weights().empty() && !p.ranks->unlike())) return;
+  const std::vector<double> all = p.ranks->gather({static_cast<double>(p.net->evaluation.batch)});
+  const auto least = static_cast<int64_t>(*std::min_element(all.begin(), all.end()));
+  if (least < p.net->evaluation.batch) p.net->plan_evaluation(std::min(count, least));
+}
+
 // Throws Error(usage) that says why several processes cannot train a run, where they cannot.
 void need_ranks(const NetRun& p) {
   const Config& c = p.config;
@@ -184,9 +198,62 @@ void need_ranks(const NetRun& p) {
     fail(ErrorKind::usage, "--batch-size", "got ", c.batch_size, " for ", world, " devices",
          c.grad_accum > 1 ? cat(" and ", c.grad_accum, " parts") : "", ": need a sample for each");
   }
-  if (own_memory(c)) {
-    fail(ErrorKind::usage, "--devices", c.backend, " has memory of its own: a run is shared among processors as yet");
+}
+
+std::string device_name(const Config& c) { return *trace::device_named(c.backend); }
+
+// Shares as they are given, or those of the run that goes on, where it had the same devices; else nothing.
+std::optional<RankShares> known_shares(const NetRun& p, RankShares like) {
+  const Config& c = p.config;
+  const DeviceWeights& asked = p.ranks->asked();
+  if (asked.kind == DeviceWeights::Kind::given) {
+    like.units = dealt(like.of_shards ? c.shards : c.batch_size, asked.given, like.of_shards ? 1 : c.grad_accum);
+    return like;
   }
+  std::string before;
+  if (p.ranks->first() && p.start.in_its_directory) {
+    const std::string path = run_of(*p.start.checkpoint) + "/run.json";
+    if (std::filesystem::exists(path)) before = io::read_text(path);
+  }
+  return shares_in(p.ranks->from_first(before), like);
+}
+
+// Decides who computes how much of each batch: all ranks alike, unless they are of several kinds or somebody asked.
+void settle_shares(NetRun& p, const CompileOptions& compile) {
+  using Kind = DeviceWeights::Kind;
+  Ranks& ranks = *p.ranks;
+  if (ranks.members()) return;  // they meet later, and are alike
+  const Config& c = p.config;
+  const std::string name = device_name(c);
+  ranks.meet_devices(name == "cpu" ? cpu_info().model : backend(name).description(), own_memory(c) != nullptr);
+  ranks.need_equal("the arithmetic", to_string(compile.compute));
+  const Kind kind = ranks.asked().kind;
+  if (kind == Kind::usual && !ranks.unlike()) return;
+  const RankShares like{
+      .devices = ranks.from_all(name), .units = {}, .of_shards = c.shards > 0, .batch_size = c.batch_size};
+  p.shares = known_shares(p, like);
+  if (!p.shares) {
+    const auto [x, y] = p.task->batch_types();
+    p.shares = measure_ranks({c, [&] { return p.task->make_model(); }, x, y, compile}, name, ranks);
+    seed(static_cast<uint64_t>(c.seed));  // the trials drew
+  }
+  ranks.set_weights({p.shares->units.begin(), p.shares->units.end()});
+  p.notes.push_back(p.shares->note());
+  if (c.shards > 0 && ranks.unlike()) {
+    p.notes.emplace_back(
+        "the devices are of several kinds: shards then give the same model to rounding, not to the byte");
+  }
+  if (const std::string w = p.shares->warning(); !w.empty()) p.start.warnings.push_back(w);
+}
+
+void share_states(NetRun& p) {
+  const std::vector<size_t> bytes = state_bytes(*p.net->optimizer);
+  size_t all = 0;
+  for (const size_t n : bytes) all += n;
+  p.net->share_states(*p.ranks);
+  p.notes.push_back(cat("the optimizer's states are dealt out over ", p.ranks->world(),
+                        " devices: ", human_bytes(static_cast<double>(largest_share(bytes, p.ranks->world()))),
+                        " on one at most, of ", human_bytes(static_cast<double>(all))));
 }
 
 // A set that is smaller than a batch gives one batch, which is not full.
@@ -224,25 +291,30 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   p.precision_note = compute.note;
   seed(static_cast<uint64_t>(c.seed));
   read_data(p, own);
+  const CompileOptions compile = compile_options(c, compute);
+  p.sharding = sharding_of(c, p.ranks);
+  if (p.ranks) {
+    need_ranks(p);
+    settle_shares(p, compile);
+  }
   p.net = std::make_unique<NetTraining>(c, p.task->make_model());
   check_objective(p.net->model, p.task->batch_types().second, c);
   if (own.model) check_own_net(p);
+  if (p.ranks && p.ranks->shares_states()) share_states(p);
   if (refuse) refuse_too_large(*p.net, device_memory);
   set_weights(p);
   p.class_names = named_outputs(p.task->classes(), p.net->model);
   p.fingerprint = p.task->fingerprint();
   need_same_data(p);
-  p.sharding = sharding_of(c, p.ranks);
-  if (p.ranks) need_ranks(p);
   p.feed = p.task->train_feed(p.sharding.shards > 0 ? p.sharding.deal().pieces() : data::Share{});
   p.length = length_of(c, p.feed->batches_per_epoch());
   p.schedule = make_schedule(c, p.length.steps_per_epoch, p.length.steps);
   place_data(p, device_memory);
   // Batches that the device makes differ from the loader's by rounding: a resumed run must keep to what was chosen.
   if (c.deterministic && c.device_data == "auto" && own_memory(c)) c.device_data = p.data ? "yes" : "no";
-  p.net->plan_step(p.task->batch_types(), compile_options(c, compute), p.data.get(), p.ranks);
+  p.net->plan_step(p.task->batch_types(), compile, p.data.get(), p.ranks);
   need_batch_statistics(p);
-  p.net->plan_evaluation(p.task->test_count());
+  plan_evaluation(p);
   p.random_numbers = rng_state().array().clone();
   return prepared;
 }
@@ -261,6 +333,7 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
   if (r.seed) load.images.split_seed = load.text.split_seed = static_cast<uint64_t>(*r.seed);
   if (r.text_column) load.text.text_column = *r.text_column;
   if (r.target) fail(ErrorKind::usage, "--target", "is for tables: ", path, " is a net");
+  if (r.group_column) fail(ErrorKind::usage, "--group-column", "is for tables: ", path, " is a net");
   if (r.label_column) load.text.label_column = *r.label_column;
   load.images.held_out = r.split == "test" ? data::HeldOut::test : data::HeldOut::validation;
   load.text.held_out = load.images.held_out;
@@ -268,7 +341,9 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
   if (!parse_test_views(r.tta, views)) {
     fail(ErrorKind::usage, "--tta", "got ", r.tta, ", need none, flip or shift");
   }
-  Evaluator evaluator(bundle.model, {.backend = r.device == "auto" ? std::string() : r.device}, r.batch_size, views);
+  const CompileOptions compile = {.backend = r.device == "auto" ? std::string() : r.device,
+                                  .deterministic = r.deterministic};
+  Evaluator evaluator(bundle.model, compile, r.batch_size, views);
   const bool text = bundle.preprocessing.text();
   const Measured measured =
       load_to_measure(on, out.data, load, text, r.val_split ? Division::divide : Division::as_fits);
@@ -324,6 +399,8 @@ Planned NetRun::planned() const {
   planned.test_count = task->test_count();
   planned.data_bytes = data ? data->bytes() : 0;
   planned.kept_bytes = task->kept_bytes() + net->step->kept_bytes();
+  planned.ranks = ranks ? ranks->world() : 1;
+  planned.writes = records();
   return planned;
 }
 
@@ -352,10 +429,12 @@ void NetRun::restore() {
   if (!start.checkpoint) return;
   Checkpoint& from = *start.checkpoint;
   if (from.state->find("optimizer.skipped")) net->optimizer->keep_skipped();
-  train::restore(from, net->model, net->states());
+  const std::vector<nn::NamedVariable> states =
+      net->shares ? net->states_with(net->shares->to_be_filled()) : net->states();
+  train::restore(from, net->model, states);
   if (from.averaged) net->averages->swap();
   // For the weights load_weights has said so already.
-  if (const std::string at = first_nonfinite(net->states()); !at.empty()) {
+  if (const std::string at = train::first_nonfinite(states); !at.empty()) {
     fail(ErrorKind::checkpoint, from.dir, at, ": nothing can be learnt from there; take an earlier checkpoint");
   }
   const RunPosition& place = from.place;
@@ -380,6 +459,7 @@ RunSummary NetRun::summary() const {
   s.batch_size = config.batch_size;
   s.grad_accum = config.grad_accum;
   s.devices = ranks ? ranks->world() : 1;
+  if (shares) s.parts = shares->text();
   s.shards = config.shards;
   s.epochs = length.epochs;
   s.steps = length.steps;
@@ -418,13 +498,6 @@ bool NetRun::within_epoch() const {
 NetRun::NetRun() = default;
 NetRun::~NetRun() = default;
 
-std::vector<nn::NamedVariable> NetRun::common_values() const {
-  std::vector<nn::NamedVariable> values = net->model.net->state_dict();
-  const std::vector<nn::NamedVariable> more = net->states();
-  values.insert(values.end(), more.begin(), more.end());
-  return values;
-}
-
 namespace {
 std::string version_and_data(const NetRun& p) { return cat(version(), "; ", p.config.data, " ", p.fingerprint, ";"); }
 std::string names_and_types(const std::vector<nn::NamedVariable>& values) {
@@ -445,10 +518,37 @@ void NetRun::share_start() {
   ranks->need_equal("version and data", version_and_data(*this));
   ranks->need_equal("weights and states", names_and_types(values));
   ranks->broadcast(values);
-  static_assert(std::is_trivially_copyable_v<RunPosition>);
   RunPosition place = start.place();
   ranks->broadcast(&place, sizeof place);
   if (!ranks->first()) start.told = place;
+  if (net->shares && place.step > 0) net->shares->hand_out();
+}
+
+std::vector<nn::NamedVariable> NetRun::common_values() const {
+  std::vector<nn::NamedVariable> values = net->model.net->state_dict();
+  const std::vector<nn::NamedVariable> more = net->shares ? net->states_with(net->shares->common()) : net->states();
+  values.insert(values.end(), more.begin(), more.end());
+  return values;
+}
+
+WholeStates NetRun::whole_states() const {
+  WholeStates all{.kept = net->states()};
+  if (net->shares) all.given = net->shares->gathered();
+  for (nn::NamedArray& a : all.given) a.name = "optimizer." + a.name;
+  return all;
+}
+
+std::string NetRun::first_nonfinite() const {
+  const std::string mine = net->first_nonfinite();
+  if (!net->shares) return mine;
+  for (const std::string& at : ranks->from_all(mine)) {
+    if (!at.empty()) return at;
+  }
+  return {};
+}
+
+void NetRun::level_ranks() {
+  if (ranks && ranks->unlike()) ranks->broadcast(common_values());
 }
 
 void NetRun::train(RunRecord& to, Observer& observer) {

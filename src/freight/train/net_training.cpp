@@ -3,11 +3,14 @@
 
 #include "freight/train/diverged.h"
 #include "freight/train/ranks.h"
+#include "freight/train/state_shares.h"
 
 namespace freight::train {
 
 NetTraining::NetTraining(const Config& c, models::Model m)
     : config(c), model(std::move(m)), optimizer(make_optimizer(c, *model.net)) {}
+
+NetTraining::~NetTraining() = default;
 
 // Ranks share a batch as it is accumulated: in so many parts each.
 Sharding sharding_of(const Config& c, Ranks* ranks) {
@@ -29,7 +32,8 @@ void NetTraining::plan_step(const std::pair<Type, Type>& batch_types, const Comp
                                      StepOptions{.label_smoothing = config.label_smoothing,
                                                  .parts = sharding.shards > 0 ? 1 : config.grad_accum,
                                                  .data = data,
-                                                 .sharding = sharding},
+                                                 .sharding = sharding,
+                                                 .shares = shares.get()},
                                      compile);
 }
 
@@ -56,9 +60,11 @@ Planned NetTraining::planned() const {
           .test_count = 0};
 }
 
-std::vector<nn::NamedVariable> NetTraining::states() const {
+void NetTraining::share_states(Ranks& ranks) { shares = std::make_unique<StateShares>(*optimizer, ranks); }
+
+std::vector<nn::NamedVariable> NetTraining::states_with(const std::vector<nn::NamedVariable>& of_optimizer) const {
   std::vector<nn::NamedVariable> all = step->state_dict();
-  for (const auto& v : optimizer->states()) all.push_back({"optimizer." + v.name, v.variable});
+  for (const auto& v : of_optimizer) all.push_back({"optimizer." + v.name, v.variable});
   if (averages) {
     for (const auto& v : averages->state_dict()) all.push_back({"ema." + v.name, v.variable});
   }

@@ -17,6 +17,8 @@
 
 namespace freight::train {
 
+class StateShares;
+
 // The plans of a training and what else decides its memory. It refers into its NetTraining, which must outlive it.
 struct Planned {
   const Config& config;
@@ -29,6 +31,8 @@ struct Planned {
   int64_t evaluation_batch, train_count, test_count;  // counts: of samples, or of a corpus's tokens
   size_t data_bytes = 0;                              // of the training set, where it lies on the device
   size_t kept_bytes = 0;                              // Task::kept_bytes
+  int64_t ranks = 1;                                  // that share a batch
+  bool writes = true;                                 // checkpoints, of all states
 };
 
 // The shards into which a configuration cuts its batches; `ranks` may be null.
@@ -37,6 +41,7 @@ Sharding sharding_of(const Config& config, Ranks* ranks);
 struct NetTraining {
   // Makes the optimizer; allocates nothing. `config` must outlive it.
   NetTraining(const Config& config, models::Model model);
+  ~NetTraining();
   NetTraining(const NetTraining&) = delete;
   NetTraining& operator=(const NetTraining&) = delete;
 
@@ -50,8 +55,11 @@ struct NetTraining {
   // The counts and bytes of the data are left 0.
   Planned planned() const;
 
-  // All that a step changes beside the model.
-  std::vector<nn::NamedVariable> states() const;
+  // Each rank keeps a part of the optimizer's states from here on; before plan_step.
+  void share_states(Ranks& ranks);
+  // All that a step changes beside the model, as far as it is kept here; the second with these for the optimizer's.
+  std::vector<nn::NamedVariable> states() const { return states_with(optimizer->states()); }
+  std::vector<nn::NamedVariable> states_with(const std::vector<nn::NamedVariable>& of_optimizer) const;
   // Names the first of weights and states that is not finite; "" where all are.
   std::string first_nonfinite() const;
   // Calls f with the averaged weights in the net's place, where there are any.
@@ -86,6 +94,7 @@ struct NetTraining {
   models::Model model;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<optim::EMA> averages;  // null without model_ema
+  std::unique_ptr<StateShares> shares;   // null where every process keeps all states
   Type inputs, targets;
   CompileOptions compile;
   std::unique_ptr<TrainStep> step;

@@ -10,6 +10,7 @@
 #include "freight/data/dataset.h"
 #include "freight/train/evaluate.h"
 #include "freight/train/leaderboard.h"
+#include "freight/train/step_timeline.h"
 
 namespace freight::train {
 
@@ -18,6 +19,7 @@ struct RunSummary {
   std::string model, device, output_dir, data;
   int64_t parameters = 0, train_count = 0, test_count = 0, batch_size = 0, grad_accum = 1, epochs = 0, steps = 0;
   int64_t devices = 1;  // that share a batch
+  std::string parts;    // of a batch that they do not share evenly: "cpu 91 + opencl:0 37"
   int64_t shards = 0;   // see Config
   int64_t classes = 0;  // of the data; 0 for values to regress
   bool ranks = false;   // the values are relevances, by which rows are ranked
@@ -87,6 +89,7 @@ struct Result {
   std::vector<data::BadSample> bad_samples;     // left out
   std::string metric_name;                      // of test.metric
   std::optional<Leaderboard> leaderboard = {};  // where learners or settings were compared
+  std::optional<StepTimeline> timeline = {};    // of a run by several ranks
   Ended ended = Ended::complete;
   bool interrupted() const { return ended == Ended::by_observer || ended == Ended::by_signal; }
 };

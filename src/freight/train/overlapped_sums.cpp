@@ -46,7 +46,7 @@ void OverlappedSums::begin(Mode mode, Prepare prepare) {
     ++missing_[piece];
   }
   done_ = 0;
-  busy_seconds_ = 0;
+  sum_times_.clear();
   if (mode == Mode::beside && !thread_.joinable()) thread_ = std::thread([this] { work(); });
   begun_ = Clock::now();
 }
@@ -85,7 +85,7 @@ void OverlappedSums::finish() {
   if (error_) std::rethrow_exception(error_);
   ++times_.steps;
   times_.waited += seconds_since(start);
-  times_.sums += busy_seconds_;
+  for (const SumTime& t : sum_times_) times_.sums += t.end - t.begin;
 }
 
 void OverlappedSums::work() {
@@ -96,28 +96,30 @@ void OverlappedSums::work() {
     const size_t piece = done_;
     busy_ = true;
     lock.unlock();
-    const auto start = Clock::now();
+    SumTime time{.begin = seconds_since(begun_)};
     std::exception_ptr error;
     try {
-      sum(piece);
+      time.bytes = sum(piece);
     } catch (...) {
       error = std::current_exception();
     }
     lock.lock();
     busy_ = false;
-    busy_seconds_ += seconds_since(start);
+    time.end = seconds_since(begun_);
+    sum_times_.push_back(time);
     error_ = error;
     if (!error) ++done_;
     if (error || done_ == missing_.size()) summed_.notify_one();
   }
 }
 
-void OverlappedSums::sum(size_t piece) {
+double OverlappedSums::sum(size_t piece) {
   const size_t first = piece == 0 ? 0 : ends_[piece - 1];
   float* const from = parts_[first].at;
   const int64_t count = parts_[ends_[piece] - 1].at + parts_[ends_[piece] - 1].size - from;
   if (prepare_) prepare_(from - parts_[0].at, count);
   comm_.all_reduce(from, count, DType::f32);
+  return static_cast<double>(count) * sizeof(float);
 }
 
 std::vector<Summand> OverlappedSums::summands() const {

@@ -14,6 +14,7 @@
 #include "freight/comm/comm.h"
 #include "freight/passes/pieces.h"
 #include "freight/run/collectives.h"
+#include "freight/train/step_timeline.h"
 
 namespace freight::train {
 
@@ -45,6 +46,8 @@ class OverlappedSums final : public Collectives {
   // Of the last step: the parts with the seconds from begin() to ready(), and to computed().
   std::vector<Summand> summands() const;
   double compute_seconds() const { return compute_; }
+  // The sums that it made beside, from begin() on. After finish().
+  const std::vector<SumTime>& sum_times() const { return sum_times_; }
   // Of all steps beside compute so far: their number, seconds in sums, and of these those that finish() waited for.
   struct Times {
     int64_t steps = 0;
@@ -63,7 +66,7 @@ class OverlappedSums final : public Collectives {
 
   void mark(Part& part, double seconds);
   void work();
-  void sum(size_t piece);
+  double sum(size_t piece);  // returns its bytes
 
   comm::Comm& comm_;
   std::vector<Part> parts_;   // in the order of addresses
@@ -80,7 +83,7 @@ class OverlappedSums final : public Collectives {
   std::vector<size_t> missing_;  // parts of each piece of this step
   size_t done_ = 0;              // pieces of this step
   bool busy_ = false, over_ = false;
-  double busy_seconds_ = 0;
+  std::vector<SumTime> sum_times_;  // of this step
   std::exception_ptr error_;
 };
 

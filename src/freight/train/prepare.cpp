@@ -36,9 +36,7 @@ PreparedRun prepare(const Config& config, PrepareOptions options) {
   if (options.own.any() && &learner != &nets) {
     fail(ErrorKind::usage, "train", "--model ", config.model, " is no net: data of a program's own are for nets");
   }
-  if (options.ranks && &learner != &nets) {
-    fail(ErrorKind::usage, "--devices", "--model ", config.model, " is no net: nets alone are trained by several");
-  }
+  if (options.ranks && !options.own.model) need_several(config);
   return PreparedRun(learner.prepare(config, std::move(options)));
 }
 

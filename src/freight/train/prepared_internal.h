@@ -12,6 +12,7 @@
 #include "freight/train/device_data.h"
 #include "freight/train/net_training.h"
 #include "freight/train/prepare.h"
+#include "freight/train/rank_shares.h"
 #include "freight/train/ranks.h"
 #include "freight/train/start_point.h"
 #include "freight/train/task.h"
@@ -43,6 +44,12 @@ struct RunLength {
   int64_t steps_of(int64_t epoch) const { return std::min(steps_per_epoch, steps - (epoch - 1) * steps_per_epoch); }
 };
 
+// What a checkpoint holds besides the model: states that are kept here, and values of others.
+struct WholeStates {
+  std::vector<nn::NamedVariable> kept;
+  std::vector<nn::NamedArray> given = {};
+};
+
 class Learner;
 class Loop;
 class RunRecord;
@@ -60,8 +67,6 @@ struct Prepared {
   virtual std::string description() const = 0;
   // The model as it is, to be stored.
   virtual store::Bundle bundle(const RunPosition& place) const = 0;
-  // The states that a checkpoint holds besides.
-  virtual std::vector<nn::NamedVariable> states() const { return {}; }
   virtual std::string compute() const { return "f64"; }   // the type of the arithmetic
   virtual std::string pass() const { return "epoch"; }    // see RunSummary
   virtual std::string metric_name() const { return {}; }  // of a metric of the model's own; "" where it has none
@@ -73,6 +78,8 @@ struct Prepared {
   virtual void train(RunRecord& record, Observer& observer) = 0;
   virtual const Result& result() const = 0;  // as far as it came
   virtual struct NetRun* net_run() { return nullptr; }
+  // Who computes how much of a batch, where that was to be decided; null: nothing was.
+  virtual const RankShares* rank_shares() const { return nullptr; }
   // True of the process that has the run's directory: of the only one, or the first.
   bool records() const { return !ranks || ranks->first(); }
 
@@ -96,7 +103,6 @@ struct NetRun : Prepared {
   Cost cost() const override;
   std::string description() const override;
   store::Bundle bundle(const RunPosition& place) const override;
-  std::vector<nn::NamedVariable> states() const override { return net->states(); }
   std::string compute() const override;
   std::string metric_name() const override;
   bool within_epoch() const override;
@@ -107,11 +113,18 @@ struct NetRun : Prepared {
   Planned planned() const;
   void plan_within(const ArenaLimit& limit);
   void share_start();
+  // All that a checkpoint holds besides the model; of several ranks the first has it, and all call it together.
+  WholeStates whole_states() const;
+  // Names the first of weights and states that is not finite, on whichever rank; "" where all are.
+  std::string first_nonfinite() const;
+  // Weights, and the states that all ranks have.
+  std::vector<nn::NamedVariable> common_values() const;
+  // Ranks on devices of several kinds take over rank 0's weights and states, from which theirs differ by rounding.
+  void level_ranks();
+  const RankShares* rank_shares() const override { return shares ? &*shares : nullptr; }
   // The same of a process of an elastic job, which gets them when it has met the others (elastic_loop.cpp): throws
   // Error(usage) where it does not fit those.
   void need_same_start() const;
-  // All that ranks have in common between two steps.
-  std::vector<nn::NamedVariable> common_values() const;
 
   std::unique_ptr<Task> task;
   std::unique_ptr<data::Feed> feed;  // of training
@@ -119,6 +132,7 @@ struct NetRun : Prepared {
   int64_t block = 1;                 // steps that a device which makes its batches is given at a time
   std::unique_ptr<NetTraining> net;
   Sharding sharding;  // of its batches; 0 shards: they are whole
+  std::optional<RankShares> shares;
   RunLength length;
   optim::Schedule schedule = optim::Schedule::constant(0);
   std::string precision_note;

@@ -2,6 +2,7 @@
 #include "freight/train/ranks.h"
 
 #include <algorithm>
+#include <charconv>
 #include <csignal>
 #include <cstring>
 #include <utility>
@@ -13,25 +14,38 @@
 
 namespace freight::train {
 
-int64_t Deal::first_of(int r) const {
-  const int64_t each = shards / world, more = shards % world;
-  return r * each + std::min<int64_t>(r, more);
-}
-
-bool Deal::aligned() const {
-  const int64_t each = shards / world;
-  return shards % world == 0 && (each & (each - 1)) == 0;
-}
-
-Deal Sharding::deal() const { return ranks ? ranks->deal(shards) : Deal{.shards = shards}; }
-
 Overlap parse_overlap(const std::string& word) {
   if (word == "auto") return Overlap::automatic;
   if (word != "yes" && word != "no") fail(ErrorKind::usage, "--overlap", "got ", word, ", need auto, yes or no");
   return word == "yes" ? Overlap::yes : Overlap::no;
 }
 
-Ranks::Ranks(std::unique_ptr<comm::Comm> comm, Overlap overlap) : comm_(std::move(comm)), overlap_(overlap) {}
+Ranks::Ranks(std::unique_ptr<comm::Comm> comm, Overlap overlap, RankMeeting meeting)
+    : comm_(std::move(comm)), overlap_(overlap), meeting_(std::move(meeting)) {}
+
+DeviceWeights parse_device_weights(const std::string& text, int world) {
+  if (text.empty()) return {};
+  if (text == "auto") return {.kind = DeviceWeights::Kind::automatic};
+  DeviceWeights w{.kind = DeviceWeights::Kind::given};
+  for (const std::string& part : split(text, ',')) {
+    double v = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), v);
+    const bool sound = error == std::errc() && end == part.data() + part.size() && v > 0 && v <= 1e6;
+    if (!sound) fail(ErrorKind::usage, "--device-weights", "got '", text, "', need auto, or numbers above 0 like 4,1");
+    w.given.push_back(v);
+  }
+  if (static_cast<int>(w.given.size()) != world) {
+    fail(ErrorKind::usage, "--device-weights", "got ", w.given.size(), " numbers for ", world,
+         " devices, need one for each");
+  }
+  return w;
+}
+
+void Ranks::meet_devices(const std::string& description, bool own_memory) {
+  const std::vector<std::string> all = from_all(cat(own_memory ? 1 : 0, description));
+  unlike_ = std::any_of(all.begin(), all.end(), [&](const std::string& d) { return d != all[0]; });
+  beside_host_ = std::any_of(all.begin(), all.end(), [](const std::string& d) { return d[0] == '1'; });
+}
 
 Ranks::Ranks(std::unique_ptr<comm::Membership> members, double timeout)
     : overlap_(Overlap::no), members_(std::move(members)), timeout_(timeout) {}
@@ -51,13 +65,19 @@ void Ranks::share_agreement(int root) {
   agreed_ = wish_of(numbers.data());
 }
 
-std::string Ranks::from_first(const std::string& text) {
+std::string Ranks::from(int root, const std::string& text) {
   auto size = static_cast<int64_t>(text.size());
-  broadcast(&size, sizeof size);
+  comm_->broadcast(&size, 1, DType::i64, root);
   std::string out = text;
   out.resize(static_cast<size_t>(size));
-  if (size > 0) broadcast(out.data(), out.size());
+  if (size > 0) comm_->broadcast(out.data(), size, DType::u8, root);
   return out;
+}
+
+std::vector<std::string> Ranks::from_all(const std::string& mine) {
+  std::vector<std::string> all;
+  for (int r = 0; r < world(); ++r) all.push_back(from(r, mine));
+  return all;
 }
 
 void Ranks::need_equal(const std::string& what, const std::string& mine) {
@@ -66,12 +86,7 @@ void Ranks::need_equal(const std::string& what, const std::string& mine) {
   const auto odd = std::find(differs.begin(), differs.end(), 1.0);
   if (odd == differs.end()) return;
   const auto who = static_cast<int>(odd - differs.begin());
-  // Its text is known to it alone.
-  auto size = static_cast<int64_t>(mine.size());
-  comm_->broadcast(&size, 1, DType::i64, who);
-  std::string text = mine;
-  text.resize(static_cast<size_t>(size));
-  if (size > 0) comm_->broadcast(text.data(), size, DType::u8, who);
+  const std::string text = from(who, mine);  // known to it alone
   fail(ErrorKind::usage, "ranks", "rank ", who, " has ", what, " ", excerpt(text), ", rank 0 has ", excerpt(theirs),
        ": all ranks of a job must be started alike");
 }
@@ -109,6 +124,7 @@ Wish Ranks::take_wish() {
   if (members_ && members_->called()) ++w.meeting;
   if (signals::own_signal() == SIGINT) ++w.interrupts;
   if (signals::own_signal() == SIGTERM) ++w.terminations;
+  if (signals::take_save_request()) ++w.saves;
   return w;
 }
 
@@ -123,10 +139,13 @@ void Ranks::agree(const Wish& all) {
   agreed_.interrupts += all.interrupts;
   agreed_.terminations += all.terminations;
   agreed_.stop += all.stop;
+  agreed_.saves += all.saves;
   if (all.lr) agreed_.lr = all.lr;
   if (all.terminations > 0) signals::agree(SIGTERM);
   if (all.interrupts > 0) signals::agree(SIGINT);
 }
+
+bool Ranks::take_save() { return std::exchange(agreed_.saves, 0) > 0; }
 
 std::optional<double> Ranks::take_rate() {
   const std::optional<double> lr = agreed_.lr;
@@ -140,14 +159,16 @@ void put(const Wish& w, double* numbers) {
   numbers[2] = static_cast<double>(w.stop);
   numbers[3] = w.lr ? 1 : 0;
   numbers[4] = w.lr.value_or(0);
-  numbers[5] = static_cast<double>(w.meeting);
+  numbers[5] = static_cast<double>(w.saves);
+  numbers[6] = static_cast<double>(w.meeting);
 }
 
 Wish wish_of(const double* numbers) {
   Wish w{.interrupts = static_cast<int64_t>(numbers[0]),
          .terminations = static_cast<int64_t>(numbers[1]),
          .stop = static_cast<int64_t>(numbers[2]),
-         .meeting = static_cast<int64_t>(numbers[5])};
+         .saves = static_cast<int64_t>(numbers[5]),
+         .meeting = static_cast<int64_t>(numbers[6])};
   if (numbers[3] > 0) w.lr = numbers[4] / numbers[3];
   return w;
 }

@@ -2,6 +2,7 @@
 // bytes travel is comm's business. Rank 0 has the run's directory and its terminal; the others begin with its values.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +20,7 @@ namespace freight::train {
 struct Wish {
   int64_t interrupts = 0, terminations = 0;  // signals: SIGINT, SIGTERM
   int64_t stop = 0;                          // by the observer
+  int64_t saves = 0;                         // SIGUSR1
   int64_t meeting = 0;                       // somebody waits to be let in (comm/membership.h)
   std::optional<double> lr = {};             // the learning rate in place of the schedule's; of rank 0 alone
   bool any_stop() const { return interrupts > 0 || terminations > 0 || stop > 0; }
@@ -29,9 +31,24 @@ enum class Overlap : uint8_t { automatic, yes, no };
 // "auto", "yes", "no". Throws Error(usage) for another word.
 Overlap parse_overlap(const std::string& word);
 
+// Where a library with collectives of its own lets the ranks meet, and how long they wait for each other.
+struct RankMeeting {
+  // The numeric address of rank 0, which alone asks. It may throw Error(usage) where there is none.
+  std::function<std::string()> address = [] { return std::string("127.0.0.1"); };
+  double timeout = 120;  // seconds
+};
+// Who gets how much of a batch, as --device-weights says it.
+struct DeviceWeights {
+  // usual: evenly for devices that are alike, else automatic: as measured steps say.
+  enum class Kind : uint8_t { usual, automatic, given } kind = Kind::usual;
+  std::vector<double> given = {};  // by rank
+};
+// "" (usual), "auto", or a number above 0 for each of `world` ranks: "4,1". Throws Error(usage).
+DeviceWeights parse_device_weights(const std::string& text, int world);
+
 class Ranks {
  public:
-  explicit Ranks(std::unique_ptr<comm::Comm> comm, Overlap overlap = Overlap::automatic);
+  explicit Ranks(std::unique_ptr<comm::Comm> comm, Overlap overlap = Overlap::automatic, RankMeeting meeting = {});
   // Of an elastic job. They are in no meeting before meet(): till then this process is for itself, and not the first.
   Ranks(std::unique_ptr<comm::Membership> members, double timeout);
 
@@ -45,10 +62,30 @@ class Ranks {
   void meet(bool broken);
   comm::Comm& comm() { return *comm_; }
   Overlap overlap() const { return overlap_; }
-  Deal deal(int64_t shards) const { return {shards, rank(), world()}; }
+  const RankMeeting& meeting() const { return meeting_; }
+
+  // What was asked for, which preparing a run turns into weights.
+  void ask(const DeviceWeights& asked) { asked_ = asked; }
+  const DeviceWeights& asked() const { return asked_; }
+  // How a batch is dealt to ranks that are not alike (Sharding::deal), the same on all; empty: evenly.
+  const std::vector<double>& weights() const { return weights_; }
+  void set_weights(std::vector<double> weights) { weights_ = std::move(weights); }
+  // Each rank keeps a part of the optimizer's states (state_shares.h).
+  bool shares_states() const { return shares_states_; }
+  void share_states() { shares_states_ = true; }
+  // What computes is of several kinds: the same sums then lead to weights that differ by rounding, and rank 0's are
+  // taken over by the others now and then.
+  bool unlike() const { return unlike_; }
+  // Somebody's device has memory of its own: sums are made in the host's, behind the step.
+  bool beside_host() const { return beside_host_; }
+  // Says both, of what this rank computes on; all call it together.
+  void meet_devices(const std::string& description, bool own_memory);
 
   // Rank 0's text, on all. What the others give is not looked at.
-  std::string from_first(const std::string& text);
+  std::string from_first(const std::string& text) { return from(0, text); }
+  // The text of rank `root`, on all; the texts of all, by rank.
+  std::string from(int root, const std::string& text);
+  std::vector<std::string> from_all(const std::string& mine);
   // Throws Error(usage) on all ranks that names the first whose text is not rank 0's, and both: "rank 1 has seed 3,
   // rank 0 has seed 0".
   void need_equal(const std::string& what, const std::string& mine);
@@ -57,6 +94,9 @@ class Ranks {
   void broadcast(void* data, size_t bytes, int root = 0);
   // The sum over all ranks, of few numbers.
   void sum(std::vector<double>& numbers);
+  // Returns when all ranks called it. Throws Error(peer_lost) that names the rank which is lost or gave up: what
+  // another library's collective only knows as a closed connection.
+  void wait_for_all() { comm_->barrier(); }
   // Everybody's numbers, by rank; each brings as many.
   std::vector<double> gather(const std::vector<double>& mine);
 
@@ -67,6 +107,8 @@ class Ranks {
   // Takes in what all ranks want together, the same on each; a stop holds from then on (signals.h).
   void agree(const Wish& all);
   const Wish& agreed() const { return agreed_; }
+  // True once where somebody was asked to save.
+  bool take_save();
   // Rank `root`'s agreement, on all.
   void share_agreement(int root);
   // The learning rate that was agreed on, once.
@@ -75,6 +117,10 @@ class Ranks {
  private:
   std::unique_ptr<comm::Comm> comm_;  // null before the first meeting of an elastic job
   Overlap overlap_;
+  RankMeeting meeting_;
+  DeviceWeights asked_;
+  std::vector<double> weights_;
+  bool unlike_ = false, beside_host_ = false, shares_states_ = false;
   std::unique_ptr<comm::Membership> members_ = {};
   double timeout_ = 0;  // seconds, of meetings
   Wish mine_, agreed_;
@@ -82,7 +128,7 @@ class Ranks {
 };
 
 // A wish as numbers that can be added, and back.
-constexpr size_t kWishNumbers = 6;
+constexpr size_t kWishNumbers = 7;
 void put(const Wish& wish, double* numbers);
 Wish wish_of(const double* numbers);
 

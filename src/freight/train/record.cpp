@@ -62,6 +62,12 @@ json json_of(const Result& r, size_t bad_samples, const std::string& metric_name
   return j;
 }
 
+json json_of(const StepTimeline& t) {
+  json sums = json::array();
+  for (const SumTime& s : t.sums) sums.push_back({{"begin_s", s.begin}, {"end_s", s.end}, {"bytes", s.bytes}});
+  return {{"ranks", t.ranks}, {"samples", t.samples}, {"computed_s", t.computed}, {"step_s", t.step}, {"sums", sums}};
+}
+
 // Those of the first rank that was lost.
 std::vector<Regrouping> regroupings_in(const std::string& path) {
   std::vector<Regrouping> all;
@@ -184,10 +190,10 @@ void RunRecord::diverged(const RunPosition& place, double loss, double rate) {
       {.step = place.step + 1, .epoch = static_cast<double>(place.epoch), .split = "train", .loss = loss, .lr = rate});
 }
 
-void RunRecord::checkpoint(const RunPosition& place, bool best) {
+void RunRecord::checkpoint(const RunPosition& place, const WholeStates& states, bool best) {
   if (!dir_) return;
-  dir_->checkpoint(run_.bundle(place), {place, run_.states(), run_.config, run_.fingerprint, run_.config.model_ema > 0},
-                   best, {run_.config.keep, run_.config.save_in_place});
+  RunState state{place, states.kept, run_.config, run_.fingerprint, run_.config.model_ema > 0, states.given};
+  dir_->checkpoint(run_.bundle(place), state, best, {run_.config.keep, run_.config.save_in_place});
 }
 
 std::string RunRecord::saved_weights(const char* which) const {
@@ -241,10 +247,12 @@ void RunRecord::write_run(const char* status, int exit_code, const Result* resul
                {"train", summary.train_count},
                {"test", summary.test_count},
                {"fingerprint", cat(run_.fingerprint)}};
+  if (const RankShares* shares = run_.rank_shares()) j["ranks"] = json::parse(to_json(*shares));
   j["local"] = "names paths of this machine: stored models, checkpoints and ONNX files do not";
   if (result) j["result"] = json_of(*result, run_.left_out.samples().size(), run_.metric_name());
   if (result && result->leaderboard)
     j["leaderboard"] = io::parse_json<json>(to_json(*result->leaderboard), "leaderboard");
+  if (result && result->timeline) j["timeline"] = json_of(*result->timeline);
   for (const Regrouping& r : regroupings_) {
     j["regroupings"].push_back(
         {{"who", r.who}, {"devices", r.devices}, {"step", r.step}, {"lost_seconds", r.lost_seconds}});

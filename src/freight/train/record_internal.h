@@ -41,8 +41,12 @@ class RunRecord {
   // Writes the row of the step after `place`, whose loss is not finite.
   void diverged(const RunPosition& place, double loss, double rate);
 
-  // Whoever calls has checked that the values are finite.
-  void checkpoint(const RunPosition& place, bool best);
+  // Whoever calls has checked that the values are finite. `states`: what the run has besides its model.
+  void checkpoint(const RunPosition& place, const WholeStates& states, bool best);
+  // The memory of the last checkpoint's given values is free after this.
+  void drop_given() {
+    if (dir_) dir_->drop_given();
+  }
   // Waits for the last checkpoint.
   void settle() {
     if (dir_) dir_->settle();

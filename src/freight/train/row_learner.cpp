@@ -14,6 +14,7 @@
 #include "freight/train/config_fields.h"
 #include "freight/train/folds.h"
 #include "freight/train/prepared_internal.h"
+#include "freight/train/rank_work.h"
 #include "freight/train/record_internal.h"
 #include "freight/train/selection_internal.h"
 #include "freight/train/signals.h"
@@ -144,6 +145,8 @@ struct RowRun : Prepared {
   RowRun(const RowLearner& l, const Config& c, PrepareOptions options) : learner(l), fitting(*this) {
     const auto gave = options.gave;
     begin(*this, named(c), std::move(options));
+    FREIGHT_CHECK(records(), "ranks behind the first follow it: they prepare no run of rows");
+    if (ranks) work = std::make_unique<RankWork>(*ranks);
     refuse_flags_of_nets(config, learner, gave);
     settle_ranking(config, learner);
     if (start.checkpoint) {
@@ -165,8 +168,10 @@ struct RowRun : Prepared {
     source.test = config.test;
     source.whole = whole;
     source.bad = std::move(bad);
+    source.several = ranks != nullptr;
     source.folder = learner.folder_for(config, source);
     rows = learner.read(source);
+    rows.together = work.get();
     if (whole) rows.test = rows.own_test;
     class_names = rows.shape.classes;
     fingerprint = rows.fingerprint;
@@ -289,6 +294,11 @@ struct RowRun : Prepared {
     s.epochs = s.steps = 1;
     s.planned_bytes = static_cast<size_t>(told_cost.bytes);
     s.notes.insert(s.notes.begin(), rows.notes.begin(), rows.notes.end());
+    if (ranks) {
+      s.devices = ranks->world();
+      s.notes.push_back(cat(s.devices, " devices fit trees together, each by its share of the rows",
+                            learner.chooses() ? "; other learners are fitted by the first" : ""));
+    }
     return s;
   }
   Cost cost() const override { return told_cost; }
@@ -326,7 +336,10 @@ struct RowRun : Prepared {
   // True where a metric is told besides the loss. More than two classes have their accuracy.
   bool judged() const { return config.metric != "auto" || compares || rows.shape.classes.size() <= 2; }
 
-  void train(RunRecord& to, Observer& observer) override { fitting.train(to, observer); }
+  void train(RunRecord& to, Observer& observer) override {
+    fitting.train(to, observer);
+    if (work) work->finish(result().ended == Ended::by_signal);
+  }
   const Result& result() const override { return fitting.so_far(); }
 
   // The rows of which the run's figures are.
@@ -339,6 +352,7 @@ struct RowRun : Prepared {
   }
 
   const RowLearner& learner;
+  std::unique_ptr<RankWork> work;  // where several ranks fit
   RowData rows;
   Cost told_cost;
   Metric metric;
@@ -512,6 +526,11 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
     const auto at = bundle.provenance.find(key);
     return at == bundle.provenance.end() ? std::string() : at->second;
   };
+  const std::string groups = request.group_column.value_or(said("group_column"));
+  if (bundle.rows->ranks() && groups.empty()) {
+    fail(ErrorKind::usage, "--group-column", "is missing, and ", path,
+         " does not say it: rows of a ranking are measured within those that share a cell of this column");
+  }
   // A test part of its own is measured whole, unless another data set or the held-out rows are asked for.
   const bool asked = request.val_split || request.seed;  // for a division of its own
   const bool file_of_its_own = request.data.empty() && !on.test.empty() && request.split == "test";
@@ -522,7 +541,7 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
   const RowSource source{.data = found,
                          .target = request.target.value_or(on.target),
                          .columns = said("columns"),
-                         .group_column = said("group_column"),
+                         .group_column = groups,
                          .split_by = said("split_by"),
                          .val_split = request.val_split.value_or(on.load.text.val_split),
                          .seed = request.seed ? static_cast<uint64_t>(*request.seed) : on.load.text.split_seed,

@@ -13,6 +13,8 @@
 
 namespace freight::train {
 
+class RankWork;
+
 struct RowData {
   store::RowShape shape;
   std::string target;  // the column that is told
@@ -23,6 +25,7 @@ struct RowData {
   uint64_t fingerprint = 0;                // of the cells of the training part
   double share = 1;                        // of the files' bytes, that the rows are of (RowSource::most_bytes)
   std::string folder = {};                 // that of the source: rows lie on the disk
+  RankWork* together = nullptr;            // ranks that fit them besides this process; null: it fits them alone
 };
 
 // Those that read a table are asked for this.
@@ -42,6 +45,7 @@ struct RowSource {
   bool ranking = false;     // it holds relevances, by which the rows of a group are ranked
   uint64_t most_bytes = 0;  // of the files, that are read (data/cells.h); 0: all
   std::string folder = {};  // of which files hold the rows, in place of memory; empty: in memory
+  bool several = false;     // several ranks fit the rows
   // It is that of a stored model to be measured: rows become what it takes, and either part may be empty. Null:
   // columns and classes are those of the training part.
   const store::RowShape* known = nullptr;
@@ -99,6 +103,11 @@ class RowLearner : public Learner {
   // Error(diverged) where no finite model comes of it.
   virtual std::shared_ptr<const store::RowModel> fit(const Config& config, const RowData& data,
                                                      const std::function<bool(const Round&)>& told) const = 0;
+
+  // True where several ranks can fit together (RowData::together), and what those behind rank 0 then do: they get
+  // settings and rows from rank 0. `config` says what is this process's own: the device and the library's path.
+  virtual bool fits_by_several() const { return false; }
+  virtual void help(const Config& /*config*/, Ranks& /*ranks*/) const {}
 
   // "round" or "epoch": a pass of the fitting, for those who read of it.
   virtual const char* pass() const { return "round"; }

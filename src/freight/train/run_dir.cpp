@@ -205,6 +205,12 @@ void RunDir::settle() {
   if (writing_.valid()) writing_.get();
 }
 
+void RunDir::drop_given() {
+  settle();
+  auto& tensors = taken_.state.tensors;
+  tensors.resize(tensors.size() - std::exchange(taken_.given, 0));
+}
+
 void RunDir::write(const Snapshot& taken, bool best, int64_t keep) {
   const std::string name = cat("checkpoints/step-", taken.step);
   save_checkpoint(file(name), taken);

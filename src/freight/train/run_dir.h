@@ -63,6 +63,8 @@ class RunDir {
     bool in_place = false;
   };
   void checkpoint(const store::Bundle& bundle, const RunState& state, bool best, const Saving& saving);
+  // Waits until the last checkpoint is written, and lets go of what was given to it.
+  void drop_given();
   // Waits until the last checkpoint is written; what went wrong there is thrown here, or by the next checkpoint().
   void settle();
 

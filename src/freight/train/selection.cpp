@@ -9,6 +9,7 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/train/folds.h"
+#include "freight/train/rank_work.h"
 #include "freight/train/selection_internal.h"
 
 namespace freight::train {
@@ -131,12 +132,17 @@ class Comparison {
     }
   }
 
+  // True where ranks that fitted together cannot do so any more.
+  bool lost(const Error& e) const {
+    return e.kind() == ErrorKind::peer_lost || (data_.together && data_.together->failed());
+  }
+
   // Empty where the candidate cannot be fitted, or was stopped before it told anything.
   std::optional<FoldFigures> tried(const Candidate& c, int64_t folds, double share, double until) {
     try {
       return measured(c, folds, share, until);
     } catch (const Error& e) {
-      if (r_.whole.size() + r_.trials.size() == 1) throw;
+      if (r_.whole.size() + r_.trials.size() == 1 || lost(e)) throw;
       board_.left_out.push_back(cat(name_of(c), ": ", e.what()));
       return std::nullopt;
     }

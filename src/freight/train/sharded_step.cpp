@@ -6,7 +6,10 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <numeric>
 
+#include "freight/backend/backend.h"
+#include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/base/log.h"
 #include "freight/base/strings.h"
@@ -17,9 +20,11 @@
 #include "freight/run/collectives.h"
 #include "freight/run/plan.h"
 #include "freight/trace/batch_statistics.h"
+#include "freight/trace/device.h"
 #include "freight/trace/tracer.h"
 #include "freight/train/overlapped_sums.h"
 #include "freight/train/ranks.h"
+#include "freight/train/state_shares.h"
 #include "freight/train/step_internal.h"
 
 namespace freight::train {
@@ -30,9 +35,6 @@ constexpr size_t kAlign = 16;   // floats: 64 bytes
 constexpr size_t kNumbers = 4;  // of a shard: loss, number right, targets that are asked, samples
 // Steps that are watched before it is chosen where sums are made; the first of them plans, the others are timed.
 constexpr int64_t kWatched = 4;
-// The part of a step that sums beside it must gain: their thread takes processor time that the fit does not know of. On
-// two ranks of one host 8 % that were foreseen became a loss.
-constexpr double kLeastGain = 0.1;
 
 // A state of the net that a forward pass may change, a running statistic, and the place in the block for the shards'
 // sum. Tracing a shard tells which of them do change: others keep their bits.
@@ -91,7 +93,23 @@ struct ApplySums {
     for (const Statistic& s : *statistics) {
       if (s.changes) s.running.assign(s.sum.value() * by_samples);
     }
-    update(*trained->optimizer, trained->ema, trained->scale, loss, means);
+    update(*trained->optimizer, trained->shares ? nullptr : trained->ema, trained->scale, loss, means);
+  }
+};
+
+// The averages' turn where it comes after the update: behind the other ranks' new weights.
+struct FollowWeights {
+  const ShardedStep::Trained* trained;
+  const std::vector<Variable>* gradients;
+  void operator()(const Tensor& loss, const Tensor& by_count) const {
+    trained->ema->update();
+    Tensor sound = is_finite(loss);
+    if (trained->scale) {
+      std::vector<Tensor> means;
+      for (const Variable& g : *gradients) means.push_back(g.value() * by_count);
+      sound = logical_and(sound, optim::LossScale::all_finite(means));
+    }
+    assign_only_if(sound);
   }
 };
 
@@ -143,7 +161,14 @@ class Partial {
 
 struct ShardedStep::State {
   State(const Trained& t, const Sharding& s, const CompileOptions& compile)
-      : trained(t), sharding(s), deal(s.deal()), shard{ShardSums{}, compile}, apply{ApplySums{}, compile}, partial(0) {}
+      : trained(t),
+        sharding(s),
+        deal(s.deal()),
+        shard{ShardSums{}, compile},
+        apply{ApplySums{}, compile},
+        follow{FollowWeights{}, compile},
+        partial(0) {}
+  bool follows() const { return trained.shares && trained.ema; }
 
   float* block() const { return block_array.data<float>(); }
   Ranks& ranks() const { return *sharding.ranks; }
@@ -154,6 +179,7 @@ struct ShardedStep::State {
     return all;
   }
   bool may_overlap() const;
+  void bring_home() const;
   std::vector<int64_t> ready_order(const data::FeedBatch& full, std::vector<int64_t>& ends);
   void place(const data::FeedBatch& full);
   void place_slots();
@@ -162,6 +188,7 @@ struct ShardedStep::State {
   void choose();
   void sum_blocks();
   std::vector<double> exchange();
+  void keep_timeline(double samples);
   bool lacks_variance(const data::FeedBatch& b);
 
   Trained trained;
@@ -171,26 +198,40 @@ struct ShardedStep::State {
   std::vector<Statistic> statistics;
   Compiled<ShardSums> shard;
   Compiled<ApplySums> apply;
+  Compiled<FollowWeights> follow;
 
   Array block_array, slots, all_slots;  // slots: of this rank's shards, and of all, where sums do not meet in the tree
   Partial partial;
   bool local_sums = true;
-  std::unique_ptr<OverlappedSums> sums = {};  // null where they are never made beside a shard
-  bool beside = false;                        // they are, beside the last shard of a step
-  int64_t steps = 0;                          // so far
-  int64_t done = 0;                           // shards of this step so far
-  bool open = false;                          // a step has begun, and is not finished
-  std::vector<double> numbers;                // by shard of this rank
-  bool tokens = false;                        // are what targets are counted by
-  int64_t width = 1;                          // targets of a sample
-  Array random_numbers;                       // as of the step's beginning
+  std::unique_ptr<OverlappedSums> sums = {};    // null where they are never made beside a shard
+  bool beside = false;                          // they are, beside the last shard of a step
+  int64_t steps = 0;                            // so far
+  std::chrono::steady_clock::time_point begun;  // the step
+  double before_last = 0;                       // seconds of it before the last shard
+  StepTimeline timeline{.ranks = 0}, now{};     // the one that is told of, and of this step
+  int64_t done = 0;                             // shards of this step so far
+  bool open = false;                            // a step has begun, and is not finished
+  std::vector<double> numbers;                  // by shard of this rank
+  bool tokens = false;                          // are what targets are counted by
+  int64_t width = 1;                            // targets of a sample
+  bool own_memory = false;                      // of the device that computes
+  Array random_numbers;                         // as of the step's beginning
 };
 
 // True where sums may be made beside the last shard: not where the shards of all ranks meet first.
 bool ShardedStep::State::may_overlap() const {
-  if (!sharding.ranks || !local_sums || ranks().members() || ranks().world() == 1) return false;
+  if (!sharding.ranks || !local_sums || ranks().members()) return false;
+  if (ranks().world() == 1 || ranks().beside_host()) return false;
   const Overlap asked = ranks().overlap();
   return asked == Overlap::yes || (asked == Overlap::automatic && ranks().comm().over_network());
+}
+
+// A device with memory of its own has the newest of what it summed: it goes to the block, and from there back to the
+// device when the update reads it.
+void ShardedStep::State::bring_home() const {
+  if (!own_memory) return;
+  for (const Variable& v : gradients) v.array().raw();
+  for (const Statistic& s : statistics) s.sum.array().raw();
 }
 
 // The order in which rank 0's plan makes the summands, on all ranks, and the ends of the plan's pieces. What a plan
@@ -240,11 +281,10 @@ void ShardedStep::State::place(const data::FeedBatch& first) {
     for (const int64_t i : ready_order(first, ends)) ordered.push_back(all[static_cast<size_t>(i)]);
     all = std::move(ordered);
   }
-  size_t floats = 0;
   for (const Variable& v : all) {
     sizes.push_back(static_cast<int64_t>((static_cast<size_t>(v.type().numel()) + kAlign - 1) / kAlign * kAlign));
-    floats += static_cast<size_t>(sizes.back());
   }
+  const auto floats = static_cast<size_t>(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}));
   block_array = Array(DType::f32, {static_cast<int64_t>(floats)});
   std::memset(block_array.raw(), 0, block_array.bytes());
   float* at = block();
@@ -292,12 +332,16 @@ ShardedStep::ShardedStep(const Trained& trained, const Sharding& sharding, const
     s.statistics.push_back({v.variable, beside("statistic", v.variable)});
   }
   CompileOptions of_shard = named({"inputs", "targets"}), of_update = named({"loss", "by_count", "by_samples"});
+  CompileOptions of_averages = named({"loss", "by_count"});
   of_shard.deterministic = of_shard.deterministic || sharding.exact;
   // All ranks make the same update by themselves.
   of_update.deterministic = of_update.deterministic || sharding.exact || sharding.ranks;
+  of_averages.deterministic = of_update.deterministic;
   s.tokens = trained.model->language_model();
+  s.own_memory = backend(compile.backend.empty() ? current_device() : compile.backend).memory() != nullptr;
   s.shard = {ShardSums{&s.trained, &s.gradients, &s.statistics, sharding.batch_size, s.tokens}, of_shard};
   s.apply = {ApplySums{&s.trained, &s.gradients, &s.statistics}, of_update};
+  s.follow = {FollowWeights{&s.trained, &s.gradients}, of_averages};
 }
 
 ShardedStep::~ShardedStep() {
@@ -311,6 +355,8 @@ ShardedStep::~ShardedStep() {
 void ShardedStep::State::start(const data::FeedBatch& first) {
   if (!block_array.defined()) place(first);
   done = 0;
+  begun = std::chrono::steady_clock::now();
+  now = {.ranks = deal.world};
   open = true;
   numbers.assign(static_cast<size_t>(deal.most()) * kNumbers, 0.0);
   partial.start();
@@ -328,6 +374,7 @@ bool ShardedStep::State::lacks_variance(const data::FeedBatch& b) {
 // Computes the shard's block and numbers.
 void ShardedStep::State::run(const data::FeedBatch& b, int64_t number) {
   if (b.inputs.shape()[0] == 0 || lacks_variance(b)) {
+    bring_home();
     std::memset(block(), 0, block_array.bytes());
     return;
   }
@@ -342,6 +389,7 @@ void ShardedStep::State::run(const data::FeedBatch& b, int64_t number) {
   of[1] = static_cast<double>(right.item<float>());
   of[2] = static_cast<double>(b.count);
   of[3] = static_cast<double>(b.inputs.shape()[0]);
+  bring_home();
   if (tokens) width = b.targets.shape()[1];
 }
 
@@ -352,6 +400,7 @@ void ShardedStep::add(const data::FeedBatch& b) {
   FREIGHT_CHECK(number < s.deal.count(), "a rank has more shards than it was dealt");
   const bool last = s.sums && number + 1 == s.deal.count();
   if (last) {
+    s.before_last = seconds_since(s.begun);
     const auto mode = s.beside ? OverlappedSums::Mode::beside : OverlappedSums::Mode::watched;
     s.sums->begin(mode, [&s](int64_t from, int64_t count) { s.partial.finish_within(s.block(), from, count); });
   }
@@ -360,6 +409,7 @@ void ShardedStep::add(const data::FeedBatch& b) {
     s.run(b, number);
   }
   if (last) s.sums->computed();
+  s.now.computed = seconds_since(s.begun);
   if (last && s.beside) return;
   if (!s.local_sums) {
     std::memcpy(s.slots.data<float>() + number * s.block_array.numel(), s.block(), s.block_array.bytes());
@@ -377,7 +427,7 @@ void ShardedStep::State::choose() {
   const Pieces pieces = cut_pieces(seen, cost);
   const double least = std::max(compute, pieces.done);
   std::vector<int64_t> told(seen.size() + 1);  // whether they are made beside; where a piece ends
-  told[0] = ranks().overlap() == Overlap::yes || behind - least > kLeastGain * behind ? 1 : 0;
+  told[0] = ranks().overlap() == Overlap::yes || pays_beside(least, behind) ? 1 : 0;
   for (const size_t end : pieces.ends) told[end] = 1;
   ranks().broadcast(told.data(), told.size() * sizeof(int64_t));
   beside = told[0] == 1;
@@ -396,19 +446,30 @@ void ShardedStep::State::choose() {
 // The block becomes the sum of all shards' blocks.
 void ShardedStep::State::sum_blocks() {
   const int64_t floats = block_array.numel();
-  if (local_sums) {
-    if (deal.count() > 1) partial.finish(block());
-    if (sharding.ranks) sharding.ranks->comm().all_reduce(block(), floats, DType::f32);
-    return;
-  }
+  if (local_sums && deal.count() > 1) partial.finish(block());
+  if (!sharding.ranks) return;
+  const double begin = seconds_since(begun);
   const int64_t most = deal.most();
-  sharding.ranks->comm().all_gather(slots.raw(), all_slots.raw(), most * floats, DType::f32);
+  if (local_sums) {
+    sharding.ranks->comm().all_reduce(block(), floats, DType::f32);
+  } else {
+    sharding.ranks->comm().all_gather(slots.raw(), all_slots.raw(), most * floats, DType::f32);
+  }
+  now.sums.push_back({begin, seconds_since(begun), static_cast<double>((local_sums ? 1 : most) * floats * 4)});
+  if (local_sums) return;
   std::vector<const void*> parts;
   for (int r = 0; r < deal.world; ++r) {
     const int64_t count = deal.first_of(r + 1) - deal.first_of(r);
     for (int64_t i = 0; i < count; ++i) parts.push_back(all_slots.data<float>() + (r * most + i) * floats);
   }
   comm::tree_sum(parts.data(), static_cast<int>(parts.size()), block(), floats, DType::f32);
+}
+
+void ShardedStep::State::keep_timeline(double samples) {
+  if (!sharding.ranks) return;
+  now.samples = samples;
+  now.step = seconds_since(begun);
+  if (samples > timeline.samples || (samples == timeline.samples && now.step < timeline.step)) std::swap(timeline, now);
 }
 
 // The numbers of all shards, in their order; what ranks want is agreed on beside.
@@ -434,7 +495,11 @@ ShardedStep::Outcome ShardedStep::finish() {
   State& s = *state_;
   FREIGHT_CHECK(s.done == s.deal.count(), "a rank has fewer shards than it was dealt");
   s.done = 0;
-  if (s.beside) s.sums->finish();
+  if (s.beside) {
+    s.sums->finish();
+    for (const SumTime& t : s.sums->sum_times())
+      s.now.sums.push_back({t.begin + s.before_last, t.end + s.before_last, t.bytes});
+  }
   const bool summed = s.beside;
   if (s.sums && ++s.steps == kWatched) s.choose();
   const std::vector<double> numbers = s.exchange();
@@ -459,9 +524,14 @@ ShardedStep::Outcome ShardedStep::finish() {
   o.loss = loss * by_count;  // each was divided by the full batch
   const auto scalar = [](double v) { return Array::of<float>({static_cast<float>(v)}, {}); };
   s.apply(scalar(o.loss), scalar(by_count), scalar(static_cast<double>(s.sharding.batch_size) / samples));
+  if (s.trained.shares) s.trained.shares->hand_over_weights();
+  if (s.follows()) s.follow(scalar(o.loss), scalar(by_count));
   if (std::isfinite(o.loss)) key(1);
+  s.keep_timeline(samples);
   return o;
 }
+
+const StepTimeline& ShardedStep::timeline() const { return state_->timeline; }
 
 void ShardedStep::give_up() {
   State& s = *state_;
@@ -492,8 +562,9 @@ std::vector<ShardedStep::Run> ShardedStep::plans(const Type& x, const Type& y) {
   if (s.tokens) s.width = y.shape[1];
   const Type scalar{DType::f32, {}};
   std::vector<Run> runs;
-  for (const auto& [n, times] : sizes) runs.push_back({s.shard.plan(rows(x, n), rows(y, n)), times});
+  for (const auto& [n, times] : sizes) runs.push_back({s.shard.plan(rows(x, n), rows(y, n)), times, true});
   runs.push_back({s.apply.plan(scalar, scalar, scalar), 1});
+  if (s.follows()) runs.push_back({s.follow.plan(scalar, scalar), 1});
   return runs;
 }
 
@@ -503,10 +574,10 @@ size_t ShardedStep::kept_bytes() const {
   for (const Variable& v : s.gradients) block += v.type().bytes();
   for (const Statistic& v : s.statistics) block += v.sum.type().bytes();
   const bool gathers = s.sharding.exact && s.sharding.ranks && !s.deal.aligned();
-  if (gathers) return block * static_cast<size_t>(s.deal.most() * (s.deal.world + 1));
+  if (gathers) return block * static_cast<size_t>(1 + s.deal.most() * (s.deal.world + 1));
   size_t levels = 0;
   for (int64_t n = s.deal.count(); n > 1; n /= 2) ++levels;
-  return block * (levels > 0 ? levels + 1 : 0);
+  return block * (1 + (levels > 0 ? levels + 1 : 0));
 }
 
 }  // namespace freight::train

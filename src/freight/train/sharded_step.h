@@ -17,18 +17,22 @@
 #include "freight/optim/optimizer.h"
 #include "freight/trace/compile.h"
 #include "freight/train/sharding.h"
+#include "freight/train/step_timeline.h"
 
 namespace freight::train {
 
+class StateShares;
+
 class ShardedStep {
  public:
-  // All of them must outlive the step; `ema` and `scale` may be null.
+  // All of them must outlive the step; `ema`, `scale` and `shares` may be null.
   struct Trained {
     const models::Model* model;
     optim::Optimizer* optimizer;
     optim::EMA* ema;
     const optim::LossScale* scale;
     double label_smoothing;
+    const StateShares* shares = nullptr;  // null: the optimizer keeps all its states here
   };
   ShardedStep(const Trained& trained, const Sharding& sharding, const CompileOptions& compile);
   ~ShardedStep();
@@ -51,12 +55,15 @@ class ShardedStep {
   void deal_anew();
 
   // The plans for a full batch of these types: per shape of this rank's shards one with how often it runs, in one
-  // arena, then the update's.
+  // arena, then the update's, and that of averages where it is apart.
   struct Run {
     std::shared_ptr<const Plan> plan;
     int64_t times = 1;
+    bool of_shard = false;
   };
   std::vector<Run> plans(const Type& x, const Type& y);
+  // Of the fastest step on a batch as large as any so far; no ranks where none sums over ranks.
+  const StepTimeline& timeline() const;
   // Bytes that it keeps beside weights, states and arenas: sums.
   size_t kept_bytes() const;
 

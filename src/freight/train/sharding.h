@@ -1,6 +1,7 @@
 // A batch is cut into shards, of which a process computes some; the step on them is sharded_step.h.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include "freight/data/loader.h"
 
@@ -9,19 +10,27 @@ namespace freight::train {
 class Ranks;
 
 // A batch is cut into shards, which are dealt to the ranks in order and as evenly as possible: 8 to 3 ranks as 3, 3, 2.
+// Ranks that are not alike get more or fewer of them, or larger and smaller ones.
 struct Deal {
   int64_t shards = 1;
   int rank = 0, world = 1;
+  std::vector<int64_t> counts = {};  // of shards, by rank; empty: even ones
+  std::vector<int64_t> widths = {};  // of each shard of a rank, by rank, relative to the others'; empty: all are alike
 
   int64_t first_of(int r) const;  // the first shard of rank r; of r = world all there are
   int64_t first() const { return first_of(rank); }
   int64_t count() const { return first_of(rank + 1) - first(); }
-  int64_t most() const { return (shards + world - 1) / world; }  // of a rank
+  int64_t most() const;  // of a rank
   // The pieces of every batch that the rank reads.
-  data::Share pieces() const { return {.of = shards, .first = first(), .end = first() + count(), .cut = true}; }
+  data::Share pieces() const;
+  // Samples of the smallest shard of a batch of n.
+  int64_t least_rows(int64_t n) const;
   // True where the sum over all shards in a fixed tree (comm/tree_sum.h) is the tree over the ranks' own sums.
   bool aligned() const;
 };
+
+// `total` things in parts proportional to the weights, of which each is `least` or more: total >= least * parts.
+std::vector<int64_t> dealt(int64_t total, const std::vector<double>& weights, int64_t least);
 
 struct Sharding {
   int64_t shards = 0;      // 0: the batch is not cut

@@ -5,11 +5,27 @@
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/io/file.h"
+#include "freight/io/json_internal.h"
+#include "freight/io/json_library.h"
 #include "freight/train/run_dir.h"
 
 namespace freight::train {
 
 namespace {
+
+// The record of a run is written anew when the run goes on, so that a damaged one ends nothing; it is named all the
+// same.
+void name_damaged_record(const std::string& run, std::vector<std::string>& warnings) {
+  const std::string path = run + "/run.json";
+  if (!io::file_exists(path)) return;
+  try {
+    if (io::read_json<nlohmann::json>(path, ErrorKind::data).is_object()) return;
+    warnings.push_back(cat(path, " is damaged: no JSON object; it is written anew"));
+  } catch (const Error& e) {
+    warnings.push_back(cat(path, " is damaged: ", e.message(), "; it is written anew"));
+  }
+}
 
 void find_checkpoint_of(Config& c, std::optional<Found> found, StartPoint& start) {
   if (c.resume == "auto" && c.output_dir.empty()) c.output_dir = usual_dir(c);
@@ -32,6 +48,7 @@ void find_checkpoint_of(Config& c, std::optional<Found> found, StartPoint& start
   if (c.output_dir.empty()) c.output_dir = run;
   std::error_code missing;  // a directory that is yet to be made is another one
   start.in_its_directory = std::filesystem::equivalent(c.output_dir, run, missing);
+  if (start.in_its_directory) name_damaged_record(run, start.warnings);
 }
 
 // A run that has the directory is named before anything is prepared, and keeps it until this one may have it.

@@ -175,8 +175,7 @@ struct TrainStep::State {
   std::unique_ptr<ShardedStep> sharded = {};  // null where the batch is not cut into shards
 
   int64_t part_of(int64_t count) const {
-    const int64_t of = sharded ? sharding.shards : parts;
-    return (count + of - 1) / of;
+    return sharded ? sharding.deal().pieces().most_rows(count) : (count + parts - 1) / parts;
   }
 };
 
@@ -204,7 +203,8 @@ TrainStep::TrainStep(const models::Model& model, optim::Optimizer& optimizer, op
     FREIGHT_CHECK(!options.data && options.parts == 1, "a batch is cut into shards, or else into parts");
     state_->sharding = options.sharding;
     state_->sharded = std::make_unique<ShardedStep>(
-        ShardedStep::Trained{&model, &optimizer, ema, scale, options.label_smoothing}, options.sharding, compile);
+        ShardedStep::Trained{&model, &optimizer, ema, scale, options.label_smoothing, options.shares}, options.sharding,
+        compile);
   }
   if (options.parts == 1) return;
   for (const Variable& p : optimizer.parameters()) state_->sums.emplace_back("gradient." + p.name(), p.type());
@@ -259,6 +259,10 @@ void TrainStep::deal_shards_anew() { state_->sharded->deal_anew(); }
 
 size_t TrainStep::kept_bytes() const { return state_->sharded ? state_->sharded->kept_bytes() : 0; }
 
+const StepTimeline* TrainStep::timeline() const {
+  return state_->sharded && state_->sharded->timeline().ranks > 0 ? &state_->sharded->timeline() : nullptr;
+}
+
 int64_t TrainStep::part_of(int64_t batch) const { return state_->part_of(batch); }
 
 size_t arena_bytes(const std::vector<TrainStep::Run>& plans) {
@@ -283,8 +287,8 @@ std::vector<TrainStep::Run> TrainStep::plans(const Type& x, const Type& y) {
     std::vector<Run> runs;
     const std::vector<ShardedStep::Run> all = s.sharded->plans(x, y);
     for (size_t i = 0; i < all.size(); ++i) {
-      const bool smaller = i > 0 && i + 1 < all.size();  // a shard's, in the arena of the larger ones
-      runs.push_back({all[i].plan, all[i].times, smaller});
+      const bool smaller = i > 0 && all[i].of_shard;  // in the arena of the larger ones
+      runs.push_back({all[i].plan, all[i].times, smaller, all[i].of_shard});
     }
     return runs;
   }
@@ -304,7 +308,7 @@ std::vector<TrainStep::Run> TrainStep::plans(const Type& x, const Type& y) {
 }
 
 bool TrainStep::leaves_one_sample(int64_t count) const {
-  if (state_->sharded) return count / state_->sharding.shards <= 1;
+  if (state_->sharded) return state_->sharding.deal().least_rows(count) <= 1;
   const int64_t part = part_of(count), rest = count % part;
   return (rest > 0 ? rest : part) == 1;
 }
@@ -324,12 +328,17 @@ int64_t TrainStep::trainable(const Type& x, const Type& y) {
 
 TrainStep::Summary TrainStep::summary(const Type& x, const Type& y) {
   Summary sum;
-  // A rank has its own shards, which are like all others but for a sample.
-  const Deal deal = state_->sharding.deal();
-  const double others = state_->sharded ? static_cast<double>(deal.shards) / static_cast<double>(deal.count()) : 1;
+  // A rank has its own shards, and the others' samples cost as much as its own.
+  double others = 1;
+  if (state_->sharded) {
+    const data::Share own = state_->sharding.deal().pieces();
+    int64_t samples = 0;
+    for (int64_t i = own.first; i < own.end; ++i) samples += own.rows(i, x.shape[0]).second;
+    others = static_cast<double>(x.shape[0]) / static_cast<double>(std::max<int64_t>(samples, 1));
+  }
   const std::vector<Run> runs = plans(x, y);
   for (const Run& run : runs) {
-    const double ranks = run.plan == runs.back().plan ? 1 : others;
+    const double ranks = run.of_shard ? others : 1;
     sum.flops += run.plan->total_cost().flops * static_cast<double>(run.times) * ranks;
     sum.arena_bytes = std::max(sum.arena_bytes, run.plan->arena_bytes());
     sum.plan_steps += run.plan->steps().size();

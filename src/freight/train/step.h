@@ -14,6 +14,7 @@
 #include "freight/trace/compile.h"
 #include "freight/train/config.h"
 #include "freight/train/sharding.h"
+#include "freight/train/step_timeline.h"
 
 namespace freight::train {
 
@@ -31,6 +32,7 @@ void keep_on_host(const optim::Optimizer& optimizer);
 Array batch_rows(const Array& a, int64_t first, int64_t count);
 
 class DeviceData;
+class StateShares;
 
 struct StepOptions {
   double label_smoothing = 0;
@@ -38,6 +40,7 @@ struct StepOptions {
   const DeviceData* data = nullptr;         // makes the batches of enqueue(); needs a whole batch, in one part
   optim::LossScaleOptions loss_scale = {};  // where the step computes in f16
   Sharding sharding = {};                   // of a batch in one part, which is then no argument of run()
+  const StateShares* shares = nullptr;      // with whom the optimizer's states are shared; null: they are all here
 };
 
 class TrainStep {
@@ -87,10 +90,13 @@ class TrainStep {
     std::shared_ptr<const Plan> plan;
     int64_t times = 1;
     bool shares_arena = false;
+    bool of_shard = false;  // of a rank's, beside those that others compute
   };
   std::vector<Run> plans(const Type& x, const Type& y);
   // Bytes that the step keeps besides.
   size_t kept_bytes() const;
+  // Of a step that is summed over ranks (step_timeline.h); null for others.
+  const StepTimeline* timeline() const;
   // Samples of a batch that run at once.
   int64_t part_of(int64_t batch) const;
   // States of the step itself, beside those of optimizer and averages.

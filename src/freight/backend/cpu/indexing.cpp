@@ -46,7 +46,7 @@ IndexProblem problem(const StepSpec& spec) {
   const Op op = spec.node->op;
   const Type& result = spec.out[0].type;
   if (op == Op::check_index) {
-    return {.op = freight::name(op),
+    return {.op = spec.node->called(),
             .where = spec.node->location(),
             .rows = attrs<RowsAttrs>(*spec.node).rows,
             .index_type = result.dtype,
@@ -56,7 +56,7 @@ IndexProblem problem(const StepSpec& spec) {
   const int axis = axis_of(*spec.node);
   const Shape& tensor = scatters(op) ? result.shape : spec.in[0].type.shape;  // whose axis is indexed
   IndexProblem p;
-  p.op = freight::name(op);
+  p.op = spec.node->called();
   p.where = spec.node->location();
   for (int i = 0; i < tensor.rank(); ++i) (i < axis ? p.outer : i == axis ? p.rows : p.inner) *= tensor[i];
   p.dtype = result.dtype;

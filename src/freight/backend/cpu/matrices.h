@@ -38,7 +38,7 @@ inline std::optional<MatrixStrides> matrix_strides(const Operand& x) {
 class Fault {
  public:
   explicit Fault(const StepSpec& spec)
-      : op_(freight::name(spec.node->op)), where_(spec.node->location()), type_(spec.in[0].type) {}
+      : op_(spec.node->called()), where_(spec.node->location()), type_(spec.in[0].type) {}
 
   const Type& type() const { return type_; }
   [[noreturn]] void tell(const std::string& text, ErrorKind kind = ErrorKind::data) const {

@@ -138,7 +138,7 @@ MixedSolveStep::MixedSolveStep(const StepSpec& spec)
     : n_(spec.in[1].type.shape[spec.in[1].type.shape.rank() - 2]),
       k_(spec.in[1].type.shape.back()),
       type_(spec.in[0].type),
-      op_(freight::name(spec.node->op)),
+      op_(spec.node->called()),
       where_(spec.node->location()),
       fast_(n_, k_),
       plain_(n_, k_),

@@ -44,12 +44,12 @@ std::string text_of(const Check& check, int64_t found) {
 }  // namespace
 
 int64_t index_check(const Node& node, int64_t rows) {
-  return number_of({.op = name(node.op), .where = node.location(), .rows = rows});
+  return number_of({.op = node.called(), .where = node.location(), .rows = rows});
 }
 
 int64_t matrix_check(const Node& node, const Type& matrices, MatrixFault fault) {
   const Shape& s = matrices.shape;
-  return number_of({.op = name(node.op),
+  return number_of({.op = node.called(),
                     .where = node.location(),
                     .rows = std::min(s[s.rank() - 2], s[s.rank() - 1]),
                     .fault = fault,

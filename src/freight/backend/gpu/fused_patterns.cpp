@@ -28,7 +28,7 @@ namespace {
 Node fused_node(FusedKind kind, const Node& product, const std::vector<Type>& operands, std::vector<Value> in,
                 std::vector<Value> out) {
   FusedAttrs attrs{pattern_body(kind, product.attrs, operands), kind};
-  return {Op::fused, std::move(attrs), std::move(in), std::move(out), product.scope, product.where};
+  return {Op::fused, std::move(attrs), std::move(in), std::move(out), product.scope, product.where, product.function};
 }
 
 std::vector<Value> with(std::vector<Value> a, const std::vector<Value>& b) {
@@ -265,7 +265,7 @@ class PatternFinder {
     if (n.outputs.size() == 1) return;
     auto body = std::make_shared<Graph>(*attrs<FusedAttrs>(n).body);
     body->outputs.erase(body->outputs.begin() + static_cast<std::ptrdiff_t>(dropped));
-    b_.set_location(n.scope, n.where);
+    b_.set_location(n);
     const std::vector<Value> out = b_.add(Op::fused, FusedAttrs{body}, r_(n.inputs));
     for (size_t k = 0; k < out.size(); ++k) r_.replace(n.outputs[k < dropped ? k : k + 1], out[k]);
   }
@@ -275,7 +275,7 @@ class PatternFinder {
     const FusedPattern& pattern = pattern_of(fused);
     const Graph& body = *attrs<FusedAttrs>(fused).body;
     const std::vector<Value> leaves = body.leaves(Op::input);
-    b_.set_location(fused.scope, fused.where);
+    b_.set_location(fused);
     std::vector<Value> in;
     for (int i = 0; i < pattern.operand_count(); ++i) {
       const Type& type = body.type(leaves[static_cast<size_t>(i)]);

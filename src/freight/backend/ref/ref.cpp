@@ -66,8 +66,10 @@ void store(const Tensor& from, const Operand& to, void* address) {
 
 class LoopKernel : public Kernel {
  public:
-  LoopKernel(Op op, const Attrs& attrs, const std::vector<Operand>& in, const std::vector<Operand>& out)
-      : run_(find_kernel(op)), in_(in), out_(out) {
+  // Errors of the data name `called`.
+  LoopKernel(Op op, const Attrs& attrs, const std::vector<Operand>& in, const std::vector<Operand>& out,
+             const char* called, std::string where)
+      : run_(find_kernel(op)), in_(in), out_(out), called_(called), where_(std::move(where)) {
     if (!run_) fail(ErrorKind::device, freight::name(op), "the reference backend has no kernel for this op");
     call_.op = op;
     call_.attrs = attrs;
@@ -87,13 +89,21 @@ class LoopKernel : public Kernel {
       load(in_[i], operands[i], call_.in[i]);
     }
     for (Tensor& t : call_.out) take(t);
-    run_(call_);
+    compute();
     for (size_t i = 0; i < out_.size(); ++i) store(call_.out[i], out_[i], operands[in_.size() + i]);
   }
   std::string name() const override { return "ref"; }
   size_t scratch_bytes() const override { return scratch_; }
 
  private:
+  void compute() const {
+    try {
+      run_(call_);
+    } catch (const Error& e) {
+      if (!e.where().empty()) throw;
+      throw Error(e.kind(), e.kind() == ErrorKind::data ? called_ : e.op(), e.message(), where_);
+    }
+  }
   void add(std::vector<Tensor>& to, const Operand& operand) {
     if (operand.layout.blocked) {
       fail(ErrorKind::device, freight::name(call_.op), "the reference backend does not read blocked layout ",
@@ -105,6 +115,7 @@ class LoopKernel : public Kernel {
 
   KernelFn run_;
   std::vector<Operand> in_, out_;
+  std::string called_, where_;
   Call call_;
   size_t scratch_ = 0;
 };
@@ -112,8 +123,10 @@ class LoopKernel : public Kernel {
 // Runs the body of a fused node: every value of the body lies row-major in scratch memory.
 class FusedKernel : public Kernel {
  public:
-  FusedKernel(const Graph& body, const std::vector<Operand>& in, const std::vector<Operand>& out)
-      : external_(in.size() + out.size()) {
+  explicit FusedKernel(const StepSpec& spec)
+      : external_(spec.in.size() + spec.out.size()), where_(spec.node->location()) {
+    const Graph& body = *attrs<FusedAttrs>(*spec.node).body;
+    const std::vector<Operand>&in = spec.in, &out = spec.out;
     std::vector<Slot> slots(body.values.size());  // by value
     size_t inputs = 0;
     for (const Node& node : body.nodes) {
@@ -171,13 +184,14 @@ class FusedKernel : public Kernel {
     };
     for (const Slot& s : in) take(s, given);
     for (const Slot& s : out) take(s, made);
-    step.kernel = std::make_unique<LoopKernel>(op, attrs, given, made);
+    step.kernel = std::make_unique<LoopKernel>(op, attrs, given, made, freight::name(op), where_);
     step.addresses.resize(step.places.size() + 1);
     most_ = std::max(most_, step.kernel->scratch_bytes());
     steps_.push_back(std::move(step));
   }
 
   size_t external_;
+  std::string where_;
   std::vector<size_t> offsets_;  // of the values in scratch
   std::vector<Step> steps_;
   size_t values_bytes_ = 0, most_ = 0;  // of the values; of what a step needs beside them
@@ -190,10 +204,9 @@ class RefBackend : public Backend {
   std::string lacks(DType) const override { return {}; }
   bool has_kernel(const Graph&, const Node& node) const override { return info(node.op).kind != OpKind::composite; }
   std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
-    if (spec.node->op == Op::fused) {
-      return std::make_unique<FusedKernel>(*attrs<FusedAttrs>(*spec.node).body, spec.in, spec.out);
-    }
-    return std::make_unique<LoopKernel>(spec.node->op, spec.node->attrs, spec.in, spec.out);
+    const Node& n = *spec.node;
+    if (n.op == Op::fused) return std::make_unique<FusedKernel>(spec);
+    return std::make_unique<LoopKernel>(n.op, n.attrs, spec.in, spec.out, n.called(), n.location());
   }
 };
 

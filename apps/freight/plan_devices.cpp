@@ -1,0 +1,150 @@
+// See plan_devices.h.
+#include "plan_devices.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/comm/join.h"
+#include "freight/comm/launch_environment.h"
+#include "freight/comm/launcher.h"
+#include "freight/io/file.h"
+#include "freight/io/json_internal.h"
+#include "freight/io/json_library.h"
+#include "freight/store/precision.h"
+#include "freight/trace/device.h"
+#include "freight/train/rank_shares.h"
+#include "ranks.h"
+#include "table.h"
+
+namespace freight::app {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The steps that a device is tried with.
+train::TriedNet tried(const PlanInput& in, const train::Config& on_device) {
+  const train::Config& c = on_device;
+  const auto [x, y] = in.subject.batch_types(c.batch_size);
+  const store::ComputeType compute = store::compute_type(c.precision, c.backend);
+  return {.config = c,
+          .make_model = in.subject.make_model,
+          .inputs = x,
+          .targets = y,
+          .compile = {.backend = *trace::device_named(c.backend),
+                      .deterministic = c.deterministic,
+                      .recompute = parse_recompute(c.recompute),
+                      .compute = compute.dtype,
+                      .tf32 = compute.tf32}};
+}
+
+train::Config on(const PlanInput& in, const std::string& device) {
+  train::Config c = in.subject.config;
+  c.backend = device;
+  return c;
+}
+
+// Seconds of a step of the whole batch on the device, with all that this machine has for it.
+double seconds_alone(const PlanInput& in, const std::string& device) {
+  const train::Config c = on(in, device);
+  return train::seconds_of_step(tried(in, c), c.shards > 0 ? c.shards : c.batch_size);
+}
+
+// One of the processes that measure at once.
+int measure_as_rank(const PlanInput& in, const DevicesRequest& r, const comm::Launch& launch) {
+  train::Ranks ranks(comm::join_job(launch, {.timeout = 120, .engine = comm::Engine::shared_memory}));
+  try {
+    const train::Config c = on(in, r.names.at(static_cast<size_t>(launch.rank)));
+    need_own_gpus(ranks, c.backend);
+    const train::RankShares shares = train::measure_ranks(tried(in, c), c.backend, ranks);
+    if (ranks.first()) std::printf("%s\n", train::to_json(shares).c_str());
+    return 0;
+  } catch (const std::exception& e) {
+    ranks.comm().abort(e.what());
+    throw;
+  }
+}
+
+// What the processes print, or the number of the signal that ended them.
+Json measured_together(const DevicesRequest& r, const Args& args, int& signal) {
+  LogFolder logs("plan");
+  comm::LaunchOptions o;
+  o.command = {std::filesystem::read_symlink("/proc/self/exe").string(), "plan"};
+  o.command.insert(o.command.end(), args.begin(), args.end());
+  o.world = static_cast<int>(r.names.size());
+  o.log_dir = logs.path();
+  o.result = logs.path() + "/result.json";
+  const comm::JobEnd end = comm::run_job(o);
+  signal = end.forwarded;
+  if (signal != 0) return {};
+  if (end.failed()) {
+    logs.keep();
+    fail(kind_of(end), "plan", to_string(end), ": ", last_line(end.log));
+  }
+  return io::parse_json<Json>(last_line(o.result), "rank 0");
+}
+
+std::string ms(double seconds) { return cat(fixed(seconds * 1e3, 1), " ms"); }
+
+}  // namespace
+
+int plan_devices(const PlanInput& in, const DevicesRequest& r, const Args& args) {
+  const train::Config& c = in.subject.config;
+  const comm::Launch launch = comm::read_launch_environment();
+  if (launch.source == "freight" && launch.world == static_cast<int>(r.names.size())) {
+    return measure_as_rank(in, r, launch);
+  }
+  const auto world = static_cast<int64_t>(r.names.size());
+  if (c.batch_size < world * c.grad_accum || (c.shards > 0 && c.shards < world)) {
+    fail(ErrorKind::usage, c.shards > 0 ? "--shards" : "--batch-size", "has no part for each of ", world, " devices");
+  }
+  std::map<std::string, double> alone;
+  for (const std::string& name : r.names) {
+    if (!alone.contains(name)) alone[name] = seconds_alone(in, name);
+  }
+  int signal = 0;
+  const Json found = measured_together(r, args, signal);
+  if (signal != 0) return 128 + signal;
+  const double together = found.at("predicted_step_seconds").get<double>();
+  const auto best = std::min_element(alone.begin(), alone.end(), [](auto& a, auto& b) { return a.second < b.second; });
+  double rates = 0;
+  for (const std::string& name : r.names) rates += 1 / alone[name];
+  if (r.json) {
+    Json j = {{"model", c.model},
+              {"batch_size", c.batch_size},
+              {"devices", r.names},
+              {"units", found["units"]},
+              {"of", found["of"]},
+              {"step_seconds", together},
+              {"fastest_alone", best->first},
+              {"worth_it", together < best->second}};
+    for (const std::string& name : r.names) j["alone_seconds"].push_back(alone[name]);
+    std::printf("%s\n", j.dump(2).c_str());
+    return 0;
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (size_t i = 0; i < r.names.size(); ++i) {
+    rows.push_back({r.names[i], ms(alone[r.names[i]]), cat(found["units"][i].get<int64_t>())});
+  }
+  std::printf("model     %s, a batch of %lld; steps were measured, on each device alone and on all at once\n\n%s\n",
+              c.model.c_str(), static_cast<long long>(c.batch_size),
+              table({"device", "a step alone", cat(found["of"].get<std::string>(), " together")}, rows).c_str());
+  const double rate = static_cast<double>(c.batch_size) / together;
+  std::printf("together  %s a step, %s %s/s: %s %% of the sum of their rates alone\n", ms(together).c_str(),
+              with_commas(static_cast<int64_t>(rate)).c_str(), in.subject.unit,
+              fixed(100 / (together * rates), 0).c_str());
+  if (together < best->second) {
+    std::printf("worth it  %s times as fast as %s alone\n", fixed(best->second / together, 2).c_str(),
+                best->first.c_str());
+  } else {
+    std::printf("not worth it: %s alone takes %s; the others make a step slower\n", best->first.c_str(),
+                ms(best->second).c_str());
+  }
+  return 0;
+}
+
+}  // namespace freight::app

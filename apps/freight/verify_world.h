@@ -1,0 +1,9 @@
+// `freight verify --world`: that so many devices train the same model, byte for byte (docs/scaling.md).
+#pragma once
+#include "command.h"
+
+namespace freight::app {
+
+int verify_world(const Args& args);
+
+}  // namespace freight::app

@@ -1,0 +1,484 @@
+// See xgboost_fit.h.
+#include "freight/tables/xgboost_fit.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "freight/base/clock.h"
+#include "freight/base/cpu_share.h"
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/base/threads.h"
+#include "freight/io/file.h"
+#include "freight/io/json_internal.h"
+#include "freight/io/json_library.h"
+#include "freight/tables/xgboost_bins.h"
+#include "freight/tables/xgboost_job.h"
+#include "freight/train/rank_work.h"
+#include "freight/train/scores.h"
+#include "freight/train/shared_rows.h"
+#include "freight/train/signals.h"
+
+namespace freight::tables {
+
+namespace {
+
+constexpr int64_t kToldRounds = 50, kShownOfMore = 25;  // up to so many are all shown; of more, about so many
+constexpr XgboostVersion kDevices = {2, 0, 0};
+
+// A part of the data as XGBoost has it. It copies the rows.
+XgboostHandle matrix_of(const Xgboost& library, const TreeColumns& columns, const store::Rows& rows,
+                        const std::string& threads) {
+  XgboostHandle matrix = matrix_of_features(library, columns, columns.features(rows.values), threads);
+  void* const made = matrix.get();
+  std::vector<float> labels;
+  for (int64_t i = 0; i < rows.count(); ++i) {
+    labels.push_back(rows.classification() ? static_cast<float>(rows.labels.data<int64_t>()[i])
+                                           : rows.labels.data<float>()[i]);
+  }
+  library.check(library->XGDMatrixSetFloatInfo(made, "label", labels.data(), labels.size()), "the labels");
+  if (rows.ranked) set_groups(library, matrix, rows);
+  return matrix;
+}
+
+XgboostHandle booster_of(const Xgboost& library, const TreeParameters& parameters, std::vector<void*> matrices) {
+  void* made = nullptr;
+  library.check(library->XGBoosterCreate(matrices.data(), matrices.size(), &made), "a booster");
+  XgboostHandle booster = owned_booster(library, made);
+  for (const auto& [name, value] : parameters) {
+    library.check(library->XGBoosterSetParam(made, name.c_str(), value.c_str()), cat(name, "=", value));
+  }
+  return booster;
+}
+
+// The device that a booster uses, as it says itself: where a GPU is not to be had it goes on with the CPU.
+std::string device_of(const Xgboost& library, const XgboostHandle& booster) {
+  uint64_t length = 0;
+  const char* text = nullptr;
+  library.check(library->XGBoosterSaveJsonConfig(booster.get(), &length, &text), "its configuration");
+  const auto j = io::try_parse_json<nlohmann::json>({text, length});
+  const auto at = nlohmann::json::json_pointer("/learner/generic_param/device");
+  return j && j->contains(at) && j->at(at).is_string() ? j->at(at).get<std::string>() : std::string("cpu");
+}
+
+// Another GPU than the one that was asked for is as little.
+bool same_gpu(const std::string& asked, const std::string& used) {
+  const size_t colon = asked.find(':');
+  if (colon == std::string::npos) return on_gpu(used);
+  const size_t digit = std::min(asked.find_first_not_of('0', colon + 1), asked.size() - 1);
+  return used == cat("cuda:", asked.substr(digit));
+}
+
+void need_gpu(const Xgboost& library, const XgboostHandle& booster, const std::string& asked) {
+  if (const std::string used = device_of(library, booster); !same_gpu(asked, used)) {
+    fail(ErrorKind::device, "--device", "got ", asked, ", but XGBoost found no such GPU and would go on with ", used,
+         " (", library.path(), ", ", library.version().text(), "); freight devices lists those that are there");
+  }
+}
+
+double row_weight(const store::Rows& rows, int64_t row) {
+  return rows.weights ? static_cast<double>(rows.weights->data<float>()[row]) : 1.0;
+}
+
+// Weights by which all classes weigh alike; empty without them. The rows' own weights say how much of a class there is.
+std::vector<float> weights_of(const train::Config& c, const train::RowData& data) {
+  if (c.class_weight != "balanced") return {};
+  const int64_t n = data.train.count();
+  const auto* label = data.train.labels.data<int64_t>();
+  std::vector<double> sums(data.shape.classes.size());
+  double all = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const double w = row_weight(data.train, i);
+    sums[static_cast<size_t>(label[i])] += w;
+    all += w;
+  }
+  std::vector<float> weights;
+  for (const double sum : sums) {
+    weights.push_back(static_cast<float>(sum > 0 ? all / (static_cast<double>(sums.size()) * sum) : 1));
+  }
+  return weights;
+}
+
+// What rank 0 asks the others for.
+enum class FitStep : int64_t { round, answer_train, answer_test, leave };
+
+// A part of the data as XGBoost has it.
+struct TreePart {
+  const store::Rows& rows;
+  std::vector<int64_t> borders;    // of the ranks' shares; the first and the last row of one process
+  XgboostHandle matrix = nullptr;  // of this process's share; null where that is empty
+};
+
+// One fit: the booster, both parts of the data, and which round was the best. With `ranks` all of them make it with
+// equal settings and data; rank 0 then leads by rounds(), and the others follow().
+class TreeFit {
+ public:
+  TreeFit(const Xgboost& library, const train::Config& config, const train::RowData& data, TreeLearner::Kind kind,
+          train::Ranks* ranks)
+      : library_(library),
+        data_(data),
+        ranks_(ranks),
+        settings_(tree_settings(config, data, library, kind)),
+        columns_(data.shape.columns, data.train.values),
+        weights_(weights_of(config, data)),
+        device_(config.backend),
+        threads_(cat(config.deterministic ? 1 : thread_count())),
+        seconds_(config.fit_seconds),
+        train_{data.train, shares(data.train)},
+        test_{data.test, shares(data.test)} {
+    if (config.metric != "auto" || data.train.ranked) metric_ = train::metric_for(config, data.shape.classes.size());
+    library_.hear_warnings();
+    if (!data.folder.empty() && !(library.version() < kOldestPages)) pages_.emplace();
+    train_.matrix = ranks ? training_share() : training_matrix();
+    test_.matrix = ranks ? held_out_share() : held_out_matrix();
+    if (ranks) job_.emplace(library, *ranks, device_);
+    std::vector<void*> matrices = {train_.matrix.get()};
+    if (test_.matrix) matrices.push_back(test_.matrix.get());
+    booster_ = booster_of(library_, settings_.parameters, matrices);
+    std::vector<const char*> kinds = columns_.kinds();  // for those who read the trees elsewhere
+    library_.check(library_->XGBoosterSetStrFeatureInfo(booster_.get(), "feature_type", kinds.data(), kinds.size()),
+                   "the kinds of columns");
+  }
+
+  // Rounds until they are all done, the held-out loss stays, or somebody says stop. `left` hears when the other ranks
+  // are let go, as they are by an error of rank 0's own, between the steps.
+  void rounds(const std::function<bool(const train::Round&)>& told, const std::function<void()>& left) {
+    try {
+      boost(told);
+    } catch (...) {
+      if (!in_step_) {
+        leave();
+        left();
+      }
+      throw;
+    }
+    leave();
+    left();
+  }
+
+  void follow() {
+    for (;;) {
+      auto step = FitStep::leave;
+      ranks_->broadcast(&step, sizeof step);
+      if (step == FitStep::round) next_round();
+      if (step == FitStep::answer_train) answers(train_, step);
+      if (step == FitStep::answer_test) answers(test_, step);
+      if (step == FitStep::leave) return job_->leave();
+    }
+  }
+
+  std::shared_ptr<const store::RowModel> model(const std::string& learner) const {
+    const int64_t kept = settings_.early_stop > 0 ? best_ : fitted_;
+    XgboostHandle booster = booster_;
+    if (kept < fitted_) {
+      void* sliced = nullptr;
+      library_.check(library_->XGBoosterSlice(booster_.get(), 0, static_cast<int>(kept), 1, &sliced),
+                     "the best rounds");
+      booster = owned_booster(library_, sliced);
+    }
+    uint64_t length = 0;
+    const char* bytes = nullptr;
+    library_.check(library_->XGBoosterSaveModelToBuffer(booster.get(), R"({"format": "ubj"})", &length, &bytes),
+                   "the stored model");
+    Array stored(DType::u8, {static_cast<int64_t>(length)});
+    std::copy_n(reinterpret_cast<const uint8_t*>(bytes), length, stored.data<uint8_t>());
+    TreesMade made{.learner = learner, .version = library_.version().text(), .rounds = kept, .fitted = fitted_};
+    return std::make_shared<Trees>(library_, stored, columns_, static_cast<int64_t>(data_.shape.classes.size()),
+                                   std::move(made), "the fitted model");
+  }
+
+ private:
+  void boost(const std::function<bool(const train::Round&)>& told) {
+    const int64_t period = settings_.rounds <= kToldRounds ? 1 : settings_.rounds / kShownOfMore;
+    int64_t last_told = 0;
+    bool on = true;
+    while (on) {
+      next_round();
+      const bool stops = settings_.early_stop > 0 && !improves();
+      const bool asked = signals::stop_requested();
+      const bool late = seconds_ > 0 && seconds_since(began_) > seconds_;
+      on = fitted_ < settings_.rounds && !stops && !late;
+      if (on && !asked && fitted_ % period != 0) continue;
+      train::Round round{.number = fitted_, .of = settings_.rounds};
+      round.loss = train::evaluate(answers(train_, FitStep::answer_train), data_.train).loss;
+      const Array held_out = answers(test_, FitStep::answer_test);
+      round.test = train::evaluate(held_out, data_.test);
+      if (metric_) round.test->metric = train::score_of(*metric_, held_out, data_.test);
+      if (settings_.early_stop > 0) round.best = best_ > last_told;
+      last_told = fitted_;
+      on = told(round) && on;
+    }
+  }
+
+  // Rank 0 tells the others what comes.
+  void say(FitStep step) {
+    in_step_ = true;
+    if (ranks_ && ranks_->first()) ranks_->broadcast(&step, sizeof step);
+  }
+  void leave() {
+    if (!ranks_) return;
+    say(FitStep::leave);
+    job_->leave();
+  }
+
+  void next_round() {
+    say(FitStep::round);
+    CpuShare::touch();  // XGBoost's threads may be those of this program's pool
+    const int result = library_->XGBoosterUpdateOneIter(booster_.get(), static_cast<int>(fitted_), train_.matrix.get());
+    check(result, cat("round ", fitted_ + 1));
+    if (++fitted_ == 1 && on_gpu(device_)) need_gpu(library_, booster_, device_);
+    if (ranks_) agree_to_stop();
+    in_step_ = false;
+  }
+  // A signal to any rank stops all.
+  void agree_to_stop() {
+    std::vector<double> wish(train::kWishNumbers);
+    train::put(ranks_->take_wish(), wish.data());
+    ranks_->sum(wish);
+    ranks_->agree(train::wish_of(wish.data()));
+  }
+  void check(int result, const std::string& what) const {
+    if (ranks_) {
+      check_together(library_, *ranks_, result, what);
+    } else {
+      library_.check(result, what);
+    }
+  }
+
+  std::vector<int64_t> shares(const store::Rows& rows) const {
+    return ranks_ ? train::shares_of(rows, ranks_->world()) : std::vector<int64_t>{0, rows.count()};
+  }
+  int64_t begin_of(const TreePart& part) const {
+    return part.borders[ranks_ ? static_cast<size_t>(ranks_->rank()) : 0];
+  }
+  int64_t end_of(const TreePart& part) const {
+    return part.borders[ranks_ ? static_cast<size_t>(ranks_->rank()) + 1 : 1];
+  }
+
+  // The weights of the training rows; empty where all weigh alike.
+  std::vector<float> row_weights() const {
+    std::vector<float> of_rows;
+    if (weights_.empty() && !data_.train.weights) return of_rows;
+    for (int64_t i = 0; i < data_.train.count(); ++i) of_rows.push_back(static_cast<float>(weight(data_.train, i)));
+    return of_rows;
+  }
+  // The training rows as XGBoost has them.
+  XgboostHandle training_matrix() const {
+    const std::vector<float> weights = row_weights();
+    if (pages_) return in_pages(data_.train, weights, "train");
+    if (bins()) return binned_matrix(library_, columns_, data_.train, {.weights = weights, .threads = threads_});
+    XgboostHandle cells = matrix_of(library_, columns_, data_.train, threads_);
+    if (!weights.empty()) set_weights(library_, cells, data_.train, weights);
+    return cells;
+  }
+  // True where XGBoost gets the rows in batches and keeps their bins. A GPU makes bins of its own from cells.
+  bool bins() const { return !on_gpu(device_) && can_be_binned(data_.train); }
+  // This rank's rows, in bins whose borders are those of all rows: XGBoost's own, which it merges from those of the
+  // ranks where it gets cells, depend on how many there are.
+  XgboostHandle training_share() const {
+    const int64_t begin = begin_of(train_), end = end_of(train_);
+    const std::vector<float> weights = row_weights();
+    const store::Rows own = train::rows_between(data_.train, begin, end);
+    const std::vector<float> of_own =
+        weights.empty() ? weights : std::vector<float>(weights.begin() + begin, weights.begin() + end);
+    if (bins()) {
+      const XgboostHandle all = training_matrix();
+      return binned_matrix(library_, columns_, own, {.weights = of_own, .threads = threads_, .like = all});
+    }
+    XgboostHandle cells = matrix_of(library_, columns_, own, threads_);
+    if (!of_own.empty()) set_weights(library_, cells, own, of_own);
+    return cells;
+  }
+  XgboostHandle held_out_share() const {
+    const int64_t begin = begin_of(test_), end = end_of(test_);
+    if (begin == end) return nullptr;
+    return matrix_of(library_, columns_, train::rows_between(data_.test, begin, end), threads_);
+  }
+  // XGBoost takes longer to answer bins than cells.
+  XgboostHandle held_out_matrix() const {
+    if (pages_) return in_pages(data_.test, {}, "test");
+    const std::vector<float> alike;
+    if (!data_.folder.empty())
+      return binned_matrix(library_, columns_, data_.test, {.weights = alike, .threads = threads_});
+    return matrix_of(library_, columns_, data_.test, threads_);
+  }
+  XgboostHandle in_pages(const store::Rows& rows, const std::vector<float>& weights, const char* name) const {
+    return paged_matrix(library_, columns_, rows,
+                        {.weights = weights, .threads = threads_, .cells_at_once = kCellsOfPage},
+                        cat(pages_->path(), "/", name));
+  }
+  // By the row itself and by its class.
+  double weight(const store::Rows& rows, int64_t row) const {
+    const double own = row_weight(rows, row);
+    return weights_.empty()
+               ? own
+               : own * static_cast<double>(weights_[static_cast<size_t>(rows.labels.data<int64_t>()[row])]);
+  }
+
+  // The answers to all rows of a part, f32 (N, outputs); on ranks that follow they are of no use.
+  Array answers(const TreePart& part, FitStep step) {
+    say(step);
+    Array out = own_answers(part);
+    if (ranks_) out = gathered(part, out);
+    in_step_ = false;
+    return out;
+  }
+
+  // To this process's share. XGBoost keeps what it answered to a part, and adds the trees that are new.
+  Array own_answers(const TreePart& part) const {
+    const auto classes = static_cast<int64_t>(data_.shape.classes.size());
+    Array out(DType::f32, {end_of(part) - begin_of(part), std::max<int64_t>(classes, 1)});
+    if (!part.matrix) return out;
+    const uint64_t* shape = nullptr;
+    uint64_t rank = 0;
+    const float* found = nullptr;
+    const int result = library_->XGBoosterPredictFromDMatrix(
+        booster_.get(), part.matrix.get(),
+        R"({"type": 0, "training": false, "iteration_begin": 0, "iteration_end": 0, "strict_shape": true})", &shape,
+        &rank, &found);
+    check(result, "predictions");
+    spread_answers(found, out.shape()[0], classes, out.data<float>());
+    return out;
+  }
+  Array gathered(const TreePart& part, const Array& own) const {
+    const int64_t width = own.shape()[1];
+    int64_t most = 0;  // rows of a share
+    for (size_t r = 0; r + 1 < part.borders.size(); ++r) most = std::max(most, part.borders[r + 1] - part.borders[r]);
+    std::vector<float> mine(static_cast<size_t>(most * width)), all(mine.size() * (part.borders.size() - 1));
+    std::copy_n(own.data<float>(), own.numel(), mine.begin());
+    ranks_->comm().all_gather(mine.data(), all.data(), most * width, DType::f32);
+    Array out(DType::f32, {part.rows.count(), width});
+    for (size_t r = 0; r + 1 < part.borders.size(); ++r) {
+      std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(r * mine.size()),
+                  (part.borders[r + 1] - part.borders[r]) * width, out.data<float>() + part.borders[r] * width);
+    }
+    return out;
+  }
+
+  // False where `early_stop` rounds have passed since the best one. Takes note of this one where it is better.
+  bool improves() {
+    const Array found = answers(test_, FitStep::answer_test);
+    const double loss = metric_ ? score_as_loss(found) : loss_of(found);
+    if (loss < least_) {
+      least_ = loss;
+      best_ = fitted_;
+    }
+    if (best_ == 0)
+      fail(ErrorKind::diverged, "gbdt", "the loss of the held-out rows is not finite after round ", fitted_);
+    return fitted_ - best_ < settings_.early_stop;
+  }
+
+  // The metric of the held-out rows, turned so that less is better.
+  double score_as_loss(const Array& found) const {
+    const std::optional<double> score = train::score_of(*metric_, found, data_.test);
+    if (!score) {
+      fail(ErrorKind::data, "--metric", "the held-out rows give no ", metric_->name,
+           ": they are of one class, or all alike; --early-stop 0 fits without it");
+    }
+    return metric_->higher ? -*score : *score;
+  }
+
+  double loss_of(const Array& found) const {
+    const int64_t n = data_.test.count(), k = found.shape()[1];
+    double loss = 0, all = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const bool classes = data_.test.classification();
+      const double label = classes ? static_cast<double>(data_.test.labels.data<int64_t>()[i])
+                                   : static_cast<double>(data_.test.labels.data<float>()[i]);
+      const double w = weight(data_.test, i);
+      loss += w * tree_loss(settings_, found.data<float>() + i * k, label);
+      all += w;
+    }
+    return loss / all;
+  }
+
+  const Xgboost& library_;
+  const train::RowData& data_;
+  train::Ranks* ranks_;
+  TreeSettings settings_;
+  TreeColumns columns_;
+  std::vector<float> weights_;  // of classes
+  std::string device_, threads_;
+  double seconds_;  // after which the fit ends; 0: none
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::optional<train::Metric> metric_;  // in place of the objective's loss
+  std::optional<io::ScratchDir> pages_;  // of both matrices, where rows lie on the disk
+  TreePart train_, test_;
+  std::optional<XgboostJob> job_;  // where several ranks fit
+  XgboostHandle booster_;
+  bool in_step_ = false;  // which all ranks do
+  int64_t fitted_ = 0, best_ = 0;
+  double least_ = std::numeric_limits<double>::infinity();
+};
+
+}  // namespace
+
+bool on_gpu(const std::string& device) { return starts_with(device, "cuda"); }
+
+void check_device(const Xgboost& library, const std::string& device) {
+  if (!on_gpu(device)) return;
+  if (!library.cuda() || library.version() < kDevices) {
+    fail(ErrorKind::device, "--device", "got ", device, ", but ", library.path(), ", XGBoost ",
+         library.version().text(), ", is ", library.cuda() ? "too old for this" : "built without CUDA",
+         "; install one with it by pip install xgboost, or name its libxgboost.so by --xgboost PATH");
+  }
+  const Array values = Array::of<double>({0, 1}, {2, 1});
+  const store::Rows two{values, Array::of<float>({0, 1}, {2})};
+  const std::vector<store::Column> columns = {{.name = "probe"}};
+  const XgboostHandle matrix = matrix_of(library, TreeColumns(columns), two, "1");
+  const XgboostHandle booster =
+      booster_of(library, {{"device", device}, {"tree_method", "hist"}, {"verbosity", "0"}}, {matrix.get()});
+  library.check(library->XGBoosterUpdateOneIter(booster.get(), 0, matrix.get()), cat("a tree on ", device));
+  need_gpu(library, booster, device);
+}
+
+void check_ranks(const Xgboost& library, const train::RowData& data, const TreeSettings& settings) {
+  library.collectives();
+  const bool absolute = settings.objective == "reg:absoluteerror";
+  if (absolute || settings.objective == "reg:quantileerror") {
+    fail(ErrorKind::usage, "--devices", "--objective ", absolute ? "absoluteerror" : "quantile",
+         " is fitted by one device: XGBoost takes the mean of the devices' quantiles for that of all rows");
+  }
+  const auto world = static_cast<int64_t>(data.together->ranks().world());
+  const auto units = data.train.ranked ? static_cast<int64_t>(data.train.group_begins().size()) : data.train.count();
+  if (units < world) {
+    fail(ErrorKind::usage, "--devices", "got ", world, " devices for ", units, data.train.ranked ? " groups" : " rows",
+         " of training: need one for each");
+  }
+}
+
+std::shared_ptr<const store::RowModel> fit_trees(const TreeLearner& learner, const train::Config& config,
+                                                 const train::RowData& data,
+                                                 const std::function<bool(const train::Round&)>& told) {
+  const Xgboost& library = xgboost(config.xgboost);
+  if (!data.together) {
+    TreeFit fit(library, config, data, learner.kind(), nullptr);
+    fit.rounds(told, [] {});
+    return fit.model(learner.name());
+  }
+  check_ranks(library, data, tree_settings(config, data, library, learner.kind()));  // before the others are called
+  train::Ranks& ranks = data.together->ranks();
+  train::RankWork::Piece piece(*data.together, learner.name());
+  train::send_fit(ranks, config, data);
+  std::shared_ptr<const store::RowModel> model;
+  on_thread_of_job([&] {
+    TreeFit fit(library, config, data, learner.kind(), &ranks);
+    fit.rounds(told, [&] { piece.done(); });
+    model = fit.model(learner.name());
+  });
+  return model;
+}
+
+void help_to_fit(const TreeLearner& learner, const train::Config& config, train::Ranks& ranks) {
+  const train::SharedFit shared = train::receive_fit(ranks, config);
+  const Xgboost& library = xgboost(shared.config.xgboost);
+  library.hear_warnings();
+  check_device(library, shared.config.backend);
+  on_thread_of_job([&] { TreeFit(library, shared.config, shared.data, learner.kind(), &ranks).follow(); });
+}
+
+}  // namespace freight::tables

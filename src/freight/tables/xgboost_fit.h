@@ -1,0 +1,31 @@
+// A fit of trees by XGBoost: in this process alone, or by several ranks, each of which keeps the bins of its share of
+// the rows (xgboost_job.h). Bins have the borders of all rows, so that the trees are those of one process, but for the
+// order in which numbers are added.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "freight/tables/xgboost_learner.h"
+
+namespace freight::tables {
+
+// XGBoost keeps on the disk pages of cells, 8 bytes each, and reads some ahead.
+inline constexpr int64_t kCellsOfPage = 1 << 20;
+
+// True of "cuda:1".
+bool on_gpu(const std::string& device);
+// Before anything is fitted. Throws Error(device) for a library without CUDA, or where there is no GPU that it could
+// use.
+void check_device(const Xgboost& library, const std::string& device);
+// The same of a fit by several ranks: the library, the objective and that each rank has a row. Throws Error(device,
+// usage).
+void check_ranks(const Xgboost& library, const train::RowData& data, const TreeSettings& settings);
+
+// See RowLearner::fit. `data.together`: the ranks behind the first are called to help_to_fit.
+std::shared_ptr<const store::RowModel> fit_trees(const TreeLearner& learner, const train::Config& config,
+                                                 const train::RowData& data,
+                                                 const std::function<bool(const train::Round&)>& told);
+void help_to_fit(const TreeLearner& learner, const train::Config& config, train::Ranks& ranks);
+
+}  // namespace freight::tables
