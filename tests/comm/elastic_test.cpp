@@ -142,7 +142,7 @@ class ElasticJob : public ::testing::Test {
 TEST_F(ElasticJob, GoesOnWithoutARankThatWasKilledAndLetsItIn) {
   expect_all_counted(run("1:20:kill", 3, {1, 3}));
   const std::string events = text("events");
-  EXPECT_EQ(events.find("rank 1 was killed by signal 9; 2\n"), 0) << events;
+  EXPECT_EQ(events.find("rank 1 was killed by signal 9"), 0) << events;  // it may be back before the others have met
   EXPECT_NE(events.find("rank 1 is back; 3\n"), std::string::npos) << events;
 }
 

@@ -68,10 +68,15 @@ void Crew::started(int number, pid_t process) {
   p.given_up.clear();
 }
 
+// Before the first meeting, too.
+bool Crew::all_have_met() const {
+  const auto has_met = [&](int n) { return seat(n).met.load(std::memory_order_acquire) == generation_; };
+  return std::all_of(order_.begin(), order_.end(), has_met);
+}
+
 // Adds to what the next meeting is told. What all members have heard is left out.
 void Crew::tell(const std::string& event) {
-  const auto heard = [&](int n) { return seat(n).met.load(std::memory_order_acquire) == generation_; };
-  if (!order_.empty() && std::all_of(order_.begin(), order_.end(), heard)) events_.clear();
+  if (!order_.empty() && all_have_met()) events_.clear();
   events_ += events_.empty() ? event : ", " + event;
 }
 
@@ -134,6 +139,11 @@ bool Crew::lost(int number, const std::string& how) {
   if (at == order_.end()) {
     start_again(number);
     if (generation_ > 0 || stopping_ || person(number).state == State::due) return true;
+    // It was started in vain so often that the others begin without it.
+    if (static_cast<int>(people_.size()) - count(State::gone) >= bounds_.least) {
+      tell(cat("rank ", number, " ", how));
+      return true;
+    }
     give_up(cat("rank ", number, " ", how));
     return false;
   }
@@ -168,6 +178,9 @@ void Crew::let_in() {
   }
   if (count(State::ready) == 0) return;
   if (generation_ == 0 && count(State::starting) + count(State::due) > 0) return;
+  // A list that nobody must hurry to is followed after a step. Of two in a row one member would see the first, another
+  // the second alone, and they would wait for each other at different meetings.
+  if (!all_have_met()) return;
   for (size_t n = 0; n < people_.size(); ++n) {
     if (people_[n].state != State::ready) continue;
     people_[n].state = State::member;

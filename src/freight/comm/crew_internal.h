@@ -55,6 +55,7 @@ class Crew {
   RosterSeat& seat(int number) const { return roster_->seats[static_cast<size_t>(number)]; }
   Person& person(int number) { return people_[static_cast<size_t>(number)]; }
   int count(State state) const;
+  bool all_have_met() const;
   void tell(const std::string& event);
   void publish(bool broken);
   bool lost(int number, const std::string& how);
