@@ -63,11 +63,11 @@ class Optimizer {
   // whoever has the others hands their new values over. To be said before a step is compiled. Throws Error(usage)
   // unless there is one value per parameter.
   void keep_part(const std::vector<bool>& own);
-  bool keeps(size_t parameter) const { return own_.empty() || own_[parameter]; }
+  bool keeps(size_t parameter) const { return own_.empty() || own_[parameter]; }  // this process has its states
   // A state, and the parameter (its index) that it belongs to; nothing for counts, which every process keeps.
   struct State {
-    nn::NamedVariable state;
-    std::optional<size_t> parameter;
+    nn::NamedVariable state;          // its name and value
+    std::optional<size_t> parameter;  // index in parameters()
   };
   // Those of all parameters, in the order of a checkpoint. What another process keeps has no elements here.
   const std::vector<State>& whole_states() const { return whole_; }
