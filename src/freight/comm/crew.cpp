@@ -56,11 +56,14 @@ int Crew::count(State state) const {
 
 bool Crew::waits() const { return !over_ && !stopping_ && !finishing_ && count(State::due) > 0; }
 
-void Crew::started(int number, pid_t process) {
+void Crew::clear_seat(int number) {
   RosterSeat& s = seat(number);
   s.ready = 0;
   s.left = s.met = 0;
   s.steps = 0;
+}
+
+void Crew::started(int number, pid_t process) {
   Person& p = person(number);
   p.state = State::starting;
   p.process = process;

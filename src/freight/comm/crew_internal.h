@@ -26,6 +26,8 @@ class Crew {
   // True while somebody is to be started, so that a job without a process is not over.
   bool waits() const;
 
+  // To be called before the process is there, which may be prepared before the launcher goes on.
+  void clear_seat(int number);
   void started(int number, pid_t process);
   // Takes in that a process has ended. False: the job is over by that.
   bool ended(int number, int code, int signal);

@@ -298,6 +298,7 @@ class Job {
                                       : Descriptor();
     Pipe fault = make_pipe();
     Pipe input = elsewhere ? make_pipe() : Pipe();
+    if (crew_) crew_->clear_seat(rank);
     const pid_t parent = ::getpid(), child = ::fork();
     if (child < 0) fail(ErrorKind::runtime, "launcher", "cannot start rank ", rank, ": ", std::strerror(errno));
     if (child == 0) {
