@@ -101,6 +101,16 @@ std::string device_of(const RankFlags& flags, const std::string& device, int ran
        ", which names them: leave it out");
 }
 
+void need_alike(const RankFlags& flags, const char* what) {
+  if (flags.devices.empty()) return;
+  const auto kind_of_device = [](const std::string& name) { return name.substr(0, name.find(':')); };
+  const std::vector<std::string> names = parse_device_list("--devices", flags.devices).names;
+  for (const std::string& name : names) {
+    if (kind_of_device(name) == kind_of_device(names[0])) continue;
+    fail(ErrorKind::usage, "--devices", "got ", flags.devices, ", and ", what, " is for devices of one kind as yet");
+  }
+}
+
 void refuse_two_lists(const RankFlags& flags, const Options& options) {
   if (flags.devices.empty() || !options.typed("--device")) return;
   if (parse_device_list("--devices", flags.devices).count) return;
@@ -320,10 +330,7 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
     fail(ErrorKind::usage, "--elastic", "does not go with ",
          flags.weights.empty() ? "--shard-optimizer" : "--device-weights", " as yet");
   }
-  const std::vector<std::string> names = parse_device_list("--devices", flags.devices).names;
-  if (std::any_of(names.begin(), names.end(), [&](const std::string& n) { return n != names[0]; })) {
-    fail(ErrorKind::usage, "--elastic", "is for devices that are alike as yet: got ", flags.devices);
-  }
+  need_alike(flags, "--elastic");
   if (flags.overlap == "yes") {
     fail(ErrorKind::usage, "--elastic", "does not go with --overlap yes: sums are made behind the backward half");
   }

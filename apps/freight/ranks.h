@@ -49,6 +49,8 @@ std::string device_of(const RankFlags& flags, const std::string& device, int ran
 // The same of a rank that fits a table with others. They may have GPUs, each one of its own: `cuda` is the GPU of the
 // rank's number on its host.
 std::string table_device_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch);
+// Throws Error(usage) where --devices names several kinds; `what` says who needs one.
+void need_alike(const RankFlags& flags, const char* what);
 // Throws Error(usage) where --device was given beside names in --devices, since one of them would be passed over.
 void refuse_two_lists(const RankFlags& flags, const Options& options);
 // So many ranks of this host compute on this rank's device, or share its memory.

@@ -172,7 +172,7 @@ TEST_F(ElasticRuns, TheNextRankTakesOverFromTheFirst) {
 }
 
 TEST_F(ElasticRuns, RanksThatAreLostWhileTheyStartAreReplaced) {
-  constexpr int64_t kSteps = 60;
+  constexpr int64_t kSteps = 1500;  // more than both are killed within
   train_undisturbed(kSteps);
   for (const int64_t milliseconds : {5, 60, 200}) {
     const std::string run = cat("run", milliseconds);

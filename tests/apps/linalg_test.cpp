@@ -72,6 +72,8 @@ TEST_F(LinalgCommand, FactorsMultiplyToTheMatrix) {
   }
   for (const char* op : {"lu", "qr", "svd"}) {
     EXPECT_LT(computed({op, tall}).at("scaled_residual").get<double>(), 30) << op;
+  }
+  for (const char* op : {"qr", "svd"}) {
     EXPECT_LT(computed({op, tall, "--no-reduced"}).at("scaled_residual").get<double>(), 30) << op;
   }
   for (const char* op : {"cholesky", "eigh"}) {

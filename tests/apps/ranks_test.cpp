@@ -181,7 +181,7 @@ TEST_F(Ranks, SumsBesideTheBackwardHalfChangeNoBit) {
       EXPECT_EQ(step["samples"], 32);
       EXPECT_LT(step["computed_s"], step["step_s"]);
       ASSERT_FALSE(step["sums"].empty());
-      EXPECT_GT(step["sums"][0]["bytes"], 1000);
+      EXPECT_GT(step["sums"][0]["bytes"], 0);
       EXPECT_LE(step["sums"].back()["end_s"], step["step_s"]);
       if (overlap == std::string("no")) {
         EXPECT_GE(step["sums"][0]["begin_s"], step["computed_s"]);
