@@ -236,7 +236,7 @@ TEST_F(ElasticRuns, RanksThatAreLostDuringEvaluationsAndCheckpointsChangeNothing
 
 TEST_F(ElasticRuns, RandomEventsChangeNoByte) {
   const int events = is_long() ? 100 : 6;
-  const int64_t steps = is_long() ? 60'000 : 2'000;
+  const int64_t steps = is_long() ? 12'000 : 2'000;
   train_undisturbed(steps);
   const auto start = std::chrono::steady_clock::now();
   Running running(args("run", steps, {"--devices", "cpu*4", "--elastic", "1:4"}));
