@@ -542,7 +542,7 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
     const bool of_rows = ranks->from_first(ranks->first() && is_of_rows(r.config) ? "rows" : "net") == "rows";
     if (ranks->first()) {
       r.config.backend = device_of_rank(r.config, flags, launch);
-      need_own_gpus(*ranks, r.config.backend);
+      if (!of_rows) need_own_gpus(*ranks, r.config.backend);  // XGBoost says what is wrong with its own
       const int code = train_here(r, args, ranks.get(), shard_work(r.config, r.flags.ranks, launch));
       if (code == kShardsDoNotFit) ranks->comm().abort("the processes do not fit the memory together");
       return code;
@@ -554,7 +554,7 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
     train::set_from_json(config, json, "rank 0");
     config.data_dir = probe.data_dir;  // of this machine, and no part of a configuration
     config.backend = of_rows ? table_device_of(flags, probe.backend, launch) : device_of(flags, config.backend, launch);
-    need_own_gpus(*ranks, config.backend);
+    if (!of_rows) need_own_gpus(*ranks, config.backend);
     return train_beside(config, own, args, *ranks, of_rows);
   } catch (const std::exception& e) {
     ranks->comm().abort(e.what());

@@ -73,6 +73,7 @@ void Loop::take_in() {
   if (succession && place_.step > 0 && place_.step == before_close_.step) place_ = before_close_;
   result_.ended = Ended::complete;
   result_.steps = place_.step;
+  take_last_rate();  // a row of an epoch has it
   finite_at_ = -1;
   known_ = true;
   run_.net->step->deal_shards_anew();

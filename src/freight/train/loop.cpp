@@ -22,10 +22,8 @@ double rounded(double rate) { return static_cast<double>(static_cast<float>(rate
 
 Loop::Loop(NetRun& run, RunRecord& record, Observer& observer)
     : run_(run), record_(record), observer_(observer), steps_(run), place_(run.start.place()) {
-  if (place_.step > 0) {
-    rate_ = rounded(rate_of(run_, place_, place_.step - 1));
-    run_.net->optimizer->set_lr(rate_);
-  }
+  take_last_rate();
+  if (place_.step > 0) run_.net->optimizer->set_lr(rate_);
   result_.parameters = run_.net->model.net->parameter_count();
   result_.test = place_.test;
   result_.train_loss = place_.last_loss;
@@ -75,6 +73,10 @@ void Loop::run_epoch() {
   if (meeting_due()) return;
   if (place_.batch == 0) fail(ErrorKind::data, run_.config.data, "no sample of the train split can be read");
   close_epoch();
+}
+
+void Loop::take_last_rate() {
+  if (place_.step > 0) rate_ = rounded(rate_of(run_, place_, place_.step - 1));
 }
 
 void Loop::begin_epoch() {

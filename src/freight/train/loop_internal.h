@@ -55,6 +55,7 @@ class Loop {
   bool stop_asked() const;
   void stopped();
   void run_epoch();
+  void take_last_rate();  // of the place where it stands
   void begin_epoch();
   int64_t next_pause() const;
   bool step(int64_t limit);
