@@ -45,7 +45,7 @@ void declare_job(Options& o, JobFlags& f) {
 }
 
 void declare(Options& o, RankFlags& f) {
-  o.group("Several devices (docs/devices.md)");
+  o.group("Several devices (docs/several-devices.md)");
   o.add("--devices", &f.devices,
         "they share each batch, a process for each: cpu*2, a list, all, or a count of --device", {.value = "LIST"});
   declare_job(o, f);

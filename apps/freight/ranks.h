@@ -58,7 +58,7 @@ int64_t sharers_of(const RankFlags& flags, const std::string& device, const comm
 
 // Says who computes the shards of a run that trains on one processor device. Kernels on a shard are small: threads that
 // share each lose more than they gain, processes that share the shards do not, and what is stored has the same bytes
-// (docs/devices.md).
+// (docs/several-devices.md).
 struct ShardWork {
   int64_t processes = 1, threads = 1;  // threads of each process
   // "--fit auto is for one process as yet": why it is one process although several would be faster; "" where nothing

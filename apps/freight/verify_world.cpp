@@ -49,7 +49,7 @@ std::unique_ptr<Options> world_options(train::Config& c, WorldFlags& f) {
   o->positional("data", &c.data, "a named set, a directory or a file; or the directory of a run", false);
   o->add("--world", &f.world, "numbers of devices, rising, of which each trains the same", {.value = "LIST"});
   declare_config(*o, c);
-  o->group("Several devices (docs/devices.md)");
+  o->group("Several devices (docs/several-devices.md)");
   declare_job(*o, f);
   o->add("--json", &f.json, "print JSON");
   o->enable_config();

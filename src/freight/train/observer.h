@@ -56,7 +56,7 @@ struct EpochReport {
   std::string slow = {};  // which of several processes the others wait for, and how long; "" where it is little
 };
 
-// Processes that left a run and came to it (docs/devices.md, --elastic), after which the others went on.
+// Processes that left a run and came to it (docs/several-devices.md, --elastic), after which the others went on.
 struct Regrouping {
   std::string who;          // "rank 2 was killed by signal 9"
   int64_t devices = 1;      // that go on
