@@ -32,6 +32,7 @@ void Loop::run_elastic() {
         continue;
       }
       store();
+      record_.end(result_, observer_.figures(result_));
       ranks.comm().barrier();  // where the first is lost before it has stored all, the next one does
       return;
     } catch (const Error& e) {

@@ -60,9 +60,10 @@ Result PreparedRun::run(Observer& observer, const std::vector<std::string>& argv
       record.left_out(p.left_out.samples().size() - 1);
       observer.on_bad_sample(bad.path, bad.reason);
     };
-    if (!p.ranks || !p.ranks->members()) observer.on_start(s);  // else the first rank's hears it, once it is known
+    const bool elastic = p.ranks && p.ranks->members();
+    if (!elastic) observer.on_start(s);  // else the first rank's hears it, once it is known
     p.train(record, observer);
-    record.end(p.result(), observer.figures(p.result()));
+    if (!elastic) record.end(p.result(), observer.figures(p.result()));  // else before the ranks part
   });
   return p.result();
 }
