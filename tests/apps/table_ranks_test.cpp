@@ -13,6 +13,7 @@
 
 #include "freight/base/strings.h"
 #include "freight/io/npy.h"
+#include "rank_processes.h"
 #include "run_command.h"
 #include "tests/support/files.h"
 #include "tests/support/mixed_table.h"
@@ -118,19 +119,6 @@ class TableRanks : public ::testing::Test {
   Words environment_;
 };
 
-// The process of a rank that this one started.
-int child_of_rank(int parent, int rank) {
-  for (const auto& e : fs::directory_iterator("/proc")) {
-    const int pid = std::atoi(e.path().filename().c_str());
-    if (pid < 1) continue;
-    const std::string at = "/proc/" + std::to_string(pid);
-    const std::string status = read_file(at + "/status"), environment = read_file(at + "/environ");
-    if (status.find(cat("\nPPid:\t", parent, "\n")) == std::string::npos) continue;
-    if (environment.find(cat("FREIGHT_RANK=", rank, '\0')) != std::string::npos) return pid;
-  }
-  return 0;
-}
-
 TEST_F(TableRanks, FitTheTreesOfOneDevice) {
   for (const testing::Told told :
        {testing::Told::two, testing::Told::three, testing::Told::value, testing::Told::count}) {
@@ -225,7 +213,7 @@ TEST_F(TableRanks, ALostRankIsNamed) {
   Running running(args("lost", table(testing::Told::value), endless), {}, environment_);
   const std::string metrics = path("lost") + "/metrics.jsonl";
   for (int i = 0; i < 60'000 && (!fs::exists(metrics) || fs::file_size(metrics) == 0); ++i) usleep(1000);
-  const int pid = child_of_rank(running.pid(), 1);
+  const int pid = process_of(running.pid(), 1);
   ASSERT_GT(pid, 0);
   ::kill(pid, SIGKILL);
   const Ran lost = running.finish();
