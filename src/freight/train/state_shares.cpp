@@ -12,9 +12,23 @@ namespace {
 // Smaller tensors travel together, since each message costs its start.
 constexpr size_t kTogether = size_t{1} << 20;
 
-// What its owner has, to all.
-void broadcast(comm::Comm& comm, const Array& a, int owner) {
-  if (a.bytes() > 0) comm.broadcast(a.raw(), static_cast<int64_t>(a.bytes()), DType::u8, owner);
+// Gives all ranks what the arrays' owner has in them, in one message.
+void broadcast_together(Ranks& ranks, const std::vector<Array>& arrays, std::vector<char>& buffer, int owner) {
+  size_t bytes = 0;
+  for (const Array& a : arrays) bytes += a.bytes();
+  buffer.resize(bytes);
+  size_t at = 0;
+  for (const Array& a : arrays) {
+    if (ranks.rank() == owner) std::memcpy(buffer.data() + at, a.raw(), a.bytes());
+    at += a.bytes();
+  }
+  ranks.broadcast(buffer.data(), bytes, owner);
+  if (ranks.rank() == owner) return;
+  at = 0;
+  for (const Array& a : arrays) {
+    std::memcpy(a.raw(), buffer.data() + at, a.bytes());
+    at += a.bytes();
+  }
 }
 
 std::vector<size_t> loads_of(const std::vector<size_t>& bytes, const std::vector<int>& owner, int world) {
@@ -60,40 +74,26 @@ StateShares::StateShares(optim::Optimizer& optimizer, Ranks& ranks)
 }
 
 void StateShares::hand_over_weights() const {
-  comm::Comm& comm = ranks_.comm();
   std::vector<char> buffer;
   for (int owner = 0; owner < ranks_.world(); ++owner) {
     std::vector<Array> together;
     size_t bytes = 0;
-    const auto send = [&] {
-      buffer.resize(bytes);
-      size_t at = 0;
-      const auto each = [&](bool out) {
-        at = 0;
-        for (const Array& a : together) {
-          out ? std::memcpy(a.raw(), buffer.data() + at, a.bytes())
-              : std::memcpy(buffer.data() + at, a.raw(), a.bytes());
-          at += a.bytes();
-        }
-      };
-      if (ranks_.rank() == owner) each(false);
-      if (bytes > 0) comm.broadcast(buffer.data(), static_cast<int64_t>(bytes), DType::u8, owner);
-      if (ranks_.rank() != owner) each(true);
-      together.clear();
-      bytes = 0;
-    };
     for (size_t i = 0; i < owner_.size(); ++i) {
       if (owner_[i] != owner) continue;
       const Array a = optimizer_.parameters()[i].array();
       if (a.bytes() >= kTogether) {
-        broadcast(comm, a, owner);
+        ranks_.broadcast(a.raw(), a.bytes(), owner);
         continue;
       }
-      if (bytes + a.bytes() > kTogether) send();
+      if (bytes + a.bytes() > kTogether) {
+        broadcast_together(ranks_, together, buffer, owner);
+        together.clear();
+        bytes = 0;
+      }
       together.push_back(a);
       bytes += a.bytes();
     }
-    send();
+    broadcast_together(ranks_, together, buffer, owner);
   }
 }
 
@@ -101,10 +101,10 @@ std::vector<nn::NamedArray> StateShares::gathered() const {
   std::vector<nn::NamedArray> all;
   for (const optim::Optimizer::State& s : optimizer_.whole_states()) {
     if (!s.parameter || owner_[*s.parameter] == 0) continue;
-    // Who is neither of both takes part all the same, and forgets it.
+    // A rank that is neither of both takes part all the same, and forgets it.
     const Variable& own = s.state.variable;
     const Array array = mine(s) ? own.array() : Array(own.type().dtype, own.shape());
-    broadcast(ranks_.comm(), array, owner_[*s.parameter]);
+    ranks_.broadcast(array.raw(), array.bytes(), owner_[*s.parameter]);
     if (ranks_.first()) all.push_back({s.state.name, array});
   }
   return all;
@@ -128,7 +128,8 @@ void StateShares::hand_out() {
     if (!whole[i].parameter || owner_[*whole[i].parameter] == 0) continue;
     const Variable& own = whole[i].state.variable;
     const Variable scratch = mine(whole[i]) ? own : ranks_.first() ? held_.at(i) : Variable(own.name(), own.type());
-    broadcast(ranks_.comm(), scratch.array(), 0);
+    const Array array = scratch.array();
+    ranks_.broadcast(array.raw(), array.bytes());
     held_.erase(i);
   }
 }
