@@ -158,19 +158,6 @@ void predict(bench::Scaling& s, const train::Config& c, const ScalingFlags& f) {
   }
 }
 
-void need_worlds(const std::vector<int64_t>& worlds, const train::Config& c) {
-  constexpr int64_t kMostRanks = 64;
-  const int64_t most = worlds.back();
-  if (most > kMostRanks) fail(ErrorKind::usage, "--world", "got ", most, " devices, need at most ", kMostRanks);
-  if (most > c.batch_size) {
-    fail(ErrorKind::usage, "--world", "got ", most, " devices for a batch of ", c.batch_size,
-         ": need a sample for each");
-  }
-  if (c.shards > 0 && most > c.shards) {
-    fail(ErrorKind::usage, "--world", "got ", most, " devices for ", c.shards, " shards: need one for each");
-  }
-}
-
 int show(const bench::Scaling& s, const ScalingFlags& f) {
   write_output(f.out, f.out.empty() ? "" : bench::to_json(s) + "\n");
   for (const std::string& text : bench::warnings(s)) logging::warn(text);
@@ -206,7 +193,7 @@ int run_as_rank(const Options& o, const ScalingFlags& f, const train::Config& c,
     fail(ErrorKind::usage, "--world", "got ", f.world, ", but ", launch.source, " started ", launch.world,
          " ranks: leave it out");
   }
-  need_worlds({launch.world}, c);
+  need_parts("--world", launch.world, c);
   const bench::ScalingPoint p = measure(f, c, launch);
   if (signals::stop_requested()) return signals::exit_code();
   if (launch.rank != 0) return 0;
@@ -242,7 +229,7 @@ int bench_scaling_command(const Args& args) {
   const comm::Launch launch = comm::read_launch_environment();
   if (!launch.source.empty()) return run_as_rank(o, f, c, launch);
   const std::vector<int64_t> worlds = parse_counts("--world", f.world);
-  need_worlds(worlds, c);
+  need_parts("--world", worlds.back(), c);
   bench::Scaling s = scaling_of(c, comm::to_string(f.engine()));
   const LogFolder folder("bench-scaling", f.scratch);
   for (const int64_t world : worlds) {
@@ -250,6 +237,8 @@ int bench_scaling_command(const Args& args) {
     Args words = {"bench", "scaling"};
     words.insert(words.end(), args.begin(), args.end());
     words.insert(words.end(), {"--world", cat(world), "--scratch", folder.path(), "--out=", "--quiet"});
+    const Args job = f.words();
+    words.insert(words.end(), job.begin(), job.end());
     const std::string logs = cat(folder.path(), "/ranks-", world);
     const RanksRan ran = run_ranks_apart("bench scaling", words, f, world, logs);
     if (ran.signal != 0) return 128 + ran.signal;

@@ -92,7 +92,7 @@ int eval_command(const Args& args) {
   const comm::Launch launch = comm::read_launch_environment();
   const int64_t devices = device_count(flags, launch);
   if (devices > 1 && launch.world == 1) {
-    need_alike(flags, "eval");
+    need_alike(flags, "whose figures are those of one");
     device_of(flags, request.device, 0);
     return run_ranks("eval", args, flags, devices);
   }

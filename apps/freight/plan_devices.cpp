@@ -3,15 +3,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <map>
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/comm/join.h"
 #include "freight/comm/launch_environment.h"
-#include "freight/comm/launcher.h"
-#include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/store/precision.h"
@@ -69,23 +66,15 @@ int measure_as_rank(const PlanInput& in, const DevicesRequest& r, const comm::La
   }
 }
 
-// What the processes print, or the number of the signal that ended them.
+// Returns what the processes print, or puts the number of the signal that ended them into `signal`.
 Json measured_together(const DevicesRequest& r, const Args& args, int& signal) {
-  LogFolder logs("plan");
-  comm::LaunchOptions o;
-  o.command = {std::filesystem::read_symlink("/proc/self/exe").string(), "plan"};
-  o.command.insert(o.command.end(), args.begin(), args.end());
-  o.world = static_cast<int>(r.names.size());
-  o.log_dir = logs.path();
-  o.result = logs.path() + "/result.json";
-  const comm::JobEnd end = comm::run_job(o);
-  signal = end.forwarded;
-  if (signal != 0) return {};
-  if (end.failed()) {
-    logs.keep();
-    fail(kind_of(end), "plan", to_string(end), ": ", last_line(end.log));
-  }
-  return io::parse_json<Json>(last_line(o.result), "rank 0");
+  const LogFolder logs("plan");
+  Args words = {"plan"};
+  words.insert(words.end(), args.begin(), args.end());
+  const RanksRan ran = run_ranks_apart("plan", words, {.hosts = {}, .comm = "shared"},
+                                       static_cast<int64_t>(r.names.size()), logs.path());
+  signal = ran.signal;
+  return signal != 0 ? Json() : io::parse_json<Json>(ran.out, "rank 0");
 }
 
 std::string ms(double seconds) { return cat(fixed(seconds * 1e3, 1), " ms"); }

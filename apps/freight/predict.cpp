@@ -339,7 +339,7 @@ int predict_command(const Args& args) {
   const int64_t devices = device_count(f.ranks, launch);
   if (devices > 1) need_files(f.sources);
   if (devices > 1 && launch.world == 1) {
-    need_alike(f.ranks, "predict");
+    need_alike(f.ranks, "whose answers are those of one");
     device_of(f.ranks, f.device, 0);
     return run_ranks("predict", args, f.ranks, devices);
   }

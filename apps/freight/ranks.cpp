@@ -25,7 +25,7 @@ namespace freight::app {
 
 namespace {
 
-constexpr int64_t kMostRanks = 64;
+std::string kind_of_device(const std::string& name) { return name.substr(0, name.find(':')); }
 
 }  // namespace
 
@@ -68,7 +68,7 @@ int64_t device_count(const RankFlags& flags, const comm::Launch& launch) {
   if (flags.devices.empty()) return launch.world;
   const DeviceList list = parse_device_list("--devices", flags.devices);
   const int64_t count = list.count.value_or(static_cast<int64_t>(list.names.size()));
-  if (count > kMostRanks) fail(ErrorKind::usage, "--devices", "got ", count, " devices, need at most ", kMostRanks);
+  if (count > kMostDevices) fail(ErrorKind::usage, "--devices", "got ", count, " devices, need at most ", kMostDevices);
   if (!launch.source.empty() && count != launch.world) {
     fail(ErrorKind::usage, "--devices", "got ", count, " devices, but ", launch.source, " started ", launch.world,
          " processes: leave it out");
@@ -101,13 +101,24 @@ std::string device_of(const RankFlags& flags, const std::string& device, int ran
        ", which names them: leave it out");
 }
 
-void need_alike(const RankFlags& flags, const char* what) {
+void need_parts(const char* flag, int64_t devices, const train::Config& config) {
+  if (devices > kMostDevices) fail(ErrorKind::usage, flag, "got ", devices, " devices, need at most ", kMostDevices);
+  if (config.shards > 0 && devices > config.shards) {
+    fail(ErrorKind::usage, flag, "got ", devices, " devices for ", config.shards, " shards: need --shards ", devices,
+         " or fewer devices");
+  }
+  if (devices > config.batch_size) {
+    fail(ErrorKind::usage, flag, "got ", devices, " devices for a batch of ", config.batch_size,
+         ": need a sample for each");
+  }
+}
+
+void need_alike(const RankFlags& flags, const char* why) {
   if (flags.devices.empty()) return;
-  const auto kind_of_device = [](const std::string& name) { return name.substr(0, name.find(':')); };
   const std::vector<std::string> names = parse_device_list("--devices", flags.devices).names;
   for (const std::string& name : names) {
     if (kind_of_device(name) == kind_of_device(names[0])) continue;
-    fail(ErrorKind::usage, "--devices", "got ", flags.devices, ", and ", what, " is for devices of one kind as yet");
+    fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": need devices of one kind, ", why);
   }
 }
 
@@ -154,21 +165,15 @@ std::string table_device_of(const RankFlags& flags, const std::string& device, c
     }
     return device == "cuda" && *list.count > 1 ? cat("cuda:", launch.local_rank) : device;
   }
-  std::vector<std::string> kinds, gpus;
-  for (const std::string& name : list.names) {
-    kinds.push_back(name.substr(0, name.find(':')));
-    if (kinds.back() == "cuda") gpus.push_back(name);
-  }
-  const auto last = std::unique(kinds.begin(), kinds.end());
-  if (last - kinds.begin() > 1) {
-    fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": need devices of one kind, which fit trees together");
-  }
+  need_alike(flags, "which fit trees together");
+  const std::string kind = kind_of_device(list.names[0]);
+  std::vector<std::string> gpus = kind == "cuda" ? list.names : std::vector<std::string>();
   std::sort(gpus.begin(), gpus.end());
   if (const auto twice = std::adjacent_find(gpus.begin(), gpus.end()); twice != gpus.end() && flags.hosts.empty()) {
     fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": ", *twice, " takes one process");
   }
   const std::string& name = list.names.at(static_cast<size_t>(launch.rank));
-  if (device != "auto" && device != kinds[0] && device != name) {
+  if (device != "auto" && device != kind && device != name) {
     fail(ErrorKind::usage, "--device", "got ", device, " beside --devices ", flags.devices,
          ", which names them: leave it out");
   }
@@ -185,7 +190,7 @@ ShardWork shard_work(const train::Config& config, const RankFlags& flags, const 
   const int64_t threads = std::min<int64_t>(thread_count(), cpu_info().cores);
   ShardWork work{.threads = thread_count()};
   const bool free_to_choose = launch.source.empty() && flags.devices.empty() && flags.hosts.empty();
-  const int64_t processes = std::min({config.shards, threads, kMostRanks});
+  const int64_t processes = std::min({config.shards, threads, kMostDevices});
   if (!free_to_choose || processes < 2 || *trace::device_named(config.backend) != "cpu") return work;
   if (&train::learner_of(config) != train::learners().front()) return work;
   work.why_one = why_one;
@@ -280,12 +285,16 @@ int run_ranks(const std::string& command, const Args& args, const RankFlags& fla
   return run_on_terminal(command, o, Logs::go);
 }
 
+Args JobFlags::words() const {
+  Args all = {"--comm", comm, "--comm-timeout", cat(comm_timeout)};
+  if (!interface.empty()) all.insert(all.end(), {"--interface", interface});
+  if (!token_file.empty()) all.insert(all.end(), {"--token-file", token_file});
+  return all;
+}
+
 RanksRan run_ranks_apart(const std::string& what, const Args& words, const JobFlags& flags, int64_t count,
                          const std::string& folder) {
   comm::LaunchOptions o = launch_of(words, flags, count, folder);
-  o.command.insert(o.command.end(), {"--comm", flags.comm, "--comm-timeout", cat(flags.comm_timeout)});
-  if (!flags.interface.empty()) o.command.insert(o.command.end(), {"--interface", flags.interface});
-  if (!flags.token_file.empty()) o.command.insert(o.command.end(), {"--token-file", flags.token_file});
   o.result = folder + "/result";
   const comm::JobEnd end = comm::run_job(o);
   if (end.forwarded != 0) return {.out = {}, .signal = end.forwarded};
@@ -330,7 +339,7 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
     fail(ErrorKind::usage, "--elastic", "does not go with ",
          flags.weights.empty() ? "--shard-optimizer" : "--device-weights", " as yet");
   }
-  need_alike(flags, "--elastic");
+  need_alike(flags, "which --elastic is for as yet");
   if (flags.overlap == "yes") {
     fail(ErrorKind::usage, "--elastic", "does not go with --overlap yes: sums are made behind the backward half");
   }

@@ -16,6 +16,8 @@
 
 namespace freight::app {
 
+constexpr int64_t kMostDevices = 64;  // that a command computes on together
+
 // Flags that say on which hosts the processes of a job are, and how they reach each other.
 struct JobFlags {
   std::string hosts;                            // --hosts; "": this one
@@ -26,6 +28,8 @@ struct JobFlags {
   comm::JobOptions job() const;
   // The engine of ranks that this process starts.
   comm::Engine engine() const;
+  // The flags, but for the hosts, as words for the processes that are started.
+  Args words() const;
 };
 void declare_job(Options& o, JobFlags& f);
 
@@ -49,11 +53,14 @@ std::string device_of(const RankFlags& flags, const std::string& device, int ran
 // The same of a rank that fits a table with others. They may have GPUs, each one of its own: `cuda` is the GPU of the
 // rank's number on its host.
 std::string table_device_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch);
-// Throws Error(usage) where --devices names several kinds; `what` says who needs one.
-void need_alike(const RankFlags& flags, const char* what);
+// Throws Error(usage) that `flag` names where a batch or its shards have no part for each of so many devices, or these
+// are too many.
+void need_parts(const char* flag, int64_t devices, const train::Config& config);
+// Throws Error(usage) where --devices names several kinds; `why` goes on behind "need devices of one kind, ".
+void need_alike(const RankFlags& flags, const char* why);
 // Throws Error(usage) where --device was given beside names in --devices, since one of them would be passed over.
 void refuse_two_lists(const RankFlags& flags, const Options& options);
-// So many ranks of this host compute on this rank's device, or share its memory.
+// The number of ranks of this host that compute on this rank's device, or share its memory.
 int64_t sharers_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch);
 
 // Says who computes the shards of a run that trains on one processor device. Kernels on a shard are small: threads that
@@ -91,7 +98,7 @@ struct RanksRan {
   std::string out;  // the standard output of rank 0
   int signal = 0;   // the first signal that this process got and handed on; 0: none
 };
-// Starts this program with these words, and the flags of the job, as so many ranks, and waits for them. All that they
+// Starts this program with these words as so many ranks, on the hosts of the job, and waits for them. All that they
 // print goes to `folder`. Throws Error that `what` names, with the last line of the rank which failed.
 RanksRan run_ranks_apart(const std::string& what, const Args& words, const JobFlags& flags, int64_t count,
                          const std::string& folder);

@@ -99,18 +99,10 @@ Asked read_asked(const Args& args) {
 // Tells what is wrong before the first of them trains.
 void check(const Asked& a) {
   const train::Config& c = a.config;
-  const int64_t most = a.world.back();
   if (a.world.size() < 2) {
     fail(ErrorKind::usage, "--world", "got '", a.flags.world, "', need two numbers to compare, like 1,2");
   }
-  if (c.shards > 0 && most > c.shards) {
-    fail(ErrorKind::usage, "--world", "got ", most, " devices for ", c.shards, " shards: need --shards ", most,
-         " or fewer devices");
-  }
-  if (most > c.batch_size) {
-    fail(ErrorKind::usage, "--world", "got ", most, " devices for a batch of ", c.batch_size,
-         ": need a sample for each");
-  }
+  need_parts("--world", a.world.back(), c);
   train::need_net_model(c.model, "verify --world");
   if (train::is_table(c)) fail(ErrorKind::usage, "--world", c.data, " is a table: nets alone are trained by shards");
   train::validate(c);
@@ -164,6 +156,8 @@ std::optional<Trained> train_by(int64_t devices, const Asked& a, const std::stri
   const std::string run = cat(folder, "/by-", devices);
   Args words = {"train", "--config", folder + "/config.json", "--quiet", "--devices", cat(devices), "-o", run};
   if (!a.config.data_dir.empty()) words.insert(words.end(), {"--data-dir", a.config.data_dir});
+  const Args job = a.flags.words();
+  words.insert(words.end(), job.begin(), job.end());
   signal = run_ranks_apart("verify", words, a.flags, devices, cat(folder, "/ranks-", devices)).signal;
   if (signal != 0) return std::nullopt;
   const auto j = io::read_json<nlohmann::json>(run + "/run.json");
