@@ -11,6 +11,7 @@
 #include "freight/plan/rates.h"
 #include "rank_processes.h"
 #include "run_command.h"
+#include "tests/support/simple_rates.h"
 
 namespace freight::test {
 namespace {
@@ -84,16 +85,7 @@ TEST_F(BenchScaling, SaysWhyAndWarnsWhereRanksShareProcessors) {
 }
 
 TEST_F(BenchScaling, StandsBesideWhatThePlanPredicts) {
-  plan::Rates rates;
-  rates.p90_error = 0.1;
-  plan::Work pass, product;
-  pass.kind = "map";
-  pass.bytes = 1e6;
-  rates.add({pass, 1e-4});
-  product.kind = "matmul";
-  product.m = product.n = product.k = 100;
-  product.flops = 2e6;
-  rates.add({product, 1e-5});
+  const plan::Rates rates = plan::simple_rates();
   const std::string file = dir_ + "/rates.json";
   write_file(file, rates.to_json());
   const Ran r = scaling({"--world", "1,2", "--json", "--rates", file});

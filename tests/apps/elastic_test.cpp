@@ -10,6 +10,7 @@
 
 #include "freight/base/clock.h"
 #include "freight/base/philox.h"
+#include "rank_models.h"
 #include "rank_processes.h"
 #include "tests/support/small_digits.h"
 
@@ -19,12 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
-
-// Running statistics, draws and averages are states that a rank which comes must get.
-constexpr const char* kNormed = R"({"format": "freight-model-1", "name": "normed", "input": [1, 28, 28], "net": [
-    {"type": "Conv2d", "out": 6, "kernel": 5, "stride": 2, "bias": false}, {"type": "BatchNorm2d"}, {"type": "ReLU"},
-    {"type": "MaxPool2d", "kernel": 2}, {"type": "Flatten"}, {"type": "Dropout", "p": 0.2},
-    {"type": "Linear", "out": 10}]})";
 
 bool is_long() { return std::getenv("FREIGHT_LONG") != nullptr; }
 

@@ -35,7 +35,7 @@ struct Sheet {
     EXPECT_LT(at, names.size()) << "no column " << name;
     return at < names.size() ? std::atof(rows[row][at].c_str()) : 0;
   }
-  // How many columns are named by `letter` and 0, 1, ...
+  // The number of columns that are named by `letter` and 0, 1, ...
   size_t count(char letter) const {
     size_t n = 0;
     while (place(cat(letter, n)) < names.size()) ++n;
@@ -130,7 +130,7 @@ TEST_F(ImportedTrees, PredictTellsWhatTheirMakersTell) {
         EXPECT_NEAR(got.number(i, "value"), answer, 1e-6 * std::max(1.0, std::fabs(answer)));
       }
       if (!made.explained) continue;
-      // Of more than two classes those of the told one, of two those of the second.
+      // The told class has them where there are more than two, else the second.
       const size_t from = answers > 2 ? told * (columns + 1) : 0;
       for (size_t c = 0; c <= columns; ++c) {
         const std::string name = c < columns ? "shap:" + need.names[c] : "shap:base";

@@ -7,6 +7,7 @@
 
 #include "freight/plan/rates.h"
 #include "run_command.h"
+#include "tests/support/simple_rates.h"
 
 namespace freight::test {
 namespace {
@@ -475,16 +476,7 @@ TEST_F(FitOfTrain, OffloadsWhereNothingElseKeepsTheResults) {
 }
 
 TEST_F(FitOfTrain, AStepIsTimedAgainstItsPlanWhereTheMachineIsCalibrated) {
-  plan::Rates rates;
-  rates.p90_error = 0.1;
-  plan::Work pass, product;
-  pass.kind = "map";
-  pass.bytes = 1e6;
-  rates.add({pass, 1e-4});
-  product.kind = "matmul";
-  product.m = product.n = product.k = 100;
-  product.flops = 2e6;
-  rates.add({product, 1e-5});
+  const plan::Rates rates = plan::simple_rates();
   const std::string path = plan::rates_path(), cache = dir_ + "/cache";
   std::filesystem::create_directories(cache);
   write_file(cache + path.substr(path.rfind('/')), rates.to_json());

@@ -14,6 +14,7 @@
 #include "freight/base/philox.h"
 #include "freight/base/strings.h"
 #include "freight/io/safetensors.h"
+#include "rank_models.h"
 #include "rank_processes.h"
 #include "run_command.h"
 #include "tests/support/small_digits.h"
@@ -24,11 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
-
-constexpr const char* kNormed = R"({"format": "freight-model-1", "name": "normed", "input": [1, 28, 28], "net": [
-    {"type": "Conv2d", "out": 6, "kernel": 5, "stride": 2, "bias": false}, {"type": "BatchNorm2d"}, {"type": "ReLU"},
-    {"type": "MaxPool2d", "kernel": 2}, {"type": "Flatten"}, {"type": "Dropout", "p": 0.2},
-    {"type": "Linear", "out": 10}]})";
 
 class Ranks : public ::testing::Test {
  protected:
@@ -71,23 +67,6 @@ class Ranks : public ::testing::Test {
 
   const std::string dir_;
 };
-
-// The largest difference of any element, against the largest element of the tensor.
-double difference(const io::SafeTensors& a, const io::SafeTensors& b) {
-  double most = 0;
-  EXPECT_EQ(a.tensors.size(), b.tensors.size());
-  for (size_t i = 0; i < a.tensors.size(); ++i) {
-    EXPECT_EQ(a.tensors[i].first, b.tensors[i].first);
-    const std::vector<float> x = a.tensors[i].second.to_vector<float>(), y = b.tensors[i].second.to_vector<float>();
-    double scale = 1e-6, apart = 0;
-    for (size_t j = 0; j < x.size(); ++j) {
-      scale = std::max(scale, std::fabs(static_cast<double>(x[j])));
-      apart = std::max(apart, std::fabs(static_cast<double>(x[j]) - static_cast<double>(y[j])));
-    }
-    most = std::max(most, apart / scale);
-  }
-  return most;
-}
 
 TEST_F(Ranks, SeveralDevicesTrainWhatOneDoes) {
   const Words set = {"--clip-grad-norm", "0.5", "--momentum", "0.9", "--lr", "0.05", "--deterministic"};

@@ -106,6 +106,11 @@ class TableRanks : public ::testing::Test {
       ASSERT_NEAR(a, b, limit * std::max(1.0, std::fabs(b))) << "answer " << i;
     }
   }
+  // Rows are written when a fit is over: there is no sign of its beginning but the file for them.
+  void wait_for_fit(const std::string& run) const {
+    ASSERT_TRUE(waited_for(path(run) + "/metrics.jsonl"));
+    usleep(2'000'000);
+  }
   void expect_refused(int code, const Words& more, const Words& parts, const Words& environment = {}) const {
     Words with = environment_;
     with.insert(with.end(), environment.begin(), environment.end());
@@ -211,8 +216,7 @@ TEST_F(TableRanks, CompareOnFoldsAsOneDeviceDoes) {
 TEST_F(TableRanks, ALostRankIsNamed) {
   const Words endless = {"--target", "y", "--rounds", "1000000", "--early-stop", "0", "--devices", "3"};
   Running running(args("lost", table(testing::Told::value), endless), {}, environment_);
-  const std::string metrics = path("lost") + "/metrics.jsonl";
-  for (int i = 0; i < 60'000 && (!fs::exists(metrics) || fs::file_size(metrics) == 0); ++i) usleep(1000);
+  wait_for_fit("lost");
   const int pid = process_of(running.pid(), 1);
   ASSERT_GT(pid, 0);
   ::kill(pid, SIGKILL);
@@ -227,8 +231,7 @@ TEST_F(TableRanks, ASignalEndsAllAndTheTreesSoFarAreStored) {
   const std::string csv = table(testing::Told::value);
   const Words endless = {"--target", "y", "--rounds", "1000000", "--early-stop", "0", "--devices", "2"};
   Running running(args("stopped", csv, endless), {}, environment_);
-  const std::string metrics = path("stopped") + "/metrics.jsonl";
-  for (int i = 0; i < 60'000 && (!fs::exists(metrics) || fs::file_size(metrics) == 0); ++i) usleep(1000);
+  wait_for_fit("stopped");
   running.send(SIGTERM);
   const Ran r = running.finish();
   EXPECT_EQ(r.code, 143) << r.err;

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/base/strings.h"
-#include "freight/io/safetensors.h"
+#include "rank_models.h"
 #include "run_command.h"
 #include "tests/support/small_digits.h"
 
@@ -22,6 +22,9 @@ class UnlikeRanks : public ::testing::Test {
   UnlikeRanks() : dir_(scratch_dir()) { write_small_digits(dir_); }
   std::string path(const std::string& name) const { return dir_ + "/" + name; }
   std::string model(const std::string& run) const { return read_file(path(run) + "/model.safetensors"); }
+  io::SafeTensors weights(const std::string& run) const {
+    return io::load_safetensors(path(run) + "/model.safetensors");
+  }
   Json run_json(const std::string& run) const { return Json::parse(read_file(path(run) + "/run.json")); }
 
   Ran train(const std::string& run, const Words& more) const {
@@ -33,24 +36,6 @@ class UnlikeRanks : public ::testing::Test {
 
   const std::string dir_;
 };
-
-// The largest difference of any weight, against the largest weight of its tensor.
-double weights_apart(const std::string& a, const std::string& b) {
-  const io::SafeTensors one = io::load_safetensors(a + "/model.safetensors"),
-                        other = io::load_safetensors(b + "/model.safetensors");
-  double most = 0;
-  for (size_t i = 0; i < one.tensors.size(); ++i) {
-    const std::vector<float> x = one.tensors[i].second.to_vector<float>(),
-                             y = other.tensors[i].second.to_vector<float>();
-    double scale = 1e-6, apart = 0;
-    for (size_t j = 0; j < x.size(); ++j) {
-      scale = std::max(scale, std::fabs(static_cast<double>(x[j])));
-      apart = std::max(apart, std::fabs(static_cast<double>(x[j]) - static_cast<double>(y[j])));
-    }
-    most = std::max(most, apart / scale);
-  }
-  return most;
-}
 
 TEST_F(UnlikeRanks, UnequalPartsTrainWhatOneDeviceDoes) {
   const Words set = {"--clip-grad-norm", "0.5", "--momentum", "0.9", "--lr", "0.05", "--deterministic"};
@@ -70,7 +55,7 @@ TEST_F(UnlikeRanks, UnequalPartsTrainWhatOneDeviceDoes) {
     devices.insert(devices.end(), set.begin(), set.end());
     const Ran r = train(run, devices);
     ASSERT_EQ(r.code, 0) << r.err;
-    EXPECT_LT(weights_apart(path(run), path("one")), 5e-5) << devices[1];
+    EXPECT_LT(difference(weights(run), weights("one")), 5e-5) << devices[1];
     EXPECT_NEAR(run_json(run)["result"]["test_loss"].get<double>(),
                 run_json("one")["result"]["test_loss"].get<double>(), 2e-4);
     EXPECT_EQ(run_json(run)["result"]["test_top1"], run_json("one")["result"]["test_top1"]);

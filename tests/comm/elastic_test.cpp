@@ -26,7 +26,7 @@ using testing::read_text;
 
 constexpr int kShards = 8, kSteps = 60;
 
-// What a step adds, of one shard.
+// The number that a step adds, of one shard.
 int64_t value_of(int64_t step, int64_t shard) { return (step * 31 + shard * 7 + 1) * (step % 5 + 1); }
 
 int64_t undisturbed() {

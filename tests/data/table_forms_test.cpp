@@ -129,7 +129,8 @@ Cells read_npz(const io::NamedArrays& arrays) {
   return read_cells(dir / "t.npz");
 }
 
-// As cells of a CSV are (Cells, ARowHasAHundredThousandCellsAtMost): below the limit, at it, and one above.
+// They have the limit that cells of a CSV have (Cells, ARowHasAHundredThousandCellsAtMost): below the limit, at it, and
+// one above.
 TEST(TableLimits, ColumnsOfEveryForm) {
   const auto json = [](int64_t columns) {
     std::string row = "{";

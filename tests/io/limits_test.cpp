@@ -75,7 +75,7 @@ TEST(IoLimits, NoFileTakesMoreThanTheMemoryThereIs) {
   EXPECT_NO_THROW(need_memory(there, "f", "its bytes"));
   expect_error(ErrorKind::capacity, {"f: its bytes take", "there are"},
                [&] { need_memory(there * 2, "f", "its bytes"); });
-  // What runs out in spite of that names the file, too.
+  // Memory that runs out in spite of that names the file, too.
   expect_error(ErrorKind::capacity, {"g: reading it takes more memory"},
                [] { reading("g", []() -> int { throw std::bad_alloc(); }); });
   EXPECT_EQ(reading("g", [] { return 3; }), 3);

@@ -157,7 +157,8 @@ TEST(LinalgInputs, ThatHaveNoAnswerAreNamedByMatrixAndPivotOrMinor) {
   }
 }
 
-// What functions are made of is no word of the user's. Matrix 1 of the batch has a zero at pivot 1, or on its diagonal.
+// The parts that functions are made of are no words of the user's. Matrix 1 of the batch has a zero at pivot 1, or on
+// its diagonal.
 TEST(LinalgInputs, ThatHaveNoAnswerAreToldByTheFunctionThatWasCalled) {
   struct Row {
     const char *name, *part;

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "freight/base/error.h"
+#include "tests/support/simple_rates.h"
 
 namespace freight::plan {
 namespace {
@@ -217,15 +218,7 @@ TEST_F(Advising, AFasterNetworkMakesMoreMachinesWorthIt) {
 }
 
 TEST_F(Advising, SeveralMachinesLikeThisOneAreChoicesWhereItIsKnownWhatJoinsThem) {
-  Rates rates;
-  Work pass, product;
-  pass.kind = "map";
-  pass.bytes = 1e6;
-  rates.add({pass, 1e-4});
-  product.kind = "matmul";
-  product.m = product.n = product.k = 100;
-  product.flops = 2e6;
-  rates.add({product, 1e-5});
+  const Rates rates = simple_rates();
   Catalog none = catalog_;
   none.devices.resize(1);
   none.devices[0].bandwidth_gb = 1e-3;  // so slow that this machine is the choice

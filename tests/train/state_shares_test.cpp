@@ -1,4 +1,4 @@
-// How the optimizer's states are dealt out over ranks. Runs by several processes: tests/apps/shard_optimizer_test.cpp.
+// The optimizer's states are dealt out over ranks. Runs by several processes: tests/apps/shard_optimizer_test.cpp.
 #include "freight/train/state_shares.h"
 
 #include <gtest/gtest.h>
