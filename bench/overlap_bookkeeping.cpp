@@ -1,5 +1,6 @@
-// What sums beside the backward half cost a step beyond computing and communicating: a step that does neither hands
-// over 64 gradients, which travel in 1 or 8 pieces to a Comm that does nothing. The bar is 20 microseconds a step.
+// Measures what sums beside the backward half cost a step beyond computing and communicating: one that does neither
+// hands over 64 gradients, which travel in 1 or 8 pieces to a Comm that does nothing. The bar is 20 microseconds a
+// step.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -20,7 +20,7 @@ struct FleetFlags {
   plan::Fleet fleet(const plan::Catalog& catalog) const;
 };
 void declare(Options& o, FleetFlags& f);
-// Those of them that say how devices are connected.
+// Declares those of them that say how devices are connected.
 void declare_links(Options& o, FleetFlags& f);
 
 // The batch of each of so many devices. Throws Error(usage) naming `flag` where the whole has fewer samples.

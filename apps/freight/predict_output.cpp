@@ -58,7 +58,7 @@ void add_fixed(std::string& out, float v) {
   fail(ErrorKind::runtime, what, "cannot write: ", std::strerror(errno));
 }
 
-// Without a name, in the folder that TMPDIR names; null where none can be made.
+// Has no name, and lies in the folder that TMPDIR names; null where none can be made.
 std::FILE* temporary_file() {
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::temp_directory_path(error);

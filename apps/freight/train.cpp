@@ -103,7 +103,7 @@ class Terminal : public train::Observer {
         mode_(flags.progress && !quiet ? Progress::Mode::automatic : Progress::Mode::off),
         progress_(std::in_place, mode_) {}
 
-  // What is said goes on in the words of the run.
+  // The lines go on in the words of the run.
   void on_succession(const train::RunSummary& s) override {
     take_terminal();
     example_ = s.example;
@@ -519,7 +519,7 @@ int train_beside(train::Config& config, const TrainFlags& flags, const Args& arg
   if (of_rows) return train::follow(config, ranks) ? signals::exit_code() : 0;
   Beside quiet;
   plan::FitOptions fit = fit_options(flags, config, true);
-  // Of processes that share shards the first one says whether they fit together.
+  // The first of processes that share shards says whether they fit together.
   if (is_shard_process(flags.ranks, comm::read_launch_environment())) fit.misfit = plan::FitOptions::Misfit::ignore;
   plan::FittedRun fitted = plan::prepare_fitting(config, fit, {.ranks = &ranks});
   const train::Result result = fitted.run.run(quiet, args);

@@ -71,13 +71,13 @@ void Crew::started(int number, pid_t process) {
   p.given_up.clear();
 }
 
-// Before the first meeting, too.
+// True before the first meeting, too.
 bool Crew::all_have_met() const {
   const auto has_met = [&](int n) { return seat(n).met.load(std::memory_order_acquire) == generation_; };
   return std::all_of(order_.begin(), order_.end(), has_met);
 }
 
-// Adds to what the next meeting is told. What all members have heard is left out.
+// Adds to what the next meeting is told, but for what all members have heard.
 void Crew::tell(const std::string& event) {
   if (!order_.empty() && all_have_met()) events_.clear();
   events_ += events_.empty() ? event : ", " + event;

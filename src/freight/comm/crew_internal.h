@@ -26,7 +26,7 @@ class Crew {
   // True while somebody is to be started, so that a job without a process is not over.
   bool waits() const;
 
-  // To be called before the process is there, which may be prepared before the launcher goes on.
+  // Is called before the process is there, which may be prepared before the launcher goes on.
   void clear_seat(int number);
   void started(int number, pid_t process);
   // Takes in that a process has ended. False: the job is over by that.
@@ -39,7 +39,7 @@ class Crew {
   struct Orders {
     std::vector<int> start, kill;
   };
-  // To be asked when the bell rang, a process ended or was started, and ten times a second.
+  // Is asked when the bell rang, a process ended or was started, and ten times a second.
   Orders look();
 
  private:

@@ -36,7 +36,7 @@ class Membership {
   // the job by then. Whoever has a Comm of an earlier meeting calls its abort() before, unless all leave it together.
   // Throws Error(peer_lost) that says why where the job goes on no longer.
   std::unique_ptr<Comm> meet(double timeout);
-  // Who left and who came since all were at a meeting: "rank 2 was killed by signal 9". "" at the first.
+  // Says who left and who came since all were at a meeting: "rank 2 was killed by signal 9". "" at the first.
   const std::string& events() const { return events_; }
   // Says that this process is at its meeting, with all that it needs to go on.
   void settle();
@@ -47,7 +47,7 @@ class Membership {
   // True where a rank that was the first before has made what the job leaves, or was about to.
   bool began() const;
   void begin();
-  // From here on this process prints where the launcher does: the first rank's alone do.
+  // This process prints where the launcher does from here on: the first rank's alone do.
   static void take_terminal();
 
  private:

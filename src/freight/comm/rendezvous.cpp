@@ -43,11 +43,11 @@ struct Answer {
 };
 
 constexpr int kMostRanks = 1024;  // on one host
-// So often it is asked whether a meeting was called off, in seconds.
+// Seconds between two looks at whether a meeting was called off.
 constexpr double kAskIfCalledOff = 0.02;
 
 bool is_called_off(const MeetingPlan& plan) { return plan.called_off && plan.called_off(); }
-// Of `left` seconds those that may pass until it is asked.
+// Seconds, of `left`, that may pass until the next look.
 double until_asked(const MeetingPlan& plan, double left) {
   return plan.called_off ? std::min(left, kAskIfCalledOff) : left;
 }

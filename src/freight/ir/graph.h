@@ -24,7 +24,7 @@ struct Node {
   Value in(int i) const { return inputs[static_cast<size_t>(i)]; }
   // "enc.fc1, train.cpp:42" for messages.
   std::string location() const;
-  // By this name errors speak of the node: "inv" of an lu_factor that inv() is made of.
+  // The name by which errors speak of the node: "inv" of an lu_factor that inv() is made of.
   const char* called() const;
 };
 

@@ -13,7 +13,7 @@ struct GoodBatch {
 };
 // The largest power of two with which the run takes at most nine tenths of `available` bytes and an epoch still has 32
 // steps; smaller where rates are known and half of it trains as fast, within 5 %. At least 1, whether that fits or not.
-// Of a run that ranks share it is the batch of each.
+// It is the batch of each rank where several share the run.
 GoodBatch good_batch(const train::Planned& planned, double available, const Rates* rates);
 
 // One real training step of such a run, on a rank's even share of the batch and on a net of its own with made-up data,

@@ -46,7 +46,7 @@ class Entry {
       refuse("\"", key, "\": got ", excerpt(it->dump()), ", need text");
     return it->get<std::string>();
   }
-  // From kLeastFigure to kMostFigure; 0 where it is not said.
+  // A number from kLeastFigure to kMostFigure; 0 where it is not said.
   double number(const char* key, bool needed) const {
     const auto it = j_.find(key);
     if (it == j_.end()) {

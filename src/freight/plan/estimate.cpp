@@ -437,7 +437,7 @@ Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, con
   const Draft& d = running ? *running : drafts[0];
   const bool one_host = fleet.devices > 1 && fleet.measured && fleet.measured->one_host;
   const double ranks_here = one_host ? static_cast<double>(fleet.devices) : 1;
-  // By which ranks are slower that have fewer processors than the threads that were measured.
+  // The factor by which ranks are slower that have fewer processors than the threads that were measured.
   const double slower = std::max(1.0, ranks_here * thread_count() / cpu.cores);
   Estimate e;
   e.devices = fleet.devices;

@@ -53,7 +53,7 @@ class BatchChoice {
  private:
   static std::vector<std::string> flags_for(int64_t size) { return {"--batch-size", cat(size)}; }
 
-  // Of what all ranks have.
+  // The least of what all ranks have.
   int64_t least(int64_t mine) const {
     if (!ranks_) return mine;
     const std::vector<double> all = ranks_->gather({static_cast<double>(mine)});
@@ -112,7 +112,7 @@ std::optional<Change> check_memory(const train::Planned& p, const FitOptions& op
   return std::nullopt;
 }
 
-// What all ranks go on with: the change of the first that needs one.
+// The change that all ranks go on with: that of the first that needs one.
 std::optional<Change> agreed(const std::optional<Change>& mine, train::Ranks* ranks) {
   if (!ranks) return mine;
   const std::vector<std::string> all = ranks->from_all(mine ? cat(mine->why, "\n", join(mine->flags, "\n")) : "");

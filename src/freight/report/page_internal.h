@@ -17,8 +17,8 @@ std::string curve_section(const Examination& examination);
 std::string table_section(const TableExamination& table);
 // Learners and settings that were compared, as run.json has them; "" where there were none.
 std::string leaderboard_section(const Leaderboard& board);
-// When rank 0 computed and summed in a step over several; "" of a run on one device. `of`: " of A" where there are more
-// runs.
+// Draws when rank 0 computed and summed in a step over several; "" of a run on one device. `of`: " of A" where there
+// are more runs.
 std::string timeline_section(const StepTimes& times, const std::string& of);
 // Confusions, figures per class and the most certain mistakes, or the errors of values.
 std::string examination_section(const Examination& examination);

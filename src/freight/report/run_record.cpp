@@ -96,7 +96,7 @@ Leaderboard leaderboard_in(const Json& j) {
   return board;
 }
 
-// Without sums unless each lies behind the one before it and within the step.
+// Reads a step's times; none unless each sum lies behind the one before it and within the step.
 StepTimes step_times_in(const Json& j) {
   StepTimes t{
       .ranks = integer(j, "ranks"), .computed = number(j, "computed_s"), .step = number(j, "step_s"), .sums = {}};

@@ -285,8 +285,8 @@ bool may_refuse(const Graph& graph, const Node& n) {
   return n.op == Op::solve || n.op == Op::lstsq || std::any_of(n.inputs.begin(), n.inputs.end(), indexes);
 }
 
-// For graphs of equal structure: a plan of either names what the other's user called, and where. An eager run does not
-// ask: where it fails it runs node by node, and each tells its own place.
+// True where a plan of either of two graphs of equal structure names what the other's user called, and where. An eager
+// run does not ask: where it fails it runs node by node, and each tells its own place.
 bool refuse_alike(const Graph& a, const Graph& b) {
   for (size_t i = 0; i < a.nodes.size(); ++i) {
     const Node &x = a.nodes[i], &y = b.nodes[i];

@@ -103,7 +103,7 @@ std::vector<float> weights_of(const train::Config& c, const train::RowData& data
   return weights;
 }
 
-// What rank 0 asks the others for.
+// The words by which rank 0 asks the others for something.
 enum class FitStep : int64_t { round, answer_train, answer_test, leave };
 
 // A part of the data as XGBoost has it.

@@ -15,8 +15,8 @@ inline constexpr int64_t kCellsOfPage = 1 << 20;
 
 // True of "cuda:1".
 bool on_gpu(const std::string& device);
-// Before anything is fitted. Throws Error(device) for a library without CUDA, or where there is no GPU that it could
-// use.
+// Is called before anything is fitted. Throws Error(device) for a library without CUDA, or where there is no GPU that
+// it could use.
 void check_device(const Xgboost& library, const std::string& device);
 // The same of a fit by several ranks: the library, the objective and that each rank has a row. Throws Error(device,
 // usage).

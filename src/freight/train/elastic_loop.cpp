@@ -60,7 +60,7 @@ void Loop::keep_what_is_left() {
   }
 }
 
-// After each meeting: all get the state of the one that is furthest, and their shares of the batches.
+// Runs after each meeting: all get the state of the one that is furthest, and their shares of the batches.
 void Loop::take_in() {
   Ranks& ranks = *run_.ranks;
   constexpr size_t kSaid = 2;

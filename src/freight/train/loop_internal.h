@@ -81,7 +81,7 @@ class Loop {
   AfterStep asked_;         // by the observer, and not done yet
   int64_t finite_at_ = -1;  // the last step after which need_finite found all well
 
-  // Of an elastic run. What stood before the end of an epoch, to which it may go back; the last epoch that ended.
+  // An elastic run may go back to what stood before the end of an epoch, and keeps the last epoch that ended.
   RunPosition before_close_;
   Trained trained_before_;
   Epoch closed_;

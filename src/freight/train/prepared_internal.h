@@ -44,7 +44,7 @@ struct RunLength {
   int64_t steps_of(int64_t epoch) const { return std::min(steps_per_epoch, steps - (epoch - 1) * steps_per_epoch); }
 };
 
-// What a checkpoint holds besides the model: states that are kept here, and values of others.
+// Everything that a checkpoint holds besides the model: states that are kept here, and values of others.
 struct WholeStates {
   std::vector<nn::NamedVariable> kept;
   std::vector<nn::NamedArray> given = {};
@@ -78,7 +78,7 @@ struct Prepared {
   virtual void train(RunRecord& record, Observer& observer) = 0;
   virtual const Result& result() const = 0;  // as far as it came
   virtual struct NetRun* net_run() { return nullptr; }
-  // Who computes how much of a batch, where that was to be decided; null: nothing was.
+  // Says who computes how much of a batch, where that was to be decided; null: nothing was.
   virtual const RankShares* rank_shares() const { return nullptr; }
   // True of the process that has the run's directory: of the only one, or the first.
   bool records() const { return !ranks || ranks->first(); }

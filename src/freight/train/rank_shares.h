@@ -32,7 +32,7 @@ struct RankShares {
   std::vector<int64_t> units;        // of a full batch, by rank
   bool of_shards = false;            // the units are --shards; else samples
   int64_t batch_size = 0;
-  // What was measured, by rank; empty where the shares were given, or are those of the run that goes on.
+  // The measured lines, by rank; empty where the shares were given, or are those of the run that goes on.
   std::vector<StepLine> lines = {};
   double sums = 0;  // seconds of a step's sums
 
@@ -43,9 +43,9 @@ struct RankShares {
   size_t fastest() const;  // alone
   // "cpu 88 + opencl:0 40": like neighbours are one.
   std::string text() const;
-  // What the start of a run says: shares and, where they were measured, times.
+  // The line that the start of a run says: shares and, where they were measured, times.
   std::string note() const;
-  // What is wrong with computing by all of them; "" where that is faster than one alone.
+  // The line that warns of computing by all of them; "" where that is faster than one alone.
   std::string warning() const;
 };
 

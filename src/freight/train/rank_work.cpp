@@ -13,7 +13,7 @@ namespace freight::train {
 namespace {
 
 constexpr auto kBetweenSigns = std::chrono::milliseconds(250);
-// What rank 0 says.
+// The words of rank 0.
 constexpr const char *kAlive = "alive", *kOver = "over", *kStopped = "stopped";
 constexpr std::string_view kFit = "fit ";  // and the name of a learner
 

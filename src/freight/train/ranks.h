@@ -31,13 +31,13 @@ enum class Overlap : uint8_t { automatic, yes, no };
 // "auto", "yes", "no". Throws Error(usage) for another word.
 Overlap parse_overlap(const std::string& word);
 
-// Where a library with collectives of its own lets the ranks meet, and how long they wait for each other.
+// The place where a library with collectives of its own lets the ranks meet, and how long they wait for each other.
 struct RankMeeting {
   // The numeric address of rank 0, which alone asks. It may throw Error(usage) where there is none.
   std::function<std::string()> address = [] { return std::string("127.0.0.1"); };
   double timeout = 120;  // seconds
 };
-// Who gets how much of a batch, as --device-weights says it.
+// Says who gets how much of a batch, as --device-weights has it.
 struct DeviceWeights {
   // usual: evenly for devices that are alike, else automatic: as measured steps say.
   enum class Kind : uint8_t { usual, automatic, given } kind = Kind::usual;
@@ -49,7 +49,8 @@ DeviceWeights parse_device_weights(const std::string& text, int world);
 class Ranks {
  public:
   explicit Ranks(std::unique_ptr<comm::Comm> comm, Overlap overlap = Overlap::automatic, RankMeeting meeting = {});
-  // Of an elastic job. They are in no meeting before meet(): till then this process is for itself, and not the first.
+  // The ranks of an elastic job. They are in no meeting before meet(): till then this process is for itself, and not
+  // the first.
   Ranks(std::unique_ptr<comm::Membership> members, double timeout);
 
   int rank() const { return comm_ ? comm_->rank() : 0; }
@@ -64,17 +65,17 @@ class Ranks {
   Overlap overlap() const { return overlap_; }
   const RankMeeting& meeting() const { return meeting_; }
 
-  // What was asked for, which preparing a run turns into weights.
+  // The wish of the flags, which preparing a run turns into weights.
   void ask(const DeviceWeights& asked) { asked_ = asked; }
   const DeviceWeights& asked() const { return asked_; }
-  // How a batch is dealt to ranks that are not alike (Sharding::deal), the same on all; empty: evenly.
+  // The shares of a batch for ranks that are not alike (Sharding::deal), the same on all; empty: evenly.
   const std::vector<double>& weights() const { return weights_; }
   void set_weights(std::vector<double> weights) { weights_ = std::move(weights); }
   // Each rank keeps a part of the optimizer's states (state_shares.h).
   bool shares_states() const { return shares_states_; }
   void share_states() { shares_states_ = true; }
-  // What computes is of several kinds: the same sums then lead to weights that differ by rounding, and rank 0's are
-  // taken over by the others now and then.
+  // True where devices are of several kinds: the same sums then lead to weights that differ by rounding, and rank 0's
+  // are taken over by the others now and then.
   bool unlike() const { return unlike_; }
   // Somebody's device has memory of its own: sums are made in the host's, behind the step.
   bool beside_host() const { return beside_host_; }

@@ -68,7 +68,7 @@ json json_of(const StepTimeline& t) {
   return {{"ranks", t.ranks}, {"samples", t.samples}, {"computed_s", t.computed}, {"step_s", t.step}, {"sums", sums}};
 }
 
-// Those of the first rank that was lost.
+// Reads those that a first rank which was lost has written.
 std::vector<Regrouping> regroupings_in(const std::string& path) {
   std::vector<Regrouping> all;
   try {

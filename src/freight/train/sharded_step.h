@@ -49,8 +49,8 @@ class ShardedStep {
   // Meets the other ranks, and updates the weights where the loss is finite. Throws Error(peer_lost).
   Outcome finish();
 
-  // After another meeting of the ranks (comm/membership.h), or before it: gives up the shards of a step that was not
-  // finished, and deals those of the next one by the ranks that there are. Weights and states are as before that step.
+  // Around another meeting of the ranks (comm/membership.h) these give up the shards of a step that was not
+  // finished, and deal those of the next one by the ranks that there are. Weights and states are as before that step.
   void give_up();
   void deal_anew();
 
@@ -62,7 +62,7 @@ class ShardedStep {
     bool of_shard = false;
   };
   std::vector<Run> plans(const Type& x, const Type& y);
-  // Of the fastest step on a batch as large as any so far; no ranks where none sums over ranks.
+  // The times of the fastest step on a batch as large as any so far; no ranks where none sums over ranks.
   const StepTimeline& timeline() const;
   // Bytes that it keeps beside weights, states and arenas: sums.
   size_t kept_bytes() const;

@@ -13,11 +13,12 @@
 
 namespace freight::train {
 
-// Who keeps what, by parameter, where each takes so many bytes: the largest first, each to the rank that has least.
+// The rank that keeps a state, by parameter, where each takes so many bytes: the largest first, each to the rank that
+// has least.
 std::vector<int> owners_of(const std::vector<size_t>& bytes, int world);
 // Bytes of the rank that has most.
 size_t largest_share(const std::vector<size_t>& bytes, int world);
-// By parameter, the bytes of its states.
+// The bytes of a parameter's states, by parameter.
 std::vector<size_t> state_bytes(const optim::Optimizer& optimizer);
 
 class StateShares {
@@ -33,7 +34,7 @@ class StateShares {
   // Gives every rank its part of what rank 0 took from a checkpoint.
   void hand_out();
 
-  // By rank 0: all states, to take values from a checkpoint; they are held until hand_out().
+  // Gives rank 0 all states, to take values from a checkpoint; they are held until hand_out().
   std::vector<nn::NamedVariable> to_be_filled();
   // The states that every rank keeps: counts.
   std::vector<nn::NamedVariable> common() const;

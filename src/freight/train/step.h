@@ -95,7 +95,7 @@ class TrainStep {
   std::vector<Run> plans(const Type& x, const Type& y);
   // Bytes that the step keeps besides.
   size_t kept_bytes() const;
-  // Of a step that is summed over ranks (step_timeline.h); null for others.
+  // The timeline of a step that is summed over ranks (step_timeline.h); null for others.
   const StepTimeline* timeline() const;
   // Samples of a batch that run at once.
   int64_t part_of(int64_t batch) const;

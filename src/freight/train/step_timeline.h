@@ -1,4 +1,4 @@
-// When a training step of several ranks computes and when it sums: what `freight report` draws of a run.
+// The times at which a training step of several ranks computes and sums, which `freight report` draws of a run.
 #pragma once
 #include <cstdint>
 #include <vector>
