@@ -205,6 +205,7 @@ struct ShardedStep::State {
   bool local_sums = true;
   std::unique_ptr<OverlappedSums> sums = {};    // null where they are never made beside a shard
   bool beside = false;                          // they are, beside the last shard of a step
+  bool moved = false;                           // and were not in the step before
   int64_t steps = 0;                            // so far
   std::chrono::steady_clock::time_point begun;  // the step
   double before_last = 0;                       // seconds of it before the last shard
@@ -356,6 +357,7 @@ void ShardedStep::State::start(const data::FeedBatch& first) {
   if (!block_array.defined()) place(first);
   done = 0;
   begun = std::chrono::steady_clock::now();
+  if (std::exchange(moved, false)) timeline = {.ranks = 0};
   now = {.ranks = deal.world};
   open = true;
   numbers.assign(static_cast<size_t>(deal.most()) * kNumbers, 0.0);
@@ -430,6 +432,7 @@ void ShardedStep::State::choose() {
   told[0] = ranks().overlap() == Overlap::yes || pays_beside(least, behind) ? 1 : 0;
   for (const size_t end : pieces.ends) told[end] = 1;
   ranks().broadcast(told.data(), told.size() * sizeof(int64_t));
+  moved = told[0] == 1 && !beside;
   beside = told[0] == 1;
   std::vector<size_t> ends;
   for (size_t i = 1; i < told.size(); ++i) {
@@ -567,6 +570,8 @@ std::vector<ShardedStep::Run> ShardedStep::plans(const Type& x, const Type& y) {
   if (s.follows()) runs.push_back({s.follow.plan(scalar, scalar), 1});
   return runs;
 }
+
+Executable& ShardedStep::executable(const Array& x, const Array& y) { return state_->shard.executable(x, y); }
 
 size_t ShardedStep::kept_bytes() const {
   const State& s = *state_;

@@ -62,6 +62,8 @@ class ShardedStep {
     bool of_shard = false;
   };
   std::vector<Run> plans(const Type& x, const Type& y);
+  // The plan of a shard with its memory, for a profile.
+  Executable& executable(const Array& x, const Array& y);
   // The times of the fastest step on a batch as large as any so far; no ranks where none sums over ranks.
   const StepTimeline& timeline() const;
   // Bytes that it keeps beside weights, states and arenas: sums.

@@ -257,6 +257,12 @@ TrainStep::Outcome TrainStep::finish_shards(int64_t& counted) {
 void TrainStep::give_up_shards() { state_->sharded->give_up(); }
 void TrainStep::deal_shards_anew() { state_->sharded->deal_anew(); }
 
+Executable& TrainStep::part_executable(const Array& x, const Array& y) {
+  FREIGHT_CHECK(state_->sharded, "the batch is not cut into shards");
+  const int64_t part = part_of(x.shape()[0]);
+  return state_->sharded->executable(batch_rows(x, 0, part), batch_rows(y, 0, part));
+}
+
 size_t TrainStep::kept_bytes() const { return state_->sharded ? state_->sharded->kept_bytes() : 0; }
 
 const StepTimeline* TrainStep::timeline() const {
