@@ -194,6 +194,9 @@ void need_ranks(const NetRun& p) {
   if (p.sharding.shards < world) {
     fail(ErrorKind::usage, "--shards", "got ", p.sharding.shards, " for ", world, " devices: need one for each");
   }
+  if (c.sync_batch_norm && p.ranks->overlap() == Overlap::yes) {
+    fail(ErrorKind::usage, "--overlap", "yes does not go with --sync-batch-norm: all shards end together");
+  }
   if (p.sharding.shards > c.batch_size) {
     fail(ErrorKind::usage, "--batch-size", "got ", c.batch_size, " for ", world, " devices",
          c.grad_accum > 1 ? cat(" and ", c.grad_accum, " parts") : "", ": need a sample for each");
