@@ -1,11 +1,11 @@
 // `freight train --sync-batch-norm`: BatchNorm's statistics are those of the whole batch, whoever computes its parts.
 #include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
+#include <signal.h>
 
 #include "freight/base/strings.h"
 #include "freight/io/safetensors.h"
 #include "rank_models.h"
+#include "rank_processes.h"
 #include "run_command.h"
 #include "tests/support/small_digits.h"
 
@@ -93,6 +93,23 @@ TEST_F(SyncBatchNorm, ARunGoesOnOnOtherDevicesToTheSameModel) {
   const Ran r = run_freight({"train", "--resume", path("parts"), "--devices", "2", "--max-steps", "30", "-q"});
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_TRUE(model("parts") == model("whole"));
+}
+
+TEST_F(SyncBatchNorm, ARunThatLosesADeviceGoesOnToTheSameModel) {
+  const Words set = {"--model", path("normed.json"), "-b", "24",          "--shards",
+                     "4",       "--epochs",          "0",  "--max-steps", "300"};
+  trained("whole", {set, sync_, {"--devices", "1"}});
+  Words all = {"train", dir_, "-o", path("loses"), "--save-every", "20", "--devices", "cpu*3", "--elastic", "1:3"};
+  for (const Words* more : {&set, &sync_}) all.insert(all.end(), more->begin(), more->end());
+  Running running(all);
+  ASSERT_TRUE(waited_for(path("loses") + "/checkpoints/step-20"));
+  const int pid = process_of(running.pid(), 1);
+  ASSERT_GT(pid, 0);
+  ::kill(pid, SIGKILL);
+  const Ran r = running.finish();
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("rank 1 was killed by signal 9"), std::string::npos) << r.err;
+  EXPECT_TRUE(model("loses") == model("whole"));
 }
 
 TEST_F(SyncBatchNorm, RefusesWhatNeedsPartsOneAfterTheOther) {
