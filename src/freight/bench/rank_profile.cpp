@@ -17,8 +17,8 @@ namespace freight::bench {
 namespace {
 
 // Steps before any is measured: by then it is chosen where sums are made, and that was tried.
-constexpr int64_t kWarmUp = 6;
-constexpr int64_t kLeastSteps = 5, kMostSteps = 1'000'000;
+constexpr int64_t kTriedSteps = 6;
+constexpr int64_t kLeastMeasured = 5, kMostMeasured = 1'000'000;
 
 train::Config config_of(const models::Model& model, const WorkloadOptions& o) {
   train::Config c;
@@ -61,13 +61,14 @@ void RankWorkload::step() {
 
 RankProfile RankWorkload::profile(double seconds) {
   auto start = std::chrono::steady_clock::now();
-  for (int64_t i = 0; i < kWarmUp; ++i) {
-    if (i + 1 == kWarmUp) start = std::chrono::steady_clock::now();
+  for (int64_t i = 0; i < kTriedSteps; ++i) {
+    if (i + 1 == kTriedSteps) start = std::chrono::steady_clock::now();
     step();
   }
   RankProfile p{.plan = {}, .devices = ranks_.world(), .sums = {}, .waited = {}};
   const double wanted = seconds / 2 / std::max(seconds_since(start), 1e-6);
-  p.steps = static_cast<int64_t>(std::clamp(wanted, static_cast<double>(kLeastSteps), static_cast<double>(kMostSteps)));
+  p.steps =
+      static_cast<int64_t>(std::clamp(wanted, static_cast<double>(kLeastMeasured), static_cast<double>(kMostMeasured)));
   ranks_.broadcast(&p.steps, sizeof p.steps);  // all make as many
   const std::vector<double> before = ranks_.comm().waited();
   start = std::chrono::steady_clock::now();

@@ -103,9 +103,8 @@ void OverlappedSums::finish() {
 
 void OverlappedSums::work() {
   uint32_t seen = 0;
-  for (bool within_step = false;;) {
+  for (bool within_step = false; !over_.load();) {  // over_ comes before its piece, which wakes
     wait_for_more(seen, within_step);
-    if (over_.load()) return;
     seen = published_.load();
     const std::unique_lock turn(turn_, std::try_to_lock);
     within_step = turn.owns_lock();  // else finish() has it, and sums the rest
