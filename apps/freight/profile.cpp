@@ -59,12 +59,12 @@ std::vector<double> planned_ms(const Plan& plan) {
 }
 
 // A plan that was measured.
-struct Measured {
+struct MeasuredPlan {
   const Profile& profile;
   std::vector<double> planned;
 };
 
-ordered_json to_json(const Measured& m) {
+ordered_json to_json(const MeasuredPlan& m) {
   const Profile& p = m.profile;
   ordered_json steps = ordered_json::array();
   for (size_t i = 0; i < p.steps.size(); ++i) {
@@ -92,7 +92,7 @@ ordered_json to_json(const Measured& m) {
           {"steps", steps}};
 }
 
-void print_steps(const Measured& m, int64_t top) {
+void print_steps(const MeasuredPlan& m, int64_t top) {
   const Profile& p = m.profile;
   std::vector<size_t> shown(p.steps.size());
   std::iota(shown.begin(), shown.end(), size_t{0});
@@ -131,7 +131,7 @@ int profile_alone(const ProfileFlags& f) {
     return 0;
   }
   const Profile p = profile(w.executable(), w.inputs(), w.results(), f.seconds);
-  const Measured measured{p, planned_ms(w.plan())};
+  const MeasuredPlan measured{p, planned_ms(w.plan())};
   if (f.json) {
     ordered_json j = {{"model", w.model().name}, {"batch_size", f.source.batch_size}};
     j.update(to_json(measured));
@@ -197,7 +197,7 @@ int profile_as_rank(ProfileFlags& f, const Args& args, const comm::Launch& launc
     }
     const bench::RankProfile p = w.profile(f.seconds);
     if (!ranks->first()) return 0;
-    const Measured measured{p.plan, planned_ms(*w.plan())};
+    const MeasuredPlan measured{p.plan, planned_ms(*w.plan())};
     if (f.json) {
       ordered_json j = {{"model", w.model().name}, {"batch_size", f.source.batch_size}};
       j.update(to_json(measured));
