@@ -410,7 +410,9 @@ TEST_F(Ranks, AreNamedAndRefused) {
   refused({"--devices", "2", "-b", "1"}, "need a sample for each");
   refused({"--shards", "33"}, "has no 33 shards");
   refused({"--shards", "4", "--grad-accum", "2"}, "--grad-accum");
-  refused({"--devices", "2", "--device-data", "yes"}, "--device-data");
+  refused({"--devices", "2", "--device-data", "yes"},
+          "--device-data: yes does not go with several devices: each epoch deals the samples anew");
+  refused({"--shards", "4", "--devices", "1", "--device-data", "yes"}, "--device-data: yes does not go with --shards");
   const Ran dry = run_freight({"train", dir_, "--model", "mlp", "-b", "32", "--devices", "cpu*4", "--dry-run"});
   EXPECT_EQ(dry.code, 0) << dry.err;
   EXPECT_NE(dry.err.find("32 = 4 devices x 8"), std::string::npos) << dry.err;

@@ -157,7 +157,12 @@ void place_data(NetRun& p, double device_memory) {
   const bool asked = c.device_data == "yes";
   const auto memory = own_memory(c);
   if (p.sharding.shards > 0) {
-    if (asked) fail(ErrorKind::usage, "--device-data", "yes: a batch that is cut into shards comes from the host");
+    if (asked) {
+      fail(ErrorKind::usage, "--device-data", "yes does not go with ", p.ranks ? "several devices" : "--shards", ": ",
+           p.ranks ? "each epoch deals the samples anew, so that every device would keep all of them"
+                   : "a batch that is cut comes from the host",
+           "; leave it out");
+    }
     return;
   }
   if (c.device_data == "no" || (!asked && (!memory || c.grad_accum > 1 || c.offload != "none"))) return;
@@ -193,6 +198,9 @@ void need_ranks(const NetRun& p) {
   const auto world = static_cast<int64_t>(p.ranks->members() ? p.ranks->members()->most() : p.ranks->world());
   if (p.sharding.shards < world) {
     fail(ErrorKind::usage, "--shards", "got ", p.sharding.shards, " for ", world, " devices: need one for each");
+  }
+  if (c.sync_batch_norm && p.ranks->overlap() == Overlap::yes) {
+    fail(ErrorKind::usage, "--overlap", "yes does not go with --sync-batch-norm: all shards end together");
   }
   if (p.sharding.shards > c.batch_size) {
     fail(ErrorKind::usage, "--batch-size", "got ", c.batch_size, " for ", world, " devices",
