@@ -146,6 +146,7 @@ void predict(bench::Scaling& s, const train::Config& c, const ScalingFlags& f) {
   plan::DraftOptions options = plan::options_of(subject);
   for (bench::ScalingPoint& p : s.points) {
     options.batch = p.batch;
+    options.ranks = p.devices;
     plan::Fleet fleet{.devices = p.devices};
     if (p.devices > 1) {
       fleet.measured = {.source = "bench scaling",

@@ -55,6 +55,47 @@ TEST(TextCommands, DataInfoTellsClassesAndLengths) {
   EXPECT_EQ(j.at("kind"), "documents");
 }
 
+// 60 of up to 32 words, 120 of up to 64, 20 of 100: a fifth of each is the test's, as near as a draw of 200 comes.
+TEST(TextCommands, APlanWeighsTheLengthsThatBatchesHave) {
+  const std::string dir = scratch_dir();
+  std::string csv = "body,stars\n";
+  int64_t documents[3] = {};
+  for (int i = 0; i < 200; ++i) {
+    const int words = i < 60 ? 1 + i % 32 : i < 180 ? 33 + i % 32 : 100;
+    ++documents[words <= 32 ? 0 : words <= 64 ? 1 : 2];
+    for (int w = 0; w < words; ++w) csv += w % 2 ? "good " : "bad ";
+    csv += i % 2 ? ",5\n" : ",1\n";
+  }
+  write_file(dir + "/reviews.csv", csv);
+  const std::vector<std::string> plan = {"plan", dir + "/reviews.csv", "--model", "text_bow", "-b", "8"};
+  std::vector<std::string> args = plan;
+  args.emplace_back("--json");
+  const Ran r = with_columns(args);
+  ASSERT_EQ(r.code, 0) << r.err;
+  const Json j = Json::parse(r.out), texts = j.at("texts");
+  EXPECT_EQ(texts.at("assumed"), false);
+  ASSERT_EQ(texts.at("lengths").size(), 3u);
+  double steps = 0, tested = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    const Json& l = texts.at("lengths")[i];
+    EXPECT_EQ(l.at("tokens"), 32 << i);
+    // Batches of 8 of the training documents, a fifth of all less.
+    EXPECT_NEAR(l.at("share_of_steps").get<double>(), static_cast<double>(documents[i]) / 200, 0.06);
+    EXPECT_NEAR(l.at("share_of_test").get<double>(), static_cast<double>(documents[i]) / 200, 0.15);
+    steps += l.at("share_of_steps").get<double>();
+    tested += l.at("share_of_test").get<double>();
+  }
+  EXPECT_NEAR(steps, 1, 1e-9);
+  EXPECT_NEAR(tested, 1, 1e-9);
+  const Ran text = with_columns(plan);
+  EXPECT_NE(text.out.find("tokens: times are their mean, memory is that of 256"), std::string::npos) << text.out;
+  const Ran world = with_columns({"plan", dir + "/reviews.csv", "--model", "text_bow", "-b", "8", "--world", "1,2"});
+  EXPECT_NE(world.out.find("texts     of the steps "), std::string::npos) << world.out << world.err;
+  const Ran alone = run_freight({"plan", "--model", "text_bow"});
+  EXPECT_NE(alone.out.find("the full length: no data say how long they are"), std::string::npos) << alone.out;
+  EXPECT_EQ(run_freight({"plan", "--model", "lenet"}).out.find("texts "), std::string::npos);
+}
+
 TEST(TextCommands, TrainEvalAndPredictAgree) {
   const std::string dir = small_reviews(), model = trained(dir);
   const Ran e = run_freight({"eval", model, "--json"});  // columns and split as in training

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "freight/base/error.h"
+#include "tests/plan/subject.h"
 
 namespace freight::plan {
 namespace {
@@ -309,6 +310,114 @@ TEST_F(Estimates, SeveralDevicesAreFasterButNotByTheirNumber) {
   EXPECT_NE(four.assumed.find("PCIe 3"), std::string::npos);
   d.pcie = 0;
   EXPECT_FALSE(estimate(drafts_, d, catalog_, length, {.devices = 4}).timed);  // what connects them is not guessed
+}
+
+// 100 documents of up to 32 tokens, 50 of up to 64 and 7 longer ones: batches of 16 make 6, 3 and 1, the short ones
+// left out where there are full ones.
+Subject texts() {
+  train::Config c;
+  c.data.clear();
+  c.model = "gru_text";
+  c.batch_size = 16;
+  c.epochs = 4;
+  Subject s = make_subject(c, {128});
+  s.data = "reviews";
+  s.lengths = {.train = {{32, 100}, {64, 50}, {128, 7}}, .test = {{32, 30}, {64, 10}, {128, 0}}};
+  s.train_count = 157;
+  s.test_count = 40;
+  return s;
+}
+
+TEST(Texts, AreWeighedByTheStepsThatHaveTheirLength) {
+  const Subject s = texts();
+  const double steps[] = {0.6, 0.3, 0.1}, tested[] = {0.75, 0.25, 0};
+  const std::vector<LengthShare> shares = s.length_shares(16);
+  ASSERT_EQ(shares.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(shares[i].tokens, 32 << i);
+    EXPECT_DOUBLE_EQ(shares[i].steps, steps[i]);
+    EXPECT_DOUBLE_EQ(shares[i].tested, tested[i]);
+  }
+  // Larger batches make one, one and one; a length without documents does not come.
+  EXPECT_DOUBLE_EQ(s.length_shares(64)[2].steps, 1.0 / 3);
+  Subject fewer = s;
+  fewer.lengths.train[1].documents = fewer.lengths.test[1].documents = 0;
+  ASSERT_EQ(fewer.length_shares(16).size(), 2u);
+  EXPECT_DOUBLE_EQ(fewer.length_shares(16)[1].steps, 1.0 / 7);
+  const Subject alone = subject("gru_text", "128");
+  EXPECT_TRUE(alone.length_shares(16).empty());
+  EXPECT_TRUE(alone.assumes_full_length());
+  EXPECT_FALSE(subject("lenet").assumes_full_length());
+  EXPECT_FALSE(subject("gpt_char").assumes_full_length());  // windows of a corpus are full
+  EXPECT_FALSE(s.assumes_full_length());
+}
+
+TEST(Texts, TakeTheMeanOfTheStepsOfTheirLengths) {
+  const Subject s = texts();
+  DraftOptions o = options_of(s);
+  o.whole_run = true;
+  const std::vector<Draft> all = drafts(s, o);
+  const Rates rates = machine();
+  const Device gpu{.name = "D",
+                   .kind = "gpu",
+                   .vendor = {},
+                   .arch = {},
+                   .memory_gib = 16,
+                   .bandwidth_gb = 300,
+                   .tflops = {{"fp32", 8}},
+                   .pcie = 3,
+                   .source = {},
+                   .date = {},
+                   .note = {}};
+  const Catalog catalog = {.devices = {}, .prices = {}, .links = load_catalog().links, .questions = {}};
+  RunLength length = RunLength::of(s);
+  EXPECT_EQ(length.steps_per_epoch, 10);
+  // (100 x 32 + 50 x 64 + 7 x 128) of 157 x 128 tokens, 4 bytes each, and a target of 8.
+  EXPECT_NEAR(length.sample_bytes, 7296.0 / 157 * 4 + 8, 1e-9);
+  length.load_seconds = {};
+  const double steps[] = {0.6, 0.3, 0.1}, tested[] = {0.75, 0.25, 0};
+  double here = 0, there = 0, of_two = 0, sums = 0, evaluated = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    o.tokens = 32 << i;
+    const std::vector<Draft> one = {draft(s, o), all[1]};
+    EXPECT_EQ(one[0].parameters, all[0].parameters);
+    here += steps[i] * estimate_here(one, &rates, length).step_seconds.middle();
+    there += steps[i] * estimate(one, gpu, catalog, length).step_seconds.high;
+    const Estimate two = estimate(one, gpu, catalog, length, {.devices = 2});
+    of_two += steps[i] * two.step_seconds.high;
+    sums += steps[i] * two.all_summing_seconds.high;
+    evaluated += tested[i] * estimate(one, gpu, catalog, length).evaluation_hours.high;
+  }
+  const Estimate e = estimate(all, gpu, catalog, length), two = estimate(all, gpu, catalog, length, {.devices = 2});
+  EXPECT_NEAR(estimate_here(all, &rates, length).step_seconds.middle(), here, 1e-9 * here);
+  EXPECT_NEAR(step_seconds(all[0], rates).middle(), here, 1e-9 * here);
+  EXPECT_NEAR(e.step_seconds.high, there, 1e-9 * there);
+  EXPECT_NEAR(e.epoch_hours.high, 10 * there / 3600, 1e-9 * there);
+  EXPECT_NEAR(e.evaluation_hours.high, evaluated, 1e-9 * evaluated);
+  EXPECT_NEAR(e.run_hours.high, 4 * e.epoch_hours.high + evaluated + e.checkpoint_hours.high, 1e-12);
+  EXPECT_NEAR(two.step_seconds.high, of_two, 1e-9 * of_two);
+  EXPECT_NEAR(two.all_summing_seconds.high, sums, 1e-9 * sums);
+  EXPECT_NEAR(e.shares.sum(), 1, 1e-9);
+  // Memory is that of the longest, and its step takes longer than the mean.
+  o.tokens = 0;
+  const Draft longest = draft(s, o);
+  EXPECT_EQ(all[0].total(), longest.total());
+  EXPECT_LT(here, 0.7 * step_seconds(longest, rates).middle());
+}
+
+TEST(Texts, OfSeveralDevicesHaveTheStepsOfTheirSharedBatch) {
+  const Subject s = texts();
+  DraftOptions o = options_of(s);
+  o.batch = 6;  // of each of three, which have 16 together
+  o.ranks = 3;
+  Draft d = draft(s, o);
+  add_lengths(d, s);
+  ASSERT_EQ(d.lengths.size(), 3u);
+  EXPECT_DOUBLE_EQ(d.lengths[0].length.steps, 0.6);
+  d.options.batch = 16;  // 48 together: 2, 1 and 1
+  add_lengths(d, s);
+  EXPECT_DOUBLE_EQ(d.lengths[0].length.steps, 0.5);
+  EXPECT_EQ(d.lengths[2].draft.options.batch, 16);
 }
 
 TEST_F(Estimates, ThisMachineIsTimedOnlyWhereItWasMeasured) {

@@ -221,6 +221,29 @@ double seconds_of(const Work& w, const Speed& s, Bound* bound) {
 
 double seconds_of(const std::vector<Work>& work, const Speed& speed) { return time_of(work, speed).total; }
 
+namespace {
+
+// Tokens of a text of the training set as its batch has them, the mean, as a share of the longest; 1 of all else.
+double share_of_longest(const Subject& s) {
+  double tokens = 0, documents = 0;
+  for (const data::LengthCount& l : s.lengths.train) {
+    tokens += static_cast<double>(l.length * l.documents);
+    documents += static_cast<double>(l.documents);
+  }
+  return documents > 0 ? tokens / (documents * static_cast<double>(s.input.shape[0])) : 1;
+}
+
+// Each length has batches of its own.
+double steps_of_texts(const Subject& s) {
+  int64_t steps = 0;
+  for (const data::LengthCount& l : s.lengths.train) {
+    steps += data::batches_of(l.documents, {.batch_size = s.config.batch_size, .drop_last = true});
+  }
+  return static_cast<double>(std::max<int64_t>(steps, 1));
+}
+
+}  // namespace
+
 RunLength RunLength::of(const Subject& s, int64_t samples) {
   RunLength l;
   const auto values = static_cast<double>(s.input.numel());
@@ -234,12 +257,16 @@ RunLength RunLength::of(const Subject& s, int64_t samples) {
   for (const Type& t : {s.batch_types(1).first, s.batch_types(1).second}) {
     l.sample_bytes += static_cast<double>(t.bytes());
   }
+  const double padded = share_of_longest(s);
+  l.load_seconds = l.load_seconds * padded;
+  l.sample_bytes -= (1 - padded) * static_cast<double>(s.batch_types(1).first.bytes());
   l.saves_in_place = s.config.save_in_place;
   l.workers = static_cast<double>(std::max<int64_t>(s.config.workers, 0));
   const int64_t count = samples > 0 ? samples : s.train_count;
   if (count <= 0) return l;
   const train::Config& c = s.config;
   l.steps_per_epoch = std::max(1.0, std::floor(static_cast<double>(count) / static_cast<double>(c.batch_size)));
+  if (samples <= 0 && !s.lengths.train.empty()) l.steps_per_epoch = steps_of_texts(s);
   l.epochs = static_cast<double>(c.epochs);
   if (c.max_steps > 0) {
     const double most = static_cast<double>(c.max_steps) / l.steps_per_epoch;
@@ -280,7 +307,25 @@ std::vector<double> at_pace(std::vector<double> steps, double pace) {
 // Gradients are final in the last part of a batch, before the stage that applies them.
 size_t last_stage_of_gradients(const Draft& d) { return d.stages.size() > 1 ? d.stages.size() - 2 : 0; }
 
-Computed computed(const Draft& d, const Device& device, const Assumption& a, const Fleet& fleet, const Sums& sums) {
+// The mean over the lengths that texts have in an epoch, and in the test.
+template <class F>
+Computed over_lengths(const Draft& d, F computed) {
+  if (d.lengths.empty()) return computed(d);
+  Computed mean;
+  for (const DraftOfLength& l : d.lengths) {
+    const Computed c = computed(l.draft);
+    mean.step = mean.step + c.step * l.length.steps;
+    mean.exposed = mean.exposed + c.exposed * l.length.steps;
+    mean.sums = mean.sums + c.sums * l.length.steps;
+    mean.waiting = mean.waiting + c.waiting * l.length.steps;
+    mean.by.add(c.by, l.length.steps);
+    mean.sample = mean.sample + c.sample * l.length.tested;
+  }
+  return mean;
+}
+
+Computed of_one_length(const Draft& d, const Device& device, const Assumption& a, const Fleet& fleet,
+                       const Sums& sums) {
   Computed c;
   const Speed best_of = best_speed(device, a), usual_of = usual_speed(device, a);
   const Pace& pace = fleet.pace;
@@ -306,6 +351,10 @@ Computed computed(const Draft& d, const Device& device, const Assumption& a, con
         (1.0 / (static_cast<double>(d.evaluation_batch) * static_cast<double>(fleet.devices)));
   }
   return c;
+}
+
+Computed computed(const Draft& d, const Device& device, const Assumption& a, const Fleet& fleet, const Sums& sums) {
+  return over_lengths(d, [&](const Draft& one) { return of_one_length(one, device, a, fleet, sums); });
 }
 
 double mean(const Range& r) { return (r.low + r.high) / 2; }
@@ -366,7 +415,8 @@ Estimate estimate(const std::vector<Draft>& drafts, const Device& device, const 
   fill_run(e, d, c.step, c.sample, length,
            {host ? std::max(cores, 16.0) : cores, Range{kUsualHost, kBestHost} * bytes, host});
   e.limit = limit_of(e);
-  e.utilisation = d.flops / (e.step_seconds.middle() * device.rate(compute).first * 1e12);
+  e.utilisation = mean_over_steps(d, [](const Draft& one) { return one.flops; }) /
+                  (e.step_seconds.middle() * device.rate(compute).first * 1e12);
   if (e.run_hours.high > 0 && e.offer) e.dollars = e.run_hours * e.offer->usd();
   // From 60 % of the rating, which averages of long trainings come to, to all of it; host and cooling are not in it.
   if (e.run_hours.high > 0 && device.tdp_watts > 0) {
@@ -384,8 +434,11 @@ Pace pace_of(const std::vector<Draft>& drafts, const Device& device, double rate
 }
 
 Range step_seconds(const Draft& d, const Rates& rates) {
-  double middle = 0;
-  for (const Draft::Stage& s : d.stages) middle += rates.seconds(s.work) * s.times;
+  const double middle = mean_over_steps(d, [&](const Draft& one) {
+    double sum = 0;
+    for (const Draft::Stage& s : one.stages) sum += rates.seconds(s.work) * s.times;
+    return sum;
+  });
   const double spread = 1 + std::clamp(rates.p90_error, 0.05, 1.0);
   return {middle / spread, middle * spread};
 }
