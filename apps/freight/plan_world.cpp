@@ -33,7 +33,7 @@ plan::MeasuredSums measured_sums(const std::string& text, const std::string& pat
   plan::MeasuredSums m{.source = path.substr(path.find_last_of('/') + 1), .sums = {}};
   for (const bench::CommTimes& t : bench::read_comm_times(text, path)) {
     if (t.world < 2) continue;
-    m.sums.push_back({t.world, t.cost.start, t.cost.per_byte, t.cost.worst});
+    m.sums.push_back({t.world, t.cost.start, t.cost.per_byte, t.cost.worst, t.beside});
     m.one_host = m.one_host && t.hosts == 1;
   }
   if (m.sums.empty()) {

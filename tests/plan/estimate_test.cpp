@@ -420,6 +420,74 @@ TEST(Texts, OfSeveralDevicesHaveTheStepsOfTheirSharedBatch) {
   EXPECT_EQ(d.lengths[2].draft.options.batch, 16);
 }
 
+// Seconds of a draft's products and of its other kernels, the update's apart.
+struct Kernels {
+  double products = 0, rest = 0, update = 0;
+};
+Kernels kernels_of(const Draft& d, const Rates& rates) {
+  Kernels k;
+  for (const Draft::Stage& s : d.stages) {
+    for (const Work& w : s.work) {
+      const double seconds = rates.seconds(w) * s.times;
+      (w.product() ? k.products : k.rest) += seconds;
+      if (w.kind == "update") k.update += seconds;
+    }
+  }
+  return k;
+}
+
+TEST_F(Estimates, RanksThatComputeTogetherAreSlowerByWhatWasMeasured) {
+  const Rates rates = machine();
+  const Kernels k = kernels_of(drafts_[0], rates);
+  const double bytes = static_cast<double>(drafts_[0].parameters) * 4;
+  // A line of 10 ms for all gradients: less than a tenth of the step, so that the sums stay behind it.
+  MeasuredSums sums{.source = "sums.json", .one_host = false, .sums = {{2, 1e-3, 9e-3 / bytes, 0.05}}};
+  ASSERT_LT(10e-3, 0.09 * (k.products + k.rest));
+  const auto of = [&] { return estimate_here(drafts_, &rates, {}, nullptr, {.devices = 2, .measured = sums}); };
+  const auto middle = [](const Range& r) { return (r.low + r.high) / 2; };
+  const Estimate plain = of();
+  EXPECT_NEAR(plain.step_seconds.high, 1.1 * (k.products + k.rest) + 1.05 * 10e-3, 1e-9);
+  sums.sums[0].beside = BesideCompute{.threads = 1, .products = 1.2, .rest = 1.5, .slowest = 1.04};
+  const Estimate e = of();
+  const double compute = 1.2 * k.products + 1.5 * k.rest;
+  EXPECT_NEAR(e.waiting_seconds.high, 1.1 * 0.04 * compute, 1e-9);
+  EXPECT_NEAR(e.step_seconds.high, 1.1 * 1.04 * compute + 1.05 * 10e-3, 1e-9);
+  EXPECT_NEAR(middle(e.all_summing_seconds), 10e-3, 1e-9);
+  EXPECT_NEAR(e.shares[Bound::compute], 1.2 * k.products / compute, 1e-9);
+  EXPECT_NE(e.assumed.find("1.20 to 1.50 times as long while all ranks compute"), std::string::npos) << e.assumed;
+  // One device computes alone.
+  EXPECT_NEAR(estimate_here(drafts_, &rates, {}, nullptr, {.devices = 1, .measured = sums}).step_seconds.high,
+              1.1 * (k.products + k.rest), 1e-9);
+}
+
+TEST_F(Estimates, SumsBesideComputeTakeWhatWasMeasuredThereAndTakeFromIt) {
+  const Rates rates = machine();
+  const Kernels k = kernels_of(drafts_[0], rates);
+  const double bytes = static_cast<double>(drafts_[0].parameters) * 4, compute = k.products + k.rest;
+  // As long as the step: beside it they pay, and all but what the last gradients have behind them is hidden.
+  const SumCost line{1e-3, compute / bytes}, beside{2e-3, 1.5 * compute / bytes};
+  const double lost = 0.2 * compute / bytes;
+  MeasuredSums sums{.source = "sums.json", .one_host = false, .sums = {{2, line.start, line.per_byte, 0.05}}};
+  const auto of = [&] { return estimate_here(drafts_, &rates, {}, nullptr, {.devices = 2, .measured = sums}); };
+  const Estimate plain = of();
+  sums.sums[0].beside = BesideCompute{.sum = beside, .lost_per_byte = lost};
+  const Estimate e = of();
+  std::vector<double> seconds;
+  const std::vector<Work>& work = drafts_[0].stages[0].work;
+  for (const Work& w : work) seconds.push_back(w.kind == "update" ? 0 : rates.seconds(w));
+  const auto of_line = [](const SumCost& c, double times) { return SumCost{times * c.start, times * c.per_byte}; };
+  const Summing low = sum_gradients(work, seconds, bytes, {of_line(line, 0.95), of_line(beside, 0.95)});
+  EXPECT_GT(low.beside, 0.1 * bytes);
+  EXPECT_LT(low.beside, bytes);
+  EXPECT_NEAR(e.summing_seconds.low, low.exposed + lost * low.beside, 1e-9);
+  EXPECT_NEAR(e.step_seconds.low, compute / 1.1 + e.summing_seconds.low, 1e-9);
+  EXPECT_NEAR(e.all_summing_seconds.low, low.seconds, 1e-9);
+  EXPECT_GT(e.step_seconds.middle(), plain.step_seconds.middle());
+  // On one host all are behind the steps, whatever they would cost beside.
+  sums.one_host = true;
+  EXPECT_NEAR(of().summing_seconds.high, 1.05 * line.of(bytes), 1e-9);
+}
+
 TEST_F(Estimates, ThisMachineIsTimedOnlyWhereItWasMeasured) {
   EXPECT_FALSE(estimate_here(drafts_, nullptr, {}).timed);
   const Rates rates = machine();

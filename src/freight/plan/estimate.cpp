@@ -337,9 +337,10 @@ Computed of_one_length(const Draft& d, const Device& device, const Assumption& a
     c.by.add(usual.by, s.times);
     if (fleet.devices == 1 || i != last) continue;
     const double bytes = static_cast<double>(d.parameters) * 4;
-    const Summing low = sum_gradients(s.work, at_pace(best.steps, pace.best), bytes, sums.best, fleet.piece_of_others),
-                  high =
-                      sum_gradients(s.work, at_pace(usual.steps, pace.usual), bytes, sums.usual, fleet.piece_of_others);
+    const Summing low = sum_gradients(s.work, at_pace(best.steps, pace.best), bytes, {sums.best, {}},
+                                      fleet.piece_of_others),
+                  high = sum_gradients(s.work, at_pace(usual.steps, pace.usual), bytes, {sums.usual, {}},
+                                       fleet.piece_of_others);
     c.exposed = {low.exposed, high.exposed};
     c.sums = {low.seconds, high.seconds};
   }
@@ -433,53 +434,92 @@ Pace pace_of(const std::vector<Draft>& drafts, const Device& device, double rate
   return {seconds / c.step.low, seconds / c.step.high};
 }
 
+namespace {
+
+// The ends of a range are by this factor from its middle.
+double spread_of(const Rates& rates) { return 1 + std::clamp(rates.p90_error, 0.05, 1.0); }
+
+}  // namespace
+
 Range step_seconds(const Draft& d, const Rates& rates) {
   const double middle = mean_over_steps(d, [&](const Draft& one) {
     double sum = 0;
     for (const Draft::Stage& s : one.stages) sum += rates.seconds(s.work) * s.times;
     return sum;
   });
-  const double spread = 1 + std::clamp(rates.p90_error, 0.05, 1.0);
+  const double spread = spread_of(rates);
   return {middle / spread, middle * spread};
 }
 
 namespace {
 
-// By what this machine's time is bound.
-ByBound shares_here(const Draft& d, const Rates& rates, double total) {
-  double products = 0, transfers = 0;
-  for (const Draft::Stage& s : d.stages) {
-    for (const Work& w : s.work) {
-      if (w.product()) products += rates.seconds(w) * s.times;
-      if (w.kind == kTransfer) transfers += rates.seconds(w) * s.times;
-    }
-  }
-  ByBound b;
-  b[Bound::compute] = products / total;
-  b[Bound::transfer] = transfers / total;
-  b[Bound::memory] = 1 - b[Bound::compute] - b[Bound::transfer];
-  return b;
-}
+// How ranks on processors like this machine's compute and sum.
+struct RanksHere {
+  const Rates* rates;
+  Sums sums;
+  double devices = 1;
+  bool one_host = false;
+  double threads = 1;  // of a rank, fewer than those that the rates are of, make its steps so many times as long
 
-// Takes in the sums of gradients: behind the steps, or over a network beside those that finish the gradients, where a
-// run chooses that (train --overlap auto).
-void sum_here(Computed& c, const Draft& d, const Rates& rates, const Sums& sums, bool one_host) {
+  // Of a step while all ranks compute.
+  double seconds(const Work& w) const {
+    const double slower = !sums.beside ? 1 : w.product() ? sums.beside->products : sums.beside->rest;
+    return rates->seconds(w) * threads * slower;
+  }
+  double seconds(const std::vector<Work>& work) const {
+    return std::accumulate(work.begin(), work.end(), 0.0, [&](double sum, const Work& w) { return sum + seconds(w); });
+  }
+};
+
+// Sums of gradients: behind the steps that make them, or over a network beside these, where a run chooses that (train
+// --overlap auto). The update follows them.
+void sum_here(Computed& c, const Draft& d, const RanksHere& ranks) {
   const double bytes = static_cast<double>(d.parameters) * 4;
+  const Sums& sums = ranks.sums;
   c.sums = {sums.best.of(bytes), sums.usual.of(bytes)};
   c.exposed = c.sums;
-  if (one_host) return;
+  if (ranks.one_host) return;
   const std::vector<Work>& last = d.stages[last_stage_of_gradients(d)].work;
   std::vector<double> seconds;
-  for (const Work& w : last) seconds.push_back(rates.seconds(w));
+  for (const Work& w : last) seconds.push_back(w.kind == "update" ? 0 : ranks.seconds(w));
   const double compute = std::accumulate(seconds.begin(), seconds.end(), 0.0);
   const auto take = [&](const SumCost& cost, double& all, double& exposed) {
-    const Summing beside = sum_gradients(last, seconds, bytes, cost);
-    if (!pays_beside(compute + beside.exposed, compute + all)) return;
+    const Summing foreseen = sum_gradients(last, seconds, bytes, {cost, {}});
+    if (!pays_beside(compute + foreseen.exposed, compute + all)) return;
+    if (!sums.beside) {
+      all = foreseen.seconds;
+      exposed = foreseen.exposed;
+      return;
+    }
+    const double of_measured = cost.of(bytes) / (sums.best.of(bytes) + sums.usual.of(bytes)) * 2;
+    const SumCost slower{sums.beside->sum.start * of_measured, sums.beside->sum.per_byte * of_measured};
+    const Summing beside = sum_gradients(last, seconds, bytes, {cost, slower});
     all = beside.seconds;
-    exposed = beside.exposed;
+    exposed = beside.exposed + sums.beside->lost_per_byte * beside.beside;
   };
   take(sums.best, c.sums.low, c.exposed.low);
   take(sums.usual, c.sums.high, c.exposed.high);
+}
+
+Computed of_one_length(const Draft& d, const RanksHere& ranks) {
+  Computed c;
+  double compute = 0;
+  for (const Draft::Stage& s : d.stages) {
+    compute += ranks.seconds(s.work) * s.times;
+    for (const Work& w : s.work) {
+      const Bound bound = w.product() ? Bound::compute : w.kind == kTransfer ? Bound::transfer : Bound::memory;
+      c.by[bound] += ranks.seconds(w) * s.times;
+    }
+  }
+  const double spread = spread_of(*ranks.rates);
+  const Range alone{compute / spread, compute * spread};
+  sum_here(c, d, ranks);
+  if (ranks.sums.beside) c.waiting = alone * (ranks.sums.beside->slowest - 1);
+  c.step = alone + c.waiting + c.exposed;
+  if (d.evaluation.empty()) return c;
+  const double sample = ranks.seconds(d.evaluation) / (static_cast<double>(d.evaluation_batch) * ranks.devices);
+  c.sample = {sample / spread, sample * spread};
+  return c;
 }
 
 }  // namespace
@@ -490,8 +530,6 @@ Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, con
   const Draft& d = running ? *running : drafts[0];
   const bool one_host = fleet.devices > 1 && fleet.measured && fleet.measured->one_host;
   const double ranks_here = one_host ? static_cast<double>(fleet.devices) : 1;
-  // The factor by which ranks are slower that have fewer processors than the threads that were measured.
-  const double slower = std::max(1.0, ranks_here * thread_count() / cpu.cores);
   Estimate e;
   e.devices = fleet.devices;
   e.device = cat("this machine: ", cpu.model, ", ", thread_count(), " threads");
@@ -500,27 +538,30 @@ Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, con
     e.assumed = "not calibrated: freight calibrate measures this machine once, in about two minutes";
     return e;
   }
-  const Sums sums = sums_of_processors(fleet);
+  RanksHere ranks{.rates = rates,
+                  .sums = sums_of_processors(fleet),
+                  .devices = static_cast<double>(fleet.devices),
+                  .one_host = one_host};
+  const Sums& sums = ranks.sums;
   if (fleet.devices > 1 && sums.link.empty()) {
     e.assumed = "several ranks are timed with --link FILE, which freight bench comm --json wrote, or a network";
     return e;
   }
+  // Ranks that were measured together took turns then, if they had to.
+  const double threads = sums.beside ? static_cast<double>(sums.beside->threads) : cpu.cores / ranks_here;
+  if (one_host) ranks.threads = std::max(1.0, thread_count() / threads);
   e.link = sums.link;
-  const Range alone = step_seconds(d, *rates);
-  Computed c;
-  sum_here(c, d, *rates, sums, one_host);
-  c.step = alone * (one_host ? slower : 1) + c.exposed;
+  const Computed c = over_lengths(d, [&](const Draft& one) { return of_one_length(one, ranks); });
   take_sums(e, c, sums);
-  e.shares = shares_here(d, *rates, alone.middle());
+  e.shares = c.by.shares();
   e.assumed = cat("rates measured on ", rates->date, " (", rates->device, ", ", rates->threads,
                   " threads); the range is the calibration's worst error",
-                  one_host && slower > 1 ? cat("; ", fleet.devices, " ranks share the processors") : "");
-  const double sample =
-      d.evaluation.empty() ? 0 : rates->seconds(d.evaluation) / static_cast<double>(d.evaluation_batch);
-  const double spread = alone.high / alone.middle();
-  const double each = sample * (one_host ? slower : 1) / static_cast<double>(fleet.devices);
-  fill_run(e, d, c.step, {each / spread, each * spread}, length,
-           {.cores = static_cast<double>(thread_count()) / (one_host ? slower : 1), .bytes = {}, .computes = true});
+                  ranks.threads > 1 ? cat("; ", fleet.devices, " ranks share the processors") : "",
+                  sums.beside ? cat("; kernels take ", fixed(sums.beside->products, 2), " to ",
+                                    fixed(sums.beside->rest, 2), " times as long while all ranks compute")
+                              : "");
+  fill_run(e, d, c.step, c.sample, length,
+           {.cores = static_cast<double>(thread_count()) / ranks.threads, .bytes = {}, .computes = true});
   e.limit = limit_of(e);
   return e;
 }
