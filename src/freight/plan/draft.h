@@ -62,7 +62,7 @@ struct Draft {
   size_t total() const;  // on the device: all parts but host memory
 };
 struct DraftOfLength {
-  LengthShare length = {};
+  LengthShare length = {};  // how often texts of that length come
   Draft draft = {};  // without lengths
 };
 // The mean of f(draft) over the steps of an epoch.
