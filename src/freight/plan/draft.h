@@ -61,9 +61,10 @@ struct Draft {
   size_t part(Part p) const { return bytes[static_cast<size_t>(p)]; }
   size_t total() const;  // on the device: all parts but host memory
 };
+// The steps that have texts of one length.
 struct DraftOfLength {
   LengthShare length = {};  // how often texts of that length come
-  Draft draft = {};  // without lengths
+  Draft draft = {};         // without lengths
 };
 // The mean of f(draft) over the steps of an epoch.
 template <class F>

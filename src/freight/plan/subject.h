@@ -16,8 +16,8 @@ namespace freight::plan {
 // Texts of one length among those of a data set.
 struct LengthShare {
   int64_t tokens = 0;  // of each of them
-  double steps = 0;   // share of the steps of an epoch
-  double tested = 0;  // share of the test's documents
+  double steps = 0;    // share of the steps of an epoch
+  double tested = 0;   // share of the test's documents
 };
 
 struct Subject {
