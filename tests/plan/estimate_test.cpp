@@ -103,16 +103,30 @@ TEST(Rates, OfSmallAndLargeNetsAreToldApart) {
   EXPECT_NEAR(r.seconds(large), 2e-4, 1e-6);
 }
 
+TEST(Rates, OfConvolutionsWhoseChannelsFillNoVectorsAreTheirOwn) {
+  Rates r = machine();
+  Work whole = product(1024, 64, 576), odd = whole;
+  whole.kind = odd.kind = "conv3x3";
+  odd.whole = false;
+  r.add({whole, whole.flops / 300e9});
+  r.add({odd, odd.flops / 100e9});
+  EXPECT_NEAR(r.seconds(whole), whole.flops / 300e9, 1e-2 * whole.flops / 300e9);
+  EXPECT_NEAR(r.seconds(odd), odd.flops / 100e9, 1e-2 * odd.flops / 100e9);
+  const Rates again = Rates::parse(r.to_json(), "rates.json");
+  EXPECT_EQ(again.seconds(odd), r.seconds(odd));
+  EXPECT_EQ(again.seconds(whole), r.seconds(whole));
+}
+
 TEST(Rates, AreKeptAsText) {
   const Rates r = machine(), again = Rates::parse(r.to_json(), "rates.json");
   EXPECT_EQ(again.size(), r.size());
   EXPECT_EQ(again.device, "test");
   EXPECT_EQ(again.to_json(), r.to_json());
   for (const char* bad : {"", "{}", "[]", R"({"format": "freight-rates-1"})",
-                          R"({"format":"freight-rates-5","device":"","threads":1,"version":"","date":"",
-                              "median_error":0,"p90_error":0,"points":[["map","f32",0,0,0,1,1,1,-1]]})",
-                          R"({"format":"freight-rates-5","device":"","threads":1,"version":"","date":"",
-                              "median_error":0,"p90_error":0,"points":[["map","f99",0,0,0,1,1,1,1]]})"}) {
+                          R"({"format":"freight-rates-6","device":"","threads":1,"version":"","date":"",
+                              "median_error":0,"p90_error":0,"points":[["map","f32",0,0,0,1,1,1,true,-1]]})",
+                          R"({"format":"freight-rates-6","device":"","threads":1,"version":"","date":"",
+                              "median_error":0,"p90_error":0,"points":[["map","f99",0,0,0,1,1,1,true,1]]})"}) {
     EXPECT_THROW(Rates::parse(bad, "rates.json"), Error) << bad;
   }
 }

@@ -183,6 +183,12 @@ std::vector<Net> nets() {
                R"({"type":"Conv2d","out":14,"kernel":5},{"type":"ReLU"},)", kPool,
                R"({"type":"Flatten"},{"type":"Linear","out":100},{"type":"ReLU"},{"type":"Linear","out":60},{"type":"ReLU"},{"type":"Linear","out":9})")),
        {1, 12, 48, 192}},
+      // More of them, and not in sixteens.
+      {"uneven 24-104",
+       spec("uneven-24", "[3,36,36]",
+            conv_bn(24, 3, 1, 1) + conv_bn(48, 3, 1, 1) + kPool + conv_bn(56, 3, 1, 1) + conv_bn(56, 3, 1, 1) + kPool +
+                conv_bn(104, 3, 1, 1) + conv_bn(80, 3, 1, 1) + kHead),
+       {1, 12, 48, 128}},
       {"residual 16-64", spec("residual-16", "[3,36,36]", residual_net({16, 32, 64})), {1, 12, 48, 160}},
       {"residual 48-192", spec("residual-48", "[3,36,36]", residual_net({48, 96, 192})), {1, 12, 48, 128}},
       {"residual 64-512", spec("residual-64", "[3,52,52]", residual_net({64, 128, 256, 512})), {1, 6, 24}},
@@ -339,8 +345,8 @@ std::string today() {
 
 // Steps of equal kind and sizes tell nothing new, where their memory was used about as long ago.
 bool same_work(const Work& a, const Work& b) {
-  return a.kind == b.kind && a.dtype == b.dtype && a.m == b.m && a.n == b.n && a.k == b.k && a.flops == b.flops &&
-         a.bytes == b.bytes && std::fabs(std::log2((a.distance + 1) / (b.distance + 1))) < 0.5;
+  return a.kind == b.kind && a.dtype == b.dtype && a.m == b.m && a.n == b.n && a.k == b.k && a.whole == b.whole &&
+         a.flops == b.flops && a.bytes == b.bytes && std::fabs(std::log2((a.distance + 1) / (b.distance + 1))) < 0.5;
 }
 
 void add_distinct(Rates& rates, const std::vector<Point>& points) {
