@@ -1,8 +1,9 @@
 // Times what computing and summing cost each other on the ranks of a job. See comm.h.
 #include <algorithm>
 #include <atomic>
-#include <cmath>
+#include <chrono>
 #include <exception>
+#include <functional>
 #include <numeric>
 #include <thread>
 
@@ -20,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 using Seconds = plan::ReferenceStep::Seconds;
 
 constexpr int kRounds = 3;  // of computing alone and together, in turns: a shared host is slow for seconds at a time
-constexpr size_t kLeastSteps = 3;
+constexpr size_t kLeastReferenceSteps = 3;
 
 // Seconds of steps that were made one after the other.
 struct Steps {
@@ -76,7 +77,7 @@ class BesideTimer {
         const size_t before = alone.size();
         do {
           alone.add(step_.run());
-        } while (alone.size() < before + kLeastSteps || seconds_since(start) < seconds_ / kRounds);
+        } while (alone.size() < before + kLeastReferenceSteps || seconds_since(start) < seconds_ / kRounds);
       }
       int64_t count = static_cast<int64_t>(alone.size()) / (round + 1);
       comm_.broadcast(&count, 1, DType::i64, 0);
@@ -99,7 +100,7 @@ class BesideTimer {
   // Sums by another thread while this one computes; `steps` are those that it made meanwhile.
   CommFigure sums_beside(int64_t bytes, const CommCost& alone, Steps& steps) {
     const double once = std::max(alone.start + alone.per_byte * static_cast<double>(bytes), 1e-6);
-    const double seconds = std::max(seconds_, static_cast<double>(kLeastSteps) * together_);
+    const double seconds = std::max(seconds_, static_cast<double>(kLeastReferenceSteps) * together_);
     int64_t count = std::max<int64_t>(2, static_cast<int64_t>(seconds / once));
     comm_.broadcast(&count, 1, DType::i64, 0);
     std::vector<float> data(static_cast<size_t>(bytes / 4));
