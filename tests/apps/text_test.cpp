@@ -55,42 +55,47 @@ TEST(TextCommands, DataInfoTellsClassesAndLengths) {
   EXPECT_EQ(j.at("kind"), "documents");
 }
 
-// 60 of up to 32 words, 120 of up to 64, 20 of 100: a fifth of each is the test's, as near as a draw of 200 comes.
+// Documents of up to 32 words, of up to 64 and of 100, so many of each.
+std::string documents_of_lengths(const int64_t (&counts)[3]) {
+  std::string csv = "body,stars\n";
+  for (int kind = 0; kind < 3; ++kind) {
+    for (int64_t i = 0; i < counts[kind]; ++i) {
+      const int64_t words = kind == 0 ? 1 + i % 32 : kind == 1 ? 33 + i % 32 : 100;
+      for (int64_t w = 0; w < words; ++w) csv += w % 2 ? "good " : "bad ";
+      csv += i % 2 ? ",5\n" : ",1\n";
+    }
+  }
+  return csv;
+}
+
 TEST(TextCommands, APlanWeighsTheLengthsThatBatchesHave) {
   const std::string dir = scratch_dir();
-  std::string csv = "body,stars\n";
-  int64_t documents[3] = {};
-  for (int i = 0; i < 200; ++i) {
-    const int words = i < 60 ? 1 + i % 32 : i < 180 ? 33 + i % 32 : 100;
-    ++documents[words <= 32 ? 0 : words <= 64 ? 1 : 2];
-    for (int w = 0; w < words; ++w) csv += w % 2 ? "good " : "bad ";
-    csv += i % 2 ? ",5\n" : ",1\n";
-  }
-  write_file(dir + "/reviews.csv", csv);
-  const std::vector<std::string> plan = {"plan", dir + "/reviews.csv", "--model", "text_bow", "-b", "8"};
+  write_file(dir + "/train.csv", documents_of_lengths({60, 120, 20}));
+  write_file(dir + "/test.csv", documents_of_lengths({10, 25, 5}));
+  const std::vector<std::string> plan = {"plan", dir, "--model", "text_bow", "-b", "8"};
   std::vector<std::string> args = plan;
   args.emplace_back("--json");
   const Ran r = with_columns(args);
   ASSERT_EQ(r.code, 0) << r.err;
-  const Json j = Json::parse(r.out), texts = j.at("texts");
+  const Json texts = Json::parse(r.out).at("texts");
   EXPECT_EQ(texts.at("assumed"), false);
   ASSERT_EQ(texts.at("lengths").size(), 3u);
-  double steps = 0, tested = 0;
+  // Full batches of 8: 7, 15 and 2.
+  const double steps[] = {7.0 / 24, 15.0 / 24, 2.0 / 24}, tested[] = {0.25, 0.625, 0.125};
   for (size_t i = 0; i < 3; ++i) {
     const Json& l = texts.at("lengths")[i];
     EXPECT_EQ(l.at("tokens"), 32 << i);
-    // Batches of 8 of the training documents, a fifth of all less.
-    EXPECT_NEAR(l.at("share_of_steps").get<double>(), static_cast<double>(documents[i]) / 200, 0.06);
-    EXPECT_NEAR(l.at("share_of_test").get<double>(), static_cast<double>(documents[i]) / 200, 0.15);
-    steps += l.at("share_of_steps").get<double>();
-    tested += l.at("share_of_test").get<double>();
+    EXPECT_DOUBLE_EQ(l.at("share_of_steps").get<double>(), steps[i]);
+    EXPECT_DOUBLE_EQ(l.at("share_of_test").get<double>(), tested[i]);
   }
-  EXPECT_NEAR(steps, 1, 1e-9);
-  EXPECT_NEAR(tested, 1, 1e-9);
+  const std::string line =
+      "texts     of the steps 29 % of 32, 62 % of 64, 8 % of 128 tokens: times are their mean, memory is that of 256\n";
   const Ran text = with_columns(plan);
-  EXPECT_NE(text.out.find("tokens: times are their mean, memory is that of 256"), std::string::npos) << text.out;
-  const Ran world = with_columns({"plan", dir + "/reviews.csv", "--model", "text_bow", "-b", "8", "--world", "1,2"});
-  EXPECT_NE(world.out.find("texts     of the steps "), std::string::npos) << world.out << world.err;
+  EXPECT_NE(text.out.find(line), std::string::npos) << text.out;
+  args = plan;
+  args.insert(args.end(), {"--world", "1,2"});
+  const Ran world = with_columns(args);
+  EXPECT_NE(world.out.find(line), std::string::npos) << world.out << world.err;
   const Ran alone = run_freight({"plan", "--model", "text_bow"});
   EXPECT_NE(alone.out.find("the full length: no data say how long they are"), std::string::npos) << alone.out;
   EXPECT_EQ(run_freight({"plan", "--model", "lenet"}).out.find("texts "), std::string::npos);

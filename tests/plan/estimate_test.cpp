@@ -416,7 +416,7 @@ TEST(Texts, TakeTheMeanOfTheStepsOfTheirLengths) {
   o.tokens = 0;
   const Draft longest = draft(s, o);
   EXPECT_EQ(all[0].total(), longest.total());
-  EXPECT_LT(here, 0.7 * step_seconds(longest, rates).middle());
+  EXPECT_LT(here, 0.95 * step_seconds(longest, rates).middle());
 }
 
 TEST(Texts, OfSeveralDevicesHaveTheStepsOfTheirSharedBatch) {
@@ -454,19 +454,19 @@ TEST_F(Estimates, RanksThatComputeTogetherAreSlowerByWhatWasMeasured) {
   const Rates rates = machine();
   const Kernels k = kernels_of(drafts_[0], rates);
   const double bytes = static_cast<double>(drafts_[0].parameters) * 4;
-  // A line of 10 ms for all gradients: less than a tenth of the step, so that the sums stay behind it.
-  MeasuredSums sums{.source = "sums.json", .one_host = false, .sums = {{2, 1e-3, 9e-3 / bytes, 0.05}}};
-  ASSERT_LT(10e-3, 0.09 * (k.products + k.rest));
+  // A line of 2 ms for all gradients: less than a tenth of the step, so that the sums stay behind it.
+  MeasuredSums sums{.source = "sums.json", .one_host = false, .sums = {{2, 1e-3, 1e-3 / bytes, 0.05}}};
+  ASSERT_LT(2e-3, 0.09 * (k.products + k.rest));
   const auto of = [&] { return estimate_here(drafts_, &rates, {}, nullptr, {.devices = 2, .measured = sums}); };
   const auto middle = [](const Range& r) { return (r.low + r.high) / 2; };
   const Estimate plain = of();
-  EXPECT_NEAR(plain.step_seconds.high, 1.1 * (k.products + k.rest) + 1.05 * 10e-3, 1e-9);
+  EXPECT_NEAR(plain.step_seconds.high, 1.1 * (k.products + k.rest) + 1.05 * 2e-3, 1e-9);
   sums.sums[0].beside = BesideCompute{.threads = 1, .products = 1.2, .rest = 1.5, .slowest = 1.04};
   const Estimate e = of();
   const double compute = 1.2 * k.products + 1.5 * k.rest;
   EXPECT_NEAR(e.waiting_seconds.high, 1.1 * 0.04 * compute, 1e-9);
-  EXPECT_NEAR(e.step_seconds.high, 1.1 * 1.04 * compute + 1.05 * 10e-3, 1e-9);
-  EXPECT_NEAR(middle(e.all_summing_seconds), 10e-3, 1e-9);
+  EXPECT_NEAR(e.step_seconds.high, 1.1 * 1.04 * compute + 1.05 * 2e-3, 1e-9);
+  EXPECT_NEAR(middle(e.all_summing_seconds), 2e-3, 1e-9);
   EXPECT_NEAR(e.shares[Bound::compute], 1.2 * k.products / compute, 1e-9);
   EXPECT_NE(e.assumed.find("1.20 to 1.50 times as long while all ranks compute"), std::string::npos) << e.assumed;
   // One device computes alone.
