@@ -408,6 +408,7 @@ Planned NetRun::planned() const {
   planned.data_bytes = data ? data->bytes() : 0;
   planned.kept_bytes = task->kept_bytes() + net->step->kept_bytes();
   planned.ranks = ranks ? ranks->world() : 1;
+  planned.lengths = task->lengths();
   planned.writes = records();
   return planned;
 }
