@@ -8,13 +8,20 @@
 
 namespace freight::comm {
 
-std::string longest_wait(const std::vector<double>& shares, int world, double step_seconds) {
+std::string longest_wait(const std::vector<double>& shares, int world, double step_seconds,
+                         const std::vector<double>& work) {
+  const auto expected = [&](int waiting, int slow) {
+    if (work.empty()) return 0.0;
+    const double more = work[static_cast<size_t>(slow)] - work[static_cast<size_t>(waiting)];
+    return std::max(more, 0.0) / *std::max_element(work.begin(), work.end());
+  };
   const auto share = [&](int waiting, int slow) { return shares[static_cast<size_t>(waiting * world + slow)]; };
   int waits = 0, slow = 0;
   double most = 0;
   for (int w = 0; w < world; ++w) {
     for (int r = 0; r < world; ++r) {
-      const double net = share(w, r) - share(r, w);  // two that wait for each other by turns are both as fast
+      // Two that wait for each other by turns are both as fast.
+      const double net = share(w, r) - share(r, w) - expected(w, r);
       if (net <= most) continue;
       most = net;
       waits = w;
@@ -30,7 +37,7 @@ std::string longest_wait(const std::vector<double>& shares, int world, double st
 
 WaitReport::WaitReport(const Comm& comm) : waited_(comm.waited()), began_(std::chrono::steady_clock::now()) {}
 
-std::string WaitReport::since_last(Comm& comm, int64_t steps) {
+std::string WaitReport::since_last(Comm& comm, int64_t steps, const std::vector<double>& work) {
   const auto world = static_cast<size_t>(comm.world());
   const std::vector<double> now = comm.waited();
   const double seconds = std::max(seconds_since(began_), 1e-9);
@@ -41,7 +48,7 @@ std::string WaitReport::since_last(Comm& comm, int64_t steps) {
   comm.broadcast(&whole, 1, DType::f64, 0);
   waited_ = comm.waited();
   began_ = std::chrono::steady_clock::now();
-  return longest_wait(all, comm.world(), whole / static_cast<double>(std::max<int64_t>(steps, 1)));
+  return longest_wait(all, comm.world(), whole / static_cast<double>(std::max<int64_t>(steps, 1)), work);
 }
 
 }  // namespace freight::comm

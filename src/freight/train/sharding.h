@@ -38,6 +38,8 @@ struct Sharding {
   int64_t batch_size = 0;  // samples of a full batch, of all ranks
   Ranks* ranks = nullptr;  // or null: this process computes all shards. Outlives the step
   Deal deal() const;
+  // The shards of each rank where some get more of them than others without being faster; empty elsewhere.
+  std::vector<double> unequal_work() const;
 };
 
 }  // namespace freight::train
