@@ -38,6 +38,7 @@ constexpr double kPause = 0.05;       // seconds between two tries
 constexpr double kAnswer = 1;         // for a host to take a connection
 constexpr double kSilence = 3;        // so long a process says nothing that is given up: its gate speaks once a second
 constexpr double kNoAnswer = 1.5;     // the same where it does not even greet, as its gate does at once
+constexpr double kNotLeading = 2;     // so long a process is awaited that does not lead yet
 constexpr double kComeTogether = 10;  // for those who were told of a meeting
 constexpr int kVainMeetings = 5;      // in a row that broke before anybody had settled
 
@@ -110,6 +111,7 @@ class NetworkMembership final : public Membership {
   // What came of knocking at another's gate.
   struct Visit {
     std::unique_ptr<Comm> comm = {};
+    bool answered = false;    // it lives, and is of this job
     int first = -1;           // that is to be met instead
     uint64_t generation = 0;  // of its last meeting
   };
@@ -241,6 +243,8 @@ std::unique_ptr<Comm> NetworkMembership::try_to_meet() {
   for (const int n : asked) {
     Visit v = visit(n);
     if (v.comm) return std::move(v.comm);
+    // One that lives goes before this process, though nothing came of it this time.
+    if (v.answered && generation_ > 0) return nullptr;
     newest = std::max(newest, v.generation);
   }
   if (generation_ == 0 && (number() != 0 || newest > 0)) return nullptr;
@@ -294,6 +298,7 @@ NetworkMembership::Visit NetworkMembership::visit(int n) {
   Visit v = ask(n);
   if (v.comm || v.first < 0 || v.first == number() || v.first == n) return v;
   Visit second = ask(v.first);
+  second.answered = true;
   second.generation = std::max(second.generation, v.generation);
   return second;
 }
@@ -325,8 +330,11 @@ NetworkMembership::Visit NetworkMembership::ask(int n, Whom whom) {
   if (!send_bytes(line.get(), bytes_in(knock), kSilence)) return v;
   while (const std::optional<GateWord> word = next_word(line.get(), knock.nonce)) {
     using Kind = GateWord::Kind;
+    v.answered = true;
     v.generation = std::max(v.generation, word->generation);
     if (word->kind == Kind::waits) {
+      // It may still wait for one before it, who waits for this process.
+      if (word->first != n && seconds_since(asked) > kNotLeading) return v;
       start_ = Clock::now();  // it is known, and its time is the other's to count
       if (is_asked_to_end()) return v;
       if (seconds_since(asked) > 2 * timeout_) give_up(cat("rank ", n, " lives, and calls no meeting"));
