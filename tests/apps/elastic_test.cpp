@@ -334,8 +334,10 @@ TEST_F(ElasticHosts, TheOtherHostGoesOnWhereThatOfTheFirstRankAndOfTheCommandIsL
   ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-21"));
   const int last = process_on_host(2);
   ASSERT_GT(last, 0);
+  const std::vector<int> here = {process_on_host(0), process_on_host(1)};
+  for (const int process : here) ASSERT_GT(process, 0);
   ASSERT_TRUE(hosts_.cut(0));
-  for (const int rank : {0, 1}) ::kill(process_on_host(rank), SIGKILL);
+  for (const int process : here) ::kill(process, SIGKILL);
   running->send(SIGKILL);
   for (int i = 0; i < 6000 && ::kill(last, 0) == 0; ++i) usleep(10'000);
   expect_undisturbed({.code = 0, .out = {}, .err = read_file(path("run") + "/log.txt")}, "run");

@@ -16,7 +16,9 @@ namespace freight::comm {
 namespace {
 
 constexpr double kSoon = 10;  // seconds: a process that ended earlier ended soon after its start
-constexpr int kOfSsh = 255;   // its exit code where the connection broke, or the process there was killed
+// Above this an exit code from another host says that the process there was killed (a shell's 137), or that ssh lost it
+// (255).
+constexpr int kOfSignals = 128;
 
 bool is_free(int port) {
   const Descriptor s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -79,7 +81,7 @@ bool HostsCrew::ended(int number, int code, int signal) {
   }
   if (over_) return false;
   if (finishing_) return true;
-  const bool killed = signal != 0 || (code == kOfSsh && number >= local_);
+  const bool killed = signal != 0 || (code > kOfSignals && number >= local_);
   // One that was started again and fails of itself, or finds nobody, is not missed.
   const bool came_in_vain = !killed && p.starts > 1 && soon;
   if ((!killed && !came_in_vain) || !any_runs()) {
