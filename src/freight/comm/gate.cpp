@@ -51,7 +51,9 @@ void Gate::stand(uint64_t generation, int first) {
   std::erase_if(guests_, [&](const Guest& g) {
     if (g.rank < 0) return false;
     const GateWord word = answer_to(g.said);
-    return word.kind != GateWord::Kind::waits && (tell(g, word), true);
+    if (word.kind == GateWord::Kind::waits) return false;
+    tell(g, word);
+    return true;
   });
   count_newcomers();
 }

@@ -28,6 +28,7 @@ class Membership {
   Membership& operator=(const Membership&) = delete;
 
   virtual int number() const = 0;
+  virtual int most() const = 0;  // processes that the job may have
   // Says what this process was prepared with. Throws Error(usage), here or at the meeting, where program or data are
   // others than those of the rest.
   virtual void need_same(uint64_t identity) = 0;

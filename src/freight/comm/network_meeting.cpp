@@ -35,7 +35,7 @@ using Clock = std::chrono::steady_clock;
 // Whoever connects has so many seconds to say who it is: it may be no rank at all.
 constexpr double kGreetingSeconds = 10;
 // Seconds between two looks at whether a meeting was called off.
-constexpr double kAskIfCalledOff = 0.05;
+constexpr double kLookForCall = 0.05;
 constexpr const char* kCalledOff = "the meeting was called off";
 
 bool is_called_off(const NetworkPlan& plan) { return plan.called_off && plan.called_off(); }
@@ -120,7 +120,7 @@ class TcpHost {
       const double left = plan_.timeout - seconds_since(start);
       if (left <= 0) refuse(ErrorKind::peer_lost, missing());
       if (is_called_off(plan_)) refuse(ErrorKind::peer_lost, kCalledOff);
-      look(std::min(left, plan_.called_off ? kAskIfCalledOff : 1.0));
+      look(std::min(left, plan_.called_off ? kLookForCall : 1.0));
     }
     NetworkMeeting meeting;
     meeting.sockets.resize(ranks());
@@ -465,7 +465,7 @@ class TcpVisitor {
       if (left <= 0) throw_lost(cat(rank_zero(), " did not answer within ", plan_.timeout, " s"));
       if (is_called_off(plan_)) throw_lost(kCalledOff);
       pollfd p = {.fd = socket_.get(), .events = POLLIN, .revents = 0};
-      ::poll(&p, 1, static_cast<int>(std::min(left, plan_.called_off ? kAskIfCalledOff : 3600.0) * 1e3) + 1);
+      ::poll(&p, 1, static_cast<int>(std::min(left, plan_.called_off ? kLookForCall : 3600.0) * 1e3) + 1);
     }
   }
 

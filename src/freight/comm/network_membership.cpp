@@ -99,6 +99,7 @@ class NetworkMembership final : public Membership {
   NetworkMembership(const Launch& launch, const JobOptions& options, Doors doors);
 
   int number() const override { return launch_.rank; }
+  int most() const override { return launch_.world; }
   void need_same(uint64_t identity) override { identity_ = identity; }
   std::unique_ptr<Comm> meet(double timeout) override;
   void settle() override;

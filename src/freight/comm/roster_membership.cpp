@@ -33,6 +33,7 @@ class RosterMembership final : public Membership {
   ~RosterMembership() override;
 
   int number() const override { return launch_.rank; }
+  int most() const override { return launch_.world; }
   void need_same(uint64_t identity) override;
   std::unique_ptr<Comm> meet(double timeout) override;
   void settle() override;
