@@ -95,7 +95,12 @@ bool Gate::tell(const Guest& guest, GateWord word) const {
 }
 
 // A fellow of the last meeting may believe that this process is the next first one, and may be right. Others are let in
-// by the first alone.
+// by the first alone; before the first meeting nobody is who was at one.
+bool Gate::lets_in(const Knock& k) const {
+  if (first_ == number_) return generation_ > 0 || k.generation == 0;
+  return generation_ > 0 && k.generation == generation_ && k.whom == 0;
+}
+
 GateWord Gate::answer_to(const Knock& k) const {
   using Kind = GateWord::Kind;
   GateWord w{.kind = Kind::waits, .first = first_, .generation = generation_};
@@ -108,8 +113,8 @@ GateWord Gate::answer_to(const Knock& k) const {
     w.error = static_cast<int32_t>(ErrorKind::usage);
     put_text(w.text, cat("rank ", k.number, " on host ", text_in(k.host), " runs Freight ", text_in(k.version),
                          ", rank ", number_, " runs ", version(), ": need the same program for all ranks"));
-  } else if (first_ != number_ && (generation_ == 0 || k.generation != generation_ || k.whom == 1)) {
-    w.kind = first_ < 0 ? Kind::none : Kind::other;
+  } else if (!lets_in(k)) {
+    w.kind = first_ < 0 || first_ == number_ ? Kind::none : Kind::other;
   }
   return w;
 }

@@ -86,6 +86,7 @@ class Gate {
   void hear(Guest& guest);
   void receive(Guest& guest);
   void remind();
+  bool lets_in(const Knock& knock) const;
   GateWord answer_to(const Knock& knock) const;
   void count_newcomers();
 

@@ -35,7 +35,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kPause = 0.05;       // seconds between two tries
-constexpr double kAnswer = 1;         // for a host to take a connection
+constexpr double kAnswer = 1;         // for a host to take a connection, and for a gate to greet
 constexpr double kSilence = 3;        // so long a process says nothing that is given up: its gate speaks once a second
 constexpr double kNoAnswer = 1.5;     // the same where it does not even greet, as its gate does at once
 constexpr double kNotLeading = 2;     // so long a process is awaited that does not lead yet
@@ -78,12 +78,12 @@ bool is_closed(int socket) {
 }
 
 // What whoever listens says first; empty where that is nothing for too long, or no word of ours.
-std::optional<Challenge> challenge_of(int socket) {
+std::optional<Challenge> challenge_of(int socket, double seconds) {
   send_at_once(socket);
   std::string inbox;
   const auto start = Clock::now();
   while (receive_some(socket, inbox, sizeof(Challenge)) && inbox.size() < sizeof(Challenge)) {
-    const double left = kSilence - seconds_since(start);
+    const double left = seconds - seconds_since(start);
     if (left <= 0) break;
     pollfd p = {.fd = socket, .events = POLLIN, .revents = 0};
     ::poll(&p, 1, static_cast<int>(left * 1e3) + 1);
@@ -129,7 +129,8 @@ class NetworkMembership final : public Membership {
   Visit visit(int n);
   enum class Whom : int32_t { next = 0, first = 1 };
   Visit ask(int n, Whom whom = Whom::next);
-  std::optional<GateWord> next_word(int socket, const Nonce& nonce) const;
+  Descriptor knock_at(int n, Whom whom, double seconds, Nonce& nonce);
+  std::optional<GateWord> next_word(int socket, const Nonce& nonce, double seconds) const;
   std::unique_ptr<Comm> join_as(int n, const GateWord& word, const Descriptor& line);
 
   std::unique_ptr<Comm> lead();
@@ -157,6 +158,7 @@ class NetworkMembership final : public Membership {
   double timeout_ = 120;
   Clock::time_point start_;  // of the wait for a meeting; later where somebody answered since
   std::string why_;          // the last reason that there is none
+  int error_ = 0;            // why the last gate could not be reached: an errno; 0: it was
 
   // While this process gathers the others:
   std::vector<Clock::time_point> alive_, probed_;  // by number: the last sign of life, the last look for one
@@ -244,8 +246,9 @@ std::unique_ptr<Comm> NetworkMembership::try_to_meet() {
   for (const int n : asked) {
     Visit v = visit(n);
     if (v.comm) return std::move(v.comm);
-    // One that lives goes before this process, though nothing came of it this time.
-    if (v.answered && generation_ > 0) return nullptr;
+    // One that lives goes before this process, though nothing came of it this time; but not another process of that
+    // number, which has been at no meeting.
+    if (v.answered && generation_ > 0 && v.generation >= generation_) return nullptr;
     newest = std::max(newest, v.generation);
   }
   if (generation_ == 0 && (number() != 0 || newest > 0)) return nullptr;
@@ -275,13 +278,13 @@ Descriptor NetworkMembership::reach(int n, double seconds, int& error) const {
 }
 
 // Empty where the other says nothing for too long, is gone, or is none of this job.
-std::optional<GateWord> NetworkMembership::next_word(int socket, const Nonce& nonce) const {
+std::optional<GateWord> NetworkMembership::next_word(int socket, const Nonce& nonce, double seconds) const {
   std::string inbox;
   const auto start = Clock::now();
   for (;;) {
     if (!receive_some(socket, inbox, sizeof(GateWord))) return std::nullopt;
     if (inbox.size() == sizeof(GateWord)) break;
-    const double left = kSilence - seconds_since(start);
+    const double left = seconds - seconds_since(start);
     if (left <= 0) return std::nullopt;
     pollfd p = {.fd = socket, .events = POLLIN, .revents = 0};
     ::poll(&p, 1, static_cast<int>(left * 1e3) + 1);
@@ -304,21 +307,16 @@ NetworkMembership::Visit NetworkMembership::visit(int n) {
   return second;
 }
 
-// Knocks at the gate of number n and waits as long as that says so.
-NetworkMembership::Visit NetworkMembership::ask(int n, Whom whom) {
-  Visit v;
-  int error = 0;
-  const Descriptor line = reach(n, kAnswer, error);
-  if (error != 0) {
-    why_ = cat("rank ", n, " at ", gate_of(n).host, ", port ", gate_of(n).port, ": ", std::strerror(error));
-    return v;
-  }
-  const auto asked = Clock::now();
-  const std::optional<Challenge> challenge = challenge_of(line.get());
-  if (!challenge) {
-    why_ = cat("rank ", n, " at ", gate_of(n).host, ", port ", gate_of(n).port, " says nothing");
-    return v;
-  }
+// Knocks at the gate of number n: a connection on which that answers, or an empty one.
+Descriptor NetworkMembership::knock_at(int n, Whom whom, double seconds, Nonce& nonce) {
+  const auto why_not = [&](const char* why) {
+    why_ = cat("rank ", n, " at ", gate_of(n).host, ", port ", gate_of(n).port, ": ", why);
+    return Descriptor();
+  };
+  Descriptor line = reach(n, seconds, error_);
+  if (error_ != 0) return why_not(std::strerror(error_));
+  const std::optional<Challenge> challenge = challenge_of(line.get(), seconds);
+  if (!challenge) return why_not("it says nothing");
   Knock knock{.number = number(),
               .process = ::getpid(),
               .whom = static_cast<int32_t>(whom),
@@ -326,10 +324,20 @@ NetworkMembership::Visit NetworkMembership::ask(int n, Whom whom) {
               .identity = identity_};
   put_text(knock.version, version());
   put_text(knock.host, host_name());
-  knock.nonce = new_nonce();
+  knock.nonce = nonce = new_nonce();
   prove(knock, "", token_, kKnockSays, challenge->nonce);
-  if (!send_bytes(line.get(), bytes_in(knock), kSilence)) return v;
-  while (const std::optional<GateWord> word = next_word(line.get(), knock.nonce)) {
+  if (!send_bytes(line.get(), bytes_in(knock), seconds)) return why_not("it is gone");
+  return line;
+}
+
+// Knocks, and waits as long as it is told to.
+NetworkMembership::Visit NetworkMembership::ask(int n, Whom whom) {
+  Visit v;
+  Nonce nonce{};
+  const auto asked = Clock::now();
+  const Descriptor line = knock_at(n, whom, kAnswer, nonce);
+  if (line.get() < 0) return v;
+  while (const std::optional<GateWord> word = next_word(line.get(), nonce, kSilence)) {
     using Kind = GateWord::Kind;
     v.answered = true;
     v.generation = std::max(v.generation, word->generation);
@@ -417,33 +425,27 @@ bool NetworkMembership::all_are_known() {
 
 // Looks after a member that has not come to its meeting.
 bool NetworkMembership::is_lost(int n, const Knock* knock) {
+  constexpr double kProbe = 0.2, kProbeAgain = 0.1;
+  constexpr const char* kEnded = "ended or was killed";
   std::string& lost = lost_[static_cast<size_t>(n)];
   if (!lost.empty()) return true;
   if (knock) {  // another process of that number, or one that was too slow for a meeting before
-    lost = "was lost";
+    lost = knock->generation == 0 ? kEnded : "was lost";
     return true;
   }
-  constexpr double kProbe = 0.2, kProbeAgain = 0.1;
-  Clock::time_point& probed = probed_[static_cast<size_t>(n)];
+  Clock::time_point &probed = probed_[static_cast<size_t>(n)], &alive = alive_[static_cast<size_t>(n)];
   if (seconds_since(probed) < kProbeAgain) return false;
   probed = Clock::now();
-  int error = 0;
-  const Descriptor line = reach(n, kProbe, error);
-  if (error == ECONNREFUSED) {
-    lost = "ended or was killed";
-    return true;
+  Nonce nonce{};
+  const Descriptor line = knock_at(n, Whom::first, kProbe, nonce);
+  const auto word = line.get() < 0 ? std::nullopt : next_word(line.get(), nonce, kProbe);
+  if (word && word->generation >= generation_) alive = Clock::now();
+  if (error_ == ECONNREFUSED || (word && word->generation < generation_)) {
+    lost = kEnded;
+  } else if (seconds_since(alive) >= kNoAnswer) {
+    lost = error_ == 0 ? "is stopped or hangs" : "does not answer, nor does its host";
   }
-  std::string inbox;
-  if (error == 0) {
-    pollfd p = {.fd = line.get(), .events = POLLIN, .revents = 0};
-    ::poll(&p, 1, static_cast<int>(kProbe * 1e3));
-    receive_some(line.get(), inbox, sizeof(Challenge));
-  }
-  Clock::time_point& alive = alive_[static_cast<size_t>(n)];
-  if (inbox.size() == sizeof(Challenge)) alive = Clock::now();
-  if (seconds_since(alive) < kNoAnswer) return false;
-  lost = error == 0 ? "stopped or hangs" : "does not answer, nor does its host";
-  return true;
+  return !lost.empty();
 }
 
 std::string NetworkMembership::missing() const {
