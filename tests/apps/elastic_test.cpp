@@ -125,6 +125,26 @@ class ElasticRuns : public ::testing::Test {
     return all;
   }
 
+  // So many events in a run of so many steps.
+  void expect_no_change_by(int events, int64_t steps, const std::string& engine) const {
+    train_undisturbed(steps);
+    const auto start = std::chrono::steady_clock::now();
+    Running running(args("run", steps, {"--devices", "cpu*4", "--elastic", "1:4", "--comm", engine}));
+    ASSERT_TRUE(running.wait_for("output", 60));
+    const int done = disturb(running, "run", 4, 11, events);
+    const Ran r = running.finish();
+    expect_undisturbed(r, "run");
+    EXPECT_GE(done, events / 2) << "the run was over before";
+    const std::vector<double> lost = lost_seconds(r.err);
+    double sum = 0, most = 0;
+    for (const double s : lost) {
+      sum += s;
+      most = std::max(most, s);
+    }
+    std::printf("%d events in %.1f s: %zu regroupings, %.2f s lost each, %.1f s at most\n", done, seconds_since(start),
+                lost.size(), sum / static_cast<double>(std::max<size_t>(lost.size(), 1)), most);
+  }
+
   const std::string dir_;
 };
 
@@ -361,24 +381,11 @@ TEST_F(ElasticRuns, RanksThatAreLostDuringEvaluationsAndCheckpointsChangeNothing
 }
 
 TEST_F(ElasticRuns, RandomEventsChangeNoByte) {
-  const int events = is_long() ? 100 : 6;
-  const int64_t steps = is_long() ? 12'000 : 2'000;
-  train_undisturbed(steps);
-  const auto start = std::chrono::steady_clock::now();
-  Running running(args("run", steps, {"--devices", "cpu*4", "--elastic", "1:4"}));
-  ASSERT_TRUE(running.wait_for("output", 60));
-  const int done = disturb(running, "run", 4, 11, events);
-  const Ran r = running.finish();
-  expect_undisturbed(r, "run");
-  EXPECT_GE(done, events / 2) << "the run was over before";
-  const std::vector<double> lost = lost_seconds(r.err);
-  double sum = 0, most = 0;
-  for (const double s : lost) {
-    sum += s;
-    most = std::max(most, s);
-  }
-  std::printf("%d events in %.1f s: %zu regroupings, %.2f s lost each, %.1f s at most\n", done, seconds_since(start),
-              lost.size(), sum / static_cast<double>(std::max<size_t>(lost.size(), 1)), most);
+  expect_no_change_by(is_long() ? 100 : 6, is_long() ? 12'000 : 2'000, "shared");
+}
+
+TEST_F(ElasticRuns, RandomEventsChangeNoByteOverANetwork) {
+  expect_no_change_by(is_long() ? 100 : 3, is_long() ? 20'000 : 2'000, "gloo");
 }
 
 TEST_F(ElasticRuns, WrongBoundsAreRefusedByName) {
