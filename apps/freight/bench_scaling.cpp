@@ -121,7 +121,7 @@ bench::ScalingPoint measure(const ScalingFlags& f, const train::Config& c, const
   auto timed = std::make_unique<bench::TimedComm>(comm::join_job(launch, f.job()));
   const bench::TimedComm* const comm = timed.get();
   train::Ranks ranks(std::move(timed), train::parse_overlap(f.overlap));
-  try {
+  return with_others(&ranks, [&] {
     train::PreparedRun prepared = train::prepare(run, {.ranks = &ranks});
     const std::vector<int64_t> sizes = sizes_of(prepared.summary().parameters);
     const bench::CommCost cost = bench::time_all_reduce(ranks.comm(), sizes, kSumSeconds).cost;
@@ -133,10 +133,7 @@ bench::ScalingPoint measure(const ScalingFlags& f, const train::Config& c, const
     p.cost = cost;
     p.beside = beside;
     return p;
-  } catch (const std::exception& e) {
-    ranks.comm().abort(e.what());
-    throw;
-  }
+  });
 }
 
 // Puts beside each point what freight plan --world says of it, by this machine's rates and the sums that the ranks

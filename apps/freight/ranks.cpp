@@ -19,6 +19,7 @@
 #include "freight/io/file.h"
 #include "freight/trace/device.h"
 #include "freight/train/learner.h"
+#include "freight/train/signals.h"
 #include "lists.h"
 
 namespace freight::app {
@@ -273,6 +274,7 @@ int run_ranks(const std::string& command, const Args& args, const RankFlags& fla
               const std::string& logs, int64_t threads) {
   comm::LaunchOptions o = launch_of(with_command(command, args), flags, count, logs);
   o.elastic = parse_elastic(flags.elastic);
+  o.elastic.by_network = flags.engine() == comm::Engine::gloo;
   o.threads = static_cast<int>(threads);
   o.terminal = true;
   return run_on_terminal(command, o, Logs::stay);
@@ -330,10 +332,13 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
     fail(ErrorKind::usage, "--elastic", "got ", flags.elastic, " for ", devices, devices == 1 ? " device" : " devices",
          " (--devices): need no more than these");
   }
-  if (!flags.hosts.empty()) fail(ErrorKind::usage, "--elastic", "is for one host as yet: leave --hosts out");
-  if (flags.engine() != comm::Engine::shared_memory) {
-    fail(ErrorKind::usage, "--elastic", "is for processes that share memory as yet: got ",
-         comm::to_string(flags.engine()));
+  if (devices < 2) {
+    fail(ErrorKind::usage, "--elastic", "got ", devices,
+         " device (--devices): need two or more, of which one may be lost");
+  }
+  if (flags.engine() == comm::Engine::mpi) {
+    fail(ErrorKind::usage, "--elastic",
+         "goes by shared memory or Gloo, not by MPI, which ends all processes with one: ", "leave out --comm mpi");
   }
   if (!flags.weights.empty() || flags.shard_optimizer) {
     fail(ErrorKind::usage, "--elastic", "does not go with ",
@@ -346,11 +351,17 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
 }
 
 std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch) {
-  const comm::JobOptions job = flags.job();
+  comm::JobOptions job = flags.job();
+  job.called_off = [] { return signals::stop_requested(); };
   train::RankMeeting meeting{.address = [launch, job] { return comm::meeting_address(launch, job); },
                              .timeout = flags.comm_timeout};
-  return std::make_unique<train::Ranks>(comm::join_job(launch, job), train::parse_overlap(flags.overlap),
-                                        std::move(meeting));
+  try {
+    return std::make_unique<train::Ranks>(comm::join_job(launch, job), train::parse_overlap(flags.overlap),
+                                          std::move(meeting));
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::peer_lost || !signals::stop_requested()) throw;
+    return nullptr;
+  }
 }
 
 }  // namespace freight::app

@@ -130,7 +130,19 @@ comm::Elastic parse_elastic(const std::string& text);
 // Throws Error(usage) where the flags of a job on `devices` devices do not go with --elastic.
 void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t devices);
 
-// Meets the others. Throws Error(usage, peer_lost).
+// Meets the others; null where a signal asked to end before they had come. Throws Error(usage, peer_lost).
 std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch);
+
+// Returns what `work` does. Where that throws, the other ranks are told why this one ends, and end with it: they would
+// wait for it until they miss it. There are none where `ranks` is null, or has met nobody yet.
+template <class Work>
+auto with_others(train::Ranks* ranks, const Work& work) {
+  try {
+    return work();
+  } catch (const std::exception& e) {
+    if (ranks && ranks->met()) ranks->comm().abort(e.what());
+    throw;
+  }
+}
 
 }  // namespace freight::app

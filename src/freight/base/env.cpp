@@ -54,6 +54,7 @@ const std::vector<Variable>& variables() {
       {"FREIGHT_LOCAL_WORLD_SIZE", "how many these are", ""},
       {"FREIGHT_JOB", "name under which the processes of a job meet on a host", ""},
       {"FREIGHT_ELASTIC", "set by that launcher for the processes of a run with --elastic", ""},
+      {"FREIGHT_TERMINAL", "set with it: where the first of them prints", ""},
       {"RANK", "torchrun: this process among all", ""},
       {"WORLD_SIZE", "torchrun: how many they are", ""},
       {"LOCAL_RANK", "torchrun: this process among those on this host", ""},

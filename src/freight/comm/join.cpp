@@ -15,6 +15,7 @@
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
+#include "freight/comm/join_internal.h"
 #include "freight/comm/network_comm.h"
 #include "freight/comm/network_meeting.h"
 #include "freight/comm/process_internal.h"
@@ -79,6 +80,8 @@ std::string token_from_file(const std::string& path, const Launch& launch, doubl
   }
 }
 
+}  // namespace
+
 std::string token_of(const Launch& launch, const JobOptions& options) {
   const std::string path = options.token_file.empty() ? env::get("FREIGHT_TOKEN_FILE") : options.token_file;
   const std::string token = path.empty() ? env::get("FREIGHT_TOKEN") : token_from_file(path, launch, options.timeout);
@@ -94,6 +97,22 @@ std::string token_of(const Launch& launch, const JobOptions& options) {
   }
   return token;
 }
+
+NetworkPlan network_plan(const Launch& launch, const JobOptions& options) {
+  NetworkPlan plan;
+  plan.rank = launch.rank;
+  plan.world = launch.world;
+  plan.host = launch.master_address;
+  plan.several_hosts = launch.local_world != launch.world;
+  plan.on_host_of_rank_zero = launch.rank == launch.local_rank;  // ranks are dealt out host by host
+  plan.interface = options.interface.empty() ? env::get("FREIGHT_INTERFACE") : options.interface;
+  plan.timeout = options.timeout;
+  plan.called_off = options.called_off;
+  if (plan.host.empty() && !plan.several_hosts) plan.host = "127.0.0.1";
+  return plan;
+}
+
+namespace {
 
 // The port at which rank 0 listens. Slurm and SkyPilot say no port: one that their other jobs on the host do not have,
 // below those that systems hand out.
@@ -112,19 +131,6 @@ int port_of(const Launch& launch) {
   // torchrun's agent listens on MASTER_PORT itself and says so to the processes that it starts.
   if (lower(env::get("TORCHELASTIC_USE_AGENT_STORE")) == "true") ++port;
   return port;
-}
-
-NetworkPlan network_plan(const Launch& launch, const JobOptions& options) {
-  NetworkPlan plan;
-  plan.rank = launch.rank;
-  plan.world = launch.world;
-  plan.host = launch.master_address;
-  plan.several_hosts = launch.local_world != launch.world;
-  plan.on_host_of_rank_zero = launch.rank == launch.local_rank;  // ranks are dealt out host by host
-  plan.interface = options.interface.empty() ? env::get("FREIGHT_INTERFACE") : options.interface;
-  plan.timeout = options.timeout;
-  if (plan.host.empty() && !plan.several_hosts) plan.host = "127.0.0.1";
-  return plan;
 }
 
 std::unique_ptr<Comm> join_by_gloo(const Launch& launch, const JobOptions& options) {
@@ -177,7 +183,7 @@ std::unique_ptr<Comm> join_job(const Launch& launch, const JobOptions& options) 
   switch (engine_for(launch, options)) {
     case Engine::gloo: return join_by_gloo(launch, options);
     case Engine::mpi: return join_by_mpi(launch, options);
-    default: return join_shared_memory(launch, {.timeout = options.timeout});
+    default: return join_shared_memory(launch, {.timeout = options.timeout, .not_to_meet = options.called_off});
   }
 }
 

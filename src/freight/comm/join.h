@@ -2,6 +2,7 @@
 // where it is asked for.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -22,6 +23,8 @@ struct JobOptions {
                                       // the one by which rank 0's host is reached
   std::string token_file = {};        // --token-file: holds the job's secret, and is made by rank 0 where it is
                                       // missing; "": FREIGHT_TOKEN_FILE, else the text of FREIGHT_TOKEN
+  // Asked while the ranks meet: true where they need not any more, which is Error(peer_lost). MPI's ranks meet without.
+  std::function<bool()> called_off = {};
 };
 
 // The engine that join_job() takes.

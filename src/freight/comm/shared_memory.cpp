@@ -415,12 +415,14 @@ std::unique_ptr<Comm> join_shared_memory(const Launch& launch, const SharedMemor
     fail(ErrorKind::usage, "shared memory", "joins processes of one host: got ", launch.world, " ranks, of which ",
          launch.local_world, " are on ", host_name());
   }
-  const Meeting meeting = meet_on_host({.job = launch.job,
-                                        .rank = launch.rank,
-                                        .world = launch.world,
-                                        .bytes = shared_bytes(launch.world),
-                                        .timeout = options.timeout,
-                                        .called_off = options.called_off});
+  const auto is_true = [](const std::function<bool()>& f) { return f && f(); };
+  const Meeting meeting =
+      meet_on_host({.job = launch.job,
+                    .rank = launch.rank,
+                    .world = launch.world,
+                    .bytes = shared_bytes(launch.world),
+                    .timeout = options.timeout,
+                    .called_off = [&] { return is_true(options.called_off) || is_true(options.not_to_meet); }});
   const Descriptor file(meeting.file);  // the mapping keeps the memory
   return std::make_unique<SharedMemory>(launch, meeting, options);
 }

@@ -40,6 +40,8 @@ struct Sharding {
   bool shared_statistics = false;
   Ranks* ranks = nullptr;  // or null: this process computes all shards. Outlives the step
   Deal deal() const;
+  // The shards of each rank where some get more of them than others without being faster; empty elsewhere.
+  std::vector<double> unequal_work() const;
 };
 
 }  // namespace freight::train
