@@ -10,6 +10,7 @@
 #include "device_list.h"
 #include "freight/backend/backend.h"
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/io/file.h"
 #include "lists.h"
@@ -30,7 +31,8 @@ std::vector<std::string> parse_devices(const std::string& text) {
   }
   for (const std::string& d : all) {
     if (std::count(all.begin(), all.end(), d) > 1) {
-      fail(ErrorKind::usage, "--devices", "names '", d, "' twice: got '", text, "', need different devices to compare");
+      fail(ErrorKind::usage, "--devices", "names '", d, "' twice: got '", excerpt(text),
+           "', need different devices to compare");
     }
     backend(d);
   }

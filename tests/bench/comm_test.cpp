@@ -113,6 +113,30 @@ TEST(CommTimes, AreListedAndReadAgain) {
   }
 }
 
+// Below each limit, at it, and one above.
+TEST(CommTimes, AreReadUpToTheirLimits) {
+  const std::string sound = bench::to_json("box", "shared memory", {{.world = 4, .figures = on_line(2e-6, 1e-10)}});
+  const auto with = [&](const std::string& key, const std::string& number) {
+    std::string text = sound;
+    const size_t at = text.find(cat("\"", key, "\": ")) + key.size() + 4;
+    return text.replace(at, text.find_first_of(",\n}", at) - at, number);
+  };
+  const struct {
+    const char* key;
+    std::vector<const char*> taken;
+    const char* refused;
+  } kFigures[] = {{"world", {"1048575", "1048576"}, "1048577"},
+                  {"bytes", {"1125899906842623", "1125899906842624"}, "1125899906842625"},
+                  {"seconds", {"999999", "1e6"}, "1000001"}};
+  for (const auto& [key, taken, refused] : kFigures) {
+    for (const char* number : taken) EXPECT_EQ(bench::read_comm_times(with(key, number), "there").size(), 1u) << number;
+    const std::string said = testing::error_of([&, key = key, refused = refused] {
+                               bench::read_comm_times(with(key, refused), "there");
+                             }).what();
+    EXPECT_NE(said.find(cat("there: \"", key, "\"")), std::string::npos) << said;
+  }
+}
+
 TEST(CommTimes, AreTheSameOnAllRanks) {
   const std::vector<std::string> reports = reports_of(2, [](comm::Comm& c) -> std::string {
     const CommTimes t = bench::time_all_reduce(c, {4, 4096, 1 << 20}, 0.01);

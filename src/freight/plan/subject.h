@@ -3,6 +3,7 @@
 // shape: folders, texts and files of the user's own. N samples, T tokens, K classes or values.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,6 +44,10 @@ struct Subject {
 // `config.data` empty: the model alone, with its own input, or `input` of one sample: {3, 224, 224}, or {T}. Throws as
 // training does where data and model do not fit each other.
 Subject make_subject(const train::Config& config, const Shape& input = {});
+
+// The subject of a run before its data are read: of a set that the catalogue or the data's first bytes describe, and of
+// images and arrays wherever a spec says the input. Their number need not be known. Nothing where only reading tells.
+std::optional<Subject> subject_before_data(const train::Config& config);
 
 // "3x224x224" or "256" as a shape. Throws Error(usage).
 Shape parse_input_shape(const std::string& text);
