@@ -98,6 +98,7 @@ int eval_command(const Args& args) {
   }
   request.device = device_of(flags, request.device, launch.rank);
   request.deterministic = request.deterministic || launch.world > 1 || !flags.devices.empty();
+  refuse_nccl(flags);
   const std::unique_ptr<train::Ranks> ranks = launch.world > 1 ? join_ranks(flags, launch) : nullptr;
   request.ranks = ranks.get();
   int64_t left_out = 0;

@@ -22,6 +22,7 @@
 #include "freight/trace/batch_statistics.h"
 #include "freight/trace/device.h"
 #include "freight/trace/tracer.h"
+#include "freight/train/device_sums.h"
 #include "freight/train/overlapped_sums.h"
 #include "freight/train/ranks.h"
 #include "freight/train/state_shares.h"
@@ -163,6 +164,7 @@ struct ShardedStep::State {
   State(const Trained& t, const Sharding& s, const CompileOptions& compile)
       : trained(t),
         sharding(s),
+        options(compile),
         deal(s.deal()),
         shard{ShardSums{}, compile},
         apply{ApplySums{}, compile},
@@ -172,6 +174,8 @@ struct ShardedStep::State {
 
   float* block() const { return block_array.data<float>(); }
   Ranks& ranks() const { return *sharding.ranks; }
+  // Null where sums are made in memory of the host.
+  DeviceCollectives* devices() const { return sharding.ranks ? ranks().devices() : nullptr; }
   // What lies in the block, as they are numbered.
   std::vector<Variable> summands() const {
     std::vector<Variable> all = gradients;
@@ -193,6 +197,7 @@ struct ShardedStep::State {
 
   Trained trained;
   Sharding sharding;
+  CompileOptions options;
   Deal deal;
   std::vector<Variable> gradients;
   std::vector<Statistic> statistics;
@@ -203,6 +208,7 @@ struct ShardedStep::State {
   Array block_array, slots, all_slots;  // slots: of this rank's shards, and of all, where sums do not meet in the tree
   Partial partial;
   bool local_sums = true;
+  std::unique_ptr<DeviceSums> device = {};      // null where there is a block, in memory of the host
   std::unique_ptr<OverlappedSums> sums = {};    // null where they are never made beside a shard
   bool beside = false;                          // they are, beside the last shard of a step
   int64_t steps = 0;                            // so far
@@ -210,6 +216,7 @@ struct ShardedStep::State {
   double before_last = 0;                       // seconds of it before the last shard
   StepTimeline timeline{.ranks = 0}, now{};     // the one that is told of, and of this step
   int64_t done = 0;                             // shards of this step so far
+  bool placed = false;                          // place() was called
   bool open = false;                            // a step has begun, and is not finished
   std::vector<double> numbers;                  // by shard of this rank
   bool tokens = false;                          // are what targets are counted by
@@ -229,7 +236,7 @@ bool ShardedStep::State::may_overlap() const {
 // A device with memory of its own has the newest of what it summed: it goes to the block, and from there back to the
 // device when the update reads it.
 void ShardedStep::State::bring_home() const {
-  if (!own_memory) return;
+  if (!own_memory || device) return;
   for (const Variable& v : gradients) v.array().raw();
   for (const Statistic& s : statistics) s.sum.array().raw();
 }
@@ -271,9 +278,14 @@ std::vector<int64_t> ShardedStep::State::ready_order(const data::FeedBatch& firs
   return order;
 }
 
-// Lays gradients and statistics out in the block.
+// Lays gradients and statistics out in the block, or leaves them where the device makes them.
 void ShardedStep::State::place(const data::FeedBatch& first) {
+  placed = true;
   std::vector<Variable> all = summands();
+  if (DeviceCollectives* const d = devices()) {
+    device = std::make_unique<DeviceSums>(std::move(all), *d, deal, sharding.exact, options);
+    return;
+  }
   local_sums = !sharding.exact || !sharding.ranks || deal.aligned();
   std::vector<int64_t> ends, sizes;
   if (may_overlap()) {
@@ -353,7 +365,8 @@ ShardedStep::~ShardedStep() {
 }
 
 void ShardedStep::State::start(const data::FeedBatch& first) {
-  if (!block_array.defined()) place(first);
+  if (!placed) place(first);
+  if (device) device->start();
   done = 0;
   begun = std::chrono::steady_clock::now();
   now = {.ranks = deal.world};
@@ -374,6 +387,7 @@ bool ShardedStep::State::lacks_variance(const data::FeedBatch& b) {
 // Computes the shard's block and numbers.
 void ShardedStep::State::run(const data::FeedBatch& b, int64_t number) {
   if (b.inputs.shape()[0] == 0 || lacks_variance(b)) {
+    if (device) return device->clear();
     bring_home();
     std::memset(block(), 0, block_array.bytes());
     return;
@@ -411,7 +425,9 @@ void ShardedStep::add(const data::FeedBatch& b) {
   if (last) s.sums->computed();
   s.now.computed = seconds_since(s.begun);
   if (last && s.beside) return;
-  if (!s.local_sums) {
+  if (s.device) {
+    s.device->add();
+  } else if (!s.local_sums) {
     std::memcpy(s.slots.data<float>() + number * s.block_array.numel(), s.block(), s.block_array.bytes());
   } else if (s.deal.count() > 1) {
     s.partial.add(s.block());
@@ -445,6 +461,7 @@ void ShardedStep::State::choose() {
 
 // The block becomes the sum of all shards' blocks.
 void ShardedStep::State::sum_blocks() {
+  if (device) return device->finish();  // enqueued: when they are made the device alone knows
   const int64_t floats = block_array.numel();
   if (local_sums && deal.count() > 1) partial.finish(block());
   if (!sharding.ranks) return;
@@ -466,7 +483,7 @@ void ShardedStep::State::sum_blocks() {
 }
 
 void ShardedStep::State::keep_timeline(double samples) {
-  if (!sharding.ranks) return;
+  if (!sharding.ranks || device) return;  // the host does not know when devices sum
   now.samples = samples;
   now.step = seconds_since(begun);
   if (samples > timeline.samples || (samples == timeline.samples && now.step < timeline.step)) std::swap(timeline, now);
@@ -543,7 +560,7 @@ void ShardedStep::deal_anew() {
   State& s = *state_;
   give_up();
   s.deal = s.sharding.deal();
-  if (!s.block_array.defined()) return;
+  if (!s.placed) return;
   s.local_sums = !s.sharding.exact || !s.sharding.ranks || s.deal.aligned();
   s.place_slots();
 }
@@ -573,6 +590,7 @@ size_t ShardedStep::kept_bytes() const {
   size_t block = 0;
   for (const Variable& v : s.gradients) block += v.type().bytes();
   for (const Statistic& v : s.statistics) block += v.sum.type().bytes();
+  if (s.devices()) return block + DeviceSums::kept_bytes(block, s.deal, s.sharding.exact);
   const bool gathers = s.sharding.exact && s.sharding.ranks && !s.deal.aligned();
   if (gathers) return block * static_cast<size_t>(1 + s.deal.most() * (s.deal.world + 1));
   size_t levels = 0;
