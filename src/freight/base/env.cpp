@@ -46,7 +46,7 @@ const std::vector<Variable>& variables() {
       {"FREIGHT_INTERFACE", "this host's interface for that, by name or address", "--interface"},
       {"FREIGHT_TOKEN", "secret by which the processes of a job on several hosts know each other", ""},
       {"FREIGHT_TOKEN_FILE", "file that holds it, made by rank 0 where it is missing", "--token-file"},
-      {"NCCL_MULTI_RANK_GPU_ENABLE", "NCCL, 2.30 or newer: 1: with --comm nccl processes may share a GPU", "", "0|1"},
+      {"NCCL_MULTI_RANK_GPU_ENABLE", "NCCL, 2.30 or newer: 1: with --comm nccl processes may share a GPU", ""},
       {"FREIGHT_GLOO", "the libgloo.so.0 to load", ""},
       {"FREIGHT_MPI", "the libmpi_abi.so.1 to load", ""},
       {"FREIGHT_SSH", "the command that starts processes on other hosts; ssh unless set", ""},
