@@ -118,6 +118,7 @@ int bench_comm_command(const Args& args) {
   if (worlds.back() > kMostRanks) {
     fail(ErrorKind::usage, "--world", "got ", worlds.back(), " ranks, need at most ", kMostRanks);
   }
+  refuse_nccl(flags);
   const comm::JobOptions job = flags.job();
   const comm::Launch launch = comm::read_launch_environment();
   if (!launch.source.empty()) {

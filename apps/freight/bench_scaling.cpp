@@ -198,6 +198,7 @@ int run_as_rank(const Options& o, const ScalingFlags& f, const train::Config& c,
          " ranks: leave it out");
   }
   need_parts("--world", launch.world, c);
+  refuse_nccl(f);
   const bench::ScalingPoint p = measure(f, c, launch);
   if (signals::stop_requested()) return signals::exit_code();
   if (launch.rank != 0) return 0;

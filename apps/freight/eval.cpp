@@ -95,6 +95,7 @@ int eval_command(const Args& args) {
   }
   request.device = device_of(flags, request.device, launch.rank);
   request.deterministic = request.deterministic || launch.world > 1 || !flags.devices.empty();
+  refuse_nccl(flags);
   const std::unique_ptr<train::Ranks> ranks = launch.world > 1 ? join_ranks(flags, launch) : nullptr;
   if (launch.world > 1 && !ranks) return signals::exit_code();
   request.ranks = ranks.get();

@@ -301,6 +301,7 @@ int predict_here(deploy::Predictor& predictor, PredictFlags& f, const Options& o
 }
 
 int predict_together(PredictFlags& f, const Options& o, const comm::Launch& launch) {
+  refuse_nccl(f.ranks);
   const std::unique_ptr<train::Ranks> ranks = join_ranks(f.ranks, launch);
   if (!ranks) return signals::exit_code();
   return with_others(ranks.get(), [&] {

@@ -9,7 +9,9 @@
 #include <filesystem>
 
 #include "device_list.h"
+#include "freight/backend/backend.h"
 #include "freight/backend/gpu/cuda/cuda.h"
+#include "freight/backend/gpu/cuda/nccl.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/env.h"
 #include "freight/base/printable.h"
@@ -35,8 +37,8 @@ void declare_job(Options& o, JobFlags& f) {
         "hosts that share the processes, the first of them this one; the others are reached by ssh (FREIGHT_SSH)",
         {.value = "LIST"});
   o.add("--comm", &f.comm,
-        "what moves the data: shared (memory of one host), gloo (network), mpi (under its mpiexec), or auto: one of "
-        "the first two",
+        "what moves the data: shared (memory of one host), gloo (network), mpi (under its mpiexec), nccl (sums between "
+        "CUDA devices), or auto: the last where it is found, else one of the first two",
         {.value = "NAME", .aliases = {"--engine"}});
   o.add("--interface", &f.interface, "this host's interface for gloo, by name or address", {.value = "NAME"});
   o.add("--token-file", &f.token_file, "holds the secret by which processes of several hosts know each other",
@@ -138,7 +140,9 @@ int64_t sharers_of(const RankFlags& flags, const std::string& device, const comm
   return std::clamp<int64_t>(alike, 1, all);
 }
 
-void need_own_gpus(train::Ranks& ranks, const std::string& device) {
+void need_own_gpus(train::Ranks& ranks, const std::string& device, const RankFlags& flags) {
+  const bool nccl = comm::asked_engine(flags.job()) == comm::Engine::nccl;
+  if (nccl && env::get("NCCL_MULTI_RANK_GPU_ENABLE") == "1") return;
   std::string mine;
   if (starts_with(device, "cuda")) {
     const std::string& name = *trace::device_named(device);
@@ -153,6 +157,49 @@ void need_own_gpus(train::Ranks& ranks, const std::string& device) {
     fail(ErrorKind::usage, "--devices", "ranks ", i, " and ", other - all.begin(), " have the same GPU, ", all[i],
          ": need one for each");
   }
+}
+
+void need_nccl(const RankFlags& flags) {
+  if (comm::asked_engine(flags.job()) != comm::Engine::nccl) return;
+  if (const Library& nccl = cuda::find_nccl(); !nccl.why.empty()) fail(ErrorKind::device, "--comm nccl", nccl.why);
+}
+
+void join_devices(train::Ranks& ranks, const std::string& device, const RankFlags& flags) {
+  const comm::Engine asked = comm::asked_engine(flags.job());
+  const bool forced = asked == comm::Engine::nccl;
+  if (!forced && asked != comm::Engine::automatic) return;
+  // Each rank names its device unless it is one of CUDA's, and then says why it cannot use NCCL.
+  const std::string& name = *trace::device_named(device);
+  const bool cuda_device = starts_with(name, "cuda:");
+  const std::vector<std::string> devices = ranks.from_all(cuda_device ? "" : name);
+  const auto other = std::find_if(devices.begin(), devices.end(), [](const std::string& d) { return !d.empty(); });
+  if (other != devices.end()) {
+    if (!forced) return;
+    fail(ErrorKind::usage, "--comm", "nccl sums between CUDA devices: rank ", other - devices.begin(), " computes on ",
+         *other);
+  }
+  const std::vector<std::string> reasons = ranks.from_all(cuda::find_nccl().why);
+  const auto lacks = std::find_if(reasons.begin(), reasons.end(), [](const std::string& why) { return !why.empty(); });
+  if (lacks != reasons.end()) {
+    const std::string why = cat("rank ", lacks - reasons.begin(), ": ", *lacks);
+    if (forced) fail(ErrorKind::device, "--comm nccl", why);
+    return ranks.set_note(cat("gradients go through memory of the host: ", why));
+  }
+  const std::string meeting = ranks.from_first(ranks.first() ? cuda::new_nccl_meeting() : std::string());
+  ranks.use(cuda::join_nccl(backend(name).memory(), {.rank = ranks.rank(),
+                                                     .world = ranks.world(),
+                                                     .meeting = meeting,
+                                                     .timeout = flags.comm_timeout,
+                                                     .lost = [&ranks] { return ranks.comm().lost(); },
+                                                     .others = [&ranks] { return ranks.comm().whereabouts(); }}));
+  ranks.set_note(cat("gradients are summed by ", ranks.devices()->name(), ", in the devices' memory"));
+}
+
+void refuse_nccl(const JobFlags& flags) {
+  if (flags.job().engine != comm::Engine::nccl) return;
+  fail(ErrorKind::usage, "--comm",
+       "nccl sums gradients between CUDA devices, for freight train alone: need auto, shared, "
+       "gloo or mpi");
 }
 
 std::string table_device_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch) {
@@ -281,6 +328,7 @@ int run_ranks(const std::string& command, const Args& args, const RankFlags& fla
 }
 
 int run_ranks(const std::string& command, const Args& args, const RankFlags& flags, int64_t count) {
+  refuse_nccl(flags);
   const LogFolder folder(command);
   comm::LaunchOptions o = launch_of(with_command(command, args), flags, count, folder.path());
   o.terminal = true;
@@ -296,6 +344,7 @@ Args JobFlags::words() const {
 
 RanksRan run_ranks_apart(const std::string& what, const Args& words, const JobFlags& flags, int64_t count,
                          const std::string& folder) {
+  refuse_nccl(flags);
   comm::LaunchOptions o = launch_of(words, flags, count, folder);
   o.result = folder + "/result";
   const comm::JobEnd end = comm::run_job(o);
@@ -339,6 +388,9 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
   if (flags.engine() == comm::Engine::mpi) {
     fail(ErrorKind::usage, "--elastic",
          "goes by shared memory or Gloo, not by MPI, which ends all processes with one: ", "leave out --comm mpi");
+  }
+  if (comm::asked_engine(flags.job()) == comm::Engine::nccl) {
+    fail(ErrorKind::usage, "--elastic", "goes by shared memory or Gloo as yet: leave out --comm nccl");
   }
   if (!flags.weights.empty() || flags.shard_optimizer) {
     fail(ErrorKind::usage, "--elastic", "does not go with ",

@@ -486,6 +486,11 @@ int train_beside(train::Config& config, const TrainFlags& flags, const Args& arg
   return result.interrupted() ? signals::exit_code() : 0;
 }
 
+void share_devices(train::Ranks& ranks, const std::string& device, const RankFlags& flags) {
+  need_own_gpus(ranks, device, flags);
+  join_devices(ranks, device, flags);
+}
+
 int train_together(const Args& args, const RankFlags& flags, const comm::Launch& launch) {
   const std::unique_ptr<train::Ranks> ranks = join_ranks(flags, launch);
   if (!ranks) return signals::exit_code();
@@ -503,7 +508,7 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
     const bool of_rows = ranks->from_first(ranks->first() && is_of_rows(r.config) ? "rows" : "net") == "rows";
     if (ranks->first()) {
       r.config.backend = device_of_rank(r.config, flags, launch);
-      if (!of_rows) need_own_gpus(*ranks, r.config.backend);  // XGBoost says what is wrong with its own
+      if (!of_rows) share_devices(*ranks, r.config.backend, flags);  // XGBoost says what is wrong with its own
       const int code = train_here(r, args, ranks.get(), shard_work(r.config, r.flags.ranks, launch));
       if (code == kShardsDoNotFit) ranks->comm().abort("the processes do not fit the memory together");
       return code;
@@ -515,7 +520,7 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
     train::set_from_json(config, json, "rank 0");
     config.data_dir = probe.data_dir;  // of this machine, and no part of a configuration
     config.backend = of_rows ? table_device_of(flags, probe.backend, launch) : device_of(flags, config.backend, launch);
-    if (!of_rows) need_own_gpus(*ranks, config.backend);
+    if (!of_rows) share_devices(*ranks, config.backend, flags);
     return train_beside(config, own, args, *ranks, of_rows);
   });
 }
@@ -581,6 +586,8 @@ int start_ranks(Request r, Args args, const std::string& dir, const ShardWork& w
 
 int train_on_devices(Request r, const Args& args, int64_t count) {
   train::need_several(r.config);
+  if (is_of_rows(r.config)) refuse_nccl(r.flags.ranks);
+  need_nccl(r.flags.ranks);
   for (int rank = static_cast<int>(count); rank-- > 0;) {
     train::Config of_rank = r.config;
     of_rank.backend =

@@ -158,7 +158,8 @@ Engine parse_engine(const std::string& flag, const std::string& text) {
   if (text == "shared") return Engine::shared_memory;
   if (text == "gloo") return Engine::gloo;
   if (text == "mpi") return Engine::mpi;
-  fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need auto, shared, gloo or mpi");
+  if (text == "nccl") return Engine::nccl;
+  fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need auto, shared, gloo, mpi or nccl");
 }
 
 const char* to_string(Engine engine) {
@@ -166,16 +167,21 @@ const char* to_string(Engine engine) {
     case Engine::shared_memory: return "shared memory";
     case Engine::gloo: return "Gloo";
     case Engine::mpi: return "MPI";
+    case Engine::nccl: return "NCCL";
     case Engine::automatic: break;
   }
   return "automatic";
 }
 
-Engine engine_for(const Launch& launch, const JobOptions& options) {
-  Engine engine = options.engine;
+Engine asked_engine(const JobOptions& options) {
   const std::string said = env::get("FREIGHT_COMM");
-  if (engine == Engine::automatic && !said.empty()) engine = parse_engine("FREIGHT_COMM", said);
-  if (engine != Engine::automatic) return engine;
+  if (options.engine != Engine::automatic || said.empty()) return options.engine;
+  return parse_engine("FREIGHT_COMM", said);
+}
+
+Engine engine_for(const Launch& launch, const JobOptions& options) {
+  const Engine engine = asked_engine(options);
+  if (engine != Engine::automatic && engine != Engine::nccl) return engine;
   return launch.local_world == launch.world ? Engine::shared_memory : Engine::gloo;
 }
 

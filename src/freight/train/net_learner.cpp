@@ -235,6 +235,7 @@ void settle_shares(NetRun& p, const CompileOptions& compile) {
   const std::string name = device_name(c);
   ranks.meet_devices(name == "cpu" ? cpu_info().model : backend(name).description(), own_memory(c) != nullptr);
   ranks.need_equal("the arithmetic", to_string(compile.compute));
+  if (!ranks.note().empty()) p.notes.push_back(ranks.note());
   const Kind kind = ranks.asked().kind;
   if (kind == Kind::usual && !ranks.unlike()) return;
   const RankShares like{

@@ -22,6 +22,7 @@
 #include "freight/trace/batch_statistics.h"
 #include "freight/trace/device.h"
 #include "freight/trace/tracer.h"
+#include "freight/train/device_sums.h"
 #include "freight/train/overlapped_sums.h"
 #include "freight/train/ranks.h"
 #include "freight/train/shards_together.h"
@@ -166,6 +167,7 @@ struct ShardedStep::State {
   State(const Trained& t, const Sharding& s, const CompileOptions& compile)
       : trained(t),
         sharding(s),
+        options(compile),
         deal(s.deal()),
         shard{ShardSums{}, compile},
         apply{ApplySums{}, compile},
@@ -175,6 +177,10 @@ struct ShardedStep::State {
 
   float* block() const { return block_array.data<float>(); }
   Ranks& ranks() const { return *sharding.ranks; }
+  // Null where sums are made in memory of the host.
+  // Those of all ranks, that sum among themselves; null where shards wait for each other (`together`) in memory of the
+  // host.
+  DeviceCollectives* devices() const { return sharding.ranks && !together ? ranks().devices() : nullptr; }
   // What lies in the block, as they are numbered.
   std::vector<Variable> summands() const {
     std::vector<Variable> all = gradients;
@@ -201,6 +207,7 @@ struct ShardedStep::State {
 
   Trained trained;
   Sharding sharding;
+  CompileOptions options;
   Deal deal;
   std::vector<Variable> gradients;
   std::vector<Statistic> statistics;
@@ -213,6 +220,7 @@ struct ShardedStep::State {
   Array block_array, slots, all_slots;  // slots: of this rank's shards, and of all, where sums do not meet in the tree
   Partial partial;
   bool local_sums = true;
+  std::unique_ptr<DeviceSums> device = {};      // null where there is a block, in memory of the host
   std::unique_ptr<OverlappedSums> sums = {};    // null where they are never made beside a shard
   bool beside = false;                          // they are, beside the last shard of a step
   bool moved = false;                           // and were not in the step before
@@ -221,6 +229,7 @@ struct ShardedStep::State {
   double before_last = 0;                       // seconds of it before the last shard
   StepTimeline timeline{.ranks = 0}, now{};     // the one that is told of, and of this step
   int64_t done = 0;                             // shards of this step so far
+  bool placed = false;                          // place() was called
   bool open = false;                            // a step has begun, and is not finished
   std::vector<double> numbers;                  // by shard of this rank
   bool tokens = false;                          // are what targets are counted by
@@ -240,7 +249,7 @@ bool ShardedStep::State::may_overlap() const {
 // A device with memory of its own has the newest of what it summed: it goes to the block, and from there back to the
 // device when the update reads it.
 void ShardedStep::State::bring_home() const {
-  if (!own_memory) return;
+  if (!own_memory || device) return;
   for (const Variable& v : gradients) v.array().raw();
   for (const Statistic& s : statistics) s.sum.array().raw();
 }
@@ -282,9 +291,14 @@ std::vector<int64_t> ShardedStep::State::ready_order(const data::FeedBatch& firs
   return order;
 }
 
-// Lays gradients and statistics out in the block.
+// Lays gradients and statistics out in the block, or leaves them where the device makes them.
 void ShardedStep::State::place(const data::FeedBatch& first) {
+  placed = true;
   std::vector<Variable> all = summands();
+  if (DeviceCollectives* const d = devices()) {
+    device = std::make_unique<DeviceSums>(std::move(all), *d, deal, sharding.exact, options);
+    return;
+  }
   local_sums = !sharding.exact || !sharding.ranks || deal.aligned();
   std::vector<int64_t> ends, sizes;
   if (may_overlap()) {
@@ -371,7 +385,8 @@ ShardedStep::~ShardedStep() {
 }
 
 void ShardedStep::State::start(const data::FeedBatch& first) {
-  if (!block_array.defined()) place(first);
+  if (!placed) place(first);
+  if (device) device->start();
   done = 0;
   begun = std::chrono::steady_clock::now();
   if (std::exchange(moved, false)) timeline = {.ranks = 0};
@@ -393,6 +408,7 @@ bool ShardedStep::State::lacks_variance(const data::FeedBatch& b) {
 // Computes the shard's block and numbers.
 void ShardedStep::State::run(const data::FeedBatch& b, int64_t number) {
   if (b.inputs.shape()[0] == 0 || lacks_variance(b)) {
+    if (device) return device->clear();
     bring_home();
     std::memset(block(), 0, block_array.bytes());
     return;
@@ -443,7 +459,9 @@ void ShardedStep::State::run_together() {
 
 // The shard's block goes to where those of this rank are added, or wait for it.
 void ShardedStep::State::keep_block(int64_t number) {
-  if (!local_sums) {
+  if (device) {
+    device->add();
+  } else if (!local_sums) {
     std::memcpy(slots.data<float>() + number * block_array.numel(), block(), block_array.bytes());
   } else if (deal.count() > 1) {
     partial.add(block());
@@ -505,6 +523,7 @@ void ShardedStep::State::choose() {
 
 // The block becomes the sum of all shards' blocks.
 void ShardedStep::State::sum_blocks() {
+  if (device) return device->finish();  // enqueued: when they are made the device alone knows
   const int64_t floats = block_array.numel();
   if (local_sums && deal.count() > 1) partial.finish(block());
   if (!sharding.ranks) return;
@@ -526,7 +545,7 @@ void ShardedStep::State::sum_blocks() {
 }
 
 void ShardedStep::State::keep_timeline(double samples) {
-  if (!sharding.ranks) return;
+  if (!sharding.ranks || device) return;  // the host does not know when devices sum
   now.samples = samples;
   now.step = seconds_since(begun);
   if (samples > timeline.samples || (samples == timeline.samples && now.step < timeline.step)) std::swap(timeline, now);
@@ -605,7 +624,7 @@ void ShardedStep::deal_anew() {
   give_up();
   s.deal = s.sharding.deal();
   if (s.together) s.together->forget();
-  if (!s.block_array.defined()) return;
+  if (!s.placed) return;
   s.local_sums = !s.sharding.exact || !s.sharding.ranks || s.deal.aligned();
   s.place_slots();
 }
@@ -638,6 +657,7 @@ size_t ShardedStep::kept_bytes() const {
   size_t block = 0;
   for (const Variable& v : s.gradients) block += v.type().bytes();
   for (const Statistic& v : s.statistics) block += v.sum.type().bytes();
+  if (s.devices()) return block + DeviceSums::kept_bytes(block, s.deal, s.sharding.exact);
   const bool gathers = s.sharding.exact && s.sharding.ranks && !s.deal.aligned();
   const size_t own = s.together ? block * static_cast<size_t>(s.deal.count()) : 0;
   if (gathers) return own + block * static_cast<size_t>(1 + s.deal.most() * (s.deal.world + 1));
