@@ -28,6 +28,18 @@ namespace {
 
 std::string kind_of_device(const std::string& name) { return name.substr(0, name.find(':')); }
 
+// Throws Error(usage) where the list names a GPU of this host twice.
+void need_gpus_once(const RankFlags& flags) {
+  std::vector<std::string> gpus;
+  for (const std::string& name : parse_device_list("--devices", flags.devices).names) {
+    if (kind_of_device(name) == "cuda") gpus.push_back(name);
+  }
+  std::sort(gpus.begin(), gpus.end());
+  const auto twice = std::adjacent_find(gpus.begin(), gpus.end());
+  if (twice == gpus.end() || !flags.hosts.empty()) return;
+  fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": ", *twice, " takes one process");
+}
+
 }  // namespace
 
 void declare_job(Options& o, JobFlags& f) {
@@ -168,11 +180,7 @@ std::string table_device_of(const RankFlags& flags, const std::string& device, c
   }
   need_alike(flags, "which fit trees together");
   const std::string kind = kind_of_device(list.names[0]);
-  std::vector<std::string> gpus = kind == "cuda" ? list.names : std::vector<std::string>();
-  std::sort(gpus.begin(), gpus.end());
-  if (const auto twice = std::adjacent_find(gpus.begin(), gpus.end()); twice != gpus.end() && flags.hosts.empty()) {
-    fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": ", *twice, " takes one process");
-  }
+  need_gpus_once(flags);
   const std::string& name = list.names.at(static_cast<size_t>(launch.rank));
   if (device != "auto" && device != kind && device != name) {
     fail(ErrorKind::usage, "--device", "got ", device, " beside --devices ", flags.devices,
@@ -345,6 +353,7 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
          flags.weights.empty() ? "--shard-optimizer" : "--device-weights", " as yet");
   }
   need_alike(flags, "which --elastic is for as yet");
+  need_gpus_once(flags);
   if (flags.overlap == "yes") {
     fail(ErrorKind::usage, "--elastic", "does not go with --overlap yes: sums are made behind the backward half");
   }
