@@ -262,8 +262,9 @@ enum class Logs : uint8_t { stay, go };
 
 int run_on_terminal(const std::string& command, const comm::LaunchOptions& options, Logs logs) {
   const comm::JobEnd end = comm::run_job(options);
-  // A rank that was asked to stop has said so by its exit code.
-  const bool stopped = end.forwarded != 0 && (!end.failed() || end.exit_code == 128 + end.forwarded);
+  // A rank that was asked to stop has said so by its exit code, or ended by the signal before it could.
+  const bool of_signal = end.exit_code == 128 + end.forwarded || end.signal == end.forwarded;
+  const bool stopped = end.forwarded != 0 && (!end.failed() || of_signal);
   if (stopped) return 128 + end.forwarded;
   if (!end.failed()) return 0;
   if (end.log.empty() && end.signal == 0) return end.exit_code;
