@@ -30,6 +30,18 @@ namespace {
 
 std::string kind_of_device(const std::string& name) { return name.substr(0, name.find(':')); }
 
+// Throws Error(usage) where the list names a GPU of this host twice.
+void need_gpus_once(const RankFlags& flags) {
+  std::vector<std::string> gpus;
+  for (const std::string& name : parse_device_list("--devices", flags.devices).names) {
+    if (kind_of_device(name) == "cuda") gpus.push_back(name);
+  }
+  std::sort(gpus.begin(), gpus.end());
+  const auto twice = std::adjacent_find(gpus.begin(), gpus.end());
+  if (twice == gpus.end() || !flags.hosts.empty()) return;
+  fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": ", *twice, " takes one process");
+}
+
 }  // namespace
 
 void declare_job(Options& o, JobFlags& f) {
@@ -215,11 +227,7 @@ std::string table_device_of(const RankFlags& flags, const std::string& device, c
   }
   need_alike(flags, "which fit trees together");
   const std::string kind = kind_of_device(list.names[0]);
-  std::vector<std::string> gpus = kind == "cuda" ? list.names : std::vector<std::string>();
-  std::sort(gpus.begin(), gpus.end());
-  if (const auto twice = std::adjacent_find(gpus.begin(), gpus.end()); twice != gpus.end() && flags.hosts.empty()) {
-    fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": ", *twice, " takes one process");
-  }
+  need_gpus_once(flags);
   const std::string& name = list.names.at(static_cast<size_t>(launch.rank));
   if (device != "auto" && device != kind && device != name) {
     fail(ErrorKind::usage, "--device", "got ", device, " beside --devices ", flags.devices,
@@ -301,8 +309,9 @@ enum class Logs : uint8_t { stay, go };
 
 int run_on_terminal(const std::string& command, const comm::LaunchOptions& options, Logs logs) {
   const comm::JobEnd end = comm::run_job(options);
-  // A rank that was asked to stop has said so by its exit code.
-  const bool stopped = end.forwarded != 0 && (!end.failed() || end.exit_code == 128 + end.forwarded);
+  // A rank that was asked to stop has said so by its exit code, or ended by the signal before it could.
+  const bool of_signal = end.exit_code == 128 + end.forwarded || end.signal == end.forwarded;
+  const bool stopped = end.forwarded != 0 && (!end.failed() || of_signal);
   if (stopped) return 128 + end.forwarded;
   if (!end.failed()) return 0;
   if (end.log.empty() && end.signal == 0) return end.exit_code;
@@ -397,6 +406,7 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
          flags.weights.empty() ? "--shard-optimizer" : "--device-weights", " as yet");
   }
   need_alike(flags, "which --elastic is for as yet");
+  need_gpus_once(flags);
   if (flags.overlap == "yes") {
     fail(ErrorKind::usage, "--elastic", "does not go with --overlap yes: sums are made behind the backward half");
   }

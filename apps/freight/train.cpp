@@ -545,7 +545,7 @@ Request read_beside_the_run(const Args& args) {
 int train_elastic(const Args& args, const comm::Launch& launch, std::unique_ptr<comm::Membership> members) {
   Request r = read_beside_the_run(args);
   parse_request(r, args);
-  r.config.backend = device_of(r.flags.ranks, r.config.backend, launch.rank);
+  r.config.backend = device_of(r.flags.ranks, r.config.backend, launch);
   train::Ranks ranks(std::move(members), r.flags.ranks.comm_timeout);
   try {
     return with_others(&ranks, [&] { return train_here(r, args, &ranks, {}); });

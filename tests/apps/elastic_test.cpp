@@ -405,6 +405,7 @@ TEST_F(ElasticRuns, WrongBoundsAreRefusedByName) {
   refused({on, four, flag, "1:4", "--comm", "mpi"}, "--elastic: goes by shared memory or Gloo, not by MPI");
   refused({on, "1", flag, "1:1"}, "--elastic: got 1 device (--devices): need two or more");
   refused({on, "cpu,opencl:0", flag, "1:2"}, "--devices: got cpu,opencl:0: need devices of one kind");
+  refused({on, "cuda:0,cuda:0", flag, "1:2"}, "--devices: got cuda:0,cuda:0: cuda:0 takes one process");
   refused({on, four, flag, "1:4", "--shard-optimizer"}, "--elastic: does not go with --shard-optimizer");
   refused({on, four, flag, "1:4", "--device-weights", "auto"}, "--elastic: does not go with --device-weights");
   refused({on, four, flag, "1:4", "--shards", "2"}, "got 4 devices for 2 shards");

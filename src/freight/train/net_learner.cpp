@@ -518,7 +518,9 @@ std::string names_and_types(const std::vector<nn::NamedVariable>& values) {
 }  // namespace
 
 void NetRun::need_same_start() const {
-  const std::string all = cat(version_and_data(*this), to_json(config), names_and_types(common_values()));
+  Config alike = config;
+  alike.backend = alike.backend.substr(0, alike.backend.find(':'));  // each has a device of its own, of one kind
+  const std::string all = cat(version_and_data(*this), to_json(alike), names_and_types(common_values()));
   ranks->members()->need_same(std::hash<std::string>()(all) | 1);
 }
 
