@@ -172,6 +172,11 @@ void print_sums(const bench::RankProfile& p) {
     all += s.seconds();
     hidden += s.hidden;
   }
+  if (p.sums.empty()) {
+    std::printf("\na step on %lld devices takes %s ms in the mean; they sum among themselves, beside the host\n",
+                static_cast<long long>(p.devices), ms(p.step).c_str());
+    return;
+  }
   std::printf("\n");
   std::fputs(table({"sum", "ms", "hidden", "waited", "GB/s", "begins", "gradients"}, rows).c_str(), stdout);
   std::printf(

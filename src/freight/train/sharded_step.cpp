@@ -177,7 +177,6 @@ struct ShardedStep::State {
 
   float* block() const { return block_array.data<float>(); }
   Ranks& ranks() const { return *sharding.ranks; }
-  // Null where sums are made in memory of the host.
   // Those of all ranks, that sum among themselves; null where shards wait for each other (`together`) in memory of the
   // host.
   DeviceCollectives* devices() const { return sharding.ranks && !together ? ranks().devices() : nullptr; }
