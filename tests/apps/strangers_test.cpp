@@ -168,6 +168,9 @@ TEST(Strangers, ANetTooLargeForTheMemoryIsRefusedBeforeItsDataAreRead) {
   io::save_npy(scratch + "/arrays/y_train.npy", Array::of<int64_t>({0, 9, 4}, {3}));
   write_endless(scratch + "/idx/train-images-idx3-ubyte",
                 std::string("\0\0\x08\x03\x7f\0\0\0\0\0\0\x1c\0\0\0\x1c", 16));
+  for (const char* file : {"train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
+    write_file(cat(scratch, "/idx/", file), "not read");
+  }
   write_file(spec, R"({"format": "freight-model-1", "input": [1, 28, 28], "net": [{"type": "Flatten"},
     {"type": "Linear", "out": 20000}, {"type": "Linear", "out": 20000}, {"type": "Linear", "out": 10}]})");
   for (const char* data : {"/arrays", "/idx"}) {
