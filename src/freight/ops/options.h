@@ -21,6 +21,15 @@ struct Axis {
   int64_t value;                              // as given
 };
 
+// A count, a size, a place or an offset. topk(x, 2.5) and select(x, 0, i / 2.0) do not compile.
+struct WholeNumber {
+  // From a whole number.
+  template <Whole T>
+  WholeNumber(T number) : value(static_cast<int64_t>(number)) {}
+  operator int64_t() const { return value; }  // the number
+  int64_t value;                              // as given
+};
+
 // Axes to reduce: none given means all. Negative axes count from the back.
 struct Axes {
   Axes() = default;
