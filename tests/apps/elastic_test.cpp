@@ -125,7 +125,7 @@ class ElasticRuns : public ::testing::Test {
     return all;
   }
 
-  // So many events in a run of so many steps.
+  // The events of a run of so many steps.
   void expect_no_change_by(int events, int64_t steps, const std::string& engine) const {
     train_undisturbed(steps);
     const auto start = std::chrono::steady_clock::now();
@@ -280,7 +280,7 @@ TEST_F(ElasticRuns, AResumedRunMayLeaveTheDirectoryOfItsCheckpointAlone) {
   EXPECT_TRUE(fs::exists(path("part") + "/checkpoints/step-14"));
 }
 
-// By Gloo the processes themselves find out who is there.
+// Between hosts the processes themselves find out who is there.
 TEST_F(ElasticRuns, OverANetworkTheOthersGoOnTooAndARankComesBack) {
   constexpr int64_t kSteps = 2500;
   train_undisturbed(kSteps);

@@ -85,7 +85,7 @@ TEST_F(RankFitting, TheBatchIsChosenForAllAndTried) {
     EXPECT_EQ(batch % devices, 0);
     EXPECT_GE(batch, devices);
     EXPECT_LE(batch, 20000 / 32);  // 32 steps of an epoch; measured rates may choose fewer samples
-    // What the trials did is gone.
+    // Nothing is left of the trials.
     const Ran again = with(cat(batch));
     EXPECT_EQ(loss(again), loss(r));
   }

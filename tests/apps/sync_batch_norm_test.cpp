@@ -46,7 +46,7 @@ class SyncBatchNorm : public ::testing::Test {
 
 TEST_F(SyncBatchNorm, ShardsGiveTheSameModelToTheByteOnAnyNumberOfDevices) {
   int number = 0;
-  // Of 24 samples shards have six each, of 25 seven, six, six and six; 26 batches of 24 leave the last one short.
+  // Shards have six of 24 samples each, and seven, six, six and six of 25; 26 batches of 24 leave the last one short.
   for (const Words& set : {Words{"--model", path("normed.json"), "-b", "24", "--flip", "--max-steps", "30"},
                            Words{"--model", path("normed.json"), "-b", "25", "--optimizer", "adamw", "--lr", "0.002",
                                  "--model-ema", "0.9", "--max-steps", "15"},

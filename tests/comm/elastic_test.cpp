@@ -92,7 +92,7 @@ bool count_with(comm::Comm& all, comm::Membership& members, Counted& state, bool
   return true;
 }
 
-// What a job has one of: the first rank holds it, as that of a run holds the run's lock.
+// A thing that a job has one of: the first rank holds it, as that of a run holds the run's lock.
 class Lead {
  public:
   explicit Lead(const std::string& dir) : fd_(::open((dir + "/lead").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {}

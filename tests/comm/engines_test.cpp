@@ -88,7 +88,7 @@ TEST(LongestWait, NamesTheRankThatOthersWaitFor) {
   EXPECT_EQ(told({0, 2.5, 2.0, 0}, 2), "");  // by turns
 }
 
-// Where ranks share processors each waits for whoever has none at the moment, first for the next one.
+// Ranks that share processors wait each for whoever has none at the moment, first for the next one.
 TEST(LongestWait, NamesNobodyWhereAllWaitAlike) {
   EXPECT_EQ(comm::longest_wait({0, 0.5, 0, 0, 0, 0.5, 0.5, 0, 0}, 3, 0.09), "");
   EXPECT_EQ(comm::longest_wait({0, 0.4, 0.1, 0, 0, 0, 0.1, 0.4, 0}, 3, 0.09),

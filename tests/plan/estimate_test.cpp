@@ -478,7 +478,8 @@ TEST_F(Estimates, SumsBesideComputeTakeWhatWasMeasuredThereAndTakeFromIt) {
   const Rates rates = machine();
   const Kernels k = kernels_of(drafts_[0], rates);
   const double bytes = static_cast<double>(drafts_[0].parameters) * 4, compute = k.products + k.rest;
-  // As long as the step: beside it they pay, and all but what the last gradients have behind them is hidden.
+  // The sums are as long as the step: beside it they pay, and all but what the last gradients have behind them is
+  // hidden.
   const SumCost line{1e-3, compute / bytes}, beside{2e-3, 1.5 * compute / bytes};
   const double lost = 0.2 * compute / bytes;
   MeasuredSums sums{.source = "sums.json", .one_host = false, .sums = {{2, line.start, line.per_byte, 0.05}}};

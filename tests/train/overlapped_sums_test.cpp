@@ -113,7 +113,7 @@ TEST_F(OverlappedSumsTest, APieceIsSummedWhileTheNextIsComputed) {
     sums.begin(OverlappedSums::Mode::beside);
     for (size_t i = 0; i < 16; ++i) {
       sums.ready(part(i));
-      // Whether it naps or sleeps by now, it comes.
+      // It comes, if it naps by now or if it sleeps.
       if (i == 7) std::this_thread::sleep_for(std::chrono::milliseconds(3));
       if (i == 3 || i == 7 || i == 15) {
         ASSERT_TRUE(summing.try_acquire_for(kEver)) << "nobody sums part " << i;

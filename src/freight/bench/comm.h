@@ -40,9 +40,9 @@ double bus_rate(int world, const CommFigure& figure);
 // once against the exact sum, and then timed for `seconds`. Throws Error(verification) for a wrong sum.
 CommTimes time_all_reduce(comm::Comm& comm, const std::vector<int64_t>& sizes, double seconds);
 
-// What computing and sums of these sizes, whose cost alone is given, cost each other, measured for about `seconds`
-// each: rank 0 computes alone, all ranks compute, and all compute while sums are made beside. Called by all ranks with
-// the same arguments; all get rank 0's figures.
+// Measures for about `seconds` each what computing and sums of these sizes, whose cost alone is given, cost each other:
+// rank 0 computes alone, all ranks compute, and all compute while sums are made beside. Called by all ranks with the
+// same arguments; all get rank 0's figures.
 plan::BesideCompute time_beside_compute(comm::Comm& comm, const CommCost& alone, const std::vector<int64_t>& sizes,
                                         double seconds);
 

@@ -1,4 +1,4 @@
-// What computing and summing cost each other, as JSON, for the files of `bench comm` and `bench scaling`.
+// JSON of what computing and summing cost each other, for the files of `bench comm` and `bench scaling`.
 #pragma once
 #include <string>
 

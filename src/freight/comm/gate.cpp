@@ -189,7 +189,7 @@ void Gate::receive(Guest& g) {
   g.rank = g.said.number;
 }
 
-// Those who wait know by this that the process lives.
+// Tells those who wait that the process lives.
 void Gate::remind() {
   if (seconds_since(reminded_) < kGateReminds) return;
   reminded_ = std::chrono::steady_clock::now();

@@ -1,5 +1,5 @@
-// Where a process of an elastic job between hosts is met by the others (network_membership.cpp). A thread of its own
-// answers whoever knocks, while the process computes: it says who is the first rank, and lets those wait who are to
+// Gate: a process of an elastic job between hosts is met by the others there (network_membership.cpp). A thread of its
+// own answers whoever knocks, while the process computes: it says who is the first rank, and lets those wait who are to
 // meet this process. Messages are of one size, so that a reader needs no framing.
 #pragma once
 #include <array>
@@ -71,7 +71,7 @@ class Gate {
   void stand(uint64_t generation, int first);
   // Nobody is let in any more.
   void close(const std::string& why);
-  // Those who wait, one for each number.
+  // One for each number that waits.
   std::vector<Knock> waiting();
   // True where somebody waits who was not at the last meeting.
   bool newcomer_waits() const { return newcomers_.load(std::memory_order_relaxed) > 0; }

@@ -4,7 +4,7 @@
 // A process keeps its number for life, and a process that replaces it has the same. Ranks are numbered from 0 in the
 // order in which processes came, so that the first rank stays the first until it ends; then the next one is.
 //
-// Who is in the job says, on one host, the launcher, which is the parent of all (roster_membership.cpp). Between hosts
+// On one host the launcher, which is the parent of all, says who is in the job (roster_membership.cpp). Between hosts
 // the processes find out for themselves, so that they outlive the launcher's host (network_membership.cpp).
 #pragma once
 #include <cstdint>

@@ -77,7 +77,7 @@ bool is_closed(int socket) {
   return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-// What whoever listens says first; empty where that is nothing for too long, or no word of ours.
+// The first word of whoever listens; empty where there is none for too long, or none of ours.
 std::optional<Challenge> challenge_of(int socket, double seconds) {
   send_at_once(socket);
   std::string inbox;
@@ -109,7 +109,7 @@ class NetworkMembership final : public Membership {
 
  private:
   using Guests = std::vector<Gate::Guest>;
-  // What came of knocking at another's gate.
+  // The outcome of knocking at another's gate.
   struct Visit {
     std::unique_ptr<Comm> comm = {};
     bool answered = false;    // it lives, and is of this job
@@ -184,7 +184,7 @@ NetworkMembership::NetworkMembership(const Launch& launch, const JobOptions& opt
       probed_(doors_.gates.size()),
       lost_(doors_.gates.size()) {}
 
-// Of a meeting at number n's host.
+// The plan of a meeting at number n's host.
 NetworkPlan NetworkMembership::plan_of(int n) const {
   NetworkPlan plan = network_plan(launch_, options_);
   plan.host = gate_of(n).host;
@@ -393,7 +393,7 @@ std::unique_ptr<Comm> NetworkMembership::lead() {
   const auto begun = Clock::now();
   while (!all_are_known()) {
     if (generation_ == 0 && seconds_since(start_) > timeout_) break;
-    // Before its first meeting it asks the others now and then whether there was one without it.
+    // It asks the others now and then, as long as it was in no meeting, whether there was one without it.
     constexpr double kAskAgain = 0.5;
     if (generation_ == 0 && seconds_since(begun) > kAskAgain) return nullptr;
     if (generation_ > 0 && seconds_since(begun) > timeout_) break;

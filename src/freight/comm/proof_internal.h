@@ -1,5 +1,5 @@
-// How two processes of a job prove to each other that they know its token, which itself never travels: each gives the
-// other a random number, and gets a keyed hash of it and of what is said. Messages are structs with a member `proof`.
+// Two processes of a job prove to each other that they know its token, which itself never travels: each gives the other
+// a random number, and gets a keyed hash of it and of what is said. Messages are structs with a member `proof`.
 #pragma once
 #include <algorithm>
 #include <array>

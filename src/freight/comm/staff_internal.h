@@ -53,7 +53,7 @@ class StoppedWatch {
  public:
   explicit StoppedWatch(int processes) : looks_(static_cast<size_t>(processes)) {}
   void forget(int number) { looks_[static_cast<size_t>(number)] = 0; }
-  // Those that have been stopped for long enough. `processes`: by number; 0: there is none here.
+  // Tells which have been stopped for long enough. `processes`: by number; 0: there is none here.
   std::vector<int> look(const std::vector<pid_t>& processes);
 
  private:

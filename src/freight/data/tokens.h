@@ -33,12 +33,13 @@ TokenSet encode(const TextPart& part, const Tokenizer& tokenizer, int64_t max_le
 // 32, 64, 128, ... below max_length, then max_length itself.
 std::vector<int64_t> bucket_lengths(int64_t max_length);
 
-// So many documents of a set are padded to one length.
+// The documents of a set that are padded to one length.
 struct LengthCount {
   int64_t length = 0;     // in tokens
-  int64_t documents = 0;  // that are padded to it
+  int64_t documents = 0;  // how many
 };
-// For each of `lengths` (rising), also where there is none. Throws Error(usage) for a document longer than all.
+// One for each of `lengths` (rising), also where there are no documents of it. Throws Error(usage) for a document
+// longer than all.
 std::vector<LengthCount> count_lengths(const TokenSet& set, const std::vector<int64_t>& lengths);
 // The parts of a set of documents; empty where samples are none, or all have one length.
 struct DocumentLengths {

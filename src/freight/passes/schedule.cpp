@@ -44,7 +44,7 @@ Dependencies dependencies(const Graph& g) {
       readers[v].push_back(i);
     }
   }
-  // Whoever shares a batch makes the sums that are read within the step together: one order for all shapes of a part.
+  // All who share a batch make the sums that are read within the step together: one order for all shapes of a part.
   const ByNode<bool> sums = sums_read_within(g);
   NodeId last;
   for (const NodeId i : g.node_ids()) {

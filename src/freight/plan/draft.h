@@ -54,7 +54,7 @@ struct Draft {
   int64_t evaluation_batch = 0;
 
   std::vector<size_t> states;  // bytes of the optimizer's states by parameter, wherever they are kept
-  // Of texts, whose batches have one of a few lengths (data/tokens.h), rising: the steps of an epoch. All else here is
+  // The steps of an epoch of texts, whose batches have one of a few lengths (data/tokens.h), rising. All else here is
   // of the longest, which decides the memory. Empty where all steps are alike, or nothing is known of the texts.
   std::vector<DraftOfLength> lengths;
 

@@ -453,7 +453,7 @@ Range step_seconds(const Draft& d, const Rates& rates) {
 
 namespace {
 
-// How ranks on processors like this machine's compute and sum.
+// Ranks on processors like this machine's, as they compute and sum.
 struct RanksHere {
   const Rates* rates;
   Sums sums;
@@ -461,7 +461,7 @@ struct RanksHere {
   bool one_host = false;
   double threads = 1;  // of a rank, fewer than those that the rates are of, make its steps so many times as long
 
-  // Of a step while all ranks compute.
+  // The time of a step while all ranks compute.
   double seconds(const Work& w) const {
     const double slower = !sums.beside ? 1 : w.product() ? sums.beside->products : sums.beside->rest;
     return rates->seconds(w) * threads * slower;

@@ -35,7 +35,8 @@ struct Subject {
 
   // Inputs and targets of a batch: (N, ...) each; `tokens` of each text, 0: as many as the input has.
   std::pair<Type, Type> batch_types(int64_t batch, int64_t tokens = 0) const;
-  // Of training with batches of so many, rising, without lengths that do not come. Empty where nothing is known.
+  // The lengths in training with batches of so many, rising, without those that do not come. Empty where nothing is
+  // known.
   std::vector<LengthShare> length_shares(int64_t batch) const;
   // True of texts that nothing says the lengths of: all are taken for the longest.
   bool assumes_full_length() const { return data.empty() && unit == std::string("doc"); }

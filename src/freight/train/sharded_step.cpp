@@ -177,8 +177,8 @@ struct ShardedStep::State {
 
   float* block() const { return block_array.data<float>(); }
   Ranks& ranks() const { return *sharding.ranks; }
-  // Those of all ranks, that sum among themselves; null where shards wait for each other (`together`) in memory of the
-  // host.
+  // The devices of all ranks, that sum among themselves; null where shards wait for each other (`together`) in memory
+  // of the host.
   DeviceCollectives* devices() const { return sharding.ranks && !together ? ranks().devices() : nullptr; }
   // What lies in the block, as they are numbered.
   std::vector<Variable> summands() const {

@@ -30,7 +30,7 @@ class Memory final : public gpu::QueuedMemory {
   std::unique_lock<std::recursive_mutex> enter() const override;
   // Makes the context current on this thread, which enqueues nothing and so keeps nobody out.
   void look_in() const { driver_.context_set(context_); }
-  // What was enqueued will not come to what was asked for: from now on every wait of the host throws Error(peer_lost)
+  // Says that the work that was enqueued will never be done: from now on every wait of the host throws Error(peer_lost)
   // with these words. From any thread.
   void give_up(const std::string& why) noexcept;
 
