@@ -155,8 +155,9 @@ TEST_P(ObservationTest, OptimizersMayStepSeveralTimesInOneStep) {
 class Program {
  public:
   enum class Transposes { some, none };
-  Program(uint64_t number, bool observed, Transposes transposes)
-      : r_(2611, number, 1), o_(2611, number, 2), observed_(observed), transposes_(transposes) {
+  enum class Draws { some, none };
+  Program(uint64_t number, bool observed, Transposes transposes, Draws draws = Draws::some)
+      : r_(2611, number, 1), o_(2611, number, 2), observed_(observed), transposes_(transposes), draws_(draws) {
     n_ = std::array<int64_t, 5>{2, 5, 16, 33, 70}[r_.below(5)];
     seed(number);
     for (const char* name : {"u", "v"}) {
@@ -165,23 +166,35 @@ class Program {
     }
     Array a(DType::f32, {n_, n_});
     for (int64_t i = 0; i < a.numel(); ++i) a.data<float>()[i] = r_.uniform() - 0.5F;
-    values_ = {Tensor(a), variables_[0] * 1.5, full({n_, n_}, 0.7)};
+    values_ = {Tensor(a)};
   }
 
-  // All values that are held at the end, gradients and variables.
-  std::vector<Array> run() {
+  // All values that are held at the end, gradients among them.
+  std::vector<Tensor> values() {
+    values_.push_back(variables_[0] * 1.5);
+    values_.push_back(full({n_, n_}, 0.7));
     const uint32_t length = 6 + r_.below(30);
     for (uint32_t i = 0; i < length; ++i) {
       step();
       observe();
     }
-    std::vector<Array> out;
-    for (const Tensor& t : values_) out.push_back(t.array().clone());
-    for (const Variable& v : variables_) out.push_back(v.array().clone());
-    return out;
+    return values_;
+  }
+  // These and the variables.
+  std::vector<Array> run() { return arrays(values()); }
+  // The same in one compiled step.
+  std::vector<Array> run_compiled() {
+    auto program = compile([this] { return values(); });
+    return arrays(program());
   }
 
  private:
+  std::vector<Array> arrays(const std::vector<Tensor>& values) const {
+    std::vector<Array> out;
+    for (const Tensor& t : values) out.push_back(t.array().clone());
+    for (const Variable& v : variables_) out.push_back(v.array().clone());
+    return out;
+  }
   const Tensor& any() { return values_[r_.below(static_cast<uint32_t>(values_.size()))]; }
   const Variable& variable() { return variables_[r_.below(2)]; }
   Tensor bounded(const Tensor& t) { return tanh(t); }
@@ -225,7 +238,7 @@ class Program {
       case 6: return transposes_ == Transposes::some ? permute(reshape(a, {n_, n_}), {1, 0}) : a + 0.1;
       case 7: return b + sum(a, {0}, Keep::yes) * 0.1;
       case 8: return broadcast_to(max(a, {0}, Keep::yes), {n_, n_}) * 0.5;
-      default: return dropout(a, 0.3) + random_uniform({n_, n_}) * 0.1;
+      default: return draws_ == Draws::some ? dropout(a, 0.3) + random_uniform({n_, n_}) * 0.1 : a * 0.7;
     }
   }
 
@@ -287,6 +300,7 @@ class Program {
   PhiloxStream r_, o_;
   bool observed_;
   Transposes transposes_;
+  Draws draws_;
   int64_t n_ = 0;
   std::vector<Variable> variables_;
   std::vector<Tensor> values_;
@@ -318,6 +332,40 @@ TEST_P(ObservationTest, RandomProgramsGiveTheSameBitsWhateverIsRead) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, ObservationTest, ::testing::Values("ref", "cpu"));
+
+// The largest difference of two runs of a program; NaN where one is.
+double difference(const std::vector<Array>& a, const std::vector<Array>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double most = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const std::vector<double> left = a[i].to_vector<double>(), right = b[i].to_vector<double>();
+    for (size_t k = 0; k < left.size(); ++k) {
+      const double d = std::fabs(left[k] - right[k]);
+      if (std::isnan(d)) return d;
+      most = std::max(most, d);
+    }
+  }
+  return most;
+}
+
+// Without draws: eager ones are keyed one by one, those of a step by their number in it.
+TEST(RandomPrograms, GiveTheSameEagerCompiledAndOnTheReference) {
+  const int programs = testing::fuzz_rounds(40);
+  for (int number = 0; number < programs; ++number) {
+    const auto ways = [number](const char* backend) {
+      const DeviceScope on(backend);
+      Program eager(static_cast<uint64_t>(number), false, Program::Transposes::some, Program::Draws::none);
+      std::vector<Array> values = eager.run();
+      Program compiled(static_cast<uint64_t>(number), false, Program::Transposes::some, Program::Draws::none);
+      return std::pair(std::move(values), compiled.run_compiled());
+    };
+    const auto [reference, reference_compiled] = ways("ref");
+    const auto [eager, compiled] = ways("cpu");
+    EXPECT_LE(difference(reference, reference_compiled), 5e-6) << "program " << number;
+    EXPECT_LE(difference(reference, eager), 5e-6) << "program " << number;
+    EXPECT_LE(difference(reference, compiled), 5e-6) << "program " << number;
+  }
+}
 
 // --- memory ---
 
