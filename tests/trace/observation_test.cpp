@@ -127,6 +127,34 @@ TEST_P(ObservationTest, GradientsDoNotPassAnAssignment) {
   }
 }
 
+// Eagerly a gradient goes back through a tensor, in a compiled function that captures it it cannot.
+TEST_P(ObservationTest, ACapturedTensorThatWouldHaveAGradientIsRefused) {
+  const Variable w = one_number("w", 3), u = one_number("u", 4);
+  const Tensor a = Tensor::of<float>({3}), h = w * 2, later = h + 1, value = w.value();
+  later.array();
+  const auto slope = [&](const Tensor& captured) {
+    return std::function<Tensor(const Tensor&)>(
+        [&w, captured](const Tensor& x) { return grad(sum(captured * w * x), {w})[0]; });
+  };
+  const auto compiled = [](const std::function<Tensor(const Tensor&)>& f) {
+    auto step = compile([&](const Tensor& x) { return f(x); });
+    return step(ones({1})).item<float>();
+  };
+  EXPECT_EQ(slope(h)(ones({1})).item<float>(), 12);
+  EXPECT_EQ(slope(later)(ones({1})).item<float>(), 13);
+  EXPECT_EQ(slope(value)(ones({1})).item<float>(), 6);
+  for (const Tensor& captured : {h, later, value}) EXPECT_THROW(compiled(slope(captured)), Error);
+  const Tensor twice = a * 2;
+  EXPECT_THROW(compiled([&](const Tensor& x) { return grad(sum(twice * a * x), {a})[0]; }), Error);
+
+  EXPECT_EQ(compiled(slope(h.detach())), 6);
+  EXPECT_EQ(compiled(slope(u * 2)), 8);  // of another variable
+  EXPECT_EQ(compiled([&](const Tensor& x) { return grad(sum(h.detach() * w * x), {w})[0]; }), 6);
+  EXPECT_EQ(compiled([&](const Tensor& x) { return grad(sum(where(h > 1, w, 0) * x), {w})[0]; }), 1);
+  w.set(5.0);
+  EXPECT_EQ(compiled(slope(h)), 6);  // of a value that it had
+}
+
 TEST_P(ObservationTest, OptimizersMayStepSeveralTimesInOneStep) {
   const auto train = [](const std::function<void(const std::function<void()>&)>& drive) {
     const Variable w = one_number("w", 1), c = one_number("c", 2);
