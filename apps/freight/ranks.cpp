@@ -253,9 +253,9 @@ enum class Logs : uint8_t { stay, go };
 
 int run_on_terminal(const std::string& command, const comm::LaunchOptions& options, Logs logs) {
   const comm::JobEnd end = comm::run_job(options);
-  // A rank that was asked to stop has said so by its exit code.
-  const bool stopped = end.forwarded != 0 && (!end.failed() || end.exit_code == 128 + end.forwarded);
-  if (stopped) return 128 + end.forwarded;
+  // A rank that was asked to stop has said so by its exit code, or died of it where it had just been started.
+  const bool as_asked = !end.failed() || end.exit_code == 128 + end.forwarded || end.signal == end.forwarded;
+  if (end.forwarded != 0 && as_asked) return 128 + end.forwarded;
   if (!end.failed()) return 0;
   if (end.log.empty() && end.signal == 0) return end.exit_code;
   fail_with(command, end, logs);
