@@ -127,16 +127,18 @@ bench::ScalingPoint measure(const ScalingFlags& f, const train::Config& c, const
   }
 }
 
+// Those of this machine; nothing where it was not calibrated.
+std::optional<plan::Rates> rates_of(const ScalingFlags& f) {
+  plan::Rates own;
+  if (!f.rates.empty()) return plan::Rates::parse(io::read_text(f.rates), f.rates);
+  if (plan::own_rates(own)) return own;
+  return std::nullopt;
+}
+
 // Puts beside each point what freight plan --world says of it, by this machine's rates and the sums that the ranks
 // measured.
-void predict(bench::Scaling& s, const train::Config& c, const ScalingFlags& f) {
-  std::optional<plan::Rates> rates;
-  plan::Rates own;
-  if (!f.rates.empty()) {
-    rates = plan::Rates::parse(io::read_text(f.rates), f.rates);
-  } else if (plan::own_rates(own)) {
-    rates = std::move(own);
-  }
+void predict(bench::Scaling& s, const train::Config& c, const ScalingFlags& f,
+             const std::optional<plan::Rates>& rates) {
   if (!rates) {
     s.why_not_predicted =
         "Nothing is predicted: freight calibrate measures this machine once, for freight plan --world.";
@@ -203,7 +205,7 @@ int run_as_rank(const Options& o, const ScalingFlags& f, const train::Config& c,
   }
   bench::Scaling s = scaling_of(c, comm::to_string(comm::engine_for(launch, f.job())));
   s.points = {p};
-  predict(s, c, f);
+  predict(s, c, f, rates_of(f));
   return show(s, f);
 }
 
@@ -230,6 +232,8 @@ int bench_scaling_command(const Args& args) {
   if (!launch.source.empty()) return run_as_rank(o, f, c, launch);
   const std::vector<int64_t> worlds = parse_counts("--world", f.world);
   need_parts("--world", worlds.back(), c);
+  const std::optional<plan::Rates> rates = rates_of(f);
+  need_writable(f.out);
   bench::Scaling s = scaling_of(c, comm::to_string(f.engine()));
   const LogFolder folder("bench-scaling", f.scratch);
   for (const int64_t world : worlds) {
@@ -244,7 +248,7 @@ int bench_scaling_command(const Args& args) {
     if (ran.signal != 0) return 128 + ran.signal;
     s.points.push_back(bench::read_point(ran.out, "rank 0"));
   }
-  predict(s, c, f);
+  predict(s, c, f, rates);
   return show(s, f);
 }
 
