@@ -48,6 +48,17 @@ int main() {
   static_assert(!std::is_same_v<decltype(tanh(d)), Tensor> && !std::is_same_v<decltype(floor(s)), Tensor>);
   const Tensor y = log(exp(x) + exp(d)) * sqrt(d) + sin(x) * cos(d) + erf(x) + round(x) + log1p(x) + expm1(x) + log(d);
 }""",
+    "layers with options inside of a module": """
+struct Block : nn::Module {
+  nn::Conv2d& conv = add("conv", nn::Conv2d(1, 4, 3, {.padding = 1}));
+  nn::Linear& fc = add<nn::Linear>("fc", 4, 3);
+  nn::Linear& moved = add<nn::Linear>("moved", nn::Linear(4, 3));
+  Tensor forward(const Tensor& x) override { return fc(mean(conv(x), {2, 3})); }
+};
+int main() {
+  static_assert(std::is_same_v<decltype(arange(2.5)), Tensor> && std::is_same_v<decltype(arange(size_t{2})), Tensor>);
+  nn::Sequential net(Block(), nn::Linear(size_t{3}, 2));
+}""",
     "errors are caught by their type": """
 int main() {
   try {
@@ -82,6 +93,17 @@ int main() {
   while (x) return 1;                      // error: where(x > 0, a, b)
   const Tensor y = max(x, 0.0);            // error:
   softmax(x, 0.5);                         // error:
+  select(x, 0, 1.9);                       // error:
+  slice(x, 0, 0.5, 2);                     // error:
+  unsqueeze(x, true);                      // error:
+  topk(x, 1.5);                            // error:
+  one_hot(x, 2.9);                         // error:
+  bincount(x, 2.5);                        // error:
+  eye(2.5);                                // error:
+  randint(0.5, 1.5, {2});                  // error:
+  nn::Linear(2.5, 3);                      // error:
+  nn::LSTM(4, 2.5);                        // error:
+  nn::MultiheadAttention(8, 2.0);          // error:
   x[0] = y;                                // error:
 }""",
 }

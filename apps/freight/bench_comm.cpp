@@ -118,6 +118,7 @@ int bench_comm_command(const Args& args) {
   if (worlds.back() > kMostRanks) {
     fail(ErrorKind::usage, "--world", "got ", worlds.back(), " ranks, need at most ", kMostRanks);
   }
+  refuse_nccl(flags);
   const comm::JobOptions job = flags.job();
   const comm::Launch launch = comm::read_launch_environment();
   if (!launch.source.empty()) {
@@ -127,6 +128,7 @@ int bench_comm_command(const Args& args) {
     }
     const auto comm = comm::join_job(launch, job);
     bench::CommTimes times = bench::time_all_reduce(*comm, sizes, flags.seconds);
+    if (launch.world > 1) times.beside = bench::time_beside_compute(*comm, times.cost, sizes, flags.seconds);
     times.hosts = (launch.world + launch.local_world - 1) / launch.local_world;
     if (launch.rank == 0) print_times({times}, comm::engine_for(launch, job), flags.json);
     return 0;

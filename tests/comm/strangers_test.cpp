@@ -158,7 +158,7 @@ void meet_over_network(int rank, int port) {
   }
 }
 
-// What a rank tells of its addresses: below the limit, at it, and one above.
+// The addresses that a rank tells: below the limit, at it, and one above.
 TEST(NetworkMeeting, HandsOnTwoHundredAndFiftySixBytesOfEachRank) {
   for (const size_t bytes : {255, 256, 257}) {
     const int port = free_port();

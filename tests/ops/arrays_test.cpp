@@ -121,6 +121,8 @@ TEST_P(Arrays, AreMadeFromNumbers) {
   expect_integers(arange(3, 3), DType::i32, {});
   expect(arange(0.0, 1.0, 0.25), {0, 0.25f, 0.5f, 0.75f});
   EXPECT_EQ(arange(0, 1.0, 0.5).dtype(), DType::f32);
+  expect(arange(2.5), {0, 1, 2});  // once it was the arange of the whole number 2
+  expect(arange(2.0F), {0, 1});
   expect(linspace(-1, 1, 5), {-1, -0.5f, 0, 0.5f, 1});
   EXPECT_EQ(linspace(0, 0.3, 4).to_vector<float>()[3], 0.3f);
   expect(linspace(2, 5, 1), {2});

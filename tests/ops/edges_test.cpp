@@ -153,6 +153,20 @@ TEST_P(Edges, PowersOfZeroAndOfNegativeNumbers) {
                             {1, 0, kInf, 4, kNan, 1}, {0, 0, -kInf, kNan, kNan, 0.69314718f});
 }
 
+// x^0, x and x^2 are smooth at 0, whatever the powers of 0 are that their derivatives are made of.
+TEST_P(Edges, SmallWholePowersHaveAllDerivativesAtZero) {
+  const Tensor x = Tensor::of<float>({0, 0, 0, 0, 2});
+  const Tensor exponents = Tensor::of<float>({0, 1, 2, 3, 3});
+  Tensor y = pow(x, exponents);
+  for (const Floats& expected :
+       {Floats{0, 1, 0, 0, 12}, Floats{0, 0, 2, 0, 12}, Floats{0, 0, 0, 6, 6}, Floats{0, 0, 0, 0, 0}}) {
+    y = grad(sum(y), {x}, {.allow_unused = true})[0];
+    expect_equal(y, expected, "derivative of a power");
+  }
+  const Tensor slope = grad(sum(pow(x, 0)), {x})[0];
+  expect_equal(grad(sum(slope * slope + slope), {x})[0], {0, 0, 0, 0, 0}, "second derivative of x^0");
+}
+
 struct Pooled {
   PoolOptions options;
   Floats y, dx;  // of 1, 2, ..., 25 in a square

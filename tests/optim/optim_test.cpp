@@ -53,11 +53,16 @@ TEST_F(OptimTest, BadSettingsAreRefused) {
   EXPECT_THROW(SGD({w}, {.lr = -1}), Error);
   EXPECT_THROW(SGD({w}, {.nesterov = true}), Error);
   EXPECT_THROW(Adam({w}, {.beta1 = 1}), Error);
+  EXPECT_THROW(Adam({w}, {.eps = -1}), Error);
+  EXPECT_THROW(AdamW({w}, {.eps = NAN}), Error);
+  EXPECT_THROW(clip_grad_norm({w.value()}, -1), Error);  // it would turn the gradients round
+  EXPECT_THROW(clip_grad_norm({w.value()}, NAN), Error);
   EXPECT_THROW(SGD({}, {.lr = 1}), Error);
   SGD opt({w}, {.lr = 1});
   EXPECT_THROW(opt.set_lr(INFINITY), Error);
   EXPECT_THROW(Schedule::constant(NAN), Error);
   EXPECT_THROW(Schedule::cosine(1, 0), Error);
+  EXPECT_THROW(Schedule::cosine(1, 10).at(-1), Error);
 }
 
 TEST_F(OptimTest, StateHasTheNamesOfTheParameters) {

@@ -344,7 +344,7 @@ TEST_F(MlpRuns, WeightsOfAStoredNetAreLimitedByWhatItsFileHolds) {
   const size_t at = first.find("sizes has ");
   ASSERT_NE(at, std::string::npos) << first;
   ASSERT_EQ(std::sscanf(first.c_str() + at, "sizes has %lf weights, and the file holds %lf", &need, &held), 2) << first;
-  // So many more numbers in the file are enough; which of the weights are missing is told then.
+  // This many more numbers in the file are enough; which of the weights are missing is told then.
   const auto enough = static_cast<int64_t>(std::ceil((need - (1 << 20)) / 2 - held));
   ASSERT_GT(enough, 1);
   EXPECT_NE(refusal(enough - 1).find("weights, and the file holds"), std::string::npos);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <limits>
 #include <random>
+#include <utility>
 
 #include "freight/base/array.h"
 
@@ -75,9 +76,10 @@ std::vector<float> random_rows(std::mt19937& random, int64_t rows, int missing_o
 TEST(TreeSums, AreThoseOfTheLeavesThatEachRowFallsInto) {
   std::mt19937 random(7);
   for (const bool words : {false, true}) {
-    for (const int levels : {0, 1, 3, 8, 9, 14}) {
+    // 150 trees have more splits of a column than a byte tells apart.
+    for (const auto& [levels, count] : {std::pair{0, 7}, {1, 7}, {3, 70}, {6, 150}, {8, 150}, {9, 7}, {14, 7}}) {
       std::vector<store::Tree> trees;
-      for (int t = 0; t < 7; ++t) trees.push_back(random_tree(random, t == 6 ? 2 : levels, words));
+      for (int t = 0; t < count; ++t) trees.push_back(random_tree(random, t == 6 ? 2 : levels, words));
       const std::vector<float> bases = {0.5f, -1, 2};
       const TreeSums sums(trees, bases);
       for (const int missing : {0, 1, 10}) {
@@ -129,6 +131,32 @@ TEST(TreeSums, ASplitAtMinusInfinityPartsWhatIsMissingFromAllNumbers) {
   std::vector<float> got(2);
   TreeSums({tree}, {0}).sum(features.data(), 2, 1, got.data());
   EXPECT_EQ(got, (std::vector<float>{1, 2}));
+}
+
+TEST(TreeSums, InfiniteFeaturesLieBeyondAllSplits) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const int64_t columns : {1, 65}) {  // the splits of so many columns do not fit in a register of bytes
+    for (const int splits : {1, 63, 64, 127, 128, 254, 255}) {
+      std::vector<store::Tree> trees;
+      for (int i = 0; i < std::max<int>(splits, static_cast<int>(columns)); ++i) {
+        store::TreeNode root = leaf(static_cast<float>(i % splits));
+        root.column = i % columns;
+        root.left = 1;
+        root.right = 2;
+        trees.push_back({.group = 0, .nodes = {root, leaf(0), leaf(1)}});
+      }
+      const auto row = [&](float x) { return std::vector<float>(static_cast<size_t>(columns), x); };
+      const auto sum = [&](const std::vector<float>& features) {
+        float got = -1;
+        TreeSums(trees, {0}).sum(features.data(), 1, columns, &got);
+        return got;
+      };
+      EXPECT_EQ(sum(row(kInfinity)), static_cast<float>(trees.size())) << columns << " columns, " << splits;
+      EXPECT_EQ(sum(row(-kInfinity)), 0) << columns << " columns, " << splits;
+      const float last = static_cast<float>(splits - 1);
+      EXPECT_EQ(sum(row(last)), static_cast<float>(trees.size())) << columns << " columns, " << splits;
+    }
+  }
 }
 
 TEST(TreeSums, WithoutTreesARowIsTheBase) {

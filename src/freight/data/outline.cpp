@@ -25,7 +25,7 @@ bool is_file(const std::string& path) {
   return std::filesystem::is_regular_file(path, ignored);  // a pipe gives its bytes once
 }
 
-// Of a regular file, unpacked where it is gzip.
+// Reads the beginning of a regular file, unpacked where it is gzip.
 io::Bytes first_bytes(const std::string& path, size_t most) {
   io::ByteStream stream(path);
   io::Bytes bytes(most);

@@ -268,7 +268,7 @@ Bytes gunzip(ByteView bytes, const std::string& name) {
   if (!is_gzip(bytes)) fail(ErrorKind::data, name, "not a gzip file: wrong magic number, need 1f 8b");
   if (bytes.size() < kMinMember) fail(ErrorKind::data, name, "truncated gzip file: ", bytes.size(), " bytes");
   // The trailer holds the size modulo 2^32 of the last member: exact for nearly all files, a first guess for the rest.
-  // What is beyond the size that any file may become is unpacked by pieces, which sees early where it has no end.
+  // A file beyond the size that any may become is unpacked by pieces, which sees early where it has no end.
   const size_t most = std::min<size_t>(bytes.size() * kMaxInflateRatio + 64, most_unpacked(0));
   Bytes out = unpacked(std::min<size_t>(le32(bytes.data() + bytes.size() - 4), most), name);
   const Decompressor d;

@@ -155,7 +155,7 @@ void transpose_into(const uint8_t* src, uint8_t* dst, const Shape& shape, size_t
   }
 }
 
-// What stands in front of the elements.
+// The part in front of the elements.
 struct Head {
   Header said;
   Element element;

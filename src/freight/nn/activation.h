@@ -83,7 +83,7 @@ class Softmax : public Module {
  public:
   using Fields = SoftmaxOptions;
   explicit Softmax(const Fields& fields = {}) : fields_(fields) {}
-  explicit Softmax(int64_t axis) : Softmax(Fields{axis}) {}
+  explicit Softmax(Axis axis) : Softmax(Fields{axis}) {}
   const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override { return softmax(x, fields_.axis); }
 

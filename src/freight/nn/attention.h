@@ -18,7 +18,7 @@ class PositionEmbedding : public Module {
  public:
   using Fields = PositionFields;
   explicit PositionEmbedding(const Fields& fields);
-  PositionEmbedding(int64_t length, int64_t width, const PositionOptions& options = {})
+  PositionEmbedding(WholeNumber length, WholeNumber width, const PositionOptions& options = {})
       : PositionEmbedding(Fields{options, length, width}) {}
   const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
@@ -45,7 +45,7 @@ struct MultiheadAttentionFields : MultiheadAttentionOptions {
 struct AttentionCall {
   Tensor key_padding_mask = {};      // (N, S): keys that are padding
   Tensor attn_mask = {};             // (T, S), (N H, T, S) or (N, T, S), or rank 4 that broadcasts to (N, H, T, S)
-  Tensor lengths = {};               // integers (N): the keys that each sample has, from its first on
+  Tensor lengths = {};               // integers (N): the keys that each sample has, from its first on; at least 1
   bool is_causal = false;            // query i sees the keys 0 to i
   bool need_weights = false;         // they are results, too
   bool average_attn_weights = true;  // over the heads
@@ -62,7 +62,7 @@ class MultiheadAttention : public Module {
  public:
   using Fields = MultiheadAttentionFields;
   explicit MultiheadAttention(const Fields& fields);
-  MultiheadAttention(int64_t width, int64_t heads, const MultiheadAttentionOptions& options = {})
+  MultiheadAttention(WholeNumber width, WholeNumber heads, const MultiheadAttentionOptions& options = {})
       : MultiheadAttention(Fields{options, width, heads}) {}
   const Fields& fields() const { return fields_; }
   // Self-attention (N, T, C) -> (N, T, C). Padding that an Embedding has announced is not looked at.
@@ -116,7 +116,7 @@ class TransformerBlock : public Module {
  public:
   using Fields = TransformerBlockFields;
   explicit TransformerBlock(const Fields& fields);
-  TransformerBlock(int64_t width, int64_t heads, const TransformerBlockOptions& options = {})
+  TransformerBlock(WholeNumber width, WholeNumber heads, const TransformerBlockOptions& options = {})
       : TransformerBlock(Fields{options, width, heads}) {}
   const Fields& fields() const { return fields_; }
   using Module::operator();

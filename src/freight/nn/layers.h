@@ -22,7 +22,7 @@ class Linear : public Module {
  public:
   using Fields = LinearFields;
   explicit Linear(const Fields& fields);
-  Linear(int64_t in, int64_t out, const LinearOptions& options = {}) : Linear(Fields{options, in, out}) {}
+  Linear(WholeNumber in, WholeNumber out, const LinearOptions& options = {}) : Linear(Fields{options, in, out}) {}
   const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
   Variable weight, bias;
@@ -69,7 +69,7 @@ class ConvLayer : public Module {
 class Conv1d : public ConvLayer {
  public:
   explicit Conv1d(const Fields& fields);
-  Conv1d(int64_t in, int64_t out, const Extents& kernel, const ConvLayerOptions& options = {})
+  Conv1d(WholeNumber in, WholeNumber out, const Extents& kernel, const ConvLayerOptions& options = {})
       : Conv1d(Fields{options, in, out, kernel}) {}
   Tensor forward(const Tensor& x) override;
 };
@@ -77,7 +77,7 @@ class Conv1d : public ConvLayer {
 class Conv2d : public ConvLayer {
  public:
   explicit Conv2d(const Fields& fields);
-  Conv2d(int64_t in, int64_t out, const Extents& kernel, const ConvLayerOptions& options = {})
+  Conv2d(WholeNumber in, WholeNumber out, const Extents& kernel, const ConvLayerOptions& options = {})
       : Conv2d(Fields{options, in, out, kernel}) {}
   Tensor forward(const Tensor& x) override;
 };
@@ -140,7 +140,7 @@ class Embedding : public Module {
  public:
   using Fields = EmbeddingFields;
   explicit Embedding(const Fields& fields);
-  Embedding(int64_t rows, int64_t width, const EmbeddingOptions& options = {})
+  Embedding(WholeNumber rows, WholeNumber width, const EmbeddingOptions& options = {})
       : Embedding(Fields{options, rows, width}) {}
   const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
@@ -158,7 +158,7 @@ class Flatten : public Module {
  public:
   using Fields = FlattenOptions;
   explicit Flatten(const Fields& fields = {});
-  explicit Flatten(int64_t start, int64_t end = Fields{}.end) : Flatten(Fields{start, end}) {}
+  explicit Flatten(Axis start, Axis end = Fields{}.end) : Flatten(Fields{start, end}) {}
   const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
 

@@ -150,8 +150,15 @@ class Module {
   Variable buffer(const std::string& name, const Shape& shape, double value);
   // Makes a child of type T, owned by this module: Linear& fc = add<Linear>("fc", 784, 10).
   template <class T, class... A>
-  T& add(const std::string& name, A&&... a) {
+  requires(sizeof...(A) != 1 || !(std::is_same_v<A, T> && ...)) T& add(const std::string& name, A&&... a) {
     T* const child = new T(std::forward<A>(a)...);
+    adopt(name, owned(child));
+    return *child;
+  }
+  // The same of a child that the caller makes, which is moved in: add("conv", Conv2d(1, 4, 3, {.padding = 1})).
+  template <class T>
+  requires std::is_base_of_v<Module, T> T& add(const std::string& name, T&& module) {
+    T* const child = new T(std::move(module));
     adopt(name, owned(child));
     return *child;
   }

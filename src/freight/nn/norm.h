@@ -26,20 +26,21 @@ class BatchNorm : public Module {
   explicit BatchNorm(const Fields& fields);
 
  private:
+  Tensor over_all_parts(const Tensor& x);
   Fields fields_;
 };
 // For (N, C) and (N, C, L).
 class BatchNorm1d : public BatchNorm {
  public:
   explicit BatchNorm1d(const Fields& fields);
-  explicit BatchNorm1d(int64_t channels, const BatchNormOptions& options = {})
+  explicit BatchNorm1d(WholeNumber channels, const BatchNormOptions& options = {})
       : BatchNorm1d(Fields{options, channels}) {}
 };
 // For (N, C, H, W).
 class BatchNorm2d : public BatchNorm {
  public:
   explicit BatchNorm2d(const Fields& fields);
-  explicit BatchNorm2d(int64_t channels, const BatchNormOptions& options = {})
+  explicit BatchNorm2d(WholeNumber channels, const BatchNormOptions& options = {})
       : BatchNorm2d(Fields{options, channels}) {}
 };
 
@@ -73,7 +74,7 @@ class GroupNorm : public Module {
  public:
   using Fields = GroupNormFields;
   explicit GroupNorm(const Fields& fields);
-  GroupNorm(int64_t groups, int64_t channels, const NormOptions& options = {})
+  GroupNorm(WholeNumber groups, WholeNumber channels, const NormOptions& options = {})
       : GroupNorm(Fields{options, groups, channels}) {}
   const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;

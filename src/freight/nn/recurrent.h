@@ -28,7 +28,8 @@ struct RecurrentState {
 // The beginning of one call.
 struct RecurrentCall {
   RecurrentState state = {};  // undefined: zeros
-  Tensor lengths = {};  // integers (N): steps of each sample, T where more; undefined: as an Embedding announced, or T
+  // Integers (N): steps of each sample, T where more, none where negative; undefined: as an Embedding announced, or T.
+  Tensor lengths = {};
 };
 // The results of a call with states.
 struct RecurrentOutput {
@@ -89,13 +90,13 @@ class Recurrent : public Module {
 class LSTM : public Recurrent {
  public:
   explicit LSTM(const Fields& fields);
-  LSTM(int64_t in, int64_t hidden, const RecurrentOptions& options = {}) : LSTM(Fields{options, in, hidden}) {}
+  LSTM(WholeNumber in, WholeNumber hidden, const RecurrentOptions& options = {}) : LSTM(Fields{options, in, hidden}) {}
 };
 // Cho et al. 2014; gates r z n, the reset gate behind the product.
 class GRU : public Recurrent {
  public:
   explicit GRU(const Fields& fields);
-  GRU(int64_t in, int64_t hidden, const RecurrentOptions& options = {}) : GRU(Fields{options, in, hidden}) {}
+  GRU(WholeNumber in, WholeNumber hidden, const RecurrentOptions& options = {}) : GRU(Fields{options, in, hidden}) {}
 };
 
 }  // namespace freight::nn

@@ -19,7 +19,7 @@ class EmbeddingBag : public Module {
  public:
   using Fields = EmbeddingBagFields;
   explicit EmbeddingBag(const Fields& fields);
-  EmbeddingBag(int64_t rows, int64_t width, const EmbeddingBagOptions& options = {})
+  EmbeddingBag(WholeNumber rows, WholeNumber width, const EmbeddingBagOptions& options = {})
       : EmbeddingBag(Fields{options, rows, width}) {}
   const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
@@ -37,7 +37,7 @@ class Transpose : public Module {
  public:
   using Fields = TransposeOptions;
   explicit Transpose(const Fields& fields = {});
-  Transpose(int64_t a, int64_t b) : Transpose(Fields{a, b}) {}
+  Transpose(Axis a, Axis b) : Transpose(Fields{a, b}) {}
   const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
 

@@ -84,14 +84,14 @@ void shaping(FunctionList& t) {
   t.add("flip", flip, "the elements of the axis in reverse order", {"x", "axis"});
   t.add("concat", concat, "joins along an existing axis", {"xs", "axis"});
   t.add("stack", stack, "joins along a new axis", {"xs", {"axis", 0}});
-  t.add("split", static_cast<std::vector<Tensor> (*)(const In&, const std::vector<int64_t>&, int64_t)>(split),
+  t.add("split", static_cast<std::vector<Tensor> (*)(const In&, const std::vector<int64_t>&, Axis)>(split),
         "parts of the given sizes, whose sum is the axis' extent", {"x", "sizes", "axis"});
   t.add("chunk", chunk, "`parts` equal parts", {"x", "parts", "axis"});
   t.add("zeros", zeros, "all 0", {"shape", {"dtype", DType::f32}});
   t.add("ones", ones, "all 1", {"shape", {"dtype", DType::f32}});
   t.add("full", full, "all `value`", {"shape", Named::number("value"), {"dtype", DType::f32}});
   t.add("iota", iota, "0, 1, ... along one axis of `shape`", {"shape", "axis", {"dtype", DType::i32}});
-  t.add("arange", static_cast<Tensor (*)(int64_t, DType, SourceLine)>(arange), "0, 1, ..., n - 1",
+  t.add("arange", static_cast<Tensor (*)(WholeNumber, DType, SourceLine)>(arange), "0, 1, ..., n - 1",
         {"n", {"dtype", DType::i32}});
   t.add("arange", static_cast<Tensor (*)(const In&, const In&, const In&)>(arange),
         "start, start + step, ... before stop: i32 of integers, else f32",
@@ -133,7 +133,7 @@ void contractions(FunctionList& t) {
 
 void products(FunctionList& t) {
   t.header("linalg.h");
-  t.add("tensordot", static_cast<Tensor (*)(const In&, const In&, int64_t)>(tensordot),
+  t.add("tensordot", static_cast<Tensor (*)(const In&, const In&, WholeNumber)>(tensordot),
         "products summed over the last `axes` axes of a and the first of b", {"a", "b", {"axes", 2}});
   t.add("tensordot",
         static_cast<Tensor (*)(const In&, const In&, const std::vector<int64_t>&, const std::vector<int64_t>&)>(

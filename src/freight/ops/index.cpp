@@ -22,14 +22,14 @@ Tensor pick(Op op, const In& x, const In& index, int64_t axis) {
 Tensor gather(const In& x, const In& index, Axis axis) { return pick(Op::gather, x, index, axis); }
 Tensor gather_elements(const In& x, const In& index, Axis axis) { return pick(Op::gather_elements, x, index, axis); }
 
-Tensor scatter_add(const In& index, const In& updates, int64_t size, Axis axis) {
+Tensor scatter_add(const In& index, const In& updates, WholeNumber size, Axis axis) {
   const Frame frame(index.where, "scatter_add");
   const Tensor u = ops::get(updates, "scatter_add");
   const int i = ops::axis_of(axis, u.type(), "scatter_add");
   return ops::one(Op::scatter_add, ScatterAttrs{i, size}, {ops::get(index, "scatter_add"), u});
 }
 
-Tensor bincount(const In& index, int64_t size) {
+Tensor bincount(const In& index, WholeNumber size) {
   const Frame frame(index.where, "bincount");
   return ops::named("bincount", [&] {
     const Tensor flat = reshape(index, {-1});
@@ -37,12 +37,12 @@ Tensor bincount(const In& index, int64_t size) {
   });
 }
 
-Tensor one_hot(const In& index, int64_t depth, DType dtype) {
+Tensor one_hot(const In& index, WholeNumber depth, DType dtype) {
   const Frame frame(index.where, "one_hot");
   return ops::one(Op::one_hot, OneHotAttrs{depth, dtype}, {ops::get(index, "one_hot")});
 }
 
-Tensor embedding(const In& index, const In& table, int64_t padding_idx) {
+Tensor embedding(const In& index, const In& table, WholeNumber padding_idx) {
   const Frame frame(index.where, "embedding");
   return ops::one(Op::embedding, EmbeddingAttrs{padding_idx}, ops::all("embedding", index, table));
 }
@@ -102,14 +102,14 @@ Tensor randn(const Shape& shape, SourceLine at) {
   return draw(Op::random_normal, shape, "randn");
 }
 
-Tensor randint(int64_t low, int64_t high, const Shape& shape, SourceLine at) {
+Tensor randint(WholeNumber low, WholeNumber high, const Shape& shape, SourceLine at) {
   const Frame frame(at, "randint");
   // Unsigned: the difference of two numbers of i64 may be none of i64.
   if (high <= low || static_cast<uint64_t>(high) - static_cast<uint64_t>(low) > uint64_t{1} << 24)
-    ops::fail_here("randint", "need from 1 to 2^24 numbers: got [", low, ", ", high, ")");
+    ops::fail_here("randint", "need from 1 to 2^24 numbers: got [", low.value, ", ", high.value, ")");
   // The product may be rounded up to high - low.
   const auto count = static_cast<double>(high - low);
-  return cast(minimum(floor(draw(Op::random_uniform, shape, "randint") * count), count - 1), DType::i64) + low;
+  return cast(minimum(floor(draw(Op::random_uniform, shape, "randint") * count), count - 1), DType::i64) + low.value;
 }
 
 Tensor dropout(const In& x, double p) {

@@ -10,14 +10,14 @@ namespace freight {
 // Whole rows: the axis is replaced by the shape of `index`. x (R, D), index (N) -> (N, D). NumPy's take.
 Tensor gather(const In& x, const In& index, Axis axis = 0);
 // The reverse: zeros with `size` rows along `axis`, to which the rows of `updates` are added.
-Tensor scatter_add(const In& index, const In& updates, int64_t size, Axis axis = 0);
+Tensor scatter_add(const In& index, const In& updates, WholeNumber size, Axis axis = 0);
 // One element per index along `axis`, result of the index' shape. NumPy's take_along_axis, PyTorch's gather.
 Tensor gather_elements(const In& x, const In& index, Axis axis = -1);
 // index (...) in [0, depth) -> (..., depth): 1 at the index, 0 elsewhere.
-Tensor one_hot(const In& index, int64_t depth, DType dtype = DType::f32);
+Tensor one_hot(const In& index, WholeNumber depth, DType dtype = DType::f32);
 // index (...) in [0, size) -> (size), i64: how often each number occurs.
-Tensor bincount(const In& index, int64_t size);
+Tensor bincount(const In& index, WholeNumber size);
 // index (...), table (rows, width) -> (..., width). The row `padding_idx`, if not negative, receives no gradient.
-Tensor embedding(const In& index, const In& table, int64_t padding_idx = -1);
+Tensor embedding(const In& index, const In& table, WholeNumber padding_idx = -1);
 
 }  // namespace freight

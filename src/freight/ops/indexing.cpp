@@ -91,7 +91,8 @@ Tensor sliced(const Tensor& t, int axis, const Slice& s) {
 
 // Indices that were checked and count from the front.
 Tensor checked(const Tensor& index, int64_t extent) {
-  const Tensor from_front = index.dtype() == DType::u8 ? index : where(index < 0, index + extent, index);
+  const Tensor from_front =
+      index.dtype() == DType::u8 ? index : where(index < 0 && index >= -extent, index + extent, index);
   return cast(ops::one(Op::check_index, RowsAttrs{extent}, {from_front}), DType::i64);
 }
 

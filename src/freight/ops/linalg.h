@@ -26,7 +26,7 @@ Tensor linear(const In& x, const In& w, const In& b);
 Tensor einsum(const std::string& equation, const std::vector<Tensor>& operands, SourceLine at = SourceLine::current());
 
 // NumPy's tensordot: products summed over the last `axes` axes of a and the first of b.
-Tensor tensordot(const In& a, const In& b, int64_t axes = 2);
+Tensor tensordot(const In& a, const In& b, WholeNumber axes = 2);
 // The same over axes of a and of b that correspond, in these orders.
 Tensor tensordot(const In& a, const In& b, const std::vector<int64_t>& a_axes, const std::vector<int64_t>& b_axes);
 // The sum of a b over one axis; the others broadcast.
@@ -38,12 +38,12 @@ Tensor kron(const In& a, const In& b);
 // The cross product of vectors of 3 numbers along the axis; the other axes broadcast.
 Tensor cross(const In& a, const In& b, Axis axis = -1);
 // (..., M, N) -> (..., elements): those at (i, i + offset).
-Tensor diagonal(const In& x, int64_t offset = 0);
+Tensor diagonal(const In& x, WholeNumber offset = 0);
 // The trace: the sum of the diagonal; of integers in i64. (freight::trace is a namespace.)
-Tensor matrix_trace(const In& x, int64_t offset = 0);
+Tensor matrix_trace(const In& x, WholeNumber offset = 0);
 // x (..., M, N) with zeros above the diagonal `k`, which lies k places right of the main one.
-Tensor tril(const In& x, int64_t k = 0);
-Tensor triu(const In& x, int64_t k = 0);  // with zeros below it
+Tensor tril(const In& x, WholeNumber k = 0);
+Tensor triu(const In& x, WholeNumber k = 0);  // with zeros below it
 
 // Results of lu_factor.
 struct LuFactor {
@@ -135,7 +135,7 @@ struct SlogDet {
 };
 SlogDet slogdet(const In& x);  // the determinant by its sign and logarithm, which do not overflow
 // x times itself, n times; of a negative n the inverse.
-Tensor matrix_power(const In& x, int64_t n);
+Tensor matrix_power(const In& x, WholeNumber n);
 
 // The form of qr: q (..., M, K) and r (..., K, N), or q (..., M, M) and r (..., M, N).
 enum class QrMode { reduced, complete };

@@ -89,11 +89,11 @@ Tensor diagonal_numbers(const Tensor& t) {
 
 }  // namespace
 
-Tensor tensordot(const In& a, const In& b, int64_t axes) {
+Tensor tensordot(const In& a, const In& b, WholeNumber axes) {
   const Frame frame(a.where, "tensordot");
   const Tensor left = ops::get(a, "tensordot"), right = ops::get(b, "tensordot");
   if (axes < 0 || axes > std::min(left.rank(), right.rank())) {
-    ops::fail_here("tensordot", "got ", axes, " axes, need 0 to ", std::min(left.rank(), right.rank()), " for ",
+    ops::fail_here("tensordot", "got ", axes.value, " axes, need 0 to ", std::min(left.rank(), right.rank()), " for ",
                    left.type(), " and ", right.type());
   }
   return ops::named("tensordot",
@@ -156,11 +156,12 @@ Tensor cross(const In& a, const In& b, Axis axis) {
   return ops::named("cross", [&] { return next(left * next(right) - next(left) * right); });
 }
 
-Tensor diagonal(const In& x, int64_t offset) {
+Tensor diagonal(const In& x, WholeNumber offset) {
   const auto [frame, t] = ops::enter(x, "diagonal");
   ops::need_matrix(t, "diagonal");
   const int64_t m = t.dim(-2), n = t.dim(-1);
-  const int64_t row = offset < 0 ? std::min(m, -std::max(offset, -m)) : 0, column = std::clamp<int64_t>(offset, 0, n);
+  const int64_t row = offset < 0 ? std::min(m, -std::max(offset.value, -m)) : 0,
+                column = std::clamp<int64_t>(offset, 0, n);
   const int64_t count = std::min(m - row, n - column);
   Shape flat = ops::batch_of(t);
   flat.push_back(m * n);
@@ -170,21 +171,21 @@ Tensor diagonal(const In& x, int64_t offset) {
   return slice(rows, -1, first, first + (count - 1) * (n + 1) + 1, n + 1);
 }
 
-Tensor matrix_trace(const In& x, int64_t offset) {
+Tensor matrix_trace(const In& x, WholeNumber offset) {
   const auto [frame, given] = ops::enter(x, "matrix_trace");
   const Tensor& t = given;
   return ops::named("matrix_trace", [&] { return sum(diagonal(t, offset), -1); });
 }
 
-Tensor tril(const In& x, int64_t k) {
+Tensor tril(const In& x, WholeNumber k) {
   const auto [frame, t] = ops::enter(x, "tril");
   ops::need_matrix(t, "tril");
-  return where(diagonal_numbers(t) <= k, t, zeros({}, t.dtype()));
+  return where(diagonal_numbers(t) <= k.value, t, zeros({}, t.dtype()));
 }
-Tensor triu(const In& x, int64_t k) {
+Tensor triu(const In& x, WholeNumber k) {
   const auto [frame, t] = ops::enter(x, "triu");
   ops::need_matrix(t, "triu");
-  return where(diagonal_numbers(t) >= k, t, zeros({}, t.dtype()));
+  return where(diagonal_numbers(t) >= k.value, t, zeros({}, t.dtype()));
 }
 
 }  // namespace freight

@@ -283,7 +283,7 @@ SlogDet slogdet(const In& x) {
   return {parity(f) * prod(where(none, d, sign(d)), -1), sum(log(abs(d)), -1)};
 }
 
-Tensor matrix_power(const In& x, int64_t n) {
+Tensor matrix_power(const In& x, WholeNumber n) {
   const auto [frame, t] = ops::enter(x, "matrix_power");
   ops::need_square(t, "matrix_power");
   if (n == 0) return identity_like(t);

@@ -113,7 +113,7 @@ Tensor layer_norm(const In& x, const In& scale, const In& shift, double eps) {
   return ops::one(Op::layer_norm, NormAttrs{.eps = eps, .axes = in[1].rank()}, in);
 }
 
-Tensor group_norm(const In& x, int64_t groups, const In& scale, const In& shift, double eps) {
+Tensor group_norm(const In& x, WholeNumber groups, const In& scale, const In& shift, double eps) {
   const Frame frame(x.where, "group_norm");
   return ops::one(Op::group_norm, NormAttrs{.eps = eps, .groups = groups}, ops::all("group_norm", x, scale, shift));
 }

@@ -40,7 +40,7 @@ Tensor batch_norm_inference(const In& x, const In& scale, const In& shift, const
 // Normalises the last axes, as many as scale and shift have. Ba et al. 2016.
 Tensor layer_norm(const In& x, const In& scale, const In& shift, double eps = 1e-5);
 // x (N, C, ...) in `groups` groups of channels; scale, shift (C). Wu and He 2018.
-Tensor group_norm(const In& x, int64_t groups, const In& scale, const In& shift, double eps = 1e-5);
+Tensor group_norm(const In& x, WholeNumber groups, const In& scale, const In& shift, double eps = 1e-5);
 
 enum class Reduction { mean, sum, none };  // of the losses of all samples; none keeps one each
 // Settings of cross_entropy.

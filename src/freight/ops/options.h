@@ -14,9 +14,18 @@ concept Whole = std::is_integral_v<T> && !std::is_same_v<T, bool>;
 
 // One axis; a negative one counts from the back.
 struct Axis {
-  // From a whole number.
+  // Takes any integer type.
   template <Whole T>
   Axis(T axis) : value(static_cast<int64_t>(axis)) {}
+  operator int64_t() const { return value; }  // the number
+  int64_t value;                              // as given
+};
+
+// A count, a size, a place or an offset. topk(x, 2.5) and select(x, 0, i / 2.0) do not compile.
+struct WholeNumber {
+  // From a whole number.
+  template <Whole T>
+  WholeNumber(T number) : value(static_cast<int64_t>(number)) {}
   operator int64_t() const { return value; }  // the number
   int64_t value;                              // as given
 };

@@ -13,7 +13,7 @@ Tensor random_normal(const Shape& shape, double mean = 0, double deviation = 1, 
 // f32 normal with mean 0 and deviation 1.
 Tensor randn(const Shape& shape, SourceLine at = SourceLine::current());
 // i64 in [low, high), at most 2^24 different ones: the draws behind them have 24 bits.
-Tensor randint(int64_t low, int64_t high, const Shape& shape, SourceLine at = SourceLine::current());
+Tensor randint(WholeNumber low, WholeNumber high, const Shape& shape, SourceLine at = SourceLine::current());
 // Zeroes elements with probability p and scales the rest by 1 / (1 - p). Srivastava et al., JMLR 2014.
 // Throws Error(usage) unless 0 <= p < 1.
 Tensor dropout(const In& x, double p);

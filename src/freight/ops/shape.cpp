@@ -41,11 +41,11 @@ Tensor reshape(const In& x, const Shape& shape) {
   return ops::reshaped(t, full);
 }
 
-Tensor flatten(const In& x, int64_t start, int64_t end) {
+Tensor flatten(const In& x, Axis start, Axis end) {
   const auto [frame, t] = ops::enter(x, "flatten");
   if (t.rank() == 0) return reshape(t, {1});
   const int first = axis_of(start, t.type(), "flatten"), last = axis_of(end, t.type(), "flatten");
-  if (first > last) fail_here("flatten", "start ", start, " lies behind end ", end, " for ", t.type());
+  if (first > last) fail_here("flatten", "start ", start.value, " lies behind end ", end.value, " for ", t.type());
   Shape s;
   for (int i = 0; i < t.rank(); ++i) {
     if (i <= first || i > last) {
@@ -57,7 +57,7 @@ Tensor flatten(const In& x, int64_t start, int64_t end) {
   return ops::reshaped(t, s);
 }
 
-Tensor transpose(const In& x, int64_t a, int64_t b) {
+Tensor transpose(const In& x, Axis a, Axis b) {
   const auto [frame, t] = ops::enter(x, "transpose");
   Shape perm;
   for (int i = 0; i < t.rank(); ++i) perm.push_back(i);
@@ -73,20 +73,20 @@ Tensor permute(const In& x, const Shape& perm) {
   return ops::one(Op::transpose, PermAttrs{p}, {t});
 }
 
-Tensor squeeze(const In& x, int64_t axis) {
+Tensor squeeze(const In& x, Axis axis) {
   const auto [frame, t] = ops::enter(x, "squeeze");
   const int i = axis_of(axis, t.type(), "squeeze");
   Shape s = t.shape();
-  if (s[i] != 1) fail_here("squeeze", "axis ", axis, " of ", t.type(), " has extent ", s[i], ", need 1");
+  if (s[i] != 1) fail_here("squeeze", "axis ", axis.value, " of ", t.type(), " has extent ", s[i], ", need 1");
   s.erase(i);
   return ops::reshaped(t, s);
 }
 
-Tensor unsqueeze(const In& x, int64_t axis) {
+Tensor unsqueeze(const In& x, Axis axis) {
   const auto [frame, t] = ops::enter(x, "unsqueeze");
   Shape s = t.shape();
-  const int64_t i = axis < 0 ? axis + s.rank() + 1 : axis;
-  if (i < 0 || i > s.rank()) fail_here("unsqueeze", "axis out of range: got ", axis, " for ", t.type());
+  const int64_t i = axis < 0 ? axis + s.rank() + 1 : axis.value;
+  if (i < 0 || i > s.rank()) fail_here("unsqueeze", "axis out of range: got ", axis.value, " for ", t.type());
   s.insert(static_cast<int>(i), 1);
   return ops::reshaped(t, s);
 }
@@ -108,31 +108,32 @@ Tensor slice_axis(const Tensor& t, int axis, int64_t start, int64_t limit, int64
 }
 }  // namespace
 
-Tensor slice(const In& x, int64_t axis, int64_t start, int64_t limit, int64_t step) {
+Tensor slice(const In& x, Axis axis, WholeNumber start, WholeNumber limit, WholeNumber step) {
   const auto [frame, t] = ops::enter(x, "slice");
   const int i = axis_of(axis, t.type(), "slice");
   const int64_t n = t.shape()[i];
-  if (step < 1) fail_here("slice", "step must be positive: got ", step);
+  if (step < 1) fail_here("slice", "step must be positive: got ", step.value);
   const auto clamp_index = [n](int64_t v) { return std::clamp<int64_t>(v < 0 ? v + n : v, 0, n); };
   const int64_t from = clamp_index(start), to = std::max(from, clamp_index(limit));
   return slice_axis(t, i, from, to, step);
 }
 
-Tensor narrow(const In& x, int64_t axis, int64_t start, int64_t length) {
+Tensor narrow(const In& x, Axis axis, WholeNumber start, WholeNumber length) {
   const auto [frame, t] = ops::enter(x, "narrow");
   const int i = axis_of(axis, t.type(), "narrow");
-  const int64_t n = t.shape()[i], from = start < 0 ? start + n : start;
+  const int64_t n = t.shape()[i], from = start < 0 ? start + n : start.value;
   if (from < 0 || length < 0 || length > n - from) {
-    fail_here("narrow", "[", start, ", ", start, " + ", length, ") is outside of axis ", i, " of ", t.type());
+    fail_here("narrow", "[", start.value, ", ", start.value, " + ", length.value, ") is outside of axis ", i, " of ",
+              t.type());
   }
   return slice_axis(t, i, from, from + length, 1);
 }
 
-Tensor select(const In& x, int64_t axis, int64_t index) {
+Tensor select(const In& x, Axis axis, WholeNumber index) {
   const auto [frame, t] = ops::enter(x, "select");
   const int i = axis_of(axis, t.type(), "select");
-  const int64_t n = t.shape()[i], at = index < 0 ? index + n : index;
-  if (at < 0 || at >= n) fail_here("select", "index ", index, " is outside of axis ", i, " of ", t.type());
+  const int64_t n = t.shape()[i], at = index < 0 ? index + n : index.value;
+  if (at < 0 || at >= n) fail_here("select", "index ", index.value, " is outside of axis ", i, " of ", t.type());
   return squeeze(slice_axis(t, i, at, at + 1, 1), i);
 }
 
@@ -142,20 +143,20 @@ Tensor pad(const In& x, const Shape& low, const Shape& high, const In& value) {
   return ops::one(Op::pad, PadAttrs{low, high, Shape::filled(t.rank(), 0), element}, {t});
 }
 
-Tensor flip(const In& x, int64_t axis) {
+Tensor flip(const In& x, Axis axis) {
   const auto [frame, t] = ops::enter(x, "flip");
   const int i = axis_of(axis, t.type(), "flip");
   return gather(t, (t.shape()[i] - 1) - arange(t.shape()[i]), i);
 }
 
-Tensor concat(const std::vector<Tensor>& xs, int64_t axis, SourceLine at) {
+Tensor concat(const std::vector<Tensor>& xs, Axis axis, SourceLine at) {
   const Frame frame(at);
   if (xs.empty()) fail_here("concat", "needs at least one tensor");
   const int i = axis_of(axis, xs[0].type(), "concat");
   return xs.size() == 1 ? xs[0] : ops::one(Op::concat, AxisAttrs{i}, xs);
 }
 
-Tensor stack(const std::vector<Tensor>& xs, int64_t axis, SourceLine at) {
+Tensor stack(const std::vector<Tensor>& xs, Axis axis, SourceLine at) {
   const Frame frame(at);
   std::vector<Tensor> thin;
   for (const Tensor& x : xs) {
@@ -168,7 +169,7 @@ Tensor stack(const std::vector<Tensor>& xs, int64_t axis, SourceLine at) {
   return concat(thin, axis);
 }
 
-std::vector<Tensor> split(const In& x, const std::vector<int64_t>& sizes, int64_t axis) {
+std::vector<Tensor> split(const In& x, const std::vector<int64_t>& sizes, Axis axis) {
   const auto [frame, t] = ops::enter(x, "split");
   const int i = axis_of(axis, t.type(), "split");
   int64_t total = 0;
@@ -195,12 +196,13 @@ namespace {
 constexpr int64_t kMostParts = 65536;
 }  // namespace
 
-std::vector<Tensor> chunk(const In& x, int64_t parts, int64_t axis) {
+std::vector<Tensor> chunk(const In& x, WholeNumber parts, Axis axis) {
   const auto [frame, t] = ops::enter(x, "chunk");
   const int64_t n = t.shape()[axis_of(axis, t.type(), "chunk")];
-  if (parts < 1 || n % parts != 0) fail_here("chunk", "axis ", axis, " of ", t.type(), " does not divide into ", parts);
+  if (parts < 1 || n % parts != 0)
+    fail_here("chunk", "axis ", axis.value, " of ", t.type(), " does not divide into ", parts.value);
   if (parts > kMostParts) {
-    fail_here("chunk", "too many parts of ", t.type(), ": got ", parts, ", need at most ", kMostParts,
+    fail_here("chunk", "too many parts of ", t.type(), ": got ", parts.value, ", need at most ", kMostParts,
               "; reshape gives the parts an axis of their own");
   }
   return split(t, std::vector<int64_t>(static_cast<size_t>(parts), n / parts), axis);
@@ -226,11 +228,11 @@ Tensor full(const Shape& shape, const In& value, DType dtype, SourceLine at) {
   if (!value.is_number) fail_here("full", "needs a number: got ", get(value, "full").type(), "; see broadcast_to");
   return filled("full", shape, value, dtype);
 }
-Tensor iota(const Shape& shape, int64_t axis, DType dtype, SourceLine at) {
+Tensor iota(const Shape& shape, Axis axis, DType dtype, SourceLine at) {
   const Frame frame(at);
   return ops::one(Op::iota, IotaAttrs{shape, axis_of(axis, {dtype, shape}, "iota"), dtype}, {});
 }
-Tensor arange(int64_t n, DType dtype, SourceLine at) {
+Tensor arange(WholeNumber n, DType dtype, SourceLine at) {
   const Frame frame(at);
   ops::need_extents({n}, "arange");
   return iota({n}, 0, dtype, at);
@@ -263,9 +265,9 @@ Tensor arange(const In& start, const In& stop, const In& step) {
   return numbered(n, whole ? DType::i32 : DType::f32, [&](int64_t i) { return from + static_cast<double>(i) * by; });
 }
 
-Tensor linspace(double start, double stop, int64_t count, DType dtype, SourceLine at) {
+Tensor linspace(double start, double stop, WholeNumber count, DType dtype, SourceLine at) {
   const Frame frame(at);
-  if (count < 0) fail_here("linspace", "count must not be negative: got ", count);
+  if (count < 0) fail_here("linspace", "count must not be negative: got ", count.value);
   const double step = count > 1 ? (stop - start) / static_cast<double>(count - 1) : 0;
   return numbered(count, dtype, [&](int64_t i) {  // from the nearer end, so that both ends are exact
     return i < count / 2 || count == 1 ? start + static_cast<double>(i) * step
@@ -273,7 +275,7 @@ Tensor linspace(double start, double stop, int64_t count, DType dtype, SourceLin
   });
 }
 
-Tensor eye(int64_t rows, int64_t columns, DType dtype, SourceLine at) {
+Tensor eye(WholeNumber rows, WholeNumber columns, DType dtype, SourceLine at) {
   const Frame frame(at);
   const Shape shape{rows, columns < 0 ? rows : columns};
   ops::need_extents(shape, "eye");

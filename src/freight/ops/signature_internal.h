@@ -137,6 +137,7 @@ KindOfType kind_of() {
   if constexpr (std::is_same_v<V, Tensor>) return {Kind::tensor, "Tensor"};
   if constexpr (std::is_same_v<V, std::vector<Tensor>>) return {Kind::tensors, "std::vector<Tensor>"};
   if constexpr (std::is_same_v<V, Axis>) return {Kind::integer, "Axis"};
+  if constexpr (std::is_same_v<V, WholeNumber>) return {Kind::integer, "WholeNumber"};
   if constexpr (std::is_same_v<V, int64_t>) return {Kind::integer, "int64_t"};
   if constexpr (std::is_same_v<V, std::optional<int64_t>>) return {Kind::integer, "std::optional<int64_t>"};
   if constexpr (std::is_same_v<V, Shape>) return {Kind::integers, "Shape"};
@@ -213,6 +214,8 @@ struct ValueReader {
       if constexpr (std::is_same_v<V, Extents>) return Extents(Shape(list));
     } else if constexpr (std::is_same_v<V, Axis>) {
       return Axis(std::get<int64_t>(a));
+    } else if constexpr (std::is_same_v<V, WholeNumber>) {
+      return WholeNumber(std::get<int64_t>(a));
     } else if constexpr (std::is_same_v<V, Shape>) {
       return Shape(std::get<std::vector<int64_t>>(a));
     } else if constexpr (std::is_same_v<V, Keep>) {

@@ -19,10 +19,10 @@ Sorted sort(const In& x, Axis axis, Order order) {
   return {gather_elements(t, indices, axis), indices};
 }
 
-Sorted topk(const In& x, int64_t k, Axis axis, Order order) {
+Sorted topk(const In& x, WholeNumber k, Axis axis, Order order) {
   const auto [frame, t] = ops::enter(x, "topk");
   const int64_t extent = t.shape()[ops::axis_of(axis, t.type(), "topk")];
-  if (k < 0 || k > extent) ops::fail_here("topk", "got k ", k, ", need 0 to ", extent, " for ", t.type());
+  if (k < 0 || k > extent) ops::fail_here("topk", "got k ", k.value, ", need 0 to ", extent, " for ", t.type());
   const Tensor indices = narrow(argsort(t, axis, order), axis, 0, k);
   return {gather_elements(t, indices, axis), indices};
 }

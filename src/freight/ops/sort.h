@@ -19,6 +19,6 @@ Tensor argsort(const In& x, Axis axis = -1, Order order = Order::ascending);
 // The elements in order along the axis.
 Sorted sort(const In& x, Axis axis = -1, Order order = Order::ascending);
 // The k largest (descending) or smallest (ascending), in that order: the axis has extent k.
-Sorted topk(const In& x, int64_t k, Axis axis = -1, Order order = Order::descending);
+Sorted topk(const In& x, WholeNumber k, Axis axis = -1, Order order = Order::descending);
 
 }  // namespace freight

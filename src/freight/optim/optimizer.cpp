@@ -408,6 +408,7 @@ Adam::Adam(const ParameterGroups& parameters, const AdamOptions& options, bool d
     : Optimizer(parameters, common_of(options)), options_(options), decoupled_(decoupled) {
   need_beta("Adam", options.beta1);
   need_beta("Adam", options.beta2);
+  need_finite("Adam", "eps", options.eps);
   count_steps();
   m_ = per_parameter("m");
   v_ = per_parameter("v");
@@ -451,6 +452,7 @@ Tensor global_norm(const std::vector<Tensor>& gradients) {
 }
 
 std::vector<Tensor> clip_grad_norm(const std::vector<Tensor>& gradients, double max_norm, Tensor* norm) {
+  if (!(max_norm >= 0)) trace::fail_here("clip_grad_norm", "max_norm must not be negative: got ", max_norm);
   const Tensor n = global_norm(gradients);
   if (norm) *norm = n;
   const Tensor scale = minimum(max_norm / (n + 1e-6), 1.0);

@@ -235,7 +235,7 @@ void adam_step(const Variable& p, const Tensor& gradient, const Tensor& lr, cons
 
 // The global 2-norm of all gradients, f32[]. Sums in f32.
 Tensor global_norm(const std::vector<Tensor>& gradients);
-// gradients * min(1, max_norm / (norm + 1e-6)), PyTorch's clip_grad_norm_.
+// gradients * min(1, max_norm / (norm + 1e-6)), PyTorch's clip_grad_norm_. Throws Error(usage) for a negative max_norm.
 std::vector<Tensor> clip_grad_norm(const std::vector<Tensor>& gradients, double max_norm, Tensor* norm = nullptr);
 
 }  // namespace freight::optim

@@ -80,6 +80,7 @@ Schedule Schedule::warmup(int64_t steps, double start_factor) const {
 }
 
 double Schedule::at(int64_t step) const {
+  if (step < 0) fail(ErrorKind::usage, "schedule", "steps count from 0: got ", step);
   if (step >= warmup_) return base(step - warmup_);
   const double t = static_cast<double>(step) / static_cast<double>(warmup_);
   return base(0) * (start_factor_ + (1 - start_factor_) * t);

@@ -35,8 +35,8 @@ class Schedule {
   // schedule begins. PyTorch's LinearLR and SequentialLR.
   Schedule warmup(int64_t steps, double start_factor = 0.01) const;
 
-  // The rate for update number `step`, counted from 0. All constructors throw Error(usage) for rates that are not
-  // finite and for lengths below 1.
+  // The rate for update number `step`, counted from 0; throws Error(usage) for a negative one. All constructors throw
+  // it for rates that are not finite and for lengths below 1.
   double at(int64_t step) const;
 
  private:

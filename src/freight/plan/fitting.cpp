@@ -201,7 +201,10 @@ FittedRun prepare_fitting(train::Config& config, const FitOptions& fit, train::P
     if (offloads) fitted.offload = offload_text(unlimited, draft, pointer_to(rates), draft.options.speed);
     // On a processor what was offloaded is measured too.
     fitted.outcome.planned_bytes = static_cast<double>(draft.total() + (draft.beside ? 0 : draft.part(Part::host)));
-    if (rates) fitted.outcome.planned_seconds = step_seconds(draft, *rates).middle();
+    if (rates) {
+      add_lengths(draft, subject_of(p));
+      fitted.outcome.planned_seconds = step_seconds(draft, *rates).middle();
+    }
     fitted.resident_before = memory_use().resident;
     fitted.device = freight::backend(draft.options.backend).memory();
     if (fitted.device) fitted.free_before = fitted.device->free_bytes();

@@ -108,6 +108,7 @@ Subject of_task(const train::Config& config) {
             .unit = task->unit(),
             .notes = task->notes()};
   s.kept_bytes = task->kept_bytes();
+  s.lengths = task->lengths();
   s.images_in_files = data::content_of(config.data, {.data_dir = config.data_dir}) == data::Content::images;
   if (std::string(s.unit) == "tok") {  // a step counts windows
     s.unit = "win";
@@ -119,11 +120,31 @@ Subject of_task(const train::Config& config) {
 
 }  // namespace
 
-std::pair<Type, Type> Subject::batch_types(int64_t batch) const {
+std::pair<Type, Type> Subject::batch_types(int64_t batch, int64_t tokens) const {
   Type x = input, y = target;
+  if (tokens > 0) x.shape = {tokens};
   x.shape.insert(0, batch);
   y.shape.insert(0, batch);
   return {x, y};
+}
+
+std::vector<LengthShare> Subject::length_shares(int64_t batch) const {
+  std::vector<LengthShare> all;
+  double steps = 0, tested = 0;
+  for (size_t i = 0; i < lengths.train.size(); ++i) {
+    const data::LengthCount &train = lengths.train[i], &test = lengths.test[i];
+    if (train.documents + test.documents == 0) continue;
+    const int64_t batches = data::batches_of(train.documents, {.batch_size = batch, .drop_last = true});
+    all.push_back({train.length, static_cast<double>(batches), static_cast<double>(test.documents)});
+    steps += all.back().steps;
+    tested += all.back().tested;
+  }
+  if (steps <= 0) return {};
+  for (LengthShare& s : all) {
+    s.steps /= steps;
+    s.tested = tested > 0 ? s.tested / tested : 0;
+  }
+  return all;
 }
 
 Subject make_subject(const train::Config& config, const Shape& input) {

@@ -15,7 +15,11 @@ NetTraining::~NetTraining() = default;
 // Ranks share a batch as it is accumulated: in so many parts each.
 Sharding sharding_of(const Config& c, Ranks* ranks) {
   const int64_t parts = ranks ? ranks->world() * c.grad_accum : 0;
-  return {.shards = c.shards > 0 ? c.shards : parts, .exact = c.shards > 0, .batch_size = c.batch_size, .ranks = ranks};
+  return {.shards = c.shards > 0 ? c.shards : parts,
+          .exact = c.shards > 0,
+          .batch_size = c.batch_size,
+          .shared_statistics = c.sync_batch_norm,
+          .ranks = ranks};
 }
 
 void NetTraining::plan_step(const std::pair<Type, Type>& batch_types, const CompileOptions& options,

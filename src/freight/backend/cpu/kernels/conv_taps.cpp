@@ -63,7 +63,7 @@ size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 
-// Of a slice.
+// The parts of a slice's memory.
 template <class T>
 struct TapsGradWeight<T>::Memory {
   float *sums, *copy, *dy;
