@@ -232,9 +232,8 @@ std::vector<double> ticks(double low, double high, int count) {
   }
   std::vector<double> all;
   const double first = std::ceil(low / step - 1e-9);
-  for (double k = first; k * step <= high + 1e-9 * step && all.size() < 100; ++k) {
-    if (std::isfinite(k * step)) all.push_back(k * step);
-  }
+  const auto shown = [&](double v) { return std::isfinite(v) && v <= high + 1e-9 * step; };
+  for (double k = first; shown(k * step) && all.size() < 100; ++k) all.push_back(k * step);
   return all;
 }
 
