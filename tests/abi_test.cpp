@@ -89,6 +89,7 @@ NUMBER(kStubLibrary, CUDA_ERROR_STUB_LIBRARY);
 NUMBER(kDeviceUnavailable, CUDA_ERROR_DEVICE_UNAVAILABLE);
 NUMBER(kNoDevice, CUDA_ERROR_NO_DEVICE);
 NUMBER(kEccUncorrectable, CUDA_ERROR_ECC_UNCORRECTABLE);
+NUMBER(kNotReady, CUDA_ERROR_NOT_READY);
 NUMBER(kIllegalAddress, CUDA_ERROR_ILLEGAL_ADDRESS);
 NUMBER(kLaunchTimeout, CUDA_ERROR_LAUNCH_TIMEOUT);
 NUMBER(kHardwareStackError, CUDA_ERROR_HARDWARE_STACK_ERROR);
@@ -109,6 +110,7 @@ NUMBER(their::kInvalidDevice, CUDA_ERROR_INVALID_DEVICE);
 NUMBER(their::kBadImage, CUDA_ERROR_INVALID_IMAGE);
 NUMBER(their::kInvalidContext, CUDA_ERROR_INVALID_CONTEXT);
 NUMBER(their::kNotFound, CUDA_ERROR_NOT_FOUND);
+NUMBER(their::kNotReady, CUDA_ERROR_NOT_READY);
 NUMBER(their::kIllegalAddress, CUDA_ERROR_ILLEGAL_ADDRESS);
 NUMBER(their::kInCapture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 NUMBER(their::kUnjoined, CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
@@ -536,4 +538,45 @@ NUMBER(their::kRightSide, CUBLAS_SIDE_RIGHT);
 NUMBER(their::kUpperFill, CUBLAS_FILL_MODE_UPPER);
 NUMBER(their::kTranspose, CUBLAS_OP_T);
 NUMBER(their::kUnit, CUBLAS_DIAG_UNIT);
+#endif
+
+#ifdef CHECK_NCCL
+#include <nccl.h>
+namespace our = freight::cuda::nccl;
+namespace their = fake::nccl;
+namespace freight::cuda {
+#define SIGNATURE(name, result, ...) \
+  static_assert(Same<result (*)(__VA_ARGS__), decltype(&nccl##name)>::value, "nccl" #name);
+FREIGHT_NCCL_FUNCTIONS(SIGNATURE)
+}  // namespace freight::cuda
+static_assert(sizeof(our::UniqueId) == sizeof(ncclUniqueId) && alignof(our::UniqueId) == alignof(ncclUniqueId));
+constexpr ncclConfig_t kUsual = NCCL_CONFIG_INITIALIZER;
+static_assert(sizeof(our::Config) <= sizeof(ncclConfig_t) && our::Config().version <= NCCL_VERSION_CODE);
+NUMBER(offsetof(our::Config, size), offsetof(ncclConfig_t, size));
+NUMBER(offsetof(our::Config, magic), offsetof(ncclConfig_t, magic));
+NUMBER(offsetof(our::Config, version), offsetof(ncclConfig_t, version));
+NUMBER(offsetof(our::Config, blocking), offsetof(ncclConfig_t, blocking));
+NUMBER(offsetof(our::Config, cluster_size), offsetof(ncclConfig_t, cgaClusterSize));
+NUMBER(our::kConfigMagic, kUsual.magic);
+NUMBER(our::kUndefined, NCCL_CONFIG_UNDEF_INT);
+NUMBER(0, ncclSuccess);
+NUMBER(our::kInProgress, ncclInProgress);
+NUMBER(our::kSum, ncclSum);
+NUMBER(our::kU8, ncclUint8);
+NUMBER(our::kI64, ncclInt64);
+NUMBER(our::kF32, ncclFloat32);
+NUMBER(our::kF64, ncclFloat64);
+NUMBER(their::kOk, ncclSuccess);
+NUMBER(their::kSystemFailed, ncclSystemError);
+NUMBER(their::kInvalidArgument, ncclInvalidArgument);
+NUMBER(their::kInvalidUse, ncclInvalidUsage);
+NUMBER(their::kRemoteFailed, ncclRemoteError);
+NUMBER(their::kUnderWay, ncclInProgress);
+NUMBER(their::kAdded, ncclSum);
+NUMBER(their::kByte, ncclUint8);
+NUMBER(their::kLong, ncclInt64);
+NUMBER(their::kFloat, ncclFloat32);
+NUMBER(their::kDouble, ncclFloat64);
+NUMBER(their::kMagic, kUsual.magic);
+NUMBER(their::kOldestVersion, NCCL_VERSION(2, 14, 0));
 #endif

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whether Freight's declarations of one of NVIDIA's interfaces are those of its headers, and its library has the functions.
 
-usage: tests/abi_test.py driver|nvrtc|cublas|cublaslt|cudnn|cusolver [CXX]
+usage: tests/abi_test.py driver|nvrtc|cublas|cublaslt|cudnn|cusolver|nccl [CXX]
 
 Compiles tests/abi_test.cpp against the toolkit's header, after seeing that it names every number, and that it does not compile
 when one of them is another. Then asks the library (of the driver, the toolkit's stub will do) for every function that Freight looks
@@ -28,6 +28,7 @@ INTERFACES = {
     "cudnn": ("cudnn_adv.h", ["libcudnn.so.9"], "abi.h", "cudnn", "FREIGHT_CUDNN_FUNCTIONS"),
     "cusolver": ("cusolverDn.h", ["libcusolver.so.12", "libcusolver.so.11"], "abi.h", "cusolver",
                  "FREIGHT_CUSOLVER_FUNCTIONS FREIGHT_CUSOLVER_NEWER_FUNCTIONS"),
+    "nccl": ("nccl.h", ["libnccl.so.2"], "abi.h", "nccl", "FREIGHT_NCCL_FUNCTIONS"),
 }
 
 

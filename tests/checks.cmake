@@ -56,9 +56,9 @@ gpu_check(correctness opencl:0 OpenCL)
 gpu_check(speed opencl:0 OpenCL)
 gpu_check(correctness cuda:0 "the fake CUDA driver")
 set_tests_properties("check: gpu_check correctness on the fake CUDA driver"
-                     PROPERTIES ENVIRONMENT "FREIGHT_CUDA_LIBS=${CMAKE_BINARY_DIR}/tests/cuda/fake_cuda")
+                     PROPERTIES ENVIRONMENT "FREIGHT_CUDA_LIBS=${CMAKE_BINARY_DIR}/tests/cuda/fake_cuda;FAKE_NCCL_VERSION=23001")
 # What Freight declares of NVIDIA's interfaces, where there is a toolkit to compare it with.
-foreach(interface driver nvrtc cublas cublaslt cudnn cusolver)
+foreach(interface driver nvrtc cublas cublaslt cudnn cusolver nccl)
   add_test(NAME "check: interface of ${interface}"
            COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/abi_test.py ${interface} ${CMAKE_CXX_COMPILER})
   set_tests_properties("check: interface of ${interface}" PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 120)

@@ -69,6 +69,8 @@ def on_device(build, device, half):
         expect(len(files) == 1, f"{len(files)} result files, need one")
         of = {r["check"]: r for r in json.loads(files[0].read_text())["results"]}
         must = {"correctness": ("ops", "zoo", "nets", "rerun", "resume"), "speed": ("rates", "step mlp b64 fp32")}[half]
+        if half == "correctness" and device.startswith("cuda"):
+            must += ("two ranks by NCCL",)
         for name in (f"device {device}", *must):
             expect(of[name]["status"] == "ok", f"{name}: {of[name]}")
         if half == "correctness":

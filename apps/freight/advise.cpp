@@ -8,6 +8,7 @@
 #include "freight/plan/advice.h"
 #include "plan_options.h"
 #include "plan_table.h"
+#include "plan_text.h"
 #include "plan_world.h"
 
 namespace freight::app {
@@ -125,12 +126,15 @@ plan::Advice advise_net(const PlanInput& in, const AdviseFlags& flags, const pla
   plan::Advice advice =
       plan::advise(plan::shares(in.subject, options), in.catalog, in.rates ? &*in.rates : nullptr, length, wish, fleet);
   if (flags.json) {
-    std::printf("%s\n", json_of(advice, wish, in.subject.config.model).dump(2).c_str());
+    Json j = json_of(advice, wish, in.subject.config.model);
+    j["texts"] = json_of_texts(in.subject);
+    std::printf("%s\n", j.dump(2).c_str());
     return advice;
   }
   say(cat("run       ", in.subject.config.model, in.subject.data.empty() ? "" : cat(" on ", in.subject.data),
           ", batch ", in.subject.config.batch_size, ", ", in.subject.config.precision, ": ", fixed(length.epochs, 0),
           " epochs of ", with_commas(static_cast<int64_t>(length.steps_per_epoch)), " steps"));
+  std::fputs(texts_line(in.subject).c_str(), stdout);
   print(advice, wish);
   say(cat("assumed   up to 64 devices, ",
           fleet.per_machine > 0 ? cat(fleet.per_machine, " in a machine") : "as many in a machine as are offered",

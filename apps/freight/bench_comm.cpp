@@ -15,6 +15,7 @@
 #include "freight/base/cpu_info.h"
 #include "freight/base/env.h"
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/bench/comm.h"
 #include "freight/comm/join.h"
@@ -54,7 +55,7 @@ std::vector<int64_t> parse_sizes(const std::string& text) {
     const bool sound = error == std::errc() && shift >= 0 && n > 0 && n <= kMost >> shift;
     const int64_t bytes = sound ? n << shift : 0;
     if (!sound || bytes % 4 != 0 || (!all.empty() && bytes <= all.back())) {
-      fail(ErrorKind::usage, "--bytes", "got '", text,
+      fail(ErrorKind::usage, "--bytes", "got '", excerpt(text),
            "', need multiples of 4 up to 16G that rise, like 1k,64k,1M,16M with k, M and G of 1024");
     }
     all.push_back(bytes);
@@ -117,6 +118,7 @@ int bench_comm_command(const Args& args) {
   if (worlds.back() > kMostRanks) {
     fail(ErrorKind::usage, "--world", "got ", worlds.back(), " ranks, need at most ", kMostRanks);
   }
+  refuse_nccl(flags);
   const comm::JobOptions job = flags.job();
   const comm::Launch launch = comm::read_launch_environment();
   if (!launch.source.empty()) {
@@ -126,6 +128,7 @@ int bench_comm_command(const Args& args) {
     }
     const auto comm = comm::join_job(launch, job);
     bench::CommTimes times = bench::time_all_reduce(*comm, sizes, flags.seconds);
+    if (launch.world > 1) times.beside = bench::time_beside_compute(*comm, times.cost, sizes, flags.seconds);
     times.hosts = (launch.world + launch.local_world - 1) / launch.local_world;
     if (launch.rank == 0) print_times({times}, comm::engine_for(launch, job), flags.json);
     return 0;

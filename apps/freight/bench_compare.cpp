@@ -2,7 +2,9 @@
 #include <cstdio>
 
 #include "bench_output.h"
+#include "bench_trees.h"
 #include "command.h"
+#include "device_list.h"
 #include "freight/base/error.h"
 #include "freight/bench/compare.h"
 #include "freight/optim/create.h"
@@ -11,12 +13,13 @@
 #include "freight/train/learner.h"
 #include "lists.h"
 #include "options.h"
+#include "plan_table.h"
 
 namespace freight::app {
 namespace {
 
 struct CompareFlags {
-  std::string data, data_dir, model, input_shape, input_size, optimizer, precision = "fp32";
+  std::string data, data_dir, model, target, rows, input_shape, input_size, optimizer, precision = "fp32";
   std::string devices, predict, batches = "1,2,4,8,16,32,64";
   std::string peaks, prices, watts, catalog, price_file, html, trace;
   int64_t classes = 0;
@@ -28,6 +31,7 @@ struct CompareFlags {
     o.add("--model", &model, "a named model or a spec FILE.json (default: the data set's)",
           {.aliases = {"-a", "--arch"}});
     o.add("--data-dir", &data_dir, "where named sets are looked for first", {.value = "DIR"});
+    o.add("--target", &target, "the column that a table's model tells, by name or number", {.value = "COL"});
     o.add("--input-shape", &input_shape, "of one sample, instead of data: 3x224x224, or the tokens of a text",
           {.value = "CxHxW"});
     o.add("--input-size", &input_size, "pictures of H or HxW", {.value = "H|HxW"});
@@ -42,6 +46,7 @@ struct CompareFlags {
     o.add("--predict", &predict, "devices of the catalogue that are not at hand, as predictions (freight plan)",
           {.value = "LIST"});
     o.add("--batches", &batches, "batch sizes, rising", {.value = "LIST", .aliases = {"--batch-sizes"}});
+    o.add("--rows", &rows, "of a table, rising (default: a sixteenth, a quarter and all)", {.value = "LIST"});
     o.add("--seconds", &run.seconds, "time to measure each point for, after warm-up", {.min = 0.01, .max = 3600});
     o.add("--most-seconds", &run.most_seconds, "batch sizes whose steps would take longer are left out", {.min = 0.01});
     o.add("--deterministic", &run.deterministic, "fixed kernel choices, no measurement");
@@ -63,7 +68,7 @@ struct CompareFlags {
   }
 };
 
-plan::Subject subject_of(const CompareFlags& f) {
+train::Config config_of(const CompareFlags& f) {
   if (f.data.empty() && f.model.empty()) {
     fail(ErrorKind::usage, "--model", "nothing to compare: name a model (freight models list), or data that have a ",
          "recipe");
@@ -71,7 +76,40 @@ plan::Subject subject_of(const CompareFlags& f) {
   train::Config c = f.data.empty() ? train::Config{} : train::recipe(f.data, "default", f.data_dir);
   c.data = f.data;
   c.data_dir = f.data_dir;
-  if (!f.model.empty()) train::set_model(c, f.model);
+  if (!f.target.empty()) c.target = f.target;
+  train::Config asked;
+  asked.target = f.target;
+  asked.model = f.model;
+  if (const std::string model = train::asked_model(asked); !model.empty()) train::set_model(c, model);
+  return c;
+}
+
+// Refuses the flags of the other kind of model.
+void refuse(const Options& o, const std::vector<const char*>& flags, const char* why) {
+  for (const char* flag : flags) {
+    if (o.given(flag)) fail(ErrorKind::usage, flag, why);
+  }
+}
+
+void compare_table(const CompareFlags& f, const Options& o, const train::Config& config,
+                   const train::RowLearner& learner) {
+  refuse(o,
+         {"--input-shape", "--input-size", "--num-classes", "--optimizer", "--precision", "--batches", "--most-seconds",
+          "--deterministic", "--host-link", "--samples", "--peaks", "--watts", "--html", "--trace"},
+         "is for nets: trees are fitted to all rows of a table at once");
+  refuse(o, {"--predict", "--catalog", "--prices"}, "is for nets: freight plan TABLE tells of GPUs that are not here");
+  TreeComparisonOptions options{.devices = {}, .rows = {}, .seconds = f.run.seconds};
+  if (!f.devices.empty() && f.devices != "all") options.devices = parse_devices(f.devices);
+  if (!f.rows.empty()) options.rows = parse_counts("--rows", f.rows);
+  options.hourly = parse_figures("--hourly", f.prices, options.devices.empty() ? devices_here() : options.devices);
+  print(compare_trees(config, learner, options,
+                      [&](const std::string& what) {
+                        if (!o.quiet()) std::fprintf(stderr, "%s\n", what.c_str());
+                      }),
+        f.json);
+}
+
+plan::Subject subject_of(const CompareFlags& f, train::Config c) {
   if (!f.optimizer.empty()) c.optimizer = f.optimizer;
   c.precision = f.precision;
   c.input_size = f.input_size;
@@ -85,13 +123,23 @@ plan::Subject subject_of(const CompareFlags& f) {
 
 int bench_compare_command(const Args& args) {
   CompareFlags f;
-  Options o("bench compare", "Times a model's training step on several devices over batch sizes.", "[DATA] [options]",
-            "A device that is not there is an error (exit code 4); --predict takes those.\n"
-            "  freight bench compare --model lenet --devices cpu,opencl:0 --html lenet.html\n"
-            "  freight bench compare cifar10 --model resnet20 --predict 'GeForce RTX 4090,H100 SXM'\n"
-            "  freight bench compare --model resnet50 --devices cpu --batches 1,4,16 --watts cpu=65 --samples 1281167");
+  Options o(
+      "bench compare",
+      "Times a model's training step on several devices over batch sizes, or a fit of trees over rows.",
+      "[DATA] [options]",
+      "A device that is not there is an error (exit code 4); --predict takes those.\n"
+      "  freight bench compare --model lenet --devices cpu,opencl:0 --html lenet.html\n"
+      "  freight bench compare cifar10 --model resnet20 --predict 'GeForce RTX 4090,H100 SXM'\n"
+      "  freight bench compare --model resnet50 --devices cpu --batches 1,4,16 --watts cpu=65 --samples 1281167\n"
+      "  freight bench compare adult --model gbdt --devices cpu,cuda:0   trees: does the GPU pay for this table?");
   f.declare(o);
   if (o.parse(args) == Options::Outcome::done) return 0;
+  const train::Config config = config_of(f);
+  if (const train::RowLearner* trees = config.data.empty() ? nullptr : planned_trees(config)) {
+    compare_table(f, o, config, *trees);
+    return 0;
+  }
+  refuse(o, {"--rows", "--target"}, "is for trees that are fitted to a table: --model gbdt or forest");
   bench::CompareOptions& run = f.run;
   run.devices = parse_devices(f.devices);
   if (!f.predict.empty()) run.predicted = parse_list("--predict", f.predict);
@@ -101,8 +149,9 @@ int bench_compare_command(const Args& args) {
   run.watts = parse_figures("--watts", f.watts, run.devices);
   const plan::Catalog catalog = plan::load_catalog(f.catalog, f.price_file);
   for (const std::string& q : catalog.questions) std::fprintf(stderr, "freight: warning: %s\n", q.c_str());
+  for (const std::string& path : {f.html, f.trace}) need_writable(path);
   // There is nothing to save, so a signal ends the process, also in the middle of a long step.
-  const bench::Comparison c = bench::compare(subject_of(f), catalog, run, [&](const std::string& what) {
+  const bench::Comparison c = bench::compare(subject_of(f, config), catalog, run, [&](const std::string& what) {
     if (!o.quiet()) std::fprintf(stderr, "%s\n", what.c_str());
     return true;
   });

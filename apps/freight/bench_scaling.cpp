@@ -105,38 +105,41 @@ std::vector<int64_t> sizes_of(int64_t parameters) {
   return {kLeast, all / 2, all};
 }
 
+// Rates of this machine, for predictions; null where it is not calibrated.
+std::optional<plan::Rates> rates_of(const ScalingFlags& f) {
+  if (!f.rates.empty()) return plan::Rates::parse(io::read_text(f.rates), f.rates);
+  plan::Rates own;
+  return plan::own_rates(own) ? std::optional(std::move(own)) : std::nullopt;
+}
+
 // This process as one of the ranks of a job.
 bench::ScalingPoint measure(const ScalingFlags& f, const train::Config& c, const comm::Launch& launch) {
-  constexpr double kSumSeconds = 0.1;  // for each size
+  constexpr double kSumSeconds = 0.1, kBesideSeconds = 0.3;  // for each size
   const LogFolder folder("bench-scaling", f.scratch);
   const train::Config run = measured_run(c, folder.path());
   if (launch.world == 1) return bench::time_training(train::prepare(run), nullptr, nullptr, f.seconds);
   auto timed = std::make_unique<bench::TimedComm>(comm::join_job(launch, f.job()));
   const bench::TimedComm* const comm = timed.get();
   train::Ranks ranks(std::move(timed), train::parse_overlap(f.overlap));
-  try {
+  return with_others(&ranks, [&] {
     train::PreparedRun prepared = train::prepare(run, {.ranks = &ranks});
     const std::vector<int64_t> sizes = sizes_of(prepared.summary().parameters);
     const bench::CommCost cost = bench::time_all_reduce(ranks.comm(), sizes, kSumSeconds).cost;
+    std::optional<plan::BesideCompute> beside;
+    if (!ranks.from_first(rates_of(f) ? "predicted" : "").empty()) {
+      beside = bench::time_beside_compute(ranks.comm(), cost, sizes, kBesideSeconds);
+    }
     bench::ScalingPoint p = bench::time_training(std::move(prepared), &ranks, comm, f.seconds);
     p.cost = cost;
+    p.beside = beside;
     return p;
-  } catch (const std::exception& e) {
-    ranks.comm().abort(e.what());
-    throw;
-  }
+  });
 }
 
 // Puts beside each point what freight plan --world says of it, by this machine's rates and the sums that the ranks
 // measured.
-void predict(bench::Scaling& s, const train::Config& c, const ScalingFlags& f) {
-  std::optional<plan::Rates> rates;
-  plan::Rates own;
-  if (!f.rates.empty()) {
-    rates = plan::Rates::parse(io::read_text(f.rates), f.rates);
-  } else if (plan::own_rates(own)) {
-    rates = std::move(own);
-  }
+void predict(bench::Scaling& s, const train::Config& c, const ScalingFlags& f, bool one_host) {
+  const std::optional<plan::Rates> rates = rates_of(f);
   if (!rates) {
     s.why_not_predicted =
         "Nothing is predicted: freight calibrate measures this machine once, for freight plan --world.";
@@ -146,11 +149,12 @@ void predict(bench::Scaling& s, const train::Config& c, const ScalingFlags& f) {
   plan::DraftOptions options = plan::options_of(subject);
   for (bench::ScalingPoint& p : s.points) {
     options.batch = p.batch;
+    options.ranks = p.devices;
     plan::Fleet fleet{.devices = p.devices};
     if (p.devices > 1) {
       fleet.measured = {.source = "bench scaling",
-                        .one_host = f.hosts.empty(),
-                        .sums = {{p.devices, p.cost.start, p.cost.per_byte, p.cost.worst}}};
+                        .one_host = one_host,
+                        .sums = {{p.devices, p.cost.start, p.cost.per_byte, p.cost.worst, p.beside}}};
     }
     p.predicted =
         plan::estimate_here(plan::drafts(subject, options), &*rates, plan::RunLength::of(subject), nullptr, fleet)
@@ -194,6 +198,7 @@ int run_as_rank(const Options& o, const ScalingFlags& f, const train::Config& c,
          " ranks: leave it out");
   }
   need_parts("--world", launch.world, c);
+  refuse_nccl(f);
   const bench::ScalingPoint p = measure(f, c, launch);
   if (signals::stop_requested()) return signals::exit_code();
   if (launch.rank != 0) return 0;
@@ -203,7 +208,7 @@ int run_as_rank(const Options& o, const ScalingFlags& f, const train::Config& c,
   }
   bench::Scaling s = scaling_of(c, comm::to_string(comm::engine_for(launch, f.job())));
   s.points = {p};
-  predict(s, c, f);
+  predict(s, c, f, launch.world == launch.local_world);
   return show(s, f);
 }
 
@@ -230,6 +235,8 @@ int bench_scaling_command(const Args& args) {
   if (!launch.source.empty()) return run_as_rank(o, f, c, launch);
   const std::vector<int64_t> worlds = parse_counts("--world", f.world);
   need_parts("--world", worlds.back(), c);
+  rates_of(f);  // what is wrong with them, or with --out, is told before all is measured
+  need_writable(f.out);
   bench::Scaling s = scaling_of(c, comm::to_string(f.engine()));
   const LogFolder folder("bench-scaling", f.scratch);
   for (const int64_t world : worlds) {
@@ -244,7 +251,7 @@ int bench_scaling_command(const Args& args) {
     if (ran.signal != 0) return 128 + ran.signal;
     s.points.push_back(bench::read_point(ran.out, "rank 0"));
   }
-  predict(s, c, f);
+  predict(s, c, f, f.hosts.empty());
   return show(s, f);
 }
 

@@ -5,6 +5,7 @@
 
 #include "command.h"
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/data/unicode.h"
 #include "freight/deploy/convert.h"
 #include "freight/tables/tree_import.h"
@@ -23,7 +24,7 @@ std::vector<float> numbers(const std::string& text, const char* flag) {
     float v = 0;
     const auto r = std::from_chars(part.data(), part.data() + part.size(), v);
     if (r.ec != std::errc() || r.ptr != part.data() + part.size()) {
-      fail(ErrorKind::usage, flag, "got '", text, "', need a number per channel, like 0.485,0.456,0.406");
+      fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need a number per channel, like 0.485,0.456,0.406");
     }
     out.push_back(v);
   }

@@ -6,6 +6,7 @@
 #include "freight/backend/gpu/cuda/cuda.h"
 #include "freight/backend/gpu/opencl/opencl.h"
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/base/strings.h"
 
 namespace freight::app {
@@ -23,7 +24,7 @@ std::optional<int64_t> whole_number(const std::string& text) {
 
 int64_t checked_count(const std::string& flag, const std::string& text, int64_t n) {
   if (n >= 1 && n <= kMostDevices) return n;
-  fail(ErrorKind::usage, flag, "got '", text, "', need a count from 1 to ", kMostDevices);
+  fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need a count from 1 to ", kMostDevices);
 }
 
 }  // namespace
@@ -36,9 +37,10 @@ DeviceList parse_device_list(const std::string& flag, const std::string& text) {
     part.erase(part.find_last_not_of(' ') + 1);
     const size_t star = part.find('*');
     const std::string name = part.substr(0, star);
-    if (name.empty()) fail(ErrorKind::usage, flag, "has an empty part: got '", text, "'");
+    if (name.empty()) fail(ErrorKind::usage, flag, "has an empty part: got '", excerpt(text), "'");
     if (whole_number(name)) {
-      fail(ErrorKind::usage, flag, "got '", text, "', need names like cuda:0,cuda:1, NAME*COUNT, all, or one number");
+      fail(ErrorKind::usage, flag, "got '", excerpt(text),
+           "', need names like cuda:0,cuda:1, NAME*COUNT, all, or one number");
     }
     int64_t times = 1;
     if (star != std::string::npos) {

@@ -132,6 +132,7 @@ int devices_command(const Args& args) {
     out["cuda_products"] = cuda.products;
     out["cuda_convolutions"] = cuda.convolutions;
     out["cuda_factorizations"] = cuda.factorizations;
+    out["cuda_collectives"] = cuda.collectives;
     for (const Absent& a : absent) out["absent"].push_back({{"name", a.kind}, {"reason", a.reason}});
     std::printf("%s\n", out.dump(2).c_str());
     return 0;
@@ -158,6 +159,7 @@ int devices_command(const Args& args) {
       std::printf("        matrix products by %s\n", cuda.products.c_str());
       std::printf("        convolutions by %s\n", cuda.convolutions.c_str());
       std::printf("        factorizations by %s\n", cuda.factorizations.c_str());
+      std::printf("        sums over devices by %s\n", cuda.collectives.c_str());
       if (measured) print(measure(cat("cuda:", i), seconds));
     } else {
       std::printf("        cannot be used: %s\n", d.why_not.c_str());

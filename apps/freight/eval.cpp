@@ -18,17 +18,14 @@ namespace freight::app {
 namespace {
 
 train::Measurement measure(const std::string& weights, const train::MeasureRequest& request) {
-  try {
+  return with_others(request.ranks, [&] {
     store::Bundle bundle = store::load_bundle(weights);
     const train::Learner& learner = train::learner_of(bundle);
     if (request.ranks && !bundle.net()) {
       fail(ErrorKind::usage, "--devices", weights, " is a model of tables: nets alone are measured by several devices");
     }
     return learner.measure(std::move(bundle), weights, request);
-  } catch (const std::exception& e) {
-    if (request.ranks) request.ranks->comm().abort(e.what());
-    throw;
-  }
+  });
 }
 
 void print(const train::Measurement& measured, const std::string& split, int64_t left_out, bool json) {
@@ -98,7 +95,9 @@ int eval_command(const Args& args) {
   }
   request.device = device_of(flags, request.device, launch.rank);
   request.deterministic = request.deterministic || launch.world > 1 || !flags.devices.empty();
+  refuse_nccl(flags);
   const std::unique_ptr<train::Ranks> ranks = launch.world > 1 ? join_ranks(flags, launch) : nullptr;
+  if (launch.world > 1 && !ranks) return signals::exit_code();
   request.ranks = ranks.get();
   int64_t left_out = 0;
   if (on_bad_sample != "error") {

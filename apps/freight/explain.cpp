@@ -168,6 +168,10 @@ int explain_command(const Args& args) {
   std::printf("%s, batch %lld, %s; the other device: %s (%s, %s GB/s), predicted\n\n", in->subject.config.model.c_str(),
               static_cast<long long>(options.batch), in->subject.config.precision.c_str(), device.name.c_str(),
               assumed.peak.c_str(), fixed(device.bandwidth_gb, 0).c_str());
+  if (!in->subject.length_shares(options.batch).empty()) {
+    std::printf("a step of the longest texts, %lld tokens: freight plan tells the mean over all lengths\n\n",
+                static_cast<long long>(in->subject.input.shape[0]));
+  }
   std::fputs(
       table({"layer", "GFLOP", "bytes", "FLOPs/byte", "outputs", "ms here", "ms there", "bound there"}, rows).c_str(),
       stdout);

@@ -33,8 +33,9 @@ std::vector<int64_t> parse_counts(const std::string& flag, const std::string& te
     int64_t n = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), n);
     const bool whole = error == std::errc() && end == part.data() + part.size();
-    if (!whole || n < 1 || n > 1'000'000 || (!all.empty() && n <= all.back())) {
-      fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need whole numbers from 1 on that rise, like 1,2,4,8");
+    if (!whole || n < 1 || n > kMostCount || (!all.empty() && n <= all.back())) {
+      fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need whole numbers from 1 to ", kMostCount,
+           " that rise, like 1,2,4,8");
     }
     all.push_back(n);
   }

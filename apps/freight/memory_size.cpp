@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/base/strings.h"
 
 namespace freight::app {
@@ -23,7 +24,8 @@ double memory_size(const std::string& flag, const std::string& text) {
       factor *= 1024;
     }
   }
-  fail(ErrorKind::usage, flag, "is no size of memory: got '", text, "', need one like 4GiB, 512MiB or, in GiB, 4");
+  fail(ErrorKind::usage, flag, "is no size of memory: got '", excerpt(text),
+       "', need one like 4GiB, 512MiB or, in GiB, 4");
 }
 
 }  // namespace freight::app

@@ -66,19 +66,20 @@ ArenaLimit ModelSource::limit() const {
   return {.offload = mode, .bytes = bytes, .speed = speed};
 }
 
-bench::Workload ModelSource::workload(bench::Pass pass) const {
+bench::WorkloadOptions ModelSource::options(bench::Pass pass) const {
   const store::ComputeType compute = store::compute_type(precision, backend);
   if (!compute.note.empty()) std::fprintf(stderr, "note    %s\n", compute.note.c_str());
-  return {load(),
-          {.batch = batch_size,
-           .pass = pass,
-           .optimizer = optimizer,
-           .compile = {.backend = backend == "auto" ? std::string() : backend,
-                       .deterministic = deterministic,
-                       .recompute = parse_recompute(recompute),
-                       .compute = compute.dtype,
-                       .tf32 = compute.tf32,
-                       .limit = limit()}}};
+  return {.batch = batch_size,
+          .pass = pass,
+          .optimizer = optimizer,
+          .compile = {.backend = backend == "auto" ? std::string() : backend,
+                      .deterministic = deterministic,
+                      .recompute = parse_recompute(recompute),
+                      .compute = compute.dtype,
+                      .tf32 = compute.tf32,
+                      .limit = limit()}};
 }
+
+bench::Workload ModelSource::workload(bench::Pass pass) const { return {load(), options(pass)}; }
 
 }  // namespace freight::app

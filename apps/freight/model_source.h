@@ -34,7 +34,9 @@ struct ModelSource {
   void declare(Options& o);
   models::Model load() const;
   ArenaLimit limit() const;  // that --offload and --device-memory say
-  // The training step, or inference, compiled. Says on stderr where the device lacks the precision.
+  // The training step, or inference. Says on stderr where the device lacks the precision.
+  bench::WorkloadOptions options(bench::Pass pass) const;
+  // The same compiled.
   bench::Workload workload(bench::Pass pass) const;
 };
 

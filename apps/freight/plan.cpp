@@ -125,6 +125,7 @@ std::optional<Within> within(const PlanInput& in, const Draft& base, const PlanF
   o.device_bytes = w.device_bytes;
   o.speed = speed;
   w.draft = plan::draft(in.subject, o);
+  plan::add_lengths(w.draft, in.subject);
   w.slowdown = plan::slowdown(base, w.draft, rates, speed);
   w.text = plan::offload_text(base, w.draft, rates, speed);
   return w;
@@ -198,6 +199,7 @@ Json json_of(const std::vector<Draft>& drafts, const Formula& line, const std::v
     j["means"].push_back({{"flag", m.flag}, {"total_bytes", m.total}, {"flops", m.flops}});
   }
   if (offloaded) j["offload"] = json_of(*offloaded);
+  j["texts"] = json_of_texts(in.subject);
   for (const Estimate& e : all) j["devices"].push_back(freight::app::json_of(e, in.catalog));
   return j;
 }
@@ -385,6 +387,7 @@ int plan_command(const Args& args) {
   plan::DraftOptions options = plan::options_of(in->subject);
   options.whole_run = in->subject.test_count > 0;
   options.batch = batch_of_each("--devices", *in, fleet.devices, flags.shared.per_device_batch);
+  options.ranks = fleet.devices;
   options.offload = Offload::none;
   if (flags.shared.rate_of_one > 0) {
     fail(ErrorKind::usage, "--rate-of-one", "is what --world scales from: need --world 1,", fleet.devices);
@@ -415,6 +418,7 @@ int plan_command(const Args& args) {
     std::printf("data      %s: %s train, %s test\n", in->subject.data.c_str(),
                 with_commas(in->subject.train_count).c_str(), with_commas(in->subject.test_count).c_str());
   }
+  std::fputs(texts_line(in->subject).c_str(), stdout);
   std::printf("step      batch %lld%s, %s, %s: %s GFLOP, %s moved, %s FLOPs per byte, %s plan steps\n",
               static_cast<long long>(options.batch),
               options.parts > 1 ? cat(" in ", options.parts, " parts").c_str() : "",

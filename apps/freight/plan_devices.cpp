@@ -54,16 +54,13 @@ double seconds_alone(const PlanInput& in, const std::string& device) {
 // One of the processes that measure at once.
 int measure_as_rank(const PlanInput& in, const DevicesRequest& r, const comm::Launch& launch) {
   train::Ranks ranks(comm::join_job(launch, {.timeout = 120, .engine = comm::Engine::shared_memory}));
-  try {
+  return with_others(&ranks, [&] {
     const train::Config c = on(in, r.names.at(static_cast<size_t>(launch.rank)));
     need_own_gpus(ranks, c.backend);
     const train::RankShares shares = train::measure_ranks(tried(in, c), c.backend, ranks);
     if (ranks.first()) std::printf("%s\n", train::to_json(shares).c_str());
     return 0;
-  } catch (const std::exception& e) {
-    ranks.comm().abort(e.what());
-    throw;
-  }
+  });
 }
 
 // Returns what the processes print, or puts the number of the signal that ended them into `signal`.

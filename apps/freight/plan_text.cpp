@@ -46,6 +46,32 @@ std::string number(double v) {
 }
 std::string range(const plan::Range& r) { return r.high <= 0 ? "-" : cat(number(r.low), " - ", number(r.high)); }
 
+std::string texts_line(const plan::Subject& s) {
+  if (s.assumes_full_length()) {
+    return cat("texts     all of ", s.input.shape[0], " tokens, the full length: no data say how long they are\n");
+  }
+  std::string shares;
+  for (const plan::LengthShare& l : s.length_shares(s.config.batch_size)) {
+    if (l.steps <= 0) continue;
+    const double percent = 100 * l.steps;
+    shares += cat(shares.empty() ? "" : ", ", fixed(percent, percent < 1 ? 1 : 0), " % of ", l.tokens);
+  }
+  if (shares.empty()) return {};
+  return cat("texts     of the steps ", shares, " tokens: times are their mean, memory is that of ", s.input.shape[0],
+             "\n");
+}
+
+Json json_of_texts(const plan::Subject& s) {
+  Json lengths = Json::array();
+  for (const plan::LengthShare& l : s.length_shares(s.config.batch_size)) {
+    lengths.push_back({{"tokens", l.tokens}, {"share_of_steps", l.steps}, {"share_of_test", l.tested}});
+  }
+  if (s.assumes_full_length()) {
+    lengths.push_back({{"tokens", s.input.shape[0]}, {"share_of_steps", 1}, {"share_of_test", 1}});
+  }
+  return lengths.empty() ? Json(nullptr) : Json{{"lengths", lengths}, {"assumed", s.assumes_full_length()}};
+}
+
 std::string fits_text(const Estimate& e) {
   if (!e.fits) return "?";
   if (*e.fits) return "yes";

@@ -33,7 +33,7 @@ plan::MeasuredSums measured_sums(const std::string& text, const std::string& pat
   plan::MeasuredSums m{.source = path.substr(path.find_last_of('/') + 1), .sums = {}};
   for (const bench::CommTimes& t : bench::read_comm_times(text, path)) {
     if (t.world < 2) continue;
-    m.sums.push_back({t.world, t.cost.start, t.cost.per_byte, t.cost.worst});
+    m.sums.push_back({t.world, t.cost.start, t.cost.per_byte, t.cost.worst, t.beside});
     m.one_host = m.one_host && t.hosts == 1;
   }
   if (m.sums.empty()) {
@@ -81,9 +81,14 @@ std::vector<Share> shares_of(const PlanInput& in, const WorldRequest& r) {
   drafts.reserve(r.devices.size());
   for (const int64_t devices : r.devices) {
     options.batch = batch_of_each("--world", in, devices, r.batch_of_each);
+    options.ranks = devices;
     const bool same = !all.empty() && all.back().batch == options.batch;
     drafts.push_back(same ? drafts.back() : plan::drafts(in.subject, options));
-    const Draft& d = drafts.back()[0];
+    Draft& d = drafts.back()[0];
+    if (same) {  // as many samples make other batches of each length
+      d.options.ranks = devices;
+      plan::add_lengths(d, in.subject);
+    }
     how.fleet.devices = devices;
     how.batch = r.batch_of_each * devices;
     how.one = &drafts[0];
@@ -118,6 +123,7 @@ std::string percent(const Range& r) {
 Json json_of(const std::vector<Share>& world, const PlanInput& in) {
   Json j = {
       {"model", in.subject.config.model}, {"data", in.subject.data}, {"batch_size", in.subject.config.batch_size}};
+  j["texts"] = json_of_texts(in.subject);
   for (const Share& s : world) {
     Json one = {{"devices", s.devices},
                 {"batch_per_device", s.batch},
@@ -276,11 +282,11 @@ void print_world(const PlanInput& in, const WorldRequest& r) {
     std::printf("%s\n", json_of(world, in).dump(2).c_str());
     return;
   }
-  std::printf("model     %s, %s: %s/s, and the rate over that of %lld times as much\n\n",
+  std::printf("model     %s, %s: %s/s, and the rate over that of %lld times as much\n%s\n",
               in.subject.config.model.c_str(),
               r.batch_of_each > 0 ? cat("batch ", r.batch_of_each, " on each device").c_str()
                                   : cat("batch ", in.subject.config.batch_size, " shared by the devices").c_str(),
-              in.subject.unit, static_cast<long long>(world[0].devices));
+              in.subject.unit, static_cast<long long>(world[0].devices), texts_line(in.subject).c_str());
   const std::vector<const Estimate*> shown = print_rates(world, r.top);
   // This machine where it is timed, and the first of the devices.
   for (size_t i = 0; i < shown.size() && i < 2; ++i) {

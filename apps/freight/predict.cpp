@@ -301,18 +301,17 @@ int predict_here(deploy::Predictor& predictor, PredictFlags& f, const Options& o
 }
 
 int predict_together(PredictFlags& f, const Options& o, const comm::Launch& launch) {
+  refuse_nccl(f.ranks);
   const std::unique_ptr<train::Ranks> ranks = join_ranks(f.ranks, launch);
-  try {
+  if (!ranks) return signals::exit_code();
+  return with_others(ranks.get(), [&] {
     deploy::Predictor predictor = make_predictor(f, launch);
     check_model(predictor, f, launch);
     const Turns turns{.rank = launch.rank, .world = launch.world, .batch = static_cast<size_t>(f.batch_size)};
     if (ranks->first()) return predict_here(predictor, f, o, turns, &ranks->comm());
     predict_beside(predictor, f, turns, ranks->comm());
     return signals::stop_requested() ? signals::exit_code() : 0;
-  } catch (const std::exception& e) {
-    ranks->comm().abort(e.what());
-    throw;
-  }
+  });
 }
 
 }  // namespace

@@ -9,7 +9,9 @@
 #include <filesystem>
 
 #include "device_list.h"
+#include "freight/backend/backend.h"
 #include "freight/backend/gpu/cuda/cuda.h"
+#include "freight/backend/gpu/cuda/nccl.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/env.h"
 #include "freight/base/printable.h"
@@ -19,6 +21,7 @@
 #include "freight/io/file.h"
 #include "freight/trace/device.h"
 #include "freight/train/learner.h"
+#include "freight/train/signals.h"
 #include "lists.h"
 
 namespace freight::app {
@@ -27,6 +30,18 @@ namespace {
 
 std::string kind_of_device(const std::string& name) { return name.substr(0, name.find(':')); }
 
+// Throws Error(usage) where the list names a GPU of this host twice.
+void need_gpus_once(const RankFlags& flags) {
+  std::vector<std::string> gpus;
+  for (const std::string& name : parse_device_list("--devices", flags.devices).names) {
+    if (kind_of_device(name) == "cuda") gpus.push_back(name);
+  }
+  std::sort(gpus.begin(), gpus.end());
+  const auto twice = std::adjacent_find(gpus.begin(), gpus.end());
+  if (twice == gpus.end() || !flags.hosts.empty()) return;
+  fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": ", *twice, " takes one process");
+}
+
 }  // namespace
 
 void declare_job(Options& o, JobFlags& f) {
@@ -34,8 +49,8 @@ void declare_job(Options& o, JobFlags& f) {
         "hosts that share the processes, the first of them this one; the others are reached by ssh (FREIGHT_SSH)",
         {.value = "LIST"});
   o.add("--comm", &f.comm,
-        "what moves the data: shared (memory of one host), gloo (network), mpi (under its mpiexec), or auto: one of "
-        "the first two",
+        "what moves the data: shared (memory of one host), gloo (network), mpi (under its mpiexec), nccl (sums between "
+        "CUDA devices), or auto: the last where it is found, else one of the first two",
         {.value = "NAME", .aliases = {"--engine"}});
   o.add("--interface", &f.interface, "this host's interface for gloo, by name or address", {.value = "NAME"});
   o.add("--token-file", &f.token_file, "holds the secret by which processes of several hosts know each other",
@@ -137,7 +152,9 @@ int64_t sharers_of(const RankFlags& flags, const std::string& device, const comm
   return std::clamp<int64_t>(alike, 1, all);
 }
 
-void need_own_gpus(train::Ranks& ranks, const std::string& device) {
+void need_own_gpus(train::Ranks& ranks, const std::string& device, const RankFlags& flags) {
+  const bool nccl = comm::asked_engine(flags.job()) == comm::Engine::nccl;
+  if (nccl && env::get("NCCL_MULTI_RANK_GPU_ENABLE") == "1") return;
   std::string mine;
   if (starts_with(device, "cuda")) {
     const std::string& name = *trace::device_named(device);
@@ -154,6 +171,53 @@ void need_own_gpus(train::Ranks& ranks, const std::string& device) {
   }
 }
 
+void need_nccl(const RankFlags& flags, const train::Config& config) {
+  if (comm::asked_engine(flags.job()) != comm::Engine::nccl) return;
+  if (config.sync_batch_norm) {
+    fail(ErrorKind::usage, "--comm",
+         "nccl does not go with --sync-batch-norm: shards wait for each other in memory of the host");
+  }
+  if (const Library& nccl = cuda::find_nccl(); !nccl.why.empty()) fail(ErrorKind::device, "--comm nccl", nccl.why);
+}
+
+void join_devices(train::Ranks& ranks, const std::string& device, const RankFlags& flags) {
+  const comm::Engine asked = comm::asked_engine(flags.job());
+  const bool forced = asked == comm::Engine::nccl;
+  if (!forced && asked != comm::Engine::automatic) return;
+  // Each rank names its device unless it is one of CUDA's, and then says why it cannot use NCCL.
+  const std::string& name = *trace::device_named(device);
+  const bool cuda_device = starts_with(name, "cuda:");
+  const std::vector<std::string> devices = ranks.from_all(cuda_device ? "" : name);
+  const auto other = std::find_if(devices.begin(), devices.end(), [](const std::string& d) { return !d.empty(); });
+  if (other != devices.end()) {
+    if (!forced) return;
+    fail(ErrorKind::usage, "--comm", "nccl sums between CUDA devices: rank ", other - devices.begin(), " computes on ",
+         *other);
+  }
+  const std::vector<std::string> reasons = ranks.from_all(cuda::find_nccl().why);
+  const auto lacks = std::find_if(reasons.begin(), reasons.end(), [](const std::string& why) { return !why.empty(); });
+  if (lacks != reasons.end()) {
+    const std::string why = cat("rank ", lacks - reasons.begin(), ": ", *lacks);
+    if (forced) fail(ErrorKind::device, "--comm nccl", why);
+    return ranks.set_note(cat("gradients go through memory of the host: ", why));
+  }
+  const std::string meeting = ranks.from_first(ranks.first() ? cuda::new_nccl_meeting() : std::string());
+  ranks.use(cuda::join_nccl(backend(name).memory(), {.rank = ranks.rank(),
+                                                     .world = ranks.world(),
+                                                     .meeting = meeting,
+                                                     .timeout = flags.comm_timeout,
+                                                     .lost = [&ranks] { return ranks.comm().lost(); },
+                                                     .others = [&ranks] { return ranks.comm().whereabouts(); }}));
+  ranks.set_note(cat("gradients are summed by ", ranks.devices()->name(), ", in the devices' memory"));
+}
+
+void refuse_nccl(const JobFlags& flags) {
+  if (flags.job().engine != comm::Engine::nccl) return;
+  fail(ErrorKind::usage, "--comm",
+       "nccl sums gradients between CUDA devices, for freight train alone: need auto, shared, "
+       "gloo or mpi");
+}
+
 std::string table_device_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch) {
   const DeviceList list =
       flags.devices.empty() ? DeviceList{.count = launch.world} : parse_device_list("--devices", flags.devices);
@@ -167,11 +231,7 @@ std::string table_device_of(const RankFlags& flags, const std::string& device, c
   }
   need_alike(flags, "which fit trees together");
   const std::string kind = kind_of_device(list.names[0]);
-  std::vector<std::string> gpus = kind == "cuda" ? list.names : std::vector<std::string>();
-  std::sort(gpus.begin(), gpus.end());
-  if (const auto twice = std::adjacent_find(gpus.begin(), gpus.end()); twice != gpus.end() && flags.hosts.empty()) {
-    fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": ", *twice, " takes one process");
-  }
+  need_gpus_once(flags);
   const std::string& name = list.names.at(static_cast<size_t>(launch.rank));
   if (device != "auto" && device != kind && device != name) {
     fail(ErrorKind::usage, "--device", "got ", device, " beside --devices ", flags.devices,
@@ -253,8 +313,9 @@ enum class Logs : uint8_t { stay, go };
 
 int run_on_terminal(const std::string& command, const comm::LaunchOptions& options, Logs logs) {
   const comm::JobEnd end = comm::run_job(options);
-  // A rank that was asked to stop has said so by its exit code.
-  const bool stopped = end.forwarded != 0 && (!end.failed() || end.exit_code == 128 + end.forwarded);
+  // A rank that was asked to stop has said so by its exit code, or ended by the signal before it could.
+  const bool of_signal = end.exit_code == 128 + end.forwarded || end.signal == end.forwarded;
+  const bool stopped = end.forwarded != 0 && (!end.failed() || of_signal);
   if (stopped) return 128 + end.forwarded;
   if (!end.failed()) return 0;
   if (end.log.empty() && end.signal == 0) return end.exit_code;
@@ -273,12 +334,14 @@ int run_ranks(const std::string& command, const Args& args, const RankFlags& fla
               const std::string& logs, int64_t threads) {
   comm::LaunchOptions o = launch_of(with_command(command, args), flags, count, logs);
   o.elastic = parse_elastic(flags.elastic);
+  o.elastic.by_network = flags.engine() == comm::Engine::gloo;
   o.threads = static_cast<int>(threads);
   o.terminal = true;
   return run_on_terminal(command, o, Logs::stay);
 }
 
 int run_ranks(const std::string& command, const Args& args, const RankFlags& flags, int64_t count) {
+  refuse_nccl(flags);
   const LogFolder folder(command);
   comm::LaunchOptions o = launch_of(with_command(command, args), flags, count, folder.path());
   o.terminal = true;
@@ -294,6 +357,7 @@ Args JobFlags::words() const {
 
 RanksRan run_ranks_apart(const std::string& what, const Args& words, const JobFlags& flags, int64_t count,
                          const std::string& folder) {
+  refuse_nccl(flags);
   comm::LaunchOptions o = launch_of(words, flags, count, folder);
   o.result = folder + "/result";
   const comm::JobEnd end = comm::run_job(o);
@@ -330,27 +394,40 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
     fail(ErrorKind::usage, "--elastic", "got ", flags.elastic, " for ", devices, devices == 1 ? " device" : " devices",
          " (--devices): need no more than these");
   }
-  if (!flags.hosts.empty()) fail(ErrorKind::usage, "--elastic", "is for one host as yet: leave --hosts out");
-  if (flags.engine() != comm::Engine::shared_memory) {
-    fail(ErrorKind::usage, "--elastic", "is for processes that share memory as yet: got ",
-         comm::to_string(flags.engine()));
+  if (devices < 2) {
+    fail(ErrorKind::usage, "--elastic", "got ", devices,
+         " device (--devices): need two or more, of which one may be lost");
+  }
+  if (flags.engine() == comm::Engine::mpi) {
+    fail(ErrorKind::usage, "--elastic",
+         "goes by shared memory or Gloo, not by MPI, which ends all processes with one: ", "leave out --comm mpi");
+  }
+  if (comm::asked_engine(flags.job()) == comm::Engine::nccl) {
+    fail(ErrorKind::usage, "--elastic", "goes by shared memory or Gloo as yet: leave out --comm nccl");
   }
   if (!flags.weights.empty() || flags.shard_optimizer) {
     fail(ErrorKind::usage, "--elastic", "does not go with ",
          flags.weights.empty() ? "--shard-optimizer" : "--device-weights", " as yet");
   }
   need_alike(flags, "which --elastic is for as yet");
+  need_gpus_once(flags);
   if (flags.overlap == "yes") {
     fail(ErrorKind::usage, "--elastic", "does not go with --overlap yes: sums are made behind the backward half");
   }
 }
 
 std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch) {
-  const comm::JobOptions job = flags.job();
+  comm::JobOptions job = flags.job();
+  job.called_off = [] { return signals::stop_requested(); };
   train::RankMeeting meeting{.address = [launch, job] { return comm::meeting_address(launch, job); },
                              .timeout = flags.comm_timeout};
-  return std::make_unique<train::Ranks>(comm::join_job(launch, job), train::parse_overlap(flags.overlap),
-                                        std::move(meeting));
+  try {
+    return std::make_unique<train::Ranks>(comm::join_job(launch, job), train::parse_overlap(flags.overlap),
+                                          std::move(meeting));
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::peer_lost || !signals::stop_requested()) throw;
+    return nullptr;
+  }
 }
 
 }  // namespace freight::app

@@ -32,6 +32,8 @@ struct JobFlags {
   Args words() const;
 };
 void declare_job(Options& o, JobFlags& f);
+// Throws Error(usage) where a command whose processes meet in memory of the host alone is asked for --comm nccl.
+void refuse_nccl(const JobFlags& flags);
 
 struct RankFlags : JobFlags {
   std::string devices;           // --devices; "": one, which --device names
@@ -123,14 +125,33 @@ std::string last_line(const std::string& log);
 // The kind of error that the end of a job is.
 ErrorKind kind_of(const comm::JobEnd& end);
 
-// Throws Error(usage) that names two ranks which would share a GPU.
-void need_own_gpus(train::Ranks& ranks, const std::string& device);
+// Throws Error(usage) that names two ranks which would share a GPU, unless NCCL_MULTI_RANK_GPU_ENABLE lets them.
+void need_own_gpus(train::Ranks& ranks, const std::string& device, const RankFlags& flags = {});
+// Has CUDA devices sum among themselves by NCCL where all ranks have one and the library is found; where it is not the
+// ranks get a note of it. All ranks call it together. Throws Error(device) where --comm nccl asks for it and it is not
+// found, Error(usage) where a rank has another device.
+void join_devices(train::Ranks& ranks, const std::string& device, const RankFlags& flags);
+// Throws Error(device) where --comm nccl is asked for and this host has no NCCL, Error(usage) where the run would not
+// sum by it.
+void need_nccl(const RankFlags& flags, const train::Config& config);
 // "1:4" of --elastic; off for "". Throws Error(usage).
 comm::Elastic parse_elastic(const std::string& text);
 // Throws Error(usage) where the flags of a job on `devices` devices do not go with --elastic.
 void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t devices);
 
-// Meets the others. Throws Error(usage, peer_lost).
+// Meets the others; null where a signal asked to end before they had come. Throws Error(usage, peer_lost).
 std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch);
+
+// Returns what `work` does. Where that throws, the other ranks are told why this one ends, and end with it: they would
+// wait for it until they miss it. There are none where `ranks` is null, or has met nobody yet.
+template <class Work>
+auto with_others(train::Ranks* ranks, const Work& work) {
+  try {
+    return work();
+  } catch (const std::exception& e) {
+    if (ranks && ranks->met()) ranks->comm().abort(e.what());
+    throw;
+  }
+}
 
 }  // namespace freight::app

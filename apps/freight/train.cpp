@@ -1,9 +1,11 @@
 // `freight train`: a recipe, changed by flags, becomes a run. Progress goes to stderr, the result to stdout.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "command.h"
@@ -30,6 +32,7 @@
 #include "memory_size.h"
 #include "options.h"
 #include "ranks.h"
+#include "resume_flags.h"
 
 namespace freight::app {
 namespace {
@@ -320,50 +323,6 @@ void print_result(const train::Result& r, const Terminal& terminal, const TrainF
   }
 }
 
-// Reads what --resume means; `fresh` becomes what the run was made with, or the recipe where there is none yet.
-// `apply` sets the flags on top of a configuration.
-template <class F>
-train::Found look_for(const train::Config& probe, train::Config& fresh, F apply) {
-  std::string dir = probe.output_dir;
-  if (probe.resume == "auto") {
-    fresh = train::recipe(probe.data, probe.recipe, probe.data_dir);
-    train::Config asked = fresh;
-    apply(asked);
-    if (dir.empty()) dir = train::usual_dir(asked);
-  }
-  train::Found found = train::find_checkpoint(probe.resume, dir);
-  if (found.checkpoint) fresh = found.checkpoint->config;
-  return found;
-}
-
-// A flag for new runs alone does not go with one that goes on: it would be passed over. With `auto` it is for the
-// case that there is nothing to go on from.
-void check_resume(const train::Config& config, const train::Found& found, const Options& o) {
-  const bool other_weights = o.given("--weights") && !config.weights.empty() &&
-                             !(found.checkpoint && found.checkpoint->config.weights == config.weights);
-  if (config.resume != "auto") {
-    if (other_weights) {
-      fail(ErrorKind::usage, "--weights",
-           "does not go with --resume: a run goes on with its own weights; without "
-           "--resume a new run starts from ",
-           config.weights);
-    }
-    if (o.given("--overwrite") && config.overwrite) {
-      fail(ErrorKind::usage, "--overwrite",
-           "does not go with --resume: a run goes on in its directory; without "
-           "--resume a new one takes its place");
-    }
-    return;
-  }
-  if (!found.checkpoint) return;
-  const auto warn = [&](const std::string& what) {
-    std::fprintf(stderr, "warning: %s: the run goes on from %s\n", printable(what).c_str(),
-                 printable(found.checkpoint->dir).c_str());
-  };
-  if (other_weights) warn(cat("--weights ", config.weights, " is not read"));
-  if (o.given("--overwrite") && config.overwrite) warn("--overwrite replaces nothing");
-}
-
 // A request is the command line with all that follows from it.
 struct Request {
   train::Config config;
@@ -374,7 +333,7 @@ struct Request {
 };
 
 // The recipe decides the defaults, and the data set decides the recipe: those two are read first.
-Request read_request(const Args& args) {
+Request read_request(const Args& args, train::Hold hold = train::Hold::run) {
   train::Config probe;
   Request r;
   {
@@ -387,7 +346,7 @@ Request read_request(const Args& args) {
   if (probe.resume.empty()) {
     r.config = train::recipe(probe.data, probe.recipe, probe.data_dir);
   } else {
-    r.found = look_for(probe, r.config, [&](train::Config& c) { train_options(c, r.flags)->peek(args); });
+    r.found = found_to_resume(probe, r.config, hold, [&](train::Config& c) { train_options(c, r.flags)->peek(args); });
   }
   r.flags = {};
   if (const std::string model = train::asked_model(probe); !model.empty()) train::set_model(r.config, model);
@@ -398,8 +357,9 @@ Request read_request(const Args& args) {
 void settle_elastic(Request& r) {
   train::Config& c = r.config;
   constexpr int64_t kShards = 8;
-  if (!c.resume.empty()) {
-    fail(ErrorKind::usage, "--elastic", "is for new runs as yet: leave --resume out, or go on without --elastic");
+  if (r.found && r.found->checkpoint && c.shards == 0) {
+    fail(ErrorKind::usage, "--elastic", "needs shards, and the run of ", r.found->checkpoint->dir,
+         " was begun without them, which cannot change: go on without --elastic, or begin anew with it");
   }
   if (&train::learner_of(c) != train::learners().front()) {
     fail(ErrorKind::usage, "--elastic", "is for nets as yet, and --model ", c.model, " is none");
@@ -526,9 +486,15 @@ int train_beside(train::Config& config, const TrainFlags& flags, const Args& arg
   return result.interrupted() ? signals::exit_code() : 0;
 }
 
+void share_devices(train::Ranks& ranks, const std::string& device, const RankFlags& flags) {
+  need_own_gpus(ranks, device, flags);
+  join_devices(ranks, device, flags);
+}
+
 int train_together(const Args& args, const RankFlags& flags, const comm::Launch& launch) {
   const std::unique_ptr<train::Ranks> ranks = join_ranks(flags, launch);
-  try {
+  if (!ranks) return signals::exit_code();
+  return with_others(ranks.get(), [&] {
     ranks->need_equal("the arguments", join(args, " "));
     ranks->ask(train::parse_device_weights(flags.weights, launch.world));
     if (flags.shard_optimizer) ranks->share_states();
@@ -542,7 +508,7 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
     const bool of_rows = ranks->from_first(ranks->first() && is_of_rows(r.config) ? "rows" : "net") == "rows";
     if (ranks->first()) {
       r.config.backend = device_of_rank(r.config, flags, launch);
-      if (!of_rows) need_own_gpus(*ranks, r.config.backend);  // XGBoost says what is wrong with its own
+      if (!of_rows) share_devices(*ranks, r.config.backend, flags);  // XGBoost says what is wrong with its own
       const int code = train_here(r, args, ranks.get(), shard_work(r.config, r.flags.ranks, launch));
       if (code == kShardsDoNotFit) ranks->comm().abort("the processes do not fit the memory together");
       return code;
@@ -554,26 +520,39 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
     train::set_from_json(config, json, "rank 0");
     config.data_dir = probe.data_dir;  // of this machine, and no part of a configuration
     config.backend = of_rows ? table_device_of(flags, probe.backend, launch) : device_of(flags, config.backend, launch);
-    if (!of_rows) need_own_gpus(*ranks, config.backend);
+    if (!of_rows) share_devices(*ranks, config.backend, flags);
     return train_beside(config, own, args, *ranks, of_rows);
-  } catch (const std::exception& e) {
-    ranks->comm().abort(e.what());
-    throw;
+  });
+}
+
+// Reads the request of a process that may come while the others train: they put a checkpoint away when there are more
+// than they keep, and it looks again for the newest then.
+Request read_beside_the_run(const Args& args) {
+  constexpr int kTries = 5;
+  constexpr auto kPause = std::chrono::milliseconds(50);
+  for (int i = 1;; ++i) {
+    try {
+      return read_request(args, train::Hold::nothing);
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::checkpoint || i == kTries) throw;
+    }
+    std::this_thread::sleep_for(kPause);
   }
 }
 
 // A rank of a job that may lose and gain some: it prepares for itself, and meets the others when it is ready. Which of
 // them is the first may change.
 int train_elastic(const Args& args, const comm::Launch& launch, std::unique_ptr<comm::Membership> members) {
-  Request r = read_request(args);
+  Request r = read_beside_the_run(args);
   parse_request(r, args);
-  r.config.backend = device_of(r.flags.ranks, r.config.backend, launch.rank);
+  r.config.backend = device_of(r.flags.ranks, r.config.backend, launch);
   train::Ranks ranks(std::move(members), r.flags.ranks.comm_timeout);
   try {
-    return train_here(r, args, &ranks, {});
-  } catch (const std::exception& e) {
-    if (ranks.met()) ranks.comm().abort(e.what());
-    throw;
+    return with_others(&ranks, [&] { return train_here(r, args, &ranks, {}); });
+  } catch (const Error& e) {
+    const bool before = !ranks.met() && e.kind() == ErrorKind::peer_lost;
+    if (!before || !signals::stop_requested()) throw;
+    return signals::exit_code();
   }
 }
 
@@ -607,6 +586,8 @@ int start_ranks(Request r, Args args, const std::string& dir, const ShardWork& w
 
 int train_on_devices(Request r, const Args& args, int64_t count) {
   train::need_several(r.config);
+  if (is_of_rows(r.config)) refuse_nccl(r.flags.ranks);
+  need_nccl(r.flags.ranks, r.config);
   for (int rank = static_cast<int>(count); rank-- > 0;) {
     train::Config of_rank = r.config;
     of_rank.backend =
@@ -655,11 +636,14 @@ std::string needs_one_process(const TrainFlags& flags) {
 int train_command(const Args& args) {
   signals::install();
   const comm::Launch launch = comm::read_launch_environment();
-  if (auto members = comm::Membership::of_process(launch)) return train_elastic(args, launch, std::move(members));
   if (launch.world > 1) {
     train::Config probe;
     TrainFlags flags;
     train_options(probe, flags)->peek(args);
+    comm::JobOptions job = flags.ranks.job();
+    job.called_off = [] { return signals::stop_requested(); };
+    if (auto members = comm::Membership::of_process(launch, job))
+      return train_elastic(args, launch, std::move(members));
     return train_together(args, flags.ranks, launch);
   }
   Request r = read_request(args);
@@ -667,6 +651,7 @@ int train_command(const Args& args) {
   if (r.done) return 0;
   const int64_t devices = device_count(r.flags.ranks, launch);
   need_elastic(r.flags.ranks, launch, devices);
+  if (!r.flags.ranks.elastic.empty()) need_parts("--devices", devices, r.config);
   if (devices > 1 && !r.flags.dry_run) return train_on_devices(std::move(r), args, devices);
   if (devices > 1) train::need_several(r.config);
   if (devices == 1 && !r.flags.ranks.weights.empty()) {

@@ -54,6 +54,15 @@ TEST(BenchComm, PrintsJson) {
   EXPECT_NEAR(f.at("bus_bytes_per_second").get<double>() * f.at("seconds").get<double>(), 1 << 20, 1);
   EXPECT_GE(w.at("cost").at("start_seconds"), 0);
   EXPECT_GE(w.at("cost").at("seconds_per_byte"), 0);
+  const Json& beside = w.at("beside_compute");
+  EXPECT_GE(beside.at("threads"), 1);
+  EXPECT_GT(beside.at("products_slower"), 0);
+  EXPECT_GT(beside.at("rest_slower"), 0);
+  EXPECT_GE(beside.at("slowest_rank"), 1);
+  EXPECT_GT(beside.at("sum_cost").at("start_seconds").get<double>() +
+                beside.at("sum_cost").at("seconds_per_byte").get<double>(),
+            0);
+  EXPECT_GE(beside.at("lost_seconds_per_byte"), 0);
 }
 
 TEST(BenchComm, MeasuresOverANetwork) {

@@ -91,10 +91,14 @@ TEST_F(BenchScaling, StandsBesideWhatThePlanPredicts) {
   const Ran r = scaling({"--world", "1,2", "--json", "--rates", file});
   ASSERT_EQ(r.code, 0) << r.err;
   const Json worlds = Json::parse(r.out)["worlds"];
-  // freight plan tells the same of one device; of two it adds what sums cost, as they were measured here.
-  const Json times = {
-      {"worlds",
-       Json::array({{{"world", 2}, {"hosts", 1}, {"figures", Json::array()}, {"cost", worlds[1]["sum_cost"]}}})}};
+  EXPECT_FALSE(worlds[0].contains("beside_compute"));
+  // freight plan tells the same of one device; of two it adds what sums and ranks that compute at once cost, as these
+  // were measured here.
+  const Json times = {{"worlds", Json::array({{{"world", 2},
+                                               {"hosts", 1},
+                                               {"figures", Json::array()},
+                                               {"cost", worlds[1]["sum_cost"]},
+                                               {"beside_compute", worlds[1].at("beside_compute")}}})}};
   write_file(dir_ + "/sums.json", times.dump());
   const Ran plan = run_freight({"plan", "digits", "--model", "mlp", "-b", "30", "--rates", file, "--world", "1,2",
                                 "--link", dir_ + "/sums.json", "--json"});
@@ -124,6 +128,13 @@ TEST_F(BenchScaling, RefusesWhatItCannotMeasure) {
   refused({"--world", "1,4", "--shards", "3"}, "got 4 devices for 3 shards");
   refused({"--seconds", "0"}, "--seconds");
   refused({"--model", "gbdt"}, "gbdt");
+  // What would be found out after all was measured.
+  for (const auto& [flag, code] : {std::pair("--out", 1), {"--rates", 3}}) {
+    const std::string path = dir_ + "/nowhere/x.json";
+    const Ran r = scaling({"--seconds", "600", flag, path});
+    EXPECT_EQ(r.code, code) << r.err;
+    EXPECT_NE(r.err.find(path), std::string::npos) << r.err;
+  }
 }
 
 TEST_F(BenchScaling, NamesARankThatIsKilledAndLeavesNothing) {

@@ -65,6 +65,7 @@ TEST(CudaCommand, ListsTheDevice) {
   EXPECT_TRUE(contains(j.at("cuda_compiler"), "NVRTC 13.0"));
   EXPECT_TRUE(contains(j.at("cuda_factorizations"), "cuSOLVER 12.0"));
   EXPECT_TRUE(contains(j.at("cuda_products"), "cuBLASLt 13.1"));
+  EXPECT_TRUE(contains(j.at("cuda_collectives"), "NCCL 2.28.9"));
   EXPECT_TRUE(contains(j.at("cuda_convolutions"), "cuDNN 9.19"));
   EXPECT_TRUE(contains(run_freight({"devices"}, "", on_fake(dir)).out, "cuda:0  Fake GPU, sm_90"));
 }

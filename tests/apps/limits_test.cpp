@@ -69,21 +69,31 @@ TEST(Limits, EveryFlagOfTheDocumentIsThereWithItsDefault) {
   }
 }
 
-// At the limit, and one above.
+// Below each limit, at it, and one above.
 TEST(Limits, CountsOfTheCommandLine) {
   const auto text = [](int64_t n) { return std::to_string(n); };
   const struct {
     std::vector<std::string> args;
     int code;
   } kCases[] = {
+      {{"models", "show", "mlp", "-b", text((1 << 24) - 1)}, 0},
       {{"models", "show", "mlp", "-b", text(1 << 24)}, 0},
       {{"models", "show", "mlp", "-b", text((1 << 24) + 1)}, 2},
       {{"models", "show", "mlp", "-b", "9223372036854775807"}, 2},
+      {{"train", "--epochs", "999999999", "--print-config"}, 0},
       {{"train", "--epochs", "1000000000", "--print-config"}, 0},
       {{"train", "--epochs", "1000000001", "--dry-run"}, 2},
       {{"train", "--epochs", "9223372036854775807", "--dry-run"}, 2},
       {{"plan", "--model", "mlp", "-b", "9223372036854775807"}, 2},
+      {{"train", "--max-steps", text((int64_t{1} << 40) - 1), "--print-config"}, 0},
+      {{"train", "--max-steps", text(int64_t{1} << 40), "--print-config"}, 0},
       {{"train", "--max-steps", text((int64_t{1} << 40) + 1), "--dry-run"}, 2},
+      {{"train", "--devices", "63", "-b", "128", "--dry-run"}, 0},
+      {{"train", "--devices", "64", "-b", "128", "--dry-run"}, 0},
+      {{"train", "--devices", "65", "-b", "128", "--dry-run"}, 2},
+      {{"plan", "--model", "mlp", "--per-device-batch-size", "1", "--on", "A100 SXM4 80GB", "--world", "1,999999"}, 0},
+      {{"plan", "--model", "mlp", "--per-device-batch-size", "1", "--on", "A100 SXM4 80GB", "--world", "1,1000000"}, 0},
+      {{"plan", "--model", "mlp", "--per-device-batch-size", "1", "--on", "A100 SXM4 80GB", "--world", "1,1000001"}, 2},
   };
   for (const auto& c : kCases) {
     const Ran r = run_freight(c.args);

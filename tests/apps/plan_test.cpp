@@ -1,6 +1,7 @@
 // `freight models`, `profile`, `bench` and `run`.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -122,6 +123,52 @@ TEST(ProfileCommand, HasALinePerStepAndTheArena) {
   for (const char* key : {"name", "scope", "kernel", "ms"}) EXPECT_TRUE(j.at("steps")[0].contains(key)) << key;
   EXPECT_NE(run_freight({"profile", "--model", "mlp", "-b", "8", "--seconds", "0"}).out.find("GFLOP/s"),
             std::string::npos);
+}
+
+TEST(ProfileCommand, ListsTheSumsOfAStepOverDevicesAndWhatComputeHidesOfThem) {
+  const std::vector<std::string> devices = {"profile",   "--model", "lenet",     "-b", "32",
+                                            "--seconds", "0.2",     "--devices", "2",  "--overlap"};
+  for (const char* overlap : {"no", "yes"}) {
+    std::vector<std::string> words = devices;
+    words.insert(words.end(), {overlap, "--json"});
+    const Ran r = run_freight(words);
+    ASSERT_EQ(r.code, 0) << r.err;
+    const Json j = Json::parse(r.out);
+    EXPECT_EQ(j.at("devices"), 2);
+    EXPECT_GE(j.at("measured_steps"), 5);
+    const auto is_sum = [](const Json& step) { return step.at("op") == "all_reduce"; };
+    EXPECT_EQ(std::count_if(j.at("steps").begin(), j.at("steps").end(), is_sum), 10);  // weights and biases of lenet
+    const Json& fastest = j.at("fastest");
+    const double computed = fastest.at("computed_ms"), step = fastest.at("step_ms");
+    EXPECT_LE(computed, step);
+    ASSERT_FALSE(fastest.at("sums").empty());
+    double bytes = 0;
+    for (const Json& s : fastest.at("sums")) {
+      const double begin = s.at("begin_ms"), ms = s.at("ms"), hidden = s.at("hidden_ms"), waited = s.at("waited_ms");
+      EXPECT_NEAR(hidden + waited, ms, 1e-9);
+      EXPECT_NEAR(hidden, std::clamp(computed - begin, 0.0, ms), 1e-9);
+      EXPECT_LE(begin + ms, step);
+      if (overlap == std::string("no")) {
+        EXPECT_EQ(hidden, 0);
+      }
+      bytes += s.at("bytes").get<double>();
+    }
+    EXPECT_GE(bytes, 4 * 61706);  // each in lines of the cache
+    EXPECT_LE(bytes, 4 * 61706 + 10 * 64);
+    ASSERT_EQ(j.at("waited_for_rank_ms").size(), 2u);
+    EXPECT_EQ(j.at("waited_for_rank_ms")[0], 0);
+  }
+  std::vector<std::string> words = devices;
+  words.insert(words.end(), {"yes", "--top", "3"});
+  const Ran text = run_freight(words);
+  EXPECT_EQ(text.code, 0) << text.err;
+  for (const char* part : {"all_reduce", "hidden", "are hidden behind compute", "of each step for rank 1"}) {
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
+  }
+  EXPECT_EQ(run_freight({"profile", "--model", "mlp", "--devices", "2", "--inference"}).code, 2);
+  EXPECT_EQ(run_freight({"profile", "--model", "mlp", "--devices", "2", "-b", "1"}).code, 2);
+  const Ran plan = run_freight({"profile", "--model", "mlp", "-b", "8", "--devices", "2", "--plan"});
+  EXPECT_NE(plan.out.find("all_reduce"), std::string::npos) << plan.err;
 }
 
 TEST(BenchCommand, TimesASteps) {

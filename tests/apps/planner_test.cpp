@@ -166,7 +166,7 @@ TEST(PlanCommand, WorldComparesNumbersOfDevices) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> refused = {
       {{"--world", "2,4", "--rate-of-one", "9"}, "need --world 1,"},
       {{"--world", "1,2", "--on", "Cart"}, "did you mean 'Card'"},
-      {{"--world", "4,2"}, "need whole numbers from 1 on that rise"},
+      {{"--world", "4,2"}, "need whole numbers from 1 to 1000000 that rise"},
       {{"--world", "1,512"}, "a batch of 256 has no 512 parts"},
       {{"--world", "1,2", "--devices", "2"}, "does not go with --devices"},
       {{"--world", "1,2", "--csv"}, "does not go with --csv"}};

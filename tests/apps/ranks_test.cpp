@@ -4,12 +4,14 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "freight/base/clock.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/philox.h"
 #include "freight/base/strings.h"
@@ -179,6 +181,34 @@ TEST_F(Ranks, ARankThatIsLostBesideTheBackwardHalfIsNamed) {
   const Ran lost = running.finish();
   EXPECT_EQ(lost.code, 7) << lost.err;
   EXPECT_NE(lost.err.find("rank 1 was killed by signal 9"), std::string::npos) << lost.err;
+}
+
+// The others wait for it, and are asked to end when the command knows.
+TEST_F(Ranks, ARankThatIsLostBeforeTheMeetingIsNamedWithinThreeSeconds) {
+  for (const char* engine : {"shared", "gloo"}) {
+    Running running(args(engine, {"--max-steps", "100000", "--epochs", "0", "--devices", "3", "--comm", engine}));
+    int pid = 0;
+    for (int i = 0; i < 30'000 && pid == 0; ++i, usleep(1000)) pid = process_of(running.pid(), 1);
+    ASSERT_GT(pid, 0);
+    const auto start = std::chrono::steady_clock::now();
+    ::kill(pid, SIGKILL);
+    const Ran lost = running.finish();
+    EXPECT_LT(seconds_since(start), 3.0);
+    EXPECT_EQ(lost.code, 7) << lost.err;
+    EXPECT_NE(lost.err.find("rank 1 was killed by signal 9"), std::string::npos) << lost.err;
+  }
+}
+
+TEST_F(Ranks, ASignalBeforeTheMeetingEndsAll) {
+  Running running(args("early", {"--max-steps", "100000", "--epochs", "0", "--devices", "3"}));
+  const int last = awaited_process(running.pid(), 2);
+  ASSERT_GT(last, 0);
+  ::kill(last, SIGSTOP);  // so that nobody meets
+  usleep(500'000);        // the others wait by now, or get the signal before
+  running.send(SIGTERM);
+  ::kill(last, SIGCONT);
+  const Ran r = running.finish();
+  EXPECT_EQ(r.code, 143) << r.err;
 }
 
 TEST_F(Ranks, ShardsGiveTheSameModelToTheByteForAnyNumberOfThreads) {
@@ -410,7 +440,9 @@ TEST_F(Ranks, AreNamedAndRefused) {
   refused({"--devices", "2", "-b", "1"}, "need a sample for each");
   refused({"--shards", "33"}, "has no 33 shards");
   refused({"--shards", "4", "--grad-accum", "2"}, "--grad-accum");
-  refused({"--devices", "2", "--device-data", "yes"}, "--device-data");
+  refused({"--devices", "2", "--device-data", "yes"},
+          "--device-data: yes does not go with several devices: each epoch deals the samples anew");
+  refused({"--shards", "4", "--devices", "1", "--device-data", "yes"}, "--device-data: yes does not go with --shards");
   const Ran dry = run_freight({"train", dir_, "--model", "mlp", "-b", "32", "--devices", "cpu*4", "--dry-run"});
   EXPECT_EQ(dry.code, 0) << dry.err;
   EXPECT_NE(dry.err.find("32 = 4 devices x 8"), std::string::npos) << dry.err;

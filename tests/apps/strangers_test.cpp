@@ -9,6 +9,7 @@
 
 #include "freight/base/strings.h"
 #include "freight/io/npy.h"
+#include "freight/io/npy_internal.h"
 #include "run_command.h"
 
 namespace freight::test {
@@ -148,6 +149,52 @@ TEST(Strangers, ANetTooLargeForTheMemoryIsRefusedBeforeItIsMade) {
   EXPECT_EQ(r.code, 5) << r.err;
   EXPECT_NE(r.err.find("does not fit: got 1.0 GiB free, need more than"), std::string::npos) << r.err;
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 10);
+}
+
+// A file of these bytes and as many zeros, which lie on no disk: more than any memory holds.
+void write_endless(const std::string& path, const std::string& head) {
+  write_file(path, head);
+  fs::resize_file(path, uintmax_t{1} << 42);
+}
+
+// Data of some gigabytes were read for 16 seconds before it was said that the net does not fit. Here reading them ends
+// with another message: that they do not fit themselves.
+TEST(Strangers, ANetTooLargeForTheMemoryIsRefusedBeforeItsDataAreRead) {
+  const std::string scratch = scratch_dir(), spec = scratch + "/net.json";
+  fs::create_directories(scratch + "/arrays");
+  fs::create_directories(scratch + "/idx");
+  constexpr int64_t kSamples = (int64_t{1} << 42) / 784;
+  write_endless(scratch + "/arrays/x_train.npy", io::npy_header(DType::u8, {kSamples, 28, 28}));
+  io::save_npy(scratch + "/arrays/y_train.npy", Array::of<int64_t>({0, 9, 4}, {3}));
+  write_endless(scratch + "/idx/train-images-idx3-ubyte",
+                std::string("\0\0\x08\x03\x7f\0\0\0\0\0\0\x1c\0\0\0\x1c", 16));
+  for (const char* file : {"train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
+    write_file(cat(scratch, "/idx/", file), "not read");
+  }
+  write_file(spec, R"({"format": "freight-model-1", "input": [1, 28, 28], "net": [{"type": "Flatten"},
+    {"type": "Linear", "out": 20000}, {"type": "Linear", "out": 20000}, {"type": "Linear", "out": 10}]})");
+  for (const char* data : {"/arrays", "/idx"}) {
+    const auto train = [&](const std::vector<std::string>& more) {
+      std::vector<std::string> args = {"train", scratch + data, "--dry-run", "--device-memory", "1GiB"};
+      args.insert(args.end(), more.begin(), more.end());
+      const Ran r = run_freight(args);
+      EXPECT_EQ(r.code, 5) << r.err;
+      return r.err;
+    };
+    constexpr const char* kRefused = "the run does not fit: got 1.0 GiB free, need ";
+    const std::vector<std::string> kTooLarge[] = {
+        {"--model", spec}, {"--model", "lenet", "-b", "1000000"}, {"--model", spec, "-b", "auto"}};
+    for (const auto& more : kTooLarge) {
+      const std::string said = train(more);
+      EXPECT_NE(said.find(kRefused), std::string::npos) << said;
+    }
+    for (const char* fit : {"refuse", "auto", "off"}) {
+      const std::string said = train({"--model", "lenet", "-b", "64", "--fit", fit});
+      EXPECT_NE(said.find("of memory, and there are"), std::string::npos) << said;
+    }
+    const std::string said = train({"--model", spec, "--fit", "off"});
+    EXPECT_NE(said.find("of memory, and there are"), std::string::npos) << said;
+  }
 }
 
 TEST(Strangers, WhatIsGivenAwayDoesNotSayWhereItsMakerKeepsHisFiles) {

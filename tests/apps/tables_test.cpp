@@ -264,6 +264,41 @@ TEST(TablesCommand, BlocksOfRowsAreWrittenInTheirOrderWhateverTheirSize) {
   EXPECT_EQ(std::count(stopped.out.begin(), stopped.out.end(), '\n'), 701);
 }
 
+TEST(TablesCommand, BenchCompareTimesFitsOfTreesOverRows) {
+  const std::string dir = scratch_dir(), csv = dir + "/flowers.csv";
+  std::string rows = "length,width,species\n";
+  for (int i = 0; i < 2500; ++i) rows += cat(i * 37 % 101, ",", i * 53 % 89, ",", i % 3 ? "rose" : "daisy", "\n");
+  write_file(csv, rows);
+  const auto compared = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"bench", "compare", csv, "--target", "species", "--seconds", "0.01"});
+    return run_freight(flags);
+  };
+  const Ran ran = compared({"--devices", "cpu", "--json", "--hourly", "cpu=0.36"});
+  if (ran.code == 4) GTEST_SKIP() << ran.err;
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const Json said = Json::parse(ran.out);
+  EXPECT_EQ(said.at("model"), "gbdt");
+  EXPECT_EQ(said.at("columns"), 2);
+  std::vector<int64_t> fitted;
+  for (const Json& fit : said.at("fits")) {
+    fitted.push_back(fit.at("rows"));
+    EXPECT_EQ(fit.at("device"), "cpu");
+    EXPECT_EQ(fit.at("times"), 1);
+    EXPECT_GT(fit.at("seconds").get<double>(), 0);
+    EXPECT_DOUBLE_EQ(fit.at("dollars").get<double>(), fit.at("seconds").get<double>() * 1e-4);
+  }
+  EXPECT_EQ(fitted, (std::vector<int64_t>{125, 500, 2000})) << "a sixteenth, a quarter and all of four fifths";
+  const Ran text = compared({"--model", "forest", "--rows", "50,100"});
+  ASSERT_EQ(text.code, 0) << text.err;
+  for (const char* part : {"forest on ", "rows x rounds/s", "\ncpu     50 ", "\ncpu     100 "}) {
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
+  }
+  expect_refused(compared({"--rows", "2001"}), 2, {"--rows", "2001", "2000 rows"});
+  expect_refused(compared({"--batches", "1,2"}), 2, {"--batches", "is for nets"});
+  expect_refused(compared({"--devices", "opencl:0"}), 2, {"--devices", "opencl:0"});
+  expect_refused(run_freight({"bench", "compare", "--model", "mlp", "--rows", "5"}), 2, {"--rows", "is for trees"});
+}
+
 TEST(TablesCommand, PlanSaysWhetherAGpuPaysForTheTable) {
   const std::string dir = scratch_dir(), csv = dir + "/flowers.csv";
   std::string rows = "length,width,species\n";

@@ -55,6 +55,52 @@ TEST(TextCommands, DataInfoTellsClassesAndLengths) {
   EXPECT_EQ(j.at("kind"), "documents");
 }
 
+// Documents of up to 32 words, of up to 64 and of 100, so many of each.
+std::string documents_of_lengths(const int64_t (&counts)[3]) {
+  std::string csv = "body,stars\n";
+  for (int kind = 0; kind < 3; ++kind) {
+    for (int64_t i = 0; i < counts[kind]; ++i) {
+      const int64_t words = kind == 0 ? 1 + i % 32 : kind == 1 ? 33 + i % 32 : 100;
+      for (int64_t w = 0; w < words; ++w) csv += w % 2 ? "good " : "bad ";
+      csv += i % 2 ? ",5\n" : ",1\n";
+    }
+  }
+  return csv;
+}
+
+TEST(TextCommands, APlanWeighsTheLengthsThatBatchesHave) {
+  const std::string dir = scratch_dir();
+  write_file(dir + "/train.csv", documents_of_lengths({60, 120, 20}));
+  write_file(dir + "/test.csv", documents_of_lengths({10, 25, 5}));
+  const std::vector<std::string> plan = {"plan", dir, "--model", "text_bow", "-b", "8"};
+  std::vector<std::string> args = plan;
+  args.emplace_back("--json");
+  const Ran r = with_columns(args);
+  ASSERT_EQ(r.code, 0) << r.err;
+  const Json texts = Json::parse(r.out).at("texts");
+  EXPECT_EQ(texts.at("assumed"), false);
+  ASSERT_EQ(texts.at("lengths").size(), 3u);
+  // Full batches of 8: 7, 15 and 2.
+  const double steps[] = {7.0 / 24, 15.0 / 24, 2.0 / 24}, tested[] = {0.25, 0.625, 0.125};
+  for (size_t i = 0; i < 3; ++i) {
+    const Json& l = texts.at("lengths")[i];
+    EXPECT_EQ(l.at("tokens"), 32 << i);
+    EXPECT_DOUBLE_EQ(l.at("share_of_steps").get<double>(), steps[i]);
+    EXPECT_DOUBLE_EQ(l.at("share_of_test").get<double>(), tested[i]);
+  }
+  const std::string line =
+      "texts     of the steps 29 % of 32, 62 % of 64, 8 % of 128 tokens: times are their mean, memory is that of 256\n";
+  const Ran text = with_columns(plan);
+  EXPECT_NE(text.out.find(line), std::string::npos) << text.out;
+  args = plan;
+  args.insert(args.end(), {"--world", "1,2"});
+  const Ran world = with_columns(args);
+  EXPECT_NE(world.out.find(line), std::string::npos) << world.out << world.err;
+  const Ran alone = run_freight({"plan", "--model", "text_bow"});
+  EXPECT_NE(alone.out.find("the full length: no data say how long they are"), std::string::npos) << alone.out;
+  EXPECT_EQ(run_freight({"plan", "--model", "lenet"}).out.find("texts "), std::string::npos);
+}
+
 TEST(TextCommands, TrainEvalAndPredictAgree) {
   const std::string dir = small_reviews(), model = trained(dir);
   const Ran e = run_freight({"eval", model, "--json"});  // columns and split as in training

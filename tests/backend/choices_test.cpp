@@ -127,6 +127,22 @@ TEST_F(KernelChoices, GuessWhatIsMadeAtOnceUnlessTheStepItselfIsKnown) {
   EXPECT_EQ(library.runs + tiles.runs, 0);
 }
 
+// A file of more than 8 MiB is not read.
+TEST_F(KernelChoices, AreReadUpToEightMebibytes) {
+  const std::string known = "library matmul f32[8,4]\n";
+  constexpr size_t kMost = size_t{8} << 20;
+  for (const size_t bytes : {kMost - 1, kMost, kMost + 1}) {
+    std::string content = "library ";
+    content.resize(bytes - known.size() - 1, 'x');
+    testing::put(cat(cache_.path(), "/choices.txt"), cat(content, "\n", known));
+    Taking library, tiles;
+    std::vector<Choices::Candidate> both{library.as("library"), tiles.as("tiles")};
+    both[1].guess = true;
+    const ChoiceRule rule(ChoiceRule::Unknown::guessed);
+    EXPECT_EQ(Choices("choices.txt").fastest("matmul f32[8,4]", both), bytes <= kMost ? 0u : 1u) << bytes;
+  }
+}
+
 TEST_F(KernelChoices, FirstShapesAreMeasuredUnlessACandidateIsMadeAtOnce) {
   Taking library, tiles;
   std::vector<Choices::Candidate> both{library.as("library"), tiles.as("tiles")};

@@ -30,6 +30,22 @@ TEST(Cache, SizeIsTakenAtTheLimitAndRefusedOneAbove) {
   EXPECT_EQ(read_cache(dir / "f"), "123456");
 }
 
+TEST(Cache, AFileHasSixtyFourMebibytes) {
+  const TemporaryDir dir;
+  const std::string path = dir / "f";
+  ASSERT_TRUE(write_cache(path, ""));
+  constexpr size_t kMost = size_t{64} << 20;
+  for (const size_t bytes : {kMost - 1, kMost}) {
+    std::filesystem::resize_file(path, bytes);  // zeros, on no disk
+    EXPECT_EQ(read_cache(path).size(), bytes);
+  }
+  EXPECT_FALSE(append_cache(path, "x"));
+  std::filesystem::resize_file(path, kMost - 1);
+  EXPECT_TRUE(append_cache(path, "x"));
+  std::filesystem::resize_file(path, kMost + 1);
+  EXPECT_EQ(read_cache(path), "");
+}
+
 TEST(Cache, NeitherLinksNorPipesNorFoldersAreUsed) {
   const TemporaryDir dir;
   io::write_file_atomic(dir / "target", std::string_view("mine"));

@@ -1,7 +1,9 @@
 // Jobs whose processes may end and come back: the others meet anew, and what they compute together is what an
 // undisturbed job computes. The processes are this program again, as its disabled test.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +18,8 @@
 #include "freight/base/strings.h"
 #include "freight/comm/launcher.h"
 #include "freight/comm/membership.h"
+#include "tests/comm/hosts.h"
+#include "tests/comm/ranks.h"
 #include "tests/support/files.h"
 
 namespace freight::test {
@@ -24,14 +28,19 @@ namespace {
 using comm::JobEnd;
 using testing::read_text;
 
-constexpr int kShards = 8, kSteps = 60;
+constexpr int kShards = 8;
+
+int64_t steps_of_job() {
+  const char* const text = std::getenv("ELASTIC_STEPS");
+  return text ? std::atoll(text) : 60;
+}
 
 // The number that a step adds, of one shard.
 int64_t value_of(int64_t step, int64_t shard) { return (step * 31 + shard * 7 + 1) * (step % 5 + 1); }
 
-int64_t undisturbed() {
+int64_t undisturbed(int64_t steps) {
   int64_t sum = 0;
-  for (int64_t step = 0; step < kSteps; ++step) {
+  for (int64_t step = 0; step < steps; ++step) {
     for (int64_t shard = 0; shard < kShards; ++shard) sum += value_of(step, shard);
   }
   return sum;
@@ -68,7 +77,7 @@ bool count_with(comm::Comm& all, comm::Membership& members, Counted& state, bool
     std::ofstream(dir + "/events", std::ios::app) << members.events() << "; " << all.world() << "\n";
   }
   members.settle();
-  while (state.step < kSteps) {
+  for (const int64_t last = steps_of_job(); state.step < last;) {
     suffer(dir, members.number(), state.step);
     int64_t sums[2] = {0, members.called() ? 1 : 0};
     for (int64_t s = all.rank(); s < kShards; s += all.world()) sums[0] += value_of(state.step, s);
@@ -83,12 +92,25 @@ bool count_with(comm::Comm& all, comm::Membership& members, Counted& state, bool
   return true;
 }
 
-TEST(ElasticProcess, DISABLED_CountsWithTheOthers) {
-  const std::string dir = std::getenv("ELASTIC_DIR");
-  const std::unique_ptr<comm::Membership> members = comm::Membership::of_process(comm::read_launch_environment());
-  ASSERT_NE(members, nullptr);
-  members->need_same(17);
-  suffer(dir, members->number(), -1);
+// A thing that a job has one of: the first rank holds it, as that of a run holds the run's lock.
+class Lead {
+ public:
+  explicit Lead(const std::string& dir) : fd_(::open((dir + "/lead").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {}
+  ~Lead() { ::close(fd_); }
+  Lead(const Lead&) = delete;
+  Lead& operator=(const Lead&) = delete;
+  bool take() const { return ::flock(fd_, LOCK_EX | LOCK_NB) == 0; }
+
+ private:
+  int fd_;
+};
+
+// Counts to the end with those that are there; the sum of the first rank. "over: WHY" where the job does not go on.
+std::string count_to_the_end(comm::Membership& members, const std::string& dir) {
+  const Lead lead(dir);
+  members.need_same(17);
+  members.ask_before_leading([&] { return lead.take(); });
+  suffer(dir, members.number(), -1);
   Counted state;
   bool known = false, done = false;
   std::unique_ptr<comm::Comm> all;
@@ -96,26 +118,41 @@ TEST(ElasticProcess, DISABLED_CountsWithTheOthers) {
     if (all && broken) all->abort("it meets anew");
     all.reset();
     try {
-      all = members->meet(20);
+      all = members.meet(20);
     } catch (const Error& e) {
-      testing::put(cat(dir, "/over-", members->number()), e.what());
-      std::_Exit(7);
+      return cat("over: ", e.what());
     }
+    if (all->rank() == 0 && !lead.take()) return "another leads, too";
     try {
-      done = count_with(*all, *members, state, known, dir);
+      done = count_with(*all, members, state, known, dir);
       broken = false;
     } catch (const Error& e) {
-      ASSERT_EQ(e.kind(), ErrorKind::peer_lost) << e.what();
+      if (e.kind() != ErrorKind::peer_lost) return e.what();
       broken = true;
     }
   }
-  if (all->rank() == 0) testing::put(dir + "/sum", cat(state.sum));
+  return all->rank() == 0 ? cat(state.sum) : "";
+}
+
+TEST(ElasticProcess, DISABLED_CountsWithTheOthers) {
+  const std::string dir = std::getenv("ELASTIC_DIR");
+  const std::unique_ptr<comm::Membership> members = comm::Membership::of_process(comm::read_launch_environment());
+  ASSERT_NE(members, nullptr);
+  const std::string end = count_to_the_end(*members, dir);
+  if (end.rfind("over", 0) == 0) {
+    testing::put(cat(dir, "/over-", members->number()), end);
+    std::_Exit(7);
+  }
+  ASSERT_EQ(end.find_first_not_of("0123456789"), std::string::npos) << end;
+  if (!end.empty()) testing::put(dir + "/sum", end);
 }
 
 class ElasticJob : public ::testing::Test {
  protected:
-  JobEnd run(const std::string& events, int world, comm::Elastic bounds) {
+  JobEnd run(const std::string& events, int world, comm::Elastic bounds, int64_t steps = 60) {
     ::setenv("ELASTIC_EVENTS", events.c_str(), 1);
+    ::setenv("ELASTIC_STEPS", cat(steps).c_str(), 1);
+    steps_ = steps;
     ::setenv("ELASTIC_DIR", dir_.path().c_str(), 1);
     const auto start = std::chrono::steady_clock::now();
     const JobEnd end = comm::run_job({.command = {std::filesystem::read_symlink("/proc/self/exe").string(),
@@ -132,11 +169,12 @@ class ElasticJob : public ::testing::Test {
   }
   void expect_all_counted(const JobEnd& end) const {
     EXPECT_FALSE(end.failed()) << to_string(end) << read_text(dir_ / "logs/rank-0.log");
-    EXPECT_EQ(text("sum"), cat(undisturbed()));
+    EXPECT_EQ(text("sum"), cat(undisturbed(steps_)));
   }
 
   const testing::TemporaryDir dir_;
   double seconds_ = 0;
+  int64_t steps_ = 0;
 };
 
 TEST_F(ElasticJob, GoesOnWithoutARankThatWasKilledAndLetsItIn) {
@@ -184,6 +222,148 @@ TEST_F(ElasticJob, IsOverWhereARankFailsOfItself) {
   EXPECT_EQ(end.rank, 1);
   EXPECT_EQ(end.exit_code, 3);
   EXPECT_EQ(text("sum"), "");
+}
+
+// The same over a network. A process that comes back takes a while, hence more steps.
+class ElasticNetworkJob : public ElasticJob {
+ protected:
+  JobEnd run(const std::string& events, int world, int least, int64_t steps = 1000) {
+    return ElasticJob::run(events, world, {least, world, true}, steps);
+  }
+};
+
+TEST_F(ElasticNetworkJob, GoesOnWithoutARankThatWasKilledAndLetsItIn) {
+  expect_all_counted(run("1:20:kill", 3, 1));
+  const std::string events = text("events");
+  EXPECT_EQ(events.find("rank 1 ended or was killed"), 0) << events;
+  EXPECT_NE(events.find("rank 1 is back; 3\n"), std::string::npos) << events;
+}
+
+TEST_F(ElasticNetworkJob, GoesOnWithoutTheFirstRankAndTheNext) {
+  expect_all_counted(run("0:10:kill 1:300:kill", 3, 1));
+  EXPECT_NE(text("events").find("rank 0 ended or was killed"), std::string::npos) << text("events");
+  EXPECT_NE(text("events").find("rank 1 ended or was killed"), std::string::npos) << text("events");
+}
+
+TEST_F(ElasticNetworkJob, GoesOnWhereSeveralAreLostAtOnce) {
+  expect_all_counted(run("0:15:kill 1:15:kill 2:15:kill 3:600:kill", 4, 1));
+}
+
+TEST_F(ElasticNetworkJob, StartsARankAgainThatWasLostBeforeTheFirstMeeting) {
+  expect_all_counted(run("0:-1:kill 2:-1:kill", 3, 1, 30));
+  EXPECT_EQ(text("events"), "");
+}
+
+TEST_F(ElasticNetworkJob, GivesUpARankThatWasStopped) {
+  expect_all_counted(run("0:10:stop", 3, 1));
+  EXPECT_NE(text("events").find("rank 0 "), std::string::npos) << text("events");
+}
+
+TEST_F(ElasticNetworkJob, IsOverWhereARankFailsOfItself) {
+  const JobEnd end = run("1:20:fail", 3, 1, 100'000);
+  EXPECT_EQ(end.rank, 1);
+  EXPECT_EQ(end.exit_code, 3);
+  EXPECT_EQ(text("sum"), "");
+}
+
+// Processes on hosts of their own that no launcher watches.
+class ElasticOnHosts : public ::testing::Test {
+ protected:
+  static constexpr int kHosts = 3;
+  std::unique_ptr<Ranks> start(const Hosts& hosts, int64_t steps) const {
+    std::string doors = "doors 1";
+    for (int h = 0; h < kHosts; ++h) doors += cat(" ", Hosts::address(h), ":", 29700 + h);
+    return start(steps, kHosts, 1, doors, [&hosts](int r) { return hosts.enter(r); });
+  }
+  // The processes of a job with those doors, of which so many are on each host.
+  std::unique_ptr<Ranks> start(int64_t steps, int world, int local_world, const std::string& doors,
+                               const std::function<bool(int)>& enter) const {
+    ::setenv("ELASTIC_EVENTS", "", 1);
+    ::setenv("ELASTIC_STEPS", cat(steps).c_str(), 1);
+    return std::make_unique<Ranks>(world, [&](int r) -> std::string {
+      if (!enter(r)) return "cannot enter its namespace";
+      const std::pair<const char*, std::string> settings[] = {{"FREIGHT_RANK", cat(r)},
+                                                              {"FREIGHT_WORLD_SIZE", cat(world)},
+                                                              {"FREIGHT_LOCAL_RANK", cat(r % local_world)},
+                                                              {"FREIGHT_LOCAL_WORLD_SIZE", cat(local_world)},
+                                                              {"FREIGHT_JOB", "hosts"},
+                                                              {"FREIGHT_ELASTIC", doors},
+                                                              {"FREIGHT_TERMINAL", ""},
+                                                              {"FREIGHT_TOKEN", "the tests' own secret"}};
+      for (const auto& [name, value] : settings) ::setenv(name, value.c_str(), 1);
+      const auto members = comm::Membership::of_process(comm::read_launch_environment());
+      return count_to_the_end(*members, dir_.path());
+    });
+  }
+  // Waits until the first rank has noted `text`.
+  bool noted(const std::string& text) const {
+    for (int i = 0; i < 6000; ++i, ::usleep(10'000)) {
+      if (std::filesystem::exists(dir_ / "events") && read_text(dir_ / "events").find(text) != std::string::npos) {
+        return true;
+      }
+    }
+    return false;
+  }
+  static void all_met() { ::usleep(1'500'000); }
+
+  const testing::TemporaryDir dir_;
+};
+
+TEST_F(ElasticOnHosts, AJobOfWhichTooFewAreLeftIsOverAndSaysWho) {
+  const std::string doors = cat("doors 2 127.0.0.1:", free_port(), " 127.0.0.1:", free_port());
+  const auto ranks = start(100'000, 2, 2, doors, [](int) { return true; });
+  all_met();
+  ::kill(ranks->process(1), SIGKILL);
+  const std::vector<RankEnd> ends = ranks->finish(60, 1);
+  EXPECT_NE(ends[0].report.find("over: elastic: rank 1 ended or was killed; 1 is left, need 2"), std::string::npos)
+      << ends[0].report;
+}
+
+TEST_F(ElasticOnHosts, TheOthersGoOnWithoutAHostThatIsCutOffUntilItIsBack) {
+  constexpr int64_t kSteps = 4000;
+  const Hosts hosts(kHosts);
+  if (!hosts.why_not().empty()) GTEST_SKIP() << hosts.why_not();
+  const auto ranks = start(hosts, kSteps);
+  all_met();
+  ASSERT_TRUE(hosts.cut(2));
+  EXPECT_TRUE(noted("rank 2 does not answer, nor does its host; 2\n"));
+  ASSERT_TRUE(hosts.mend(2));
+  EXPECT_TRUE(noted("rank 2 is back; 3\n"));
+  const std::vector<RankEnd> ends = ranks->finish(120);
+  EXPECT_EQ(ends[0].report, cat(undisturbed(kSteps)));
+  EXPECT_EQ(ends[1].report, "");
+  EXPECT_EQ(ends[2].report, "");
+}
+
+TEST_F(ElasticOnHosts, TheNextRankGoesOnWhereTheHostOfTheFirstIsLost) {
+  constexpr int64_t kSteps = 2000;
+  const Hosts hosts(kHosts);
+  if (!hosts.why_not().empty()) GTEST_SKIP() << hosts.why_not();
+  const auto ranks = start(hosts, kSteps);
+  all_met();
+  ASSERT_TRUE(hosts.cut(0));
+  ::kill(ranks->process(0), SIGKILL);  // of which the cut line tells nobody
+  const std::vector<RankEnd> ends = ranks->finish(120, 0);
+  EXPECT_EQ(ends[1].report, cat(undisturbed(kSteps)));
+  EXPECT_EQ(ends[2].report, "");
+  EXPECT_EQ(read_text(dir_ / "events"), "rank 0 does not answer, nor does its host; 2\n");
+}
+
+// The first rank lives, and so the run is its own: the others wait until they reach it, and go on with it.
+TEST_F(ElasticOnHosts, OfTwoPartsTheOneWithTheFirstRankGoesOn) {
+  constexpr int64_t kSteps = 4000;
+  const Hosts hosts(kHosts);
+  if (!hosts.why_not().empty()) GTEST_SKIP() << hosts.why_not();
+  const auto ranks = start(hosts, kSteps);
+  all_met();
+  ASSERT_TRUE(hosts.cut(0));
+  EXPECT_TRUE(noted("rank 2 does not answer, nor does its host; 1\n"));
+  ASSERT_TRUE(hosts.mend(0));
+  EXPECT_TRUE(noted("is back"));
+  const std::vector<RankEnd> ends = ranks->finish(120);
+  EXPECT_EQ(ends[0].report, cat(undisturbed(kSteps)));
+  EXPECT_EQ(ends[1].report, "");
+  EXPECT_EQ(ends[2].report, "");
 }
 
 TEST(Launcher, RefusesBoundsThatNoElasticJobCanKeep) {

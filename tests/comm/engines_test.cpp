@@ -88,6 +88,22 @@ TEST(LongestWait, NamesTheRankThatOthersWaitFor) {
   EXPECT_EQ(told({0, 2.5, 2.0, 0}, 2), "");  // by turns
 }
 
+// Ranks that share processors wait each for whoever has none at the moment, first for the next one.
+TEST(LongestWait, NamesNobodyWhereAllWaitAlike) {
+  EXPECT_EQ(comm::longest_wait({0, 0.5, 0, 0, 0, 0.5, 0.5, 0, 0}, 3, 0.09), "");
+  EXPECT_EQ(comm::longest_wait({0, 0.4, 0.1, 0, 0, 0, 0.1, 0.4, 0}, 3, 0.09),
+            "rank 0 waits 45.0 ms of each 90.0 ms step for rank 1");
+}
+
+// 8 shards are dealt to 3 ranks as 3, 3 and 2: the last waits a third of each step, and nobody is slow.
+TEST(LongestWait, CountsNoWaitForRanksThatHaveMoreToDo) {
+  const std::vector<double> shares = {0, 0, 0, 0, 0, 0, 0.3, 0.07, 0};
+  EXPECT_EQ(comm::longest_wait(shares, 3, 0.09), "rank 2 waits 33.3 ms of each 90.0 ms step for rank 0");
+  EXPECT_EQ(comm::longest_wait(shares, 3, 0.09, {3, 3, 2}), "");
+  const std::vector<double> slow = {0, 0.25, 0, 0, 0, 0, 0.2, 0.4, 0};
+  EXPECT_EQ(comm::longest_wait(slow, 3, 0.09, {3, 3, 2}), "rank 2 waits 54.0 ms of each 90.0 ms step for rank 1");
+}
+
 TEST_P(Engines, TellWhomTheyWaitedFor) {
   expect_well(by_engine(3, [](Comm& c) -> std::string {
     c.barrier();

@@ -38,6 +38,7 @@ class Hosts {
     return there;
   }
   bool cut(int host) const { return run(cat("ip -n ", switch_name(), " link set p", host, " down")); }
+  bool mend(int host) const { return run(cat("ip -n ", switch_name(), " link set p", host, " up")); }
 
  private:
   static bool run(const std::string& command) { return std::system((command + " >/dev/null 2>&1").c_str()) == 0; }

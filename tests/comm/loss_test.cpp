@@ -78,6 +78,27 @@ TEST(LossOfARank, FiftyKillsAreNamedByAllOthersWithinThreeSeconds) {
   EXPECT_EQ(shared_files(), before);
 }
 
+// Whoever waits for a rank in another way than by a collective asks.
+TEST_P(LossByEngine, IsToldOutsideOfCollectives) {
+  const std::string job = new_job();
+  Ranks ranks(2, [&](int r) -> std::string {
+    const auto c = join_by(GetParam(), launch_of(job, r, 2));
+    c->at_step(5);
+    c->barrier();
+    if (const std::string lost = c->lost(); !lost.empty()) return "too early: " + lost;
+    const std::string whereabouts = c->whereabouts();
+    c->barrier();
+    if (r == 1) ::raise(SIGKILL);
+    const auto start = std::chrono::steady_clock::now();
+    while (c->lost().empty() && seconds_since(start) < 30) ::usleep(10000);
+    return whereabouts + " / " + c->lost();
+  });
+  const std::string report = ranks.finish(60, 1)[0].report;
+  EXPECT_TRUE(holds(report, "rank 1 was last in barrier at step 5, its process ")) << report;
+  EXPECT_TRUE(holds(report, cat("/ rank 1 is lost: its process ", ranks.process(1)))) << report;
+  EXPECT_TRUE(holds(report, " ended or was killed; rank 1 was last in barrier at step 5")) << report;
+}
+
 TEST(LossOfARank, NothingIsLeftWhenAllAreKilled) {
   const std::vector<std::string> before = shared_files();
   const std::string job = new_job();

@@ -5,9 +5,11 @@
 #include <sys/resource.h>
 #include <sys/un.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 
+#include "freight/comm/door_internal.h"
 #include "freight/comm/network_meeting.h"
 #include "freight/comm/rendezvous.h"
 #include "tests/comm/ranks.h"
@@ -90,6 +92,49 @@ std::vector<RankEnd> meet_in_a_crowd(int idle, int slow, rlim_t files, const std
   return all;
 }
 
+// The sockets that connect to a port stay open as long as this.
+struct Callers {
+  std::vector<int> all;
+  ~Callers() {
+    for (const int s : all) ::close(s);
+  }
+};
+
+// Guests come in the order in which they call: those beyond the limit wait outside.
+TEST(Door, KeepsSixtyFourStrangersAtATime) {
+  struct Guest {
+    comm::Descriptor socket;
+    int rank = -1;
+    std::chrono::steady_clock::time_point came = std::chrono::steady_clock::now();
+  };
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  sockaddr_in a{};
+  a.sin_family = AF_INET;
+  ::inet_pton(AF_INET, "127.0.0.1", &a.sin_addr);
+  socklen_t size = sizeof a;
+  ASSERT_EQ(::bind(listener, reinterpret_cast<const sockaddr*>(&a), size), 0);
+  ASSERT_EQ(::listen(listener, 128), 0);
+  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&a), &size), 0);
+  comm::Door door;
+  door.open(comm::Descriptor(listener));
+  Callers callers;
+  std::vector<Guest> guests;
+  const auto let_in = [&] {
+    callers.all.push_back(connect_to_port(ntohs(a.sin_port)));
+    for (Guest& g : guests)
+      g.came = std::chrono::steady_clock::now();  // however slow the test is, none has been here for long
+    comm::Descriptor came = door.let_in(guests, SOCK_NONBLOCK);
+    if (came.get() < 0) return false;
+    guests.push_back({std::move(came)});
+    return true;
+  };
+  for (int i = 0; i < 64; ++i) EXPECT_TRUE(let_in()) << i;
+  EXPECT_FALSE(let_in());
+  guests[0].rank = 1;  // who has said which rank he is counts no more
+  EXPECT_TRUE(let_in());
+  EXPECT_FALSE(let_in());
+}
+
 comm::NetworkPlan network_plan(int rank, int world, int port, double timeout) {
   return {.rank = rank,
           .world = world,
@@ -110,6 +155,22 @@ void meet_over_network(int rank, int port) {
   const auto other = static_cast<size_t>(1 - rank);
   if (met.peers.at(other).card != cards_of_two(1 - rank)[static_cast<size_t>(rank)]) {
     throw Error(ErrorKind::runtime, "test", "got another card", "");
+  }
+}
+
+// The addresses that a rank tells: below the limit, at it, and one above.
+TEST(NetworkMeeting, HandsOnTwoHundredAndFiftySixBytesOfEachRank) {
+  for (const size_t bytes : {255, 256, 257}) {
+    const int port = free_port();
+    Ranks ranks(2, [&](int r) -> std::string {
+      const std::string card(bytes, r == 0 ? 'a' : 'b');
+      const auto met = comm::meet_on_network(network_plan(r, 2, port, bytes > 256 ? 1 : 20), [&](const std::string&) {
+        return r == 0 ? std::vector<std::string>{"", card} : std::vector<std::string>{card, ""};
+      });
+      return met.peers.at(static_cast<size_t>(1 - r)).card == std::string(bytes, r == 0 ? 'b' : 'a') ? "met"
+                                                                                                     : "differs";
+    });
+    for (const RankEnd& e : ranks.finish(40)) EXPECT_EQ(e.report == "met", bytes <= 256) << bytes << " " << e.report;
   }
 }
 

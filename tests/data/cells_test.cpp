@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <random>
 
@@ -202,6 +203,25 @@ TEST(Cells, ARowOfAnyLengthIsRefusedInTime) {
   io::write_file_atomic(dir / "t.csv", std::string_view("a,b\n1,2\n"));
   std::filesystem::resize_file(dir / "t.csv", uintmax_t{300} << 20);  // zeros without a line's end, on no disk
   expect_error(ErrorKind::data, {"t.csv:3", "the row is longer than 256.0 MiB"}, [&] { read_cells(dir / "t.csv"); });
+}
+
+// Below the limit, at it with an end of a line behind, and one above.
+TEST(Cells, ARowHas256Mebibytes) {
+  const TemporaryDir dir;
+  const std::string path = dir / "t.csv";
+  constexpr size_t kMost = size_t{256} << 20;
+  for (const auto& [row, end] : {std::pair(kMost - 1, ""), {kMost, "\r\n"}, {kMost + 1, ""}}) {
+    io::write_file_atomic(path, std::string_view("a\n"));
+    std::filesystem::resize_file(path, 2 + row);  // zeros, on no disk
+    std::ofstream(path, std::ios::app | std::ios::binary) << end;
+    if (row > kMost) {
+      expect_error(ErrorKind::data, {"t.csv:2", "the row is longer than 256.0 MiB"}, [&] { read_cells(path); });
+      continue;
+    }
+    const Cells c = read_cells(path);
+    ASSERT_EQ(c.rows(), 1);
+    EXPECT_EQ(c.columns[0].text(0).size(), row);
+  }
 }
 
 // Each of the quotes was asked again whether blanks alone stand in front of it: minutes for a request of 1 MB.

@@ -11,6 +11,7 @@
 #include "freight/data/cells.h"
 #include "freight/io/npy.h"
 #include "tests/support/files.h"
+#include "tests/support/packed.h"
 
 namespace freight::data {
 namespace {
@@ -149,6 +150,26 @@ TEST(TableLimits, ColumnsOfEveryForm) {
   expect_error(ErrorKind::data, {"t.npz", "100000"}, [&] { read_npz(archive(100'001)); });
 }
 
+// Lines of JSON have the limit of JSON, those of LibSVM that of rows: below the limit, at it, and one above.
+TEST(TableLimits, BytesOfALine) {
+  const auto json = [](size_t bytes) { return cat("{\"a\":\"", std::string(bytes - 8, 'x'), "\"}\n"); };
+  constexpr size_t kJson = size_t{16} << 20;
+  for (const size_t bytes : {kJson - 1, kJson}) EXPECT_EQ(parse(json(bytes)).columns[0].text(0).size(), bytes - 8);
+  expect_error(ErrorKind::data, {"t.jsonl:1", "longer than 16.0 MiB"}, [&] { parse(json(kJson + 1)); });
+  const TemporaryDir dir;
+  const std::string path = dir / "t.svm";
+  constexpr size_t kSparse = size_t{256} << 20;
+  for (const size_t bytes : {kSparse - 1, kSparse, kSparse + 1}) {
+    io::write_file_atomic(path, std::string_view("1 1:5 #"));
+    std::filesystem::resize_file(path, bytes);  // a comment of zeros, on no disk
+    if (bytes <= kSparse) {
+      EXPECT_EQ(read_cells(path).columns[1].numbers[0], 5);
+    } else {
+      expect_error(ErrorKind::data, {"t.svm:1", "longer than 256.0 MiB"}, [&] { read_cells(path); });
+    }
+  }
+}
+
 // 2 MB of text would be 2 TB of cells.
 TEST(SparseRows, ThatNoMemoryHoldsAreRefusedBeforeTheyAreMade) {
   std::string sparse = "0 99999:1\n", json = "{";
@@ -161,6 +182,27 @@ TEST(SparseRows, ThatNoMemoryHoldsAreRefusedBeforeTheyAreMade) {
   for (const auto& [text, name] : {std::pair(&sparse, "t.svm"), std::pair(&json, "t.jsonl")}) {
     expect_error(ErrorKind::capacity, {name, "3000001 rows", "of memory, and there are"},
                  [&, text = text, name = name] { parse(*text, name); });
+  }
+}
+
+// Ten gigabytes in ten megabytes kept a reader busy for minutes, each row of a cell for every column.
+TEST(PackedRows, ThatUnpackToFarMoreThanTheyAreAreRefusedByName) {
+  const TemporaryDir dir;
+  const auto rows = [](const std::string& row) {
+    std::string text;
+    while (text.size() < 1 << 20) text += row;
+    return text;
+  };
+  const std::pair<const char*, std::string> kBombs[] = {{"empty.jsonl.gz", rows("{}\n")},
+                                                        {"ones.jsonl.gz", rows("{\"a\":1}\n")},
+                                                        {"blank.jsonl.gz", rows("\n")},
+                                                        {"ones.svm.gz", rows("1 1:1\n")},
+                                                        {"ones.csv.gz", rows("1,1\n")}};
+  for (const auto& [name, text] : kBombs) {
+    const std::string first = name[0] == 'b' || name[0] == 'e' ? gzip_packed("{\"a\":1}\n") : "";
+    io::write_file_atomic(dir / name, std::string_view(first + gzip_bomb(text, 10'000)));
+    expect_error(ErrorKind::data, {name, "of gzip data unpack to more than"},
+                 [&, name = name] { read_cells(dir / name); });
   }
 }
 

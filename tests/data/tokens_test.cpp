@@ -104,6 +104,30 @@ TEST(DocumentFeed, DropsShortBatchesOnlyWhereThereAreFullOnes) {
   expect_error(ErrorKind::usage, {"batch size"}, [&] { document_feed(set, {70}, {.batch_size = 0}); });
 }
 
+TEST(DocumentFeed, MakesTheBatchesThatTheCountsOfLengthsTell) {
+  const std::vector<int64_t> lengths = {32, 69, 70, 128};
+  const auto set = documents(70);
+  const std::vector<LengthCount> counts = count_lengths(*set, lengths);
+  ASSERT_EQ(counts.size(), 4u);
+  const int64_t documents_of[] = {32, 37, 1, 0};
+  for (size_t i = 0; i < counts.size(); ++i) {
+    EXPECT_EQ(counts[i].length, lengths[i]);
+    EXPECT_EQ(counts[i].documents, documents_of[i]);
+  }
+  for (const bool drop : {false, true}) {
+    const TokenFeedOptions o{.batch_size = 10, .shuffle = true, .drop_last = drop};
+    const auto feed = document_feed(set, lengths, o);
+    const Seen seen = run(*feed, 1);
+    int64_t all = 0;
+    for (const LengthCount& c : counts) {
+      EXPECT_EQ(batches_of(c.documents, o), std::count(seen.lengths.begin(), seen.lengths.end(), c.length)) << c.length;
+      all += batches_of(c.documents, o);
+    }
+    EXPECT_EQ(all, drop ? 3 + 3 + 1 : 4 + 4 + 1);
+  }
+  expect_error(ErrorKind::usage, {"document 69 has 70 tokens"}, [&] { count_lengths(*set, {69}); });
+}
+
 TEST(WindowFeed, AsksForEveryTokenButTheFirstOnce) {
   for (const int64_t n : {2, 8, 9, 10, 100}) {
     const auto set = corpus(n);

@@ -1,15 +1,21 @@
 // Limits of docs/limits.md that files of this room have: what is at a limit or below is taken, one above is refused by
 // the file's name, and what a file claims is asked for before it is made.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <csignal>
 #include <filesystem>
+#include <thread>
 
+#include "freight/io/byte_stream.h"
 #include "freight/io/csv.h"
 #include "freight/io/file.h"
 #include "freight/io/memory_need.h"
 #include "freight/io/npy.h"
 #include "freight/io/safetensors.h"
 #include "tests/support/files.h"
+#include "tests/support/packed.h"
 
 namespace freight::io {
 namespace {
@@ -73,12 +79,77 @@ TEST(IoLimits, NoFileTakesMoreThanTheMemoryThereIs) {
   const auto there = static_cast<double>(memory_limit());
   EXPECT_NO_THROW(need_memory(there - 1, "f", "its bytes"));
   EXPECT_NO_THROW(need_memory(there, "f", "its bytes"));
-  expect_error(ErrorKind::capacity, {"f: its bytes take", "there are"},
-               [&] { need_memory(there * 2, "f", "its bytes"); });
+  for (const double above : {there + 1, there * 2}) {
+    expect_error(ErrorKind::capacity, {"f: its bytes take", "there are"},
+                 [&] { need_memory(above, "f", "its bytes"); });
+  }
   // Memory that runs out in spite of that names the file, too.
   expect_error(ErrorKind::capacity, {"g: reading it takes more memory"},
                [] { reading("g", []() -> int { throw std::bad_alloc(); }); });
   EXPECT_EQ(reading("g", [] { return 3; }), 3);
+}
+
+// Writes so many zeros to a pipe, or until nobody reads it any more.
+void give_zeros(const std::string& pipe, size_t bytes) {
+  const int fd = ::open(pipe.c_str(), O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  ::fcntl(fd, F_SETPIPE_SZ, 1 << 20);
+  const std::string piece(size_t{1} << 20, '\0');
+  for (ssize_t n = 0; bytes > 0; bytes -= static_cast<size_t>(n)) {
+    n = ::write(fd, piece.data(), std::min(bytes, piece.size()));
+    if (n <= 0) break;
+  }
+  ::close(fd);
+}
+
+// A GiB itself was refused.
+TEST(IoLimits, APipeGivesAGibibyte) {
+  const TemporaryDir dir;
+  const std::string pipe = dir / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  constexpr size_t kMost = size_t{1} << 30;
+  const auto ignored = std::signal(SIGPIPE, SIG_IGN);
+  for (const size_t bytes : {kMost - 1, kMost, kMost + 1}) {
+    std::thread writer([&] { give_zeros(pipe, bytes); });
+    if (bytes <= kMost) {
+      EXPECT_EQ(read_file(pipe).size(), bytes);
+    } else {
+      expect_error(ErrorKind::data, {pipe, "gives more than 1.0 GiB"}, [&] { read_file(pipe); });
+    }
+    writer.join();
+  }
+  std::signal(SIGPIPE, ignored);
+  expect_error(ErrorKind::data, {"/dev/zero", "gives more than 1.0 GiB"}, [] { read_file("/dev/zero"); });
+}
+
+// Below the limit, at it, and one above, of both readers of such files.
+TEST(IoLimits, GzipDataUnpackToTwoHundredTimesTheirBytesAnd64Mebibytes) {
+  const TemporaryDir dir;
+  const std::string path = dir / "zeros.gz";
+  constexpr size_t kPacked = 100'000, kMost = 200 * kPacked + (size_t{64} << 20);
+  EXPECT_EQ(most_unpacked(kPacked), kMost);
+  EXPECT_EQ(most_unpacked(UINT64_MAX / 2), UINT64_MAX);
+  for (const size_t unpacked : {kMost - 1, kMost, kMost + 1}) {
+    const std::string file = gzip_packed(std::string(unpacked, '\0'), kPacked);
+    ASSERT_EQ(file.size(), kPacked);
+    write_file_atomic(path, std::string_view(file));
+    const auto at_once = [&] { return read_file_gunzip(path).size(); };
+    const auto by_pieces = [&] {
+      ByteStream stream(path);
+      Bytes piece(size_t{1} << 20);
+      size_t all = 0;
+      for (size_t n = 0; (n = stream.read(piece.data(), piece.size())) > 0;) all += n;
+      return all;
+    };
+    if (unpacked <= kMost) {
+      EXPECT_EQ(at_once(), unpacked);
+      EXPECT_EQ(by_pieces(), unpacked);
+      continue;
+    }
+    const std::vector<std::string> parts = {path, "97.7 KiB of gzip data unpack to more than 83.1 MiB", "gunzip"};
+    expect_error(ErrorKind::data, parts, at_once);
+    expect_error(ErrorKind::data, parts, by_pieces);
+  }
 }
 
 // An archive of one member of no bytes that claims so many.

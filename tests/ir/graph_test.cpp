@@ -163,6 +163,29 @@ TEST(Infer, AttributesThatOverflowAreRefused) {
   refused(Op::input, LeafAttrs{"n", {DType::f32, {-1}}}, {});
 }
 
+// Below each limit of docs/limits.md, at it, and one above.
+TEST(Infer, ElementsOfAResultAndPlacesOfAPermutationAreLimited) {
+  const auto refusal = [](const Shape& shape, bool permuted) -> std::string {
+    Graph g;
+    Builder b(g);
+    try {
+      if (permuted) {
+        b.add(Op::lu_factor, LuAttrs{}, {input(b, "x", {DType::f32, shape})});
+      } else {
+        b.add(Op::iota, IotaAttrs{shape, 0, DType::i32}, {});
+      }
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  constexpr int64_t kSide = int64_t{1} << 24, kRows = int64_t{1} << 31;
+  for (const int64_t columns : {kSide - 1, kSide}) EXPECT_EQ(refusal({kSide, columns}, false), "");
+  EXPECT_NE(refusal({kSide, kSide + 1}, false).find("too many elements"), std::string::npos);
+  for (const int64_t rows : {kRows - 1, kRows}) EXPECT_EQ(refusal({rows, 1}, true), "");
+  EXPECT_NE(refusal({kRows + 1, 1}, true).find("need at most 2147483648"), std::string::npos);
+}
+
 TEST(Verify, ShowsTheNeighbourhoodOfAFault) {
   Graph g = small_graph();
   g.values[g.nodes[3].out()].type.shape = {64, 127};

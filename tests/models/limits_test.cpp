@@ -66,6 +66,16 @@ TEST(SpecLimits, AnAxisWithItsPadding) {
   });
 }
 
+TEST(SpecLimits, AWindow) {
+  const auto conv = [](int64_t kernel, int64_t dilation) {
+    return spec(cat(R"([{"type":"Conv1d","out":1,"kernel":)", kernel, R"(,"dilation":)", dilation, "}]"),
+                "[1,67108864]");
+  };
+  expect_limit(67'108'864, {"kernel", "67108864"}, [&](int64_t n) { return conv(n, 1); });
+  EXPECT_EQ(refusal(conv(5, 16'777'215)), "");  // of 67,108,861 pixels
+  EXPECT_NE(refusal(conv(5, 16'777'216)).find("a window of 67108865, need at most 67108864"), std::string::npos);
+}
+
 TEST(SpecLimits, TheNameOfAModelHas200Bytes) {
   expect_limit(200, {"'name'", "200 bytes"},
                [](int64_t n) { return spec("[]", "[4]", std::string(static_cast<size_t>(n), 'n')); });

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "freight/base/error.h"
+#include "tests/plan/subject.h"
 
 namespace freight::plan {
 namespace {
@@ -102,16 +103,30 @@ TEST(Rates, OfSmallAndLargeNetsAreToldApart) {
   EXPECT_NEAR(r.seconds(large), 2e-4, 1e-6);
 }
 
+TEST(Rates, OfConvolutionsWhoseChannelsFillNoVectorsAreTheirOwn) {
+  Rates r = machine();
+  Work whole = product(1024, 64, 576), odd = whole;
+  whole.kind = odd.kind = "conv3x3";
+  odd.whole = false;
+  r.add({whole, whole.flops / 300e9});
+  r.add({odd, odd.flops / 100e9});
+  EXPECT_NEAR(r.seconds(whole), whole.flops / 300e9, 1e-2 * whole.flops / 300e9);
+  EXPECT_NEAR(r.seconds(odd), odd.flops / 100e9, 1e-2 * odd.flops / 100e9);
+  const Rates again = Rates::parse(r.to_json(), "rates.json");
+  EXPECT_EQ(again.seconds(odd), r.seconds(odd));
+  EXPECT_EQ(again.seconds(whole), r.seconds(whole));
+}
+
 TEST(Rates, AreKeptAsText) {
   const Rates r = machine(), again = Rates::parse(r.to_json(), "rates.json");
   EXPECT_EQ(again.size(), r.size());
   EXPECT_EQ(again.device, "test");
   EXPECT_EQ(again.to_json(), r.to_json());
   for (const char* bad : {"", "{}", "[]", R"({"format": "freight-rates-1"})",
-                          R"({"format":"freight-rates-5","device":"","threads":1,"version":"","date":"",
-                              "median_error":0,"p90_error":0,"points":[["map","f32",0,0,0,1,1,1,-1]]})",
-                          R"({"format":"freight-rates-5","device":"","threads":1,"version":"","date":"",
-                              "median_error":0,"p90_error":0,"points":[["map","f99",0,0,0,1,1,1,1]]})"}) {
+                          R"({"format":"freight-rates-6","device":"","threads":1,"version":"","date":"",
+                              "median_error":0,"p90_error":0,"points":[["map","f32",0,0,0,1,1,1,true,-1]]})",
+                          R"({"format":"freight-rates-6","device":"","threads":1,"version":"","date":"",
+                              "median_error":0,"p90_error":0,"points":[["map","f99",0,0,0,1,1,1,true,1]]})"}) {
     EXPECT_THROW(Rates::parse(bad, "rates.json"), Error) << bad;
   }
 }
@@ -309,6 +324,183 @@ TEST_F(Estimates, SeveralDevicesAreFasterButNotByTheirNumber) {
   EXPECT_NE(four.assumed.find("PCIe 3"), std::string::npos);
   d.pcie = 0;
   EXPECT_FALSE(estimate(drafts_, d, catalog_, length, {.devices = 4}).timed);  // what connects them is not guessed
+}
+
+// 100 documents of up to 32 tokens, 50 of up to 64 and 7 longer ones: batches of 16 make 6, 3 and 1, the short ones
+// left out where there are full ones.
+Subject texts() {
+  train::Config c;
+  c.data.clear();
+  c.model = "gru_text";
+  c.batch_size = 16;
+  c.epochs = 4;
+  Subject s = make_subject(c, {128});
+  s.data = "reviews";
+  s.lengths = {.train = {{32, 100}, {64, 50}, {128, 7}}, .test = {{32, 30}, {64, 10}, {128, 0}}};
+  s.train_count = 157;
+  s.test_count = 40;
+  return s;
+}
+
+TEST(Texts, AreWeighedByTheStepsThatHaveTheirLength) {
+  const Subject s = texts();
+  const double steps[] = {0.6, 0.3, 0.1}, tested[] = {0.75, 0.25, 0};
+  const std::vector<LengthShare> shares = s.length_shares(16);
+  ASSERT_EQ(shares.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(shares[i].tokens, 32 << i);
+    EXPECT_DOUBLE_EQ(shares[i].steps, steps[i]);
+    EXPECT_DOUBLE_EQ(shares[i].tested, tested[i]);
+  }
+  // Larger batches make one, one and one; a length without documents does not come.
+  EXPECT_DOUBLE_EQ(s.length_shares(64)[2].steps, 1.0 / 3);
+  Subject fewer = s;
+  fewer.lengths.train[1].documents = fewer.lengths.test[1].documents = 0;
+  ASSERT_EQ(fewer.length_shares(16).size(), 2u);
+  EXPECT_DOUBLE_EQ(fewer.length_shares(16)[1].steps, 1.0 / 7);
+  const Subject alone = subject("gru_text", "128");
+  EXPECT_TRUE(alone.length_shares(16).empty());
+  EXPECT_TRUE(alone.assumes_full_length());
+  EXPECT_FALSE(subject("lenet").assumes_full_length());
+  EXPECT_FALSE(subject("gpt_char").assumes_full_length());  // windows of a corpus are full
+  EXPECT_FALSE(s.assumes_full_length());
+}
+
+TEST(Texts, TakeTheMeanOfTheStepsOfTheirLengths) {
+  const Subject s = texts();
+  DraftOptions o = options_of(s);
+  o.whole_run = true;
+  const std::vector<Draft> all = drafts(s, o);
+  const Rates rates = machine();
+  const Device gpu{.name = "D",
+                   .kind = "gpu",
+                   .vendor = {},
+                   .arch = {},
+                   .memory_gib = 16,
+                   .bandwidth_gb = 300,
+                   .tflops = {{"fp32", 8}},
+                   .pcie = 3,
+                   .source = {},
+                   .date = {},
+                   .note = {}};
+  const Catalog catalog = {.devices = {}, .prices = {}, .links = load_catalog().links, .questions = {}};
+  RunLength length = RunLength::of(s);
+  EXPECT_EQ(length.steps_per_epoch, 10);
+  // (100 x 32 + 50 x 64 + 7 x 128) of 157 x 128 tokens, 4 bytes each, and a target of 8.
+  EXPECT_NEAR(length.sample_bytes, 7296.0 / 157 * 4 + 8, 1e-9);
+  length.load_seconds = {};
+  const double steps[] = {0.6, 0.3, 0.1}, tested[] = {0.75, 0.25, 0};
+  double here = 0, there = 0, of_two = 0, sums = 0, evaluated = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    o.tokens = 32 << i;
+    const std::vector<Draft> one = {draft(s, o), all[1]};
+    EXPECT_EQ(one[0].parameters, all[0].parameters);
+    here += steps[i] * estimate_here(one, &rates, length).step_seconds.middle();
+    there += steps[i] * estimate(one, gpu, catalog, length).step_seconds.high;
+    const Estimate two = estimate(one, gpu, catalog, length, {.devices = 2});
+    of_two += steps[i] * two.step_seconds.high;
+    sums += steps[i] * two.all_summing_seconds.high;
+    evaluated += tested[i] * estimate(one, gpu, catalog, length).evaluation_hours.high;
+  }
+  const Estimate e = estimate(all, gpu, catalog, length), two = estimate(all, gpu, catalog, length, {.devices = 2});
+  EXPECT_NEAR(estimate_here(all, &rates, length).step_seconds.middle(), here, 1e-9 * here);
+  EXPECT_NEAR(step_seconds(all[0], rates).middle(), here, 1e-9 * here);
+  EXPECT_NEAR(e.step_seconds.high, there, 1e-9 * there);
+  EXPECT_NEAR(e.epoch_hours.high, 10 * there / 3600, 1e-9 * there);
+  EXPECT_NEAR(e.evaluation_hours.high, evaluated, 1e-9 * evaluated);
+  EXPECT_NEAR(e.run_hours.high, 4 * e.epoch_hours.high + evaluated + e.checkpoint_hours.high, 1e-12);
+  EXPECT_NEAR(two.step_seconds.high, of_two, 1e-9 * of_two);
+  EXPECT_NEAR(two.all_summing_seconds.high, sums, 1e-9 * sums);
+  EXPECT_NEAR(e.shares.sum(), 1, 1e-9);
+  // Memory is that of the longest, and its step takes longer than the mean.
+  o.tokens = 0;
+  const Draft longest = draft(s, o);
+  EXPECT_EQ(all[0].total(), longest.total());
+  EXPECT_LT(here, 0.95 * step_seconds(longest, rates).middle());
+}
+
+TEST(Texts, OfSeveralDevicesHaveTheStepsOfTheirSharedBatch) {
+  const Subject s = texts();
+  DraftOptions o = options_of(s);
+  o.batch = 6;  // of each of three, which have 16 together
+  o.ranks = 3;
+  Draft d = draft(s, o);
+  add_lengths(d, s);
+  ASSERT_EQ(d.lengths.size(), 3u);
+  EXPECT_DOUBLE_EQ(d.lengths[0].length.steps, 0.6);
+  d.options.batch = 16;  // 48 together: 2, 1 and 1
+  add_lengths(d, s);
+  EXPECT_DOUBLE_EQ(d.lengths[0].length.steps, 0.5);
+  EXPECT_EQ(d.lengths[2].draft.options.batch, 16);
+}
+
+// Seconds of a draft's products and of its other kernels, the update's apart.
+struct Kernels {
+  double products = 0, rest = 0, update = 0;
+};
+Kernels kernels_of(const Draft& d, const Rates& rates) {
+  Kernels k;
+  for (const Draft::Stage& s : d.stages) {
+    for (const Work& w : s.work) {
+      const double seconds = rates.seconds(w) * s.times;
+      (w.product() ? k.products : k.rest) += seconds;
+      if (w.kind == "update") k.update += seconds;
+    }
+  }
+  return k;
+}
+
+TEST_F(Estimates, RanksThatComputeTogetherAreSlowerByWhatWasMeasured) {
+  const Rates rates = machine();
+  const Kernels k = kernels_of(drafts_[0], rates);
+  const double bytes = static_cast<double>(drafts_[0].parameters) * 4;
+  // A line of 2 ms for all gradients: less than a tenth of the step, so that the sums stay behind it.
+  MeasuredSums sums{.source = "sums.json", .one_host = false, .sums = {{2, 1e-3, 1e-3 / bytes, 0.05}}};
+  ASSERT_LT(2e-3, 0.09 * (k.products + k.rest));
+  const auto of = [&] { return estimate_here(drafts_, &rates, {}, nullptr, {.devices = 2, .measured = sums}); };
+  const auto middle = [](const Range& r) { return (r.low + r.high) / 2; };
+  const Estimate plain = of();
+  EXPECT_NEAR(plain.step_seconds.high, 1.1 * (k.products + k.rest) + 1.05 * 2e-3, 1e-9);
+  sums.sums[0].beside = BesideCompute{.threads = 1, .products = 1.2, .rest = 1.5, .slowest = 1.04};
+  const Estimate e = of();
+  const double compute = 1.2 * k.products + 1.5 * k.rest;
+  EXPECT_NEAR(e.waiting_seconds.high, 1.1 * 0.04 * compute, 1e-9);
+  EXPECT_NEAR(e.step_seconds.high, 1.1 * 1.04 * compute + 1.05 * 2e-3, 1e-9);
+  EXPECT_NEAR(middle(e.all_summing_seconds), 2e-3, 1e-9);
+  EXPECT_NEAR(e.shares[Bound::compute], 1.2 * k.products / compute, 1e-9);
+  EXPECT_NE(e.assumed.find("1.20 to 1.50 times as long while all ranks compute"), std::string::npos) << e.assumed;
+  // One device computes alone.
+  EXPECT_NEAR(estimate_here(drafts_, &rates, {}, nullptr, {.devices = 1, .measured = sums}).step_seconds.high,
+              1.1 * (k.products + k.rest), 1e-9);
+}
+
+TEST_F(Estimates, SumsBesideComputeTakeWhatWasMeasuredThereAndTakeFromIt) {
+  const Rates rates = machine();
+  const Kernels k = kernels_of(drafts_[0], rates);
+  const double bytes = static_cast<double>(drafts_[0].parameters) * 4, compute = k.products + k.rest;
+  // The sums are as long as the step: beside it they pay, and all but what the last gradients have behind them is
+  // hidden.
+  const SumCost line{1e-3, compute / bytes}, beside{2e-3, 1.5 * compute / bytes};
+  const double lost = 0.2 * compute / bytes;
+  MeasuredSums sums{.source = "sums.json", .one_host = false, .sums = {{2, line.start, line.per_byte, 0.05}}};
+  const auto of = [&] { return estimate_here(drafts_, &rates, {}, nullptr, {.devices = 2, .measured = sums}); };
+  const Estimate plain = of();
+  sums.sums[0].beside = BesideCompute{.sum = beside, .lost_per_byte = lost};
+  const Estimate e = of();
+  std::vector<double> seconds;
+  const std::vector<Work>& work = drafts_[0].stages[0].work;
+  for (const Work& w : work) seconds.push_back(w.kind == "update" ? 0 : rates.seconds(w));
+  const auto of_line = [](const SumCost& c, double times) { return SumCost{times * c.start, times * c.per_byte}; };
+  const Summing low = sum_gradients(work, seconds, bytes, {of_line(line, 0.95), of_line(beside, 0.95)});
+  EXPECT_GT(low.beside, 0.1 * bytes);
+  EXPECT_LT(low.beside, bytes);
+  EXPECT_NEAR(e.summing_seconds.low, low.exposed + lost * low.beside, 1e-9);
+  EXPECT_NEAR(e.step_seconds.low, compute / 1.1 + e.summing_seconds.low, 1e-9);
+  EXPECT_NEAR(e.all_summing_seconds.low, low.seconds, 1e-9);
+  EXPECT_GT(e.step_seconds.middle(), plain.step_seconds.middle());
+  // On one host all are behind the steps, whatever they would cost beside.
+  sums.one_host = true;
+  EXPECT_NEAR(of().summing_seconds.high, 1.05 * line.of(bytes), 1e-9);
 }
 
 TEST_F(Estimates, ThisMachineIsTimedOnlyWhereItWasMeasured) {

@@ -99,15 +99,15 @@ TEST(Gradients, AreHiddenByTheStepsThatFollow) {
   const SumCost cost{6e-5, 1.5 / 50e9};
   const double bytes = 64e6, ring = cost.of(bytes);
   const std::vector<Work> early = {step(bytes), step(0)}, late = {step(0), step(bytes)};
-  const Summing hidden = sum_gradients(early, {0.1, 0.1}, bytes, cost);
+  const Summing hidden = sum_gradients(early, {0.1, 0.1}, bytes, {cost, {}});
   EXPECT_NEAR(hidden.seconds, ring, 1e-12);
   EXPECT_EQ(hidden.exposed, 0);
-  const Summing last = sum_gradients(late, {0.1, 0.1}, bytes, cost);
+  const Summing last = sum_gradients(late, {0.1, 0.1}, bytes, {cost, {}});
   EXPECT_NEAR(last.exposed, ring, 1e-12);
   // In part: the second step is shorter than the transfer.
-  EXPECT_NEAR(sum_gradients(early, {0.1, 0.001}, bytes, cost).exposed, ring - 0.001, 1e-12);
+  EXPECT_NEAR(sum_gradients(early, {0.1, 0.001}, bytes, {cost, {}}).exposed, ring - 0.001, 1e-12);
   // What no step is seen to finish comes last.
-  EXPECT_NEAR(sum_gradients(early, {0.1, 0.1}, 2 * bytes, cost).exposed, ring, 1e-12);
+  EXPECT_NEAR(sum_gradients(early, {0.1, 0.1}, 2 * bytes, {cost, {}}).exposed, ring, 1e-12);
 }
 
 TEST(Gradients, OfOtherSoftwareTravelInPiecesOfOneSize) {
@@ -115,15 +115,28 @@ TEST(Gradients, OfOtherSoftwareTravelInPiecesOfOneSize) {
   const std::vector<Work> four(4, step(1e6));
   const std::vector<double> seconds(4, 1.0);
   // Two and two: only the last two are behind the steps. Each by itself, the last alone.
-  const Summing others = sum_gradients(four, seconds, 4e6, cost, 1.5e6);
+  const Summing others = sum_gradients(four, seconds, 4e6, {cost, {}}, 1.5e6);
   EXPECT_NEAR(others.seconds, 4 * 1e-3 + 2 * 1e-4, 1e-12);
   EXPECT_NEAR(others.exposed, cost.of(2e6), 1e-12);
-  EXPECT_NEAR(sum_gradients(four, seconds, 4e6, cost).exposed, cost.of(1e6), 1e-12);
+  EXPECT_NEAR(sum_gradients(four, seconds, 4e6, {cost, {}}).exposed, cost.of(1e6), 1e-12);
+}
+
+TEST(Gradients, BesideTheStepsTravelAtThePaceThatSumsHaveThere) {
+  const SumCost line{1e-4, 1e-9}, beside{2e-4, 3e-9};
+  const std::vector<Work> four(4, step(1e6));
+  // Each is ready a second after the one before: three travel beside, the last behind the steps at its own pace.
+  const Summing s = sum_gradients(four, std::vector<double>(4, 1.0), 4e6, {line, beside});
+  EXPECT_NEAR(s.beside, 3e6, 1e-6);
+  EXPECT_NEAR(s.seconds, 3 * 3.2e-3 + 1.1e-3, 1e-12);
+  EXPECT_NEAR(s.exposed, 1.1e-3, 1e-12);
+  // The second begins when the first is done, 1.2 ms behind its time.
+  const Summing late = sum_gradients({step(1e6), step(1e6)}, {1.0, 2e-3}, 2e6, {line, beside});
+  EXPECT_NEAR(late.exposed, 1.2e-3 + 1.1e-3, 1e-12);
 }
 
 TEST(Gradients, SmallOnesShareATransfer) {
   const std::vector<Work> many(10, step(1e6));
-  const Summing s = sum_gradients(many, std::vector<double>(10, 0.0), 10e6, {2e-3, 1 / 10e9});
+  const Summing s = sum_gradients(many, std::vector<double>(10, 0.0), 10e6, {{2e-3, 1 / 10e9}, {}});
   EXPECT_NEAR(s.seconds, 2e-3 + 10e6 / 10e9, 1e-9);
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <cstdio>
 #include <limits>
 
 #include "freight/base/threads.h"
@@ -317,6 +318,39 @@ TEST_F(MlpRuns, ADamagedFileIsRefused) {
   large["members"] = large["width"] = 8192;
   large["layers"] = 64;
   expect_damaged(path, entry(large.dump()), {"a net of these sizes has", "weights, and the file holds"});
+}
+
+// A file says of what sizes its net is, which may have 2^20 weights more than twice what the file holds.
+TEST_F(MlpRuns, WeightsOfAStoredNetAreLimitedByWhatItsFileHolds) {
+  config_.epochs = 1;
+  const std::string path = run().model_path;
+  nlohmann::json made = nlohmann::json::parse(io::load_safetensors(path).metadata.at("mlp"));
+  made["width"] = 1024;
+  const auto refusal = [&](int64_t more) -> std::string {
+    io::SafeTensors file = io::load_safetensors(path);
+    file.metadata.erase("xxh3_128");
+    file.metadata["mlp"] = made.dump();
+    if (more > 0) file.tensors.emplace_back("more", Array(DType::u8, {more}));
+    io::save_safetensors(dir_ / "large.safetensors", file);
+    try {
+      store::load_bundle(dir_ / "large.safetensors");
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  const std::string first = refusal(0);
+  double need = 0, held = 0;
+  const size_t at = first.find("sizes has ");
+  ASSERT_NE(at, std::string::npos) << first;
+  ASSERT_EQ(std::sscanf(first.c_str() + at, "sizes has %lf weights, and the file holds %lf", &need, &held), 2) << first;
+  // This many more numbers in the file are enough; which of the weights are missing is told then.
+  const auto enough = static_cast<int64_t>(std::ceil((need - (1 << 20)) / 2 - held));
+  ASSERT_GT(enough, 1);
+  EXPECT_NE(refusal(enough - 1).find("weights, and the file holds"), std::string::npos);
+  for (const int64_t more : {enough, enough + 1}) {
+    EXPECT_NE(refusal(more).find("the tensor mlp.net."), std::string::npos) << refusal(more);
+  }
 }
 
 TEST_F(MlpRuns, TheNameMeansTheNetWhereTheDataIsNoTable) {

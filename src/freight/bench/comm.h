@@ -2,11 +2,13 @@
 // devices predicts them by. W ranks.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "freight/bench/output.h"
 #include "freight/comm/comm.h"
+#include "freight/plan/parallel.h"
 
 namespace freight::bench {
 
@@ -27,6 +29,7 @@ struct CommTimes {
   int hosts = 1;                    // that the ranks were on
   std::vector<CommFigure> figures;  // rising
   CommCost cost = {};
+  std::optional<plan::BesideCompute> beside = {};  // what sums and computing cost each other; null of one rank
 };
 
 // Bytes per second that each rank moves over the bus, whatever W: 2 (W - 1) / W * bytes / seconds, as nccl-tests count;
@@ -36,6 +39,12 @@ double bus_rate(int world, const CommFigure& figure);
 // Called by all ranks with the same arguments; all get the same figures. Each size (bytes, a multiple of 4) is checked
 // once against the exact sum, and then timed for `seconds`. Throws Error(verification) for a wrong sum.
 CommTimes time_all_reduce(comm::Comm& comm, const std::vector<int64_t>& sizes, double seconds);
+
+// Measures for about `seconds` each what computing and sums of these sizes, whose cost alone is given, cost each other:
+// rank 0 computes alone, all ranks compute, and all compute while sums are made beside. Called by all ranks with the
+// same arguments; all get rank 0's figures.
+plan::BesideCompute time_beside_compute(comm::Comm& comm, const CommCost& alone, const std::vector<int64_t>& sizes,
+                                        double seconds);
 
 // The line that leaves the least sum of squared relative deviations, with neither term below 0. Of one figure it is
 // that figure's rate alone.

@@ -6,6 +6,7 @@
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/bench/comm.h"
+#include "freight/bench/comm_json_internal.h"
 #include "freight/bench/format_internal.h"
 #include "freight/io/file.h"
 
@@ -41,6 +42,13 @@ std::vector<std::string> findings(const std::vector<CommTimes>& all) {
     out.push_back(cat(t.world, " ranks: an all-reduce takes ", microseconds(t.cost.start), " us + bytes / ",
                       rate > 0 ? cat(fixed(rate * 1e-9, 2), " GB/s") : "(more than was measured)", ", within ",
                       fixed(t.cost.worst * 100, 0), " % of each median"));
+    if (!t.beside) continue;
+    const plan::BesideCompute& b = *t.beside;
+    out.push_back(cat("while all compute: products take ", fixed(b.products, 2), " and other kernels ",
+                      fixed(b.rest, 2), " times as long as on one rank alone, the slowest rank's step ",
+                      fixed(b.slowest, 2), " of the mean; a sum ", microseconds(b.sum.start), " us + bytes / ",
+                      b.sum.per_byte > 0 ? cat(fixed(1e-9 / b.sum.per_byte, 2), " GB/s") : "(more than was measured)",
+                      ", and takes ", fixed(b.lost_per_byte * 1e9, 2), " ms of computing for each MB"));
   }
   return out;
 }
@@ -60,6 +68,7 @@ std::string to_json(const std::string& machine, const std::string& engine, const
     }
     w["cost"] = {
         {"start_seconds", t.cost.start}, {"seconds_per_byte", t.cost.per_byte}, {"worst_deviation", t.cost.worst}};
+    if (t.beside) w["beside_compute"] = json_of(*t.beside);
     j["worlds"].push_back(std::move(w));
   }
   return j.dump(2);
@@ -92,6 +101,28 @@ class TimesReader {
 
 }  // namespace
 
+nlohmann::ordered_json json_of(const plan::BesideCompute& b) {
+  return {{"threads", b.threads},
+          {"products_slower", b.products},
+          {"rest_slower", b.rest},
+          {"slowest_rank", b.slowest},
+          {"sum_cost", {{"start_seconds", b.sum.start}, {"seconds_per_byte", b.sum.per_byte}}},
+          {"lost_seconds_per_byte", b.lost_per_byte}};
+}
+
+plan::BesideCompute read_beside(const nlohmann::json& j, const std::string& source) {
+  constexpr int64_t kMostThreads = 1 << 16;
+  constexpr double kMostTimes = 1e4, kMostSeconds = 1e6;
+  const TimesReader read(source);
+  const nlohmann::json& sum = j.at("sum_cost");
+  return {.threads = read.count(j, "threads", kMostThreads),
+          .products = read.number(j, "products_slower", kMostTimes),
+          .rest = read.number(j, "rest_slower", kMostTimes),
+          .slowest = read.number(j, "slowest_rank", kMostTimes),
+          .sum = {read.number(sum, "start_seconds", kMostSeconds), read.number(sum, "seconds_per_byte", 1)},
+          .lost_per_byte = read.number(j, "lost_seconds_per_byte", 1)};
+}
+
 std::vector<CommTimes> read_comm_times(const std::string& text, const std::string& source) {
   using Json = nlohmann::json;
   constexpr int64_t kMostRanks = 1 << 20, kMostBytes = int64_t{1} << 50, kMostRuns = int64_t{1} << 40;
@@ -113,6 +144,7 @@ std::vector<CommTimes> read_comm_times(const std::string& text, const std::strin
       t.cost = {.start = read.number(c, "start_seconds", kMostSeconds),
                 .per_byte = read.number(c, "seconds_per_byte", 1),
                 .worst = read.number(c, "worst_deviation", kMostSeconds)};
+      if (w.contains("beside_compute")) t.beside = read_beside(w.at("beside_compute"), source);
       all.push_back(std::move(t));
     }
   } catch (const Json::exception& e) {

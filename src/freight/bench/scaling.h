@@ -58,14 +58,15 @@ struct RankTimes {
 // The steps of so many devices.
 struct ScalingPoint {
   int64_t devices = 1;
-  int64_t batch = 0;             // of each, at most
-  int64_t threads = 1;           // of each
-  int64_t steps = 0;             // that were measured
-  double step_seconds = 0;       // mean
-  std::vector<RankTimes> ranks;  // by rank
-  CommCost cost = {};            // of a sum over these ranks; zeros of one
-  plan::Range predicted = {};    // seconds of a step, as freight plan --world tells them; zeros where it does not
-  RankTimes mean() const;        // over the ranks
+  int64_t batch = 0;                               // of each, at most
+  int64_t threads = 1;                             // of each
+  int64_t steps = 0;                               // that were measured
+  double step_seconds = 0;                         // mean
+  std::vector<RankTimes> ranks;                    // by rank
+  CommCost cost = {};                              // of a sum over these ranks; zeros of one
+  std::optional<plan::BesideCompute> beside = {};  // where something is predicted
+  plan::Range predicted = {};  // seconds of a step, as freight plan --world tells them; zeros where it does not
+  RankTimes mean() const;      // over the ranks
 };
 // Trains until so many seconds of steps are measured, the first steps apart; what lies between epochs does not count.
 // The run is one of max_steps steps, more than it will make. Called by all ranks together. `comm`: what `ranks` use;

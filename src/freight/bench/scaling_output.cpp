@@ -3,6 +3,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/bench/comm_json_internal.h"
 #include "freight/bench/format_internal.h"
 #include "freight/bench/scaling.h"
 #include "freight/io/json_internal.h"
@@ -45,6 +46,7 @@ Json json_of(const ScalingPoint& p) {
       {"ranks", Json::array()},
       {"sum_cost",
        {{"start_seconds", p.cost.start}, {"seconds_per_byte", p.cost.per_byte}, {"worst_deviation", p.cost.worst}}}};
+  if (p.beside) j["beside_compute"] = bench::json_of(*p.beside);
   for (const RankTimes& r : p.ranks) j["ranks"].push_back(json_of(r));
   return j;
 }
@@ -136,6 +138,7 @@ ScalingPoint read_point(const std::string& text, const std::string& source) {
                          .beside = r.at("sums_beside_seconds")});
     }
     const Json& c = j.at("sum_cost");
+    if (j.contains("beside_compute")) p.beside = read_beside(j.at("beside_compute"), source);
     p.cost = {.start = c.at("start_seconds"), .per_byte = c.at("seconds_per_byte"), .worst = c.at("worst_deviation")};
     return p;
   } catch (const Json::exception& e) {

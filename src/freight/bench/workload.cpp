@@ -51,6 +51,12 @@ Array random_targets(const models::Model& model, int64_t batch, const Array& x, 
 
 }  // namespace
 
+std::pair<Array, Array> random_batch(const models::Model& model, int64_t batch) {
+  PhiloxStream rng(0, 0, 1);
+  Array x = random_inputs(model, batch, rng), y = random_targets(model, batch, x, rng);
+  return {std::move(x), std::move(y)};
+}
+
 Workload::Workload(models::Model model, const WorkloadOptions& o) : model_(std::move(model)) {
   if (o.pass == Pass::training) {
     model_.net->train();
@@ -60,8 +66,7 @@ Workload::Workload(models::Model model, const WorkloadOptions& o) : model_(std::
   } else {
     model_.net->eval();
   }
-  PhiloxStream rng(0, 0, 1);
-  const Array x = random_inputs(model_, o.batch, rng), y = random_targets(model_, o.batch, x, rng);
+  const auto [x, y] = random_batch(model_, o.batch);
   CompileOptions compile = o.compile;
   compile.frozen = o.pass == Pass::inference;
   compile.input_names = {"images", "labels"};

@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "freight/models/models.h"
@@ -32,6 +33,9 @@ struct Step {
   optim::Optimizer* optimizer;  // null: inference
   Tensor operator()(const Tensor& x, const Tensor& y) const;
 };
+
+// Random inputs x (N, ...) and targets y of a batch, always the same ones.
+std::pair<Array, Array> random_batch(const models::Model& model, int64_t batch);
 
 class Workload {
  public:

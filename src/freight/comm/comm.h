@@ -53,6 +53,12 @@ class Comm {
 
   // Seconds that this rank has waited in collectives for each rank to come, by rank: who is slow (wait_report.h).
   virtual std::vector<double> waited() const = 0;
+
+  // The next two are for waits other than a collective's, as those of devices for each other. Any thread may ask.
+  // "rank 2 is lost: its process 12 on host b ended or was killed; ..."; "" where nobody is known to be.
+  virtual std::string lost() const { return {}; }
+  // Says where each other rank is: "rank 1 was last in barrier at step 7, its process 12 on host b is stopped".
+  virtual std::string whereabouts() const { return {}; }
 };
 
 }  // namespace freight::comm

@@ -16,13 +16,8 @@ namespace freight::comm {
 
 namespace {
 
-constexpr double kBetweenLooks = 0.1;  // seconds between two looks at whether a process is stopped
-constexpr int kStoppedLooks = 3;       // so often in a row it is, when it is given up
-// A process that ended after fewer steps than this ended soon. The first time it is started again at once, then it
-// waits: what ends of itself whenever it comes would cost the others a meeting each time.
-constexpr int64_t kFewSteps = 10;
-constexpr double kFirstPause = 0.25, kLongestPause = 30;  // seconds
-constexpr int kTriesBeforeStart = 3;                      // of a process that ends before the first meeting
+constexpr int64_t kFewSteps = 10;     // a process that ended after fewer steps than this ended soon
+constexpr int kTriesBeforeStart = 3;  // of a process that ends before the first meeting
 // Members that wait for a meeting whose rest does not come, in seconds: the rest is given up. Where all wait, nobody
 // was lost, or that is about to be seen.
 constexpr double kMissing = 5, kAllWait = 0.5;
@@ -33,12 +28,9 @@ Crew::Crew(int processes, const Elastic& bounds)
     : bounds_(bounds),
       table_(::memfd_create("freight-roster", MFD_CLOEXEC)),
       bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      people_(static_cast<size_t>(processes)) {
-  if (bounds.least < 1 || bounds.least > bounds.most || bounds.most > processes ||
-      processes > static_cast<int>(kMostMembers)) {
-    fail(ErrorKind::usage, "launcher", "got ", bounds.least, " to ", bounds.most, " of ", processes,
-         " processes, need at least 1, no more than there are, and ", kMostMembers, " at most");
-  }
+      people_(static_cast<size_t>(processes)),
+      stopped_(processes) {
+  need_bounds(bounds, processes);
   if (table_.get() < 0 || bell_.get() < 0 || ::ftruncate(table_.get(), sizeof(Roster)) != 0) {
     fail(ErrorKind::runtime, "launcher", "cannot make the job's table: ", std::strerror(errno));
   }
@@ -46,6 +38,8 @@ Crew::Crew(int processes, const Elastic& bounds)
   if (p == MAP_FAILED) fail(ErrorKind::runtime, "mmap", "cannot map the job's table: ", std::strerror(errno));
   roster_ = static_cast<Roster*>(p);
 }
+
+std::string Crew::setting() const { return cat(table_.get(), ",", bell_.get()); }
 
 Crew::~Crew() { ::munmap(roster_, sizeof(Roster)); }
 
@@ -67,7 +61,7 @@ void Crew::started(int number, pid_t process) {
   Person& p = person(number);
   p.state = State::starting;
   p.process = process;
-  p.stopped = 0;
+  stopped_.forget(number);
   p.given_up.clear();
 }
 
@@ -167,10 +161,9 @@ void Crew::start_again(int number) {
   Person& p = person(number);
   p.quick = seat(number).steps < kFewSteps ? p.quick + 1 : 0;
   if (generation_ == 0 && p.quick >= kTriesBeforeStart) return;
-  double pause = 0;
-  for (int i = 1; i < p.quick; ++i) pause = std::min(std::max(2 * pause, kFirstPause), kLongestPause);
   p.state = State::due;
-  p.when = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(pause));
+  p.when =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(pause_before(p.quick)));
 }
 
 // Lets in those that are prepared: at first when all are, then whenever one is.
@@ -193,23 +186,13 @@ void Crew::let_in() {
   publish(false);
 }
 
-// A stopped process is given up: what it holds, a lock for one, is free then, and it changes nothing any more should it
-// go on. Where all are stopped somebody wants the whole job to rest.
 void Crew::look_for_stopped(Orders& orders) {
-  if (seconds_since(looked_) < kBetweenLooks) return;
-  looked_ = Clock::now();
-  std::vector<int> stopped;
-  int living = 0;
-  for (size_t n = 0; n < people_.size(); ++n) {
-    Person& p = people_[n];
-    if (p.state == State::gone || p.state == State::due) continue;
-    ++living;
-    p.stopped = state_of(p.process) == "is stopped" ? p.stopped + 1 : 0;
-    if (p.stopped > 0) stopped.push_back(static_cast<int>(n));
+  std::vector<pid_t> living;
+  for (const Person& p : people_) {
+    living.push_back(p.state == State::gone || p.state == State::due ? 0 : p.process);
   }
-  if (static_cast<int>(stopped.size()) == living) return;
-  for (const int n : stopped) {
-    if (person(n).stopped < kStoppedLooks || !person(n).given_up.empty()) continue;
+  for (const int n : stopped_.look(living)) {
+    if (!person(n).given_up.empty()) continue;
     person(n).given_up = "was stopped and is given up";
     orders.kill.push_back(n);
   }

@@ -15,6 +15,7 @@
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
+#include "freight/comm/join_internal.h"
 #include "freight/comm/network_comm.h"
 #include "freight/comm/network_meeting.h"
 #include "freight/comm/process_internal.h"
@@ -79,6 +80,8 @@ std::string token_from_file(const std::string& path, const Launch& launch, doubl
   }
 }
 
+}  // namespace
+
 std::string token_of(const Launch& launch, const JobOptions& options) {
   const std::string path = options.token_file.empty() ? env::get("FREIGHT_TOKEN_FILE") : options.token_file;
   const std::string token = path.empty() ? env::get("FREIGHT_TOKEN") : token_from_file(path, launch, options.timeout);
@@ -94,6 +97,22 @@ std::string token_of(const Launch& launch, const JobOptions& options) {
   }
   return token;
 }
+
+NetworkPlan network_plan(const Launch& launch, const JobOptions& options) {
+  NetworkPlan plan;
+  plan.rank = launch.rank;
+  plan.world = launch.world;
+  plan.host = launch.master_address;
+  plan.several_hosts = launch.local_world != launch.world;
+  plan.on_host_of_rank_zero = launch.rank == launch.local_rank;  // ranks are dealt out host by host
+  plan.interface = options.interface.empty() ? env::get("FREIGHT_INTERFACE") : options.interface;
+  plan.timeout = options.timeout;
+  plan.called_off = options.called_off;
+  if (plan.host.empty() && !plan.several_hosts) plan.host = "127.0.0.1";
+  return plan;
+}
+
+namespace {
 
 // The port at which rank 0 listens. Slurm and SkyPilot say no port: one that their other jobs on the host do not have,
 // below those that systems hand out.
@@ -112,19 +131,6 @@ int port_of(const Launch& launch) {
   // torchrun's agent listens on MASTER_PORT itself and says so to the processes that it starts.
   if (lower(env::get("TORCHELASTIC_USE_AGENT_STORE")) == "true") ++port;
   return port;
-}
-
-NetworkPlan network_plan(const Launch& launch, const JobOptions& options) {
-  NetworkPlan plan;
-  plan.rank = launch.rank;
-  plan.world = launch.world;
-  plan.host = launch.master_address;
-  plan.several_hosts = launch.local_world != launch.world;
-  plan.on_host_of_rank_zero = launch.rank == launch.local_rank;  // ranks are dealt out host by host
-  plan.interface = options.interface.empty() ? env::get("FREIGHT_INTERFACE") : options.interface;
-  plan.timeout = options.timeout;
-  if (plan.host.empty() && !plan.several_hosts) plan.host = "127.0.0.1";
-  return plan;
 }
 
 std::unique_ptr<Comm> join_by_gloo(const Launch& launch, const JobOptions& options) {
@@ -152,7 +158,8 @@ Engine parse_engine(const std::string& flag, const std::string& text) {
   if (text == "shared") return Engine::shared_memory;
   if (text == "gloo") return Engine::gloo;
   if (text == "mpi") return Engine::mpi;
-  fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need auto, shared, gloo or mpi");
+  if (text == "nccl") return Engine::nccl;
+  fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need auto, shared, gloo, mpi or nccl");
 }
 
 const char* to_string(Engine engine) {
@@ -160,16 +167,21 @@ const char* to_string(Engine engine) {
     case Engine::shared_memory: return "shared memory";
     case Engine::gloo: return "Gloo";
     case Engine::mpi: return "MPI";
+    case Engine::nccl: return "NCCL";
     case Engine::automatic: break;
   }
   return "automatic";
 }
 
-Engine engine_for(const Launch& launch, const JobOptions& options) {
-  Engine engine = options.engine;
+Engine asked_engine(const JobOptions& options) {
   const std::string said = env::get("FREIGHT_COMM");
-  if (engine == Engine::automatic && !said.empty()) engine = parse_engine("FREIGHT_COMM", said);
-  if (engine != Engine::automatic) return engine;
+  if (options.engine != Engine::automatic || said.empty()) return options.engine;
+  return parse_engine("FREIGHT_COMM", said);
+}
+
+Engine engine_for(const Launch& launch, const JobOptions& options) {
+  const Engine engine = asked_engine(options);
+  if (engine != Engine::automatic && engine != Engine::nccl) return engine;
   return launch.local_world == launch.world ? Engine::shared_memory : Engine::gloo;
 }
 
@@ -177,7 +189,7 @@ std::unique_ptr<Comm> join_job(const Launch& launch, const JobOptions& options) 
   switch (engine_for(launch, options)) {
     case Engine::gloo: return join_by_gloo(launch, options);
     case Engine::mpi: return join_by_mpi(launch, options);
-    default: return join_shared_memory(launch, {.timeout = options.timeout});
+    default: return join_shared_memory(launch, {.timeout = options.timeout, .not_to_meet = options.called_off});
   }
 }
 

@@ -2,6 +2,7 @@
 // where it is asked for.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -10,10 +11,11 @@
 
 namespace freight::comm {
 
-enum class Engine : uint8_t { automatic, shared_memory, gloo, mpi };
-// "auto", "shared", "gloo", "mpi". Throws Error(usage) that names `flag` for another word.
+// nccl: devices sum among themselves (base/device_collectives.h), and the rest of a job is as with automatic.
+enum class Engine : uint8_t { automatic, shared_memory, gloo, mpi, nccl };
+// "auto", "shared", "gloo", "mpi", "nccl". Throws Error(usage) that names `flag` for another word.
 Engine parse_engine(const std::string& flag, const std::string& text);
-const char* to_string(Engine engine);  // as people call it: "shared memory", "Gloo", "MPI"
+const char* to_string(Engine engine);  // as people call it: "shared memory", "Gloo", "MPI", "NCCL"
 
 struct JobOptions {
   double timeout = 120;               // seconds that a rank waits for another before it counts as lost (--comm-timeout)
@@ -22,8 +24,12 @@ struct JobOptions {
                                       // the one by which rank 0's host is reached
   std::string token_file = {};        // --token-file: holds the job's secret, and is made by rank 0 where it is
                                       // missing; "": FREIGHT_TOKEN_FILE, else the text of FREIGHT_TOKEN
+  // Asked while the ranks meet: true where they need not any more, which is Error(peer_lost). MPI's ranks meet without.
+  std::function<bool()> called_off = {};
 };
 
+// The one that somebody asked for, by the options or by FREIGHT_COMM.
+Engine asked_engine(const JobOptions& options = {});
 // The engine that join_job() takes.
 Engine engine_for(const Launch& launch, const JobOptions& options = {});
 

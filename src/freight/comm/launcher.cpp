@@ -29,6 +29,8 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/comm/crew_internal.h"
+#include "freight/comm/hosts_crew_internal.h"
+
 #include "freight/comm/network_address_internal.h"
 #include "freight/comm/process_internal.h"
 #include "freight/comm/remote_internal.h"
@@ -175,12 +177,12 @@ class Job {
     if (error) fail(ErrorKind::runtime, options.log_dir, "cannot be made: ", error.message());
     processes_.resize(static_cast<size_t>(options.world));
     if (!options.elastic.on()) return;
-    if (hosts() > 1) fail(ErrorKind::usage, "--elastic", "is for the processes of one host as yet");
-    crew_ = std::make_unique<Crew>(options.world, options.elastic);
+    staff_ = new_staff();
+    kept_ = staff_->inherited();
     for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
       streams_.emplace_back(::fcntl(stream, F_DUPFD_CLOEXEC, 3));
+      kept_.push_back(streams_.back().get());
     }
-    kept_ = {crew_->table(), crew_->bell(), streams_[0].get(), streams_[1].get()};
   }
   // Nothing outlives the job, also where an error ends it.
   ~Job() {
@@ -194,9 +196,9 @@ class Job {
 
   JobEnd run() {
     for (int r = 0; r < options_.world; ++r) start(r);
-    while (any_runs() || (crew_ && crew_->waits())) {
+    while (any_runs() || (staff_ && staff_->waits())) {
       look();
-      if (crew_) follow(crew_->look());
+      if (staff_) follow(staff_->look());
       const double since = seconds_since(failed_at_);
       if (end_.failed() && !asked_ && since > kAlone) {
         asked_ = true;
@@ -212,7 +214,14 @@ class Job {
     return std::any_of(processes_.begin(), processes_.end(), [](const Process& p) { return p.running; });
   }
 
-  void follow(const Crew::Orders& orders) {
+  std::unique_ptr<Staff> new_staff() const {
+    if (hosts() == 1 && !options_.elastic.by_network) return std::make_unique<Crew>(options_.world, options_.elastic);
+    std::vector<std::string> of_each;
+    for (int r = 0; r < options_.world; ++r) of_each.push_back(hosts() > 1 ? host(r) : "127.0.0.1");
+    return std::make_unique<HostsCrew>(of_each, where(0).local_world, options_.elastic);
+  }
+
+  void follow(const Staff::Orders& orders) {
     for (const int rank : orders.kill) {
       const Process& p = processes_[static_cast<size_t>(rank)];
       if (p.running) ::kill(-p.number, SIGKILL);
@@ -244,7 +253,8 @@ class Job {
             cat("MASTER_PORT=", port_),
             "FREIGHT_TOKEN_FILE=",
             "TORCHELASTIC_USE_AGENT_STORE=",
-            cat("FREIGHT_ELASTIC=", crew_ ? join_numbers(kept_) : "")};
+            cat("FREIGHT_ELASTIC=", staff_ ? staff_->setting() : ""),
+            cat("FREIGHT_TERMINAL=", staff_ && p.host == 0 ? cat(streams_[0].get(), ",", streams_[1].get()) : "")};
   }
 
   // A rank computes with the threads that were asked for, as far as it has processors for them.
@@ -290,7 +300,7 @@ class Job {
     const std::vector<char*> argv = pointers(words), environment = pointers(settings);
     Process& p = processes_[static_cast<size_t>(rank)];
     const bool again = p.number >= 0, apart = rank == 0 && !options_.result.empty();
-    const bool shown = rank == 0 && options_.terminal && !crew_;
+    const bool shown = rank == 0 && options_.terminal && !staff_;
     const Descriptor log =
         shown ? Descriptor(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)) : open_output(log_of(rank), again);
     const Descriptor result = apart   ? open_output(options_.result)
@@ -298,13 +308,13 @@ class Job {
                                       : Descriptor();
     Pipe fault = make_pipe();
     Pipe input = elsewhere ? make_pipe() : Pipe();
-    if (crew_) crew_->clear_seat(rank);
+    if (staff_) staff_->clear_seat(rank);
     const pid_t parent = ::getpid(), child = ::fork();
     if (child < 0) fail(ErrorKind::runtime, "launcher", "cannot start rank ", rank, ": ", std::strerror(errno));
     if (child == 0) {
       if (!elsewhere && options_.bound) ::sched_setaffinity(0, sizeof(processors), &processors);
       const int in = elsewhere ? input.read.get() : ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-      for (const int fd : kept_) ::fcntl(fd, F_SETFD, 0);
+      for (const int fd : elsewhere ? std::vector<int>() : kept_) ::fcntl(fd, F_SETFD, 0);
       become(argv.data(), environment.data(), parent, {in, result.get() >= 0 ? result.get() : log.get(), log.get()},
              fault.write.get());
     }
@@ -313,7 +323,7 @@ class Job {
          .watched = watch_process(child),
          .running = true,
          .words = elsewhere ? std::move(input.write) : Descriptor()};
-    if (crew_) crew_->started(rank, child);
+    if (staff_) staff_->started(rank, child);
     await_program(rank, fault);
     if (elsewhere) say(p, token_);
   }
@@ -324,6 +334,7 @@ class Job {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(1);  // it ended before the line above
     ::setpgid(0, 0);
+    ::signal(SIGUSR1, SIG_IGN);  // nothing is there to be saved until the program says what the signal does
     for (int i = 0; i < 3; ++i) {
       ::dup2(streams[static_cast<size_t>(i)], i);
       ::fcntl(i, F_SETFL, ::fcntl(i, F_GETFL) & ~O_NONBLOCK);  // the pipe's end is the launcher's kind
@@ -355,12 +366,13 @@ class Job {
   void look() {
     std::vector<pollfd> all = {{.fd = signals_.descriptor(), .events = POLLIN, .revents = 0}};
     for (const Process& p : processes_) all.push_back({.fd = p.watched.get(), .events = POLLIN, .revents = 0});
-    if (crew_) all.push_back({.fd = crew_->bell(), .events = POLLIN, .revents = 0});
+    if (staff_ && staff_->bell() >= 0) all.push_back({.fd = staff_->bell(), .events = POLLIN, .revents = 0});
     constexpr int kMilliseconds = 50;  // failures have deadlines
-    ::poll(all.data(), all.size(), end_.failed() || crew_ ? kMilliseconds : -1);
+    ::poll(all.data(), all.size(), end_.failed() || staff_ ? kMilliseconds : -1);
     while (const int number = signals_.take()) {
-      if (end_.forwarded == 0) end_.forwarded = number;
-      if (crew_ && number != SIGUSR1) crew_->stop();
+      const bool stops = number != SIGUSR1;  // which asks to save and to go on
+      if (stops && end_.forwarded == 0) end_.forwarded = number;
+      if (stops && staff_) staff_->stop();
       send(number);
     }
     for (int r = 0; r < options_.world; ++r) {
@@ -381,11 +393,11 @@ class Job {
 
   void judge(int rank, int status) {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0, killed = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    if (crew_ && crew_->ended(rank, code, killed)) return;
+    if (staff_ && staff_->ended(rank, code, killed)) return;
     if (code == 0 && killed == 0) return;
     constexpr int kPeerLost = static_cast<int>(ErrorKind::peer_lost);
     // All may fail alike, by the same bad input: then it is rank 0 that says so where it is seen.
-    const bool prints = options_.terminal && rank == (crew_ ? crew_->first() : 0);
+    const bool prints = options_.terminal && rank == (staff_ ? staff_->first() : 0);
     const bool shown = prints && code != 0 && code == end_.exit_code;
     const bool cause = !asked_ && (shown || (end_.exit_code == kPeerLost && code != kPeerLost));
     if (end_.failed() && !cause) return;
@@ -393,7 +405,7 @@ class Job {
     end_.rank = rank;
     end_.exit_code = code;
     end_.signal = killed;
-    end_.log = prints && (code != 0 || !crew_) ? "" : log_of(rank);
+    end_.log = prints && (code != 0 || !staff_) ? "" : log_of(rank);
     if (hosts() > 1) end_.host = host(rank);
   }
 
@@ -410,12 +422,6 @@ class Job {
     }
   }
 
-  static std::string join_numbers(const std::vector<int>& numbers) {
-    std::string text;
-    for (const int n : numbers) text += cat(text.empty() ? "" : ",", n);
-    return text;
-  }
-
   const LaunchOptions& options_;
   const std::string name_, token_ = new_secret();
   const int port_;  // where ranks meet that do not share memory
@@ -424,7 +430,7 @@ class Job {
   JobEnd end_;
   Clock::time_point failed_at_ = Clock::now();
   bool asked_ = false;               // the others were asked to end
-  std::unique_ptr<Crew> crew_;       // of an elastic job
+  std::unique_ptr<Staff> staff_;     // of an elastic job
   std::vector<Descriptor> streams_;  // where its first rank prints
   std::vector<int> kept_;            // descriptors that its processes inherit
 };

@@ -6,12 +6,12 @@
 
 namespace freight::comm {
 
-// A job whose processes may end and come back while the others go on (membership.h). On one host, of 64 processes at
-// most. One that is killed, stopped or ends with 7 (peer lost) is started again, as long as fewer than `most` are
-// there; where fewer than `least` are left, the job is over as without this. A process that fails in another way ends
-// the job.
+// A job of 64 processes at most, which may end and come back while the others go on (membership.h). One that is killed,
+// stopped or ends with 7 (peer lost) is started again, as long as fewer than `most` are there; where fewer than `least`
+// are left, the job is over as without this. A process that fails in another way ends the job.
 struct Elastic {
   int least = 0, most = 0;
+  bool by_network = false;  // they meet over a network, as those of several hosts do anyway
   bool on() const { return most > 0; }
 };
 
@@ -36,7 +36,7 @@ struct JobEnd {
   int rank = -1;      // the first that failed; -1: none did
   int exit_code = 0;  // its exit code, or
   int signal = 0;     // the signal that killed it
-  int forwarded = 0;  // the first signal that the launcher got and handed on; 0: none
+  int forwarded = 0;  // the first signal that asks to stop which the launcher got and handed on; 0: none
   std::string log;    // its log file; "" of a rank that has none
   std::string host;   // where several were named
   bool failed() const { return rank >= 0; }

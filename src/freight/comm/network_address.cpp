@@ -151,6 +151,32 @@ SocketAddress other_end(int socket) {
   return a;
 }
 
+Descriptor tcp_socket(int family) {
+  Descriptor s(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (s.get() < 0) fail(ErrorKind::runtime, "meeting", "cannot make a socket: ", std::strerror(errno));
+  return s;
+}
+
+Descriptor connected_to(const SocketAddress& address, const std::string& interface, double seconds, int& error) {
+  Descriptor s = tcp_socket(address.family());
+  if (!interface.empty()) {
+    const SocketAddress own = interface_address(interface, address.family());
+    if (::bind(s.get(), own.raw(), own.length) != 0) {
+      fail(ErrorKind::runtime, "meeting", "cannot use ", own.text(), ": ", std::strerror(errno));
+    }
+  }
+  error = ::connect(s.get(), address.raw(), address.length) == 0 ? 0 : errno;
+  if (error != EINPROGRESS) return s;
+  pollfd p = {.fd = s.get(), .events = POLLOUT, .revents = 0};
+  socklen_t size = sizeof(error);
+  if (::poll(&p, 1, static_cast<int>(seconds * 1e3) + 1) == 1) {
+    ::getsockopt(s.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  } else {
+    error = ETIMEDOUT;
+  }
+  return s;
+}
+
 bool send_bytes(int socket, const std::string& bytes, double seconds) {
   const auto start = std::chrono::steady_clock::now();
   for (size_t at = 0; at < bytes.size();) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "freight/comm/process_internal.h"
+
 namespace freight::comm {
 
 struct SocketAddress {
@@ -36,6 +38,12 @@ bool is_this_host(const std::string& host);
 // The two ends of a socket's connection.
 SocketAddress own_end(int socket);
 SocketAddress other_end(int socket);
+
+// A socket that does not block; throws Error(runtime).
+Descriptor tcp_socket(int family);
+// The same, connected to `address` within `seconds`, from this host's `interface` where one is named. `error`: 0, or
+// the errno of why it is not connected.
+Descriptor connected_to(const SocketAddress& address, const std::string& interface, double seconds, int& error);
 
 // Sends all bytes within `seconds`. False where the other end is gone or takes nothing.
 bool send_bytes(int socket, const std::string& bytes, double seconds);

@@ -67,6 +67,17 @@ class NetworkComm final : public Comm {
   void abort(const std::string& reason) noexcept override;
   void at_step(int64_t step) override { state_.step = step; }
   std::vector<double> waited() const override { return waited_; }
+  std::string lost() const override {
+    const auto fault = dog_->is_over() ? dog_->fault_within(0) : std::nullopt;
+    return fault ? fault->text : std::string();
+  }
+  std::string whereabouts() const override {
+    std::vector<std::string> all;
+    for (int r = 0; r < world_; ++r) {
+      if (r != rank_) all.push_back(cat(dog_->last_seen(r), ", ", dog_->process_of(r)));
+    }
+    return join(all, "; ");
+  }
 
  private:
   // A call's transfers, from its begin to its end, in whatever way that comes.

@@ -4,10 +4,7 @@
 #include "freight/comm/network_meeting.h"
 
 #include <fcntl.h>
-#include <openssl/crypto.h>
-#include <openssl/hmac.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,23 +24,22 @@
 #include "freight/comm/door_internal.h"
 #include "freight/comm/missing_ranks_internal.h"
 #include "freight/comm/network_address_internal.h"
+#include "freight/comm/proof_internal.h"
 
 namespace freight::comm {
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Proof = std::array<unsigned char, 32>;
-using Nonce = std::array<unsigned char, 32>;
 
-constexpr std::array<char, 8> kMagic = {'F', 'R', 'E', 'I', 'G', 'H', 'T', '1'};
 // Whoever connects has so many seconds to say who it is: it may be no rank at all.
 constexpr double kGreetingSeconds = 10;
+// Seconds between two looks at whether a meeting was called off.
+constexpr double kLookForCall = 0.05;
+constexpr const char* kCalledOff = "the meeting was called off";
 
-struct Challenge {
-  std::array<char, 8> magic = kMagic;
-  Nonce nonce{};
-};
+bool is_called_off(const NetworkPlan& plan) { return plan.called_off && plan.called_off(); }
+
 struct Greeting {
   std::array<char, 8> magic = kMagic;
   std::array<char, 32> version{};
@@ -62,65 +58,7 @@ struct RosterEntry {
   int32_t process = 0;
 };
 
-template <size_t N>
-void put_text(std::array<char, N>& to, const std::string& text) {
-  std::strncpy(to.data(), text.c_str(), N - 1);
-}
-template <size_t N>
-std::string text_in(const std::array<char, N>& from) {
-  return std::string(from.data(), ::strnlen(from.data(), N));
-}
-
-template <class T>
-std::string bytes_in(const T& value) {
-  return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-Nonce new_nonce() {
-  Nonce n{};
-  if (::getrandom(n.data(), n.size(), 0) != static_cast<ssize_t>(n.size())) {
-    fail(ErrorKind::runtime, "meeting", "the system gives no random numbers: ", std::strerror(errno));
-  }
-  return n;
-}
-
-// HMAC-SHA256 (RFC 2104) of who says it, the nonces of both ends and what is said.
-Proof proof_of(const std::string& token, const char* who, const Nonce& asked, const std::string& said) {
-  std::string text = who;
-  text.append(reinterpret_cast<const char*>(asked.data()), asked.size());
-  text += said;
-  Proof proof{};
-  unsigned length = 0;
-  const auto* const bytes = reinterpret_cast<const unsigned char*>(text.data());
-  if (!::HMAC(::EVP_sha256(), token.data(), static_cast<int>(token.size()), bytes, text.size(), proof.data(),
-              &length) ||
-      length != proof.size()) {
-    fail(ErrorKind::runtime, "meeting", "cannot compute HMAC-SHA256");
-  }
-  return proof;
-}
-
-template <class T>
-bool proves(const T& message, const std::string& rest, const std::string& token, const char* who, const Nonce& asked) {
-  T plain = message;
-  plain.proof = {};
-  const Proof need = proof_of(token, who, asked, bytes_in(plain) + rest);
-  return ::CRYPTO_memcmp(need.data(), message.proof.data(), need.size()) == 0;
-}
-
-template <class T>
-void prove(T& message, const std::string& rest, const std::string& token, const char* who, const Nonce& asked) {
-  message.proof = {};
-  message.proof = proof_of(token, who, asked, bytes_in(message) + rest);
-}
-
 constexpr const char *kVisitorSays = "rank", *kHostSays = "host";
-
-Descriptor tcp_socket(int family) {
-  Descriptor s(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (s.get() < 0) fail(ErrorKind::runtime, "meeting", "cannot make a socket: ", std::strerror(errno));
-  return s;
-}
 
 std::string joined_cards(const std::vector<std::string>& cards, int rank) {
   size_t size = 0;
@@ -181,7 +119,8 @@ class TcpHost {
     while (arrived_ < plan_.world) {
       const double left = plan_.timeout - seconds_since(start);
       if (left <= 0) refuse(ErrorKind::peer_lost, missing());
-      look(std::min(left, 1.0));
+      if (is_called_off(plan_)) refuse(ErrorKind::peer_lost, kCalledOff);
+      look(std::min(left, plan_.called_off ? kLookForCall : 1.0));
     }
     NetworkMeeting meeting;
     meeting.sockets.resize(ranks());
@@ -469,6 +408,7 @@ class TcpVisitor {
     if (sent_away_) std::this_thread::sleep_for(kAgain);
     while (!try_all(why)) {
       if (sent_away_ && why == kNobodyListens) ended();
+      if (is_called_off(plan_)) throw_lost(kCalledOff);
       if (seconds_since(start_) > plan_.timeout) {
         throw_lost(
             cat(rank_zero(), " does not answer: host ", host_name(), " tried it for ", plan_.timeout, " s: ", why));
@@ -499,24 +439,9 @@ class TcpVisitor {
   }
 
   bool try_one(const SocketAddress& address, std::string& why) {
-    socket_ = tcp_socket(address.family());
-    if (!plan_.interface.empty()) {
-      const SocketAddress own = interface_address(plan_.interface, address.family());
-      if (::bind(socket_.get(), own.raw(), own.length) != 0) {
-        fail(ErrorKind::runtime, "meeting", "cannot use ", own.text(), ": ", std::strerror(errno));
-      }
-    }
-    int error = ::connect(socket_.get(), address.raw(), address.length) == 0 ? 0 : errno;
-    if (error == EINPROGRESS) {
-      pollfd p = {.fd = socket_.get(), .events = POLLOUT, .revents = 0};
-      const double left = std::max(0.0, std::min(kTry, plan_.timeout - seconds_since(start_)));
-      socklen_t size = sizeof(error);
-      if (::poll(&p, 1, static_cast<int>(left * 1e3) + 1) == 1) {
-        ::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-      } else {
-        error = ETIMEDOUT;
-      }
-    }
+    const double left = std::max(0.0, std::min(kTry, plan_.timeout - seconds_since(start_)));
+    int error = 0;
+    socket_ = connected_to(address, plan_.interface, left, error);
     why = error == ECONNREFUSED ? kNobodyListens : std::strerror(error);
     return error == 0;
   }
@@ -538,8 +463,9 @@ class TcpVisitor {
       if (inbox.size() == bytes) return inbox;
       const double left = plan_.timeout + kPatience - seconds_since(start_);
       if (left <= 0) throw_lost(cat(rank_zero(), " did not answer within ", plan_.timeout, " s"));
+      if (is_called_off(plan_)) throw_lost(kCalledOff);
       pollfd p = {.fd = socket_.get(), .events = POLLIN, .revents = 0};
-      ::poll(&p, 1, static_cast<int>(std::min(left, 3600.0) * 1e3) + 1);
+      ::poll(&p, 1, static_cast<int>(std::min(left, plan_.called_off ? kLookForCall : 3600.0) * 1e3) + 1);
     }
   }
 

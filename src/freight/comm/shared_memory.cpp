@@ -66,6 +66,8 @@ class SharedMemory final : public Comm {
   void abort(const std::string& reason) noexcept override;
   void at_step(int64_t step) override { seat(rank_).step.store(step, std::memory_order_relaxed); }
   std::vector<double> waited() const override { return waited_; }
+  std::string lost() const override;
+  std::string whereabouts() const override;
 
  private:
   Seat& seat(int r) const { return reinterpret_cast<Seat*>(memory_ + seats_at())[r]; }
@@ -87,6 +89,8 @@ class SharedMemory final : public Comm {
   void sum_whole(char* data, int64_t count, DType dtype);
   void sum_slices(char* data, int64_t count, DType dtype);
   std::string last_seen(int r) const;
+  std::string loss_of(int r, bool left) const;
+  std::string written_verdict() const;
   bool pronounce(ErrorKind kind, const std::string& text) noexcept;
   [[noreturn]] void throw_verdict() const;
   [[noreturn]] void give_up(ErrorKind kind, const std::string& text) {
@@ -141,6 +145,31 @@ std::string SharedMemory::last_seen(int r) const {
   return cat("rank ", r, " was last in ", Call(s.calls[n % 2].load()), " at step ", s.step.load());
 }
 
+std::string SharedMemory::loss_of(int r, bool left) const {
+  return cat("rank ", r, " is lost: its process ", processes_[static_cast<size_t>(r)], " on host ", host_name(),
+             left ? " left the job" : " ended or was killed", "; ", last_seen(r));
+}
+
+std::string SharedMemory::lost() const {
+  if (verdict().state.load(std::memory_order_acquire) != Verdict::kNone) return written_verdict();
+  for (int r = 0; r < world_; ++r) {
+    if (r == rank_ || seat(r).left.load(std::memory_order_acquire) == 1) continue;
+    if (has_ended(watched_[static_cast<size_t>(r)])) return loss_of(r, false);
+  }
+  return {};
+}
+
+std::string SharedMemory::whereabouts() const {
+  std::vector<std::string> all;
+  for (int r = 0; r < world_; ++r) {
+    const int process = processes_[static_cast<size_t>(r)];
+    if (r == rank_) continue;
+    all.push_back(cat(last_seen(r), ", its process ", process, " on host ", host_name(), " ",
+                      process > 0 ? state_of(process) : "is in another namespace"));
+  }
+  return join(all, "; ");
+}
+
 // False where another error was first.
 bool SharedMemory::pronounce(ErrorKind kind, const std::string& text) noexcept {
   Verdict& v = verdict();
@@ -155,15 +184,22 @@ bool SharedMemory::pronounce(ErrorKind kind, const std::string& text) noexcept {
   return true;
 }
 
-void SharedMemory::throw_verdict() const {
+// Waits a little for who is writing it.
+std::string SharedMemory::written_verdict() const {
   const Verdict& v = verdict();
   const auto start = Clock::now();
   while (v.state.load(std::memory_order_acquire) != Verdict::kWritten && seconds_since(start) < kWrite) {
     pause_a_little();
   }
   const bool known = v.state.load(std::memory_order_acquire) == Verdict::kWritten;
-  throw Error(known ? static_cast<ErrorKind>(v.kind) : ErrorKind::peer_lost, to_string(call_.which),
-              known ? v.text.data() : "a rank was lost while it wrote what went wrong",
+  return known ? v.text.data() : "a rank was lost while it wrote what went wrong";
+}
+
+void SharedMemory::throw_verdict() const {
+  const std::string text = written_verdict();
+  const Verdict& v = verdict();
+  const bool known = v.state.load(std::memory_order_acquire) == Verdict::kWritten;
+  throw Error(known ? static_cast<ErrorKind>(v.kind) : ErrorKind::peer_lost, to_string(call_.which), text,
               cat("rank ", rank_, " of ", world_, ", step ", seat(rank_).step.load(), ", host ", host_name()));
 }
 
@@ -267,7 +303,6 @@ void SharedMemory::look_after(int awaited, double waited) {
   for (int r = 0; r < world_; ++r) {
     const Seat& s = seat(r);
     const auto came = [&] { return static_cast<int32_t>(s.arrived.load(std::memory_order_acquire) - meetings_) >= 0; };
-    const int process = processes_[static_cast<size_t>(r)];
     const bool ended = has_ended(watched_[static_cast<size_t>(r)]);
     // A rank that was here and left in good order is missed only by those that wait for it.
     const bool left = s.left.load(std::memory_order_acquire) == 1;
@@ -278,8 +313,7 @@ void SharedMemory::look_after(int awaited, double waited) {
     }
     // Whoever found the loss of another rank says so before it ends itself.
     if (verdict().state.load(std::memory_order_acquire) != Verdict::kNone) throw_verdict();
-    give_up(ErrorKind::peer_lost, cat("rank ", r, " is lost: its process ", process, " on host ", host_name(),
-                                      left ? " left the job" : " ended or was killed", "; ", last_seen(r)));
+    give_up(ErrorKind::peer_lost, loss_of(r, left));
   }
   if (waited < timeout_) return;
   const int process = processes_[static_cast<size_t>(awaited)];
@@ -415,12 +449,14 @@ std::unique_ptr<Comm> join_shared_memory(const Launch& launch, const SharedMemor
     fail(ErrorKind::usage, "shared memory", "joins processes of one host: got ", launch.world, " ranks, of which ",
          launch.local_world, " are on ", host_name());
   }
-  const Meeting meeting = meet_on_host({.job = launch.job,
-                                        .rank = launch.rank,
-                                        .world = launch.world,
-                                        .bytes = shared_bytes(launch.world),
-                                        .timeout = options.timeout,
-                                        .called_off = options.called_off});
+  const auto is_true = [](const std::function<bool()>& f) { return f && f(); };
+  const Meeting meeting =
+      meet_on_host({.job = launch.job,
+                    .rank = launch.rank,
+                    .world = launch.world,
+                    .bytes = shared_bytes(launch.world),
+                    .timeout = options.timeout,
+                    .called_off = [&] { return is_true(options.called_off) || is_true(options.not_to_meet); }});
   const Descriptor file(meeting.file);  // the mapping keeps the memory
   return std::make_unique<SharedMemory>(launch, meeting, options);
 }

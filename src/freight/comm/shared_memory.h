@@ -15,6 +15,7 @@ struct SharedMemoryOptions {
   // Asked by a rank that waits, while the ranks meet and afterwards: true where the job in this form is over, which is
   // Error(peer_lost) then (membership.h).
   std::function<bool()> called_off = {};
+  std::function<bool()> not_to_meet = {};  // the same while the ranks meet alone
 };
 
 // Meets the other ranks of `launch` on this host (rendezvous.h) and returns when all are there. W is launch.world.

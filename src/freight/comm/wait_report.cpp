@@ -8,13 +8,21 @@
 
 namespace freight::comm {
 
-std::string longest_wait(const std::vector<double>& shares, int world, double step_seconds) {
-  const auto share = [&](int waiting, int slow) { return shares[static_cast<size_t>(waiting * world + slow)]; };
-  int waits = 0, slow = 0;
+std::string longest_wait(const std::vector<double>& shares, int world, double step_seconds,
+                         const std::vector<double>& work) {
+  // A rank that waits asks the others one by one, so that what it waited for one of them depends on the order. What it
+  // waited in all does not: until the last had come, who waited least.
+  std::vector<double> waited(static_cast<size_t>(world));
+  for (size_t i = 0; i < shares.size(); ++i) waited[i / static_cast<size_t>(world)] += shares[i];
+  const auto expected = [&](size_t waiting, size_t slow) {
+    if (work.empty()) return 0.0;
+    return std::max(work[slow] - work[waiting], 0.0) / *std::max_element(work.begin(), work.end());
+  };
+  size_t waits = 0, slow = 0;
   double most = 0;
-  for (int w = 0; w < world; ++w) {
-    for (int r = 0; r < world; ++r) {
-      const double net = share(w, r) - share(r, w);  // two that wait for each other by turns are both as fast
+  for (size_t w = 0; w < waited.size(); ++w) {
+    for (size_t r = 0; r < waited.size(); ++r) {
+      const double net = waited[w] - waited[r] - expected(w, r);
       if (net <= most) continue;
       most = net;
       waits = w;
@@ -24,13 +32,13 @@ std::string longest_wait(const std::vector<double>& shares, int world, double st
   constexpr double kNoticed = 0.2;
   if (most < kNoticed) return "";
   const auto milliseconds = [](double seconds) { return fixed(seconds * 1e3, 1); };
-  return cat("rank ", waits, " waits ", milliseconds(share(waits, slow) * step_seconds), " ms of each ",
+  return cat("rank ", waits, " waits ", milliseconds(waited[waits] * step_seconds), " ms of each ",
              milliseconds(step_seconds), " ms step for rank ", slow);
 }
 
 WaitReport::WaitReport(const Comm& comm) : waited_(comm.waited()), began_(std::chrono::steady_clock::now()) {}
 
-std::string WaitReport::since_last(Comm& comm, int64_t steps) {
+std::string WaitReport::since_last(Comm& comm, int64_t steps, const std::vector<double>& work) {
   const auto world = static_cast<size_t>(comm.world());
   const std::vector<double> now = comm.waited();
   const double seconds = std::max(seconds_since(began_), 1e-9);
@@ -41,7 +49,7 @@ std::string WaitReport::since_last(Comm& comm, int64_t steps) {
   comm.broadcast(&whole, 1, DType::f64, 0);
   waited_ = comm.waited();
   began_ = std::chrono::steady_clock::now();
-  return longest_wait(all, comm.world(), whole / static_cast<double>(std::max<int64_t>(steps, 1)));
+  return longest_wait(all, comm.world(), whole / static_cast<double>(std::max<int64_t>(steps, 1)), work);
 }
 
 }  // namespace freight::comm

@@ -93,16 +93,15 @@ std::vector<Layout> fitting(const Shape& s, bool numbers) {
   return {Layout::nchw, Layout::nhwc};
 }
 
-Layout layout_of(const Array& a, Layout recorded, const AskedMeaning& asked, const std::string& where) {
-  const Shape& s = a.shape();
-  if (s.rank() < 2) fail(ErrorKind::data, where, "samples need rank 2 or more: got ", a.dtype(), s);
+Layout layout_of(DType dtype, const Shape& s, Layout recorded, const AskedMeaning& asked, const std::string& where) {
+  if (s.rank() < 2) fail(ErrorKind::data, where, "samples need rank 2 or more: got ", dtype, s);
   if (asked.layout != Layout::automatic) {
     if (!sample_in(s, asked.layout)) {
       fail(ErrorKind::usage, "--layout", "got ", to_string(asked.layout), ", but ", where, " has shape ", s);
     }
     return asked.layout;
   }
-  std::vector<Layout> fits = fitting(s, is_floating(a.dtype()));
+  std::vector<Layout> fits = fitting(s, is_floating(dtype));
   if (asked.input.rank() > 0) {
     // The model's input decides among all layouts, if it fits one.
     std::vector<Layout> named;
@@ -116,6 +115,10 @@ Layout layout_of(const Array& a, Layout recorded, const AskedMeaning& asked, con
   if (fits.size() == 1) return fits[0];
   if (std::find(fits.begin(), fits.end(), recorded) != fits.end()) return recorded;
   fail(ErrorKind::data, where, "shape ", s, " may be (N, C, H, W) or (N, H, W, C): say it by --layout nchw or nhwc");
+}
+
+Layout layout_of(const Array& a, Layout recorded, const AskedMeaning& asked, const std::string& where) {
+  return layout_of(a.dtype(), a.shape(), recorded, asked, where);
 }
 
 Array arranged(const Array& a, Layout layout) {
@@ -181,6 +184,10 @@ bool parse_values(const std::string& name, Values& out) {
     if (name == to_string(v)) return out = v, true;
   }
   return false;
+}
+
+Shape sample_shape(DType dtype, const Shape& samples, const AskedMeaning& asked, const std::string& where) {
+  return *sample_in(samples, layout_of(dtype, samples, Layout::automatic, asked, where));
 }
 
 ArrayMeaning decide_meaning(const Array& samples, const AskedMeaning& asked, const std::string& where) {

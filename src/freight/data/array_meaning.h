@@ -52,6 +52,9 @@ struct AskedMeaning {
 // The meaning of the training samples. Throws Error(data) that names the flag where they can mean two things.
 ArrayMeaning decide_meaning(const Array& samples, const AskedMeaning& asked, const std::string& where);
 
+// The shape of one of these samples as a model takes it; for samples that are not read yet. Throws the same.
+Shape sample_shape(DType dtype, const Shape& samples, const AskedMeaning& asked, const std::string& where);
+
 // The samples as a model takes them: u8 or f32 (N, C, H, W), or of any rank >= 2. f32 are the values as they stand, or,
 // of a model of bytes, 0 to 1. Throws Error(data) that names both ranges where the values cannot be those of `meaning`.
 Array read_samples(const Array& samples, const ArrayMeaning& meaning, const AskedMeaning& asked,

@@ -10,14 +10,6 @@
 namespace freight::data {
 
 namespace {
-Array targets_of(const Array& a, const std::string& file) {
-  if (is_floating(a.dtype())) return a.cast(DType::f32);
-  const Shape& s = a.shape();
-  if (s.rank() == 2 && s[1] == 1) return a.reshaped({s[0]}).cast(DType::i64);  // a column, as Keras stores them
-  if (s.rank() != 1) fail(ErrorKind::data, file, "integer labels need shape (N): got ", s);
-  return a.cast(DType::i64);
-}
-
 const Array* find(const io::NamedArrays& arrays, std::initializer_list<const char*> names) {
   for (const char* n : names) {
     if (const auto it = arrays.find(n); it != arrays.end()) return &it->second;
@@ -25,6 +17,14 @@ const Array* find(const io::NamedArrays& arrays, std::initializer_list<const cha
   return nullptr;
 }
 }  // namespace
+
+Array targets_of(const Array& a, const std::string& file) {
+  if (is_floating(a.dtype())) return a.cast(DType::f32);
+  const Shape& s = a.shape();
+  if (s.rank() == 2 && s[1] == 1) return a.reshaped({s[0]}).cast(DType::i64);  // a column, as Keras stores them
+  if (s.rank() != 1) fail(ErrorKind::data, file, "integer labels need shape (N): got ", s);
+  return a.cast(DType::i64);
+}
 
 bool is_array_source(const std::string& path) {
   return ends_with(path, ".npz") || io::file_exists(path + "/x_train.npy");

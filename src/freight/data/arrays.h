@@ -10,6 +10,8 @@
 namespace freight::data {
 
 bool is_array_source(const std::string& path);  // told by names
+// Targets as a data set holds them: i64 (N) of classes, f32 (N) or (N, K) of values.
+Array targets_of(const Array& array, const std::string& file);
 // Reads both parts. Throws Error(data) that names the file.
 TrainTest load_array_source(const std::string& path, const ArrayOptions& options = {});
 // `where` starts the messages. Without x_test the test split is the last tenth of the train split.

@@ -155,7 +155,7 @@ class DelimitedRows : public FileRows {
   // More bytes behind those that are not read yet.
   void fill() {
     const size_t left = end_ - begin_;
-    need_short_row(left);
+    need_short_row(left - std::min<size_t>(left, 1));  // the last byte may be the first of the row's end
     if (buffer_.size() < left + kPiece + kStep) {
       io::Bytes larger(2 * left + kPiece + kStep);
       if (left > 0) std::memcpy(larger.data(), buffer_.data() + begin_, left);

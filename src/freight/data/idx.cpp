@@ -20,7 +20,8 @@ struct Header {
   size_t size = 0;  // bytes before the elements
 };
 
-Header check_header(io::ByteView bytes, const std::string& name) {
+// The file may have more bytes, or fewer, than its shape says.
+Header read_header(io::ByteView bytes, const std::string& name) {
   if (bytes.size() < 4) fail(ErrorKind::data, name, "truncated IDX file: ", bytes.size(), " bytes");
   if (bytes[0] != 0 || bytes[1] != 0) fail(ErrorKind::data, name, "not an IDX file: wrong magic number");
   if (bytes[2] != 0x08) {
@@ -31,10 +32,15 @@ Header check_header(io::ByteView bytes, const std::string& name) {
   Header h;
   h.size = 4 + 4 * static_cast<size_t>(rank);
   if (bytes.size() < h.size) fail(ErrorKind::data, name, "truncated IDX file: ", bytes.size(), " bytes");
+  for (int i = 0; i < rank; ++i) h.shape.push_back(be32(bytes.data() + 4 + 4 * i));
+  return h;
+}
+
+Header check_header(io::ByteView bytes, const std::string& name) {
+  Header h = read_header(bytes, name);
   uint64_t need = 1;
-  for (int i = 0; i < rank; ++i) {
-    const uint32_t extent = be32(bytes.data() + 4 + 4 * i);
-    h.shape.push_back(extent);
+  for (const int64_t of_axis : h.shape) {
+    const auto extent = static_cast<uint64_t>(of_axis);
     // Saturates: whatever is larger than the file is wrong.
     need = extent != 0 && need > (uint64_t{1} << 40) / extent ? uint64_t{1} << 40 : need * extent;
   }
@@ -63,6 +69,8 @@ Dataset load_split(const std::string& dir, const std::string& stem, const char* 
   return set;
 }
 }  // namespace
+
+Shape idx_shape(io::ByteView first, const std::string& name) { return read_header(first, name).shape; }
 
 Array parse_idx(io::ByteView bytes, const std::string& name) {
   const Header h = check_header(bytes, name);

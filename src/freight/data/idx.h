@@ -12,6 +12,8 @@ namespace freight::data {
 // Any IDX array of type u8 (0x08). The array borrows the bytes of the decompressed file.
 Array load_idx(const std::string& path);
 Array parse_idx(io::ByteView bytes, const std::string& name);
+// The shape that a file says in its first 36 bytes, whether the elements are there or not.
+Shape idx_shape(io::ByteView first, const std::string& name);
 
 // The file of `stem` in `dir` under its usual spellings: "train-images-idx3-ubyte", "train-images.idx3-ubyte", each
 // with or without ".gz"; "" where there is none.

@@ -31,6 +31,15 @@ void need_batch_size(const TokenFeedOptions& o) {
   if (o.batch_size < 1) fail(ErrorKind::usage, "feed", "batch size: got ", o.batch_size, ", need 1 or more");
 }
 
+// The number of the least of `lengths` that document i fits into.
+size_t bucket_of(const TokenSet& set, int64_t i, const std::vector<int64_t>& lengths) {
+  const auto it = std::lower_bound(lengths.begin(), lengths.end(), set.length(i));
+  if (it == lengths.end()) {
+    fail(ErrorKind::usage, "feed", "document ", i, " has ", set.length(i), " tokens, more than the longest batch");
+  }
+  return static_cast<size_t>(it - lengths.begin());
+}
+
 // Both feeds share this: a list of batches per epoch, made one by one.
 class TokenFeed : public Feed {
  public:
@@ -66,13 +75,7 @@ class DocumentFeed final : public TokenFeed {
  public:
   DocumentFeed(std::shared_ptr<const TokenSet> documents, std::vector<int64_t> lengths, const TokenFeedOptions& o)
       : TokenFeed(std::move(documents), o), lengths_(std::move(lengths)), members_(lengths_.size()) {
-    for (int64_t i = 0; i < set->count(); ++i) {
-      const auto it = std::lower_bound(lengths_.begin(), lengths_.end(), set->length(i));
-      if (it == lengths_.end()) {
-        fail(ErrorKind::usage, "feed", "document ", i, " has ", set->length(i), " tokens, more than the longest batch");
-      }
-      members_[static_cast<size_t>(it - lengths_.begin())].push_back(i);
-    }
+    for (int64_t i = 0; i < set->count(); ++i) members_[bucket_of(*set, i, lengths_)].push_back(i);
     arrange(0);
   }
 
@@ -97,10 +100,10 @@ class DocumentFeed final : public TokenFeed {
                 PhiloxStream(options.seed, static_cast<uint64_t>(epoch), kBucketStream + static_cast<uint32_t>(b)));
       }
       const auto n = static_cast<int64_t>(order_[b].size());
-      for (int64_t first = 0; first < n; first += options.batch_size) {
-        const int64_t count = std::min(options.batch_size, n - first);
-        if (options.drop_last && first > 0 && count < options.batch_size) break;
-        batches_.push_back({b, first, count});
+      const int64_t batches = batches_of(n, options);
+      for (int64_t i = 0; i < batches; ++i) {
+        const int64_t first = i * options.batch_size;
+        batches_.push_back({b, first, std::min(options.batch_size, n - first)});
       }
     }
     if (options.shuffle) {
@@ -145,10 +148,7 @@ class WindowFeed final : public TokenFeed {
     std::iota(order_.begin(), order_.end(), int64_t{0});
   }
 
-  int64_t batches_per_epoch() const override {
-    const int64_t full = windows_ / options.batch_size;
-    return windows_ % options.batch_size == 0 || (options.drop_last && full > 0) ? full : full + 1;
-  }
+  int64_t batches_per_epoch() const override { return batches_of(windows_, options); }
   int64_t count_per_epoch() const override {
     if (!options.shuffle) return static_cast<int64_t>(set->tokens.size()) - 1;
     return std::min(windows_, batches_per_epoch() * options.batch_size) * length_;
@@ -215,6 +215,19 @@ std::vector<int64_t> bucket_lengths(int64_t max_length) {
   for (int64_t l = kFirstBucket; l < max_length; l *= 2) lengths.push_back(l);
   lengths.push_back(max_length);
   return lengths;
+}
+
+std::vector<LengthCount> count_lengths(const TokenSet& set, const std::vector<int64_t>& lengths) {
+  std::vector<LengthCount> counts;
+  counts.reserve(lengths.size());
+  for (const int64_t l : lengths) counts.push_back({.length = l});
+  for (int64_t i = 0; i < set.count(); ++i) ++counts[bucket_of(set, i, lengths)].documents;
+  return counts;
+}
+
+int64_t batches_of(int64_t samples, const TokenFeedOptions& o) {
+  const int64_t full = samples / o.batch_size;
+  return samples % o.batch_size == 0 || (o.drop_last && full > 0) ? full : full + 1;
 }
 
 std::unique_ptr<Feed> document_feed(std::shared_ptr<const TokenSet> set, std::vector<int64_t> lengths,

@@ -33,6 +33,19 @@ TokenSet encode(const TextPart& part, const Tokenizer& tokenizer, int64_t max_le
 // 32, 64, 128, ... below max_length, then max_length itself.
 std::vector<int64_t> bucket_lengths(int64_t max_length);
 
+// The documents of a set that are padded to one length.
+struct LengthCount {
+  int64_t length = 0;     // in tokens
+  int64_t documents = 0;  // how many
+};
+// One for each of `lengths` (rising), also where there are no documents of it. Throws Error(usage) for a document
+// longer than all.
+std::vector<LengthCount> count_lengths(const TokenSet& set, const std::vector<int64_t>& lengths);
+// The parts of a set of documents; empty where samples are none, or all have one length.
+struct DocumentLengths {
+  std::vector<LengthCount> train, test;
+};
+
 // Settings of document_feed and window_feed.
 struct TokenFeedOptions {
   int64_t batch_size = 64;  // documents or windows per batch
@@ -40,6 +53,8 @@ struct TokenFeedOptions {
   uint64_t seed = 0;        // of the order
   bool drop_last = false;   // leaves the short batch of a bucket out where it has a full one
 };
+// The batches that an epoch makes of so many documents of one length, or windows.
+int64_t batches_of(int64_t samples, const TokenFeedOptions& options);
 // Inputs i32 (N, L), L the least of `lengths` (rising) that all documents of the batch fit into, targets i64 (N).
 // Every document is in exactly one batch of an epoch (but see drop_last). Throws Error(usage) for a document longer
 // than all lengths.

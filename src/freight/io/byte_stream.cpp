@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "freight/base/error.h"
+#include "freight/io/memory_need.h"
 #include "freight/io/stop_internal.h"
 
 namespace freight::io {
@@ -75,7 +76,7 @@ class RegularFile : public Source {
 class GzipFile : public Source {
  public:
   GzipFile(const std::string& path, std::unique_ptr<Source> packed)
-      : path_(path), packed_(std::move(packed)), piece_(size_t{256} << 10) {
+      : path_(path), packed_(std::move(packed)), piece_(size_t{64} << 10) {
     begin();
   }
   ~GzipFile() override { inflateEnd(&z_); }
@@ -88,6 +89,8 @@ class GzipFile : public Source {
       z_.avail_out = static_cast<uInt>(most);
       const int state = inflate(&z_, Z_NO_FLUSH);
       done += most - z_.avail_out;
+      made_ += most - z_.avail_out;
+      if (made_ > most_unpacked(taken_)) unpacks_to_more(path_, taken_);
       if (state == Z_STREAM_END) {
         next_member();
       } else if (state != Z_OK) {
@@ -107,12 +110,14 @@ class GzipFile : public Source {
   void begin() {
     z_ = {};
     ended_ = false;
+    taken_ = made_ = 0;
     constexpr int kGzip = 16 + MAX_WBITS;
     if (inflateInit2(&z_, kGzip) != Z_OK) fail(ErrorKind::runtime, path_, "cannot unpack: zlib has no memory");
   }
   void refill() {
     z_.next_in = piece_.data();
     z_.avail_in = static_cast<uInt>(packed_->read(piece_.data(), piece_.size()));
+    taken_ += z_.avail_in;
   }
   // A gzip file may be several behind each other; zeros behind the last one pad it.
   void next_member() {
@@ -137,6 +142,7 @@ class GzipFile : public Source {
   std::unique_ptr<Source> packed_;
   Bytes piece_;
   z_stream z_{};
+  uint64_t taken_ = 0, made_ = 0;  // bytes of the file, and what they became
   bool ended_ = false;
 };
 
@@ -167,5 +173,24 @@ size_t ByteStream::read(uint8_t* to, size_t size) {
 }
 void ByteStream::rewind() { source_->rewind(); }
 uint64_t ByteStream::size() const { return source_->size(); }
+
+Bytes unpack_by_pieces(ByteView bytes, const std::string& name) {
+  GzipFile file(name, std::make_unique<HeldBytes>(bytes));
+  Bytes out;
+  size_t done = 0;
+  for (size_t n = 1; n > 0; done += n) {
+    if (done == out.size()) {
+      const size_t size = std::max<size_t>(2 * out.size(), size_t{1} << 20);
+      need_memory(static_cast<double>(size), name, "its bytes, unpacked,");
+      Bytes larger = reading(name, [&] { return Bytes(size); });
+      if (done > 0) std::memcpy(larger.data(), out.data(), done);
+      out = std::move(larger);
+    }
+    end_reading_where_asked(name);
+    n = file.read(out.data() + done, std::min(out.size() - done, size_t{16} << 20));
+  }
+  out.shrink(done);
+  return out;
+}
 
 }  // namespace freight::io

@@ -33,4 +33,8 @@ class ByteStream {
   std::string path_;  // empty: bytes in memory
 };
 
+// All that gzip data unpack to, however much that is: what is more than they may become (most_unpacked) is refused as
+// soon as that is seen. Throws Error(data), Error(capacity) that begin with `name`.
+Bytes unpack_by_pieces(ByteView bytes, const std::string& name);
+
 }  // namespace freight::io

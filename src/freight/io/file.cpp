@@ -1,4 +1,4 @@
-// Files through POSIX calls, gzip through libdeflate (twice zlib's speed on whole buffers). See file.h.
+// Files through POSIX calls, gzip of usual sizes through libdeflate (twice zlib's speed on whole buffers). See file.h.
 #include "freight/io/file.h"
 
 #include <fcntl.h>
@@ -15,6 +15,7 @@
 #include <filesystem>
 
 #include "freight/base/error.h"
+#include "freight/io/byte_stream.h"
 #include "freight/io/memory_need.h"
 #include "freight/io/stop_internal.h"
 
@@ -107,12 +108,14 @@ size_t read_into(const std::string& path, Bytes& bytes, uint64_t& state) {
   int looks = 0;
   for (;;) {
     if (regular && done == expected) return done;
+    if (!regular && done > kMostStream) {
+      fail(ErrorKind::data, path, "cannot read: is no file and gives more than ",
+           human_bytes(static_cast<double>(kMostStream)), "; save it as a file, if it has an end");
+    }
     if (done == bytes.size()) {
-      if (done >= kMostStream) {
-        fail(ErrorKind::data, path, "cannot read: is no file and gives more than ",
-             human_bytes(static_cast<double>(kMostStream)), "; save it as a file, if it has an end");
-      }
-      Bytes larger(bytes.size() * 2);
+      // A byte more than may come tells whether more does.
+      const size_t size = 2 * bytes.size() < kMostStream ? 2 * bytes.size() : kMostStream + 1;
+      Bytes larger = reading(path, [&] { return Bytes(size); });
       std::memcpy(larger.data(), bytes.data(), done);
       bytes = std::move(larger);
     }
@@ -265,7 +268,8 @@ Bytes gunzip(ByteView bytes, const std::string& name) {
   if (!is_gzip(bytes)) fail(ErrorKind::data, name, "not a gzip file: wrong magic number, need 1f 8b");
   if (bytes.size() < kMinMember) fail(ErrorKind::data, name, "truncated gzip file: ", bytes.size(), " bytes");
   // The trailer holds the size modulo 2^32 of the last member: exact for nearly all files, a first guess for the rest.
-  const size_t most = bytes.size() * kMaxInflateRatio + 64;
+  // A file beyond the size that any may become is unpacked by pieces, which sees early where it has no end.
+  const size_t most = std::min<size_t>(bytes.size() * kMaxInflateRatio + 64, most_unpacked(0));
   Bytes out = unpacked(std::min<size_t>(le32(bytes.data() + bytes.size() - 4), most), name);
   const Decompressor d;
   size_t in_done = 0, out_done = 0;
@@ -286,6 +290,7 @@ Bytes gunzip(ByteView bytes, const std::string& name) {
       out = std::move(larger);
       continue;
     }
+    if (result == LIBDEFLATE_INSUFFICIENT_SPACE) return unpack_by_pieces(bytes, name);
     fail(ErrorKind::data, name, "truncated or corrupt gzip data: fault in the member at byte ", in_done, " of ",
          bytes.size(), "; fetch the file again");
   }

@@ -32,6 +32,7 @@ Array image_of_array(const Array& a, const std::string& name) {
     fail(ErrorKind::data, name, "not an image: shape ", s, ", need (H, W), (H, W, 1 or 3) or (1 or 3, H, W)");
   }
   if (a.numel() == 0) fail(ErrorKind::data, name, "not an image: shape ", s, " has no pixels");
+  check_image_size("npy", name, shape[0], shape[1], a.bytes());
   const std::vector<double> v = a.to_vector<double>();
   const double scale = is_floating(a.dtype()) || a.dtype() == DType::boolean ? 255.0 : 1.0;
   Array out(DType::u8, shape);

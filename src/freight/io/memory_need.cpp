@@ -24,6 +24,17 @@ void need_memory(double bytes, const std::string& name, const std::string& what)
   fail(ErrorKind::capacity, name, what, " take ", human_bytes(bytes), " of memory, and there are ", human_bytes(there));
 }
 
+uint64_t most_unpacked(uint64_t packed) {
+  constexpr uint64_t kTimes = 200, kAlways = uint64_t{64} << 20;
+  return packed > (UINT64_MAX - kAlways) / kTimes ? UINT64_MAX : kTimes * packed + kAlways;
+}
+
+void unpacks_to_more(const std::string& name, uint64_t packed) {
+  fail(ErrorKind::data, name, human_bytes(static_cast<double>(packed)), " of gzip data unpack to more than ",
+       human_bytes(static_cast<double>(most_unpacked(packed))),
+       ", which is rarely a table or text; unpack it first (gunzip) if it is meant so");
+}
+
 void no_memory_for(const std::string& name) {
   fail(ErrorKind::capacity, name, "reading it takes more memory than there is");
 }

@@ -18,6 +18,12 @@ uint64_t memory_limit();
 // arrays", "the rows").
 void need_memory(double bytes, const std::string& name, const std::string& what);
 
+// Bytes that a gzip file of so many may unpack to. Text and numbers become a tenth or a fiftieth; a thousandth, which
+// deflate reaches, is of zeros alone, and a few megabytes of those would keep a reader busy for minutes.
+uint64_t most_unpacked(uint64_t packed);
+// Throws Error(data) that begins with `name`: it unpacks to more than that.
+[[noreturn]] void unpacks_to_more(const std::string& name, uint64_t packed);
+
 [[noreturn]] void no_memory_for(const std::string& name);  // Error(capacity): reading it takes more than there is
 bool says_no_memory(const Error& error);                   // of what arrays throw where their memory runs out
 

@@ -17,7 +17,6 @@ namespace freight::io {
 
 namespace {
 constexpr char kNpyMagic[] = "\x93NUMPY";
-constexpr size_t kMaxNpyHeader = 1 << 20;  // a header of a plain array is under 200 bytes
 
 struct Header {
   std::string descr;
@@ -155,9 +154,16 @@ void transpose_into(const uint8_t* src, uint8_t* dst, const Shape& shape, size_t
     }
   }
 }
-}  // namespace
 
-Array parse_npy(ByteView bytes, const std::string& name) {
+// The part in front of the elements.
+struct Head {
+  Header said;
+  Element element;
+  Shape shape;
+  size_t size = 0;  // bytes
+};
+
+Head parse_head(ByteView bytes, const std::string& name) {
   if (bytes.size() < 10 || !is_npy(bytes)) {
     fail(ErrorKind::data, name, "not an npy file: wrong magic number");
   }
@@ -172,7 +178,7 @@ Array parse_npy(ByteView bytes, const std::string& name) {
          bytes.size());
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + prefix, header_size);
-  const Header h = HeaderParser(text, name).parse();
+  Header h = HeaderParser(text, name).parse();
   const auto element = element_of(h.descr);
   if (!element) {
     const bool objects = h.descr.find('O') != std::string::npos,
@@ -182,23 +188,34 @@ Array parse_npy(ByteView bytes, const std::string& name) {
          : texts ? ": arrays of texts are not read; save numbers, or a table as CSV or JSON lines"
                  : "");
   }
-  const size_t size = element->type.size;
   const auto shape = checked_shape(h.dims, 16);
   if (!shape) fail(ErrorKind::data, name, "bad npy header: shape has too many axes or elements");
-  const ByteView body = bytes.subspan(prefix + header_size);
-  const auto need = static_cast<size_t>(shape->numel()) * size;
+  return {std::move(h), *element, *shape, prefix + header_size};
+}
+}  // namespace
+
+std::pair<DType, Shape> npy_type(ByteView first, const std::string& name) {
+  const Head head = parse_head(first, name);
+  return {*dtype_of(head.element.type), head.shape};
+}
+
+Array parse_npy(ByteView bytes, const std::string& name) {
+  const auto [said, element, shape, before] = parse_head(bytes, name);
+  const size_t size = element.type.size;
+  const ByteView body = bytes.subspan(before);
+  const auto need = static_cast<size_t>(shape.numel()) * size;
   if (body.size() != need) {
     fail(ErrorKind::data, name, body.size() < need ? "truncated npy file" : "bytes after the npy array", ": shape ",
-         *shape, " of '", h.descr, "' needs ", need, " bytes, got ", body.size());
+         shape, " of '", said.descr, "' needs ", need, " bytes, got ", body.size());
   }
-  Array out(*dtype_of(element->type), *shape);
+  Array out(*dtype_of(element.type), shape);
   std::string fault;
-  if (h.fortran && shape->rank() > 1) {
+  if (said.fortran && shape.rank() > 1) {
     Bytes turned(need);
-    transpose_into(body.data(), turned.data(), *shape, size);
-    fault = read_elements(element->type, element->endian, turned, out);
+    transpose_into(body.data(), turned.data(), shape, size);
+    fault = read_elements(element.type, element.endian, turned, out);
   } else {
-    fault = read_elements(element->type, element->endian, body, out);
+    fault = read_elements(element.type, element.endian, body, out);
   }
   if (!fault.empty()) fail(ErrorKind::data, name, fault);
   return out;

@@ -5,6 +5,10 @@
 #include "freight/nn/init.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/neural.h"
+#include "freight/ops/reduce.h"
+#include "freight/ops/shape.h"
+#include "freight/trace/batch_statistics.h"
+#include "freight/trace/tracer.h"
 
 namespace freight::nn {
 
@@ -21,12 +25,46 @@ BatchNorm2d::BatchNorm2d(const Fields& fields) : BatchNorm(checked<BatchNorm2d>(
 
 Tensor BatchNorm::forward(const Tensor& x) {
   if (!training()) return batch_norm_inference(x, weight, bias, running_mean, running_var, fields_.eps);
+  if (trace::SharedStatistics::asked()) return over_all_parts(x);
   const BatchNormResult r = batch_norm(x, weight, bias, fields_.eps);
   const double n = static_cast<double>(x.numel()) / static_cast<double>(x.dim(1));  // numbers per channel
   const double m = fields_.momentum, unbiased = n > 1 ? n / (n - 1) : 1;
   running_mean.assign(running_mean * (1 - m) + r.mean * m);
   running_var.assign(running_var * (1 - m) + r.variance * (m * unbiased));
   return r.y;
+}
+
+// Each part of the batch brings its number of elements, their sum and that of their squares per channel, in f64: there
+// a variance is as good as by the distances to a common mean. The part itself sums distances to the mean of its
+// pictures' centres, as the op `moments` does. The gradients of the sums are sums over all parts again.
+Tensor BatchNorm::over_all_parts(const Tensor& x) {
+  const int64_t channels = x.dim(1);
+  const auto count = static_cast<double>(x.numel()) / static_cast<double>(channels);
+  const Tensor wide_x = cast(x, wide(x.type().dtype));
+  std::vector<int64_t> axes;
+  Tensor centres = wide_x;
+  for (int64_t i = 0; i < x.type().shape.rank(); ++i) {
+    if (i == 1) continue;
+    axes.push_back(i);
+    if (i > 1) centres = narrow(centres, i, x.dim(i) / 2, 1);
+  }
+  const Tensor origin = stop_gradient(mean(centres, 0, Keep::yes));  // (1, C, 1, ...)
+  const Tensor distance = wide_x - origin;
+  const auto per_channel = [&](const Tensor& t) { return cast(reshape(t, {channels}), DType::f64); };
+  const Tensor o = per_channel(origin), d = per_channel(sum(distance, Axes(axes), Keep::yes)),
+               d2 = per_channel(sum(square(distance), Axes(axes), Keep::yes));
+  const Tensor own = concat({d + o * count, d2 + o * d * 2 + square(o) * count, full({1}, count, DType::f64)}, 0);
+  const Tensor all = trace::one(Op::all_reduce, PieceAttrs{}, {own});  // (2 C + 1)
+  const Tensor n = narrow(all, 0, 2 * channels, 1), average = narrow(all, 0, 0, channels) / n,
+               variance = relu(narrow(all, 0, channels, channels) / n - square(average));
+  const double m = fields_.momentum;
+  const DType stored = running_mean.type().dtype;
+  running_mean.assign(running_mean * (1 - m) + cast(average * m, stored));
+  running_var.assign(running_var * (1 - m) + cast(variance * (n / maximum(n - 1, 1)) * m, stored));
+  const Tensor factor = cast(weight, DType::f64) * rsqrt(variance + fields_.eps),
+               term = cast(bias, DType::f64) - average * factor;
+  const auto as_x = [&](const Tensor& t) { return reshape(cast(t, wide_x.type().dtype), origin.shape()); };
+  return cast(wide_x * as_x(factor) + as_x(term), x.type().dtype);
 }
 
 LayerNorm::LayerNorm(const Fields& fields) : fields_(checked<LayerNorm>(fields)) {

@@ -26,6 +26,7 @@ class BatchNorm : public Module {
   explicit BatchNorm(const Fields& fields);
 
  private:
+  Tensor over_all_parts(const Tensor& x);
   Fields fields_;
 };
 // For (N, C) and (N, C, L).

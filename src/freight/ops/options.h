@@ -14,7 +14,7 @@ concept Whole = std::is_integral_v<T> && !std::is_same_v<T, bool>;
 
 // One axis; a negative one counts from the back.
 struct Axis {
-  // From a whole number.
+  // Takes any integer type.
   template <Whole T>
   Axis(T axis) : value(static_cast<int64_t>(axis)) {}
   operator int64_t() const { return value; }  // the number

@@ -36,18 +36,34 @@ bool pays_beside(double beside, double behind) {
 
 namespace passes {
 
+ByNode<bool> sums_read_within(const Graph& graph) {
+  const ByValue<int> uses = graph.use_counts();
+  ByValue<bool> updates(graph);
+  for (const Update& u : graph.updates) updates[u.next] = true;
+  ByNode<bool> within(graph);
+  for (const NodeId i : graph.node_ids()) {
+    const Node& n = graph.node(i);
+    within[i] = n.op == Op::all_reduce && uses[n.out()] > (updates[n.out()] ? 1 : 0);
+  }
+  return within;
+}
+
 Graph distribute(const Graph& graph, const DeviceSpeed& speed, const SumCost& cost) {
+  const ByNode<bool> within = sums_read_within(graph);  // these are made where they stand
   std::vector<Summand> summands;
   double time = 0;
-  for (const Node& n : graph.nodes) {
+  for (const NodeId i : graph.node_ids()) {
+    const Node& n = graph.node(i);
     time += step_seconds(graph, n, speed);
-    if (n.op == Op::all_reduce) summands.push_back({time, static_cast<double>(graph.type(n.out()).bytes())});
+    if (n.op == Op::all_reduce && !within[i])
+      summands.push_back({time, static_cast<double>(graph.type(n.out()).bytes())});
   }
   const Pieces pieces = cut_pieces(summands, cost);
   Rewriter r(graph);
   size_t number = 0, piece = 0;
-  for (const Node& n : graph.nodes) {
-    if (n.op != Op::all_reduce) {
+  for (const NodeId i : graph.node_ids()) {
+    const Node& n = graph.node(i);
+    if (n.op != Op::all_reduce || within[i]) {
       r.copy(n);
       continue;
     }

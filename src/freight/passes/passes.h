@@ -39,6 +39,9 @@ ByValue<Value> memory_roots(const Graph& graph);
 // The time of a step by figures of a device: of a kernel, or of a copy to host memory or back.
 double step_seconds(const Graph& graph, const Node& node, const DeviceSpeed& speed);
 
+// The sums over ranks that another node reads; the others are there behind the run.
+ByNode<bool> sums_read_within(const Graph& graph);
+
 // Which values depend on constants and on frozen states that nobody updates alone; none where states change.
 ByValue<bool> frozen_values(const Graph& graph, States states);
 // (C) behind reshape and broadcast along `axis` of `shape`; invalid where v is something else.

@@ -44,6 +44,14 @@ Dependencies dependencies(const Graph& g) {
       readers[v].push_back(i);
     }
   }
+  // All who share a batch make the sums that are read within the step together: one order for all shapes of a part.
+  const ByNode<bool> sums = sums_read_within(g);
+  NodeId last;
+  for (const NodeId i : g.node_ids()) {
+    if (!sums[i]) continue;
+    if (last.valid()) add_edge(d, last, i);
+    last = i;
+  }
   // Views of a state read its memory as well: their readers count.
   for (const Update& u : g.updates) {
     const NodeId writer = g.node_of(u.next);

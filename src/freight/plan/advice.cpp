@@ -254,6 +254,7 @@ std::vector<Share> shares(const Subject& subject, const DraftOptions& options) {
   for (const int64_t n : kFleets) {
     DraftOptions o = options;
     o.batch = (options.batch + n - 1) / n;
+    o.ranks = n;
     o.parts = std::min(options.parts, o.batch);
     if (n > options.batch || (!each.empty() && each.back().batch == o.batch)) break;
     o.whole_run = options.whole_run;
@@ -265,7 +266,8 @@ std::vector<Share> shares(const Subject& subject, const DraftOptions& options) {
     o.batch = 2 * options.batch;
     each.push_back(o);
   }
-  const std::vector<Draft> made = drafts(subject, each);
+  std::vector<Draft> made = drafts(subject, each);
+  for (Draft& d : made) add_lengths(d, subject);
   std::vector<Share> all;
   for (size_t i = 0; i < devices.size(); ++i) {
     all.push_back({devices[i], {made[i], made[i + 1 < made.size() ? i + 1 : i - 1]}});

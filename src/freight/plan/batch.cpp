@@ -64,7 +64,8 @@ GoodBatch good_batch(const train::Planned& p, double available, const Rates* rat
     d = at(good.size);
   }
   if (!rates) return good;
-  const auto each = [&](const Draft& x) {
+  const auto each = [&](Draft x) {
+    add_lengths(x, subject);
     return step_seconds(x, *rates).middle() / static_cast<double>(x.options.batch);
   };
   const double fastest = each(d);

@@ -7,6 +7,7 @@
 #include <ctime>
 #include <numeric>
 #include <thread>
+#include <tuple>
 
 #include "freight/base/clock.h"
 #include "freight/base/cpu_info.h"
@@ -19,6 +20,7 @@
 #include "freight/ops/linalg.h"
 #include "freight/optim/create.h"
 #include "freight/plan/rates.h"
+#include "freight/plan/reference_step.h"
 #include "freight/run/executable.h"
 #include "freight/run/plan.h"
 #include "freight/trace/compile.h"
@@ -181,6 +183,12 @@ std::vector<Net> nets() {
                R"({"type":"Conv2d","out":14,"kernel":5},{"type":"ReLU"},)", kPool,
                R"({"type":"Flatten"},{"type":"Linear","out":100},{"type":"ReLU"},{"type":"Linear","out":60},{"type":"ReLU"},{"type":"Linear","out":9})")),
        {1, 12, 48, 192}},
+      // More of them, and not in sixteens.
+      {"uneven 24-104",
+       spec("uneven-24", "[3,36,36]",
+            conv_bn(24, 3, 1, 1) + conv_bn(48, 3, 1, 1) + kPool + conv_bn(56, 3, 1, 1) + conv_bn(56, 3, 1, 1) + kPool +
+                conv_bn(104, 3, 1, 1) + conv_bn(80, 3, 1, 1) + kHead),
+       {1, 12, 48, 128}},
       {"residual 16-64", spec("residual-16", "[3,36,36]", residual_net({16, 32, 64})), {1, 12, 48, 160}},
       {"residual 48-192", spec("residual-48", "[3,36,36]", residual_net({48, 96, 192})), {1, 12, 48, 128}},
       {"residual 64-512", spec("residual-64", "[3,52,52]", residual_net({64, 128, 256, 512})), {1, 6, 24}},
@@ -229,23 +237,44 @@ std::pair<Array, Array> batch_of(const models::Model& model, int64_t n) {
   return {x, y};
 }
 
+// A training step of a net that can be run with a timer around each of its steps.
+class TimedStep {
+ public:
+  TimedStep(const Net& net, int64_t batch, DType compute)
+      : model_(models::from_spec(net.spec, net.name)),
+        optimizer_(optim::create(net.optimizer, *model_.net, {.lr = 1e-4})),
+        step_(Step{&model_, optimizer_.get()}, {.compute = compute}) {
+    model_.net->train();
+    std::tie(x_, y_) = batch_of(model_, batch);
+    run_ = &step_.executable(x_, y_);
+    work_ = work_of(run_->plan());
+  }
+  TimedStep(const TimedStep&) = delete;
+  TimedStep& operator=(const TimedStep&) = delete;
+
+  const std::vector<Work>& work() const { return work_; }
+  // Seconds of each.
+  std::vector<double> run() { return run_->run_timed({x_, y_}, {loss_, right_}); }
+
+ private:
+  models::Model model_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  Compiled<Step> step_;
+  Array x_, y_, loss_{DType::f32, {}}, right_{DType::f32, {}};
+  Executable* run_ = nullptr;
+  std::vector<Work> work_;
+};
+
 // The steps of one training step with the median of the times that each took within `seconds`.
 std::vector<Point> measure(const Net& net, int64_t batch, DType compute, double seconds) {
-  const models::Model model = models::from_spec(net.spec, net.name);
-  model.net->train();
-  const auto optimizer = optim::create(net.optimizer, *model.net, {.lr = 1e-4});
-  Compiled<Step> step(Step{&model, optimizer.get()}, {.compute = compute});
-  const auto [x, y] = batch_of(model, batch);
-  Executable& run = step.executable(x, y);
-  const std::vector<Work> work = work_of(run.plan());
+  TimedStep step(net, batch, compute);
   std::vector<Point> points;
-  for (const Work& w : work) points.push_back({w, 0});
-  const Array loss(DType::f32, {}), right(DType::f32, {});
+  for (const Work& w : step.work()) points.push_back({w, 0});
   constexpr int kLeast = 3, kMost = 1000;
   std::vector<std::vector<double>> times(points.size());
   const auto start = Clock::now();
   for (int i = 0; i < kMost && (i < kLeast || seconds_since(start) < seconds); ++i) {
-    const std::vector<double> once = run.run_timed({x, y}, {loss, right});
+    const std::vector<double> once = step.run();
     for (size_t s = 0; s < times.size(); ++s) times[s].push_back(once[s]);
   }
   for (size_t s = 0; s < times.size(); ++s) points[s].seconds = median(std::move(times[s]));
@@ -316,8 +345,8 @@ std::string today() {
 
 // Steps of equal kind and sizes tell nothing new, where their memory was used about as long ago.
 bool same_work(const Work& a, const Work& b) {
-  return a.kind == b.kind && a.dtype == b.dtype && a.m == b.m && a.n == b.n && a.k == b.k && a.flops == b.flops &&
-         a.bytes == b.bytes && std::fabs(std::log2((a.distance + 1) / (b.distance + 1))) < 0.5;
+  return a.kind == b.kind && a.dtype == b.dtype && a.m == b.m && a.n == b.n && a.k == b.k && a.whole == b.whole &&
+         a.flops == b.flops && a.bytes == b.bytes && std::fabs(std::log2((a.distance + 1) / (b.distance + 1))) < 0.5;
 }
 
 void add_distinct(Rates& rates, const std::vector<Point>& points) {
@@ -330,6 +359,27 @@ void add_distinct(Rates& rates, const std::vector<Point>& points) {
 }
 
 }  // namespace
+
+struct ReferenceStep::State {
+  // Its activations are larger than what a core keeps to itself, as those of nets that are worth several devices are.
+  static constexpr const char* kNet = "residual 16-64";
+  static constexpr int64_t kBatch = 48;
+  static Net net() {
+    const std::vector<Net> all = nets();
+    return *std::find_if(all.begin(), all.end(), [](const Net& n) { return n.name == kNet; });
+  }
+  TimedStep step{net(), kBatch, DType::f32};
+};
+
+ReferenceStep::ReferenceStep() : state_(std::make_unique<State>()) {}
+ReferenceStep::~ReferenceStep() = default;
+
+ReferenceStep::Seconds ReferenceStep::run() {
+  const std::vector<double> seconds = state_->step.run();
+  Seconds s;
+  for (size_t i = 0; i < seconds.size(); ++i) (state_->step.work()[i].product() ? s.products : s.rest) += seconds[i];
+  return s;
+}
 
 Rates calibrate(const CalibrationOptions& options, CalibrationProgress& progress) {
   struct Measured {

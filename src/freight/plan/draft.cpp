@@ -233,10 +233,17 @@ Subject subject_of(const train::Planned& p) {
   s.data = p.config.data;
   s.test_count = p.test_count;
   s.kept_bytes = p.kept_bytes;
+  s.lengths = p.lengths;
   return s;
 }
 
 namespace {
+
+// The samples of a step of all ranks. A batch that is shared has fewer where it is not a multiple of them.
+int64_t samples_of_step(const train::Config& c, const DraftOptions& o) {
+  const int64_t whole = o.batch * o.ranks;
+  return whole >= c.batch_size && whole - c.batch_size < o.ranks ? c.batch_size : whole;
+}
 
 Draft draft_within(const Subject& subject, const DraftOptions& options, const ArenaLimit& limit) {
   train::Config c = subject.config;
@@ -244,11 +251,11 @@ Draft draft_within(const Subject& subject, const DraftOptions& options, const Ar
   c.grad_accum = options.parts;
   c.offload = offload_names()[static_cast<size_t>(options.offload)];
   train::NetTraining net(c, subject.make_model());
-  net.plan_step(subject.batch_types(options.batch), {.backend = options.backend,
-                                                     .deterministic = true,
-                                                     .recompute = options.recompute,
-                                                     .compute = options.compute,
-                                                     .limit = limit});
+  net.plan_step(subject.batch_types(options.batch, options.tokens), {.backend = options.backend,
+                                                                     .deterministic = true,
+                                                                     .recompute = options.recompute,
+                                                                     .compute = options.compute,
+                                                                     .limit = limit});
   if (options.whole_run) {
     net.plan_evaluation(subject.test_count > 0 ? subject.test_count : train::kEvaluationBatch);
   }
@@ -268,6 +275,16 @@ Draft draft(const Subject& subject, const DraftOptions& options) {
   const size_t arena = arena_within(d, options.device_bytes);
   if (arena == 0 || options.offload == Offload::none || options.offload == Offload::optimizer) return d;
   return draft_within(subject, options, {options.offload, arena, options.speed});
+}
+
+void add_lengths(Draft& d, const Subject& s) {
+  std::vector<DraftOfLength> lengths;
+  DraftOptions o = d.options;
+  for (const LengthShare& share : s.length_shares(samples_of_step(s.config, d.options))) {
+    o.tokens = share.tokens;
+    lengths.push_back({share, share.tokens == s.input.shape[0] ? d : draft(s, o)});
+  }
+  d.lengths = std::move(lengths);
 }
 
 int64_t Formula::largest(double bytes) const {
@@ -306,6 +323,7 @@ std::vector<Draft> drafts(const Subject& subject, const DraftOptions& options) {
   other.batch = options.batch > 1 ? (options.batch + 1) / 2 : 2;
   other.parts = std::min(options.parts, other.batch);
   std::vector<Draft> all = drafts(subject, std::vector<DraftOptions>{options, other});
+  add_lengths(all[0], subject);
   if (all[0].plan_steps <= kFewSteps) {
     other.batch = options.batch > 1 ? 2 * options.batch : 4;
     other.parts = options.parts;

@@ -18,6 +18,7 @@ struct DraftOptions {
   Recompute recompute = Recompute::none;
   DType compute = DType::f32;
   int64_t ranks = 1;       // that many have a batch like this together
+  int64_t tokens = 0;      // of each text; 0: of the longest
   bool whole_run = false;  // with evaluation and checkpoints, as train does
   std::string backend = "cpu";
   // It says what may go to host memory so that total() stays within the device's, in bytes (0: any number).
@@ -27,6 +28,8 @@ struct DraftOptions {
 };
 // The options that the configuration of the subject says.
 DraftOptions options_of(const Subject& subject);
+
+struct DraftOfLength;
 
 struct Draft {
   DraftOptions options;
@@ -51,10 +54,27 @@ struct Draft {
   int64_t evaluation_batch = 0;
 
   std::vector<size_t> states;  // bytes of the optimizer's states by parameter, wherever they are kept
+  // The steps of an epoch of texts, whose batches have one of a few lengths (data/tokens.h), rising. All else here is
+  // of the longest, which decides the memory. Empty where all steps are alike, or nothing is known of the texts.
+  std::vector<DraftOfLength> lengths;
 
   size_t part(Part p) const { return bytes[static_cast<size_t>(p)]; }
   size_t total() const;  // on the device: all parts but host memory
 };
+// The steps that have texts of one length.
+struct DraftOfLength {
+  LengthShare length = {};  // how often texts of that length come
+  Draft draft = {};         // without lengths
+};
+// The mean of f(draft) over the steps of an epoch.
+template <class F>
+double mean_over_steps(const Draft& d, F f) {
+  if (d.lengths.empty()) return f(d);
+  double mean = 0;
+  for (const DraftOfLength& l : d.lengths) mean += l.length.steps * f(l.draft);
+  return mean;
+}
+
 // The bytes that each plan of a step may have as its arena, for the total of a draft without such a limit to stay
 // within `device_bytes`. 0: any number of bytes, it fits.
 size_t arena_within(const Draft& unlimited, double device_bytes);
@@ -63,6 +83,10 @@ Draft draft(const Subject& subject, const DraftOptions& options);
 Draft draft(const train::Planned& planned);
 // The subject of such a run, for drafts of other ways to make it.
 Subject subject_of(const train::Planned& planned);
+
+// Adds the drafts of all lengths to one of the longest, where the subject knows how often each comes. They are made
+// with the options of that one.
+void add_lengths(Draft& draft, const Subject& subject);
 
 // Memory as a function of the batch: fixed + per_sample x batch, through drafts at two batch sizes.
 struct Formula {
@@ -78,8 +102,8 @@ Formula formula(const std::vector<Draft>& drafts);
 
 // Several, made side by side.
 std::vector<Draft> drafts(const Subject& subject, const std::vector<DraftOptions>& options);
-// The draft that was asked for and its companions for the formula, made side by side: at half the batch (twice where it
-// is 1), and for nets of few steps also at twice.
+// The draft that was asked for, with those of other lengths, and its companions for the formula, made side by side: at
+// half the batch (twice where it is 1), and for nets of few steps also at twice.
 std::vector<Draft> drafts(const Subject& subject, const DraftOptions& options);
 
 // True of a net with BatchNorm, which takes its statistics over what runs at once.

@@ -221,6 +221,29 @@ double seconds_of(const Work& w, const Speed& s, Bound* bound) {
 
 double seconds_of(const std::vector<Work>& work, const Speed& speed) { return time_of(work, speed).total; }
 
+namespace {
+
+// Tokens of a text of the training set as its batch has them, the mean, as a share of the longest; 1 of all else.
+double share_of_longest(const Subject& s) {
+  double tokens = 0, documents = 0;
+  for (const data::LengthCount& l : s.lengths.train) {
+    tokens += static_cast<double>(l.length * l.documents);
+    documents += static_cast<double>(l.documents);
+  }
+  return documents > 0 ? tokens / (documents * static_cast<double>(s.input.shape[0])) : 1;
+}
+
+// Each length has batches of its own.
+double steps_of_texts(const Subject& s) {
+  int64_t steps = 0;
+  for (const data::LengthCount& l : s.lengths.train) {
+    steps += data::batches_of(l.documents, {.batch_size = s.config.batch_size, .drop_last = true});
+  }
+  return static_cast<double>(std::max<int64_t>(steps, 1));
+}
+
+}  // namespace
+
 RunLength RunLength::of(const Subject& s, int64_t samples) {
   RunLength l;
   const auto values = static_cast<double>(s.input.numel());
@@ -234,12 +257,16 @@ RunLength RunLength::of(const Subject& s, int64_t samples) {
   for (const Type& t : {s.batch_types(1).first, s.batch_types(1).second}) {
     l.sample_bytes += static_cast<double>(t.bytes());
   }
+  const double padded = share_of_longest(s);
+  l.load_seconds = l.load_seconds * padded;
+  l.sample_bytes -= (1 - padded) * static_cast<double>(s.batch_types(1).first.bytes());
   l.saves_in_place = s.config.save_in_place;
   l.workers = static_cast<double>(std::max<int64_t>(s.config.workers, 0));
   const int64_t count = samples > 0 ? samples : s.train_count;
   if (count <= 0) return l;
   const train::Config& c = s.config;
   l.steps_per_epoch = std::max(1.0, std::floor(static_cast<double>(count) / static_cast<double>(c.batch_size)));
+  if (samples <= 0 && !s.lengths.train.empty()) l.steps_per_epoch = steps_of_texts(s);
   l.epochs = static_cast<double>(c.epochs);
   if (c.max_steps > 0) {
     const double most = static_cast<double>(c.max_steps) / l.steps_per_epoch;
@@ -280,7 +307,25 @@ std::vector<double> at_pace(std::vector<double> steps, double pace) {
 // Gradients are final in the last part of a batch, before the stage that applies them.
 size_t last_stage_of_gradients(const Draft& d) { return d.stages.size() > 1 ? d.stages.size() - 2 : 0; }
 
-Computed computed(const Draft& d, const Device& device, const Assumption& a, const Fleet& fleet, const Sums& sums) {
+// The mean over the lengths that texts have in an epoch, and in the test.
+template <class F>
+Computed over_lengths(const Draft& d, F computed) {
+  if (d.lengths.empty()) return computed(d);
+  Computed mean;
+  for (const DraftOfLength& l : d.lengths) {
+    const Computed c = computed(l.draft);
+    mean.step = mean.step + c.step * l.length.steps;
+    mean.exposed = mean.exposed + c.exposed * l.length.steps;
+    mean.sums = mean.sums + c.sums * l.length.steps;
+    mean.waiting = mean.waiting + c.waiting * l.length.steps;
+    mean.by.add(c.by, l.length.steps);
+    mean.sample = mean.sample + c.sample * l.length.tested;
+  }
+  return mean;
+}
+
+Computed of_one_length(const Draft& d, const Device& device, const Assumption& a, const Fleet& fleet,
+                       const Sums& sums) {
   Computed c;
   const Speed best_of = best_speed(device, a), usual_of = usual_speed(device, a);
   const Pace& pace = fleet.pace;
@@ -292,9 +337,10 @@ Computed computed(const Draft& d, const Device& device, const Assumption& a, con
     c.by.add(usual.by, s.times);
     if (fleet.devices == 1 || i != last) continue;
     const double bytes = static_cast<double>(d.parameters) * 4;
-    const Summing low = sum_gradients(s.work, at_pace(best.steps, pace.best), bytes, sums.best, fleet.piece_of_others),
-                  high =
-                      sum_gradients(s.work, at_pace(usual.steps, pace.usual), bytes, sums.usual, fleet.piece_of_others);
+    const Summing low = sum_gradients(s.work, at_pace(best.steps, pace.best), bytes, {sums.best, {}},
+                                      fleet.piece_of_others),
+                  high = sum_gradients(s.work, at_pace(usual.steps, pace.usual), bytes, {sums.usual, {}},
+                                       fleet.piece_of_others);
     c.exposed = {low.exposed, high.exposed};
     c.sums = {low.seconds, high.seconds};
   }
@@ -306,6 +352,10 @@ Computed computed(const Draft& d, const Device& device, const Assumption& a, con
         (1.0 / (static_cast<double>(d.evaluation_batch) * static_cast<double>(fleet.devices)));
   }
   return c;
+}
+
+Computed computed(const Draft& d, const Device& device, const Assumption& a, const Fleet& fleet, const Sums& sums) {
+  return over_lengths(d, [&](const Draft& one) { return of_one_length(one, device, a, fleet, sums); });
 }
 
 double mean(const Range& r) { return (r.low + r.high) / 2; }
@@ -366,7 +416,8 @@ Estimate estimate(const std::vector<Draft>& drafts, const Device& device, const 
   fill_run(e, d, c.step, c.sample, length,
            {host ? std::max(cores, 16.0) : cores, Range{kUsualHost, kBestHost} * bytes, host});
   e.limit = limit_of(e);
-  e.utilisation = d.flops / (e.step_seconds.middle() * device.rate(compute).first * 1e12);
+  e.utilisation = mean_over_steps(d, [](const Draft& one) { return one.flops; }) /
+                  (e.step_seconds.middle() * device.rate(compute).first * 1e12);
   if (e.run_hours.high > 0 && e.offer) e.dollars = e.run_hours * e.offer->usd();
   // From 60 % of the rating, which averages of long trainings come to, to all of it; host and cooling are not in it.
   if (e.run_hours.high > 0 && device.tdp_watts > 0) {
@@ -383,50 +434,92 @@ Pace pace_of(const std::vector<Draft>& drafts, const Device& device, double rate
   return {seconds / c.step.low, seconds / c.step.high};
 }
 
+namespace {
+
+// The ends of a range are by this factor from its middle.
+double spread_of(const Rates& rates) { return 1 + std::clamp(rates.p90_error, 0.05, 1.0); }
+
+}  // namespace
+
 Range step_seconds(const Draft& d, const Rates& rates) {
-  double middle = 0;
-  for (const Draft::Stage& s : d.stages) middle += rates.seconds(s.work) * s.times;
-  const double spread = 1 + std::clamp(rates.p90_error, 0.05, 1.0);
+  const double middle = mean_over_steps(d, [&](const Draft& one) {
+    double sum = 0;
+    for (const Draft::Stage& s : one.stages) sum += rates.seconds(s.work) * s.times;
+    return sum;
+  });
+  const double spread = spread_of(rates);
   return {middle / spread, middle * spread};
 }
 
 namespace {
 
-// By what this machine's time is bound.
-ByBound shares_here(const Draft& d, const Rates& rates, double total) {
-  double products = 0, transfers = 0;
-  for (const Draft::Stage& s : d.stages) {
-    for (const Work& w : s.work) {
-      if (w.product()) products += rates.seconds(w) * s.times;
-      if (w.kind == kTransfer) transfers += rates.seconds(w) * s.times;
-    }
-  }
-  ByBound b;
-  b[Bound::compute] = products / total;
-  b[Bound::transfer] = transfers / total;
-  b[Bound::memory] = 1 - b[Bound::compute] - b[Bound::transfer];
-  return b;
-}
+// Ranks on processors like this machine's, as they compute and sum.
+struct RanksHere {
+  const Rates* rates;
+  Sums sums;
+  double devices = 1;
+  bool one_host = false;
+  double threads = 1;  // of a rank, fewer than those that the rates are of, make its steps so many times as long
 
-// Takes in the sums of gradients: behind the steps, or over a network beside those that finish the gradients, where a
-// run chooses that (train --overlap auto).
-void sum_here(Computed& c, const Draft& d, const Rates& rates, const Sums& sums, bool one_host) {
+  // The time of a step while all ranks compute.
+  double seconds(const Work& w) const {
+    const double slower = !sums.beside ? 1 : w.product() ? sums.beside->products : sums.beside->rest;
+    return rates->seconds(w) * threads * slower;
+  }
+  double seconds(const std::vector<Work>& work) const {
+    return std::accumulate(work.begin(), work.end(), 0.0, [&](double sum, const Work& w) { return sum + seconds(w); });
+  }
+};
+
+// Sums of gradients: behind the steps that make them, or over a network beside these, where a run chooses that (train
+// --overlap auto). The update follows them.
+void sum_here(Computed& c, const Draft& d, const RanksHere& ranks) {
   const double bytes = static_cast<double>(d.parameters) * 4;
+  const Sums& sums = ranks.sums;
   c.sums = {sums.best.of(bytes), sums.usual.of(bytes)};
   c.exposed = c.sums;
-  if (one_host) return;
+  if (ranks.one_host) return;
   const std::vector<Work>& last = d.stages[last_stage_of_gradients(d)].work;
   std::vector<double> seconds;
-  for (const Work& w : last) seconds.push_back(rates.seconds(w));
+  for (const Work& w : last) seconds.push_back(w.kind == "update" ? 0 : ranks.seconds(w));
   const double compute = std::accumulate(seconds.begin(), seconds.end(), 0.0);
   const auto take = [&](const SumCost& cost, double& all, double& exposed) {
-    const Summing beside = sum_gradients(last, seconds, bytes, cost);
-    if (!pays_beside(compute + beside.exposed, compute + all)) return;
+    const Summing foreseen = sum_gradients(last, seconds, bytes, {cost, {}});
+    if (!pays_beside(compute + foreseen.exposed, compute + all)) return;
+    if (!sums.beside) {
+      all = foreseen.seconds;
+      exposed = foreseen.exposed;
+      return;
+    }
+    const double of_measured = cost.of(bytes) / (sums.best.of(bytes) + sums.usual.of(bytes)) * 2;
+    const SumCost slower{sums.beside->sum.start * of_measured, sums.beside->sum.per_byte * of_measured};
+    const Summing beside = sum_gradients(last, seconds, bytes, {cost, slower});
     all = beside.seconds;
-    exposed = beside.exposed;
+    exposed = beside.exposed + sums.beside->lost_per_byte * beside.beside;
   };
   take(sums.best, c.sums.low, c.exposed.low);
   take(sums.usual, c.sums.high, c.exposed.high);
+}
+
+Computed of_one_length(const Draft& d, const RanksHere& ranks) {
+  Computed c;
+  double compute = 0;
+  for (const Draft::Stage& s : d.stages) {
+    compute += ranks.seconds(s.work) * s.times;
+    for (const Work& w : s.work) {
+      const Bound bound = w.product() ? Bound::compute : w.kind == kTransfer ? Bound::transfer : Bound::memory;
+      c.by[bound] += ranks.seconds(w) * s.times;
+    }
+  }
+  const double spread = spread_of(*ranks.rates);
+  const Range alone{compute / spread, compute * spread};
+  sum_here(c, d, ranks);
+  if (ranks.sums.beside) c.waiting = alone * (ranks.sums.beside->slowest - 1);
+  c.step = alone + c.waiting + c.exposed;
+  if (d.evaluation.empty()) return c;
+  const double sample = ranks.seconds(d.evaluation) / (static_cast<double>(d.evaluation_batch) * ranks.devices);
+  c.sample = {sample / spread, sample * spread};
+  return c;
 }
 
 }  // namespace
@@ -437,8 +530,6 @@ Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, con
   const Draft& d = running ? *running : drafts[0];
   const bool one_host = fleet.devices > 1 && fleet.measured && fleet.measured->one_host;
   const double ranks_here = one_host ? static_cast<double>(fleet.devices) : 1;
-  // The factor by which ranks are slower that have fewer processors than the threads that were measured.
-  const double slower = std::max(1.0, ranks_here * thread_count() / cpu.cores);
   Estimate e;
   e.devices = fleet.devices;
   e.device = cat("this machine: ", cpu.model, ", ", thread_count(), " threads");
@@ -447,27 +538,30 @@ Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, con
     e.assumed = "not calibrated: freight calibrate measures this machine once, in about two minutes";
     return e;
   }
-  const Sums sums = sums_of_processors(fleet);
+  RanksHere ranks{.rates = rates,
+                  .sums = sums_of_processors(fleet),
+                  .devices = static_cast<double>(fleet.devices),
+                  .one_host = one_host};
+  const Sums& sums = ranks.sums;
   if (fleet.devices > 1 && sums.link.empty()) {
     e.assumed = "several ranks are timed with --link FILE, which freight bench comm --json wrote, or a network";
     return e;
   }
+  // Ranks that were measured together took turns then, if they had to.
+  const double threads = sums.beside ? static_cast<double>(sums.beside->threads) : cpu.cores / ranks_here;
+  if (one_host) ranks.threads = std::max(1.0, thread_count() / threads);
   e.link = sums.link;
-  const Range alone = step_seconds(d, *rates);
-  Computed c;
-  sum_here(c, d, *rates, sums, one_host);
-  c.step = alone * (one_host ? slower : 1) + c.exposed;
+  const Computed c = over_lengths(d, [&](const Draft& one) { return of_one_length(one, ranks); });
   take_sums(e, c, sums);
-  e.shares = shares_here(d, *rates, alone.middle());
+  e.shares = c.by.shares();
   e.assumed = cat("rates measured on ", rates->date, " (", rates->device, ", ", rates->threads,
                   " threads); the range is the calibration's worst error",
-                  one_host && slower > 1 ? cat("; ", fleet.devices, " ranks share the processors") : "");
-  const double sample =
-      d.evaluation.empty() ? 0 : rates->seconds(d.evaluation) / static_cast<double>(d.evaluation_batch);
-  const double spread = alone.high / alone.middle();
-  const double each = sample * (one_host ? slower : 1) / static_cast<double>(fleet.devices);
-  fill_run(e, d, c.step, {each / spread, each * spread}, length,
-           {.cores = static_cast<double>(thread_count()) / (one_host ? slower : 1), .bytes = {}, .computes = true});
+                  ranks.threads > 1 ? cat("; ", fleet.devices, " ranks share the processors") : "",
+                  sums.beside ? cat("; kernels take ", fixed(sums.beside->products, 2), " to ",
+                                    fixed(sums.beside->rest, 2), " times as long while all ranks compute")
+                              : "");
+  fill_run(e, d, c.step, c.sample, length,
+           {.cores = static_cast<double>(thread_count()) / ranks.threads, .bytes = {}, .computes = true});
   e.limit = limit_of(e);
   return e;
 }

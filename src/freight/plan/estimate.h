@@ -113,8 +113,9 @@ Pace pace_of(const std::vector<Draft>& drafts, const Device& device, double rate
 // Seconds of the computation of one training step, by rates measured on the machine.
 Range step_seconds(const Draft& draft, const Rates& rates);
 // On this machine, by its measured rates (null: not calibrated; then without times). Several devices are ranks that
-// share its processors where the fleet's sums were measured on one host, else machines like this one; their gradients
-// are summed behind the backward half, as training on processors does.
+// share its processors where the fleet's sums were measured on one host, and sum gradients behind the backward half.
+// Else they are machines like this one, and sum beside it where a run would. What computing and summing cost each other
+// counts where that was measured.
 Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, const RunLength& length,
                        const Draft* running = nullptr, const Fleet& fleet = {});
 

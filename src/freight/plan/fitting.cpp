@@ -10,11 +10,15 @@
 #include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/data/catalog.h"
+#include "freight/data/outline.h"
 #include "freight/plan/batch.h"
 #include "freight/plan/estimate.h"
 #include "freight/plan/memory_use.h"
 #include "freight/run/plan.h"
+#include "freight/trace/device.h"
 #include "freight/train/config_fields.h"
+#include "freight/train/learner.h"
 #include "freight/train/ranks.h"
 
 namespace freight::plan {
@@ -142,6 +146,25 @@ void check_cost(const train::PreparedRun& run, const FitOptions& options, Outcom
   outcome.planned_seconds = cost.seconds;
 }
 
+// A run is refused before its data are read where that takes time and it is known by then that it does not fit. What
+// the data add comes later: this is the least that the run takes.
+void refuse_before_data(const train::Config& config, const FitOptions& fit, const train::PrepareOptions& options) {
+  const bool net = &train::learner_of(config) == train::learners().front();
+  const bool shared = options.ranks || config.shards > 0, offloads = parse_offload(config.offload) != Offload::none;
+  if (fit.misfit == FitOptions::Misfit::ignore || options.own.any() || !net || shared || offloads) return;
+  const std::string path = data::find(config.data, {.data_dir = config.data_dir});
+  if (path.empty() || !data::takes_time_to_read(path)) return;
+  const std::optional<Subject> subject = subject_before_data(config);
+  if (!subject) return;
+  DraftOptions o = options_of(*subject);
+  o.backend = *trace::device_named(config.backend);
+  o.whole_run = subject->test_count > 0;
+  if (fit.choose_batch) o.batch = o.parts = 1;
+  const Fit f = fit_within(draft(*subject, o), *subject, memory_of(o.backend, fit.device_memory));
+  const bool adapts = fit.misfit == FitOptions::Misfit::adapt && !f.flags.empty() && f.changes.empty();
+  if (!f.fits && !adapts) throw refusal(f);
+}
+
 }  // namespace
 
 FittedRun prepare_fitting(train::Config& config, const FitOptions& fit, train::PrepareOptions options,
@@ -150,6 +173,7 @@ FittedRun prepare_fitting(train::Config& config, const FitOptions& fit, train::P
   options.refuse_too_large = fit.misfit != FitOptions::Misfit::ignore;
   train::Ranks* const ranks = options.ranks;
   BatchChoice batch(ranks);
+  refuse_before_data(config, fit, options);
   for (;;) {
     FittedRun fitted{.run = train::prepare(config, options), .outcome = {}, .offload = {}};
     options.found.reset();
@@ -177,7 +201,10 @@ FittedRun prepare_fitting(train::Config& config, const FitOptions& fit, train::P
     if (offloads) fitted.offload = offload_text(unlimited, draft, pointer_to(rates), draft.options.speed);
     // On a processor what was offloaded is measured too.
     fitted.outcome.planned_bytes = static_cast<double>(draft.total() + (draft.beside ? 0 : draft.part(Part::host)));
-    if (rates) fitted.outcome.planned_seconds = step_seconds(draft, *rates).middle();
+    if (rates) {
+      add_lengths(draft, subject_of(p));
+      fitted.outcome.planned_seconds = step_seconds(draft, *rates).middle();
+    }
     fitted.resident_before = memory_use().resident;
     fitted.device = freight::backend(draft.options.backend).memory();
     if (fitted.device) fitted.free_before = fitted.device->free_bytes();

@@ -51,8 +51,18 @@ MeasuredSum between(const std::vector<MeasuredSum>& sums, int64_t n) {
   const MeasuredSum &a = sums[i - 1], &b = sums[i];
   const auto log_of = [](int64_t w) { return std::log(static_cast<double>(w)); };
   const double t = (log_of(n) - log_of(a.world)) / (log_of(b.world) - log_of(a.world));
-  return {n, a.start + t * (b.start - a.start), a.per_byte + t * (b.per_byte - a.per_byte),
-          std::max(a.deviation, b.deviation)};
+  const auto mix = [&](double x, double y) { return x + t * (y - x); };
+  MeasuredSum m{n, mix(a.start, b.start), mix(a.per_byte, b.per_byte), std::max(a.deviation, b.deviation)};
+  if (a.beside && b.beside) {
+    const BesideCompute &x = *a.beside, &y = *b.beside;
+    m.beside = {.threads = std::min(x.threads, y.threads),
+                .products = mix(x.products, y.products),
+                .rest = mix(x.rest, y.rest),
+                .slowest = mix(x.slowest, y.slowest),
+                .sum = {mix(x.sum.start, y.sum.start), mix(x.sum.per_byte, y.sum.per_byte)},
+                .lost_per_byte = mix(x.lost_per_byte, y.lost_per_byte)};
+  }
+  return m;
 }
 
 // Beyond the largest number of ranks: from a tree over hosts of their own to a ring, whose ranks share one memory where
@@ -63,6 +73,7 @@ Sums measured_sums(const MeasuredSums& measured, int64_t devices) {
   const double deviation = std::clamp(m.deviation, kLeastDeviation, 0.9);
   Sums s{{m.start * (1 - deviation), m.per_byte * (1 - deviation)},
          {m.start * (1 + deviation), m.per_byte * (1 + deviation)},
+         m.beside,
          cat("what ", measured.source, " measured"),
          ""};
   if (devices <= m.world) return s;
@@ -82,6 +93,7 @@ Sums network_sums(const Link& network, int64_t devices) {
   const double hops = 2 * (n - 1), share = 2 * (n - 1) / n, rate = network.gb * 1e9;
   return {{2 * std::log2(n) * network.best_hop, share / (rate * network.best_share)},
           {hops * network.usual_hop, share / (rate * network.usual_share)},
+          {},
           text_of(network),
           ""};
 }
@@ -140,7 +152,7 @@ std::vector<size_t> ends_of(const std::vector<Summand>& summands, double piece) 
 }  // namespace
 
 Summing sum_gradients(const std::vector<Work>& work, const std::vector<double>& seconds, double bytes,
-                      const SumCost& cost, double piece_of_others) {
+                      const SumCosts& costs, double piece_of_others) {
   std::vector<Summand> all;
   double now = 0, seen = 0;
   for (size_t i = 0; i < work.size(); ++i) {
@@ -150,13 +162,17 @@ Summing sum_gradients(const std::vector<Work>& work, const std::vector<double>& 
   }
   if (bytes > seen) all.push_back({now, bytes - seen});
   Summing s;
+  const SumCost& travels = costs.beside ? *costs.beside : costs.cost;
   double done = 0;
   size_t i = 0;
-  for (const size_t end : piece_of_others > 0 ? ends_of(all, piece_of_others) : cut_pieces(all, cost).ends) {
+  for (const size_t end : piece_of_others > 0 ? ends_of(all, piece_of_others) : cut_pieces(all, costs.cost).ends) {
     double piece = 0;
     for (; i < end; ++i) piece += all[i].bytes;
-    done = std::max(done, all[end - 1].ready) + cost.of(piece);
-    s.seconds += cost.of(piece);
+    const double begins = std::max(done, all[end - 1].ready);
+    if (begins < now) s.beside += piece;
+    const double takes = begins < now ? travels.of(piece) : costs.cost.of(piece);
+    done = begins + takes;
+    s.seconds += takes;
   }
   s.exposed = std::max(0.0, done - now);
   return s;

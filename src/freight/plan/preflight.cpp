@@ -86,8 +86,12 @@ std::string milliseconds(double s) { return cat(fixed(s * 1e3, s < 0.01 ? 2 : s 
 }  // namespace
 
 Memory memory_for(const train::Planned& planned, double limit) {
+  return memory_of(planned.step[0].plan->options().backend, limit);
+}
+
+Memory memory_of(const std::string& name, double limit) {
   const auto free = static_cast<double>(cpu_info().memory_available_bytes);
-  const auto device = backend(planned.step[0].plan->options().backend).memory();
+  const auto device = backend(name).memory();
   if (device) return {limit > 0 ? limit : static_cast<double>(device->free_bytes()), free};
   return {limit > 0 ? limit : free, limit > 0 ? std::max(0.0, free - limit) : 0};
 }

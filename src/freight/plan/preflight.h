@@ -17,6 +17,7 @@ struct Memory {
 // The memory of a run's device, where `limit` is 0 what is free; a processor's is both, and what is beyond the limit
 // counts as the host's.
 Memory memory_for(const train::Planned& planned, double limit = 0);
+Memory memory_of(const std::string& backend, double limit = 0);  // the same of a backend's device
 
 struct Fit {
   bool fits = true;

@@ -15,7 +15,7 @@ namespace freight::plan {
 
 namespace {
 
-constexpr const char* kFormat = "freight-rates-5";
+constexpr const char* kFormat = "freight-rates-6";
 // Neighbours that count, and the distance (in doublings, squared) below which they count alike.
 constexpr size_t kNeighbours = 6;
 constexpr double kNear = 0.05;
@@ -23,12 +23,15 @@ constexpr double kNear = 0.05;
 // caches, above, nothing.
 constexpr double kCached = 1 << 20, kUncached = 1 << 27;
 
+// Convolutions whose channels fill vectors and others are as far apart as sizes of so many doublings.
+constexpr double kNotWhole = 3;
+
 double log2_of(double x) { return std::log2(std::max(x, 1.0)); }
 
-std::array<double, 4> place(const Work& w) {
+std::array<double, 5> place(const Work& w) {
   const double distance = log2_of(std::clamp(w.distance, kCached, kUncached));
-  if (w.product()) return {log2_of(w.m), log2_of(w.n), log2_of(w.k), distance};
-  return {log2_of(w.bytes), log2_of(8 * w.flops / std::max(w.bytes, 1.0)), log2_of(w.n), distance};
+  if (w.product()) return {log2_of(w.m), log2_of(w.n), log2_of(w.k), distance, w.whole ? 0 : kNotWhole};
+  return {log2_of(w.bytes), log2_of(8 * w.flops / std::max(w.bytes, 1.0)), log2_of(w.n), distance, 0};
 }
 
 double unit(const Work& w) { return std::max(w.product() ? w.flops : w.bytes, 1.0); }
@@ -77,7 +80,7 @@ Rates::Likest Rates::known(const Work& work) const {
 double Rates::seconds(const Work& work) const {
   const auto [points, factor] = known(work);
   if (!points) fail(ErrorKind::usage, "rates", "no step like ", work.kind, " was measured; run freight calibrate");
-  const std::array<double, 4> at = place(work);
+  const std::array<double, 5> at = place(work);
   std::vector<std::pair<double, double>> near;  // squared distance, cost
   near.reserve(points->size());
   for (const Known& k : *points) {
@@ -110,10 +113,11 @@ std::string Rates::to_json() const {
   for (const auto& [key, list] : known_) {
     for (const Known& k : list) {
       const Work& w = k.point.work;
-      points.push_back({w.kind, to_string(w.dtype), w.m, w.n, w.k, w.flops, w.bytes, w.distance, k.point.seconds});
+      points.push_back(
+          {w.kind, to_string(w.dtype), w.m, w.n, w.k, w.flops, w.bytes, w.distance, w.whole, k.point.seconds});
     }
   }
-  j["columns"] = {"kind", "type", "m", "n", "k", "flops", "bytes", "distance", "seconds"};
+  j["columns"] = {"kind", "type", "m", "n", "k", "flops", "bytes", "distance", "whole", "seconds"};
   j["points"] = std::move(points);
   return j.dump();
 }
@@ -141,7 +145,8 @@ Rates Rates::parse(const std::string& text, const std::string& source) {
       point.work.flops = p.at(5);
       point.work.bytes = p.at(6);
       point.work.distance = p.at(7);
-      point.seconds = p.at(8);
+      point.work.whole = p.at(8);
+      point.seconds = p.at(9);
       if (!(point.seconds > 0)) fail(ErrorKind::data, source, "seconds: got ", point.seconds, ", need more than 0");
       r.add(point);
     }

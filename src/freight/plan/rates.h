@@ -39,7 +39,7 @@ class Rates {
 
  private:
   struct Known {
-    std::array<double, 4> at{};  // logarithms of sizes
+    std::array<double, 5> at{};  // logarithms of sizes, and what tells kinds of kernels apart
     double cost = 0;             // logarithm of seconds per FLOP, or per byte
     Point point;
   };

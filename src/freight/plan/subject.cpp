@@ -5,7 +5,9 @@
 #include <memory>
 
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/data/catalog.h"
+#include "freight/data/outline.h"
 #include "freight/train/task.h"
 
 namespace freight::plan {
@@ -76,6 +78,23 @@ Subject of_entry(const train::Config& config, const data::CatalogEntry& e) {
   return s;
 }
 
+Subject of_outline(const train::Config& c, const data::Outline& o) {
+  models::Options options{.classes = c.num_classes, .input = o.sample};
+  if (options.classes == 0) options.classes = o.classes > 0 ? o.classes : o.target.numel();
+  if (!c.input_size.empty() && o.sample.rank() == 3) {
+    const Shape size = models::parse_size(c.input_size);
+    options.input = {o.sample[0], size[0], size[1]};
+  }
+  Subject s{.config = c,
+            .make_model = [name = c.model, options] { return models::create(name, options); },
+            .input = {DType::f32, options.input},
+            .target = {o.classes > 0 ? DType::i64 : DType::f32, o.target},
+            .data = c.data,
+            .notes = {}};
+  if (c.mixup_alpha > 0 || c.cutmix_alpha > 0) s.target = {DType::f32, {o.classes}};
+  return s;
+}
+
 Subject of_task(const train::Config& config) {
   const std::shared_ptr<const train::Task> task = train::make_task(config, {});
   const auto [x, y] = task->batch_types();
@@ -89,6 +108,7 @@ Subject of_task(const train::Config& config) {
             .unit = task->unit(),
             .notes = task->notes()};
   s.kept_bytes = task->kept_bytes();
+  s.lengths = task->lengths();
   s.images_in_files = data::content_of(config.data, {.data_dir = config.data_dir}) == data::Content::images;
   if (std::string(s.unit) == "tok") {  // a step counts windows
     s.unit = "win";
@@ -100,11 +120,31 @@ Subject of_task(const train::Config& config) {
 
 }  // namespace
 
-std::pair<Type, Type> Subject::batch_types(int64_t batch) const {
+std::pair<Type, Type> Subject::batch_types(int64_t batch, int64_t tokens) const {
   Type x = input, y = target;
+  if (tokens > 0) x.shape = {tokens};
   x.shape.insert(0, batch);
   y.shape.insert(0, batch);
   return {x, y};
+}
+
+std::vector<LengthShare> Subject::length_shares(int64_t batch) const {
+  std::vector<LengthShare> all;
+  double steps = 0, tested = 0;
+  for (size_t i = 0; i < lengths.train.size(); ++i) {
+    const data::LengthCount &train = lengths.train[i], &test = lengths.test[i];
+    if (train.documents + test.documents == 0) continue;
+    const int64_t batches = data::batches_of(train.documents, {.batch_size = batch, .drop_last = true});
+    all.push_back({train.length, static_cast<double>(batches), static_cast<double>(test.documents)});
+    steps += all.back().steps;
+    tested += all.back().tested;
+  }
+  if (steps <= 0) return {};
+  for (LengthShare& s : all) {
+    s.steps /= steps;
+    s.tested = tested > 0 ? s.tested / tested : 0;
+  }
+  return all;
 }
 
 Subject make_subject(const train::Config& config, const Shape& input) {
@@ -114,13 +154,29 @@ Subject make_subject(const train::Config& config, const Shape& input) {
   return entry ? of_entry(config, *entry) : of_task(config);
 }
 
+std::optional<Subject> subject_before_data(const train::Config& c) {
+  if (const data::CatalogEntry* entry = known_arrays(c)) return of_entry(c, *entry);
+  data::LoadOptions where{.data_dir = c.data_dir, .text = {.text_column = c.text_column}};
+  const data::Content content = data::content_of(c.data, where);
+  if (content != data::Content::arrays && content != data::Content::images) return std::nullopt;
+  if (train::is_spec_file(c.model)) {
+    Subject s = of_model(c, {.classes = c.num_classes});
+    if (s.make_model().reads_tokens()) return std::nullopt;  // the data say how long a batch is
+    if (c.mixup_alpha > 0 || c.cutmix_alpha > 0) s.target = {DType::f32, {s.make_model().classes()}};
+    return s;
+  }
+  data::parse_layout(c.layout, where.arrays.asked.layout);
+  const std::optional<data::Outline> o = data::outline(data::find(c.data, where), where);
+  return o ? std::optional(of_outline(c, *o)) : std::nullopt;
+}
+
 Shape parse_input_shape(const std::string& text) {
   Shape shape;
   for (const std::string& part : split(text, 'x')) {
     int64_t n = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), n);
     if (error != std::errc() || end != part.data() + part.size() || n < 1 || n > 1'000'000) {
-      fail(ErrorKind::usage, "--input-shape", "got '", text,
+      fail(ErrorKind::usage, "--input-shape", "got '", excerpt(text),
            "', need whole numbers like 3x224x224, or the tokens of a text");
     }
     shape.insert(shape.rank(), n);

@@ -3,14 +3,23 @@
 // shape: folders, texts and files of the user's own. N samples, T tokens, K classes or values.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "freight/data/tokens.h"
 #include "freight/models/models.h"
 #include "freight/train/config.h"
 
 namespace freight::plan {
+
+// Texts of one length among those of a data set.
+struct LengthShare {
+  int64_t tokens = 0;  // of each of them
+  double steps = 0;    // share of the steps of an epoch
+  double tested = 0;   // share of the test's documents
+};
 
 struct Subject {
   train::Config config;
@@ -22,14 +31,24 @@ struct Subject {
   size_t kept_bytes = 0;                      // train::Task::kept_bytes
   const char* unit = "img";
   std::vector<std::string> notes;
+  data::DocumentLengths lengths = {};  // train::Task::lengths
 
-  // Inputs and targets of a batch: (N, ...) each.
-  std::pair<Type, Type> batch_types(int64_t batch) const;
+  // Inputs and targets of a batch: (N, ...) each; `tokens` of each text, 0: as many as the input has.
+  std::pair<Type, Type> batch_types(int64_t batch, int64_t tokens = 0) const;
+  // The lengths in training with batches of so many, rising, without those that do not come. Empty where nothing is
+  // known.
+  std::vector<LengthShare> length_shares(int64_t batch) const;
+  // True of texts that nothing says the lengths of: all are taken for the longest.
+  bool assumes_full_length() const { return data.empty() && unit == std::string("doc"); }
 };
 
 // `config.data` empty: the model alone, with its own input, or `input` of one sample: {3, 224, 224}, or {T}. Throws as
 // training does where data and model do not fit each other.
 Subject make_subject(const train::Config& config, const Shape& input = {});
+
+// The subject of a run before its data are read: of a set that the catalogue or the data's first bytes describe, and of
+// images and arrays wherever a spec says the input. Their number need not be known. Nothing where only reading tells.
+std::optional<Subject> subject_before_data(const train::Config& config);
 
 // "3x224x224" or "256" as a shape. Throws Error(usage).
 Shape parse_input_shape(const std::string& text);

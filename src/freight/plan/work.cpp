@@ -13,6 +13,9 @@ namespace freight::plan {
 
 namespace {
 
+// Kernels that work on blocks of channels have blocks of so many.
+constexpr int64_t kBlock = 16;
+
 // The product that a convolution, or one of its gradients, is.
 void fill_conv(Work& w, const Graph& g, const Node& n) {
   const auto& a = attrs<ConvAttrs>(n);
@@ -24,6 +27,7 @@ void fill_conv(Work& w, const Graph& g, const Node& n) {
   w.m = static_cast<double>(y.numel()) / static_cast<double>(y[1]);
   w.n = static_cast<double>(weight[0]);
   w.k = static_cast<double>(weight[1] * taps);
+  w.whole = weight[0] % kBlock == 0 && weight[1] % kBlock == 0;
   const char* shape = a.groups > 1                ? "grouped"
                       : taps == 1 && strides == 1 ? "1x1"
                       : taps == 9 && strides == 1 ? "3x3"

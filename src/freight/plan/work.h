@@ -29,6 +29,7 @@ struct Work {
   double flops = 0, bytes = 0;
   double m = 0, n = 0, k = 0;  // of products; elsewhere n is the run of elements that a kernel of the kind works along
   double share = 1;            // of the rate of a product of matrices that factorizations reach
+  bool whole = true;           // the channels of a convolution, in and out, fill vectors: it may have other kernels
   double launches = 1;         // kernels of a GPU, one behind the other; recurrent layers: one per time step
   bool backward = false;       // or update: runs after the loss is known
   double gradients = 0;        // bytes of gradients of weights that it finishes, as f32

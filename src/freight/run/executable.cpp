@@ -6,11 +6,13 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "freight/base/clock.h"
 #include "freight/base/device_memory.h"
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
+#include "freight/passes/passes.h"
 #include "freight/run/plan.h"
 
 namespace freight {
@@ -123,7 +125,8 @@ struct Executable::Bound {
   std::vector<std::unique_ptr<Arena>> input_blocks;
   static constexpr size_t kMostRecordings = 8;
   std::map<int64_t, std::unique_ptr<DeviceRecording>> recordings;
-  bool has_run = false;  // with these addresses
+  bool has_run = false;             // with these addresses
+  std::vector<size_t> sums_within;  // steps
 
   // Where the steps find the bytes of a block that belongs to the caller.
   void* address(const std::shared_ptr<Storage>& block, DeviceAccess access,
@@ -244,8 +247,10 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
     const Place& p = plan_->placed().place(v);
     return add(memory.buffers[p.root], static_cast<size_t>(p.offset) * size_of(g.type(v).dtype));
   };
+  const ByNode<bool> within = passes::sums_read_within(g);
   for (const PlanStep& s : plan_->steps()) {
     const Node& n = g.node(s.node);
+    if (within[s.node]) b.sums_within.push_back(b.steps.size());
     b.steps.push_back({s.kernel.get(), b.table.size()});
     for (Value v : n.inputs) add_value(v);
     for (Value v : n.outputs) add_value(v);
@@ -290,11 +295,14 @@ void Executable::replay(const std::vector<Array>& inputs, const std::vector<Arra
   if (bound_->memory) bound_->memory->pace();
   bind(inputs, outputs);
   const FlushDenormals flush;
-  if (!prepared_) {
-    for (size_t i = 0; i < plan_->once_steps(); ++i) bound_->run_step(i);
-    prepared_ = true;
-  }
+  run_once_steps();
   work();
+}
+
+void Executable::run_once_steps() {
+  if (prepared_) return;
+  for (size_t i = 0; i < plan_->once_steps(); ++i) bound_->run_step(i);
+  prepared_ = true;
 }
 
 void Executable::run(const std::vector<Array>& inputs, const std::vector<Array>& outputs, int64_t times) {
@@ -340,6 +348,64 @@ std::vector<double> Executable::run_timed(const std::vector<Array>& inputs, cons
     bound_->end_run();
   });
   return seconds;
+}
+
+// Their sums, each from its own step; a device's parts are on the host meanwhile.
+void Executable::sum_together(const std::vector<Joint>& all, size_t number, const SumWithin& sum) {
+  std::vector<std::unique_ptr<Array>> copies;
+  std::vector<void*> parts, places;
+  Type type;
+  for (const Joint& j : all) {
+    const Bound& b = *j.executable->bound_;
+    const size_t step = b.sums_within[number];
+    const Plan& plan = *j.executable->plan_;
+    const Type& its = plan.graph().type(plan.graph().node(plan.steps()[step].node).out());
+    FREIGHT_CHECK(parts.empty() || its == type, "parts of a batch sum the same types in one order");
+    type = its;
+    places.push_back(b.table[b.steps[step].first + 1]);  // behind the one operand
+    parts.push_back(places.back());
+    if (!b.memory) continue;
+    copies.push_back(std::make_unique<Array>(type.dtype, type.shape));
+    parts.back() = copies.back()->raw();
+    b.memory->download(parts.back(), places.back(), type.bytes());
+  }
+  sum(parts, type);
+  for (size_t i = 0; i < copies.size(); ++i) {
+    all[i].executable->bound_->memory->upload(places[i], parts[i], type.bytes());
+  }
+}
+
+void Executable::run_together(const std::vector<Joint>& all, const SumWithin& sum) {
+  std::set<std::mutex*> mutexes;  // of plans, which several may share, and of arenas; in one order for all threads
+  for (const Joint& j : all) {
+    mutexes.insert(&j.executable->plan_->run_mutex());
+    const bool own = mutexes.insert(&j.executable->bound_->arena->mutex()).second;
+    FREIGHT_CHECK(own, "executables that run side by side have arenas of their own");
+  }
+  std::vector<std::unique_lock<std::mutex>> locks;
+  for (std::mutex* m : mutexes) locks.emplace_back(*m);
+  const FlushDenormals flush;
+  std::vector<size_t> at;
+  for (const Joint& j : all) {
+    Executable& e = *j.executable;
+    FREIGHT_CHECK(e.bound_->sums_within.size() == all[0].executable->bound_->sums_within.size(), "the same sums");
+    if (e.bound_->memory) e.bound_->memory->pace();
+    e.bind(j.inputs, j.outputs);
+    e.run_once_steps();
+    e.bound_->begin_run();
+    at.push_back(e.plan_->once_steps());
+  }
+  const auto run_to = [&](size_t i, size_t end) {
+    for (; at[i] < end; ++at[i]) all[i].executable->bound_->run_step(at[i]);
+  };
+  for (size_t number = 0; number < all[0].executable->bound_->sums_within.size(); ++number) {
+    for (size_t i = 0; i < all.size(); ++i) run_to(i, all[i].executable->bound_->sums_within[number] + 1);
+    sum_together(all, number, sum);
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    run_to(i, all[i].executable->bound_->steps.size());
+    all[i].executable->bound_->end_run();
+  }
 }
 
 }  // namespace freight

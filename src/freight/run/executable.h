@@ -1,6 +1,7 @@
 // Plans are made from graphs (cached by structure) and replayed by an Executable: fixed addresses, one loop, no
 // allocation. Sees graphs and host arrays only; Tensors live above, in trace.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -72,13 +73,24 @@ class Executable {
   void run(const std::vector<Array>& inputs, const std::vector<Array>& outputs, int64_t times = 1);
   // The same with a timer around every step: seconds per step of the plan, 0 for those that run once.
   std::vector<double> run_timed(const std::vector<Array>& inputs, const std::vector<Array>& outputs);
+  // Runs of parts of a batch, side by side: each as far as its next sum over ranks that its plan reads (all_reduce),
+  // which `sum` then makes of what all have there, in host memory, in place; and so on to the end. All have these sums
+  // in one order and of the same types. Each needs an arena of its own.
+  struct Joint {
+    Executable* executable;
+    std::vector<Array> inputs, outputs;
+  };
+  using SumWithin = std::function<void(const std::vector<void*>& parts, const Type& type)>;
+  static void run_together(const std::vector<Joint>& all, const SumWithin& sum);
   // Frozen states have changed all the same: what depends on them alone is computed again at the next run.
   void thaw() { prepared_ = false; }
   const Plan& plan() const { return *plan_; }
 
  private:
   void bind(const std::vector<Array>& inputs, const std::vector<Array>& outputs);
-  // Binds, runs the steps that run once where that is due, then work().
+  void run_once_steps();  // where that is due
+  static void sum_together(const std::vector<Joint>& all, size_t number, const SumWithin& sum);
+  // Binds, runs the steps that run once, then work().
   template <class F>
   void replay(const std::vector<Array>& inputs, const std::vector<Array>& outputs, F&& work);
   struct Bound;

@@ -170,7 +170,7 @@ void Plan::lower(Backend& device, size_t limit) {
   ByValue<bool> updates(g);  // lie in the caches: what they overwrite was read just now
   for (const Update& u : g.updates) updates[u.next] = true;
   ByNode<size_t> scratch(g);
-  const ByValue<int> uses = g.use_counts();
+  const ByNode<bool> read_within = passes::sums_read_within(g);
   const auto operand = [&](Value v) { return Operand{g.type(v), placed_.place(v).layout, placed_.place(v).offset}; };
   for (const NodeId i : g.node_ids()) {
     const Node& n = g.node(i);
@@ -191,8 +191,7 @@ void Plan::lower(Backend& device, size_t limit) {
         return std::make_unique<Transfer>(device.memory(), bytes, step.queue);
       };
       if (n.op == Op::all_reduce) {
-        const bool read_within = uses[n.out()] > (updates[n.out()] ? 1 : 0);
-        step.kernel = make_all_reduce(device.memory(), g.type(n.out()), read_within);
+        step.kernel = make_all_reduce(device.memory(), g.type(n.out()), read_within[i]);
       } else {
         step.kernel = crosses ? transfer() : device.prepare(spec);
       }

@@ -6,6 +6,21 @@
 
 namespace freight::trace {
 
+// Until the end of the scope BatchNorm layers, as this thread traces them, take their statistics over all parts of a
+// batch that are computed apart, by sums over these (all_reduce).
+class SharedStatistics {
+ public:
+  explicit SharedStatistics(bool shared) : before_(shared_) { shared_ = shared; }
+  ~SharedStatistics() { shared_ = before_; }
+  SharedStatistics(const SharedStatistics&) = delete;
+  SharedStatistics& operator=(const SharedStatistics&) = delete;
+  static bool asked() { return shared_; }
+
+ private:
+  static inline thread_local bool shared_ = false;
+  bool before_;
+};
+
 // Whether the node is a batch_norm with one value per channel, whose variance is 0 whatever the sample is.
 inline bool lacks_variance(const Graph& graph, const Node& n) {
   if (n.op != Op::batch_norm) return false;

@@ -37,6 +37,7 @@ struct Config {
   int64_t batch_size = 64;
   int64_t grad_accum = 1;         // parts of a batch
   int64_t shards = 0;             // pieces of a batch, whose sums have the same bits on any number of devices; 0: off
+  bool sync_batch_norm = false;   // BatchNorm takes statistics over the whole batch, whoever computes parts of it
   std::string optimizer = "sgd";  // optim::names()
   double lr = kAutomaticRate;
   double momentum = 0.9;

@@ -70,6 +70,8 @@ std::vector<Field> make_fields() {
       {kLength, "--shards", "shards", &C::shards,
        "cut each batch into this many shards, which give the same model to the bit on any number of devices (0: off)",
        between(0, 1024)},
+      {kLength, "--sync-batch-norm", "sync_batch_norm", &C::sync_batch_norm,
+       "BatchNorm takes its statistics over the whole batch, not over the part of a device or a shard"},
 
       {kOptimizer, "--optimizer", "optimizer.name", &C::optimizer, "sgd, adam, adamw, lion or muon",
        words(optim::names()), {"--opt"}},
@@ -419,6 +421,9 @@ void validate(const Config& c) {
   }
   if (c.shards > 0 && c.grad_accum > 1) {
     fail(ErrorKind::usage, "--grad-accum", "does not go with --shards, whose shards are parts of the batch already");
+  }
+  if (c.sync_batch_norm && c.grad_accum > 1) {
+    fail(ErrorKind::usage, "--sync-batch-norm", "does not go with --grad-accum: it needs the whole batch at once");
   }
   if (c.epochs == 0 && c.max_steps == 0) {
     fail(ErrorKind::usage, "--epochs", "nothing to do: got 0 epochs and no --max-steps");

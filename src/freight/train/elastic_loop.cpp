@@ -15,6 +15,7 @@ namespace freight::train {
 
 void Loop::run_elastic() {
   Ranks& ranks = *run_.ranks;
+  ranks.members()->ask_before_leading([this] { return record_.claim(); });
   for (bool broken = false;;) {
     leave_meeting();
     try {
@@ -72,7 +73,7 @@ void Loop::take_in() {
   // A new first rank does not know what the one before has written of an epoch's end: it is done again.
   const bool succession = said[1] == 0;
   if (succession && place_.step > 0 && place_.step == before_close_.step) place_ = before_close_;
-  result_.ended = Ended::complete;
+  result_.ended = trained_.steps == 0 && complete() ? Ended::nothing_left : Ended::complete;
   result_.steps = place_.step;
   take_last_rate();  // a row of an epoch has it
   finite_at_ = -1;
@@ -92,12 +93,14 @@ void Loop::share_state(const std::vector<double>& known) {
   const auto root = static_cast<int>(furthest - known.begin());
   struct Places {
     RunPosition now, before_close;
-  } places{place_, before_close_};
+    int64_t begun_at;
+  } places{place_, before_close_, begun_at_};
   static_assert(std::is_trivially_copyable_v<Places>);
   ranks.broadcast(&places, sizeof places, root);
   ranks.share_agreement(root);
   place_ = places.now;
   before_close_ = places.before_close;
+  begun_at_ = places.begun_at;
   const bool alike = std::all_of(known.begin(), known.end(), [&](double k) { return k == *furthest && k >= 0; });
   if (!alike) ranks.broadcast(run_.common_values(), root);
 }
@@ -107,7 +110,7 @@ void Loop::lead() {
   comm::Membership& members = *run_.ranks->members();
   const RunSummary summary = run_.summary();
   epoch_.told = closed_.told = false;
-  if (place_.step > 0) {
+  if (place_.step > begun_at_) {
     record_.take_over(place_);
     observer_.on_succession(summary);
     return;

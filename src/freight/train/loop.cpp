@@ -30,6 +30,7 @@ Loop::Loop(NetRun& run, RunRecord& record, Observer& observer)
   result_.train_seconds = place_.train_seconds;
   result_.steps = place_.step;
   result_.epochs = place_.epoch - 1;
+  begun_at_ = place_.step;
 }
 
 void Loop::run() {
@@ -91,7 +92,9 @@ void Loop::begin_epoch() {
               .waited_before = run_.feed->wait_seconds()};
   }
   run_.level_ranks();
-  if (run_.ranks) epoch_.ranks.emplace(run_.ranks->comm());
+  epoch_.ranks.reset();
+  const bool watched = run_.ranks && (!run_.ranks->members() || place_.batch == 0);
+  if (watched) epoch_.ranks.emplace(run_.ranks->comm());
   steps_.start_epoch(place_, epoch_.steps);
   place_.closed = false;
 }
@@ -190,7 +193,9 @@ void Loop::close_epoch() {
   if (!result_.interrupted()) result_.epochs = place_.epoch;
 
   EpochReport e{.train = report(), .test = {}, .best = false, .seconds = seconds};
-  if (epoch_.ranks) e.slow = epoch_.ranks->since_last(run_.ranks->comm(), batches);
+  if (epoch_.ranks) {
+    e.slow = epoch_.ranks->since_last(run_.ranks->comm(), batches, run_.sharding.unequal_work());
+  }
   if (!e.slow.empty()) record_.note(e.slow);
   // Nothing was trained here where the run went on with the evaluation alone: then the row is there already.
   const bool elastic = run_.ranks && run_.ranks->members();

@@ -30,8 +30,10 @@ class Loop {
     int64_t batch_before = 0, seen_before = 0;  // place_.batch and place_.seen when this part began
     Clock::time_point began;
     double waited_before = 0;
-    std::optional<comm::WaitReport> ranks = {};  // of several
-    bool told = false;                           // the row of its training is written
+    // Watches who waits for whom, of several. It is empty where ranks met anew in this epoch: a process that came has
+    // caches and memory to fill, and holds up the others without being slow.
+    std::optional<comm::WaitReport> ranks = {};
+    bool told = false;  // the row of its training is written
   };
   // The training of this process. Its first steps meet fresh memory and are left out of the mean.
   struct Trained {
@@ -87,6 +89,7 @@ class Loop {
   Epoch closed_;
   bool closing_ = false;
   bool known_ = false;                           // the state is that of the run, which the others had handed over
+  int64_t begun_at_ = 0;                         // steps that were done when the job began, by a run that goes on
   Clock::time_point counted_at_ = Clock::now();  // the last step was
 };
 

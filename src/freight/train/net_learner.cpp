@@ -157,7 +157,12 @@ void place_data(NetRun& p, double device_memory) {
   const bool asked = c.device_data == "yes";
   const auto memory = own_memory(c);
   if (p.sharding.shards > 0) {
-    if (asked) fail(ErrorKind::usage, "--device-data", "yes: a batch that is cut into shards comes from the host");
+    if (asked) {
+      fail(ErrorKind::usage, "--device-data", "yes does not go with ", p.ranks ? "several devices" : "--shards", ": ",
+           p.ranks ? "each epoch deals the samples anew, so that every device would keep all of them"
+                   : "a batch that is cut comes from the host",
+           "; leave it out");
+    }
     return;
   }
   if (c.device_data == "no" || (!asked && (!memory || c.grad_accum > 1 || c.offload != "none"))) return;
@@ -194,6 +199,9 @@ void need_ranks(const NetRun& p) {
   if (p.sharding.shards < world) {
     fail(ErrorKind::usage, "--shards", "got ", p.sharding.shards, " for ", world, " devices: need one for each");
   }
+  if (c.sync_batch_norm && p.ranks->overlap() == Overlap::yes) {
+    fail(ErrorKind::usage, "--overlap", "yes does not go with --sync-batch-norm: all shards end together");
+  }
   if (p.sharding.shards > c.batch_size) {
     fail(ErrorKind::usage, "--batch-size", "got ", c.batch_size, " for ", world, " devices",
          c.grad_accum > 1 ? cat(" and ", c.grad_accum, " parts") : "", ": need a sample for each");
@@ -227,6 +235,12 @@ void settle_shares(NetRun& p, const CompileOptions& compile) {
   const std::string name = device_name(c);
   ranks.meet_devices(name == "cpu" ? cpu_info().model : backend(name).description(), own_memory(c) != nullptr);
   ranks.need_equal("the arithmetic", to_string(compile.compute));
+  if (ranks.devices() && c.sync_batch_norm) {
+    p.notes.emplace_back(
+        "gradients go through memory of the host, where shards wait for each other (--sync-batch-norm)");
+  } else if (!ranks.note().empty()) {
+    p.notes.push_back(ranks.note());
+  }
   const Kind kind = ranks.asked().kind;
   if (kind == Kind::usual && !ranks.unlike()) return;
   const RankShares like{
@@ -400,6 +414,7 @@ Planned NetRun::planned() const {
   planned.data_bytes = data ? data->bytes() : 0;
   planned.kept_bytes = task->kept_bytes() + net->step->kept_bytes();
   planned.ranks = ranks ? ranks->world() : 1;
+  planned.lengths = task->lengths();
   planned.writes = records();
   return planned;
 }
@@ -508,7 +523,9 @@ std::string names_and_types(const std::vector<nn::NamedVariable>& values) {
 }  // namespace
 
 void NetRun::need_same_start() const {
-  const std::string all = cat(version_and_data(*this), to_json(config), names_and_types(common_values()));
+  Config alike = config;
+  alike.backend = alike.backend.substr(0, alike.backend.find(':'));  // each has a device of its own, of one kind
+  const std::string all = cat(version_and_data(*this), to_json(alike), names_and_types(common_values()));
   ranks->members()->need_same(std::hash<std::string>()(all) | 1);
 }
 

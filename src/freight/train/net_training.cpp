@@ -15,7 +15,11 @@ NetTraining::~NetTraining() = default;
 // Ranks share a batch as it is accumulated: in so many parts each.
 Sharding sharding_of(const Config& c, Ranks* ranks) {
   const int64_t parts = ranks ? ranks->world() * c.grad_accum : 0;
-  return {.shards = c.shards > 0 ? c.shards : parts, .exact = c.shards > 0, .batch_size = c.batch_size, .ranks = ranks};
+  return {.shards = c.shards > 0 ? c.shards : parts,
+          .exact = c.shards > 0,
+          .batch_size = c.batch_size,
+          .shared_statistics = c.sync_batch_norm,
+          .ranks = ranks};
 }
 
 void NetTraining::plan_step(const std::pair<Type, Type>& batch_types, const CompileOptions& options,
@@ -42,7 +46,11 @@ void NetTraining::plan_evaluation(int64_t test_count) {
   parse_test_views(config.tta, views);
   CompileOptions unlimited = compile;
   unlimited.limit = {};
-  const StepBeside beside{inputs, targets, step->part_of(config.batch_size), arena_bytes(step->plans(inputs, targets))};
+  std::vector<TrainStep::Run> plans = step->plans(inputs, targets);
+  // Of shards that run side by side one counts: how many a device has must not decide in what batches it evaluates,
+  // since these round the figures that are stored.
+  for (size_t i = 1; i < plans.size(); ++i) plans[i].shares_arena = plans[i].shares_arena || plans[i].of_shard;
+  const StepBeside beside{inputs, targets, step->part_of(config.batch_size), arena_bytes(plans)};
   evaluation = evaluation_beside(model, unlimited, views, beside, test_count);
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "freight/data/tokens.h"
 #include "freight/models/models.h"
 #include "freight/optim/ema.h"
 #include "freight/optim/optimizer.h"
@@ -32,6 +33,7 @@ struct Planned {
   size_t data_bytes = 0;                              // of the training set, where it lies on the device
   size_t kept_bytes = 0;                              // Task::kept_bytes
   int64_t ranks = 1;                                  // that share a batch
+  data::DocumentLengths lengths = {};                 // Task::lengths
   bool writes = true;                                 // checkpoints, of all states
 };
 

@@ -13,18 +13,26 @@ namespace freight::train {
 
 using Clock = std::chrono::steady_clock;
 
+namespace {
+
+// A nap, which costs a processor some 5 us by itself, and the seconds of a wait that outlasts all naps.
+constexpr auto kNap = std::chrono::microseconds(50);
+constexpr double kBeyondNaps = 5e-4;
+
+}  // namespace
+
 OverlappedSums::~OverlappedSums() {
   if (!thread_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    over_ = true;
-    if (busy_) comm_.abort("it ended within a step");  // else the thread would wait for ranks that wait for this one
-  }
-  wake_.notify_one();
+  // Either the thread is seen in a sum here, or it sees that all is over before it begins one.
+  over_.store(true);
+  if (busy_.load()) comm_.abort("it ended within a step");  // else it would wait for ranks that wait for this one
+  published_.fetch_add(1);
+  published_.notify_one();
   thread_.join();
 }
 
 void OverlappedSums::lay(float* block, const std::vector<int64_t>& sizes) {
+  const std::lock_guard turn(turn_);
   parts_.clear();
   for (const int64_t size : sizes) {
     parts_.push_back({block, size});
@@ -33,8 +41,13 @@ void OverlappedSums::lay(float* block, const std::vector<int64_t>& sizes) {
   ends_ = {parts_.size()};
 }
 
+void OverlappedSums::cut(const std::vector<size_t>& ends) {
+  const std::lock_guard turn(turn_);
+  ends_ = ends;
+}
+
 void OverlappedSums::begin(Mode mode, Prepare prepare) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard turn(turn_);
   mode_ = mode;
   prepare_ = std::move(prepare);
   missing_.assign(ends_.size(), 0);
@@ -45,7 +58,8 @@ void OverlappedSums::begin(Mode mode, Prepare prepare) {
     parts_[i].ready = false;
     ++missing_[piece];
   }
-  done_ = 0;
+  complete_ = 0;
+  first_ = summed_ = published_.load();
   sum_times_.clear();
   if (mode == Mode::beside && !thread_.joinable()) thread_ = std::thread([this] { work(); });
   begun_ = Clock::now();
@@ -62,13 +76,12 @@ void OverlappedSums::ready(void* data) {
 void OverlappedSums::mark(Part& part, double seconds) {
   part.ready = true;
   part.seconds = seconds;
-  if (mode_ == Mode::watched) return;
-  bool complete = false;
-  {
-    const std::lock_guard lock(mutex_);
-    complete = --missing_[part.piece] == 0 && part.piece == done_;
-  }
-  if (complete) wake_.notify_one();
+  if (--missing_[part.piece] > 0 || mode_ == Mode::watched || part.piece != complete_) return;
+  while (complete_ < missing_.size() && missing_[complete_] == 0) ++complete_;
+  published_.store(first_ + static_cast<uint32_t>(complete_));
+  // The last piece is left to finish(), which comes at once: waking the thread would take longer. Nobody is woken who
+  // does not sleep, but naps or sums.
+  if (complete_ < missing_.size()) published_.notify_one();
 }
 
 void OverlappedSums::computed() {
@@ -80,8 +93,8 @@ void OverlappedSums::computed() {
 
 void OverlappedSums::finish() {
   const auto start = Clock::now();
-  std::unique_lock lock(mutex_);
-  summed_.wait(lock, [&] { return done_ == ends_.size() || error_; });
+  const std::lock_guard turn(turn_);
+  sum_published();
   if (error_) std::rethrow_exception(error_);
   ++times_.steps;
   times_.waited += seconds_since(start);
@@ -89,27 +102,45 @@ void OverlappedSums::finish() {
 }
 
 void OverlappedSums::work() {
-  std::unique_lock lock(mutex_);
+  uint32_t seen = 0;
+  for (bool within_step = false; !over_.load();) {  // over_ comes before its piece, which wakes
+    wait_for_more(seen, within_step);
+    seen = published_.load();
+    const std::unique_lock turn(turn_, std::try_to_lock);
+    within_step = turn.owns_lock();  // else finish() has it, and sums the rest
+    if (!within_step) continue;
+    seen = sum_published();
+    within_step = summed_ - first_ < ends_.size();
+  }
+}
+
+// Returns when more pieces than `than` are published, or all is over. Within a step the next piece may come soon, and
+// then it is cheaper for the thread that computes if this one looks for it now and then than if it has to be woken.
+// Spinning would take a processor from the other threads that compute. Long waits halve the naps of the next one.
+void OverlappedSums::wait_for_more(uint32_t than, bool within_step) {
+  const auto start = Clock::now();
+  for (int nap = 0; within_step && nap < naps_ && published_.load() == than; ++nap) std::this_thread::sleep_for(kNap);
+  published_.wait(than);
+  if (within_step) naps_ = seconds_since(start) < kBeyondNaps ? kMostNaps : naps_ / 2;
+}
+
+// Sums what is published and not summed yet, as whoever has the turn. Returns the number of pieces that it knew of.
+uint32_t OverlappedSums::sum_published() {
   for (;;) {
-    wake_.wait(lock, [&] { return over_ || (!error_ && done_ < missing_.size() && missing_[done_] == 0); });
-    if (over_) return;
-    const size_t piece = done_;
-    busy_ = true;
-    lock.unlock();
+    const uint32_t all = published_.load();
+    if (error_ || summed_ == all) return all;
+    busy_.store(true);
+    if (over_.load()) return all;
     SumTime time{.begin = seconds_since(begun_)};
-    std::exception_ptr error;
     try {
-      time.bytes = sum(piece);
+      time.bytes = sum(summed_ - first_);
     } catch (...) {
-      error = std::current_exception();
+      error_ = std::current_exception();
     }
-    lock.lock();
-    busy_ = false;
+    busy_.store(false);
     time.end = seconds_since(begun_);
     sum_times_.push_back(time);
-    error_ = error;
-    if (!error) ++done_;
-    if (error || done_ == missing_.size()) summed_.notify_one();
+    if (!error_) ++summed_;
   }
 }
 
@@ -145,7 +176,7 @@ SumCost measure_sums(comm::Comm& comm) {
     }
     return best;
   };
-  constexpr double kHandOver = 2e-5;  // a piece wakes a thread
+  constexpr double kHandOver = 2e-5;  // until the thread that sums has seen a piece
   const double small = least(kSmall, 8), large = std::max(least(kLarge, 3), small);
   const double per_byte = (large - small) / (sizeof(float) * static_cast<double>(kLarge - kSmall));
   std::array<double, 2> line{std::max(small - per_byte * kSmall * sizeof(float), kHandOver), per_byte};

@@ -1,9 +1,10 @@
 // Sums of gradients over ranks, made beside the steps of the backward half by a thread of their own. The parts of a
 // block of memory lie in the order in which the plan makes them; pieces of it, the same on all ranks, travel in order
-// as soon as this rank has all their parts. How pieces are cut is passes/pieces.h.
+// as soon as this rank has all their parts. How pieces are cut is passes/pieces.h. What is not summed when the plan has
+// run is summed by the thread that would else wait for it.
 #pragma once
+#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -20,7 +21,7 @@ namespace freight::train {
 
 class OverlappedSums final : public Collectives {
  public:
-  // Both outlive it. Until a step is over, the thread alone uses `comm`.
+  // `comm` outlives it. From begin() to finish() nobody else uses it.
   explicit OverlappedSums(comm::Comm& comm) : comm_(comm) {}
   // Where a step is not over, the ranks are told so.
   ~OverlappedSums() override;
@@ -30,7 +31,7 @@ class OverlappedSums final : public Collectives {
   // The block's parts: `sizes` floats each, behind each other. They travel as one piece until cut().
   void lay(float* block, const std::vector<int64_t>& sizes);
   // Each piece ends in front of the part of that number. Between steps.
-  void cut(const std::vector<size_t>& ends) { ends_ = ends; }
+  void cut(const std::vector<size_t>& ends);
 
   // Where the sums of a step are made. `watched` only notes when parts are ready.
   enum class Mode : uint8_t { watched, beside };
@@ -40,7 +41,7 @@ class OverlappedSums final : public Collectives {
   void ready(void* data) override;
   // This rank's plan has run: what it did not hand over is ready, too.
   void computed();
-  // Waits until all is summed. Throws what a sum threw.
+  // Returns when all is summed: here, but for what the thread has begun. Throws what a sum threw.
   void finish();
 
   // Of the last step: the parts with the seconds from begin() to ready(), and to computed().
@@ -66,6 +67,8 @@ class OverlappedSums final : public Collectives {
 
   void mark(Part& part, double seconds);
   void work();
+  void wait_for_more(uint32_t than, bool within_step);
+  uint32_t sum_published();
   double sum(size_t piece);  // returns its bytes
 
   comm::Comm& comm_;
@@ -76,15 +79,19 @@ class OverlappedSums final : public Collectives {
   std::chrono::steady_clock::time_point begun_;
   double compute_ = 0;
   Times times_;
+  std::vector<size_t> missing_;  // parts of each piece of this step
+  size_t complete_ = 0;          // pieces of this step, in order, of which nothing is missing
 
   std::thread thread_;
-  std::mutex mutex_;  // of all below
-  std::condition_variable wake_, summed_;
-  std::vector<size_t> missing_;  // parts of each piece of this step
-  size_t done_ = 0;              // pieces of this step
-  bool busy_ = false, over_ = false;
-  std::vector<SumTime> sum_times_;  // of this step
+  // Pieces of all steps so far that may be summed; the thread sleeps on it. Whatever a sum reads is written before.
+  std::atomic<uint32_t> published_{0};
+  std::atomic<bool> busy_{false}, over_{false};  // a sum runs; the object goes
+  std::mutex turn_;                              // whoever has it sums, and sees all below
+  uint32_t first_ = 0, summed_ = 0;              // pieces of the steps before, and of all
+  std::vector<SumTime> sum_times_;               // of this step
   std::exception_ptr error_;
+  int naps_ = kMostNaps;  // the thread's: of its next wait
+  static constexpr int kMostNaps = 4;
 };
 
 // The line start + per_byte * bytes of this job's all-reduce, from some sums that all ranks make together now; rank

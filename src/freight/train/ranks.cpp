@@ -31,7 +31,8 @@ DeviceWeights parse_device_weights(const std::string& text, int world) {
     double v = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), v);
     const bool sound = error == std::errc() && end == part.data() + part.size() && v > 0 && v <= 1e6;
-    if (!sound) fail(ErrorKind::usage, "--device-weights", "got '", text, "', need auto, or numbers above 0 like 4,1");
+    if (!sound)
+      fail(ErrorKind::usage, "--device-weights", "got '", excerpt(text), "', need auto, or numbers above 0 like 4,1");
     w.given.push_back(v);
   }
   if (static_cast<int>(w.given.size()) != world) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "freight/base/device_collectives.h"
 #include "freight/comm/comm.h"
 #include "freight/comm/membership.h"
 #include "freight/nn/module.h"
@@ -81,6 +82,13 @@ class Ranks {
   bool beside_host() const { return beside_host_; }
   // Says both, of what this rank computes on; all call it together.
   void meet_devices(const std::string& description, bool own_memory);
+  // Devices of all ranks that sum among themselves; null: sums are made in memory of the host.
+  DeviceCollectives* devices() const { return devices_.get(); }
+  // The same on all ranks. They are left before the ranks are.
+  void use(std::unique_ptr<DeviceCollectives> devices) { devices_ = std::move(devices); }
+  // Says how devices sum, in words for whoever starts the run; "" where there is nothing to say.
+  const std::string& note() const { return note_; }
+  void set_note(std::string note) { note_ = std::move(note); }
 
   // Rank 0's text, on all. What the others give is not looked at.
   std::string from_first(const std::string& text) { return from(0, text); }
@@ -126,6 +134,8 @@ class Ranks {
   double timeout_ = 0;  // seconds, of meetings
   Wish mine_, agreed_;
   Wish taken_;  // and not agreed on yet
+  std::string note_ = {};
+  std::unique_ptr<DeviceCollectives> devices_ = {};  // the last member: it asks comm_ who is lost
 };
 
 // A wish as numbers that can be added, and back.

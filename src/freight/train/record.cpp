@@ -84,30 +84,44 @@ std::vector<Regrouping> regroupings_in(const std::string& path) {
   return all;
 }
 
-RunDir directory_of(const Prepared& p) {
+RunDir directory_of(const Prepared& p, const std::shared_ptr<RunLock>& lock) {
   const std::string& path = p.config.output_dir;
   if (p.start.in_its_directory) {
     const RunPosition place = p.start.place();
     const int64_t open = p.within_epoch() ? place.epoch : 0;
-    return {path, RunDir::GoesOn{.step = place.step, .open_epoch = open}, p.start.lock};
+    return {path, RunDir::GoesOn{.step = place.step, .open_epoch = open}, lock};
   }
-  return {path, p.config.overwrite, p.start.lock};
+  return {path, p.config.overwrite, lock};
 }
 
 }  // namespace
 
 RunRecord::RunRecord(const Prepared& run, std::vector<std::string> argv) : run_(run), argv_(std::move(argv)) {
-  if (run.records()) dir_.reset(new RunDir(directory_of(run)));
+  if (run.records()) dir_.reset(new RunDir(directory_of(run, run.start.lock)));
+}
+
+bool RunRecord::claim() {
+  if (dir_ || claimed_) return true;
+  try {
+    claimed_ = std::make_shared<RunLock>(run_.config.output_dir);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::usage) throw;
+  }
+  return claimed_ != nullptr;
 }
 
 void RunRecord::make_directory(bool again) {
-  dir_ = std::make_unique<RunDir>(run_.config.output_dir, again || run_.config.overwrite, run_.start.lock);
+  if (run_.start.in_its_directory) {
+    dir_.reset(new RunDir(directory_of(run_, claimed_)));
+  } else {
+    dir_ = std::make_unique<RunDir>(run_.config.output_dir, again || run_.config.overwrite, claimed_);
+  }
 }
 
 void RunRecord::take_over(const RunPosition& place) {
   const int64_t open = place.batch > 0 ? place.epoch : 0;
   dir_ = std::make_unique<RunDir>(
-      run_.config.output_dir, RunDir::GoesOn{.step = place.step, .open_epoch = open, .tested_again = true}, nullptr);
+      run_.config.output_dir, RunDir::GoesOn{.step = place.step, .open_epoch = open, .tested_again = true}, claimed_);
   planned_bytes_ = static_cast<int64_t>(run_.summary().planned_bytes);
   regroupings_ = regroupings_in(dir_->file("run.json"));
 }

@@ -9,6 +9,7 @@
 #include "freight/base/error.h"
 #include "freight/train/prepared_internal.h"
 #include "freight/train/run_dir.h"
+#include "freight/train/run_lock.h"
 
 namespace freight::train {
 
@@ -24,6 +25,9 @@ class RunRecord {
   // that was lost: as at `place`, whose epoch is evaluated anew.
   void make_directory(bool again);
   void take_over(const RunPosition& place);
+  // Takes the lock of the run's directory for a process that is to be the first: false where another process has it.
+  // Throws Error(runtime) where the directory is not there.
+  bool claim();
   void note(const Regrouping& regrouping);
 
   // Writes config.json, model.json, warnings and notes, and run.json with the status "running".
@@ -65,7 +69,8 @@ class RunRecord {
 
   const Prepared& run_;
   std::vector<std::string> argv_;
-  std::unique_ptr<RunDir> dir_;  // null: nothing is recorded
+  std::unique_ptr<RunDir> dir_;       // null: nothing is recorded
+  std::shared_ptr<RunLock> claimed_;  // by claim()
   int64_t planned_bytes_ = 0;
   std::vector<Regrouping> regroupings_;
 };

@@ -22,8 +22,10 @@
 #include "freight/trace/batch_statistics.h"
 #include "freight/trace/device.h"
 #include "freight/trace/tracer.h"
+#include "freight/train/device_sums.h"
 #include "freight/train/overlapped_sums.h"
 #include "freight/train/ranks.h"
+#include "freight/train/shards_together.h"
 #include "freight/train/state_shares.h"
 #include "freight/train/step_internal.h"
 
@@ -60,10 +62,12 @@ struct ShardSums {
   std::vector<Statistic>* statistics;
   int64_t batch_size;
   bool tokens;  // are what targets are counted by
+  bool shared_statistics;
   std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& y) const {
     std::vector<Tensor> before;
     for (const Statistic& s : *statistics) before.push_back(s.running.value());
     const models::Model& model = *trained->model;
+    const trace::SharedStatistics over_all(shared_statistics);
     const models::Scored scored =
         models::score(model, x, y, {.label_smoothing = trained->label_smoothing, .reduction = Reduction::sum});
     const auto full = static_cast<double>(batch_size * (tokens ? y.dim(1) : 1));
@@ -163,6 +167,7 @@ struct ShardedStep::State {
   State(const Trained& t, const Sharding& s, const CompileOptions& compile)
       : trained(t),
         sharding(s),
+        options(compile),
         deal(s.deal()),
         shard{ShardSums{}, compile},
         apply{ApplySums{}, compile},
@@ -172,6 +177,9 @@ struct ShardedStep::State {
 
   float* block() const { return block_array.data<float>(); }
   Ranks& ranks() const { return *sharding.ranks; }
+  // The devices of all ranks, that sum among themselves; null where shards wait for each other (`together`) in memory
+  // of the host.
+  DeviceCollectives* devices() const { return sharding.ranks && !together ? ranks().devices() : nullptr; }
   // What lies in the block, as they are numbered.
   std::vector<Variable> summands() const {
     std::vector<Variable> all = gradients;
@@ -185,6 +193,11 @@ struct ShardedStep::State {
   void place_slots();
   void start(const data::FeedBatch& first);
   void run(const data::FeedBatch& b, int64_t number);
+  void run_together();
+  Array random_numbers_of(int64_t number) const;
+  void put_result(int64_t number, double loss, double right);
+  void count(const data::FeedBatch& b, int64_t number);
+  void keep_block(int64_t number);
   void choose();
   void sum_blocks();
   std::vector<double> exchange();
@@ -193,6 +206,7 @@ struct ShardedStep::State {
 
   Trained trained;
   Sharding sharding;
+  CompileOptions options;
   Deal deal;
   std::vector<Variable> gradients;
   std::vector<Statistic> statistics;
@@ -200,16 +214,21 @@ struct ShardedStep::State {
   Compiled<ApplySums> apply;
   Compiled<FollowWeights> follow;
 
+  std::unique_ptr<ShardsTogether> together = {};  // null where one shard runs after the other
+
   Array block_array, slots, all_slots;  // slots: of this rank's shards, and of all, where sums do not meet in the tree
   Partial partial;
   bool local_sums = true;
+  std::unique_ptr<DeviceSums> device = {};      // null where there is a block, in memory of the host
   std::unique_ptr<OverlappedSums> sums = {};    // null where they are never made beside a shard
   bool beside = false;                          // they are, beside the last shard of a step
+  bool moved = false;                           // and were not in the step before
   int64_t steps = 0;                            // so far
   std::chrono::steady_clock::time_point begun;  // the step
   double before_last = 0;                       // seconds of it before the last shard
   StepTimeline timeline{.ranks = 0}, now{};     // the one that is told of, and of this step
   int64_t done = 0;                             // shards of this step so far
+  bool placed = false;                          // place() was called
   bool open = false;                            // a step has begun, and is not finished
   std::vector<double> numbers;                  // by shard of this rank
   bool tokens = false;                          // are what targets are counted by
@@ -220,7 +239,7 @@ struct ShardedStep::State {
 
 // True where sums may be made beside the last shard: not where the shards of all ranks meet first.
 bool ShardedStep::State::may_overlap() const {
-  if (!sharding.ranks || !local_sums || ranks().members()) return false;
+  if (!sharding.ranks || !local_sums || together || ranks().members()) return false;
   if (ranks().world() == 1 || ranks().beside_host()) return false;
   const Overlap asked = ranks().overlap();
   return asked == Overlap::yes || (asked == Overlap::automatic && ranks().comm().over_network());
@@ -229,7 +248,7 @@ bool ShardedStep::State::may_overlap() const {
 // A device with memory of its own has the newest of what it summed: it goes to the block, and from there back to the
 // device when the update reads it.
 void ShardedStep::State::bring_home() const {
-  if (!own_memory) return;
+  if (!own_memory || device) return;
   for (const Variable& v : gradients) v.array().raw();
   for (const Statistic& s : statistics) s.sum.array().raw();
 }
@@ -271,9 +290,14 @@ std::vector<int64_t> ShardedStep::State::ready_order(const data::FeedBatch& firs
   return order;
 }
 
-// Lays gradients and statistics out in the block.
+// Lays gradients and statistics out in the block, or leaves them where the device makes them.
 void ShardedStep::State::place(const data::FeedBatch& first) {
+  placed = true;
   std::vector<Variable> all = summands();
+  if (DeviceCollectives* const d = devices()) {
+    device = std::make_unique<DeviceSums>(std::move(all), *d, deal, sharding.exact, options);
+    return;
+  }
   local_sums = !sharding.exact || !sharding.ranks || deal.aligned();
   std::vector<int64_t> ends, sizes;
   if (may_overlap()) {
@@ -339,7 +363,14 @@ ShardedStep::ShardedStep(const Trained& trained, const Sharding& sharding, const
   of_averages.deterministic = of_update.deterministic;
   s.tokens = trained.model->language_model();
   s.own_memory = backend(compile.backend.empty() ? current_device() : compile.backend).memory() != nullptr;
-  s.shard = {ShardSums{&s.trained, &s.gradients, &s.statistics, sharding.batch_size, s.tokens}, of_shard};
+  s.shard = {
+      ShardSums{&s.trained, &s.gradients, &s.statistics, sharding.batch_size, s.tokens, sharding.shared_statistics},
+      of_shard};
+  if (sharding.shared_statistics) {
+    s.together = std::make_unique<ShardsTogether>(
+        ShardsTogether::Source{[&s](const Type& x, const Type& y) { return s.shard.plan(x, y); },
+                               [&s](const Array& x, const Array& y) { return s.shard.states(x, y); }});
+  }
   s.apply = {ApplySums{&s.trained, &s.gradients, &s.statistics}, of_update};
   s.follow = {FollowWeights{&s.trained, &s.gradients}, of_averages};
 }
@@ -353,9 +384,11 @@ ShardedStep::~ShardedStep() {
 }
 
 void ShardedStep::State::start(const data::FeedBatch& first) {
-  if (!block_array.defined()) place(first);
+  if (!placed) place(first);
+  if (device) device->start();
   done = 0;
   begun = std::chrono::steady_clock::now();
+  if (std::exchange(moved, false)) timeline = {.ranks = 0};
   now = {.ranks = deal.world};
   open = true;
   numbers.assign(static_cast<size_t>(deal.most()) * kNumbers, 0.0);
@@ -374,23 +407,64 @@ bool ShardedStep::State::lacks_variance(const data::FeedBatch& b) {
 // Computes the shard's block and numbers.
 void ShardedStep::State::run(const data::FeedBatch& b, int64_t number) {
   if (b.inputs.shape()[0] == 0 || lacks_variance(b)) {
+    if (device) return device->clear();
     bring_home();
     std::memset(block(), 0, block_array.bytes());
     return;
   }
-  // Draws are those of the shard, whoever computes it.
+  rng_state().set(random_numbers_of(number));
+  const auto [loss, right] = shard(b.inputs, b.targets);
+  put_result(number, static_cast<double>(loss.item<float>()), static_cast<double>(right.item<float>()));
+  count(b, number);
+  bring_home();
+}
+
+// Draws are those of the shard, whoever computes it.
+Array ShardedStep::State::random_numbers_of(int64_t number) const {
   const auto* key = random_numbers.data<int64_t>();
   const auto index = static_cast<uint64_t>(deal.first() + number);
   const auto seed = index == 0 ? key[0] : static_cast<int64_t>(hash_combine(static_cast<uint64_t>(key[0]), index));
-  rng_state().set(Array::of<int64_t>({seed, key[1]}, {2}));
-  const auto [loss, right] = shard(b.inputs, b.targets);
+  return Array::of<int64_t>({seed, key[1]}, {2});
+}
+
+void ShardedStep::State::put_result(int64_t number, double loss, double right) {
   double* of = numbers.data() + static_cast<size_t>(number) * kNumbers;
-  of[0] = static_cast<double>(loss.item<float>());
-  of[1] = static_cast<double>(right.item<float>());
+  of[0] = loss;
+  of[1] = right;
+}
+
+void ShardedStep::State::count(const data::FeedBatch& b, int64_t number) {
+  double* of = numbers.data() + static_cast<size_t>(number) * kNumbers;
   of[2] = static_cast<double>(b.count);
   of[3] = static_cast<double>(b.inputs.shape()[0]);
-  bring_home();
-  if (tokens) width = b.targets.shape()[1];
+  if (tokens && of[3] > 0) width = b.targets.shape()[1];
+}
+
+// Computes all shards of this rank.
+void ShardedStep::State::run_together() {
+  together->run(block_array, rng_state().array().raw(), sharding, deal);
+  for (size_t i = 0; i < together->count(); ++i) {
+    const auto number = static_cast<int64_t>(i);
+    if (together->rows(i) > 0) {
+      std::memcpy(block(), together->block(i), block_array.bytes());
+      put_result(number, together->loss(i), together->right(i));
+    } else {
+      std::memset(block(), 0, block_array.bytes());
+    }
+    keep_block(number);
+  }
+  together->clear();
+}
+
+// The shard's block goes to where those of this rank are added, or wait for it.
+void ShardedStep::State::keep_block(int64_t number) {
+  if (device) {
+    device->add();
+  } else if (!local_sums) {
+    std::memcpy(slots.data<float>() + number * block_array.numel(), block(), block_array.bytes());
+  } else if (deal.count() > 1) {
+    partial.add(block());
+  }
 }
 
 void ShardedStep::add(const data::FeedBatch& b) {
@@ -398,6 +472,13 @@ void ShardedStep::add(const data::FeedBatch& b) {
   if (s.done == 0) s.start(b);
   const int64_t number = s.done++;
   FREIGHT_CHECK(number < s.deal.count(), "a rank has more shards than it was dealt");
+  if (s.together) {
+    s.count(b, number);
+    s.together->add(b.inputs, b.targets, s.random_numbers_of(number));
+    if (s.done == s.deal.count()) s.run_together();
+    s.now.computed = seconds_since(s.begun);
+    return;
+  }
   const bool last = s.sums && number + 1 == s.deal.count();
   if (last) {
     s.before_last = seconds_since(s.begun);
@@ -410,12 +491,7 @@ void ShardedStep::add(const data::FeedBatch& b) {
   }
   if (last) s.sums->computed();
   s.now.computed = seconds_since(s.begun);
-  if (last && s.beside) return;
-  if (!s.local_sums) {
-    std::memcpy(s.slots.data<float>() + number * s.block_array.numel(), s.block(), s.block_array.bytes());
-  } else if (s.deal.count() > 1) {
-    s.partial.add(s.block());
-  }
+  if (!last || !s.beside) s.keep_block(number);
 }
 
 // Chooses where the sums are made from now on, by what rank 0 saw of its plan's steps and by the line of this job's
@@ -430,6 +506,7 @@ void ShardedStep::State::choose() {
   told[0] = ranks().overlap() == Overlap::yes || pays_beside(least, behind) ? 1 : 0;
   for (const size_t end : pieces.ends) told[end] = 1;
   ranks().broadcast(told.data(), told.size() * sizeof(int64_t));
+  moved = told[0] == 1 && !beside;
   beside = told[0] == 1;
   std::vector<size_t> ends;
   for (size_t i = 1; i < told.size(); ++i) {
@@ -445,6 +522,7 @@ void ShardedStep::State::choose() {
 
 // The block becomes the sum of all shards' blocks.
 void ShardedStep::State::sum_blocks() {
+  if (device) return device->finish();  // enqueued: when they are made the device alone knows
   const int64_t floats = block_array.numel();
   if (local_sums && deal.count() > 1) partial.finish(block());
   if (!sharding.ranks) return;
@@ -466,7 +544,7 @@ void ShardedStep::State::sum_blocks() {
 }
 
 void ShardedStep::State::keep_timeline(double samples) {
-  if (!sharding.ranks) return;
+  if (!sharding.ranks || device) return;  // the host does not know when devices sum
   now.samples = samples;
   now.step = seconds_since(begun);
   if (samples > timeline.samples || (samples == timeline.samples && now.step < timeline.step)) std::swap(timeline, now);
@@ -536,6 +614,7 @@ const StepTimeline& ShardedStep::timeline() const { return state_->timeline; }
 void ShardedStep::give_up() {
   State& s = *state_;
   s.done = 0;
+  if (s.together) s.together->clear();
   if (std::exchange(s.open, false)) rng_state().set(s.random_numbers);
 }
 
@@ -543,7 +622,8 @@ void ShardedStep::deal_anew() {
   State& s = *state_;
   give_up();
   s.deal = s.sharding.deal();
-  if (!s.block_array.defined()) return;
+  if (s.together) s.together->forget();
+  if (!s.placed) return;
   s.local_sums = !s.sharding.exact || !s.sharding.ranks || s.deal.aligned();
   s.place_slots();
 }
@@ -555,29 +635,34 @@ std::vector<ShardedStep::Run> ShardedStep::plans(const Type& x, const Type& y) {
   for (int64_t i = pieces.first; i < pieces.end; ++i) {
     const int64_t n = pieces.rows(i, x.shape[0]).second;
     const auto it = std::find_if(sizes.begin(), sizes.end(), [&](const auto& size) { return size.first == n; });
-    if (it != sizes.end()) ++it->second;
-    if (it == sizes.end() && n > 0) sizes.emplace_back(n, 1);
+    if (it != sizes.end() && !s.together) ++it->second;
+    if ((it == sizes.end() || s.together) && n > 0) sizes.emplace_back(n, 1);
   }
   std::sort(sizes.rbegin(), sizes.rend());
   if (s.tokens) s.width = y.shape[1];
   const Type scalar{DType::f32, {}};
   std::vector<Run> runs;
-  for (const auto& [n, times] : sizes) runs.push_back({s.shard.plan(rows(x, n), rows(y, n)), times, true});
+  for (const auto& [n, times] : sizes)
+    runs.push_back({s.shard.plan(rows(x, n), rows(y, n)), times, true, s.together != nullptr});
   runs.push_back({s.apply.plan(scalar, scalar, scalar), 1});
   if (s.follows()) runs.push_back({s.follow.plan(scalar, scalar), 1});
   return runs;
 }
+
+Executable& ShardedStep::executable(const Array& x, const Array& y) { return state_->shard.executable(x, y); }
 
 size_t ShardedStep::kept_bytes() const {
   const State& s = *state_;
   size_t block = 0;
   for (const Variable& v : s.gradients) block += v.type().bytes();
   for (const Statistic& v : s.statistics) block += v.sum.type().bytes();
+  if (s.devices()) return block + DeviceSums::kept_bytes(block, s.deal, s.sharding.exact);
   const bool gathers = s.sharding.exact && s.sharding.ranks && !s.deal.aligned();
-  if (gathers) return block * static_cast<size_t>(1 + s.deal.most() * (s.deal.world + 1));
+  const size_t own = s.together ? block * static_cast<size_t>(s.deal.count()) : 0;
+  if (gathers) return own + block * static_cast<size_t>(1 + s.deal.most() * (s.deal.world + 1));
   size_t levels = 0;
   for (int64_t n = s.deal.count(); n > 1; n /= 2) ++levels;
-  return block * (1 + (levels > 0 ? levels + 1 : 0));
+  return own + block * (1 + (levels > 0 ? levels + 1 : 0));
 }
 
 }  // namespace freight::train

@@ -2,6 +2,8 @@
 // for its shape; a second plan applies what all shards of all ranks sum up to. Sums and counts are added and divided
 // once, so that shards of unequal size, masks of tokens, clipping and loss scaling come out as for the batch in one
 // piece; statistics over a batch (BatchNorm) are those of each shard, and running ones the shards' mean by samples.
+// With Sharding::shared_statistics they are those of the batch, for which a rank's shards run side by side
+// (shards_together.h).
 //
 // `exact`: the sums are added in a tree over the shards (comm/tree_sum.h), so that the weights have the same bits
 // whichever ranks computed them.
@@ -60,8 +62,11 @@ class ShardedStep {
     std::shared_ptr<const Plan> plan;
     int64_t times = 1;
     bool of_shard = false;
+    bool beside = false;  // in an arena of its own, while the others of its rank are under way
   };
   std::vector<Run> plans(const Type& x, const Type& y);
+  // The plan of a shard with its memory, for a profile.
+  Executable& executable(const Array& x, const Array& y);
   // The times of the fastest step on a batch as large as any so far; no ranks where none sums over ranks.
   const StepTimeline& timeline() const;
   // Bytes that it keeps beside weights, states and arenas: sums.

@@ -69,6 +69,14 @@ std::vector<int64_t> dealt(int64_t total, const std::vector<double>& weights, in
   return parts;
 }
 
+std::vector<double> Sharding::unequal_work() const {
+  const Deal all = deal();
+  std::vector<double> work;
+  if (!ranks || !ranks->weights().empty() || all.shards % all.world == 0) return work;
+  for (int r = 0; r < all.world; ++r) work.push_back(static_cast<double>(all.first_of(r + 1) - all.first_of(r)));
+  return work;
+}
+
 Deal Sharding::deal() const {
   if (!ranks) return {.shards = shards};
   Deal deal{.shards = shards, .rank = ranks->rank(), .world = ranks->world()};

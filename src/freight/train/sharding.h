@@ -36,8 +36,12 @@ struct Sharding {
   int64_t shards = 0;      // 0: the batch is not cut
   bool exact = false;      // the same bits on any number of ranks
   int64_t batch_size = 0;  // samples of a full batch, of all ranks
+  // BatchNorm takes its statistics over the whole batch, not over each shard.
+  bool shared_statistics = false;
   Ranks* ranks = nullptr;  // or null: this process computes all shards. Outlives the step
   Deal deal() const;
+  // The shards of each rank where some get more of them than others without being faster; empty elsewhere.
+  std::vector<double> unequal_work() const;
 };
 
 }  // namespace freight::train

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "freight/train/device_sums.h"
+
 namespace freight::train {
 
 namespace {
@@ -74,6 +76,9 @@ StateShares::StateShares(optim::Optimizer& optimizer, Ranks& ranks)
 }
 
 void StateShares::hand_over_weights() const {
+  if (DeviceCollectives* const devices = ranks_.devices()) {
+    return broadcast(*devices, optimizer_.parameters(), owner_);
+  }
   std::vector<char> buffer;
   for (int owner = 0; owner < ranks_.world(); ++owner) {
     std::vector<Array> together;

@@ -257,6 +257,12 @@ TrainStep::Outcome TrainStep::finish_shards(int64_t& counted) {
 void TrainStep::give_up_shards() { state_->sharded->give_up(); }
 void TrainStep::deal_shards_anew() { state_->sharded->deal_anew(); }
 
+Executable& TrainStep::part_executable(const Array& x, const Array& y) {
+  FREIGHT_CHECK(state_->sharded, "the batch is not cut into shards");
+  const int64_t part = part_of(x.shape()[0]);
+  return state_->sharded->executable(batch_rows(x, 0, part), batch_rows(y, 0, part));
+}
+
 size_t TrainStep::kept_bytes() const { return state_->sharded ? state_->sharded->kept_bytes() : 0; }
 
 const StepTimeline* TrainStep::timeline() const {
@@ -287,7 +293,7 @@ std::vector<TrainStep::Run> TrainStep::plans(const Type& x, const Type& y) {
     std::vector<Run> runs;
     const std::vector<ShardedStep::Run> all = s.sharded->plans(x, y);
     for (size_t i = 0; i < all.size(); ++i) {
-      const bool smaller = i > 0 && all[i].of_shard;  // in the arena of the larger ones
+      const bool smaller = i > 0 && all[i].of_shard && !all[i].beside;  // in the arena of the larger ones
       runs.push_back({all[i].plan, all[i].times, smaller, all[i].of_shard});
     }
     return runs;
@@ -308,6 +314,7 @@ std::vector<TrainStep::Run> TrainStep::plans(const Type& x, const Type& y) {
 }
 
 bool TrainStep::leaves_one_sample(int64_t count) const {
+  if (state_->sharded && state_->sharding.shared_statistics) return count == 1;
   if (state_->sharded) return state_->sharding.deal().least_rows(count) <= 1;
   const int64_t part = part_of(count), rest = count % part;
   return (rest > 0 ? rest : part) == 1;

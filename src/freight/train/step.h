@@ -93,6 +93,9 @@ class TrainStep {
     bool of_shard = false;  // of a rank's, beside those that others compute
   };
   std::vector<Run> plans(const Type& x, const Type& y);
+  // The plan of the largest shard of this rank, where a batch is cut into shards, ready to run by itself for a profile,
+  // on its inputs and targets. What it sums stays where it is.
+  Executable& part_executable(const Array& x, const Array& y);
   // Bytes that the step keeps besides.
   size_t kept_bytes() const;
   // The timeline of a step that is summed over ranks (step_timeline.h); null for others.

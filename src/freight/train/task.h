@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "freight/data/feed.h"
+#include "freight/data/tokens.h"
 #include "freight/store/bundle.h"
 #include "freight/train/config.h"
 
@@ -37,6 +38,8 @@ class Task {
   virtual int64_t train_count() const = 0;
   virtual int64_t test_count() const = 0;
   virtual uint64_t fingerprint() const = 0;  // of the training part
+  // Documents by the length of the batches that they are in.
+  virtual data::DocumentLengths lengths() const { return {}; }
   // Bytes that its feeds keep in host memory beside the batches, besides what is there already.
   virtual size_t kept_bytes() const { return 0; }
   virtual std::vector<std::string> notes() const = 0;

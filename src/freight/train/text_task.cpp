@@ -78,6 +78,11 @@ class TextTask : public Task {
   int64_t train_count() const override { return count(*train_); }
   int64_t test_count() const override { return count(*test_); }
   uint64_t fingerprint() const override { return data::fingerprint(text_.train); }
+  data::DocumentLengths lengths() const override {
+    const std::vector<int64_t>& lengths = preprocessing_.lengths;
+    if (text_.corpus() || lengths.size() < 2) return {};
+    return {data::count_lengths(*train_, lengths), data::count_lengths(*test_, lengths)};
+  }
   std::vector<std::string> notes() const override {
     std::vector<std::string> notes;
     for (const data::TextPart* part : {&text_.train, &text_.test}) {

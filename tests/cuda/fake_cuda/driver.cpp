@@ -1,4 +1,6 @@
 // The functions of libcuda that Freight calls, with the fake device behind them.
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,6 +26,10 @@ int64_t g_contexts = 0;
 thread_local int64_t t_context = -1;  // which of them is current
 
 bool lost() { return machine().lost(); }
+int count_of_devices() {
+  const char* text = std::getenv("FAKE_CUDA_DEVICES");
+  return text ? std::atoi(text) : 1;
+}
 
 // What every call that works on the device answers first.
 bool in_context() {
@@ -38,7 +44,9 @@ __attribute__((destructor)) void report() {
   const char* path = std::getenv("FAKE_CUDA_REPORT");
   if (!path) return;
   const FakeCuda& t = machine().told;
-  if (FILE* out = std::fopen(path, "w")) {
+  std::string name = path;  // "%d" stands for the process
+  if (const size_t at = name.find("%d"); at != std::string::npos) name.replace(at, 2, std::to_string(getpid()));
+  if (FILE* out = std::fopen(name.c_str(), "w")) {
     std::fprintf(out, "faults %zu\ngraphs %lld\nblocks %lld\npinned %lld\nmodules %lld\nstreams %lld\nevents %lld\n",
                  t.faults.size(), static_cast<long long>(t.live_graphs), static_cast<long long>(t.live_blocks),
                  static_cast<long long>(t.live_pinned), static_cast<long long>(t.live_modules),
@@ -48,6 +56,9 @@ __attribute__((destructor)) void report() {
     std::fprintf(out, "library_products %lld\nlibrary_convolutions %lld\ndescriptions %lld\n",
                  static_cast<long long>(t.library_products), static_cast<long long>(t.library_convolutions),
                  static_cast<long long>(t.live_descriptions));
+    std::fprintf(out, "collectives %lld\ncommunicators %lld\ncopies_to_host %lld\n",
+                 static_cast<long long>(t.collectives), static_cast<long long>(t.live_communicators),
+                 static_cast<long long>(t.copies_to_host));
     for (const std::string& f : t.faults) std::fprintf(out, "fault: %s\n", f.c_str());
     std::fclose(out);
   }
@@ -73,12 +84,12 @@ int cuGetErrorString(int, const char** text) {
   return kOk;
 }
 int cuDeviceGetCount(int* count) {
-  *count = 1;
+  *count = count_of_devices();
   return kOk;
 }
 int cuDeviceGet(int* device, int index) {
   *device = index;
-  return index == 0 ? kOk : kInvalidDevice;
+  return index >= 0 && index < count_of_devices() ? kOk : kInvalidDevice;
 }
 int cuDeviceGetName(char* name, int size, int) {
   std::snprintf(name, static_cast<size_t>(size), "Fake GPU");
@@ -94,12 +105,13 @@ int cuDeviceTotalMem_v2(size_t* bytes, int) {
   *bytes = static_cast<size_t>(machine().told.total_bytes);
   return kOk;
 }
-int cuDeviceGetUuid_v2(unsigned char* uuid, int) {
+int cuDeviceGetUuid_v2(unsigned char* uuid, int device) {
   std::memset(uuid, 0xab, 16);
+  uuid[15] = static_cast<unsigned char>(0xab + device);
   return kOk;
 }
-int cuDeviceGetPCIBusId(char* text, int size, int) {
-  std::snprintf(text, static_cast<size_t>(size), "0000:01:00.0");
+int cuDeviceGetPCIBusId(char* text, int size, int device) {
+  std::snprintf(text, static_cast<size_t>(size), "0000:%02x:00.0", device + 1);
   return kOk;
 }
 int cuDevicePrimaryCtxRetain(void** context, int) {
@@ -216,6 +228,10 @@ int cuEventSynchronize(fake::EventState* event) {
   machine().host_waits(event);
   return lost() ? kIllegalAddress : kOk;
 }
+int cuEventQuery(fake::EventState* event) {  // from any thread
+  if (!in_context()) return kInvalidContext;
+  return event->pending == 0 ? kOk : kNotReady;
+}
 int cuModuleLoadData(fake::ModuleState** module, const void* image) {
   if (const int status = ready()) return status;
   if (machine().forbidden_in_capture("cuModuleLoadData")) return kInCapture;
@@ -274,7 +290,10 @@ int cuLaunchKernel(fake::KernelState* kernel, unsigned groups, unsigned gy, unsi
 int cuStreamBeginCapture_v2(fake::StreamState* stream, int mode) {
   if (const int status = ready()) return status;
   if (mode != kThreadLocalCapture) machine().fault("a capture that other threads' calls break");
-  if (machine().captured) return kInCapture;
+  if (machine().captured) {
+    machine().fault("a second capture on one thread");
+    return kInCapture;
+  }
   machine().begin_capture(stream);
   return kOk;
 }

@@ -8,8 +8,9 @@
 #include <vector>
 
 struct FakeCuda {
-  // Set by tests, or by the environment at loading: FAKE_CUDA_FREE, FAKE_CUDA_LOSE_AFTER. FAKE_CUDA_IDLE: nothing is
-  // executed, so that the time of the caller's own code can be measured.
+  // Set by tests, or by the environment at loading: FAKE_CUDA_FREE, FAKE_CUDA_LOSE_AFTER. FAKE_CUDA_DEVICES: how many
+  // there are, of which a process uses one. FAKE_CUDA_IDLE: nothing is executed, so that the time of the caller's own
+  // code can be measured.
   int64_t total_bytes = int64_t{1} << 30;
   int64_t free_bytes = int64_t{1} << 30;  // what other programs leave
   int64_t lose_after = -1;                // kernels; then every call fails
@@ -31,6 +32,7 @@ struct FakeCuda {
   int64_t live_blocks = 0, live_pinned = 0, live_graphs = 0, live_modules = 0, live_streams = 0, live_events = 0,
           live_contexts = 0, live_descriptions = 0;  // of libraries, their handles among them
   bool libraries_ended = false;                      // with the process
+  int64_t collectives = 0, live_communicators = 0;   // of the fake NCCL: executed, and not destroyed or aborted
 };
 
 extern "C" FakeCuda* fake_cuda();

@@ -6,7 +6,8 @@
 // CUresult, and CUdevice_attribute.
 namespace fake::driver {
 constexpr int kOk = 0, kInvalid = 1, kNoMemory = 2, kNoDevice = 100, kInvalidDevice = 101, kBadImage = 200,
-              kInvalidContext = 201, kNotFound = 500, kIllegalAddress = 700, kInCapture = 900, kUnjoined = 904;
+              kInvalidContext = 201, kNotFound = 500, kNotReady = 600, kIllegalAddress = 700, kInCapture = 900,
+              kUnjoined = 904;
 constexpr int kMajor = 75, kMinor = 76, kProcessors = 16;
 constexpr int kThreadLocalCapture = 1;  // CUstreamCaptureMode
 }  // namespace fake::driver
@@ -76,3 +77,12 @@ namespace fake::cublas {
 constexpr int kOk = 0, kNotInitialized = 1, kInvalidValue = 7;  // cublasStatus_t
 constexpr int kRightSide = 1, kUpperFill = 1, kTranspose = 1, kUnit = 1;
 }  // namespace fake::cublas
+
+namespace fake::nccl {
+constexpr int kOk = 0, kSystemFailed = 2, kInvalidArgument = 4, kInvalidUse = 5, kRemoteFailed = 6,
+              kUnderWay = 7;                                  // ncclResult_t
+constexpr int kAdded = 0;                                     // ncclRedOp_t
+constexpr int kByte = 1, kLong = 4, kFloat = 7, kDouble = 8;  // ncclDataType_t
+constexpr unsigned kMagic = 0xcafebeef;                       // of a configuration
+constexpr unsigned kOldestVersion = 21400;                    // that has one
+}  // namespace fake::nccl

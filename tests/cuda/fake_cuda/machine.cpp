@@ -137,7 +137,12 @@ void Machine::record(EventState* event, StreamState* stream) {
   }
   if (forbidden_in_capture("an event of another stream")) return;
   event->capture = 0;
-  pending_.push_back({stream->actor, [this, event] { event->clock = clocks_[actor_]; }, clocks_[0]});
+  ++event->pending;
+  const auto work = [this, event] {
+    event->clock = clocks_[actor_];
+    --event->pending;
+  };
+  pending_.push_back({stream->actor, work, clocks_[0]});
 }
 
 void Machine::wait(StreamState* stream, EventState* event) {

@@ -2,6 +2,7 @@
 // list of operations that are executed, in the order they were enqueued, when the host waits.
 #pragma once
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <map>
@@ -32,6 +33,7 @@ struct StreamState {
 };
 // Recorded in a capture, an event is an edge of the graph: of the clock that a launch sets and waits for.
 struct EventState {
+  std::atomic<int> pending = 0;  // records that are enqueued and not done
   Clock clock = {};
   int64_t capture = 0;  // in which it was last recorded; 0: in none
   Clock captured = {};  // by branch: the operations before it

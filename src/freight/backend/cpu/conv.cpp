@@ -10,6 +10,7 @@
 #include "freight/backend/cpu/kernels/bf16/gemm.h"
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/conv.h"
+#include "freight/backend/cpu/kernels/conv_taps.h"
 #include "freight/backend/cpu/kernels/gemm.h"
 #include "freight/backend/cpu/kernels/gemm_tile.h"
 #include "freight/backend/cpu/kernels/plane_tile.h"
@@ -103,11 +104,42 @@ bool runs_as_product(const ConvProblem& c) {
 // sequences: the gradient of a bf16 weight as products of sequences of pixels; where the weights are few it wins also
 // of 1x1 convolutions, since pixels are cut. spread: the input gradient of a bf16 1x1 convolution with steps.
 constexpr int64_t kFewWeights = 65536;
-enum class Way : uint8_t { dnnl, direct, winograd, product, sequences, spread };
-constexpr const char* kWays[] = {"dnnl", "direct", "winograd", "gemm", "sequences", "spread"};
+// taps: the gradient of a weight whose taps are apart.
+enum class Way : uint8_t { dnnl, direct, winograd, product, sequences, spread, taps };
+constexpr const char* kWays[] = {"dnnl", "direct", "winograd", "gemm", "sequences", "spread", "taps"};
+
+// The gradient of a weight with dilation where oneDNN has no kernel of its own for it: with AVX-512 that is where there
+// are steps as well. It then unfolds the image, or, where that is too large, walks plain loops.
+bool runs_by_taps(const ConvOp& p) {
+  const bool fits =
+      p.op == Op::conv_grad_weight && p.x.shape.rank() > 3 && (p.x.dtype == DType::f32 || p.x.dtype == DType::bf16);
+  if (!fits || std::all_of(p.a.dilation.begin(), p.a.dilation.end(), [](int64_t d) { return d == 1; })) return false;
+  try {
+    const auto pd = p.backward<dnnl::convolution_backward_weights>(dnnl_any(grouped(p.w, p.a.groups)));
+    const std::string_view name = pd.impl_info_str();
+    return name.find("gemm") != std::string_view::npos || name.find("ref") != std::string_view::npos;
+  } catch (const dnnl::error&) {  // it has none at all
+    return true;
+  }
+}
+
+TapsProblem taps_problem(const ConvOp& p) {
+  TapsProblem t{.n = p.x.shape[0], .c = p.x.shape[1], .o = p.y.shape[1], .groups = p.a.groups, .axes = {}};
+  const int spatial = p.x.shape.rank() - 2;
+  for (int i = 0; i < spatial; ++i) {
+    t.axes[t.axes.size() - static_cast<size_t>(spatial - i)] = {.x = p.x.shape[2 + i],
+                                                                .y = p.y.shape[2 + i],
+                                                                .kernel = p.w.shape[2 + i],
+                                                                .stride = p.a.stride[i],
+                                                                .dilation = p.a.dilation[i],
+                                                                .pad = p.a.pad_low[i]};
+  }
+  return t;
+}
 
 // With Winograd's method from so many `tiles` on.
 Way way_of(const ConvOp& p, int64_t tiles) {
+  if (runs_by_taps(p)) return Way::taps;
   const bool plain =
       p.a.groups == 1 && std::all_of(p.a.dilation.begin(), p.a.dilation.end(), [](int64_t d) { return d == 1; });
   if (!plain || p.x.shape.rank() > 4) return Way::dnnl;
@@ -294,6 +326,8 @@ std::unique_ptr<Kernel> make_way(const StepSpec& spec, const ConvOp& p, Way way)
   };
   if (way == Way::direct && n.op == Op::conv) return own(ConvForward(c));
   if (way == Way::direct) return own(ConvGradWeight(c));
+  if (way == Way::taps && p.x.dtype == DType::bf16) return own(TapsGradWeight<Bf16>(taps_problem(p)), Bf16{});
+  if (way == Way::taps) return own(TapsGradWeight<float>(taps_problem(p)));
   if (way == Way::sequences) return own(Bf16GradWeight(c), Bf16{});
   if (way == Way::spread) return own(Bf16SpreadProduct(c), Bf16{});
   if (way == Way::product && p.x.dtype == DType::bf16)

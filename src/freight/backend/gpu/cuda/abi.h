@@ -1,6 +1,7 @@
-// The binary interfaces of NVIDIA's libraries as far as they are used, those of CUDA 12 and 13 and of cuDNN 9: numbers,
-// structs, functions (symbol, mostly behind the library's name, result, parameters); the driver's is driver.h.
-// tests/abi_test.cpp compares them with the headers. Handles are void*, enumerators and statuses int; 0 is success.
+// The binary interfaces of NVIDIA's libraries as far as they are used, those of CUDA 12 and 13, of cuDNN 9 and of NCCL
+// from 2.14 on: numbers, structs, functions (symbol, mostly behind the library's name, result, parameters); the
+// driver's is driver.h. tests/abi_test.cpp compares them with the headers. Handles are void*, enumerators and statuses
+// int; 0 is success.
 #pragma once
 #include "freight/backend/gpu/cuda/driver.h"
 
@@ -201,3 +202,37 @@ constexpr int kDiagonal = 0, kUnitDiagonal = 1;  // cublasDiagType_t
     int, int)                                                                                                         \
   F(DtrsmBatched, int, void*, int, int, int, int, int, int, const double*, const double* const*, int, double* const*, \
     int, int)
+
+namespace freight::cuda::nccl {
+constexpr int kInProgress = 7;                        // ncclResult_t
+constexpr int kSum = 0;                               // ncclRedOp_t
+constexpr int kU8 = 1, kI64 = 4, kF32 = 7, kF64 = 8;  // ncclDataType_t
+constexpr unsigned kConfigMagic = 0xcafebeef;
+constexpr int kUndefined = -2147483647 - 1;  // NCCL_CONFIG_UNDEF_INT
+struct UniqueId {
+  char bytes[128];
+};
+// The first fields of ncclConfig_t. The library takes `size` and `version` for what the caller knows of it.
+struct Config {
+  size_t size = sizeof(Config);
+  unsigned magic = kConfigMagic, version = 21400;
+  int blocking = 0, cluster_size = kUndefined;
+};
+}  // namespace freight::cuda::nccl
+
+#define FREIGHT_NCCL_FUNCTIONS(F)                                            \
+  F(GetVersion, int, int*)                                                   \
+  F(GetUniqueId, int, nccl::UniqueId*)                                       \
+  F(CommInitRankConfig, int, void**, int, nccl::UniqueId, int, void*)        \
+  F(CommGetAsyncError, int, void*, int*)                                     \
+  F(CommFinalize, int, void*)                                                \
+  F(CommDestroy, int, void*)                                                 \
+  F(CommAbort, int, void*)                                                   \
+  F(GetErrorString, const char*, int)                                        \
+  F(GetLastError, const char*, void*)                                        \
+  F(GroupStart, int, )                                                       \
+  F(GroupEnd, int, )                                                         \
+  F(AllReduce, int, const void*, void*, size_t, int, int, void*, Stream)     \
+  F(ReduceScatter, int, const void*, void*, size_t, int, int, void*, Stream) \
+  F(AllGather, int, const void*, void*, size_t, int, void*, Stream)          \
+  F(Broadcast, int, const void*, void*, size_t, int, int, void*, Stream)

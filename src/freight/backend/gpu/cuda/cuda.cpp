@@ -10,6 +10,7 @@
 #include "freight/backend/gpu/cuda/driver.h"
 #include "freight/backend/gpu/cuda/memory.h"
 #include "freight/backend/gpu/cuda/modules.h"
+#include "freight/backend/gpu/cuda/nccl.h"
 #include "freight/backend/gpu/cuda/solver.h"
 #include "freight/backend/gpu/cuda/triangular.h"
 #include "freight/backend/gpu/dialect.h"
@@ -380,6 +381,8 @@ CudaDevices cuda_devices() {
   found.factorizations =
       solver.why.empty() ? cat("cuSOLVER ", solver.version / 1000, ".", solver.version % 1000 / 100, ", ", solver.path)
                          : cat("generated kernels alone: ", solver.why);
+  const Library& nccl = cuda::find_nccl();
+  found.collectives = nccl.why.empty() ? cat(cuda::nccl_name(), ", ", nccl.path) : nccl.why;
   const cuda::Management management;
   const int count = cuda::count_devices(*d);
   for (int i = 0; i < count; ++i) {

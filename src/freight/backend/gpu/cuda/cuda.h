@@ -25,6 +25,7 @@ struct CudaDevices {
   std::string convolutions;    // "cuDNN 9.19, /usr/local/cuda/lib64/libcudnn.so.9", or why there is none
   std::string products;        // "cuBLASLt 13.1, /usr/local/cuda/lib64/libcublasLt.so.13", or why there is none
   std::string factorizations;  // "cuSOLVER 12.0, /usr/local/cuda/lib64/libcusolver.so.12", or why there is none
+  std::string collectives;     // "NCCL 2.28.9, /usr/local/cuda/lib64/libnccl.so.2", or why there is none
 };
 // Allocates nothing on the devices and opens none.
 CudaDevices cuda_devices();

@@ -24,7 +24,7 @@ struct Uuid {
 };
 
 constexpr Status kSuccess = 0, kOutOfMemory = 2, kDeinitialized = 4, kStubLibrary = 34, kDeviceUnavailable = 46,
-                 kNoDevice = 100, kEccUncorrectable = 214, kIllegalAddress = 700, kLaunchTimeout = 702,
+                 kNoDevice = 100, kEccUncorrectable = 214, kNotReady = 600, kIllegalAddress = 700, kLaunchTimeout = 702,
                  kHardwareStackError = 714, kLaunchFailed = 719, kSystemDriverMismatch = 803;
 constexpr unsigned kNonBlockingStream = 1, kEventWithoutTiming = 2;
 constexpr int kCaptureOfThread = 1;                          // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
@@ -62,6 +62,7 @@ constexpr int kMultiprocessors = 16, kOldestDriver = 12000;  // CUDA 12.0: drive
   F(event_destroy, cuEventDestroy_v2, Event)                                                                        \
   F(event_record, cuEventRecord, Event, Stream)                                                                     \
   F(event_wait, cuEventSynchronize, Event)                                                                          \
+  F(event_query, cuEventQuery, Event)                                                                               \
   F(module_load, cuModuleLoadData, Module*, const void*)                                                            \
   F(module_unload, cuModuleUnload, Module)                                                                          \
   F(module_function, cuModuleGetFunction, Function*, Module, const char*)                                           \

@@ -59,6 +59,7 @@ class Memory::StreamEvent final : public Event {
   void wait() override {
     const auto entered = memory_.enter();
     check(memory_.driver_, memory_.driver_.event_wait(event_), "the device's work");
+    memory_.need_sound();
   }
 
  private:
@@ -169,6 +170,20 @@ Status Memory::wait_for_all() const {
 void Memory::wait() {
   const auto entered = enter();
   check(driver_, wait_for_all(), "the device's work");
+  need_sound();
+}
+
+void Memory::give_up(const std::string& why) noexcept {
+  if (given_up_.load(std::memory_order_acquire)) return;
+  try {
+    why_given_up_ = why;
+  } catch (...) {  // no memory for the text
+  }
+  given_up_.store(true, std::memory_order_release);
+}
+
+void Memory::need_sound() const {
+  if (given_up_.load(std::memory_order_acquire)) fail(ErrorKind::peer_lost, "devices", why_given_up_);
 }
 
 std::unique_ptr<DeviceRecording> Memory::record(const std::function<void()>& work) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 #include <set>
+#include <string>
 
 #include "freight/backend/gpu/cuda/driver.h"
 #include "freight/backend/gpu/queued_memory.h"
@@ -27,9 +28,15 @@ class Memory final : public gpu::QueuedMemory {
   // Makes the device's context current on this thread and keeps other threads from enqueueing meanwhile: what they did
   // would become part of a recording.
   std::unique_lock<std::recursive_mutex> enter() const override;
+  // Makes the context current on this thread, which enqueues nothing and so keeps nobody out.
+  void look_in() const { driver_.context_set(context_); }
+  // Says that the work that was enqueued will never be done: from now on every wait of the host throws Error(peer_lost)
+  // with these words. From any thread.
+  void give_up(const std::string& why) noexcept;
 
  private:
   class StreamEvent;
+  void need_sound() const;
   std::unique_ptr<Event> make_event() override;
   void* pin(size_t bytes) override { return allocate_host(bytes); }
   void unpin(void* host) noexcept override { release(host); }
@@ -47,6 +54,8 @@ class Memory final : public gpu::QueuedMemory {
   std::array<Stream, kQueues + 1> streams_ = {};
   std::set<void*> pinned_;  // blocks of allocate_host()
   bool recording_ = false;
+  std::atomic<bool> given_up_ = false;
+  std::string why_given_up_ = {};  // written before
 };
 
 }  // namespace freight::cuda

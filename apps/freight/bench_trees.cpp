@@ -1,0 +1,176 @@
+// See bench_trees.h.
+#include "bench_trees.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+
+#include "device_list.h"
+#include "freight/base/clock.h"
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+#include "freight/data/dataset.h"
+#include "freight/io/json_library.h"
+#include "freight/train/folds.h"
+#include "plan_text.h"
+#include "table.h"
+
+namespace freight::app {
+namespace {
+
+using Fit = TreeComparison::Fit;
+
+constexpr int64_t kFewestRows = 100;  // that are fitted where none are asked for
+constexpr int kMostFits = 20;         // of each kind
+constexpr double kSecondsOfHour = 3600;
+constexpr double kFitsPriced = 1000;  // in what is printed: one costs too little to read
+
+// Sixteenth, quarter, all.
+std::vector<int64_t> usual_rows(int64_t all) {
+  std::vector<int64_t> rows;
+  for (const int64_t part : {16, 4, 1}) {
+    if (part == 1 || all / part >= kFewestRows) rows.push_back(all / part);
+  }
+  return rows;
+}
+
+// The training part with so many of its rows, from all over it.
+train::RowData with_rows(const train::RowData& data, int64_t rows) {
+  const int64_t all = data.train.count();
+  std::vector<int64_t> numbers;
+  for (int64_t i = 0; i < rows; ++i) numbers.push_back(i * all / rows);
+  train::RowData fewer = data;
+  if (rows < all) fewer.train = train::rows_at(data.train, numbers);
+  return fewer;
+}
+
+double seconds_of_fit(const train::RowLearner& learner, const train::Config& c, const train::RowData& data,
+                      double seconds) {
+  double best = std::numeric_limits<double>::infinity(), spent = 0;
+  for (int i = 0; i < kMostFits && (i == 0 || spent < seconds); ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    learner.fit(c, data, [](const train::Round&) { return true; });
+    const double s = seconds_since(start);
+    best = std::min(best, s);
+    spent += s;
+  }
+  return best;
+}
+
+nlohmann::ordered_json json_of(const TreeComparison& c) {
+  nlohmann::ordered_json j = {{"model", c.model},
+                              {"data", c.data},
+                              {"columns", c.columns},
+                              {"rounds", c.work.rounds},
+                              {"trees_per_round", c.work.trees_of_round},
+                              {"levels", c.work.levels}};
+  for (const Fit& f : c.fits) {
+    j["fits"].push_back({{"device", f.device}, {"rows", f.rows}, {"seconds", f.seconds}, {"times", f.times}});
+    if (f.dollars) j["fits"].back()["dollars"] = *f.dollars;
+  }
+  j["left_out"] = c.left_out;
+  j["findings"] = c.findings();
+  return j;
+}
+
+}  // namespace
+
+void TreeComparison::add(const std::string& device, int64_t rows, double seconds) {
+  double first = seconds;
+  for (const Fit& f : fits) {
+    if (f.device == fits[0].device && f.rows == rows) first = f.seconds;
+  }
+  fits.push_back({.device = device, .rows = rows, .seconds = seconds, .times = first / seconds});
+}
+
+std::vector<std::string> TreeComparison::findings() const {
+  std::vector<std::string> said, told;
+  for (const Fit& f : fits) {
+    if (f.device == fits[0].device || std::find(told.begin(), told.end(), f.device) != told.end()) continue;
+    told.push_back(f.device);
+    std::vector<const Fit*> own;
+    for (const Fit& g : fits) {
+      if (g.device == f.device) own.push_back(&g);
+    }
+    // The fewest rows from which on all measured numbers of rows are faster.
+    const Fit* from = nullptr;
+    for (auto it = own.rbegin(); it != own.rend() && (*it)->times > 1; ++it) from = *it;
+    const Fit& most = *own.back();
+    const std::string speed =
+        cat(fixed(most.times, 2), " times as fast as ", fits[0].device, " with ", with_commas(most.rows), " rows");
+    said.push_back(from ? cat(f.device, " pays from ", with_commas(from->rows), " rows on: ", speed)
+                        : cat(f.device, " does not pay: ", speed));
+  }
+  if (told.empty()) {
+    said.push_back(
+        cat("one device: freight plan ", data, " --model ", model, " tells by published runs whether a GPU would pay"));
+  }
+  return said;
+}
+
+TreeComparison compare_trees(train::Config config, const train::RowLearner& learner,
+                             const TreeComparisonOptions& options,
+                             const std::function<void(const std::string&)>& told) {
+  train::Config& c = config;
+  if (c.lr == train::kAutomaticRate) learner.choose(c);
+  train::settle_ranking(c, learner);
+  c.early_stop = 0;
+  train::RowSource source = train::row_source(c, data::find(c.data, {.data_dir = c.data_dir}));
+  source.bad = {.on_bad = data::OnBad::skip, .report = [](const data::BadSample&) {}};
+  const train::RowData data = learner.read(source);
+  const int64_t all = data.train.count();
+  const std::vector<int64_t> rows = options.rows.empty() ? usual_rows(all) : options.rows;
+  if (rows.back() > all) {
+    fail(ErrorKind::usage, "--rows", "got ", rows.back(), ", but ", c.data, " has ", all, " rows to fit");
+  }
+  TreeComparison comparison{.model = learner.name(),
+                            .data = c.data,
+                            .work = *learner.tree_work(c, data),
+                            .columns = data.shape.columns.size(),
+                            .fits = {}};
+  const bool named = !options.devices.empty();
+  for (const std::string& device : named ? options.devices : devices_here()) {
+    if (device != "cpu" && !learner.runs_on(device)) {
+      if (!named) continue;
+      fail(ErrorKind::usage, "--devices", "got ", device, ": trees are fitted on cpu, or by CUDA (cuda:0)");
+    }
+    c.backend = device;
+    try {
+      for (const int64_t count : rows) {
+        told(cat(device, ", ", with_commas(count), " rows"));
+        comparison.add(device, count, seconds_of_fit(learner, c, with_rows(data, count), options.seconds));
+      }
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::device || named || comparison.fits.empty()) throw;
+      comparison.left_out.push_back(cat(device, ": ", e.what()));
+    }
+  }
+  for (Fit& fit : comparison.fits) {
+    const auto price = options.hourly.find(fit.device);
+    if (price != options.hourly.end()) fit.dollars = price->second * fit.seconds / kSecondsOfHour;
+  }
+  return comparison;
+}
+
+void print(const TreeComparison& c, bool json) {
+  if (json) {
+    std::printf("%s\n", json_of(c).dump(2).c_str());
+    return;
+  }
+  std::printf("%s on %s: %s rounds of %s, %s levels, %zu columns learnt from\n\n", c.model.c_str(), c.data.c_str(),
+              with_commas(c.work.rounds).c_str(),
+              c.work.trees_of_round == 1 ? "a tree" : cat(with_commas(c.work.trees_of_round), " trees").c_str(),
+              with_commas(c.work.levels).c_str(), c.columns);
+  std::vector<std::vector<std::string>> lines;
+  for (const Fit& f : c.fits) {
+    lines.push_back({f.device, with_commas(f.rows), number(f.seconds),
+                     with_commas(static_cast<int64_t>(static_cast<double>(f.rows * c.work.rounds) / f.seconds)),
+                     fixed(f.times, 2), f.dollars ? number(kFitsPriced * *f.dollars) : "-"});
+  }
+  std::fputs(table({"device", "rows", "s/fit", "rows x rounds/s", "times", "$/1,000 fits"}, lines).c_str(), stdout);
+  std::printf("\n");
+  for (const std::string& what : c.left_out) std::printf("left out: %s\n", what.c_str());
+  for (const std::string& what : c.findings()) std::printf("%s\n", what.c_str());
+}
+
+}  // namespace freight::app

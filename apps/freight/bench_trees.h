@@ -1,0 +1,44 @@
+// `freight bench compare TABLE --model gbdt`: fits of trees to a table on several devices, over numbers of rows.
+#pragma once
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "freight/train/row_learner.h"
+
+namespace freight::app {
+
+struct TreeComparison {
+  struct Fit {
+    std::string device;
+    int64_t rows = 0;
+    double seconds = 0;  // of the fastest fit, the table in memory
+    double times = 1;    // as fast as the first device
+    std::optional<double> dollars = {};
+  };
+  std::string model, data;
+  train::TreeFitWork work;
+  size_t columns = 0;
+  std::vector<Fit> fits;  // by device, then rows
+  std::vector<std::string> left_out = {};
+
+  void add(const std::string& device, int64_t rows, double seconds);
+  // A sentence on each GPU: whether it pays, and from how many of the measured rows on.
+  std::vector<std::string> findings() const;
+};
+
+struct TreeComparisonOptions {
+  std::vector<std::string> devices;  // named: one that cannot fit is an error; empty: those of this machine that can
+  std::vector<int64_t> rows;         // to fit, rising; empty: a sixteenth, a quarter and all of the table's
+  double seconds = 1;                // to repeat each fit for
+  std::map<std::string, double> hourly = {};  // dollars, by device
+};
+
+// Fits all rounds without early stopping. Throws Error: device, data, usage where the table has fewer rows.
+TreeComparison compare_trees(train::Config config, const train::RowLearner& learner,
+                             const TreeComparisonOptions& options, const std::function<void(const std::string&)>& told);
+void print(const TreeComparison& comparison, bool json);
+
+}  // namespace freight::app

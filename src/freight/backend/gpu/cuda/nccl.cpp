@@ -1,0 +1,295 @@
+// See nccl.h. The communicator does not block: a call returns at once, and is asked for until it is done, so that a
+// rank that is lost is found meanwhile. https://docs.nvidia.com/deeplearning/nccl says what is meant.
+#include "freight/backend/gpu/cuda/nccl.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "freight/backend/gpu/cuda/memory.h"
+#include "freight/base/clock.h"
+#include "freight/base/error.h"
+
+namespace freight::cuda {
+
+namespace {
+
+using namespace nccl;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kLook = std::chrono::milliseconds(50);
+// A call that is not done is asked again at once for so long, in seconds, then after sleeping.
+constexpr double kAskOften = 100e-6;
+constexpr auto kAskAgain = std::chrono::microseconds(50);
+
+struct LoadedNccl {
+  NcclFunctions functions;
+  Library library;
+};
+
+const LoadedNccl& loaded_nccl() {
+  static const LoadedNccl kLoaded = [] {
+    LoadedNccl l;
+    l.library = load_library({"libnccl.so.2"}, "the Python package nvidia-nccl-cu13 (nvidia-nccl-cu12 for CUDA 12)",
+                             "nccl", {FREIGHT_NCCL_FUNCTIONS(FREIGHT_SYMBOL)}, &l.functions,
+                             "older than 2.14, whose communicators need not block; install a newer one");
+    int version = 0;
+    if (l.library.why.empty() && l.functions.GetVersion(&version) == 0) {
+      l.library.version = static_cast<size_t>(version);
+    }
+    return l;
+  }();
+  return kLoaded;
+}
+
+int type_of(const char* op, DType dtype) {
+  switch (dtype) {
+    case DType::f32: return kF32;
+    case DType::f64: return kF64;
+    case DType::i64: return kI64;
+    case DType::u8: return kU8;
+    default: break;
+  }
+  fail(ErrorKind::usage, op, "devices sum f32, f64 and i64, and move these and u8: got ", dtype);
+}
+
+size_t elements(int64_t count) { return static_cast<size_t>(count); }
+
+int summed_type_of(const char* op, DType dtype) {
+  if (dtype == DType::u8) fail(ErrorKind::usage, op, "devices sum f32, f64 and i64: got ", dtype);
+  return type_of(op, dtype);
+}
+
+class Nccl final : public DeviceCollectives {
+ public:
+  Nccl(std::shared_ptr<Memory> memory, NcclJob job);
+  ~Nccl() override;
+  Nccl(const Nccl&) = delete;
+  Nccl& operator=(const Nccl&) = delete;
+
+  std::string name() const override { return nccl_name(); }
+  const std::shared_ptr<DeviceMemory>& memory() const override { return as_memory_; }
+  void together(const std::function<void()>& calls) override;
+  void all_reduce(void* data, int64_t count, DType dtype) override {
+    const int type = summed_type_of("all_reduce", dtype);
+    call([&](Stream s) { return f().AllReduce(data, data, elements(count), type, kSum, communicator_, s); });
+  }
+  void reduce_scatter(const void* from, void* to, int64_t count, DType dtype) override {
+    const int type = summed_type_of("reduce_scatter", dtype);
+    call([&](Stream s) { return f().ReduceScatter(from, to, elements(count), type, kSum, communicator_, s); });
+  }
+  void all_gather(const void* from, void* to, int64_t count, DType dtype) override {
+    const int type = type_of("all_gather", dtype);
+    call([&](Stream s) { return f().AllGather(from, to, elements(count), type, communicator_, s); });
+  }
+  void broadcast(void* data, int64_t count, DType dtype, int root) override {
+    const int type = type_of("broadcast", dtype);
+    call([&](Stream s) { return f().Broadcast(data, data, elements(count), type, root, communicator_, s); });
+  }
+
+ private:
+  static const NcclFunctions& f() { return loaded_nccl().functions; }
+  template <class F>
+  void call(F give);
+  void watch();
+  std::string fault(double waited) const;
+  bool is_waiting() const;
+  void need(int status, const char* what);
+  void settle(const char* what);
+  void end(const std::string& why);
+  [[noreturn]] void end_and_throw(const std::string& why) {
+    end(why);
+    fail(ErrorKind::peer_lost, "NCCL", why);
+  }
+
+  const std::shared_ptr<Memory> memory_;
+  const std::shared_ptr<DeviceMemory> as_memory_ = memory_;
+  const NcclJob job_;
+  Event done_ = nullptr;   // behind the last piece of work
+  bool together_ = false;  // within a piece
+
+  std::mutex guard_;              // of all below
+  void* communicator_ = nullptr;  // null once it has ended
+  std::string why_ended_ = {};
+  Clock::time_point given_;  // when the last piece was
+  bool leaves_ = false;
+  std::condition_variable changed_;
+  std::thread watcher_;
+};
+
+Nccl::Nccl(std::shared_ptr<Memory> memory, NcclJob job) : memory_(std::move(memory)), job_(std::move(job)) {
+  FREIGHT_CHECK(job_.meeting.size() == sizeof(UniqueId), "the identity of a meeting has ", job_.meeting.size(),
+                " bytes");
+  UniqueId id;
+  std::memcpy(id.bytes, job_.meeting.data(), sizeof id);
+  const auto entered = memory_->enter();
+  check(memory_->driver(), memory_->driver().event_create(&done_, kEventWithoutTiming), "cannot make an event");
+  try {
+    const std::lock_guard lock(guard_);
+    Config config;
+    const int status = f().CommInitRankConfig(&communicator_, job_.world, id, job_.rank, &config);
+    need(status, "cannot meet the other devices");
+    settle("cannot meet the other devices");
+  } catch (...) {
+    memory_->driver().event_destroy(done_);
+    throw;
+  }
+  watcher_ = std::thread([this] { watch(); });
+}
+
+// The devices' work ends before the communicator does, unless somebody is lost: the watcher still looks meanwhile.
+Nccl::~Nccl() {
+  bool well = std::uncaught_exceptions() == 0;
+  try {
+    if (well && !leaving()) memory_->wait();
+  } catch (const std::exception&) {  // somebody was lost, which others have told
+    well = false;
+  }
+  {
+    const std::lock_guard lock(guard_);
+    leaves_ = true;
+  }
+  changed_.notify_all();
+  watcher_.join();
+  if (leaving()) return;
+  const auto entered = memory_->enter();
+  try {
+    if (communicator_ && well) {
+      need(f().CommFinalize(communicator_), "cannot end");
+      settle("cannot end");
+      f().CommDestroy(std::exchange(communicator_, nullptr));
+    }
+  } catch (const std::exception&) {  // as above
+  }
+  if (communicator_) f().CommAbort(communicator_);
+  memory_->driver().event_destroy(done_);
+}
+
+// Ends the communicator, and by that whatever waits in the queues. Called with the guard held.
+void Nccl::end(const std::string& why) {
+  if (!communicator_) return;
+  why_ended_ = why;
+  memory_->give_up(why);  // before a wait can return
+  f().CommAbort(std::exchange(communicator_, nullptr));
+}
+
+// True while the device has not done all that it was given.
+bool Nccl::is_waiting() const { return memory_->driver().event_query(done_) == kNotReady; }
+
+// Says why the ranks, of which some wait for so many seconds, will not come together; "" while they may.
+std::string Nccl::fault(double waited) const {
+  std::string lost = job_.lost ? job_.lost() : std::string();
+  if (!lost.empty() || waited < job_.timeout) return lost;
+  return cat("not all devices came to what they do together within ", job_.timeout, " s",
+             job_.others ? cat("; ", job_.others()) : std::string());
+}
+
+void Nccl::need(int status, const char* what) {
+  if (status == 0 || status == kInProgress) return;
+  const char* const last = f().GetLastError(communicator_);
+  const std::string why = cat(f().GetErrorString(status), last && *last ? ": " : "", last ? last : "");
+  end(why);
+  fail(ErrorKind::device, "NCCL", what, ": ", why);
+}
+
+// Returns when the library has taken what it was given. Called with the guard held.
+void Nccl::settle(const char* what) {
+  const auto start = Clock::now();
+  auto looked = start;
+  for (;;) {
+    int status = 0;
+    need(f().CommGetAsyncError(communicator_, &status), what);
+    need(status, what);
+    if (status == 0) return;
+    if (Clock::now() - looked > kLook) {
+      looked = Clock::now();
+      if (const std::string why = fault(seconds_since(start)); !why.empty()) end_and_throw(why);
+    }
+    if (seconds_since(start) < kAskOften) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(kAskAgain);
+    }
+  }
+}
+
+void Nccl::together(const std::function<void()>& calls) {
+  const auto entered = memory_->enter();
+  const std::lock_guard lock(guard_);
+  if (!communicator_) fail(ErrorKind::peer_lost, "NCCL", why_ended_);
+  constexpr const char* kWhat = "cannot sum or move";
+  need(f().GroupStart(), kWhat);
+  together_ = true;
+  try {
+    calls();
+  } catch (...) {
+    together_ = false;
+    f().GroupEnd();
+    throw;
+  }
+  together_ = false;
+  need(f().GroupEnd(), kWhat);
+  settle(kWhat);
+  given_ = Clock::now();
+  check(memory_->driver(), memory_->driver().event_record(done_, memory_->stream()), "an event");
+}
+
+template <class F>
+void Nccl::call(F give) {
+  const auto give_it = [&] { need(give(memory_->stream()), "cannot sum or move"); };
+  if (together_) {
+    give_it();
+  } else {
+    together(give_it);
+  }
+}
+
+// Runs in a thread of its own.
+void Nccl::watch() {
+  memory_->look_in();
+  std::unique_lock lock(guard_);
+  while (!changed_.wait_for(lock, kLook, [this] { return leaves_; })) {
+    if (!communicator_) return;
+    int status = 0;
+    if (f().CommGetAsyncError(communicator_, &status) != 0 || (status != 0 && status != kInProgress)) {
+      const char* const last = f().GetLastError(communicator_);
+      end(cat("NCCL: ", f().GetErrorString(status), last && *last ? ": " : "", last ? last : ""));
+    } else if (is_waiting()) {
+      if (const std::string why = fault(seconds_since(given_)); !why.empty()) end(why);
+    }
+  }
+}
+
+}  // namespace
+
+const Library& find_nccl() { return loaded_nccl().library; }
+std::string nccl_name() {
+  const size_t v = loaded_nccl().library.version;
+  return cat("NCCL ", v / 10000, ".", v % 10000 / 100, ".", v % 100);
+}
+const NcclFunctions& nccl_functions() { return loaded_nccl().functions; }
+
+std::string new_nccl_meeting() {
+  const LoadedNccl& l = loaded_nccl();
+  if (!l.library.why.empty()) fail(ErrorKind::device, "NCCL", l.library.why);
+  UniqueId id;
+  if (const int status = l.functions.GetUniqueId(&id); status != 0) {
+    fail(ErrorKind::device, "NCCL", "cannot begin: ", l.functions.GetErrorString(status), ": ",
+         l.functions.GetLastError(nullptr));
+  }
+  return {id.bytes, sizeof id.bytes};
+}
+
+std::unique_ptr<DeviceCollectives> join_nccl(const std::shared_ptr<DeviceMemory>& memory, const NcclJob& job) {
+  const LoadedNccl& l = loaded_nccl();
+  if (!l.library.why.empty()) fail(ErrorKind::device, "NCCL", l.library.why);
+  auto own = std::dynamic_pointer_cast<Memory>(memory);
+  FREIGHT_CHECK(own, "NCCL is for memory of CUDA devices");
+  return std::make_unique<Nccl>(std::move(own), job);
+}
+
+}  // namespace freight::cuda

@@ -1,0 +1,38 @@
+// See proof_internal.h.
+#include <openssl/crypto.h>
+#include <openssl/hmac.h>
+#include <sys/random.h>
+
+#include <cerrno>
+
+#include "freight/base/error.h"
+#include "freight/comm/proof_internal.h"
+
+namespace freight::comm {
+
+Nonce new_nonce() {
+  Nonce n{};
+  if (::getrandom(n.data(), n.size(), 0) != static_cast<ssize_t>(n.size())) {
+    fail(ErrorKind::runtime, "meeting", "the system gives no random numbers: ", std::strerror(errno));
+  }
+  return n;
+}
+
+Proof proof_of(const std::string& token, const char* who, const Nonce& asked, const std::string& said) {
+  std::string text = who;
+  text.append(reinterpret_cast<const char*>(asked.data()), asked.size());
+  text += said;
+  Proof proof{};
+  unsigned length = 0;
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(text.data());
+  if (!::HMAC(::EVP_sha256(), token.data(), static_cast<int>(token.size()), bytes, text.size(), proof.data(),
+              &length) ||
+      length != proof.size()) {
+    fail(ErrorKind::runtime, "meeting", "cannot compute HMAC-SHA256");
+  }
+  return proof;
+}
+
+bool is_same(const Proof& a, const Proof& b) { return ::CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0; }
+
+}  // namespace freight::comm

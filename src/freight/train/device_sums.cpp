@@ -1,0 +1,189 @@
+// See device_sums.h. Whatever is enqueued here takes its turn behind the plan that made the summands and in front of
+// the one that reads them.
+#include "freight/train/device_sums.h"
+
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "freight/base/strings.h"
+#include "freight/ops/ops.h"
+
+namespace freight::train {
+
+namespace {
+
+using Variables = std::vector<Variable>;
+
+// Makes a variable beside each, with `parts` of it as rows; 0: one, in its shape.
+Variables beside(const char* kind, const Variables& variables, int64_t parts = 0) {
+  Variables all;
+  for (const Variable& v : variables) {
+    Type type = v.type();
+    if (parts > 0) type.shape = {parts, type.numel()};
+    all.emplace_back(cat(kind, ".", v.name()), type);
+    if (all.back().device() != v.device()) all.back().to_device(v.device());
+  }
+  return all;
+}
+
+// to <- to + from.
+struct AddTo {
+  Variables to, from;
+  void operator()() const {
+    for (size_t i = 0; i < to.size(); ++i) to[i].assign(to[i].value() + from[i].value());
+  }
+};
+
+// to <- the sum of some rows (rows, numel of `to`), in the tree over them.
+struct AddRows {
+  Variables to, rows;
+  std::vector<int64_t> order;  // of the rows in the tree
+  Tensor sum(const Tensor& of, size_t first, size_t count) const {
+    if (count == 1) return select(of, 0, order[first]);
+    const size_t half = std::bit_ceil(count) / 2;
+    return sum(of, first, half) + sum(of, first + half, count - half);
+  }
+  void operator()() const {
+    for (size_t i = 0; i < to.size(); ++i) {
+      to[i].assign(reshape(sum(rows[i].value(), 0, order.size()), to[i].shape()));
+    }
+  }
+};
+
+// True where the sum of a rank's shards is a part of the tree over all ranks' sums.
+bool adds_here(const Deal& deal, bool exact) { return !exact || deal.aligned(); }
+
+}  // namespace
+
+struct DeviceSums::State {
+  void* address(const Variable& v, DeviceAccess access) const {
+    return v.array().storage()->on_device(ranks.memory(), access);
+  }
+  // Copies variables, `to` at that row.
+  void copy(const Variables& to, const Variables& from, int64_t row = 0) const {
+    for (size_t i = 0; i < to.size(); ++i) {
+      const size_t bytes = from[i].type().bytes();
+      const bool whole = to[i].type().bytes() == bytes;
+      char* const at = static_cast<char*>(address(to[i], whole ? DeviceAccess::write : DeviceAccess::update));
+      ranks.memory()->copy(at + static_cast<size_t>(row) * bytes, address(from[i], DeviceAccess::read), bytes,
+                           Queue::kernels);
+    }
+  }
+  // The two last of the sums that are complete become one.
+  void fold() {
+    const size_t at = counts.size() - 2;
+    folds[at]();
+    counts[at] += counts.back();
+    counts.pop_back();
+  }
+  void keep() {
+    const size_t at = counts.size();
+    if (at == sums.size()) {
+      sums.push_back(beside("kept", summands));
+      if (at > 0) folds.push_back(compile(AddTo{sums[at - 1], sums[at]}, options));
+    }
+    copy(sums[at], summands);
+    counts.push_back(1);
+    while (counts.size() > 1 && counts.back() == counts[counts.size() - 2]) fold();
+  }
+  void gather(const Variables& from) {
+    ranks.together([&] {
+      for (size_t i = 0; i < from.size(); ++i) {
+        ranks.all_gather(address(from[i], DeviceAccess::read), address(gathered[i], DeviceAccess::write),
+                         from[i].type().numel(), DType::f32);
+      }
+    });
+    (*add_gathered)();
+  }
+
+  const Variables summands;
+  DeviceCollectives& ranks;
+  const Deal deal;
+  const bool exact;
+  const CompileOptions options;
+  // Sums of 1, 2, 4, ... shards of this rank that are complete, as they meet in the tree.
+  std::vector<Variables> sums = {};
+  std::vector<Compiled<AddTo>> folds = {};  // a sum and the one behind it
+  std::vector<int64_t> counts = {};         // shards in each
+  // The shards of all ranks meet here first: this rank's, a row for each, and everybody's.
+  Variables slots = {}, gathered = {};
+  std::unique_ptr<Compiled<AddRows>> add_gathered = {};
+  int64_t done = 0;  // shards of this step
+};
+
+DeviceSums::DeviceSums(std::vector<Variable> summands, DeviceCollectives& ranks, const Deal& deal, bool exact,
+                       const CompileOptions& compile)
+    : state_(new State{std::move(summands), ranks, deal, exact, {.backend = compile.backend, .deterministic = true}}) {
+  State& s = *state_;
+  if (!exact) return;
+  const bool here = adds_here(deal, exact);
+  const int64_t most = here ? 1 : deal.most();
+  if (!here) s.slots = beside("shards", s.summands, most);
+  s.gathered = beside("all_shards", s.summands, most * deal.world);
+  std::vector<int64_t> order;
+  for (int r = 0; r < deal.world; ++r) {
+    const int64_t count = here ? 1 : deal.first_of(r + 1) - deal.first_of(r);
+    for (int64_t i = 0; i < count; ++i) order.push_back(r * most + i);
+  }
+  s.add_gathered = std::make_unique<Compiled<AddRows>>(AddRows{s.summands, s.gathered, std::move(order)}, s.options);
+}
+
+DeviceSums::~DeviceSums() = default;
+
+void DeviceSums::start() {
+  state_->counts.clear();
+  state_->done = 0;
+}
+
+void DeviceSums::clear() {
+  for (const Variable& v : state_->summands) v.set(0.0);
+}
+
+void DeviceSums::add() {
+  State& s = *state_;
+  if (!adds_here(s.deal, s.exact)) {
+    s.copy(s.slots, s.summands, s.done);
+  } else if (s.deal.count() > 1) {
+    s.keep();
+  }
+  ++s.done;
+}
+
+void DeviceSums::finish() {
+  State& s = *state_;
+  if (!s.counts.empty()) {
+    while (s.counts.size() > 1) s.fold();
+    s.copy(s.summands, s.sums[0]);
+    s.counts.clear();
+  }
+  if (s.exact) return s.gather(s.slots.empty() ? s.summands : s.slots);
+  s.ranks.together([&] {
+    for (const Variable& v : s.summands) {
+      s.ranks.all_reduce(s.address(v, DeviceAccess::update), v.type().numel(), DType::f32);
+    }
+  });
+}
+
+size_t DeviceSums::kept_bytes(size_t summands, const Deal& deal, bool exact) {
+  size_t blocks = 0;
+  if (adds_here(deal, exact)) {
+    const auto count = static_cast<uint64_t>(deal.count());
+    blocks = count > 1 ? static_cast<size_t>(std::bit_width(count)) : 0;
+    if (exact) blocks += static_cast<size_t>(deal.world);
+  } else {
+    blocks = static_cast<size_t>(deal.most() * (deal.world + 1));
+  }
+  return blocks * summands;
+}
+
+void broadcast(DeviceCollectives& ranks, const std::vector<Variable>& variables, const std::vector<int>& owners) {
+  ranks.together([&] {
+    for (size_t i = 0; i < variables.size(); ++i) {
+      void* const at = variables[i].array().storage()->on_device(ranks.memory(), DeviceAccess::update);
+      ranks.broadcast(at, static_cast<int64_t>(variables[i].type().bytes()), DType::u8, owners[i]);
+    }
+  });
+}
+
+}  // namespace freight::train
