@@ -116,7 +116,7 @@ TEST(BenchComm, RefusesWhatItCannotMeasure) {
       {{"--bytes", ""}, "--bytes"},
       {{"--seconds", "0"}, "--seconds"},
       {{"--comm-timeout", "0"}, "--comm-timeout"},
-      {{"--engine", "tcp"}, "--comm: got 'tcp', need auto, shared, gloo or mpi"},
+      {{"--engine", "tcp"}, "--comm: got 'tcp', need auto, shared, gloo, mpi or nccl"},
       {{"--world", "2", "--hosts", "127.0.0.1,b,c"}, "got 3 hosts for 2 processes"},
       {{"--comm-timeout", "x"}, "--comm-timeout"},
   };
