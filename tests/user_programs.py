@@ -58,6 +58,8 @@ struct Block : nn::Module {
 int main() {
   static_assert(std::is_same_v<decltype(arange(2.5)), Tensor> && std::is_same_v<decltype(arange(size_t{2})), Tensor>);
   nn::Sequential net(Block(), nn::Linear(size_t{3}, 2));
+  enum Column { kFirst, kSecond };
+  select(ones({2, 2}), 1, kSecond);
 }""",
     "errors are caught by their type": """
 int main() {

@@ -7,10 +7,11 @@
 
 namespace freight {
 
-// A number that counts or names something: neither a number with a decimal point nor a truth value. max(x, 0.0), meant
-// as maximum(x, 0.0), and softmax(x, 0.5), meant as a temperature, do not compile.
+// A number that counts or names something, or a plain enum: neither a number with a decimal point nor a truth value.
+// max(x, 0.0), meant as maximum(x, 0.0), and softmax(x, 0.5), meant as a temperature, do not compile.
 template <class T>
-concept Whole = std::is_integral_v<T> && !std::is_same_v<T, bool>;
+concept Whole = (std::is_integral_v<T> && !std::is_same_v<T, bool>) ||
+                (std::is_enum_v<T> && std::is_convertible_v<T, int64_t>);
 
 // One axis; a negative one counts from the back.
 struct Axis {
