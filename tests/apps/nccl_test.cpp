@@ -28,7 +28,11 @@ constexpr const char* kNote = "note    gradients are summed by NCCL 2.28.9, in t
 
 class NcclCommand : public ::testing::Test {
  protected:
-  NcclCommand() : dir_(scratch_dir()) { write_small_digits(dir_); }
+  // The samples are few, since the fakes execute kernels lane by lane.
+  NcclCommand() : dir_(scratch_dir()) {
+    write_idx_split(dir_, "train", data::draw_digits(0, 64));
+    write_idx_split(dir_, "t10k", data::draw_digits(20000, 12));
+  }
   std::string path(const std::string& name) const { return dir_ + "/" + name; }
   std::string model(const std::string& run) const { return read_file(path(run) + "/model.safetensors"); }
 
