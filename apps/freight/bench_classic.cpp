@@ -218,6 +218,7 @@ int bench_classic_command(const Args& args) {
     if (!o.given("--most-steps")) f.run.most_steps = 200;
     if (!o.given("--most-seconds")) f.run.most_seconds = 5;
   }
+  need_writable(f.html);
   signals::install();
   Classic classic(f, o.quiet());
   const bench::Study* study = classic.run();

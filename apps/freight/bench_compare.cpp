@@ -149,6 +149,7 @@ int bench_compare_command(const Args& args) {
   run.watts = parse_figures("--watts", f.watts, run.devices);
   const plan::Catalog catalog = plan::load_catalog(f.catalog, f.price_file);
   for (const std::string& q : catalog.questions) std::fprintf(stderr, "freight: warning: %s\n", q.c_str());
+  for (const std::string& path : {f.html, f.trace}) need_writable(path);
   // There is nothing to save, so a signal ends the process, also in the middle of a long step.
   const bench::Comparison c = bench::compare(subject_of(f, config), catalog, run, [&](const std::string& what) {
     if (!o.quiet()) std::fprintf(stderr, "%s\n", what.c_str());

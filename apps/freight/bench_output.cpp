@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <map>
 
 #include "device_list.h"
@@ -70,6 +71,16 @@ void print(const bench::Listing& listing) {
   std::printf("%s\n", lines[0].c_str());
   size_t next = 1;
   for (const auto& row : listing.rows) std::printf("%s\n", row.size() == 1 ? row[0].c_str() : lines[next++].c_str());
+}
+
+void need_writable(const std::string& path) {
+  std::error_code ignored;
+  const auto there = std::filesystem::status(path, ignored);
+  if (path.empty() || (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there) &&
+                       !std::filesystem::is_directory(there))) {
+    return;  // what is written to a pipe comes out of it
+  }
+  const io::AtomicFile opened(path);
 }
 
 void write_output(const std::string& path, const std::string& text) {

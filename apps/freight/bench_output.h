@@ -17,6 +17,8 @@ std::map<std::string, double> parse_figures(const std::string& flag, const std::
                                             const std::vector<std::string>& devices);
 // A table with notes between its rows.
 void print(const bench::Listing& listing);
+// Throws where write_output() could not write there: measurements of minutes would be lost.
+void need_writable(const std::string& path);
 // Writes a file whole or not at all and says so, with its size; `path` "" writes none.
 void write_output(const std::string& path, const std::string& text);
 

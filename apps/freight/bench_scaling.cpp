@@ -235,6 +235,8 @@ int bench_scaling_command(const Args& args) {
   if (!launch.source.empty()) return run_as_rank(o, f, c, launch);
   const std::vector<int64_t> worlds = parse_counts("--world", f.world);
   need_parts("--world", worlds.back(), c);
+  rates_of(f);  // what is wrong with them, or with --out, is told before all is measured
+  need_writable(f.out);
   bench::Scaling s = scaling_of(c, comm::to_string(f.engine()));
   const LogFolder folder("bench-scaling", f.scratch);
   for (const int64_t world : worlds) {

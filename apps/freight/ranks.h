@@ -131,8 +131,9 @@ void need_own_gpus(train::Ranks& ranks, const std::string& device, const RankFla
 // ranks get a note of it. All ranks call it together. Throws Error(device) where --comm nccl asks for it and it is not
 // found, Error(usage) where a rank has another device.
 void join_devices(train::Ranks& ranks, const std::string& device, const RankFlags& flags);
-// Throws Error(device) where --comm nccl is asked for and this host has no NCCL.
-void need_nccl(const RankFlags& flags);
+// Throws Error(device) where --comm nccl is asked for and this host has no NCCL, Error(usage) where the run would not
+// sum by it.
+void need_nccl(const RankFlags& flags, const train::Config& config);
 // "1:4" of --elastic; off for "". Throws Error(usage).
 comm::Elastic parse_elastic(const std::string& text);
 // Throws Error(usage) where the flags of a job on `devices` devices do not go with --elastic.

@@ -587,7 +587,7 @@ int start_ranks(Request r, Args args, const std::string& dir, const ShardWork& w
 int train_on_devices(Request r, const Args& args, int64_t count) {
   train::need_several(r.config);
   if (is_of_rows(r.config)) refuse_nccl(r.flags.ranks);
-  need_nccl(r.flags.ranks);
+  need_nccl(r.flags.ranks, r.config);
   for (int rank = static_cast<int>(count); rank-- > 0;) {
     train::Config of_rank = r.config;
     of_rank.backend =

@@ -152,6 +152,9 @@ TEST_F(NcclCommand, IsForCudaDevicesThatTrain) {
   EXPECT_EQ(processors.code, 2) << processors.err;
   EXPECT_NE(processors.err.find("nccl sums between CUDA devices: rank 0 computes on cpu"), std::string::npos)
       << processors.err;
+  const Ran synced = train("synced", {"--devices", kTwo, "--comm", "nccl", "--sync-batch-norm"});
+  EXPECT_EQ(synced.code, 2) << synced.err;
+  EXPECT_NE(synced.err.find("does not go with --sync-batch-norm"), std::string::npos) << synced.err;
   const Ran timed = run_freight({"bench", "comm", "--world", "2", "--comm", "nccl"});
   EXPECT_EQ(timed.code, 2) << timed.err;
   EXPECT_NE(timed.err.find("for freight train alone"), std::string::npos) << timed.err;

@@ -62,7 +62,7 @@ TEST_F(RankFitting, WhatOneRankAloneLacksIsChangedForAll) {
   limited.insert(limited.end(), {"--device-memory", bytes(planned(even))});
   const Ran refused = train(limited);
   EXPECT_EQ(refused.code, 5) << refused.err;
-  EXPECT_NE(refused.err.find("rank 1 failed"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("rank 1 ended with exit code 5"), std::string::npos) << refused.err;
   limited.insert(limited.end(), {"--fit", "auto"});
   const Ran adapted = train(limited);
   ASSERT_EQ(adapted.code, 0) << adapted.err;
@@ -103,7 +103,7 @@ TEST_F(RankFitting, ABatchThatIsChosenFitsTheMemory) {
 }
 
 TEST_F(RankFitting, WhereNothingHelpsARankSaysSo) {
-  const Ran r = train({"-b", "256", "--device-memory", "100kB", "--fit", "auto"});
+  const Ran r = train({"-b", "256", "--device-memory", "100KiB", "--fit", "auto"});
   EXPECT_EQ(r.code, 5) << r.err;
   EXPECT_NE(r.err.find("no batch size"), std::string::npos) << r.err;
 }

@@ -62,8 +62,9 @@ TEST_F(SyncBatchNorm, ShardsGiveTheSameModelToTheByteOnAnyNumberOfDevices) {
 }
 
 TEST_F(SyncBatchNorm, GivesWhatOneDeviceDoesWithTheWholeBatch) {
-  const Words set = {"--model", path("twice.json"), "-b", "30", "--max-steps", "12", "--lr", "0.02", "--momentum",
-                     "0",       "--deterministic"};
+  const Words set = {
+      "--model",       path("twice.json"), "-b", "30", "--max-steps", "12", "--lr", "0.02", "--momentum", "0",
+      "--no-nesterov", "--deterministic"};
   const io::SafeTensors one = trained("one", {set});  // with its running statistics
   int number = 0;
   for (const Words& devices :

@@ -162,6 +162,24 @@ TEST(Launcher, HandsSignalsOnToAllRanksOnce) {
   for (int r = 0; r < 2; ++r) EXPECT_EQ(read_text(dir / cat("got-", r)), "got\n");
 }
 
+// SIGUSR1 asks to save and go on: jobs that had ended well said that they were stopped by it, and a rank that had no
+// handler yet died of it.
+TEST(Launcher, ASignalThatAsksToSaveStopsNobody) {
+  std::signal(SIGUSR1, SIG_DFL);
+  const testing::TemporaryDir dir;
+  const pid_t launcher = launch_apart(shell(dir, 2,
+                                            cat("echo $$ > ", dir / "pid-$FREIGHT_RANK", "; while [ ! -e ", dir / "go",
+                                                " ]; do sleep 0.05; done; echo > ", dir / "done-$FREIGHT_RANK")));
+  for (int r = 0; r < 2; ++r) ASSERT_GT(number_in(dir / cat("pid-", r)), 0);
+  ASSERT_EQ(::kill(launcher, SIGUSR1), 0);
+  ::usleep(200'000);  // a rank that dies of it has time to
+  testing::put(dir / "go", "");
+  int status = 0;
+  ::waitpid(launcher, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  for (int r = 0; r < 2; ++r) EXPECT_TRUE(std::filesystem::exists(dir / cat("done-", r)));
+}
+
 TEST(Launcher, RanksDieWithALauncherThatIsKilled) {
   const testing::TemporaryDir dir;
   const pid_t launcher = launch_apart(shell(dir, 2, cat("echo $$ > ", dir / "pid-$FREIGHT_RANK", "; exec sleep 60")));

@@ -98,7 +98,7 @@ TEST_P(TorchModules, AttentionUnderEveryKindOfMask) {
   ASSERT_GT(recorded("attention").size(), 12u);
   for (const json& c : recorded("attention")) {
     SCOPED_TRACE(c["name"].get<std::string>());
-    nn::MultiheadAttention m(c["width"], c["heads"],
+    nn::MultiheadAttention m(c["width"].get<int64_t>(), c["heads"].get<int64_t>(),
                              {.bias = c["bias"], .key_width = c["key_width"], .value_width = c["value_width"]});
     load_parameters(m, c);
     nn::AttentionCall call{.is_causal = c["is_causal"],

@@ -129,6 +129,24 @@ TEST(Plot, AVeryLongLineStaysSmall) {
   EXPECT_LT(to_svg(plot).size(), 30000u);
 }
 
+// A loss of 1e308 gave coordinates that were no numbers.
+TEST(Plot, TheLargestAndTheLeastNumbersHaveAPlace) {
+  const std::vector<double> kValues[] = {{1, 1e308, 5e-324}, {1, 1e300},       {-1.7e308, 1.7e308}, {1.7e308},
+                                         {1.7e308, 1.7e308}, {5e-324, 1e-323}, {-1e308, 0, 1}};
+  for (const auto& values : kValues) {
+    for (const bool turned : {false, true}) {
+      Plot plot{.title = "t", .x_label = "x", .y_label = "y", .series = {{.label = "a"}}};
+      for (size_t i = 0; i < values.size(); ++i) {
+        const auto number = static_cast<double>(i + 1);
+        plot.series[0].points.push_back(turned ? Point{values[i], number} : Point{number, values[i]});
+      }
+      const std::string svg = to_svg(plot);
+      EXPECT_NE(svg, "");
+      for (const char* bad : {"nan", "\"inf", "-inf", " inf"}) EXPECT_EQ(svg.find(bad), std::string::npos) << svg;
+    }
+  }
+}
+
 TEST(Plot, LabelsOfManyLinesDoNotOverlap) {
   Plot plot{.title = "t", .x_label = "x", .y_label = "y"};
   for (int i = 0; i < 40; ++i) {

@@ -127,6 +127,34 @@ TEST_P(ObservationTest, GradientsDoNotPassAnAssignment) {
   }
 }
 
+// Eagerly a gradient goes back through a tensor, in a compiled function that captures it it cannot.
+TEST_P(ObservationTest, ACapturedTensorThatWouldHaveAGradientIsRefused) {
+  const Variable w = one_number("w", 3), u = one_number("u", 4);
+  const Tensor a = Tensor::of<float>({3}), h = w * 2, later = h + 1, value = w.value();
+  later.array();
+  const auto slope = [&](const Tensor& captured) {
+    return std::function<Tensor(const Tensor&)>(
+        [&w, captured](const Tensor& x) { return grad(sum(captured * w * x), {w})[0]; });
+  };
+  const auto compiled = [](const std::function<Tensor(const Tensor&)>& f) {
+    auto step = compile([&](const Tensor& x) { return f(x); });
+    return step(ones({1})).item<float>();
+  };
+  EXPECT_EQ(slope(h)(ones({1})).item<float>(), 12);
+  EXPECT_EQ(slope(later)(ones({1})).item<float>(), 13);
+  EXPECT_EQ(slope(value)(ones({1})).item<float>(), 6);
+  for (const Tensor& captured : {h, later, value}) EXPECT_THROW(compiled(slope(captured)), Error);
+  const Tensor twice = a * 2;
+  EXPECT_THROW(compiled([&](const Tensor& x) { return grad(sum(twice * a * x), {a})[0]; }), Error);
+
+  EXPECT_EQ(compiled(slope(h.detach())), 6);
+  EXPECT_EQ(compiled(slope(u * 2)), 8);  // of another variable
+  EXPECT_EQ(compiled([&](const Tensor& x) { return grad(sum(h.detach() * w * x), {w})[0]; }), 6);
+  EXPECT_EQ(compiled([&](const Tensor& x) { return grad(sum(where(h > 1, w, 0) * x), {w})[0]; }), 1);
+  w.set(5.0);
+  EXPECT_EQ(compiled(slope(h)), 6);  // of a value that it had
+}
+
 TEST_P(ObservationTest, OptimizersMayStepSeveralTimesInOneStep) {
   const auto train = [](const std::function<void(const std::function<void()>&)>& drive) {
     const Variable w = one_number("w", 1), c = one_number("c", 2);
@@ -155,8 +183,9 @@ TEST_P(ObservationTest, OptimizersMayStepSeveralTimesInOneStep) {
 class Program {
  public:
   enum class Transposes { some, none };
-  Program(uint64_t number, bool observed, Transposes transposes)
-      : r_(2611, number, 1), o_(2611, number, 2), observed_(observed), transposes_(transposes) {
+  enum class Draws { some, none };
+  Program(uint64_t number, bool observed, Transposes transposes, Draws draws = Draws::some)
+      : r_(2611, number, 1), o_(2611, number, 2), observed_(observed), transposes_(transposes), draws_(draws) {
     n_ = std::array<int64_t, 5>{2, 5, 16, 33, 70}[r_.below(5)];
     seed(number);
     for (const char* name : {"u", "v"}) {
@@ -165,23 +194,35 @@ class Program {
     }
     Array a(DType::f32, {n_, n_});
     for (int64_t i = 0; i < a.numel(); ++i) a.data<float>()[i] = r_.uniform() - 0.5F;
-    values_ = {Tensor(a), variables_[0] * 1.5, full({n_, n_}, 0.7)};
+    values_ = {Tensor(a)};
   }
 
-  // All values that are held at the end, gradients and variables.
-  std::vector<Array> run() {
+  // All values that are held at the end, gradients among them.
+  std::vector<Tensor> values() {
+    values_.push_back(variables_[0] * 1.5);
+    values_.push_back(full({n_, n_}, 0.7));
     const uint32_t length = 6 + r_.below(30);
     for (uint32_t i = 0; i < length; ++i) {
       step();
       observe();
     }
-    std::vector<Array> out;
-    for (const Tensor& t : values_) out.push_back(t.array().clone());
-    for (const Variable& v : variables_) out.push_back(v.array().clone());
-    return out;
+    return values_;
+  }
+  // These and the variables.
+  std::vector<Array> run() { return arrays(values()); }
+  // The same in one compiled step.
+  std::vector<Array> run_compiled() {
+    auto program = compile([this] { return values(); });
+    return arrays(program());
   }
 
  private:
+  std::vector<Array> arrays(const std::vector<Tensor>& values) const {
+    std::vector<Array> out;
+    for (const Tensor& t : values) out.push_back(t.array().clone());
+    for (const Variable& v : variables_) out.push_back(v.array().clone());
+    return out;
+  }
   const Tensor& any() { return values_[r_.below(static_cast<uint32_t>(values_.size()))]; }
   const Variable& variable() { return variables_[r_.below(2)]; }
   Tensor bounded(const Tensor& t) { return tanh(t); }
@@ -225,7 +266,7 @@ class Program {
       case 6: return transposes_ == Transposes::some ? permute(reshape(a, {n_, n_}), {1, 0}) : a + 0.1;
       case 7: return b + sum(a, {0}, Keep::yes) * 0.1;
       case 8: return broadcast_to(max(a, {0}, Keep::yes), {n_, n_}) * 0.5;
-      default: return dropout(a, 0.3) + random_uniform({n_, n_}) * 0.1;
+      default: return draws_ == Draws::some ? dropout(a, 0.3) + random_uniform({n_, n_}) * 0.1 : a * 0.7;
     }
   }
 
@@ -287,6 +328,7 @@ class Program {
   PhiloxStream r_, o_;
   bool observed_;
   Transposes transposes_;
+  Draws draws_;
   int64_t n_ = 0;
   std::vector<Variable> variables_;
   std::vector<Tensor> values_;
@@ -318,6 +360,40 @@ TEST_P(ObservationTest, RandomProgramsGiveTheSameBitsWhateverIsRead) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, ObservationTest, ::testing::Values("ref", "cpu"));
+
+// The largest difference of two runs of a program; NaN where one is.
+double difference(const std::vector<Array>& a, const std::vector<Array>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double most = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const std::vector<double> left = a[i].to_vector<double>(), right = b[i].to_vector<double>();
+    for (size_t k = 0; k < left.size(); ++k) {
+      const double d = std::fabs(left[k] - right[k]);
+      if (std::isnan(d)) return d;
+      most = std::max(most, d);
+    }
+  }
+  return most;
+}
+
+// Without draws: eager ones are keyed one by one, those of a step by their number in it.
+TEST(RandomPrograms, GiveTheSameEagerCompiledAndOnTheReference) {
+  const int programs = testing::fuzz_rounds(40);
+  for (int number = 0; number < programs; ++number) {
+    const auto ways = [number](const char* backend) {
+      const DeviceScope on(backend);
+      Program eager(static_cast<uint64_t>(number), false, Program::Transposes::some, Program::Draws::none);
+      std::vector<Array> values = eager.run();
+      Program compiled(static_cast<uint64_t>(number), false, Program::Transposes::some, Program::Draws::none);
+      return std::pair(std::move(values), compiled.run_compiled());
+    };
+    const auto [reference, reference_compiled] = ways("ref");
+    const auto [eager, compiled] = ways("cpu");
+    EXPECT_LE(difference(reference, reference_compiled), 5e-6) << "program " << number;
+    EXPECT_LE(difference(reference, eager), 5e-6) << "program " << number;
+    EXPECT_LE(difference(reference, compiled), 5e-6) << "program " << number;
+  }
+}
 
 // --- memory ---
 

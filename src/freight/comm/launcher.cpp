@@ -334,6 +334,7 @@ class Job {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(1);  // it ended before the line above
     ::setpgid(0, 0);
+    ::signal(SIGUSR1, SIG_IGN);  // nothing is there to be saved until the program says what the signal does
     for (int i = 0; i < 3; ++i) {
       ::dup2(streams[static_cast<size_t>(i)], i);
       ::fcntl(i, F_SETFL, ::fcntl(i, F_GETFL) & ~O_NONBLOCK);  // the pipe's end is the launcher's kind
@@ -369,8 +370,9 @@ class Job {
     constexpr int kMilliseconds = 50;  // failures have deadlines
     ::poll(all.data(), all.size(), end_.failed() || staff_ ? kMilliseconds : -1);
     while (const int number = signals_.take()) {
-      if (end_.forwarded == 0) end_.forwarded = number;
-      if (staff_ && number != SIGUSR1) staff_->stop();
+      const bool stops = number != SIGUSR1;  // which asks to save and to go on
+      if (stops && end_.forwarded == 0) end_.forwarded = number;
+      if (stops && staff_) staff_->stop();
       send(number);
     }
     for (int r = 0; r < options_.world; ++r) {

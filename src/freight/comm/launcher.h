@@ -36,7 +36,7 @@ struct JobEnd {
   int rank = -1;      // the first that failed; -1: none did
   int exit_code = 0;  // its exit code, or
   int signal = 0;     // the signal that killed it
-  int forwarded = 0;  // the first signal that the launcher got and handed on; 0: none
+  int forwarded = 0;  // the first signal that asks to stop which the launcher got and handed on; 0: none
   std::string log;    // its log file; "" of a rank that has none
   std::string host;   // where several were named
   bool failed() const { return rank >= 0; }

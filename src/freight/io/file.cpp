@@ -114,7 +114,8 @@ size_t read_into(const std::string& path, Bytes& bytes, uint64_t& state) {
     }
     if (done == bytes.size()) {
       // A byte more than may come tells whether more does.
-      Bytes larger = reading(path, [&] { return Bytes(std::min(2 * bytes.size(), kMostStream + 1)); });
+      const size_t size = 2 * bytes.size() < kMostStream ? 2 * bytes.size() : kMostStream + 1;
+      Bytes larger = reading(path, [&] { return Bytes(size); });
       std::memcpy(larger.data(), bytes.data(), done);
       bytes = std::move(larger);
     }

@@ -36,8 +36,13 @@ struct Range {
 struct Axis {
   double low = 0, high = 1, from = 0, to = 1;
   bool log = false;
+  // Differences of the largest numbers are more than a double holds.
   double operator()(double v) const {
-    const double share = log ? std::log(v / low) / std::log(high / low) : (v - low) / (high - low);
+    const auto place = [&](double value) {
+      return log ? std::log(static_cast<long double>(value)) : static_cast<long double>(value);
+    };
+    const long double length = place(high) - place(low);
+    const double share = length > 0 ? static_cast<double>((place(v) - place(low)) / length) : 0;
     return from + share * (to - from);
   }
   bool shows(double v) const { return std::isfinite(v) && (!log || v > 0); }
@@ -66,16 +71,20 @@ Axis y_axis(const Plot& plot) {
   using Scale = Plot::Scale;
   const bool wide = !positive.empty() && r.low > 0 && positive.high / positive.low >= 20;
   if (!positive.empty() && (plot.scale == Scale::logarithmic || (plot.scale == Scale::automatic && wide))) {
-    const double spread = std::max(positive.high / positive.low, 1.2);
-    const double room = std::pow(spread, 0.06);
-    return {.low = positive.low / room, .high = positive.high * room, .log = true};
+    using Limits = std::numeric_limits<double>;
+    const double spread = std::max(std::log(positive.high) - std::log(positive.low), std::log(1.2));
+    const double room = std::exp(0.06 * spread);
+    return {.low = std::max(positive.low / room, Limits::denorm_min()),
+            .high = std::min(positive.high * room, Limits::max()),
+            .log = true};
   }
   const bool not_negative = r.low >= 0;
   if (plot.from_zero) r.take(0);
   if (plot.reach > 0) r.take(plot.reach);
-  double room = 0.06 * (r.high - r.low);
+  double room = 0.06 * r.high - 0.06 * r.low;
   if (room <= 0) room = r.high == 0 ? 1 : 0.1 * std::fabs(r.high);
-  Axis axis{.low = r.low - room, .high = r.high + room};
+  constexpr double kMost = std::numeric_limits<double>::max();
+  Axis axis{.low = std::max(r.low - room, -kMost), .high = std::min(r.high + room, kMost)};
   if (not_negative) axis.low = std::max(axis.low, 0.0);
   if (plot.limit && r.high <= *plot.limit) axis.high = std::min(axis.high, *plot.limit);
   if (axis.low >= axis.high) axis.low = axis.high - std::max(std::fabs(axis.high), 1.0);
@@ -223,7 +232,8 @@ std::vector<double> ticks(double low, double high, int count) {
   }
   std::vector<double> all;
   const double first = std::ceil(low / step - 1e-9);
-  for (double k = first; k * step <= high + 1e-9 * step && all.size() < 100; ++k) all.push_back(k * step);
+  const auto shown = [&](double v) { return std::isfinite(v) && v <= high + 1e-9 * step; };
+  for (double k = first; shown(k * step) && all.size() < 100; ++k) all.push_back(k * step);
   return all;
 }
 
@@ -256,8 +266,9 @@ std::string tick_text(double v, double step) {
 std::vector<Point> decimated(const std::vector<Point>& points, double low, double high, size_t buckets) {
   std::vector<Point> out;
   const auto bucket = [&](const Point& p) {
-    return static_cast<size_t>(
-        std::clamp((p.x - low) / (high - low) * static_cast<double>(buckets), 0.0, static_cast<double>(buckets - 1)));
+    const long double length = static_cast<long double>(high) - low;
+    const auto share = length > 0 ? static_cast<double>((p.x - static_cast<long double>(low)) / length) : 0.0;
+    return static_cast<size_t>(std::clamp(share * static_cast<double>(buckets), 0.0, static_cast<double>(buckets - 1)));
   };
   for (size_t first = 0, next = 0; first < points.size(); first = next) {
     const Point *least = nullptr, *greatest = nullptr;

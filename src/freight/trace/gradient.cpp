@@ -14,6 +14,9 @@ struct Wanted {
   std::string name;
   Type type;
   bool assigned = false;  // a variable that has another value since
+  // Of which of the two it is the value.
+  const trace::VariableImpl* variable = nullptr;
+  const trace::TensorImpl* tensor = nullptr;
 };
 
 // Finds the loss in the trace, with its history.
@@ -47,8 +50,22 @@ Value changed(trace::Trace& tape, const trace::GradientHook& hook, Value gradien
   return tape.value_of(got, "on_gradient");
 }
 
+// In a compiled function a tensor from outside is a constant. Outside a gradient goes back through it, so that the same
+// lines would have another result there.
+void need_no_lost_history(trace::Trace& tape, Value loss, const std::vector<Wanted>& wanted) {
+  if (tape.mode() == trace::Trace::Mode::eager) return;
+  for (const Wanted& w : wanted) {
+    const auto lost = tape.constant_made_of(loss, w.variable, w.tensor);
+    if (!lost) continue;
+    trace::fail_here("grad", "the loss depends on ", w.name, " also by a tensor ", lost->type,
+                     " that was computed from it outside of the compiled function, where it is a constant: compute "
+                     "that tensor inside, or hand in its detach()");
+  }
+}
+
 std::vector<Tensor> gradients(trace::Trace& tape, Value loss, const std::vector<Wanted>& wanted,
                               const GradOptions& options) {
+  need_no_lost_history(tape, loss, wanted);
   std::vector<Value> present;
   for (const Wanted& w : wanted) {
     if (w.value.valid()) present.push_back(w.value);
@@ -120,7 +137,7 @@ std::vector<Tensor> grad(const In& loss, const std::vector<Variable>& parameters
         std::vector<Wanted> wanted;
         for (const Variable& p : parameters) {
           const trace::StateUse& use = tape.use(p.impl());
-          wanted.push_back({use.read, cat("parameter '", p.name(), "'"), p.type(), use.assigned()});
+          wanted.push_back({use.read, cat("parameter '", p.name(), "'"), p.type(), use.assigned(), p.impl().get()});
         }
         return wanted;
       },
@@ -137,7 +154,7 @@ std::vector<Tensor> grad(const In& loss, const std::vector<Tensor>& tensors, con
         std::vector<Wanted> wanted;
         for (const Tensor& t : tensors) {
           const Type type = t.type();  // refuses an undefined tensor
-          wanted.push_back({tape.find(t), cat("tensor ", wanted.size()), type});
+          wanted.push_back({tape.find(t), cat("tensor ", wanted.size()), type, false, nullptr, t.impl().get()});
         }
         return wanted;
       },

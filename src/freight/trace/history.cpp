@@ -455,6 +455,63 @@ class Recall {
   std::unordered_map<const Version*, Value> old_versions_;
 };
 
+// Marks by value what a gradient of `value` would go back to.
+std::vector<bool> Trace::ancestors(Value value) const {
+  std::vector<bool> marked(graph_.values.size());
+  marked[value.index()] = true;
+  for (const Alias& a : aliases_) {  // a leaf that is read leads on to its definition
+    if (a.leaf == value) marked[a.definition.index()] = true;
+  }
+  for (auto n = graph_.nodes.rbegin(); n != graph_.nodes.rend(); ++n) {
+    if (!info(n->op).vjp) continue;
+    if (std::none_of(n->outputs.begin(), n->outputs.end(), [&](Value v) { return marked[v.index()]; })) continue;
+    for (Value v : n->inputs) {
+      marked[v.index()] = true;
+      for (const Alias& a : aliases_) {
+        if (a.leaf == v) marked[a.definition.index()] = true;
+      }
+    }
+  }
+  return marked;
+}
+
+std::shared_ptr<TensorImpl> Trace::constant_made_of(Value loss, const VariableImpl* variable,
+                                                    const TensorImpl* tensor) {
+  const std::lock_guard lock(history_mutex());
+  const auto is_value = [&](const TensorImpl& t) {
+    return variable && t.version && !t.version->stale && t.variable.get() == variable;
+  };
+  const bool any = std::any_of(sources_.begin(), sources_.end(), [](const Source& s) {
+    return s.tensor->version || (s.tensor->trace && s.tensor->trace->kept_);
+  });
+  if (!any) return nullptr;
+  const std::vector<bool> of_loss = ancestors(loss);
+  for (const Source& outside : sources_) {
+    if (!of_loss[outside.value.index()] || outside.tensor.get() == tensor) continue;
+    if (is_value(*outside.tensor)) return outside.tensor;
+    std::vector<const TensorImpl*> open{outside.tensor.get()}, seen;
+    while (!open.empty()) {
+      const TensorImpl& t = *open.back();
+      open.pop_back();
+      if (!t.trace || !t.trace->kept_ || t.version || std::find(seen.begin(), seen.end(), &t) != seen.end()) continue;
+      seen.push_back(&t);
+      const Trace& made_by = *t.trace;
+      const std::vector<bool> marked = made_by.ancestors(t.value);
+      for (const StateUse& s : made_by.states_) {
+        const bool read = (marked[s.leaf.index()] && made_by.has_now(s, s.leaf)) ||
+                          (s.read.valid() && marked[s.read.index()] && made_by.has_now(s, s.read));
+        if (read && s.variable.get() == variable) return outside.tensor;
+      }
+      for (const Source& s : made_by.sources_) {
+        if (!marked[s.value.index()]) continue;
+        if (s.tensor.get() == tensor || is_value(*s.tensor)) return outside.tensor;
+        open.push_back(s.tensor.get());
+      }
+    }
+  }
+  return nullptr;
+}
+
 Value Trace::recall(Value value) {
   const std::lock_guard lock(history_mutex());
   return Recall(*this).run(value);

@@ -192,6 +192,9 @@ class Trace : public std::enable_shared_from_this<Trace> {
   // Takes in all that `value` was computed from in traces that have run, in front of what this trace recorded itself,
   // so that gradients reach it. Values change their numbers; returns the new one of `value`.
   Value recall(Value value);
+  // Compiled: a tensor from outside that `loss` is computed from, and that was computed from this value of a variable
+  // or from this tensor (the other is null); null where there is none. A gradient would not go back through it.
+  std::shared_ptr<TensorImpl> constant_made_of(Value loss, const VariableImpl* variable, const TensorImpl* tensor);
   void add_gradient_hook(Value value, std::function<Tensor(const Tensor&)> function);
   const std::vector<GradientHook>& gradient_hooks() const { return gradient_hooks_; }
   // While it lives, gradients are walked back through the trace: it must neither run nor number its values anew.
@@ -244,6 +247,7 @@ class Trace : public std::enable_shared_from_this<Trace> {
   void tell_versions(const std::vector<std::shared_ptr<TensorImpl>>& live) const;
   bool worth_keeping() const;
   bool has_now(const StateUse& use, Value value) const;
+  std::vector<bool> ancestors(Value value) const;
   void release_versions();
   void forget();
   void settle_history(const std::vector<std::shared_ptr<TensorImpl>>& live);

@@ -74,7 +74,9 @@ Tensor DeviceData::draws_of_batch() const {
 std::pair<Tensor, Tensor> DeviceData::batch() const {
   const int64_t n = recipe_.batch_size, channels = image_[0], rows = image_[1], columns = image_[2];
   const Tensor draws = draws_of_batch();
-  const auto drawn = [&](Number number) { return reshape(select(draws, 1, number), {n, 1, 1, 1}); };
+  const auto drawn = [&](Number number) {
+    return reshape(select(draws, 1, static_cast<int64_t>(number)), {n, 1, 1, 1});
+  };
   const Tensor c = iota({1, channels, 1, 1}, 1), y = iota({1, 1, rows, 1}, 2), x = iota({1, 1, 1, columns}, 3);
   Tensor from_y = y, from_x = x;  // (1 or N, 1, H, 1), (1 or N, 1, 1, W)
   if (recipe_.moves) {

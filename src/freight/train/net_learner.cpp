@@ -235,7 +235,12 @@ void settle_shares(NetRun& p, const CompileOptions& compile) {
   const std::string name = device_name(c);
   ranks.meet_devices(name == "cpu" ? cpu_info().model : backend(name).description(), own_memory(c) != nullptr);
   ranks.need_equal("the arithmetic", to_string(compile.compute));
-  if (!ranks.note().empty()) p.notes.push_back(ranks.note());
+  if (ranks.devices() && c.sync_batch_norm) {
+    p.notes.emplace_back(
+        "gradients go through memory of the host, where shards wait for each other (--sync-batch-norm)");
+  } else if (!ranks.note().empty()) {
+    p.notes.push_back(ranks.note());
+  }
   const Kind kind = ranks.asked().kind;
   if (kind == Kind::usual && !ranks.unlike()) return;
   const RankShares like{

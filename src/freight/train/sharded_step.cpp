@@ -443,6 +443,7 @@ void ShardedStep::State::count(const data::FeedBatch& b, int64_t number) {
 // Computes all shards of this rank.
 void ShardedStep::State::run_together() {
   together->run(block_array, rng_state().array().raw(), sharding, deal);
+  bring_home();  // a device that read the block takes it anew
   for (size_t i = 0; i < together->count(); ++i) {
     const auto number = static_cast<int64_t>(i);
     if (together->rows(i) > 0) {
