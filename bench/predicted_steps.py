@@ -5,7 +5,7 @@ usage: bench/predicted_steps.py [cifarnet lstm_text] [--freight build/bin/freigh
 
 The hosts are network namespaces of this machine (bench/two_hosts.sh), with a rank of one thread each, so that both share its
 processors and memory. Before any of the nets is run: freight calibrate with one thread (or --rates FILE, which it wrote), freight bench
-comm between the hosts, and freight plan with both. Then each net trains, --rounds times; `off` is the mean measured step over the
+comm between the hosts, with sizes far beyond the burst of the line, and freight plan with both. Then each net trains, --rounds times; `off` is the mean measured step over the
 middle of the predicted range. Needs root, the data sets, and an otherwise idle machine."""
 import argparse
 import json
@@ -57,7 +57,7 @@ def main():
             options.rates = os.path.join(folder, "rates.json")
             print(run([options.freight, "calibrate", "-o", options.rates, "--quiet"]).strip())
         sums = os.path.join(folder, "sums.json")
-        text = run([HOSTS, options.rate, options.freight, "bench", "comm", "--comm", "gloo", "--bytes", "64k,1M,4M,8M", "--seconds", "1", "--json"])
+        text = run([HOSTS, options.rate, options.freight, "bench", "comm", "--comm", "gloo", "--bytes", "1M,4M,8M", "--seconds", "1", "--json"])
         with open(sums, "w") as file:
             file.write(text)
         comm = json.loads(text)["worlds"][0]
