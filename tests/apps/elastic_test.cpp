@@ -270,13 +270,16 @@ TEST_F(ElasticRuns, ANewRunBeginsWhereThereIsNothingToResume) {
 }
 
 TEST_F(ElasticRuns, AResumedRunMayLeaveTheDirectoryOfItsCheckpointAlone) {
-  constexpr int64_t kSteps = 30;
-  train_undisturbed(kSteps);
   ASSERT_EQ(run_freight(args("part", 14, {"--shards", "8", "--devices", "1", "-q"})).code, 0);
-  const Ran r = run_freight({"train", "--resume", path("part"), "-o", path("run"), "--max-steps", cat(kSteps),
-                             "--devices", "cpu*2", "--elastic", "1:2"});
+  const auto resumed = [&](const std::string& run, const Words& more) {
+    Words all = {"train", "--resume", path("part"), "-o", path(run), "--max-steps", "30"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_freight(all);
+  };
+  ASSERT_EQ(resumed("alone", {"--devices", "1"}).code, 0);
+  const Ran r = resumed("run", {"--devices", "cpu*2", "--elastic", "1:2"});
   EXPECT_EQ(r.code, 0) << r.err;
-  EXPECT_TRUE(model("run") == model("undisturbed")) << r.err;
+  EXPECT_TRUE(model("run") == model("alone")) << r.err;
   EXPECT_TRUE(fs::exists(path("part") + "/checkpoints/step-14"));
 }
 
@@ -298,14 +301,17 @@ TEST_F(ElasticRuns, OverANetworkTheOthersGoOnTooAndARankComesBack) {
   EXPECT_NE(r.out.find("test accuracy"), std::string::npos) << r.out;
 }
 
-// Hosts as network namespaces, of which a stand-in for ssh reaches the second one. Its end of a connection is held
-// open, as it is when the launcher's host is lost without a word.
+// Hosts are network namespaces, of which a stand-in for ssh reaches the second one.
 class ElasticHosts : public ElasticRuns {
  protected:
   ElasticHosts() : hosts_(2) {
     the_hosts = &hosts_;
-    write_file(path("ssh"), cat("#!/bin/sh\nshift $(($# - 1))\n(cat; exec sleep 100) | exec ip netns exec ",
-                                hosts_.name(1), " setsid -w sh -c \"$1\"\n"));
+    stand_in_for_ssh("exec ");
+  }
+  // `before` stands in front of the words that enter the other host.
+  void stand_in_for_ssh(const std::string& before) const {
+    write_file(path("ssh"), cat("#!/bin/sh\nshift $(($# - 1))\n", before, "ip netns exec ", hosts_.name(1),
+                                " setsid -w sh -c \"$1\"\n"));
     fs::permissions(path("ssh"), fs::perms::owner_all);
   }
   std::unique_ptr<Running> start(int64_t steps) const {
@@ -348,6 +354,7 @@ TEST_F(ElasticHosts, ARankOfAnotherHostThatIsKilledComesBack) {
 
 TEST_F(ElasticHosts, TheOtherHostGoesOnWhereThatOfTheFirstRankAndOfTheCommandIsLost) {
   if (!hosts_.why_not().empty()) GTEST_SKIP() << hosts_.why_not();
+  stand_in_for_ssh("(cat; exec sleep 100) | exec ");  // the other end of the connection stays open
   constexpr int64_t kSteps = 1000;
   train_undisturbed(kSteps);
   const auto running = start(kSteps);

@@ -227,7 +227,7 @@ TEST_F(ElasticJob, IsOverWhereARankFailsOfItself) {
 // The same over a network. A process that comes back takes a while, hence more steps.
 class ElasticNetworkJob : public ElasticJob {
  protected:
-  JobEnd run(const std::string& events, int world, int least, int64_t steps = 1000) {
+  JobEnd run(const std::string& events, int world, int least, int64_t steps = 600) {
     return ElasticJob::run(events, world, {least, world, true}, steps);
   }
 };
@@ -246,7 +246,7 @@ TEST_F(ElasticNetworkJob, GoesOnWithoutTheFirstRankAndTheNext) {
 }
 
 TEST_F(ElasticNetworkJob, GoesOnWhereSeveralAreLostAtOnce) {
-  expect_all_counted(run("0:15:kill 1:15:kill 2:15:kill 3:600:kill", 4, 1));
+  expect_all_counted(run("0:15:kill 1:15:kill 2:15:kill 3:300:kill", 4, 1));
 }
 
 TEST_F(ElasticNetworkJob, StartsARankAgainThatWasLostBeforeTheFirstMeeting) {
@@ -320,7 +320,7 @@ TEST_F(ElasticOnHosts, AJobOfWhichTooFewAreLeftIsOverAndSaysWho) {
 }
 
 TEST_F(ElasticOnHosts, TheOthersGoOnWithoutAHostThatIsCutOffUntilItIsBack) {
-  constexpr int64_t kSteps = 4000;
+  constexpr int64_t kSteps = 3000;
   const Hosts hosts(kHosts);
   if (!hosts.why_not().empty()) GTEST_SKIP() << hosts.why_not();
   const auto ranks = start(hosts, kSteps);
@@ -336,7 +336,7 @@ TEST_F(ElasticOnHosts, TheOthersGoOnWithoutAHostThatIsCutOffUntilItIsBack) {
 }
 
 TEST_F(ElasticOnHosts, TheNextRankGoesOnWhereTheHostOfTheFirstIsLost) {
-  constexpr int64_t kSteps = 2000;
+  constexpr int64_t kSteps = 1500;
   const Hosts hosts(kHosts);
   if (!hosts.why_not().empty()) GTEST_SKIP() << hosts.why_not();
   const auto ranks = start(hosts, kSteps);
@@ -351,7 +351,7 @@ TEST_F(ElasticOnHosts, TheNextRankGoesOnWhereTheHostOfTheFirstIsLost) {
 
 // The first rank lives, and so the run is its own: the others wait until they reach it, and go on with it.
 TEST_F(ElasticOnHosts, OfTwoPartsTheOneWithTheFirstRankGoesOn) {
-  constexpr int64_t kSteps = 4000;
+  constexpr int64_t kSteps = 3000;
   const Hosts hosts(kHosts);
   if (!hosts.why_not().empty()) GTEST_SKIP() << hosts.why_not();
   const auto ranks = start(hosts, kSteps);
