@@ -307,12 +307,13 @@ class ElasticHosts : public ElasticRuns {
  protected:
   ElasticHosts() : hosts_(2) {
     the_hosts = &hosts_;
-    stand_in_for_ssh("exec ");
+    stand_in_for_ssh("");
   }
-  // `before` stands in front of the words that enter the other host.
+  // `before` stands in front of the words that enter the other host. A process that is killed there is 255, as ssh
+  // says.
   void stand_in_for_ssh(const std::string& before) const {
     write_file(path("ssh"), cat("#!/bin/sh\nshift $(($# - 1))\n", before, "ip netns exec ", hosts_.name(1),
-                                " setsid -w sh -c \"$1\"\n"));
+                                " setsid -w sh -c \"$1\" || exit 255\n"));
     fs::permissions(path("ssh"), fs::perms::owner_all);
   }
   std::unique_ptr<Running> start(int64_t steps) const {
