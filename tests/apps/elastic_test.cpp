@@ -342,7 +342,7 @@ const Hosts* ElasticHosts::the_hosts = nullptr;
 
 TEST_F(ElasticHosts, ARankOfAnotherHostThatIsKilledComesBack) {
   if (!hosts_.why_not().empty()) GTEST_SKIP() << hosts_.why_not();
-  constexpr int64_t kSteps = 2000;
+  constexpr int64_t kSteps = 2500;
   train_undisturbed(kSteps);
   const auto running = start(kSteps);
   ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-21"));
