@@ -12,7 +12,8 @@ namespace {
 
 // The line that the other host's shell runs. The rank takes the shell's place, so that the shell's number is the
 // rank's; a second shell reads what the launcher says. It looks at the name of the job before it kills, since the
-// number of a process that ended may be another's by then. One line, since not every user's shell reads several between
+// number of a process that ended may be another's by then. A request to save (USR1) is ignored until the rank says what
+// it does, as on the launcher's host. One line, since not every user's shell reads several between
 // quotes.
 std::string script(const RemoteRank& rank) {
   std::string words;
@@ -24,7 +25,7 @@ std::string script(const RemoteRank& rank) {
              " || exit 1; IFS= read -r FREIGHT_TOKEN || exit 1; export FREIGHT_TOKEN; exec 3<&0; rank=$$; ",
              "(while IFS= read -r signal <&3; do kill -s \"$signal\" $rank; done; ", alive,
              " && kill -s TERM $rank && sleep ", rank.grace, " && ", alive,
-             " && kill -s KILL $rank) >/dev/null 2>&1 & exec env", words, " </dev/null 3<&-");
+             " && kill -s KILL $rank) >/dev/null 2>&1 & trap '' USR1; exec env", words, " </dev/null 3<&-");
 }
 
 }  // namespace
