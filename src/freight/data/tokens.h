@@ -43,7 +43,8 @@ struct LengthCount {
 std::vector<LengthCount> count_lengths(const TokenSet& set, const std::vector<int64_t>& lengths);
 // The parts of a set of documents; empty where samples are none, or all have one length.
 struct DocumentLengths {
-  std::vector<LengthCount> train, test;
+  std::vector<LengthCount> train;  // as count_lengths() has them
+  std::vector<LengthCount> test;   // the same of the test part
 };
 
 // Settings of document_feed and window_feed.
