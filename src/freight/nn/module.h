@@ -158,7 +158,7 @@ class Module {
   // The same of a child that the caller makes, which is moved in: add("conv", Conv2d(1, 4, 3, {.padding = 1})).
   template <class T>
   requires std::is_base_of_v<Module, T> T& add(const std::string& name, T&& module) {
-    T* const child = new T(std::move(module));
+    T* const child = new T(std::forward<T>(module));
     adopt(name, owned(child));
     return *child;
   }
