@@ -128,7 +128,7 @@ TEST_F(BenchScaling, RefusesWhatItCannotMeasure) {
   refused({"--world", "1,4", "--shards", "3"}, "got 4 devices for 3 shards");
   refused({"--seconds", "0"}, "--seconds");
   refused({"--model", "gbdt"}, "gbdt");
-  // What would be found out after all was measured.
+  // These are told before anything is measured.
   for (const auto& [flag, code] : {std::pair("--out", 1), {"--rates", 3}}) {
     const std::string path = dir_ + "/nowhere/x.json";
     const Ran r = scaling({"--seconds", "600", flag, path});

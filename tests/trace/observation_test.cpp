@@ -376,7 +376,7 @@ double difference(const std::vector<Array>& a, const std::vector<Array>& b) {
   return most;
 }
 
-// Without draws: eager ones are keyed one by one, those of a step by their number in it.
+// The programs have no draws: eager ones are keyed one by one, those of a step by their number in it.
 TEST(RandomPrograms, GiveTheSameEagerCompiledAndOnTheReference) {
   const int programs = testing::fuzz_rounds(40);
   for (int number = 0; number < programs; ++number) {

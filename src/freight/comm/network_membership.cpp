@@ -117,7 +117,7 @@ class NetworkMembership final : public Membership {
     uint64_t generation = 0;  // of its last meeting
   };
 
-  // While it has not met the others yet: then a stop is agreed on between steps.
+  // A stop counts here as long as it has not met the others yet: then it is agreed on between steps.
   bool is_asked_to_end() const { return generation_ == 0 && options_.called_off && options_.called_off(); }
   bool leads() const { return !order_.empty() && order_[0] == number(); }
   int numbers() const { return static_cast<int>(doors_.gates.size()); }
@@ -160,7 +160,7 @@ class NetworkMembership final : public Membership {
   std::string why_;          // the last reason that there is none
   int error_ = 0;            // why the last gate could not be reached: an errno; 0: it was
 
-  // While this process gathers the others:
+  // These are of a process that gathers the others.
   std::vector<Clock::time_point> alive_, probed_;  // by number: the last sign of life, the last look for one
   std::vector<std::string> lost_;                  // by number: how it was lost; "": it was not
 };

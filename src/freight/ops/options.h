@@ -15,7 +15,7 @@ concept Whole = (std::is_integral_v<T> && !std::is_same_v<T, bool>) ||
 
 // One axis; a negative one counts from the back.
 struct Axis {
-  // Takes any integer type.
+  // Takes a whole number.
   template <Whole T>
   Axis(T axis) : value(static_cast<int64_t>(axis)) {}
   operator int64_t() const { return value; }  // the number
@@ -24,7 +24,7 @@ struct Axis {
 
 // A count, a size, a place or an offset. topk(x, 2.5) and select(x, 0, i / 2.0) do not compile.
 struct WholeNumber {
-  // From a whole number.
+  // Takes a whole number.
   template <Whole T>
   WholeNumber(T number) : value(static_cast<int64_t>(number)) {}
   operator int64_t() const { return value; }  // the number
@@ -34,7 +34,7 @@ struct WholeNumber {
 // Axes to reduce: none given means all. Negative axes count from the back.
 struct Axes {
   Axes() = default;
-  // From a whole number.
+  // Takes a whole number.
   template <Whole T>
   Axes(T axis) : list{static_cast<int64_t>(axis)} {}
   Axes(std::initializer_list<int64_t> axes) : list(axes) {}            // several axes
@@ -47,7 +47,7 @@ enum class Keep { no, yes };
 
 // One number per spatial axis; a single number stands for all of them.
 struct Extents {
-  // From a whole number.
+  // Takes a whole number.
   template <Whole T>
   Extents(T all) : values{static_cast<int64_t>(all)}, uniform(true) {}
   Extents(std::initializer_list<int64_t> each) : values(each), uniform(false) {}  // one per axis

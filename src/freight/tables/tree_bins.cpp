@@ -173,7 +173,8 @@ FREIGHT_VBMI inline void transpose_bytes(uint8_t (*lines)[kRowBytes]) {
 // The line in which transpose_bytes() leaves or takes a column or tree, and its place there.
 inline uint8_t* across(uint8_t (*lines)[kRowBytes], size_t i) { return lines[i % 16] + i / 16 * 16; }
 
-// How many of a column's splits are at most each of sixteen features, to `bytes`; tells which are missing.
+// Counts for each of sixteen features how many of a column's splits are at most it, to `bytes`; tells which are
+// missing.
 FREIGHT_VBMI inline __mmask16 count_splits(__m512 x, const float* pivots, const float* splits, size_t each,
                                            uint8_t* bytes) {
   const __m512 p0 = _mm512_loadu_ps(pivots), p1 = _mm512_loadu_ps(pivots + 16), p2 = _mm512_loadu_ps(pivots + 32),

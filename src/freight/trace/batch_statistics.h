@@ -1,4 +1,5 @@
-// What batch normalisation cannot learn from. Graphs that run are looked through; plans of single samples may be made,
+// Batch normalisation: statistics over parts of a batch, and batches that it cannot learn from. Graphs that run are
+// looked through; plans of single samples may be made,
 // printed and counted.
 #pragma once
 #include "freight/base/error.h"
@@ -6,7 +7,7 @@
 
 namespace freight::trace {
 
-// Until the end of the scope BatchNorm layers, as this thread traces them, take their statistics over all parts of a
+// BatchNorm layers, as this thread traces them until the end of the scope, take their statistics over all parts of a
 // batch that are computed apart, by sums over these (all_reduce).
 class SharedStatistics {
  public:

@@ -14,7 +14,7 @@ struct Wanted {
   std::string name;
   Type type;
   bool assigned = false;  // a variable that has another value since
-  // Of which of the two it is the value.
+  // One of the two is set: the value is its.
   const trace::VariableImpl* variable = nullptr;
   const trace::TensorImpl* tensor = nullptr;
 };

@@ -47,7 +47,7 @@ void NetTraining::plan_evaluation(int64_t test_count) {
   CompileOptions unlimited = compile;
   unlimited.limit = {};
   std::vector<TrainStep::Run> plans = step->plans(inputs, targets);
-  // Of shards that run side by side one counts: how many a device has must not decide in what batches it evaluates,
+  // One of the shards that run side by side counts: how many a device has must not decide in what batches it evaluates,
   // since these round the figures that are stored.
   for (size_t i = 1; i < plans.size(); ++i) plans[i].shares_arena = plans[i].shares_arena || plans[i].of_shard;
   const StepBeside beside{inputs, targets, step->part_of(config.batch_size), arena_bytes(plans)};

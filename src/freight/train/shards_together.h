@@ -36,7 +36,7 @@ class ShardsTogether {
   // Runs all that were added. States that lie in `block` go to the shards' own blocks; the state at `random_numbers`
   // is each shard's. Sums are made over the shards of all ranks, in the tree over them where `sharding` is exact.
   void run(const Array& block, const void* random_numbers, const Sharding& sharding, const Deal& deal);
-  // After run(). Nothing but its rows may be asked of an empty one.
+  // The next are asked after run(). An empty shard has nothing but its rows.
   int64_t rows(size_t shard) const { return shards_[shard].x.shape()[0]; }
   const float* block(size_t shard) const { return slots_[shard]->block.data<float>(); }
   double loss(size_t shard) const { return static_cast<double>(slots_[shard]->results[0].data<float>()[0]); }
