@@ -9,9 +9,9 @@
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
-#include "freight/data/dataset.h"
 #include "freight/io/json_library.h"
 #include "freight/train/folds.h"
+#include "plan_table.h"
 #include "plan_text.h"
 #include "table.h"
 
@@ -112,12 +112,8 @@ TreeComparison compare_trees(train::Config config, const train::RowLearner& lear
                              const TreeComparisonOptions& options,
                              const std::function<void(const std::string&)>& told) {
   train::Config& c = config;
-  if (c.lr == train::kAutomaticRate) learner.choose(c);
-  train::settle_ranking(c, learner);
+  const train::RowData data = read_rows(c, learner);
   c.early_stop = 0;
-  train::RowSource source = train::row_source(c, data::find(c.data, {.data_dir = c.data_dir}));
-  source.bad = {.on_bad = data::OnBad::skip, .report = [](const data::BadSample&) {}};
-  const train::RowData data = learner.read(source);
   const int64_t all = data.train.count();
   const std::vector<int64_t> rows = options.rows.empty() ? usual_rows(all) : options.rows;
   if (rows.back() > all) {

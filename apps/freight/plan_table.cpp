@@ -34,11 +34,8 @@ struct Sampled {
 };
 
 // A large table is read as far as its columns and a few rounds need.
-Sampled sample(const train::Config& c, const train::RowLearner& learner, int64_t rows_said) {
-  train::RowSource source = train::row_source(c, data::find(c.data, {.data_dir = c.data_dir}));
-  source.bad = {.on_bad = data::OnBad::skip, .report = [](const data::BadSample&) {}};
-  source.most_bytes = kReadBytes;
-  Sampled s{.data = learner.read(source)};
+Sampled sample(train::Config& c, const train::RowLearner& learner, int64_t rows_said) {
+  Sampled s{.data = read_rows(c, learner, kReadBytes)};
   const auto fitted = static_cast<double>(s.data.train.count()), held = static_cast<double>(s.data.test.count());
   s.rows = rows_said > 0 ? fitted / (fitted + held) * static_cast<double>(rows_said) : fitted / s.data.share;
   return s;
@@ -161,6 +158,15 @@ const train::RowLearner* planned_trees(const train::Config& config) {
   return learner && learner->tree_work(config, {}) ? learner : nullptr;
 }
 
+train::RowData read_rows(train::Config& config, const train::RowLearner& learner, uint64_t most_bytes) {
+  if (config.lr == train::kAutomaticRate) learner.choose(config);
+  train::settle_ranking(config, learner);
+  train::RowSource source = train::row_source(config, data::find(config.data, {.data_dir = config.data_dir}));
+  source.bad = {.on_bad = data::OnBad::skip, .report = [](const data::BadSample&) {}};
+  source.most_bytes = most_bytes;
+  return learner.read(source);
+}
+
 std::string TablePlan::trees_text() const {
   std::string size = cat(with_commas(fit.trees_of_round), " trees");
   if (!forest()) {
@@ -197,8 +203,6 @@ std::string TablePlan::verdict() const {
 TablePlan make_table_plan(const train::Config& config, const train::RowLearner& learner, const plan::Catalog& catalog,
                           int64_t rows) {
   train::Config c = config;
-  if (c.lr == train::kAutomaticRate) learner.choose(c);
-  train::settle_ranking(c, learner);
   const Sampled s = sample(c, learner, rows);
   TablePlan p{.model = learner.name(),
               .data = c.data,

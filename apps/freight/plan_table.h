@@ -12,6 +12,10 @@ namespace freight::app {
 // The learner of trees that a configuration asks for; null where it asks for something else.
 const train::RowLearner* planned_trees(const train::Config& config);
 
+// The rows of the table that a configuration names, without those that cannot be read; `most_bytes` of its files, 0:
+// all. Settles what the learner chooses in the configuration.
+train::RowData read_rows(train::Config& config, const train::RowLearner& learner, uint64_t most_bytes = 0);
+
 // A plan of a fit, before it is printed.
 struct TablePlan {
   std::string model, data;

@@ -192,7 +192,7 @@ void print_sums(const bench::RankProfile& p) {
 int profile_as_rank(ProfileFlags& f, const Args& args, const comm::Launch& launch) {
   f.source.backend = device_of(f.ranks, f.source.backend, launch);
   const std::unique_ptr<train::Ranks> ranks = join_ranks(f.ranks, launch);
-  try {
+  return with_others(ranks.get(), [&] {
     ranks->need_equal("the arguments", join(args, " "));
     need_own_gpus(*ranks, f.source.backend);
     bench::RankWorkload w(f.source.load(), f.source.options(f.pass()), *ranks);
@@ -214,10 +214,7 @@ int profile_as_rank(ProfileFlags& f, const Args& args, const comm::Launch& launc
     print_sum(cat(w.model().name, " batch ", f.source.batch_size, ", rank 0's part"), p.plan);
     print_sums(p);
     return 0;
-  } catch (const std::exception& e) {
-    ranks->comm().abort(e.what());
-    throw;
-  }
+  });
 }
 
 }  // namespace

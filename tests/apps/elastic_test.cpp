@@ -236,6 +236,15 @@ TEST_F(ElasticRuns, ASignalToTheCommandStopsAllAndTheRunCanBeResumed) {
   EXPECT_EQ(more.code, 0) << more.err;
 }
 
+// Kills a rank, which the others tell as `lost`, and waits until it is back.
+void kill_until_back(Running& running, int rank, const char* lost) {
+  const int process = awaited_process(running.pid(), rank);
+  ASSERT_GT(process, 0);
+  ::kill(process, SIGKILL);
+  ASSERT_TRUE(running.wait_for(cat("rank ", rank, " ", lost), 60));
+  ASSERT_TRUE(running.wait_for(cat("rank ", rank, " is back"), 60));
+}
+
 // An elastic run of three is stopped, one of two goes on and loses a rank on the way.
 TEST_F(ElasticRuns, ARunThatWasStoppedGoesOnWithAnotherNumberOfRanksToTheSameModel) {
   constexpr int64_t kSteps = 1500;
@@ -247,13 +256,7 @@ TEST_F(ElasticRuns, ARunThatWasStoppedGoesOnWithAnotherNumberOfRanksToTheSameMod
   const Words again = {"train", "--resume", path("run"), "--devices", "cpu*2", "--elastic", "1:2"};
   Running second(again);
   ASSERT_TRUE(second.wait_for("resumed from ", 60));
-  for (const int rank : {1, 0}) {
-    const int process = awaited_process(second.pid(), rank);
-    ASSERT_GT(process, 0);
-    ::kill(process, SIGKILL);
-    ASSERT_TRUE(second.wait_for(cat("rank ", rank, " was killed by signal 9"), 60));
-    ASSERT_TRUE(second.wait_for(cat("rank ", rank, " is back"), 60));
-  }
+  for (const int rank : {1, 0}) ASSERT_NO_FATAL_FAILURE(kill_until_back(second, rank, "was killed by signal 9"));
   const Ran r = second.finish();
   expect_undisturbed(r, "run");
   const Ran over = run_freight(again);
@@ -290,13 +293,7 @@ TEST_F(ElasticRuns, OverANetworkTheOthersGoOnTooAndARankComesBack) {
   train_undisturbed(kSteps);
   Running running(args("run", kSteps, {"--devices", "cpu*3", "--elastic", "1:3", "--comm", "gloo"}));
   ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-21"));
-  for (const int rank : {2, 0}) {
-    const int process = awaited_process(running.pid(), rank);
-    ASSERT_GT(process, 0);
-    ::kill(process, SIGKILL);
-    ASSERT_TRUE(running.wait_for(cat("rank ", rank, " ended or was killed"), 60));
-    ASSERT_TRUE(running.wait_for(cat("rank ", rank, " is back"), 60));
-  }
+  for (const int rank : {2, 0}) ASSERT_NO_FATAL_FAILURE(kill_until_back(running, rank, "ended or was killed"));
   const Ran r = running.finish();
   expect_undisturbed(r, "run");
   EXPECT_NE(r.out.find("test accuracy"), std::string::npos) << r.out;

@@ -162,8 +162,7 @@ void Crew::start_again(int number) {
   p.quick = seat(number).steps < kFewSteps ? p.quick + 1 : 0;
   if (generation_ == 0 && p.quick >= kTriesBeforeStart) return;
   p.state = State::due;
-  p.when =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(pause_before(p.quick)));
+  p.when = time_of_start(p.quick);
 }
 
 // Lets in those that are prepared: at first when all are, then whenever one is.

@@ -16,8 +16,8 @@ namespace freight::comm {
 namespace {
 
 constexpr double kSoon = 10;  // seconds: a process that ended earlier ended soon after its start
-// Above this an exit code from another host says that the process there was killed (a shell's 137), or that ssh lost it
-// (255).
+// Exit codes above this tell of a signal, as a shell has it: one from another host says that the process there was
+// killed (137), or that ssh lost it (255).
 constexpr int kOfSignals = 128;
 
 bool is_free(int port) {
@@ -75,7 +75,7 @@ bool HostsCrew::ended(int number, int code, int signal) {
   Person& p = people_[static_cast<size_t>(number)];
   const bool soon = seconds_since(p.when) < kSoon;
   p.process = 0;
-  if (signal == 0 && (code == 0 || (stopping_ && code > 128))) {
+  if (signal == 0 && (code == 0 || (stopping_ && code > kOfSignals))) {
     finishing_ = true;  // whoever ends well does so when the first has stored all
     return true;
   }
@@ -91,8 +91,7 @@ bool HostsCrew::ended(int number, int code, int signal) {
   if (!killed || stopping_) return true;
   p.quick = soon ? p.quick + 1 : 0;
   p.due = true;
-  p.when =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(pause_before(p.quick)));
+  p.when = time_of_start(p.quick);
   return true;
 }
 

@@ -19,11 +19,12 @@ void need_bounds(const Elastic& bounds, int processes) {
        " processes, need at least 1, no more than there are, and ", kMostMembers, " at most");
 }
 
-double pause_before(int quick_ends) {
-  constexpr double kFirst = 0.25, kLongest = 30;
+std::chrono::steady_clock::time_point time_of_start(int quick_ends) {
+  using Clock = std::chrono::steady_clock;
+  constexpr double kFirst = 0.25, kLongest = 30;  // seconds
   double pause = 0;
   for (int i = 1; i < quick_ends; ++i) pause = std::min(std::max(2 * pause, kFirst), kLongest);
-  return pause;
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(pause));
 }
 
 std::vector<int> StoppedWatch::look(const std::vector<pid_t>& processes) {

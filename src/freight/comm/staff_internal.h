@@ -43,9 +43,9 @@ class Staff {
 
 // Throws Error(usage) where no job of so many processes can keep to the bounds.
 void need_bounds(const Elastic& bounds, int processes);
-// The pause before a process is started again that ended soon after its start so many times in a row, in seconds. The
-// first time there is none; what ends of itself whenever it comes would cost the others a meeting each time.
-double pause_before(int quick_ends);
+// When a process is to be started again that ended now, soon after its start so many times in a row. The first time it
+// is at once; what ends of itself whenever it comes would cost the others a meeting each time.
+std::chrono::steady_clock::time_point time_of_start(int quick_ends);
 
 // Finds processes of this host that are stopped. They are given up: what they hold, a lock for one, is free then, and
 // they change nothing any more should they go on. Where all are stopped somebody wants the whole job to rest.
