@@ -1,7 +1,10 @@
 // The limit of docs/limits.md for pictures: each format takes as many pixels as kMaxPixels, and one more is refused by
 // the file's name before memory is taken for it.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <webp/encode.h>
+
+#include <fstream>
 
 #include "freight/base/strings.h"
 #include "freight/io/codecs_internal.h"
@@ -51,14 +54,26 @@ std::string bmp_of(const Size& s) {
 }
 std::string ppm_of(const Size& s) { return cat("P6\n", s.columns, " ", s.rows, "\n255\n"); }
 
+// A claim that is taken needs memory for what it claims: where there is less, the error is about that.
 std::string refusal(const std::string& file) {
   try {
     decode_image(bytes_of(file), "claims");
   } catch (const Error& e) {
-    EXPECT_EQ(static_cast<int>(e.kind()), static_cast<int>(ErrorKind::data)) << e.what();
+    const bool memory = std::string(e.what()).find("takes more memory than there is") != std::string::npos;
+    EXPECT_EQ(static_cast<int>(e.kind()), static_cast<int>(memory ? ErrorKind::capacity : ErrorKind::data)) << e.what();
+    EXPECT_EQ(e.op(), "claims");
     return e.what();
   }
   return "";
+}
+
+// In bytes, as RLIMIT_AS counts.
+size_t address_space() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmSize:")) return std::stoull(line.substr(7)) << 10;
+  }
+  return 0;
 }
 
 constexpr Size kBelow{511, 262'657}, kLimit{8192, 16384}, kAbove{1539, 87'211};  // 2^27 - 1, 2^27, 2^27 + 1
@@ -88,6 +103,24 @@ TEST(ImageLimits, EachFormatIsTakenUpToTheLimit) {
     EXPECT_NE(said.find(limit), std::string::npos) << said;
     EXPECT_NE(said.find(cat(format.refused.columns, " x ", format.refused.rows)), std::string::npos) << said;
   }
+}
+
+// A picture for whose pixels the process has no room is named.
+TEST(ImageLimits, ALackOfMemoryNamesThePicture) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the allocators of sanitizers end the process";
+#endif
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &limit), 0);
+  std::vector<std::string> files;
+  for (const auto of : {png_of, jpeg_of, webp_of}) files.push_back(of(kLimit));
+  rlimit small = limit;
+  small.rlim_cur = address_space() + (size_t{64} << 20);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &small), 0);
+  std::vector<std::string> said;
+  for (const std::string& file : files) said.push_back(refusal(file));
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+  for (const std::string& text : said) EXPECT_EQ(text, "claims: reading it takes more memory than there is");
 }
 
 TEST(ImageLimits, PicturesOfSoManyPixelsAreDecoded) {

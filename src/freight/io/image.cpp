@@ -10,6 +10,7 @@
 #include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/io/codecs_internal.h"
+#include "freight/io/memory_need.h"
 #include "freight/io/npy.h"
 
 namespace freight::io {
@@ -156,20 +157,22 @@ void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choo
     columns = w;
     return stored_part(turn.transposed ? choose(w, h) : choose(h, w), turn, h, w);
   };
-  out.whole = Array();
-  if (is_jpeg(bytes)) {
-    decode_jpeg(bytes, name, choose_stored, out, room);
-  } else {
-    out.whole = decode_whole(bytes, name, room);
-    const Shape& s = out.whole.shape();
-    out.rows = s[0];
-    out.columns = s[1];
-    out.channels = s[2];
-    out.scale = 1;
-    out.y = out.x = 0;
-    choose_stored(s[0], s[1]);
-  }
-  if (turn.any()) make_upright(out, turn, rows, columns);
+  reading(name, [&] {
+    out.whole = Array();
+    if (is_jpeg(bytes)) {
+      decode_jpeg(bytes, name, choose_stored, out, room);
+    } else {
+      out.whole = decode_whole(bytes, name, room);
+      const Shape& s = out.whole.shape();
+      out.rows = s[0];
+      out.columns = s[1];
+      out.channels = s[2];
+      out.scale = 1;
+      out.y = out.x = 0;
+      choose_stored(s[0], s[1]);
+    }
+    if (turn.any()) make_upright(out, turn, rows, columns);
+  });
 }
 
 Array decode_image(ByteView bytes, const std::string& name, Orientation orientation) {
