@@ -402,9 +402,6 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
     fail(ErrorKind::usage, "--elastic",
          "goes by shared memory or Gloo, not by MPI, which ends all processes with one: ", "leave out --comm mpi");
   }
-  if (comm::asked_engine(flags.job()) == comm::Engine::nccl) {
-    fail(ErrorKind::usage, "--elastic", "goes by shared memory or Gloo as yet: leave out --comm nccl");
-  }
   if (!flags.weights.empty() || flags.shard_optimizer) {
     fail(ErrorKind::usage, "--elastic", "does not go with ",
          flags.weights.empty() ? "--shard-optimizer" : "--device-weights", " as yet");
