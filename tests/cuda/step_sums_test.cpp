@@ -140,7 +140,7 @@ class Rank {
     }
     return all;
   }
-  // What a step gives, as the fake adds it: the last rank first.
+  // The result of a step, as the fake adds it: the last rank first.
   Floats expected(int step, const Rows& rows) {
     Floats sum;
     for (int r = comm_.world(); r-- > 0;) {

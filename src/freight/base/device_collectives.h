@@ -31,7 +31,7 @@ class DeviceCollectives {
   // The same in a queue of its own: it begins behind what the kernels' queue was given so far, and runs beside what
   // that is given next.
   virtual void beside(const std::function<void()>& calls) = 0;
-  // What the kernels' queue is given from now on begins when all that was given beside it is done.
+  // The kernels' queue begins what it is given from now on when all that was given beside it is done.
   virtual void join() = 0;
   // Calls that are made while the device records a run are part of the recording. Whether a call is recorded is the
   // same on all ranks, and so is the order in which recordings are enqueued; each time the host says so by this.

@@ -31,11 +31,11 @@ SumOrder order_of_sums(const Plan& plan);
 class Collectives {
  public:
   virtual ~Collectives() = default;
-  // Where the data lies; null: in the host's memory.
+  // The memory that the data lies in; null: the host's.
   virtual DeviceMemory* memory() const { return nullptr; }
-  // A run begins. Where its device can record it, or has a recording of such a run (`kept`, else 0), the result numbers
-  // the recording that it is to be: another one than `kept` is made anew. 0: none. Where ranks must do the same, they
-  // agree on it here.
+  // A run begins, which may become a recording if it is `recordable`; `kept` numbers the one that the device has of
+  // such a run, or is 0. The result numbers the recording that the run is to be: another one than `kept` is made anew;
+  // 0: none. Ranks that must do the same agree on it here.
   virtual int64_t agree(const SumOrder&, bool recordable, int64_t kept) {
     return recordable ? std::max<int64_t>(kept, 1) : 0;
   }

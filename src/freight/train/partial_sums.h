@@ -32,7 +32,6 @@ class PartialSums {
       comm::tree_sum(both, 2, to + from, count, DType::f32);
     }
   }
-  size_t bytes() const { return sums_.size() * floats_ * sizeof(float); }
 
  private:
   void keep(const float* block) {

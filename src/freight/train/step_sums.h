@@ -22,7 +22,7 @@ class StepSums final : public Collectives {
   StepSums(DeviceCollectives& devices, Gather gather) : devices_(devices), gather_(std::move(gather)) {}
 
   // The summands, f32, in the order in which plans make them; each piece ends in front of the one of that number. The
-  // same on all ranks. Without it there are sums within the plan alone.
+  // same on all ranks. Unless it is called there are sums within the plan alone.
   void lay(std::vector<Variable> summands, std::vector<size_t> ends);
   // `prepare` makes of each, by its number, what this rank brings to the sum, in the kernels' queue.
   void prepare_by(std::function<void(size_t summand)> prepare) { prepare_ = std::move(prepare); }

@@ -33,7 +33,7 @@ struct FakeCuda {
           live_contexts = 0, live_descriptions = 0;  // of libraries, their handles among them
   bool libraries_ended = false;                      // with the process
   int64_t collectives = 0, live_communicators = 0;   // of the fake NCCL: executed, and not destroyed or aborted
-  // Of these, those that graphs made, and those that a kernel of another stream or branch could have run beside.
+  // The number of these that graphs made, and of those that a kernel of another stream or branch could have run beside.
   int64_t graph_collectives = 0, collectives_hidden = 0;
 };
 

@@ -74,7 +74,7 @@ class Machine {
 
   void enqueue(StreamState* stream, std::function<void()> work, Kind kind = Kind::kernel);
   void launch(const GraphState& graph, StreamState* stream);
-  // Of the capture at hand: whether the stream is part of it, and what a launch of its graph calls.
+  // True of a stream that is part of the capture at hand; and a call that each launch of its graph makes.
   bool captures(StreamState* stream) const { return branch_of(stream) != kActors; }
   void at_launch(std::function<void()> call) { at_launch_.push_back(std::move(call)); }
   void begin_capture(StreamState* stream);
