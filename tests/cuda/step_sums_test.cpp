@@ -306,5 +306,29 @@ TEST_F(StepSumsOnFake, ALostRankEndsTheGraphThatWaitsForIt) {
   EXPECT_LT(seconds_since(start), 60);
 }
 
+// The thread that finds the error here has graphs of the communicator, for which an abort waits.
+TEST_F(StepSumsOnFake, AnErrorThatNcclReportsAtALaterCallIsToldThoughThereAreGraphs) {
+  const Told fails("FAKE_NCCL_FAILS_AFTER", "7");
+  const auto start = std::chrono::steady_clock::now();
+  for (const std::string& said : reports_of(2, [](Comm& c) -> std::string {
+         std::string text = "nothing";
+         {
+           Rank r(c);
+           r.lay(4);
+           try {
+             for (int s = 0; s < 3; ++s) r.run(s, {4, 4});
+             r.run(3, {3, 3});  // no graph yet
+           } catch (const Error& e) {
+             text = e.what();
+           }
+         }
+         return cat(text, "; ", join(fake().faults, "; "), counted("communicators", fake().live_communicators, 0));
+       })) {
+    EXPECT_NE(said.find("remote process exited or there was a network error; "), std::string::npos) << said;
+    EXPECT_EQ(said.find("communicator"), std::string::npos) << said;
+  }
+  EXPECT_LT(seconds_since(start), 15);
+}
+
 }  // namespace
 }  // namespace freight::test
