@@ -173,9 +173,9 @@ void need_own_gpus(train::Ranks& ranks, const std::string& device, const RankFla
 
 void need_nccl(const RankFlags& flags, const train::Config& config) {
   if (comm::asked_engine(flags.job()) != comm::Engine::nccl) return;
-  if (config.sync_batch_norm) {
+  if (config.sync_batch_norm && config.shards > 0) {
     fail(ErrorKind::usage, "--comm",
-         "nccl does not go with --sync-batch-norm: shards wait for each other in memory of the host");
+         "nccl does not go with --sync-batch-norm and --shards: shards wait for each other in memory of the host");
   }
   if (const Library& nccl = cuda::find_nccl(); !nccl.why.empty()) fail(ErrorKind::device, "--comm nccl", nccl.why);
 }
@@ -401,9 +401,6 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
   if (flags.engine() == comm::Engine::mpi) {
     fail(ErrorKind::usage, "--elastic",
          "goes by shared memory or Gloo, not by MPI, which ends all processes with one: ", "leave out --comm mpi");
-  }
-  if (comm::asked_engine(flags.job()) == comm::Engine::nccl) {
-    fail(ErrorKind::usage, "--elastic", "goes by shared memory or Gloo as yet: leave out --comm nccl");
   }
   if (!flags.weights.empty() || flags.shard_optimizer) {
     fail(ErrorKind::usage, "--elastic", "does not go with ",

@@ -547,6 +547,9 @@ int train_elastic(const Args& args, const comm::Launch& launch, std::unique_ptr<
   parse_request(r, args);
   r.config.backend = device_of(r.flags.ranks, r.config.backend, launch);
   train::Ranks ranks(std::move(members), r.flags.ranks.comm_timeout);
+  if (!r.config.sync_batch_norm) {  // else shards wait for each other in memory of the host
+    ranks.use_by([&] { join_devices(ranks, r.config.backend, r.flags.ranks); });
+  }
   try {
     return with_others(&ranks, [&] { return train_here(r, args, &ranks, {}); });
   } catch (const Error& e) {

@@ -109,6 +109,75 @@ TEST_F(NcclCommand, DevicesSumAmongThemselvesAndTrainWhatOneDoes) {
   EXPECT_LE(copies[0] + copies[1] + 2 * kSteps * kParameters, through[0] + through[1]);
 }
 
+TEST_F(NcclCommand, SumsAreMadeWithinTheStepAndBesideItsBackwardHalf) {
+  constexpr int64_t kSteps = 9;
+  write_file(path("normed.json"), kNormed);
+  // The epoch's last batch has one sample, of which one device gets none.
+  const Words set = {"--devices", kTwo, "--model", path("normed.json"), "-b", "9", "--max-steps", cat(kSteps)};
+  const auto with = [&](const Words& more) {
+    Words all = set;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  trained("within", with({}));
+  trained("behind", with({"--overlap", "no"}));
+  trained("host", with({"--comm", "shared"}));
+  EXPECT_TRUE(model("within") == model("behind"));
+  EXPECT_TRUE(model("within") == model("host"));
+  const std::vector<int64_t> within = figures("within", "graph_collectives"), all = figures("within", "collectives");
+  ASSERT_EQ(within.size(), 2u);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all, figures("behind", "collectives"));
+  // Each gradient and statistic of a step is one sum. The first step is launched kernel by kernel, and so is that of
+  // one sample, and the one behind it where weights or memory have moved.
+  EXPECT_GE(within[0] * kSteps, all[0] * (kSteps - 4));
+  EXPECT_EQ(within[0], within[1]);
+  const std::vector<int64_t> hidden = figures("within", "collectives_hidden");
+  ASSERT_EQ(hidden.size(), 2u);
+  EXPECT_GE(hidden[0], kSteps - 1);
+  EXPECT_TRUE(figures("behind", "graph_collectives").empty());
+  EXPECT_TRUE(figures("behind", "collectives_hidden").empty());
+}
+
+TEST_F(NcclCommand, PartsOfADeviceAreAddedBeforeThePiecesOfTheLastOneTravel) {
+  for (const char* parts : {"2", "3", "4"}) {
+    const Words set = {"--devices", kTwo, "-b", "9", "--max-steps", "9", "--grad-accum", parts};
+    const auto run = [&](const std::string& name, const Words& more) {
+      Words all = set;
+      all.insert(all.end(), more.begin(), more.end());
+      trained(cat(name, parts), all);
+      return model(cat(name, parts));
+    };
+    const std::string within = run("within", {});
+    EXPECT_TRUE(within == run("behind", {"--overlap", "no"})) << parts;
+    EXPECT_TRUE(within == run("host", {"--comm", "shared"})) << parts;
+    EXPECT_EQ(figures(cat("within", parts), "graph_collectives").size(), 2u);
+    EXPECT_EQ(figures(cat("within", parts), "collectives"), figures(cat("behind", parts), "collectives"));
+  }
+}
+
+TEST_F(NcclCommand, StatisticsOfTheWholeBatchAreSummedWithinTheStep) {
+  write_file(path("normed.json"), kNormed);
+  const auto set = [&](const Words& more) {
+    Words all = {"--sync-batch-norm", "--model", path("normed.json"), "-b", "9", "--max-steps", "9"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const Ran two = train("two", set({"--devices", kTwo, "--comm", "nccl", "--overlap", "yes"}));
+  ASSERT_EQ(two.code, 0) << two.err;
+  EXPECT_NE(two.err.find(kNote), std::string::npos) << two.err;
+  trained("behind", set({"--devices", kTwo, "--overlap", "no"}));
+  trained("host", set({"--devices", kTwo, "--comm", "shared"}));
+  EXPECT_TRUE(model("two") == model("behind"));
+  EXPECT_TRUE(model("two") == model("host"));
+  EXPECT_EQ(figures("two", "graph_collectives").size(), 2u);
+  EXPECT_EQ(figures("behind", "graph_collectives").size(), 2u);  // those of statistics
+  EXPECT_LT(difference(trained("three", set({"--devices", kThree})),
+                       trained("host three", set({"--devices", kThree, "--comm", "shared"}))),
+            2e-4);
+  EXPECT_EQ(figures("three", "graph_collectives").size(), 3u);
+}
+
 TEST_F(NcclCommand, ShardsGiveTheSameModelToTheByteOnAnyNumberOfDevices) {
   write_file(path("normed.json"), kNormed);
   const Words shards = {"--shards", "4", "--model", path("normed.json"), "--max-steps", "4"};
@@ -156,9 +225,9 @@ TEST_F(NcclCommand, IsForCudaDevicesThatTrain) {
   EXPECT_EQ(processors.code, 2) << processors.err;
   EXPECT_NE(processors.err.find("nccl sums between CUDA devices: rank 0 computes on cpu"), std::string::npos)
       << processors.err;
-  const Ran synced = train("synced", {"--devices", kTwo, "--comm", "nccl", "--sync-batch-norm"});
+  const Ran synced = train("synced", {"--devices", kTwo, "--comm", "nccl", "--sync-batch-norm", "--shards", "4"});
   EXPECT_EQ(synced.code, 2) << synced.err;
-  EXPECT_NE(synced.err.find("does not go with --sync-batch-norm"), std::string::npos) << synced.err;
+  EXPECT_NE(synced.err.find("does not go with --sync-batch-norm and --shards"), std::string::npos) << synced.err;
   const Ran timed = run_freight({"bench", "comm", "--world", "2", "--comm", "nccl"});
   EXPECT_EQ(timed.code, 2) << timed.err;
   EXPECT_NE(timed.err.find("for freight train alone"), std::string::npos) << timed.err;
@@ -170,6 +239,30 @@ TEST_F(NcclCommand, TwoRanksShareADeviceWhereNcclIsToldSo) {
   const Ran r = run_freight(args("shared", {"--devices", "cuda:0*2", "--comm", "nccl"}), "", environment_of);
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_EQ(figures("shared", "collectives").size(), 2u);
+}
+
+TEST_F(NcclCommand, AnElasticRunMeetsByANewCommunicatorAndStoresTheSameModel) {
+  const Words set = {"--shards", "4", "--epochs", "0", "--save-every", "3"};
+  const auto args_of = [&](const std::string& run, const Words& more) {
+    Words all = args(run, set);
+    all.insert(all.end(), more.begin(), more.end());
+    *std::find(all.begin(), all.end(), "6") = "40";  // steps
+    return all;
+  };
+  const Ran alone = run_freight(args_of("alone", {"--device", "cuda:0"}), "", environment("alone"));
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  Running run(args_of("elastic", {"--devices", kThree, "--elastic", "1:3"}), "", environment("elastic"));
+  ASSERT_TRUE(run.wait_for(kNote, 120));
+  const std::string saved = path("elastic") + "/checkpoints/step-3";
+  ASSERT_TRUE(waited_for(saved) || waited_for(saved) || waited_for(saved));
+  const int rank = awaited_process(run.pid(), 1);
+  ASSERT_GT(rank, 0);
+  ::kill(rank, SIGKILL);
+  const Ran r = run.finish();
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("rank 1 was killed by signal 9; 2 devices go on from step "), std::string::npos) << r.err;
+  EXPECT_TRUE(model("elastic") == model("alone"));
+  EXPECT_GE(figures("elastic", "collectives").size(), 2u);  // and of the one that came, where the run was not over
 }
 
 TEST_F(NcclCommand, ARankThatIsKilledIsNamed) {

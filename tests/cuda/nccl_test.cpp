@@ -335,7 +335,85 @@ TEST_F(FakeNccl, FindsTwoCapturesOnOneThreadAndCallsBesideThem) {
          r.driver().graph_destroy(graph);
        })) {
     EXPECT_EQ(said,
-              "a second capture on one thread; a collective of another stream than the one that this thread captures");
+              "a second capture on one thread; a collective of another stream than those that this thread captures");
+  }
+}
+
+// The graph of a sum of `a` to `b`, to be launched.
+cuda::GraphExec sum_as_graph(const cuda::Driver& driver, cuda::Stream stream, const std::function<void()>& sum) {
+  cuda::Graph graph = nullptr;
+  cuda::GraphExec exec = nullptr;
+  driver.capture_begin(stream, cuda::kCaptureOfThread);
+  sum();
+  driver.capture_end(stream, &graph);
+  driver.graph_instantiate(&exec, graph, 0);
+  driver.graph_destroy(graph);
+  return exec;
+}
+
+TEST_F(FakeNccl, FindsASumThatIsInAGraphOnOneRankAlone) {
+  const std::vector<std::string> said = faults_of([](Rank& r) {
+    const auto sum = [&r] {
+      r.all_reduce(r.a, r.b, 64);
+      r.settle();
+    };
+    if (r.comm.rank() == 1) return sum();
+    const cuda::GraphExec exec = sum_as_graph(r.driver(), r.memory->stream(), sum);
+    r.driver().graph_launch(exec, r.memory->stream());
+    r.memory->wait();
+    r.driver().graph_exec_destroy(exec);
+  });
+  EXPECT_NE(said[1].find("rank 1 calls ncclAllReduce of 64 elements of type 7, rank 0 calls ncclAllReduce of 64 "
+                         "elements of type 7 in graph 1"),
+            std::string::npos)
+      << said[1];
+}
+
+TEST_F(FakeNccl, FindsGraphsThatWereNotCapturedTogether) {
+  const std::vector<std::string> said = faults_of([](Rank& r) {
+    const auto sum = [&r] {
+      r.all_reduce(r.a, r.b, 64);
+      r.settle();
+    };
+    std::vector<cuda::GraphExec> execs;
+    for (int i = 0; i <= r.comm.rank(); ++i) execs.push_back(sum_as_graph(r.driver(), r.memory->stream(), sum));
+    r.driver().graph_launch(execs.back(), r.memory->stream());
+    r.memory->wait();
+    for (const cuda::GraphExec e : execs) r.driver().graph_exec_destroy(e);
+  });
+  EXPECT_NE(
+      said[0].find("rank 0 calls ncclAllReduce of 64 elements of type 7 in graph 1, rank 1 calls ncclAllReduce of "
+                   "64 elements of type 7 in graph 2"),
+      std::string::npos)
+      << said[0];
+}
+
+TEST_F(FakeNccl, FindsACommunicatorThatIsDestroyedBeforeAGraphOfIt) {
+  for (const std::string& said : faults_of([](Rank& r) {
+         const cuda::GraphExec exec = sum_as_graph(r.driver(), r.memory->stream(), [&r] {
+           r.all_reduce(r.a, r.b, 64);
+           r.settle();
+         });
+         cuda::nccl_functions().CommFinalize(r.communicator);
+         cuda::nccl_functions().CommDestroy(r.communicator);
+         r.driver().graph_exec_destroy(exec);
+       })) {
+    EXPECT_EQ(said, "a communicator is destroyed while a graph has calls of it");
+  }
+}
+
+TEST_F(FakeNccl, FindsAnEventOfACaptureThatIsAskedFor) {
+  for (const std::string& said : faults_of([](Rank& r) {
+         cuda::Event event = nullptr;
+         r.driver().event_create(&event, cuda::kEventWithoutTiming);
+         const cuda::GraphExec exec = sum_as_graph(r.driver(), r.memory->stream(), [&] {
+           r.driver().event_record(event, r.memory->stream());
+           r.driver().event_query(event);
+         });
+         r.driver().graph_exec_destroy(exec);
+         r.driver().event_destroy(event);
+       })) {
+    EXPECT_EQ(said, "an event of a capture is asked whether it is done");
   }
 }
 

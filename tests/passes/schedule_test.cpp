@@ -140,6 +140,34 @@ TEST(Schedule, LowersThePeaksOfTrainingSteps) {
   EXPECT_LT(shuffled_now, shuffled_given);
 }
 
+// A chain whose results are each summed over ranks, of which the program makes the sums at its end.
+TEST(Schedule, MakesASumOverRanksAsSoonAsItsOperandIsThereUnlessAnotherNodeReadsIt) {
+  const Type t{DType::f32, {64}};
+  for (const bool read : {false, true}) {
+    Graph g;
+    Builder b(g);
+    Value x = b.one(Op::input, LeafAttrs{"x", t}, {});
+    std::vector<Value> states, parts;
+    for (const char* name : {"s0", "s1", "s2"}) {
+      states.push_back(b.one(Op::state, LeafAttrs{name, t}, {}));
+      parts.push_back(x = b.unary(Op::tanh, x));
+    }
+    for (size_t i = 0; i < parts.size(); ++i) {
+      g.updates.push_back({states[i], b.one(Op::all_reduce, PieceAttrs{}, {parts[i]})});
+    }
+    g.outputs = {b.unary(Op::exp, read ? g.updates[0].next : x)};
+    const Graph after = passes::schedule(g);
+    verify(after, "schedule");
+    std::vector<Op> ops;
+    for (const Node& n : after.nodes) {
+      if (!n.inputs.empty()) ops.push_back(n.op);
+    }
+    const Op s = Op::all_reduce, c = Op::tanh;
+    const std::vector<Op> at_once = {c, s, c, s, c, s, Op::exp}, first_read = {c, c, s, c, s, s, Op::exp};
+    EXPECT_EQ(ops, read ? first_read : at_once) << print(after);
+  }
+}
+
 TEST(Schedule, KeepsTheOrderOfAProgramThatLeavesNothingToGain) {
   const Type t{DType::f32, {64}};
   Graph g;

@@ -1,5 +1,6 @@
 // Collectives between devices, of which each rank of a job has one. A call takes its turn in the device's queue of
-// kernels and returns at once; nothing goes through memory of the host. backend/gpu/cuda/nccl.h is the one that exists.
+// kernels, or beside it, and returns at once; nothing goes through memory of the host. backend/gpu/cuda/nccl.h is the
+// one that exists.
 // Collectives between processes, whose arrays lie in memory of the host, are comm/comm.h.
 #pragma once
 #include <cstdint>
@@ -27,6 +28,16 @@ class DeviceCollectives {
 
   // The calls that `calls` makes are one piece of work, in which none uses what another one writes.
   virtual void together(const std::function<void()>& calls) = 0;
+  // The same in a queue of its own: it begins behind what the kernels' queue was given so far, and runs beside what
+  // that is given next.
+  virtual void beside(const std::function<void()>& calls) = 0;
+  // The kernels' queue begins what it is given from now on when all that was given beside it is done.
+  virtual void join() = 0;
+  // Calls that are made while the device records a run are part of the recording. Whether a call is recorded is the
+  // same on all ranks, and so is the order in which recordings are enqueued; each time the host says so by this.
+  virtual void enqueued() = 0;
+  // This rank does no more with the others, since one is lost: what the device was given and waits ends unfinished.
+  virtual void abort(const std::string& why) = 0;
   // data (count) becomes the sum of all ranks' data.
   virtual void all_reduce(void* data, int64_t count, DType dtype) = 0;
   // from (W, count), to (count): rank r gets the sum of all ranks' from[r].

@@ -1,6 +1,7 @@
 // Orders the nodes of a graph. Two wishes: a state is read by everybody before the node that overwrites it runs (so the
 // update can happen in place), and nodes that free more memory than they take run as soon as they can (so a gradient
-// dies in its optimizer update right after it was made). Otherwise the order of the program is kept.
+// dies in its optimizer update right after it was made). A sum over ranks that no other node reads runs as soon as its
+// operand is there, since it travels beside what comes after it. Otherwise the order of the program is kept.
 #include <algorithm>
 #include <set>
 
@@ -97,6 +98,8 @@ Graph schedule(const Graph& graph) {
     for (Value v : n.outputs) update = update && is_update[v];
     return update || info(n.op).kind == OpKind::view || frees(i) >= 0;
   };
+  const ByNode<bool> within = sums_read_within(graph);
+  const auto travels = [&](NodeId i) { return graph.node(i).op == Op::all_reduce && !within[i]; };
   std::set<NodeId> ready;
   for (const NodeId i : graph.node_ids()) {
     if (d.missing[i] == 0) ready.insert(i);
@@ -118,7 +121,8 @@ Graph schedule(const Graph& graph) {
     if (info(graph.node(i).op).kind == OpKind::leaf) place(i);
   }
   while (!ready.empty()) {
-    const auto pick = std::find_if(ready.begin(), ready.end(), eager);
+    auto pick = std::find_if(ready.begin(), ready.end(), travels);
+    if (pick == ready.end()) pick = std::find_if(ready.begin(), ready.end(), eager);
     place(pick == ready.end() ? *ready.begin() : *pick);
   }
   return done == graph.nodes.size() ? r.finish() : graph;

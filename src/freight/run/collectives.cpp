@@ -1,17 +1,24 @@
 // See collectives.h.
 #include "freight/run/collectives.h"
 
+#include <algorithm>
+#include <functional>
+#include <string>
 #include <utility>
 
 #include "freight/base/device_memory.h"
 #include "freight/base/error.h"
+#include "freight/base/strings.h"
 #include "freight/base/threads.h"
+#include "freight/ir/attrs.h"
+#include "freight/passes/passes.h"
+#include "freight/run/plan.h"
 
 namespace freight {
 
 namespace {
 
-thread_local Collectives* current = nullptr;
+thread_local Collectives* t_summing = nullptr;
 
 class AllReduce final : public Kernel {
  public:
@@ -27,14 +34,14 @@ class AllReduce final : public Kernel {
         parallel_copy(operands[1], operands[0], bytes);
       }
     }
-    if (!current) return;
-    if (read_within_ || memory_) {
-      fail(ErrorKind::usage, "all_reduce",
-           memory_ ? "sums over ranks are of host memory as yet"
-                   : "a sum over ranks is there behind the run, but another step of it reads the sum",
-           ": ", type_);
+    if (!t_summing) return;
+    if (t_summing->memory() != memory_.get()) {
+      fail(ErrorKind::usage, "all_reduce", "ranks sum in other memory than the plan's: ", type_);
     }
-    current->ready(operands[1]);
+    if (!read_within_) return t_summing->ready(operands[1]);
+    if (t_summing->sum_within(operands[1], type_)) return;
+    fail(ErrorKind::usage, "all_reduce",
+         "a sum over ranks is there behind the run, but another step of it reads the sum: ", type_);
   }
   std::string name() const override { return "all_reduce"; }
 
@@ -46,10 +53,35 @@ class AllReduce final : public Kernel {
 
 }  // namespace
 
-CollectivesScope::CollectivesScope(Collectives* to) : before_(current) {
-  if (to) current = to;
+CollectivesScope::CollectivesScope(Collectives* to) : before_(t_summing) {
+  if (to) t_summing = to;
 }
-CollectivesScope::~CollectivesScope() { current = before_; }
+CollectivesScope::~CollectivesScope() { t_summing = before_; }
+Collectives* CollectivesScope::current() { return t_summing; }
+
+SumOrder order_of_sums(const Plan& plan) {
+  const Graph& g = plan.graph();
+  const auto is_sum = [](const Node& n) { return n.op == Op::all_reduce; };
+  if (std::none_of(g.nodes.begin(), g.nodes.end(), is_sum)) return {};
+  const ByNode<bool> within = passes::sums_read_within(g);
+  ByValue<std::string> state_of(g);
+  for (const Update& u : g.updates) state_of[u.next] = leaf_name(g, u.state);
+  SumOrder order;
+  const std::hash<std::string> hash;
+  for (const PlanStep& s : plan.steps()) {
+    const Node& n = g.node(s.node);
+    if (!is_sum(n)) continue;
+    const uint64_t own = hash(within[s.node] ? cat(g.type(n.out()), " ", n.scope) : state_of[n.out()]);
+    order.hash = hash_combine(order.hash, own);
+    if (!within[s.node]) {
+      order.behind.push_back({state_of[n.out()], attrs<PieceAttrs>(n).piece});
+      continue;
+    }
+    order.within.push_back(g.type(n.out()));
+    order.hash_within = hash_combine(order.hash_within, own);
+  }
+  return order;
+}
 
 std::unique_ptr<Kernel> make_all_reduce(std::shared_ptr<DeviceMemory> memory, const Type& type, bool read_within) {
   return std::make_unique<AllReduce>(std::move(memory), type, read_within);

@@ -13,6 +13,7 @@
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
 #include "freight/passes/passes.h"
+#include "freight/run/collectives.h"
 #include "freight/run/plan.h"
 
 namespace freight {
@@ -120,13 +121,19 @@ struct Executable::Bound {
   std::map<int32_t, std::unique_ptr<DeviceMark>> marks;  // refer to `memory`
   std::vector<DeviceMark*> last_copies;
   // Where the device records runs: inputs are sent to blocks of the executable's own, and runs whose addresses are
-  // those of the ones before are recorded, by their number; unless a step computes on the host, too.
+  // those of the ones before are recorded, by their number and by who sums over ranks in them; unless a step computes
+  // on the host, too.
   bool records = false;
   std::vector<std::unique_ptr<Arena>> input_blocks;
   static constexpr size_t kMostRecordings = 8;
-  std::map<int64_t, std::unique_ptr<DeviceRecording>> recordings;
+  struct Recorded {
+    std::unique_ptr<DeviceRecording> run = {};  // null where the device would rather not
+    int64_t number = 0;                         // Collectives::agree
+  };
+  std::map<std::pair<int64_t, const Collectives*>, Recorded> recordings;
   bool has_run = false;             // with these addresses
   std::vector<size_t> sums_within;  // steps
+  SumOrder sums = {};               // over ranks
 
   // Where the steps find the bytes of a block that belongs to the caller.
   void* address(const std::shared_ptr<Storage>& block, DeviceAccess access,
@@ -248,6 +255,7 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
     return add(memory.buffers[p.root], static_cast<size_t>(p.offset) * size_of(g.type(v).dtype));
   };
   const ByNode<bool> within = passes::sums_read_within(g);
+  b.sums = order_of_sums(*plan_);
   for (const PlanStep& s : plan_->steps()) {
     const Node& n = g.node(s.node);
     if (within[s.node]) b.sums_within.push_back(b.steps.size());
@@ -308,24 +316,33 @@ void Executable::run_once_steps() {
 void Executable::run(const std::vector<Array>& inputs, const std::vector<Array>& outputs, int64_t times) {
   replay(inputs, outputs, [&] {
     Bound& b = *bound_;
+    Collectives* const ranks = b.sums.any() ? CollectivesScope::current() : nullptr;
     const auto steps = [&] {
       for (int64_t t = 0; t < times; ++t) {
         b.begin_run();
         for (size_t i = plan_->once_steps(); i < b.steps.size(); ++i) b.run_step(i);
         b.end_run();
       }
+      if (ranks) ranks->run_ends();
     };
+    const std::pair<int64_t, const Collectives*> key(times, ranks);
+    const auto known = b.recordings.find(key);
+    const int64_t kept = known == b.recordings.end() ? 0 : known->second.number;
+    const bool recordable = b.has_run && b.records;
+    int64_t number = recordable ? std::max<int64_t>(kept, 1) : 0;
+    if (ranks) number = ranks->agree(b.sums, recordable, kept);
     DeviceRecording* recording = nullptr;
-    if (b.has_run && b.records) {
-      if (b.recordings.size() == Bound::kMostRecordings && b.recordings.count(times) == 0) {
+    if (number != 0) {
+      if (b.recordings.size() == Bound::kMostRecordings && known == b.recordings.end()) {
         b.recordings.erase(b.recordings.begin());  // of the fewest steps: full blocks stay
       }
-      auto& kept = b.recordings[times];
-      if (!kept) kept = b.memory->record(steps);
-      recording = kept.get();
+      Bound::Recorded& recorded = b.recordings[key];
+      if (recorded.number != number) recorded = {b.memory->record(steps), number};
+      recording = recorded.run.get();
     }
     if (recording) {
       recording->enqueue();
+      if (ranks) ranks->enqueued();
     } else {
       steps();
     }

@@ -6,8 +6,12 @@
 #include <cstring>
 #include <utility>
 
+#include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/ir/builder.h"
 #include "freight/ops/ops.h"
+#include "freight/run/plan.h"
+#include "freight/trace/device.h"
 
 namespace freight::train {
 
@@ -50,6 +54,17 @@ struct AddRows {
     }
   }
 };
+
+// The step of x + y for f32 of that shape, which may overwrite y.
+std::shared_ptr<const Plan> plan_of_addition(const Type& type, const std::string& device) {
+  Graph g;
+  Builder b(g);
+  const Value x = b.one(Op::input, LeafAttrs{"x", type}, {}), y = b.one(Op::input, LeafAttrs{"y", type}, {});
+  g.outputs = {b.binary(Op::add, x, y)};
+  auto plan = plan_for(g, {.backend = device, .deterministic = true});
+  FREIGHT_CHECK(plan->steps().size() == 1 && plan->arena_bytes() == 0, "an addition is one step");
+  return plan;
+}
 
 // True where the sum of a rank's shards is a part of the tree over all ranks' sums.
 bool adds_here(const Deal& deal, bool exact) { return !exact || deal.aligned(); }
@@ -97,6 +112,14 @@ struct DeviceSums::State {
     (*add_gathered)();
   }
 
+  void add_kept(size_t summand) const {
+    void* const to = address(summands[summand], DeviceAccess::update);
+    for (size_t i = counts.size(); i-- > 0;) {
+      void* const operands[] = {address(sums[i][summand], DeviceAccess::read), to, to, nullptr};
+      additions[summand]->steps()[0].kernel->run(operands);
+    }
+  }
+
   const Variables summands;
   DeviceCollectives& ranks;
   const Deal deal;
@@ -104,8 +127,9 @@ struct DeviceSums::State {
   const CompileOptions options;
   // Sums of 1, 2, 4, ... shards of this rank that are complete, as they meet in the tree.
   std::vector<Variables> sums = {};
-  std::vector<Compiled<AddTo>> folds = {};  // a sum and the one behind it
-  std::vector<int64_t> counts = {};         // shards in each
+  std::vector<Compiled<AddTo>> folds = {};                  // a sum and the one behind it
+  std::vector<std::shared_ptr<const Plan>> additions = {};  // by summand, where one rank's shards are several
+  std::vector<int64_t> counts = {};                         // shards in each
   // The shards of all ranks meet here first: this rank's, a row for each, and everybody's.
   Variables slots = {}, gathered = {};
   std::unique_ptr<Compiled<AddRows>> add_gathered = {};
@@ -116,6 +140,10 @@ DeviceSums::DeviceSums(std::vector<Variable> summands, DeviceCollectives& ranks,
                        const CompileOptions& compile)
     : state_(new State{std::move(summands), ranks, deal, exact, {.backend = compile.backend, .deterministic = true}}) {
   State& s = *state_;
+  const std::string device = compile.backend.empty() ? current_device() : *trace::device_named(compile.backend);
+  for (size_t i = 0; !exact && deal.most() > 1 && i < s.summands.size(); ++i) {
+    s.additions.push_back(plan_of_addition({DType::f32, {s.summands[i].type().numel()}}, device));
+  }
   if (!exact) return;
   const bool here = adds_here(deal, exact);
   const int64_t most = here ? 1 : deal.most();
@@ -149,6 +177,8 @@ void DeviceSums::add() {
   }
   ++s.done;
 }
+
+void DeviceSums::add_kept(size_t summand) const { state_->add_kept(summand); }
 
 void DeviceSums::finish() {
   State& s = *state_;

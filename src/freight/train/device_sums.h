@@ -26,6 +26,9 @@ class DeviceSums {
   void clear();   // the summands become zeros: those of a shard without samples
   void add();     // the summands are another shard's of this rank, in order
   void finish();  // they become the sums over all shards of all ranks
+  // For a step that ends without finish(): the summand of that number is the last shard's, and becomes the sum of all
+  // of this rank. It may be part of a recording.
+  void add_kept(size_t summand) const;
 
   // Bytes on the device besides the summands, of which each shard has so many bytes.
   static size_t kept_bytes(size_t summands, const Deal& deal, bool exact);

@@ -64,6 +64,7 @@ void Loop::keep_what_is_left() {
 // Runs after each meeting: all get the state of the one that is furthest, and their shares of the batches.
 void Loop::take_in() {
   Ranks& ranks = *run_.ranks;
+  ranks.join_devices();
   constexpr size_t kSaid = 2;
   const std::vector<double> said =
       ranks.gather({known_ ? static_cast<double>(place_.step) : -1.0, record_.writes() ? 1.0 : 0.0});

@@ -199,7 +199,8 @@ void need_ranks(const NetRun& p) {
   if (p.sharding.shards < world) {
     fail(ErrorKind::usage, "--shards", "got ", p.sharding.shards, " for ", world, " devices: need one for each");
   }
-  if (c.sync_batch_norm && p.ranks->overlap() == Overlap::yes) {
+  const bool by_devices = p.ranks->devices() && c.shards == 0;
+  if (c.sync_batch_norm && p.ranks->overlap() == Overlap::yes && !by_devices) {
     fail(ErrorKind::usage, "--overlap", "yes does not go with --sync-batch-norm: all shards end together");
   }
   if (p.sharding.shards > c.batch_size) {
@@ -235,7 +236,7 @@ void settle_shares(NetRun& p, const CompileOptions& compile) {
   const std::string name = device_name(c);
   ranks.meet_devices(name == "cpu" ? cpu_info().model : backend(name).description(), own_memory(c) != nullptr);
   ranks.need_equal("the arithmetic", to_string(compile.compute));
-  if (ranks.devices() && c.sync_batch_norm) {
+  if (ranks.devices() && c.sync_batch_norm && c.shards > 0) {
     p.notes.emplace_back(
         "gradients go through memory of the host, where shards wait for each other (--sync-batch-norm)");
   } else if (!ranks.note().empty()) {
@@ -483,6 +484,7 @@ RunSummary NetRun::summary() const {
   s.has_plans = true;
   std::vector<std::string> on_data = task->notes();
   if (!precision_note.empty()) on_data.push_back(precision_note);
+  if (ranks && ranks->members() && !ranks->note().empty()) s.notes.push_back(ranks->note());  // known since they met
   s.notes.insert(s.notes.begin(), on_data.begin(), on_data.end());
   return s;
 }

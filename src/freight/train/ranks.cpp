@@ -52,7 +52,10 @@ Ranks::Ranks(std::unique_ptr<comm::Membership> members, double timeout)
     : overlap_(Overlap::no), members_(std::move(members)), timeout_(timeout) {}
 
 void Ranks::meet(bool broken) {
-  if (comm_ && broken) comm_->abort("it goes to another meeting");
+  constexpr const char* kWhy = "it goes to another meeting";
+  if (comm_ && broken) comm_->abort(kWhy);
+  if (devices_ && broken) devices_->abort(kWhy);
+  devices_.reset();
   comm_.reset();
   comm_ = members_->meet(timeout_);
   wish(std::exchange(taken_, {}));  // a step that was not finished has agreed on nothing

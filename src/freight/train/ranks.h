@@ -86,6 +86,11 @@ class Ranks {
   DeviceCollectives* devices() const { return devices_.get(); }
   // The same on all ranks. They are left before the ranks are.
   void use(std::unique_ptr<DeviceCollectives> devices) { devices_ = std::move(devices); }
+  // The same in an elastic job, where each meeting has other ranks: `join` is called behind each, by all.
+  void use_by(std::function<void()> join) { join_ = std::move(join); }
+  void join_devices() const {
+    if (join_) join_();
+  }
   // Says how devices sum, in words for whoever starts the run; "" where there is nothing to say.
   const std::string& note() const { return note_; }
   void set_note(std::string note) { note_ = std::move(note); }
@@ -135,6 +140,7 @@ class Ranks {
   Wish mine_, agreed_;
   Wish taken_;  // and not agreed on yet
   std::string note_ = {};
+  std::function<void()> join_ = {};
   std::unique_ptr<DeviceCollectives> devices_ = {};  // the last member: it asks comm_ who is lost
 };
 

@@ -24,10 +24,12 @@
 #include "freight/trace/tracer.h"
 #include "freight/train/device_sums.h"
 #include "freight/train/overlapped_sums.h"
+#include "freight/train/partial_sums.h"
 #include "freight/train/ranks.h"
 #include "freight/train/shards_together.h"
 #include "freight/train/state_shares.h"
 #include "freight/train/step_internal.h"
+#include "freight/train/step_sums.h"
 
 namespace freight::train {
 
@@ -37,6 +39,10 @@ constexpr size_t kAlign = 16;   // floats: 64 bytes
 constexpr size_t kNumbers = 4;  // of a shard: loss, number right, targets that are asked, samples
 // Steps that are watched before it is chosen where sums are made; the first of them plans, the others are timed.
 constexpr int64_t kWatched = 4;
+// Devices that sum among themselves cut their pieces by the figures of an H100's memory and f32 units, and of NCCL over
+// PCI Express 5: it is the ratio that counts, and where links are faster smaller pieces than need be cost a start each.
+constexpr DeviceSpeed kSpeedOfDevices = {.transfer = 5e10, .bytes = 3e12, .flops = 5e13, .beside = true};
+constexpr SumCost kSumsOfDevices = {.start = 3e-5, .per_byte = 2e-11};
 
 // A state of the net that a forward pass may change, a running statistic, and the place in the block for the shards'
 // sum. Tracing a shard tells which of them do change: others keep their bits.
@@ -117,50 +123,6 @@ struct FollowWeights {
   }
 };
 
-// Sums of 1, 2, 4, ... shards that are complete, so that the tree of comm/tree_sum.h grows with one shard at a time.
-class Partial {
- public:
-  explicit Partial(size_t floats) : floats_(floats) {}
-  void start() { counts_.clear(); }
-  void add(const float* block) {
-    keep(block);
-    counts_.push_back(1);
-    while (counts_.size() > 1 && counts_.back() == counts_[counts_.size() - 2]) fold();
-  }
-  // Gives all that was added as one sum, and begins anew.
-  void finish(float* to) {
-    while (counts_.size() > 1) fold();
-    std::memcpy(to, sums_[0].raw(), floats_ * sizeof(float));
-    counts_.clear();
-  }
-  // The same of some elements alone, where the last shard's lie in `to` already; nothing is forgotten.
-  void finish_within(float* to, int64_t from, int64_t count) const {
-    for (size_t i = counts_.size(); i-- > 0;) {
-      const void* const both[] = {sums_[i].data<float>() + from, to + from};
-      comm::tree_sum(both, 2, to + from, count, DType::f32);
-    }
-  }
-  size_t bytes() const { return sums_.size() * floats_ * sizeof(float); }
-
- private:
-  void keep(const float* block) {
-    const size_t at = counts_.size();
-    if (at == sums_.size()) sums_.emplace_back(DType::f32, Shape{static_cast<int64_t>(floats_)});
-    std::memcpy(sums_[at].raw(), block, floats_ * sizeof(float));
-  }
-  void fold() {
-    const size_t at = counts_.size() - 2;
-    const void* const both[] = {sums_[at].raw(), sums_[at + 1].raw()};
-    comm::tree_sum(both, 2, sums_[at].raw(), static_cast<int64_t>(floats_), DType::f32);
-    counts_[at] += counts_.back();
-    counts_.pop_back();
-  }
-
-  size_t floats_;
-  std::vector<Array> sums_;
-  std::vector<int64_t> counts_;  // shards in each
-};
-
 }  // namespace
 
 struct ShardedStep::State {
@@ -186,13 +148,18 @@ struct ShardedStep::State {
     for (const Statistic& s : statistics) all.push_back(s.sum);
     return all;
   }
+  bool sums_in_step() const;
+  // The shard is the one within whose step devices sum.
+  bool ends_in_step(int64_t number) const { return in_step && number + 1 == deal.count(); }
   bool may_overlap() const;
   void bring_home() const;
   std::vector<int64_t> ready_order(const data::FeedBatch& full, std::vector<int64_t>& ends);
   void place(const data::FeedBatch& full);
+  void place_in_step(const data::FeedBatch& full, DeviceCollectives& sum);
   void place_slots();
   void start(const data::FeedBatch& first);
   void run(const data::FeedBatch& b, int64_t number);
+  void bring_zeros(const data::FeedBatch& b, int64_t number);
   void run_together();
   Array random_numbers_of(int64_t number) const;
   void put_result(int64_t number, double loss, double right);
@@ -217,9 +184,10 @@ struct ShardedStep::State {
   std::unique_ptr<ShardsTogether> together = {};  // null where one shard runs after the other
 
   Array block_array, slots, all_slots;  // slots: of this rank's shards, and of all, where sums do not meet in the tree
-  Partial partial;
+  PartialSums partial;
   bool local_sums = true;
   std::unique_ptr<DeviceSums> device = {};      // null where there is a block, in memory of the host
+  std::unique_ptr<StepSums> in_step = {};       // of devices that sum within the step; else null
   std::unique_ptr<OverlappedSums> sums = {};    // null where they are never made beside a shard
   bool beside = false;                          // they are, beside the last shard of a step
   bool moved = false;                           // and were not in the step before
@@ -236,6 +204,13 @@ struct ShardedStep::State {
   bool own_memory = false;                      // of the device that computes
   Array random_numbers;                         // as of the step's beginning
 };
+
+// True where the devices' sums are part of the step that computes the last shard's summands: they need no order of
+// their own.
+bool ShardedStep::State::sums_in_step() const {
+  const bool alone = deal.most() == 1;
+  return sharding.ranks && ranks().devices() && !sharding.exact && (alone || !sharding.shared_statistics);
+}
 
 // True where sums may be made beside the last shard: not where the shards of all ranks meet first.
 bool ShardedStep::State::may_overlap() const {
@@ -254,24 +229,20 @@ void ShardedStep::State::bring_home() const {
 }
 
 // The order in which rank 0's plan makes the summands, on all ranks, and the ends of the plan's pieces. What a plan
-// does not sum comes first.
+// does not sum comes last, and keeps no piece waiting but the last one.
 std::vector<int64_t> ShardedStep::State::ready_order(const data::FeedBatch& first, std::vector<int64_t>& ends) {
   const std::vector<Variable> all = summands();
   std::vector<int64_t> order, piece_of;
   if (ranks().first() && first.inputs.shape()[0] > 0) {
     const auto plan = shard.plan(Type{first.inputs.dtype(), first.inputs.shape()},
                                  Type{first.targets.dtype(), first.targets.shape()});
-    const Graph& g = plan->graph();
-    ByValue<std::string> state_of(g);
-    for (const Update& u : g.updates) state_of[u.next] = leaf_name(g, u.state);
     std::map<std::string, int64_t> number_of;
     for (size_t i = 0; i < all.size(); ++i) number_of[all[i].name()] = static_cast<int64_t>(i);
-    for (const PlanStep& s : plan->steps()) {
-      const Node& n = g.node(s.node);
-      const auto number = n.op == Op::all_reduce ? number_of.find(state_of[n.out()]) : number_of.end();
+    for (const SumOrder::Sum& sum : order_of_sums(*plan).behind) {
+      const auto number = number_of.find(sum.state);
       if (number == number_of.end()) continue;
       order.push_back(number->second);
-      piece_of.push_back(attrs<PieceAttrs>(n).piece);
+      piece_of.push_back(sum.piece);
       number_of.erase(number);
     }
   }
@@ -279,8 +250,8 @@ std::vector<int64_t> ShardedStep::State::ready_order(const data::FeedBatch& firs
   for (const int64_t i : order) known[static_cast<size_t>(i)] = true;
   for (size_t i = 0; i < all.size(); ++i) {
     if (known[i]) continue;
-    order.insert(order.begin(), static_cast<int64_t>(i));
-    piece_of.insert(piece_of.begin(), 0);
+    order.push_back(static_cast<int64_t>(i));
+    piece_of.push_back(piece_of.empty() ? 0 : piece_of.back());
   }
   ranks().broadcast(order.data(), order.size() * sizeof(int64_t));
   ranks().broadcast(piece_of.data(), piece_of.size() * sizeof(int64_t));
@@ -295,6 +266,7 @@ void ShardedStep::State::place(const data::FeedBatch& first) {
   placed = true;
   std::vector<Variable> all = summands();
   if (DeviceCollectives* const d = devices()) {
+    if (sums_in_step() && (ranks().overlap() != Overlap::no || sharding.shared_statistics)) place_in_step(first, *d);
     device = std::make_unique<DeviceSums>(std::move(all), *d, deal, sharding.exact, options);
     return;
   }
@@ -316,7 +288,7 @@ void ShardedStep::State::place(const data::FeedBatch& first) {
     all[i].impl()->bind(Storage::borrow(at, all[i].type().bytes(), block_array.storage()));
     at += sizes[i];
   }
-  partial = Partial(floats);
+  partial = PartialSums(floats);
   if (!ends.empty()) {
     sums = std::make_unique<OverlappedSums>(ranks().comm());
     sums->lay(block(), sizes);
@@ -324,6 +296,19 @@ void ShardedStep::State::place(const data::FeedBatch& first) {
     beside = ranks().overlap() == Overlap::yes;
   }
   place_slots();
+}
+
+void ShardedStep::State::place_in_step(const data::FeedBatch& first, DeviceCollectives& sum) {
+  in_step = std::make_unique<StepSums>(sum, [this](const std::vector<double>& mine) { return ranks().gather(mine); });
+  if (ranks().overlap() == Overlap::no) return;
+  const std::vector<Variable> all = summands();
+  std::vector<int64_t> ends;
+  const std::vector<int64_t> order = ready_order(first, ends);
+  std::vector<Variable> ordered;
+  for (const int64_t i : order) ordered.push_back(all[static_cast<size_t>(i)]);
+  in_step->lay(std::move(ordered), {ends.begin(), ends.end()});
+  if (deal.most() == 1) return;
+  in_step->prepare_by([this, order](size_t i) { device->add_kept(static_cast<size_t>(order[i])); });
 }
 
 // Makes room for the shards' sums where they meet in no tree over the ranks' own.
@@ -363,10 +348,14 @@ ShardedStep::ShardedStep(const Trained& trained, const Sharding& sharding, const
   of_averages.deterministic = of_update.deterministic;
   s.tokens = trained.model->language_model();
   s.own_memory = backend(compile.backend.empty() ? current_device() : compile.backend).memory() != nullptr;
+  if (s.sums_in_step()) {
+    of_shard.sums = kSumsOfDevices;
+    if (of_shard.limit.offload == Offload::none) of_shard.limit.speed = kSpeedOfDevices;
+  }
   s.shard = {
       ShardSums{&s.trained, &s.gradients, &s.statistics, sharding.batch_size, s.tokens, sharding.shared_statistics},
       of_shard};
-  if (sharding.shared_statistics) {
+  if (sharding.shared_statistics && !s.sums_in_step()) {
     s.together = std::make_unique<ShardsTogether>(
         ShardsTogether::Source{[&s](const Type& x, const Type& y) { return s.shard.plan(x, y); },
                                [&s](const Array& x, const Array& y) { return s.shard.states(x, y); }});
@@ -407,7 +396,7 @@ bool ShardedStep::State::lacks_variance(const data::FeedBatch& b) {
 // Computes the shard's block and numbers.
 void ShardedStep::State::run(const data::FeedBatch& b, int64_t number) {
   if (b.inputs.shape()[0] == 0 || lacks_variance(b)) {
-    if (device) return device->clear();
+    if (device) return bring_zeros(b, number);
     bring_home();
     std::memset(block(), 0, block_array.bytes());
     return;
@@ -417,6 +406,19 @@ void ShardedStep::State::run(const data::FeedBatch& b, int64_t number) {
   put_result(number, static_cast<double>(loss.item<float>()), static_cast<double>(right.item<float>()));
   count(b, number);
   bring_home();
+}
+
+// The same where devices sum, within the steps of the other ranks or behind them.
+void ShardedStep::State::bring_zeros(const data::FeedBatch& b, int64_t number) {
+  device->clear();
+  if (!ends_in_step(number)) return;
+  SumOrder order;
+  if (sharding.shared_statistics) {
+    Type x{b.inputs.dtype(), b.inputs.shape()}, y{b.targets.dtype(), b.targets.shape()};
+    x.shape[0] = y.shape[0] = 1;  // sums of statistics have the same types whatever there is to sum
+    order = order_of_sums(*shard.plan(x, y));
+  }
+  in_step->run_empty(order);
 }
 
 // Draws are those of the shard, whoever computes it.
@@ -487,12 +489,14 @@ void ShardedStep::add(const data::FeedBatch& b) {
     s.sums->begin(mode, [&s](int64_t from, int64_t count) { s.partial.finish_within(s.block(), from, count); });
   }
   {
-    const CollectivesScope scope(last ? s.sums.get() : nullptr);
+    Collectives* const beside = last ? s.sums.get() : nullptr;
+    const CollectivesScope scope(s.ends_in_step(number) ? s.in_step.get() : beside);
     s.run(b, number);
   }
   if (last) s.sums->computed();
   s.now.computed = seconds_since(s.begun);
-  if (!last || !s.beside) s.keep_block(number);
+  const bool summed = s.ends_in_step(number) ? s.in_step->sums_all() : last && s.beside;
+  if (!summed) s.keep_block(number);
 }
 
 // Chooses where the sums are made from now on, by what rank 0 saw of its plan's steps and by the line of this job's
@@ -523,7 +527,13 @@ void ShardedStep::State::choose() {
 
 // The block becomes the sum of all shards' blocks.
 void ShardedStep::State::sum_blocks() {
-  if (device) return device->finish();  // enqueued: when they are made the device alone knows
+  if (in_step && in_step->sums_all()) return;
+  if (device) {
+    device->finish();  // enqueued: when they are made the device alone knows
+    // Sums that a lost rank leaves unfinished must not reach the weights where others go on with these.
+    if (ranks().members()) ranks().devices()->memory()->wait();
+    return;
+  }
   const int64_t floats = block_array.numel();
   if (local_sums && deal.count() > 1) partial.finish(block());
   if (!sharding.ranks) return;
@@ -625,6 +635,11 @@ void ShardedStep::deal_anew() {
   s.deal = s.sharding.deal();
   if (s.together) s.together->forget();
   if (!s.placed) return;
+  if (s.device) {
+    FREIGHT_CHECK(s.devices(), "devices that summed among themselves do so at each meeting");
+    s.device = std::make_unique<DeviceSums>(s.summands(), *s.devices(), s.deal, s.sharding.exact, s.options);
+    return;
+  }
   s.local_sums = !s.sharding.exact || !s.sharding.ranks || s.deal.aligned();
   s.place_slots();
 }

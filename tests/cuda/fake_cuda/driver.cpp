@@ -59,6 +59,8 @@ __attribute__((destructor)) void report() {
     std::fprintf(out, "collectives %lld\ncommunicators %lld\ncopies_to_host %lld\n",
                  static_cast<long long>(t.collectives), static_cast<long long>(t.live_communicators),
                  static_cast<long long>(t.copies_to_host));
+    std::fprintf(out, "graph_collectives %lld\ncollectives_hidden %lld\n", static_cast<long long>(t.graph_collectives),
+                 static_cast<long long>(t.collectives_hidden));
     for (const std::string& f : t.faults) std::fprintf(out, "fault: %s\n", f.c_str());
     std::fclose(out);
   }
@@ -230,6 +232,7 @@ int cuEventSynchronize(fake::EventState* event) {
 }
 int cuEventQuery(fake::EventState* event) {  // from any thread
   if (!in_context()) return kInvalidContext;
+  if (event->capture != 0) machine().fault("an event of a capture is asked whether it is done");
   return event->pending == 0 ? kOk : kNotReady;
 }
 int cuModuleLoadData(fake::ModuleState** module, const void* image) {

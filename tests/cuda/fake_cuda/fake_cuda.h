@@ -33,6 +33,8 @@ struct FakeCuda {
           live_contexts = 0, live_descriptions = 0;  // of libraries, their handles among them
   bool libraries_ended = false;                      // with the process
   int64_t collectives = 0, live_communicators = 0;   // of the fake NCCL: executed, and not destroyed or aborted
+  // The number of these that graphs made, and of those that a kernel of another stream or branch could have run beside.
+  int64_t graph_collectives = 0, collectives_hidden = 0;
 };
 
 extern "C" FakeCuda* fake_cuda();

@@ -107,6 +107,7 @@ void Machine::begin_capture(StreamState* stream) {
   captured = stream;
   ++told.captures;
   capture_.clear();
+  at_launch_.clear();
   branches_ = {stream};
   before_ = {Clock{}};
 }
@@ -114,6 +115,7 @@ void Machine::begin_capture(StreamState* stream) {
 bool Machine::end_capture(GraphState& into) {
   captured = nullptr;
   into.work = std::move(capture_);
+  into.at_launch = std::move(at_launch_);
   bool joined = true;
   for (size_t b = 1; b < branches_.size(); ++b) joined = joined && before_[0][b] == before_[b][b];
   if (!joined) fault("a captured stream is not joined");
@@ -121,6 +123,7 @@ bool Machine::end_capture(GraphState& into) {
 }
 
 void Machine::launch(const GraphState& graph, StreamState* stream) {
+  for (const auto& call : graph.at_launch) call();
   for (const Captured& c : graph.work) {
     pending_.push_back({c.branch == 0 ? stream->actor : kFirstBranch + c.branch - 1, c.work, clocks_[0], c.kind, true});
   }
@@ -190,6 +193,10 @@ void Machine::flush() {
 }
 
 void Machine::hidden(Kind kind, bool in_graph) {
+  if (kind == Kind::collective) {
+    ++told.collectives_hidden;
+    return;
+  }
   told.copies_to_host_hidden += kind == Kind::to_host;
   told.graph_copies_hidden += in_graph;
 }
@@ -204,9 +211,9 @@ void Machine::look_beside(const Operation& o) {
       return true;  // or behind it
     });
   }
-  if (o.kind == Kind::to_host || o.kind == Kind::to_device) {
+  if (o.kind == Kind::to_host || o.kind == Kind::to_device || o.kind == Kind::collective) {
     told.copies_to_host += o.kind == Kind::to_host;
-    told.graph_copies += o.in_graph;
+    told.graph_copies += o.in_graph && o.kind != Kind::collective;
     for (size_t a = 0; a < kActors; ++a) {
       if (last_kernel_[a] > now[a]) return hidden(o.kind, o.in_graph);
     }

@@ -15,10 +15,10 @@
 namespace fake {
 
 // The host is 0, streams follow, then the branches of a graph besides the one of the stream that was captured.
-constexpr size_t kActors = 9, kFirstBranch = 7;
+constexpr size_t kActors = 10, kFirstBranch = 7;
 using Clock = std::array<uint32_t, kActors>;
 
-enum class Kind : uint8_t { kernel, to_host, to_device, other };
+enum class Kind : uint8_t { kernel, to_host, to_device, collective, other };
 
 struct Operation {
   size_t actor = 0;
@@ -35,8 +35,8 @@ struct StreamState {
 struct EventState {
   std::atomic<int> pending = 0;  // records that are enqueued and not done
   Clock clock = {};
-  int64_t capture = 0;  // in which it was last recorded; 0: in none
-  Clock captured = {};  // by branch: the operations before it
+  std::atomic<int64_t> capture = 0;  // in which it was last recorded; 0: in none
+  Clock captured = {};               // by branch: the operations before it
   std::shared_ptr<Clock> edge;
 };
 struct Captured {
@@ -46,6 +46,7 @@ struct Captured {
 };
 struct GraphState {
   std::vector<Captured> work;
+  std::vector<std::function<void()>> at_launch;  // called by the host at each launch
 };
 
 class Machine {
@@ -73,6 +74,9 @@ class Machine {
 
   void enqueue(StreamState* stream, std::function<void()> work, Kind kind = Kind::kernel);
   void launch(const GraphState& graph, StreamState* stream);
+  // True of a stream that is part of the capture at hand; and a call that each launch of its graph makes.
+  bool captures(StreamState* stream) const { return branch_of(stream) != kActors; }
+  void at_launch(std::function<void()> call) { at_launch_.push_back(std::move(call)); }
   void begin_capture(StreamState* stream);
   // False: a branch does not end in the stream that was captured.
   bool end_capture(GraphState& into);
@@ -100,7 +104,7 @@ class Machine {
     bool pinned = false;
     Clock read_at = {};  // by actor
   };
-  // A copy that a kernel may yet run beside.
+  // A copy, or a collective, that a kernel may yet run beside.
   struct Crossing {
     size_t actor;
     uint32_t at;
@@ -127,6 +131,7 @@ class Machine {
   std::vector<Crossing> crossings_;
   // Of the capture at hand.
   std::vector<Captured> capture_;
+  std::vector<std::function<void()>> at_launch_;
   std::vector<StreamState*> branches_;
   std::vector<Clock> before_;  // by branch: the operations of each before its next
 };

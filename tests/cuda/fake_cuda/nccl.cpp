@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ constexpr int kMostRanks = 8;
 constexpr uint64_t kCalls = 1024;            // that a rank may be ahead
 constexpr size_t kArea = size_t{256} << 20;  // bytes of a rank that are under way
 constexpr unsigned kHangs = 120;             // seconds after which a test is told so
+constexpr unsigned kAbortHangs = 20;         // of an abort
 
 enum class Kind : uint8_t { all_reduce, reduce_scatter, all_gather, broadcast };
 constexpr const char* kNames[] = {"ncclAllReduce", "ncclReduceScatter", "ncclAllGather", "ncclBroadcast"};
@@ -34,11 +36,14 @@ struct Call {
   Kind kind = Kind::all_reduce;
   int type = 0, operation = 0, root = 0;
   uint64_t count = 0;
+  int64_t graph =
+      0;  // of the communicator's graphs the one that it is part of, which is the same on all ranks; 0: none
   bool operator==(const Call&) const = default;
 };
 std::string text_of(const Call& c) {
   return std::string(kNames[static_cast<size_t>(c.kind)]) + " of " + std::to_string(c.count) + " elements of type " +
-         std::to_string(c.type) + (c.kind == Kind::broadcast ? " from rank " + std::to_string(c.root) : "");
+         std::to_string(c.type) + (c.kind == Kind::broadcast ? " from rank " + std::to_string(c.root) : "") +
+         (c.graph ? " in graph " + std::to_string(c.graph) : "");
 }
 
 // The others see this of a rank.
@@ -69,8 +74,12 @@ struct Communicator {
   int rank, world;
   bool blocks;
   char* memory;
-  uint64_t given = 0;                  // calls
-  size_t cursor = 0;                   // in this rank's area
+  uint64_t given = 0;               // calls, those of a graph at each launch
+  uint64_t shown = 0;               // calls that were published
+  int64_t graphs = 0, capture = 0;  // captures that have calls of it, and the driver's number of the last one
+  size_t cursor = 0;                // in this rank's area
+  // Held by what graphs have of it: they must be gone before it can go.
+  std::shared_ptr<char> in_graphs = std::make_shared<char>();
   std::atomic<uint64_t> executed = 0;  // calls
   std::atomic<bool> aborted = false;
   std::atomic<int> error = kOk, under_way = 0;  // answers "in progress" so often yet
@@ -118,8 +127,9 @@ uint64_t brought(const Communicator& c, const Call& call) {
   }
 }
 
-// Shows the others what this rank brings. Executed when the call is made.
-void publish(Communicator& c, const Given& g, uint64_t number) {
+// Shows the others what this rank brings. Executed when the call is made, or with the graph that it is part of.
+void publish(Communicator& c, const Given& g) {
+  const uint64_t number = c.shown++;
   machine().at_work = kNames[static_cast<size_t>(g.call.kind)];
   const size_t bytes = brought(c, g.call) * bytes_of(g.call.type);
   if (bytes > 0) machine().read(g.from, static_cast<unsigned>(bytes));
@@ -166,7 +176,8 @@ void make_result(Communicator& c, const Given& g, uint64_t number) {
 }
 
 // Waits for the others and makes the result. Executed when the device is.
-void finish(Communicator& c, const Given& g, uint64_t number) {
+void finish(Communicator& c, const Given& g) {
+  const uint64_t number = c.executed;
   machine().at_work = kNames[static_cast<size_t>(g.call.kind)];
   const bool there = c.wait_until([&] { return c.all(number + 1, &Seat::published); }, "a collective");
   for (int r = 0; there && r < c.world; ++r) {
@@ -181,7 +192,7 @@ void finish(Communicator& c, const Given& g, uint64_t number) {
   if (fails && number >= static_cast<uint64_t>(std::atoll(fails))) c.error = kRemoteFailed;
   if (there && c.error == kOk) make_result(c, g, number);
   ++machine().told.collectives;
-  ++c.executed;
+  c.executed = number + 1;
   c.seat(c.rank).done.store(number + 1);
 }
 
@@ -195,18 +206,32 @@ int issue() {
   all.swap(t_given);
   if (all.empty()) return kOk;
   Communicator& c = *all[0].to;
-  if (machine().captured && machine().captured != all[0].stream)
-    return refuse("a collective of another stream than the one that this thread captures");
-  std::vector<uint64_t> numbers;
-  for (const Given& g : all) {
-    const uint64_t number = c.given++;
-    numbers.push_back(number);
-    machine().enqueue(g.stream, [&c, g, number] { publish(c, g, number); });
+  const bool recorded = machine().captured != nullptr;
+  if (recorded && c.capture != machine().told.captures) {
+    c.capture = machine().told.captures;
+    ++c.graphs;
   }
-  if (!machine().captured) machine().flush();
-  for (size_t i = 0; i < all.size(); ++i) {
-    machine().enqueue(all[i].stream, [&c, g = all[i], number = numbers[i]] { finish(c, g, number); });
+  for (Given& g : all) {
+    g.call.graph = recorded ? c.graphs : 0;
+    if (recorded && !machine().captures(g.stream))
+      return refuse("a collective of another stream than those that this thread captures");
   }
+  const auto count = static_cast<uint64_t>(all.size());
+  if (recorded) {
+    machine().at_launch([&c, count, held = c.in_graphs] {
+      c.given += count;
+      machine().told.graph_collectives += static_cast<int64_t>(count);
+    });
+  } else {
+    c.given += count;
+  }
+  for (const Given& g : all)
+    machine().enqueue(
+        g.stream, [&c, g] { publish(c, g); }, fake::Kind::other);
+  if (!recorded) machine().flush();
+  for (const Given& g : all)
+    machine().enqueue(
+        g.stream, [&c, g] { finish(c, g); }, fake::Kind::collective);
   if (c.blocks) return kOk;
   c.under_way = 2;
   return kUnderWay;
@@ -287,13 +312,22 @@ int ncclCommFinalize(Communicator* c) {
 }
 int ncclCommDestroy(Communicator* c) {
   if (c->executed != c->given) machine().fault("a communicator is destroyed while it has work");
+  if (c->in_graphs.use_count() > 1) machine().fault("a communicator is destroyed while a graph has calls of it");
   --machine().told.live_communicators;
   munmap(c->memory, kSharedBytes);
   delete c;
   return kOk;
 }
-int ncclCommAbort(Communicator* c) {  // from any thread, while another one waits in it
+// Called from any thread, while another one waits in it. It returns when no graph has calls of it any more.
+int ncclCommAbort(Communicator* c) {
   c->aborted = true;
+  for (unsigned tries = 0; c->in_graphs.use_count() > 1; ++tries) {
+    if (tries > kAbortHangs * 10000) {
+      machine().fault("a communicator is aborted by whom its graphs belong to");
+      break;
+    }
+    usleep(100);
+  }
   --machine().told.live_communicators;
   return kOk;
 }

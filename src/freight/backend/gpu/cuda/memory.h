@@ -25,6 +25,8 @@ class Memory final : public gpu::QueuedMemory {
 
   const Driver& driver() const { return driver_; }
   Stream stream(Queue queue = Queue::kernels) const { return streams_[static_cast<size_t>(queue)]; }
+  // True while what is enqueued becomes part of a recording.
+  bool recording() const { return recording_; }
   // Makes the device's context current on this thread and keeps other threads from enqueueing meanwhile: what they did
   // would become part of a recording.
   std::unique_lock<std::recursive_mutex> enter() const override;
@@ -33,6 +35,8 @@ class Memory final : public gpu::QueuedMemory {
   // Says that the work that was enqueued will never be done: from now on every wait of the host throws Error(peer_lost)
   // with these words. From any thread.
   void give_up(const std::string& why) noexcept;
+  // Says that whatever would never have been done is gone from the queues: waits are sound again.
+  void recover() noexcept { given_up_.store(false, std::memory_order_release); }
 
  private:
   class StreamEvent;

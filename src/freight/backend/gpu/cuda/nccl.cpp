@@ -73,7 +73,14 @@ class Nccl final : public DeviceCollectives {
 
   std::string name() const override { return nccl_name(); }
   const std::shared_ptr<DeviceMemory>& memory() const override { return as_memory_; }
-  void together(const std::function<void()>& calls) override;
+  void together(const std::function<void()>& calls) override { give(calls, memory_->stream()); }
+  void beside(const std::function<void()>& calls) override;
+  void join() override;
+  void enqueued() override;
+  void abort(const std::string& why) override {
+    const std::lock_guard lock(guard_);
+    end(why);
+  }
   void all_reduce(void* data, int64_t count, DType dtype) override {
     const int type = summed_type_of("all_reduce", dtype);
     call([&](Stream s) { return f().AllReduce(data, data, elements(count), type, kSum, communicator_, s); });
@@ -94,7 +101,11 @@ class Nccl final : public DeviceCollectives {
  private:
   static const NcclFunctions& f() { return loaded_nccl().functions; }
   template <class F>
-  void call(F give);
+  void call(F make);
+  void give(const std::function<void()>& calls, Stream to);
+  void mark_given(Stream on);
+  void abort_lost(std::unique_lock<std::mutex>& lock);
+  void close();
   void watch();
   std::string fault(double waited) const;
   bool is_waiting() const;
@@ -109,11 +120,15 @@ class Nccl final : public DeviceCollectives {
   const std::shared_ptr<Memory> memory_;
   const std::shared_ptr<DeviceMemory> as_memory_ = memory_;
   const NcclJob job_;
-  Event done_ = nullptr;   // behind the last piece of work
-  bool together_ = false;  // within a piece
+  Stream beside_ = nullptr;  // works beside the kernels' stream
+  // Events behind the last piece of work, and of the two streams when one of them waits for the other.
+  Event done_ = nullptr, fork_ = nullptr, join_ = nullptr;
+  bool forked_ = false;        // the kernels' stream does not know yet when the other one is done
+  Stream given_to_ = nullptr;  // within a piece: its stream
 
   std::mutex guard_;              // of all below
   void* communicator_ = nullptr;  // null once it has ended
+  void* lost_ = nullptr;          // the one that has ended, until the watcher aborts it
   std::string why_ended_ = {};
   Clock::time_point given_;  // when the last piece was
   bool leaves_ = false;
@@ -127,25 +142,43 @@ Nccl::Nccl(std::shared_ptr<Memory> memory, NcclJob job) : memory_(std::move(memo
   UniqueId id;
   std::memcpy(id.bytes, job_.meeting.data(), sizeof id);
   const auto entered = memory_->enter();
-  check(memory_->driver(), memory_->driver().event_create(&done_, kEventWithoutTiming), "cannot make an event");
+  const Driver& d = memory_->driver();
   try {
+    for (Event* e : {&done_, &fork_, &join_}) check(d, d.event_create(e, kEventWithoutTiming), "cannot make an event");
+    check(d, d.stream_create(&beside_, kNonBlockingStream), "cannot make a stream");
     const std::lock_guard lock(guard_);
     Config config;
     const int status = f().CommInitRankConfig(&communicator_, job_.world, id, job_.rank, &config);
     need(status, "cannot meet the other devices");
     settle("cannot meet the other devices");
   } catch (...) {
-    memory_->driver().event_destroy(done_);
+    if (lost_) f().CommAbort(lost_);
+    close();
     throw;
   }
   watcher_ = std::thread([this] { watch(); });
+}
+
+void Nccl::close() {
+  const Driver& d = memory_->driver();
+  if (beside_) {
+    d.stream_wait(beside_);
+    d.stream_destroy(beside_);
+  }
+  for (const Event e : {done_, fork_, join_}) {
+    if (e) d.event_destroy(e);
+  }
+  if (!why_ended_.empty()) memory_->recover();  // for the next communicator, of those that are left
 }
 
 // The devices' work ends before the communicator does, unless somebody is lost: the watcher still looks meanwhile.
 Nccl::~Nccl() {
   bool well = std::uncaught_exceptions() == 0;
   try {
-    if (well && !leaving()) memory_->wait();
+    if (well && !leaving()) {
+      join();
+      memory_->wait();
+    }
   } catch (const std::exception&) {  // somebody was lost, which others have told
     well = false;
   }
@@ -165,16 +198,27 @@ Nccl::~Nccl() {
     }
   } catch (const std::exception&) {  // as above
   }
-  if (communicator_) f().CommAbort(communicator_);
-  memory_->driver().event_destroy(done_);
+  if (void* const left = communicator_ ? communicator_ : lost_) f().CommAbort(left);
+  close();
 }
 
-// Ends the communicator, and by that whatever waits in the queues. Called with the guard held.
+// Ends the communicator. Called with the guard held, by whichever thread finds that somebody is lost; what waits in the
+// queues is ended by the watcher alone. NCCL's abort returns when the recordings that have calls of the communicator
+// are gone, and it is the other thread that lets go of them.
 void Nccl::end(const std::string& why) {
   if (!communicator_) return;
   why_ended_ = why;
   memory_->give_up(why);  // before a wait can return
-  f().CommAbort(std::exchange(communicator_, nullptr));
+  lost_ = std::exchange(communicator_, nullptr);
+  changed_.notify_all();
+}
+
+void Nccl::abort_lost(std::unique_lock<std::mutex>& lock) {
+  void* const lost = std::exchange(lost_, nullptr);
+  if (!lost) return;
+  lock.unlock();
+  f().CommAbort(lost);
+  lock.lock();
 }
 
 // True while the device has not done all that it was given.
@@ -217,43 +261,73 @@ void Nccl::settle(const char* what) {
   }
 }
 
-void Nccl::together(const std::function<void()>& calls) {
+// Makes one piece of the calls, in that stream.
+void Nccl::give(const std::function<void()>& calls, Stream to) {
   const auto entered = memory_->enter();
   const std::lock_guard lock(guard_);
   if (!communicator_) fail(ErrorKind::peer_lost, "NCCL", why_ended_);
   constexpr const char* kWhat = "cannot sum or move";
   need(f().GroupStart(), kWhat);
-  together_ = true;
+  given_to_ = to;
   try {
     calls();
   } catch (...) {
-    together_ = false;
+    given_to_ = nullptr;
     f().GroupEnd();
     throw;
   }
-  together_ = false;
+  given_to_ = nullptr;
   need(f().GroupEnd(), kWhat);
   settle(kWhat);
+  if (!memory_->recording()) mark_given(to);
+}
+
+// Called with the guard held. The watcher asks for this event, which none of a recording may be.
+void Nccl::mark_given(Stream on) {
   given_ = Clock::now();
-  check(memory_->driver(), memory_->driver().event_record(done_, memory_->stream()), "an event");
+  check(memory_->driver(), memory_->driver().event_record(done_, on), "an event");
+}
+
+void Nccl::beside(const std::function<void()>& calls) {
+  const auto entered = memory_->enter();
+  const Driver& d = memory_->driver();
+  check(d, d.event_record(fork_, memory_->stream()), "an event");
+  check(d, d.stream_wait_event(beside_, fork_, 0), "an event");
+  forked_ = true;
+  give(calls, beside_);
+}
+
+void Nccl::join() {
+  const auto entered = memory_->enter();
+  if (!std::exchange(forked_, false)) return;
+  const Driver& d = memory_->driver();
+  check(d, d.event_record(join_, beside_), "an event");
+  check(d, d.stream_wait_event(memory_->stream(), join_, 0), "an event");
+}
+
+void Nccl::enqueued() {
+  const auto entered = memory_->enter();
+  const std::lock_guard lock(guard_);
+  mark_given(memory_->stream());
 }
 
 template <class F>
-void Nccl::call(F give) {
-  const auto give_it = [&] { need(give(memory_->stream()), "cannot sum or move"); };
-  if (together_) {
-    give_it();
+void Nccl::call(F make) {
+  const auto make_it = [&] { need(make(given_to_), "cannot sum or move"); };
+  if (given_to_) {
+    make_it();
   } else {
-    together(give_it);
+    together(make_it);
   }
 }
 
 // Runs in a thread of its own.
 void Nccl::watch() {
   memory_->look_in();
-  std::unique_lock lock(guard_);
-  while (!changed_.wait_for(lock, kLook, [this] { return leaves_; })) {
-    if (!communicator_) return;
+  for (std::unique_lock lock(guard_);;) {
+    changed_.wait_for(lock, kLook, [this] { return leaves_ || lost_; });
+    abort_lost(lock);
+    if (leaves_ || !communicator_) return;
     int status = 0;
     if (f().CommGetAsyncError(communicator_, &status) != 0 || (status != 0 && status != kInProgress)) {
       const char* const last = f().GetLastError(communicator_);

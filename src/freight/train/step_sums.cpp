@@ -1,0 +1,111 @@
+// See step_sums.h.
+#include "freight/train/step_sums.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "freight/base/error.h"
+
+namespace freight::train {
+
+void StepSums::lay(std::vector<Variable> summands, std::vector<size_t> ends) {
+  FREIGHT_CHECK(!ends.empty() && ends.back() == summands.size(), "the pieces have all summands");
+  parts_.clear();
+  ends_ = std::move(ends);
+  size_t piece = 0;
+  for (size_t i = 0; i < summands.size(); ++i) {
+    if (i == ends_[piece]) ++piece;
+    parts_.push_back({std::move(summands[i]), piece});
+  }
+}
+
+// Says where the summands lie, since a recording may not ask.
+void StepSums::start() {
+  missing_.assign(ends_.size(), 0);
+  for (Part& p : parts_) {
+    p.at = p.variable.array().storage()->on_device(devices_.memory(), DeviceAccess::update);
+    p.ready = false;
+    ++missing_[p.piece];
+  }
+  given_ = 0;
+}
+
+// The host of each rank learns here what the others are about to do, once a step. NCCL needs a collective to be
+// recorded on all ranks or on none, and recordings that are enqueued together to have been made together; which ranks
+// can is not known from the batch alone (samples are left out, memory moves).
+int64_t StepSums::agree(const SumOrder& order, bool recordable, int64_t kept) {
+  start();
+  constexpr size_t kSaid = 4;
+  constexpr int kInexact = 16;  // bits of a hash that a double would round
+  const std::vector<double> all =
+      gather_({recordable ? 1.0 : 0.0, static_cast<double>(kept), static_cast<double>(order.hash_within >> kInexact),
+               static_cast<double>(order.hash >> kInexact)});
+  bool records = true, repeats = kept != 0;
+  in_plan_order_ = true;
+  for (size_t i = 0; i < all.size(); i += kSaid) {
+    records = records && all[i] == 1.0;
+    repeats = repeats && all[i + 1] == all[1];
+    if (all[i + 2] != all[2]) {
+      fail(ErrorKind::usage, "--sync-batch-norm", "the plan of rank ", i / kSaid,
+           " sums other statistics than that of rank 0, or in another order");
+    }
+    if (!order.within.empty() && all[i + 3] != all[3]) in_plan_order_ = false;
+  }
+  if (!std::exchange(has_summed_, true) || !records || !in_plan_order_) return 0;
+  return repeats ? kept : ++recordings_;
+}
+
+void StepSums::ready(void* data) {
+  const auto part = std::find_if(parts_.begin(), parts_.end(), [&](const Part& p) { return p.at == data; });
+  // The plan may make a state elsewhere and copy it at the end: run_ends() sees to that.
+  if (part == parts_.end() || part->ready) return;
+  mark(*part);
+  if (in_plan_order_) give_complete();
+}
+
+void StepSums::mark(Part& part) {
+  part.ready = true;
+  --missing_[part.piece];
+}
+
+// Gives the device the pieces, in order, up to the first one of which something is missing.
+void StepSums::give_complete() {
+  for (; given_ < ends_.size() && missing_[given_] == 0; ++given_) {
+    const size_t first = given_ == 0 ? 0 : ends_[given_ - 1];
+    for (size_t i = first; prepare_ && i < ends_[given_]; ++i) prepare_(i);
+    devices_.beside([&] {
+      for (size_t i = first; i < ends_[given_]; ++i) {
+        devices_.all_reduce(parts_[i].at, parts_[i].variable.type().numel(), DType::f32);
+      }
+    });
+  }
+}
+
+bool StepSums::sum_within(void* data, const Type& type) {
+  devices_.all_reduce(data, type.numel(), type.dtype);
+  return true;
+}
+
+void StepSums::run_ends() {
+  for (Part& p : parts_) {
+    if (!p.ready) mark(p);
+  }
+  give_complete();
+  devices_.join();
+}
+
+void StepSums::run_empty(const SumOrder& order) {
+  SumOrder own{.within = order.within};  // its sums have no order of a plan
+  own.hash_within = order.hash_within;
+  agree(own, false, 0);
+  zeros_.clear();
+  for (const Type& type : order.within) {
+    const Array& zero = zeros_.emplace_back(type.dtype, type.shape);
+    std::memset(zero.raw(), 0, zero.bytes());
+    sum_within(zero.storage()->on_device(devices_.memory(), DeviceAccess::update), type);
+  }
+  run_ends();
+}
+
+}  // namespace freight::train
