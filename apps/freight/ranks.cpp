@@ -405,10 +405,7 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
   if (comm::asked_engine(flags.job()) == comm::Engine::nccl) {
     fail(ErrorKind::usage, "--elastic", "goes by shared memory or Gloo as yet: leave out --comm nccl");
   }
-  if (!flags.weights.empty() || flags.shard_optimizer) {
-    fail(ErrorKind::usage, "--elastic", "does not go with ",
-         flags.weights.empty() ? "--shard-optimizer" : "--device-weights", " as yet");
-  }
+  if (!flags.weights.empty()) fail(ErrorKind::usage, "--elastic", "does not go with --device-weights as yet");
   need_alike(flags, "which --elastic is for as yet");
   need_gpus_once(flags);
   if (flags.overlap == "yes") {

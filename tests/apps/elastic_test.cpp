@@ -265,6 +265,56 @@ TEST_F(ElasticRuns, ARunThatWasStoppedGoesOnWithAnotherNumberOfRanksToTheSameMod
   EXPECT_TRUE(model("run") == model("undisturbed"));
 }
 
+// States are on two ranks each, which is why the next three are lost one after the other.
+TEST_F(ElasticRuns, RanksThatKeepAPartOfTheOptimizersStatesAreReplacedToo) {
+  constexpr int64_t kSteps = 2000;
+  train_undisturbed(kSteps);
+  for (const char* engine : {"shared", "gloo"}) {
+    const std::string run = cat("run-", engine);
+    const Words on = {"--devices", "cpu*4", "--elastic", "1:4", "--shard-optimizer", "--comm", engine};
+    Running running(args(run, kSteps, on));
+    ASSERT_TRUE(waited_for(path(run) + "/checkpoints/step-21"));
+    for (const int rank : {2, 0}) ASSERT_NO_FATAL_FAILURE(kill_until_back(running, rank, ""));
+    const int process = awaited_process(running.pid(), 1);
+    ASSERT_GT(process, 0);
+    ::kill(process, SIGSTOP);
+    ASSERT_TRUE(running.wait_for("rank 1 is back", 60));
+    expect_undisturbed(running.finish(), run);
+  }
+}
+
+TEST_F(ElasticRuns, TheLossOfBothRanksThatKeptAStateEndsTheRunWhichCanBeResumed) {
+  constexpr int64_t kSteps = 1500;
+  train_undisturbed(kSteps);
+  Running running(args("run", kSteps, {"--devices", "cpu*4", "--elastic", "1:4", "--shard-optimizer"}));
+  ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-21"));
+  const std::map<int, int> ranks = ranks_of(running.pid());
+  for (const int rank : {1, 2}) ::kill(ranks.at(rank), SIGKILL);
+  const Ran r = running.finish();
+  EXPECT_EQ(r.code, 7) << r.err;
+  for (const char* part : {"rank 1 was killed by signal 9", "rank 2 was killed by signal 9",
+                           "both ranks that kept the optimizer's states of ", "--resume"}) {
+    expect_said(r, part);
+  }
+  EXPECT_EQ(Json::parse(read_file(path("run") + "/run.json"))["exit_code"], 7);
+  const Words again = {"train", "--resume", path("run"), "--devices", "cpu*3", "--elastic", "1:3", "--shard-optimizer"};
+  expect_undisturbed(run_freight(again), "run");
+}
+
+TEST_F(ElasticRuns, WhereTooFewAreLeftToHaveAllStatesTheRunGoesOnFromItsCheckpoint) {
+  constexpr int64_t kSteps = 1000;
+  train_undisturbed(kSteps);
+  Running running(args("run", kSteps, {"--devices", "cpu*3", "--elastic", "3:3", "--shard-optimizer"}));
+  ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-14"));
+  ::kill(process_of(running.pid(), 1), SIGKILL);
+  const Ran r = running.finish();
+  EXPECT_EQ(r.code, 7) << r.err;
+  expect_said(r, "rank 1 was killed by signal 9");
+  EXPECT_NE(read_file(path("run") + "/log.txt").find("not saved: a part of the optimizer's states is with other ranks"),
+            std::string::npos);
+  expect_undisturbed(run_freight({"train", "--resume", path("run"), "--devices", "cpu*2"}), "run");
+}
+
 TEST_F(ElasticRuns, ANewRunBeginsWhereThereIsNothingToResume) {
   train_undisturbed(30);
   const Ran r = run_freight(args("run", 30, {"--devices", "cpu*2", "--elastic", "1:2", "--resume", "auto"}));
@@ -412,7 +462,6 @@ TEST_F(ElasticRuns, WrongBoundsAreRefusedByName) {
   refused({on, "1", flag, "1:1"}, "--elastic: got 1 device (--devices): need two or more");
   refused({on, "cpu,opencl:0", flag, "1:2"}, "--devices: got cpu,opencl:0: need devices of one kind");
   refused({on, "cuda:0,cuda:0", flag, "1:2"}, "--devices: got cuda:0,cuda:0: cuda:0 takes one process");
-  refused({on, four, flag, "1:4", "--shard-optimizer"}, "--elastic: does not go with --shard-optimizer");
   refused({on, four, flag, "1:4", "--device-weights", "auto"}, "--elastic: does not go with --device-weights");
   refused({on, four, flag, "1:4", "--shards", "2"}, "got 4 devices for 2 shards");
   refused({on, four, flag, "2147483648:4"}, "--elastic: got '2147483648:4'");

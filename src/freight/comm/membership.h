@@ -46,6 +46,8 @@ class Membership {
   // True where somebody waits to be let in: a meeting is due after the running step.
   virtual bool called() const = 0;
   virtual void did_step() {}
+  // Says that the job goes on no longer, to all that are there and that come yet: this process ends with peer_lost.
+  virtual void end_job(const std::string& why) = 0;
 
   // True where a rank that was the first before has made what the job leaves, or was about to.
   virtual bool began() const = 0;

@@ -106,6 +106,7 @@ class NetworkMembership final : public Membership {
   bool called() const override { return leads() && gate_.newcomer_waits(); }
   bool began() const override { return began_; }
   void begin() override { began_ = true; }
+  void end_job(const std::string& why) override { gate_.close(why); }
 
  private:
   using Guests = std::vector<Gate::Guest>;

@@ -24,6 +24,7 @@
 #include "freight/trace/tracer.h"
 #include "freight/train/device_sums.h"
 #include "freight/train/overlapped_sums.h"
+#include "freight/train/partial_sums_internal.h"
 #include "freight/train/ranks.h"
 #include "freight/train/shards_together.h"
 #include "freight/train/state_shares.h"
@@ -44,6 +45,8 @@ struct Statistic {
   Variable running, sum;
   bool changes = false;
 };
+
+Array scalar_array(double v) { return Array::of<float>({static_cast<float>(v)}, {}); }
 
 // Values of one trace.
 bool is_same(const Tensor& a, const Tensor& b) {
@@ -117,50 +120,6 @@ struct FollowWeights {
   }
 };
 
-// Sums of 1, 2, 4, ... shards that are complete, so that the tree of comm/tree_sum.h grows with one shard at a time.
-class Partial {
- public:
-  explicit Partial(size_t floats) : floats_(floats) {}
-  void start() { counts_.clear(); }
-  void add(const float* block) {
-    keep(block);
-    counts_.push_back(1);
-    while (counts_.size() > 1 && counts_.back() == counts_[counts_.size() - 2]) fold();
-  }
-  // Gives all that was added as one sum, and begins anew.
-  void finish(float* to) {
-    while (counts_.size() > 1) fold();
-    std::memcpy(to, sums_[0].raw(), floats_ * sizeof(float));
-    counts_.clear();
-  }
-  // The same of some elements alone, where the last shard's lie in `to` already; nothing is forgotten.
-  void finish_within(float* to, int64_t from, int64_t count) const {
-    for (size_t i = counts_.size(); i-- > 0;) {
-      const void* const both[] = {sums_[i].data<float>() + from, to + from};
-      comm::tree_sum(both, 2, to + from, count, DType::f32);
-    }
-  }
-  size_t bytes() const { return sums_.size() * floats_ * sizeof(float); }
-
- private:
-  void keep(const float* block) {
-    const size_t at = counts_.size();
-    if (at == sums_.size()) sums_.emplace_back(DType::f32, Shape{static_cast<int64_t>(floats_)});
-    std::memcpy(sums_[at].raw(), block, floats_ * sizeof(float));
-  }
-  void fold() {
-    const size_t at = counts_.size() - 2;
-    const void* const both[] = {sums_[at].raw(), sums_[at + 1].raw()};
-    comm::tree_sum(both, 2, sums_[at].raw(), static_cast<int64_t>(floats_), DType::f32);
-    counts_[at] += counts_.back();
-    counts_.pop_back();
-  }
-
-  size_t floats_;
-  std::vector<Array> sums_;
-  std::vector<int64_t> counts_;  // shards in each
-};
-
 }  // namespace
 
 struct ShardedStep::State {
@@ -174,6 +133,7 @@ struct ShardedStep::State {
         follow{FollowWeights{}, compile},
         partial(0) {}
   bool follows() const { return trained.shares && trained.ema; }
+  double full_batch() const { return static_cast<double>(sharding.batch_size * width); }  // in what targets count by
 
   float* block() const { return block_array.data<float>(); }
   Ranks& ranks() const { return *sharding.ranks; }
@@ -201,6 +161,13 @@ struct ShardedStep::State {
   void choose();
   void sum_blocks();
   std::vector<double> exchange();
+  // The sums are those of all shards before any rank changes a weight: whoever has the numbers of all ranks, which each
+  // gives when it has the sums, knows that all have them.
+  bool sums_first() const { return trained.shares && ranks().members(); }
+  Outcome outcome() const;
+  void set_key(int64_t later) const;
+  void update();
+  Outcome end();
   void keep_timeline(double samples);
   bool lacks_variance(const data::FeedBatch& b);
 
@@ -214,10 +181,16 @@ struct ShardedStep::State {
   Compiled<ApplySums> apply;
   Compiled<FollowWeights> follow;
 
+  CompileOptions of_update = {};
+  struct Totals {
+    double loss = 0, right = 0, counted = 0, samples = 0;
+  } totals;  // of the last step whose numbers all have given
+  Stage stage = Stage::before;
+
   std::unique_ptr<ShardsTogether> together = {};  // null where one shard runs after the other
 
   Array block_array, slots, all_slots;  // slots: of this rank's shards, and of all, where sums do not meet in the tree
-  Partial partial;
+  PartialSums partial;
   bool local_sums = true;
   std::unique_ptr<DeviceSums> device = {};      // null where there is a block, in memory of the host
   std::unique_ptr<OverlappedSums> sums = {};    // null where they are never made beside a shard
@@ -316,7 +289,7 @@ void ShardedStep::State::place(const data::FeedBatch& first) {
     all[i].impl()->bind(Storage::borrow(at, all[i].type().bytes(), block_array.storage()));
     at += sizes[i];
   }
-  partial = Partial(floats);
+  partial = PartialSums(floats);
   if (!ends.empty()) {
     sums = std::make_unique<OverlappedSums>(ranks().comm());
     sums->lay(block(), sizes);
@@ -355,7 +328,8 @@ ShardedStep::ShardedStep(const Trained& trained, const Sharding& sharding, const
     if (v.variable.role() == Variable::Role::parameter || !is_floating(v.variable.type().dtype)) continue;
     s.statistics.push_back({v.variable, beside("statistic", v.variable)});
   }
-  CompileOptions of_shard = named({"inputs", "targets"}), of_update = named({"loss", "by_count", "by_samples"});
+  CompileOptions of_shard = named({"inputs", "targets"});
+  CompileOptions& of_update = s.of_update = named({"loss", "by_count", "by_samples"});
   CompileOptions of_averages = named({"loss", "by_count"});
   of_shard.deterministic = of_shard.deterministic || sharding.exact;
   // All ranks make the same update by themselves.
@@ -394,6 +368,7 @@ void ShardedStep::State::start(const data::FeedBatch& first) {
   numbers.assign(static_cast<size_t>(deal.most()) * kNumbers, 0.0);
   partial.start();
   random_numbers = rng_state().array().clone();
+  stage = Stage::before;
 }
 
 bool ShardedStep::State::lacks_variance(const data::FeedBatch& b) {
@@ -570,6 +545,36 @@ std::vector<double> ShardedStep::State::exchange() {
   return by_shard;
 }
 
+ShardedStep::Outcome ShardedStep::State::outcome() const {
+  const double by_count = full_batch() / std::max(totals.counted, 1.0);  // each loss was divided by the full batch
+  return {.loss = totals.samples > 0 ? totals.loss * by_count : 0,
+          .right = totals.right,
+          .counted = static_cast<int64_t>(totals.counted)};
+}
+
+// The random numbers of this step, or of one that is so much later.
+void ShardedStep::State::set_key(int64_t later) const {
+  const auto* k = random_numbers.data<int64_t>();
+  rng_state().set(Array::of<int64_t>({k[0], k[1] + later}, {2}));
+}
+
+// Makes the weights of which this rank has the states.
+void ShardedStep::State::update() {
+  set_key(0);
+  apply(scalar_array(outcome().loss), scalar_array(full_batch() / std::max(totals.counted, 1.0)),
+        scalar_array(static_cast<double>(sharding.batch_size) / totals.samples));
+  stage = Stage::updated;
+}
+
+// Does what is left when all weights are there.
+ShardedStep::Outcome ShardedStep::State::end() {
+  const Outcome o = outcome();
+  if (follows()) follow(scalar_array(o.loss), scalar_array(full_batch() / std::max(totals.counted, 1.0)));
+  if (std::isfinite(o.loss)) set_key(1);
+  stage = Stage::before;
+  return o;
+}
+
 ShardedStep::Outcome ShardedStep::finish() {
   State& s = *state_;
   FREIGHT_CHECK(s.done == s.deal.count(), "a rank has fewer shards than it was dealt");
@@ -579,36 +584,49 @@ ShardedStep::Outcome ShardedStep::finish() {
     for (const SumTime& t : s.sums->sum_times())
       s.now.sums.push_back({t.begin + s.before_last, t.end + s.before_last, t.bytes});
   }
-  const bool summed = s.beside;
+  bool summed = s.beside;
   if (s.sums && ++s.steps == kWatched) s.choose();
+  if (s.sums_first()) {
+    s.sum_blocks();
+    s.stage = Stage::summed;
+    summed = true;
+  }
   const std::vector<double> numbers = s.exchange();
-  double loss = 0, samples = 0;
-  Outcome o;
+  s.totals = {};
   for (size_t i = 0; i < numbers.size(); i += kNumbers) {
-    loss += numbers[i];
-    o.right += numbers[i + 1];
-    o.counted += static_cast<int64_t>(numbers[i + 2]);
-    samples += numbers[i + 3];
+    s.totals.loss += numbers[i];
+    s.totals.right += numbers[i + 1];
+    s.totals.counted += numbers[i + 2];
+    s.totals.samples += numbers[i + 3];
   }
   if (!summed) s.sum_blocks();
-  const auto key = [&](int64_t later) {
-    const auto* k = s.random_numbers.data<int64_t>();
-    rng_state().set(Array::of<int64_t>({k[0], k[1] + later}, {2}));
-  };
-  key(0);
+  s.set_key(0);
   s.open = false;
-  if (samples == 0) return o;
-  const auto full = static_cast<double>(s.sharding.batch_size * s.width);
-  const double by_count = full / std::max<double>(static_cast<double>(o.counted), 1);
-  o.loss = loss * by_count;  // each was divided by the full batch
-  const auto scalar = [](double v) { return Array::of<float>({static_cast<float>(v)}, {}); };
-  s.apply(scalar(o.loss), scalar(by_count), scalar(static_cast<double>(s.sharding.batch_size) / samples));
+  if (s.totals.samples == 0) {
+    s.stage = Stage::before;
+    return s.outcome();
+  }
+  s.update();
   if (s.trained.shares) s.trained.shares->hand_over_weights();
-  if (s.follows()) s.follow(scalar(o.loss), scalar(by_count));
-  if (std::isfinite(o.loss)) key(1);
-  s.keep_timeline(samples);
+  const Outcome o = s.end();
+  s.keep_timeline(s.totals.samples);
   return o;
 }
+
+ShardedStep::Outcome ShardedStep::follow(int root, bool behind) {
+  State& s = *state_;
+  State::Totals totals = s.totals;
+  s.ranks().broadcast(&totals, sizeof totals, root);
+  if (behind && s.stage == Stage::summed) {
+    s.totals = totals;
+    s.update();
+  }
+  FREIGHT_CHECK(!behind || s.stage == Stage::updated, "whoever follows has the sums");
+  s.trained.shares->hand_over_found();
+  return behind ? s.end() : Outcome{};
+}
+
+ShardedStep::Stage ShardedStep::stage() const { return state_->stage; }
 
 const StepTimeline& ShardedStep::timeline() const { return state_->timeline; }
 
@@ -622,8 +640,10 @@ void ShardedStep::give_up() {
 void ShardedStep::deal_anew() {
   State& s = *state_;
   give_up();
+  s.stage = Stage::before;
   s.deal = s.sharding.deal();
   if (s.together) s.together->forget();
+  if (s.trained.shares) s.apply = {ApplySums{&s.trained, &s.gradients, &s.statistics}, s.of_update};  // of this part
   if (!s.placed) return;
   s.local_sums = !s.sharding.exact || !s.sharding.ranks || s.deal.aligned();
   s.place_slots();
