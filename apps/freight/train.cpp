@@ -29,6 +29,7 @@
 #include "freight/train/rank_work.h"
 #include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
+#include "lists.h"
 #include "memory_size.h"
 #include "options.h"
 #include "ranks.h"
@@ -551,10 +552,25 @@ int train_elastic(const Args& args, const comm::Launch& launch, std::unique_ptr<
   try {
     return with_others(&ranks, [&] { return train_here(r, args, &ranks, {}); });
   } catch (const Error& e) {
+    if (e.kind() != ErrorKind::peer_lost) ranks.members()->failed(e.what());
     const bool before = !ranks.met() && e.kind() == ErrorKind::peer_lost;
     if (!before || !signals::stop_requested()) throw;
     return signals::exit_code();
   }
+}
+
+// The same of a rank that another launcher started.
+int train_under_launcher(const Args& args, const comm::Launch& launch, const RankFlags& flags,
+                         const train::Config& config, comm::JobOptions job) {
+  need_elastic(flags, launch, device_count(flags, launch));
+  if (config.output_dir.empty() && (config.resume.empty() || config.resume == "auto")) {
+    fail(ErrorKind::usage, "--elastic", "needs --output-dir where ", launch.source,
+         " starts the processes: the folder of the run, for those, too, that come back");
+  }
+  std::vector<std::string> hosts;
+  if (!flags.hosts.empty()) hosts = parse_list("--hosts", flags.hosts);
+  const int least = parse_elastic(flags.elastic).least;
+  return train_elastic(args, launch, comm::Membership::of_launcher(launch, std::move(job), least, hosts));
 }
 
 // The folder of the run, for the logs that are there before it. The lock of a run that goes on is let go: rank 0 takes
@@ -645,6 +661,8 @@ int train_command(const Args& args) {
     job.called_off = [] { return signals::stop_requested(); };
     if (auto members = comm::Membership::of_process(launch, job))
       return train_elastic(args, launch, std::move(members));
+    if (!flags.ranks.elastic.empty() && launch.source != "freight")
+      return train_under_launcher(args, launch, flags.ranks, probe, std::move(job));
     return train_together(args, flags.ranks, launch);
   }
   Request r = read_request(args);
