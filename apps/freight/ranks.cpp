@@ -411,7 +411,10 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
   if (comm::asked_engine(flags.job()) == comm::Engine::nccl) {
     fail(ErrorKind::usage, "--elastic", "goes by shared memory or Gloo as yet: leave out --comm nccl");
   }
-  if (!flags.weights.empty()) fail(ErrorKind::usage, "--elastic", "does not go with --device-weights as yet");
+  if (flags.weights == "auto") {
+    fail(ErrorKind::usage, "--elastic", "does not go with --device-weights auto, which measures all devices together ",
+         "before the run, where one that comes later is not: give a number for each, like 4,1");
+  }
   if (!flags.devices.empty()) {  // else the ranks that meet say what they compute on
     need_alike(flags, "which --elastic is for as yet");
     need_gpus_once(flags);

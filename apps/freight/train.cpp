@@ -548,6 +548,7 @@ int train_elastic(const Args& args, const comm::Launch& launch, std::unique_ptr<
   parse_request(r, args);
   r.config.backend = device_of(r.flags.ranks, r.config.backend, launch);
   train::Ranks ranks(std::move(members), r.flags.ranks.comm_timeout);
+  ranks.ask(train::parse_device_weights(r.flags.ranks.weights, launch.world));
   if (r.flags.ranks.shard_optimizer) ranks.share_states(parse_elastic(r.flags.ranks.elastic).least);
   try {
     return with_others(&ranks, [&] { return train_here(r, args, &ranks, {}); });

@@ -265,6 +265,17 @@ TEST_F(ElasticRuns, ARunThatWasStoppedGoesOnWithAnotherNumberOfRanksToTheSameMod
   EXPECT_TRUE(model("run") == model("undisturbed"));
 }
 
+TEST_F(ElasticRuns, RanksThatGetShardsByWeightsAreReplacedToo) {
+  constexpr int64_t kSteps = 1500;
+  train_undisturbed(kSteps);
+  Running running(args("run", kSteps, {"--devices", "cpu*3", "--device-weights", "4,2,1", "--elastic", "1:3"}));
+  ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-21"));
+  for (const int rank : {0, 2}) ASSERT_NO_FATAL_FAILURE(kill_until_back(running, rank, "was killed by signal 9"));
+  const Ran r = running.finish();
+  expect_undisturbed(r, "run");
+  expect_said(r, "shards are dealt by --device-weights to the devices that are there");
+}
+
 // States are on two ranks each, which is why the next three are lost one after the other.
 TEST_F(ElasticRuns, RanksThatKeepAPartOfTheOptimizersStatesAreReplacedToo) {
   constexpr int64_t kSteps = 2000;
@@ -608,7 +619,9 @@ TEST_F(ElasticRuns, WrongBoundsAreRefusedByName) {
   refused({on, "1", flag, "1:1"}, "--elastic: got 1 device (--devices): need two or more");
   refused({on, "cpu,opencl:0", flag, "1:2"}, "--devices: got cpu,opencl:0: need devices of one kind");
   refused({on, "cuda:0,cuda:0", flag, "1:2"}, "--devices: got cuda:0,cuda:0: cuda:0 takes one process");
-  refused({on, four, flag, "1:4", "--device-weights", "auto"}, "--elastic: does not go with --device-weights");
+  refused({on, four, flag, "1:4", "--device-weights", "auto"}, "--elastic: does not go with --device-weights auto");
+  refused({on, four, flag, "1:4", "--device-weights", "4,1"}, "--device-weights: got 2 numbers for 4 devices");
+  refused({on, four, flag, "1:4", "--device-weights", "4,1,0,1"}, "--device-weights: got '4,1,0,1'");
   refused({on, four, flag, "1:4", "--shards", "2"}, "got 4 devices for 2 shards");
   refused({on, four, flag, "2147483648:4"}, "--elastic: got '2147483648:4'");
   refused({on, four, flag, "-1:4"}, "--elastic: got -1:4, need at least 1 device");

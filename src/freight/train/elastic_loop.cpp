@@ -72,6 +72,7 @@ void Loop::keep_what_is_left() {
 // Runs after each meeting: all get the state of the one that is furthest, and their shares of the batches.
 void Loop::take_in() {
   Ranks& ranks = *run_.ranks;
+  ranks.gather_weights();
   const std::vector<Standing> all = gather_standings();
   const auto furthest = std::max_element(all.begin(), all.end(), [](const Standing& a, const Standing& b) {
     return std::pair(a.step + a.updated, a.step) < std::pair(b.step + b.updated, b.step);

@@ -230,7 +230,12 @@ std::optional<RankShares> known_shares(const NetRun& p, RankShares like) {
 void settle_shares(NetRun& p, const CompileOptions& compile) {
   using Kind = DeviceWeights::Kind;
   Ranks& ranks = *p.ranks;
-  if (ranks.members()) return;  // they meet later, and are alike
+  if (ranks.members()) {  // they meet later, and are alike
+    if (ranks.asked().kind == Kind::given) {
+      p.notes.emplace_back("shards are dealt by --device-weights to the devices that are there");
+    }
+    return;
+  }
   const Config& c = p.config;
   const std::string name = device_name(c);
   ranks.meet_devices(name == "cpu" ? cpu_info().model : backend(name).description(), own_memory(c) != nullptr);
@@ -272,9 +277,9 @@ void share_states(NetRun& p) {
     return human_bytes(static_cast<double>(largest_share(bytes, world, elastic ? Copies::two : Copies::one)));
   };
   const int world = elastic ? p.ranks->members()->most() : p.ranks->world();
-  const std::string at_fewest =
-      elastic && fewest < world ? cat(", ", share(fewest), " where ", fewest, fewest == 1 ? " is" : " are", " left")
-                                : "";
+  const std::string at_fewest = elastic && fewest < world
+                                    ? cat(", ", share(fewest), " where ", fewest, fewest == 1 ? " is" : " are", " left")
+                                    : "";
   p.notes.push_back(cat("the optimizer's states are dealt out over ", world, " devices", elastic ? ", each on two" : "",
                         ": ", share(world), " on one at most", at_fewest, ", of ",
                         human_bytes(static_cast<double>(all))));
