@@ -598,7 +598,7 @@ TEST_F(ElasticRuns, RandomEventsChangeNoByte) {
 }
 
 TEST_F(ElasticRuns, RandomEventsChangeNoByteOverANetwork) {
-  expect_no_change_by(is_long() ? 100 : 3, is_long() ? 20'000 : 2'000, "gloo");
+  expect_no_change_by(is_long() ? 100 : 3, is_long() ? 60'000 : 2'000, "gloo");
 }
 
 TEST_F(ElasticRuns, WrongBoundsAreRefusedByName) {

@@ -21,6 +21,7 @@
 #include "freight/comm/process_internal.h"
 #include "freight/comm/rendezvous.h"
 #include "freight/comm/shared_layout_internal.h"
+#include "freight/comm/stream_internal.h"
 #include "freight/comm/tree_sum.h"
 
 namespace freight::comm {
@@ -30,7 +31,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Up to so many bytes every rank adds the whole array: a second meeting costs more than what slices would save.
-constexpr int64_t kWholeBytes = 8 << 10;
+constexpr int64_t kWholeBytes = 4 << 10;
 // A waiting rank looks after the others so often, in seconds.
 constexpr double kLook = 0.05;
 // Waiting begins with spinning, in seconds. The most is longer than it takes to wake a process, 50 to 100 microseconds
@@ -240,6 +241,7 @@ void SharedMemory::meet() {
   Seat& mine = seat(rank_);
   ++meetings_;
   mine.processor.store(::sched_getcpu(), std::memory_order_relaxed);
+  stores_done();
   // Either a sleeper is seen here, or it sees the new number before it sleeps: both sides write, then read.
   mine.arrived.store(meetings_, std::memory_order_seq_cst);
   if (mine.sleepers.load(std::memory_order_seq_cst) > 0) wake_all(mine.arrived);
@@ -338,7 +340,7 @@ void SharedMemory::sum_slices(char* data, int64_t count, DType dtype) {
     const int64_t n = std::min(most, count - at);
     for (int r = 0; r < world_; ++r) {
       const Slice s = slice_of(n, r, world_, size);
-      if (r != rank_) copy_bytes(input(rank_, 1) + s.begin * size, data + (at + s.begin) * size, s.count * size);
+      if (r != rank_) stream_bytes(input(rank_, 1) + s.begin * size, data + (at + s.begin) * size, s.count * size);
     }
   };
   bring(0);
@@ -350,7 +352,8 @@ void SharedMemory::sum_slices(char* data, int64_t count, DType dtype) {
     for (int r = 0; r < world_; ++r) {
       parts_[static_cast<size_t>(r)] = r == rank_ ? own : input(r, 0) + mine.begin * size;
     }
-    tree_sum(parts_.data(), world_, own, mine.count, dtype, result(rank_, 1));
+    tree_sum(parts_.data(), world_, own, mine.count, dtype);
+    stream_bytes(result(rank_, 1), own, mine.count * size);
     if (at + most < count) bring(at + most);
     meet();
     for (int i = 1; i < world_; ++i) {  // each begins with another rank's
@@ -382,7 +385,7 @@ void SharedMemory::reduce_scatter(const void* from, void* to, int64_t count, DTy
   do {
     const int64_t n = std::min(most, count - at);
     for (int r = 0; r < world_; ++r) {
-      if (r != rank_) copy_bytes(input(rank_, 1) + r * most * size, source + (r * count + at) * size, n * size);
+      if (r != rank_) stream_bytes(input(rank_, 1) + r * most * size, source + (r * count + at) * size, n * size);
     }
     meet();
     for (int r = 0; r < world_; ++r) {
@@ -403,7 +406,7 @@ void SharedMemory::all_gather(const void* from, void* to, int64_t count, DType d
   int64_t at = 0;
   do {
     const int64_t n = std::min(most, count - at);
-    copy_bytes(input(rank_, 1), source + at * size, n * size);
+    stream_bytes(input(rank_, 1), source + at * size, n * size);
     meet();
     for (int i = 1; i < world_; ++i) {
       const int r = (rank_ + i) % world_;
@@ -422,7 +425,7 @@ void SharedMemory::broadcast(void* data, int64_t count, DType dtype, int root) {
   int64_t at = 0;
   do {
     const int64_t n = std::min(most, count - at);
-    if (rank_ == root) copy_bytes(input(rank_, 1), bytes + at * size, n * size);
+    if (rank_ == root) stream_bytes(input(rank_, 1), bytes + at * size, n * size);
     meet();
     if (rank_ != root) copy_bytes(bytes + at * size, input(root, 0), n * size);
     at += n;
