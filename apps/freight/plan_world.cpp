@@ -59,14 +59,15 @@ void take_file(plan::Fleet& fleet, const std::string& path) {
 struct Share {
   int64_t devices = 1, batch = 0;   // batch: of each
   size_t bytes = 0, optimizer = 0;  // of each: all, and the optimizer's state among them
-  size_t sharded_bytes = 0;         // of the one that has most where that state is dealt out (train --shard-optimizer)
+  // Of the one that has most where that state is dealt out (train --shard-optimizer), to two each in an elastic run.
+  size_t sharded_bytes = 0, elastic_bytes = 0;
   std::vector<Estimate> estimates;
 };
 
 // Bytes of a rank with its part of the optimizer's state, whole tensors.
-size_t sharded_bytes(const Draft& d, int64_t devices) {
+size_t sharded_bytes(const Draft& d, int64_t devices, train::Copies copies) {
   const size_t all = std::accumulate(d.states.begin(), d.states.end(), size_t{0});
-  return d.total() - all + train::largest_share(d.states, static_cast<int>(devices));
+  return d.total() - all + train::largest_share(d.states, static_cast<int>(devices), copies);
 }
 
 std::vector<Share> shares_of(const PlanInput& in, const WorldRequest& r) {
@@ -92,8 +93,13 @@ std::vector<Share> shares_of(const PlanInput& in, const WorldRequest& r) {
     how.fleet.devices = devices;
     how.batch = r.batch_of_each * devices;
     how.one = &drafts[0];
-    all.push_back({devices, options.batch, d.total(), d.part(Part::optimizer), sharded_bytes(d, devices),
-                   estimates(drafts.back(), in, how, nullptr)});
+    all.push_back({.devices = devices,
+                   .batch = options.batch,
+                   .bytes = d.total(),
+                   .optimizer = d.part(Part::optimizer),
+                   .sharded_bytes = sharded_bytes(d, devices, train::Copies::one),
+                   .elastic_bytes = sharded_bytes(d, devices, train::Copies::two),
+                   .estimates = estimates(drafts.back(), in, how, nullptr)});
   }
   return all;
 }
@@ -130,7 +136,8 @@ Json json_of(const std::vector<Share>& world, const PlanInput& in) {
                 {"memory",
                  {{"total_bytes", s.bytes},
                   {"optimizer_bytes", s.optimizer},
-                  {"sharded_optimizer_total_bytes", s.sharded_bytes}}},
+                  {"sharded_optimizer_total_bytes", s.sharded_bytes},
+                  {"elastic_sharded_optimizer_total_bytes", s.elastic_bytes}}},
                 {"estimates", Json::array()}};
     for (const Estimate& e : s.estimates) {
       Json estimate = freight::app::json_of(e, in.catalog);
@@ -205,12 +212,13 @@ void print_memory(const std::vector<Share>& world) {
   std::vector<std::vector<std::string>> rows;
   const auto text = [](size_t n) { return human_bytes(static_cast<double>(n)); };
   for (const Share& s : world) {
-    rows.push_back({cat(s.devices), cat(s.batch), text(s.bytes), text(s.optimizer), text(s.sharded_bytes)});
+    rows.push_back(
+        {cat(s.devices), cat(s.batch), text(s.bytes), text(s.optimizer), text(s.sharded_bytes), text(s.elastic_bytes)});
   }
   std::printf(
       "\nmemory of each rank; with the optimizer's state dealt out over the ranks (train --shard-optimizer: ZeRO stage "
-      "1)\n%s",
-      table({"devices", "batch of each", "total", "of it optimizer", "total, dealt out"}, rows).c_str());
+      "1), each to two with --elastic\n%s",
+      table({"devices", "batch of each", "total", "of it optimizer", "total, dealt out", "to two each"}, rows).c_str());
 }
 
 }  // namespace

@@ -384,10 +384,16 @@ comm::Elastic parse_elastic(const std::string& text) {
 void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t devices) {
   const comm::Elastic e = parse_elastic(flags.elastic);
   if (!e.on()) return;
-  if (!launch.source.empty() && launch.source != "freight") {
-    fail(ErrorKind::usage, "--elastic", "is for processes that freight starts itself as yet, not ", launch.source);
+  const bool others = !launch.source.empty() && launch.source != "freight";
+  if (others && e.most != launch.world) {
+    fail(ErrorKind::usage, "--elastic", "got ", flags.elastic, " for ", launch.world, " processes of ", launch.source,
+         ", which says whom it starts again: need ", e.least, ":", launch.world);
   }
-  if (flags.devices.empty()) {
+  if (others && comm::asked_engine(flags.job()) == comm::Engine::shared_memory) {
+    fail(ErrorKind::usage, "--elastic", "goes by Gloo where ", launch.source,
+         " starts the processes: leave out --comm shared");
+  }
+  if (!others && flags.devices.empty()) {
     fail(ErrorKind::usage, "--elastic", "needs --devices, as in --devices cpu*", e.most, " --elastic ", flags.elastic);
   }
   if (e.most > devices) {
@@ -402,12 +408,14 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
     fail(ErrorKind::usage, "--elastic",
          "goes by shared memory or Gloo, not by MPI, which ends all processes with one: ", "leave out --comm mpi");
   }
-  if (!flags.weights.empty() || flags.shard_optimizer) {
-    fail(ErrorKind::usage, "--elastic", "does not go with ",
-         flags.weights.empty() ? "--shard-optimizer" : "--device-weights", " as yet");
+  if (flags.weights == "auto") {
+    fail(ErrorKind::usage, "--elastic", "does not go with --device-weights auto, which measures all devices together ",
+         "before the run, where one that comes later is not: give a number for each, like 4,1");
   }
-  need_alike(flags, "which --elastic is for as yet");
-  need_gpus_once(flags);
+  if (!flags.devices.empty()) {  // else the ranks that meet say what they compute on
+    need_alike(flags, "which --elastic is for as yet");
+    need_gpus_once(flags);
+  }
   if (flags.overlap == "yes") {
     fail(ErrorKind::usage, "--elastic", "does not go with --overlap yes: sums are made behind the backward half");
   }

@@ -29,6 +29,7 @@
 #include "freight/train/rank_work.h"
 #include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
+#include "lists.h"
 #include "memory_size.h"
 #include "options.h"
 #include "ranks.h"
@@ -547,16 +548,34 @@ int train_elastic(const Args& args, const comm::Launch& launch, std::unique_ptr<
   parse_request(r, args);
   r.config.backend = device_of(r.flags.ranks, r.config.backend, launch);
   train::Ranks ranks(std::move(members), r.flags.ranks.comm_timeout);
-  if (!r.config.sync_batch_norm) {  // else shards wait for each other in memory of the host
+  // Shards of --sync-batch-norm wait for each other in memory of the host, and lost states are looked for there.
+  if (!r.config.sync_batch_norm && !r.flags.ranks.shard_optimizer) {
     ranks.use_by([&] { join_devices(ranks, r.config.backend, r.flags.ranks); });
   }
+  ranks.ask(train::parse_device_weights(r.flags.ranks.weights, launch.world));
+  if (r.flags.ranks.shard_optimizer) ranks.share_states(parse_elastic(r.flags.ranks.elastic).least);
   try {
     return with_others(&ranks, [&] { return train_here(r, args, &ranks, {}); });
   } catch (const Error& e) {
+    if (e.kind() != ErrorKind::peer_lost) ranks.members()->failed(e.what());
     const bool before = !ranks.met() && e.kind() == ErrorKind::peer_lost;
     if (!before || !signals::stop_requested()) throw;
     return signals::exit_code();
   }
+}
+
+// The same of a rank that another launcher started.
+int train_under_launcher(const Args& args, const comm::Launch& launch, const RankFlags& flags,
+                         const train::Config& config, comm::JobOptions job) {
+  need_elastic(flags, launch, device_count(flags, launch));
+  if (config.output_dir.empty() && (config.resume.empty() || config.resume == "auto")) {
+    fail(ErrorKind::usage, "--elastic", "needs --output-dir where ", launch.source,
+         " starts the processes: the folder of the run, for those, too, that come back");
+  }
+  std::vector<std::string> hosts;
+  if (!flags.hosts.empty()) hosts = parse_list("--hosts", flags.hosts);
+  const int least = parse_elastic(flags.elastic).least;
+  return train_elastic(args, launch, comm::Membership::of_launcher(launch, std::move(job), least, hosts));
 }
 
 // The folder of the run, for the logs that are there before it. The lock of a run that goes on is let go: rank 0 takes
@@ -647,6 +666,8 @@ int train_command(const Args& args) {
     job.called_off = [] { return signals::stop_requested(); };
     if (auto members = comm::Membership::of_process(launch, job))
       return train_elastic(args, launch, std::move(members));
+    if (!flags.ranks.elastic.empty() && launch.source != "freight")
+      return train_under_launcher(args, launch, flags.ranks, probe, std::move(job));
     return train_together(args, flags.ranks, launch);
   }
   Request r = read_request(args);

@@ -265,6 +265,72 @@ TEST_F(ElasticRuns, ARunThatWasStoppedGoesOnWithAnotherNumberOfRanksToTheSameMod
   EXPECT_TRUE(model("run") == model("undisturbed"));
 }
 
+TEST_F(ElasticRuns, RanksThatGetShardsByWeightsAreReplacedToo) {
+  constexpr int64_t kSteps = 1500;
+  train_undisturbed(kSteps);
+  Running running(args("run", kSteps, {"--devices", "cpu*3", "--device-weights", "4,2,1", "--elastic", "1:3"}));
+  ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-21"));
+  for (const int rank : {0, 2}) ASSERT_NO_FATAL_FAILURE(kill_until_back(running, rank, "was killed by signal 9"));
+  const Ran r = running.finish();
+  expect_undisturbed(r, "run");
+  expect_said(r, "shards are dealt by --device-weights to the devices that are there");
+}
+
+// States are on two ranks each, which is why the next three are lost one after the other.
+TEST_F(ElasticRuns, RanksThatKeepAPartOfTheOptimizersStatesAreReplacedToo) {
+  constexpr int64_t kSteps = 2000;
+  train_undisturbed(kSteps);
+  for (const char* engine : {"shared", "gloo"}) {
+    const std::string run = cat("run-", engine);
+    const Words on = {"--devices", "cpu*4", "--elastic", "1:4", "--shard-optimizer", "--comm", engine};
+    Running running(args(run, kSteps, on));
+    ASSERT_TRUE(waited_for(path(run) + "/checkpoints/step-21"));
+    for (const int rank : {2, 0}) ASSERT_NO_FATAL_FAILURE(kill_until_back(running, rank, ""));
+    const int process = awaited_process(running.pid(), 1);
+    ASSERT_GT(process, 0);
+    ::kill(process, SIGSTOP);
+    ASSERT_TRUE(running.wait_for("rank 1 is back", 60));
+    expect_undisturbed(running.finish(), run);
+  }
+}
+
+TEST_F(ElasticRuns, TheLossOfBothRanksThatKeptAStateEndsTheRunWhichCanBeResumed) {
+  constexpr int64_t kSteps = 1500;
+  train_undisturbed(kSteps);
+  for (const auto& [engine, how] : {std::pair("shared", "was killed by signal 9"), {"gloo", "ended or was killed"}}) {
+    const std::string run = cat("run-", engine);
+    const Words on = {"--devices", "cpu*4", "--elastic", "1:4", "--shard-optimizer", "--comm", engine};
+    Running running(args(run, kSteps, on));
+    ASSERT_TRUE(waited_for(path(run) + "/checkpoints/step-21"));
+    const std::map<int, int> ranks = ranks_of(running.pid());
+    for (const int rank : {1, 2}) ::kill(ranks.at(rank), SIGKILL);
+    const Ran r = running.finish();
+    EXPECT_EQ(r.code, 7) << r.err;
+    for (const std::string& part :
+         {cat("rank 1 ", how), cat("rank 2 ", how), std::string("both ranks that kept the optimizer's states of "),
+          std::string("--resume")}) {
+      expect_said(r, part);
+    }
+    EXPECT_EQ(Json::parse(read_file(path(run) + "/run.json"))["exit_code"], 7);
+    const Words again = {"train", "--resume", path(run), "--devices", "cpu*3", "--elastic", "1:3", "--shard-optimizer"};
+    expect_undisturbed(run_freight(again), run);
+  }
+}
+
+TEST_F(ElasticRuns, WhereTooFewAreLeftToHaveAllStatesTheRunGoesOnFromItsCheckpoint) {
+  constexpr int64_t kSteps = 1000;
+  train_undisturbed(kSteps);
+  Running running(args("run", kSteps, {"--devices", "cpu*3", "--elastic", "3:3", "--shard-optimizer"}));
+  ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-14"));
+  ::kill(process_of(running.pid(), 1), SIGKILL);
+  const Ran r = running.finish();
+  EXPECT_EQ(r.code, 7) << r.err;
+  expect_said(r, "rank 1 was killed by signal 9");
+  EXPECT_NE(read_file(path("run") + "/log.txt").find("not saved: a part of the optimizer's states is with other ranks"),
+            std::string::npos);
+  expect_undisturbed(run_freight({"train", "--resume", path("run"), "--devices", "cpu*2"}), "run");
+}
+
 TEST_F(ElasticRuns, ANewRunBeginsWhereThereIsNothingToResume) {
   train_undisturbed(30);
   const Ran r = run_freight(args("run", 30, {"--devices", "cpu*2", "--elastic", "1:2", "--resume", "auto"}));
@@ -371,6 +437,147 @@ TEST_F(ElasticHosts, TheOtherHostGoesOnWhereThatOfTheFirstRankAndOfTheCommandIsL
   EXPECT_EQ(run["regroupings"].back()["devices"], 1);
 }
 
+// The test plays another launcher: it says to each process who it is, and starts again whom it wants.
+class ElasticLaunched : public ElasticRuns {
+ protected:
+  static constexpr int kWorld = 3;
+  std::unique_ptr<Running> start(int rank, const Words& set, int64_t steps, const std::string& bounds) const {
+    return std::make_unique<Running>(args("run", steps, {"--elastic", bounds}), "", with_cache(set, rank));
+  }
+  void start_all(int64_t steps, const std::string& bounds = "1:3") {
+    for (int r = 0; r < kWorld; ++r) ranks_.push_back(start(r, torchrun(r), steps, bounds));
+  }
+  Words with_cache(Words set, int) const {
+    set.push_back("FREIGHT_CACHE=" + path("cache"));  // has the secret of jobs on this host
+    return set;
+  }
+  static int port() { return 20000 + ::getpid() % 9000; }
+  static Words torchrun(int rank) {
+    return {cat("RANK=", rank),       cat("WORLD_SIZE=", kWorld),
+            cat("LOCAL_RANK=", rank), cat("LOCAL_WORLD_SIZE=", kWorld),
+            "MASTER_ADDR=127.0.0.1",  cat("MASTER_PORT=", port())};
+  }
+  static Words slurm(int rank) {
+    return {
+        "SLURM_STEP_ID=0",           cat("SLURM_JOB_ID=", ::getpid()),     cat("SLURM_PROCID=", rank),
+        cat("SLURM_LOCALID=", rank), cat("SLURM_STEP_NUM_TASKS=", kWorld), cat("SLURM_STEP_TASKS_PER_NODE=", kWorld)};
+  }
+  Running& rank(int r) const { return *ranks_[static_cast<size_t>(r)]; }
+  void lose(int r) {
+    rank(r).send(SIGKILL);
+    rank(r).finish();
+  }
+  void expect_all_well() {
+    std::string said;
+    for (const auto& r : ranks_) {
+      const Ran end = r->finish();
+      EXPECT_EQ(end.code, 0) << end.err;
+      said += end.err;
+    }
+    expect_undisturbed({.code = 0, .out = {}, .err = said}, "run");
+  }
+
+  std::vector<std::unique_ptr<Running>> ranks_;
+};
+
+TEST_F(ElasticLaunched, RanksOfAnotherLauncherGoOnAndOneThatItStartsAgainJoins) {
+  constexpr int64_t kSteps = 2500;
+  train_undisturbed(kSteps);
+  start_all(kSteps);
+  ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-21"));
+  lose(2);
+  ASSERT_TRUE(rank(0).wait_for("rank 2 ended or was killed; 2 devices go on", 60));
+  ranks_[2] = start(2, torchrun(2), kSteps, "1:3");
+  ASSERT_TRUE(rank(0).wait_for("rank 2 is back; 3 devices go on", 60));
+  lose(0);  // the next one leads, and prints where it was started
+  ASSERT_TRUE(rank(1).wait_for("rank 0 ended or was killed; 2 devices go on", 60));
+  ranks_[0] = start(0, torchrun(0), kSteps, "1:3");
+  ASSERT_TRUE(rank(1).wait_for("rank 0 is back; 3 devices go on", 60));
+  expect_all_well();
+}
+
+TEST_F(ElasticLaunched, TasksOfSlurmGoOnWithoutOne) {
+  constexpr int64_t kSteps = 1200;
+  train_undisturbed(kSteps);
+  for (int r = 0; r < kWorld; ++r) ranks_.push_back(start(r, slurm(r), kSteps, "1:3"));
+  ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-21"));
+  lose(1);
+  ASSERT_TRUE(rank(0).wait_for("rank 1 ended or was killed; 2 devices go on", 60));
+  ranks_.erase(ranks_.begin() + 1);
+  expect_all_well();
+}
+
+TEST_F(ElasticLaunched, ARankThatIsStoppedIsGivenUpAndJoinsWhenItGoesOn) {
+  constexpr int64_t kSteps = 4000;  // more than are done while the others wait for it
+  train_undisturbed(kSteps);
+  start_all(kSteps);
+  ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-21"));
+  rank(1).send(SIGSTOP);
+  ASSERT_TRUE(rank(0).wait_for("2 devices go on", 60));
+  rank(1).send(SIGCONT);
+  ASSERT_TRUE(rank(0).wait_for("rank 1 is back; 3 devices go on", 60));
+  expect_all_well();
+}
+
+TEST_F(ElasticLaunched, WhereTooFewAreLeftAllEndAndNameTheRank) {
+  start_all(100'000, "3:3");
+  ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-21"));
+  lose(1);
+  for (const int r : {0, 2}) {
+    const Ran end = rank(r).finish();
+    EXPECT_EQ(end.code, 7) << end.err;
+    expect_said(end, "rank 1 ended or was killed; 2 are left, need 3");
+  }
+}
+
+TEST_F(ElasticLaunched, ARankThatFailsOfItselfEndsTheJobForAll) {
+  fs::create_directories(path("run"));
+  write_file(path("run") + "/kept", "mine");
+  start_all(100);
+  std::vector<Ran> ends;
+  for (const auto& r : ranks_) ends.push_back(r->finish());
+  EXPECT_EQ(ends[0].code, 2) << ends[0].err;
+  for (const int r : {1, 2}) {
+    EXPECT_EQ(ends[static_cast<size_t>(r)].code, 7) << ends[static_cast<size_t>(r)].err;
+    expect_said(ends[static_cast<size_t>(r)], "rank 0 failed: ");
+  }
+  EXPECT_EQ(read_file(path("run") + "/kept"), "mine");
+  EXPECT_FALSE(fs::exists(path("run") + "/run.json"));
+}
+
+TEST_F(ElasticLaunched, LaunchersThatEndAllProcessesWithOneAreRefusedWithWhatToDo) {
+  const auto refused = [&](Words set, const Words& more, const std::string& why) {
+    Words all = {"--elastic", "1:3"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Ran r = run_freight(args("never", 10, all), "", set);
+    EXPECT_EQ(r.code, 2) << why << ": " << r.err;
+    EXPECT_NE(r.err.find(why), std::string::npos) << r.err;
+    EXPECT_FALSE(fs::exists(path("never")));
+  };
+  const auto with = [](Words set, const std::string& more) {
+    set.insert(set.begin(), more);  // of two the first counts
+    return set;
+  };
+  refused(with(torchrun(0), "TORCHELASTIC_RUN_ID=none"), {},
+          "--elastic: torchrun ends all processes where one is lost");
+  refused({"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=3", "OMPI_COMM_WORLD_LOCAL_RANK=0",
+           "OMPI_COMM_WORLD_LOCAL_SIZE=3"},
+          {}, "--elastic: mpirun ends all processes where one is lost: leave out --elastic and give --resume auto");
+  refused({"PMI_RANK=0", "PMI_SIZE=3"}, {}, "--elastic: mpiexec ends all processes where one is lost");
+  refused(with(slurm(0), "SLURM_KILL_BAD_EXIT=1"), {}, "need srun --kill-on-bad-exit=0");
+  refused({"SKYPILOT_NODE_RANK=0", "SKYPILOT_NUM_NODES=3", "SKYPILOT_NODE_IPS=10.0.0.1"}, {},
+          "--elastic: SkyPilot ends a task on all machines where one fails");
+  refused(torchrun(0), {"--elastic", "1:2"}, "--elastic: got 1:2 for 3 processes of torchrun");
+  refused(torchrun(0), {"--comm", "shared"}, "--elastic: goes by Gloo where torchrun starts the processes");
+  refused(torchrun(0), {"--output-dir", ""}, "--elastic: needs --output-dir where torchrun starts the processes");
+  const Words elsewhere = {
+      "RANK=0", "WORLD_SIZE=3", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR=192.0.2.1", "MASTER_PORT=29500"};
+  refused(elsewhere, {}, "--elastic: needs the hosts of all ranks");
+  refused(elsewhere, {"--hosts", "192.0.2.1"}, "--hosts: got 1 hosts for 3 ranks");
+  refused(elsewhere, {"--hosts", "192.0.2.1,192.0.2.2,192.0.2.3"}, "FREIGHT_TOKEN: is not set");
+  refused(with(torchrun(0), "MASTER_PORT=65535"), {}, "MASTER_PORT: got 65535: --elastic needs a port for each of 3");
+}
+
 // Epochs of two steps, so that most of the time goes into evaluations and checkpoints.
 TEST_F(ElasticRuns, RanksThatAreLostDuringEvaluationsAndCheckpointsChangeNothing) {
   constexpr int64_t kSteps = 200;
@@ -412,8 +619,9 @@ TEST_F(ElasticRuns, WrongBoundsAreRefusedByName) {
   refused({on, "1", flag, "1:1"}, "--elastic: got 1 device (--devices): need two or more");
   refused({on, "cpu,opencl:0", flag, "1:2"}, "--devices: got cpu,opencl:0: need devices of one kind");
   refused({on, "cuda:0,cuda:0", flag, "1:2"}, "--devices: got cuda:0,cuda:0: cuda:0 takes one process");
-  refused({on, four, flag, "1:4", "--shard-optimizer"}, "--elastic: does not go with --shard-optimizer");
-  refused({on, four, flag, "1:4", "--device-weights", "auto"}, "--elastic: does not go with --device-weights");
+  refused({on, four, flag, "1:4", "--device-weights", "auto"}, "--elastic: does not go with --device-weights auto");
+  refused({on, four, flag, "1:4", "--device-weights", "4,1"}, "--device-weights: got 2 numbers for 4 devices");
+  refused({on, four, flag, "1:4", "--device-weights", "4,1,0,1"}, "--device-weights: got '4,1,0,1'");
   refused({on, four, flag, "1:4", "--shards", "2"}, "got 4 devices for 2 shards");
   refused({on, four, flag, "2147483648:4"}, "--elastic: got '2147483648:4'");
   refused({on, four, flag, "-1:4"}, "--elastic: got -1:4, need at least 1 device");

@@ -349,6 +349,33 @@ TEST_F(ElasticOnHosts, TheNextRankGoesOnWhereTheHostOfTheFirstIsLost) {
   EXPECT_EQ(read_text(dir_ / "events"), "rank 0 does not answer, nor does its host; 2\n");
 }
 
+TEST_F(ElasticOnHosts, RanksOfAnotherLauncherFindEachOtherByTheHostsThatAreNamed) {
+  constexpr int64_t kSteps = 1500;
+  const Hosts hosts(kHosts);
+  if (!hosts.why_not().empty()) GTEST_SKIP() << hosts.why_not();
+  ::setenv("ELASTIC_EVENTS", "", 1);
+  ::setenv("ELASTIC_STEPS", cat(kSteps).c_str(), 1);
+  Ranks ranks(kHosts, [&](int r) -> std::string {
+    if (!hosts.enter(r)) return "cannot enter its namespace";
+    std::vector<std::string> names;
+    for (int h = 0; h < kHosts; ++h) names.push_back(Hosts::address(h));
+    ::setenv("FREIGHT_TOKEN", "the tests' own secret", 1);
+    const comm::Launch launch{.rank = r,
+                              .world = kHosts,
+                              .job = "named",
+                              .master_address = names[0],
+                              .master_port = 29700,
+                              .source = "torchrun"};
+    return count_to_the_end(*comm::Membership::of_launcher(launch, {}, 1, names), dir_.path());
+  });
+  all_met();
+  ASSERT_TRUE(hosts.cut(0));
+  ::kill(ranks.process(0), SIGKILL);
+  const std::vector<RankEnd> ends = ranks.finish(120, 0);
+  EXPECT_EQ(ends[1].report, cat(undisturbed(kSteps)));
+  EXPECT_EQ(ends[2].report, "");
+}
+
 // The first rank lives, and so the run is its own: the others wait until they reach it, and go on with it.
 TEST_F(ElasticOnHosts, OfTwoPartsTheOneWithTheFirstRankGoesOn) {
   constexpr int64_t kSteps = 3000;

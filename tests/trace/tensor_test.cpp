@@ -58,6 +58,18 @@ TEST_F(TensorTest, VariablesAreReadAndAssigned) {
   EXPECT_EQ((v + 0).to_vector<float>(), (Floats{5, 5}));
 }
 
+TEST_F(TensorTest, AVariableThatWasReleasedBeginsAnew) {
+  Variable v("v", {DType::f32, {2}}, {Init::Kind::constant, 1, 0});
+  v.release();  // it has no memory yet
+  v.set(5.0);
+  const Tensor before = v.value() * 1;
+  const Array held = v.array();
+  v.release();
+  EXPECT_EQ(held.to_vector<float>(), (Floats{5, 5}));
+  EXPECT_EQ(before.to_vector<float>(), (Floats{5, 5}));
+  EXPECT_EQ(v.array().to_vector<float>(), (Floats{1, 1}));
+}
+
 TEST_F(TensorTest, VariablesRefuseNumbersThatTheirTypeCannotHold) {
   const Variable u("mask", {DType::u8, {2}}), i("step", {DType::i32, {}}), h("scale", {DType::f16, {}});
   u.set(255);

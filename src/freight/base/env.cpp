@@ -91,6 +91,7 @@ const std::vector<Variable>& variables() {
       {"PMIX_NAMESPACE", "PMIx: the name of the job", ""},
       {"SLURM_STEP_ID", "Slurm: the step of srun; without it the other variables of Slurm do not count", ""},
       {"SLURM_JOB_ID", "Slurm: the job", ""},
+      {"SLURM_KILL_BAD_EXIT", "Slurm: 1 where srun ends all tasks with one (train --elastic)", ""},
       {"SLURM_PROCID", "Slurm: this process among all", ""},
       {"SLURM_STEP_NUM_TASKS", "Slurm: how many they are", ""},
       {"SLURM_NTASKS", "Slurm: how many they are, where the step does not say", ""},

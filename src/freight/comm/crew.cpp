@@ -100,7 +100,12 @@ void Crew::give_up(const std::string& why) {
   publish(true);
 }
 
+void Crew::hear() {
+  if (roster_->given_up.load(std::memory_order_acquire) != 0) give_up("the run was given up: the ranks' logs say why");
+}
+
 bool Crew::ended(int number, int code, int signal) {
+  hear();
   Person& p = person(number);
   const State was = p.state;
   p.state = State::gone;
@@ -226,6 +231,7 @@ void Crew::look_for_missing(Orders& orders) {
 Crew::Orders Crew::look() {
   uint64_t rings = 0;
   [[maybe_unused]] const ssize_t n = ::read(bell_.get(), &rings, sizeof(rings));
+  hear();
   Orders orders;
   if (over_) return orders;
   if (finishing_ || stopping_) {  // whoever is not in it by now is not needed

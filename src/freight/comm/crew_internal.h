@@ -47,6 +47,7 @@ class Crew final : public Staff {
   int count(State state) const;
   bool all_have_met() const;
   void give_up(const std::string& why);
+  void hear();
   void tell(const std::string& event);
   void publish(bool broken);
   bool lost(int number, const std::string& how);

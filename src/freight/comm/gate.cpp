@@ -58,11 +58,12 @@ void Gate::stand(uint64_t generation, int first) {
   count_newcomers();
 }
 
-void Gate::close(const std::string& why) {
+void Gate::close(const std::string& why, Over what) {
   const std::lock_guard lock(guard_);
   closed_ = why;
+  over_ = what;
   for (const Guest& g : guests_) {
-    if (g.rank >= 0) tell(g, answer_to(g.said));
+    if (g.rank >= 0 && tell(g, answer_to(g.said))) ++refused_;
   }
   guests_.clear();
   count_newcomers();
@@ -105,7 +106,7 @@ GateWord Gate::answer_to(const Knock& k) const {
   using Kind = GateWord::Kind;
   GateWord w{.kind = Kind::waits, .first = first_, .generation = generation_};
   if (!closed_.empty()) {
-    w.kind = Kind::fails;
+    w.kind = over_ == Over::job ? Kind::ends : Kind::fails;
     w.error = static_cast<int32_t>(ErrorKind::peer_lost);
     put_text(w.text, closed_);
   } else if (text_in(k.version) != version()) {
@@ -179,6 +180,7 @@ void Gate::receive(Guest& g) {
   const GateWord word = answer_to(g.said);
   const bool told = tell(g, word);
   if (!told || word.kind != GateWord::Kind::waits) {
+    if (told && !closed_.empty()) ++refused_;
     g.socket = Descriptor();
     return;
   }

@@ -42,6 +42,7 @@ struct GateWord {
     other = 3,  // `first` is to be met
     meets = 4,  // the meeting is now: with `members`, by the order of their ranks, at `port` of the first one's host
     fails = 5,  // it is not let in: `error` and `text`
+    ends = 6,   // the job is over, of which `text` says why
   } kind = Kind::waits;
   int32_t first = -1, count = 0, port = 0, error = 0, unused = 0;
   uint64_t generation = 0;
@@ -69,8 +70,11 @@ class Gate {
 
   // The last meeting at which this process was, and the number of the one to be met; -1: it is not known.
   void stand(uint64_t generation, int first);
-  // Nobody is let in any more.
-  void close(const std::string& why);
+  // Nobody is let in any more: by this process, or in the whole job.
+  enum class Over : uint8_t { process, job };
+  void close(const std::string& why, Over what = Over::process);
+  // Those who were told so.
+  int refused() const { return refused_.load(); }
   // One for each number that waits.
   std::vector<Knock> waiting();
   // True where somebody waits who was not at the last meeting.
@@ -98,6 +102,8 @@ class Gate {
   uint64_t generation_ = 0;
   int first_ = -1;
   std::string closed_;
+  Over over_ = Over::process;
+  std::atomic<int> refused_ = 0;
   std::atomic<int> newcomers_ = 0;
   std::atomic<bool> stop_ = false;
   std::chrono::steady_clock::time_point reminded_ = std::chrono::steady_clock::now();

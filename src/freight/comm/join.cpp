@@ -112,9 +112,7 @@ NetworkPlan network_plan(const Launch& launch, const JobOptions& options) {
   return plan;
 }
 
-namespace {
-
-// The port at which rank 0 listens. Slurm and SkyPilot say no port: one that their other jobs on the host do not have,
+// Slurm and SkyPilot say no port: it is one that their other jobs on the host do not have,
 // below those that systems hand out.
 int port_of(const Launch& launch) {
   int port = launch.master_port;
@@ -132,6 +130,8 @@ int port_of(const Launch& launch) {
   if (lower(env::get("TORCHELASTIC_USE_AGENT_STORE")) == "true") ++port;
   return port;
 }
+
+namespace {
 
 std::unique_ptr<Comm> join_by_gloo(const Launch& launch, const JobOptions& options) {
   NetworkPlan plan = network_plan(launch, options);

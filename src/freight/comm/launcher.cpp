@@ -29,8 +29,8 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/comm/crew_internal.h"
+#include "freight/comm/host_rank_internal.h"
 #include "freight/comm/hosts_crew_internal.h"
-
 #include "freight/comm/network_address_internal.h"
 #include "freight/comm/process_internal.h"
 #include "freight/comm/remote_internal.h"
@@ -147,16 +147,6 @@ struct Process {
   bool running = false;
   Descriptor words;  // of a rank on another host: what remote_command() reads
 };
-
-// Rank r of `world`, which are dealt out evenly over `hosts`, host by host.
-struct HostRank {
-  int host = 0, local_rank = 0, local_world = 1;
-};
-HostRank host_rank_of(int rank, int world, int hosts) {
-  const int each = world / hosts, more = world % hosts, wide = more * (each + 1);  // the first hosts have one more
-  if (rank < wide) return {rank / (each + 1), rank % (each + 1), each + 1};
-  return {more + (rank - wide) / each, (rank - wide) % each, each};
-}
 
 class Job {
  public:

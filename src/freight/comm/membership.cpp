@@ -5,12 +5,15 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <filesystem>
 #include <vector>
 
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/comm/host_rank_internal.h"
+#include "freight/comm/join_internal.h"
 #include "freight/comm/membership_internal.h"
 
 namespace freight::comm {
@@ -38,6 +41,77 @@ std::unique_ptr<Membership> Membership::of_process(const Launch& launch, const J
     descriptors_in<2>("FREIGHT_TERMINAL", terminal);
   }
   return starts_with(text, kDoors) ? network_membership(launch, options, text) : roster_membership(launch, text);
+}
+
+namespace {
+
+// Says why ranks cannot go on without one of them, and what to do; "" where they can.
+std::string ends_all(const Launch& l) {
+  constexpr const char* kInstead =
+      ": leave out --elastic and give --resume auto, by which a job that is started again goes on from its last "
+      "checkpoint; or let freight train --devices start the processes";
+  if (l.source == "torchrun" && !env::get("TORCHELASTIC_RUN_ID").empty()) {
+    return cat("torchrun ends all processes where one is lost, and starts all again (--max-restarts)", kInstead);
+  }
+  if (l.source == "Open MPI" || l.source == "PMI") {
+    return cat(l.source == "PMI" ? "mpiexec" : "mpirun", " ends all processes where one is lost", kInstead);
+  }
+  if (l.source == "SkyPilot") return cat("SkyPilot ends a task on all machines where one fails", kInstead);
+  if (l.source == "Slurm" && env::get("SLURM_KILL_BAD_EXIT") == "1") {
+    return "srun ends all tasks where one is lost (SLURM_KILL_BAD_EXIT=1): need srun --kill-on-bad-exit=0";
+  }
+  return {};
+}
+
+// The host of each rank.
+std::vector<std::string> hosts_of_ranks(const Launch& l, std::vector<std::string> hosts) {
+  const bool named = !hosts.empty();
+  if (!named && l.local_world == l.world) hosts = {"127.0.0.1"};
+  if (hosts.empty()) hosts = l.hosts;
+  if (hosts.empty()) {
+    fail(ErrorKind::usage, "--elastic", "needs the hosts of all ranks, so that they find each other where the first ",
+         "one is lost, and ", l.source, " names none: need --hosts node1,node2, in the order of their ranks");
+  }
+  std::vector<std::string> all;
+  const auto count = static_cast<int>(hosts.size());
+  const bool enough = count <= l.world;
+  for (int r = 0; enough && r < l.world; ++r) {
+    all.push_back(hosts[static_cast<size_t>(host_rank_of(r, l.world, count).host)]);
+  }
+  const HostRank own = enough ? host_rank_of(l.rank, l.world, count) : HostRank{};
+  if (!enough || own.local_world != l.local_world || own.local_rank != l.local_rank) {
+    fail(ErrorKind::usage, named ? "--hosts" : "--elastic", "got ", count, " hosts for ", l.world, " ranks, of which ",
+         l.source, " started ", l.local_world, " on this one, where rank ", l.rank, " is number ", l.local_rank,
+         ": need the same number on each, host by host");
+  }
+  return all;
+}
+
+// The secret of jobs whose processes are all of this host, where nobody has said one.
+std::string own_token_file() {
+  const std::string dir = env::cache_dir();
+  std::error_code error;
+  if (!dir.empty()) std::filesystem::create_directories(dir, error);
+  return dir.empty() || error ? "" : dir + "/job-token";
+}
+
+}  // namespace
+
+std::unique_ptr<Membership> Membership::of_launcher(const Launch& launch, JobOptions options, int least,
+                                                    const std::vector<std::string>& hosts) {
+  if (const std::string why = ends_all(launch); !why.empty()) fail(ErrorKind::usage, "--elastic", why);
+  const std::vector<std::string> of_ranks = hosts_of_ranks(launch, hosts);
+  const bool said =
+      !options.token_file.empty() || !env::get("FREIGHT_TOKEN_FILE").empty() || !env::get("FREIGHT_TOKEN").empty();
+  if (!said && launch.local_world == launch.world) options.token_file = own_token_file();
+  const int port = port_of(launch);
+  if (port + launch.world > 65536) {
+    fail(ErrorKind::usage, "MASTER_PORT", "got ", port, ": --elastic needs a port for each of ", launch.world,
+         " ranks from there on");
+  }
+  std::string doors = cat(kDoors, least);
+  for (int r = 0; r < launch.world; ++r) doors += cat(" ", of_ranks[static_cast<size_t>(r)], ":", port + r);
+  return network_membership(launch, options, doors);
 }
 
 void Membership::take_terminal() {

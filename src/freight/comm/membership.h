@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "freight/comm/comm.h"
 #include "freight/comm/join.h"
@@ -23,6 +24,12 @@ class Membership {
  public:
   // Null where no launcher started this process as one of an elastic job. `options` are for one between hosts.
   static std::unique_ptr<Membership> of_process(const Launch& launch, const JobOptions& options = {});
+  // One of those that another launcher started, which go on among themselves where that lets them, down to `least`;
+  // whom it starts again with the same variables joins. They meet over a network, at ports from the job's on. `hosts`
+  // share the ranks evenly, host by host; empty: those of `launch`. Throws Error(usage) where the launcher ends all
+  // processes with one, with what to do instead, and where hosts or port are not known.
+  static std::unique_ptr<Membership> of_launcher(const Launch& launch, JobOptions options, int least,
+                                                 const std::vector<std::string>& hosts = {});
   virtual ~Membership() = default;
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
@@ -46,6 +53,11 @@ class Membership {
   // True where somebody waits to be let in: a meeting is due after the running step.
   virtual bool called() const = 0;
   virtual void did_step() {}
+  // Says that the job goes on no longer, to all that are there and that come yet: this process ends with peer_lost.
+  virtual void end_job(const std::string& why) = 0;
+  // This process ends since it failed, not since it was lost: the job is over by that, which the others learn from
+  // it where no launcher of Freight's tells them. Its Comm was aborted before.
+  virtual void failed(const std::string& /*why*/) {}
 
   // True where a rank that was the first before has made what the job leaves, or was about to.
   virtual bool began() const = 0;

@@ -106,6 +106,8 @@ class NetworkMembership final : public Membership {
   bool called() const override { return leads() && gate_.newcomer_waits(); }
   bool began() const override { return began_; }
   void begin() override { began_ = true; }
+  void end_job(const std::string& why) override { gate_.close(why, Gate::Over::job); }
+  void failed(const std::string& why) override;
 
  private:
   using Guests = std::vector<Gate::Guest>;
@@ -200,6 +202,17 @@ NetworkPlan NetworkMembership::plan_of(int n) const {
 void NetworkMembership::settle() {
   vain_ = 0;
   events_.clear();
+}
+
+// The others leave the last meeting by now, and ask at this gate why; it stays until they have, but not for long.
+void NetworkMembership::failed(const std::string& why) {
+  if (launch_.source == "freight" || generation_ == 0) return;  // whoever started it sees that it fails; nobody waits
+  constexpr double kTell = 3;                                   // seconds
+  gate_.close(cat("rank ", number(), " failed: ", why), Gate::Over::job);
+  const auto start = Clock::now();
+  while (gate_.refused() + 1 < static_cast<int>(order_.size()) && seconds_since(start) < kTell) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(kPause));
+  }
 }
 
 void NetworkMembership::adopt(uint64_t generation, std::vector<int> order) {
@@ -352,7 +365,7 @@ NetworkMembership::Visit NetworkMembership::ask(int n, Whom whom) {
     if (word->kind == Kind::fails && word->error == static_cast<int32_t>(ErrorKind::usage)) {
       throw Error(ErrorKind::usage, "elastic", text_in(word->text), where());
     }
-    if (word->kind == Kind::fails) give_up(text_in(word->text));
+    if (word->kind == Kind::fails || word->kind == Kind::ends) give_up(text_in(word->text));
     if (word->kind == Kind::other) v.first = word->first;
     if (word->kind == Kind::meets) v.comm = join_as(n, *word, line);
     return v;
@@ -439,6 +452,7 @@ bool NetworkMembership::is_lost(int n, const Knock* knock) {
   Nonce nonce{};
   const Descriptor line = knock_at(n, Whom::first, kProbe, nonce);
   const auto word = line.get() < 0 ? std::nullopt : next_word(line.get(), nonce, kProbe);
+  if (word && word->kind == GateWord::Kind::ends) give_up(text_in(word->text));
   if (word && word->generation >= generation_) alive = Clock::now();
   if (error_ == ECONNREFUSED || (word && word->generation < generation_)) {
     lost = kEnded;

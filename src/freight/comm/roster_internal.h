@@ -27,6 +27,7 @@ struct Roster {
 
   std::atomic<uint32_t> broken;    // the last generation that is over since a member was lost
   std::atomic<uint32_t> over;      // 1: the job does not go on
+  std::atomic<uint32_t> given_up;  // 1: a process says so, which the launcher makes known
   std::atomic<uint32_t> began;     // 1: a first rank has made what the job leaves
   std::atomic<uint64_t> identity;  // of program and data of the first process that was prepared; 0: none was
   std::array<RosterSeat, kMostMembers> seats;

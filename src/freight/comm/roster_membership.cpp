@@ -39,6 +39,7 @@ class RosterMembership final : public Membership {
   void settle() override;
   bool called() const override { return roster_->generation.load(std::memory_order_acquire) != generation_; }
   void did_step() override;
+  void end_job(const std::string& why) override;
   bool began() const override { return roster_->began.load() != 0; }
   void begin() override { roster_->began.store(1); }
 
@@ -83,6 +84,12 @@ bool RosterMembership::doomed() const {
 
 void RosterMembership::did_step() {
   roster_->seats[static_cast<size_t>(number())].steps.fetch_add(1, std::memory_order_relaxed);
+}
+
+// The launcher tells the others, but not why: those that saw it say so themselves.
+void RosterMembership::end_job(const std::string&) {
+  roster_->given_up.store(1, std::memory_order_release);
+  ring();
 }
 
 void RosterMembership::settle() {

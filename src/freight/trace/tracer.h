@@ -97,6 +97,8 @@ struct VariableImpl {
   const std::shared_ptr<Storage>& materialize(Fill how = Fill::draw);
   // Uses this block, which nobody has asked for yet, for the elements.
   void bind(std::shared_ptr<Storage> elements);
+  // Forgets the elements, which nobody uses.
+  void release();
   // The present value. Whoever overwrites the elements calls supersede(): before, or after that with a copy of those
   // that were there. Both under history_mutex.
   const std::shared_ptr<Version>& version();

@@ -196,6 +196,11 @@ void trace::VariableImpl::bind(std::shared_ptr<Storage> elements) {
   made_.store(true, std::memory_order_release);
 }
 
+void trace::VariableImpl::release() {
+  made_.store(false, std::memory_order_release);
+  storage_.reset();
+}
+
 Variable::Variable(const std::string& name, const Type& type, const Init& init, Role role)
     : impl_(std::make_shared<trace::VariableImpl>()) {
   for (const int64_t d : type.shape) {
@@ -352,6 +357,18 @@ void Variable::set(double value) const {
   trace::need_held(value, impl()->type.dtype, cat("into variable '", name(), "' ", impl()->type), "set");
   trace::flush();
   overwrite(*impl(), impl()->materialize(), [&](void* elements) { fill(elements, impl()->type, value); });
+}
+
+void Variable::release() const {
+  trace::VariableImpl& v = *need("release");
+  refuse_while_tracing("release", *this);
+  trace::flush();
+  const trace::StateLock alone(true, true);
+  {
+    const std::lock_guard lock(trace::history_mutex());
+    v.supersede();
+  }
+  v.release();
 }
 
 void assign_only_if(const In& condition) {

@@ -84,6 +84,8 @@ class Variable {
   // Overwrites all elements. Throws Error(usage) where the types differ.
   void set(const Array& value) const;
   void set(double value) const;  // every element
+  // Gives its memory back; at the next need it is made and filled anew. To be said where no compiled step uses it.
+  void release() const;
 
   const std::shared_ptr<trace::VariableImpl>& impl() const;  // for the library
   // The handle that is to be a module's member.

@@ -111,6 +111,11 @@ int64_t Loop::next_pause() const {
 bool Loop::step(int64_t limit) {
   const std::vector<BatchSteps::Done> done = steps_.next(place_, limit);
   if (steps_.used_up()) return false;
+  take_in(done);
+  return true;
+}
+
+void Loop::take_in(const std::vector<BatchSteps::Done>& done) {
   for (const BatchSteps::Done& one : done) account(one);
   const auto count = static_cast<int64_t>(done.size());
   if (trained_.steps == 0) {
@@ -119,7 +124,6 @@ bool Loop::step(int64_t limit) {
     trained_.first_waited = run_.feed->wait_seconds() - epoch_.waited_before;
   }
   trained_.steps += count;
-  return true;
 }
 
 // Counts a step that was done, and tells the observer.

@@ -51,7 +51,18 @@ class Loop {
   void leave_meeting();
   void keep_what_is_left();
   void take_in();
-  void share_state(const std::vector<double>& known);
+  // What each rank says when they have met; those that have no state yet stand at step -1.
+  struct Standing {
+    double step = -1;
+    double updated = 0;  // 1: it has made weights of the next step, and not got all
+    double writes = 0;   // 1: it has the run's directory
+    double mixed = 0;    // 1: it took over the state of a run that is under way, and was interrupted
+  };
+  std::vector<Standing> gather_standings();
+  void settle_states(const std::vector<Standing>& all, int furthest);
+  void follow(int root, bool behind);
+  void share_state(const std::vector<Standing>& all, int furthest);
+  [[noreturn]] void give_up(const std::string& why);
   void lead();
   void tell_who_left();
   bool stop_asked() const;
@@ -61,6 +72,7 @@ class Loop {
   void begin_epoch();
   int64_t next_pause() const;
   bool step(int64_t limit);
+  void take_in(const std::vector<BatchSteps::Done>& done);
   void change_rate();
   void account(const BatchSteps::Done& done);
   StepReport report() const;
@@ -88,6 +100,7 @@ class Loop {
   Trained trained_before_;
   Epoch closed_;
   bool closing_ = false;
+  bool mixed_ = false, over_ = false;            // see Standing; the run was given up
   bool known_ = false;                           // the state is that of the run, which the others had handed over
   int64_t begun_at_ = 0;                         // steps that were done when the job began, by a run that goes on
   Clock::time_point counted_at_ = Clock::now();  // the last step was

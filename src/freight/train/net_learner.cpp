@@ -231,7 +231,12 @@ std::optional<RankShares> known_shares(const NetRun& p, RankShares like) {
 void settle_shares(NetRun& p, const CompileOptions& compile) {
   using Kind = DeviceWeights::Kind;
   Ranks& ranks = *p.ranks;
-  if (ranks.members()) return;  // they meet later, and are alike
+  if (ranks.members()) {  // they meet later, and are alike
+    if (ranks.asked().kind == Kind::given) {
+      p.notes.emplace_back("shards are dealt by --device-weights to the devices that are there");
+    }
+    return;
+  }
   const Config& c = p.config;
   const std::string name = device_name(c);
   ranks.meet_devices(name == "cpu" ? cpu_info().model : backend(name).description(), own_memory(c) != nullptr);
@@ -265,10 +270,20 @@ void share_states(NetRun& p) {
   const std::vector<size_t> bytes = state_bytes(*p.net->optimizer);
   size_t all = 0;
   for (const size_t n : bytes) all += n;
-  p.net->share_states(*p.ranks);
-  p.notes.push_back(cat("the optimizer's states are dealt out over ", p.ranks->world(),
-                        " devices: ", human_bytes(static_cast<double>(largest_share(bytes, p.ranks->world()))),
-                        " on one at most, of ", human_bytes(static_cast<double>(all))));
+  const bool elastic = p.ranks->members() != nullptr;
+  // Each process of an elastic job takes what it goes on from out of the checkpoint, and has all of it till they meet.
+  const int fewest = elastic && p.start.checkpoint ? 1 : p.ranks->fewest();
+  p.net->share_states(*p.ranks, fewest);
+  const auto share = [&](int world) {
+    return human_bytes(static_cast<double>(largest_share(bytes, world, elastic ? Copies::two : Copies::one)));
+  };
+  const int world = elastic ? p.ranks->members()->most() : p.ranks->world();
+  const std::string at_fewest = elastic && fewest < world
+                                    ? cat(", ", share(fewest), " where ", fewest, fewest == 1 ? " is" : " are", " left")
+                                    : "";
+  p.notes.push_back(cat("the optimizer's states are dealt out over ", world, " devices", elastic ? ", each on two" : "",
+                        ": ", share(world), " on one at most", at_fewest, ", of ",
+                        human_bytes(static_cast<double>(all))));
 }
 
 // A set that is smaller than a batch gives one batch, which is not full.
@@ -416,7 +431,7 @@ Planned NetRun::planned() const {
   planned.kept_bytes = task->kept_bytes() + net->step->kept_bytes();
   planned.ranks = ranks ? ranks->world() : 1;
   planned.lengths = task->lengths();
-  planned.writes = records();
+  planned.writes = records() || ranks->members();  // whoever is the first by then
   return planned;
 }
 
@@ -552,14 +567,14 @@ std::vector<nn::NamedVariable> NetRun::common_values() const {
 
 WholeStates NetRun::whole_states() const {
   WholeStates all{.kept = net->states()};
-  if (net->shares) all.given = net->shares->gathered();
+  if (net->shares && !net->shares->everywhere()) all.given = net->shares->gathered();
   for (nn::NamedArray& a : all.given) a.name = "optimizer." + a.name;
   return all;
 }
 
 std::string NetRun::first_nonfinite() const {
   const std::string mine = net->first_nonfinite();
-  if (!net->shares) return mine;
+  if (!net->shares || net->shares->everywhere()) return mine;
   for (const std::string& at : ranks->from_all(mine)) {
     if (!at.empty()) return at;
   }

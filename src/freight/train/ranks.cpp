@@ -62,6 +62,11 @@ void Ranks::meet(bool broken) {
   agreed_.meeting = 0;
 }
 
+void Ranks::gather_weights() {
+  if (asked_.kind != DeviceWeights::Kind::given) return;
+  weights_ = gather({asked_.given.at(static_cast<size_t>(members_->number()))});
+}
+
 void Ranks::share_agreement(int root) {
   std::vector<double> numbers(kWishNumbers);
   put(agreed_, numbers.data());

@@ -62,6 +62,8 @@ class Ranks {
   // Meets those who are in the job now. Those that leave a meeting since another was lost say so by `broken`, and the
   // rest learns of it. Throws Error(peer_lost) where the job does not go on.
   void meet(bool broken);
+  // Behind a meeting, of all: the weights of those that are there, where --device-weights gave one to each number.
+  void gather_weights();
   comm::Comm& comm() { return *comm_; }
   Overlap overlap() const { return overlap_; }
   const RankMeeting& meeting() const { return meeting_; }
@@ -73,8 +75,10 @@ class Ranks {
   const std::vector<double>& weights() const { return weights_; }
   void set_weights(std::vector<double> weights) { weights_ = std::move(weights); }
   // Each rank keeps a part of the optimizer's states (state_shares.h).
-  bool shares_states() const { return shares_states_; }
-  void share_states() { shares_states_ = true; }
+  bool shares_states() const { return fewest_ > 0; }
+  // `fewest`: ranks to which an elastic job may come down; others stay as many as they are.
+  void share_states(int fewest = 1) { fewest_ = fewest; }
+  int fewest() const { return members_ ? fewest_ : world(); }
   // True where devices are of several kinds: the same sums then lead to weights that differ by rounding, and rank 0's
   // are taken over by the others now and then.
   bool unlike() const { return unlike_; }
@@ -134,7 +138,8 @@ class Ranks {
   RankMeeting meeting_;
   DeviceWeights asked_;
   std::vector<double> weights_;
-  bool unlike_ = false, beside_host_ = false, shares_states_ = false;
+  bool unlike_ = false, beside_host_ = false;
+  int fewest_ = 0;  // 0: each rank keeps all of the optimizer's states
   std::unique_ptr<comm::Membership> members_ = {};
   double timeout_ = 0;  // seconds, of meetings
   Wish mine_, agreed_;

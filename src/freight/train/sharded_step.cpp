@@ -14,18 +14,15 @@
 #include "freight/base/log.h"
 #include "freight/base/strings.h"
 #include "freight/comm/tree_sum.h"
-#include "freight/ir/attrs.h"
-#include "freight/models/loss.h"
-#include "freight/ops/ops.h"
 #include "freight/run/collectives.h"
 #include "freight/run/plan.h"
 #include "freight/trace/batch_statistics.h"
 #include "freight/trace/device.h"
-#include "freight/trace/tracer.h"
 #include "freight/train/device_sums.h"
 #include "freight/train/overlapped_sums.h"
-#include "freight/train/partial_sums.h"
+#include "freight/train/partial_sums_internal.h"
 #include "freight/train/ranks.h"
+#include "freight/train/sharded_functions_internal.h"
 #include "freight/train/shards_together.h"
 #include "freight/train/state_shares.h"
 #include "freight/train/step_internal.h"
@@ -44,84 +41,7 @@ constexpr int64_t kWatched = 4;
 constexpr DeviceSpeed kSpeedOfDevices = {.transfer = 5e10, .bytes = 3e12, .flops = 5e13, .beside = true};
 constexpr SumCost kSumsOfDevices = {.start = 3e-5, .per_byte = 2e-11};
 
-// A state of the net that a forward pass may change, a running statistic, and the place in the block for the shards'
-// sum. Tracing a shard tells which of them do change: others keep their bits.
-struct Statistic {
-  Variable running, sum;
-  bool changes = false;
-};
-
-// Values of one trace.
-bool is_same(const Tensor& a, const Tensor& b) {
-  const trace::Session session;
-  return session->value_of(a) == session->value_of(b);
-}
-
-// A shard's part of a sum over all ranks. The plan hands it over when it is made; where nobody takes it, as in all
-// shards but a rank's last, it stays as it is.
-Tensor summed(const Tensor& part) { return trace::one(Op::all_reduce, PieceAttrs{}, {part}); }
-
-// (x, y) of a shard -> (loss, number right), the loss as a part of the full batch's mean.
-struct ShardSums {
-  const ShardedStep::Trained* trained;
-  const std::vector<Variable>* gradients;
-  std::vector<Statistic>* statistics;
-  int64_t batch_size;
-  bool tokens;  // are what targets are counted by
-  bool shared_statistics;
-  std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& y) const {
-    std::vector<Tensor> before;
-    for (const Statistic& s : *statistics) before.push_back(s.running.value());
-    const models::Model& model = *trained->model;
-    const trace::SharedStatistics over_all(shared_statistics);
-    const models::Scored scored =
-        models::score(model, x, y, {.label_smoothing = trained->label_smoothing, .reduction = Reduction::sum});
-    const auto full = static_cast<double>(batch_size * (tokens ? y.dim(1) : 1));
-    const Tensor loss = scored.loss * (1.0 / full);
-    const std::vector<Tensor> found = gradients_of(loss, *trained->optimizer, trained->scale);
-    for (size_t i = 0; i < found.size(); ++i) (*gradients)[i].assign(summed(found[i]));
-    const double share = static_cast<double>(x.dim(0)) / static_cast<double>(batch_size);
-    for (size_t i = 0; i < statistics->size(); ++i) {
-      Statistic& s = (*statistics)[i];
-      s.changes = s.changes || !is_same(s.running.value(), before[i]);
-      if (!s.changes) continue;
-      s.sum.assign(summed(s.running.value() * share));
-      s.running.assign(before[i]);  // every shard begins with the batch's
-    }
-    return {loss, right_of(model, scored.outputs, y)};
-  }
-};
-
-// (loss of the batch, what makes gradient sums means, what makes statistics means): the update.
-struct ApplySums {
-  const ShardedStep::Trained* trained;
-  const std::vector<Variable>* gradients;
-  const std::vector<Statistic>* statistics;
-  void operator()(const Tensor& loss, const Tensor& by_count, const Tensor& by_samples) const {
-    std::vector<Tensor> means;
-    for (const Variable& g : *gradients) means.push_back(g.value() * by_count);
-    for (const Statistic& s : *statistics) {
-      if (s.changes) s.running.assign(s.sum.value() * by_samples);
-    }
-    update(*trained->optimizer, trained->shares ? nullptr : trained->ema, trained->scale, loss, means);
-  }
-};
-
-// The averages' turn where it comes after the update: behind the other ranks' new weights.
-struct FollowWeights {
-  const ShardedStep::Trained* trained;
-  const std::vector<Variable>* gradients;
-  void operator()(const Tensor& loss, const Tensor& by_count) const {
-    trained->ema->update();
-    Tensor sound = is_finite(loss);
-    if (trained->scale) {
-      std::vector<Tensor> means;
-      for (const Variable& g : *gradients) means.push_back(g.value() * by_count);
-      sound = logical_and(sound, optim::LossScale::all_finite(means));
-    }
-    assign_only_if(sound);
-  }
-};
+Array scalar_array(double v) { return Array::of<float>({static_cast<float>(v)}, {}); }
 
 }  // namespace
 
@@ -136,6 +56,7 @@ struct ShardedStep::State {
         follow{FollowWeights{}, compile},
         partial(0) {}
   bool follows() const { return trained.shares && trained.ema; }
+  double full_batch() const { return static_cast<double>(sharding.batch_size * width); }  // in what targets count by
 
   float* block() const { return block_array.data<float>(); }
   Ranks& ranks() const { return *sharding.ranks; }
@@ -168,6 +89,13 @@ struct ShardedStep::State {
   void choose();
   void sum_blocks();
   std::vector<double> exchange();
+  // The sums are those of all shards before any rank changes a weight: whoever has the numbers of all ranks, which each
+  // gives when it has the sums, knows that all have them.
+  bool sums_first() const { return trained.shares && ranks().members(); }
+  Outcome outcome() const;
+  void set_key(int64_t later) const;
+  void update();
+  Outcome end();
   void keep_timeline(double samples);
   bool lacks_variance(const data::FeedBatch& b);
 
@@ -180,6 +108,12 @@ struct ShardedStep::State {
   Compiled<ShardSums> shard;
   Compiled<ApplySums> apply;
   Compiled<FollowWeights> follow;
+
+  CompileOptions of_update = {};
+  struct Totals {
+    double loss = 0, right = 0, counted = 0, samples = 0;
+  } totals;  // of the last step whose numbers all have given
+  Stage stage = Stage::before;
 
   std::unique_ptr<ShardsTogether> together = {};  // null where one shard runs after the other
 
@@ -340,7 +274,8 @@ ShardedStep::ShardedStep(const Trained& trained, const Sharding& sharding, const
     if (v.variable.role() == Variable::Role::parameter || !is_floating(v.variable.type().dtype)) continue;
     s.statistics.push_back({v.variable, beside("statistic", v.variable)});
   }
-  CompileOptions of_shard = named({"inputs", "targets"}), of_update = named({"loss", "by_count", "by_samples"});
+  CompileOptions of_shard = named({"inputs", "targets"});
+  CompileOptions& of_update = s.of_update = named({"loss", "by_count", "by_samples"});
   CompileOptions of_averages = named({"loss", "by_count"});
   of_shard.deterministic = of_shard.deterministic || sharding.exact;
   // All ranks make the same update by themselves.
@@ -383,6 +318,7 @@ void ShardedStep::State::start(const data::FeedBatch& first) {
   numbers.assign(static_cast<size_t>(deal.most()) * kNumbers, 0.0);
   partial.start();
   random_numbers = rng_state().array().clone();
+  stage = Stage::before;
 }
 
 bool ShardedStep::State::lacks_variance(const data::FeedBatch& b) {
@@ -580,6 +516,36 @@ std::vector<double> ShardedStep::State::exchange() {
   return by_shard;
 }
 
+ShardedStep::Outcome ShardedStep::State::outcome() const {
+  const double by_count = full_batch() / std::max(totals.counted, 1.0);  // each loss was divided by the full batch
+  return {.loss = totals.samples > 0 ? totals.loss * by_count : 0,
+          .right = totals.right,
+          .counted = static_cast<int64_t>(totals.counted)};
+}
+
+// The random numbers of this step, or of one that is so much later.
+void ShardedStep::State::set_key(int64_t later) const {
+  const auto* k = random_numbers.data<int64_t>();
+  rng_state().set(Array::of<int64_t>({k[0], k[1] + later}, {2}));
+}
+
+// Makes the weights of which this rank has the states.
+void ShardedStep::State::update() {
+  set_key(0);
+  apply(scalar_array(outcome().loss), scalar_array(full_batch() / std::max(totals.counted, 1.0)),
+        scalar_array(static_cast<double>(sharding.batch_size) / totals.samples));
+  stage = Stage::updated;
+}
+
+// Does what is left when all weights are there.
+ShardedStep::Outcome ShardedStep::State::end() {
+  const Outcome o = outcome();
+  if (follows()) follow(scalar_array(o.loss), scalar_array(full_batch() / std::max(totals.counted, 1.0)));
+  if (std::isfinite(o.loss)) set_key(1);
+  stage = Stage::before;
+  return o;
+}
+
 ShardedStep::Outcome ShardedStep::finish() {
   State& s = *state_;
   FREIGHT_CHECK(s.done == s.deal.count(), "a rank has fewer shards than it was dealt");
@@ -589,36 +555,49 @@ ShardedStep::Outcome ShardedStep::finish() {
     for (const SumTime& t : s.sums->sum_times())
       s.now.sums.push_back({t.begin + s.before_last, t.end + s.before_last, t.bytes});
   }
-  const bool summed = s.beside;
+  bool summed = s.beside;
   if (s.sums && ++s.steps == kWatched) s.choose();
+  if (s.sums_first()) {
+    s.sum_blocks();
+    s.stage = Stage::summed;
+    summed = true;
+  }
   const std::vector<double> numbers = s.exchange();
-  double loss = 0, samples = 0;
-  Outcome o;
+  s.totals = {};
   for (size_t i = 0; i < numbers.size(); i += kNumbers) {
-    loss += numbers[i];
-    o.right += numbers[i + 1];
-    o.counted += static_cast<int64_t>(numbers[i + 2]);
-    samples += numbers[i + 3];
+    s.totals.loss += numbers[i];
+    s.totals.right += numbers[i + 1];
+    s.totals.counted += numbers[i + 2];
+    s.totals.samples += numbers[i + 3];
   }
   if (!summed) s.sum_blocks();
-  const auto key = [&](int64_t later) {
-    const auto* k = s.random_numbers.data<int64_t>();
-    rng_state().set(Array::of<int64_t>({k[0], k[1] + later}, {2}));
-  };
-  key(0);
+  s.set_key(0);
   s.open = false;
-  if (samples == 0) return o;
-  const auto full = static_cast<double>(s.sharding.batch_size * s.width);
-  const double by_count = full / std::max<double>(static_cast<double>(o.counted), 1);
-  o.loss = loss * by_count;  // each was divided by the full batch
-  const auto scalar = [](double v) { return Array::of<float>({static_cast<float>(v)}, {}); };
-  s.apply(scalar(o.loss), scalar(by_count), scalar(static_cast<double>(s.sharding.batch_size) / samples));
+  if (s.totals.samples == 0) {
+    s.stage = Stage::before;
+    return s.outcome();
+  }
+  s.update();
   if (s.trained.shares) s.trained.shares->hand_over_weights();
-  if (s.follows()) s.follow(scalar(o.loss), scalar(by_count));
-  if (std::isfinite(o.loss)) key(1);
-  s.keep_timeline(samples);
+  const Outcome o = s.end();
+  s.keep_timeline(s.totals.samples);
   return o;
 }
+
+ShardedStep::Outcome ShardedStep::follow(int root, bool behind) {
+  State& s = *state_;
+  State::Totals totals = s.totals;
+  s.ranks().broadcast(&totals, sizeof totals, root);
+  if (behind && s.stage == Stage::summed) {
+    s.totals = totals;
+    s.update();
+  }
+  FREIGHT_CHECK(!behind || s.stage == Stage::updated, "whoever follows has the sums");
+  s.trained.shares->hand_over_found();
+  return behind ? s.end() : Outcome{};
+}
+
+ShardedStep::Stage ShardedStep::stage() const { return state_->stage; }
 
 const StepTimeline& ShardedStep::timeline() const { return state_->timeline; }
 
@@ -632,8 +611,10 @@ void ShardedStep::give_up() {
 void ShardedStep::deal_anew() {
   State& s = *state_;
   give_up();
+  s.stage = Stage::before;
   s.deal = s.sharding.deal();
   if (s.together) s.together->forget();
+  if (s.trained.shares) s.apply = {ApplySums{&s.trained, &s.gradients, &s.statistics}, s.of_update};  // of this part
   if (!s.placed) return;
   if (s.device) {
     FREIGHT_CHECK(s.devices(), "devices that summed among themselves do so at each meeting");

@@ -1,4 +1,5 @@
-// Sums of a rank's shards in memory of the host, added as they come in the order of comm/tree_sum.h.
+// PartialSums: the sums of a rank's shards while it computes them, one shard after the other (sharded_step.cpp). The
+// tree over all shards is comm/tree_sum.h's, whose parts that are complete lie here.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -32,6 +33,7 @@ class PartialSums {
       comm::tree_sum(both, 2, to + from, count, DType::f32);
     }
   }
+  size_t bytes() const { return sums_.size() * floats_ * sizeof(float); }
 
  private:
   void keep(const float* block) {

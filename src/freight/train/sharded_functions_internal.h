@@ -1,0 +1,97 @@
+// The functions that a sharded step is traced from (sharded_step.cpp): what a shard computes, the update by the sums of
+// all, and what follows it where other ranks make some of the weights.
+#pragma once
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "freight/ir/attrs.h"
+#include "freight/models/loss.h"
+#include "freight/ops/ops.h"
+#include "freight/trace/batch_statistics.h"
+#include "freight/trace/tracer.h"
+#include "freight/train/sharded_step.h"
+#include "freight/train/step_internal.h"
+
+namespace freight::train {
+
+// A state of the net that a forward pass may change, a running statistic, and the place in the block for the shards'
+// sum. Tracing a shard tells which of them do change: others keep their bits.
+struct Statistic {
+  Variable running, sum;
+  bool changes = false;
+};
+
+// True for values of one trace that are one.
+inline bool is_same(const Tensor& a, const Tensor& b) {
+  const trace::Session session;
+  return session->value_of(a) == session->value_of(b);
+}
+
+// A shard's part of a sum over all ranks. The plan hands it over when it is made; where nobody takes it, as in all
+// shards but a rank's last, it stays as it is.
+inline Tensor summed(const Tensor& part) { return trace::one(Op::all_reduce, PieceAttrs{}, {part}); }
+
+// (x, y) of a shard -> (loss, number right), the loss as a part of the full batch's mean.
+struct ShardSums {
+  const ShardedStep::Trained* trained;
+  const std::vector<Variable>* gradients;
+  std::vector<Statistic>* statistics;
+  int64_t batch_size;
+  bool tokens;  // are what targets are counted by
+  bool shared_statistics;
+  std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& y) const {
+    std::vector<Tensor> before;
+    for (const Statistic& s : *statistics) before.push_back(s.running.value());
+    const models::Model& model = *trained->model;
+    const trace::SharedStatistics over_all(shared_statistics);
+    const models::Scored scored =
+        models::score(model, x, y, {.label_smoothing = trained->label_smoothing, .reduction = Reduction::sum});
+    const auto full = static_cast<double>(batch_size * (tokens ? y.dim(1) : 1));
+    const Tensor loss = scored.loss * (1.0 / full);
+    const std::vector<Tensor> found = gradients_of(loss, *trained->optimizer, trained->scale);
+    for (size_t i = 0; i < found.size(); ++i) (*gradients)[i].assign(summed(found[i]));
+    const double share = static_cast<double>(x.dim(0)) / static_cast<double>(batch_size);
+    for (size_t i = 0; i < statistics->size(); ++i) {
+      Statistic& s = (*statistics)[i];
+      s.changes = s.changes || !is_same(s.running.value(), before[i]);
+      if (!s.changes) continue;
+      s.sum.assign(summed(s.running.value() * share));
+      s.running.assign(before[i]);  // every shard begins with the batch's
+    }
+    return {loss, right_of(model, scored.outputs, y)};
+  }
+};
+
+// (loss of the batch, what makes gradient sums means, what makes statistics means): the update.
+struct ApplySums {
+  const ShardedStep::Trained* trained;
+  const std::vector<Variable>* gradients;
+  const std::vector<Statistic>* statistics;
+  void operator()(const Tensor& loss, const Tensor& by_count, const Tensor& by_samples) const {
+    std::vector<Tensor> means;
+    for (const Variable& g : *gradients) means.push_back(g.value() * by_count);
+    for (const Statistic& s : *statistics) {
+      if (s.changes) s.running.assign(s.sum.value() * by_samples);
+    }
+    update(*trained->optimizer, trained->shares ? nullptr : trained->ema, trained->scale, loss, means);
+  }
+};
+
+// The averages' turn where it comes after the update: behind the other ranks' new weights.
+struct FollowWeights {
+  const ShardedStep::Trained* trained;
+  const std::vector<Variable>* gradients;
+  void operator()(const Tensor& loss, const Tensor& by_count) const {
+    trained->ema->update();
+    Tensor sound = is_finite(loss);
+    if (trained->scale) {
+      std::vector<Tensor> means;
+      for (const Variable& g : *gradients) means.push_back(g.value() * by_count);
+      sound = logical_and(sound, optim::LossScale::all_finite(means));
+    }
+    assign_only_if(sound);
+  }
+};
+
+}  // namespace freight::train
