@@ -80,7 +80,8 @@ std::variant<bench::CommTimes, int> times_of_world(int64_t world, const CommFlag
   if (end.forwarded != 0) return end.forwarded;
   if (end.failed()) {
     logs.keep();
-    fail(kind_of(end), "bench comm", to_string(end), ": ", last_line(end.log));
+    const std::string why = last_line(end.log);  // nothing of a rank that was killed
+    fail(kind_of(end), "bench comm", to_string(end), why.empty() ? "" : ": " + why);
   }
   return bench::read_comm_times(io::read_text(o.result), "rank 0").at(0);
 }

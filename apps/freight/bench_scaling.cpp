@@ -113,7 +113,8 @@ std::optional<plan::Rates> rates_of(const ScalingFlags& f) {
 }
 
 // This process as one of the ranks of a job.
-bench::ScalingPoint measure(const ScalingFlags& f, const train::Config& c, const comm::Launch& launch) {
+bench::ScalingPoint measure(const ScalingFlags& f, const Args& args, const train::Config& c,
+                            const comm::Launch& launch) {
   constexpr double kSumSeconds = 0.1, kBesideSeconds = 0.3;  // for each size
   const LogFolder folder("bench-scaling", f.scratch);
   const train::Config run = measured_run(c, folder.path());
@@ -122,6 +123,7 @@ bench::ScalingPoint measure(const ScalingFlags& f, const train::Config& c, const
   const bench::TimedComm* const comm = timed.get();
   train::Ranks ranks(std::move(timed), train::parse_overlap(f.overlap));
   return with_others(&ranks, [&] {
+    ranks.need_equal("the arguments", join(args, " "));
     train::PreparedRun prepared = train::prepare(run, {.ranks = &ranks});
     const std::vector<int64_t> sizes = sizes_of(prepared.summary().parameters);
     const bench::CommCost cost = bench::time_all_reduce(ranks.comm(), sizes, kSumSeconds).cost;
@@ -191,7 +193,8 @@ bench::Scaling scaling_of(const train::Config& c, const std::string& engine) {
 }
 
 // Started by another launcher, or by this command: rank 0 prints what all measured.
-int run_as_rank(const Options& o, const ScalingFlags& f, const train::Config& c, const comm::Launch& launch) {
+int run_as_rank(const Options& o, const ScalingFlags& f, const Args& args, const train::Config& c,
+                const comm::Launch& launch) {
   const std::vector<int64_t> worlds = parse_counts("--world", f.world);
   if (o.given("--world") && worlds != std::vector<int64_t>{launch.world}) {
     fail(ErrorKind::usage, "--world", "got ", f.world, ", but ", launch.source, " started ", launch.world,
@@ -199,7 +202,7 @@ int run_as_rank(const Options& o, const ScalingFlags& f, const train::Config& c,
   }
   need_parts("--world", launch.world, c);
   refuse_nccl(f);
-  const bench::ScalingPoint p = measure(f, c, launch);
+  const bench::ScalingPoint p = measure(f, args, c, launch);
   if (signals::stop_requested()) return signals::exit_code();
   if (launch.rank != 0) return 0;
   if (launch.source == "freight") {
@@ -232,7 +235,7 @@ int bench_scaling_command(const Args& args) {
   signals::install();
   const train::Config c = config_of(f);
   const comm::Launch launch = comm::read_launch_environment();
-  if (!launch.source.empty()) return run_as_rank(o, f, c, launch);
+  if (!launch.source.empty()) return run_as_rank(o, f, args, c, launch);
   const std::vector<int64_t> worlds = parse_counts("--world", f.world);
   need_parts("--world", worlds.back(), c);
   rates_of(f);  // what is wrong with them, or with --out, is told before all is measured

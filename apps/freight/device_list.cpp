@@ -1,6 +1,7 @@
 // See device_list.h.
 #include "device_list.h"
 
+#include <cctype>
 #include <charconv>
 
 #include "freight/backend/gpu/cuda/cuda.h"
@@ -38,7 +39,7 @@ DeviceList parse_device_list(const std::string& flag, const std::string& text) {
     const size_t star = part.find('*');
     const std::string name = part.substr(0, star);
     if (name.empty()) fail(ErrorKind::usage, flag, "has an empty part: got '", excerpt(text), "'");
-    if (whole_number(name)) {
+    if (const auto first = static_cast<unsigned char>(name[0]); std::isdigit(first) || first == '-' || first == '.') {
       fail(ErrorKind::usage, flag, "got '", excerpt(text),
            "', need names like cuda:0,cuda:1, NAME*COUNT, all, or one number");
     }

@@ -17,8 +17,9 @@ namespace freight::app {
 
 namespace {
 
-train::Measurement measure(const std::string& weights, const train::MeasureRequest& request) {
+train::Measurement measure(const Args& args, const std::string& weights, const train::MeasureRequest& request) {
   return with_others(request.ranks, [&] {
+    if (request.ranks) need_same_question(*request.ranks, args, weights);
     store::Bundle bundle = store::load_bundle(weights);
     const train::Learner& learner = train::learner_of(bundle);
     if (request.ranks && !bundle.net()) {
@@ -113,7 +114,7 @@ int eval_command(const Args& args) {
     if (launch.rank == 0) std::fprintf(stderr, "warning: %s\n", printable(said).c_str());
   };
   request.poll = [](int64_t, int64_t) { return !signals::stop_requested(); };
-  const train::Measurement measured = measure(weights, request);
+  const train::Measurement measured = measure(args, weights, request);
   if (signals::stop_requested()) return signals::exit_code();
   if (launch.rank == 0) print(measured, request.split, left_out, json);
   return 0;

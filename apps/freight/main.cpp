@@ -1,5 +1,7 @@
 // The command `freight`: the table of commands, and how an error leaves the program. To add a command: a file NAME.cpp
 // here, its declaration in command.h, a row below, a test in tests/apps.
+#include <fcntl.h>
+
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -76,10 +78,20 @@ int guarded(const Args& args) {
   }
 }
 
+// The number of a standard stream that is closed would be that of the next file or pipe which is opened: what is
+// printed would go into a checkpoint, or a job would wait for its own pipe. Nothing can be read from what takes its
+// place, nor written to it.
+void fill_closed_streams() {
+  for (const int stream : {0, 1, 2}) {
+    if (::fcntl(stream, F_GETFD) < 0) ::open("/dev/null", O_RDONLY);
+  }
+}
+
 }  // namespace
 }  // namespace freight::app
 
 int main(int argc, char** argv) {
+  freight::app::fill_closed_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a file over the size limit becomes an error of write(), with a message
   return freight::app::guarded(freight::app::Args(argv + 1, argv + argc));
 }

@@ -520,6 +520,7 @@ void Options::peek(const std::vector<std::string>& args) {
 void Options::earlier_name(const std::string& name, const std::string& now) { impl_->earlier_name(name, now); }
 
 bool Options::dry_run() const { return impl_->dry_run; }
+bool Options::only_tells() const { return impl_->dry_run || impl_->print_config || impl_->help_wanted; }
 bool Options::quiet() const { return impl_->quiet; }
 
 bool Options::given(const std::string& name) const {

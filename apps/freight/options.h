@@ -57,6 +57,8 @@ class Options {
   void peek(const std::vector<std::string>& args);
 
   bool dry_run() const;
+  // True where the command says something and stops: --dry-run, --print-config or --help.
+  bool only_tells() const;
   bool quiet() const;
   // Says whether a configuration file, --set or a flag gave the option (named as in `add`, "--batch-size").
   bool given(const std::string& name) const;

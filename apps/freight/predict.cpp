@@ -300,11 +300,12 @@ int predict_here(deploy::Predictor& predictor, PredictFlags& f, const Options& o
   return 0;
 }
 
-int predict_together(PredictFlags& f, const Options& o, const comm::Launch& launch) {
+int predict_together(PredictFlags& f, const Options& o, const Args& args, const comm::Launch& launch) {
   refuse_nccl(f.ranks);
   const std::unique_ptr<train::Ranks> ranks = join_ranks(f.ranks, launch);
   if (!ranks) return signals::exit_code();
   return with_others(ranks.get(), [&] {
+    need_same_question(*ranks, args, f.model);
     deploy::Predictor predictor = make_predictor(f, launch);
     check_model(predictor, f, launch);
     const Turns turns{.rank = launch.rank, .world = launch.world, .batch = static_cast<size_t>(f.batch_size)};
@@ -342,7 +343,7 @@ int predict_command(const Args& args) {
     device_of(f.ranks, f.device, 0);
     return run_ranks("predict", args, f.ranks, devices);
   }
-  if (launch.world > 1) return predict_together(f, o, launch);
+  if (launch.world > 1) return predict_together(f, o, args, launch);
   deploy::Predictor predictor = make_predictor(f, launch);
   check_model(predictor, f, launch);
   return predict_here(predictor, f, o, {.batch = static_cast<size_t>(f.batch_size)}, nullptr);

@@ -18,6 +18,7 @@
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
 #include "freight/comm/join.h"
+#include "freight/io/digest.h"
 #include "freight/io/file.h"
 #include "freight/trace/device.h"
 #include "freight/train/learner.h"
@@ -40,6 +41,22 @@ void need_gpus_once(const RankFlags& flags) {
   const auto twice = std::adjacent_find(gpus.begin(), gpus.end());
   if (twice == gpus.end() || !flags.hosts.empty()) return;
   fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": ", *twice, " takes one process");
+}
+
+int64_t count_of(const DeviceList& list) { return list.count.value_or(static_cast<int64_t>(list.names.size())); }
+
+// Throws Error(usage) where --hosts has nobody to deal out: it would be passed over, and one process would do all.
+void need_processes_for_hosts(const JobFlags& flags, const std::string& devices, const comm::Launch& launch) {
+  if (flags.hosts.empty() || launch.source == "freight") return;
+  const size_t hosts = parse_list("--hosts", flags.hosts).size();
+  if (!launch.source.empty()) {
+    fail(ErrorKind::usage, "--hosts", "got ", flags.hosts, ", but ", launch.source, " started ", launch.world,
+         " processes where they are: leave it out");
+  }
+  const int64_t processes = devices.empty() ? 1 : count_of(parse_device_list("--devices", devices));
+  if (static_cast<int64_t>(hosts) <= processes) return;
+  fail(ErrorKind::usage, "--hosts", "got ", hosts, " hosts for ", processes, processes == 1 ? " device" : " devices",
+       ", need one for each, as in --devices cpu*", hosts);
 }
 
 }  // namespace
@@ -80,9 +97,9 @@ comm::Engine JobFlags::engine() const {
 }
 
 int64_t device_count(const RankFlags& flags, const comm::Launch& launch) {
+  need_processes_for_hosts(flags, flags.devices, launch);
   if (flags.devices.empty()) return launch.world;
-  const DeviceList list = parse_device_list("--devices", flags.devices);
-  const int64_t count = list.count.value_or(static_cast<int64_t>(list.names.size()));
+  const int64_t count = count_of(parse_device_list("--devices", flags.devices));
   if (count > kMostDevices) fail(ErrorKind::usage, "--devices", "got ", count, " devices, need at most ", kMostDevices);
   if (!launch.source.empty() && count != launch.world) {
     fail(ErrorKind::usage, "--devices", "got ", count, " devices, but ", launch.source, " started ", launch.world,
@@ -266,7 +283,8 @@ std::string to_string(int64_t shards, const ShardWork& work) {
 
 std::string last_line(const std::string& path) {
   std::string line;
-  for (const std::string& l : split(io::read_text(path), '\n')) {
+  for (std::string l : split(io::read_text(path), '\n')) {
+    while (!l.empty() && l.back() == '\r') l.pop_back();  // ssh ends its lines so
     if (!l.empty()) line = l;
   }
   constexpr std::string_view kPrefix = "freight: error: ";
@@ -274,7 +292,7 @@ std::string last_line(const std::string& path) {
 }
 
 ErrorKind kind_of(const comm::JobEnd& end) {
-  if (end.signal != 0) return ErrorKind::peer_lost;
+  if (end.signal != 0 || end.of_ssh()) return ErrorKind::peer_lost;
   constexpr int kLast = static_cast<int>(ErrorKind::verification);
   return end.exit_code >= 1 && end.exit_code <= kLast ? static_cast<ErrorKind>(end.exit_code) : ErrorKind::runtime;
 }
@@ -282,7 +300,10 @@ ErrorKind kind_of(const comm::JobEnd& end) {
 LogFolder::LogFolder(const std::string& command, const std::string& parent) {
   const std::string tmp = parent.empty() ? env::get("TMPDIR") : parent;
   path_ = cat(tmp.empty() ? "/tmp" : tmp, "/freight-", command, "-XXXXXX");
-  if (!::mkdtemp(path_.data())) fail(ErrorKind::runtime, path_, "cannot be made: ", std::strerror(errno));
+  if (!::mkdtemp(path_.data())) {
+    fail(ErrorKind::runtime, path_, "cannot be made: ", std::strerror(errno),
+         parent.empty() ? "; TMPDIR names the folder for it" : "");
+  }
 }
 
 LogFolder::~LogFolder() {
@@ -433,6 +454,11 @@ std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Lau
     if (e.kind() != ErrorKind::peer_lost || !signals::stop_requested()) throw;
     return nullptr;
   }
+}
+
+void need_same_question(train::Ranks& ranks, const Args& args, const std::string& model) {
+  ranks.need_equal("the arguments", join(args, " "));
+  ranks.need_equal(cat("at ", model, " a file with the hash"), io::xxh3_128(io::read_file(model)));
 }
 
 }  // namespace freight::app

@@ -142,6 +142,10 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
 // Meets the others; null where a signal asked to end before they had come. Throws Error(usage, peer_lost).
 std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch);
 
+// Throws Error(usage) that names a rank which was started with other arguments, or has another file at the path
+// `model`: what all answer together would be of both. All ranks call it together.
+void need_same_question(train::Ranks& ranks, const Args& args, const std::string& model);
+
 // Returns what `work` does. Where that throws, the other ranks are told why this one ends, and end with it: they would
 // wait for it until they miss it. There are none where `ranks` is null, or has met nobody yet.
 template <class Work>

@@ -445,7 +445,8 @@ int train_here(Request& r, const Args& args, train::Ranks* ranks, const ShardWor
   if (flags.dry_run) {
     fitted.run.restore();  // a damaged checkpoint is told now
     train::RunSummary summary = fitted.run.summary();
-    if (flags.ranks.devices.size() > 0) summary.devices = device_count(flags.ranks, {});
+    const comm::Launch launch = comm::read_launch_environment();
+    if (!ranks) summary.devices = device_count(flags.ranks, launch);
     terminal.on_start(summary);
     std::printf("%s\n", r.options->config_json().c_str());
     return 0;
@@ -653,6 +654,15 @@ std::string needs_one_process(const TrainFlags& flags) {
   return flags.fit == "auto" ? "--fit auto is for one as yet" : "";
 }
 
+int train_as_rank(const Args& args, const RankFlags& flags, const train::Config& config, const comm::Launch& launch) {
+  comm::JobOptions job = flags.job();
+  job.called_off = [] { return signals::stop_requested(); };
+  if (auto members = comm::Membership::of_process(launch, job)) return train_elastic(args, launch, std::move(members));
+  if (!flags.elastic.empty() && launch.source != "freight")
+    return train_under_launcher(args, launch, flags, config, std::move(job));
+  return train_together(args, flags, launch);
+}
+
 }  // namespace
 
 int train_command(const Args& args) {
@@ -661,14 +671,11 @@ int train_command(const Args& args) {
   if (launch.world > 1) {
     train::Config probe;
     TrainFlags flags;
-    train_options(probe, flags)->peek(args);
-    comm::JobOptions job = flags.ranks.job();
-    job.called_off = [] { return signals::stop_requested(); };
-    if (auto members = comm::Membership::of_process(launch, job))
-      return train_elastic(args, launch, std::move(members));
-    if (!flags.ranks.elastic.empty() && launch.source != "freight")
-      return train_under_launcher(args, launch, flags.ranks, probe, std::move(job));
-    return train_together(args, flags.ranks, launch);
+    const std::unique_ptr<Options> options = train_options(probe, flags);
+    options->peek(args);
+    device_count(flags.ranks, launch);
+    if (!options->only_tells()) return train_as_rank(args, flags.ranks, probe, launch);
+    if (launch.rank > 0) return 0;  // rank 0 says it alone, and meets nobody for that
   }
   Request r = read_request(args);
   parse_request(r, args);

@@ -172,6 +172,7 @@ TEST(PlanCommand, WorldComparesNumbersOfDevices) {
       {{"--world", "1,2", "--on", "Cart"}, "did you mean 'Card'"},
       {{"--world", "4,2"}, "need whole numbers from 1 to 1000000 that rise"},
       {{"--world", "1,512"}, "a batch of 256 has no 512 parts"},
+      {{"--world", "1,4", "--shards", "2"}, "got 4 devices for 2 shards: need --shards 4 or fewer devices"},
       {{"--world", "1,2", "--devices", "2"}, "does not go with --devices"},
       {{"--world", "1,2", "--csv"}, "does not go with --csv"}};
   for (const auto& [flags, part] : refused) {

@@ -344,11 +344,13 @@ TEST_F(Ranks, ASignalEndsAllInOrderAndTheRunCanBeResumed) {
   EXPECT_EQ(more.code, 0) << more.err;
 }
 
+// The variables of one of two processes that torchrun starts.
+Words environment(int rank) {
+  return Words{cat("RANK=", rank),   "WORLD_SIZE=2",          cat("LOCAL_RANK=", rank),
+               "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", cat("MASTER_PORT=", 20000 + ::getpid() % 20000)};
+}
+
 TEST_F(Ranks, ACommandThatAnotherLauncherStartsJoinsTheOthers) {
-  const auto environment = [](int rank) {
-    return Words{cat("RANK=", rank),   "WORLD_SIZE=2",          cat("LOCAL_RANK=", rank),
-                 "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", cat("MASTER_PORT=", 20000 + ::getpid() % 20000)};
-  };
   const Words flags = {"--deterministic"};
   trained("command", {"--deterministic", "--devices", "2"});
   Running one(args("joined", flags), {}, environment(1));
@@ -362,8 +364,91 @@ TEST_F(Ranks, ACommandThatAnotherLauncherStartsJoinsTheOthers) {
   Running odd(args("odd", {"--seed", "3"}), {}, environment(1));
   const Ran refused = run_freight(args("odd", {"--seed", "0"}), {}, environment(0));
   EXPECT_EQ(refused.code, 2) << refused.err;
-  EXPECT_NE(refused.err.find("rank 1 has the arguments"), std::string::npos) << refused.err;
+  // They differ behind what a line of an error shows of the beginning.
+  EXPECT_NE(refused.err.find("rank 1 has the arguments ... --seed 3, rank 0 has ... --seed 0: all ranks"),
+            std::string::npos)
+      << refused.err;
   EXPECT_EQ(odd.finish().code, 2);
+  Running more(args("odd", {"--seed", "3"}), {}, environment(1));
+  const Ran fewer = run_freight(args("odd", {}), {}, environment(0));
+  EXPECT_NE(fewer.err.find("rank 1 has the arguments ... --seed 3, rank 0 has ... (no more): all ranks"),
+            std::string::npos)
+      << fewer.err;
+  EXPECT_EQ(more.finish().code, 2);
+}
+
+TEST_F(Ranks, EndWhereAStandardStreamIsClosed) {
+  struct Row {
+    void (*close)();
+    int code;
+  };
+  const Row rows[] = {
+      {[] { ::close(0); }, 0}, {[] { ::close(1); }, 1}, {[] { ::close(2); }, 0}, {[] { ::closefrom(0); }, 1}};
+  for (const Row& row : rows) {
+    const std::string run = cat("closed", &row - rows);
+    Running running(args(run, {"--devices", "2"}), {}, {}, row.close);
+    const Ran r = running.finish();
+    EXPECT_EQ(r.code, row.code) << run << r.err;
+    EXPECT_TRUE(fs::exists(path(run) + "/model.safetensors")) << run;
+  }
+}
+
+TEST_F(Ranks, OfAnotherLauncherSayOnceWhatWouldBeDone) {
+  for (const char* flag : {"--dry-run", "--print-config", "--help"}) {
+    Running one(args("said", {flag}), {}, environment(1));
+    const Ran zero = run_freight(args("said", {flag}), {}, environment(0));
+    const Ran other = one.finish();
+    EXPECT_EQ(zero.code, 0) << flag << zero.err;
+    EXPECT_FALSE(zero.out.empty()) << flag;
+    EXPECT_EQ(other.code, 0) << flag << other.err;
+    EXPECT_EQ(other.out, "") << flag;
+    EXPECT_FALSE(fs::exists(path("said"))) << flag;
+  }
+  Words flags = args("said", {"--dry-run"});
+  std::erase(flags, "-q");
+  EXPECT_NE(run_freight(flags, {}, environment(0)).err.find("32 = 2 devices x 16"), std::string::npos);
+}
+
+TEST_F(Ranks, OfAnotherLauncherRefuseFlagsThatSayOtherwise) {
+  for (const char* command : {"train", "eval"}) {
+    Words all = args("refused", {});
+    if (command == std::string("eval")) all = {"eval", path("none.safetensors")};
+    Words devices = all, hosts = all;
+    devices.insert(devices.end(), {"--devices", "cpu*3"});
+    hosts.insert(hosts.end(), {"--hosts", "a,b"});
+    const Ran more = run_freight(devices, {}, environment(0));
+    EXPECT_EQ(more.code, 2) << command;
+    EXPECT_NE(more.err.find("--devices: got 3 devices, but torchrun started 2 processes"), std::string::npos)
+        << more.err;
+    const Ran elsewhere = run_freight(hosts, {}, environment(0));
+    EXPECT_EQ(elsewhere.code, 2) << command;
+    EXPECT_NE(elsewhere.err.find("--hosts: got a,b, but torchrun started 2 processes"), std::string::npos)
+        << elsewhere.err;
+  }
+  EXPECT_FALSE(fs::exists(path("refused")));
+}
+
+TEST_F(Ranks, ThatAskOfOtherModelsGetNoAnswer) {
+  trained("one", {});
+  trained("two", {"--seed", "2"});
+  const std::string one = path("one") + "/model.safetensors", two = path("two") + "/model.safetensors";
+  struct Row {
+    Words first, second;
+    const char* part;
+  };
+  const Row rows[] = {
+      {{"eval", one}, {"eval", two}, "two/model.safetensors, rank 0 has "},
+      {{"eval", one}, {"eval", one, "--tta", "flip"}, "rank 1 has the arguments ... --tta flip, rank 0 has"},
+      {{"predict", one, path("x.npy")}, {"predict", two, path("x.npy")}, "rank 1 has the arguments "},
+  };
+  for (const Row& row : rows) {
+    Running other(row.second, {}, environment(1));
+    const Ran refused = run_freight(row.first, {}, environment(0));
+    EXPECT_EQ(refused.code, 2) << refused.err;
+    EXPECT_NE(refused.err.find(row.part), std::string::npos) << refused.err;
+    EXPECT_EQ(refused.out, "");
+    EXPECT_EQ(other.finish().code, 2);
+  }
 }
 
 TEST_F(Ranks, EvalCountsEverySampleOnce) {
@@ -430,6 +515,10 @@ TEST_F(Ranks, AreNamedAndRefused) {
     EXPECT_FALSE(fs::exists(path("refused"))) << part;
   };
   refused({"--devices", "0,1"}, "need names");
+  refused({"--devices", "2.5"}, "--devices: got '2.5', need names");
+  refused({"--devices", "99999999999999999999"}, "need names");
+  refused({"--hosts", "a,b"}, "--hosts: got 2 hosts for 1 device, need one for each, as in --devices cpu*2");
+  refused({"--hosts", "a,b,c", "--devices", "2"}, "--hosts: got 3 hosts for 2 devices");
   refused({"--devices", "nonsense*2"}, "nonsense", 4);
   refused({"--devices", "cpu,nonsense"}, "nonsense", 4);
   refused({"--devices", "cpu*3", "--device-weights", "4,1"}, "2 numbers for 3 devices");

@@ -411,6 +411,19 @@ TEST(NetworkMeeting, RefusesALoopbackAddressOnSeveralHosts) {
   }
 }
 
+TEST(NetworkMeeting, RefusesALoopbackInterfaceOnSeveralHosts) {
+  const std::string job = new_job();
+  Ranks ranks(1, [&](int) -> std::string {
+    ::setenv("FREIGHT_TOKEN", "the secret of the tests", 1);
+    comm::Launch l = launch_of(job, 0, 2);
+    l.local_world = 1;
+    comm::join_job(l, {.timeout = 20, .engine = Engine::gloo, .interface = "lo"});
+    return "came through";
+  });
+  const std::string report = ranks.finish(10)[0].report;
+  EXPECT_TRUE(holds(report, "error 2: --interface: got 'lo' (127.0.0.1), which no other host reaches")) << report;
+}
+
 TEST(NetworkMeeting, RefusesWhatWasNotSaid) {
   struct Row {
     std::function<void(comm::Launch&, comm::JobOptions&)> change;

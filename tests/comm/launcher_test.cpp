@@ -126,6 +126,17 @@ TEST(Launcher, KillsWhatDoesNotEndWhenItIsAsked) {
   EXPECT_TRUE(dies_soon(number_in(child)));
 }
 
+TEST(Launcher, WaitsForNoRankThatIsStopped) {
+  const testing::TemporaryDir dir;
+  comm::LaunchOptions o = shell(dir, 2, "test $FREIGHT_RANK = 0 && kill -STOP $$; sleep 0.5; exit 3");
+  o.grace = 60;
+  const auto start = std::chrono::steady_clock::now();
+  const JobEnd end = comm::run_job(o);
+  EXPECT_EQ(end.rank, 1);
+  EXPECT_EQ(end.exit_code, 3);
+  EXPECT_LT(seconds_since(start), 30);
+}
+
 TEST(Launcher, SaysWhyAProgramCannotBeStarted) {
   const testing::TemporaryDir dir;
   testing::expect_error(ErrorKind::usage, {"/no/such/program: cannot be started as rank 0: No such file"},

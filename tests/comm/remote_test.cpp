@@ -191,6 +191,15 @@ TEST(RemoteRanks, NameAnSshThatFails) {
   EXPECT_TRUE(holds(to_string(end), "rank 1 on host other ended with exit code 255, which is ssh's where it fails;"))
       << to_string(end);
   EXPECT_EQ(read_text(end.log), "no route to other\n");
+  EXPECT_TRUE(end.of_ssh());
+}
+
+TEST(RemoteRanks, NameAnSshThatIsNotThere) {
+  const testing::TemporaryDir dir;
+  const testing::ScopedEnvironment missing("FREIGHT_SSH", "/no/such/ssh -p 22");
+  const Error e = testing::error_of([&] { comm::run_job(shell_on(dir, 2, "exec sleep 60")); });
+  EXPECT_TRUE(holds(e.what(), "/no/such/ssh: cannot be started for rank 1 on host other: No such file")) << e.what();
+  EXPECT_TRUE(holds(e.what(), "FREIGHT_SSH")) << e.what();
 }
 
 // Debian's openssh-server on a loopback port, with keys of its own.

@@ -193,6 +193,7 @@ class Job {
       if (end_.failed() && !asked_ && since > kAlone) {
         asked_ = true;
         send(SIGTERM);
+        send(SIGCONT);  // one that is stopped hears of it now
       }
       if (end_.failed() && since > options_.grace + kAlone) send(SIGKILL);
     }
@@ -314,7 +315,7 @@ class Job {
          .running = true,
          .words = elsewhere ? std::move(input.write) : Descriptor()};
     if (staff_) staff_->started(rank, child);
-    await_program(rank, fault);
+    await_program(rank, fault, words[0]);
     if (elsewhere) say(p, token_);
   }
 
@@ -336,14 +337,16 @@ class Job {
   }
 
   // The pipe closes when the program runs, or says why it does not.
-  void await_program(int rank, Pipe& fault) const {
+  void await_program(int rank, Pipe& fault, const std::string& program) const {
     fault.write = Descriptor();
     pollfd p = {.fd = fault.read.get(), .events = POLLIN, .revents = 0};
     while (::poll(&p, 1, -1) < 0 && errno == EINTR) continue;
     int error = 0;
     if (::read(fault.read.get(), &error, sizeof(error)) != sizeof(error)) return;
-    fail(ErrorKind::usage, excerpt(options_.command[0]), "cannot be started as rank ", rank, ": ",
-         std::strerror(error));
+    const bool elsewhere = where(rank).host > 0;
+    fail(ErrorKind::usage, excerpt(program), "cannot be started ",
+         elsewhere ? cat("for rank ", rank, " on host ", host(rank)) : cat("as rank ", rank), ": ",
+         std::strerror(error), elsewhere ? "; FREIGHT_SSH names another command than ssh" : "");
   }
 
   // A line for remote_command()'s shell.
@@ -364,6 +367,7 @@ class Job {
       if (stops && end_.forwarded == 0) end_.forwarded = number;
       if (stops && staff_) staff_->stop();
       send(number);
+      if (stops) send(SIGCONT);  // one that is stopped would be waited for
     }
     for (int r = 0; r < options_.world; ++r) {
       int status = 0;
@@ -429,11 +433,10 @@ class Job {
 
 std::string to_string(const JobEnd& end) {
   if (!end.failed()) return "all ranks ended well";
-  constexpr int kOfSsh = 255;
   return cat("rank ", end.rank, end.host.empty() ? "" : cat(" on host ", end.host),
-             end.signal ? cat(" was killed by signal ", end.signal, " (", ::strsignal(end.signal), ")")
-                        : cat(" ended with exit code ", end.exit_code,
-                              !end.host.empty() && end.exit_code == kOfSsh ? ", which is ssh's where it fails" : ""),
+             end.signal
+                 ? cat(" was killed by signal ", end.signal, " (", ::strsignal(end.signal), ")")
+                 : cat(" ended with exit code ", end.exit_code, end.of_ssh() ? ", which is ssh's where it fails" : ""),
              end.log.empty() ? "" : "; its log is " + end.log);
 }
 

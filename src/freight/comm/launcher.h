@@ -40,6 +40,8 @@ struct JobEnd {
   std::string log;    // its log file; "" of a rank that has none
   std::string host;   // where several were named
   bool failed() const { return rank >= 0; }
+  // True where it is ssh that failed: the other host was not reached, or does not let this user in.
+  bool of_ssh() const { return !host.empty() && exit_code == 255; }
 };
 // "rank 1 was killed by signal 9 (Killed); its log is runs/logs/rank-1.log".
 std::string to_string(const JobEnd& end);

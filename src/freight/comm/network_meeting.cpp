@@ -83,6 +83,10 @@ SocketAddress place_of(const NetworkPlan& plan) {
   SocketAddress a;
   if (!plan.interface.empty()) {
     a = interface_address(plan.interface);
+    if (a.is_loopback() && plan.several_hosts) {
+      fail(ErrorKind::usage, "--interface", "got '", excerpt(plan.interface), "' (", a.text(),
+           "), which no other host reaches, and the job has several: need one of their network");
+    }
   } else {
     const Resolved found = resolve_host(plan.host, plan.port);
     if (found.all.empty()) {

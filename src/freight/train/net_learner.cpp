@@ -386,6 +386,7 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
     if (r.split != "train") note(set.test.note);
     const data::TextPart& part = r.split == "train" ? set.train : set.test;
     out.unit = set.corpus() ? "tokens" : "documents";
+    if (r.ranks) r.ranks->need_equal("data", cat(out.data, " ", data::fingerprint(part)));
     const auto feed = data::share_of(evaluation_feed(set, part, bundle, r.batch_size), share_of_batches(r.ranks));
     out.figures = evaluator.run(*feed, cat(out.data, ", ", r.split), r.poll, r.ranks);
     return out;
@@ -394,6 +395,7 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
   note(measured.samples.train.note);
   if (r.split != "train") note(set.note);
   data::leave_out_nonfinite(set, r.bad);
+  if (r.ranks) r.ranks->need_equal("data", cat(out.data, " ", set.fingerprint()));
   adapt(set, bundle);
   if (set.images.defined()) {
     const std::string odd = data::range_warning(set.images, bundle.preprocessing.arrays);

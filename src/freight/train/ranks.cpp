@@ -89,6 +89,23 @@ std::vector<std::string> Ranks::from_all(const std::string& mine) {
   return all;
 }
 
+namespace {
+// The part of `text` from the word on in which it differs from `other`, with the word before unless it is a flag
+// itself: texts that begin alike for a line would else look the same in a message.
+std::string where_it_differs(const std::string& text, const std::string& other) {
+  constexpr size_t kLong = 40, kShown = 20;  // of a word, in which a path may differ late
+  const auto at =
+      static_cast<size_t>(std::mismatch(text.begin(), text.end(), other.begin(), other.end()).first - text.begin());
+  const auto ends = [&](const std::string& t) { return at >= t.size() || t[at] == ' '; };
+  const bool words_more = at > 0 && ends(text) && ends(other);
+  if (words_more) return at >= text.size() ? "... (no more)" : "... " + text.substr(at + 1);
+  size_t from = at == 0 ? 0 : text.rfind(' ', at - 1) + 1;
+  if (at - from > kLong) return "..." + text.substr(at - kShown);
+  if (from > 1 && text[from] != '-') from = text.rfind(' ', from - 2) + 1;
+  return from == 0 ? text : "... " + text.substr(from);
+}
+}  // namespace
+
 void Ranks::need_equal(const std::string& what, const std::string& mine) {
   const std::string theirs = from_first(mine);
   const std::vector<double> differs = gather({mine == theirs ? 0.0 : 1.0});
@@ -96,8 +113,8 @@ void Ranks::need_equal(const std::string& what, const std::string& mine) {
   if (odd == differs.end()) return;
   const auto who = static_cast<int>(odd - differs.begin());
   const std::string text = from(who, mine);  // known to it alone
-  fail(ErrorKind::usage, "ranks", "rank ", who, " has ", what, " ", excerpt(text), ", rank 0 has ", excerpt(theirs),
-       ": all ranks of a job must be started alike");
+  fail(ErrorKind::usage, "ranks", "rank ", who, " has ", what, " ", excerpt(where_it_differs(text, theirs)),
+       ", rank 0 has ", excerpt(where_it_differs(theirs, text)), ": all ranks of a job must be started alike");
 }
 
 void Ranks::broadcast(const std::vector<nn::NamedVariable>& variables, int root) {
