@@ -97,7 +97,8 @@ comm::Engine JobFlags::engine() const {
 }
 
 int64_t device_count(const RankFlags& flags, const comm::Launch& launch) {
-  need_processes_for_hosts(flags, flags.devices, launch);
+  const bool finds_others = !flags.elastic.empty() && !launch.source.empty();  // by these hosts: members_of()
+  if (!finds_others) need_processes_for_hosts(flags, flags.devices, launch);
   if (flags.devices.empty()) return launch.world;
   const int64_t count = count_of(parse_device_list("--devices", flags.devices));
   if (count > kMostDevices) fail(ErrorKind::usage, "--devices", "got ", count, " devices, need at most ", kMostDevices);
@@ -440,6 +441,18 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
   if (flags.overlap == "yes") {
     fail(ErrorKind::usage, "--elastic", "does not go with --overlap yes: sums are made behind the backward half");
   }
+}
+
+std::unique_ptr<comm::Membership> members_of(const comm::Launch& launch, const RankFlags& flags,
+                                             const train::Config& config, comm::JobOptions job) {
+  need_elastic(flags, launch, device_count(flags, launch));
+  if (config.output_dir.empty() && (config.resume.empty() || config.resume == "auto")) {
+    fail(ErrorKind::usage, "--elastic", "needs --output-dir where ", launch.source,
+         " starts the processes: the folder of the run, for those, too, that come back");
+  }
+  std::vector<std::string> hosts;
+  if (!flags.hosts.empty()) hosts = parse_list("--hosts", flags.hosts);
+  return comm::Membership::of_launcher(launch, std::move(job), parse_elastic(flags.elastic).least, hosts);
 }
 
 std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch) {

@@ -139,6 +139,10 @@ comm::Elastic parse_elastic(const std::string& text);
 // Throws Error(usage) where the flags of a job on `devices` devices do not go with --elastic.
 void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t devices);
 
+// This process among those of an elastic run that another launcher started. Throws Error(usage) where that cannot be.
+std::unique_ptr<comm::Membership> members_of(const comm::Launch& launch, const RankFlags& flags,
+                                             const train::Config& config, comm::JobOptions job);
+
 // Meets the others; null where a signal asked to end before they had come. Throws Error(usage, peer_lost).
 std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch);
 

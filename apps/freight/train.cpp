@@ -29,7 +29,6 @@
 #include "freight/train/rank_work.h"
 #include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
-#include "lists.h"
 #include "memory_size.h"
 #include "options.h"
 #include "ranks.h"
@@ -565,20 +564,6 @@ int train_elastic(const Args& args, const comm::Launch& launch, std::unique_ptr<
   }
 }
 
-// The same of a rank that another launcher started.
-int train_under_launcher(const Args& args, const comm::Launch& launch, const RankFlags& flags,
-                         const train::Config& config, comm::JobOptions job) {
-  need_elastic(flags, launch, device_count(flags, launch));
-  if (config.output_dir.empty() && (config.resume.empty() || config.resume == "auto")) {
-    fail(ErrorKind::usage, "--elastic", "needs --output-dir where ", launch.source,
-         " starts the processes: the folder of the run, for those, too, that come back");
-  }
-  std::vector<std::string> hosts;
-  if (!flags.hosts.empty()) hosts = parse_list("--hosts", flags.hosts);
-  const int least = parse_elastic(flags.elastic).least;
-  return train_elastic(args, launch, comm::Membership::of_launcher(launch, std::move(job), least, hosts));
-}
-
 // The folder of the run, for the logs that are there before it. The lock of a run that goes on is let go: rank 0 takes
 // it again.
 std::string directory_of(Request& r) {
@@ -659,7 +644,7 @@ int train_as_rank(const Args& args, const RankFlags& flags, const train::Config&
   job.called_off = [] { return signals::stop_requested(); };
   if (auto members = comm::Membership::of_process(launch, job)) return train_elastic(args, launch, std::move(members));
   if (!flags.elastic.empty() && launch.source != "freight")
-    return train_under_launcher(args, launch, flags, config, std::move(job));
+    return train_elastic(args, launch, members_of(launch, flags, config, std::move(job)));
   return train_together(args, flags, launch);
 }
 
