@@ -601,6 +601,8 @@ void check_devices(Request& r, int64_t count) {
     of_rank.backend =
         device_of_rank(r.config, r.flags.ranks, comm::Launch{.rank = rank, .world = static_cast<int>(count)});
     train::validate(of_rank);
+    // Else the rank says it, perhaps on another host.
+    if (r.flags.dry_run && r.flags.ranks.hosts.empty()) backend(*trace::device_named(of_rank.backend));
     if (rank == 0) r.config.backend = of_rank.backend;
   }
   train::parse_device_weights(r.flags.ranks.weights, static_cast<int>(count));

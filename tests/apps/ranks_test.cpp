@@ -536,6 +536,7 @@ TEST_F(Ranks, AreNamedAndRefused) {
   EXPECT_EQ(dry.code, 0) << dry.err;
   EXPECT_NE(dry.err.find("32 = 4 devices x 8"), std::string::npos) << dry.err;
   refused({"--devices", "cpu*3", "--device-weights", "4,1", "--dry-run"}, "2 numbers for 3 devices");
+  refused({"--devices", "cpu,opencl:99", "--dry-run"}, "opencl:99", 4);
 }
 
 }  // namespace
