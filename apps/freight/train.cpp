@@ -592,18 +592,31 @@ int start_ranks(Request r, Args args, const std::string& dir, const ShardWork& w
   return code;
 }
 
-int train_on_devices(Request r, const Args& args, int64_t count) {
+// Throws Error where so many devices cannot train this run, whether it is started or only told (--dry-run).
+void check_devices(Request& r, int64_t count) {
   train::need_several(r.config);
-  if (is_of_rows(r.config)) refuse_nccl(r.flags.ranks);
+  if (is_of_rows(r.config)) {
+    refuse_nccl(r.flags.ranks);
+    for (const char* const flag : {"--device-weights", "--shard-optimizer", "--overlap"}) {
+      if (!r.options->typed(flag)) continue;
+      fail(ErrorKind::usage, flag, "is for nets: --model ", r.config.model, " does not have it; leave it out");
+    }
+  }
   need_nccl(r.flags.ranks, r.config);
   for (int rank = static_cast<int>(count); rank-- > 0;) {
     train::Config of_rank = r.config;
     of_rank.backend =
         device_of_rank(r.config, r.flags.ranks, comm::Launch{.rank = rank, .world = static_cast<int>(count)});
     train::validate(of_rank);
+    // Else the rank says it, perhaps on another host.
+    if (r.flags.dry_run && r.flags.ranks.hosts.empty()) backend(*trace::device_named(of_rank.backend));
     if (rank == 0) r.config.backend = of_rank.backend;
   }
   train::parse_device_weights(r.flags.ranks.weights, static_cast<int>(count));
+}
+
+int train_on_devices(Request r, const Args& args) {
+  const int64_t count = device_count(r.flags.ranks, {});
   const std::string dir = directory_of(r);
   return start_ranks(std::move(r), args, dir, {.processes = count, .threads = 0});
 }
@@ -668,8 +681,8 @@ int train_command(const Args& args) {
   const int64_t devices = device_count(r.flags.ranks, launch);
   need_elastic(r.flags.ranks, launch, devices);
   if (!r.flags.ranks.elastic.empty()) need_parts("--devices", devices, r.config);
-  if (devices > 1 && !r.flags.dry_run) return train_on_devices(std::move(r), args, devices);
-  if (devices > 1) train::need_several(r.config);
+  if (devices > 1) check_devices(r, devices);
+  if (devices > 1 && !r.flags.dry_run) return train_on_devices(std::move(r), args);
   if (devices == 1 && !r.flags.ranks.weights.empty()) {
     fail(ErrorKind::usage, "--device-weights", "is for several devices: got ", r.flags.ranks.weights, " for one");
   }

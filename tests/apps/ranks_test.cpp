@@ -535,6 +535,8 @@ TEST_F(Ranks, AreNamedAndRefused) {
   const Ran dry = run_freight({"train", dir_, "--model", "mlp", "-b", "32", "--devices", "cpu*4", "--dry-run"});
   EXPECT_EQ(dry.code, 0) << dry.err;
   EXPECT_NE(dry.err.find("32 = 4 devices x 8"), std::string::npos) << dry.err;
+  refused({"--devices", "cpu*3", "--device-weights", "4,1", "--dry-run"}, "2 numbers for 3 devices");
+  refused({"--devices", "cpu,opencl:99", "--dry-run"}, "opencl:99", 4);
 }
 
 }  // namespace
