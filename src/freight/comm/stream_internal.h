@@ -1,6 +1,6 @@
 // Stores past the caches, for bytes that another processor reads next. On EPYC, two cores that share no third-level
 // cache hand each other a written line by asking across the chip, for the reader and once more for the next writer:
-// sums of 16 MB take 7.5 ms so, and 1.3 ms where the lines lie in memory. Elsewhere it was not measured, so there the
+// sums take several times as long so as where the lines lie in memory. Elsewhere it was not measured, so there the
 // caches keep what is written.
 #pragma once
 #include <cstdint>
