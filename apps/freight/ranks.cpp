@@ -430,6 +430,10 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
     fail(ErrorKind::usage, "--elastic",
          "goes by shared memory or Gloo, not by MPI, which ends all processes with one: ", "leave out --comm mpi");
   }
+  if (flags.shard_optimizer && comm::asked_engine(flags.job()) == comm::Engine::nccl) {
+    fail(ErrorKind::usage, "--elastic",
+         "looks for the states of --shard-optimizer in memory of the host: leave out --comm nccl");
+  }
   if (flags.weights == "auto") {
     fail(ErrorKind::usage, "--elastic", "does not go with --device-weights auto, which measures all devices together ",
          "before the run, where one that comes later is not: give a number for each, like 4,1");

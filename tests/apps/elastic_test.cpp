@@ -616,6 +616,7 @@ TEST_F(ElasticRuns, WrongBoundsAreRefusedByName) {
   refused({on, four, flag, "1:4x"}, "--elastic: got '1:4x'");
   refused({flag, "1:4"}, "--elastic: needs --devices");
   refused({on, four, flag, "1:4", "--comm", "mpi"}, "--elastic: goes by shared memory or Gloo, not by MPI");
+  refused({on, four, flag, "1:4", "--comm", "nccl", "--shard-optimizer"}, "leave out --comm nccl");
   refused({on, "1", flag, "1:1"}, "--elastic: got 1 device (--devices): need two or more");
   refused({on, "cpu,opencl:0", flag, "1:2"}, "--devices: got cpu,opencl:0: need devices of one kind");
   refused({on, "cuda:0,cuda:0", flag, "1:2"}, "--devices: got cuda:0,cuda:0: cuda:0 takes one process");
