@@ -59,7 +59,7 @@ void take_file(plan::Fleet& fleet, const std::string& path) {
 struct Share {
   int64_t devices = 1, batch = 0;   // batch: of each
   size_t bytes = 0, optimizer = 0;  // of each: all, and the optimizer's state among them
-  // Of the one that has most where that state is dealt out (train --shard-optimizer), to two each in an elastic run.
+  // The one that has most, with that state dealt out (train --shard-optimizer), and to two each in an elastic run.
   size_t sharded_bytes = 0, elastic_bytes = 0;
   std::vector<Estimate> estimates;
 };

@@ -151,7 +151,7 @@ TEST(Wish, GoesThroughNumbersThatAreAdded) {
   EXPECT_TRUE(both.any_stop());
 }
 
-// Of a job of `numbers.size()` ranks, by whose numbers weights are given; this process is rank 1.
+// A member of a job of `numbers.size()` ranks, by whose numbers weights are given; this process is rank 1.
 class ComesAsSecond final : public comm::Membership {
  public:
   explicit ComesAsSecond(std::vector<int> numbers) : numbers_(std::move(numbers)) {}

@@ -73,7 +73,7 @@ class Gate {
   // Nobody is let in any more: by this process, or in the whole job.
   enum class Over : uint8_t { process, job };
   void close(const std::string& why, Over what = Over::process);
-  // Those who were told so.
+  // The number of processes that were told so.
   int refused() const { return refused_.load(); }
   // One for each number that waits.
   std::vector<Knock> waiting();

@@ -11,7 +11,7 @@ namespace freight::comm {
 // stores_done().
 void stream_bytes(void* to, const void* from, int64_t bytes);
 
-// What was streamed is there before anything that this thread stores afterwards.
+// Orders stores: streamed bytes are there before anything that this thread stores afterwards.
 void stores_done();
 
 }  // namespace freight::comm

@@ -148,7 +148,7 @@ void Loop::share_state(const std::vector<Standing>& all, int furthest) {
   place_ = places.now;
   before_close_ = places.before_close;
   begun_at_ = places.begun_at;
-  // Those that keep a part of the states have followed by now.
+  // Ranks that keep a part of the states have followed by now.
   const double step = run_.net->shares ? 0 : all[static_cast<size_t>(furthest)].step;
   const bool alike =
       std::all_of(all.begin(), all.end(), [&](const Standing& s) { return s.step >= std::max(step, 0.0); });

@@ -51,7 +51,7 @@ class Loop {
   void leave_meeting();
   void keep_what_is_left();
   void take_in();
-  // What each rank says when they have met; those that have no state yet stand at step -1.
+  // Each rank says this when they have met; one that has no state yet stands at step -1.
   struct Standing {
     double step = -1;
     double updated = 0;  // 1: it has made weights of the next step, and not got all

@@ -85,8 +85,8 @@ class StateShares {
   StateDeal deal_;
   int rank_;                           // of this process in that deal
   std::map<size_t, Variable> filled_;  // by number of the state: what is held for hand_out()
-  // Of an elastic job, by parameter: whether this process has its states; of the ranks that are there, one behind the
-  // other, the same; and the first that has them, -1 where nobody does.
+  // An elastic job, by parameter: whether this process has its states; the same of the ranks that are there, one behind
+  // the other; and the first that has them, -1 where nobody does.
   std::vector<bool> held_;
   std::vector<uint8_t> found_;
   std::vector<int> holder_;
