@@ -86,7 +86,7 @@ void expect_error(ErrorKind kind, const std::vector<std::string>& parts, F&& f) 
 
 inline std::string le(uint64_t v, int size) {
   std::string out;
-  for (int i = 0; i < size; ++i) out += static_cast<char>(v >> (8 * i) & 0xff);
+  for (int i = 0; i < size; ++i, v >>= 8) out += static_cast<char>(v & 0xff);
   return out;
 }
 inline std::string be32(uint32_t v) {
