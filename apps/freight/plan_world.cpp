@@ -15,6 +15,7 @@
 #include "freight/train/state_shares.h"
 #include "lists.h"
 #include "plan_text.h"
+#include "ranks.h"
 #include "table.h"
 
 namespace freight::app {
@@ -258,10 +259,7 @@ void declare(Options& o, FleetFlags& f) {
 }
 
 int64_t batch_of_each(const char* flag, const PlanInput& in, int64_t devices, int64_t per_device_batch) {
-  if (const int64_t shards = in.subject.config.shards; shards > 0 && shards < devices) {
-    fail(ErrorKind::usage, flag, "got ", devices, " devices for ", shards, " shards: need --shards ", devices,
-         " or fewer devices");
-  }
+  need_shards(flag, devices, in.subject.config.shards);
   if (per_device_batch > 0) return per_device_batch;
   const int64_t batch = in.subject.config.batch_size;
   if (batch < devices) {

@@ -134,12 +134,15 @@ std::string device_of(const RankFlags& flags, const std::string& device, int ran
        ", which names them: leave it out");
 }
 
+void need_shards(const char* flag, int64_t devices, int64_t shards) {
+  if (shards == 0 || devices <= shards) return;
+  fail(ErrorKind::usage, flag, "got ", devices, " devices for ", shards, " shards: need --shards ", devices,
+       " or fewer devices");
+}
+
 void need_parts(const char* flag, int64_t devices, const train::Config& config) {
   if (devices > kMostDevices) fail(ErrorKind::usage, flag, "got ", devices, " devices, need at most ", kMostDevices);
-  if (config.shards > 0 && devices > config.shards) {
-    fail(ErrorKind::usage, flag, "got ", devices, " devices for ", config.shards, " shards: need --shards ", devices,
-         " or fewer devices");
-  }
+  need_shards(flag, devices, config.shards);
   if (devices > config.batch_size) {
     fail(ErrorKind::usage, flag, "got ", devices, " devices for a batch of ", config.batch_size,
          ": need a sample for each");

@@ -55,6 +55,8 @@ std::string device_of(const RankFlags& flags, const std::string& device, int ran
 // The same of a rank that fits a table with others. They may have GPUs, each one of its own: `cuda` is the GPU of the
 // rank's number on its host.
 std::string table_device_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch);
+// Throws Error(usage) that `flag` names where `shards` (0: there are none) have no part for each of so many devices.
+void need_shards(const char* flag, int64_t devices, int64_t shards);
 // Throws Error(usage) that `flag` names where a batch or its shards have no part for each of so many devices, or these
 // are too many.
 void need_parts(const char* flag, int64_t devices, const train::Config& config);

@@ -444,8 +444,7 @@ int train_here(Request& r, const Args& args, train::Ranks* ranks, const ShardWor
   if (flags.dry_run) {
     fitted.run.restore();  // a damaged checkpoint is told now
     train::RunSummary summary = fitted.run.summary();
-    const comm::Launch launch = comm::read_launch_environment();
-    if (!ranks) summary.devices = device_count(flags.ranks, launch);
+    if (!ranks) summary.devices = device_count(flags.ranks, comm::read_launch_environment());
     terminal.on_start(summary);
     std::printf("%s\n", r.options->config_json().c_str());
     return 0;
@@ -615,8 +614,7 @@ void check_devices(Request& r, int64_t count) {
   train::parse_device_weights(r.flags.ranks.weights, static_cast<int>(count));
 }
 
-int train_on_devices(Request r, const Args& args) {
-  const int64_t count = device_count(r.flags.ranks, {});
+int train_on_devices(Request r, const Args& args, int64_t count) {
   const std::string dir = directory_of(r);
   return start_ranks(std::move(r), args, dir, {.processes = count, .threads = 0});
 }
@@ -682,7 +680,7 @@ int train_command(const Args& args) {
   need_elastic(r.flags.ranks, launch, devices);
   if (!r.flags.ranks.elastic.empty()) need_parts("--devices", devices, r.config);
   if (devices > 1) check_devices(r, devices);
-  if (devices > 1 && !r.flags.dry_run) return train_on_devices(std::move(r), args);
+  if (devices > 1 && !r.flags.dry_run) return train_on_devices(std::move(r), args, devices);
   if (devices == 1 && !r.flags.ranks.weights.empty()) {
     fail(ErrorKind::usage, "--device-weights", "is for several devices: got ", r.flags.ranks.weights, " for one");
   }

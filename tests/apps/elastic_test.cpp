@@ -25,6 +25,15 @@ using Words = std::vector<std::string>;
 
 bool is_long() { return std::getenv("FREIGHT_LONG") != nullptr; }
 
+// Kills a rank, which the others tell as `lost`, and waits until it is back.
+void kill_until_back(Running& running, int rank, const char* lost) {
+  const int process = awaited_process(running.pid(), rank);
+  ASSERT_GT(process, 0);
+  ::kill(process, SIGKILL);
+  ASSERT_TRUE(running.wait_for(cat("rank ", rank, " ", lost), 60));
+  ASSERT_TRUE(running.wait_for(cat("rank ", rank, " is back"), 60));
+}
+
 class ElasticRuns : public ::testing::Test {
  protected:
   ElasticRuns() : dir_(scratch_dir()) {
@@ -73,6 +82,15 @@ class ElasticRuns : public ::testing::Test {
     EXPECT_FALSE(fs::exists(path(run) + "/.lock"));
     const Json j = Json::parse(read_file(path(run) + "/run.json"));
     EXPECT_EQ(j["status"], "complete");
+  }
+  // Trains "run" with `more` flags, kills those ranks one after the other, each until it is back, and compares.
+  void train_losing(int64_t steps, const Words& more, const std::vector<int>& ranks, const char* lost, Ran& end) {
+    train_undisturbed(steps);
+    Running running(args("run", steps, more));
+    ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-21"));
+    for (const int rank : ranks) ASSERT_NO_FATAL_FAILURE(kill_until_back(running, rank, lost));
+    end = running.finish();
+    expect_undisturbed(end, "run");
   }
   static void expect_said(const Ran& r, const std::string& text) {
     EXPECT_NE(r.err.find(text), std::string::npos) << text << "\nin:\n" << r.err;
@@ -236,15 +254,6 @@ TEST_F(ElasticRuns, ASignalToTheCommandStopsAllAndTheRunCanBeResumed) {
   EXPECT_EQ(more.code, 0) << more.err;
 }
 
-// Kills a rank, which the others tell as `lost`, and waits until it is back.
-void kill_until_back(Running& running, int rank, const char* lost) {
-  const int process = awaited_process(running.pid(), rank);
-  ASSERT_GT(process, 0);
-  ::kill(process, SIGKILL);
-  ASSERT_TRUE(running.wait_for(cat("rank ", rank, " ", lost), 60));
-  ASSERT_TRUE(running.wait_for(cat("rank ", rank, " is back"), 60));
-}
-
 // An elastic run of three is stopped, one of two goes on and loses a rank on the way.
 TEST_F(ElasticRuns, ARunThatWasStoppedGoesOnWithAnotherNumberOfRanksToTheSameModel) {
   constexpr int64_t kSteps = 1500;
@@ -266,13 +275,9 @@ TEST_F(ElasticRuns, ARunThatWasStoppedGoesOnWithAnotherNumberOfRanksToTheSameMod
 }
 
 TEST_F(ElasticRuns, RanksThatGetShardsByWeightsAreReplacedToo) {
-  constexpr int64_t kSteps = 1500;
-  train_undisturbed(kSteps);
-  Running running(args("run", kSteps, {"--devices", "cpu*3", "--device-weights", "4,2,1", "--elastic", "1:3"}));
-  ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-21"));
-  for (const int rank : {0, 2}) ASSERT_NO_FATAL_FAILURE(kill_until_back(running, rank, "was killed by signal 9"));
-  const Ran r = running.finish();
-  expect_undisturbed(r, "run");
+  Ran r;
+  const Words more = {"--devices", "cpu*3", "--device-weights", "4,2,1", "--elastic", "1:3"};
+  ASSERT_NO_FATAL_FAILURE(train_losing(1500, more, {0, 2}, "was killed by signal 9", r));
   expect_said(r, "shards are dealt by --device-weights to the devices that are there");
 }
 
@@ -355,13 +360,9 @@ TEST_F(ElasticRuns, AResumedRunMayLeaveTheDirectoryOfItsCheckpointAlone) {
 
 // Between hosts the processes themselves find out who is there.
 TEST_F(ElasticRuns, OverANetworkTheOthersGoOnTooAndARankComesBack) {
-  constexpr int64_t kSteps = 2500;
-  train_undisturbed(kSteps);
-  Running running(args("run", kSteps, {"--devices", "cpu*3", "--elastic", "1:3", "--comm", "gloo"}));
-  ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-21"));
-  for (const int rank : {2, 0}) ASSERT_NO_FATAL_FAILURE(kill_until_back(running, rank, "ended or was killed"));
-  const Ran r = running.finish();
-  expect_undisturbed(r, "run");
+  Ran r;
+  const Words more = {"--devices", "cpu*3", "--elastic", "1:3", "--comm", "gloo"};
+  ASSERT_NO_FATAL_FAILURE(train_losing(2500, more, {2, 0}, "ended or was killed", r));
   EXPECT_NE(r.out.find("test accuracy"), std::string::npos) << r.out;
 }
 

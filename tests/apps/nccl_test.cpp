@@ -58,6 +58,16 @@ class NcclCommand : public ::testing::Test {
     return io::load_safetensors(path(run) + "/model.safetensors");
   }
 
+  // Kills rank 1 when the run sums by NCCL and has stored a first state.
+  void kill_rank_1(Running& running, const std::string& run) const {
+    ASSERT_TRUE(running.wait_for(kNote, 120));
+    const std::string saved = path(run) + "/checkpoints/step-3";
+    ASSERT_TRUE(waited_for(saved) || waited_for(saved) || waited_for(saved));  // the fakes are slow
+    const int rank = awaited_process(running.pid(), 1);
+    ASSERT_GT(rank, 0);
+    ::kill(rank, SIGKILL);
+  }
+
   // The figures of that name in the reports of a run's processes that used the device, each of which must be without
   // faults and have left nothing.
   std::vector<int64_t> figures(const std::string& run, const std::string& name) const {
@@ -252,12 +262,7 @@ TEST_F(NcclCommand, AnElasticRunMeetsByANewCommunicatorAndStoresTheSameModel) {
   const Ran alone = run_freight(args_of("alone", {"--device", "cuda:0"}), "", environment("alone"));
   ASSERT_EQ(alone.code, 0) << alone.err;
   Running run(args_of("elastic", {"--devices", kThree, "--elastic", "1:3"}), "", environment("elastic"));
-  ASSERT_TRUE(run.wait_for(kNote, 120));
-  const std::string saved = path("elastic") + "/checkpoints/step-3";
-  ASSERT_TRUE(waited_for(saved) || waited_for(saved) || waited_for(saved));
-  const int rank = awaited_process(run.pid(), 1);
-  ASSERT_GT(rank, 0);
-  ::kill(rank, SIGKILL);
+  ASSERT_NO_FATAL_FAILURE(kill_rank_1(run, "elastic"));
   const Ran r = run.finish();
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_NE(r.err.find("rank 1 was killed by signal 9; 2 devices go on from step "), std::string::npos) << r.err;
@@ -269,12 +274,7 @@ TEST_F(NcclCommand, ARankThatIsKilledIsNamed) {
   Words all = args("killed", {"--devices", kTwo, "--epochs", "0", "--save-every", "3"});
   *std::find(all.begin(), all.end(), "6") = "100000";
   Running run(all, "", environment("killed"));
-  ASSERT_TRUE(run.wait_for(kNote, 120));
-  const std::string saved = path("killed") + "/checkpoints/step-3";
-  ASSERT_TRUE(waited_for(saved) || waited_for(saved) || waited_for(saved));  // the fakes are slow
-  const int rank = awaited_process(run.pid(), 1);
-  ASSERT_GT(rank, 0);
-  ::kill(rank, SIGKILL);
+  ASSERT_NO_FATAL_FAILURE(kill_rank_1(run, "killed"));
   const Ran r = run.finish();
   EXPECT_EQ(r.code, 7) << r.err;
   EXPECT_NE(r.err.find("rank 1 was killed by signal 9"), std::string::npos) << r.err;

@@ -7,10 +7,10 @@
 
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 
 #include "freight/base/error.h"
 #include "tests/support/files.h"
+#include "tests/support/process_memory.h"
 
 namespace freight::io {
 namespace {
@@ -36,22 +36,13 @@ TEST(FileMemory, KeepsWhatItHoldsAndBeginsWithZeros) {
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
 }
 
-// In bytes, as RLIMIT_DATA counts: the private memory of the process.
-size_t private_memory() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmData:")) return std::stoull(line.substr(7)) << 10;
-  }
-  return 0;
-}
-
 TEST(FileMemory, IsNoMemoryOfTheProcess) {
   constexpr size_t kBytes = size_t{32} << 20;
   const TemporaryDir dir;
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_DATA, &limit), 0);
   rlimit small = limit;
-  small.rlim_cur = private_memory() + kBytes / 2;
+  small.rlim_cur = freight::testing::status_bytes("VmData") + kBytes / 2;
   ASSERT_EQ(setrlimit(RLIMIT_DATA, &small), 0);
   // By mmap, since the allocators of sanitizers end the process.
   void* const memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -4,8 +4,6 @@
 #include <sys/resource.h>
 #include <webp/encode.h>
 
-#include <fstream>
-
 #include "freight/base/strings.h"
 #include "freight/io/codecs_internal.h"
 #include "freight/io/file.h"
@@ -13,6 +11,7 @@
 #include "freight/io/npy_internal.h"
 #include "tests/support/files.h"
 #include "tests/support/jpeg.h"
+#include "tests/support/process_memory.h"
 
 namespace freight::io {
 namespace {
@@ -67,15 +66,6 @@ std::string refusal(const std::string& file) {
   return "";
 }
 
-// In bytes, as RLIMIT_AS counts.
-size_t address_space() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmSize:")) return std::stoull(line.substr(7)) << 10;
-  }
-  return 0;
-}
-
 constexpr Size kBelow{511, 262'657}, kLimit{8192, 16384}, kAbove{1539, 87'211};  // 2^27 - 1, 2^27, 2^27 + 1
 
 // JPEG has 16 bits for a side and WebP 14: theirs are the sizes beside the limit that those can say.
@@ -115,7 +105,7 @@ TEST(ImageLimits, ALackOfMemoryNamesThePicture) {
   std::vector<std::string> files;
   for (const auto of : {png_of, jpeg_of, webp_of}) files.push_back(of(kLimit));
   rlimit small = limit;
-  small.rlim_cur = address_space() + (size_t{64} << 20);
+  small.rlim_cur = status_bytes("VmSize") + (size_t{64} << 20);
   ASSERT_EQ(setrlimit(RLIMIT_AS, &small), 0);
   std::vector<std::string> said;
   for (const std::string& file : files) said.push_back(refusal(file));

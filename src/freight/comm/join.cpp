@@ -112,8 +112,8 @@ NetworkPlan network_plan(const Launch& launch, const JobOptions& options) {
   return plan;
 }
 
-// Slurm and SkyPilot say no port: it is one that their other jobs on the host do not have,
-// below those that systems hand out.
+// Slurm and SkyPilot say no port: it is one that their other jobs on the host do not have, below those that systems
+// hand out.
 int port_of(const Launch& launch) {
   int port = launch.master_port;
   if (port == 0 && (launch.source == "Slurm" || launch.source == "SkyPilot")) {

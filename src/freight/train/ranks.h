@@ -62,7 +62,8 @@ class Ranks {
   // Meets those who are in the job now. Those that leave a meeting since another was lost say so by `broken`, and the
   // rest learns of it. Throws Error(peer_lost) where the job does not go on.
   void meet(bool broken);
-  // Behind a meeting, of all: the weights of those that are there, where --device-weights gave one to each number.
+  // Takes the weights of the ranks that are there, where --device-weights gave one to each number. All call it after a
+  // meeting.
   void gather_weights();
   comm::Comm& comm() { return *comm_; }
   Overlap overlap() const { return overlap_; }

@@ -56,6 +56,8 @@ struct ShardedStep::State {
         follow{FollowWeights{}, compile},
         partial(0) {}
   bool follows() const { return trained.shares && trained.ema; }
+  // Makes means of sums that were divided by the full batch.
+  double by_count() const { return full_batch() / std::max(totals.counted, 1.0); }
   double full_batch() const { return static_cast<double>(sharding.batch_size * width); }  // in what targets count by
 
   float* block() const { return block_array.data<float>(); }
@@ -517,8 +519,7 @@ std::vector<double> ShardedStep::State::exchange() {
 }
 
 ShardedStep::Outcome ShardedStep::State::outcome() const {
-  const double by_count = full_batch() / std::max(totals.counted, 1.0);  // each loss was divided by the full batch
-  return {.loss = totals.samples > 0 ? totals.loss * by_count : 0,
+  return {.loss = totals.samples > 0 ? totals.loss * by_count() : 0,
           .right = totals.right,
           .counted = static_cast<int64_t>(totals.counted)};
 }
@@ -532,7 +533,7 @@ void ShardedStep::State::set_key(int64_t later) const {
 // Makes the weights of which this rank has the states.
 void ShardedStep::State::update() {
   set_key(0);
-  apply(scalar_array(outcome().loss), scalar_array(full_batch() / std::max(totals.counted, 1.0)),
+  apply(scalar_array(outcome().loss), scalar_array(by_count()),
         scalar_array(static_cast<double>(sharding.batch_size) / totals.samples));
   stage = Stage::updated;
 }
@@ -540,7 +541,7 @@ void ShardedStep::State::update() {
 // Does what is left when all weights are there.
 ShardedStep::Outcome ShardedStep::State::end() {
   const Outcome o = outcome();
-  if (follows()) follow(scalar_array(o.loss), scalar_array(full_batch() / std::max(totals.counted, 1.0)));
+  if (follows()) follow(scalar_array(o.loss), scalar_array(by_count()));
   if (std::isfinite(o.loss)) set_key(1);
   stage = Stage::before;
   return o;
