@@ -13,7 +13,8 @@ A page's blocks are fences whose first word names what they hold:
     <!-- before: COMMAND -->   is run when the page gets there, without being shown
     <!-- file: NAME -->        the block behind it lies in the folder under this name
 
-Every page has a scratch folder of its own with small data, the named sets in their own formats among it, and `freight` and `./freight`
+Every page has a scratch folder of its own with the sample files of `freight data sample`, which the README has to ask for itself; the
+built-in datasets are there, small, in their own formats; and `freight` and `./freight`
 are the command of the build. A line that begins `freight serve` is started on a free port, which takes the place of 8000 in the curl
 lines behind it, and is stopped at the next such line or at the page's end. Numbers and the name of the machine are not compared. A block
 of four spaces, a fence without a word, a page or source that is named but not there, and a page of more than 250 lines (beside
@@ -42,6 +43,8 @@ LANGUAGES = {"sh", "text", "json", "cpp", "python", "graph"}
 LONGEST = 250
 # How often a run says where it stands depends on the clock.
 PROGRESS = re.compile(r"epoch \d+/\d+  \d+/\d+ ")
+# What docs/README.md asks for before the commands of a page are tried.
+SAMPLE_COMMANDS = ["freight data sample all", "freight models show convnet --input-size 64 --num-classes 3 --spec > my_net.json"]
 WORDS = "a the film was good bad dull joy bore plain story of sound people music never again".split()
 
 
@@ -181,29 +184,20 @@ def named_sets(folder):
     corpus.joinpath("input.txt").write_text("".join(f"ROMEO:\n{text(rng)}\n\n" for _ in range(400)))
 
 
-def scratch(folder, freight):
-    """What the pages name beside the named sets: photos/, texts, pictures, a net of one's own."""
-    rng = random.Random(2)
-    for i in range(12):
-        png(folder / "photos" / ("cat", "dog")[i % 2] / f"{i}.png", 40, rng)
-    for name in ("a.png", "three.png", "image.png"):
-        png(folder / name, 28, rng)
-    # A decoder goes by what a file holds, not by its name.
-    shutil.copy(folder / "a.png", folder / "b.jpg")
-    rows = [f"{rng.uniform(2, 9):.1f},{rng.choice(['north', 'south'])},{rng.uniform(50, 500):.0f}\n" for _ in range(120)]
-    (folder / "housing.csv").write_text("rooms,region,median_house_value\n" + "".join(rows))
-    (folder / "new.csv").write_text("region,rooms\nnorth,6.1\nsouth,\n")
-    (folder / "reviews.csv").write_text("text,label\n" + "".join(f"{text(rng)},{('good', 'bad')[i % 2]}\n" for i in range(120)))
-    (folder / "lines.txt").write_text("".join(f"{text(rng)}\n" for _ in range(5)))
-    (folder / "my_net.json").write_text(
-        '{"format": "freight-model-1", "input": [3,32,32], "net": [{"type": "Conv2d", "out": 8, "kernel": 3, "stride": 2}, {"type": "ReLU"}, '
-        '{"type": "Flatten"}, {"type": "Linear", "out": 2}]}')
-    (folder / "secret.txt").write_text("a secret\n")
-    (folder / "names.txt").write_text("cat\ndog\n")
+def scratch(folder, freight, page):
+    """The files that a page may name: none in the README, which is read in a fresh clone; in the other pages those that
+    docs/README.md tells the reader to write, and what the pages about the server and about class names need."""
     (folder / "freight").symlink_to(freight)
     tools = folder / ".bin"
     tools.mkdir()
     (tools / "freight").symlink_to(freight)
+    if page.name == "README.md" and page.parent == ROOT:
+        return
+    for command in SAMPLE_COMMANDS:
+        subprocess.run(["bash", "-c", command], cwd=folder, env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}, check=True,
+                       stdout=subprocess.DEVNULL)
+    (folder / "secret.txt").write_text("a secret\n")
+    (folder / "names.txt").write_text("circle\nsquare\ntriangle\n")
 
 
 # ---- running --------------------------------------------------------------------------------------------------------
@@ -243,7 +237,7 @@ class Server:
 
 
 def normal(line):
-    line = re.sub(r"^(freight \S+ on ).*(, \d+ threads?)$", r"\1MACHINE\2", line.replace(" * best", "").rstrip())
+    line = re.sub(r"^(freight \S+ on ).*?(, \d+ threads?)?$", lambda m: f"{m[1]}MACHINE{m[2] or ''}", line.replace(" * best", "").rstrip())
     line = re.sub(r"[-+]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?", "#", line)
     return re.sub(r"\s+", " ", line)
 
@@ -263,7 +257,7 @@ def matches(shown, printed):
 class Page:
     def __init__(self, path, freight, data, folder):
         self.path, self.folder, self.server, self.faults, self.ran, self.passed_over = path, folder, None, [], 0, 0
-        scratch(folder, freight)
+        scratch(folder, freight, path)
         keep = {name: os.environ[name] for name in ("HOME", "LANG", "LD_LIBRARY_PATH") if name in os.environ}
         self.environment = {**keep, "PATH": f"{folder}/.bin:{os.environ['PATH']}", "FREIGHT_DATA": str(data), "CI": "1", "LC_ALL": "C.UTF-8",
                             "FREIGHT_CACHE": str(data.parent / "cache"), "FREIGHT_TUNE": "0", "FREIGHT_SHARE_CPUS": "0", "OMP_WAIT_POLICY": "passive",

@@ -1,4 +1,4 @@
-// `freight data list|info|verify|get`: the data sets that Freight knows, and the user's own.
+// `freight data list|info|verify|get|sample`: the data sets that Freight knows, and the user's own.
 #include <algorithm>
 #include <cstdio>
 
@@ -9,6 +9,7 @@
 #include "freight/base/strings.h"
 #include "freight/data/catalog.h"
 #include "freight/data/fetch.h"
+#include "freight/data/sample_files.h"
 #include "freight/io/json_library.h"
 #include "freight/tables/description.h"
 #include "freight/tables/target.h"
@@ -347,6 +348,40 @@ int get_command(const Args& args) {
   return 0;
 }
 
+int sample_command(const Args& args) {
+  std::string name, folder = ".";
+  bool as_json = false;
+  Options options("data sample", "Writes small sample files for trying out commands; without NAME it lists them.",
+                  "[NAME|all] [options]");
+  options.positional("NAME", &name, "photos, digits, housing, reviews, or all of them", false);
+  options.add("-o,--output", &folder, "the folder to write to, by default the current one", {.value = "DIR"});
+  options.add("--json", &as_json, "print JSON");
+  if (options.parse(args) == Options::Outcome::done) return 0;
+  if (name.empty()) {
+    Json list = Json::array();
+    std::vector<std::vector<std::string>> rows;
+    for (const data::SampleSet& set : data::sample_sets()) {
+      list.push_back({{"name", set.name}, {"description", set.description}});
+      rows.push_back({set.name, set.description});
+    }
+    if (as_json) {
+      print_json(list);
+    } else {
+      std::fputs(table({"name", "files"}, rows).c_str(), stdout);
+    }
+    return 0;
+  }
+  const int64_t files = data::write_sample_files(name, folder);
+  if (as_json) {
+    print_json({{"name", name}, {"folder", folder}, {"files", files}});
+    return 0;
+  }
+  for (const data::SampleSet& set : data::sample_sets()) {
+    if (name == "all" || name == set.name) std::printf("%s\n", set.description.c_str());
+  }
+  return 0;
+}
+
 }  // namespace
 
 int data_command(const Args& args) {
@@ -357,6 +392,7 @@ int data_command(const Args& args) {
                        {"info", "counts, shape, classes and statistics of one set", info_command},
                        {"verify", "read everything and compare with the known hashes", verify_data_command},
                        {"get", "download a set", get_command},
+                       {"sample", "write small sample files for trying out commands", sample_command},
                    }},
                   args);
 }

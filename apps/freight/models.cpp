@@ -104,7 +104,7 @@ int show_command(const Args& args) {
   }
   const models::Model model = load_model(name, size.options());
   if (spec) {
-    std::fputs(models::to_spec(model).c_str(), stdout);
+    std::fputs(models::to_spec(model, models::SpecSizes::required).c_str(), stdout);
     return 0;
   }
   const models::Summary summary = models::summarize(model, batch_size);
@@ -114,7 +114,7 @@ int show_command(const Args& args) {
   }
   auto j = io::parse_json<Json>(models::to_json(summary), model.name);
   j["classes"] = model.classes();
-  j["spec"] = io::parse_json<Json>(models::to_spec(model), model.name);
+  j["spec"] = io::parse_json<Json>(models::to_spec(model, models::SpecSizes::required), model.name);
   std::printf("%s\n", j.dump().c_str());
   return 0;
 }

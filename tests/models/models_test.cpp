@@ -80,9 +80,10 @@ TEST(Models, BuildersEqualTheirSpecsAndSpecFiles) {
   for (const Entry& e : registry()) {
     const std::string path = source_dir() + "/models/" + e.name + ".json";
     const Model built = create(e.name);
-    const std::string spec = to_spec(built);
-    const bool kept = std::count(spec.begin(), spec.end(), '\n') <= kLines;
-    EXPECT_EQ(kept ? spec : "", read(path)) << "models/" << e.name << ".json differs from the builder";
+    const std::string spec = to_spec(built), printed = to_spec(built, SpecSizes::required);
+    const bool kept = std::count(printed.begin(), printed.end(), '\n') <= kLines;
+    EXPECT_EQ(to_spec(from_spec(printed)), spec);
+    EXPECT_EQ(kept ? printed : "", read(path)) << "models/" << e.name << ".json differs from the builder";
     const Model loaded = from_spec(spec);
     EXPECT_EQ(to_spec(loaded), spec);
     EXPECT_EQ(loaded.loss, built.loss);
@@ -93,6 +94,25 @@ TEST(Models, BuildersEqualTheirSpecsAndSpecFiles) {
       EXPECT_EQ(a[i].variable.type(), b[i].variable.type());
     }
   }
+}
+
+TEST(Models, APrintedSpecAdaptsToOtherDataByItsInputAlone) {
+  const std::string printed = to_spec(create("convnet"), SpecSizes::required);
+  EXPECT_EQ(printed.find("\"in\""), std::string::npos) << printed;
+  EXPECT_EQ(printed.find("\"channels\""), std::string::npos) << printed;
+  std::string other = printed;
+  const std::string input = "\"input\": [1,28,28]";
+  other.replace(other.find(input), input.size(), "\"input\": [3,64,64]");
+  const Model m = from_spec(other);
+  EXPECT_EQ(m.output_type(2).shape, (Shape{2, 10}));
+  EXPECT_EQ(m.net->state_dict()[0].variable.shape(), (Shape{8, 3, 5, 5}));
+}
+
+TEST(Models, ASpecWhoseSizesCannotAllBeInferredPrintsThem) {
+  // The rows of this weight are not the features of its input: from_spec would infer another size.
+  Model m = create("mlp");
+  m.input.shape = {1, 28, 27};
+  EXPECT_EQ(to_spec(m, SpecSizes::required), to_spec(m));
 }
 
 TEST(Models, SpecAndBuilderDrawTheSameWeights) {

@@ -98,8 +98,14 @@ Model create(const std::string& name, const Options& options = {});
 Model from_spec(const std::string& text, const std::string& source = "spec");
 // Reads a file and builds from it; throws Error(usage) when it cannot be read.
 Model from_spec_file(const std::string& path);
-// The spec of a model; from_spec(to_spec(m)) is equal to m. Throws Error(usage) for modules without a spec form.
-std::string to_spec(const Model& model);
+// What a printed spec states of the sizes that from_spec would infer from the input.
+enum class SpecSizes {
+  all,      // every size, so that the spec fits no other input: what a saved model records
+  required  // none of them, so that another "input" suffices to adapt the spec
+};
+// The spec of a model; from_spec(to_spec(m)) is equal to m. A net whose sizes cannot all be inferred is printed with
+// all of them. Throws Error(usage) for modules without a spec form.
+std::string to_spec(const Model& model, SpecSizes sizes = SpecSizes::all);
 // The same net with weights of its own, as its spec makes it, and the same objective. Throws as to_spec.
 Model again(const Model& model);
 // True where every layer of the net is declared (nn/layer_type.h), so that it has a spec form.

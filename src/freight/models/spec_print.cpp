@@ -1,5 +1,7 @@
 // Module trees to JSON specs, in the layout of models/*.json: one line per layer without children. Reading: spec.cpp.
 
+#include <algorithm>
+
 #include "freight/base/error.h"
 #include "freight/io/json_library.h"
 #include "freight/models/models.h"
@@ -16,7 +18,15 @@ Json extents_json(const Extents& e) {
   return Json(e.values.vector());
 }
 
-Json layer_json(const nn::Module& m, const std::string& name, const std::string& usual_name) {
+// True for a size that from_spec infers from the input where a spec leaves it out.
+bool inferred(const nn::LayerType& type, const std::string& key) {
+  const auto& fields = type.fields();
+  return std::any_of(fields.begin(), fields.end(), [&](const nn::Field& f) {
+    return f.key() == key && f.presence == nn::Field::Presence::from_input;
+  });
+}
+
+Json layer_json(const nn::Module& m, const std::string& name, const std::string& usual_name, SpecSizes sizes) {
   const nn::Config config = m.config();
   if (config.type.empty())
     fail(ErrorKind::usage, "spec", "the module '", name,
@@ -24,7 +34,9 @@ Json layer_json(const nn::Module& m, const std::string& name, const std::string&
   Json j;
   j["type"] = config.type;
   if (name != usual_name) j["name"] = name;
+  const nn::LayerType& type = *nn::find_layer_type(config.type);
   for (const nn::Setting& s : config.settings) {
+    if (sizes == SpecSizes::required && inferred(type, s.key)) continue;
     switch (s.kind) {
       case nn::Setting::Kind::integer: j[s.key] = s.integer; break;
       case nn::Setting::Kind::number: j[s.key] = s.number; break;
@@ -32,13 +44,13 @@ Json layer_json(const nn::Module& m, const std::string& name, const std::string&
       case nn::Setting::Kind::text: j[s.key] = s.text; break;
       case nn::Setting::Kind::extents: j[s.key] = extents_json(s.extents); break;
       case nn::Setting::Kind::layer:
-        if (!s.children.empty()) j[s.key] = layer_json(*s.children[0].module, "", "");
+        if (!s.children.empty()) j[s.key] = layer_json(*s.children[0].module, "", "", sizes);
         break;
       case nn::Setting::Kind::layers:
         j[s.key] = Json::array();
         for (size_t i = 0; i < s.children.size(); ++i) {
           const nn::Child& c = s.children[i];
-          j[s.key].push_back(layer_json(*c.module, c.name, std::to_string(i)));
+          j[s.key].push_back(layer_json(*c.module, c.name, std::to_string(i), sizes));
         }
         break;
     }
@@ -78,6 +90,27 @@ void write(const Json& j, int indent, std::string& out) {
   out += "\n" + outer + (j.is_array() ? "]" : "}");
 }
 
+std::string printed(const Model& model, SpecSizes sizes) {
+  Json root;
+  root["format"] = "freight-model-1";
+  root["name"] = model.name;
+  root["input"] = model.input.shape.vector();
+  if (model.input.dtype != DType::f32) root["input_dtype"] = to_string(model.input.dtype);
+  if (model.loss != Loss::cross_entropy) root["loss"] = to_string(model.loss);
+  root["net"] = layer_json(*model.net, "", "", sizes);
+  std::string out;
+  write(root, 0, out);
+  return out + "\n";
+}
+
+// A layer that is not applied to what the layer before it returns may be built with other sizes when they are inferred.
+bool infers_all(const std::string& spec, const std::string& complete) {
+  try {
+    return printed(from_spec(spec), SpecSizes::all) == complete;
+  } catch (const Error&) {
+    return false;
+  }
+}
 }  // namespace
 
 bool has_spec(const Model& model) { return is_declared(*model.net); }
@@ -89,17 +122,11 @@ Model again(const Model& model) {
   return m;
 }
 
-std::string to_spec(const Model& model) {
-  Json root;
-  root["format"] = "freight-model-1";
-  root["name"] = model.name;
-  root["input"] = model.input.shape.vector();
-  if (model.input.dtype != DType::f32) root["input_dtype"] = to_string(model.input.dtype);
-  if (model.loss != Loss::cross_entropy) root["loss"] = to_string(model.loss);
-  root["net"] = layer_json(*model.net, "", "");
-  std::string out;
-  write(root, 0, out);
-  return out + "\n";
+std::string to_spec(const Model& model, SpecSizes sizes) {
+  const std::string complete = printed(model, SpecSizes::all);
+  if (sizes == SpecSizes::all) return complete;
+  const std::string adaptable = printed(model, SpecSizes::required);
+  return infers_all(adaptable, complete) ? adaptable : complete;
 }
 
 }  // namespace freight::models
