@@ -10,6 +10,7 @@
 #include "freight/data/catalog.h"
 #include "freight/data/fetch.h"
 #include "freight/data/sample_files.h"
+#include "freight/data/table_set.h"
 #include "freight/io/json_library.h"
 #include "freight/tables/description.h"
 #include "freight/tables/target.h"
@@ -109,12 +110,12 @@ bool could_be_table(const std::string& path, const data::TextOptions& text) {
 
 // Values of the flags of these names.
 struct TableFlags {
-  std::string names = {}, types = {}, target = {};
+  std::string names = {}, types = {}, target = {}, header = {};
 };
 
 // A line for each column.
 int print_table(const std::string& path, const TableFlags& flags, bool as_json) {
-  const tables::TableDescription described = tables::describe_table(path, flags.names, flags.types);
+  const tables::TableDescription described = tables::describe_table(path, flags.names, flags.types, flags.header);
   std::vector<std::string> all;
   for (const tables::ColumnDescription& c : described.columns) all.push_back(c.name);
   if (!flags.target.empty()) tables::column_at(all, flags.target, "--target", path);
@@ -161,12 +162,14 @@ int info_command(const Args& args) {
   options.add("--layout", &layout, "of arrays: how they lie (auto: told by their shape)",
               {.one_of = {"auto", "nchw", "nhwc", "nhw", "features"}});
   options.add("--value-range", &range, "of arrays: the values of black and white", {.value = "LOW:HIGH"});
-  std::string columns, types, target;
+  std::string columns, types, target, header = "auto";
   options.add("--target", &target, "the file is a table, of which this column is told from the others",
               {.value = "COL"});
   options.add("--columns", &columns,
               "of a table without a header: names of its columns, or a file with one in each line",
               {.value = "NAMES|FILE"});
+  options.add("--header", &header, "of a table: whether its first row names the columns (auto: told by its cells)",
+              {.one_of = {"auto", "yes", "no"}});
   options.add("--types", &types, "of a table: kinds of columns that are not as their cells look",
               {.value = "COL=KIND,..."});
   common.add_to(options);
@@ -176,8 +179,9 @@ int info_command(const Args& args) {
 
   const std::string path = data::find(name, common.load);
   // A table is one by these flags, or where it cannot be read as texts or arrays.
-  if (!path.empty() && (!columns.empty() || !types.empty() || !target.empty())) {
-    return print_table(path, {.names = columns, .types = types, .target = target}, common.as_json);
+  const bool said = !columns.empty() || !types.empty() || !target.empty() || header != "auto";
+  if (!path.empty() && (said || !data::table_at(path).target.empty())) {
+    return print_table(path, {.names = columns, .types = types, .target = target, .header = header}, common.as_json);
   }
   const data::Content content = data::content_of(name, common.load);
   if (content == data::Content::documents || content == data::Content::corpus) {

@@ -128,7 +128,17 @@ void predict_samples(deploy::Predictor& predictor, InputStream& inputs, const Tu
 
 void predict_table(deploy::Predictor& predictor, RowStream& stream, PredictionWriter& writer, bool explain,
                    Progress& progress, Figures& figures) {
+  const std::vector<store::Column>& columns = predictor.bundle().columns;
+  std::string file;
+  store::ColumnGaps gaps;  // of the file at hand
+  const auto end_file = [&] {
+    for (const std::string& gap : gaps.warnings(columns)) progress.line(cat("warning: ", file, ": ", gap));
+    gaps = {};
+  };
   predict_rows(predictor, stream, writer, explain, [&](const RowsAnswered& block) {
+    if (block.file != file) end_file();
+    file = block.file;
+    gaps.add(block.gaps);
     for (const Error& fault : block.left_out) progress.line(cat("warning: left out: ", fault.what()));
     for (const std::string& odd : block.beyond) progress.line(cat("warning: ", odd));
     figures.left_out += static_cast<int64_t>(block.left_out.size());
@@ -137,6 +147,7 @@ void predict_table(deploy::Predictor& predictor, RowStream& stream, PredictionWr
     figures.show(progress);
     return !signals::stop_requested();
   });
+  end_file();
 }
 
 void check_explained(const store::Bundle& bundle, const OutputOptions& output) {
@@ -325,7 +336,8 @@ int predict_command(const Args& args) {
       "Pictures are PNG, JPEG, WebP, BMP, PPM or npy; they are made grey or RGB, resized and cut as in\n"
       "evaluation. Folders are walked. For a model of texts every line of a file is one; of a folder, every\n"
       "line of its .txt and .txt.gz files. - reads paths, or texts, from standard input, a line each. A model of\n"
-      "tables reads .csv, .tsv, .jsonl and .npz files, whose columns it finds by their names. With --devices batches\n"
+      "tables reads .csv, .tsv, .jsonl and .npz files (- is one), whose columns it finds by their names. With "
+      "--devices batches\n"
       "go round the devices; the answers are those of one, in their order.\n"
       "  freight predict runs/convnet-digits/model.safetensors a.png b.jpg --top-k 1\n"
       "  freight predict model.safetensors photos/ --csv -o classes.csv --npy probabilities.npy\n"

@@ -99,7 +99,8 @@ std::vector<std::string> names_of(const RowBlock& block) {
 AnsweredBlock answers_to(const RowBlock& block, const store::Bundle& bundle, const PredictionWriter& writer,
                          bool explain) {
   AnsweredBlock b;
-  b.told = {.rows = block.count(), .left_out = block.faults};
+  b.told = {.rows = block.count(), .left_out = block.faults, .file = block.file};
+  b.told.gaps.add(bundle.columns, block.values);
   b.beyond = beyond_in(block, bundle.columns);
   if (b.told.rows == 0) return b;
   const auto start = std::chrono::steady_clock::now();
@@ -137,7 +138,7 @@ RowStream::RowStream(const store::Bundle& bundle, std::vector<std::string> files
       passed_(std::move(passed)) {}
 
 void RowStream::open(const std::string& file) {
-  data::CellsAsked asked;
+  data::CellsAsked asked{.needed = store::sources_of(columns_)};
   asked.kinds = [this, file](const data::TableHead& head) {
     // A lone row of words is a sample unless it is the names of the columns, behind which the samples were forgotten.
     const bool names = data::only_names(head) && std::all_of(columns_.begin(), columns_.end(), [&](const auto& c) {
@@ -157,7 +158,8 @@ void RowStream::open(const std::string& file) {
     }
     return kinds;
   };
-  reader_ = std::make_unique<data::CellReader>(std::vector<std::string>{file}, std::move(asked));
+  const std::string path = file == "-" ? "/dev/stdin" : file;
+  reader_ = std::make_unique<data::CellReader>(std::vector<std::string>{path}, std::move(asked));
 }
 
 bool RowStream::next(RowBlock& block) {

@@ -10,6 +10,7 @@
 #include "freight/base/error.h"
 #include "freight/data/cells.h"
 #include "freight/deploy/predictor.h"
+#include "freight/store/column_gaps.h"
 #include "predict_output.h"
 
 namespace freight::app {
@@ -63,6 +64,8 @@ struct RowsAnswered {
   double seconds = 0;  // of the model alone
   std::vector<Error> left_out = {};
   std::vector<std::string> beyond = {};  // numbers that training did not see, the first of each column
+  std::string file = {};
+  store::ColumnGaps gaps = {};
 };
 // Answers all rows, as many blocks at the same time as there are threads to compute. `answered` hears of each block in
 // its order, on the calling thread, which writes; false from it ends early.

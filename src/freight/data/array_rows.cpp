@@ -72,6 +72,7 @@ class ArrayRows : public FileRows {
     return true;
   }
   void rewind() override { row_ = 0; }
+  bool typed() const override { return true; }
   std::vector<std::string> own_names() const override {
     std::vector<std::string> names;
     for (const ArrayColumn& c : columns_) names.push_back(c.name);

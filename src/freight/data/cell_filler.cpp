@@ -10,6 +10,7 @@
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/data/columns.h"
+#include "freight/data/number_style.h"
 
 namespace freight::data {
 
@@ -21,23 +22,36 @@ void ColumnFiller::add_other(std::string_view cell, int64_t line) {
   if (column_->kind == CellKind::numbers) {
     add_number(cell, line);
   } else if (column_->kind == CellKind::words) {
-    cell = trimmed(cell);
-    if (is_missing_cell(cell)) {
-      column_->codes.push_back(Words::kMissing);
-    } else {
-      column_->codes.push_back(column_->words.add(cell));
-    }
+    add_word(cell);
   }
   ++rows_;
+}
+
+void ColumnFiller::add_word(std::string_view cell) {
+  cell = trimmed(cell);
+  if (is_missing_cell(cell)) {
+    note_missing(cell);
+    column_->codes.push_back(Words::kMissing);
+    return;
+  }
+  if (column_->first_word && is_big_integer(cell)) ++column_->big_integers;
+  column_->codes.push_back(column_->words.add(cell));
+}
+
+void ColumnFiller::note_missing(std::string_view cell) {
+  if (!is_usual_missing(cell)) ++column_->missing_as[std::string(trimmed(cell))];
 }
 
 void ColumnFiller::add_number(std::string_view cell, int64_t line) {
   constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
   const std::optional<double> value = number_in(cell);
   if (value && std::isfinite(*value)) {
+    if (asked_ == CellKind::by_cells && is_big_integer(cell)) return turn_to_words(cell, line);
     numbers_seen_ = true;
     column_->numbers.push_back(*value);
-  } else if (is_missing_cell(cell)) {
+  } else if (is_missing_number(cell)) {
+    numbers_seen_ = numbers_seen_ || !is_missing_cell(cell);
+    note_missing(cell);
     column_->numbers.push_back(kMissing);
   } else if (value || asked_ == CellKind::numbers) {
     numbers_seen_ = true;
@@ -54,27 +68,15 @@ void ColumnFiller::turn_to_words(std::string_view cell, int64_t line) {
   column_->first_word = OddCell{rows_, line, std::string(cell)};
   column_->numbers = {};
   column_->odd.clear();
+  std::erase_if(column_->missing_as, [](const auto& seen) { return !is_missing_cell(seen.first); });
   column_->codes.resize(static_cast<size_t>(rows_), Words::kMissing);
   if (numbers_seen_) to_correct_ = rows_;
-  column_->codes.push_back(column_->words.add(cell));
+  add_word(cell);
 }
 
 void ColumnFiller::correct(int64_t row, std::string_view cell) {
   cell = trimmed(cell);
   if (!is_missing_cell(cell)) column_->codes[static_cast<size_t>(row)] = column_->words.add(cell);
-}
-
-bool is_header(const std::vector<std::string>& first, const std::vector<std::string>* second, const CellsAsked& asked) {
-  const auto number = [](const std::vector<std::string>& row) {
-    return std::any_of(row.begin(), row.end(), [](const auto& cell) { return is_number_cell(cell); });
-  };
-  if (!asked.names.empty()) {
-    return first.size() == asked.names.size() &&
-           std::equal(first.begin(), first.end(), asked.names.begin(),
-                      [](const auto& a, const auto& b) { return trimmed(a) == b; });
-  }
-  if (number(first) || !second) return false;
-  return TableHeader(first).plausible() || number(*second);
 }
 
 std::vector<std::string> column_names(const std::vector<std::string>& first, bool header, const CellsAsked& asked,

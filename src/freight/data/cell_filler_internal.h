@@ -83,11 +83,13 @@ class ColumnFiller {
  private:
   void add_other(std::string_view cell, int64_t line);
   void add_number(std::string_view cell, int64_t line);
+  void add_word(std::string_view cell);
   void turn_to_words(std::string_view cell, int64_t line);
+  void note_missing(std::string_view cell);
   CellColumn* column_;
   CellKind asked_;
   int64_t rows_ = 0, to_correct_ = 0;
-  bool numbers_seen_ = false;
+  bool numbers_seen_ = false;  // or cells that would be words if words were beside them
 };
 
 // The names of a table's columns: `first` where it is a header, else the names that are asked for, else
@@ -96,6 +98,8 @@ std::vector<std::string> column_names(const std::vector<std::string>& first, boo
                                       const std::string& place);
 // True where the first row of a table is its header. `second` is null where there is none.
 bool is_header(const std::vector<std::string>& first, const std::vector<std::string>* second, const CellsAsked& asked);
+// True where the header lacks a name for the first column alone, as those that R writes: it is one cell shorter.
+bool lacks_index_name(const std::vector<std::string>& first, const std::vector<std::string>& second);
 std::vector<CellKind> asked_kinds(const CellsAsked& asked, const TableHead& head);
 
 }  // namespace freight::data

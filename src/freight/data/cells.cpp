@@ -171,12 +171,20 @@ struct CellReader::State {
     if (first.empty()) fail(ErrorKind::data, files[0], "holds no rows");
     take(second);
     if (!own_names) {
-      has_header = is_header(first, second.empty() ? nullptr : &second, asked);
+      short_header =
+          !second.empty() && asked.names.empty() && asked.header.value_or(true) && lacks_index_name(first, second);
+      if (short_header) first.insert(first.begin(), "");
+      has_header = short_header || is_header(first, second.empty() ? nullptr : &second, asked);
       head.names = column_names(first, has_header, asked, cat(files[0], ":", line));
+      head.numbers_in_header =
+          has_header && asked.names.empty() && std::any_of(first.begin(), first.end(), is_number_cell);
     }
     head.header = has_header || own_names;
+    head.typed = rows->typed();
+    head.separator = rows->separator();
     if (has_header && second.empty()) fail(ErrorKind::data, files[0], "holds a header and no rows");
     if (has_header) pass_over_nameless(first, second);
+    head.index = has_header && asked.names.empty() && head.names.size() > 1 && trimmed(first[0]).empty();
     head.first_row = has_header ? second : first;
     head.only_row = !has_header && second.empty();
     rows->rewind();
@@ -293,7 +301,8 @@ struct CellReader::State {
     if (!has_header && !own_names) return;
     if (has_header) {
       if (!next_row(cells, line)) return;
-      const std::vector<std::string> row(cells.begin(), cells.end());
+      std::vector<std::string> row(cells.begin(), cells.end());
+      if (short_header && row.size() + 1 == width) row.insert(row.begin(), "");
       names = column_names(row, true, asked, cat(files[file], ":", line));
     }
     names.resize(names.size() - std::min(names.size(), nameless));
@@ -346,6 +355,7 @@ struct CellReader::State {
   std::unique_ptr<FileRows> rows;
   size_t file = 0, width = 0;
   bool own_names = false, has_header = false;  // the names are the form's, or those of the first row
+  bool short_header = false;                   // it lacks a name for the first column
   size_t nameless = 0;                         // columns behind those
   int64_t rows_before = 0;                     // the part at hand
   uint64_t bytes_before = 0;                   // the file at hand
@@ -353,6 +363,21 @@ struct CellReader::State {
   TableHead head;
   std::vector<CellKind> kinds;
 };
+
+namespace {
+// Every other byte of English text is 0 in UTF-16, and three of four are in UTF-32.
+void need_no_wide_characters(const std::string& seen, const std::string& name) {
+  constexpr size_t kLeastBytes = 8;
+  const auto zeros = static_cast<size_t>(std::count(seen.begin(), seen.end(), '\0'));
+  if (seen.size() < kLeastBytes || 4 * zeros < seen.size()) return;
+  const bool wide = 8 * zeros > 5 * seen.size();
+  const char* const form = wide              ? (seen[0] == '\0' ? "UTF-32BE" : "UTF-32LE")
+                           : seen[0] == '\0' ? "UTF-16BE"
+                                             : "UTF-16LE";
+  fail(ErrorKind::data, name, "looks like ", form, wide ? "" : " without a byte order mark", ": need UTF-8 (iconv -f ",
+       form, " -t UTF-8 ", excerpt(name), " > table.csv)");
+}
+}  // namespace
 
 std::unique_ptr<FileRows> file_rows(std::unique_ptr<io::ByteStream> stream, const std::string& name,
                                     int64_t skip_lines) {
@@ -365,6 +390,7 @@ std::unique_ptr<FileRows> file_rows(std::unique_ptr<io::ByteStream> stream, cons
          "pandas.read_parquet('", excerpt(name), "').to_csv('table.csv.gz', index=False)\"");
   }
   if (seen.starts_with("PK\x03\x04") || lower(name).ends_with(".npz")) return array_rows(std::move(stream), name);
+  need_no_wide_characters(seen, name);
   std::string_view text = seen;
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark
   text = trimmed(text);
@@ -374,12 +400,20 @@ std::unique_ptr<FileRows> file_rows(std::unique_ptr<io::ByteStream> stream, cons
 }
 
 CellReader::CellReader(const std::vector<std::string>& files, CellsAsked asked) {
-  const auto stream = [files](size_t file) { return std::make_unique<io::ByteStream>(files[file]); };
+  const auto stream = [files](size_t file) {
+    auto opened = std::make_unique<io::ByteStream>(files[file]);
+    opened->to_utf8();
+    return opened;
+  };
   state_ = io::reading(files.at(0), [&] { return std::make_unique<State>(files, stream, std::move(asked)); });
 }
 
 CellReader::CellReader(io::ByteView bytes, const std::string& name, CellsAsked asked) {
-  const auto stream = [bytes](size_t) { return std::make_unique<io::ByteStream>(bytes); };
+  const auto stream = [bytes](size_t) {
+    auto opened = std::make_unique<io::ByteStream>(bytes);
+    opened->to_utf8();
+    return opened;
+  };
   state_ = std::make_unique<State>(std::vector<std::string>{name}, stream, std::move(asked));
 }
 

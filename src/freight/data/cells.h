@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,7 +43,8 @@ class Words {
   std::vector<Slot> slots_;  // open addressing; a power of two
 };
 
-// by_cells: numbers where all cells are numbers or missing, words else. skipped: the column is named and not kept.
+// by_cells: numbers where all cells are numbers or missing, words else; integers that doubles do not hold are words,
+// too. skipped: the column is named and not kept.
 enum class CellKind : uint8_t { by_cells, numbers, words, skipped };
 
 // A cell in a column that it does not fit.
@@ -60,6 +62,8 @@ struct CellColumn {
   Words words;                        // as they are written, without blanks around them
   std::vector<OddCell> odd;           // of numbers, by row: cells that hold no finite number and are not missing
   std::optional<OddCell> first_word;  // of words by their cells: the first cell that is no number
+  int64_t big_integers = 0;           // of words by their cells: cells such as 9007199254740993 (is_big_integer)
+  std::map<std::string, int64_t> missing_as = {};  // unusual spellings of missing cells, and how many have each
 
   bool is_words() const { return kind == CellKind::words; }
   // Null where the row's cell is not odd.
@@ -94,6 +98,10 @@ struct TableHead {
   bool header = false;                 // the file names them: by its first row, or as its form does
   std::vector<std::string> first_row;  // behind the header, its cells as they are written
   bool only_row = false;               // there is no other
+  bool index = false;                  // the first column has no name in a header that names the others
+  bool numbers_in_header = false;      // some names look like numbers
+  bool typed = false;                  // the form itself tells numbers from texts: JSON lines, .npz
+  char separator = 0;                  // between cells, where there is one
 };
 // True where the only row looks like a header. Only those who know that none is missing take it as a sample.
 bool only_names(const TableHead& head);
@@ -122,8 +130,10 @@ struct CellsAsked {
   std::function<std::vector<CellKind>(const TableHead& head)> kinds = {};
   // Names for the columns of a file without a header; where the first row holds just these, it is one nonetheless.
   std::vector<std::string> names = {};
-  CellForms forms = CellForms::any;  // delimited: bytes that look like another form are separated cells nonetheless
-  int64_t skip_lines = 0;            // of each file, in front of all others
+  std::optional<bool> header = {};       // whether the first row is one; empty: told by its cells
+  std::vector<std::string> needed = {};  // a first row that holds all of these is a header
+  CellForms forms = CellForms::any;      // delimited: bytes that look like another form are separated cells nonetheless
+  int64_t skip_lines = 0;                // of each file, in front of all others
   // One more column behind those of the files, and the cell of each file's rows in it; "": none.
   std::string file_column = {};
   std::vector<std::string> file_words = {};
@@ -134,9 +144,9 @@ struct CellsAsked {
 };
 
 // The first row is a header where none of its cells is a number, and a number stands below one of them or all of them
-// look like names. A '#' before a header is passed over. Throws Error(data) naming file and line for a row of another
-// number of cells, a column without rows, names that are there twice, and bytes that are not UTF-8.
-// Several files are read one after the other, and have the same columns.
+// look like names; and where its numbers look like names (header_row.cpp). A '#' before a header is passed over. Throws
+// Error(data) naming file and line for a row of another number of cells, a column without rows, names that are there
+// twice, and bytes that are not UTF-8. Several files are read one after the other, and have the same columns.
 Cells read_cells(const std::vector<std::string>& files, const CellsAsked& asked = {});
 inline Cells read_cells(const std::string& path, const CellsAsked& asked = {}) {
   return read_cells(std::vector<std::string>{path}, asked);

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <charconv>
 #include <initializer_list>
+#include <limits>
 
 #include "freight/base/strings.h"
 
@@ -157,19 +158,56 @@ std::optional<double> number_in(std::string_view cell) {
   if (cell.starts_with('+') && !cell.starts_with("+-")) cell.remove_prefix(1);
   double v = 0;
   const auto r = std::from_chars(cell.data(), cell.data() + cell.size(), v);
-  if (r.ec != std::errc() || r.ptr != cell.data() + cell.size()) return std::nullopt;
-  return v;
+  if (r.ptr != cell.data() + cell.size()) return std::nullopt;
+  if (r.ec == std::errc::result_out_of_range) {
+    // from_chars leaves the value alone: it is below or above all doubles by its exponent, or has hundreds of digits.
+    const size_t e = cell.find_first_of("eE"), point = std::min(cell.find('.'), std::min(e, cell.size()));
+    const bool small =
+        e != std::string_view::npos ? cell.substr(e + 1).starts_with('-') : cell.find_first_of("123456789") > point;
+    return (cell.starts_with('-') ? -1.0 : 1.0) * (small ? 0.0 : std::numeric_limits<double>::infinity());
+  }
+  return r.ec == std::errc() ? std::optional(v) : std::nullopt;
+}
+
+namespace {
+// Those of pandas' read_csv.
+constexpr std::string_view kUsualMissing[] = {"NA",   "N/A",  "n/a",    "#N/A",    "#N/A N/A", "#NA",
+                                              "<NA>", "NaN",  "nan",    "-NaN",    "-nan",     "NULL",
+                                              "null", "None", "1.#IND", "1.#QNAN", "-1.#IND",  "-1.#QNAN"};
+// Of UCI's sets, SQL (\\N of MySQL and PostgreSQL, and what their clients show), pandas' dates, R and Excel.
+constexpr std::string_view kOtherMissing[] = {
+    "?",       "\\N",     "(null)", "<null>", "[NULL]", "[null]", "NaT",    "<NaT>",   "NA_character_",
+    "#DIV/0!", "#VALUE!", "#REF!",  "#NUM!",  "#NAME?", "#NULL!", "#CALC!", "#SPILL!", "#GETTING_DATA"};
+// Only beside numbers and dates: these are words where others are.
+constexpr std::string_view kMissingNumbers[] = {
+    "-",  "--",   "---",  ".",   "..",  "...", "*",    "**",   "none", "na",           "Na",
+    "nA", "NONE", "Null", "Nan", "NAN", "nil", "n.a.", "N.A.", "nat",  "\xe2\x80\x93", "\xe2\x80\x94"};
+constexpr size_t kLongestMissing = 13;
+
+template <class Words>
+bool among(const Words& words, std::string_view cell) {
+  return std::find(std::begin(words), std::end(words), cell) != std::end(words);
+}
+}  // namespace
+
+bool is_usual_missing(std::string_view cell) {
+  cell = trimmed(cell);
+  return cell.empty() || among(kUsualMissing, cell);
 }
 
 bool is_missing_cell(std::string_view cell) {
-  static constexpr std::string_view kMissing[] = {"?",    "NA",  "N/A", "n/a",  "#N/A",
-                                                  "<NA>", "NaN", "nan", "NULL", "null"};
-  constexpr size_t kLongest = 4;
   cell = trimmed(cell);
   if (cell.empty()) return true;
-  constexpr std::string_view kFirst = "?Nn#<";
-  if (cell.size() > kLongest || kFirst.find(cell[0]) == std::string_view::npos) return false;
-  return std::find(std::begin(kMissing), std::end(kMissing), cell) != std::end(kMissing);
+  constexpr std::string_view kFirst = "?Nn#<-1\\([";
+  if (cell.size() > kLongestMissing || kFirst.find(cell[0]) == std::string_view::npos) return false;
+  const bool digits = cell[0] == '1' || (cell[0] == '-' && cell.size() > 1 && cell[1] == '1');
+  if (digits && cell.find('#') == std::string_view::npos) return false;
+  return among(kUsualMissing, cell) || among(kOtherMissing, cell);
+}
+
+bool is_missing_number(std::string_view cell) {
+  cell = trimmed(cell);
+  return is_missing_cell(cell) || (cell.size() <= kLongestMissing && among(kMissingNumbers, cell));
 }
 
 }  // namespace freight::data

@@ -47,8 +47,12 @@ bool is_file_cell(std::string_view cell);
 // The number, NaN and the infinities among them, that is all that the cell holds, whatever the language of the process.
 std::optional<double> number_in(std::string_view cell);
 inline bool is_number_cell(std::string_view cell) { return number_in(cell).has_value(); }
-// True of a cell that says that its value is missing: it is empty or one of the words that pandas, R and
-// databases write for such a value ("NA", "NaN", "null", ...; docs/tables.md), with blanks around it or without.
+// True of a cell that says that its value is missing: it is empty or one of the spellings of pandas, R, SQL and Excel
+// ("NA", "NaN", "None", "\\N", "#DIV/0!", ...; docs/tables.md), with blanks around it or without.
 bool is_missing_cell(std::string_view cell);
+// The same of a cell among numbers or dates, where "-", "." and "none" say so, too.
+bool is_missing_number(std::string_view cell);
+// True of the spellings that pandas itself reads as missing, which need no mention.
+bool is_usual_missing(std::string_view cell);
 
 }  // namespace freight::data

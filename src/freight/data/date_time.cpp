@@ -59,12 +59,19 @@ class DateCursor {
   std::string_view text_;
 };
 
+// A year of two digits, as POSIX reads it: 69 to 99 are of the last century.
+std::optional<int> full_year(std::optional<int> digits) {
+  constexpr int kFirstOfLastCentury = 69;
+  return digits ? std::optional(*digits + (*digits < kFirstOfLastCentury ? 2000 : 1900)) : std::nullopt;
+}
+
 std::optional<std::chrono::year_month_day> date_at(DateCursor& at, DateOrder order) {
   std::array<int, 3> numbers{};
   char separator = 0;
   for (size_t i = 0; i < numbers.size(); ++i) {
     const bool year = order == DateOrder::ymd ? i == 0 : i == 2;
-    const auto n = year ? at.number(4, 4) : at.number(1, 2);
+    auto n = year ? at.number(4, 4) : at.number(1, 2);
+    if (year && !n) n = full_year(at.number(2, 2));
     if (!n) return std::nullopt;
     numbers[i] = *n;
     if (i == 2) break;

@@ -1,5 +1,5 @@
 // Dates and times as tables write them: ISO 8601 ("2026-11-26T09:30:00+01:00", also with a blank for the T), and year,
-// month and day in the orders of other countries. Two-digit years and names of months are not read.
+// month and day in the orders of other countries. Years may have two digits; names of months are not read.
 #pragma once
 #include <cstdint>
 #include <optional>

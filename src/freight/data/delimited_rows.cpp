@@ -99,6 +99,7 @@ class DelimitedRows : public FileRows {
     stream_->rewind();
     start();
   }
+  char separator() const override { return blanks_ ? ' ' : separator_; }
   uint64_t size() const override { return stream_->size(); }
   uint64_t read_so_far() const override { return taken_ - (end_ - begin_); }
 
@@ -129,19 +130,31 @@ class DelimitedRows : public FileRows {
     }
   }
 
-  // The most frequent of the usual separators in the first line, outside of quotes; blanks where there is none of them,
-  // and numbers stand between blanks.
-  void choose_separator() {
-    constexpr std::string_view kSeparators = ",;\t";
-    std::array<int64_t, kSeparators.size()> counts{};
-    const auto [first, second] = first_lines();
+  // The usual separators; commas last, since they also stand within numbers and names.
+  static constexpr std::string_view kSeparators = "\t;|,";
+  using Counts = std::array<int64_t, kSeparators.size()>;
+  // How many of each stand in a line, outside of quotes.
+  static Counts separators_in(std::string_view line) {
+    Counts counts{};
     bool quoted = false;
-    for (const char c : first) {
+    for (const char c : line) {
       if (c == '"') quoted = !quoted;
       if (const size_t at = kSeparators.find(c); at != std::string_view::npos && !quoted) ++counts[at];
     }
+    return counts;
+  }
+
+  // The separator that stands in the first two lines as often; else the most frequent one of the first line; blanks
+  // where there is none, and numbers stand between blanks.
+  void choose_separator() {
+    const auto [first, second] = first_lines();
+    const Counts counts = separators_in(first), counts_below = separators_in(second);
     const auto most = std::max_element(counts.begin(), counts.end());
-    separator_ = kSeparators[static_cast<size_t>(most - counts.begin())];
+    auto chosen = static_cast<size_t>(most - counts.begin());
+    for (size_t i = kSeparators.size(); i-- > 0;) {
+      if (counts[i] > 0 && counts[i] == counts_below[i]) chosen = i;
+    }
+    separator_ = kSeparators[chosen];
     marks_ = Marks(separator_);
     if (*most > 0) return;
     const std::vector<std::string_view> cells = between_blanks(trimmed(first)), below = between_blanks(trimmed(second));
@@ -186,8 +199,11 @@ class DelimitedRows : public FileRows {
     if (!at) return;
     const char* const fault = part.data() + *at;
     const auto line = line_ + std::count(text() + begin_, fault, '\n');
-    fail(ErrorKind::data, cat(name_, ":", line), "not UTF-8: got byte ", static_cast<int>(static_cast<uint8_t>(*fault)),
-         " where no character begins or goes on; save the table as UTF-8 (iconv -f latin1 -t utf8)");
+    // Windows has letters and quotes where Latin-1 has no characters.
+    const auto byte = static_cast<uint8_t>(*fault);
+    const char* const form = byte >= 0x80 && byte <= 0x9f ? "WINDOWS-1252" : "LATIN1";
+    fail(ErrorKind::data, cat(name_, ":", line), "not UTF-8: got byte ", static_cast<int>(byte),
+         " where no character begins or goes on; save the table as UTF-8 (iconv -f ", form, " -t UTF-8)");
   }
 
   // Passes over lines without a character; false where there is nothing behind them yet.

@@ -50,6 +50,7 @@ class JsonRows : public FileRows {
     lines_.rewind();
     std::fill(seen_in_.begin(), seen_in_.end(), 0);
   }
+  bool typed() const override { return true; }
   std::vector<std::string> own_names() const override { return names_; }
   int64_t rows() const override { return rows_; }
   uint64_t size() const override { return lines_.size(); }

@@ -28,6 +28,10 @@ class FileRows {
   virtual void rewind() = 0;
   // Names that the form itself gives to its columns; empty where the first row may hold them.
   virtual std::vector<std::string> own_names() const { return {}; }
+  // True where the form itself tells numbers from texts.
+  virtual bool typed() const { return false; }
+  // The character between cells; 0 where there is none.
+  virtual char separator() const { return 0; }
   // The number of rows; 0 where that is not known before they are read.
   virtual int64_t rows() const { return 0; }
   // Bytes of the file and those that were read; 0 where it is not known.

@@ -89,7 +89,7 @@ class RowVerifier {
       for (int64_t k = 0; k < width(); ++k) {
         const store::Column& column = bundle().columns[static_cast<size_t>(k)];
         const double v = rows.data<double>()[i * width() + k];
-        std::string cell = std::isnan(v) ? std::string() : cat(v);
+        std::string cell = std::isnan(v) ? std::string() : store::cell_of_number(column, cat(v));
         if (column.words && !std::isnan(v)) cell = v < 0 ? kNoWord : column.levels[static_cast<size_t>(v)];
         cells.push_back(std::move(cell));
       }

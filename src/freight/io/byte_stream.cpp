@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "freight/base/error.h"
 #include "freight/io/memory_need.h"
@@ -162,6 +163,92 @@ std::unique_ptr<Source> open_source(const std::string& path) {
   return file;
 }
 
+// UTF-8 of UTF-16 behind its byte order mark.
+class Utf16 : public Source {
+ public:
+  Utf16(std::string path, std::unique_ptr<Source> wide, bool big_endian)
+      : path_(std::move(path)), wide_(std::move(wide)), big_(big_endian), piece_(size_t{64} << 10) {
+    begin();
+  }
+  size_t read(uint8_t* to, size_t size) override {
+    size_t done = 0;
+    while (done < size) {
+      if (at_ == ready_.size() && !refill()) break;
+      const size_t count = std::min(size - done, ready_.size() - at_);
+      std::memcpy(to + done, ready_.data() + at_, count);
+      at_ += count;
+      done += count;
+    }
+    return done;
+  }
+  void rewind() override {
+    wide_->rewind();
+    begin();
+  }
+
+ private:
+  void begin() {
+    constexpr size_t kMark = 2;
+    uint8_t mark[kMark];
+    wide_->read(mark, kMark);
+    units_ = kMark / 2;
+    high_ = 0;
+    ready_.clear();
+    at_ = 0;
+  }
+  [[noreturn]] void damaged(const char* what) const {
+    fail(ErrorKind::data, path_, "its UTF-16 is damaged: ", what, " at byte ", 2 * units_);
+  }
+  // The next units; false at the end.
+  bool refill() {
+    ready_.clear();
+    at_ = 0;
+    const size_t got = wide_->read(piece_.data(), piece_.size());
+    for (size_t i = 0; i + 1 < got; i += 2)
+      add(static_cast<uint32_t>(piece_[i + (big_ ? 0 : 1)]) << 8 | piece_[i + (big_ ? 1 : 0)]);
+    if (got % 2 == 1) damaged("half a character stands");
+    if (got == 0 && high_ != 0) damaged("half a pair of surrogates stands");
+    return got > 0;
+  }
+  void add(uint32_t unit) {
+    constexpr uint32_t kHigh = 0xd800, kLow = 0xdc00, kEnd = 0xe000, kPairs = 0x10000;
+    const bool high = unit >= kHigh && unit < kLow, low = unit >= kLow && unit < kEnd;
+    if (low != (high_ != 0)) damaged("half a pair of surrogates stands");
+    if (high) {
+      high_ = unit;
+    } else {
+      append(low ? kPairs + ((high_ - kHigh) << 10) + (unit - kLow) : unit);
+      high_ = 0;
+    }
+    ++units_;
+  }
+  void append(uint32_t character) {
+    const auto byte = [&](uint32_t v) { ready_.push_back(static_cast<uint8_t>(v)); };
+    const auto last = [&](int shift) { byte(0x80 | ((character >> shift) & 0x3f)); };
+    if (character < 0x80) return byte(character);
+    if (character < 0x800) {
+      byte(0xc0 | character >> 6);
+    } else {
+      if (character < 0x10000) {
+        byte(0xe0 | character >> 12);
+      } else {
+        byte(0xf0 | character >> 18);
+        last(12);
+      }
+      last(6);
+    }
+    last(0);
+  }
+
+  std::string path_;
+  std::unique_ptr<Source> wide_;
+  bool big_;
+  std::vector<uint8_t> piece_, ready_;
+  size_t at_ = 0;
+  uint64_t units_ = 0;  // before the next one
+  uint32_t high_ = 0;   // the first half of a pair whose second one is to come
+};
+
 }  // namespace
 
 ByteStream::ByteStream(const std::string& path) : source_(open_source(path)), path_(path) {}
@@ -172,6 +259,16 @@ size_t ByteStream::read(uint8_t* to, size_t size) {
   return source_->read(to, size);
 }
 void ByteStream::rewind() { source_->rewind(); }
+void ByteStream::to_utf8() {
+  uint8_t first[4] = {};
+  const size_t got = source_->read(first, sizeof first);
+  source_->rewind();
+  const bool little = got >= 2 && first[0] == 0xff && first[1] == 0xfe,
+             big = got >= 2 && first[0] == 0xfe && first[1] == 0xff;
+  const bool utf32 = little && got == 4 && first[2] == 0 && first[3] == 0;
+  if ((little || big) && !utf32)
+    source_ = std::make_unique<Utf16>(path_.empty() ? "UTF-16" : path_, std::move(source_), big);
+}
 uint64_t ByteStream::size() const { return source_->size(); }
 
 Bytes unpack_by_pieces(ByteView bytes, const std::string& name) {

@@ -24,6 +24,9 @@ class ByteStream {
   size_t read(uint8_t* to, size_t size);
   // Begins again.
   void rewind();
+  // UTF-8 from here on in place of UTF-16, where the bytes begin with the byte order mark of that. Called before any
+  // byte is read.
+  void to_utf8();
   uint64_t size() const;  // 0 where it is not known
 
   struct Source;  // where they come from

@@ -14,6 +14,7 @@
 #include "freight/data/cells.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
+#include "freight/store/column_gaps.h"
 #include "freight/store/table_rows.h"
 
 namespace freight::serve {
@@ -158,7 +159,7 @@ void ServedModel::describe() {
 Array ServedModel::sample_of_table(const std::string& text, const std::string& name) const {
   const std::vector<store::Column>& columns = predictor_.bundle().columns;
   std::vector<size_t> places;
-  data::CellsAsked asked{.forms = data::CellForms::delimited};  // what the request says that it is
+  data::CellsAsked asked{.header = true, .forms = data::CellForms::delimited};  // what the request says that it is
   asked.kinds = [&](const data::TableHead& head) {
     places = store::places_of(columns, head.names, name);
     return store::kinds_of(columns, places, head.names.size());
@@ -179,7 +180,9 @@ Array ServedModel::sample_of_json(const std::string& text, const std::string& na
   if (!j.is_object()) {
     fail(ErrorKind::usage, name, "the JSON must be an object {\"column\": number, text or null, ...}");
   }
+  const std::vector<store::Column>& columns = predictor_.bundle().columns;
   std::vector<std::string> names, cells;
+  std::vector<bool> numbers;
   for (const auto& [column, value] : j.items()) {
     if (value.is_structured()) {
       fail(ErrorKind::usage, name, "column ", excerpt(column), ": got ", excerpt(value.dump()),
@@ -187,9 +190,24 @@ Array ServedModel::sample_of_json(const std::string& text, const std::string& na
     }
     names.push_back(column);
     cells.push_back(value.is_string() ? value.get<std::string>() : value.is_null() ? "" : value.dump());
+    numbers.push_back(value.is_number());
   }
-  const std::vector<size_t> places = store::places_of(predictor_.bundle().columns, names, name);
-  return predictor_.sample_of_row(store::cells_at(cells, places), name);
+  const std::vector<size_t> places = store::places_of(columns, names, name);
+  std::vector<std::string> row = store::cells_at(cells, places);
+  for (size_t k = 0; k < row.size(); ++k) {
+    if (numbers[places[k]]) row[k] = store::cell_of_number(columns[k], row[k]);
+  }
+  return predictor_.sample_of_row(row, name);
+}
+
+std::vector<std::string> ServedModel::row_warnings(const Array& sample) const {
+  const std::vector<store::Column>& columns = predictor_.bundle().columns;
+  store::ColumnGaps gaps;
+  gaps.add(columns, sample.reshaped({1, sample.numel()}));
+  std::vector<std::string> found = gaps.warnings(columns);
+  for (const store::Beyond& beyond : store::beyond_training(columns, sample.data<double>()))
+    found.push_back(beyond.text);
+  return found;
 }
 
 // An input of N cells per column becomes N rows.
@@ -213,14 +231,21 @@ std::vector<Array> ServedModel::rows(const InferRequest& request, const std::str
     if (!columns[k].takes_texts()) need_doubles(request.inputs[places[k]], name);
   }
   std::vector<Array> out;
+  store::ColumnGaps gaps;
   for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
     std::vector<std::string> cells;
-    for (const size_t place : places) cells.push_back(element_text(request.inputs[place], i));
+    for (size_t k = 0; k < places.size(); ++k) {
+      const NamedTensor& input = request.inputs[places[k]];
+      const std::string text = element_text(input, i);
+      cells.push_back(input.type == DataType::bytes ? text : store::cell_of_number(columns[k], text));
+    }
     out.push_back(predictor_.sample_of_row(cells, cat(name, ": row ", i)));
     if (const std::string odd = predictor_.range_warning(out.back()); !odd.empty()) {
       logging::warn(cat(name_, ": row ", i, ": ", odd));
     }
+    gaps.add(columns, out.back().reshaped({1, out.back().numel()}));
   }
+  for (const std::string& gap : gaps.warnings(columns)) logging::warn(cat(name_, ": ", gap));
   return out;
 }
 
@@ -375,8 +400,10 @@ std::vector<int64_t> ServedModel::best(const float* row, int64_t k) const {
   return order;
 }
 
-std::string ServedModel::prediction(const float* row, int64_t top, double seconds) const {
+std::string ServedModel::prediction(const float* row, int64_t top, double seconds,
+                                    const std::vector<std::string>& warnings) const {
   Json j = {{"model", name_}};
+  if (!warnings.empty()) j["warnings"] = warnings;
   if (predictor_.probabilities()) {
     const auto entry = [&](int64_t c) {
       return Json{

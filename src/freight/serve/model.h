@@ -37,6 +37,8 @@ class ServedModel {
   // A model of rows takes cells of a table with a header, or of a JSON object {"column": number, text or null}.
   Array sample_of_table(const std::string& text, const std::string& name) const;
   Array sample_of_json(const std::string& text, const std::string& name) const;
+  // What training did not have of such a sample: a category, a number so large, a cell that is missing.
+  std::vector<std::string> row_warnings(const Array& sample) const;
   // Throws where a result is NaN or infinite, which no JSON says: of a model of rows Error(data) with the column that
   // made it so, as any number is taken there; of others Error(diverged). `samples` gave the results, in their order;
   // they may be left out where the model takes no rows.
@@ -47,7 +49,9 @@ class ServedModel {
   void check_outputs(const InferRequest& request, const std::string& name) const;
   // The answer of /predict on one sample, `row` of K numbers: {"model", "class", "index", "probability", "top":
   // [{"class", "index", "probability"}], "milliseconds"}, or {"model", "values", "milliseconds"}.
-  std::string prediction(const float* row, int64_t top, double seconds) const;
+  // Behind the model stand "warnings" where there are some.
+  std::string prediction(const float* row, int64_t top, double seconds,
+                         const std::vector<std::string>& warnings = {}) const;
 
  private:
   const char* output_name() const { return predictor_.probabilities() ? "probabilities" : "values"; }

@@ -285,7 +285,8 @@ Reply Routes::predict(ServedModel& model, const Request& request) {
   model.check_results(results, {sample});
   ++model.metrics().samples;
   return {.body =
-              model.prediction(results.data<float>(), static_cast<int64_t>(std::min<uint64_t>(top, 1 << 20)), seconds)};
+              model.prediction(results.data<float>(), static_cast<int64_t>(std::min<uint64_t>(top, 1 << 20)), seconds,
+                               model.reads_rows() ? model.row_warnings(sample) : std::vector<std::string>())};
 }
 
 }  // namespace freight::serve

@@ -202,6 +202,9 @@ void write_rows(const Bundle& bundle, io::SafeTensors& file) {
     if (!c.source.empty()) j["source"] = c.source;
     if (c.date()) j["order"] = kOrderNames[static_cast<size_t>(c.order)];
     if (c.range) j["range"] = {c.range->least, c.range->most};
+    if (c.style.decimal != '.') j["decimal"] = std::string(1, c.style.decimal);
+    if (c.style.group != 0) j["group"] = std::string(1, c.style.group);
+    if (c.complete) j["complete"] = true;
     columns.push_back(std::move(j));
   }
   bundle.rows->write(file);
@@ -307,6 +310,15 @@ void read_net(const io::SafeTensors& file, const std::string& path, const json& 
   need_finite(b.model, path);
 }
 
+void read_style(const json& j, const std::string& path, Column& c) {
+  const std::string decimal = j.value("decimal", "."), group = j.value("group", "");
+  if ((decimal != "." && decimal != ",") || group.size() > 1 ||
+      std::string_view(",.' ").find(group) == std::string_view::npos || group == decimal)
+    damaged(path, cat("columns: ", excerpt(c.name), ": no style of numbers has the decimal mark '", excerpt(decimal),
+                      "' and '", excerpt(group), "' between thousands"));
+  c.style = {decimal[0], group.empty() ? '\0' : group[0]};
+}
+
 // Reads the form of the cells of a column of numbers; files that do not say have plain numbers.
 void read_form(const json& j, const std::string& path, Column& c) {
   const std::string form = j.value("form", to_string(CellForm::number));
@@ -323,6 +335,7 @@ void read_form(const json& j, const std::string& path, Column& c) {
       damaged(path, cat("columns: ", excerpt(c.name), ": unknown order ", excerpt(order)));
     c.order = static_cast<data::DateOrder>(at - std::begin(kOrderNames));
   }
+  read_style(j, path, c);
   if (!j.contains("range")) return;
   const auto range = j.at("range").get<std::vector<double>>();
   if (range.size() != 2 || range[0] > range[1])
@@ -348,6 +361,7 @@ std::vector<Column> columns_in(const json& list, const std::string& path) {
     Column c{.name = j.at("name").get<std::string>(), .words = kind == "words"};
     if (c.words) c.levels = j.at("levels").get<std::vector<std::string>>();
     if (!c.words) read_form(j, path, c);
+    c.complete = j.value("complete", false);
     const bool rise = std::adjacent_find(c.levels.begin(), c.levels.end(), std::greater_equal<>()) == c.levels.end();
     if (c.name.empty() || !names.insert(c.name).second || !rise) {
       damaged(path, cat("columns: ", excerpt(c.name), ": need different names, and words that rise"));

@@ -100,30 +100,50 @@ std::optional<double> yes_or_no(std::string_view cell) {
   return std::nullopt;
 }
 
+namespace {
+// The number of the level that a cell is, kUnknownWord where it is none. A number is the level of the same number
+// where no level is written as it is, and just one has its value.
+int64_t level_of(const std::vector<std::string>& levels, std::string_view cell) {
+  constexpr auto kNone = static_cast<int64_t>(kUnknownWord);
+  for (const std::string_view word : {cell, data::category_word(cell)}) {
+    const auto at = std::lower_bound(levels.begin(), levels.end(), word);
+    if (at != levels.end() && *at == word) return at - levels.begin();
+  }
+  const std::optional<double> number = data::is_big_integer(cell) ? std::nullopt : data::number_in(cell);
+  int64_t found = kNone;
+  for (size_t i = 0; number && i < levels.size(); ++i) {
+    if (data::number_in(levels[i]) != number) continue;
+    if (found != kNone) return kNone;
+    found = static_cast<int64_t>(i);
+  }
+  return found;
+}
+}  // namespace
+
 std::optional<double> value_in(const Column& column, std::string_view cell) {
   constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
   cell = data::trimmed(cell);
-  if (data::is_missing_cell(cell)) return kMissing;
-  if (column.words) {
-    const auto at = std::lower_bound(column.levels.begin(), column.levels.end(), cell);
-    const bool known = at != column.levels.end() && *at == cell;
-    return known ? static_cast<double>(at - column.levels.begin()) : kUnknownWord;
-  }
+  if (column.words ? data::is_missing_cell(cell) : data::is_missing_number(cell)) return kMissing;
+  if (column.words) return static_cast<double>(level_of(column.levels, cell));
   if (column.form == CellForm::yesno) return yes_or_no(cell).value_or(kMissing);
   if (column.date()) {
     const std::optional<data::DateTime> time = data::date_time_in(cell, column.order);
     return time ? std::optional(part_of(*time, column.form)) : std::nullopt;
   }
-  const std::optional<double> number = data::number_in(cell);
-  return number && std::isfinite(*number) ? number : std::nullopt;
+  return data::number_as(cell, column.style);
+}
+
+std::string cell_of_number(const Column& column, std::string_view number) {
+  return column.style.plain() || column.words ? std::string(number) : data::in_style(number, column.style);
 }
 
 std::string unfit(const Column& column, std::string_view cell) {
   constexpr const char* kDates[] = {"2026-11-26", "26.11.2026", "11/26/2026"};
-  return cat(
-      "column ", excerpt(column.source_name()), ": got '", excerpt(cell), "', need ",
-      column.date() ? cat("a date as ", kDates[static_cast<size_t>(column.order)]) : std::string("a finite number"),
-      ", or an empty cell where it is missing");
+  return cat("column ", excerpt(column.source_name()), ": got '", excerpt(cell), "', need ",
+             column.date()          ? cat("a date as ", kDates[static_cast<size_t>(column.order)])
+             : column.style.plain() ? std::string("a finite number")
+                                    : cat("a finite number as ", data::example_of(column.style)),
+             ", or an empty cell where it is missing");
 }
 
 Array row_of(const std::vector<Column>& columns, const std::vector<std::string>& cells, const std::string& name) {

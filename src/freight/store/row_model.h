@@ -12,6 +12,7 @@
 
 #include "freight/base/array.h"
 #include "freight/data/date_time.h"
+#include "freight/data/number_style.h"
 #include "freight/io/safetensors.h"
 #include "freight/store/row_form.h"
 
@@ -40,6 +41,8 @@ struct Column {
   std::string source = {};                       // its name; empty: it is the column's own
   data::DateOrder order = data::DateOrder::ymd;  // of a date
   std::optional<Range> range = {};               // that training saw, of numbers; empty where it is not known
+  data::NumberStyle style = {};                  // of numbers: how texts write them
+  bool complete = false;                         // no cell was missing in training; false where it is not known
 
   const std::string& source_name() const { return source.empty() ? name : source; }
   bool date() const { return form >= CellForm::year; }
@@ -129,6 +132,8 @@ std::vector<std::string> row_learners();
 // 1 and 0 of "yes" and "no", "true" and "false", "on" and "off", their first letters, and of 1 and 0 themselves, in any
 // case; empty for other cells.
 std::optional<double> yes_or_no(std::string_view cell);
+// The cell that holds this plain number ("1.5"), as the column writes numbers ("1,5").
+std::string cell_of_number(const Column& column, std::string_view number);
 // The number that a cell means; NaN where it is missing, or says neither yes nor no where the column does. Empty where
 // it is no finite number or date and one is needed.
 std::optional<double> value_in(const Column& column, std::string_view cell);

@@ -8,13 +8,14 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/data/columns.h"
 #include "freight/io/file_memory.h"
 
 namespace freight::store {
 
 namespace {
 data::CellKind kind_of(const Column& column) {
-  return column.takes_texts() ? data::CellKind::words : data::CellKind::numbers;
+  return column.takes_texts() || !column.style.plain() ? data::CellKind::words : data::CellKind::numbers;
 }
 }  // namespace
 
@@ -32,12 +33,16 @@ TableRows::TableRows(const std::vector<Column>& columns, const data::Cells& cell
   FREIGHT_CHECK(places.size() == columns.size(), "TableRows got ", places.size(), " places of columns");
   for (size_t k = 0; k < columns.size(); ++k) {
     const data::CellColumn& cell = cells.columns[places[k]];
-    FREIGHT_CHECK(cell.kind == kind_of(columns[k]), "column ", cell.name, " was read as another kind than the model's");
+    FREIGHT_CHECK(cell.is_words() || !columns[k].takes_texts(), "column ", cell.name,
+                  " was read as numbers, and the model takes words");
     std::vector<double>& numbers = word_numbers_.emplace_back();
     std::vector<bool> wrong(cell.words.size());
     bool any_wrong = false;
     for (uint32_t code = 0; code < cell.words.size(); ++code) {
-      const std::optional<double> value = value_in(columns[k], cell.words[code]);
+      const std::string_view word = cell.words[code];
+      const bool number = cells.head.typed && data::is_number_cell(word);
+      const std::optional<double> value =
+          number ? value_in(columns[k], cell_of_number(columns[k], word)) : value_in(columns[k], word);
       numbers.push_back(value.value_or(std::numeric_limits<double>::quiet_NaN()));
       wrong[code] = !value;
       any_wrong = any_wrong || !value;

@@ -10,6 +10,8 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/data/columns.h"
+#include "freight/data/table_set.h"
 #include "freight/tables/kinds.h"
 #include "freight/tables/table.h"
 #include "freight/tables/target.h"
@@ -55,6 +57,8 @@ void describe_words(const data::CellColumn& column, const TypedColumn& typed, Co
   if (codes.empty()) return;
   if (typed.kind == ColumnKind::datetime) {
     const store::Column seconds{.name = column.name, .form = store::CellForm::seconds, .order = typed.order};
+    std::erase_if(codes, [&](uint32_t code) { return data::is_missing_number(column.words[code]); });
+    out.different = static_cast<int64_t>(codes.size());
     const auto earlier = [&](uint32_t a, uint32_t b) {
       return *store::value_in(seconds, column.words[a]) < *store::value_in(seconds, column.words[b]);
     };
@@ -74,7 +78,8 @@ void describe_words(const data::CellColumn& column, const TypedColumn& typed, Co
 
 }  // namespace
 
-TableDescription describe_table(const std::string& path, const std::string& names, const std::string& types) {
+TableDescription describe_table(const std::string& path, const std::string& names, const std::string& types,
+                                const std::string& header) {
   const std::map<std::string, ColumnKind> said = parse_types(types);
   std::map<size_t, ColumnKind> said_at;
   const auto kinds = [&](const data::TableHead& head) {
@@ -86,15 +91,20 @@ TableDescription describe_table(const std::string& path, const std::string& name
     }
     return all;
   };
-  const data::Cells cells = data::read_cells(path, {.kinds = kinds, .names = names_of_columns(names)});
+  const data::TableSet set = data::table_at(path);
+  data::Cells cells =
+      data::read_part(set, set.train, {.kinds = kinds, .names = names_of_columns(names), .header = header_of(header)});
   TableDescription out{.rows = cells.rows(), .header = cells.head.header, .columns = {}};
   for (size_t i = 0; i < cells.columns.size(); ++i) {
-    const data::CellColumn& column = cells.columns[i];
     const auto asked = said_at.find(i);
     const TypedColumn typed =
-        type_of(column, path, {.said = asked == said_at.end() ? std::nullopt : std::optional(asked->second)});
+        type_column(cells, i, path, {.said = asked == said_at.end() ? std::nullopt : std::optional(asked->second)});
+    const data::CellColumn& column = cells.columns[i];
     ColumnDescription line{.name = column.name, .kind = to_string(typed.kind), .note = typed.note};
-    for (int64_t row = 0; row < cells.rows(); ++row) line.missing += column.missing(row) ? 1 : 0;
+    const bool dates = typed.kind == ColumnKind::datetime;
+    for (int64_t row = 0; row < cells.rows(); ++row) {
+      line.missing += column.missing(row) || (dates && data::is_missing_number(column.text(row))) ? 1 : 0;
+    }
     if (column.is_words()) {
       describe_words(column, typed, line);
     } else {

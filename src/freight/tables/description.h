@@ -21,6 +21,7 @@ struct TableDescription {
 
 // `names` are those of a file without a header, `types` the kinds that are said, as the flags --columns and --types
 // have them. Throws Error: data, usage.
-TableDescription describe_table(const std::string& path, const std::string& names, const std::string& types);
+TableDescription describe_table(const std::string& path, const std::string& names, const std::string& types,
+                                const std::string& header = {});
 
 }  // namespace freight::tables

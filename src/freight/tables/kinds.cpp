@@ -2,6 +2,7 @@
 #include "freight/tables/kinds.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <unordered_set>
@@ -10,6 +11,7 @@
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/data/columns.h"
+#include "freight/tables/number_columns.h"
 
 namespace freight::tables {
 
@@ -22,17 +24,6 @@ constexpr double kEndOfIntegers = 0x1p53;  // below it doubles tell whole number
 constexpr int64_t kLeastCounted = 100, kLeastNamed = 20;
 constexpr double kLongText = 40, kWordsOfText = 3;  // characters, and words, of a cell in the mean
 constexpr int64_t kManyWords = 10000;
-
-// A name that is usual for what numbers rows: "id", "user_id", "PassengerId".
-bool names_identifiers(const std::string& name) {
-  static constexpr const char* kUsual[] = {"id",    "index",  "idx",        "uuid",  "guid",
-                                           "rowid", "row_id", "unnamed: 0", "rownum"};
-  const std::string small = lower(name);
-  if (std::any_of(std::begin(kUsual), std::end(kUsual), [&](const char* one) { return small == one; })) return true;
-  if (ends_with(small, "_id") || ends_with(small, " id") || ends_with(small, "-id")) return true;
-  const bool camel = ends_with(name, "Id") || ends_with(name, "ID");
-  return camel && name.size() > 2 && name[name.size() - 3] >= 'a' && name[name.size() - 3] <= 'z';
-}
 
 struct NumberFacts {
   int64_t present = 0;
@@ -80,6 +71,9 @@ TypedColumn type_of_numbers(const data::CellColumn& column, bool alone) {
   if (!alone && rows >= kLeastCounted && facts.counts && facts.present == rows) {
     return {.kind = ColumnKind::identifier, .note = "it counts the rows"};
   }
+  if (lower(column.name).starts_with("unnamed: ")) {
+    return {.kind = ColumnKind::identifier, .note = "pandas names an index so that it wrote without a name"};
+  }
   TypedColumn integer{.kind = ColumnKind::integer};
   if (named)
     integer.note =
@@ -93,15 +87,36 @@ TypedColumn type_of_numbers(const data::CellColumn& column, bool alone) {
 std::optional<data::DateOrder> order_of(const data::CellColumn& column, const std::vector<int64_t>& counts,
                                         bool& unclear) {
   std::optional<data::DateOrder> found;
-  for (const data::DateOrder order : {data::DateOrder::ymd, data::DateOrder::mdy, data::DateOrder::dmy}) {
-    bool all = true;
+  // A year of four digits stands in one order alone.
+  for (const data::DateOrder order : {data::DateOrder::mdy, data::DateOrder::dmy, data::DateOrder::ymd}) {
+    bool all = true, any = false;
     for (uint32_t code = 0; code < counts.size() && all; ++code) {
-      all = counts[code] == 0 || data::date_time_in(column.words[code], order).has_value();
+      if (counts[code] == 0 || data::is_missing_number(column.words[code])) continue;
+      any = true;
+      all = data::date_time_in(column.words[code], order).has_value();
     }
+    all = all && any;
     unclear = unclear || (all && found.has_value());
     if (all && !found) found = order;
   }
   return found;
+}
+
+// "'27/10/25' is read as 2025-10-27" of the first date whose year has two digits; empty where there is none, and where
+// all have four digits.
+std::string note_on_years(const data::CellColumn& column, const std::vector<int64_t>& counts, data::DateOrder order) {
+  for (uint32_t code = 0; code < counts.size(); ++code) {
+    const std::string_view word = column.words[code];
+    const std::optional<data::DateTime> time = data::date_time_in(word, order);
+    if (counts[code] == 0 || !time) continue;
+    const std::string year = std::to_string(time->year);
+    if (word.find(year) != std::string_view::npos) return "";
+    const std::chrono::year_month_day date{std::chrono::sys_days(std::chrono::days(time->days))};
+    const auto two = [](unsigned n) { return cat(n < 10 ? "0" : "", n); };
+    return cat("'", excerpt(word), "' is read as ", year, "-", two(static_cast<unsigned>(date.month())), "-",
+               two(static_cast<unsigned>(date.day())));
+  }
+  return "";
 }
 
 struct WordFacts {
@@ -143,7 +158,7 @@ bool says_yes_or_no(const data::CellColumn& column, const std::vector<int64_t>& 
   return false;
 }
 
-TypedColumn type_of_words(const data::CellColumn& column, const std::string& table) {
+TypedColumn type_of_words(const data::CellColumn& column) {
   const std::vector<int64_t> counts = counts_of_words(column);
   const auto rows = static_cast<int64_t>(column.codes.size());
   const WordFacts facts = facts_of(column, counts);
@@ -154,28 +169,29 @@ TypedColumn type_of_words(const data::CellColumn& column, const std::string& tab
   if (says_yes_or_no(column, counts)) return {.kind = ColumnKind::yesno};
   bool unclear = false;
   if (const auto order = order_of(column, counts, unclear)) {
+    const std::string years = note_on_years(column, counts, *order);
     return {.kind = ColumnKind::datetime,
             .order = *order,
-            .note = unclear
-                        ? "its dates are read as month, day, year; those of another order must be written as 2026-11-26"
-                        : ""};
+            .note = cat(
+                years, years.empty() || !unclear ? "" : "; ",
+                unclear ? "its dates are read as month, day, year; those of another order must be written as 2026-11-26"
+                        : "")};
   }
   const bool each_differs = facts.different == facts.present && facts.present >= kLeastNamed;
   const bool many = facts.present >= kLeastNamed && 2 * facts.different > facts.present;
   if (many && (facts.length > kLongText || facts.words >= kWordsOfText)) {
     return {.kind = ColumnKind::text, .note = cat(with_commas(facts.different), " different texts")};
   }
-  if (each_differs && (facts.numbers == 0 || names_identifiers(column.name))) {
+  const bool big = column.big_integers > 0 && facts.numbers == facts.present;
+  const bool named = names_identifiers(column.name);
+  if ((each_differs && (facts.numbers == 0 || named || big)) || (big && named && facts.different == facts.present)) {
     return {.kind = ColumnKind::identifier, .note = "no word stands in two rows"};
   }
   TypedColumn category{.kind = ColumnKind::category};
-  // A column of words some of which are numbers, such as those of tickets, is simply one of categories.
-  constexpr int64_t kOddOneIn = 20;
-  if (column.first_word && facts.numbers > 0 && kOddOneIn * (facts.present - facts.numbers) <= facts.present) {
-    category.note = cat(table, ":", column.first_word->line, " holds ", excerpt(column.first_word->text), ", and ",
-                        with_commas(facts.numbers), " of ", with_commas(facts.present),
-                        " cells are numbers: all are read as words; --types ", column.name,
-                        "=number refuses such rows instead, and --on-bad-sample skip leaves them out");
+  if (big) {
+    category.note =
+        cat("its integers of 2^53 or more are categories, since f64 does not tell all of them apart; --types ",
+            column.name, "=number rounds them");
   } else if (facts.different >= kManyWords) {
     category.note = cat("it has ", with_commas(facts.different),
                         " different words: most stand in few rows, from which little can be learnt");
@@ -251,7 +267,7 @@ std::map<std::string, ColumnKind> parse_types(const std::string& text) {
 data::CellKind cells_of(ColumnKind kind) {
   switch (kind) {
     case ColumnKind::number:
-    case ColumnKind::integer: return data::CellKind::numbers;
+    case ColumnKind::integer: return data::CellKind::by_cells;  // numbers may be written in several ways
     case ColumnKind::constant:
     case ColumnKind::identifier:
     case ColumnKind::text:
@@ -264,7 +280,28 @@ data::CellKind cells_of(ColumnKind kind) {
 
 TypedColumn type_of(const data::CellColumn& column, const std::string& table, const TypingOptions& options) {
   if (options.said) return type_as_said(column, table, *options.said);
-  return column.is_words() ? type_of_words(column, table) : type_of_numbers(column, options.alone);
+  return column.is_words() ? type_of_words(column) : type_of_numbers(column, options.alone);
+}
+
+TypedColumn type_column(data::Cells& cells, size_t at, const std::string& table, const TypingOptions& options) {
+  const bool numbers = options.said == ColumnKind::number || options.said == ColumnKind::integer;
+  NumberReading reading;
+  if (numbers || !options.said) reading = read_numbers(cells, at, {.said = numbers, .folder = options.folder});
+  const data::CellColumn& column = cells.columns[at];
+  TypedColumn typed = type_of(column, table, options);
+  const bool whole = typed.kind == ColumnKind::number || typed.kind == ColumnKind::integer;
+  const bool unnamed = at == 0 && cells.head.index && !options.said && typed.kind != ColumnKind::constant;
+  if (unnamed && (whole ? typed.kind == ColumnKind::integer : typed.kind != ColumnKind::identifier)) {
+    typed = {.kind = ColumnKind::identifier};
+  }
+  if (unnamed && typed.kind == ColumnKind::identifier) {
+    typed.note = "the header has no name for it, as for an index that pandas or R wrote";
+  }
+  typed.style = reading.style;
+  if (typed.kind == ColumnKind::datetime || learnt(typed.kind)) {
+    typed.note = cat(reading.note, reading.note.empty() || typed.note.empty() ? "" : "; ", typed.note);
+  }
+  return typed;
 }
 
 std::vector<int64_t> counts_of_words(const data::CellColumn& column) {
@@ -281,6 +318,7 @@ std::vector<store::Column> learnt_of(const data::CellColumn& column, const Typed
   store::Column whole{.name = column.name};
   if (typed.kind == ColumnKind::category) whole.words = true;
   if (typed.kind == ColumnKind::yesno) whole.form = store::CellForm::yesno;
+  whole.style = typed.style;
   if (typed.kind != ColumnKind::datetime) return {whole};
   std::vector<store::Column> parts;
   const std::vector<int64_t> counts = counts_of_words(column);
@@ -296,6 +334,7 @@ std::vector<store::Column> learnt_of(const data::CellColumn& column, const Typed
     for (uint32_t code = 0; code < counts.size() && same; ++code) {
       if (counts[code] == 0) continue;
       const double v = *store::value_in(part, column.words[code]);
+      if (std::isnan(v)) continue;
       same = !first || v == *first;
       if (!first) first = v;
     }

@@ -26,13 +26,18 @@ data::CellKind cells_of(ColumnKind kind);
 struct TypedColumn {
   ColumnKind kind = ColumnKind::number;
   data::DateOrder order = data::DateOrder::ymd;  // of dates
+  data::NumberStyle style = {};                  // of numbers
   std::string note = {};                         // what a reader of the table should know; empty: nothing
 };
 
 struct TypingOptions {
   std::optional<ColumnKind> said = {};  // by --types
   bool alone = false;                   // no other column is there to learn from
+  std::string folder = {};              // of which files hold numbers, in place of memory
 };
+// Says the kind of a column that was read as cells_of or by its cells, of which numbers in another writing become plain
+// ones. Throws as type_of.
+TypedColumn type_column(data::Cells& cells, size_t column, const std::string& table, const TypingOptions& options);
 // The kind of a column by all of its cells. Throws Error(data) that names the column, and the line of the first cell
 // that does not fit, where a kind is said that the cells are not.
 TypedColumn type_of(const data::CellColumn& column, const std::string& table, const TypingOptions& options);

@@ -19,6 +19,7 @@
 #include "freight/store/table_rows.h"
 #include "freight/tables/division.h"
 #include "freight/tables/kinds.h"
+#include "freight/tables/number_columns.h"
 #include "freight/tables/target.h"
 #include "freight/tables/warnings.h"
 
@@ -27,6 +28,7 @@ namespace freight::tables {
 namespace {
 
 constexpr size_t kMostListed = 8;  // columns in a note
+using Names = std::vector<std::string>;
 
 // Takes away the rows of which something is said, in their order.
 void leave_out(data::Cells& cells, const train::RowSource& source, const std::vector<store::RowFault>& faults) {
@@ -67,11 +69,14 @@ class Reading {
     cells_ = data::read_part(set, part,
                              {.kinds = [this](const data::TableHead& head) { return kinds(head); },
                               .names = names_of_columns(source.columns),
+                              .header = header_of(source.header),
+                              .needed = source.known ? store::sources_of(source.known->columns) : Names(),
                               .most_bytes = source.most_bytes,
                               .folder = source.folder});
     out_.share = cells_.share;
     out_.folder = source.folder;
     out_.target = told().name;
+    read_quantities();
     leave_out(cells_, source_, unusable());
     choose_columns();
     tell();
@@ -149,6 +154,17 @@ class Reading {
     return kinds;
   }
 
+  // The told column and that of --split-by are quantities, however their numbers are written.
+  void read_quantities() {
+    for (const size_t at : {target_, order_.value_or(target_)}) {
+      if (cells_.columns[at].kind == data::CellKind::skipped) continue;
+      const std::string note = read_numbers(cells_, at, {.quantity = true, .folder = source_.folder}).note;
+      const std::string line = cat("column ", cells_.columns[at].name, ": ", note);
+      const bool told = std::find(column_notes_.begin(), column_notes_.end(), line) != column_notes_.end();
+      if (!note.empty() && !told) column_notes_.push_back(line);
+    }
+  }
+
   // Rows without what is told, or what they are weighed and divided by.
   std::vector<store::RowFault> unusable() const {
     std::vector<store::RowFault> faults;
@@ -185,15 +201,16 @@ class Reading {
     std::vector<std::string> reasons;
     for (size_t i = 0; i < cells_.columns.size(); ++i) {
       if (i == target_) continue;
-      const data::CellColumn& column = cells_.columns[i];
+      data::CellColumn& column = cells_.columns[i];
       if (set_aside(i)) {
         out_.shape.set_aside.push_back({column.name, asides_.at(i)});
         continue;
       }
       const auto said = said_.find(i);
       const TypingOptions options{.said = said == said_.end() ? std::nullopt : std::optional(said->second),
-                                  .alone = cells_.columns.size() - asides_.size() == 2};
-      const TypedColumn typed = type_of(column, source_.data, options);
+                                  .alone = cells_.columns.size() - asides_.size() == 2,
+                                  .folder = source_.folder};
+      const TypedColumn typed = type_column(cells_, i, source_.data, options);
       for (store::Column& part : learnt_of(column, typed, cells_.head.names)) {
         places_.push_back(i);
         out_.shape.columns.push_back(std::move(part));
@@ -234,10 +251,14 @@ class Reading {
     need_different(cells_, target_, out_.shape.classes);
     if (classes == 0) need_told_apart(cells_, target_);
     if (source_.task == "counts") need_counts(cells_, target_);
-    if (!cells_.head.header && source_.columns.empty() && set_.names.empty())
+    if (!cells_.head.header && source_.columns.empty() && set_.names.empty() && header_of(source_.header) != false)
       out_.notes.push_back(
           "the first row is data, no header: it holds a number, or its cells do not look like names; --columns names "
-          "the columns");
+          "the columns, --header yes makes it their names");
+    if (cells_.head.numbers_in_header && !header_of(source_.header)) {
+      out_.notes.push_back(cat("the first row is the header, some of whose names are numbers: ",
+                               excerpt(join(cells_.head.names, ", ")), "; --header no makes it data"));
+    }
     out_.notes.push_back(cat(
         "column ", out_.target, " is told from the ", cells_.columns.size() - 1 - out_.shape.set_aside.size(),
         " others, as ", classes > 0 ? cat(classes, " classes") : std::string(source_.ranking ? "relevances" : "values"),
@@ -350,9 +371,11 @@ class Reading {
     const int64_t n = out_.train.count(), width = out_.train.values.shape()[1];
     for (int64_t k = 0; k < width; ++k) {
       store::Column& column = out_.shape.columns[static_cast<size_t>(k)];
-      for (int64_t i = 0; i < n && !column.words; ++i) {
+      column.complete = true;
+      for (int64_t i = 0; i < n; ++i) {
         const double v = out_.train.values.data<double>()[i * width + k];
-        if (std::isnan(v)) continue;
+        column.complete = column.complete && !std::isnan(v);
+        if (std::isnan(v) || column.words) continue;
         if (!column.range) column.range = {v, v};
         column.range = {std::min(column.range->least, v), std::max(column.range->most, v)};
       }
@@ -453,6 +476,10 @@ void need_file(const std::string& path) {
 
 }  // namespace
 
+std::optional<bool> header_of(const std::string& said) {
+  return said == "yes" || said == "no" ? std::optional(said == "yes") : std::nullopt;
+}
+
 std::vector<std::string> names_of_columns(const std::string& said) {
   std::vector<std::string> names;
   const bool file = io::file_exists(said);
@@ -479,8 +506,11 @@ double bytes_of_reading(const train::RowSource& source, double enough) {
   const auto skipped = [](const data::TableHead& head) {
     return std::vector<data::CellKind>(head.names.size(), data::CellKind::skipped);
   };
-  const data::Cells first = data::read_part(
-      set, set.train, {.kinds = skipped, .names = names_of_columns(source.columns), .most_bytes = kFirstBytes});
+  const data::Cells first = data::read_part(set, set.train,
+                                            {.kinds = skipped,
+                                             .names = names_of_columns(source.columns),
+                                             .header = header_of(source.header),
+                                             .most_bytes = kFirstBytes});
   return bytes_of_reading(static_cast<double>(first.rows()) * static_cast<double>(first.columns.size()) / first.share);
 }
 

@@ -1,6 +1,7 @@
 // Tables as rows of named columns, one of which is told from the others: which columns there are, of what kind, which
 // is told, and what is held out. What a cell means is store/row_model.h's, how cells lie in a file data/cells.h's.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ inline double bytes_of_reading(double cells) { return (8 + 8) * cells; }
 // The same of a table in files, by their sizes and first rows. Where the sizes alone show that it is at most `enough`,
 // the files are not opened, and it is at most what is told.
 double bytes_of_reading(const train::RowSource& source, double enough);
+// The value of --header: yes, no; empty for auto.
+std::optional<bool> header_of(const std::string& said);
 // "a,b,c", or the lines of the file of that name.
 std::vector<std::string> names_of_columns(const std::string& said);
 

@@ -12,6 +12,7 @@
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/data/columns.h"
+#include "freight/data/number_style.h"
 
 namespace freight::tables {
 
@@ -31,6 +32,7 @@ bool whole_number(double v) { return v == std::floor(v) && std::fabs(v) < kEndOf
 // The place of a word or number among the classes; -1 where it is none.
 int64_t class_of(const std::vector<std::string>& classes, std::string_view word) {
   auto at = std::find(classes.begin(), classes.end(), word);
+  if (at == classes.end()) at = std::find(classes.begin(), classes.end(), data::category_word(word));
   if (at == classes.end()) {
     if (const std::optional<double> number = data::number_in(word)) {
       at = std::find(classes.begin(), classes.end(), name_of_number(*number));
@@ -69,9 +71,10 @@ std::vector<std::string> words_in(const data::CellColumn& column, const std::vec
   }
   std::vector<std::string> words;
   for (uint32_t code = 0; code < used.size(); ++code) {
-    if (used[code]) words.emplace_back(column.words[code]);
+    if (used[code]) words.emplace_back(data::category_word(column.words[code]));
   }
   std::sort(words.begin(), words.end());
+  words.erase(std::unique(words.begin(), words.end()), words.end());
   return words;
 }
 

@@ -15,7 +15,7 @@ size_t column_at(const std::vector<std::string>& names, const std::string& asked
 // The one that is asked for; else the one with a usual name (data/columns.h), else the last.
 size_t target_of(const data::TableHead& head, const std::string& asked, const std::string& table);
 
-// The words that stand in these rows, sorted.
+// The categories that stand in these rows, sorted.
 std::vector<std::string> words_in(const data::CellColumn& column, const std::vector<bool>& rows);
 // The classes that a column tells: its words; its numbers where they are asked for as classes, or are at most 20
 // different whole ones, each twice in the mean. Empty where it holds values. Whole numbers of which most stand in one

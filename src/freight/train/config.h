@@ -84,6 +84,7 @@ struct Config {
   std::string target;                       // empty chooses
   std::string test;                         // a file that is the test part
   std::string columns, drop, types;         // names of a file without a header; COL,...; COL=KIND,...
+  std::string header = "auto";              // auto, yes, no: whether the first row names the columns
   std::string task = "auto";                // auto, classes, values, counts, ranking
   std::string weight_column, group_column;  // names or numbers of columns
   std::string split_by;                     // a column of times, by which the last rows are held out

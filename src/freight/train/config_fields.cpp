@@ -168,6 +168,8 @@ std::vector<Field> make_fields() {
        "a file of the same columns that is the test part; what is held out of the data then only guides the training", {}, {}, "FILE"},
       {kTables, "--columns", "tables.columns", &C::columns,
        "names of the columns of a file without a header: NAME,NAME,... or a file with one in each line", {}, {}, "NAMES|FILE"},
+      {kTables, "--header", "tables.header", &C::header,
+       "whether the first row of a table names its columns (auto: told by its cells)", words({"auto", "yes", "no"})},
       {kTables, "--drop", "tables.drop", &C::drop, "columns that are not learnt from", {}, {}, "COL,..."},
       {kTables, "--types", "tables.types", &C::types,
        "kinds of columns that are not as their cells look: number, integer, category, yesno, datetime, text, constant or identifier",

@@ -11,6 +11,7 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/io/json_library.h"
+#include "freight/store/column_gaps.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/folds.h"
 #include "freight/train/prepared_internal.h"
@@ -25,10 +26,10 @@ namespace {
 
 // Every learner of rows has these; all other flags are for nets unless a learner says that it has them.
 constexpr const char* kRowFlags[] = {
-    "--data",      "--data-dir",      "--model",   "--recipe",    "--target",      "--val-split",  "--seed",
-    "--device",    "--deterministic", "--workers", "--overwrite", "--resume",      "--output-dir", "--on-bad-sample",
-    "--precision", "--test",          "--columns", "--drop",      "--types",       "--task",       "--group-column",
-    "--split-by",  "--metric",        "--folds",   "--tune",      "--time-budget", "--threshold"};
+    "--data",         "--data-dir",      "--model",   "--recipe",    "--target", "--val-split",   "--seed",
+    "--device",       "--deterministic", "--workers", "--overwrite", "--resume", "--output-dir",  "--on-bad-sample",
+    "--precision",    "--test",          "--columns", "--header",    "--drop",   "--types",       "--task",
+    "--group-column", "--split-by",      "--metric",  "--folds",     "--tune",   "--time-budget", "--threshold"};
 constexpr int64_t kUsualFolds = 5;
 constexpr double kUsualBudget = 60;  // seconds
 
@@ -75,6 +76,7 @@ RowSource row_source(const Config& config, std::string data) {
   return {.data = std::move(data),
           .target = config.target,
           .columns = config.columns,
+          .header = config.header,
           .drop = config.drop,
           .types = config.types,
           .task = config.task,
@@ -320,6 +322,7 @@ struct RowRun : Prepared {
     if (judged()) b.provenance["metric"] = metric.name;
     if (!config.test.empty()) b.provenance["test_data"] = base_name(config.test);
     if (!config.columns.empty()) b.provenance["columns"] = config.columns;
+    if (config.header != Config().header) b.provenance["header"] = config.header;
     if (!config.group_column.empty()) b.provenance["group_column"] = config.group_column;
     if (!config.split_by.empty()) b.provenance["split_by"] = config.split_by;
     b.learner = fitting.fitted_by().name();
@@ -541,6 +544,7 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
   const RowSource source{.data = found,
                          .target = request.target.value_or(on.target),
                          .columns = said("columns"),
+                         .header = said("header"),
                          .group_column = groups,
                          .split_by = said("split_by"),
                          .val_split = request.val_split.value_or(on.load.text.val_split),
@@ -582,6 +586,11 @@ Measurement RowLearner::measure(store::Bundle bundle, const std::string& path, c
   }
   const MeasuredRows measured = rows_to_measure(bundle, path, request);
   if (!measured.note.empty()) request.note(measured.note);
+  store::ColumnGaps gaps;
+  gaps.add(bundle.columns, measured.rows.values);
+  if (request.warn) {
+    for (const std::string& gap : gaps.warnings(bundle.columns)) request.warn(gap);
+  }
   const auto start = std::chrono::steady_clock::now();
   const Array answers = bundle.rows->run(measured.rows.values);
   const auto metric = bundle.provenance.find("metric");

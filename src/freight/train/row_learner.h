@@ -34,7 +34,7 @@ struct RowSource {
   std::string target = {};  // a name or a number from 1; empty chooses
   std::string test = {};    // the path of a test part; empty: none
   // Values of the flags of these names.
-  std::string columns = {}, drop = {}, types = {}, task = "auto";
+  std::string columns = {}, header = {}, drop = {}, types = {}, task = "auto";
   std::string weight_column = {}, group_column = {}, split_by = {};
   double val_split = -1;  // share that is held out; below 0: a fifth
   uint64_t seed = 0;
