@@ -27,6 +27,8 @@ add_test(NAME "check: planned memory"
 set_tests_properties("check: planned memory" PROPERTIES TIMEOUT 7200)
 add_test(NAME "check: sweeps" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/sweeps.py ${CMAKE_BINARY_DIR})
 set_tests_properties("check: sweeps" PROPERTIES TIMEOUT 7200)
+add_test(NAME "check: flags on several devices" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/device_flags.py ${CMAKE_BINARY_DIR})
+set_tests_properties("check: flags on several devices" PROPERTIES PROCESSORS 2 TIMEOUT 600)
 # The first Python of the search path runs it, which need not have the packages.
 add_test(NAME "check: tables beside scikit-learn and ONNX Runtime"
          COMMAND /usr/bin/env python3 ${CMAKE_CURRENT_SOURCE_DIR}/tables_peers.py ${CMAKE_BINARY_DIR})

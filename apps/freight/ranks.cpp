@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -331,7 +332,8 @@ comm::LaunchOptions launch_of(Args words, const JobFlags& flags, int64_t count, 
 // Logs: whether those of the ranks are there when the error is read.
 enum class Logs : uint8_t { stay, go };
 [[noreturn]] void fail_with(const std::string& command, comm::JobEnd end, Logs logs) {
-  const std::string why = end.log.empty() ? "" : last_line(end.log);
+  // A rank that is killed so could not say why.
+  const std::string why = end.log.empty() || end.signal == SIGKILL ? "" : last_line(end.log);
   if (logs == Logs::go) end.log.clear();
   fail(kind_of(end), command, to_string(end), why.empty() ? "" : ": " + why);
 }
@@ -371,6 +373,39 @@ int run_ranks(const std::string& command, const Args& args, const RankFlags& fla
   comm::LaunchOptions o = launch_of(with_command(command, args), flags, count, folder.path());
   o.terminal = true;
   return run_on_terminal(command, o, Logs::go);
+}
+
+// True where the run is one of rows: rank 0's, which calls the others to fits.
+bool is_of_rows(const train::Config& config) { return &train::learner_of(config) != train::learners().front(); }
+
+std::string device_of_rank(const train::Config& config, const RankFlags& flags, const comm::Launch& launch) {
+  return is_of_rows(config) ? table_device_of(flags, config.backend, launch) : device_of(flags, config.backend, launch);
+}
+
+void share_devices(train::Ranks& ranks, const std::string& device, const RankFlags& flags) {
+  need_own_gpus(ranks, device, flags);
+  join_devices(ranks, device, flags);
+}
+
+std::string resume_command(const std::string& run, const RankFlags& flags, const Args& more) {
+  const RankFlags usual;
+  Args words = {"freight", "train", "--resume", run};
+  const auto add = [&](const char* flag, const std::string& value, const std::string& usual_value) {
+    if (value != usual_value) words.insert(words.end(), {flag, value});
+  };
+  add("--devices", flags.devices, usual.devices);
+  add("--hosts", flags.hosts, usual.hosts);
+  add("--comm", flags.comm, usual.comm);
+  add("--interface", flags.interface, usual.interface);
+  add("--token-file", flags.token_file, usual.token_file);
+  add("--comm-timeout", cat(flags.comm_timeout), cat(usual.comm_timeout));
+  add("--overlap", flags.overlap, usual.overlap);
+  add("--device-weights", flags.weights, usual.weights);
+  add("--elastic", flags.elastic, usual.elastic);
+  if (flags.shard_optimizer) words.emplace_back("--shard-optimizer");
+  words.insert(words.end(), more.begin(), more.end());
+  for (std::string& word : words) word = shell_word(word);
+  return join(words, " ");
 }
 
 Args JobFlags::words() const {

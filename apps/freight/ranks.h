@@ -44,6 +44,15 @@ struct RankFlags : JobFlags {
 };
 void declare(Options& o, RankFlags& f);
 
+// True where the run is one of rows: rank 0's, which calls the others to fits.
+bool is_of_rows(const train::Config& config);
+// The device of a rank that trains by this configuration.
+std::string device_of_rank(const train::Config& config, const RankFlags& flags, const comm::Launch& launch);
+// The ranks of a net find out whether their devices sum among themselves. All call it together.
+void share_devices(train::Ranks& ranks, const std::string& device, const RankFlags& flags);
+// The command that goes on with a run on the same devices: "freight train --resume runs/a --devices cpu*2" and `more`.
+std::string resume_command(const std::string& run, const RankFlags& flags, const Args& more);
+
 // The number of devices that the flags ask for, or of processes that a launcher started; 1: this process trains alone.
 // Throws Error(usage) where the two differ.
 int64_t device_count(const RankFlags& flags, const comm::Launch& launch);

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "batch_line.h"
 #include "command.h"
 #include "config_options.h"
 #include "contract_cost.h"
@@ -31,6 +32,7 @@
 #include "freight/train/signals.h"
 #include "memory_size.h"
 #include "options.h"
+#include "rank_log.h"
 #include "ranks.h"
 #include "resume_flags.h"
 
@@ -141,12 +143,8 @@ class Terminal : public train::Observer {
   void say_net(const train::RunSummary& s) {
     say(cat("model   ", s.model, ": ", with_commas(s.parameters), " parameters, ", fixed(s.flops_per_step * 1e-9, 2),
             " GFLOP per step, planned peak ", human_bytes(static_cast<double>(s.planned_bytes))));
-    const int64_t count = one_device ? 1 : s.devices;
-    const int64_t devices = count * s.grad_accum, part = (s.batch_size + devices - 1) / devices;
-    const std::string cut = s.shards > 0 ? cat(" in ", s.shards, " shards") : "";
-    const std::string parts = s.parts.empty() ? cat(count, count == 1 ? " device x " : " devices x ", part) : s.parts;
-    say(cat("batch   ", s.batch_size, " = ", parts, s.grad_accum > 1 ? cat(" x accum ", s.grad_accum) : "", cut, ", ",
-            with_commas(s.steps), " steps, ", s.epochs, s.epochs == 1 ? " epoch, seed " : " epochs, seed ", s.seed));
+    say(cat("batch   ", batch_product(s, one_device ? 1 : s.devices), ", ", with_commas(s.steps), " steps, ", s.epochs,
+            s.epochs == 1 ? " epoch, seed " : " epochs, seed ", s.seed));
     if (!shards.empty()) say(cat("shards  ", shards));
     if (!offload.empty()) say(cat("offload ", offload));
   }
@@ -263,7 +261,19 @@ class Terminal : public train::Observer {
   std::optional<Progress> progress_;
 };
 
-void print_result(const train::Result& r, const Terminal& terminal, const TrainFlags& flags) {
+// What goes on with a run that was stopped.
+std::string resume_command(const std::string& run, const train::Config& config, const TrainFlags& flags) {
+  Args more;
+  if (!config.data_dir.empty()) more.insert(more.end(), {"--data-dir", config.data_dir});
+  if (flags.fit != "refuse") more.insert(more.end(), {"--fit", flags.fit});
+  if (!flags.device_memory.empty()) more.insert(more.end(), {"--device-memory", flags.device_memory});
+  // Processes that only share the shards of one device are the command's own choice, which it makes again.
+  const std::string source = comm::read_launch_environment().source;
+  const bool one = flags.ranks.devices.empty() && (source.empty() || source == "freight");
+  return resume_command(run, one ? RankFlags() : flags.ranks, more);
+}
+
+void print_result(const train::Result& r, const Terminal& terminal, const TrainFlags& flags, const std::string& go_on) {
   const plan::Outcome& outcome = terminal.outcome;
   const std::string& example = terminal.example();
   if (flags.json) {
@@ -296,6 +306,7 @@ void print_result(const train::Result& r, const Terminal& terminal, const TrainF
   if (r.interrupted()) {
     std::printf("stopped after %s; the model so far is in %s\n", terminal.counted(r.steps).c_str(),
                 r.model_path.c_str());
+    if (terminal.steps()) std::printf("go on   %s\n", go_on.c_str());
     return;
   }
   if (!r.bad_samples.empty()) {
@@ -370,7 +381,7 @@ void settle_elastic(Request& r) {
   if (c.shards == 0 && r.options->given("--shards")) {
     fail(ErrorKind::usage, "--shards", "got 0 beside --elastic, which needs shards: one for each device or more");
   }
-  if (c.shards == 0) c.shards = kShards;
+  if (c.shards == 0) c.shards = std::min(kShards, c.batch_size);
 }
 
 // Sets the flags on top; the request stays where it is from here on, since its options refer to it.
@@ -454,41 +465,20 @@ int train_here(Request& r, const Args& args, train::Ranks* ranks, const ShardWor
   if (ranks && !ranks->first()) return result.interrupted() ? signals::exit_code() : 0;
   const bool trained = result.samples_per_second > 0;  // not complete before
   if (trained && fitted.run.has_plans()) terminal.compare(result.output_dir);
-  print_result(result, terminal, flags);
+  print_result(result, terminal, flags, resume_command(result.output_dir, r.config, flags));
   return result.interrupted() ? signals::exit_code() : 0;
 }
-
-// True where the run is one of rows: rank 0's, which calls the others to fits.
-bool is_of_rows(const train::Config& config) { return &train::learner_of(config) != train::learners().front(); }
-
-std::string device_of_rank(const train::Config& config, const RankFlags& flags, const comm::Launch& launch) {
-  return is_of_rows(config) ? table_device_of(flags, config.backend, launch) : device_of(flags, config.backend, launch);
-}
-
-// A rank behind the first says little, and that into its log.
-class Beside : public train::Observer {
- public:
-  bool wants_step() override { return false; }
-  void on_bad_sample(const std::string& path, const std::string& reason) override {
-    std::fprintf(stderr, "left out: %s: %s\n", printable(path).c_str(), printable(reason).c_str());
-  }
-};
 
 // Rank 0 says whether the run is one of rows: it has the data.
 int train_beside(train::Config& config, const TrainFlags& flags, const Args& args, train::Ranks& ranks, bool of_rows) {
   if (of_rows) return train::follow(config, ranks) ? signals::exit_code() : 0;
-  Beside quiet;
+  RankLog log;
   plan::FitOptions fit = fit_options(flags, config, true);
   // The first of processes that share shards says whether they fit together.
   if (is_shard_process(flags.ranks, comm::read_launch_environment())) fit.misfit = plan::FitOptions::Misfit::ignore;
   plan::FittedRun fitted = plan::prepare_fitting(config, fit, {.ranks = &ranks});
-  const train::Result result = fitted.run.run(quiet, args);
+  const train::Result result = fitted.run.run(log, args);
   return result.interrupted() ? signals::exit_code() : 0;
-}
-
-void share_devices(train::Ranks& ranks, const std::string& device, const RankFlags& flags) {
-  need_own_gpus(ranks, device, flags);
-  join_devices(ranks, device, flags);
 }
 
 int train_together(const Args& args, const RankFlags& flags, const comm::Launch& launch) {
@@ -586,9 +576,18 @@ int start_ranks(Request r, Args args, const std::string& dir, const ShardWork& w
     std::filesystem::remove_all(logs, error);
     std::filesystem::remove(dir, error);
   };
-  const int code = run_ranks("train", args, r.flags.ranks, work.processes, logs, work.threads);
-  if (code != 0) clear();
-  return code;
+  const auto saved = [&] { return !is_of_rows(r.config) && !train::checkpoints_of(dir).empty(); };
+  try {
+    const int code = run_ranks("train", args, r.flags.ranks, work.processes, logs, work.threads);
+    if (code == static_cast<int>(ErrorKind::peer_lost) && saved()) {
+      std::fprintf(stderr, "go on   %s\n", resume_command(dir, r.config, r.flags).c_str());
+    }
+    if (code != 0) clear();
+    return code;
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::peer_lost || !saved()) throw;
+    fail(e.kind(), e.op(), e.message(), "; go on with: ", resume_command(dir, r.config, r.flags));
+  }
 }
 
 // Throws Error where so many devices cannot train this run, whether it is started or only told (--dry-run).
@@ -653,6 +652,7 @@ std::string needs_one_process(const TrainFlags& flags) {
 int train_as_rank(const Args& args, const RankFlags& flags, const train::Config& config, const comm::Launch& launch) {
   comm::JobOptions job = flags.job();
   job.called_off = [] { return signals::stop_requested(); };
+  begin_rank_log(launch, !flags.elastic.empty());
   if (auto members = comm::Membership::of_process(launch, job)) return train_elastic(args, launch, std::move(members));
   if (!flags.elastic.empty() && launch.source != "freight")
     return train_elastic(args, launch, members_of(launch, flags, config, std::move(job)));

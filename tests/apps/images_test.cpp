@@ -160,6 +160,25 @@ TEST(Images, ABadFileStopsTheRunOrIsLeftOutAndNamed) {
   EXPECT_NE(p.err.find(empty), std::string::npos) << p.err;
 }
 
+TEST(Images, TheListOfBadSamplesIsThatOfAllDevices) {
+  const std::string dir = small_folder();
+  for (const char* name : {"dark/0", "dark/3", "light/2", "light/5", "light/6"}) {
+    write_file(dir + "/train/" + name + ".jpg", "no picture");
+  }
+  write_file(dir + "/val/light/1.jpg", "");
+  for (const char* devices : {"cpu*1", "cpu*3"}) {
+    const Ran r = run_freight(train_args(dir, {"--on-bad-sample", "report", "--json", "--devices", devices}));
+    ASSERT_EQ(r.code, 0) << r.err;
+    EXPECT_EQ(Json::parse(r.out).at("bad_samples"), 6) << devices;
+    const std::string list = read_file(dir + "-run/bad_samples.tsv");
+    EXPECT_EQ(std::count(list.begin(), list.end(), '\n'), 6) << list;
+    for (const char* name : {"dark/0", "dark/3", "light/2", "light/5", "light/6"}) {
+      EXPECT_NE(list.find(std::string("/train/") + name), std::string::npos) << list;
+      EXPECT_NE(r.err.find(std::string("/train/") + name), std::string::npos) << r.err;
+    }
+  }
+}
+
 TEST(Images, TheListOfBadSamplesHasOneRowEachWhateverTheirNames) {
   const std::string dir = small_folder();
   const std::string odd = dir + "/train/dark/a\tb\nc.jpg";

@@ -326,6 +326,10 @@ TEST_F(Ranks, AStoppedRunOfFourGoesOnOnTwoToTheSameModel) {
   const Json run = Json::parse(read_file(path("stopped") + "/run.json"));
   EXPECT_EQ(run["status"], "failed");
   EXPECT_EQ(run["exit_code"], 7);
+  EXPECT_NE(read_file(path("stopped") + "/ranks/rank-2.log").find("rank 2 of 4 started"), std::string::npos);
+  EXPECT_NE(lost.err.find("go on with: freight train --resume " + path("stopped") + " --devices 'cpu*4'\n"),
+            std::string::npos)
+      << lost.err;
   const Ran more = run_freight({"train", "--resume", path("stopped"), "--devices", "cpu*2", "-q"});
   EXPECT_EQ(more.code, 0) << more.err;
   EXPECT_TRUE(model("stopped") == model("whole"));
@@ -339,6 +343,8 @@ TEST_F(Ranks, ASignalEndsAllInOrderAndTheRunCanBeResumed) {
   const Ran r = running.finish();
   EXPECT_EQ(r.code, 143) << r.err;
   EXPECT_NE(r.out.find("stopped after "), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("\ngo on   freight train --resume " + path("stopped") + " --devices 2\n"), std::string::npos)
+      << r.out;
   EXPECT_FALSE(fs::exists(path("stopped") + "/.lock"));
   const Ran more = run_freight({"train", "--resume", path("stopped"), "--max-steps", "40", "-q"});
   EXPECT_EQ(more.code, 0) << more.err;
@@ -535,6 +541,17 @@ TEST_F(Ranks, AreNamedAndRefused) {
   const Ran dry = run_freight({"train", dir_, "--model", "mlp", "-b", "32", "--devices", "cpu*4", "--dry-run"});
   EXPECT_EQ(dry.code, 0) << dry.err;
   EXPECT_NE(dry.err.find("32 = 4 devices x 8"), std::string::npos) << dry.err;
+  for (const auto& [more, product] : std::vector<std::pair<Words, std::string>>{
+           {{"-b", "10", "--devices", "cpu*4"}, "10 = 4 devices x 2 or 3, "},
+           {{"-b", "10", "--devices", "cpu*2", "--grad-accum", "2"}, "10 = 2 devices x 2 or 3 x accum 2, "},
+           {{"-b", "12", "--devices", "cpu*2", "--grad-accum", "3"}, "12 = 2 devices x 2 x accum 3, "},
+           {{"-b", "9", "--grad-accum", "2"}, "9 = 1 device x 4 or 5 x accum 2, "},
+           {{"-b", "64", "--devices", "cpu*3", "--shards", "8"}, "64 = 3 devices x 16 to 24 in 8 shards, "}}) {
+    Words words = {"train", dir_, "--model", "mlp", "--dry-run"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Ran told = run_freight(words);
+    EXPECT_NE(told.err.find("batch   " + product), std::string::npos) << told.err;
+  }
   refused({"--devices", "cpu*3", "--device-weights", "4,1", "--dry-run"}, "2 numbers for 3 devices");
   refused({"--devices", "cpu,opencl:99", "--dry-run"}, "opencl:99", 4);
 }

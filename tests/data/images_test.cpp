@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <thread>
 
@@ -279,6 +280,39 @@ TEST_P(BadSamples, StopTheLoaderOrAreLeftOutAndNamed) {
     EXPECT_EQ(seen, expected);
   }
   EXPECT_EQ(named.size(), total);
+}
+TEST_P(BadSamples, LeaveTheOtherSamplesTheirNeighboursInEachPieceOfAMixedBatch) {
+  const TemporaryDir dir;
+  write_images(dir.path(), {"a", "b"}, 5);
+  write_bad_files(dir / "b");
+  const Dataset set = load_small(dir.path(), 0.01).train;
+  LoaderOptions o{.batch_size = 5, .shuffle = true, .workers = GetParam(), .mix = {.mixup_alpha = 1}};
+  o.bad.on_bad = OnBad::skip;
+  const auto rows = [&](int64_t of) {
+    std::vector<std::unique_ptr<Loader>> readers;
+    for (int64_t i = 0; i < of; ++i) {
+      o.share = {.of = of, .first = i, .end = i + 1, .cut = true};
+      readers.push_back(std::make_unique<Loader>(set, o));
+      readers.back()->epoch(0);
+    }
+    std::vector<float> all;
+    while (true) {
+      for (const auto& reader : readers) {
+        const Batch* b = reader->next();
+        if (!b) return all;
+        for (const float x : b->images.to_vector<float>()) all.push_back(x);
+        for (const float x : b->labels.to_vector<float>()) all.push_back(x + 100);
+      }
+    }
+  };
+  // Images lie before labels in each piece: sorted, the rows can be compared.
+  const auto sorted = [&](int64_t of) {
+    std::vector<float> all = rows(of);
+    std::sort(all.begin(), all.end());
+    return all;
+  };
+  const std::vector<float> whole = sorted(1);
+  for (const int64_t of : {2, 3, 5}) EXPECT_TRUE(sorted(of) == whole) << of;
 }
 INSTANTIATE_TEST_SUITE_P(Workers, BadSamples, ::testing::Values(0, 1, 3));
 

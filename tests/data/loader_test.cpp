@@ -320,6 +320,50 @@ TEST(LoaderTest, MixupBlendsNeighboursAndTheirLabels) {
   }
 }
 
+// The rows of all batches, one behind the other: pixels, then labels.
+std::pair<std::vector<float>, std::vector<float>> mixed_rows(const LoaderOptions& options, int64_t batches) {
+  const Share& share = options.share;
+  std::vector<std::unique_ptr<Loader>> readers;
+  for (int64_t piece = 0; piece < share.of; ++piece) {
+    LoaderOptions o = options;
+    o.share.first = piece;
+    o.share.end = piece + 1;
+    readers.push_back(std::make_unique<Loader>(colour_set(23), o));
+    readers.back()->epoch(1);
+  }
+  std::pair<std::vector<float>, std::vector<float>> all;
+  for (int64_t b = 0; b < batches; ++b) {
+    for (const auto& reader : readers) {
+      const Batch* piece = reader->next();
+      for (const float x : piece->images.to_vector<float>()) all.first.push_back(x);
+      for (const float x : piece->labels.to_vector<float>()) all.second.push_back(x);
+    }
+  }
+  return all;
+}
+
+TEST(LoaderTest, PiecesOfAMixedBatchAreTheRowsOfTheWholeOne) {
+  for (const Mix& mix : {Mix{.mixup_alpha = 1}, Mix{.cutmix_alpha = 1}, Mix{.mixup_alpha = 0.3, .cutmix_alpha = 1}}) {
+    for (const bool channels_last : {false, true}) {
+      LoaderOptions o{
+          .batch_size = 7, .shuffle = true, .seed = 4, .workers = 0, .mix = mix, .channels_last = channels_last};
+      const auto whole = mixed_rows(o, 4);  // 7, 7, 7 and 2 samples
+      ASSERT_EQ(whole.second.size(), 23u * 23u);
+      for (const int64_t of : {2, 3, 7, 9}) {  // of 7 and 9 pieces each has a single sample, or none
+        for (const int workers : {0, 2}) {
+          o.workers = workers;
+          o.share = {.of = of, .cut = true};
+          EXPECT_TRUE(mixed_rows(o, 4) == whole) << of << " pieces";
+        }
+      }
+      o.workers = 0;
+      o.share = {.of = 3, .cut = true, .bounds = {0, 4, 5, 7}};
+      EXPECT_TRUE(mixed_rows(o, 4) == whole) << "uneven pieces";
+      o.share = {};
+    }
+  }
+}
+
 TEST(LoaderTest, CutmixSharesOutTheAreaInTheLabels) {
   Dataset set;  // sample i is i everywhere
   set.name = "flat";

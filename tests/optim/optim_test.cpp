@@ -187,6 +187,42 @@ TEST_F(OptimTest, ClippingLimitsTheGlobalNorm) {
   EXPECT_NEAR(clip_grad_norm({a, b}, 10.0)[1].item<float>(), 4, 1e-6);
 }
 
+TEST_F(OptimTest, ClippingKeepsTheDirectionOfGradientsWhoseSquaresF32CannotHold) {
+  for (const float size : {1e30f, 3e38f, 1e19f, 1e15f, 1.0f, 1e-15f, 1e-25f, 1e-38f}) {
+    const Tensor a = Tensor::of<float>({0.6f * size, 0}, {2}), b = Tensor::of<float>({-0.8f * size}, {1});
+    for (const double limit : {1.0, 1e-3}) {
+      Tensor norm;
+      const auto clipped = clip_grad_norm({a, b}, limit, &norm);
+      EXPECT_NEAR(norm.item<float>() / size, 1, 1e-6) << size;
+      // PyTorch's rule, in double.
+      const double factor = std::min(1.0, limit / (static_cast<double>(size) + 1e-6)) * static_cast<double>(size);
+      EXPECT_NEAR(clipped[0].to_vector<float>()[0] / (0.6 * factor), 1, 1e-5) << size << " to " << limit;
+      EXPECT_NEAR(clipped[1].item<float>() / (-0.8 * factor), 1, 1e-5) << size << " to " << limit;
+      EXPECT_EQ(clipped[0].to_vector<float>()[1], 0);
+    }
+  }
+  // A norm beyond f32 still clips; zeros stay zeros, in every type.
+  const Tensor huge = Tensor::of<float>(std::vector<float>(100, 3e38f), {100});
+  for (const float x : clip_grad_norm({huge}, 1.0)[0].to_vector<float>()) EXPECT_NEAR(x, 0.1, 1e-6);
+  for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+    const auto zero = clip_grad_norm({cast(Tensor::of<float>({0, 0}, {2}), type)}, 1.0);
+    EXPECT_EQ(cast(zero[0], DType::f32).to_vector<float>(), (std::vector<float>{0, 0})) << to_string(type);
+  }
+  EXPECT_TRUE(std::isnan(clip_grad_norm({Tensor::of<float>({INFINITY}, {1})}, 1.0)[0].item<float>()));
+}
+
+TEST_F(OptimTest, MuonStepsAlongGradientsWhoseSquaresF32CannotHold) {
+  const auto moved = [](float size) {
+    const Variable w("w", {DType::f32, {2, 2}}, {Init::Kind::constant, 0, 0}, Variable::Role::parameter);
+    Muon opt({w}, ParameterGroups{}, {.lr = 0.1});
+    opt.step(sum(w * Tensor::of<float>({1 * size, 2 * size, 3 * size, -1 * size}, {2, 2})));
+    return w.array().to_vector<float>();
+  };
+  const std::vector<float> ordinary = moved(1), large = moved(1e30f);
+  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(large[i], ordinary[i], 1e-5);
+  EXPECT_GT(std::fabs(ordinary[0]), 1e-3);
+}
+
 TEST_F(OptimTest, TheNormOfGradientsIsThereWhereTheyAreClipped) {
   const Variable w("w", {DType::f32, {2}}, {Init::Kind::constant, 1, 0}, Variable::Role::parameter);
   SGD plain({w}, {.lr = 0.1}), clipping({w}, {.lr = 0.1, .clip_grad_norm = 1});

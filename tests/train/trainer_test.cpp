@@ -10,6 +10,7 @@
 
 #include "freight/data/catalog.h"
 #include "freight/deploy/predictor.h"
+#include "freight/io/file.h"
 #include "freight/io/image.h"
 #include "freight/io/npy.h"
 #include "freight/ops/ops.h"
@@ -101,6 +102,42 @@ TEST_F(Training, ViewsAreForImages) {
   models::Model rows = models::create("linear_regression");
   expect_error(ErrorKind::usage, {"--tta", "linear_regression", "images"},
                [&] { Evaluator(rows, {}, 8, TestViews::flip); });
+}
+
+// Gradients of the constant column are infinite in f16 at each scale that the run comes to.
+TEST_F(Training, ARunOfWhichEveryStepWasSkippedHasFailed) {
+  data::TrainTest sets;
+  for (data::Dataset* set : {&sets.train, &sets.test}) {
+    set->name = "large";
+    set->images = Array(DType::f32, {48, 3});
+    set->labels = Array(DType::i64, {48});
+    for (int64_t i = 0; i < 48; ++i) {
+      const auto x = static_cast<float>(i % 7) - 3;
+      float* row = set->images.data<float>() + i * 3;
+      row[0] = x;
+      row[1] = -2 * x;
+      row[2] = 70000;
+      set->labels.data<int64_t>()[i] = i % 2;
+    }
+  }
+  config_.model = dir_ / "net.json";
+  io::write_file_atomic(config_.model, std::string_view(R"({"format":"freight-model-1","name":"net","input":[3],
+      "net":[{"type":"Linear","out":8},{"type":"Tanh"},{"type":"Linear","out":2}]})"));
+  config_.backend = "ref";
+  config_.precision = "fp16";
+  config_.batch_size = 16;
+  Observer silent;
+  for (const int64_t steps : {1, 9}) {
+    config_.max_steps = steps;
+    config_.overwrite = true;
+    expect_error(ErrorKind::diverged,
+                 {steps == 1 ? "the only step did not change the model" : "none of the 9 steps", "fp16",
+                  "--precision bf16 or fp32"},
+                 [&] { train(config_, silent, {.own = {.data = sets}}); });
+    EXPECT_EQ(record().at("exit_code"), 6);
+    EXPECT_EQ(record().at("status"), "failed");
+    EXPECT_FALSE(std::filesystem::exists(dir_ / "run/model.safetensors"));
+  }
 }
 
 TEST_F(Training, TheSameSeedGivesTheSameBits) {

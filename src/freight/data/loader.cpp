@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <system_error>
 #include <thread>
@@ -118,10 +119,14 @@ struct Loader::State {
   void free_below(int64_t k);
   void open(Slot& slot, int64_t k);
   Claim claim();
+  std::optional<BadSample> make_sample(int64_t index, int64_t epoch, float* image, uint8_t* label,
+                                       Transform::Scratch& buffers) const;
   void make(const Order& order, int64_t epoch, int64_t batch, int64_t first, int64_t count, float* images,
             uint8_t* labels, Faults& faults, Transform::Scratch& buffers) const;
-  int64_t finish(const Faults& faults, int64_t epoch, int64_t batch, int64_t count, float* images,
-                 uint8_t* labels) const;
+  void mix(const Order& order, int64_t epoch, int64_t batch, int64_t count, float* images, float* labels,
+           Transform::Scratch& buffers) const;
+  int64_t finish(const Order& order, Faults& faults, int64_t epoch, int64_t batch, int64_t count, float* images,
+                 uint8_t* labels, Transform::Scratch& buffers) const;
   void execute(const Claim& c, Transform::Scratch& buffers, std::unique_lock<std::mutex>& lock);
   void run_worker();
   void restart(int64_t epoch, int64_t first_batch);
@@ -195,36 +200,77 @@ Loader::State::Claim Loader::State::claim() {
   return c;
 }
 
+// Makes sample number `index` of the set. Returns why it is left out, where it is.
+std::optional<BadSample> Loader::State::make_sample(int64_t index, int64_t epoch, float* image, uint8_t* label,
+                                                    Transform::Scratch& buffers) const {
+  if (options.mix.any()) {
+    std::memset(label, 0, label_bytes);
+    reinterpret_cast<float*>(label)[set.labels.data<int64_t>()[index]] = 1.0f;
+  } else {
+    std::memcpy(label, static_cast<const uint8_t*>(set.labels.raw()) + static_cast<size_t>(index) * label_bytes,
+                label_bytes);
+  }
+  try {
+    transform.apply(index, epoch, image, buffers);
+  } catch (const Error& e) {
+    if (options.bad.on_bad != OnBad::skip || !set.files || e.kind() != ErrorKind::data) throw;
+    return BadSample{set.files->paths[static_cast<size_t>(index)], e.message()};
+  }
+  return std::nullopt;
+}
+
 // Makes samples [first, first + count) of a batch that begins at images and labels.
 void Loader::State::make(const Order& order, int64_t epoch, int64_t batch, int64_t first, int64_t count, float* images,
                          uint8_t* labels, Faults& faults, Transform::Scratch& buffers) const {
-  const auto* source = static_cast<const uint8_t*>(set.labels.raw());
   for (int64_t i = first; i < first + count; ++i) {
     const int64_t index = (*order)[static_cast<size_t>(first_of(batch) + i)];
-    uint8_t* label = labels + static_cast<size_t>(i) * label_bytes;
-    if (options.mix.any()) {
-      std::memset(label, 0, label_bytes);
-      reinterpret_cast<float*>(label)[set.labels.data<int64_t>()[index]] = 1.0f;
-    } else {
-      std::memcpy(label, source + static_cast<size_t>(index) * label_bytes, label_bytes);
-    }
     try {
-      transform.apply(index, epoch, images + i * sample.numel(), buffers);
-    } catch (const Error& e) {
-      if (options.bad.on_bad == OnBad::skip && set.files && e.kind() == ErrorKind::data) {
-        faults.bad[i] = {set.files->paths[static_cast<size_t>(index)], e.message()};
-      } else {
-        faults.stop[i] = std::current_exception();
-      }
+      auto bad = make_sample(index, epoch, images + i * sample.numel(), labels + static_cast<size_t>(i) * label_bytes,
+                             buffers);
+      if (bad) faults.bad[i] = std::move(*bad);
     } catch (...) {
       faults.stop[i] = std::current_exception();
     }
   }
 }
 
+// Mixes the samples of a batch, or of a piece of one, by the draws of the whole batch. The neighbour of a piece's first
+// sample is another reader's, and is made here once more: every sample has the neighbour that it has in one piece.
+// `count` samples were not left out.
+void Loader::State::mix(const Order& order, int64_t epoch, int64_t batch, int64_t count, float* images, float* labels,
+                        Transform::Scratch& buffers) const {
+  const Share& share = options.share;
+  const int64_t whole = share.cut ? batch / share.of : batch, start = whole * options.batch_size;
+  const int64_t n = std::min(options.batch_size, set.count() - start);
+  const auto [first, all] = rows_of(batch);
+  const int64_t size = sample.numel(), classes = set.class_count(), last = count - 1;
+  std::vector<float> image(images + last * size, images + count * size);
+  std::vector<float> label(labels + last * classes, labels + count * classes);
+  bool found = false;
+  for (int64_t back = 1; back <= n - all && !found; ++back) {
+    const int64_t at = start + (first - start + n - back) % n;
+    found = !make_sample((*order)[static_cast<size_t>(at)], epoch, image.data(),
+                         reinterpret_cast<uint8_t*>(label.data()), buffers);
+  }
+  if (!found && n > all) {  // the others of the batch are all left out
+    std::copy_n(images + last * size, size, image.begin());
+    std::copy_n(labels + last * classes, classes, label.begin());
+  }
+  if (!found && count < 2) return;  // there is no other sample
+  mix_samples(options.mix, options.seed, epoch, whole,
+              {.count = count,
+               .sample = sample,
+               .channels_last = options.channels_last,
+               .classes = classes,
+               .images = images,
+               .labels = labels,
+               .image_before = image.data(),
+               .label_before = label.data()});
+}
+
 // Closes the gaps of bad samples and mixes; returns the count.
-int64_t Loader::State::finish(const Faults& faults, int64_t epoch, int64_t batch, int64_t count, float* images,
-                              uint8_t* labels) const {
+int64_t Loader::State::finish(const Order& order, Faults& faults, int64_t epoch, int64_t batch, int64_t count,
+                              float* images, uint8_t* labels, Transform::Scratch& buffers) const {
   const int64_t size = sample.numel();
   const auto bytes = static_cast<int64_t>(label_bytes);
   int64_t good = 0;
@@ -236,8 +282,12 @@ int64_t Loader::State::finish(const Faults& faults, int64_t epoch, int64_t batch
     }
     ++good;
   }
-  mix_batch(options.mix, options.seed, epoch, batch, good, sample, options.channels_last, images,
-            reinterpret_cast<float*>(labels), set.class_count());
+  if (!options.mix.any() || good == 0) return good;
+  try {
+    mix(order, epoch, batch, good, images, reinterpret_cast<float*>(labels), buffers);
+  } catch (...) {
+    faults.stop[count] = std::current_exception();  // behind those of this piece
+  }
   return good;
 }
 
@@ -255,7 +305,7 @@ void Loader::State::execute(const Claim& c, Transform::Scratch& buffers, std::un
     slot.faults.stop.merge(faults.stop);
     if (slot.left == c.count) {
       lock.unlock();
-      b.count = finish(slot.faults, slot.epoch, b.index, b.count, images, labels);
+      b.count = finish(slot.order, slot.faults, slot.epoch, b.index, b.count, images, labels, buffers);
       Shape image_shape = sample, label_shape = target;
       image_shape.insert(0, b.count);
       label_shape.insert(0, b.count);
@@ -529,7 +579,8 @@ int64_t Loader::fill(int64_t epoch, int64_t batch, float* images, void* labels) 
   s.make(order, epoch, batch, 0, n, images, static_cast<uint8_t*>(labels), faults, s.scratch);
   s.tell(faults, order, batch);
   if (!faults.stop.empty()) std::rethrow_exception(faults.stop.begin()->second);
-  const int64_t good = s.finish(faults, epoch, batch, n, images, static_cast<uint8_t*>(labels));
+  const int64_t good = s.finish(order, faults, epoch, batch, n, images, static_cast<uint8_t*>(labels), s.scratch);
+  if (!faults.stop.empty()) std::rethrow_exception(faults.stop.begin()->second);
   s.waited += now() - start;
   return good;
 }

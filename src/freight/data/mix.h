@@ -14,9 +14,23 @@ struct Mix {
   bool any() const { return mixup_alpha > 0 || cutmix_alpha > 0; }  // whether samples are mixed at all
 };
 
-// Mixes a batch in place. images: f32 (count, ...) with samples of the shape `sample`; labels: f32 (count, classes).
-// The choice is a function of (seed, epoch, batch).
-void mix_batch(const Mix& mix, uint64_t seed, int64_t epoch, int64_t batch, int64_t count, const Shape& sample,
-               bool channels_last, float* images, float* labels, int64_t classes);
+// Consecutive samples of a batch: all of them, or the piece of one of several readers. Images are f32 (count, ...),
+// labels f32 (count, classes).
+struct MixedRows {
+  int64_t count = 0;
+  Shape sample = {};  // of an image
+  bool channels_last = false;
+  int64_t classes = 0;
+  float* images = nullptr;
+  float* labels = nullptr;
+  // The neighbour of the first row, unmixed: the sample before it in the batch. That of the batch's first sample is the
+  // last one.
+  const float* image_before = nullptr;
+  const float* label_before = nullptr;
+};
+
+// Mixes samples of a batch in place. The choice is a function of (seed, epoch, batch), so that readers who each mix a
+// piece of a batch get the rows of one who mixes all of it.
+void mix_samples(const Mix& mix, uint64_t seed, int64_t epoch, int64_t batch, const MixedRows& rows);
 
 }  // namespace freight::data

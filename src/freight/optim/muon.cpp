@@ -11,6 +11,7 @@
 #include "freight/ops/linalg.h"
 #include "freight/ops/reduce.h"
 #include "freight/ops/shape.h"
+#include "freight/optim/norm_internal.h"
 
 namespace freight::optim {
 
@@ -69,7 +70,8 @@ Tensor orthogonalised(const Tensor& g, int iterations) {
   constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
   const bool tall = g.shape()[0] > g.shape()[1];
   Tensor x = tall ? transpose(g) : g;
-  x = x / (sqrt(sum(square(x))) + 1e-7);
+  const ScaledNorm n = scaled_norm({x});
+  x = x * n.down / (n.norm + n.down * 1e-7);
   for (int i = 0; i < iterations; ++i) {
     const Tensor a = matmul(x, transpose(x));
     x = x * kA + matmul(a * kB + matmul(a, a) * kC, x);

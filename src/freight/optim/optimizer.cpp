@@ -10,6 +10,7 @@
 #include "freight/ops/elementwise.h"
 #include "freight/ops/reduce.h"
 #include "freight/ops/shape.h"
+#include "freight/optim/norm_internal.h"
 #include "freight/trace/tracer.h"
 
 namespace freight::optim {
@@ -442,22 +443,47 @@ void Lion::update(size_t index, const Variable& p, const Tensor& g, const Rule& 
   p.assign(p - (rule.weight_decay > 0 ? direction + p * rule.weight_decay : direction) * rule.lr);
 }
 
-Tensor global_norm(const std::vector<Tensor>& gradients) {
+ScaledNorm scaled_norm(const std::vector<Tensor>& gradients) {
+  // Between the two bounds neither the squares of 2^38 elements overflow, nor do those vanish that are 2^-23 of the
+  // largest. Beyond them a factor brings the largest element to within 2^-39 and 2^44 (2^-65 for f32's smallest).
+  constexpr double kLarge = 0x1p45, kSmall = 0x1p-40, kFactor = 0x1p84;
+  if (gradients.empty()) trace::fail_here("global_norm", "got no gradients");
+  const auto device = gradients[0].device();
+  Tensor largest;
+  for (const Tensor& g : gradients) {
+    const Tensor part = max(abs(cast(g, DType::f32))).to_device(device);
+    largest = largest.defined() ? maximum(largest, part) : part;
+  }
+  const Tensor large = largest > kLarge, small = logical_and(largest<kSmall, largest> 0.0);
+  const Tensor one = ones({}).to_device(device);
+  ScaledNorm n{.norm = {},
+               .down = where(large, 1 / kFactor, where(small, kFactor, one)),
+               .up = where(large, kFactor, where(small, 1 / kFactor, one))};
   Tensor total;
   for (const Tensor& g : gradients) {
-    const Tensor part = sum(square(cast(g, DType::f32))).to_device(gradients[0].device());
+    const Tensor part = sum(square(cast(g, DType::f32) * n.down.to_device(g.device()))).to_device(device);
     total = total.defined() ? total + part : part;
   }
-  return sqrt(total);
+  n.norm = sqrt(total);
+  return n;
+}
+
+Tensor global_norm(const std::vector<Tensor>& gradients) {
+  const ScaledNorm n = scaled_norm(gradients);
+  return n.norm * n.up;
 }
 
 std::vector<Tensor> clip_grad_norm(const std::vector<Tensor>& gradients, double max_norm, Tensor* norm) {
   if (!(max_norm >= 0)) trace::fail_here("clip_grad_norm", "max_norm must not be negative: got ", max_norm);
-  const Tensor n = global_norm(gradients);
-  if (norm) *norm = n;
-  const Tensor scale = minimum(max_norm / (n + 1e-6), 1.0);
+  const ScaledNorm n = scaled_norm(gradients);
+  if (norm) *norm = n.norm * n.up;
+  // min(1, max_norm / (norm + 1e-6)) of gradients that are scaled down already.
+  const Tensor scale = minimum(max_norm / (n.norm + n.down * 1e-6), n.up);
+  const auto beside = [](const Tensor& factor, const Tensor& g) {
+    return cast(factor.to_device(g.device()), g.dtype());
+  };
   std::vector<Tensor> out;
-  for (const Tensor& g : gradients) out.push_back(g * cast(scale.to_device(g.device()), g.dtype()));
+  for (const Tensor& g : gradients) out.push_back(g * beside(n.down, g) * beside(scale, g));
   return out;
 }
 

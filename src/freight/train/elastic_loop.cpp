@@ -92,6 +92,7 @@ void Loop::take_in() {
   result_.steps = place_.step;
   take_last_rate();  // a row of an epoch has it
   finite_at_ = -1;
+  gathered_ = 0;  // whoever came knows of none
   known_ = true;
   mixed_ = false;
   run_.net->step->deal_shards_anew();

@@ -72,6 +72,7 @@ void Loop::run_epoch() {
     save = false;
   }
   if (meeting_due()) return;
+  if (place_.batch == 0) gather_left_out();
   if (place_.batch == 0) fail(ErrorKind::data, run_.config.data, "no sample of the train split can be read");
   close_epoch();
 }
@@ -214,6 +215,7 @@ void Loop::close_epoch() {
     e.best = place_.improves(*e.test, run_.net->model.own.higher_is_better);
     record_.tested(e.train, *e.test);
   }
+  gather_left_out();
   record_.epoch(e);
   place_.closed = !result_.interrupted();
   // The epoch is over, also for a run that is made longer, where the feed is used up, or all steps that fit an epoch
@@ -247,12 +249,48 @@ std::optional<Evaluation> Loop::evaluate() {
   return e;
 }
 
+// A rank finds the samples that cannot be read in its own part of the batches. The first lists those of all, once each,
+// and the others know them for when they are the first.
+void Loop::gather_left_out() {
+  if (!run_.ranks || run_.config.on_bad_sample == "error") return;
+  const std::vector<data::BadSample>& mine = run_.left_out.samples();
+  std::string text;  // a path cannot hold a zero byte, and a reason does not
+  for (size_t i = gathered_; i < mine.size(); ++i) text += mine[i].path + '\0' + mine[i].reason + '\0';
+  for (const std::string& of_rank : run_.ranks->from_all(text)) {
+    const std::vector<std::string> words = split(of_rank, '\0');
+    for (size_t i = 0; i + 1 < words.size(); i += 2) {
+      const data::BadSample bad{words[i], words[i + 1]};
+      if (run_.ranks->first()) {
+        run_.left_out.add(bad);
+      } else {
+        run_.left_out.know(bad);
+      }
+    }
+  }
+  gathered_ = mine.size();
+}
+
+// Loss scaling skips a step whose gradients are not finite and halves its factor. Where it was halved as often as there
+// were steps, none of them changed the model.
+void Loop::need_some_step() const {
+  const optim::LossScale* const scale = run_.net->step->loss_scale();
+  if (!scale || place_.step == 0) return;
+  const double factor = scale->factor();
+  const auto halvings = static_cast<int>(std::min<int64_t>(place_.step, 1000));
+  if (factor > std::ldexp(scale->initial(), -halvings)) return;
+  fail(ErrorKind::diverged, "train", place_.step == 1 ? "the only step" : cat("none of the ", place_.step, " steps"),
+       place_.step == 1 ? " did not change the model" : " changed the model",
+       ": the gradients were not finite in fp16 ", "at any loss scale from ", scale->initial(), " down to ", factor * 2,
+       "; try --precision bf16 or fp32, or smaller inputs");
+}
+
 double Loop::Trained::step_seconds() const {
   if (steps <= first_steps) return 0;
   return (seconds - waited - (first_seconds - first_waited)) / static_cast<double>(steps - first_steps);
 }
 
 void Loop::store() {
+  if (!result_.interrupted()) need_some_step();
   result_.samples_per_second = static_cast<double>(trained_.samples) / std::max(trained_.seconds, 1e-9);
   result_.step_seconds = trained_.step_seconds();
   result_.output_dir = run_.config.output_dir;

@@ -81,6 +81,8 @@ class Loop {
   void store();
   void checkpoint(bool best = false);
   void need_finite();
+  void need_some_step() const;
+  void gather_left_out();
   [[noreturn]] void diverged(double loss);
 
   NetRun& run_;
@@ -93,6 +95,7 @@ class Loop {
   Result result_;
   double rate_ = 0;         // of the last step
   AfterStep asked_;         // by the observer, and not done yet
+  size_t gathered_ = 0;     // samples left out that all ranks know of
   int64_t finite_at_ = -1;  // the last step after which need_finite found all well
 
   // An elastic run may go back to what stood before the end of an epoch, and keeps the last epoch that ended.

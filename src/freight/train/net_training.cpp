@@ -1,6 +1,7 @@
 // See net_training.h.
 #include "freight/train/net_training.h"
 
+#include "freight/run/plan.h"
 #include "freight/train/diverged.h"
 #include "freight/train/ranks.h"
 #include "freight/train/state_shares.h"
@@ -46,11 +47,12 @@ void NetTraining::plan_evaluation(int64_t test_count) {
   parse_test_views(config.tta, views);
   CompileOptions unlimited = compile;
   unlimited.limit = {};
-  std::vector<TrainStep::Run> plans = step->plans(inputs, targets);
-  // One of the shards that run side by side counts: how many a device has must not decide in what batches it evaluates,
-  // since these round the figures that are stored.
-  for (size_t i = 1; i < plans.size(); ++i) plans[i].shares_arena = plans[i].shares_arena || plans[i].of_shard;
-  const StepBeside beside{inputs, targets, step->part_of(config.batch_size), arena_bytes(plans)};
+  // Of shards the largest one counts, whoever has it: which of them a device computes, and which states it updates
+  // (--shard-optimizer), must not decide in what batches it evaluates. Ranks evaluate in the same ones, and these round
+  // the figures that are stored.
+  const std::shared_ptr<const Plan> shard = step->largest_shard(inputs, targets);
+  const size_t arena = shard ? shard->arena_bytes() : arena_bytes(step->plans(inputs, targets));
+  const StepBeside beside{inputs, targets, step->part_of(config.batch_size), arena};
   evaluation = evaluation_beside(model, unlimited, views, beside, test_count);
 }
 

@@ -24,9 +24,13 @@ namespace freight::train {
 class LeftOut {
  public:
   void add(const data::BadSample& bad) {
-    if (!paths_.insert(bad.path).second) return;
+    if (know(bad) && heard) heard(bad);
+  }
+  // The same of one that another process tells of. False where it was known.
+  bool know(const data::BadSample& bad) {
+    if (!paths_.insert(bad.path).second) return false;
     samples_.push_back(bad);
-    if (heard) heard(bad);
+    return true;
   }
   const std::vector<data::BadSample>& samples() const { return samples_; }
   std::function<void(const data::BadSample&)> heard = {};

@@ -8,6 +8,7 @@
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
 #include "freight/base/version.h"
+#include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/train/config_fields.h"
@@ -151,10 +152,19 @@ void RunRecord::begin(const RunSummary& summary) {
 void RunRecord::left_out(size_t first) {
   if (!dir_) return;
   const std::vector<data::BadSample>& all = run_.left_out.samples();
+  if (!listed_) {
+    // A run that goes on finds again what it has listed before.
+    listed_.emplace();
+    const std::string path = dir_->file("bad_samples.tsv");
+    if (io::file_exists(path)) {
+      for (const std::string& row : split(io::read_text(path), '\n')) listed_->insert(row);
+    }
+  }
   std::string rows;
   for (size_t i = first; i < all.size(); ++i) {
     dir_->log(cat("left out: ", all[i].path, ": ", all[i].reason));
-    rows += cat(cell(all[i].path), "\t", cell(all[i].reason), "\n");
+    const std::string row = cat(cell(all[i].path), "\t", cell(all[i].reason));
+    if (listed_->insert(row).second) rows += row + "\n";
   }
   if (run_.config.on_bad_sample == "report" && !rows.empty()) dir_->append_text("bad_samples.tsv", rows);
 }

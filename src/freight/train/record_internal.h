@@ -2,7 +2,9 @@
 // tells it to, and decides nothing.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -73,6 +75,7 @@ class RunRecord {
   std::shared_ptr<RunLock> claimed_;  // by claim()
   int64_t planned_bytes_ = 0;
   std::vector<Regrouping> regroupings_;
+  std::optional<std::unordered_set<std::string>> listed_;  // rows of bad_samples.tsv
 };
 
 }  // namespace freight::train

@@ -647,6 +647,11 @@ std::vector<ShardedStep::Run> ShardedStep::plans(const Type& x, const Type& y) {
   return runs;
 }
 
+std::shared_ptr<const Plan> ShardedStep::largest_shard(const Type& x, const Type& y) {
+  const int64_t n = state_->deal.pieces().most_rows(x.shape[0]);
+  return state_->shard.plan(rows(x, n), rows(y, n));
+}
+
 Executable& ShardedStep::executable(const Array& x, const Array& y) { return state_->shard.executable(x, y); }
 
 size_t ShardedStep::kept_bytes() const {

@@ -72,6 +72,8 @@ class ShardedStep {
     bool beside = false;  // in an arena of its own, while the others of its rank are under way
   };
   std::vector<Run> plans(const Type& x, const Type& y);
+  // The plan of the largest shard of a full batch, also where another rank has it.
+  std::shared_ptr<const Plan> largest_shard(const Type& x, const Type& y);
   // The plan of a shard with its memory, for a profile.
   Executable& executable(const Array& x, const Array& y);
   // The times of the fastest step on a batch as large as any so far; no ranks where none sums over ranks.

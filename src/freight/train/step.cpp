@@ -266,6 +266,10 @@ bool TrainStep::has_updated() const { return state_->sharded->stage() == Sharded
 void TrainStep::give_up_shards() { state_->sharded->give_up(); }
 void TrainStep::deal_shards_anew() { state_->sharded->deal_anew(); }
 
+std::shared_ptr<const Plan> TrainStep::largest_shard(const Type& x, const Type& y) {
+  return state_->sharded ? state_->sharded->largest_shard(x, y) : nullptr;
+}
+
 Executable& TrainStep::part_executable(const Array& x, const Array& y) {
   FREIGHT_CHECK(state_->sharded, "the batch is not cut into shards");
   const int64_t part = part_of(x.shape()[0]);

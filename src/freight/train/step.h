@@ -96,6 +96,8 @@ class TrainStep {
     bool of_shard = false;  // of a rank's, beside those that others compute
   };
   std::vector<Run> plans(const Type& x, const Type& y);
+  // The plan of the largest shard of all ranks; null where batches are not cut into shards.
+  std::shared_ptr<const Plan> largest_shard(const Type& x, const Type& y);
   // The plan of the largest shard of this rank, where a batch is cut into shards, ready to run by itself for a profile,
   // on its inputs and targets. What it sums stays where it is.
   Executable& part_executable(const Array& x, const Array& y);

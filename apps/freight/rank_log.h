@@ -1,0 +1,26 @@
+// What a training rank behind the first says: it goes to its log, and names what the rank was doing when it was lost.
+#pragma once
+#include <string>
+
+#include "freight/comm/launch_environment.h"
+#include "freight/train/observer.h"
+
+namespace freight::app {
+
+// Writes the first line of the log of a rank that this command started. In an elastic job each rank has a log, else all
+// but the first.
+void begin_rank_log(const comm::Launch& launch, bool elastic);
+
+class RankLog : public train::Observer {
+ public:
+  bool wants_step() override { return false; }
+  void on_start(const train::RunSummary& summary) override;
+  void on_epoch(const train::EpochReport& epoch) override;
+  void on_bad_sample(const std::string& path, const std::string& reason) override;
+
+ private:
+  // Another launcher's ranks may all print on one terminal.
+  bool own_ = comm::read_launch_environment().source == "freight";
+};
+
+}  // namespace freight::app
