@@ -1,5 +1,7 @@
 // `freight models list|show|convert`: the models known by name, and what one model is made of (convert: convert.cpp).
+#include <algorithm>
 #include <cstdio>
+#include <numeric>
 
 #include "command.h"
 #include "freight/base/error.h"
@@ -45,6 +47,30 @@ int list_command(const Args& args) {
   return 0;
 }
 
+// "feature importance", the features that matter most first.
+std::string importance_text(const store::Bundle& bundle, const std::vector<store::Importance>& importance) {
+  constexpr size_t kMost = 30;
+  std::vector<std::string> heads = {"feature importance"};
+  for (const store::Importance& measure : importance) heads.push_back(measure.measure);
+  std::vector<size_t> order(bundle.columns.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const std::vector<double>& first = importance[0].columns;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return first[a] > first[b]; });
+  std::vector<std::vector<std::string>> rows;
+  for (size_t i = 0; i < std::min(order.size(), kMost); ++i) {
+    std::vector<std::string> row = {bundle.columns[order[i]].name};
+    for (const store::Importance& measure : importance) {
+      char text[32];
+      std::snprintf(text, sizeof text, "%.4g", measure.columns[order[i]]);
+      row.emplace_back(text);
+    }
+    rows.push_back(std::move(row));
+  }
+  std::string text = table(heads, rows);
+  if (order.size() > kMost) text += cat("... and ", order.size() - kMost, " weaker ones\n");
+  return text;
+}
+
 // A model of another learner has columns where a net has layers.
 int show_rows(const store::Bundle& bundle, const std::string& path, bool spec, bool json) {
   if (spec) store::need_net(bundle, path, "--spec");
@@ -67,6 +93,11 @@ int show_rows(const store::Bundle& bundle, const std::string& path, bool spec, b
     if (c.range) column["range"] = {c.range->least, c.range->most};
     rows.push_back({c.name, kind});
   }
+  const std::vector<store::Importance> importance = bundle.rows->importance();
+  for (const store::Importance& measure : importance) {
+    Json& of = j["importance"][measure.measure];
+    for (size_t i = 0; i < bundle.columns.size(); ++i) of[bundle.columns[i].name] = measure.columns[i];
+  }
   for (const store::SetAside& s : bundle.set_aside) {
     j["set_aside"].push_back({{"name", s.name}, {"kind", s.kind}});
     rows.push_back({s.name, cat("not learnt from (", s.kind, ")")});
@@ -81,6 +112,7 @@ int show_rows(const store::Bundle& bundle, const std::string& path, bool spec, b
                                        : join(bundle.classes, ", ").c_str());
   for (const std::string& line : bundle.rows->lines()) std::printf("%s\n", line.c_str());
   std::fputs(table({"column", "kind"}, rows).c_str(), stdout);
+  if (!importance.empty()) std::printf("\n%s", importance_text(bundle, importance).c_str());
   return 0;
 }
 

@@ -18,6 +18,7 @@
 #include "options.h"
 #include "output_path.h"
 #include "predict_batches.h"
+#include "predict_columns.h"
 #include "predict_inputs.h"
 #include "predict_output.h"
 #include "predict_rows.h"
@@ -185,6 +186,8 @@ struct PredictFlags {
   Sources sources;
   OutputOptions output;
   int64_t top_k = 3, batch_size = 64, workers = thread_count();
+  std::string columns;
+  bool lines_of_classes = false;  // --top-k is given
   bool json = false, jsonl = false, csv = false, no_progress = false, deterministic = false;
   RankFlags ranks;
 
@@ -209,8 +212,11 @@ void declare(Options& o, PredictFlags& f) {
   o.add("--jsonl", &f.jsonl, "write one JSON document per sample, with the top-k classes in their order");
   o.add(
       "--csv", &f.csv,
-      "write path (or text),class,probability lines under a header, top-k lines per sample; of tables with the columns "
-      "that identify rows");
+      "write path (or text),class,probability lines under a header, top-k lines per sample; of tables what identifies "
+      "a row, the target and the probability of each class");
+  o.add("--columns", &f.columns,
+        "of tables: the columns of the CSV: the target, classes, probability, path and columns of the table",
+        {.value = "NAMES"});
   o.add("--explain", &f.output.explain,
         "of tables: what each column adds to the answer, as columns shap:NAME and shap:base (CSV, or --json)");
   o.add("--npy", &f.output.npy, "write the probabilities (samples, classes) to an npy file", {.value = "FILE"});
@@ -229,7 +235,12 @@ void settle(PredictFlags& f, const Options& o) {
   }
   OutputOptions& output = f.output;
   if (output.explain && !f.json && !f.jsonl) f.csv = true;
-  if (f.csv && !o.given("--top-k")) f.top_k = 1;
+  if (!f.columns.empty()) {
+    if (f.json || f.jsonl) fail(ErrorKind::usage, "--columns", "is for --csv: leave out --json");
+    f.csv = true;
+  }
+  f.lines_of_classes = o.given("--top-k");
+  if (f.csv && !f.lines_of_classes) f.top_k = 1;
   output.top = static_cast<size_t>(f.top_k);
   output.form = f.csv ? Form::csv : f.json ? Form::json : f.jsonl ? Form::jsonl : Form::lines;
   if (output.form == Form::lines && !output.npy.empty() && output.file.empty()) output.form = Form::none;
@@ -263,6 +274,9 @@ void check_model(const deploy::Predictor& predictor, const PredictFlags& f, cons
   if (!f.sources.texts.empty() && !bundle.preprocessing.text()) {
     fail(ErrorKind::usage, "--text", "model ", bundle.name(), " reads no texts");
   }
+  if (!f.columns.empty() && bundle.net()) {
+    fail(ErrorKind::usage, "--columns", "is for tables: ", bundle.name(), " is a net");
+  }
   if (launch.world > 1 && !bundle.net()) {
     fail(ErrorKind::usage, "--devices", f.model,
          " is a model of tables: one process answers its rows on all processors; leave it out");
@@ -289,11 +303,18 @@ int predict_here(deploy::Predictor& predictor, PredictFlags& f, const Options& o
                           : bundle.preprocessing.text()     ? "texts"
                           : bundle.preprocessing.pictures() ? "images"
                                                             : "samples"};
-  if (rows && output.form == Form::csv) output.passed = passed_columns(bundle);
+  if (rows && output.form == Form::csv) {
+    CsvAsked asked{.lines_of_classes = f.lines_of_classes};
+    for (const std::string& name : split(f.columns, ',')) {
+      if (!name.empty()) asked.names.push_back(name);
+    }
+    output.columns = csv_columns(bundle, asked);
+  }
   PredictionWriter writer(predictor, output);
   if (rows) {
     const int64_t most = o.given("--batch-size") ? f.batch_size : rows_per_block(bundle);
-    RowStream inputs(bundle, f.sources.files, most, f.stop_at_bad(), output.passed);
+    RowStream inputs(bundle, f.sources.files, most, f.stop_at_bad(),
+                     {.names = input_columns(output.columns), .needed = !f.columns.empty()});
     predict_table(predictor, inputs, writer, output.explain, progress, figures);
   } else {
     InputStream inputs(predictor, f.sources, f.workers, 2 * turns.batch * static_cast<size_t>(turns.world), turns);

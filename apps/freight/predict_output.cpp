@@ -81,9 +81,13 @@ PredictionWriter::PredictionWriter(const deploy::Predictor& predictor, const Out
   if (!options.npy.empty() && !(rows_ = temporary_file())) cannot_write(cat(options_.npy, ", by a temporary file"));
   if (options.explain) groups_ = probabilities_ && outputs_ == 2 ? 1 : outputs_;
   if (options.form != Form::csv) return;
-  std::string header =
-      cat(bundle_.preprocessing.text() ? "text" : "path", probabilities_ ? ",class,probability" : ",output,value");
-  for (const std::string& name : options.passed) header += cat(",", csv_field(name));
+  std::string header;
+  if (options_.columns.empty()) {
+    header =
+        cat(bundle_.preprocessing.text() ? "text" : "path", probabilities_ ? ",class,probability" : ",output,value");
+  }
+  for (const CsvColumn& c : options_.columns) header += cat(header.empty() ? "" : ",", csv_field(c.name));
+  inputs_ = input_columns(options_.columns).size();
   if (options.explain) {
     for (const store::Column& c : bundle_.columns) header += cat(",", csv_field(cat("shap:", c.name)));
     header += ",shap:base";
@@ -117,15 +121,12 @@ std::string PredictionWriter::text_of(const std::vector<std::string>& names, con
     const float* row = rows.data<float>() + static_cast<int64_t>(i) * outputs_;
     const Added added =
         contributions ? contributions->data<double>() + static_cast<int64_t>(i) * groups_ * width : nullptr;
-    std::string cells;  // that are passed through
-    for (size_t c = 0; options_.form == Form::csv && c < options_.passed.size(); ++c) {
-      cells += ',';
-      add_csv_field(cells, passed[i * options_.passed.size() + c]);
-    }
-    if (probabilities_) {
-      add_text(out, names[i], row, cells, added);
+    if (!options_.columns.empty()) {
+      add_record(out, names[i], row, passed.data() + i * inputs_, added);
+    } else if (probabilities_) {
+      add_text(out, names[i], row, added);
     } else {
-      add_values(out, names[i], row, cells, added);
+      add_values(out, names[i], row, added);
     }
   }
   return out;
@@ -167,25 +168,43 @@ std::string PredictionWriter::first_column(const std::string& name) const {
   return out;
 }
 
-// A line is "a.png  7  0.9981   (1 0.0012, 9 0.0004)".
-void PredictionWriter::add_text(std::string& out, const std::string& name, const float* row, const std::string& passed,
-                                Added added) const {
-  if (options_.form == Form::csv && options_.top == 1) {
-    const int64_t told = bundle_.told(row, outputs_);
-    add_csv_field(out, name);
-    out += ',';
-    add_csv_field(out, deploy::class_name(bundle_, told));
-    out += ',';
-    add_fixed(out, row[told]);
-    out += passed;
-    out += added ? added_cells(added, told) : std::string();
-    out += '\n';
-    return;
-  }
-  std::vector<int64_t> order(static_cast<size_t>(outputs_));  // the told one, then the likeliest; ties by number
+std::vector<int64_t> PredictionWriter::ranked_classes(const float* row) const {
+  if (options_.form == Form::csv && options_.top == 1) return {bundle_.told(row, outputs_)};
+  std::vector<int64_t> order(static_cast<size_t>(outputs_));
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return row[a] > row[b]; });
   std::iter_swap(order.begin(), std::find(order.begin(), order.end(), bundle_.told(row, outputs_)));
+  return order;
+}
+
+void PredictionWriter::add_record(std::string& out, const std::string& name, const float* row,
+                                  const std::string* passed, Added added) const {
+  const std::vector<int64_t> order = probabilities_ ? ranked_classes(row) : std::vector<int64_t>{0};
+  for (size_t i = 0; i < std::min(options_.top, order.size()); ++i) {
+    for (const CsvColumn& c : options_.columns) {
+      if (&c != &options_.columns.front()) out += ',';
+      switch (c.of) {
+        case CsvColumn::Of::place: add_csv_field(out, name); break;
+        case CsvColumn::Of::input: add_csv_field(out, passed[c.index]); break;
+        case CsvColumn::Of::prediction:
+          if (probabilities_) {
+            add_csv_field(out, deploy::class_name(bundle_, order[i]));
+          } else {
+            out += cat(row[0]);
+          }
+          break;
+        case CsvColumn::Of::confidence: add_fixed(out, row[order[i]]); break;
+        case CsvColumn::Of::probability: add_fixed(out, row[c.index]); break;
+      }
+    }
+    if (added) out += added_cells(added, order[i]);
+    out += '\n';
+  }
+}
+
+// A line is "a.png  7  0.9981   (1 0.0012, 9 0.0004)".
+void PredictionWriter::add_text(std::string& out, const std::string& name, const float* row, Added added) const {
+  const std::vector<int64_t> order = ranked_classes(row);
   const size_t top = std::min(options_.top, order.size());
   const auto class_of = [&](size_t i) { return deploy::class_name(bundle_, order[i]); };
   const char* key = bundle_.preprocessing.text() ? "text" : "path";
@@ -194,7 +213,7 @@ void PredictionWriter::add_text(std::string& out, const std::string& name, const
       for (size_t i = 0; i < top; ++i) {
         out += cat(csv_field(name), ",", csv_field(class_of(i)), ",");
         add_fixed(out, row[order[i]]);
-        out += passed + added_cells(added, order[i]) + "\n";
+        out += added_cells(added, order[i]) + "\n";
       }
       return;
     case Form::json: {
@@ -228,8 +247,7 @@ void PredictionWriter::add_text(std::string& out, const std::string& name, const
 }
 
 // A model that regresses gives "a.npy  1.25 -0.5", or a JSON document, or path,output,value records.
-void PredictionWriter::add_values(std::string& out, const std::string& name, const float* row,
-                                  const std::string& passed, Added added) const {
+void PredictionWriter::add_values(std::string& out, const std::string& name, const float* row, Added added) const {
   if (options_.form == Form::json || options_.form == Form::jsonl) {
     Json j = {{"path", name}, {"values", std::vector<float>(row, row + outputs_)}};
     if (added) j.update(added_members(added));
@@ -239,7 +257,7 @@ void PredictionWriter::add_values(std::string& out, const std::string& name, con
   if (options_.form == Form::csv) {
     for (int64_t i = 0; i < outputs_; ++i) {
       add_csv_field(out, name);
-      out += cat(",", i, ",", row[i], passed, added_cells(added, i), "\n");
+      out += cat(",", i, ",", row[i], added_cells(added, i), "\n");
     }
     return;
   }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "freight/base/clock.h"
+#include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
 #include "freight/data/columns.h"
@@ -121,16 +122,8 @@ int64_t rows_per_block(const store::Bundle& bundle) {
   return std::clamp(kCells / width, kLeastRows, kMostRows);
 }
 
-std::vector<std::string> passed_columns(const store::Bundle& bundle) {
-  std::vector<std::string> names;
-  for (const store::SetAside& column : bundle.set_aside) {
-    if (column.kind == "identifier" || (column.kind == "group" && bundle.rows->ranks())) names.push_back(column.name);
-  }
-  return names;
-}
-
 RowStream::RowStream(const store::Bundle& bundle, std::vector<std::string> files, int64_t most, bool stop_at_bad,
-                     std::vector<std::string> passed)
+                     PassedColumns passed)
     : columns_(bundle.columns),
       files_(std::move(files)),
       most_(most),
@@ -151,8 +144,13 @@ void RowStream::open(const std::string& file) {
     places_ = store::places_of(columns_, in_order ? sources : head.names, file);
     std::vector<data::CellKind> kinds = store::kinds_of(columns_, places_, head.names.size());
     passed_places_.clear();
-    for (const std::string& name : passed_) {
+    for (const std::string& name : passed_.names) {
       const auto at = std::find(head.names.begin(), head.names.end(), name);
+      if (at == head.names.end() && passed_.needed) {
+        const std::string near = nearest(name, head.names);
+        fail(ErrorKind::usage, "--columns", "got ", name, ", which is neither the target, a class nor a column of ",
+             file, ": got ", excerpt(join(head.names, ", ")), near.empty() ? "" : cat("; did you mean ", near, "?"));
+      }
       passed_places_.push_back(at == head.names.end() ? std::nullopt : std::optional(at - head.names.begin()));
       if (passed_places_.back()) kinds[*passed_places_.back()] = data::CellKind::words;
     }

@@ -25,17 +25,18 @@ struct RowBlock {
   int64_t count() const { return static_cast<int64_t>(lines.size()); }
 };
 
-// The columns that tell the rows of a model's table apart, and are not learnt from: identifiers, and the queries of a
-// ranking.
-std::vector<std::string> passed_columns(const store::Bundle& bundle);
+// Columns of the table whose cells go with each row as they are written.
+struct PassedColumns {
+  std::vector<std::string> names = {};
+  bool needed = false;  // a file without one of them is an error; else its cells are ""
+};
 
 // Reads one file after the other, in their order. A file without a header has the model's columns in their order.
 class RowStream {
  public:
-  // Blocks have at most `most` rows; a row that cannot be read ends the stream if `stop_at_bad`. Cells of the columns
-  // `passed` come as they are written, "" in a file that does not have them.
+  // Blocks have at most `most` rows; a row that cannot be read ends the stream if `stop_at_bad`.
   RowStream(const store::Bundle& bundle, std::vector<std::string> files, int64_t most, bool stop_at_bad,
-            std::vector<std::string> passed = {});
+            PassedColumns passed = {});
 
   // The next rows; false at the end. Throws Error(data) for a file that cannot be read or lacks a column, and, behind
   // the rows before it, for one that cannot be read.
@@ -51,7 +52,7 @@ class RowStream {
   size_t next_file_ = 0;
   std::unique_ptr<data::CellReader> reader_;  // of the file at hand
   std::vector<size_t> places_;                // of the model's columns
-  std::vector<std::string> passed_;
+  PassedColumns passed_;
   std::vector<std::optional<size_t>> passed_places_;  // of these, in the file at hand
   std::optional<Error> fault_;
 };

@@ -1,0 +1,90 @@
+// See predict_columns.h.
+#include "predict_columns.h"
+
+#include <algorithm>
+#include <set>
+
+#include "freight/base/error.h"
+#include "freight/base/strings.h"
+
+namespace freight::app {
+
+namespace {
+
+constexpr const char *kPlace = "path", *kConfidence = "probability", *kNamelessTarget = "prediction";
+
+using Of = CsvColumn::Of;
+
+std::string target_of(const store::Bundle& bundle) {
+  const auto at = bundle.provenance.find("target");
+  return at == bundle.provenance.end() || at->second.empty() ? kNamelessTarget : at->second;
+}
+
+// The columns that identify the rows of a model's table and are no features: identifiers, and the queries of a ranking.
+std::vector<std::string> identifying(const store::Bundle& bundle) {
+  std::vector<std::string> names;
+  for (const store::SetAside& column : bundle.set_aside) {
+    if (column.kind == "identifier" || (column.kind == "group" && bundle.rows->ranks())) names.push_back(column.name);
+  }
+  return names;
+}
+
+std::vector<CsvColumn> usual_columns(const store::Bundle& bundle, bool lines_of_classes) {
+  std::vector<CsvColumn> columns;
+  for (const std::string& name : identifying(bundle)) {
+    columns.push_back({.of = Of::input, .name = name, .index = static_cast<int64_t>(columns.size())});
+  }
+  if (columns.empty()) columns.push_back({.of = Of::place, .name = kPlace});
+  columns.push_back({.of = Of::prediction, .name = target_of(bundle)});
+  if (bundle.classes.empty()) return columns;
+  if (lines_of_classes) {
+    columns.push_back({.of = Of::confidence, .name = kConfidence});
+    return columns;
+  }
+  std::set<std::string> taken;
+  for (const CsvColumn& c : columns) taken.insert(c.name);
+  for (size_t k = 0; k < bundle.classes.size(); ++k) {
+    const std::string& name = bundle.classes[k];
+    columns.push_back({.of = Of::probability,
+                       .name = taken.contains(name) ? cat(kConfidence, ":", name) : name,
+                       .index = static_cast<int64_t>(k)});
+  }
+  return columns;
+}
+
+}  // namespace
+
+std::vector<CsvColumn> csv_columns(const store::Bundle& bundle, const CsvAsked& asked) {
+  const std::vector<CsvColumn> usual = usual_columns(bundle, asked.lines_of_classes);
+  if (asked.names.empty()) return usual;
+  std::vector<CsvColumn> columns;
+  int64_t inputs = 0;
+  for (const std::string& name : asked.names) {
+    const auto is_it = [&](const CsvColumn& c) { return c.name == name; };
+    if (std::any_of(columns.begin(), columns.end(), is_it)) {
+      fail(ErrorKind::usage, "--columns", "column ", name, " stands twice: need each once");
+    }
+    const auto at = std::find_if(usual.begin(), usual.end(), is_it);
+    CsvColumn column{.of = Of::input, .name = name};
+    if (at != usual.end()) {
+      column = *at;
+    } else if (name == kPlace) {
+      column.of = Of::place;
+    } else if (name == kConfidence && !bundle.classes.empty()) {
+      column.of = Of::confidence;
+    }
+    if (column.of == Of::input) column.index = inputs++;
+    columns.push_back(std::move(column));
+  }
+  return columns;
+}
+
+std::vector<std::string> input_columns(const std::vector<CsvColumn>& columns) {
+  std::vector<std::string> names;
+  for (const CsvColumn& c : columns) {
+    if (c.of == Of::input) names.push_back(c.name);
+  }
+  return names;
+}
+
+}  // namespace freight::app
