@@ -211,8 +211,11 @@ void Loader::State::make(const Order& order, int64_t epoch, int64_t batch, int64
     try {
       transform.apply(index, epoch, images + i * sample.numel(), buffers);
     } catch (const Error& e) {
-      if (options.bad.on_bad == OnBad::skip && set.files && e.kind() == ErrorKind::data) {
+      const bool unreadable = set.files && e.kind() == ErrorKind::data;
+      if (unreadable && options.bad.on_bad == OnBad::skip) {
         faults.bad[i] = {set.files->paths[static_cast<size_t>(index)], e.message()};
+      } else if (unreadable) {
+        faults.stop[i] = std::make_exception_ptr(Error(e.kind(), e.op(), e.message() + advice_on_bad("pictures")));
       } else {
         faults.stop[i] = std::current_exception();
       }

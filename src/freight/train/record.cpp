@@ -5,6 +5,7 @@
 #include <ctime>
 #include <filesystem>
 
+#include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
 #include "freight/base/version.h"
@@ -96,7 +97,8 @@ RunDir directory_of(const Prepared& p, const std::shared_ptr<RunLock>& lock) {
 
 }  // namespace
 
-RunRecord::RunRecord(const Prepared& run, std::vector<std::string> argv) : run_(run), argv_(std::move(argv)) {
+RunRecord::RunRecord(const Prepared& run, std::vector<std::string> argv, bool heard)
+    : run_(run), argv_(std::move(argv)), heard_(heard) {
   if (run.records()) dir_.reset(new RunDir(directory_of(run, run.start.lock)));
 }
 
@@ -133,7 +135,7 @@ std::string to_string(const Regrouping& r) {
 
 void RunRecord::note(const Regrouping& r) {
   regroupings_.push_back(r);
-  note(to_string(r));
+  note_heard(to_string(r));
   if (dir_) write_run("running", 0, nullptr);  // which a successor reads
 }
 
@@ -141,7 +143,7 @@ void RunRecord::begin(const RunSummary& summary) {
   if (!dir_) return;
   planned_bytes_ = static_cast<int64_t>(summary.planned_bytes);
   for (const auto* list : {&summary.warnings, &summary.notes}) {
-    for (const std::string& line : *list) dir_->log(line);
+    for (const std::string& line : *list) note_heard(line);
   }
   dir_->write_text("config.json", to_json(run_.config) + "\n");
   dir_->write_text("model.json", run_.description() + "\n");
@@ -153,7 +155,7 @@ void RunRecord::left_out(size_t first) {
   const std::vector<data::BadSample>& all = run_.left_out.samples();
   std::string rows;
   for (size_t i = first; i < all.size(); ++i) {
-    dir_->log(cat("left out: ", all[i].path, ": ", all[i].reason));
+    note_heard(cat("left out: ", all[i].path, ": ", all[i].reason));
     rows += cat(cell(all[i].path), "\t", cell(all[i].reason), "\n");
   }
   if (run_.config.on_bad_sample == "report" && !rows.empty()) dir_->append_text("bad_samples.tsv", rows);
@@ -194,8 +196,8 @@ void RunRecord::epoch(const EpochReport& e) {
   const std::string test =
       e.test ? cat(" test loss ", fixed(e.test->loss, 4), top1_text(e.test->top1), metric_text(own, e.test->metric))
              : std::string();
-  dir_->log(cat(run_.pass(), " ", r.epoch, "/", r.epochs, " loss ", fixed(r.mean_loss, 4), top1_text(r.top1),
-                metric_text(own, r.metric), test, e.best ? " * best" : ""));
+  note_heard(cat(run_.pass(), " ", r.epoch, "/", r.epochs, " loss ", fixed(r.mean_loss, 4), top1_text(r.top1),
+                 metric_text(own, r.metric), test, e.best ? " * best" : ""));
 }
 
 void RunRecord::diverged(const RunPosition& place, double loss, double rate) {
@@ -239,7 +241,10 @@ void RunRecord::end(const Result& result, const Figures& figures) {
 void RunRecord::fail_with(const Result& result, const char* what, ErrorKind kind) noexcept {
   if (!dir_) return;
   try {
-    dir_->log(cat("error: ", what));
+    dir_->log(cat(heard_ ? "freight: error: " : "error: ", printable(what, "\n\t")));
+    // Data that cannot be read are mended, and the run begins anew: a folder without a model would stand in its way.
+    const bool begun = run_.start.in_its_directory || !RunDir::barely_begun(dir_->path());
+    if (kind == ErrorKind::data && !begun) return dir_->discard();
     write_run("failed", static_cast<int>(kind), result.interrupted() ? &result : nullptr);
   } catch (const std::exception& second) {
     dir_->log(cat("error: the failure is not recorded: ", second.what()));
