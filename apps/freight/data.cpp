@@ -9,6 +9,7 @@
 #include "freight/base/strings.h"
 #include "freight/data/catalog.h"
 #include "freight/data/fetch.h"
+#include "freight/data/image_folder.h"
 #include "freight/data/sample_files.h"
 #include "freight/data/table_set.h"
 #include "freight/io/json_library.h"
@@ -214,13 +215,23 @@ int info_command(const Args& args) {
     if (e.kind() != ErrorKind::data || !could_be_table(path, common.load.text)) throw;
     return print_table(path, {}, common.as_json);
   }
+  // Of pictures in files a data set holds the constants that nets normalise by, which are not the data's own.
+  const data::ImageFiles* const files = sets.train.files.get();
+  constexpr int64_t kMostDecoded = 2000;
+  const data::PixelStatistics own =
+      files ? data::pixel_statistics(files->paths, files->geometry.orientation, kMostDecoded)
+            : data::PixelStatistics{.mean = sets.train.mean, .std = sets.train.std, .pictures = 0};
   if (common.as_json) {
     Json j;
     j["name"] = sets.train.name;
     j["path"] = path.empty() ? Json(nullptr) : Json(path);
     j["classes"] = sets.train.classes;
-    j["mean"] = sets.train.mean;
-    j["std"] = sets.train.std;
+    j["mean"] = own.mean;
+    j["std"] = own.std;
+    if (files) {
+      j["statistics_of"] = own.pictures;
+      j["normalized_by"] = {{"mean", sets.train.mean}, {"std", sets.train.std}};
+    }
     j["train"] = describe_json(sets.train);
     j["test"] = describe_json(sets.test);
     print_json(j);
@@ -239,8 +250,17 @@ int info_command(const Args& args) {
     std::printf("arrays   %s, %s values from %s\n", data::to_string(m.layout), data::to_string(m.values),
                 data::to_string(m.range).c_str());
   }
-  std::printf("mean     %s\n", figures(sets.train.mean).c_str());
-  std::printf("std      %s\n", figures(sets.train.std).c_str());
+  const std::string of =
+      !files ? ""
+             : cat("  (of ", own.pictures == sets.train.count() ? "all " : "", with_commas(own.pictures),
+                   own.pictures == sets.train.count() ? "" : cat(" of the ", with_commas(sets.train.count())),
+                   " training pictures)");
+  std::printf("mean     %s%s\n", figures(own.mean).c_str(), of.c_str());
+  std::printf("std      %s\n", figures(own.std).c_str());
+  if (files) {
+    std::printf("note     training normalises by ImageNet's mean %s and std %s, as nets for photographs expect\n",
+                figures(sets.train.mean).c_str(), figures(sets.train.std).c_str());
+  }
   return 0;
 }
 

@@ -61,7 +61,8 @@ void print(const train::Measurement& measured, const std::string& split, int64_t
 }  // namespace
 
 int eval_command(const Args& args) {
-  std::string weights, on_bad_sample = "error";
+  std::string weights;
+  std::optional<std::string> on_bad_sample;
   train::MeasureRequest request;
   bool json = false;
   Options o("eval", "Measures a stored model on a data set.", "--weights MODEL.safetensors [options]");
@@ -80,10 +81,12 @@ int eval_command(const Args& args) {
   o.add("--group-column", &request.group_column,
         "of a table that is ranked: rows with one cell in it belong together (default: as in training)",
         {.value = "COL"});
-  o.add("--on-bad-sample", &on_bad_sample, "samples that cannot be read: error stops, skip and report go on without",
+  o.add("--on-bad-sample", &on_bad_sample,
+        "samples that cannot be read: error stops, skip and report go on without (default: as in training)",
         {.one_of = {"error", "skip", "report"}});
   o.add("--tta", &request.tta,
-        "the mean over views of each image: flip adds its mirror image, shift also moves it by a pixel",
+        "the mean over views of each image: flip adds its mirror image, shift also moves it by a pixel (default: as in "
+        "training)",
         {.one_of = {"none", "flip", "shift"}});
   o.add("-j,--workers", &request.workers, "data threads (-1: chosen)", {.min = -1, .aliases = {"--num-workers"}});
   o.add("-b,--batch-size", &request.batch_size, "samples per step", {.min = 1, .max = 1 << 24});
@@ -109,12 +112,12 @@ int eval_command(const Args& args) {
   if (launch.world > 1 && !ranks) return signals::exit_code();
   request.ranks = ranks.get();
   int64_t left_out = 0;
-  if (on_bad_sample != "error") {
-    request.bad = {.on_bad = data::OnBad::skip, .report = [&](const data::BadSample& sample) {
-                     ++left_out;
-                     std::fprintf(stderr, "warning: left out: %s: %s\n", sample.path.c_str(), sample.reason.c_str());
-                   }};
-  }
+  if (on_bad_sample) request.on_bad = *on_bad_sample == "error" ? data::OnBad::error : data::OnBad::skip;
+  request.left_out = [&](const data::BadSample& sample) {
+    ++left_out;
+    std::fprintf(stderr, "warning: left out: %s: %s\n", printable(sample.path).c_str(),
+                 printable(sample.reason).c_str());
+  };
   request.note = [&](const std::string& said) {
     if (!o.quiet() && launch.rank == 0) std::fprintf(stderr, "note    %s\n", printable(said).c_str());
   };

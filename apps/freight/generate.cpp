@@ -1,9 +1,11 @@
 // `freight generate`: continues a text with a stored language model; the text appears as it is made.
 #include <cstdio>
 #include <optional>
+#include <utility>
 
 #include "command.h"
 #include "freight/base/error.h"
+#include "freight/base/log.h"
 #include "freight/io/json_library.h"
 #include "freight/train/generate.h"
 #include "freight/train/signals.h"
@@ -33,6 +35,7 @@ int generate_command(const Args& args) {
   signals::install();
   store::Bundle bundle = store::load_net(model, "freight generate");
   bool begun = false;
+  std::optional<logging::Held> held(std::in_place);  // warnings follow the text
   const train::Generated made = train::generate(
       bundle, prompt, options, {.backend = device == "auto" ? std::string() : device}, [&](const std::string& piece) {
         if (!json) {
@@ -54,6 +57,8 @@ int generate_command(const Args& args) {
   } else {
     std::printf("\n");
   }
+  std::fflush(stdout);
+  held.reset();
   return signals::stop_requested() ? signals::exit_code() : 0;
 }
 

@@ -109,6 +109,7 @@ std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
   flags.config = probe.data.empty() ? train::Config{} : train::recipe(probe.data, probe.recipe, probe.data_dir);
   flags.config.data = probe.data;
   if (const std::string model = train::asked_model(probe); !model.empty()) train::set_model(flags.config, model);
+  train::set_picture_sizes(flags.config, probe);
   const auto o = make();
   if (o->parse(args) == Options::Outcome::done) return std::nullopt;
   PlanInput in;

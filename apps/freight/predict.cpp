@@ -6,15 +6,20 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <optional>
+#include <utility>
 
 #include "command.h"
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
+#include "freight/base/log.h"
+#include "freight/base/printable.h"
 #include "freight/base/threads.h"
 #include "freight/deploy/predictor.h"
 #include "freight/store/precision.h"
 #include "freight/train/progress.h"
 #include "freight/train/signals.h"
+#include "freight/train/trained_on.h"
 #include "options.h"
 #include "output_path.h"
 #include "predict_batches.h"
@@ -268,7 +273,7 @@ deploy::Predictor make_predictor(const PredictFlags& f, const comm::Launch& laun
                                                          .batch_size = f.batch_size});
 }
 
-void check_model(const deploy::Predictor& predictor, const PredictFlags& f, const comm::Launch& launch) {
+void check_model(const deploy::Predictor& predictor, PredictFlags& f, const comm::Launch& launch) {
   const store::Bundle& bundle = predictor.bundle();
   check_explained(bundle, f.output);
   if (!f.sources.texts.empty() && !bundle.preprocessing.text()) {
@@ -282,12 +287,17 @@ void check_model(const deploy::Predictor& predictor, const PredictFlags& f, cons
          " is a model of tables: one process answers its rows on all processors; leave it out");
   }
   check_outputs(f.output, f.sources.files, f.model, bundle.preprocessing.text());
+  f.sources.text_column = train::trained_on(bundle, f.model).load.text.text_column;
 }
 
 // The answers of a rank behind the first go to that.
 void predict_beside(deploy::Predictor& predictor, const PredictFlags& f, const Turns& turns, comm::Comm& comm) {
   InputStream inputs(predictor, f.sources, f.workers, 2 * turns.batch * static_cast<size_t>(turns.world), turns);
   predict_samples(predictor, inputs, turns, f.stop_at_bad(), &comm, nullptr);
+}
+
+void say_note(const std::string& text, bool quiet) {
+  if (!quiet) std::fprintf(stderr, "note    %s\n", printable(text).c_str());
 }
 
 int predict_here(deploy::Predictor& predictor, PredictFlags& f, const Options& o, const Turns& turns,
@@ -310,6 +320,7 @@ int predict_here(deploy::Predictor& predictor, PredictFlags& f, const Options& o
     }
     output.columns = csv_columns(bundle, asked);
   }
+  std::optional<logging::Held> held(std::in_place);  // warnings follow the answers
   PredictionWriter writer(predictor, output);
   if (rows) {
     const int64_t most = o.given("--batch-size") ? f.batch_size : rows_per_block(bundle);
@@ -320,6 +331,8 @@ int predict_here(deploy::Predictor& predictor, PredictFlags& f, const Options& o
     InputStream inputs(predictor, f.sources, f.workers, 2 * turns.batch * static_cast<size_t>(turns.world), turns);
     Sink sink{writer, progress, figures};
     predict_samples(predictor, inputs, turns, f.stop_at_bad(), comm, &sink);
+    progress.clear();
+    for (const std::string& note : inputs.notes()) say_note(note, o.quiet());
   }
   progress.clear();
   if (signals::stop_requested()) return signals::exit_code();
@@ -328,6 +341,7 @@ int predict_here(deploy::Predictor& predictor, PredictFlags& f, const Options& o
          " inputs can be read: nothing to answer");
   }
   writer.commit();
+  held.reset();
   if (!o.quiet()) std::fprintf(stderr, "%s\n", figures.summary().c_str());
   return 0;
 }
@@ -354,11 +368,11 @@ int predict_command(const Args& args) {
   Options o(
       "predict", "Predicts the classes of pictures or texts with a stored model.",
       "MODEL.safetensors FILE|DIR|- ... [options]",
-      "Pictures are PNG, JPEG, WebP, BMP, PPM or npy; they are made grey or RGB, resized and cut as in\n"
-      "evaluation. Folders are walked. For a model of texts every line of a file is one; of a folder, every\n"
-      "line of its .txt and .txt.gz files. - reads paths, or texts, from standard input, a line each. A model of\n"
-      "tables reads .csv, .tsv, .jsonl and .npz files (- is one), whose columns it finds by their names. With "
-      "--devices batches\n"
+      "Images are PNG, JPEG, WebP, GIF, TIFF, BMP, PPM or npy; they are made grey or RGB, resized and cropped as\n"
+      "in evaluation. Folders are walked. For a model of texts every line of a file is one, blank ones too; of a\n"
+      "folder, every line of its .txt and .txt.gz files. Of .csv, .tsv and .jsonl files the text column is read.\n"
+      "- reads paths, or texts, from standard input, a line each. A model of tables reads .csv, .tsv, .jsonl and\n"
+      ".npz files (- is one), whose columns it finds by their names. With --devices batches\n"
       "go round the devices; the answers are those of one, in their order.\n"
       "  freight predict runs/convnet-digits/model.safetensors a.png b.jpg --top-k 1\n"
       "  freight predict model.safetensors photos/ --csv -o classes.csv --npy probabilities.npy\n"

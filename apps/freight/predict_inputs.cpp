@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <new>
 #include <system_error>
 
@@ -128,14 +129,39 @@ void InputStream::walk(const std::string& folder) {
     const std::string name = it->path().filename().string();
     if (name[0] == '.') continue;
     const bool is_folder = it->is_directory() && !it->is_symlink();
-    if (is_folder || (is_wanted(name, text_) && !it->is_directory())) names.push_back(name + (is_folder ? "/" : ""));
+    if (is_folder || (is_wanted(name, text_) && !it->is_directory())) {
+      names.push_back(name + (is_folder ? "/" : ""));
+    } else {
+      others_.push_back(it->path().string());
+    }
   }
   if (error) fail(ErrorKind::data, folder, "cannot list: ", error.message());
   std::sort(names.begin(), names.end(), std::greater<>());
   for (const std::string& name : names) pending_.push_front((fs::path(folder) / name).string());
 }
 
-void InputStream::open(const std::string& file) { lines_ = std::make_unique<LineReader>(file); }
+// A file of documents with a label each gives its texts; of every other a line is a text, or a path.
+void InputStream::open(const std::string& file) {
+  const auto form = text_ ? data::document_form(file) : std::nullopt;
+  if (!form) {
+    lines_ = std::make_unique<LineReader>(file);
+    return;
+  }
+  data::TextRows read = data::parse_unlabelled(io::read_file_gunzip(file), file, *form, sources_.text_column);
+  documents_.assign(std::make_move_iterator(read.rows.begin()), std::make_move_iterator(read.rows.end()));
+  if (!read.note.empty()) notes_.push_back(std::move(read.note));
+}
+
+std::vector<std::string> InputStream::notes() const {
+  const std::lock_guard lock(pull_mutex_);
+  std::vector<std::string> all = notes_;
+  if (others_.empty()) return all;
+  const auto count = static_cast<int64_t>(others_.size());
+  all.push_back(cat(with_commas(count), count == 1 ? " file was" : " files were",
+                    " not read: ", io::count_by_ending(others_), "; the first is ",
+                    *std::min_element(others_.begin(), others_.end())));
+  return all;
+}
 
 InputStream::Pulled InputStream::pull_line(Input& input) {
   std::string line;
@@ -146,7 +172,8 @@ InputStream::Pulled InputStream::pull_line(Input& input) {
       lines_.reset();
       return Pulled::end;
     }
-    if (line.find_first_not_of(" \t") == std::string::npos) continue;
+    // Of a list of paths; a blank text is a text.
+    if (!text_ && line.find_first_not_of(" \t") == std::string::npos) continue;
     input.place = text_ ? cat(lines_->path(), ":", lines_->number()) : line;
     input.name = std::move(line);
     return Pulled::item;
@@ -165,6 +192,14 @@ InputStream::Pulled InputStream::pull(Input& input) {
       const Pulled got = pull_line(input);
       if (got != Pulled::end) return got;
     }
+    if (!documents_.empty()) {
+      data::TextRow& row = documents_.front();
+      input.place = std::move(row.where);
+      input.name = row.fault.empty() ? std::move(row.text) : input.place;
+      if (!row.fault.empty()) input.fault = Error(ErrorKind::data, input.place, row.fault);
+      documents_.pop_front();
+      return Pulled::item;
+    }
     if (!pending_.empty()) {
       const std::string path = pending_.front();
       pending_.pop_front();
@@ -181,7 +216,8 @@ InputStream::Pulled InputStream::pull(Input& input) {
       return Pulled::item;
     }
     if (!folder_.empty() && !found_) {
-      fail(ErrorKind::data, folder_, "holds no ", text_ ? "files of lines (.txt, .txt.gz)" : "pictures");
+      fail(ErrorKind::data, folder_, "holds no ", text_ ? "files of lines (.txt, .txt.gz)" : "pictures",
+           others_.empty() ? "" : cat(": its files are ", io::count_by_ending(others_)));
     }
     folder_.clear();
     if (next_file_ == sources_.files.size()) return Pulled::end;
@@ -201,6 +237,7 @@ InputStream::Pulled InputStream::pull(Input& input) {
 }
 
 void InputStream::read(Input& input) const {
+  if (input.fault) return;
   input.fault = fault_of(input.place, [&] {
     input.sample = text_ ? predictor_.sample_of_text(input.name, input.place) : predictor_.sample_of_file(input.name);
   });

@@ -1,5 +1,5 @@
-// `freight predict` reads these: images by path, images of folders, texts of lines, or paths from standard input, as
-// samples in their order. Threads read and decode ahead of the step, a bounded number of inputs.
+// `freight predict` reads these: images by path, images of folders, texts of lines or of a column, or paths from
+// standard input, as samples in their order. Threads read and decode ahead of the step, a bounded number of inputs.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "freight/base/error.h"
+#include "freight/data/text.h"
 #include "freight/deploy/predictor.h"
 
 namespace freight::app {
@@ -41,6 +42,7 @@ bool is_wanted(const std::string& name, bool text);
 
 struct Sources {
   std::vector<std::string> texts, files;  // files: images or files of lines, folders of them, or "-"
+  std::string text_column = {};           // of files of documents: that of training, by name or number; empty: told
 };
 
 struct Input {
@@ -69,6 +71,8 @@ class InputStream {
   // Up to `most` inputs, in order; fewer at the end (then none), when standard input has no more for now, or after a
   // signal to stop. Throws what stopped the reading (a folder without images, a missing list).
   std::vector<Input> next(size_t most);
+  // What was understood of files, and which files of folders were not read. To be asked once everything was read.
+  std::vector<std::string> notes() const;
 
  private:
   struct Item {
@@ -91,10 +95,15 @@ class InputStream {
   size_t pulled_ = 0;                // inputs
   std::deque<std::string> pending_;  // entries of folders that are being walked, the next one first
   std::unique_ptr<LineReader> lines_;
+  std::deque<data::TextRow> documents_;  // of the file that is being read
+  std::vector<std::string> others_;      // files of folders that are not read
+  std::vector<std::string> notes_;
   std::string folder_;  // the argument that is being walked
   bool found_ = false;  // something in it
 
-  std::mutex pull_mutex_, mutex_;  // of the sources; of what follows. pull_mutex_ is taken first
+  // Of the sources; of what follows. pull_mutex_ is taken first.
+  mutable std::mutex pull_mutex_;
+  std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item*> queue_;  // in order
   bool ended_ = false, waiting_ = false, stop_ = false;

@@ -1,14 +1,12 @@
 // `freight train`: a recipe, changed by flags, becomes a run. Progress goes to stderr, the result to stdout.
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <thread>
 #include <utility>
 
-#include "batch_line.h"
 #include "command.h"
 #include "config_options.h"
 #include "contract_cost.h"
@@ -18,15 +16,10 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
-#include "freight/base/version.h"
-#include "freight/io/json_internal.h"
-#include "freight/io/json_library.h"
 #include "freight/plan/fitting.h"
-#include "freight/plan/memory_use.h"
 #include "freight/trace/device.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/learner.h"
-#include "freight/train/progress.h"
 #include "freight/train/rank_work.h"
 #include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
@@ -35,7 +28,7 @@
 #include "rank_log.h"
 #include "ranks.h"
 #include "resume_flags.h"
-#include "train_result.h"
+#include "train_terminal.h"
 
 namespace freight::app {
 namespace {
@@ -93,171 +86,6 @@ std::unique_ptr<Options> train_options(train::Config& c, TrainFlags& f) {
   return o;
 }
 
-// Shows a run on the terminal.
-class Terminal : public train::Observer {
- public:
-  Terminal(const TrainFlags& flags, bool quiet)
-      : quiet_(quiet),
-        mode_(flags.progress && !quiet ? Progress::Mode::automatic : Progress::Mode::off),
-        progress_(std::in_place, mode_) {}
-
-  // The lines go on in the words of the run.
-  void on_succession(const train::RunSummary& s) override {
-    take_terminal();
-    example_ = s.example;
-    pass_ = s.pass;
-    held_out_ = s.held_out;
-    steps_ = s.has_plans;
-    rate_ = s.unit + "/s";
-  }
-  void on_regrouping(const train::Regrouping& r) override {
-    if (!quiet_) say(to_string(r));
-  }
-  void on_start(const train::RunSummary& s) override {
-    on_succession(s);
-    for (const std::string& warning : s.warnings) say(cat("warning: ", warning));
-    if (quiet_) return;
-    say(cat("freight ", version(), " on ", s.device));
-    const std::string what = s.classes > 0     ? cat(s.classes, " classes")
-                             : s.unit == "tok" ? "tokens of a corpus"
-                             : s.ranks         ? "relevances to rank by"
-                                               : "values to regress";
-    const std::string measured = s.test_count > 0 || s.has_plans
-                                     ? cat(with_commas(s.test_count), " ", name_of_set(s.measured))
-                                     : "none held out";
-    say(cat("data    ", s.data, ": ", with_commas(s.train_count), " train, ", measured, ", ", what));
-    if (s.has_plans) {
-      say_net(s);
-    } else {
-      say(cat("model   ", s.model, ": planned ", human_bytes(static_cast<double>(s.planned_bytes)),
-              " besides the data, seed ", s.seed));
-    }
-    for (const std::string& note : s.notes) say(cat("note    ", note));
-    say(cat("output  ", s.output_dir));
-  }
-  void say_net(const train::RunSummary& s) {
-    say(cat("model   ", s.model, ": ", with_commas(s.parameters), " parameters, ", fixed(s.flops_per_step * 1e-9, 2),
-            " GFLOP per step, planned peak ", human_bytes(static_cast<double>(s.planned_bytes))));
-    say(cat("batch   ", batch_product(s, one_device ? 1 : s.devices), ", ", with_commas(s.steps), " steps, ", s.epochs,
-            s.epochs == 1 ? " epoch, seed " : " epochs, seed ", s.seed));
-    if (!shards.empty()) say(cat("shards  ", shards));
-    if (!offload.empty()) say(cat("offload ", offload));
-  }
-  const std::string& example() const { return example_; }
-  bool tokens() const { return rate_ == "tok/s"; }  // of a language model
-  // True for a net, whose steps are planned.
-  bool steps() const { return steps_; }
-  // "1,248 steps" of a net, "135 rounds" or "1 fit" of a learner of tables.
-  std::string counted(int64_t n) const { return cat(with_commas(n), " ", steps_ ? "step" : pass_, n == 1 ? "" : "s"); }
-  void say(const std::string& text) {
-    if (beside || progress_->mode() == Progress::Mode::off) {
-      std::fprintf(stderr, "%s\n", printable(text, "\n\t").c_str());
-    } else {
-      progress_->line(text);
-    }
-  }
-  bool wants_step() override { return !beside && progress_->due(); }
-  train::AfterStep on_step(const train::StepReport& r) override {
-    look_at_device();
-    const plan::MemoryUse memory = plan::memory_use();
-    const ProgressFigures figures{.pass = pass_.c_str(),
-                                  .epoch = r.epoch,
-                                  .epochs = r.epochs,
-                                  .step = r.step,
-                                  .steps = r.steps,
-                                  .loss = r.loss,
-                                  .mean_loss = r.mean_loss,
-                                  .top1 = r.top1,
-                                  .lr = steps_ ? std::optional(r.lr) : std::nullopt,
-                                  .samples_per_s = r.samples_per_s,
-                                  .unit = rate_.c_str(),
-                                  .data_percent = steps_ ? std::optional(r.data_percent) : std::nullopt,
-                                  .memory_bytes = memory.resident,
-                                  .memory_limit_bytes = memory.total,
-                                  .eta_s = steps_ ? std::optional(r.eta_s) : std::nullopt};
-    progress_->update(progress_text(figures, progress_->width()));
-    return {};
-  }
-  void on_evaluation_progress(int64_t done, int64_t total) override {
-    if (wants_step()) progress_->update(cat("evaluating  ", with_commas(done), "/", with_commas(total)));
-  }
-  void on_bad_sample(const std::string& path, const std::string& reason) override {
-    say(cat("warning: left out: ", path, ": ", reason));
-  }
-  train::AfterStep on_comparison(const std::string& what) override {
-    if (wants_step()) progress_->update(what);
-    return {};
-  }
-  void on_leaderboard(const train::Leaderboard& board) override {
-    pass_ = board.pass;
-    if (quiet_) return;
-    for (const std::string& line : train::lines_of(board)) say(line);
-  }
-  void on_epoch(const train::EpochReport& e) override {
-    look_at_device();
-    const train::StepReport& r = e.train;
-    std::string text = cat(pass_, " ", r.epoch, "/", r.epochs, "  loss ", figure(r.mean_loss));
-    if (r.top1) text += cat("  top1 ", fixed(*r.top1, 2));
-    if (e.test) text += cat("  ", held_out_, " loss ", figure(e.test->loss));
-    if (e.test && tokens()) text += cat("  ", held_out_, " perplexity ", figure(std::exp(e.test->loss)));
-    if (e.test && e.test->top1) text += cat("  ", held_out_, " top1 ", fixed(*e.test->top1, 2));
-    text += cat("  ", with_commas(static_cast<int64_t>(r.samples_per_s)), " ", rate_);
-    if (steps_) text += cat("  data ", fixed(r.data_percent, 0), "%");
-    text += cat("  ", fixed(e.seconds, 1), " s", e.best ? "  * best" : "");
-    if (!quiet_) say(text);
-    if (!e.slow.empty() && !quiet_) say(cat("warning: ", e.slow));
-    if (r.data_percent > 20 && !quiet_)
-      say(cat("warning: ", fixed(r.data_percent, 0), "% of the time went into waiting for data; try --workers"));
-  }
-
-  train::Figures figures(const train::Result& result) override {
-    look_at_device();
-    outcome.measured_bytes = device ? device_peak_ : static_cast<double>(plan::memory_use().peak - resident_before);
-    outcome.measured_seconds = result.step_seconds;
-    train::Figures all = {{"planned_bytes", outcome.planned_bytes}, {"measured_bytes", outcome.measured_bytes}};
-    if (outcome.planned_seconds > 0) all.emplace_back("planned_step_seconds", outcome.planned_seconds);
-    if (outcome.measured_seconds > 0) all.emplace_back("measured_step_seconds", outcome.measured_seconds);
-    return all;
-  }
-
-  // Tells what the run took, against the plan; its figures are in run.json.
-  void compare(const std::string& output_dir) {
-    if (quiet_) return;
-    for (const std::string& line : plan::comparison(outcome)) say(line);
-    if (plan::exceeds_plan(outcome)) {
-      say(cat("warning: the run took more memory than planned, which is a defect of Freight; please send ", output_dir,
-              "/run.json, config.json and model.json"));
-    }
-  }
-
-  std::string offload, shards;  // lines of the start block; "" for none
-  bool one_device = false;      // all processes of the run are
-  bool beside = false;          // of a rank of an elastic run that is not the first: it prints into its log
-  plan::Outcome outcome;        // what is planned of the run, and, once it is over, measured
-  int64_t resident_before = 0;  // bytes of this process before it
-  std::shared_ptr<DeviceMemory> device;
-  size_t free_before = 0;  // of the device's memory
-
- private:
-  void take_terminal() {
-    if (!std::exchange(beside, false)) return;
-    comm::Membership::take_terminal();
-    progress_.emplace(mode_);  // which looks where it prints
-  }
-  // The plan of a device with memory of its own is of that memory. Arenas stay, so that it is enough to look now and
-  // then.
-  void look_at_device() {
-    if (device)
-      device_peak_ =
-          std::max(device_peak_, static_cast<double>(free_before) - static_cast<double>(device->free_bytes()));
-  }
-  double device_peak_ = 0;
-  bool quiet_, steps_ = true;
-  std::string example_, pass_ = "epoch", held_out_ = "test", rate_ = "img/s";
-  Progress::Mode mode_;
-  std::optional<Progress> progress_;
-};
-
 // What goes on with a run that was stopped.
 std::string resume_command(const std::string& run, const train::Config& config, const TrainFlags& flags) {
   Args more;
@@ -268,64 +96,6 @@ std::string resume_command(const std::string& run, const train::Config& config, 
   const std::string source = comm::read_launch_environment().source;
   const bool one = flags.ranks.devices.empty() && (source.empty() || source == "freight");
   return resume_command(run, one ? RankFlags() : flags.ranks, more);
-}
-
-void print_result(const train::Result& r, const Terminal& terminal, const TrainFlags& flags, const std::string& go_on) {
-  const plan::Outcome& outcome = terminal.outcome;
-  const std::string& example = terminal.example();
-  if (flags.json) {
-    nlohmann::ordered_json j = {{"test_top1", nullptr},
-                                {"test_loss", nullptr},
-                                {"train_loss", r.train_loss},
-                                {"steps", r.steps},
-                                {"epochs", r.epochs},
-                                {"train_seconds", r.train_seconds},
-                                {"total_seconds", r.total_seconds},
-                                {"samples_per_second", r.samples_per_second},
-                                {"parameters", r.parameters},
-                                {"model", r.model_path},
-                                {"output_dir", r.output_dir},
-                                {"interrupted", r.interrupted()},
-                                {"bad_samples", r.bad_samples.size()},
-                                {"planned_bytes", static_cast<int64_t>(outcome.planned_bytes)},
-                                {"measured_bytes", static_cast<int64_t>(outcome.measured_bytes)},
-                                {"planned_step_seconds", nullptr},
-                                {"measured_step_seconds", nullptr}};
-    if (outcome.planned_seconds > 0) j["planned_step_seconds"] = outcome.planned_seconds;
-    if (outcome.measured_seconds > 0) j["measured_step_seconds"] = outcome.measured_seconds;
-    add_figures(r, terminal.tokens(), j);
-    if (r.leaderboard)
-      j["leaderboard"] = io::parse_json<nlohmann::ordered_json>(train::to_json(*r.leaderboard), "leaderboard");
-    std::printf("%s\n", j.dump().c_str());
-    return;
-  }
-  if (r.interrupted()) {
-    std::printf("stopped after %s; the model so far is in %s\n", terminal.counted(r.steps).c_str(),
-                r.model_path.c_str());
-    if (terminal.steps()) std::printf("go on   %s\n", go_on.c_str());
-    return;
-  }
-  if (!r.bad_samples.empty()) {
-    const size_t n = r.bad_samples.size();
-    std::printf("left out %zu sample%s that cannot be read; freight data verify lists all\n", n, n == 1 ? "" : "s");
-  }
-  std::string effort = cat(terminal.counted(r.steps), " in ", fixed(r.train_seconds, 1), " s");
-  if (terminal.steps() && r.samples_per_second > 0) {
-    effort += cat(", ", with_commas(static_cast<int64_t>(r.samples_per_second)), " samples/s");
-  }
-  std::printf("%s\n", result_line(r, terminal.tokens(), effort).c_str());
-  if (r.leaderboard && !r.leaderboard->standings.empty()) {
-    const train::Standing& best = r.leaderboard->standings.front();
-    std::printf("best    %s%s%s\n", best.learner.c_str(), best.settings.empty() ? "" : " ", best.settings.c_str());
-  }
-  std::printf("model   %s\n", r.model_path.c_str());
-  const std::string model = shell_word(r.model_path);
-  std::printf("try     freight eval --weights %s%s\n", model.c_str(), r.test.count == 0 ? " --split train" : "");
-  if (example.empty()) {
-    std::printf("        freight generate %s --prompt \"...\"\n", model.c_str());
-  } else {
-    std::printf("        freight predict %s %s\n", model.c_str(), example.c_str());
-  }
 }
 
 // A request is the command line with all that follows from it.
@@ -350,6 +120,7 @@ Request read_request(const Args& args, train::Hold hold = train::Hold::run) {
   }
   if (probe.resume.empty()) {
     r.config = train::recipe(probe.data, probe.recipe, probe.data_dir);
+    train::set_picture_sizes(r.config, probe);
   } else {
     r.found = found_to_resume(probe, r.config, hold, [&](train::Config& c) { train_options(c, r.flags)->peek(args); });
   }
@@ -431,11 +202,24 @@ std::optional<plan::FittedRun> fit_run(Request& r, train::Ranks* ranks, Terminal
   }
 }
 
+// The flags among `args` that name plugins, as they are typed for another command.
+std::string plugin_flags(const Args& args) {
+  std::string flags;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i] == "--plugin" && i + 1 < args.size()) flags += cat(" --plugin ", shell_word(args[i + 1]));
+    if (starts_with(args[i], "--plugin=")) flags += " " + shell_word(args[i]);
+  }
+  return flags;
+}
+
 // Prepares and trains, alone or as the first of several ranks.
 int train_here(Request& r, const Args& args, train::Ranks* ranks, const ShardWork& work) {
   const TrainFlags& flags = r.flags;
-  Terminal terminal(flags, r.options->quiet());
+  Terminal terminal({.quiet = r.options->quiet(), .progress = flags.progress});
   terminal.one_device = work.processes > 1;
+  terminal.logs = !flags.dry_run;
+  terminal.plugin_flags = plugin_flags(args);
+  if (!r.config.data_dir.empty()) terminal.data_flags = cat(" --data-dir ", shell_word(r.config.data_dir));
   terminal.beside = ranks && ranks->members();
   if (work.processes > 1 || !work.why_one.empty()) terminal.shards = to_string(r.config.shards, work);
   std::optional<plan::FittedRun> fits = fit_run(r, ranks, terminal);
@@ -459,7 +243,7 @@ int train_here(Request& r, const Args& args, train::Ranks* ranks, const ShardWor
   if (ranks && !ranks->first()) return result.interrupted() ? signals::exit_code() : 0;
   const bool trained = result.samples_per_second > 0;  // not complete before
   if (trained && fitted.run.has_plans()) terminal.compare(result.output_dir);
-  print_result(result, terminal, flags, resume_command(result.output_dir, r.config, flags));
+  flags.json ? terminal.print_json(result) : terminal.print(result, resume_command(result.output_dir, r.config, flags));
   return result.interrupted() ? signals::exit_code() : 0;
 }
 
@@ -614,7 +398,9 @@ int train_on_devices(Request r, const Args& args, int64_t count) {
 
 void say_contract_cost(const train::Config& config, const std::string& run) {
   const std::string cost = contract_cost(config, sharded_time(run));
-  if (!cost.empty()) std::fprintf(stderr, "shards  %s\n", cost.c_str());
+  if (cost.empty()) return;
+  std::fprintf(stderr, "shards  %s\n", cost.c_str());
+  train::RunDir::add_to_log(run, cat("shards  ", cost));
 }
 
 int train_alone(Request& r, const Args& args, const ShardWork& work) {

@@ -78,6 +78,7 @@ Asked read_asked(const Args& args) {
   } else {
     a.config = train::recipe(probe.data, probe.recipe, probe.data_dir);
     if (const std::string model = train::asked_model(probe); !model.empty()) train::set_model(a.config, model);
+    train::set_picture_sizes(a.config, probe);
   }
   const std::string data = a.config.data;
   a.flags = {};

@@ -136,7 +136,12 @@ TEST(Images, ABadFileStopsTheRunOrIsLeftOutAndNamed) {
   write_file(empty, "");
   const Ran stopped = run_freight(train_args(dir));
   EXPECT_EQ(stopped.code, 3);
-  EXPECT_NE(stopped.err.find(bad), std::string::npos) << stopped.err;
+  const std::string named = stopped.err.find(bad) != std::string::npos ? bad : empty;
+  EXPECT_NE(stopped.err.find(named), std::string::npos) << stopped.err;
+  for (const char* part : {"--on-bad-sample skip", "freight data verify"}) {
+    EXPECT_NE(stopped.err.find(part), std::string::npos) << stopped.err;
+  }
+  EXPECT_FALSE(fs::exists(dir + "-run")) << "a run without a model was left";
   for (const char* mode : {"skip", "report"}) {
     const Ran r = run_freight(train_args(dir, {"--on-bad-sample", mode, "--json"}));
     ASSERT_EQ(r.code, 0) << r.err;
@@ -150,9 +155,10 @@ TEST(Images, ABadFileStopsTheRunOrIsLeftOutAndNamed) {
   }
   EXPECT_NE(read_file(dir + "-run/bad_samples.tsv").find(empty), std::string::npos);
   const std::string model = dir + "-run/model.safetensors";
-  EXPECT_EQ(run_freight({"eval", model}).code, 3);
-  const Ran e = run_freight({"eval", model, "--on-bad-sample", "skip", "--json"});
+  EXPECT_EQ(run_freight({"eval", model, "--on-bad-sample", "error"}).code, 3);
+  const Ran e = run_freight({"eval", model, "--json"});  // as training did
   ASSERT_EQ(e.code, 0) << e.err;
+  EXPECT_NE(e.err.find("left out: " + empty), std::string::npos) << e.err;
   EXPECT_EQ(Json::parse(e.out).at("count"), 20);
   EXPECT_EQ(Json::parse(e.out).at("bad_samples"), 1);
   const Ran p = run_freight({"predict", model, empty});
@@ -243,6 +249,134 @@ TEST(Images, AnotherFolderIsEvaluatedByTheNamesOfItsClasses) {
   const Ran wrong = run_freight({"eval", dir + "-run/model.safetensors", "--data", dir});
   EXPECT_EQ(wrong.code, 3);
   EXPECT_NE(wrong.err.find("class bright"), std::string::npos) << wrong.err;
+}
+
+// The command after "try" in what training printed, without "freight".
+std::vector<std::string> suggested(const std::string& out) {
+  const std::string start = "try     freight ";
+  const size_t at = out.find(start) + start.size();
+  std::istringstream line(out.substr(at, out.find('\n', at) - at));
+  std::vector<std::string> words;
+  for (std::string word; line >> word;) words.push_back(word);
+  return words;
+}
+
+// The figures of a measurement: of the line that training prints, "val accuracy 55.56 %  (loss 1.2345, ...", and of
+// eval's, "set val: top1 55.56 %, loss 1.2345 over ...".
+std::string figures_in(const std::string& text, const std::string& before) {
+  const size_t top1 = text.find(before) + before.size(), loss = text.find("loss ", top1);
+  return text.substr(top1, text.find(" %", top1) - top1) + " " +
+         text.substr(loss + 5, text.find_first_of(" ,", loss + 5) - loss - 5);
+}
+
+TEST(Images, TheSuggestedEvalGivesWhatTrainingPrinted) {
+  struct Case {
+    const char* name;
+    std::vector<std::string> flags;
+    bool bad_file = false, own_test = false;
+  };
+  const Case kCases[] = {
+      {"plain", {}},
+      {"mirrored", {"--tta", "flip"}},
+      {"moved", {"--tta", "shift", "--val-crop-size", "28"}},
+      {"bf16", {"--bf16"}},
+      {"bad_file", {"--on-bad-sample", "skip"}, true},
+      {"test_part", {"--tta", "flip"}, false, true},
+      {"averages", {"--model-ema", "0.9", "--label-smoothing", "0.1"}},
+  };
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    const std::string dir = small_folder();
+    if (c.bad_file) write_file(dir + "/val/light/bad.png", "no picture");
+    if (c.own_test) {  // of which all is called dark
+      fs::create_directories(dir + "/test/dark");
+      fs::copy(dir + "/val/light", dir + "/test/dark");
+    }
+    std::vector<std::string> flags = {"--epochs", "1", "--lr", "0.002"};  // so that figures are not all 100
+    flags.insert(flags.end(), c.flags.begin(), c.flags.end());
+    const Ran r = run_freight(train_args(dir, flags));
+    ASSERT_EQ(r.code, 0) << r.err;
+    const Ran e = run_freight(suggested(r.out));
+    ASSERT_EQ(e.code, 0) << r.out << e.err;
+    EXPECT_EQ(figures_in(r.out, "accuracy "), figures_in(e.out, "top1 ")) << r.out << e.out;
+    EXPECT_NE(r.out.find(c.own_test ? "val accuracy" : "test accuracy"), std::string::npos) << r.out;
+  }
+}
+
+TEST(Images, TheLogHoldsWhatTheTerminalShowed) {
+  const std::string dir = small_folder();
+  for (const char* form : {"", "--json"}) {
+    std::vector<std::string> flags = {"--epochs", "2"};
+    if (*form) flags.emplace_back(form);
+    const Ran r = run_freight(train_args(dir, flags));
+    ASSERT_EQ(r.code, 0) << r.err;
+    EXPECT_EQ(read_file(dir + "-run/log.txt"), r.err + r.out);
+  }
+  const Ran quiet = run_freight(train_args(dir, {"--epochs", "2", "-q"}));
+  const std::string log = read_file(dir + "-run/log.txt");
+  EXPECT_NE(log.find("epoch 2/2"), std::string::npos) << log;
+  ASSERT_EQ(run_freight(train_args(dir, {"--dry-run"})).code, 0);
+  EXPECT_EQ(read_file(dir + "-run/log.txt"), log) << "a dry run writes nothing";
+}
+
+TEST(Images, SizesOfARecipeFollowTheOnesThatAreGiven) {
+  const std::string dir = small_folder();
+  struct Case {
+    std::vector<std::string> flags;
+    int train, crop, resize;  // as the configuration has them; 0 follows from the others
+  };
+  const Case kCases[] = {{{}, 96, 128, 128},
+                         {{"--train-crop-size", "64"}, 64, 0, 0},
+                         {{"--train-crop-size", "64", "--val-crop-size", "80"}, 64, 80, 0},
+                         {{"--val-crop-size", "160"}, 96, 160, 0},
+                         {{"--input-size", "64"}, 0, 0, 0}};
+  for (const Case& c : kCases) {
+    std::vector<std::string> args = {"train", dir, "--recipe", "small", "--print-config"};
+    args.insert(args.end(), c.flags.begin(), c.flags.end());
+    const Ran r = run_freight(args);
+    ASSERT_EQ(r.code, 0) << r.err;
+    const Json pictures = Json::parse(r.out).at("pictures");
+    EXPECT_EQ(pictures.at("train_crop_size"), c.train);
+    EXPECT_EQ(pictures.at("val_crop_size"), c.crop);
+    EXPECT_EQ(pictures.at("val_resize_size"), c.resize);
+  }
+}
+
+TEST(Images, DataInfoTellsTheDatasOwnMeanAndDeviation) {
+  const std::string dir = scratch_dir() + "/flat";
+  for (const auto& [name, grey] : {std::pair<const char*, int>{"a", 0}, {"b", 255}}) {
+    for (int i = 0; i < 10; ++i) {
+      Array pixels(DType::u8, {4 + i, 6, 3});  // of unlike sizes, each of which counts as much
+      for (int64_t k = 0; k < pixels.numel(); ++k) {
+        pixels.data<uint8_t>()[k] = static_cast<uint8_t>(k % 3 == 2 ? 51 : grey);
+      }
+      fs::create_directories(dir + "/train/" + name);
+      fs::create_directories(dir + "/val/" + name);
+      for (const char* part : {"/train/", "/val/"}) {
+        io::save_png(dir + part + name + "/" + std::to_string(i) + ".png", pixels);
+      }
+    }
+  }
+  const Json j = Json::parse(run_freight({"data", "info", dir, "--json"}).out);
+  for (int c = 0; c < 3; ++c) {
+    EXPECT_NEAR(j.at("mean").at(c).get<double>(), c == 2 ? 0.2 : 0.5, 1e-6);
+    EXPECT_NEAR(j.at("std").at(c).get<double>(), c == 2 ? 0.0 : 0.5, 1e-3);
+  }
+  EXPECT_NEAR(j.at("normalized_by").at("mean").at(0).get<double>(), 0.485, 1e-6);
+  const Ran r = run_freight({"data", "info", dir});
+  EXPECT_NE(r.out.find("mean     0.5000, 0.5000, 0.2000  (of all 20 training pictures)"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("ImageNet's mean 0.4850, 0.4560, 0.4060"), std::string::npos) << r.out;
+}
+
+TEST(Images, PredictNamesTheFilesOfAFolderThatItDoesNotRead) {
+  const std::string dir = small_folder();
+  ASSERT_EQ(run_freight(train_args(dir, {"--epochs", "1"})).code, 0);
+  for (const char* name : {"/val/a.heic", "/val/dark/b.heic", "/val/c.svg", "/val/d.txt"}) write_file(dir + name, "x");
+  const Ran r = run_freight({"predict", dir + "-run/model.safetensors", dir + "/val", "--csv"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("4 files were not read: 2 .heic, 1 .svg (formats of images that are not read"),
+            std::string::npos)
+      << r.err;
 }
 
 }  // namespace

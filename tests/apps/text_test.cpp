@@ -114,13 +114,48 @@ TEST(TextCommands, TrainEvalAndPredictAgree) {
   EXPECT_EQ(joy.at("text"), "what a joy");
   EXPECT_EQ(joy.at("class"), "5");
   EXPECT_EQ(bore.at("class"), "1");
-  // The same from standard input and from a file; blank lines are none.
+  // The same from standard input and from a file; each line has an answer, a blank one too.
   const Ran in = run_freight({"predict", model, "-", "--csv"}, "what a joy\n\na BORE\r\n");
+  EXPECT_EQ(std::count(in.out.begin(), in.out.end(), '\n'), 1 + 3) << in.out;
   EXPECT_EQ(in.out.substr(0, in.out.find('\n')), "text,class,probability");
   EXPECT_NE(in.out.find("\nwhat a joy,5,"), std::string::npos) << in.out;
   EXPECT_NE(in.out.find("\na BORE,1,"), std::string::npos) << in.out;
-  write_file(dir + "/lines.txt", "what a joy\na BORE\n");
+  write_file(dir + "/lines.txt", "what a joy\n\na BORE\n");
   EXPECT_EQ(run_freight({"predict", model, dir + "/lines.txt", "--csv"}).out, in.out);
+}
+
+// Files with a label beside each text give their texts alone; what cannot be understood is refused.
+TEST(TextCommands, PredictReadsTheTextColumnOfAFile) {
+  const std::string dir = small_reviews(), model = trained(dir);
+  const std::pair<const char*, const char*> kFiles[] = {
+      {"a.csv", "stars,body\n1,what a joy\n5,\n1,\"a BORE\"\n"},  // the column that training read
+      {"c.tsv", "body\tid\nwhat a joy\t7\n\t8\na BORE\t9\n"},
+      {"d.jsonl", "{\"body\": \"what a joy\"}\n{\"body\": \"\"}\n{\"body\": \"a BORE\", \"stars\": 5}\n"},
+      {"e.txt", "__label__1 what a joy\n__label__5\n__label__1 a BORE\n"},
+  };
+  for (const auto& [name, content] : kFiles) {
+    write_file(dir + "/" + name, content);
+    const Ran r = run_freight({"predict", model, dir + "/" + name, "--jsonl"});
+    ASSERT_EQ(r.code, 0) << name << r.err;
+    std::vector<Json> answers;
+    for (size_t at = 0; at < r.out.size(); at = r.out.find('\n', at) + 1) {
+      answers.push_back(Json::parse(r.out.substr(at, r.out.find('\n', at) - at)));
+    }
+    ASSERT_EQ(answers.size(), 3u) << name << r.out;
+    const char* const texts[] = {"what a joy", "", "a BORE"};
+    for (size_t i = 0; i < 3; ++i) EXPECT_EQ(answers[i].at("text"), texts[i]) << name;
+    EXPECT_EQ(answers[0].at("top").at(0).at("class"), "5") << name;
+    EXPECT_EQ(answers[2].at("top").at(0).at("class"), "1") << name;
+  }
+  write_file(dir + "/other.csv", "a,b,c\nx,y,z\n");
+  const Ran refused = run_freight({"predict", model, dir + "/other.csv"});
+  EXPECT_EQ(refused.code, 3);
+  EXPECT_NE(refused.err.find("other.csv: has no column body"), std::string::npos) << refused.err;
+  write_file(dir + "/short.csv", "stars,body\n1,what a joy\n5\n");
+  const Ran skipped = run_freight({"predict", model, dir + "/short.csv", "--csv", "--on-bad-sample", "skip"});
+  ASSERT_EQ(skipped.code, 0) << skipped.err;
+  EXPECT_EQ(std::count(skipped.out.begin(), skipped.out.end(), '\n'), 2) << skipped.out;
+  EXPECT_NE(skipped.err.find("short.csv:3: got 1 fields, need 2"), std::string::npos) << skipped.err;
 }
 
 TEST(TextCommands, EvalMeasuresAllOfAFileOfOnesOwn) {

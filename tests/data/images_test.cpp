@@ -83,6 +83,36 @@ TEST(ImageFolder, OtherFilesAreLeftAsideAndSaidSo) {
   EXPECT_EQ(train.note.find("DS_Store"), std::string::npos);
 }
 
+TEST(ImageFolder, WhatIsNotReadIsCountedByFormat) {
+  const TemporaryDir dir;
+  write_images(dir / "train", {"a", "b"}, 2);
+  write_images(dir / "val", {"a"}, 2);
+  for (const char* name : {"a/1.heic", "b/2.HEIC", "a/3.avif", "b/4.txt"}) put(dir / "train" + "/" + name, "x");
+  for (const char* name : {"5.jpg", "6.svg", "labels.csv"}) put(dir / "train" + "/" + name, "x");
+  const std::string note = load_small(dir.path()).train.note;
+  EXPECT_NE(note.find("4 files were not read: 2 .heic, 1 .avif (formats of images that are not read: convert them to "
+                      "PNG or JPEG), 1 .txt"),
+            std::string::npos)
+      << note;
+  EXPECT_NE(note.find("2 pictures lie in " + (dir / "train") + " itself, in no folder of a class"), std::string::npos)
+      << note;
+}
+
+TEST(ImageFolder, ATestPartBesideTheOneForValidationIsKnown) {
+  const TemporaryDir dir;
+  write_images(dir / "train", {"a", "b"}, 4);
+  EXPECT_FALSE(load_small(dir.path()).test.test_apart);
+  write_images(dir / "test", {"a"}, 3);
+  EXPECT_FALSE(load_small(dir.path()).test.test_apart);
+  ImageOptions o = small();
+  o.val_split = 0.25;
+  EXPECT_TRUE(load_image_source(dir.path(), "p", o).test.test_apart);
+  o.held_out = HeldOut::test;
+  EXPECT_EQ(load_image_source(dir.path(), "p", o).test.count(), 3);
+  write_images(dir / "val", {"a"}, 2);
+  EXPECT_TRUE(load_small(dir.path()).test.test_apart);
+}
+
 TEST(ImageFolder, ImagesMayAllLieInFoldersWithinTheirClasses) {
   const TemporaryDir dir;
   write_images(dir / "set/train", {"n01/images", "n02/images"}, 2);

@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(
              "im/b.png, \"dog\"",
              {"cat, big", "dog"},
              ""},
-        List{"other_ending", "path,label", "im/a.tif,cat", "im/b.tif,dog", {"cat", "dog"}, "6 names"},
+        List{"other_ending", "path,label", "im/a.img,cat", "im/b.img,dog", {"cat", "dog"}, "6 names"},
         List{"no_ending", "image,label", "im/a,cat", "im/b,dog", {"cat", "dog"}, "do not end in jpg"},
         List{"own_label_word", "Image,Id", "im/a.jpg,w_1", "im/b.jpg,w_2", {"w_1", "w_2"}, "labels those of 'id'"},
         List{"own_words", "bild,klasse", "im/a.jpg,x", "im/b.jpg,y", {"x", "y"}, "pictures are those of column 'bild'"},

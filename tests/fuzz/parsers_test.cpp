@@ -105,6 +105,30 @@ TEST(Fuzz, Webp) {
   fuzz_image(valid, 14);
 }
 
+TEST(Fuzz, Gif) {
+  // Two frames of 3 x 2 in two colours, the first interlaced and transparent.
+  const std::string palette("\0\0\0\xff\xff\xff", 6), pixels("\x02\x02\x44\x0a\x00", 5);
+  const std::string frame = "," + le(0, 4) + le(3, 2) + le(2, 2);
+  fuzz_image("GIF89a" + le(4, 2) + le(3, 2) + "\x80" + std::string(2, '\0') + palette + "!\xf9\x04" + "\x01" +
+                 std::string(2, '\0') + "\x01" + std::string(1, '\0') + frame + "\x40" + pixels + frame +
+                 std::string(1, '\0') + pixels + ";",
+             44);
+}
+
+TEST(Fuzz, Tiff) {
+  const auto tag = [](uint64_t id, uint64_t type, uint64_t value) {
+    return le(id, 2) + le(type, 2) + le(1, 4) + le(value, 4);
+  };
+  for (const uint64_t compression : {1, 5, 32773}) {
+    const std::string head = std::string("II") + le(42, 2) + le(8, 4) + le(10, 2);
+    const uint64_t pixels = 8 + 2 + 10 * 12 + 4;
+    fuzz_image(head + tag(256, 3, 4) + tag(257, 3, 3) + tag(258, 3, 8) + tag(259, 3, compression) + tag(262, 3, 1) +
+                   tag(273, 4, pixels) + tag(274, 3, 6) + tag(277, 3, 1) + tag(278, 3, 3) + tag(279, 4, 12) + le(0, 4) +
+                   std::string("\x80\x00\x20\x10\x08\x04\x02\x01\x80\x40\x20\x10", 12),
+               45 + compression);
+  }
+}
+
 void fuzz_text(const std::string& valid, data::TextForm form, uint32_t stream) {
   // Damaged documents are left out here and counted as refused there, by turns.
   fuzz(valid, stream, 3000, [&](io::ByteView b) {

@@ -242,8 +242,8 @@ TEST_F(Tables, MeasuringLeavesOutRowsWithACellThatIsNoNumber) {
   };
   expect_error(ErrorKind::data, {"bad.csv:", "column width", "need a finite number"}, measured);
   std::vector<std::string> left_out;
-  request.bad = {.on_bad = data::OnBad::skip,
-                 .report = [&](const data::BadSample& b) { left_out.push_back(b.path + " " + b.reason); }};
+  request.on_bad = data::OnBad::skip;
+  request.left_out = [&](const data::BadSample& b) { left_out.push_back(b.path + " " + b.reason); };
   EXPECT_EQ(measured(), 2);
   ASSERT_EQ(left_out.size(), 2u);
   EXPECT_NE(left_out[0].find("bad.csv:3 column width: got 'wide'"), std::string::npos) << left_out[0];

@@ -83,6 +83,27 @@ TEST(Progress, WritesWholeLinesElsewhere) {
   EXPECT_EQ(text, "one\nkept\n");
 }
 
+// Warnings that come while results are written piece by piece follow them.
+TEST(Logging, LinesWaitWhileResultsAreWritten) {
+  std::string copied;
+  logging::set_copy([&](const std::string& line) { copied += line + "\n"; });
+  ::testing::internal::CaptureStderr();
+  {
+    const logging::Held outer;
+    {
+      const logging::Held inner;
+      logging::warn("other programs");
+    }
+    std::fputs("result ends\n", stderr);
+  }
+  logging::warn("later");
+  logging::set_copy({});
+  logging::warn("not copied");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "result ends\nfreight: warning: other programs\nfreight: warning: later\nfreight: warning: not copied\n");
+  EXPECT_EQ(copied, "freight: warning: other programs\nfreight: warning: later\n");
+}
+
 TEST(Progress, IsPlainWhenNotATerminal) {
   written(Progress::Mode::automatic, [](Progress& p) { EXPECT_EQ(p.mode(), Progress::Mode::lines); });
 }

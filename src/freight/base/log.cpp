@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstdio>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "freight/base/env.h"
 
@@ -18,10 +20,22 @@ Level initial_level() {
   return Level::warn;
 }
 std::mutex g_mutex;
+std::function<void(const std::string&)> g_copy;
+int g_holders = 0;
+std::vector<std::string> g_waiting;
 std::atomic<bool> g_rewriting = false;
 Level& current() {
   static Level l = initial_level();
   return l;
+}
+}  // namespace
+
+namespace {
+// With g_mutex held.
+void put(const std::string& line) {
+  const char* const removed = g_rewriting ? "\r\033[K" : "";
+  std::fprintf(stderr, "%s%s\n", removed, line.c_str());
+  if (g_copy) g_copy(line);
 }
 }  // namespace
 
@@ -34,8 +48,29 @@ void write(Level level, const std::string& text) {
   static constexpr const char* kNames[] = {"error", "warning", "info", "debug"};
   std::lock_guard lock(g_mutex);
   if (level > current()) return;
-  const char* const removed = g_rewriting ? "\r\033[K" : "";
-  std::fprintf(stderr, "%sfreight: %s: %s\n", removed, kNames[static_cast<int>(level)], text.c_str());
+  std::string line = std::string("freight: ") + kNames[static_cast<int>(level)] + ": " + text;
+  if (g_holders > 0) {
+    g_waiting.push_back(std::move(line));
+  } else {
+    put(line);
+  }
+}
+
+void set_copy(std::function<void(const std::string&)> copy) {
+  std::lock_guard lock(g_mutex);
+  g_copy = std::move(copy);
+}
+
+Held::Held() {
+  std::lock_guard lock(g_mutex);
+  ++g_holders;
+}
+
+Held::~Held() {
+  std::lock_guard lock(g_mutex);
+  if (--g_holders > 0) return;
+  for (const std::string& line : g_waiting) put(line);
+  g_waiting.clear();
 }
 
 void set_rewriting(bool rewriting) { g_rewriting = rewriting; }

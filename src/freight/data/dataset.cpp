@@ -147,6 +147,10 @@ int64_t Dataset::count() const {
   return images.defined() ? images.shape()[0] : 0;
 }
 
+std::string advice_on_bad(const char* what) {
+  return cat("; --on-bad-sample skip leaves such ", what, " out, and freight data verify lists them all");
+}
+
 Shape Dataset::sample_shape() const {
   if (files) return {files->geometry.channels, files->geometry.rows, files->geometry.columns};
   return {images.shape().begin() + 1, images.shape().end()};

@@ -48,6 +48,7 @@ struct Dataset {
   std::vector<float> mean, std;
   std::string note;           // what a user should know of how this part came about; often empty
   bool undivided = false;     // the data has no part for the test: see Undivided
+  bool test_apart = false;    // the data has a test part, and this held-out part is another
   ArrayMeaning meaning = {};  // of arrays
 
   int64_t count() const;                                                        // samples
@@ -93,6 +94,8 @@ struct BadSample {
 };
 // Decides if such a sample stops the reader (an Error is thrown) or is left out.
 enum class OnBad { error, skip };
+// Ends the message about a sample that cannot be read: how the rest is used all the same. `what`: "pictures".
+std::string advice_on_bad(const char* what);
 // The treatment of samples that cannot be read.
 struct BadSamples {
   OnBad on_bad = OnBad::error;                        // stop or leave out

@@ -124,8 +124,7 @@ bool leave_out_nonfinite(Dataset& set, const BadSamples& bad) {
       continue;
     }
     const std::string sample = cat(set.name, ", sample ", i, " of the ", set.split, " part");
-    if (bad.on_bad == OnBad::error)
-      fail(ErrorKind::data, sample, fault, "; --on-bad-sample skip leaves such samples out");
+    if (bad.on_bad == OnBad::error) fail(ErrorKind::data, sample, fault, advice_on_bad("samples"));
     if (bad.report) bad.report({sample, fault});
   }
   if (static_cast<int64_t>(kept.size()) == rows) return false;

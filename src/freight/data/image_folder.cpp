@@ -2,6 +2,7 @@
 #include "freight/data/image_folder.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <filesystem>
@@ -75,6 +76,28 @@ bool holds_images(const std::string& dir, int depth) {
   });
 }
 
+// Says which files were not read.
+void note_others(const std::vector<std::string>& others, std::vector<std::string>& notes) {
+  if (others.empty()) return;
+  notes.push_back(cat(with_commas(static_cast<int64_t>(others.size())),
+                      others.size() == 1 ? " file was" : " files were", " not read: ", io::count_by_ending(others),
+                      "; the first is ", others[0]));
+}
+
+// Pictures that lie beside the folders of the classes, and so have none.
+void note_pictures_beside(const std::string& dir, std::vector<std::string>& notes) {
+  std::vector<std::string> found;
+  for (const fs::path& p : entries(dir)) {
+    const bool picture = io::is_image_name(p.string()) || io::is_foreign_image_name(p.string());
+    if (picture && !is_folder(p)) found.push_back(p.string());
+  }
+  if (found.empty()) return;
+  notes.push_back(cat(with_commas(static_cast<int64_t>(found.size())),
+                      found.size() == 1 ? " picture lies" : " pictures lie", " in ", dir,
+                      " itself, in no folder of a class, and ", found.size() == 1 ? "was" : "were",
+                      " not read; the first is ", found[0]));
+}
+
 // Class number by name. A class of `dir` that is not among `classes` is an error.
 ImageListing list_folders(const std::string& dir, const std::vector<std::string>& classes,
                           const std::string& classes_of) {
@@ -90,14 +113,16 @@ ImageListing list_folders(const std::string& dir, const std::vector<std::string>
     collect(cat(dir, "/", name), 0, out.paths, others);
     if (out.paths.size() == before) {
       fail(ErrorKind::data, cat(dir, "/", name), "the folder of class ", name, " has no pictures (",
-           io::image_endings(), "); ", others.size() - others_before, " other files; remove it or fill it");
+           io::image_endings(), "); ", others.size() - others_before, " other files",
+           others.size() == others_before
+               ? ""
+               : ": " + io::count_by_ending({others.begin() + static_cast<ptrdiff_t>(others_before), others.end()}),
+           "; remove it or fill it");
     }
     out.labels.resize(out.paths.size(), it - classes.begin());
   }
-  if (!others.empty()) {
-    out.notes.push_back(cat(with_commas(static_cast<int64_t>(others.size())),
-                            " files are no pictures by their names and were left aside, the first is ", others[0]));
-  }
+  note_others(others, out.notes);
+  note_pictures_beside(dir, out.notes);
   return out;
 }
 
@@ -196,7 +221,7 @@ TrainTest load_image_source(const std::string& path, const std::string& name, co
       fail(ErrorKind::usage, "--val-split", "got ", o.val_split, ", but ", path, " has a part for validation, ",
            val_at);
     }
-    held_out.clear();  // the test part stays untouched
+    if (o.held_out != HeldOut::test) held_out.clear();  // the test part stays untouched
   }
   std::vector<std::string> classes;
   if (!lists) {
@@ -229,7 +254,60 @@ TrainTest load_image_source(const std::string& path, const std::string& name, co
   TrainTest sets{dataset_of(std::move(train), name, "train", classes, train_geometry),
                  dataset_of(std::move(val), name, "test", classes, val_geometry)};
   sets.train.undivided = sets.test.undivided = held_out.empty();
+  sets.test.test_apart = !test_at.empty() && held_out != test_at;
   return sets;
+}
+
+PixelStatistics pixel_statistics(const std::vector<std::string>& paths, io::Orientation orientation, int64_t most) {
+  constexpr size_t kChannels = 3;
+  struct Sums {
+    std::array<double, kChannels> value{}, square{};  // means over the picture
+    bool read = false;
+  };
+  const auto all = static_cast<int64_t>(paths.size());
+  const int64_t n = std::min(all, most);
+  std::vector<Sums> sums(static_cast<size_t>(n));
+  std::atomic<int64_t> next{0};
+  const auto work = [&] {
+    for (int64_t i = next++; i < n; i = next++) {
+      Sums& s = sums[static_cast<size_t>(i)];
+      try {
+        const Array image = io::load_image(paths[static_cast<size_t>(i * all / n)], orientation);
+        const int64_t channels = image.shape()[2], pixels = image.numel() / channels;
+        const auto* const x = image.data<uint8_t>();
+        for (size_t c = 0; c < kChannels; ++c) {
+          uint64_t value = 0, square = 0;
+          const int64_t first = channels == 1 ? 0 : static_cast<int64_t>(c);
+          for (int64_t at = first; at < image.numel(); at += channels) {
+            value += x[at];
+            square += static_cast<uint64_t>(x[at]) * x[at];
+          }
+          s.value[c] = static_cast<double>(value) / (255.0 * static_cast<double>(pixels));
+          s.square[c] = static_cast<double>(square) / (255.0 * 255.0 * static_cast<double>(pixels));
+        }
+        s.read = true;
+      } catch (const std::exception&) {  // freight data verify tells
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 1; i < thread_count(); ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& t : threads) t.join();
+  PixelStatistics out;
+  out.pictures = std::count_if(sums.begin(), sums.end(), [](const Sums& s) { return s.read; });
+  for (size_t c = 0; c < kChannels && out.pictures > 0; ++c) {
+    double value = 0, square = 0;
+    for (const Sums& s : sums) {
+      value += s.value[c];
+      square += s.square[c];
+    }
+    const double mean = value / static_cast<double>(out.pictures);
+    out.mean.push_back(static_cast<float>(mean));
+    out.std.push_back(
+        static_cast<float>(std::sqrt(std::max(0.0, square / static_cast<double>(out.pictures) - mean * mean))));
+  }
+  return out;
 }
 
 std::vector<BadSample> check_images(const std::vector<std::string>& paths,

@@ -31,6 +31,15 @@ bool is_image_source(const std::string& path);
 // Mean and deviation are those of ImageNet, as nearly all networks for photographs expect.
 TrainTest load_image_source(const std::string& path, const std::string& name, const ImageOptions& options = {});
 
+// Mean and deviation of the pixels / 255 of pictures in files, per channel of RGB; each picture counts as much as any
+// other, whatever its size.
+struct PixelStatistics {
+  std::vector<float> mean, std;  // empty where none can be read
+  int64_t pictures = 0;          // of which they are
+};
+// Decodes `most` of them at most, evenly spread, on all cores; those that cannot be read are left out.
+PixelStatistics pixel_statistics(const std::vector<std::string>& paths, io::Orientation orientation, int64_t most);
+
 // Decodes every file wholly, on all cores. `poll` is called now and then by one thread at a time; false stops.
 std::vector<BadSample> check_images(const std::vector<std::string>& paths,
                                     const std::function<bool(int64_t done, int64_t total)>& poll = {});

@@ -13,6 +13,7 @@
 #include "freight/data/class_names.h"
 #include "freight/data/columns.h"
 #include "freight/data/unicode.h"
+#include "freight/io/image.h"
 
 namespace freight::data {
 
@@ -218,18 +219,9 @@ class Reader {
 
  private:
   std::vector<TextRow> file_rows(const std::string& file) {
-    const Form form = form_of(file);
-    TextForm kind = TextForm::csv;
-    switch (form) {
-      case Form::csv: break;
-      case Form::tsv: kind = TextForm::tsv; break;
-      case Form::jsonl: kind = TextForm::jsonl; break;
-      case Form::fasttext: kind = TextForm::fasttext; break;
-      case Form::none:
-      case Form::corpus:
-        fail(ErrorKind::data, file, "is plain text: need documents with labels, as the training part has");
-    }
-    TextRows read = parse_text(io::read_file_gunzip(file), file, kind, options_);
+    const std::optional<TextForm> form = document_form(file);
+    if (!form) fail(ErrorKind::data, file, "is plain text: need documents with labels, as the training part has");
+    TextRows read = parse_text(io::read_file_gunzip(file), file, *form, options_);
     const bool said = std::find(notes.begin(), notes.end(), read.note) != notes.end();
     if (!read.note.empty() && !said) notes.push_back(read.note);
     return std::move(read.rows);
@@ -237,10 +229,12 @@ class Reader {
 
   std::vector<TextRow> folder_rows(const std::string& dir) {
     std::vector<TextRow> out;
-    int64_t others = 0;
-    std::string first_other;
+    std::vector<std::string> others;
     for (const fs::path& folder : entries(dir)) {
-      if (!is_text_folder(folder)) continue;
+      if (!is_text_folder(folder)) {
+        if (is_document(folder) && form_of(folder) != Form::none) others.push_back(folder.string());
+        continue;
+      }
       const std::string label = folder.filename().string();
       if (label == kUnlabelled) {
         notes.push_back(cat(folder.string(), " has no labels and is left aside"));
@@ -250,7 +244,7 @@ class Reader {
       bool any = false;
       for (const fs::path& file : entries(folder)) {
         if (!is_document(file)) {
-          if (others++ == 0) first_other = file.string();
+          others.push_back(file.string());
           continue;
         }
         any = true;
@@ -268,15 +262,18 @@ class Reader {
       }
       if (out.size() == before) notes.push_back(cat("no document of class ", label, " in ", dir, " can be read"));
     }
-    if (others > 0) {
-      notes.push_back(cat(with_commas(others), " files are no .txt and were left aside, the first is ", first_other));
+    if (!others.empty()) {
+      notes.push_back(cat(with_commas(static_cast<int64_t>(others.size())),
+                          others.size() == 1 ? " file was" : " files were",
+                          " not read, since documents are the .txt files in the folders of their classes: ",
+                          io::count_by_ending(others), "; the first is ", others[0]));
     }
     return out;
   }
 
   void refuse(const std::string& where, const std::string& why) const {
     if (options_.bad.on_bad == OnBad::error) {
-      fail(ErrorKind::data, where, why, "; --on-bad-sample skip leaves such documents out");
+      fail(ErrorKind::data, where, why, advice_on_bad("documents"));
     }
     if (options_.bad.report) options_.bad.report({where, why});
   }
@@ -352,6 +349,18 @@ uint64_t fingerprint(const TextPart& part) {
   return hash_of(part.labels.data(), part.labels.size() * sizeof(int64_t), h);
 }
 
+std::optional<TextForm> document_form(const std::string& path) {
+  switch (form_of(path)) {
+    case Form::csv: return TextForm::csv;
+    case Form::tsv: return TextForm::tsv;
+    case Form::jsonl: return TextForm::jsonl;
+    case Form::fasttext: return TextForm::fasttext;
+    case Form::none:
+    case Form::corpus: break;
+  }
+  return {};
+}
+
 bool is_text_source(const std::string& path) { return !parts_in(path).train.empty(); }
 
 bool is_corpus_source(const std::string& path) {
@@ -377,6 +386,7 @@ TextSet load_text_source(const std::string& path, const std::string& name, const
   TextSet set;
   set.name = name;
   set.undivided = held_out.empty();
+  set.test_apart = !l.test.empty() && held_out != l.test;
   const bool whole = set.undivided && o.undivided == Undivided::whole;
   Reader reader(o);
   if (!l.folders && form_of(l.train) == Form::corpus) {

@@ -44,6 +44,8 @@ struct TextSet {
   TextPart train, test;              // both parts
   bool undivided = false;            // the data has no part for the test: see Undivided
 
+  bool test_apart = false;  // the data has a test part, and `test` is another: one for validation
+
   bool corpus() const { return classes.empty(); }  // one plain text without classes
 };
 
@@ -63,6 +65,7 @@ TextSet load_text_source(const std::string& path, const std::string& name, const
 // One document as it stands in a file; `where` is "file:line".
 struct TextRow {
   std::string text, label, where;  // as it stands, and its place
+  std::string fault = {};          // of parse_unlabelled: why it cannot be read
 };
 enum class TextForm { csv, tsv, jsonl, fasttext };  // forms of files
 // The documents of one file.
@@ -72,6 +75,12 @@ struct TextRows {
 };
 // The documents of a file. Bad ones go the way of options.bad.
 TextRows parse_text(io::ByteView bytes, const std::string& name, TextForm form, const TextOptions& options = {});
+// The form of a file of documents: told by its name and, for .txt, by the first bytes; none for a file of plain lines.
+std::optional<TextForm> document_form(const std::string& path);
+// The documents of a file, for who asks what their labels should be: one for each row, in order, blank ones and those
+// with a fault, too. `column`: the name or number of the text's, as the model was trained on; empty: told by the file.
+// Throws Error(data) where nothing says which column is the text.
+TextRows parse_unlabelled(io::ByteView bytes, const std::string& name, TextForm form, const std::string& column = {});
 // Why this cannot be a document: not UTF-8, blank, or too long. Empty where it can.
 std::string document_fault(const std::string& text);
 

@@ -88,7 +88,49 @@ class ColumnFinder {
     return c;
   }
 
+  // The columns of the text alone, of a file that needs no labels.
+  Columns find_texts() const {
+    Columns c{.texts = text_columns(), .first_row = 1};
+    if (!options_.text_column.empty()) {
+      const auto at = known_column();
+      if (!at) {
+        fail(ErrorKind::data, file_, "has no column ", options_.text_column,
+             ", which holds the texts that the model was trained on; its first line is ", excerpt());
+      }
+      c.texts = {*at};
+      if (is_integer(options_.text_column) && !has_header(*at)) c.first_row = 0;
+    } else if (c.texts.empty() && header_.width() == 1) {
+      c.texts = {0};
+      const bool word = header_.plausible() && header_.word(0).find(' ') == std::string::npos;
+      if (!word || rows_.size() == 1) c.first_row = 0;
+    } else if (c.texts.empty()) {
+      try {
+        c = find();
+      } catch (const Error&) {
+        fail(ErrorKind::data, file_, "cannot tell which column is the text: need a header that says 'text', or a .txt ",
+             "file with a text in each line; the first line is ", excerpt());
+      }
+    }
+    check_documents(c);
+    return c;
+  }
+
  private:
+  // The column that the options name, in this file.
+  std::optional<size_t> known_column() const {
+    if (const auto at = header_.find(options_.text_column); at || !is_integer(options_.text_column)) return at;
+    int64_t n = 0;
+    const std::string& text = options_.text_column;
+    std::from_chars(text.data(), text.data() + text.size(), n);
+    if (n < 1 || n > static_cast<int64_t>(header_.width())) return {};
+    return static_cast<size_t>(n - 1);
+  }
+  // Whether the first line names columns, of which `text` is known by its number.
+  bool has_header(size_t text) const {
+    const auto label = header_.best(ColumnRole::label);
+    return header_.role(text) == ColumnRole::text || label.has_value();
+  }
+
   std::vector<size_t> text_columns() const {
     if (const auto text = header_.best(ColumnRole::text)) return {*text};
     std::vector<size_t> parts;
@@ -348,7 +390,7 @@ class Sink {
   }
   void refuse(const std::string& where, const std::string& why) const {
     if (bad_.on_bad == OnBad::error) {
-      fail(ErrorKind::data, where, why, "; --on-bad-sample skip leaves such documents out");
+      fail(ErrorKind::data, where, why, advice_on_bad("documents"));
     }
     if (bad_.report) bad_.report({where, why});
   }
@@ -358,6 +400,33 @@ class Sink {
  private:
   const BadSamples& bad_;
 };
+
+std::string joined_text(const std::vector<std::string>& fields, const std::vector<size_t>& columns) {
+  std::string text;
+  for (const size_t at : columns) text += (text.empty() ? "" : " ") + fields[at];
+  return text;
+}
+
+void read_texts(const Rows& table, const std::string& name, const TextOptions& options, TextRows& out) {
+  if (table.empty()) return;
+  const Columns columns = ColumnFinder(table, name, options).find_texts();
+  const size_t width = table[0].fields.size();
+  std::vector<std::string> names;
+  for (const size_t at : columns.texts) {
+    names.push_back(columns.first_row > 0 ? cat("'", table[0].fields[at], "'") : cat(at + 1));
+  }
+  out.note = cat(name, ": the texts are column ", join(names, " and "));
+  for (size_t i = columns.first_row; i < table.size(); ++i) {
+    const auto& [fields, line] = table[i];
+    TextRow row{{}, {}, cat(name, ":", line)};
+    if (fields.size() != width) {
+      row.fault = cat("got ", fields.size(), " fields, need ", width, " as in the first line");
+    } else {
+      row.text = joined_text(fields, columns.texts);
+    }
+    out.rows.push_back(std::move(row));
+  }
+}
 
 void read_table(const Rows& table, const std::string& name, const TextOptions& options, Sink& sink) {
   if (table.empty()) return;
@@ -371,9 +440,7 @@ void read_table(const Rows& table, const std::string& name, const TextOptions& o
       sink.refuse(where, cat("got ", fields.size(), " fields, need ", width, " as in the first line"));
       continue;
     }
-    std::string text;
-    for (const size_t at : columns.texts) text += (text.empty() ? "" : " ") + fields[at];
-    sink.add(std::move(text), fields[columns.label], where);
+    sink.add(joined_text(fields, columns.texts), fields[columns.label], where);
   }
 }
 
@@ -425,42 +492,63 @@ Keys keys_of(const nlohmann::json& first, const TextOptions& options) {
   return keys;
 }
 
-void read_json_line(std::string_view line, const std::string& where, std::optional<Keys>& keys,
-                    const TextOptions& options, Sink& sink) {
-  if (const auto at = utf8_fault(line)) return sink.refuse(where, cat("not UTF-8: byte ", *at, " of the line"));
+// The object of a line; null where there is none, which `fault` tells.
+nlohmann::json object_of(std::string_view line, const std::string& where, std::string& fault) {
   constexpr char kNeedsObject[] = R"(not a JSON object: need {"text": ..., "label": ...})";
+  if (const auto at = utf8_fault(line)) return fault = cat("not UTF-8: byte ", *at, " of the line"), nullptr;
   nlohmann::json j;
   try {
     j = io::parse_json<nlohmann::json>(line, where, ErrorKind::data);
   } catch (const Error& e) {
-    if (const std::string half = lone_surrogate(line); !half.empty()) {
-      return sink.refuse(where, cat("the text holds half a surrogate pair, ", half,
-                                    ", which is no character: it was cut in the middle of one"));
-    }
-    return sink.refuse(where, cat(kNeedsObject, ": ", e.message()));
+    const std::string half = lone_surrogate(line);
+    fault = half.empty() ? cat(kNeedsObject, ": ", e.message())
+                         : cat("the text holds half a surrogate pair, ", half,
+                               ", which is no character: it was cut in the middle of one");
+    return nullptr;
   }
-  if (!j.is_object()) return sink.refuse(where, kNeedsObject);
-  if (!keys) keys = keys_of(j, options);
-  const auto& [text_key, label_key] = *keys;
-  const auto text = j.find(text_key), label = j.find(label_key);
-  if (text == j.end() || !text->is_string()) return sink.refuse(where, cat("no text under the key '", text_key, "'"));
-  if (label == j.end() || label->is_null())
-    return sink.refuse(where, cat("the label is missing: no '", label_key, "'"));
-  if (!label->is_string() && !label->is_number_integer() && !label->is_boolean()) {
-    return sink.refuse(where, cat("the label under '", label_key, "' must be a text or an integer"));
-  }
-  sink.add(text->get<std::string>(), label->is_string() ? label->get<std::string>() : label->dump(), where);
+  if (j.is_object()) return j;
+  return fault = kNeedsObject, nullptr;
 }
 
-void read_fasttext_line(std::string_view line, const std::string& where, Sink& sink) {
+// The text of an object; "" where there is none, which `fault` tells.
+std::string text_in(const nlohmann::json& object, const std::string& key, std::string& fault) {
+  const auto text = object.find(key);
+  if (text != object.end() && text->is_string()) return text->get<std::string>();
+  return fault = cat("no text under the key '", key, "'"), "";
+}
+
+void read_json_line(std::string_view line, const std::string& where, std::optional<Keys>& keys,
+                    const TextOptions& options, Sink& sink) {
+  std::string fault;
+  const nlohmann::json j = object_of(line, where, fault);
+  if (!fault.empty()) return sink.refuse(where, fault);
+  if (!keys) keys = keys_of(j, options);
+  std::string text = text_in(j, keys->text, fault);
+  if (!fault.empty()) return sink.refuse(where, fault);
+  const auto label = j.find(keys->label);
+  if (label == j.end() || label->is_null())
+    return sink.refuse(where, cat("the label is missing: no '", keys->label, "'"));
+  if (!label->is_string() && !label->is_number_integer() && !label->is_boolean()) {
+    return sink.refuse(where, cat("the label under '", keys->label, "' must be a text or an integer"));
+  }
+  sink.add(std::move(text), label->is_string() ? label->get<std::string>() : label->dump(), where);
+}
+
+// What stands behind the labels of a line, which are taken off it.
+std::string_view without_labels(std::string_view line, std::vector<std::string>& labels) {
   constexpr std::string_view kPrefix = "__label__";
   std::string_view rest = trimmed(line);
-  std::vector<std::string> labels;
   while (rest.starts_with(kPrefix)) {
     const size_t end = std::min(rest.find_first_of(" \t"), rest.size());
     labels.emplace_back(rest.substr(kPrefix.size(), end - kPrefix.size()));
     rest = trimmed(rest.substr(end));
   }
+  return rest;
+}
+
+void read_fasttext_line(std::string_view line, const std::string& where, Sink& sink) {
+  std::vector<std::string> labels;
+  const std::string_view rest = without_labels(line, labels);
   if (labels.empty()) return sink.refuse(where, "the label is missing: the line does not begin with __label__");
   if (labels.size() > 1) {
     return sink.refuse(where, cat("got ", labels.size(), " labels, need one class per document"));
@@ -499,6 +587,34 @@ TextRows parse_text(io::ByteView bytes, const std::string& name, TextForm form, 
       break;
   }
   return {std::move(sink.rows), std::move(sink.note)};
+}
+
+TextRows parse_unlabelled(io::ByteView bytes, const std::string& name, TextForm form, const std::string& column) {
+  const TextOptions options{.text_column = column};
+  const std::string_view text = view_of(bytes);
+  TextRows out;
+  switch (form) {
+    case TextForm::csv: read_texts(io::parse_csv(bytes, name), name, options, out); break;
+    case TextForm::tsv: read_texts(parse_tsv(text, name), name, options, out); break;
+    case TextForm::jsonl: {
+      std::optional<Keys> keys;
+      for_lines(text, [&](std::string_view line, int64_t number) {
+        TextRow row{{}, {}, cat(name, ":", number)};
+        const nlohmann::json j = object_of(line, row.where, row.fault);
+        if (row.fault.empty() && !keys) keys = keys_of(j, options);
+        if (row.fault.empty()) row.text = text_in(j, keys->text, row.fault);
+        out.rows.push_back(std::move(row));
+      });
+      break;
+    }
+    case TextForm::fasttext:
+      for_lines(text, [&](std::string_view line, int64_t number) {
+        std::vector<std::string> labels;
+        out.rows.push_back({std::string(without_labels(line, labels)), {}, cat(name, ":", number)});
+      });
+      break;
+  }
+  return out;
 }
 
 }  // namespace freight::data

@@ -47,8 +47,8 @@ class Predictor {
   // FLOPs of one sample, of a text of full length, before any plan is made. Nothing is run.
   double flops() const;
 
-  // Raw inputs as samples of the model. A file is an image (PNG, JPEG, WebP, BMP, PPM, npy; made grey or RGB, resized
-  // and cut as evaluation does it): u8 (C, H, W), or f32 where the model was trained on another range; or an npy in the
+  // Raw inputs as samples of the model. A file is an image (as io/image.h reads them; made grey or RGB, resized and cut
+  // as evaluation does it): u8 (C, H, W), or f32 where the model was trained on another range; or an npy in the
   // model's input shape, taken as it is. A text is tokens i32 (T), cut off at the model's length. Throw Error(data)
   // that names the file, or `name`, for values that check_values refuses, too.
   Array sample_of_file(const std::string& path) const;
@@ -58,7 +58,7 @@ class Predictor {
   Array sample_of_values(const Array& values, const std::string& name) const;
   // data::range_warning of a sample.
   std::string range_warning(const Array& sample) const;
-  // A text as tokens i32 (T).
+  // A text as tokens i32 (T); of a blank one the token for unknown words.
   Array sample_of_text(const std::string& text, const std::string& name = "text") const;
   // A row of a table, its cells in the order of bundle().columns (store::places_of finds them by name): f64 (columns).
   Array sample_of_row(const std::vector<std::string>& cells, const std::string& name) const;

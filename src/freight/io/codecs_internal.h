@@ -16,12 +16,16 @@ bool is_jpeg(ByteView bytes);
 bool is_bmp(ByteView bytes);
 bool is_netpbm(ByteView bytes);
 bool is_webp(ByteView bytes);
+bool is_gif(ByteView bytes);
+bool is_tiff(ByteView bytes);
 
 // They take `room` before they allocate pixels.
 Array decode_png(ByteView bytes, const std::string& name, ImageRoom& room);
 Array decode_bmp(ByteView bytes, const std::string& name, ImageRoom& room);
 Array decode_netpbm(ByteView bytes, const std::string& name, ImageRoom& room);
 Array decode_webp(ByteView bytes, const std::string& name, ImageRoom& room);
+Array decode_gif(ByteView bytes, const std::string& name, ImageRoom& room);
+Array decode_tiff(ByteView bytes, const std::string& name, ImageRoom& room);
 // JPEG alone can leave out what is not wanted: see decode_part in image.h.
 void decode_jpeg(ByteView bytes, const std::string& name, const ChoosePart& choose, Image& out, ImageRoom& room);
 

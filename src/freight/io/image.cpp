@@ -4,11 +4,16 @@
 #include <algorithm>
 #include <cmath>
 #include <condition_variable>
+#include <iterator>
+#include <map>
 #include <mutex>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
+#include "freight/base/strings.h"
 #include "freight/io/codecs_internal.h"
 #include "freight/io/memory_need.h"
 #include "freight/io/npy.h"
@@ -57,15 +62,61 @@ Array decode_npy(ByteView bytes, const std::string& name, ImageRoom& room) {
   return image_of_array(computable(parse_npy(bytes, name), name), name);
 }
 
+// The name of an image format by its first bytes, of those that are not read; "" for what is none of them.
+std::string foreign_format(ByteView bytes) {
+  const std::string_view head(reinterpret_cast<const char*>(bytes.data()), std::min<size_t>(bytes.size(), 1024));
+  const auto at = [&](size_t from, std::string_view text) {
+    return head.substr(std::min(from, head.size())).starts_with(text);
+  };
+  if (at(4, "ftyp")) {  // ISO media: the brand says what it is
+    for (const char* brand : {"avif", "avis"}) {
+      if (at(8, brand)) return "AVIF";
+    }
+    for (const char* brand : {"heic", "heix", "hevc", "heim", "heis", "mif1", "msf1"}) {
+      if (at(8, brand)) return "HEIC";
+    }
+    return "a video";
+  }
+  struct Row {
+    std::string_view start;
+    const char* name;
+  };
+  constexpr Row kRows[] = {{std::string_view("\0\0\0\x0cjP", 6), "JPEG 2000"},
+                           {std::string_view("\0\0\0\x0cJXL", 7), "JPEG XL"},
+                           {"\xff\x0a", "JPEG XL"},
+                           {"\xff\x4f\xff\x51", "JPEG 2000"},
+                           {"8BPS", "PSD"},
+                           {std::string_view("\0\0\1\0", 4), "ICO"},
+                           {"v/1\x01", "OpenEXR"},
+                           {"#?RADIANCE", "Radiance HDR"},
+                           {"P4", "PBM"},
+                           {"P1", "PBM"},
+                           {"P7", "PAM"},
+                           {"%PDF", "PDF"},
+                           {"<svg", "SVG"},
+                           {"<!DOCTYPE html", "an HTML page"},
+                           {"<!doctype html", "an HTML page"},
+                           {"<html", "an HTML page"}};
+  for (const Row& row : kRows) {
+    if (at(0, row.start)) return row.name;
+  }
+  if (at(128, "DICM")) return "DICOM";
+  return head.find("<svg") != head.npos ? "SVG" : "";
+}
+
 // Formats that are always decoded whole.
 Array decode_whole(ByteView bytes, const std::string& name, ImageRoom& room) {
   if (is_png(bytes)) return decode_png(bytes, name, room);
   if (is_webp(bytes)) return decode_webp(bytes, name, room);
+  if (is_gif(bytes)) return decode_gif(bytes, name, room);
+  if (is_tiff(bytes)) return decode_tiff(bytes, name, room);
   if (is_bmp(bytes)) return decode_bmp(bytes, name, room);
   if (is_netpbm(bytes)) return decode_netpbm(bytes, name, room);
   if (is_npy(bytes)) return decode_npy(bytes, name, room);
   if (bytes.empty()) fail(ErrorKind::data, name, "not an image: the file is empty");
-  fail(ErrorKind::data, name, "not an image that can be read: need PNG, JPEG, WebP, BMP, PPM or npy");
+  const std::string format = foreign_format(bytes);
+  fail(ErrorKind::data, name, "not an image that can be read: got ", format.empty() ? "none of the formats" : format,
+       ", need PNG, JPEG, WebP, GIF, TIFF, BMP, PPM or npy");
 }
 
 // The images that all threads decode at once.
@@ -193,14 +244,48 @@ Array load_image(const std::string& path, Orientation orientation) {
 
 void save_png(const std::string& path, const Array& image) { write_file_atomic(path, encode_png(image).view()); }
 
-bool is_image_name(const std::string& path) {
-  const std::string name = lower(path);
-  for (const char* ending : {".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".webp"}) {
-    if (ends_with(name, ending)) return true;
-  }
-  return false;
-}
+namespace {
+constexpr const char* kEndings[] = {"jpg", "jpeg", "jpe", "jfif", "png", "webp", "gif",
+                                    "tif", "tiff", "bmp", "dib",  "ppm", "pgm",  "pnm"};
+constexpr const char* kForeignEndings[] = {"heic", "heif", "hif", "avif", "svg", "svgz", "jp2", "j2k", "jpx", "jxl",
+                                           "psd",  "ico",  "tga", "exr",  "hdr", "dcm",  "raw", "cr2", "cr3", "nef",
+                                           "arw",  "dng",  "orf", "rw2",  "pbm", "pam",  "pcx", "xcf", "eps", "pdf"};
 
-const char* image_endings() { return "jpg, jpeg, png, bmp, ppm, webp"; }
+// The ending in small letters, without its dot; "" where there is none.
+std::string ending_of(const std::string& path) {
+  const size_t slash = path.rfind('/'), dot = path.rfind('.');
+  const size_t first = slash == path.npos ? 0 : slash + 1;
+  return dot == path.npos || dot <= first ? "" : lower(path.substr(dot + 1));
+}
+template <size_t N>
+bool is_among(const char* const (&endings)[N], const std::string& ending) {
+  return std::find(std::begin(endings), std::end(endings), ending) != std::end(endings);
+}
+}  // namespace
+
+bool is_image_name(const std::string& path) { return is_among(kEndings, ending_of(path)); }
+bool is_foreign_image_name(const std::string& path) { return is_among(kForeignEndings, ending_of(path)); }
+
+std::string image_endings() { return join({std::begin(kEndings), std::end(kEndings)}, ", "); }
+
+std::string count_by_ending(const std::vector<std::string>& names) {
+  std::map<std::string, int64_t> counts;
+  for (const std::string& name : names) ++counts[ending_of(name)];
+  std::vector<std::pair<std::string, int64_t>> sorted(counts.begin(), counts.end());
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::vector<std::string> images, others;
+  for (const auto& [ending, count] : sorted) {
+    const std::string text = cat(with_commas(count), ending.empty() ? " without an ending" : " .", ending);
+    (is_among(kForeignEndings, ending) ? images : others).push_back(text);
+  }
+  std::string all;
+  if (!images.empty()) {
+    all =
+        cat(join(images, ", "), " (", images.size() == 1 ? "a format of images that is" : "formats of images that are",
+            " not read: convert them to PNG or JPEG)");
+  }
+  if (!others.empty()) all += cat(all.empty() ? "" : ", ", join(others, ", "));
+  return all;
+}
 
 }  // namespace freight::io

@@ -1,10 +1,11 @@
-// Images: PNG, JPEG, WebP, BMP, PPM and npy in, PNG out. An image is a u8 array (H, W, C) with C 1 (grey) or 3 (RGB).
-// Grey stays grey; palettes expand; 16 bits become 8; transparency is composited on white; CMYK becomes RGB. Images are
-// turned as their EXIF data say, unless that is to be ignored.
-// Faults are Error(data) that names the file.
+// Images: PNG, JPEG, WebP, GIF (the first frame), TIFF (the first page), BMP, PPM and npy in, PNG out. An image is a u8
+// array (H, W, C) with C 1 (grey) or 3 (RGB). Grey stays grey; palettes expand; 16 bits become 8; transparency is
+// composited on white; CMYK becomes RGB. Images are turned as their EXIF data say, unless that is to be ignored. Faults
+// are Error(data) that names the file.
 #pragma once
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "freight/base/array.h"
 #include "freight/io/file.h"
@@ -77,9 +78,14 @@ void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choo
 Bytes encode_png(const Array& image);
 void save_png(const std::string& path, const Array& image);  // encode_png into a file, atomically
 
-// True for names that end as images of data sets do: .jpg .jpeg .png .bmp .ppm .webp, in any case.
+// True for names that end as images that are read, in any case: image_endings().
 bool is_image_name(const std::string& path);
-// "jpg, jpeg, png, bmp, ppm, webp", for messages.
-const char* image_endings();
+// "jpg, jpeg, png, ...", for messages.
+std::string image_endings();
+// True for names that end as those of images which are not read: .heic .avif .svg and the like.
+bool is_foreign_image_name(const std::string& path);
+// What files that were not read are, by their endings, the most frequent first: "40 .heic and 2 .svg (formats of images
+// that are not read: convert them to PNG or JPEG), 3 .txt, 1 without an ending".
+std::string count_by_ending(const std::vector<std::string>& names);
 
 }  // namespace freight::io

@@ -1,5 +1,6 @@
 // See orientation.h. Layouts: EXIF 2.32 (CIPA DC-008), which is a TIFF directory with the tag Orientation; the segments
-// of JPEG, the chunk eXIf of PNG's third edition, the chunk EXIF of WebP's container.
+// of JPEG, the chunk eXIf of PNG's third edition, the chunk EXIF of WebP's container, and TIFF itself, BigTIFF
+// included.
 #include "freight/io/orientation.h"
 
 #include <algorithm>
@@ -78,14 +79,17 @@ uint64_t orientation_tag(ByteView tiff) {
   const bool little = begins_with(tiff, "II");
   if (!little && !begins_with(tiff, "MM")) return 1;
   const ByteOrder order = little ? ByteOrder::little : ByteOrder::big;
-  const uint64_t directory = number_at(tiff, 4, 4, order).value_or(tiff.size());
-  const uint64_t entries = number_at(tiff, directory, 2, order).value_or(0);
+  // BigTIFF has numbers of eight bytes where TIFF has four, or two for the number of entries.
+  const bool big = number_at(tiff, 2, 2, order) == 43;
+  const size_t wide = big ? 8 : 4, count_bytes = big ? 8 : 2, entry_bytes = big ? 20 : 12;
+  const uint64_t directory = number_at(tiff, wide, wide, order).value_or(tiff.size());
+  const uint64_t entries = number_at(tiff, directory, count_bytes, order).value_or(0);
   for (uint64_t i = 0; i < entries; ++i) {
-    const size_t at = directory + 2 + 12 * i;
+    const size_t at = directory + count_bytes + entry_bytes * i;
     const auto tag = number_at(tiff, at, 2, order);
     if (!tag) return 1;
     if (*tag != kOrientation || number_at(tiff, at + 2, 2, order) != kShort) continue;
-    const uint64_t value = number_at(tiff, at + 8, 2, order).value_or(1);
+    const uint64_t value = number_at(tiff, at + 4 + wide, 2, order).value_or(1);
     return value >= 1 && value <= 8 ? value : 1;
   }
   return 1;
@@ -105,6 +109,7 @@ Turn exif_turn(ByteView bytes) {
   const ByteView exif = is_jpeg(bytes)   ? exif_of_jpeg(bytes)
                         : is_png(bytes)  ? exif_of_png(bytes)
                         : is_webp(bytes) ? exif_of_webp(bytes)
+                        : is_tiff(bytes) ? bytes
                                          : ByteView();
   // The turns say what stands at the upright image's first row and first column, by the values 1 to 8 of the tag.
   static constexpr Turn kTurns[] = {

@@ -1,4 +1,5 @@
-// How a camera was held, as EXIF says it (JPEG, PNG and WebP hold such data), and turning an image accordingly.
+// How a camera was held, as EXIF says it (JPEG, PNG and WebP hold such data, TIFF a tag), and turning an image
+// accordingly.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -31,8 +31,11 @@ class HeldOutPart {
     load.data_dir = options.data_dir;
     load.text.bad = {.on_bad = data::OnBad::skip, .report = [this](const data::BadSample&) { ++left_out; }};
     if (!bundle.net()) {
-      rows_ = train::learner_of(bundle).rows_to_measure(
-          bundle, name, {.data = name, .data_dir = options.data_dir, .bad = load.text.bad});
+      rows_ = train::learner_of(bundle).rows_to_measure(bundle, name,
+                                                        {.data = name,
+                                                         .data_dir = options.data_dir,
+                                                         .on_bad = load.text.bad.on_bad,
+                                                         .left_out = load.text.bad.report});
       labels_ = rows_->rows.labels;
     } else if (bundle.preprocessing.text()) {
       texts_ = data::load_text(name, load);

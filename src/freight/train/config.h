@@ -125,6 +125,9 @@ Config recipe(const std::string& data, const std::string& name = "default", cons
 // Takes a model. What a recipe says of its own model's net (layers, width, directions, dropout) does not hold for
 // another, and its learning rate is one of nets: a learner of tables chooses its own.
 void set_model(Config& config, const std::string& model);
+// Drops a recipe's sizes of pictures that go with another one than what is asked for: sizes that are not given follow
+// from those that are (docs/data.md). `asked`: the flags alone, without a recipe.
+void set_picture_sizes(Config& config, const Config& asked);
 std::vector<std::string> recipe_names(const std::string& data, const std::string& data_dir = {});
 // Throws Error(usage) naming the field for values that cannot work (batch 0, learning rate NaN, unknown optimizer).
 void validate(const Config& config);

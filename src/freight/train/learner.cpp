@@ -44,6 +44,11 @@ void need_net(const std::string& model) {
 
 }  // namespace
 
+data::BadSamples bad_samples(const MeasureRequest& request, const TrainedOn& on) {
+  const bool same = request.data.empty() || base_name(request.data) == base_name(on.data);
+  return {.on_bad = request.on_bad.value_or(same ? on.on_bad : data::OnBad::error), .report = request.left_out};
+}
+
 void register_learner(std::shared_ptr<const Learner> learner) {
   const std::string name = learner->name();
   const std::vector<models::Entry>& nets = models::registry();

@@ -28,15 +28,19 @@ struct MeasureRequest {
   std::optional<int64_t> seed = {};
   std::optional<std::string> text_column = {}, label_column = {};  // of texts
   std::optional<std::string> target = {}, group_column = {};       // of tables
-  std::string tta = "none", device = "auto";
+  std::optional<std::string> tta = {};                             // of images
+  std::string device = "auto";
   int64_t batch_size = 256, workers = -1;
-  bool deterministic = false;  // fixed kernel choices: the same bits on any number of ranks
-  data::BadSamples bad = {};
+  bool deterministic = false;              // fixed kernel choices: the same bits on any number of ranks
+  std::optional<data::OnBad> on_bad = {};  // not set: as in training, and of other data OnBad::error
+  std::function<void(const data::BadSample&)> left_out = {};
   std::function<void(const std::string&)> note = [](const std::string&) {};
   std::function<void(const std::string&)> warn = [](const std::string&) {};
   Ranks* ranks = nullptr;  // who measure it together, each some of the batches; null: this process alone
   std::function<bool(int64_t done, int64_t all)> poll = [](int64_t, int64_t) { return true; };
 };
+// The treatment of samples of the data to measure on that cannot be read.
+data::BadSamples bad_samples(const MeasureRequest& request, const TrainedOn& on);
 struct Measurement {
   Evaluation figures;
   std::vector<Score> scores = {};  // of models of rows

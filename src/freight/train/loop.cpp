@@ -201,7 +201,7 @@ void Loop::close_epoch() {
   if (epoch_.ranks) {
     e.slow = epoch_.ranks->since_last(run_.ranks->comm(), batches, run_.sharding.unequal_work());
   }
-  if (!e.slow.empty()) record_.note(e.slow);
+  if (!e.slow.empty()) record_.note_heard(e.slow);
   // Nothing was trained here where the run went on with the evaluation alone: then the row is there already.
   const bool elastic = run_.ranks && run_.ranks->members();
   if (elastic ? !epoch_.told : e.train.samples_per_s > 0) record_.trained(e.train, batches, seconds);
@@ -299,7 +299,7 @@ void Loop::store() {
   if (model.own.metric && result_.test.count > 0 && std::isinf(place_.best_score)) {
     const std::string line = cat("no checkpoint is the best one: the metric '", model.own.metric_name,
                                  "' was NaN or infinite in every evaluation");
-    record_.note(line);
+    record_.note_heard(line);
     logging::warn(line);
   }
   record_.settle();

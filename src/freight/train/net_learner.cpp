@@ -358,7 +358,8 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
   }
   data::LoadOptions& load = on.load;
   load.data_dir = r.data_dir;
-  load.text.bad = r.bad;
+  const data::BadSamples bad = bad_samples(r, on);
+  load.text.bad = bad;
   if (r.val_split) load.images.val_split = load.text.val_split = *r.val_split;
   if (r.seed) load.images.split_seed = load.text.split_seed = static_cast<uint64_t>(*r.seed);
   if (r.text_column) load.text.text_column = *r.text_column;
@@ -368,11 +369,15 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
   load.images.held_out = r.split == "test" ? data::HeldOut::test : data::HeldOut::validation;
   load.text.held_out = load.images.held_out;
   TestViews views = TestViews::one;
-  if (!parse_test_views(r.tta, views)) {
-    fail(ErrorKind::usage, "--tta", "got ", r.tta, ", need none, flip or shift");
+  if (const std::string tta = r.tta.value_or(on.tta); !parse_test_views(tta, views)) {
+    fail(ErrorKind::usage, "--tta", "got ", tta, ", need none, flip or shift");
   }
+  const store::ComputeType compute = store::compute_type(on.precision, r.device);
+  if (!compute.note.empty()) r.note(cat("the model was trained with --precision ", on.precision, ": ", compute.note));
   const CompileOptions compile = {.backend = r.device == "auto" ? std::string() : r.device,
-                                  .deterministic = r.deterministic};
+                                  .deterministic = r.deterministic,
+                                  .compute = compute.dtype,
+                                  .tf32 = compute.tf32};
   Evaluator evaluator(bundle.model, compile, r.batch_size, views);
   const bool text = bundle.preprocessing.text();
   const Measured measured =
@@ -394,14 +399,14 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
   data::Dataset set = r.split == "train" ? measured.samples.train : measured.samples.test;
   note(measured.samples.train.note);
   if (r.split != "train") note(set.note);
-  data::leave_out_nonfinite(set, r.bad);
+  data::leave_out_nonfinite(set, bad);
   if (r.ranks) r.ranks->need_equal("data", cat(out.data, " ", set.fingerprint()));
   adapt(set, bundle);
   if (set.images.defined()) {
     const std::string odd = data::range_warning(set.images, bundle.preprocessing.arrays);
     if (!odd.empty()) r.warn(cat(out.data, ": ", odd));
   }
-  out.figures = evaluator.run(set, r.poll, {.workers = static_cast<int>(r.workers), .bad = r.bad, .ranks = r.ranks});
+  out.figures = evaluator.run(set, r.poll, {.workers = static_cast<int>(r.workers), .bad = bad, .ranks = r.ranks});
   return out;
 }
 
@@ -489,6 +494,7 @@ RunSummary NetRun::summary() const {
   s.classes = static_cast<int64_t>(task->classes().size());
   s.unit = task->unit();
   s.example = task->example();
+  if (task->test_apart()) s.held_out = "val";
   s.batch_size = config.batch_size;
   s.grad_accum = config.grad_accum;
   s.devices = ranks ? ranks->world() : 1;

@@ -110,6 +110,8 @@ using Figures = std::vector<std::pair<std::string, double>>;
 class Observer {
  public:
   virtual ~Observer() = default;
+  // True of one that writes log.txt itself (RunDir::add_to_log), with what it shows of the run.
+  virtual bool keeps_log() const { return false; }
   // The output directory is there; no step is done yet.
   virtual void on_start(const RunSummary&) {}
   // Says whether on_step is to be called for this step; it is asked after each, so it should be quick.

@@ -113,6 +113,12 @@ void set_model(Config& c, const std::string& model) {
   learner->choose(c);
 }
 
+void set_picture_sizes(Config& config, const Config& asked) {
+  const bool crop = asked.train_crop_size > 0 || !asked.input_size.empty();
+  if (crop) config.train_crop_size = config.val_crop_size = 0;
+  if (crop || asked.val_crop_size > 0) config.val_resize_size = 0;
+}
+
 std::vector<std::string> recipe_names(const std::string& data, const std::string& data_dir) {
   std::vector<std::string> names;
   for (const Recipe* r : for_data(data, data_dir)) names.push_back(r->name);

@@ -5,6 +5,7 @@
 #include <ctime>
 #include <filesystem>
 
+#include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
 #include "freight/base/version.h"
@@ -98,7 +99,8 @@ RunDir directory_of(const Prepared& p, const std::shared_ptr<RunLock>& lock) {
 
 }  // namespace
 
-RunRecord::RunRecord(const Prepared& run, std::vector<std::string> argv) : run_(run), argv_(std::move(argv)) {
+RunRecord::RunRecord(const Prepared& run, std::vector<std::string> argv, bool heard)
+    : run_(run), argv_(std::move(argv)), heard_(heard) {
   if (run.records()) dir_.reset(new RunDir(directory_of(run, run.start.lock)));
 }
 
@@ -135,7 +137,7 @@ std::string to_string(const Regrouping& r) {
 
 void RunRecord::note(const Regrouping& r) {
   regroupings_.push_back(r);
-  note(to_string(r));
+  note_heard(to_string(r));
   if (dir_) write_run("running", 0, nullptr);  // which a successor reads
 }
 
@@ -144,7 +146,7 @@ void RunRecord::begin(const RunSummary& summary) {
   planned_bytes_ = static_cast<int64_t>(summary.planned_bytes);
   held_out_ = summary.held_out;
   for (const auto* list : {&summary.warnings, &summary.notes}) {
-    for (const std::string& line : *list) dir_->log(line);
+    for (const std::string& line : *list) note_heard(line);
   }
   dir_->write_text("config.json", to_json(run_.config) + "\n");
   dir_->write_text("model.json", run_.description() + "\n");
@@ -164,7 +166,7 @@ void RunRecord::left_out(size_t first) {
   }
   std::string rows;
   for (size_t i = first; i < all.size(); ++i) {
-    dir_->log(cat("left out: ", all[i].path, ": ", all[i].reason));
+    note_heard(cat("left out: ", all[i].path, ": ", all[i].reason));
     const std::string row = cat(cell(all[i].path), "\t", cell(all[i].reason));
     if (listed_->insert(row).second) rows += row + "\n";
   }
@@ -208,7 +210,7 @@ void RunRecord::epoch(const EpochReport& e) {
   const std::string test = e.test ? cat(" ", held_out_, " loss ", fixed(e.test->loss, 4), top1_text(e.test->top1),
                                         metric_text(own, e.test->metric))
                                   : std::string();
-  dir_->log(cat(run_.pass(), " ", r.epoch, "/", r.epochs, " loss ", fixed(r.mean_loss, 4), top1_text(r.top1),
+  note_heard(cat(run_.pass(), " ", r.epoch, "/", r.epochs, " loss ", fixed(r.mean_loss, 4), top1_text(r.top1),
                 metric_text(own, r.metric), test, e.best ? " * best" : ""));
 }
 
@@ -253,7 +255,10 @@ void RunRecord::end(const Result& result, const Figures& figures) {
 void RunRecord::fail_with(const Result& result, const char* what, ErrorKind kind) noexcept {
   if (!dir_) return;
   try {
-    dir_->log(cat("error: ", what));
+    dir_->log(cat(heard_ ? "freight: error: " : "error: ", printable(what, "\n\t")));
+    // Data that cannot be read are mended, and the run begins anew: a folder without a model would stand in its way.
+    const bool begun = run_.start.in_its_directory || !RunDir::barely_begun(dir_->path());
+    if (kind == ErrorKind::data && !begun) return dir_->discard();
     write_run("failed", static_cast<int>(kind), result.interrupted() ? &result : nullptr);
   } catch (const std::exception& second) {
     dir_->log(cat("error: the failure is not recorded: ", second.what()));

@@ -19,7 +19,8 @@ class RunRecord {
  public:
   // Makes or takes over the output directory; from here on the run is on disk. Of a rank that does not record
   // (Prepared::records) nothing is written, and every function does nothing.
-  RunRecord(const Prepared& run, std::vector<std::string> argv);
+  // `heard`: an observer keeps the log of what it hears (Observer::keeps_log).
+  RunRecord(const Prepared& run, std::vector<std::string> argv, bool heard = false);
 
   // True of the process that writes.
   bool writes() const { return dir_ != nullptr; }
@@ -43,6 +44,10 @@ class RunRecord {
   void epoch(const EpochReport& report);
   void note(const std::string& line) {
     if (dir_) dir_->log(line);
+  }
+  // The same of what observers hear as well.
+  void note_heard(const std::string& line) {
+    if (!heard_) note(line);
   }
   // Writes the row of the step after `place`, whose loss is not finite.
   void diverged(const RunPosition& place, double loss, double rate);
@@ -71,6 +76,7 @@ class RunRecord {
 
   const Prepared& run_;
   std::vector<std::string> argv_;
+  const bool heard_;
   std::unique_ptr<RunDir> dir_;       // null: nothing is recorded
   std::shared_ptr<RunLock> claimed_;  // by claim()
   int64_t planned_bytes_ = 0;

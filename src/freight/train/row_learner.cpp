@@ -603,7 +603,7 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
                          .split_by = said("split_by"),
                          .val_split = request.val_split.value_or(on.load.text.val_split),
                          .seed = request.seed ? static_cast<uint64_t>(*request.seed) : on.load.text.split_seed,
-                         .bad = request.bad,
+                         .bad = bad_samples(request, on),
                          .whole = own_test,
                          .test_part = part_of_set,
                          .ranking = bundle.rows->ranks(),
@@ -639,7 +639,8 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
 }
 
 Measurement RowLearner::measure(store::Bundle bundle, const std::string& path, const MeasureRequest& request) const {
-  if (request.tta != "none") fail(ErrorKind::usage, "--tta", "is for images: ", path, " reads rows of columns");
+  if (request.tta.value_or("none") != "none")
+    fail(ErrorKind::usage, "--tta", "is for images: ", path, " reads rows of columns");
   if (request.text_column) fail(ErrorKind::usage, "--text-column", "is for texts: ", path, " reads rows of columns");
   if (request.label_column) {
     fail(ErrorKind::usage, "--label-column", "is for texts: ", path,

@@ -172,6 +172,16 @@ void RunDir::open(std::optional<int64_t> last_step) {
 
 RunDir::~RunDir() {
   if (writing_.valid()) writing_.wait();
+  if (!discard_) return;
+  try {
+    log_.reset();
+    metrics_.reset();
+    remove_old_run(path_);
+    lock_.reset();
+    std::error_code not_empty;
+    fs::remove(path_, not_empty);
+  } catch (const std::exception&) {  // what cannot be removed stays
+  }
 }
 
 void RunDir::write_text(const std::string& name, const std::string& text) {
@@ -187,6 +197,13 @@ void RunDir::append_text(const std::string& name, const std::string& text) {
   const int error = errno;
   if (f) good = std::fclose(f) == 0 && good;
   if (!good) fail(ErrorKind::runtime, "--output-dir", "cannot write ", path, ": ", std::strerror(error));
+}
+
+void RunDir::add_to_log(const std::string& path, const std::string& line) {
+  std::FILE* const f = std::fopen((path + "/log.txt").c_str(), "ae");
+  if (!f) return;
+  std::fputs((line + "\n").c_str(), f);
+  std::fclose(f);
 }
 
 void RunDir::log(const std::string& line) {

@@ -53,6 +53,11 @@ class RunDir {
   void append_text(const std::string& name, const std::string& text);
   // Appends to log.txt.
   void log(const std::string& line);
+  // The same of the run in directory `path`, for who shows the run. What cannot be written there is left out: the run
+  // itself says so.
+  static void add_to_log(const std::string& path, const std::string& line);
+  // What this run wrote goes when it ends, and the directory with it where nothing else is in there.
+  void discard() { discard_ = true; }
   io::MetricsWriter& metrics() { return *metrics_; }
 
   // Saves checkpoints/step-N, points `last` (and `best`) at it and removes the oldest beyond `keep`; what `best` points
@@ -75,6 +80,7 @@ class RunDir {
   void point(const std::string& link, const std::string& target);
   void tidy();
   std::string path_;
+  bool discard_ = false;
   std::shared_ptr<RunLock> lock_;
   std::unique_ptr<io::MetricsWriter> metrics_;
   struct Log;

@@ -173,6 +173,7 @@ class SampleTask : public Task {
     for (const std::string& line : data::nothing_to_learn(data_.train)) notes.push_back(line);
     return notes;
   }
+  bool test_apart() const override { return data_.test.test_apart; }
   const char* unit() const override { return preprocessing().pictures() ? "img" : "sample"; }
   std::string example() const override { return preprocessing().pictures() ? "IMAGE.png" : "SAMPLE.npy"; }
 

@@ -43,6 +43,8 @@ class Task {
   // Bytes that its feeds keep in host memory beside the batches, besides what is there already.
   virtual size_t kept_bytes() const { return 0; }
   virtual std::vector<std::string> notes() const = 0;
+  // True where the data has a test part of its own, and training is evaluated on another: the one for validation.
+  virtual bool test_apart() const { return false; }
   // The word for what is counted: "img", "sample", "doc", "tok".
   virtual const char* unit() const = 0;
   // Shows what `freight predict` takes of such data: "IMAGE.png"; "" where it takes none.

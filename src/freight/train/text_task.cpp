@@ -98,6 +98,7 @@ class TextTask : public Task {
     notes.push_back(line);
     return notes;
   }
+  bool test_apart() const override { return text_.test_apart; }
   const char* unit() const override { return text_.corpus() ? "tok" : "doc"; }
   std::string example() const override { return text_.corpus() ? "" : "--text \"...\""; }
 

@@ -78,6 +78,11 @@ std::map<std::string, std::string> provenance(const Config& config, uint64_t fin
   if (test.count > 0) p["test_loss"] = cat(test.loss);
   if (!config.text_column.empty()) p["text_column"] = config.text_column;
   if (!config.label_column.empty()) p["label_column"] = config.label_column;
+  // What is usual is not said, so that files of earlier versions mean the same.
+  const Config usual;
+  if (config.tta != usual.tta) p["tta"] = config.tta;
+  if (config.precision != usual.precision) p["precision"] = config.precision;
+  if (config.on_bad_sample != usual.on_bad_sample) p["on_bad_sample"] = config.on_bad_sample;
   if (test.top1) p["test_top1"] = fixed(*test.top1, 2);
   return p;
 }
@@ -91,7 +96,10 @@ TrainedOn trained_on(const store::Bundle& bundle, const std::string& path) {
                .load = {},
                .target = {},
                .test = {},
-               .fingerprint = said("data_fingerprint", "")};
+               .fingerprint = said("data_fingerprint", ""),
+               .tta = said("tta", "none"),
+               .precision = said("precision", "fp32"),
+               .on_bad = said("on_bad_sample", "error") == "error" ? data::OnBad::error : data::OnBad::skip};
   on.load.images.val_split = on.load.text.val_split = std::atof(said("val_split", "-1").c_str());
   on.load.images.split_seed = on.load.text.split_seed = static_cast<uint64_t>(std::atoll(said("seed", "0").c_str()));
   const store::Preprocessing& p = bundle.preprocessing;

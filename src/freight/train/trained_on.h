@@ -21,6 +21,10 @@ struct TrainedOn {
   std::string target;       // of a table: the column that is told
   std::string test;         // of a table: its test part, where that is a file of its own
   std::string fingerprint;  // of the training part; empty where the file does not say, as early ones
+  // How training evaluated, for who measures as it did: views of a sample, the precision of the arithmetic, and whether
+  // samples that cannot be read are left out.
+  std::string tta = "none", precision = "fp32";
+  data::OnBad on_bad = data::OnBad::error;
 };
 // From the provenance; what it lacks is left as LoadOptions has it. A stored model knows the name of its data alone;
 // where they lie is in the config.json of the run that `path`, the model's file, is part of.

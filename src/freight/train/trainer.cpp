@@ -50,7 +50,8 @@ Result PreparedRun::run(Observer& observer, const std::vector<std::string>& argv
     ~Unheard() { left_out.heard = {}; }
   } unheard{p.left_out};
   restore();
-  p.record = std::make_unique<RunRecord>(p, argv);  // what fails before this leaves no directory behind
+  p.record =
+      std::make_unique<RunRecord>(p, argv, observer.keeps_log());  // what fails before this leaves no directory behind
   RunRecord& record = *p.record;
   recorded(record, p, [&] {
     record.left_out(0);

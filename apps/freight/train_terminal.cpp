@@ -1,0 +1,273 @@
+// See train_terminal.h.
+#include "train_terminal.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "batch_line.h"
+#include "freight/base/log.h"
+#include "freight/base/printable.h"
+#include "freight/base/strings.h"
+#include "freight/base/version.h"
+#include "freight/comm/membership.h"
+#include "freight/io/json_internal.h"
+#include "freight/io/json_library.h"
+#include "freight/plan/memory_use.h"
+#include "freight/train/leaderboard.h"
+#include "freight/train/run_dir.h"
+#include "train_result.h"
+
+namespace freight::app {
+
+Terminal::Terminal(const Shown& shown)
+    : quiet_(shown.quiet),
+      mode_(shown.progress && !shown.quiet ? Progress::Mode::automatic : Progress::Mode::off),
+      progress_(std::in_place, mode_) {
+  logging::set_copy([this](const std::string& line) { log(line); });
+}
+
+Terminal::~Terminal() { logging::set_copy({}); }
+
+void Terminal::on_succession(const train::RunSummary& s) {
+  take_terminal();
+  begin_log(s.output_dir);
+  example_ = s.example;
+  pass_ = s.pass;
+  held_out_ = s.held_out;
+  steps_ = s.has_plans;
+  rate_ = s.unit + "/s";
+}
+
+void Terminal::on_regrouping(const train::Regrouping& r) { tell(to_string(r)); }
+
+void Terminal::on_start(const train::RunSummary& s) {
+  on_succession(s);
+  for (const std::string& warning : s.warnings) say(cat("warning: ", warning));
+  tell(cat("freight ", version(), " on ", s.device));
+  const std::string what = s.classes > 0     ? cat(s.classes, " classes")
+                           : s.unit == "tok" ? "tokens of a corpus"
+                           : s.ranks         ? "relevances to rank by"
+                                             : "values to regress";
+  const std::string measured = s.test_count > 0 || s.has_plans
+                                   ? cat(with_commas(s.test_count), " ", name_of_set(s.measured))
+                                   : "none held out";
+  tell(cat("data    ", s.data, ": ", with_commas(s.train_count), " train, ", measured, ", ", what));
+  if (s.has_plans) {
+    say_net(s);
+  } else {
+    tell(cat("model   ", s.model, ": planned ", human_bytes(static_cast<double>(s.planned_bytes)),
+             " besides the data, seed ", s.seed));
+  }
+  for (const std::string& note : s.notes) tell(cat("note    ", note));
+  tell(cat("output  ", s.output_dir));
+}
+
+void Terminal::say_net(const train::RunSummary& s) {
+  tell(cat("model   ", s.model, ": ", with_commas(s.parameters), " parameters, ", fixed(s.flops_per_step * 1e-9, 2),
+           " GFLOP per step, planned peak ", human_bytes(static_cast<double>(s.planned_bytes))));
+  tell(cat("batch   ", batch_product(s, one_device ? 1 : s.devices), ", ", with_commas(s.steps), " steps, ", s.epochs,
+           s.epochs == 1 ? " epoch, seed " : " epochs, seed ", s.seed));
+  if (!shards.empty()) tell(cat("shards  ", shards));
+  if (!offload.empty()) tell(cat("offload ", offload));
+}
+
+train::AfterStep Terminal::on_step(const train::StepReport& r) {
+  look_at_device();
+  const plan::MemoryUse memory = plan::memory_use();
+  const ProgressFigures figures{.pass = pass_.c_str(),
+                                .epoch = r.epoch,
+                                .epochs = r.epochs,
+                                .step = r.step,
+                                .steps = r.steps,
+                                .loss = r.loss,
+                                .mean_loss = r.mean_loss,
+                                .top1 = r.top1,
+                                .lr = steps_ ? std::optional(r.lr) : std::nullopt,
+                                .samples_per_s = r.samples_per_s,
+                                .unit = rate_.c_str(),
+                                .data_percent = steps_ ? std::optional(r.data_percent) : std::nullopt,
+                                .memory_bytes = memory.resident,
+                                .memory_limit_bytes = memory.total,
+                                .eta_s = steps_ ? std::optional(r.eta_s) : std::nullopt};
+  update(progress_text(figures, progress_->width()));
+  return {};
+}
+
+void Terminal::on_evaluation_progress(int64_t done, int64_t total) {
+  if (wants_step()) update(cat("evaluating  ", with_commas(done), "/", with_commas(total)));
+}
+
+void Terminal::on_bad_sample(const std::string& path, const std::string& reason) {
+  say(cat("warning: left out: ", path, ": ", reason));
+}
+
+train::AfterStep Terminal::on_comparison(const std::string& what) {
+  if (wants_step()) update(what);
+  return {};
+}
+
+void Terminal::on_leaderboard(const train::Leaderboard& board) {
+  pass_ = board.pass;
+  for (const std::string& line : train::lines_of(board)) tell(line);
+}
+
+void Terminal::on_epoch(const train::EpochReport& e) {
+  look_at_device();
+  const train::StepReport& r = e.train;
+  std::string text = cat(pass_, " ", r.epoch, "/", r.epochs, "  loss ", figure(r.mean_loss));
+  if (r.top1) text += cat("  top1 ", fixed(*r.top1, 2));
+  if (e.test) text += cat("  ", held_out_, " loss ", figure(e.test->loss));
+  if (e.test && tokens()) text += cat("  ", held_out_, " perplexity ", figure(std::exp(e.test->loss)));
+  if (e.test && e.test->top1) text += cat("  ", held_out_, " top1 ", fixed(*e.test->top1, 2));
+  text += cat("  ", with_commas(static_cast<int64_t>(r.samples_per_s)), " ", rate_);
+  if (steps_) text += cat("  data ", fixed(r.data_percent, 0), "%");
+  text += cat("  ", fixed(e.seconds, 1), " s", e.best ? "  * best" : "");
+  tell(text);
+  if (!e.slow.empty()) tell(cat("warning: ", e.slow));
+  if (r.data_percent > 20)
+    tell(cat("warning: ", fixed(r.data_percent, 0), "% of the time went into waiting for data; try --workers"));
+}
+
+train::Figures Terminal::figures(const train::Result& result) {
+  look_at_device();
+  outcome.measured_bytes = device ? device_peak_ : static_cast<double>(plan::memory_use().peak - resident_before);
+  outcome.measured_seconds = result.step_seconds;
+  train::Figures all = {{"planned_bytes", outcome.planned_bytes}, {"measured_bytes", outcome.measured_bytes}};
+  if (outcome.planned_seconds > 0) all.emplace_back("planned_step_seconds", outcome.planned_seconds);
+  if (outcome.measured_seconds > 0) all.emplace_back("measured_step_seconds", outcome.measured_seconds);
+  return all;
+}
+
+void Terminal::compare(const std::string& output_dir) {
+  for (const std::string& line : plan::comparison(outcome)) tell(line);
+  if (plan::exceeds_plan(outcome)) {
+    tell(cat("warning: the run took more memory than planned, which is a defect of Freight; please send ", output_dir,
+             "/run.json, config.json and model.json"));
+  }
+}
+
+void Terminal::tell(const std::string& text) {
+  if (quiet_) return log(printable(text, "\n\t"));
+  say(text);
+}
+
+void Terminal::result(const std::string& text) {
+  std::printf("%s\n", text.c_str());
+  log(text);
+}
+
+void Terminal::say(const std::string& text) {
+  log(printable(text, "\n\t"));
+  if (beside || progress_->mode() == Progress::Mode::off) {
+    std::fprintf(stderr, "%s\n", printable(text, "\n\t").c_str());
+  } else {
+    progress_->line(text);
+  }
+}
+
+// The lines before the run's directory was there come first.
+void Terminal::begin_log(const std::string& dir) {
+  log_dir_ = dir;
+  for (const std::string& line : std::exchange(early_, {})) log(line);
+}
+
+// It is called in any thread.
+void Terminal::log(const std::string& line) {
+  if (!logs || beside) return;
+  const std::lock_guard lock(log_mutex_);
+  if (log_dir_.empty()) {
+    early_.push_back(line);
+  } else {
+    train::RunDir::add_to_log(log_dir_, line);
+  }
+}
+
+void Terminal::update(const std::string& text) {
+  if (progress_->mode() == Progress::Mode::lines && progress_->due()) log(text);
+  progress_->update(text);
+}
+
+void Terminal::take_terminal() {
+  if (!std::exchange(beside, false)) return;
+  comm::Membership::take_terminal();
+  progress_.emplace(mode_);  // which looks where it prints
+}
+
+// The plan of a device with memory of its own is of that memory. Arenas stay, so that it is enough to look now and
+// then.
+void Terminal::look_at_device() {
+  if (device)
+    device_peak_ = std::max(device_peak_, static_cast<double>(free_before) - static_cast<double>(device->free_bytes()));
+}
+
+// "1,248 steps" of a net, "135 rounds" or "1 fit" of a learner of tables.
+std::string Terminal::counted(int64_t n) const {
+  return cat(with_commas(n), " ", steps_ ? "step" : pass_, n == 1 ? "" : "s");
+}
+
+void Terminal::print_json(const train::Result& r) {
+  nlohmann::ordered_json j = {{"test_top1", nullptr},
+                              {"test_loss", nullptr},
+                              {"train_loss", r.train_loss},
+                              {"steps", r.steps},
+                              {"epochs", r.epochs},
+                              {"train_seconds", r.train_seconds},
+                              {"total_seconds", r.total_seconds},
+                              {"samples_per_second", r.samples_per_second},
+                              {"parameters", r.parameters},
+                              {"model", r.model_path},
+                              {"output_dir", r.output_dir},
+                              {"interrupted", r.interrupted()},
+                              {"bad_samples", r.bad_samples.size()},
+                              {"planned_bytes", static_cast<int64_t>(outcome.planned_bytes)},
+                              {"measured_bytes", static_cast<int64_t>(outcome.measured_bytes)},
+                              {"planned_step_seconds", nullptr},
+                              {"measured_step_seconds", nullptr}};
+  if (outcome.planned_seconds > 0) j["planned_step_seconds"] = outcome.planned_seconds;
+  if (outcome.measured_seconds > 0) j["measured_step_seconds"] = outcome.measured_seconds;
+  add_figures(r, tokens(), j);
+  if (r.leaderboard)
+    j["leaderboard"] = io::parse_json<nlohmann::ordered_json>(train::to_json(*r.leaderboard), "leaderboard");
+  result(j.dump());
+}
+
+void Terminal::print(const train::Result& r, const std::string& resume) {
+  if (r.interrupted()) {
+    result(cat("stopped after ", counted(r.steps), "; the model so far is in ", r.model_path));
+    if (steps_) result(cat("go on   ", resume));
+    return;
+  }
+  if (!r.bad_samples.empty()) {
+    const size_t n = r.bad_samples.size();
+    result(cat("left out ", n, " sample", n == 1 ? "" : "s", " that cannot be read; freight data verify lists all"));
+  }
+  std::string effort = cat(counted(r.steps), " in ", fixed(r.train_seconds, 1), " s");
+  if (steps_ && r.samples_per_second > 0) {
+    effort += cat(", ", with_commas(static_cast<int64_t>(r.samples_per_second)), " samples/s");
+  }
+  train::Result shown = r;
+  if (steps_) shown.measured = held_out_;  // the rows that training measured are those that `eval` has to measure
+  result(result_line(shown, tokens(), effort));
+  if (r.leaderboard && !r.leaderboard->standings.empty()) {
+    const train::Standing& best = r.leaderboard->standings.front();
+    result(cat("best    ", best.learner, best.settings.empty() ? "" : " ", best.settings));
+  }
+  std::string split;
+  if (r.test.count == 0) {
+    split = " --split train";
+  } else if (steps_ && held_out_ != "test") {
+    split = cat(" --split ", held_out_);
+  }
+  result(cat("model   ", r.model_path));
+  const std::string model = shell_word(r.model_path);
+  result(cat("try     freight eval --weights ", model, plugin_flags, data_flags, split));
+  if (example_.empty()) {
+    result(cat("        freight generate ", model, plugin_flags, " --prompt \"...\""));
+  } else {
+    result(cat("        freight predict ", model, plugin_flags, " ", example_));
+  }
+}
+
+}  // namespace freight::app

@@ -1,0 +1,84 @@
+// Shows a run of `freight train` on the terminal, and keeps what it shows in the run's log.txt: all but the line that
+// is rewritten. With --quiet the log has the lines nevertheless. Progress goes to stderr, the result to stdout.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "freight/base/device_memory.h"
+#include "freight/plan/fitting.h"
+#include "freight/train/observer.h"
+#include "freight/train/progress.h"
+
+namespace freight::app {
+
+class Terminal : public train::Observer {
+ public:
+  struct Shown {
+    bool quiet = false, progress = true;  // --quiet, --progress
+  };
+  explicit Terminal(const Shown& shown);
+  ~Terminal() override;
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  bool keeps_log() const override { return true; }
+  // The lines go on in the words of the run.
+  void on_succession(const train::RunSummary& s) override;
+  void on_regrouping(const train::Regrouping& r) override;
+  void on_start(const train::RunSummary& s) override;
+  bool wants_step() override { return !beside && progress_->due(); }
+  train::AfterStep on_step(const train::StepReport& r) override;
+  void on_evaluation_progress(int64_t done, int64_t total) override;
+  void on_bad_sample(const std::string& path, const std::string& reason) override;
+  train::AfterStep on_comparison(const std::string& what) override;
+  void on_leaderboard(const train::Leaderboard& board) override;
+  void on_epoch(const train::EpochReport& e) override;
+  train::Figures figures(const train::Result& result) override;
+
+  // Shows a line, and keeps it.
+  void say(const std::string& text);
+  // Tells what the run took, against the plan; its figures are in run.json.
+  void compare(const std::string& output_dir);
+  // The result on stdout: what was reached, and the commands to use the model with; of a run that was stopped `resume`,
+  // the command that resumes it.
+  void print(const train::Result& result, const std::string& resume);
+  void print_json(const train::Result& result);
+
+  std::string plugin_flags, data_flags;  // " --plugin FILE", " --data-dir DIR": commands on the stored model need them
+  std::string offload, shards;           // lines of the start block; "" for none
+  bool logs = true;                      // false: a run that is only told leaves no log
+  bool one_device = false;               // all processes of the run are
+  bool beside = false;                   // of a rank of an elastic run that is not the first: it prints into its log
+  plan::Outcome outcome;                 // what is planned of the run, and, once it is over, measured
+  int64_t resident_before = 0;           // bytes of this process before it
+  std::shared_ptr<DeviceMemory> device;
+  size_t free_before = 0;  // of the device's memory
+
+ private:
+  void say_net(const train::RunSummary& s);
+  // Keeps a line, and shows it unless the command is to be quiet.
+  void tell(const std::string& text);
+  // Keeps a line of the result, and prints it.
+  void result(const std::string& text);
+  void begin_log(const std::string& dir);
+  void log(const std::string& line);
+  void update(const std::string& text);
+  void take_terminal();
+  void look_at_device();
+  std::string counted(int64_t n) const;
+  bool tokens() const { return rate_ == "tok/s"; }  // of a language model
+
+  std::mutex log_mutex_;
+  std::string log_dir_;             // "": the directory is not there yet
+  std::vector<std::string> early_;  // lines until then
+  double device_peak_ = 0;
+  bool quiet_, steps_ = true;  // a net, whose steps are planned
+  std::string example_, pass_ = "epoch", held_out_ = "test", rate_ = "img/s";
+  Progress::Mode mode_;
+  std::optional<Progress> progress_;
+};
+
+}  // namespace freight::app
