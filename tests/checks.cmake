@@ -32,6 +32,11 @@ add_test(NAME "check: tables beside scikit-learn and ONNX Runtime"
          COMMAND /usr/bin/env python3 ${CMAKE_CURRENT_SOURCE_DIR}/tables_peers.py ${CMAKE_BINARY_DIR})
 set_tests_properties("check: tables beside scikit-learn and ONNX Runtime"
                      PROPERTIES FIXTURES_REQUIRED real_data SKIP_RETURN_CODE 77 TIMEOUT 1800)
+# As above; the seed is fixed, and FREIGHT_LONG=1 (./test --long) draws 1,000 tables in place of 24.
+add_test(NAME "check: random tables beside scikit-learn and XGBoost"
+         COMMAND /usr/bin/env python3 ${CMAKE_CURRENT_SOURCE_DIR}/tables_random_peers.py ${CMAKE_BINARY_DIR})
+set_tests_properties("check: random tables beside scikit-learn and XGBoost"
+                     PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 1800)
 # The commands use up to two threads of their own, and are short.
 add_test(NAME "check: commands in documents" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/docs_commands.py ${CMAKE_BINARY_DIR})
 set_tests_properties("check: commands in documents" PROPERTIES PROCESSORS 2 TIMEOUT 900)

@@ -1,4 +1,5 @@
 // `freight eval`: a stored model on a data set.
+#include <cmath>
 #include <cstdio>
 #include <memory>
 
@@ -32,18 +33,25 @@ train::Measurement measure(const Args& args, const std::string& weights, const t
 void print(const train::Measurement& measured, const std::string& split, int64_t left_out, bool json) {
   const train::Evaluation& e = measured.figures;
   const std::string& data = measured.data;
+  const bool tokens = measured.unit == std::string("tokens");  // of a language model
+  const std::string part = measured.part.empty() ? split : measured.part;
   if (json) {
-    nlohmann::ordered_json j = {{"data", data},   {"split", split},       {"count", e.count},       {"top1", nullptr},
+    nlohmann::ordered_json j = {{"data", data},   {"split", part},        {"count", e.count},       {"top1", nullptr},
                                 {"loss", e.loss}, {"seconds", e.seconds}, {"bad_samples", left_out}};
     if (e.top1) j["top1"] = *e.top1;
+    if (tokens) {
+      j["perplexity"] = std::exp(e.loss);
+      j["tokens"] = e.count;
+    }
     for (const train::Score& s : measured.scores) {
       j["scores"][s.name] = {{"value", s.value}, {"low", s.low}, {"high", s.high}};
     }
     std::printf("%s\n", j.dump().c_str());
   } else {
     const std::string top1 = e.top1 ? cat("top1 ", fixed(*e.top1, 2), " %, ") : std::string();
-    std::printf("%s %s: %sloss %.4f over %s %s (%.2f s)\n", data.c_str(), split.c_str(), top1.c_str(), e.loss,
-                with_commas(e.count).c_str(), measured.unit, e.seconds);
+    const std::string perplexity = tokens ? cat("perplexity ", fixed(std::exp(e.loss), 4), ", ") : std::string();
+    std::printf("%s %s: %s%sloss %.4f over %s %s (%.2f s)\n", data.c_str(), part.c_str(), perplexity.c_str(),
+                top1.c_str(), e.loss, with_commas(e.count).c_str(), measured.unit, e.seconds);
     for (const train::Score& s : measured.scores) {
       std::printf("%-10s %.6g  (95 %%: %.6g to %.6g)\n", s.name.c_str(), s.value, s.low, s.high);
     }

@@ -33,6 +33,7 @@
 #include "options.h"
 #include "ranks.h"
 #include "resume_flags.h"
+#include "train_result.h"
 
 namespace freight::app {
 namespace {
@@ -90,14 +91,6 @@ std::unique_ptr<Options> train_options(train::Config& c, TrainFlags& f) {
   return o;
 }
 
-// Losses and metrics: those of large values keep six digits, which four behind the point would hide.
-std::string figure(double v) {
-  if (std::fabs(v) < 1000) return fixed(v, 4);
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", v);
-  return text;
-}
-
 // Shows a run on the terminal.
 class Terminal : public train::Observer {
  public:
@@ -127,8 +120,10 @@ class Terminal : public train::Observer {
                              : s.unit == "tok" ? "tokens of a corpus"
                              : s.ranks         ? "relevances to rank by"
                                                : "values to regress";
-    say(cat("data    ", s.data, ": ", with_commas(s.train_count), " train, ", with_commas(s.test_count), " test, ",
-            what));
+    const std::string measured = s.test_count > 0 || s.has_plans
+                                     ? cat(with_commas(s.test_count), " ", name_of_set(s.measured))
+                                     : "none held out";
+    say(cat("data    ", s.data, ": ", with_commas(s.train_count), " train, ", measured, ", ", what));
     if (s.has_plans) {
       say_net(s);
     } else {
@@ -151,6 +146,7 @@ class Terminal : public train::Observer {
     if (!offload.empty()) say(cat("offload ", offload));
   }
   const std::string& example() const { return example_; }
+  bool tokens() const { return rate_ == "tok/s"; }  // of a language model
   // True for a net, whose steps are planned.
   bool steps() const { return steps_; }
   // "1,248 steps" of a net, "135 rounds" or "1 fit" of a learner of tables.
@@ -205,6 +201,7 @@ class Terminal : public train::Observer {
     std::string text = cat(pass_, " ", r.epoch, "/", r.epochs, "  loss ", figure(r.mean_loss));
     if (r.top1) text += cat("  top1 ", fixed(*r.top1, 2));
     if (e.test) text += cat("  ", held_out_, " loss ", figure(e.test->loss));
+    if (e.test && tokens()) text += cat("  ", held_out_, " perplexity ", figure(std::exp(e.test->loss)));
     if (e.test && e.test->top1) text += cat("  ", held_out_, " top1 ", fixed(*e.test->top1, 2));
     text += cat("  ", with_commas(static_cast<int64_t>(r.samples_per_s)), " ", rate_);
     if (steps_) text += cat("  data ", fixed(r.data_percent, 0), "%");
@@ -268,7 +265,7 @@ void print_result(const train::Result& r, const Terminal& terminal, const TrainF
   const std::string& example = terminal.example();
   if (flags.json) {
     nlohmann::ordered_json j = {{"test_top1", nullptr},
-                                {"test_loss", r.test.count > 0 ? nlohmann::ordered_json(r.test.loss) : nullptr},
+                                {"test_loss", nullptr},
                                 {"train_loss", r.train_loss},
                                 {"steps", r.steps},
                                 {"epochs", r.epochs},
@@ -286,8 +283,7 @@ void print_result(const train::Result& r, const Terminal& terminal, const TrainF
                                 {"measured_step_seconds", nullptr}};
     if (outcome.planned_seconds > 0) j["planned_step_seconds"] = outcome.planned_seconds;
     if (outcome.measured_seconds > 0) j["measured_step_seconds"] = outcome.measured_seconds;
-    if (r.test.top1) j["test_top1"] = *r.test.top1;
-    if (r.test.metric) j["test_" + r.metric_name] = *r.test.metric;
+    add_figures(r, terminal.tokens(), j);
     if (r.leaderboard)
       j["leaderboard"] = io::parse_json<nlohmann::ordered_json>(train::to_json(*r.leaderboard), "leaderboard");
     std::printf("%s\n", j.dump().c_str());
@@ -306,16 +302,14 @@ void print_result(const train::Result& r, const Terminal& terminal, const TrainF
   if (terminal.steps() && r.samples_per_second > 0) {
     effort += cat(", ", with_commas(static_cast<int64_t>(r.samples_per_second)), " samples/s");
   }
-  const std::string metric = r.test.metric ? cat(r.metric_name, " ", figure(*r.test.metric), ", ") : std::string();
-  if (r.test.top1) {
-    std::printf("test %saccuracy %.2f %%  (loss %.4f, %s)\n", metric.c_str(), *r.test.top1, r.test.loss,
-                effort.c_str());
-  } else {
-    std::printf("test %sloss %.6g  (%s)\n", metric.c_str(), r.test.loss, effort.c_str());
+  std::printf("%s\n", result_line(r, terminal.tokens(), effort).c_str());
+  if (r.leaderboard && !r.leaderboard->standings.empty()) {
+    const train::Standing& best = r.leaderboard->standings.front();
+    std::printf("best    %s%s%s\n", best.learner.c_str(), best.settings.empty() ? "" : " ", best.settings.c_str());
   }
   std::printf("model   %s\n", r.model_path.c_str());
   const std::string model = shell_word(r.model_path);
-  std::printf("try     freight eval --weights %s\n", model.c_str());
+  std::printf("try     freight eval --weights %s%s\n", model.c_str(), r.test.count == 0 ? " --split train" : "");
   if (example.empty()) {
     std::printf("        freight generate %s --prompt \"...\"\n", model.c_str());
   } else {

@@ -124,10 +124,10 @@ TEST_F(ImportedTrees, PredictTellsWhatTheirMakersTell) {
       }
       const double answer = need.number(i, cat("p", told));
       if (answers > 1) {
-        EXPECT_EQ(got.rows[i][got.place("class")], cat(told));
-        EXPECT_NEAR(got.number(i, "probability"), answer, 1e-6);
+        EXPECT_EQ(got.rows[i][got.place("prediction")], cat(told));
+        EXPECT_NEAR(got.number(i, cat(told)), answer, 1e-6);
       } else {
-        EXPECT_NEAR(got.number(i, "value"), answer, 1e-6 * std::max(1.0, std::fabs(answer)));
+        EXPECT_NEAR(got.number(i, "prediction"), answer, 1e-6 * std::max(1.0, std::fabs(answer)));
       }
       if (!made.explained) continue;
       // The told class has them where there are more than two, else the second.

@@ -138,8 +138,8 @@ TEST_F(TableRanks, FitTheTreesOfOneDevice) {
       all.insert(all.end(), {"--devices", devices, "--overwrite"});
       const Json several = trained("several", csv, all);
       EXPECT_EQ(several["steps"], one["steps"]);
-      EXPECT_NEAR(several["test_loss"].get<double>(), one["test_loss"].get<double>(),
-                  1e-5 * std::max(1.0, one["test_loss"].get<double>()));
+      EXPECT_NEAR(several["val_loss"].get<double>(), one["val_loss"].get<double>(),
+                  1e-5 * std::max(1.0, one["val_loss"].get<double>()));
       expect_close(answers("several", csv), need, 2e-6);
       EXPECT_EQ(splits("several"), trees);
     }
@@ -174,9 +174,9 @@ TEST_F(TableRanks, KeepTheQueriesOfARankingWhole) {
   // With weights XGBoost gets cells, and merges the ranks' borders of bins, which are those of all values here.
   Words weighed = {"--task", "ranking", "--group-column", "query", "--target", "told", "--rounds", "30"};
   weighed.insert(weighed.end(), {"--weight-column", "w", "--overwrite"});
-  const double alone = trained("one", csv, weighed)["test_loss"].get<double>();
+  const double alone = trained("one", csv, weighed)["val_loss"].get<double>();
   weighed.insert(weighed.end(), {"--devices", "2"});
-  EXPECT_NEAR(trained("several", csv, weighed)["test_loss"].get<double>(), alone, 0.02);
+  EXPECT_NEAR(trained("several", csv, weighed)["val_loss"].get<double>(), alone, 0.02);
 }
 
 TEST_F(TableRanks, FitForestsOfOtherDrawsThatAreAsGood) {

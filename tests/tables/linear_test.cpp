@@ -48,7 +48,7 @@ struct Example {
 };
 
 LinearFit fitted(Link link, const store::RowShape& shape, const store::Rows& rows, int64_t classes, double lambda) {
-  const Design design(shape, rows.values);
+  const Design design(shape, rows);
   return fit_linear(link, design, rows, classes, lambda, [](const LinearFit&, bool) { return true; });
 }
 
@@ -76,7 +76,6 @@ TEST(LinearFits, ARowCountsAsOftenAsItsWeightSays) {
   for (const Link link : {Link::identity, Link::logit}) {
     const Example values;
     store::Rows rows = link == Link::logit ? classes : values.rows;
-    const Design design(e.shape, rows.values);  // one for both: its means are those of the rows, however often
     rows.weights = Array(DType::f32, {60});
     std::vector<int64_t> again;
     for (int64_t i = 0; i < 60; ++i) {
@@ -88,13 +87,12 @@ TEST(LinearFits, ARowCountsAsOftenAsItsWeightSays) {
       out.weights.reset();
       return out;
     }();
-    const auto fit = [&](const store::Rows& of) {
-      return fit_linear(link, design, of, 2, 0.5, [](const LinearFit&, bool) { return true; });
-    };
+    const auto fit = [&](const store::Rows& of) { return fitted(link, e.shape, of, 2, 0.5); };
     const LinearFit weighted = fit(rows), often = fit(repeated),
                     plain = fit(link == Link::logit ? classes : values.rows);
     expect_near(weighted.weights, often.weights.to_vector<double>(), 1e-9);
     expect_near(weighted.intercepts, often.intercepts.to_vector<double>(), 1e-9);
+    expect_near(weighted.errors, often.errors.to_vector<double>(), 1e-9);
     EXPECT_GT(std::fabs(weighted.intercepts.data<double>()[0] - plain.intercepts.data<double>()[0]), 1e-3);
   }
 }
@@ -167,7 +165,7 @@ TEST(Designs, MissingCellsAndUnknownWordsCountAsTheMean) {
   Array rows(DType::f64, {4, 3});
   const Doubles cells = {1, 0, 5, 3, 1, 5, nan, 1, 5, 5, 1, 5};
   std::copy(cells.begin(), cells.end(), rows.data<double>());
-  const Design design(shape, rows);
+  const Design design(shape, store::Rows{rows, Array(DType::f32, {4})});
   ASSERT_EQ(design.width(), 3);  // a, a is missing, c=y; k never changes
   EXPECT_EQ(name_of(design.terms()[1], shape.columns), "a is missing");
   EXPECT_EQ(name_of(design.terms()[2], shape.columns), "c=y");

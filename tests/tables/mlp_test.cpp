@@ -14,6 +14,7 @@
 #include "freight/io/npy.h"
 #include "freight/tables/mlp_columns.h"
 #include "freight/tables/mlp_model.h"
+#include "freight/train/folds.h"
 #include "freight/train/signals.h"
 #include "tests/tables/table_runs.h"
 
@@ -32,7 +33,7 @@ TEST(MlpColumnsOfATable, OfFewValuesWithRowsEnoughForEachAreCutAtEveryValue) {
       const int64_t v = i % values;
       cells.data<double>()[i] = static_cast<double>(v * v);
     }
-    return MlpColumns({.columns = {{.name = "a"}}, .classes = {}}, cells).bins();
+    return MlpColumns({.columns = {{.name = "a"}}, .classes = {}}, {cells, Array(DType::f32, {rows})}).bins();
   };
   EXPECT_EQ(bins(2000, 150), 149);
   EXPECT_EQ(bins(2000, 200), 199) << "ten rows for each";
@@ -40,6 +41,41 @@ TEST(MlpColumnsOfATable, OfFewValuesWithRowsEnoughForEachAreCutAtEveryValue) {
   EXPECT_EQ(bins(300, 150), 48) << "two rows for each tell no more than noise";
   EXPECT_EQ(bins(20000, 640), 639);
   EXPECT_EQ(bins(20000, 641), 48) << "as a column of numbers that all differ";
+}
+
+TEST(MlpColumnsOfATable, ARowCountsAsOftenAsItsWeightSays) {
+  const store::RowShape shape{.columns = {{.name = "a"}, {.name = "b", .words = true, .levels = {"x", "y", "z"}}},
+                              .classes = {}};
+  constexpr int64_t kRows = 700;
+  Array values(DType::f64, {kRows, 2});
+  store::Rows rows{values, Array(DType::f32, {kRows})};
+  rows.weights = Array(DType::f32, {kRows});
+  std::vector<int64_t> again;
+  for (int64_t i = 0; i < kRows; ++i) {
+    const auto v = static_cast<double>(i * 37 % 701);
+    values.data<double>()[2 * i] = i % 9 == 0 ? 0 : v * v;
+    values.data<double>()[2 * i + 1] =
+        i < 3 ? 0 : static_cast<double>(1 + i % 2);  // x: 3 rows, with 5 by their weights
+    rows.weights->data<float>()[i] = static_cast<float>(i % 4);
+    if (i < 3) rows.weights->data<float>()[i] = i == 0 ? 3 : 1;
+    for (float k = 0; k < rows.weights->data<float>()[i]; ++k) again.push_back(i);
+  }
+  store::Rows repeated = train::rows_at(rows, again);
+  repeated.weights.reset();
+  const auto stored = [&](const store::Rows& of) {
+    io::SafeTensors file;
+    MlpColumns(shape, of).write(file);
+    return file;
+  };
+  const io::SafeTensors weighed = stored(rows), often = stored(repeated);
+  for (const auto& [name, tensor] : often.tensors) {
+    const Array* const other = weighed.find(name);
+    ASSERT_TRUE(other && other->shape() == tensor.shape()) << name;
+    for (int64_t i = 0; i < tensor.numel(); ++i) {
+      const auto at = [&](const Array& a) { return a.cast(DType::f64).data<double>()[i]; };
+      EXPECT_NEAR(at(*other), at(tensor), 1e-9 * std::max(1.0, std::fabs(at(tensor)))) << name << " " << i;
+    }
+  }
 }
 
 TEST(MlpColumnsOfATable, AreScaledCutAtQuantilesAndNumbered) {
@@ -56,7 +92,8 @@ TEST(MlpColumnsOfATable, AreScaledCutAtQuantilesAndNumbered) {
     cells[2] = i == 0 ? 0 : static_cast<double>(1 + i % 2);
     cells[3] = static_cast<double>(i * i);
   }
-  const MlpColumns columns(shape, rows);
+  const store::Rows part{rows, Array(DType::f32, {20})};
+  const MlpColumns columns(shape, part);
   EXPECT_EQ(columns.numbers(), 2) << "a column that never changes is left out";
   EXPECT_EQ(columns.words(), 1);
   EXPECT_EQ(columns.embeddings(), 3) << "one for each word but the rare one, and one for all others";
@@ -83,7 +120,7 @@ TEST(MlpColumnsOfATable, AreScaledCutAtQuantilesAndNumbered) {
   EXPECT_EQ(words, (std::vector<int64_t>{1, 0, 0, 0}));
 
   rows.data<double>()[4 * 5 + 3] = std::numeric_limits<double>::infinity();
-  expect_error(ErrorKind::data, {"b", "finite"}, [&] { MlpColumns(shape, rows); });
+  expect_error(ErrorKind::data, {"b", "finite"}, [&] { MlpColumns(shape, part); });
 }
 
 class MlpRuns : public TableRuns {

@@ -190,6 +190,51 @@ TEST_F(Reading, WeightsAreReadAndChecked) {
                [&] { read_table({.data = bad, .target = "y", .weight_column = "w"}); });
 }
 
+TEST_F(Reading, RowsOfWeightZeroAreAsAbsentOnes) {
+  // Those of weight 0 hold an outlier, a class, a category and a missing cell that no other row has.
+  const auto odd = [](int i) { return i % 10 == 3; };
+  const auto row = [&](int i) {
+    return cat(odd(i) ? i % 20 == 3 ? "1e9" : "" : cat(i * 7 % 11, ".5"), ",",
+               odd(i)  ? "pink"
+               : i % 2 ? "red"
+                       : "blue",
+               ",", odd(i) ? 0 : 1 + i % 3, ",",
+               odd(i)  ? "tulip"
+               : i % 3 ? "rose"
+                       : "daisy");
+  };
+  std::vector<int> sound;
+  for (int i = 0; i < 60; ++i) {
+    if (!odd(i)) sound.push_back(i);
+  }
+  const std::string all = file("all.csv", "a,colour,w,kind", 60, row);
+  const std::string some = file("some.csv", "a,colour,w,kind", static_cast<int>(sound.size()),
+                                [&](int i) { return row(sound[static_cast<size_t>(i)]); });
+  for (const double val_split : {0.2, 0.0}) {
+    const auto read = [&](const std::string& csv, const std::string& test) {
+      return read_table(
+          {.data = csv, .target = "kind", .test = test, .weight_column = "w", .val_split = val_split, .seed = 3});
+    };
+    const RowData weighed = read(all, all), absent = read(some, some);
+    EXPECT_EQ(weighed.shape.classes, absent.shape.classes);
+    EXPECT_EQ(weighed.shape.columns, absent.shape.columns);
+    EXPECT_EQ(weighed.fingerprint, absent.fingerprint);
+    expect_told(weighed.notes, {"6 rows are ignored: weight 0 in column w"});
+    for (const auto part : {&RowData::train, &RowData::test, &RowData::own_test}) {
+      EXPECT_EQ((weighed.*part).labels.to_vector<int64_t>(), (absent.*part).labels.to_vector<int64_t>());
+      EXPECT_EQ((weighed.*part).weights->to_vector<float>(), (absent.*part).weights->to_vector<float>());
+    }
+    EXPECT_EQ(weighed.own_test.count(), 54) << "rows of a test set count by their weights, too";
+    EXPECT_EQ(weighed.test.count() > 0, val_split > 0);
+    EXPECT_EQ(weighed.train.count() + weighed.test.count(), 54);
+  }
+  expect_told(read_table({.data = some, .target = "kind", .val_split = 0}).notes,
+              {"all rows are fitted (--val-split 0)"});
+  const std::string none = file("none.csv", "a,w,y", 9, [](int i) { return cat(i, ".5,0,", i % 3, ".5"); });
+  expect_error(ErrorKind::data, {"none.csv", "column w", "all weights are 0"},
+               [&] { read_table({.data = none, .target = "y", .weight_column = "w"}); });
+}
+
 TEST_F(Reading, WhatGivesTheTargetAwayIsTold) {
   const std::string csv = file("leak.csv", "a,code,price,copy,y", 40, [](int i) {
     const int y = i * 7 % 40;

@@ -50,7 +50,7 @@ TEST(TreeColumns, NumbersThatF32WouldNotTellApartAreReadFromTheLeastOn) {
     rows.data<double>()[2 * i + 1] = 0.1 * i;
   }
   rows.data<double>()[2] = NAN;
-  const TreeColumns c({{.name = "time"}, {.name = "b"}}, rows);
+  const TreeColumns c({{.name = "time"}, {.name = "b"}}, store::Rows{rows, Array(DType::f32, {4})});
   io::SafeTensors file;
   c.write(file);
   ASSERT_NE(file.find("xgboost.origins"), nullptr);
@@ -70,7 +70,7 @@ TEST(TreeColumns, WordsOfAFewRowsAreMissing) {
     rows.data<double>()[2 * i] = i < 4 ? 0 : i < 9 ? 1 : 2;
     rows.data<double>()[2 * i + 1] = i < 2 ? i : NAN;
   }
-  const TreeColumns c(columns, rows);
+  const TreeColumns c(columns, store::Rows{rows, Array(DType::f32, {14})});
   EXPECT_TRUE(c.words(0));
   EXPECT_FALSE(c.words(1)) << "no word is a category";
   io::SafeTensors file;
@@ -514,7 +514,7 @@ other.save_model(d + "ours.json")
   config_.deterministic = true;
   const train::RowData rows = data();
   const auto model = fit(rows);
-  const TreeColumns columns(rows.shape.columns, rows.train.values);
+  const TreeColumns columns(rows.shape.columns, rows.train);
   const auto put = [&](const char* name, const void* bytes, size_t size) {
     io::write_file_atomic(dir_ / name, std::string_view(static_cast<const char*>(bytes), size));
   };

@@ -60,7 +60,7 @@ store::Rows ranked_rows(const std::vector<float>& relevances, const std::vector<
 TEST(Ranking, ScoresAreMeansOverQueriesAndIntervalsAreDrawnByThem) {
   const store::Rows rows = ranked_rows({3, 2, 0, 1, 2, 0, 0, 1, 0, 2}, {7, 7, 7, 7, 7, 7, 2, 2, 2, 2});
   const Array answers = Array::of<float>({0.9f, 0.8f, 0.7f, 0.6f, 0.5f, 0.4f, 0.5f, 0.5f, 0.5f, 0.1f}, {10, 1});
-  const std::vector<Score> scores = scores_of(answers, rows, {.first = "ndcg@2"});
+  const std::vector<Score> scores = scores_of(answers, rows, {.first = {.name = "ndcg@2"}});
   ASSERT_EQ(scores.size(), 4u);
   EXPECT_EQ(scores[0].name, "ndcg@2");
   EXPECT_EQ(scores[1].name, "ndcg");

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "freight/train/config.h"
+#include "tests/support/files.h"
 
 namespace freight::train {
 namespace {
@@ -86,6 +87,66 @@ TEST(Scores, ThoseOfObjectivesAreAsScikitLearnHasThem) {
   EXPECT_NEAR(*score_of({.name = "tweedie_deviance", .tweedie_power = 1.5}, told, labels), 2 * sum / 3, 1e-6);
 }
 
+TEST(Scores, ARowCountsAsOftenAsItsWeightSays) {
+  // The figures are scikit-learn's with this sample_weight.
+  const Array weights = Array::of<float>({2, 0.5f, 1, 3, 0}, {5});
+  Truth classes(classes_of({0, 1, 1, 1, 0}));
+  classes.weights = weights;
+  const Array y = answers_of({0.9f, 0.1f, 0.6f, 0.4f, 0.65f, 0.35f, 0.2f, 0.8f, 0.1f, 0.9f}, 2);
+  const auto two = scores_of(y, classes);
+  EXPECT_NEAR(score(two, "auc"), 1, 1e-12);
+  EXPECT_NEAR(score(two, "f1"), 2 * 3 / (3 + 4.5), 1e-12);
+  EXPECT_NEAR(score(two, "accuracy"), 5 / 6.5, 1e-12);
+  EXPECT_NEAR(score(two, "log_loss"),
+              -(2 * std::log(0.9) + 0.5 * std::log(0.4) + std::log(0.35) + 3 * std::log(0.8)) / 6.5, 1e-6);
+  EXPECT_NEAR(best_threshold({.name = "accuracy", .higher = true}, y, classes), 0.225, 1e-7);
+
+  Truth values(Array::of<float>({1, 2, 3, 6, 100}, {5}));
+  values.weights = weights;
+  const auto of_values =
+      scores_of(answers_of({1, 3, 3, 4, 0}, 1), values, {.first = {.name = "quantile_loss", .quantile = 0.9}});
+  EXPECT_EQ(of_values[0].name, "quantile_loss");
+  EXPECT_NEAR(of_values[0].value, (0.5 * 0.1 + 3 * 1.8) / 6.5, 1e-7) << "of the model's own quantile";
+  EXPECT_NEAR(score(of_values, "rmse"), std::sqrt((0.5 + 12) / 6.5), 1e-7);
+  EXPECT_NEAR(score(of_values, "mae"), 6.5 / 6.5, 1e-7);
+  const double mean = (2 + 1 + 3 + 18) / 6.5;
+  const double spread =
+      2 * std::pow(1 - mean, 2) + 0.5 * std::pow(2 - mean, 2) + std::pow(3 - mean, 2) + 3 * std::pow(6 - mean, 2);
+  EXPECT_NEAR(score(of_values, "r2"), 1 - 12.5 / spread, 1e-7);
+}
+
+TEST(Scores, AStoredMetricKeepsItsParameter) {
+  for (const Metric& metric :
+       {Metric{.name = "quantile_loss", .quantile = 0.05}, Metric{.name = "tweedie_deviance", .tweedie_power = 1.9},
+        Metric{.name = "auc", .higher = true}, Metric{.name = "ndcg@3", .higher = true}}) {
+    std::map<std::string, std::string> entries;
+    write_metric(metric, entries);
+    const std::optional<Metric> read = read_metric(entries);
+    ASSERT_TRUE(read) << metric.name;
+    EXPECT_EQ(read->name, metric.name);
+    EXPECT_EQ(read->higher, metric.higher);
+    EXPECT_EQ(read->quantile, metric.quantile);
+    EXPECT_EQ(read->tweedie_power, metric.tweedie_power);
+  }
+  EXPECT_FALSE(read_metric({}));
+  EXPECT_FALSE(read_metric({{"metric", "quantile_loss"}})) << "of an early file, which does not say its quantile";
+}
+
+TEST(Scores, WhatCannotBeMeasuredIsSaid) {
+  const Array y = answers_of({0.9f, 0.1f, 0.4f, 0.6f}, 2), values = answers_of({1, -2}, 1);
+  const auto expect_note = [](const std::vector<std::string>& notes, const char* text) {
+    EXPECT_TRUE(std::any_of(notes.begin(), notes.end(), [&](const auto& n) { return n.find(text) != n.npos; })) << text;
+  };
+  expect_note(notes_on_scores(y, classes_of({1, 1})), "auc is not defined: all rows are of one class");
+  expect_note(notes_on_scores(values, Array::of<float>({2, 2}, {2})), "r2 is not defined");
+  EXPECT_TRUE(notes_on_scores(y, classes_of({0, 1})).empty());
+  const ScoreOptions deviance{.first = {.name = "poisson_deviance"}};
+  expect_note(notes_on_scores(values, Array::of<float>({2, 3}, {2}), deviance), "1 prediction is 0 or below");
+  testing::expect_error(ErrorKind::data, {"poisson_deviance", "got a target of -1"}, [&] {
+    scores_of(values, Array::of<float>({2, -1}, {2}), deviance);
+  });
+}
+
 TEST(Scores, TheMetricFollowsFromTheObjectiveAndStandsFirst) {
   Config c;
   EXPECT_EQ(metric_for(c, 2).name, "log_loss");
@@ -97,7 +158,7 @@ TEST(Scores, TheMetricFollowsFromTheObjectiveAndStandsFirst) {
   c.metric = "mae";
   EXPECT_FALSE(metric_for(c, 0).higher);
   const Array y = answers_of({0.9f, 0.1f, 0.4f, 0.6f}, 2);
-  EXPECT_EQ(scores_of(y, classes_of({0, 1}), {.first = "accuracy"}).front().name, "accuracy");
+  EXPECT_EQ(scores_of(y, classes_of({0, 1}), {.first = {.name = "accuracy"}}).front().name, "accuracy");
   EXPECT_EQ(scores_of(y, classes_of({0, 1})).front().name, "auc");
 }
 

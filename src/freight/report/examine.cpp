@@ -45,8 +45,16 @@ class HeldOutPart {
   }
 
   int64_t count() const { return rows_ ? rows_->rows.count() : set_ ? set_->count() : texts_.test.count(); }
-  std::string split() const { return set_ ? set_->split : "test"; }
-  std::string note() const { return rows_ ? rows_->note : set_ ? set_->note : texts_.test.note; }
+  std::string split() const {
+    if (rows_ && !rows_->part.empty()) return rows_->part;
+    return set_ ? set_->split : "test";
+  }
+  std::string note() const {
+    if (!rows_) return set_ ? set_->note : texts_.test.note;
+    if (!rows_->rows.weights) return rows_->note;
+    return cat(rows_->note, rows_->note.empty() ? "" : "; ",
+               "counts and curves below take each row once; the run's own figures weigh rows (--weight-column)");
+  }
   int64_t label(int64_t i) const { return labels_.data<int64_t>()[i]; }
   // f32, values per sample.
   const float* values(int64_t i) const { return labels_.data<float>() + i * (labels_.numel() / count()); }

@@ -48,9 +48,12 @@ double row_loss(const float* answer, const store::Rows& rows, int64_t i) {
 
 double mean_loss(const Array& answers, const store::Rows& rows) {
   if (rows.ranked) return train::evaluate(answers, rows).loss;
-  double sum = 0;
-  for (int64_t i = 0; i < rows.count(); ++i) sum += row_loss(answers.data<float>() + i * answers.shape()[1], rows, i);
-  return sum / static_cast<double>(rows.count());
+  double sum = 0, all = 0;
+  for (int64_t i = 0; i < rows.count(); ++i) {
+    sum += rows.weight(i) * row_loss(answers.data<float>() + i * answers.shape()[1], rows, i);
+    all += rows.weight(i);
+  }
+  return sum / all;
 }
 
 class TableExaminer {

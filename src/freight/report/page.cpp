@@ -38,6 +38,18 @@ Outcome outcome(const RunRecord& run) {
 
 std::string file_name(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
 
+// The model that --model auto, --tune or --folds chose; "" where nothing was compared.
+std::string winner(const RunRecord& run) {
+  if (run.leaderboard.standings.empty()) return {};
+  const Leaderboard::Standing& best = run.leaderboard.standings.front();
+  return cat(best.learner, best.settings.empty() ? "" : " ", best.settings);
+}
+
+std::string model_text(const RunRecord& run) {
+  const std::string &asked = run.config_value("model"), chosen = winner(run);
+  return chosen.empty() ? asked : cat(chosen, ", the best of those compared", asked == "auto" ? " (--model auto)" : "");
+}
+
 std::string heading(const std::vector<Subject>& subjects, size_t i) {
   const std::string name = escaped(file_name(subjects[i].run.path));
   return subjects.size() == 1 ? name : cat(run_letter(i), ": ", name);
@@ -64,7 +76,7 @@ std::string card(const std::vector<Subject>& subjects, size_t i) {
   const Facts facts = {
       {"best", best ? metrics_text(*best) : ""},
       {"last", last ? metrics_text(*last) : ""},
-      {"model", escaped(run.config_value("model"))},
+      {"model", escaped(model_text(run))},
       {"parameters", s.examination ? with_commas(s.examination->parameters) : ""},
       {"data", cat(escaped(run.data), run.train_count > 0 ? cat(": ", with_commas(run.train_count), " train, ",
                                                                 with_commas(run.test_count), " held out")
@@ -223,8 +235,14 @@ std::string run_letter(size_t number) {
 
 std::string to_html(const std::vector<Subject>& subjects) {
   std::vector<std::string> names;
-  for (const Subject& s : subjects) names.push_back(file_name(s.run.path));
-  std::string out = cat("<h1>", subjects.size() == 1 ? "Training run" : cat(subjects.size(), " training runs"),
+  for (const Subject& s : subjects) {
+    const std::string chosen = winner(s.run);
+    names.push_back(cat(file_name(s.run.path), chosen.empty() ? "" : cat(" (", chosen, ")")));
+  }
+  const std::string chosen = winner(subjects.front().run);
+  std::string out = cat("<h1>",
+                        subjects.size() == 1 ? cat("Training run", chosen.empty() ? "" : cat(": ", escaped(chosen)))
+                                             : cat(subjects.size(), " training runs"),
                         "</h1>\n<div class=\"cards\">");
   for (size_t i = 0; i < subjects.size(); ++i) out += card(subjects, i);
   out += cat("</div>\n", comparison_note(subjects));

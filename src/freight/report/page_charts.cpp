@@ -40,6 +40,16 @@ std::vector<Point> data_wait(const RunRecord& run) {
   return all;
 }
 
+// A chart, where there is a line to draw: tables that are fitted at once have one point, and neither a learning rate
+// nor batches to wait for.
+std::string chart_of_lines(const Plot& plot) {
+  const bool any = std::any_of(plot.series.begin(), plot.series.end(), [](const Series& s) {
+    return s.points.size() > 1 &&
+           std::any_of(s.points.begin(), s.points.end(), [](const Point& p) { return p.y != 0; });
+  });
+  return any ? chart(plot) : std::string();
+}
+
 }  // namespace
 
 std::string charts(const std::vector<Subject>& subjects) {
@@ -55,7 +65,7 @@ std::string charts(const std::vector<Subject>& subjects) {
                                .stroke = split == "train" ? Stroke::dashed : Stroke::solid});
       }
     }
-    return chart(plot);
+    return chart_of_lines(plot);
   };
   const auto of_training = [&](Plot plot, const std::function<std::vector<Point>(const RunRecord&)>& make) {
     for (size_t i = 0; i < subjects.size(); ++i) {
@@ -63,7 +73,7 @@ std::string charts(const std::vector<Subject>& subjects) {
                              .points = make(subjects[i].run),
                              .colour = static_cast<int>(i)});
     }
-    return chart(plot);
+    return chart_of_lines(plot);
   };
   const auto train = [](const Value& value) {
     return [value](const RunRecord& run) { return points(run, "train", value); };

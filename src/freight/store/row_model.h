@@ -55,18 +55,20 @@ struct SetAside {
   friend bool operator==(const SetAside&, const SetAside&) = default;
 };
 
-inline constexpr double kUnknownWord = -1;  // a word that training did not see
+inline constexpr const char* kWeightColumn = "weight";  // a SetAside::kind: rows count by it
+inline constexpr double kUnknownWord = -1;              // a word that training did not see
 
 // Samples that a model of rows is fitted to or measured on.
 struct Rows {
   Array values;                       // f64 (N, columns): numbers or numbers of words; NaN where a cell is missing
   Array labels;                       // i64 (N): class numbers; or f32 (N): values to regress
-  std::optional<Array> weights = {};  // f32 (N), at least 0: what a row counts for in fitting; none: 1
+  std::optional<Array> weights = {};  // f32 (N), above 0: how often a row counts; none: once
   std::optional<Array> groups = {};   // i64 (N): equal numbers for rows that belong together; none: each stands alone
   // Labels are relevances, and rows are ranked within their groups, the rows of each of which follow each other.
   bool ranked = false;
   int64_t count() const { return values.shape()[0]; }
   bool classification() const { return labels.dtype() == DType::i64; }
+  double weight(int64_t row) const { return weights ? static_cast<double>(weights->data<float>()[row]) : 1.0; }
   // The first row of each run of equal groups; of rows that are ranked, of each group.
   std::vector<int64_t> group_begins() const;
 };

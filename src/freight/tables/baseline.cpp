@@ -55,7 +55,7 @@ std::shared_ptr<const store::RowModel> BaselineLearner::fit(
   std::vector<double> sums(static_cast<size_t>(k));
   double all = 0;
   for (int64_t i = 0; i < data.train.count(); ++i) {
-    const double weight = data.train.weights ? static_cast<double>(data.train.weights->data<float>()[i]) : 1.0;
+    const double weight = data.train.weight(i);
     all += weight;
     if (classes) {
       sums[static_cast<size_t>(data.train.labels.data<int64_t>()[i])] += weight;

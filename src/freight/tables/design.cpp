@@ -20,32 +20,31 @@ double raw(const DesignTerm& term, double cell) {
 
 }  // namespace
 
-Design::Design(const store::RowShape& shape, const Array& rows) {
-  const int64_t n = rows.shape()[0], width = rows.shape()[1];
-  const auto* const cells = rows.data<double>();
+Design::Design(const store::RowShape& shape, const store::Rows& rows) {
+  const int64_t n = rows.count(), width = rows.values.shape()[1];
+  const auto* const cells = rows.values.data<double>();
   // Keeps a term that is not the same in all rows. One of words stays 0 or 1, so that its coefficient is that of a
   // word.
   const auto add = [&](DesignTerm term, bool scaled) {
-    double sum = 0, squares = 0;
-    int64_t count = 0;
+    double sum = 0, squares = 0, count = 0;
     for (int64_t i = 0; i < n; ++i) {
       const double v = raw(term, cells[i * width + term.column]);
       if (std::isnan(v)) continue;
-      sum += v;
-      ++count;
+      sum += rows.weight(i) * v;
+      count += rows.weight(i);
     }
     if (count == 0) return;
-    term.mean = sum / static_cast<double>(count);
+    term.mean = sum / count;
     for (int64_t i = 0; i < n; ++i) {
       const double v = raw(term, cells[i * width + term.column]);
-      if (!std::isnan(v)) squares += (v - term.mean) * (v - term.mean);
+      if (!std::isnan(v)) squares += rows.weight(i) * (v - term.mean) * (v - term.mean);
     }
     if (!std::isfinite(squares)) {
       fail(ErrorKind::data, shape.columns[static_cast<size_t>(term.column)].name,
            "numbers of this column, or their squares, are beyond f64: linear models need finite ones");
     }
     if (squares <= 0) return;
-    if (scaled) term.scale = std::sqrt(squares / static_cast<double>(count));
+    if (scaled) term.scale = std::sqrt(squares / count);
     if (term.scale > 0) terms_.push_back(term);
   };
   for (int64_t c = 0; c < width; ++c) {

@@ -22,9 +22,9 @@ struct DesignTerm {
 
 class Design {
  public:
-  // By the rows of the training part. Columns that never change say nothing and get no term. Throws Error(data) that
-  // begins with the column's name for an infinite number.
-  Design(const store::RowShape& shape, const Array& rows);
+  // By the rows of the training part, each as often as its weight says. Columns that never change say nothing and get
+  // no term. Throws Error(data) that begins with the column's name for an infinite number.
+  Design(const store::RowShape& shape, const store::Rows& rows);
   explicit Design(std::vector<DesignTerm> terms) : terms_(std::move(terms)) {}
 
   int64_t width() const { return static_cast<int64_t>(terms_.size()); }

@@ -134,8 +134,9 @@ std::vector<std::string> LinearModel::lines() const {
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return std::fabs(weights[a]) > std::fabs(weights[b]); });
   const char* const gives = link_ == Link::identity ? "value" : link_ == Link::log ? "log count" : "log odds";
-  std::vector<std::string> lines = {cat(gives, " = intercept + coefficients x columns, ", width, " numbers per row",
-                                        has_errors ? "" : "; no standard errors: columns depend on each other")};
+  std::vector<std::string> lines = {
+      cat(gives, " = intercept + coefficients x columns, ", width, " numbers per row",
+          has_errors ? "" : "; no standard errors: columns depend on each other, or rows are too few")};
   for (size_t i = 0; i < std::min(order.size(), kMostLines); ++i) {
     const size_t output = order[i] / static_cast<size_t>(width), at = order[i] % static_cast<size_t>(width);
     const double scale = design_.terms()[at].scale;
@@ -250,7 +251,7 @@ train::RowData LinearLearner::read(const train::RowSource& source) const {
 
 train::Cost LinearLearner::cost(const train::Config&, const train::RowData& data) const {
   const Link link = link_of(kind_, data.shape.classes.size());
-  const Design design(data.shape, data.train.values);
+  const Design design(data.shape, data.train);
   const auto width = static_cast<double>(design.width() + 1);
   const double outputs = link == Link::softmax ? static_cast<double>(data.shape.classes.size()) : 1;
   constexpr double kFlopsPerSecond = 5e9,
@@ -266,7 +267,7 @@ std::shared_ptr<const store::RowModel> LinearLearner::fit(const train::Config& c
                                                           const std::function<bool(const train::Round&)>& told) const {
   const Link link = link_of(kind_, data.shape.classes.size());
   const double lambda = config.lambda < 0 ? row_of_kind(kind_).lambda : config.lambda;
-  const Design design(data.shape, data.train.values);
+  const Design design(data.shape, data.train);
   std::shared_ptr<const LinearModel> model;
   int64_t number = 0;
   fit_linear(link, design, data.train, static_cast<int64_t>(data.shape.classes.size()), lambda,

@@ -39,6 +39,12 @@ class Blocks {
   int64_t width() const { return design_.width() + 1; }
   int64_t outputs() const { return outputs_; }
   int64_t count() const { return rows_.count(); }
+  // Rows, each as often as it counts.
+  double total() const {
+    double sum = 0;
+    for (int64_t i = 0; i < count(); ++i) sum += rows_.weight(i);
+    return sum;
+  }
 
   template <class F>
   void for_each(const F& f) const {
@@ -50,7 +56,7 @@ class Blocks {
         double* const to = x.data<double>() + i * width();
         design_.encode(rows_.values.data<double>() + (first + i) * rows_.values.shape()[1], to);
         to[width() - 1] = 1;
-        weight.data<double>()[i] = rows_.weights ? static_cast<double>(rows_.weights->data<float>()[first + i]) : 1.0;
+        weight.data<double>()[i] = rows_.weight(first + i);
         if (rows_.classification()) {
           const int64_t label = rows_.labels.data<int64_t>()[first + i];
           if (!logit_) y.data<double>()[i * outputs_ + label] = 1;
@@ -112,11 +118,12 @@ LinearFit least_squares(const Blocks& blocks, double lambda, const Fitted& told)
   const LeastSquares solution = lstsq(a, b, {.rcond = smallest});
   const int64_t rank = solution.rank.item<int64_t>();
   Array errors;
-  if (rank == p && blocks.count() > p) {
+  const double freedom = blocks.total() - static_cast<double>(p);
+  if (rank == p && freedom > 0) {
     // The residuals of the rows alone: those of the penalty are none of the noise.
     const Tensor parameters = concat({solution.x, -ones({1, 1}, DType::f64)}, 0);
     const double rest = sum(square(matmul(rows_left, parameters))).item<double>();
-    const double noise = rest / static_cast<double>(blocks.count() - p);
+    const double noise = rest / freedom;
     errors = transpose(sqrt(noise * sum(square(inv(a)), 1, Keep::yes))).array();
   }
   LinearFit fit = fit_of(transpose(solution.x).array(), errors, rank);
@@ -284,14 +291,15 @@ class Newton {
 Tensor beginning(Link link, const Blocks& blocks, const store::Rows& rows) {
   Array w(DType::f64, {blocks.outputs(), blocks.width()});
   if (link != Link::log) return Tensor(w);
-  double total = 0;
+  double total = 0, count = 0;
   for (int64_t i = 0; i < rows.count(); ++i) {
     const auto v = static_cast<double>(rows.labels.data<float>()[i]);
     if (v < 0) fail(ErrorKind::data, "--model", "poisson tells counts: got a value of ", v, ", need none below 0");
-    total += v;
+    total += rows.weight(i) * v;
+    count += rows.weight(i);
   }
   if (total == 0) fail(ErrorKind::data, "--model", "poisson tells counts: all of the training part are 0");
-  w.data<double>()[blocks.width() - 1] = std::log(total / static_cast<double>(rows.count()));
+  w.data<double>()[blocks.width() - 1] = std::log(total / count);
   return Tensor(w);
 }
 

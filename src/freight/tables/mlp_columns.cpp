@@ -24,27 +24,45 @@ constexpr const char* kMlpEdges = "mlp.edges";  // f32 (F, bins + 1), the last o
 constexpr const char* kMlpWordColumns = "mlp.word_columns";  // i64 (C)
 constexpr const char* kMlpWords = "mlp.words";               // i32 (levels of all columns of words)
 
+struct WeightedCell {
+  double value = 0;
+  double count = 1;  // how often it counts: once, or as its row's weight says
+};
+
 // Rising numbers with about equally many cells between each two. A number that many cells have counts as often as would
 // fill a bin: else a column that is mostly 0 would have few bins for all that differs.
-std::vector<float> quantiles(std::vector<double> cells) {
-  std::sort(cells.begin(), cells.end());
-  const size_t few = std::clamp(cells.size() / kRowsOfMlpValue, kMlpBins, kFewMlpValues);
+std::vector<float> quantiles(std::vector<WeightedCell> cells) {
+  std::sort(cells.begin(), cells.end(), [](const auto& a, const auto& b) { return a.value < b.value; });
+  std::vector<WeightedCell> numbers;  // each different one, with how often it counts
+  double all = 0;
+  for (const WeightedCell& cell : cells) {
+    all += cell.count;
+    if (numbers.empty() || cell.value > numbers.back().value) {
+      numbers.push_back(cell);
+    } else {
+      numbers.back().count += cell.count;
+    }
+  }
+  // Weights below 1 on average say which rows count more, not that there are few.
+  const double scale = std::max(all, static_cast<double>(cells.size())) / all;
+  all *= scale;
+  const auto few = static_cast<size_t>(std::clamp(all / static_cast<double>(kRowsOfMlpValue),
+                                                  static_cast<double>(kMlpBins), static_cast<double>(kFewMlpValues)));
   std::vector<float> values;
-  for (size_t i = 0; i < cells.size() && values.size() <= few; ++i) {
-    const auto value = static_cast<float>(cells[i]);
+  for (size_t i = 0; i < numbers.size() && values.size() <= few; ++i) {
+    const auto value = static_cast<float>(numbers[i].value);
     if (values.empty() || value > values.back()) values.push_back(value);
   }
   if (values.size() <= few) return values;
-  const size_t most = std::max<size_t>(cells.size() / kMlpBins, 1);
-  std::vector<double> kept;
-  size_t alike = 0;
-  for (size_t i = 0; i < cells.size(); ++i) {
-    alike = i > 0 && cells[i] == cells[i - 1] ? alike + 1 : 1;
-    if (alike <= most) kept.push_back(cells[i]);
-  }
+  const double most = std::max(std::floor(all / static_cast<double>(kMlpBins)), 1.0);
+  double kept = 0;
+  for (WeightedCell& number : numbers) kept += number.count = std::min(number.count * scale, most);
   std::vector<float> edges;
-  for (size_t i = 0; i <= kMlpBins; ++i) {
-    const auto edge = static_cast<float>(kept[(kept.size() - 1) * i / kMlpBins]);
+  double passed = numbers[0].count;
+  for (size_t i = 0, at = 0; i <= kMlpBins; ++i) {
+    const double wanted = std::floor((kept - 1) * static_cast<double>(i) / static_cast<double>(kMlpBins));
+    while (passed <= wanted && at + 1 < numbers.size()) passed += numbers[++at].count;
+    const auto edge = static_cast<float>(numbers[at].value);
     if (edges.empty() || edge > edges.back()) edges.push_back(edge);
   }
   return edges;
@@ -57,7 +75,7 @@ const Array* find_mlp(const io::SafeTensors& file, const char* name, DType dtype
 
 }  // namespace
 
-MlpColumns::MlpColumns(const store::RowShape& shape, const Array& rows) {
+MlpColumns::MlpColumns(const store::RowShape& shape, const store::Rows& rows) {
   for (size_t c = 0; c < shape.columns.size(); ++c) {
     const store::Column& column = shape.columns[c];
     if (column.words) {
@@ -69,26 +87,36 @@ MlpColumns::MlpColumns(const store::RowShape& shape, const Array& rows) {
   count();
 }
 
-void MlpColumns::add_number(const std::string& name, int64_t column, const Array& rows) {
-  const int64_t width = rows.shape()[1];
-  std::vector<double> cells;
-  for (int64_t i = 0; i < rows.shape()[0]; ++i) {
-    const double v = rows.data<double>()[i * width + column];
-    if (!std::isnan(v)) cells.push_back(v);
+void MlpColumns::add_number(const std::string& name, int64_t column, const store::Rows& rows) {
+  const int64_t width = rows.values.shape()[1];
+  std::vector<WeightedCell> cells;
+  bool lacks = false;  // some cells are missing
+  for (int64_t i = 0; i < rows.count(); ++i) {
+    const double v = rows.values.data<double>()[i * width + column];
+    if (rows.weight(i) == 0) continue;
+    if (std::isnan(v)) {
+      lacks = true;
+    } else {
+      cells.push_back({v, rows.weight(i)});
+    }
   }
   if (cells.empty()) return;
-  double sum = 0, squares = 0;
-  for (const double v : cells) sum += v;
-  const double mean = sum / static_cast<double>(cells.size());
-  for (const double v : cells) squares += (v - mean) * (v - mean);
-  const double scale = std::sqrt(squares / static_cast<double>(cells.size()));
+  double sum = 0, squares = 0, count = 0;
+  for (const WeightedCell& cell : cells) {
+    sum += cell.count * cell.value;
+    count += cell.count;
+  }
+  const double mean = sum / count;
+  for (const WeightedCell& cell : cells) squares += cell.count * (cell.value - mean) * (cell.value - mean);
+  const double scale = std::sqrt(squares / count);
   if (!std::isfinite(scale)) {
     fail(ErrorKind::data, name,
          "numbers of this column, or their squares, are beyond f64: --model mlp needs finite ones");
   }
-  const bool lacks = static_cast<int64_t>(cells.size()) < rows.shape()[0];
   Number number{.column = column, .mean = mean, .scale = scale > 0 ? scale : 1, .edges = {}};
-  for (double& v : cells) v = std::clamp((v - number.mean) / number.scale, -kFarthest, kFarthest);
+  for (WeightedCell& cell : cells) {
+    cell.value = std::clamp((cell.value - number.mean) / number.scale, -kFarthest, kFarthest);
+  }
   number.edges = quantiles(std::move(cells));
   if (number.edges.size() < 2) {
     if (!lacks) return;  // all cells are alike
@@ -97,21 +125,18 @@ void MlpColumns::add_number(const std::string& name, int64_t column, const Array
   numbers_.push_back(std::move(number));
 }
 
-void MlpColumns::add_words(const store::Column& from, int64_t column, const Array& rows) {
-  const int64_t width = rows.shape()[1];
-  std::vector<int64_t> seen(from.levels.size());
-  int64_t lacking = 0;
-  for (int64_t i = 0; i < rows.shape()[0]; ++i) {
-    const double v = rows.data<double>()[i * width + column];
-    if (v >= 0) {
-      ++seen[static_cast<size_t>(v)];
-    } else {
-      ++lacking;
-    }
+void MlpColumns::add_words(const store::Column& from, int64_t column, const store::Rows& rows) {
+  const int64_t width = rows.values.shape()[1];
+  std::vector<double> seen(from.levels.size());  // a row of weight 3 counts as three; one below 1 is a row nonetheless
+  double lacking = 0;
+  for (int64_t i = 0; i < rows.count(); ++i) {
+    const double v = rows.values.data<double>()[i * width + column];
+    const double count = rows.weight(i) > 0 ? std::max(rows.weight(i), 1.0) : 0;
+    (v >= 0 ? seen[static_cast<size_t>(v)] : lacking) += count;
   }
   Words words{.column = column, .numbers = {}};
   int32_t last = 0;
-  for (const int64_t n : seen) {
+  for (const double n : seen) {
     words.numbers.push_back(n < kLeastMlpRows ? 0 : ++last);
     if (n < kLeastMlpRows) lacking += n;
   }

@@ -15,7 +15,7 @@ class MlpColumns {
  public:
   // Takes scales, quantiles and words from the training rows, f64 (N, columns). A column that never changes is left
   // out. Throws Error(data) naming a column of numbers that are not finite, or whose squares are not.
-  MlpColumns(const store::RowShape& shape, const Array& rows);
+  MlpColumns(const store::RowShape& shape, const store::Rows& rows);
   // Those that write() wrote. Throws Error(checkpoint) that names `path` where these are damaged.
   MlpColumns(const store::RowShape& shape, const io::SafeTensors& file, const std::string& path);
   void write(io::SafeTensors& file) const;
@@ -46,8 +46,8 @@ class MlpColumns {
     int64_t column = 0, first = 0;
     std::vector<int32_t> numbers;  // by level: 0, or which of the others
   };
-  void add_number(const std::string& name, int64_t column, const Array& rows);
-  void add_words(const store::Column& from, int64_t column, const Array& rows);
+  void add_number(const std::string& name, int64_t column, const store::Rows& rows);
+  void add_words(const store::Column& from, int64_t column, const store::Rows& rows);
   void count();
   std::vector<Number> numbers_;
   std::vector<Words> words_;

@@ -56,12 +56,11 @@ Array mlp_weights_of(const store::Rows& rows) {
   const int64_t n = rows.count();
   Array out(DType::f32, {n});
   double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += rows.weights ? static_cast<double>(rows.weights->data<float>()[i]) : 1.0;
+  for (int64_t i = 0; i < n; ++i) sum += rows.weight(i);
   if (sum <= 0)
     fail(ErrorKind::data, "--weight-column", "no row that is fitted counts for anything: got weights of 0 alone");
   for (int64_t i = 0; i < n; ++i) {
-    const double weight = rows.weights ? static_cast<double>(rows.weights->data<float>()[i]) : 1.0;
-    out.data<float>()[i] = static_cast<float>(weight * static_cast<double>(n) / sum);
+    out.data<float>()[i] = static_cast<float>(rows.weight(i) * static_cast<double>(n) / sum);
   }
   return out;
 }
@@ -70,10 +69,12 @@ MlpTarget target_of_rows(const store::Rows& rows, int64_t classes) {
   MlpTarget target{.classes = classes};
   if (classes > 0) return target;
   const auto* const y = rows.labels.data<float>();
-  const auto n = static_cast<double>(rows.count());
-  for (int64_t i = 0; i < rows.count(); ++i) target.mean += static_cast<double>(y[i]) / n;
-  double variance = 0;
-  for (int64_t i = 0; i < rows.count(); ++i) variance += std::pow(static_cast<double>(y[i]) - target.mean, 2) / n;
+  double n = 0, variance = 0;
+  for (int64_t i = 0; i < rows.count(); ++i) n += rows.weight(i);
+  for (int64_t i = 0; i < rows.count(); ++i) target.mean += rows.weight(i) * static_cast<double>(y[i]) / n;
+  for (int64_t i = 0; i < rows.count(); ++i) {
+    variance += rows.weight(i) * std::pow(static_cast<double>(y[i]) - target.mean, 2) / n;
+  }
   if (variance > 0) target.scale = std::sqrt(variance);
   return target;
 }
@@ -202,7 +203,7 @@ std::shared_ptr<const store::RowModel> MlpLearner::fit(const train::Config& conf
   const DeviceScope cpu("cpu");
   const int64_t patience = config.early_stop < 0 ? kMlpPatience : config.early_stop;
   const MlpParts parts = parts_of(data.train, static_cast<uint64_t>(config.seed), patience > 0);
-  const MlpColumns columns(data.shape, parts.fitted.values);
+  const MlpColumns columns(data.shape, parts.fitted);
   if (columns.numbers() + columns.words() == 0) {
     fail(ErrorKind::data, config.data,
          "no column differs between the rows of training, by words that 5 of them have: there is nothing to learn "
@@ -230,7 +231,7 @@ std::shared_ptr<const store::RowModel> MlpLearner::fit(const train::Config& conf
         made.kept = made.epochs;
         best = nn::values_of(mlp_weights(*net));
       }
-      round.test = train::evaluate(answers(data.test.values), data.test);
+      if (data.test.count() > 0) round.test = train::evaluate(answers(data.test.values), data.test);
     });
     on = made.epochs < config.epochs && (!watches || made.epochs - made.kept < patience);
     on = told(round) && on;

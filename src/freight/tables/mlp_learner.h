@@ -18,7 +18,7 @@ class MlpLearner : public train::RowLearner {
   bool beside_net() const override { return true; }
   void choose(train::Config& config) const override;
   std::vector<std::string> flags() const override {
-    return {"--lr", "--epochs", "--batch-size", "--weight-decay", "--early-stop"};
+    return {"--lr", "--epochs", "--batch-size", "--weight-decay", "--early-stop", "--weight-column"};
   }
   const char* pass() const override { return "epoch"; }
   const char* compute() const override { return "f32"; }

@@ -73,6 +73,7 @@ class Reading {
     out_.folder = source.folder;
     out_.target = told().name;
     leave_out(cells_, source_, unusable());
+    leave_out_weightless();
     choose_columns();
     tell();
     leave_out(cells_, source_, store::TableRows(out_.shape.columns, cells_, places_).faults());
@@ -99,8 +100,8 @@ class Reading {
   // A column that is asked for by a flag; none where a model is measured on a table without it.
   std::optional<size_t> asked_column(const data::TableHead& head, const std::string& asked, const char* flag) const {
     if (asked.empty()) return std::nullopt;
-    if (source_.known && !source_.ranking &&
-        std::find(head.names.begin(), head.names.end(), asked) == head.names.end()) {
+    const bool needed = source_.ranking && asked == source_.group_column;
+    if (source_.known && !needed && std::find(head.names.begin(), head.names.end(), asked) == head.names.end()) {
       return std::nullopt;
     }
     const size_t at = column_at(head.names, asked, flag, source_.data);
@@ -115,8 +116,8 @@ class Reading {
     group_ = asked_column(head, source_.group_column, "--group-column");
     if (order_ && group_)
       fail(ErrorKind::usage, "--split-by", "does not go with --group-column: either divides the rows");
-    if (source_.known) return kinds_of_model(head);
     weight_ = asked_column(head, source_.weight_column, "--weight-column");
+    if (source_.known) return kinds_of_model(head);
     std::vector<data::CellKind> kinds(head.names.size(), data::CellKind::by_cells);
     for (const auto& [name, kind] : types_) {
       const size_t at = column_at(head.names, name, "--types", source_.data);
@@ -131,7 +132,7 @@ class Reading {
       asides_[at] = "dropped";
       if (at != order_ && at != group_ && at != weight_) kinds[at] = data::CellKind::skipped;
     }
-    if (weight_) asides_[*weight_] = "weight", kinds[*weight_] = data::CellKind::numbers;
+    if (weight_) asides_[*weight_] = store::kWeightColumn, kinds[*weight_] = data::CellKind::numbers;
     if (group_) asides_[*group_] = "group";
     return kinds;
   }
@@ -146,7 +147,28 @@ class Reading {
     for (const auto& column : {order_, group_}) {
       if (column && kinds[*column] == data::CellKind::skipped) kinds[*column] = data::CellKind::by_cells;
     }
+    if (weight_) kinds[*weight_] = data::CellKind::numbers;
     return kinds;
+  }
+
+  // A row of weight 0 counts for nothing: it is left out before anything is made of the cells (classes, categories,
+  // means, parts), so that the model is that of a table without it.
+  void leave_out_weightless() {
+    if (!weight_) return;
+    const data::CellColumn& weights = cells_.columns[*weight_];
+    std::vector<bool> kept;
+    for (const double weight : weights.numbers) kept.push_back(weight > 0);
+    const auto gone = std::count(kept.begin(), kept.end(), false);
+    if (gone == 0) return;
+    if (gone == cells_.rows()) {
+      fail(ErrorKind::data, source_.data, "column ", weights.name, ": all weights are 0");
+    }
+    cells_.keep(kept);
+    if (cells_.rows() < 2 && !source_.known) {
+      fail(ErrorKind::data, source_.data, "holds ", cells_.rows(),
+           " row of a weight above 0, need two at least, for training and test");
+    }
+    out_.notes.push_back(cat(gone, gone == 1 ? " row is" : " rows are", " ignored: weight 0 in column ", weights.name));
   }
 
   // Rows without what is told, or what they are weighed and divided by.
@@ -276,8 +298,7 @@ class Reading {
   }
 
   std::vector<bool> held_out(double share) const {
-    if (source_.whole || (share == 0 && source_.known))
-      return std::vector<bool>(static_cast<size_t>(cells_.rows()), false);
+    if (source_.whole || share == 0) return std::vector<bool>(static_cast<size_t>(cells_.rows()), false);
     if (group_) return hold_out_groups(numbered(cells_.columns[*group_], cells_.rows()), share, source_.seed);
     if (order_) return hold_out_last(times(), share);
     return data::hold_out(labels_, std::max<size_t>(out_.shape.classes.size(), 1), share, source_.seed);
@@ -314,6 +335,10 @@ class Reading {
     if (source_.whole && !source_.known && set_.test.files.empty()) {
       fail(ErrorKind::usage, "--val-split", "nothing is held out, and there is no test part to measure a model on");
     }
+    if (!source_.known && !source_.whole && share == 0) {
+      out_.notes.push_back("all rows are fitted (--val-split 0)");
+      return;
+    }
     if (!source_.known && !source_.whole && (count == 0 || count == static_cast<int64_t>(held_out_.size()))) {
       const bool rare = count == 0 && !out_.shape.classes.empty() && !group_ && !order_;
       fail(ErrorKind::usage,
@@ -328,8 +353,8 @@ class Reading {
       out_.notes.push_back("no row is held out: the test part is another file, and folds guide the training");
       return;
     }
-    out_.notes.push_back(cat(count, " of ", held_out_.size(), " rows are held out ",
-                             set_.test.files.empty() ? "as the test part" : "to guide the training",
+    out_.notes.push_back(cat(count, " of ", held_out_.size(), " rows are held out",
+                             set_.test.files.empty() ? "" : " as the validation set",
                              group_   ? cat(", by groups of ", cells_.columns[*group_].name)
                              : order_ ? cat(", the last by ", cells_.columns[*order_].name)
                                       : std::string(),
@@ -362,12 +387,17 @@ class Reading {
   void read_own_test() {
     train::RowSource other = source_;
     other.data = set_.test.files[0];
-    other.test = other.drop = other.types = other.weight_column = other.split_by = "";
+    other.test = other.drop = other.types = other.split_by = "";
+    if (weight_) other.weight_column = cells_.columns[*weight_].name;
     if (!other.ranking) other.group_column = "";
     other.target = out_.target;
     other.known = &out_.shape;
     other.whole = true;
-    out_.own_test = Reading(other, set_, set_.test).take().train;
+    train::RowData test = Reading(other, set_, set_.test).take();
+    out_.own_test = std::move(test.train);
+    if (weight_ && !out_.own_test.weights) {
+      out_.notes.push_back(cat("rows of ", other.data, " count alike: it has no column ", other.weight_column));
+    }
     out_.notes.push_back(cat("the ", out_.own_test.count(), " rows of ", other.data, " are the test part",
                              source_.test.empty() ? "" : " (--test)"));
   }
@@ -390,7 +420,14 @@ class Reading {
     if (weight_) rows.weights = Array(DType::f32, {n});
     for (size_t i = 0; i < chosen.size(); ++i) {
       const auto row = static_cast<size_t>(chosen[i]);
-      if (weight_) rows.weights->data<float>()[i] = static_cast<float>(cells_.columns[*weight_].numbers[row]);
+      if (weight_) {
+        const auto weight = static_cast<float>(cells_.columns[*weight_].numbers[row]);
+        if (!(weight > 0) || !std::isfinite(weight)) {
+          fail(ErrorKind::data, cells_.place(chosen[i]), "column ", cells_.columns[*weight_].name, ": got ",
+               cells_.columns[*weight_].numbers[row], ", need a weight that f32 holds");
+        }
+        rows.weights->data<float>()[i] = weight;
+      }
       if (classes) {
         rows.labels.data<int64_t>()[i] = labels_[row];
         continue;
@@ -401,11 +438,6 @@ class Reading {
              excerpt(told().text(chosen[i])), ", need a number that f32 holds");
       }
       rows.labels.data<float>()[i] = value;
-    }
-    if (weight_ && n > 0 &&
-        std::none_of(rows.weights->data<float>(), rows.weights->data<float>() + n, [](float w) { return w > 0; })) {
-      fail(ErrorKind::data, source_.data, "column ", cells_.columns[*weight_].name, ": all weights of the ",
-           test ? "held-out" : "training", " part are 0");
     }
     if (group_) {
       rows.groups = Array(DType::i64, {n});

@@ -26,12 +26,12 @@ TreeColumns::TreeColumns(const std::vector<store::Column>& columns) {
   }
 }
 
-TreeColumns::TreeColumns(const std::vector<store::Column>& columns, const Array& rows) : TreeColumns(columns) {
+TreeColumns::TreeColumns(const std::vector<store::Column>& columns, const store::Rows& rows) : TreeColumns(columns) {
   for (int64_t c = 0; c < count(); ++c) {
     if (words(c)) {
       count_words(c, rows);
     } else {
-      find_origin(c, rows);
+      find_origin(c, rows.values);
     }
   }
 }
@@ -47,12 +47,13 @@ std::vector<const char*> TreeColumns::kinds() const {
   return all;
 }
 
-void TreeColumns::count_words(int64_t column, const Array& rows) {
+// A row of weight 3 counts as three rows; one of a weight below 1 is a row nonetheless.
+void TreeColumns::count_words(int64_t column, const store::Rows& rows) {
   std::vector<int32_t>& categories = columns_[static_cast<size_t>(column)].categories;
-  std::vector<int64_t> seen(categories.size());
-  for (int64_t i = 0; i < rows.shape()[0]; ++i) {
-    const double v = rows.data<double>()[i * count() + column];
-    if (v >= 0) ++seen[static_cast<size_t>(v)];  // false of NaN
+  std::vector<double> seen(categories.size());
+  for (int64_t i = 0; i < rows.count(); ++i) {
+    const double v = rows.values.data<double>()[i * count() + column];
+    if (v >= 0 && rows.weight(i) > 0) seen[static_cast<size_t>(v)] += std::max(rows.weight(i), 1.0);  // not of NaN
   }
   int32_t next = 0;
   for (size_t i = 0; i < seen.size(); ++i) categories[i] = seen[i] < kLeastRows ? -1 : next++;

@@ -23,7 +23,7 @@ class TreeColumns {
   // All words are categories, all numbers are as they are.
   explicit TreeColumns(const std::vector<store::Column>& columns);
   // From the columns of training and its rows.
-  TreeColumns(const std::vector<store::Column>& columns, const Array& rows);
+  TreeColumns(const std::vector<store::Column>& columns, const store::Rows& rows);
   // From a stored model. Throws Error(checkpoint) that names `path`.
   TreeColumns(const std::vector<store::Column>& columns, const io::SafeTensors& file, const std::string& path);
   // Adds tensors where something is not as it is by itself.
@@ -48,7 +48,7 @@ class TreeColumns {
     double origin = 0;                     // of numbers
     std::vector<int32_t> categories = {};  // by the number of the word; -1: missing
   };
-  void count_words(int64_t column, const Array& rows);
+  void count_words(int64_t column, const store::Rows& rows);
   void find_origin(int64_t column, const Array& rows);
 
   std::vector<Reading> columns_;

@@ -80,10 +80,6 @@ void need_gpu(const Xgboost& library, const XgboostHandle& booster, const std::s
   }
 }
 
-double row_weight(const store::Rows& rows, int64_t row) {
-  return rows.weights ? static_cast<double>(rows.weights->data<float>()[row]) : 1.0;
-}
-
 // Weights by which all classes weigh alike; empty without them. The rows' own weights say how much of a class there is.
 std::vector<float> weights_of(const train::Config& c, const train::RowData& data) {
   if (c.class_weight != "balanced") return {};
@@ -92,7 +88,7 @@ std::vector<float> weights_of(const train::Config& c, const train::RowData& data
   std::vector<double> sums(data.shape.classes.size());
   double all = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const double w = row_weight(data.train, i);
+    const double w = data.train.weight(i);
     sums[static_cast<size_t>(label[i])] += w;
     all += w;
   }
@@ -123,7 +119,7 @@ class TreeFit {
         data_(data),
         ranks_(ranks),
         settings_(tree_settings(config, data, library, kind)),
-        columns_(data.shape.columns, data.train.values),
+        columns_(data.shape.columns, data.train),
         weights_(weights_of(config, data)),
         device_(config.backend),
         threads_(cat(config.deterministic ? 1 : thread_count())),
@@ -205,10 +201,14 @@ class TreeFit {
       if (on && !asked && fitted_ % period != 0) continue;
       train::Round round{.number = fitted_, .of = settings_.rounds};
       round.loss = train::evaluate(answers(train_, FitStep::answer_train), data_.train).loss;
-      const Array held_out = answers(test_, FitStep::answer_test);
-      round.test = train::evaluate(held_out, data_.test);
-      if (metric_) round.test->metric = train::score_of(*metric_, held_out, data_.test);
-      if (settings_.early_stop > 0) round.best = best_ > last_told;
+      if (data_.test.count() > 0) {
+        const Array held_out = answers(test_, FitStep::answer_test);
+        round.test = train::evaluate(held_out, data_.test);
+        if (metric_) round.test->metric = train::score_of(*metric_, held_out, data_.test);
+      }
+      round.best = settings_.early_stop > 0 ? std::optional(best_ > last_told)
+                   : round.test             ? std::nullopt
+                                            : std::optional(false);
       last_told = fitted_;
       on = told(round) && on;
     }
@@ -300,6 +300,7 @@ class TreeFit {
   }
   // XGBoost takes longer to answer bins than cells.
   XgboostHandle held_out_matrix() const {
+    if (data_.test.count() == 0) return nullptr;
     if (pages_) return in_pages(data_.test, {}, "test");
     const std::vector<float> alike;
     if (!data_.folder.empty())
@@ -313,7 +314,7 @@ class TreeFit {
   }
   // By the row itself and by its class.
   double weight(const store::Rows& rows, int64_t row) const {
-    const double own = row_weight(rows, row);
+    const double own = rows.weight(row);
     return weights_.empty()
                ? own
                : own * static_cast<double>(weights_[static_cast<size_t>(rows.labels.data<int64_t>()[row])]);

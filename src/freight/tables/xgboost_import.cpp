@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <numeric>
+#include <optional>
 #include <span>
 
 #include "freight/base/error.h"
@@ -16,6 +18,7 @@
 #include "freight/tables/other_forest.h"
 #include "freight/tables/ubjson_check.h"
 #include "freight/tables/xgboost_model.h"
+#include "freight/train/scores.h"
 
 namespace freight::tables {
 
@@ -178,6 +181,24 @@ std::string version_of(const Json& document) {
   return join(parts, ".");
 }
 
+// The metric of an objective that has a parameter, by which the model is measured then; none of others.
+std::optional<train::Metric> metric_of(const Json& objective) {
+  const auto number = [&](const char* part, const char* name) {
+    std::string text = objective.at(part).at(name).get<std::string>();
+    std::erase_if(text, [](char c) { return c == '[' || c == ']'; });
+    return std::strtod(text.c_str(), nullptr);
+  };
+  const auto name = objective.at("name").get<std::string>();
+  if (name == "reg:quantileerror" && objective.contains("quantile_loss_param")) {
+    return train::Metric{.name = "quantile_loss", .quantile = number("quantile_loss_param", "quantile_alpha")};
+  }
+  if (name == "reg:tweedie" && objective.contains("tweedie_regression_param")) {
+    return train::Metric{.name = "tweedie_deviance",
+                         .tweedie_power = number("tweedie_regression_param", "tweedie_variance_power")};
+  }
+  return std::nullopt;
+}
+
 store::Bundle imported(const std::string& file, const std::string& path, const std::vector<std::string>& names) {
   Json document = imported_document(file, path);
   Json& learner = document.at("learner");
@@ -217,6 +238,7 @@ store::Bundle imported(const std::string& file, const std::string& path, const s
   bundle.rows = std::make_shared<Trees>(library, bytes_by_xgboost(library, file, facts.objective, path),
                                         TreeColumns(said.columns, words, path), classes, std::move(made), path);
   bundle.provenance["imported_from"] = path.substr(path.rfind('/') + 1);
+  if (const auto metric = metric_of(learner.at("objective"))) train::write_metric(*metric, bundle.provenance);
   bundle.columns = std::move(said.columns);
   std::vector<const store::Tree*> all;
   for (const store::Tree& tree : trees) all.push_back(&tree);

@@ -66,29 +66,33 @@ std::string constraints(const std::string& text, const std::vector<store::Column
 // Boosting begins here: the mean, or what has the least loss. Libraries from 2.0 on find it themselves.
 double start_of(const std::string& objective, bool balanced, const store::Rows& rows) {
   const int64_t n = rows.count();
-  const auto weight = [&](int64_t i) {
-    return rows.weights ? static_cast<double>(rows.weights->data<float>()[i]) : 1.0;
-  };
   if (objective == "binary:logistic") {
     if (balanced) return 0.5;
     const auto* label = rows.labels.data<int64_t>();
     double second = 0, all = 0;
     for (int64_t i = 0; i < n; ++i) {
-      second += weight(i) * static_cast<double>(label[i]);
-      all += weight(i);
+      second += rows.weight(i) * static_cast<double>(label[i]);
+      all += rows.weight(i);
     }
     return second / all;
   }
   const auto* label = rows.labels.data<float>();
   if (objective == "reg:absoluteerror") {
-    std::vector<float> sorted(label, label + n);
-    std::nth_element(sorted.begin(), sorted.begin() + n / 2, sorted.end());
-    return static_cast<double>(sorted[static_cast<size_t>(n / 2)]);
+    std::vector<std::pair<float, double>> sorted;  // label, weight
+    double all = 0, below = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      sorted.emplace_back(label[i], rows.weight(i));
+      all += rows.weight(i);
+    }
+    std::sort(sorted.begin(), sorted.end());
+    size_t middle = 0;
+    while (middle + 1 < sorted.size() && (below += sorted[middle].second) <= all / 2) ++middle;
+    return static_cast<double>(sorted[middle].first);
   }
   double sum = 0, all = 0;
   for (int64_t i = 0; i < n; ++i) {
-    sum += weight(i) * static_cast<double>(label[i]);
-    all += weight(i);
+    sum += rows.weight(i) * static_cast<double>(label[i]);
+    all += rows.weight(i);
   }
   return sum / all;
 }
@@ -147,6 +151,13 @@ TreeSettings tree_settings(const train::Config& c, const train::RowData& data, c
                  .quantile = c.quantile,
                  .tweedie_power = c.tweedie_power};
   check_objective(c, data, library, s.objective);
+  if (data.test.count() == 0) {
+    if (c.early_stop > 0) {
+      fail(ErrorKind::usage, "--early-stop", "got ", c.early_stop,
+           ", which needs a validation set, and --val-split 0 holds out no row");
+    }
+    s.early_stop = 0;
+  }
   const auto chosen = [&](double asked, double of_gbdt, double of_forest) {
     const double usual = forest ? of_forest : of_gbdt;
     return cat(asked > 0 || (asked == 0 && usual < 1e-3) ? asked : usual);

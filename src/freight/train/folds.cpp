@@ -135,6 +135,7 @@ Array joined(const std::vector<Array>& parts) {
 
 store::Rows joined(const store::Rows& first, const store::Rows& second) {
   store::Rows all{joined({first.values, second.values}), joined({first.labels, second.labels})};
+  if (first.weights && second.weights) all.weights = joined({*first.weights, *second.weights});
   if (first.groups && second.groups) all.groups = joined({*first.groups, *second.groups});
   all.ranked = first.ranked;
   return all;

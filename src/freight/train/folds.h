@@ -14,7 +14,7 @@ std::vector<int64_t> folds_of(const store::Rows& rows, int64_t folds, uint64_t s
 store::Rows rows_at(const store::Rows& rows, const std::vector<int64_t>& numbers);
 // Arrays (N, ...) of several parts as one.
 Array joined(const std::vector<Array>& parts);
-// The rows of two parts of one division, of which weights are left out.
+// The rows of two parts of one division.
 store::Rows joined(const store::Rows& first, const store::Rows& second);
 // The training part alone, with fold `fold` as its held-out part. Of the other rows `share` is kept, as the folds of
 // another division.

@@ -42,10 +42,12 @@ struct Measurement {
   std::vector<Score> scores = {};  // of models of rows
   std::string data;
   const char* unit = "samples";
+  std::string part = {};  // the part that they are of, where it is not the one that was asked for: "val"
 };
 struct MeasuredRows {
   store::Rows rows;
   std::string data, note;
+  std::string part = {};  // "val" where fitting used the rows that were held out (RunSummary::measured)
 };
 
 class Learner {

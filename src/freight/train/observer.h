@@ -30,9 +30,10 @@ struct RunSummary {
   std::vector<std::string> notes;     // on how the data came about, and on what the device lacks
   std::vector<std::string> warnings;  // what was asked for and is not so: damaged checkpoints that were passed over
   std::string pass = "epoch";         // over the training data: an epoch, or a round of boosting
-  std::string held_out = "test";      // what the epochs' figures are of: "val" where a test part stands apart from it
-  std::string unit;                   // of samples: "img", "sample", "doc", "tok"
-  std::string example;                // what `freight predict` takes: "IMAGE.png"; "" where it takes nothing
+  std::string held_out = "test";      // what the epochs' figures are of: "val" where a test set is another
+  std::string measured = "test";  // what the figures of the stored model are of: "val" where fitting used these rows
+  std::string unit;               // of samples: "img", "sample", "doc", "tok"
+  std::string example;            // what `freight predict` takes: "IMAGE.png"; "" where it takes nothing
 };
 
 struct StepReport {
@@ -77,7 +78,8 @@ enum class Ended {
 };
 
 struct Result {
-  Evaluation test;                // of the stored model
+  Evaluation test;                // of the stored model; without a count where nothing was held out
+  std::string measured = "test";  // what `test` is of, as RunSummary says
   double train_loss = 0;          // of the last step
   int64_t steps = 0, epochs = 0;  // done
   double train_seconds = 0;       // in the training loop, without evaluation; with checkpoints within an epoch

@@ -50,15 +50,16 @@ std::string host_name() {
 
 json json_of(const Result& r, size_t bad_samples, const std::string& metric_name) {
   json j = {{"test_top1", nullptr},
-            {"test_loss", r.test.count > 0 ? json(r.test.loss) : json()},
+            {"test_loss", nullptr},
             {"train_loss", r.train_loss},
             {"steps", r.steps},
             {"epochs", r.epochs},
             {"train_seconds", r.train_seconds},
             {"interrupted", r.interrupted()},
             {"bad_samples", bad_samples}};
-  if (r.test.top1) j["test_top1"] = *r.test.top1;
-  if (r.test.metric) j["test_" + metric_name] = *r.test.metric;
+  if (r.test.count > 0) j[r.measured + "_loss"] = r.test.loss;
+  if (r.test.top1) j[r.measured + "_top1"] = *r.test.top1;
+  if (r.test.metric) j[cat(r.measured, "_", metric_name)] = *r.test.metric;
   return j;
 }
 
@@ -140,6 +141,7 @@ void RunRecord::note(const Regrouping& r) {
 void RunRecord::begin(const RunSummary& summary) {
   if (!dir_) return;
   planned_bytes_ = static_cast<int64_t>(summary.planned_bytes);
+  held_out_ = summary.held_out;
   for (const auto* list : {&summary.warnings, &summary.notes}) {
     for (const std::string& line : *list) dir_->log(line);
   }
@@ -179,10 +181,12 @@ void RunRecord::tested(const StepReport& r, const Evaluation& test) {
   if (!dir_) return;
   dir_->metrics().write({.step = r.total_step,
                          .epoch = static_cast<double>(r.epoch),
-                         .split = "test",
+                         .split = held_out_,
                          .loss = test.loss,
                          .top1 = test.top1,
-                         .samples_per_s = static_cast<double>(test.count) / std::max(test.seconds, 1e-9),
+                         .samples_per_s = test.seconds > 0
+                                              ? std::optional(static_cast<double>(test.count) / test.seconds)
+                                              : std::nullopt,  // it was measured along with the fit
                          .metric_name = run_.metric_name(),
                          .metric = test.metric});
 }
@@ -191,9 +195,9 @@ void RunRecord::epoch(const EpochReport& e) {
   if (!dir_) return;
   const StepReport& r = e.train;
   const std::string own = run_.metric_name();
-  const std::string test =
-      e.test ? cat(" test loss ", fixed(e.test->loss, 4), top1_text(e.test->top1), metric_text(own, e.test->metric))
-             : std::string();
+  const std::string test = e.test ? cat(" ", held_out_, " loss ", fixed(e.test->loss, 4), top1_text(e.test->top1),
+                                        metric_text(own, e.test->metric))
+                                  : std::string();
   dir_->log(cat(run_.pass(), " ", r.epoch, "/", r.epochs, " loss ", fixed(r.mean_loss, 4), top1_text(r.top1),
                 metric_text(own, r.metric), test, e.best ? " * best" : ""));
 }

@@ -72,6 +72,7 @@ class RunRecord {
   std::unique_ptr<RunDir> dir_;       // null: nothing is recorded
   std::shared_ptr<RunLock> claimed_;  // by claim()
   int64_t planned_bytes_ = 0;
+  std::string held_out_ = "test";  // RunSummary::held_out
   std::vector<Regrouping> regroupings_;
 };
 

@@ -31,6 +31,7 @@ constexpr const char* kRowFlags[] = {
     "--split-by",  "--metric",        "--folds",   "--tune",      "--time-budget", "--threshold"};
 constexpr int64_t kUsualFolds = 5;
 constexpr double kUsualBudget = 60;  // seconds
+constexpr const char* kValidation = "val";
 
 // Refuses what is said to a learner that would pass it over. A recipe of the data, which speaks of nets, says nothing.
 void refuse_flags_of_nets(const Config& c, const RowLearner& learner,
@@ -127,9 +128,10 @@ class RowFit {
   const Result& so_far() const { return so_far_; }
 
  private:
+  Array answers_to(const store::Rows& rows) const;
   Evaluation figures_of(const Array& answers, const store::Rows& of) const;
   Candidate compared(RunRecord& to, Observer& observer);
-  void choose_threshold(const Array& answers, const Array& labels);
+  void choose_threshold(const Array& answers, const Truth& truth);
   void fit(const Candidate& chosen, RunRecord& to, Observer& observer);
 
   const RowRun& run_;
@@ -287,13 +289,19 @@ struct RowRun : Prepared {
     s.warnings.insert(s.warnings.end(), rows.warnings.begin(), rows.warnings.end());
     s.classes = static_cast<int64_t>(rows.shape.classes.size());
     s.unit = "row";
-    if (&measured() == &rows.own_test) s.held_out = "val";
+    s.measured = measured_part();
+    s.held_out = own_test() ? "val" : s.measured;
     s.ranks = rows.train.ranked;
     s.example = "ROWS.csv";
     s.batch_size = rows.train.count();
     s.epochs = s.steps = 1;
     s.planned_bytes = static_cast<size_t>(told_cost.bytes);
     s.notes.insert(s.notes.begin(), rows.notes.begin(), rows.notes.end());
+    if (rows.test.count() == 0 && learner.reads_held_out(config) && !compares) {
+      const auto trees = learner.tree_work(config, rows);
+      s.notes.push_back(cat("there is no validation set to end the fit early",
+                            trees ? cat(": all ", trees->rounds, " rounds are fitted (--rounds)") : std::string()));
+    }
     if (ranks) {
       s.devices = ranks->world();
       s.notes.push_back(cat(s.devices, " devices fit trees together, each by its share of the rows",
@@ -317,7 +325,16 @@ struct RowRun : Prepared {
     b.classes = class_names;
     b.provenance = provenance(config, fingerprint, place.step, place.test);
     b.provenance["target"] = rows.target;
-    if (judged()) b.provenance["metric"] = metric.name;
+    if (measured_part() == kValidation) {  // these figures are of rows that the fit used
+      for (const char* figure : {"loss", "top1"}) {
+        auto entry = b.provenance.extract(cat("test_", figure));
+        if (entry.empty()) continue;
+        entry.key() = cat("val_", figure);
+        b.provenance.insert(std::move(entry));
+      }
+    }
+    if (!own_test()) b.provenance["held_out"] = measured_part();
+    if (judged()) write_metric(metric, b.provenance);
     if (!config.test.empty()) b.provenance["test_data"] = base_name(config.test);
     if (!config.columns.empty()) b.provenance["columns"] = config.columns;
     if (!config.group_column.empty()) b.provenance["group_column"] = config.group_column;
@@ -343,7 +360,18 @@ struct RowRun : Prepared {
   const Result& result() const override { return fitting.so_far(); }
 
   // The rows of which the run's figures are.
-  const store::Rows& measured() const { return rows.own_test.values.defined() ? rows.own_test : rows.test; }
+  const store::Rows& measured() const { return own_test() ? rows.own_test : rows.test; }
+  bool own_test() const { return rows.own_test.values.defined(); }
+  // A threshold is chosen by rows that no model was fitted to, those of folds or those that are held out.
+  bool chooses_threshold() const {
+    return rows.shape.classes.size() == 2 && !(config.threshold > 0) && judged() && reads_told_class(metric);
+  }
+  // "val" where the held-out rows decide when fitting ends, or which threshold is best: only figures of rows that
+  // nothing used are those of a test set.
+  std::string measured_part() const {
+    const bool used = !compares && (learner.reads_held_out(config) || chooses_threshold());
+    return used && !own_test() && rows.test.count() > 0 ? kValidation : "test";
+  }
   // A configuration that names what is told and no model, with the learner's name and rate.
   Config named(Config c) const {
     if (!c.model.empty()) return c;
@@ -385,7 +413,7 @@ Candidate RowFit::compared(RunRecord& to, Observer& observer) {
   so_far_.leaderboard = s.board;
   observer.on_leaderboard(s.board);
   fitted_by_ = s.candidate.learner;
-  choose_threshold(s.answers, s.labels);
+  choose_threshold(s.answers, s.truth);
   on_folds_ = s.models.front();
   // A learner that the time ended on the folds would take longer on all rows than there is.
   constexpr double kLongerOnAllRows = 1.5;
@@ -397,12 +425,12 @@ Candidate RowFit::compared(RunRecord& to, Observer& observer) {
 }
 
 // Answers that the model gave to rows that it was not fitted to.
-void RowFit::choose_threshold(const Array& answers, const Array& labels) {
+void RowFit::choose_threshold(const Array& answers, const Truth& truth) {
   if (run_.rows.shape.classes.size() != 2 || threshold_) return;
   if (run_.config.threshold > 0) {
     threshold_ = run_.config.threshold;
-  } else if (run_.judged() && reads_told_class(run_.metric) && labels.shape()[0] > 0) {
-    threshold_ = best_threshold(run_.metric, answers, labels);
+  } else if (run_.chooses_threshold() && truth.labels.shape()[0] > 0) {
+    threshold_ = best_threshold(run_.metric, answers, truth);
   }
 }
 
@@ -413,19 +441,28 @@ void RowFit::train(RunRecord& to, Observer& observer) {
   if (run_.compares && so_far_.interrupted()) model_ = on_folds_;  // a whole fit, on most of the rows
   RunPosition place;
   place.step = so_far_.steps;
-  const Array answers = model_->run(run_.rows.test.values);
-  choose_threshold(answers, run_.rows.test.labels);
-  const bool own = &run_.measured() == &run_.rows.own_test;
-  place.test = so_far_.test = figures_of(own ? model_->run(run_.measured().values) : answers, run_.measured());
+  const Array answers = answers_to(run_.rows.test);
+  choose_threshold(answers, run_.rows.test);
+  const store::Rows& measured = run_.measured();
+  so_far_.measured = run_.measured_part();
+  if (measured.count() > 0) {
+    so_far_.test = figures_of(run_.own_test() ? answers_to(measured) : answers, measured);
+  }
+  place.test = so_far_.test;
   so_far_.metric_name = run_.metric_name();
   so_far_.step_seconds = so_far_.train_seconds / static_cast<double>(std::max<int64_t>(so_far_.steps, 1));
-  so_far_.samples_per_second =
-      static_cast<double>(run_.rows.train.count() * so_far_.steps) / std::max(so_far_.train_seconds, 1e-9);
+  if (so_far_.train_seconds > 0) {
+    so_far_.samples_per_second = static_cast<double>(run_.rows.train.count() * so_far_.steps) / so_far_.train_seconds;
+  }
   so_far_.parameters = model_->parameters();
   so_far_.output_dir = run_.config.output_dir;
   so_far_.model_path = to.store_model(place);
   so_far_.bad_samples = run_.left_out.samples();
   so_far_.total_seconds = seconds_since(run_.began);
+}
+
+Array RowFit::answers_to(const store::Rows& rows) const {
+  return rows.count() > 0 ? model_->run(rows.values) : Array(DType::f32, {0, model_->outputs()});
 }
 
 void RowFit::fit(const Candidate& chosen, RunRecord& to, Observer& observer) {
@@ -449,12 +486,15 @@ void RowFit::fit(const Candidate& chosen, RunRecord& to, Observer& observer) {
                       .loss = round.loss,
                       .mean_loss = round.loss,
                       .samples_per_s = samples / std::max(seconds, 1e-9)},
-            .test = round.test ? *round.test : figures_of(round.model->run(run_.rows.test.values), run_.rows.test),
+            .test = round.test,
             .best = false,
             .seconds = seconds};
-    last.best = round.best ? *round.best : place.improves(*last.test);
+    if (!last.test && run_.rows.test.count() > 0) {
+      last.test = figures_of(round.model->run(run_.rows.test.values), run_.rows.test);
+    }
+    last.best = round.best ? *round.best : last.test && place.improves(*last.test);
     to.trained(last.train, 1, last.seconds);
-    to.tested(last.train, *last.test);
+    if (last.test) to.tested(last.train, *last.test);
     to.epoch(last);
     observer.on_epoch(last);
     const bool asked = observer.wants_step() && observer.on_step(last.train).stop;
@@ -490,29 +530,42 @@ double ranking_loss(const Array& answers, const store::Rows& rows) {
 Evaluation evaluate(const Array& answers, const store::Rows& rows, std::optional<double> threshold) {
   const int64_t n = rows.count(), k = answers.shape()[1];
   Evaluation e{.count = n};
-  int64_t right = 0;
+  double right = 0, all = 0;
   for (int64_t i = 0; i < n && !rows.ranked; ++i) {
     const float* y = answers.data<float>() + i * k;
+    const double weight = rows.weight(i);
+    all += weight;
     if (rows.classification()) {
       const int64_t label = rows.labels.data<int64_t>()[i];
-      right += store::told_class(y, k, threshold) == label;
-      e.loss -= std::log(static_cast<double>(std::max(y[label], std::numeric_limits<float>::min())));
+      if (store::told_class(y, k, threshold) == label) right += weight;
+      e.loss -= weight * std::log(static_cast<double>(std::max(y[label], std::numeric_limits<float>::min())));
     } else {
       const double error = static_cast<double>(y[0]) - static_cast<double>(rows.labels.data<float>()[i]);
-      e.loss += error * error;
+      e.loss += weight * error * error;
     }
   }
-  e.loss = rows.ranked ? ranking_loss(answers, rows) : e.loss / static_cast<double>(std::max<int64_t>(n, 1));
+  if (all == 0) all = 1;  // no rows
+  e.loss = rows.ranked ? ranking_loss(answers, rows) : e.loss / all;
   if (!std::isfinite(e.loss)) {
     fail(ErrorKind::diverged, "evaluate", "the model's answers to ", n, " rows are not finite: there is no figure");
   }
-  if (rows.classification()) e.top1 = 100.0 * static_cast<double>(right) / static_cast<double>(std::max<int64_t>(n, 1));
+  if (rows.classification()) e.top1 = 100.0 * right / all;
   return e;
 }
 
 std::unique_ptr<Prepared> RowLearner::prepare(const Config& config, PrepareOptions options) const {
   return std::make_unique<RowRun>(*this, config, std::move(options));
 }
+
+namespace {
+// The column by which training weighed rows; "" where there was none.
+std::string weight_column_of(const store::RowShape& shape) {
+  for (const store::SetAside& column : shape.set_aside) {
+    if (column.kind == store::kWeightColumn) return column.name;
+  }
+  return {};
+}
+}  // namespace
 
 MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std::string& path,
                                          const MeasureRequest& request) const {
@@ -541,6 +594,7 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
   const RowSource source{.data = found,
                          .target = request.target.value_or(on.target),
                          .columns = said("columns"),
+                         .weight_column = weight_column_of(shape),
                          .group_column = groups,
                          .split_by = said("split_by"),
                          .val_split = request.val_split.value_or(on.load.text.val_split),
@@ -551,6 +605,10 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
                          .ranking = bundle.rows->ranks(),
                          .known = &shape};
   RowData data = read(source);
+  if (!source.weight_column.empty() && !data.train.weights) {
+    out.note = cat("rows count alike: ", out.data, " has no column ", source.weight_column,
+                   ", by which training weighed them");
+  }
   if (own_test) {
     out.rows = std::move(data.train);
     return out;
@@ -560,8 +618,14 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
   out.rows = request.split == "train" ? data.train : data.test;
   if (!trained_here && !asked && request.split != "train") {
     out.rows = joined(data.train, data.test);
-    out.note =
-        cat("all ", out.rows.count(), " rows of ", out.data, " are measured: the model was trained on other data");
+    out.note = cat(out.note, out.note.empty() ? "" : "; ", "all ", out.rows.count(), " rows of ", out.data,
+                   " are measured: the model was trained on other data");
+  }
+  if (request.split == "test" && trained_here && said("held_out") == kValidation) out.part = kValidation;
+  if (out.rows.count() == 0 && trained_here && source.val_split == 0 && request.split != "train") {
+    fail(ErrorKind::usage, "--split", "nothing of ", out.data,
+         " was held out of training (--val-split 0): --data names ",
+         "other rows, and --split train measures those of training");
   }
   if (out.rows.count() == 0) {
     fail(ErrorKind::usage, "--split", "no row of ", out.data, " is in the part ", request.split,
@@ -584,15 +648,15 @@ Measurement RowLearner::measure(store::Bundle bundle, const std::string& path, c
   if (!measured.note.empty()) request.note(measured.note);
   const auto start = std::chrono::steady_clock::now();
   const Array answers = bundle.rows->run(measured.rows.values);
-  const auto metric = bundle.provenance.find("metric");
   Measurement out{.figures = evaluate(answers, measured.rows, bundle.threshold),
                   .scores = {},
                   .data = measured.data,
-                  .unit = "rows"};
+                  .unit = "rows",
+                  .part = measured.part};
   out.figures.seconds = seconds_since(start);
-  out.scores = scores_of(
-      answers, measured.rows,
-      {.threshold = bundle.threshold, .first = metric == bundle.provenance.end() ? std::string() : metric->second});
+  const ScoreOptions options{.threshold = bundle.threshold, .first = read_metric(bundle.provenance).value_or(Metric())};
+  out.scores = scores_of(answers, measured.rows, options);
+  for (const std::string& note : notes_on_scores(answers, measured.rows, options)) request.note(note);
   return out;
 }
 

@@ -21,11 +21,17 @@ namespace freight::train {
 
 namespace {
 
-// Answers and labels, with what metrics share of them. `times[i]` says how often row i counts, of a ranking query i.
+using Times = std::vector<double>;
+
+// Predictions and labels, with what metrics share of them. `times[i]` says how often row i counts, of a ranking query
+// i.
 class Answered {
  public:
   Answered(const Array& answers, const Truth& truth, std::optional<double> threshold)
       : n_(answers.shape()[0]), k_(answers.shape()[1]), answers_(answers) {
+    for (int64_t i = 0; i < n_; ++i) {
+      weights_.push_back(truth.weights ? static_cast<double>(truth.weights->data<float>()[i]) : 1.0);
+    }
     if (truth.labels.dtype() != DType::i64) {
       values_ = truth.labels.data<float>();
       if (truth.queries) part_in_queries(truth.queries->data<int64_t>());
@@ -38,7 +44,9 @@ class Answered {
   int64_t count() const { return n_; }
   bool ranking() const { return !queries_.empty(); }
   // Samples are drawn of these: rows of one query are not by chance together.
-  int64_t units() const { return ranking() ? static_cast<int64_t>(queries_.size()) : n_; }
+  int64_t units() const { return static_cast<int64_t>(weights_.size()); }
+  // How often each of these counts by its weight.
+  const Times& weights() const { return weights_; }
   int64_t classes() const { return classes_ ? k_ : 0; }
   const float* row(int64_t i) const { return answers_.data<float>() + i * k_; }
   int64_t label(int64_t i) const { return classes_[i]; }
@@ -68,11 +76,16 @@ class Answered {
  private:
   void part_in_queries(const int64_t* query) {
     std::map<int64_t, size_t> place;
+    Times of_queries;  // a query has the weight of its rows, which is the same in all of them
     for (int64_t i = 0; i < n_; ++i) {
       const auto [at, fresh] = place.try_emplace(query[i], queries_.size());
-      if (fresh) queries_.emplace_back();
+      if (fresh) {
+        queries_.emplace_back();
+        of_queries.push_back(weights_[static_cast<size_t>(i)]);
+      }
       queries_[at->second].push_back({row(i)[0], values_[i]});
     }
+    weights_ = std::move(of_queries);
   }
 
   int64_t n_, k_;
@@ -80,15 +93,15 @@ class Answered {
   const int64_t* classes_ = nullptr;
   const float* values_ = nullptr;
   std::vector<int64_t> told_;
+  Times weights_;
   std::vector<std::vector<RankedRow>> queries_;
   mutable std::vector<int64_t> ascending_;
   mutable std::map<std::string, std::vector<double>> by_query_;
 };
-using Times = std::vector<int>;
 
 double square(double v) { return v * v; }
 
-double times_of(const Times& times, int64_t i) { return static_cast<double>(times[static_cast<size_t>(i)]); }
+double times_of(const Times& times, int64_t i) { return times[static_cast<size_t>(i)]; }
 
 // The mean over the rows of what f says of each.
 template <class F>
@@ -177,17 +190,26 @@ std::optional<double> quantile_loss(const Answered& a, const Times& times, const
     return std::max(m.quantile * error, (m.quantile - 1) * error);
   });
 }
-constexpr double kLeastMean = 1e-30;  // an answer of 0 or below, which such a model cannot mean
-std::optional<double> poisson_deviance(const Answered& a, const Times& times, const Metric&) {
+constexpr double kLeastMean = 1e-30;  // a prediction of 0 or below, which such a model cannot mean
+void need_no_negative(const Answered& a, const Metric& m) {
+  for (int64_t i = 0; i < a.count(); ++i) {
+    if (a.truth(i) >= 0) continue;
+    fail(ErrorKind::data, m.name, "is of values of at least 0: got a target of ", a.truth(i),
+         "; --metric names another");
+  }
+}
+std::optional<double> poisson_deviance(const Answered& a, const Times& times, const Metric& m) {
+  need_no_negative(a, m);
   return mean_of(a, times, [&](int64_t i) {
     const double y = a.truth(i), mean = std::max(a.value(i), kLeastMean);
     return 2 * ((y > 0 ? y * std::log(y / mean) : 0.0) - y + mean);
   });
 }
 std::optional<double> tweedie_deviance(const Answered& a, const Times& times, const Metric& m) {
+  need_no_negative(a, m);
   const double p = m.tweedie_power;
   return mean_of(a, times, [&](int64_t i) {
-    const double y = std::max(a.truth(i), 0.0), mean = std::max(a.value(i), kLeastMean);
+    const double y = a.truth(i), mean = std::max(a.value(i), kLeastMean);
     return 2 * (std::pow(y, 2 - p) / ((1 - p) * (2 - p)) - y * std::pow(mean, 1 - p) / (1 - p) +
                 std::pow(mean, 2 - p) / (2 - p));
   });
@@ -300,7 +322,7 @@ void check_metric_name(const std::string& name) {
   if (name != "auto") row_of_metric(name);
 }
 
-Truth::Truth(const store::Rows& rows) : labels(rows.labels) {
+Truth::Truth(const store::Rows& rows) : labels(rows.labels), weights(rows.weights) {
   if (rows.ranked) queries = rows.groups;
 }
 
@@ -335,7 +357,7 @@ std::optional<double> score_of(const Metric& metric, const Array& answers, const
                                std::optional<double> threshold) {
   if (answers.shape()[0] == 0) return std::nullopt;
   const Answered answered(answers, truth, threshold);
-  return row_of_metric(metric.name).of(answered, Times(static_cast<size_t>(answered.units()), 1), metric);
+  return row_of_metric(metric.name).of(answered, answered.weights(), metric);
 }
 
 namespace {
@@ -359,19 +381,24 @@ std::vector<Score> scores_of(const Array& answers, const Truth& truth, const Sco
   if (answers.shape()[0] == 0) return scores;
   const Answered answered(answers, truth, options.threshold);
   const int64_t n = answered.units();
-  const std::vector<std::string> names = shown_metrics(answered, options.first);
+  const std::vector<std::string> names = shown_metrics(answered, options.first.name);
   const auto at = [&](const Times& times) {
     std::vector<std::optional<double>> values;
-    for (const std::string& name : names) values.push_back(row_of_metric(name).of(answered, times, {.name = name}));
+    Metric metric = options.first;  // its parameters are those of the model, for all metrics that have them
+    for (const std::string& name : names) {
+      metric.name = name;
+      values.push_back(row_of_metric(name).of(answered, times, metric));
+    }
     return values;
   };
-  const auto whole = at(Times(static_cast<size_t>(n), 1));
+  const auto whole = at(answered.weights());
   std::vector<std::vector<double>> drawn(whole.size());
   for (int draw = 0; draw < options.draws; ++draw) {
     Times times(static_cast<size_t>(n));
     for (int64_t i = 0; i < n; ++i) {
       const auto u = static_cast<double>(random_uniform(0, static_cast<uint64_t>(draw), 0, static_cast<uint64_t>(i)));
-      ++times[static_cast<size_t>(std::min(static_cast<int64_t>(u * static_cast<double>(n)), n - 1))];
+      const auto at_row = static_cast<size_t>(std::min(static_cast<int64_t>(u * static_cast<double>(n)), n - 1));
+      times[at_row] += answered.weights()[at_row];
     }
     const auto again = at(times);
     for (size_t s = 0; s < again.size(); ++s) {
@@ -392,19 +419,45 @@ std::vector<Score> scores_of(const Array& answers, const Truth& truth, const Sco
   return scores;
 }
 
-double best_threshold(const Metric& metric, const Array& answers, const Array& labels) {
-  const Answered a(answers, labels, {});
-  double positives = 0;
-  for (int64_t i = 0; i < a.count(); ++i) positives += static_cast<double>(a.label(i));
-  const auto n = static_cast<double>(a.count());
+std::vector<std::string> notes_on_scores(const Array& answers, const Truth& truth, const ScoreOptions& options) {
+  std::vector<std::string> notes;
+  if (answers.shape()[0] == 0) return notes;
+  const Answered answered(answers, truth, options.threshold);
+  Metric metric = options.first;
+  for (const std::string& name : shown_metrics(answered, options.first.name)) {
+    metric.name = name;
+    if (row_of_metric(name).of(answered, answered.weights(), metric)) continue;
+    notes.push_back(cat(name,
+                        " is not defined: ", answered.classes() > 0 ? "all rows" : "the target is the same in all",
+                        answered.classes() > 0 ? " are of one class" : " rows"));
+  }
+  if (options.first.name == "poisson_deviance" || options.first.name == "tweedie_deviance") {
+    int64_t count = 0;
+    for (int64_t i = 0; i < answered.count(); ++i) count += answered.value(i) <= 0;
+    if (count > 0) {
+      notes.push_back(cat(count, count == 1 ? " prediction is" : " predictions are", " 0 or below, which ",
+                          options.first.name, " does not know: they count as ", kLeastMean));
+    }
+  }
+  return notes;
+}
+
+double best_threshold(const Metric& metric, const Array& answers, const Truth& truth) {
+  const Answered a(answers, truth, {});
+  double positives = 0, n = 0;
+  for (int64_t i = 0; i < a.count(); ++i) {
+    const double weight = times_of(a.weights(), i);
+    n += weight;
+    positives += weight * static_cast<double>(a.label(i));
+  }
   double right = positives, told = n, below = 0;  // of the second class, of which all are told at first
-  double best = 0.5, best_score = score_of(metric, answers, labels).value_or(0);
+  double best = 0.5, best_score = score_of(metric, answers, truth).value_or(0);
   for (const int64_t row : a.ascending()) {
     const auto here = static_cast<double>(a.row(row)[1]);
     if (here > below) {
       const double middle = (below + here) / 2;
       const double score =
-          metric.name == "f1" ? 2 * right / std::max(told + positives, 1.0) : (2 * right + n - told - positives) / n;
+          metric.name == "f1" ? 2 * right / std::max(told + positives, 1e-300) : (2 * right + n - told - positives) / n;
       const bool nearer = score == best_score && std::fabs(middle - 0.5) < std::fabs(best - 0.5);
       if (score > best_score || nearer) {
         best_score = score;
@@ -412,10 +465,38 @@ double best_threshold(const Metric& metric, const Array& answers, const Array& l
       }
       below = here;
     }
-    right -= static_cast<double>(a.label(row));
-    told -= 1;
+    const double weight = times_of(a.weights(), row);
+    right -= weight * static_cast<double>(a.label(row));
+    told -= weight;
   }
   return best;
+}
+
+namespace {
+constexpr const char *kMetricEntry = "metric", *kQuantileEntry = "quantile", *kTweedieEntry = "tweedie_power";
+}
+
+void write_metric(const Metric& metric, std::map<std::string, std::string>& entries) {
+  entries[kMetricEntry] = metric.name;
+  if (metric.name == "quantile_loss") entries[kQuantileEntry] = cat(metric.quantile);
+  if (metric.name == "tweedie_deviance") entries[kTweedieEntry] = cat(metric.tweedie_power);
+}
+
+std::optional<Metric> read_metric(const std::map<std::string, std::string>& entries) {
+  const auto name = entries.find(kMetricEntry);
+  const MetricRow* const row = name == entries.end() ? nullptr : find_metric(name->second);
+  if (!row) return std::nullopt;
+  Metric metric{.name = name->second, .higher = row->higher};
+  const auto read = [&](const char* entry, double& to) {
+    const auto at = entries.find(entry);
+    if (at == entries.end()) return false;
+    const char* const end = at->second.data() + at->second.size();
+    const auto [stop, error] = std::from_chars(at->second.data(), end, to);
+    return error == std::errc() && stop == end;
+  };
+  if (metric.name == "quantile_loss" && !read(kQuantileEntry, metric.quantile)) return std::nullopt;
+  if (metric.name == "tweedie_deviance" && !read(kTweedieEntry, metric.tweedie_power)) return std::nullopt;
+  return metric;
 }
 
 }  // namespace freight::train

@@ -39,7 +39,7 @@ double stored_bytes(const store::RowModel& model) {
 struct FoldFigures {
   std::vector<double> scores;  // of folds
   std::vector<std::shared_ptr<const store::RowModel>> models;
-  std::vector<Array> answers, labels;
+  std::vector<Array> answers, labels, weights;
   double fit_seconds = 0, row_seconds = 0;  // sums
   int64_t rows = 0;
 
@@ -197,6 +197,7 @@ class Comparison {
     if (score) m.scores.push_back(*score);
     m.answers.push_back(answers);
     m.labels.push_back(held_out.labels);
+    if (held_out.weights) m.weights.push_back(*held_out.weights);
   }
 
   Standing standing(const Candidate& c, const FoldFigures& m, bool whole) const {
@@ -241,9 +242,10 @@ class Comparison {
     Selected out{.candidate = winner_,
                  .models = best_->models,
                  .answers = joined(best_->answers),
-                 .labels = joined(best_->labels),
+                 .truth = joined(best_->labels),
                  .board = std::move(board_),
                  .stopped = stopped_};
+    if (!best_->weights.empty()) out.truth.weights = joined(best_->weights);
     out.candidate.config = winner_.learner->settled(winner_.config, best_->models);
     return out;
   }

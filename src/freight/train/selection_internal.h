@@ -28,7 +28,8 @@ struct SelectionRequest {
 struct Selected {
   Candidate candidate;                                         // with settings for the fit on all rows
   std::vector<std::shared_ptr<const store::RowModel>> models;  // of the folds
-  Array answers, labels;  // to the rows of these folds, by models that had not seen them
+  Array answers;  // predictions for the rows of these folds, by models that had not seen them
+  Truth truth;    // of the same rows
   Leaderboard board;
   bool stopped = false;  // by goes_on
 };

@@ -73,9 +73,9 @@ std::map<std::string, std::string> provenance(const Config& config, uint64_t fin
   std::map<std::string, std::string> p{{"data", base_name(config.data)},
                                        {"data_fingerprint", cat(fingerprint)},
                                        {"steps", cat(steps)},
-                                       {"test_loss", cat(test.loss)},
                                        {"seed", cat(config.seed)},
                                        {"val_split", cat(config.val_split)}};
+  if (test.count > 0) p["test_loss"] = cat(test.loss);
   if (!config.text_column.empty()) p["text_column"] = config.text_column;
   if (!config.label_column.empty()) p["label_column"] = config.label_column;
   if (test.top1) p["test_top1"] = fixed(*test.top1, 2);
