@@ -5,9 +5,17 @@
 #include <array>
 
 #include "tests/backend/bf16_kernels.h"
+#include "tests/support/emulated_bf16.h"
 
 namespace freight::cpu {
 namespace {
+
+// Those of the processor, and AMX in plain loops.
+std::vector<const Bf16Table*> all_block_tables() {
+  std::vector<const Bf16Table*> all = all_tables();
+  all.push_back(&emulated::table());
+  return all;
+}
 
 constexpr int64_t kSide = Bf16Table::kSide, kPiece = Bf16Table::kPiece, kBlock = Bf16Table::kBlock;
 
@@ -83,8 +91,7 @@ struct Product {
   std::vector<double> expected;
 };
 
-// Where the panels' order has a line (blocks.h): four to the first tile, four to the second.
-int64_t place(int64_t line) { return line % 8 / 4 * 16 + line / 8 * 4 + line % 4; }
+constexpr auto place = Bf16Table::place;
 
 // Of all 32 x 32 sums as they are.
 void expect_sums(const Product& p) {
@@ -97,8 +104,7 @@ void expect_sums(const Product& p) {
 }
 
 TEST(Bf16Blocks, HoldTheProductsOfOperandsPackedInAnyWay) {
-  FREIGHT_NEEDS_BF16();
-  for (const Bf16Table* table : all_tables()) {
+  for (const Bf16Table* table : all_block_tables()) {
     for (const Way a : kWays) {
       for (const Way b : kWays) {
         for (const auto& [rows, columns] : {std::pair{1, 1}, {1, 32}, {7, 16}, {16, 31}, {17, 7}, {31, 17}, {32, 32}}) {
@@ -116,8 +122,7 @@ TEST(Bf16Blocks, HoldTheProductsOfOperandsPackedInAnyWay) {
 }
 
 TEST(Bf16Blocks, AddToTheSumsThatAreThere) {
-  FREIGHT_NEEDS_BF16();
-  for (const Bf16Table* table : all_tables()) {
+  for (const Bf16Table* table : all_block_tables()) {
     SCOPED_TRACE(table->name);
     const Operand left(Way::along_steps, 17, 70, 1), right(Way::along_lines, 31, 70, 2);
     expect_sums(Product(*table, left, right, 3));
@@ -125,8 +130,7 @@ TEST(Bf16Blocks, AddToTheSumsThatAreThere) {
 }
 
 TEST(Bf16Blocks, SumInOneOrderForAnyCutOfThePieces) {
-  FREIGHT_NEEDS_BF16();
-  for (const Bf16Table* table : all_tables()) {
+  for (const Bf16Table* table : all_block_tables()) {
     Guarded<Bf16> a(4 * kPiece), b(4 * kPiece);
     fill_uniform(a.data(), a.size(), 1);
     fill_uniform(b.data(), b.size(), 2);
@@ -192,16 +196,14 @@ void check_all_ways_to_finish(const Bf16Table& table, const Product& p) {
 }
 
 TEST(Bf16Blocks, FinishWritesTheResultAndNothingElse) {
-  FREIGHT_NEEDS_BF16();
-  for (const Bf16Table* table : all_tables()) {
+  for (const Bf16Table* table : all_block_tables()) {
     const Operand left(Way::along_steps, 32, 33, 1), right(Way::along_steps, 32, 33, 2);
     check_all_ways_to_finish(*table, Product(*table, left, right));
   }
 }
 
 TEST(Bf16Blocks, InfinitiesAndWhatIsNoNumberSurvive) {
-  FREIGHT_NEEDS_BF16();
-  for (const Bf16Table* table : all_tables()) {
+  for (const Bf16Table* table : all_block_tables()) {
     Operand left(Way::along_steps, 32, 33, 1), right(Way::along_steps, 32, 33, 2);
     left.set(5, 3, INFINITY);
     left.set(32, 8, -INFINITY);

@@ -1,7 +1,6 @@
 // What is made of blocks of bf16 products against plain loops in double: matrix products, gradients of convolutions'
 // weights, attention and its gradient; odd sizes, poisoned scratch memory, equal bits for any number of threads.
 // The blocks themselves are in bf16_blocks_test.cpp.
-#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "freight/backend/cpu/kernels/bf16/gemm.h"
 #include "freight/backend/cpu/kernels/bf16/thin.h"
 #include "tests/backend/bf16_kernels.h"
+#include "tests/support/emulated_bf16.h"
 
 namespace freight::cpu {
 namespace {
@@ -53,8 +53,8 @@ void fill(float* to, int64_t n, uint64_t seed) {
 void expect(Bf16 got, const Element& e) { ASSERT_EQ(value(got), value(narrow(e.value))); }
 void expect(float got, const Element& e) { ASSERT_NEAR(value(got), e.value, 0x1p-22 * e.size); }
 
-template <class T, class Multiply = BlockGemm<T>>
-void check_gemm(const GemmCase& c, const GemmForm& f) {
+template <class T, class Multiply = BlockGemm<T>, class... Table>
+void check_gemm(const GemmCase& c, const GemmForm& f, const Table&... table) {
   SCOPED_TRACE(cat(c.m, "x", c.n, "x", c.k, " batch ", c.batch, f.trans_a ? " ta" : "", f.trans_b ? " tb" : "",
                    f.bias ? " bias" : "", f.residual ? " residual" : "", f.relu ? " relu" : ""));
   const int64_t a_lines = f.trans_a ? c.k : c.m, a_line = (f.trans_a ? c.m : c.k) + c.gap;
@@ -79,7 +79,7 @@ void check_gemm(const GemmCase& c, const GemmForm& f) {
   fill(bias.data(), bias.size(), 3);
   fill(residual.data(), residual.size(), 4);
   const auto run = [&] {
-    const Multiply gemm(p);
+    const Multiply gemm(p, table...);
     poison_thread_scratch();
     const Guarded<T> y(residual.size());
     gemm.run(a.data(), b.data(), y.data(), f.bias ? bias.data() : nullptr, f.residual ? residual.data() : nullptr,
@@ -113,11 +113,22 @@ class BlockGemms : public testing::Test {
 };
 using Numbers = testing::Types<Bf16, float>;
 TYPED_TEST_SUITE(BlockGemms, Numbers);
+// Those on every machine, by AMX in plain loops.
+template <class T>
+class EmulatedGemms : public testing::Test {};
+TYPED_TEST_SUITE(EmulatedGemms, Numbers);
 
 TYPED_TEST(BlockGemms, EqualsPlainLoopsForOddSizesTransposesAndEpilogues) {
   for (const GemmCase& c :
        {GemmCase{1, 1, 1}, {7, 17, 65, 1, 3}, {65, 7, 17}, {17, 65, 7}, {33, 33, 33, 1, 1}, {1, 65, 33}, {65, 1, 65}}) {
     for (int form = 0; form < 32; form += 3) check_gemm<TypeParam>(c, GemmForm(form));
+  }
+}
+
+TYPED_TEST(EmulatedGemms, EqualPlainLoops) {
+  for (const GemmCase& c :
+       {GemmCase{7, 17, 65, 1, 3}, {33, 33, 33, 1, 1}, {9, 21, 33, 3, 1}, {40, 33, 700}, {7, 130, 65}}) {
+    for (int form = 0; form < 32; form += 3) check_gemm<TypeParam>(c, GemmForm(form), emulated::table());
   }
 }
 
@@ -156,29 +167,6 @@ TEST(ThinGemm, EqualsPlainLoops) {
         check_gemm<Bf16, ThinGemm>({m, 33 + k, k, 1, m % 3}, GemmForm(form));
   }
   for (const int form : {0, 12, 1}) check_gemm<Bf16, ThinGemm>({32, 20000, 40}, GemmForm(form));
-}
-
-// Each number of f32 is the exact sum of its parts; what is not finite stays in its row, as NaN.
-TEST(SplitGemm, LosesNoBitAndKeepsWhatIsNotFiniteInItsRow) {
-  if (!splits_f32()) GTEST_SKIP() << "f32 products are split with AMX alone";
-  constexpr int64_t kSize = 40, kInfinite = 3, kNone = 7;
-  std::vector<float> a(kSize * kSize), b(kSize * kSize), c(kSize * kSize);
-  fill(a.data(), kSize * kSize, 1);
-  for (int64_t i = 0; i < kSize; ++i) {
-    b[i * kSize + i] = 1;
-    a[i * kSize] *= std::ldexp(1.0f, static_cast<int>(5 * i) - 100);
-  }
-  a[kInfinite * kSize + 5] = std::numeric_limits<float>::infinity();
-  a[kNone * kSize + 5] = std::numeric_limits<float>::quiet_NaN();
-  SplitGemm({.m = kSize, .n = kSize, .k = kSize, .a_row = kSize, .b_row = kSize, .c_row = kSize})
-      .run(a.data(), b.data(), c.data(), nullptr, nullptr, nullptr);
-  for (int64_t i = 0; i < kSize * kSize; ++i) {
-    if (i / kSize == kInfinite || i / kSize == kNone) {
-      EXPECT_TRUE(std::isnan(c[i])) << i;
-    } else {
-      EXPECT_EQ(c[i], a[i]) << i;
-    }
-  }
 }
 
 // --- gradients of convolutions' weights ---

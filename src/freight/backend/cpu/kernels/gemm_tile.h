@@ -53,12 +53,27 @@ struct GemmTable {
   void (*pack)(T* dst, ptrdiff_t group, const T* src, ptrdiff_t k_stride, ptrdiff_t j_stride, int64_t steps,
                int64_t columns, int width);
 };
+// Of the processor.
 const GemmTable<float>& gemm_table_f32();
 const GemmTable<double>& gemm_table_f64();
+// While one lives, f32 products are prepared and computed with another table: so that tests reach those of other
+// processors.
+class ForcedGemmTable {
+ public:
+  explicit ForcedGemmTable(const GemmTable<float>& table) { forced_ = &table; }
+  ~ForcedGemmTable() { forced_ = nullptr; }
+  ForcedGemmTable(const ForcedGemmTable&) = delete;
+  ForcedGemmTable& operator=(const ForcedGemmTable&) = delete;
+  static const GemmTable<float>* table() { return forced_; }
+
+ private:
+  static inline const GemmTable<float>* forced_ = nullptr;
+};
 template <class T = float>
 const GemmTable<T>& gemm_table() {
   if constexpr (std::is_same_v<T, float>) {
-    return gemm_table_f32();
+    const GemmTable<float>* const forced = ForcedGemmTable::table();
+    return forced ? *forced : gemm_table_f32();
   } else {
     return gemm_table_f64();
   }

@@ -300,20 +300,45 @@ void block_dots_meanwhile(const Bf16* a, const Bf16* b, int64_t pieces, float* s
 
 // --- conversion ---
 
-FREIGHT_AVX512 void split(Bf16* to, int64_t to_row, const float* from, ptrdiff_t row, int64_t rows, int64_t n) {
+// The first or the second 16 of 32 numbers.
+FREIGHT_AVX512 inline __m512 widened_half(__m512i bits, int half) {
+  const __m512i low = _mm512_setr_epi32(0, 1 << 16, 2 << 16, 3 << 16, 4 << 16, 5 << 16, 6 << 16, 7 << 16, 8 << 16,
+                                        9 << 16, 10 << 16, 11 << 16, 12 << 16, 13 << 16, 14 << 16, 15 << 16);
+  const __m512i at = half == 0 ? low : _mm512_add_epi32(low, _mm512_set1_epi32(kRows << 16));
+  return _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(0xaaaaaaaa, at, bits));
+}
+
+FREIGHT_AVX512 void split(Bf16* to, int64_t to_row, const float* from, ptrdiff_t row, int64_t rows, int64_t n,
+                          SplitRange& range) {
   const int64_t part = rows * to_row;
+  const __m512i one = _mm512_set1_epi32(1);
+  __m512i least = _mm512_set1_epi32(-1), most = _mm512_setzero_si512();
   for (int64_t i = 0; i < rows; ++i, to += to_row, from += row) {
     for (int64_t j = 0; j < n; j += kSide) {
       __m512 v0 = _mm512_maskz_loadu_ps(first(n - j), from + j);
       __m512 v1 = _mm512_maskz_loadu_ps(first(n - j - kRows), from + j + kRows);
-      for (int64_t p = 0; p < Bf16Table::kParts; ++p) {
+      const __mmask32 some = first32(n - j);
+      const __m512i size0 = _mm512_slli_epi32(_mm512_castps_si512(v0), 1),
+                    size1 = _mm512_slli_epi32(_mm512_castps_si512(v1), 1);
+      most = _mm512_max_epu32(most, _mm512_max_epu32(size0, size1));
+      // Less 1, a zero is the largest of all.
+      least = _mm512_min_epu32(least, _mm512_min_epu32(_mm512_sub_epi32(size0, one), _mm512_sub_epi32(size1, one)));
+      const auto put = [&](int64_t p) FREIGHT_AVX512 {
         const auto bits = (__m512i)_mm512_cvtne2ps_pbh(v1, v0);
-        _mm512_mask_storeu_epi16(to + p * part + j, first32(n - j), bits);
-        v0 = _mm512_sub_ps(v0, widened(_mm512_castsi512_si256(bits)));
-        v1 = _mm512_sub_ps(v1, widened(_mm512_extracti64x4_epi64(bits, 1)));
+        _mm512_mask_storeu_epi16(to + p * part + j, some, bits);
+        return bits;
+      };
+      for (int64_t p = 0; p < Bf16Table::kParts - 1; ++p) {
+        const __m512i bits = put(p);
+        v0 = _mm512_sub_ps(v0, widened_half(bits, 0));
+        v1 = _mm512_sub_ps(v1, widened_half(bits, 1));
       }
+      put(Bf16Table::kParts - 1);
     }
   }
+  range.most = std::max(range.most, _mm512_reduce_max_epu32(most));
+  const uint32_t smallest = _mm512_reduce_min_epu32(least);
+  if (smallest != ~uint32_t{0}) range.least = std::min(range.least, smallest + 1);
 }
 
 FREIGHT_AVX512 void load(void* dst, const void* a, const void*, const void*, size_t n) {
@@ -402,6 +427,19 @@ const Bf16Table* bf16_table() {
   int count = 0;
   const Bf16Table* const* tables = bf16_tables(count);
   return count > 0 ? tables[0] : nullptr;
+}
+
+namespace {
+const Bf16Table* forced_split_table = nullptr;
+}  // namespace
+
+ForcedSplitTable::ForcedSplitTable(const Bf16Table& table) { forced_split_table = &table; }
+ForcedSplitTable::~ForcedSplitTable() { forced_split_table = nullptr; }
+
+const Bf16Table* split_table() {
+  if (forced_split_table) return forced_split_table;
+  const Bf16Table* const table = bf16_table();
+  return table && table->block_split ? table : nullptr;
 }
 
 }  // namespace freight::cpu

@@ -37,11 +37,19 @@ using Bf16Result = BlockResult<Bf16>;
 
 struct Bf16TileTable;
 
+// The magnitudes of the f32 numbers of a panel that are not zero, as their bits without the sign, doubled: these
+// compare as the magnitudes do, and infinities and NaN are the largest.
+struct SplitRange {
+  uint32_t least = ~uint32_t{0}, most = 0;
+};
+
 struct Bf16Table {
   static constexpr int64_t kSide = 32, kSteps = 32;  // lines of a panel; steps of a piece
   static constexpr int64_t kPiece = kSide * kSteps;  // numbers
   static constexpr int64_t kBlock = kSide * kSide;   // sums: row by row
   enum class Operand : uint8_t { left, right };
+  // Where the panels' order has a line: row of the first tile, and from 16 on of the second.
+  static constexpr int64_t place(int64_t line) { return line % 8 / 4 * 16 + line / 8 * 4 + line % 4; }
 
   const char* name;
   // Around the blocks that a thread computes.
@@ -60,18 +68,30 @@ struct Bf16Table {
   // Numbers of f32 as sums of three numbers of bf16: the nearest one, the one nearest to what is left, and the rest,
   // whose packed panels lie `part` numbers apart. sums = a b, or sums + a b, by the six products of parts that a sum in
   // f32 can tell from nothing (Henry, Tang, Heinecke: "Leveraging the bfloat16 Artificial Intelligence Datatype For
-  // Higher-Precision Computations", 2019). Parts below 2^-126 are lost; infinities and numbers above bf16's largest,
-  // 3.39e38, become NaN. Null where f32's own instructions are as fast.
+  // Higher-Precision Computations", 2019). Parts and sums below 2^-126 are lost; infinities and numbers above bf16's
+  // largest, 3.39e38, become NaN: see bf16/split.h. Null where f32's own instructions are as fast.
   static constexpr int64_t kParts = 3;
   void (*block_split)(const Bf16* a, int64_t a_part, const Bf16* b, int64_t b_part, int64_t pieces, float* sums,
                       bool accumulate) = nullptr;
-  // `rows` rows of n numbers -> three times as many, of `to_row` numbers each, one part behind the other.
-  void (*split)(Bf16* to, int64_t to_row, const float* from, ptrdiff_t row, int64_t rows, int64_t n) = nullptr;
+  // `rows` rows of n numbers -> three times as many, of `to_row` numbers each, one part behind the other. Widens
+  // `range` by them.
+  void (*split)(Bf16* to, int64_t to_row, const float* from, ptrdiff_t row, int64_t rows, int64_t n,
+                SplitRange& range) = nullptr;
   void (*finish_f32)(const float* sums, const BlockResult<float>& result) = nullptr;
 };
 
 // Null where the processor has neither.
 const Bf16Table* bf16_table();
+// The table of f32 products by parts: the fastest one if it has them, else null.
+const Bf16Table* split_table();
+// While one lives, that is another table: so that tests reach products by parts on every processor.
+class ForcedSplitTable {
+ public:
+  explicit ForcedSplitTable(const Bf16Table& table);
+  ~ForcedSplitTable();
+  ForcedSplitTable(const ForcedSplitTable&) = delete;
+  ForcedSplitTable& operator=(const ForcedSplitTable&) = delete;
+};
 // The size of the second-level cache that blocks are cut for.
 int64_t cache_bytes();
 // All that this processor can run, the fastest first; for tests.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "freight/backend/cpu/kernels/bf16/split.h"
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/scratch.h"
 #include "freight/base/error.h"
@@ -77,7 +78,7 @@ struct BlockGemm<T>::Call {
 };
 
 template <class T>
-BlockGemm<T>::BlockGemm(const GemmProblem& problem) : p_(problem) {
+BlockGemm<T>::BlockGemm(const GemmProblem& problem, const Bf16Table& table) : p_(problem), table_(&table) {
   FREIGHT_CHECK(!p_.accumulate && !p_.subtract, "products on blocks of bf16 overwrite their result");
   const int64_t cache = cache_bytes();
   constexpr int64_t kParts = kPartsOf<T>;
@@ -131,17 +132,21 @@ BlockGemm<T>::BlockGemm(const GemmProblem& problem) : p_(problem) {
   row_block_ = even_block(rows_at_once_, (k_block_ < p_.k ? 2 : 8) * kSide, kSide);
   left_bytes_ = static_cast<size_t>(kParts * row_block_ * k_block_) * sizeof(Bf16);
   right_bytes_ = static_cast<size_t>(kParts * column_block_ * k_packed_) * sizeof(Bf16);
+  if (kSplits<T>) {
+    const auto ranges = static_cast<size_t>(panels(rows_at_once_) + panels(column_block_)) * sizeof(SplitRange);
+    split_bytes_ = kSplitScratch * sizeof(float) + (ranges + 63) / 64 * 64;
+  }
   const int64_t sums = (sums_aside_ ? rows_at_once_ : k_block_ < p_.k ? row_block_ : kSide) * column_block_;
   thread_bytes_ = left_bytes_ + right_bytes_ + static_cast<size_t>(sums) * sizeof(float);
-  if (kParts > 1) thread_bytes_ += static_cast<size_t>(kParts * kSide * k_block_) * sizeof(Bf16);
+  if (kSplits<T>) thread_bytes_ += split_bytes_ + static_cast<size_t>(kParts * kSide * k_block_) * sizeof(Bf16);
   reserve_thread_scratch(thread_bytes_);
 }
 
 // As memory goes: lines that lie along the steps one panel after the other, else all panels piece by piece.
 template <class T>
 void BlockGemm<T>::pack(Bf16* to, int64_t part, const T* from, ptrdiff_t step, ptrdiff_t line, int64_t lines,
-                        int64_t steps, Bf16Table::Operand side) const {
-  const Bf16Table& table = *bf16_table();
+                        int64_t steps, Bf16Table::Operand side, SplitRange* ranges) const {
+  const Bf16Table& table = *table_;
   const int64_t at_once = line == 1 ? kSteps : std::min(steps, k_block_);
   for (int64_t k = 0; k < steps; k += at_once) {
     for (int64_t i = 0; i < lines; i += kSide) {
@@ -154,7 +159,7 @@ void BlockGemm<T>::pack(Bf16* to, int64_t part, const T* from, ptrdiff_t step, p
         auto* parts = reinterpret_cast<Bf16*>(static_cast<char*>(thread_scratch(thread_bytes_)) + thread_bytes_) -
                       kPartsOf<T> * kSide * k_block_;
         const int64_t row = line == 1 ? kSide : k_block_, rows = line == 1 ? count : height;
-        table.split(parts, row, source, line == 1 ? step : line, rows, line == 1 ? height : count);
+        table.split(parts, row, source, line == 1 ? step : line, rows, line == 1 ? height : count, ranges[i / kSide]);
         for (int64_t p = 0; p < kPartsOf<T>; ++p, parts += rows * row)
           table.pack(panel + p * part, {parts, line == 1 ? row : 1, line == 1 ? 1 : row, count, height}, side);
       }
@@ -162,12 +167,32 @@ void BlockGemm<T>::pack(Bf16* to, int64_t part, const T* from, ptrdiff_t step, p
   }
 }
 
+// Sums that the parts give less exactly than f32 are computed again.
+template <class T>
+void BlockGemm<T>::check_sums(float* sums, const Call& call, int64_t row, int64_t column, const SplitRange& left,
+                              const SplitRange& right, float* scratch) const {
+  if constexpr (kSplits<T>) {
+    constexpr int64_t kOrdinarySteps = 1 << 19;
+    if (is_ordinary(left) && is_ordinary(right) && p_.k <= kOrdinarySteps) return;
+    const SplitLimits limits(left, right, p_.k);
+    if (!limits.overflows && limits.exact_from == 0) return;
+    const SplitBlock block{p_, call.a + row * p_.a_row, call.b + column * p_.b_col, std::min(kSide, p_.m - row),
+                           std::min(kSide, p_.n - column)};
+    if (!sums_are_exact(sums, block, limits)) multiply_in_f32(sums, block, scratch);
+  }
+}
+
 template <class T>
 void BlockGemm<T>::multiply(const Call& call, int64_t row0, int64_t row1, int64_t column0, int64_t column1) const {
-  const Bf16Table& table = *bf16_table();
+  const Bf16Table& table = *table_;
   auto* left = static_cast<Bf16*>(thread_scratch(thread_bytes_));
   auto* right = left + left_bytes_ / sizeof(Bf16);
-  auto* sums = reinterpret_cast<float*>(right + right_bytes_ / sizeof(Bf16));
+  auto* const in_f32 = reinterpret_cast<float*>(right + right_bytes_ / sizeof(Bf16));
+  float* const sums = in_f32 + split_bytes_ / sizeof(float);
+  auto *const left_ranges = reinterpret_cast<SplitRange*>(in_f32 + kSplitScratch), *const right_ranges =
+                                                                                       left_ranges +
+                                                                                       panels(rows_at_once_);
+  if (kSplits<T>) std::fill(left_ranges, right_ranges, SplitRange{});
   BlockResult<T> r{.row = p_.c_row, .turned = turned_, .relu = p_.relu, .stream = p_.stream};
   // Block (panel, row panel) of the sums that wait.
   const int64_t waiting = sums_aside_ ? panels(row1 - row0) : panels(row_block_);
@@ -175,11 +200,12 @@ void BlockGemm<T>::multiply(const Call& call, int64_t row0, int64_t row1, int64_
   table.begin();
   for (int64_t column = column0; column < column1; column += column_block_) {
     const int64_t columns = std::min(column_block_, column1 - column);
+    if (kSplits<T>) std::fill_n(right_ranges, panels(columns), SplitRange{});
     for (int64_t k0 = 0; k0 < p_.k; k0 += k_packed_) {
       const int64_t steps = std::min(k_packed_, p_.k - k0), deep = pieces(steps) * kPiece;
       const int64_t right_part = panels(columns) * deep;
       pack(right, right_part, call.b + column * p_.b_col + k0 * p_.b_row, p_.b_row, p_.b_col, columns, steps,
-           Bf16Table::Operand::right);
+           Bf16Table::Operand::right, right_ranges);
       for (int64_t row = row0; row < row1; row += row_block_) {
         const int64_t rows = std::min(row_block_, row1 - row);
         for (int64_t k = 0; k < steps; k += k_block_) {
@@ -187,7 +213,7 @@ void BlockGemm<T>::multiply(const Call& call, int64_t row0, int64_t row1, int64_
           const int64_t left_part = panels(rows) * pieces(count) * kPiece;
           const bool last = at + count == p_.k;
           pack(left, left_part, call.a + row * p_.a_row + at * p_.a_col, p_.a_col, p_.a_row, rows, count,
-               Bf16Table::Operand::left);
+               Bf16Table::Operand::left, left_ranges + (row - row0) / kSide);
           // The next rows, or, behind the last ones, the next steps' first rows.
           const bool more = k + count < steps, others = row + row_block_ < row1;
           const int64_t next_row = more ? row : others ? row + row_block_ : row0;
@@ -216,6 +242,7 @@ void BlockGemm<T>::multiply(const Call& call, int64_t row0, int64_t row1, int64_
               done = last ? s : nullptr;
               if (!last) continue;
               const int64_t y = row + i * kSide, x = column + j * kSide;
+              if (kSplits<T>) check_sums(s, call, y, x, left_ranges[(y - row0) / kSide], right_ranges[j], in_f32);
               r.rows = std::min(kSide, row1 - y);
               r.columns = std::min(kSide, column1 - x);
               if (turned_) std::swap(r.rows, r.columns);

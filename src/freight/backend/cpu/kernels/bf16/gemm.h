@@ -10,12 +10,15 @@
 
 namespace freight::cpu {
 
-// T: bf16, or f32 by three parts of bf16 a number (`block_split` of the table).
+// T: bf16, or f32 by three parts of bf16 a number (`block_split` of the table), and blocks for which these do not do in
+// f32 (bf16/split.h).
 template <class T>
 class BlockGemm {
  public:
   // As of f32 products, in numbers of T; `packed` is not known here.
-  explicit BlockGemm(const GemmProblem& problem);
+  explicit BlockGemm(const GemmProblem& problem)
+      : BlockGemm(problem, *(sizeof(T) == 4 ? split_table() : bf16_table())) {}
+  BlockGemm(const GemmProblem& problem, const Bf16Table& table);
   // bias (n) and residual (like c) may be null. `scratch` is not used.
   void run(const T* a, const T* b, T* c, const T* bias, const T* residual, void* scratch) const;
   size_t scratch_bytes() const { return 0; }
@@ -23,21 +26,25 @@ class BlockGemm {
  private:
   struct Call;
   void pack(Bf16* to, int64_t part, const T* from, ptrdiff_t step, ptrdiff_t line, int64_t lines, int64_t steps,
-            Bf16Table::Operand side) const;
+            Bf16Table::Operand side, SplitRange* ranges) const;
+  void check_sums(float* sums, const Call& call, int64_t row, int64_t column, const SplitRange& left,
+                  const SplitRange& right, float* scratch) const;
   void multiply(const Call& call, int64_t row0, int64_t row1, int64_t column0, int64_t column1) const;
 
   GemmProblem p_;
+  const Bf16Table* table_;
   bool turned_ = false;  // computed as the transposed product: few rows by a matrix whose columns lie along the steps
   int64_t row_tasks_ = 1, column_tasks_ = 1;
   int64_t row_block_ = 0, column_block_ = 0, k_block_ = 0, k_packed_ = 0;  // lines and steps
   // The columns are packed in parts of the sum: the sums of `rows_at_once_` rows wait for the next part.
   bool sums_aside_ = false;
   int64_t rows_at_once_ = 0;
-  size_t left_bytes_ = 0, right_bytes_ = 0, thread_bytes_ = 0;
+  // Of a thread's scratch memory: packed operands, what split products are checked and corrected in, all.
+  size_t left_bytes_ = 0, right_bytes_ = 0, split_bytes_ = 0, thread_bytes_ = 0;
 };
 using Bf16Gemm = BlockGemm<Bf16>;
 using SplitGemm = BlockGemm<float>;
 // True where f32 products run so here.
-inline bool splits_f32() { return bf16_table() && bf16_table()->block_split; }
+inline bool splits_f32() { return split_table() != nullptr; }
 
 }  // namespace freight::cpu

@@ -28,8 +28,7 @@ inline __mmask32 first32(int64_t n) {
   return n >= 2 * kRows ? ~__mmask32{0} : (__mmask32{1} << std::max<int64_t>(n, 0)) - 1;
 }
 
-// Where the panels' order has a line: row of the first tile, and from 16 on of the second.
-constexpr int64_t place(int64_t line) { return line % 8 / 4 * kRows + line / 8 * 4 + line % 4; }
+constexpr int64_t place(int64_t line) { return Bf16Table::place(line); }
 
 FREIGHT_AVX512 inline __m512 widened(__m256i bits) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
