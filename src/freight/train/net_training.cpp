@@ -41,7 +41,7 @@ void NetTraining::plan_step(const std::pair<Type, Type>& batch_types, const Comp
                                      compile);
 }
 
-void NetTraining::plan_evaluation(int64_t test_count) {
+void NetTraining::plan_evaluation(int64_t test_count, const TestTypes& types) {
   TestViews views = TestViews::one;
   parse_test_views(config.tta, views);
   CompileOptions unlimited = compile;
@@ -50,8 +50,8 @@ void NetTraining::plan_evaluation(int64_t test_count) {
   // One of the shards that run side by side counts: how many a device has must not decide in what batches it evaluates,
   // since these round the figures that are stored.
   for (size_t i = 1; i < plans.size(); ++i) plans[i].shares_arena = plans[i].shares_arena || plans[i].of_shard;
-  const StepBeside beside{inputs, targets, step->part_of(config.batch_size), arena_bytes(plans)};
-  evaluation = evaluation_beside(model, unlimited, views, beside, test_count);
+  const StepBeside beside{.samples = step->part_of(config.batch_size), .arena_bytes = arena_bytes(plans)};
+  evaluation = evaluation_beside(model, unlimited, views, beside, test_count, types);
 }
 
 Planned NetTraining::planned() const {
@@ -63,6 +63,8 @@ Planned NetTraining::planned() const {
           .targets = targets,
           .step = step->plans(inputs, targets),
           .evaluation = evaluation.plan,
+          .test_inputs = evaluation.inputs,
+          .test_targets = evaluation.targets,
           .evaluation_batch = evaluation.batch,
           .train_count = 0,
           .test_count = 0};
