@@ -32,12 +32,13 @@ class Shown : public plan::CalibrationProgress {
 
 int calibrate_command(const Args& args) {
   std::string output;
-  double seconds = 90;
+  double seconds = plan::CalibrationOptions().seconds;
   Options o("calibrate", "Measures this machine's kernels, for the times that freight plan tells.", "[options]",
-            "Takes two to four minutes; stop everything else first. The result is kept in the cache directory\n"
+            "Takes two minutes, or --seconds; stop everything else first. The result is kept in the cache directory\n"
             "(freight env), by processor and number of threads; freight plan finds it there.");
   o.add("-o,--output", &output, "write the rates to FILE too, for freight plan --rates FILE", {.value = "FILE"});
-  o.add("--seconds", &seconds, "time to measure for, besides making the plans", {.min = 1, .max = 3600});
+  o.add("--seconds", &seconds, "time that it takes; a short one measures fewer and smaller batches",
+        {.min = 1, .max = 3600});
   if (o.parse(args) == Options::Outcome::done) return 0;
   check_output("-o", output, {});
   signals::install();

@@ -151,6 +151,34 @@ void print_within(const Within& w) {
   std::printf("\n  %s\n", w.text.c_str());
 }
 
+// What --device-memory alone says of a device: whether the run fits, and how.
+struct DeviceLimit {
+  double bytes = 0;
+  bool fits = false;
+  std::string means;          // by what it fits where it does not as it is; "" where nothing is known
+  int64_t largest_batch = 0;  // 0: none
+};
+std::optional<DeviceLimit> device_limit(const std::vector<Draft>& drafts, const Formula& line, const PlanFlags& f) {
+  const bool described = f.device_bandwidth > 0 || f.device_tflops > 0 || f.config.offload != "none";
+  if (f.device_bytes() <= 0 || described) return std::nullopt;
+  DeviceLimit l{.bytes = f.device_bytes(), .fits = false, .means = {}, .largest_batch = line.largest(f.device_bytes())};
+  l.fits = static_cast<double>(drafts[0].total()) <= l.bytes;
+  if (!l.fits) l.means = plan::accumulation_for(drafts, l.bytes);
+  return l;
+}
+void print_limit(const DeviceLimit& l, int64_t batch) {
+  std::printf("in %s      %s; ", bytes(l.bytes).c_str(),
+              l.fits            ? cat("a batch of ", batch, " fits").c_str()
+              : l.means.empty() ? cat("a batch of ", batch, " does not fit").c_str()
+                                : cat("a batch of ", batch, " fits with ", l.means).c_str());
+  if (l.largest_batch > 0) {
+    std::printf("the largest that does is %s\n", with_commas(l.largest_batch).c_str());
+  } else {
+    std::printf("not even one sample does\n");
+  }
+  std::printf("              times on such a device need --device-bandwidth and --device-tflops, or --on NAME\n");
+}
+
 std::vector<std::vector<std::string>> rows_of(const std::vector<Estimate>& all, size_t shown) {
   std::vector<std::vector<std::string>> rows;
   for (size_t i = 0; i < std::min(all.size(), shown); ++i) {
@@ -163,7 +191,8 @@ std::vector<std::vector<std::string>> rows_of(const std::vector<Estimate>& all, 
 }
 
 Json json_of(const std::vector<Draft>& drafts, const Formula& line, const std::vector<Means>& means,
-             const std::vector<Estimate>& all, const PlanInput& in, const std::optional<Within>& offloaded) {
+             const std::vector<Estimate>& all, const PlanInput& in, const std::optional<Within>& offloaded,
+             const std::optional<DeviceLimit>& limit) {
   const Draft& d = drafts[0];
   const auto [x, y] = in.subject.batch_types(d.options.batch);
   Json j = {{"model", in.subject.config.model},
@@ -199,30 +228,19 @@ Json json_of(const std::vector<Draft>& drafts, const Formula& line, const std::v
     j["means"].push_back({{"flag", m.flag}, {"total_bytes", m.total}, {"flops", m.flops}});
   }
   if (offloaded) j["offload"] = json_of(*offloaded);
+  if (limit) {
+    j["device_memory"] = {{"bytes", limit->bytes},
+                          {"fits", limit->fits},
+                          {"means", limit->means},
+                          {"largest_batch", limit->largest_batch}};
+  }
   j["texts"] = json_of_texts(in.subject);
   for (const Estimate& e : all) j["devices"].push_back(freight::app::json_of(e, in.catalog));
   return j;
 }
 
 void print_memory(const std::vector<Draft>& drafts, const Formula& line) {
-  const Draft& d = drafts[0];
-  std::printf("\nmemory of a training step at its peak\n");
-  const auto print = [](const char* name, size_t n) {
-    if (n > 0) std::printf("  %-16s %10s\n", name, bytes(static_cast<double>(n)).c_str());
-  };
-  for (size_t i = 0; i < plan::kParts; ++i) {
-    if (static_cast<Part>(i) != Part::host) print(plan::to_string(static_cast<Part>(i)), d.bytes[i]);
-  }
-  print("total", d.total());
-  print("and host memory", d.part(Part::host));
-  std::printf("\nthe peak is at %s; the largest that are alive there\n", d.peak.c_str());
-  std::vector<std::vector<std::string>> rows;
-  for (size_t i = 0; i < std::min<size_t>(d.held.size(), 8); ++i) {
-    const plan::Held& h = d.held[i];
-    rows.push_back({"  " + bytes(static_cast<double>(h.bytes)), plan::to_string(h.part), h.path.empty() ? "-" : h.path,
-                    h.what, to_string(h.type)});
-  }
-  std::fputs(table({"  bytes", "kind", "layer", "op", "type"}, rows).c_str(), stdout);
+  std::printf("\nmemory of a training step at its peak\n%s", memory_table(drafts[0]).c_str());
   std::string batches;
   for (size_t i = 0; i < drafts.size(); ++i) {
     batches += cat(i == 0 ? "" : i + 1 < drafts.size() ? ", " : " and ", drafts[i].options.batch);
@@ -354,7 +372,7 @@ int plan_command(const Args& args) {
     o->add("--csv", &flags.csv, "print the devices as CSV");
     return o;
   };
-  std::optional<PlanInput> in = read_plan_input(known, flags, make, Trees::planned);
+  std::optional<PlanInput> in = read_plan_input(known, flags, make, Trees::planned, MemoryAlone::answered);
   if (!in) return 0;
   if (!flags.on.empty()) in->catalog.devices = {plan::Device(in->catalog.device(flags.on))};
   if (in->trees) {
@@ -395,6 +413,7 @@ int plan_command(const Args& args) {
   const std::vector<Draft> drafts = plan::drafts(in->subject, options);
   const std::optional<Within> offloaded = within(*in, drafts[0], flags);
   const Formula line = plan::formula(drafts);
+  const std::optional<DeviceLimit> limit = device_limit(drafts, line, flags);
   const std::vector<Means> means = flags.means ? means_of(in->subject, drafts[0]) : std::vector<Means>{};
   const std::vector<Estimate> all = estimates(drafts, *in,
                                               {.fleet = fleet,
@@ -407,7 +426,7 @@ int plan_command(const Args& args) {
     return 0;
   }
   if (flags.json) {
-    std::printf("%s\n", json_of(drafts, line, means, all, *in, offloaded).dump(2).c_str());
+    std::printf("%s\n", json_of(drafts, line, means, all, *in, offloaded, limit).dump(2).c_str());
     return 0;
   }
   const Draft& d = drafts[0];
@@ -426,6 +445,7 @@ int plan_command(const Args& args) {
               number(d.flops * 1e-9).c_str(), bytes(d.moved).c_str(), number(d.flops / d.moved).c_str(),
               with_commas(static_cast<int64_t>(d.plan_steps)).c_str());
   print_memory(drafts, line);
+  if (limit) print_limit(*limit, options.batch);
   print_means(means, d);
   if (offloaded) print_within(*offloaded);
   print_devices(all, d, flags, *in, fleet.devices);

@@ -18,9 +18,9 @@ namespace freight::app {
 namespace {
 
 // The device that the flags describe, added to the catalogue with its price.
-void add_described(const PlanFlags& f, const Options& o, plan::Catalog& catalog) {
-  // Alone, beside --offload, the memory is the limit of the run.
-  const bool limit = f.config.offload != "none" && f.device_bandwidth <= 0 && f.device_tflops <= 0;
+void add_described(const PlanFlags& f, const Options& o, MemoryAlone alone, plan::Catalog& catalog) {
+  // Beside --offload the memory alone is the limit of the run.
+  const bool limit = f.config.offload != "none" || alone == MemoryAlone::answered;
   const bool any = (f.device_bytes() > 0 && !limit) || f.device_bandwidth > 0 || f.device_tflops > 0;
   if (!any) {
     for (const char* flag : {"--device-name", "--device-watts", "--device-price"}) {
@@ -64,6 +64,18 @@ void add_described(const PlanFlags& f, const Options& o, plan::Catalog& catalog)
   }
 }
 
+// The settings of training for the data set. Of one that is not here, the message says what a plan takes instead.
+train::Config recipe_of(const train::Config& probe) {
+  try {
+    return train::recipe(probe.data, probe.recipe, probe.data_dir);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::data) throw;
+    throw Error(e.kind(), e.op(),
+                cat(e.message(), "; a plan needs no data: --model ", probe.model.empty() ? "NAME" : probe.model,
+                    " --samples N, the number of training samples"));
+  }
+}
+
 }  // namespace
 
 double PlanFlags::device_bytes() const { return memory_size("--device-memory", device_memory); }
@@ -80,8 +92,7 @@ void PlanFlags::declare(Options& o) {
   o.add("--prices", &prices, "the same of prices, like catalog/prices.json", {.value = "FILE"});
   o.add("--rates", &rates, "rates of this machine that freight calibrate -o wrote", {.value = "FILE"});
   o.add("--device-name", &device_name, "name of a device that the catalogue lacks, described by what follows");
-  o.add("--device-memory", &device_memory, "its memory; alone beside --offload: what the run may take of a device's",
-        {.value = "4GiB"});
+  o.add("--device-memory", &device_memory, "its memory; alone: what the run may take of a device's", {.value = "4GiB"});
   o.add("--device-bandwidth", &device_bandwidth, "of its memory, in GB/s", {.min = 0});
   o.add("--device-tflops", &device_tflops, "its dense matmul rate at the precision of the run, in TFLOP/s", {.min = 0});
   o.add("--device-watts", &device_watts, "its rated power", {.min = 0});
@@ -90,7 +101,8 @@ void PlanFlags::declare(Options& o) {
 }
 
 std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
-                                         const std::function<std::unique_ptr<Options>()>& make, Trees trees) {
+                                         const std::function<std::unique_ptr<Options>()>& make, Trees trees,
+                                         MemoryAlone alone) {
   // Passes make and drop graphs of megabytes, again and again: the heap keeps them, or a tenth of the time is the
   // kernel's, which clears pages.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
@@ -103,10 +115,11 @@ std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
     const auto o = make();  // help needs no model
     if (o->parse(args) == Options::Outcome::done) return std::nullopt;
     fail(ErrorKind::usage, "--model",
-         "nothing to plan: name a model (freight models list), or data that have a recipe");
+         "nothing to plan: need a data set (freight data list), or a model (freight models list) with --samples N for "
+         "the times of epochs: freight plan --model resnet50 --samples 1281167");
   }
   flags = {};
-  flags.config = probe.data.empty() ? train::Config{} : train::recipe(probe.data, probe.recipe, probe.data_dir);
+  flags.config = probe.data.empty() ? train::Config{} : recipe_of(probe);
   flags.config.data = probe.data;
   if (const std::string model = train::asked_model(probe); !model.empty()) train::set_model(flags.config, model);
   train::set_picture_sizes(flags.config, probe);
@@ -119,7 +132,7 @@ std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
     train::validate(flags.config);
   }
   in.catalog = plan::load_catalog(flags.catalog, flags.prices);
-  add_described(flags, *o, in.catalog);
+  add_described(flags, *o, alone, in.catalog);
   for (const std::string& q : in.catalog.questions) std::fprintf(stderr, "freight: warning: %s\n", q.c_str());
   if (in.trees) return in;
   const Shape input = flags.input_shape.empty() ? Shape() : plan::parse_input_shape(flags.input_shape);

@@ -43,9 +43,11 @@ struct PlanInput {
 };
 // Trees: whether the command plans those of a table, too.
 enum class Trees : uint8_t { refused, planned };
+// Whether the command answers for --device-memory alone, of a device of which nothing else is said.
+enum class MemoryAlone : uint8_t { refused, answered };
 std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
                                          const std::function<std::unique_ptr<Options>()>& make,
-                                         Trees trees = Trees::refused);
+                                         Trees trees = Trees::refused, MemoryAlone alone = MemoryAlone::refused);
 
 // {"compute": 0.6, "memory": 0.3, ...}
 nlohmann::ordered_json json_of(const plan::ByBound& shares);

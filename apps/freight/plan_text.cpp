@@ -7,6 +7,7 @@
 #include "freight/base/strings.h"
 #include "freight/io/json_library.h"
 #include "plan_options.h"
+#include "table.h"
 
 namespace freight::app {
 
@@ -45,6 +46,30 @@ std::string number(double v) {
   return fixed(v, v >= 100 ? 0 : v >= 10 ? 1 : v >= 0.1 ? 2 : 4);
 }
 std::string range(const plan::Range& r) { return r.high <= 0 ? "-" : cat(number(r.low), " - ", number(r.high)); }
+
+std::string memory_table(const plan::Draft& d) {
+  std::string out;
+  const auto add = [&](const char* name, size_t n) {
+    if (n == 0) return;
+    const std::string bytes = human_bytes(static_cast<double>(n));
+    char line[64];
+    std::snprintf(line, sizeof line, "  %-16s %10s\n", name, bytes.c_str());
+    out += line;
+  };
+  for (size_t i = 0; i < plan::kParts; ++i) {
+    if (static_cast<plan::Part>(i) != plan::Part::host) add(to_string(static_cast<plan::Part>(i)), d.bytes[i]);
+  }
+  add("total", d.total());
+  add("and host memory", d.part(plan::Part::host));
+  out += cat("\nthe peak is at ", d.peak, "; the largest that are alive there\n");
+  std::vector<std::vector<std::string>> rows;
+  for (size_t i = 0; i < std::min<size_t>(d.held.size(), 8); ++i) {
+    const plan::Held& h = d.held[i];
+    rows.push_back({cat("  ", human_bytes(static_cast<double>(h.bytes))), to_string(h.part),
+                    h.path.empty() ? "-" : h.path, h.what, to_string(h.type)});
+  }
+  return out + table({"  bytes", "kind", "layer", "op", "type"}, rows);
+}
 
 std::string texts_line(const plan::Subject& s) {
   if (s.assumes_full_length()) {

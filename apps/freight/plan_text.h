@@ -13,6 +13,8 @@ namespace freight::app {
 std::string number(double v);             // three digits, as ranges deserve
 std::string range(const plan::Range& r);  // "0.21 - 0.43", "-" where it is not known
 std::string fits_text(const plan::Estimate& e);
+// Bytes of a plan by kind with their total, and below the largest tensors at the peak.
+std::string memory_table(const plan::Draft& draft);
 // A line on how long texts are taken to be, with its end; "" where samples are none, or all have one length.
 std::string texts_line(const plan::Subject& subject);
 // The same: {"lengths": [{"tokens": 32, "share_of_steps": 0.9}, ...], "assumed": false}, or null.

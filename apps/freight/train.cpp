@@ -10,6 +10,7 @@
 #include "command.h"
 #include "config_options.h"
 #include "contract_cost.h"
+#include "dry_run.h"
 #include "freight/backend/backend.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/device_memory.h"
@@ -61,7 +62,7 @@ void declare(Options& o, train::Config& c, TrainFlags& f) {
         "MIN:MAX devices: where one is lost the others go on, and it is started again; --shards is 8 unless said",
         {.value = "MIN:MAX"});
   o.accept("--batch-size", "auto", &f.choose_batch, "auto: the largest that is good, tried with one real step");
-  o.add("--json", &f.json, "print the result as one JSON line");
+  o.add("--json", &f.json, "print the result as one JSON line; with --dry-run the configuration");
   o.add("--progress", &f.progress, "the progress line on stderr");
   o.group("Memory (docs/plan.md)");
   o.add("--fit", &f.fit,
@@ -231,11 +232,8 @@ int train_here(Request& r, const Args& args, train::Ranks* ranks, const ShardWor
   terminal.device = fitted.device;
   terminal.free_before = fitted.free_before;
   if (flags.dry_run) {
-    fitted.run.restore();  // a damaged checkpoint is told now
-    train::RunSummary summary = fitted.run.summary();
-    if (!ranks) summary.devices = device_count(flags.ranks, comm::read_launch_environment());
-    terminal.on_start(summary);
-    std::printf("%s\n", r.options->config_json().c_str());
+    const int64_t devices = ranks ? 0 : device_count(flags.ranks, comm::read_launch_environment());
+    say_run(fitted, devices, terminal, flags.json ? r.options->config_json() : "");
     return 0;
   }
   const train::Result result = fitted.run.run(terminal, args);

@@ -35,6 +35,49 @@ TEST(PlanCommand, TellsMemoryFormulaAndDevices) {
   }
 }
 
+// The memory of a device is enough to say whether a run fits it.
+TEST(PlanCommand, MemoryAloneSaysWhatFits) {
+  const auto within = [](const char* memory) {
+    const Ran r = run_freight({"plan", "--model", "lenet", "-b", "512", "--device-memory", memory, "--json"});
+    EXPECT_EQ(r.code, 0) << r.err;
+    return Json::parse(r.out).at("device_memory");
+  };
+  const Json plenty = within("24GiB"), little = within("3MiB"), none = within("100KiB");
+  EXPECT_EQ(plenty.at("fits"), true);
+  EXPECT_GT(plenty.at("largest_batch"), 512);
+  EXPECT_EQ(little.at("fits"), false);
+  EXPECT_GT(little.at("largest_batch"), 0);
+  EXPECT_LT(little.at("largest_batch"), 512);
+  EXPECT_NE(little.at("means").get<std::string>().find("--grad-accum"), std::string::npos);
+  EXPECT_EQ(none.at("largest_batch"), 0);
+  const Ran text = run_freight({"plan", "--model", "lenet", "-b", "512", "--device-memory", "24GiB"});
+  EXPECT_NE(text.out.find("in 24.0 GiB      a batch of 512 fits; the largest that does is "), std::string::npos)
+      << text.out;
+  // Half a description is none.
+  EXPECT_EQ(run_freight({"plan", "--model", "lenet", "--device-memory", "24GiB", "--device-tflops", "9"}).code, 2);
+  EXPECT_EQ(run_freight({"advise", "--model", "lenet", "--device-memory", "24GiB"}).code, 2);
+}
+
+TEST(PlanCommand, WhatIsNotKnownIsAnsweredWithWhatIs) {
+  struct Row {
+    std::vector<std::string> args;
+    int code;
+    std::vector<const char*> parts;
+  };
+  const Row rows[] = {
+      {{"plan", "--device-memory", "24GiB"}, 2, {"freight models list", "freight data list", "--samples"}},
+      {{"plan", "imagenet"}, 3, {"no such data set", "cifar10", "--model NAME", "--samples N"}},
+      {{"plan", "imagenet", "--model", "resnet50"}, 3, {"--model resnet50 --samples N"}},
+      {{"plan", "--model", "lenet", "--on", "A5000"}, 2, {"A100 SXM4 80GB", "GeForce RTX 4090", "--device-tflops"}},
+      {{"plan", "--model", "lenet", "--on", "A100"}, 2, {"A100 PCIe 40GB, A100 PCIe 80GB", "A100 SXM4 80GB"}},
+  };
+  for (const Row& row : rows) {
+    const Ran r = run_freight(row.args);
+    EXPECT_EQ(r.code, row.code) << r.err;
+    for (const char* part : row.parts) EXPECT_NE(r.err.find(part), std::string::npos) << part << ": " << r.err;
+  }
+}
+
 TEST(PlanCommand, CsvHasALinePerDevice) {
   const Ran r = run_freight({"plan", "--model", "mlp", "--csv", "--sort", "name"});
   ASSERT_EQ(r.code, 0) << r.err;
@@ -410,10 +453,10 @@ TEST(AdviseCommand, RefusesWhatMeansNothing) {
 
 class FitOfTrain : public ::testing::Test {
  protected:
-  // Without --fit a run of lenet on digits takes some 6 MiB.
+  // Without --fit a run of lenet on digits takes some 30 MiB.
   Ran train(const std::vector<std::string>& more) {
     std::vector<std::string> args = {
-        "train",        "digits", "--model",    "lenet", "--max-steps",     "3",  "-b",          "256",
+        "train",        "digits", "--model",    "lenet", "--max-steps",     "3",  "-b",          "1024",
         "--eval-every", "9",      "--momentum", "0.9",   "--deterministic", "-o", dir_ + "/run", "--json",
         "--overwrite"};
     args.insert(args.end(), more.begin(), more.end());
@@ -452,10 +495,38 @@ TEST_F(FitOfTrain, IsRefusedWithTheCommandThatWouldFit) {
   EXPECT_NEAR(then.at("train_loss").get<double>(), result.at("train_loss").get<double>(), 1e-4);
 }
 
+// Before a run, at its begin, at its end, in its record and on its page stands the same figure.
+TEST_F(FitOfTrain, OneFigureIsPlannedEverywhere) {
+  const auto words = std::vector<std::string>{"digits", "--model", "lenet", "--max-steps", "3", "--deterministic"};
+  const auto run = [&](std::vector<std::string> command) {
+    command.insert(command.begin() + 1, words.begin(), words.end());
+    const Ran r = run_freight(command);
+    EXPECT_EQ(r.code, 0) << r.err;
+    return r;
+  };
+  const Ran trained = run({"train", "-o", dir_ + "/run"}), dry = run({"train", "--dry-run"});
+  const size_t at = trained.err.find("memory  planned ");
+  ASSERT_NE(at, std::string::npos) << trained.err;
+  const std::string figure = trained.err.substr(at + 16, trained.err.find(',', at) - at - 16);
+  EXPECT_NE(trained.err.find("planned peak " + figure + "\n"), std::string::npos) << trained.err;
+  EXPECT_NE(dry.err.find("planned peak " + figure + "\n"), std::string::npos) << dry.err;
+  EXPECT_NE(dry.out.find(" " + figure + "\n"), std::string::npos) << dry.out;
+  for (const char* part : {"total", "evaluation", "checkpoint", "plan steps", "GFLOP", "time    "}) {
+    EXPECT_NE(dry.out.find(part), std::string::npos) << part << ": " << dry.out;
+  }
+  const auto planned = Json::parse(read_file(dir_ + "/run/run.json")).at("plan").at("planned_bytes").get<int64_t>();
+  const std::string metrics = read_file(dir_ + "/run/metrics.jsonl");
+  EXPECT_EQ(Json::parse(metrics.substr(0, metrics.find('\n'))).at("mem_bytes"), planned);
+  ASSERT_EQ(run_freight({"report", dir_ + "/run"}).code, 0);
+  const std::string page = read_file(dir_ + "/run/report.html");
+  EXPECT_NE(page.find("planned " + figure + ", measured "), std::string::npos);
+  EXPECT_EQ(Json::parse(run({"train", "--dry-run", "--json"}).out).at("model"), "lenet");
+}
+
 TEST_F(FitOfTrain, OffloadsWhereNothingElseKeepsTheResults) {
   const auto resnet = [&](const std::vector<std::string>& more) {
     std::filesystem::remove_all(dir_ + "/run");
-    std::vector<std::string> args{"--model", "resnet20", "-b", "32", "--max-steps", "2"};
+    std::vector<std::string> args{"--model", "resnet20", "-b", "128", "--max-steps", "2"};
     args.insert(args.end(), more.begin(), more.end());
     return train(args);
   };

@@ -16,7 +16,7 @@ using Words = std::vector<std::string>;
 
 class RankFitting : public ::testing::Test {
  protected:
-  // Three steps of lenet on digits, which take each of two ranks some 6 MiB.
+  // Three steps of lenet on digits, which at a batch of 1024 take each of two ranks some 20 MiB.
   Ran train(const Words& more) const {
     Words all = {"train",     "digits", "--model",         "lenet", "--max-steps", "3",           "--eval-every", "9",
                  "--devices", "2",      "--deterministic", "-o",    run(),         "--overwrite", "--json"};
@@ -33,15 +33,15 @@ class RankFitting : public ::testing::Test {
 };
 
 TEST_F(RankFitting, ARunThatDoesNotFitIsRefusedOrAdaptedOnAllRanks) {
-  const Ran whole = train({"-b", "256"});
+  const Ran whole = train({"-b", "1024"});
   ASSERT_EQ(whole.code, 0) << whole.err;
   std::filesystem::remove_all(run());
   const double limit = 0.85 * planned(whole);
-  const Ran refused = train({"-b", "256", "--device-memory", bytes(limit)});
+  const Ran refused = train({"-b", "1024", "--device-memory", bytes(limit)});
   EXPECT_EQ(refused.code, 5) << refused.err;
   EXPECT_NE(refused.err.find("largest tensors"), std::string::npos) << refused.err;
   EXPECT_FALSE(std::filesystem::exists(run()));
-  const Ran adapted = train({"-b", "256", "--device-memory", bytes(limit), "--fit", "auto"});
+  const Ran adapted = train({"-b", "1024", "--device-memory", bytes(limit), "--fit", "auto"});
   ASSERT_EQ(adapted.code, 0) << adapted.err;
   EXPECT_NE(adapted.err.find("does not fit the memory as it is: going on with --grad-accum 2"), std::string::npos)
       << adapted.err;
@@ -52,9 +52,9 @@ TEST_F(RankFitting, ARunThatDoesNotFitIsRefusedOrAdaptedOnAllRanks) {
 
 // Rank 1 has three quarters of each batch. Rank 0, which prints, would fit.
 TEST_F(RankFitting, WhatOneRankAloneLacksIsChangedForAll) {
-  const Ran even = train({"-b", "256"});
+  const Ran even = train({"-b", "1024"});
   ASSERT_EQ(even.code, 0) << even.err;
-  const Words set = {"-b", "256", "--device-weights", "1,3"};
+  const Words set = {"-b", "1024", "--device-weights", "1,3"};
   const Ran whole = train(set);
   ASSERT_EQ(whole.code, 0) << whole.err;
   EXPECT_LT(planned(whole), planned(even));  // rank 0's
@@ -95,7 +95,7 @@ TEST_F(RankFitting, ABatchThatIsChosenFitsTheMemory) {
   const Ran plenty = train({"-b", "auto"});
   ASSERT_EQ(plenty.code, 0) << plenty.err;
   const int64_t most = config().at("batch_size");
-  const double limit = 0.6 * planned(plenty);
+  const double limit = 0.75 * planned(plenty);  // a half of which is the same for any batch
   const Ran r = train({"-b", "auto", "--device-memory", bytes(limit)});
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_LT(config().at("batch_size"), most);
@@ -103,7 +103,7 @@ TEST_F(RankFitting, ABatchThatIsChosenFitsTheMemory) {
 }
 
 TEST_F(RankFitting, WhereNothingHelpsARankSaysSo) {
-  const Ran r = train({"-b", "256", "--device-memory", "100KiB", "--fit", "auto"});
+  const Ran r = train({"-b", "1024", "--device-memory", "100KiB", "--fit", "auto"});
   EXPECT_EQ(r.code, 5) << r.err;
   EXPECT_NE(r.err.find("no batch size"), std::string::npos) << r.err;
 }

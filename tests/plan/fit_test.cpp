@@ -169,6 +169,22 @@ TEST(Fit, EvaluationTakesNoMoreThanTheStepDoes) {
   EXPECT_EQ(draft(s, o).evaluation_batch, 7);
 }
 
+// Test images may be larger than those of training, and their labels are not mixed.
+TEST(Fit, EvaluationIsPlannedForTheSizeOfTestImages) {
+  Subject alike = subject("resnet18", "3x32x32", "sgd"), larger = alike, large = subject("resnet18", "3x64x64", "sgd");
+  for (Subject* s : {&alike, &larger, &large}) s->test_count = 8;
+  larger.tested = {large.input, large.target};
+  larger.target = {DType::f32, {1000}};
+  DraftOptions o;
+  o.batch = 8;
+  o.whole_run = true;
+  const Draft small = draft(alike, o), d = draft(larger, o);
+  EXPECT_EQ(d.evaluation_batch, 8);
+  EXPECT_EQ(d.part(Part::evaluation), draft(large, o).part(Part::evaluation));
+  EXPECT_GT(d.part(Part::evaluation), 3 * small.part(Part::evaluation));
+  EXPECT_EQ(d.arena_bytes > 0, small.arena_bytes > 0);
+}
+
 // What train knows of a run before it starts.
 class Batch : public ::testing::Test {
  protected:

@@ -126,6 +126,8 @@ class Backend {
   virtual std::unique_ptr<Kernel> prepare(const StepSpec& spec) = 0;
   // After the last prepare() of a plan: compiles together what its kernels need. Throws Error(device).
   virtual void finish_plan() {}
+  // Bytes of scratch memory that each thread keeps for the kernels that were prepared so far.
+  virtual size_t thread_bytes() const { return 0; }
   // Offsets of buffers in the arena are multiples of so many bytes.
   virtual size_t alignment() const { return 64; }
   // Where operands and scratch of this backend's kernels lie; null: in host memory. With a device, run() of a kernel

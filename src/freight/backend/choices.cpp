@@ -179,12 +179,22 @@ ZeroOperands::ZeroOperands(const StepSpec& spec, size_t scratch, std::shared_ptr
     stride_ = (bytes + 63) / 64 * 64;
     bytes = std::max(kCold, stride_);
   }
-  for (const size_t bytes : sizes) {
-    blocks_.push_back(Storage::allocate(bytes));
-    void* host = blocks_.back()->data();
-    if (!memory_) std::memset(host, 0, bytes);  // until it is written, all of a large block is one page of zeros
-    addresses_.push_back(memory_ ? blocks_.back()->on_device(memory_, DeviceAccess::read) : host);
-  }
+  blocks_.resize(sizes.size());
+  for (size_t i = 0; i < sizes.size(); ++i) addresses_.push_back(allocate(i, sizes[i]));
+}
+
+void* ZeroOperands::allocate(size_t number, size_t bytes) {
+  std::shared_ptr<Storage>& block = blocks_[number];
+  block.reset();  // before there is a larger one
+  block = Storage::allocate(bytes);
+  void* host = block->data();
+  if (!memory_) std::memset(host, 0, bytes);  // until it is written, all of a large block is one page of zeros
+  return memory_ ? block->on_device(memory_, DeviceAccess::read) : host;
+}
+
+void ZeroOperands::reserve_scratch(size_t bytes) {
+  const size_t last = blocks_.size() - 1;
+  if (blocks_[last]->size() < bytes + kBehind) addresses_[last] = allocate(last, bytes + kBehind);
 }
 
 void* const* ZeroOperands::addresses() {

@@ -38,8 +38,12 @@ class ZeroOperands {
   ZeroOperands(const StepSpec& spec, size_t scratch, std::shared_ptr<DeviceMemory> memory, int cold = -1);
   // For the next run.
   void* const* addresses();
+  // Makes sure that there are so many bytes of scratch memory.
+  void reserve_scratch(size_t bytes);
 
  private:
+  void* allocate(size_t number, size_t bytes);
+
   std::shared_ptr<DeviceMemory> memory_;
   int cold_;
   size_t stride_ = 0, at_ = 0;  // of the cold operand within its block

@@ -139,7 +139,7 @@ size_t ImageFiles::kept_bytes() const {
     if (!missing) sum += size;
     if (sum >= ImageCache::kMost) return ImageCache::kMost;
   }
-  return sum;
+  return (sum + ImageCache::kBlock - 1) / ImageCache::kBlock * ImageCache::kBlock;
 }
 
 int64_t Dataset::count() const {

@@ -32,7 +32,7 @@ struct ImageFiles {
   std::vector<std::string> paths;    // one per sample
   ImageGeometry geometry;            // of the samples
   std::shared_ptr<ImageCache> kept;  // files of a small set all of them, once each was decoded
-  // Bytes that `kept` will hold when each image was decoded.
+  // Bytes that `kept` will take when each image was decoded.
   size_t kept_bytes() const;
 };
 

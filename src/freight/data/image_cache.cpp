@@ -6,10 +6,6 @@
 
 namespace freight::data {
 
-namespace {
-constexpr size_t kCacheBlock = size_t{4} << 20;  // large enough for the system's large pages
-}
-
 ImageCache::ImageCache(size_t count, size_t most) : known_(count), room_(most) {}
 
 io::ByteView ImageCache::find(size_t index) const {
@@ -23,14 +19,14 @@ bool ImageCache::sound(size_t index, uint64_t state) const {
 
 // A large file has a block to itself; the others fill one after the other.
 uint8_t* ImageCache::place(size_t size) {
-  if (size > kCacheBlock / 4) {
+  if (size > kBlock / 4) {
     blocks_.push_back(Storage::allocate(size));
     return static_cast<uint8_t*>(blocks_.back()->data());
   }
   if (left_ < size) {
-    blocks_.push_back(Storage::allocate(kCacheBlock));
+    blocks_.push_back(Storage::allocate(kBlock));
     next_ = static_cast<uint8_t*>(blocks_.back()->data());
-    left_ = kCacheBlock;
+    left_ = kBlock;
   }
   left_ -= size;
   return std::exchange(next_, next_ + size);

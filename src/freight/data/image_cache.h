@@ -25,6 +25,7 @@ class ImageCache {
   void keep(size_t index, io::ByteView bytes, uint64_t state);
 
   static constexpr size_t kMost = size_t{64} << 20;
+  static constexpr size_t kBlock = size_t{4} << 20;  // of files one behind the other; the system's large pages fit in
 
  private:
   struct Known {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <map>
 #include <numeric>
 #include <thread>
 #include <tuple>
@@ -31,7 +32,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Passes over all nets, some half a minute apart: a shared host is slow for seconds at a time.
+// Passes over all nets, apart in time: a shared host is slow for seconds at a time.
 constexpr size_t kRounds = 3;
 
 // Waits while the threads take much longer to meet than they can. A shared host that moves one of the cores to where it
@@ -42,9 +43,11 @@ class Quiet {
     const double last = meeting();
     return last <= kSlow * best_;
   }
-  bool wait() {
+  // For so many seconds at most.
+  bool wait(double seconds) {
     bool quiet = now();
-    for (; !quiet && waited_ < kPatience; quiet = now()) {
+    const double most = std::min(kPatience, waited_ + kShare * seconds);
+    for (; !quiet && waited_ < most; quiet = now()) {
       std::this_thread::sleep_for(std::chrono::duration<double>(kPause));
       waited_ += kPause;
     }
@@ -53,6 +56,7 @@ class Quiet {
 
  private:
   static constexpr double kSlow = 1.6, kPause = 0.25, kPatience = 40;  // seconds
+  static constexpr double kShare = 0.1;  // of the time that is left, before each measurement
   // Seconds of a fork and join, the median of some.
   double meeting() {
     std::vector<double> times(300);
@@ -66,6 +70,23 @@ class Quiet {
     return middle;
   }
   double best_ = 1e9, waited_ = 0;
+};
+
+// Time that is shared out evenly among what is still to be measured.
+class Budget {
+ public:
+  Budget(Clock::time_point end, size_t shares) : end_(end), shares_(shares) {}
+  double left() const { return std::chrono::duration<double>(end_ - Clock::now()).count(); }
+  // Seconds of the next share. What took more than its own leaves less to those behind it.
+  double next() {
+    const double share = std::max(left(), 0.0) / static_cast<double>(std::max<size_t>(shares_, 1));
+    if (shares_ > 0) --shares_;
+    return share;
+  }
+
+ private:
+  Clock::time_point end_;
+  size_t shares_;
 };
 
 struct Net {
@@ -265,14 +286,15 @@ class TimedStep {
   std::vector<Work> work_;
 };
 
-// The steps of one training step with the median of the times that each took within `seconds`.
+// The steps of one training step with the median of the times that each took within `seconds`, which count from here
+// on: the plan is made in them, too.
 std::vector<Point> measure(const Net& net, int64_t batch, DType compute, double seconds) {
+  const auto start = Clock::now();
   TimedStep step(net, batch, compute);
   std::vector<Point> points;
   for (const Work& w : step.work()) points.push_back({w, 0});
   constexpr int kLeast = 3, kMost = 1000;
   std::vector<std::vector<double>> times(points.size());
-  const auto start = Clock::now();
   for (int i = 0; i < kMost && (i < kLeast || seconds_since(start) < seconds); ++i) {
     const std::vector<double> once = step.run();
     for (size_t s = 0; s < times.size(); ++s) times[s].push_back(once[s]);
@@ -282,6 +304,7 @@ std::vector<Point> measure(const Net& net, int64_t batch, DType compute, double 
 }
 
 // Products of matrices in f64, which no net has, and factorizations in both types: the median of some runs of each.
+// Small ones come first, and the smallest always: each kind has a point.
 std::vector<Point> measure_matrices(double seconds) {
   struct Matrices {
     std::vector<Tensor> (*run)(const Tensor& x);
@@ -298,10 +321,21 @@ std::vector<Point> measure_matrices(double seconds) {
       {[](const Tensor& x) { return std::vector<Tensor>{svd(x).u}; }, {24, 96, 192}},
       {[](const Tensor& x) { return std::vector<Tensor>{eig(x).vectors_re}; }, {24, 96}},
   };
+  size_t count = 0, most = 0;
+  for (const Matrices& m : all) {
+    count += 2 * m.extents.size();
+    most = std::max(most, m.extents.size());
+  }
+  const auto begin = Clock::now();
+  Budget budget(begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)), count);
   std::vector<Point> points;
-  for (const DType dtype : {DType::f64, DType::f32}) {
+  for (size_t size = 0; size < most; ++size) {
     for (const Matrices& m : all) {
-      for (const int64_t n : m.extents) {
+      for (const DType dtype : {DType::f64, DType::f32}) {
+        if (size >= m.extents.size() || (size > 0 && budget.left() <= 0)) continue;
+        const int64_t n = m.extents[size];
+        const double share = budget.next();
+        const auto start = Clock::now();
         // A heavy diagonal makes it positive definite; the rest differs, since singular values must.
         Array x(DType::f64, {n, n});
         PhiloxStream rng(1, 0, 2);
@@ -316,8 +350,7 @@ std::vector<Point> measure_matrices(double seconds) {
         const Array y(dtype, {n, n});
         constexpr int kLeast = 3, kMost = 100;
         std::vector<std::vector<double>> times(work.size());
-        const auto start = Clock::now();
-        for (int i = 0; i < kMost && (i < kLeast || seconds_since(start) < seconds); ++i) {
+        for (int i = 0; i < kMost && (i < kLeast || seconds_since(start) < share); ++i) {
           const std::vector<double> once = run.run_timed({x}, {y});
           for (size_t s = 0; s < times.size(); ++s) times[s].push_back(once[s]);
         }
@@ -384,53 +417,75 @@ ReferenceStep::Seconds ReferenceStep::run() {
 Rates calibrate(const CalibrationOptions& options, CalibrationProgress& progress) {
   struct Measured {
     size_t net;
-    bool quiet;  // before and after
-    std::vector<Point> points;
+    bool quiet = false;  // before and after
+    double seconds = 0;  // that measuring it took, with its plan
+    std::vector<Point> points = {};
   };
+  constexpr double kOfMatrices = 0.1;  // of the time
   const std::vector<Net> all = nets();
-  std::vector<Measured> measured;
-  size_t steps = 0;
-  for (const Net& n : all) steps += n.batches.size() * options.types.size();
-  const double each = options.seconds / static_cast<double>(steps * kRounds);
+  size_t items = 0, most = 0;
+  for (const Net& n : all) {
+    items += n.batches.size();
+    most = std::max(most, n.batches.size());
+  }
+  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                      std::chrono::duration<double>((1 - kOfMatrices) * options.seconds));
+  Budget budget(end, items * options.types.size() * kRounds);
+  std::map<std::tuple<size_t, size_t, size_t>, Measured> measured;  // by net, batch and type
   Quiet quiet;
-  const auto round = [&](size_t first) {
-    size_t next = 0;
-    for (size_t i = 0; i < all.size(); ++i) {
-      if (!progress.next(first + i + 1, kRounds * all.size(), all[i].name)) return false;
-      for (const int64_t batch : all[i].batches) {
-        for (const DType type : options.types) {
-          const bool before = quiet.wait();
-          Measured m{i, before, measure(all[i], batch, type, 0.6 * each)};
-          m.quiet = quiet.now() && before;
-          if (next == measured.size()) measured.emplace_back();
-          // The quietest pass as a whole: the least of each step would be less than any step takes.
-          Measured& best = measured[next++];
-          if (best.points.empty() ||
-              std::pair(!m.quiet, total(m.points)) < std::pair(!best.quiet, total(best.points))) {
-            best = std::move(m);
-          }
-        }
-      }
+  // Measures an item unless it would take more time than is left. Those of the smallest batches always are: each kind
+  // of step has a point.
+  const auto measure_one = [&](size_t net, size_t b, size_t type) {
+    const double share = budget.next();
+    const std::vector<int64_t>& batches = all[net].batches;
+    const auto known = measured.find({net, b, type});
+    const auto smaller = b > 0 ? measured.find({net, b - 1, type}) : measured.end();
+    if (known == measured.end() && b > 0) {
+      if (smaller == measured.end()) return;  // which took too long itself
+      const double growth = static_cast<double>(batches[b]) / static_cast<double>(batches[b - 1]);
+      if (growth * smaller->second.seconds > budget.left()) return;
     }
-    return true;
+    if (known != measured.end() && known->second.seconds > budget.left()) return;
+    const bool before = quiet.wait(budget.left());
+    const auto start = Clock::now();
+    Measured m{.net = net, .points = measure(all[net], batches[b], options.types[type], share)};
+    m.seconds = seconds_since(start);
+    m.quiet = quiet.now() && before;
+    // The quietest pass as a whole: the least of each step would be less than any step takes.
+    if (known == measured.end()) {
+      measured.emplace(std::tuple(net, b, type), std::move(m));
+    } else if (std::pair(!m.quiet, total(m.points)) < std::pair(!known->second.quiet, total(known->second.points))) {
+      known->second = std::move(m);
+    }
   };
   bool whole = true;
-  for (size_t r = 0; r < kRounds && whole; ++r) whole = round(r * all.size());
+  size_t number = 0;
+  for (size_t r = 0; r < kRounds; ++r) {
+    for (size_t b = 0; b < most; ++b) {
+      for (size_t net = 0; net < all.size() && whole; ++net) {
+        if (b >= all[net].batches.size()) continue;
+        ++number;
+        if ((r > 0 || b > 0) && budget.left() <= 0) continue;
+        whole = progress.next(number, kRounds * items, cat(all[net].name, ", batch ", all[net].batches[b]));
+        for (size_t type = 0; type < options.types.size() && whole; ++type) measure_one(net, b, type);
+      }
+    }
+  }
   Rates rates;
   rates.device = cpu_info().model;
   rates.threads = thread_count();
   rates.version = version();
   rates.date = today();
-  for (const Measured& m : measured) add_distinct(rates, m.points);
-  if (whole) add_distinct(rates, measure_matrices(0.2 * each));
+  for (const auto& [item, m] : measured) add_distinct(rates, m.points);
+  if (whole) add_distinct(rates, measure_matrices(budget.left() + kOfMatrices * options.seconds));
   // Each net from the points of the others.
   std::vector<double> errors;
   for (size_t i = 0; i < all.size(); ++i) {
     Rates others;
-    for (const Measured& m : measured) {
+    for (const auto& [item, m] : measured) {
       if (m.net != i) add_distinct(others, m.points);
     }
-    for (const Measured& m : measured) {
+    for (const auto& [item, m] : measured) {
       if (m.net != i || others.size() == 0) continue;
       double predicted = 0, took = 0;
       for (const Point& p : m.points) {

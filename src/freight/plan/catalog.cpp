@@ -241,23 +241,25 @@ std::pair<double, std::string> Device::rate(DType compute) const {
 }
 
 const Device& Catalog::device(const std::string& name) const {
-  std::vector<std::string> names;
+  std::vector<std::string> names, with_it;
   const Device* part = nullptr;
-  int parts = 0;
   for (const Device& d : devices) {
     if (lower(d.name) == lower(name)) return d;
     names.push_back(d.name);
     if (lower(d.name).find(lower(name)) == std::string::npos) continue;
     part = &d;
-    ++parts;
+    with_it.push_back(d.name);
   }
-  if (parts == 1) return *part;
+  if (with_it.size() == 1) return *part;
+  if (!with_it.empty()) {
+    fail(ErrorKind::usage, name, with_it.size(), " devices of the catalogue have that in their names: need one of ",
+         join(with_it, ", "));
+  }
   const std::string near = nearest(name, names);
-  fail(ErrorKind::usage, name,
-       parts > 1 ? cat(parts, " devices of the catalogue have that in their names; say one whole")
-                 : "no device of the catalogue has that name",
+  fail(ErrorKind::usage, name, "no device of the catalogue has that name",
        near.empty() ? "" : cat("; did you mean '", near, "'?"),
-       "; one that it lacks is described by --device-memory, --device-bandwidth and --device-tflops");
+       "; one that it lacks is described by --device-memory, --device-bandwidth and --device-tflops. It has ",
+       join(names, ", "));
 }
 
 Link Catalog::link(const std::string& name) const {

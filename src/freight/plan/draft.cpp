@@ -27,10 +27,15 @@ size_t batches_ahead(size_t batch_bytes) {
 // A plan of more steps takes so long that a third one for the formula is not worth it.
 constexpr size_t kFewSteps = 900;
 
-// A run takes 6 to 21 MiB beside its blocks, as measured: the gaps of the heap, kernels compiled at run time, and
-// for each thread its stack, its part of the heap and scratch memory on a large page. A small run is not planned to
-// the MiB: no more than a twelfth of it is counted.
-constexpr size_t kProcess = size_t{16} << 20, kThread = size_t{3} << 20, kMostOfRun = 12;
+// A run on a processor takes this beside its blocks, whatever its size: the gaps of the heap, pages of the program that
+// nothing before has touched, graphs and kernels of plans; for each thread its stack and its part of the heap, and of
+// one that decodes images their pixels.
+constexpr size_t kProcess = size_t{5} << 20, kPlanStep = size_t{16} << 10, kThread = size_t{512} << 10,
+                 kDecoder = size_t{3} << 20;
+size_t process_bytes(const train::Planned& p, size_t plan_steps) {
+  const size_t thread = kThread + backend("cpu").thread_bytes() + (p.kept_bytes > 0 ? kDecoder : 0);
+  return kProcess + kPlanStep * plan_steps + thread * static_cast<size_t>(thread_count());
+}
 
 // The blocks of a run on a processor are counted with the whole pages that they take, so that the sum is what the
 // process needs. Those of a step alone are counted in bytes, which grow evenly with the batch.
@@ -196,8 +201,10 @@ Draft draft(const train::Planned& p) {
     d.held = std::move(use.held);
     d.peak = std::move(use.peak);
   }
-  const size_t batch = (p.inputs.bytes() + p.targets.bytes()) / static_cast<size_t>(p.ranks);
-  const size_t staged = batch * batches_ahead(batch);
+  const auto ranks = static_cast<size_t>(p.ranks);
+  const size_t batch = (p.inputs.bytes() + p.targets.bytes()) / ranks;
+  const size_t staged =
+      (blocks.of(p.inputs.bytes() / ranks) + blocks.of(p.targets.bytes() / ranks)) * batches_ahead(batch);
   const bool resident = p.data_bytes > 0;  // on a processor the set is there anyway
   add(Part::staging, resident ? (beside ? p.data_bytes : 0) : beside ? batch : staged);
   if (beside && !resident) add(Part::host, staged);
@@ -208,17 +215,17 @@ Draft draft(const train::Planned& p) {
   // The short last batch works in the same arena.
   add(Part::evaluation, blocks.of(p.evaluation->arena_bytes()));
   // Test samples are read ahead beside the first batches of training's next epoch, which are ready by then.
-  const size_t tested = batch / static_cast<size_t>(d.options.batch) * static_cast<size_t>(p.evaluation_batch);
+  const size_t tested = p.test_inputs.bytes() + p.test_targets.bytes();
   const auto batches = static_cast<size_t>((p.test_count + p.evaluation_batch - 1) / p.evaluation_batch);
   if (beside) add(Part::staging, upload_buffers(uploads_of(p, tested)));
-  add(beside ? Part::host : Part::evaluation, tested * std::min(batches, batches_ahead(tested)));
+  const size_t test_blocks = blocks.of(p.test_inputs.bytes()) + blocks.of(p.test_targets.bytes());
+  add(beside ? Part::host : Part::evaluation, test_blocks * std::min(batches, batches_ahead(tested)));
   const Part copy = beside ? Part::host : Part::checkpoint;
   if (p.writes && (beside || !p.config.save_in_place)) {
     add(copy, d.part(Part::weights) + d.part(Part::optimizer) + away + d.part(Part::averages));
   }
   if (p.writes) add(copy, elsewhere);  // states that other ranks keep are brought here to be written
-  const size_t process = kProcess + kThread * static_cast<size_t>(thread_count());
-  if (!beside) add(Part::process, std::min(process, (d.total() - d.part(Part::checkpoint)) / kMostOfRun));
+  if (!beside) add(Part::process, process_bytes(p, d.plan_steps + p.evaluation->steps().size()));
   return d;
 }
 
@@ -230,6 +237,7 @@ Subject subject_of(const train::Planned& p) {
   s.make_model = [model = p.model] { return models::has_spec(model) ? models::again(model) : model; };
   s.input = sample(p.inputs);
   s.target = sample(p.targets);
+  if (p.evaluation) s.tested = {sample(p.test_inputs), sample(p.test_targets)};
   s.data = p.config.data;
   s.test_count = p.test_count;
   s.kept_bytes = p.kept_bytes;
@@ -257,7 +265,8 @@ Draft draft_within(const Subject& subject, const DraftOptions& options, const Ar
                                                                      .compute = options.compute,
                                                                      .limit = limit});
   if (options.whole_run) {
-    net.plan_evaluation(subject.test_count > 0 ? subject.test_count : train::kEvaluationBatch);
+    net.plan_evaluation(subject.test_count > 0 ? subject.test_count : train::kEvaluationBatch,
+                        [&](int64_t batch) { return subject.test_types(batch); });
   }
   train::Planned planned = net.planned();
   planned.train_count = subject.train_count;

@@ -175,10 +175,11 @@ FittedRun prepare_fitting(train::Config& config, const FitOptions& fit, train::P
   BatchChoice batch(ranks);
   refuse_before_data(config, fit, options);
   for (;;) {
-    FittedRun fitted{.run = train::prepare(config, options), .outcome = {}, .offload = {}};
+    FittedRun fitted{.run = train::prepare(config, options), .outcome = {}, .draft = {}, .offload = {}};
     options.found.reset();
     if (!fitted.run.has_plans()) {
       check_cost(fitted.run, fit, fitted.outcome);
+      restart_peak();
       fitted.resident_before = memory_use().resident;
       return fitted;
     }
@@ -205,6 +206,10 @@ FittedRun prepare_fitting(train::Config& config, const FitOptions& fit, train::P
       add_lengths(draft, subject_of(p));
       fitted.outcome.planned_seconds = step_seconds(draft, *rates).middle();
     }
+    fitted.run.set_planned_bytes(static_cast<size_t>(fitted.outcome.planned_bytes));
+    fitted.draft = draft;
+    // Until here data were read and kernels were measured: the memory of that is free again.
+    restart_peak();
     fitted.resident_before = memory_use().resident;
     fitted.device = freight::backend(draft.options.backend).memory();
     if (fitted.device) fitted.free_before = fitted.device->free_bytes();

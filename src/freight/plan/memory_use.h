@@ -9,5 +9,7 @@ struct MemoryUse {
   int64_t total = 0;               // bytes of the machine
 };
 MemoryUse memory_use();
+// Counts the peak from here on, as far as the system lets a process do that: else it stays the largest of all so far.
+void restart_peak();
 
 }  // namespace freight::plan

@@ -59,7 +59,7 @@ std::string rates_path();
 bool own_rates(Rates& out);
 
 struct CalibrationOptions {
-  double seconds = 90;  // at most, about
+  double seconds = 120;  // in all; the smallest batches are measured even where they take longer
   std::vector<DType> types = {DType::f32};
 };
 struct CalibrationProgress {

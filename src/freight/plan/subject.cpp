@@ -66,6 +66,15 @@ const data::CatalogEntry* known_arrays(const train::Config& c) {
   return spec || e->shape.find('-') != std::string::npos ? nullptr : e;
 }
 
+// Samples of training have a share of every class where they are mixed, those of the test never.
+void mix_labels(Subject& s, int64_t classes) {
+  if (s.config.mixup_alpha <= 0 && s.config.cutmix_alpha <= 0) return;
+  s.tested = {s.input, s.target};
+  s.target = {DType::f32, {classes}};
+}
+
+Type without_batch_axis(const Type& t) { return {t.dtype, Shape(t.shape.begin() + 1, t.shape.end())}; }
+
 Subject of_entry(const train::Config& config, const data::CatalogEntry& e) {
   models::Options o = options_of(config, parse_input_shape(e.shape));
   if (o.classes == 0) o.classes = e.classes;
@@ -74,7 +83,7 @@ Subject of_entry(const train::Config& config, const data::CatalogEntry& e) {
   s.images_in_files = false;
   s.train_count = e.train;
   s.test_count = e.test;
-  if (config.mixup_alpha > 0 || config.cutmix_alpha > 0) s.target = {DType::f32, {e.classes}};
+  mix_labels(s, e.classes);
   return s;
 }
 
@@ -91,7 +100,7 @@ Subject of_outline(const train::Config& c, const data::Outline& o) {
             .target = {o.classes > 0 ? DType::i64 : DType::f32, o.target},
             .data = c.data,
             .notes = {}};
-  if (c.mixup_alpha > 0 || c.cutmix_alpha > 0) s.target = {DType::f32, {o.classes}};
+  mix_labels(s, o.classes);
   return s;
 }
 
@@ -100,13 +109,15 @@ Subject of_task(const train::Config& config) {
   const auto [x, y] = task->batch_types();
   Subject s{.config = config,
             .make_model = [task] { return task->make_model(); },
-            .input = {x.dtype, Shape(x.shape.begin() + 1, x.shape.end())},
-            .target = {y.dtype, Shape(y.shape.begin() + 1, y.shape.end())},
+            .input = without_batch_axis(x),
+            .target = without_batch_axis(y),
             .train_count = task->train_count(),
             .test_count = task->test_count(),
             .data = config.data,
             .unit = task->unit(),
             .notes = task->notes()};
+  const auto [test_x, test_y] = task->test_types(1);
+  s.tested = {without_batch_axis(test_x), without_batch_axis(test_y)};
   s.kept_bytes = task->kept_bytes();
   s.lengths = task->lengths();
   s.images_in_files = data::content_of(config.data, {.data_dir = config.data_dir}) == data::Content::images;
@@ -128,21 +139,28 @@ std::pair<Type, Type> Subject::batch_types(int64_t batch, int64_t tokens) const 
   return {x, y};
 }
 
+std::pair<Type, Type> Subject::test_types(int64_t batch) const {
+  auto [x, y] = tested ? *tested : std::pair(input, target);
+  x.shape.insert(0, batch);
+  y.shape.insert(0, batch);
+  return {x, y};
+}
+
 std::vector<LengthShare> Subject::length_shares(int64_t batch) const {
   std::vector<LengthShare> all;
-  double steps = 0, tested = 0;
+  double steps = 0, tests = 0;
   for (size_t i = 0; i < lengths.train.size(); ++i) {
     const data::LengthCount &train = lengths.train[i], &test = lengths.test[i];
     if (train.documents + test.documents == 0) continue;
     const int64_t batches = data::batches_of(train.documents, {.batch_size = batch, .drop_last = true});
     all.push_back({train.length, static_cast<double>(batches), static_cast<double>(test.documents)});
     steps += all.back().steps;
-    tested += all.back().tested;
+    tests += all.back().tested;
   }
   if (steps <= 0) return {};
   for (LengthShare& s : all) {
     s.steps /= steps;
-    s.tested = tested > 0 ? s.tested / tested : 0;
+    s.tested = tests > 0 ? s.tested / tests : 0;
   }
   return all;
 }
@@ -162,7 +180,7 @@ std::optional<Subject> subject_before_data(const train::Config& c) {
   if (train::is_spec_file(c.model)) {
     Subject s = of_model(c, {.classes = c.num_classes});
     if (s.make_model().reads_tokens()) return std::nullopt;  // the data say how long a batch is
-    if (c.mixup_alpha > 0 || c.cutmix_alpha > 0) s.target = {DType::f32, {s.make_model().classes()}};
+    mix_labels(s, s.make_model().classes());
     return s;
   }
   data::parse_layout(c.layout, where.arrays.asked.layout);

@@ -32,9 +32,14 @@ struct Subject {
   const char* unit = "img";
   std::vector<std::string> notes;
   data::DocumentLengths lengths = {};  // train::Task::lengths
+  // A sample of the test part, without the batch axis, where that is not like `input` and `target`: another size of
+  // images, labels that are not mixed.
+  std::optional<std::pair<Type, Type>> tested = {};
 
   // Inputs and targets of a batch: (N, ...) each; `tokens` of each text, 0: as many as the input has.
   std::pair<Type, Type> batch_types(int64_t batch, int64_t tokens = 0) const;
+  // The same of a batch of the test part.
+  std::pair<Type, Type> test_types(int64_t batch) const;
   // The lengths in training with batches of so many, rising, without those that do not come. Empty where nothing is
   // known.
   std::vector<LengthShare> length_shares(int64_t batch) const;

@@ -61,16 +61,25 @@ std::string metrics_text(const io::Metrics& m) {
   return cat(out, " (", escaped(m.split), ", step ", with_commas(m.step), ")");
 }
 
+// The figures of the run's end; of one that has not ended, the plan that its rows name.
+std::string memory_text(const RunRecord& run) {
+  double planned = run.planned_bytes;
+  for (const io::Metrics& m : run.rows) {
+    if (run.planned_bytes <= 0) planned = std::max(planned, static_cast<double>(m.mem_bytes.value_or(0)));
+  }
+  if (planned <= 0) return {};
+  return cat("planned ", human_bytes(planned),
+             run.measured_bytes > 0 ? cat(", measured ", human_bytes(run.measured_bytes)) : "");
+}
+
 std::string card(const std::vector<Subject>& subjects, size_t i) {
   const Subject& s = subjects[i];
   const RunRecord& run = s.run;
   const Outcome o = outcome(run);
   const io::Metrics* best = run.best();
   const io::Metrics* last = nullptr;
-  double peak = 0;
   for (const io::Metrics& m : run.rows) {
     if (m.split != "train") last = &m;
-    peak = std::max(peak, static_cast<double>(m.mem_bytes.value_or(0)));
   }
   const int64_t steps = run.rows.empty() ? run.steps : std::max(run.steps, run.rows.back().step);
   const Facts facts = {
@@ -83,7 +92,7 @@ std::string card(const std::vector<Subject>& subjects, size_t i) {
                                                           : "")},
       {"steps", with_commas(steps)},
       {"training time", duration_text(run.train_seconds)},
-      {"planned memory", peak > 0 ? human_bytes(peak) : ""},
+      {"memory", memory_text(run)},
       {"left out", run.bad_samples > 0 ? cat(run.bad_samples, " samples that cannot be read") : ""},
       {"ended", run.status == "running" ? "" : date_text(run.time)},
   };

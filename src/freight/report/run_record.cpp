@@ -131,6 +131,9 @@ void read_outcome(RunRecord& run, const Json& j) {
   run.steps = integer(result, "steps");
   run.bad_samples = integer(result, "bad_samples");
   run.train_seconds = number(result, "train_seconds");
+  const Json plan = part(j, "plan");
+  run.planned_bytes = number(plan, "planned_bytes");
+  run.measured_bytes = number(plan, "measured_bytes");
   run.timeline = step_times_in(part(j, "timeline"));
   run.leaderboard = leaderboard_in(part(j, "leaderboard"));
   if (const auto all = j.find("regroupings"); all != j.end() && all->is_array()) {

@@ -51,7 +51,8 @@ struct RunRecord {
   StepTimes timeline;
   Leaderboard leaderboard;  // without standings where nothing was compared
   int64_t exit_code = 0, threads = 0, train_count = 0, test_count = 0, steps = 0, bad_samples = 0;
-  double train_seconds = 0, time = 0;  // `time` in seconds since 1970: of the last change of the status
+  double planned_bytes = 0, measured_bytes = 0;  // of memory; 0: not recorded
+  double train_seconds = 0, time = 0;            // `time` in seconds since 1970: of the last change of the status
 
   const std::string& config_value(const std::string& key) const;  // "" for none
   std::vector<std::string> splits() const;                        // in order of appearance

@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <tuple>
 
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
@@ -269,18 +270,22 @@ Evaluation Evaluator::run(data::Feed& feed, const std::string& what, const std::
 }
 
 EvaluationBeside evaluation_beside(models::Model& model, const CompileOptions& options, TestViews views,
-                                   const StepBeside& step, int64_t test_count) {
-  const auto of = [&](int64_t batch) {
-    EvaluationBeside e{std::make_unique<Evaluator>(model, options, batch, views), batch, nullptr};
-    Type x = step.x, y = step.y;
-    // Samples are not mixed here: labels are classes.
-    if (is_floating(y.dtype) && model.loss != models::Loss::mse && !model.own.loss) y = {DType::i64, {batch}};
-    x.shape[0] = y.shape[0] = batch;
-    e.plan = e.evaluator->plan(x, y);
-    return e;
-  };
-  EvaluationBeside e = of(std::min(kEvaluationBatch, std::max<int64_t>(test_count, 1)));
-  if (e.batch > step.samples && e.plan->arena_bytes() > step.arena_bytes) return of(step.samples);
+                                   const StepBeside& step, int64_t test_count, const TestTypes& types) {
+  int64_t batch = std::min(kEvaluationBatch, std::max<int64_t>(test_count, 1));
+  if (batch > step.samples) {
+    // Fixed kernels, since measuring those of a batch that is too large takes its memory and seconds of time.
+    CompileOptions fixed = options;
+    fixed.deterministic = true;
+    const auto [x, y] = types(batch);
+    if (Evaluator(model, fixed, batch, views).plan(x, y)->arena_bytes() > step.arena_bytes) batch = step.samples;
+  }
+  EvaluationBeside e{.evaluator = std::make_unique<Evaluator>(model, options, batch, views),
+                     .batch = batch,
+                     .inputs = {},
+                     .targets = {},
+                     .plan = nullptr};
+  std::tie(e.inputs, e.targets) = types(batch);
+  e.plan = e.evaluator->plan(e.inputs, e.targets);
   return e;
 }
 

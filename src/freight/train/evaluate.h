@@ -72,21 +72,23 @@ class Evaluator {
   std::unique_ptr<State> state_;
 };
 
+// Inputs and targets of a test batch of so many samples.
+using TestTypes = std::function<std::pair<Type, Type>(int64_t batch_size)>;
 // The evaluation between training steps.
 struct EvaluationBeside {
   std::unique_ptr<Evaluator> evaluator;
   int64_t batch = 0;
+  Type inputs, targets;              // of a full batch
   std::shared_ptr<const Plan> plan;  // of a full batch
 };
-// A training step beside which it is: the types of its batch, the samples it runs at once, and the bytes of its arenas.
+// The training step beside which the evaluation runs: the samples it runs at once, and the bytes of its arenas.
 struct StepBeside {
-  Type x, y;
   int64_t samples = 1;
   size_t arena_bytes = 0;
 };
 // In batches of kEvaluationBatch, or of all there are; where these would need a larger arena than the training step
 // does, of as many samples as that runs at once.
 EvaluationBeside evaluation_beside(models::Model& model, const CompileOptions& options, TestViews views,
-                                   const StepBeside& step, int64_t test_count);
+                                   const StepBeside& step, int64_t test_count, const TestTypes& types);
 
 }  // namespace freight::train

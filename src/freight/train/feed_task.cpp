@@ -37,6 +37,11 @@ class FeedTask : public Task {
     return data::share_of(feeds_.test(batch_size), share);
   }
   std::pair<Type, Type> batch_types() const override { return first_train_.types; }
+  std::pair<Type, Type> test_types(int64_t batch_size) const override {
+    std::pair<Type, Type> types = first_test_.types;
+    types.first.shape[0] = types.second.shape[0] = batch_size;
+    return types;
+  }
 
   int64_t train_count() const override { return first_train_.count; }
   int64_t test_count() const override { return first_test_.count; }

@@ -185,11 +185,12 @@ void place_data(NetRun& p, double device_memory) {
 // Ranks evaluate in the same batches, also where the steps beside which they do it are not alike.
 void plan_evaluation(NetRun& p) {
   const int64_t count = p.task->test_count();
-  p.net->plan_evaluation(count);
+  const auto types = [&](int64_t batch_size) { return p.task->test_types(batch_size); };
+  p.net->plan_evaluation(count, types);
   if (!p.ranks || (p.ranks->weights().empty() && !p.ranks->unlike())) return;
   const std::vector<double> all = p.ranks->gather({static_cast<double>(p.net->evaluation.batch)});
   const auto least = static_cast<int64_t>(*std::min_element(all.begin(), all.end()));
-  if (least < p.net->evaluation.batch) p.net->plan_evaluation(std::min(count, least));
+  if (least < p.net->evaluation.batch) p.net->plan_evaluation(std::min(count, least), types);
 }
 
 // Throws Error(usage) that says why several processes cannot train a run, where they cannot.
@@ -503,7 +504,7 @@ RunSummary NetRun::summary() const {
   s.epochs = length.epochs;
   s.steps = length.steps;
   s.flops_per_step = plan.flops;
-  s.planned_bytes = plan.arena_bytes;
+  s.planned_bytes = planned_bytes > 0 ? planned_bytes : plan.arena_bytes;
   s.has_plans = true;
   std::vector<std::string> on_data = task->notes();
   if (!precision_note.empty()) on_data.push_back(precision_note);

@@ -42,7 +42,7 @@ void NetTraining::plan_step(const std::pair<Type, Type>& batch_types, const Comp
                                      compile);
 }
 
-void NetTraining::plan_evaluation(int64_t test_count) {
+void NetTraining::plan_evaluation(int64_t test_count, const TestTypes& types) {
   TestViews views = TestViews::one;
   parse_test_views(config.tta, views);
   CompileOptions unlimited = compile;
@@ -52,8 +52,8 @@ void NetTraining::plan_evaluation(int64_t test_count) {
   // the figures that are stored.
   const std::shared_ptr<const Plan> shard = step->largest_shard(inputs, targets);
   const size_t arena = shard ? shard->arena_bytes() : arena_bytes(step->plans(inputs, targets));
-  const StepBeside beside{inputs, targets, step->part_of(config.batch_size), arena};
-  evaluation = evaluation_beside(model, unlimited, views, beside, test_count);
+  const StepBeside beside{.samples = step->part_of(config.batch_size), .arena_bytes = arena};
+  evaluation = evaluation_beside(model, unlimited, views, beside, test_count, types);
 }
 
 Planned NetTraining::planned() const {
@@ -65,6 +65,8 @@ Planned NetTraining::planned() const {
           .targets = targets,
           .step = step->plans(inputs, targets),
           .evaluation = evaluation.plan,
+          .test_inputs = evaluation.inputs,
+          .test_targets = evaluation.targets,
           .evaluation_batch = evaluation.batch,
           .train_count = 0,
           .test_count = 0};

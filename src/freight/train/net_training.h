@@ -29,6 +29,7 @@ struct Planned {
   Type inputs, targets;   // of a full batch
   std::vector<TrainStep::Run> step;
   std::shared_ptr<const Plan> evaluation;             // of a full batch, or null
+  Type test_inputs, test_targets;                     // of that batch
   int64_t evaluation_batch, train_count, test_count;  // counts: of samples, or of a corpus's tokens
   size_t data_bytes = 0;                              // of the training set, where it lies on the device
   size_t kept_bytes = 0;                              // Task::kept_bytes
@@ -52,8 +53,8 @@ struct NetTraining {
   // too; null: it is not. The averages begin as copies of the weights, which must be there by now.
   void plan_step(const std::pair<Type, Type>& batch_types, const CompileOptions& options,
                  const DeviceData* data = nullptr, Ranks* ranks = nullptr);
-  // Plans the evaluation of a test set of so many samples, in memory beside the step's.
-  void plan_evaluation(int64_t test_count);
+  // Plans the evaluation of a test set of so many samples, whose batches have these types, in memory beside the step's.
+  void plan_evaluation(int64_t test_count, const TestTypes& types);
   // The counts and bytes of the data are left 0.
   Planned planned() const;
 

@@ -24,8 +24,9 @@ struct RunSummary {
   int64_t classes = 0;  // of the data; 0 for values to regress
   bool ranks = false;   // the values are relevances, by which rows are ranked
   double flops_per_step = 0;
-  size_t planned_bytes = 0;  // arena of the training step
-  bool has_plans = false;    // as PreparedRun says; FLOPs and steps are those of plans
+  // Of the whole run, where it was planned (plan/fitting.h); else of the training step's arena.
+  size_t planned_bytes = 0;
+  bool has_plans = false;  // as PreparedRun says; FLOPs and steps are those of plans
   uint64_t seed = 0;
   std::vector<std::string> notes;     // on how the data came about, and on what the device lacks
   std::vector<std::string> warnings;  // what was asked for and is not so: damaged checkpoints that were passed over

@@ -53,6 +53,7 @@ PreparedRun& PreparedRun::operator=(PreparedRun&&) noexcept = default;
 
 const Config& PreparedRun::config() const { return prepared_->config; }
 RunSummary PreparedRun::summary() const { return prepared_->summary(); }
+void PreparedRun::set_planned_bytes(size_t bytes) { prepared_->planned_bytes = bytes; }
 Cost PreparedRun::cost() const { return prepared_->cost(); }
 bool PreparedRun::has_plans() const { return prepared_->net_run() != nullptr; }
 void PreparedRun::restore() { prepared_->restore(); }

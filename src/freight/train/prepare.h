@@ -60,6 +60,8 @@ class PreparedRun {
   // With what preparing has decided: the output directory, where the data lie.
   const Config& config() const;
   RunSummary summary() const;
+  // What the whole run takes, as who plans it found: its summary and its records tell these bytes from here on.
+  void set_planned_bytes(size_t bytes);
   Cost cost() const;
   // Says whether it trains a net: those alone have plans. Both throw Error(usage) where it does not.
   bool has_plans() const;

@@ -95,6 +95,7 @@ struct Prepared {
   uint64_t fingerprint = 0;              // of the training data
   std::vector<std::string> notes;        // on the machine and on where the run begins
   Ranks* ranks = nullptr;                // with whom the run is shared, or null
+  size_t planned_bytes = 0;              // of the whole run; 0: nobody has planned it as yet
   bool ran = false;                      // or runs
   std::unique_ptr<RunRecord> record;     // while it runs
 };

@@ -156,6 +156,12 @@ class SampleTask : public Task {
     if (mix().any()) labels = {DType::f32, {c_.batch_size, data_.train.class_count()}};
     return {{DType::f32, x}, labels};
   }
+  std::pair<Type, Type> test_types(int64_t batch_size) const override {
+    Shape x = data_.test.sample_shape(), y = data_.test.labels.shape();
+    x.insert(0, batch_size);
+    y[0] = batch_size;
+    return {{DType::f32, x}, {data_.test.labels.dtype(), y}};
+  }
 
   int64_t train_count() const override { return data_.train.count(); }
   int64_t test_count() const override { return data_.test.count(); }

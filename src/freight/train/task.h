@@ -34,6 +34,13 @@ class Task {
   virtual std::unique_ptr<data::Feed> plain_feed() const { return nullptr; }
   // Inputs and targets of the largest full batch of training.
   virtual std::pair<Type, Type> batch_types() const = 0;
+  // Inputs and targets of the largest test batch of so many samples. Test samples may have another size than those of
+  // training, and their labels are never mixed.
+  virtual std::pair<Type, Type> test_types(int64_t batch_size) const {
+    std::pair<Type, Type> types = batch_types();
+    types.first.shape[0] = types.second.shape[0] = batch_size;
+    return types;
+  }
 
   virtual int64_t train_count() const = 0;
   virtual int64_t test_count() const = 0;

@@ -2,6 +2,7 @@
 // All that no family takes (f64 convolutions, rare cases) runs on the reference backend's loops, so nothing is "not
 // implemented".
 #include "freight/backend/cpu/cpu.h"
+#include "freight/backend/cpu/kernels/scratch.h"
 
 #include <algorithm>
 #include <iterator>
@@ -82,6 +83,7 @@ class CpuBackend final : public Backend {
     return f && f->in_place && f->in_place(graph, node, input, output);
   }
 
+  size_t thread_bytes() const override { return reserved_thread_scratch(); }
   std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
     for (const KernelFamily& f : kFamilies) {
       if (!f.takes_node(*spec.graph, *spec.node)) continue;

@@ -49,18 +49,17 @@ size_t fastest(const std::string& step, const std::vector<Candidate>& candidates
   // Candidates run one after the other, so that those whose operands are as large share them: of a recurrent layer,
   // which keeps a value of every step, one set may be half of what the plan takes.
   std::vector<size_t> sizes;
-  size_t scratch = 0;
   std::shared_ptr<ZeroOperands> shared;
   std::vector<Choices::Candidate> measured;
   for (size_t i = 0; i < candidates.size(); ++i) {
     measured.push_back({candidates[i].name,
                         [&, i] {
                           const std::shared_ptr<Kernel> kernel = candidates[i].make();
-                          if (!shared || kernel->scratch_bytes() > scratch || operand_bytes(specs[i]) != sizes) {
+                          if (!shared || operand_bytes(specs[i]) != sizes) {
                             sizes = operand_bytes(specs[i]);
-                            scratch = kernel->scratch_bytes();
-                            shared = std::make_shared<ZeroOperands>(specs[i], scratch, nullptr, cold);
+                            shared = std::make_shared<ZeroOperands>(specs[i], kernel->scratch_bytes(), nullptr, cold);
                           }
+                          shared->reserve_scratch(kernel->scratch_bytes());
                           return [kernel, zeros = shared](int times) {
                             for (int k = 0; k < times; ++k) kernel->run(zeros->addresses());
                           };

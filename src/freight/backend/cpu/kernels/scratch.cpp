@@ -4,6 +4,7 @@
 #include <omp.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <new>
 
@@ -16,6 +17,7 @@ struct Block {
   ~Block() { std::free(data); }
 };
 thread_local Block tls_block;
+std::atomic<size_t> largest_block = 0;
 
 // Packed blocks are cut to fill most of the second-level cache. On small pages, which lie anywhere in memory, they
 // would meet on some of its sets and push each other out.
@@ -30,6 +32,8 @@ void* thread_scratch(size_t bytes) {
     block.size = (bytes + page - 1) / page * page;
     block.data = std::aligned_alloc(page, block.size);
     if (!block.data) throw std::bad_alloc();
+    for (size_t seen = largest_block; seen < block.size && !largest_block.compare_exchange_weak(seen, block.size);) {
+    }
     if (page == kHugePage) madvise(block.data, block.size, MADV_HUGEPAGE);  // a hint: refused where there are none
   }
   return block.data;
@@ -47,5 +51,7 @@ void reserve_thread_scratch(size_t bytes) {
 #pragma omp parallel
   thread_scratch(bytes);
 }
+
+size_t reserved_thread_scratch() { return largest_block; }
 
 }  // namespace freight::cpu
