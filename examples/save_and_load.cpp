@@ -61,7 +61,7 @@ int main() {
   } catch (const Error& e) {
     std::printf("refused: %s\n", e.what());
   }
-  io::save_safetensors(path, store::sealed(store::to_file(unknown)));
+  store::save_weights(unknown.model, path);
   models::Model again = bundle_of("unknown", std::make_shared<Unknown>()).model;
   store::load_weights(again, path);
   std::printf("weights as before: %s\n",

@@ -73,6 +73,9 @@ Tensor told(const Tensor& a, const LinalgFlags& f) {
   return f.assume == "gen" ? a : mirrored(a, {.upper = f.upper});
 }
 
+// b, or a solution for it, as columns: a b of one axis is a vector, and so are the solutions of a batch for it.
+Tensor right_columns(const Tensor& t, const Tensor& b) { return b.rank() == 1 ? unsqueeze(t, -1) : t; }
+
 Computed solution(const std::vector<Tensor>& in, const LinalgFlags& f) {
   const Assume assume = assumed(f.assume);
   const bool mixed = f.method == "mixed";
@@ -94,7 +97,7 @@ const std::vector<Operation>& operations() {
   static const std::vector<Operation> all = {
       {"solve", 2, 1, "x with A x = B, by LU; --assume says what A is; --method mixed", solution,
        [](const auto& in, const Named& out, const LinalgFlags& f) {
-         return in[1] - matmul(told(in[0], f), out[0].second);
+         return right_columns(in[1], in[1]) - matmul(told(in[0], f), right_columns(out[0].second, in[1]));
        }},
       {"lstsq", 2, 3, "the shortest x that makes the norm of A x - B least; --rcond",
        [](const auto& in, const LinalgFlags& f) {
@@ -246,33 +249,57 @@ void need_finite(const Operation& o, const std::string& name, const Array& resul
   }
 }
 
-double largest_norm(const Tensor& x) {
-  if (x.numel() == 0) return 0;
-  return max(matrix_norm(cast(x, DType::f64), {.ord = MatrixOrder::one})).item<double>();
-}
+// The 1-norm of each matrix.
+Tensor norms_of(const Tensor& x) { return matrix_norm(cast(x, DType::f64), {.ord = MatrixOrder::one}); }
+
+// The largest of the numbers, NaN where one is NaN.
+double largest(const Tensor& x) { return x.numel() == 0 ? 0 : max(x).item<double>(); }
 
 double epsilon_of(const Tensor& x) {
   return x.dtype() == DType::f64 ? std::numeric_limits<double>::epsilon()
                                  : static_cast<double>(std::numeric_limits<float>::epsilon());
 }
 
-// The norm of what is left over the norms of what was given and found, in units of rounding: below about 30 the answer
-// is as exact as its type allows.
+// The norm of what is left over the norms of what was given and found, in units of rounding, of the matrix of the batch
+// where it is largest: below about 30 the answer is as exact as its type allows.
 double scaled_residual(const Operation& o, const std::vector<Tensor>& in, const Named& out, const LinalgFlags& f) {
-  const auto column = [](const Tensor& t) { return t.rank() == 1 ? unsqueeze(t, -1) : t; };
-  const double rest = largest_norm(column(o.rest(in, out, f)));
-  double size = largest_norm(in[0]);
-  if (o.operands == 2 || std::string(o.name) == "inv") size *= largest_norm(column(out[0].second));
+  const Tensor left = o.rest(in, out, f);
+  if (left.numel() == 0) return 0;
+  const Tensor rest = norms_of(left);
+  // One division after the other: a product of the norms might overflow.
+  Tensor ratio = rest / norms_of(in[0]);
+  if (o.operands == 2) ratio = ratio / norms_of(right_columns(out[0].second, in[1]));
+  if (f.operation == "inv") ratio = ratio / norms_of(out[0].second);
   const auto n = static_cast<double>(std::max<int64_t>({in[0].dim(-1), in[0].dim(-2), 1}));
-  return rest == 0 ? 0 : rest / (size * n * epsilon_of(in[0]));
+  return largest(where(equal(rest, 0.0), 0.0, ratio)) / (n * epsilon_of(in[0]));
 }
 
+// The condition in the 1-norm, of the matrix of the batch where it is largest: an estimate from the factors, or exact
+// where the inverse is there.
+std::optional<double> condition_of(const std::vector<Tensor>& in, const Computed& computed, const LinalgFlags& f) {
+  if (in[0].numel() == 0) return std::nullopt;
+  if (f.operation == "inv") return largest(norms_of(in[0]) * norms_of(computed.results[0].second));
+  if (f.operation != "solve") return std::nullopt;
+  const Tensor a = told(in[0], f), norm = matrix_norm(a, {.ord = MatrixOrder::one});
+  const Tensor lu = computed.lu.defined() ? computed.lu : lu_factor(a).lu;
+  return largest(cast(lu_cond(lu, norm), DType::f64));
+}
+
+// JSON has no infinity and no NaN; as words they stay apart from each other and from what is missing.
+Json number(double v) {
+  if (std::isfinite(v)) return v;
+  return std::isnan(v) ? "nan" : v > 0 ? "inf" : "-inf";
+}
+
+// A number of an array without axes, else all numbers in row-major order. Whole numbers stay whole.
 Json numbers(const Array& a) {
-  const Array wide = a.cast(DType::f64);
-  if (wide.numel() == 1) return wide.data<double>()[0];
   Json j = Json::array();
-  for (int64_t i = 0; i < wide.numel(); ++i) j.push_back(wide.data<double>()[i]);
-  return j;
+  if (is_floating(a.dtype())) {
+    for (const double v : a.to_vector<double>()) j.push_back(number(v));
+  } else {
+    for (const int64_t v : a.to_vector<int64_t>()) j.push_back(v);
+  }
+  return a.shape().rank() == 0 ? j[0] : j;
 }
 
 void write(const std::string& path, const std::vector<std::pair<std::string, Array>>& results) {
@@ -303,27 +330,62 @@ Computed computed_from_files(const Operation& op, const std::vector<Tensor>& in,
   }
 }
 
-// `epsilon` is that of the matrix's type.
-void print_answer(const Json& j, const LinalgFlags& f, double epsilon) {
-  if (f.json) {
-    std::printf("%s\n", j.dump(2).c_str());
-    return;
+// What the command says.
+struct Answer {
+  double seconds = 0, epsilon = 0;  // epsilon of the matrix's type
+  std::optional<double> residual = std::nullopt, condition = std::nullopt;
+  std::vector<std::pair<std::string, Array>> results = {};
+};
+
+constexpr int64_t kShown = 16;  // numbers of a result on the terminal
+
+// Whether the output file has the result: an npy file has the first alone.
+bool is_written(size_t result, const LinalgFlags& f) {
+  return ends_with(f.output, ".npz") || (!f.output.empty() && result == 0);
+}
+
+void print_json(const Answer& a, const LinalgFlags& f) {
+  Json j = {{"operation", f.operation}, {"device", current_device()}, {"seconds", a.seconds}};
+  if (a.residual) j["scaled_residual"] = number(*a.residual);
+  if (a.condition) j["condition"] = number(*a.condition);
+  for (size_t i = 0; i < a.results.size(); ++i) {
+    const auto& [name, array] = a.results[i];
+    Json r = {{"name", name}, {"type", to_string(Type{array.dtype(), array.shape()})}};
+    if (array.numel() <= kShown || !is_written(i, f)) r["values"] = numbers(array);
+    j["results"].push_back(std::move(r));
   }
+  std::printf("%s\n", j.dump(2).c_str());
+}
+
+// The numbers of a result, or where they are.
+std::string values_text(const Array& array, size_t result, const LinalgFlags& f) {
+  if (array.numel() > kShown) {
+    if (is_written(result, f)) return "";
+    const char* const file = operation_of(f.operation).results > 1 || result > 0 ? "FILE.npz" : "FILE.npy";
+    return cat(with_commas(array.numel()), " numbers, not shown: -o ", file, " writes them");
+  }
+  std::string text = numbers(array).dump();
+  text.erase(std::remove(text.begin(), text.end(), '"'), text.end());
+  return text;
+}
+
+void print_text(const Answer& a, const LinalgFlags& f) {
   std::vector<std::vector<std::string>> shown;
-  for (const Json& r : j["results"]) {
-    shown.push_back(
-        {r["name"].get<std::string>(), r["type"].get<std::string>(), r.contains("values") ? r["values"].dump() : ""});
+  for (size_t i = 0; i < a.results.size(); ++i) {
+    const auto& [name, array] = a.results[i];
+    shown.push_back({name, to_string(Type{array.dtype(), array.shape()}), values_text(array, i, f)});
   }
-  std::printf("%s on %s in %.4g s\n%s", f.operation.c_str(), j["device"].get<std::string>().c_str(),
-              j["seconds"].get<double>(), table({"result", "type", "values"}, shown).c_str());
-  if (j.contains("scaled_residual")) {
-    std::printf("residual %.3g times n eps norms (below 30: as exact as the type allows)\n",
-                j["scaled_residual"].get<double>());
+  std::printf("%s on %s in %.4g s\n%s", f.operation.c_str(), current_device().c_str(), a.seconds,
+              table({"result", "type", "values"}, shown).c_str());
+  if (a.residual) {
+    std::printf("residual %.3g times n eps norms (below 30: as exact as the type allows)\n", *a.residual);
   }
-  if (j.contains("condition")) {
-    const double condition = j["condition"].get<double>();
-    std::printf("condition about %.3g in the 1-norm%s\n", condition,
-                condition * epsilon < 1 ? "" : ": singular to working precision, no digit of x need be right");
+  if (a.condition) {
+    std::printf("condition about %.3g in the 1-norm%s%s\n", *a.condition,
+                *a.condition * a.epsilon < 1 ? "" : ": singular to working precision, no digit of ",
+                *a.condition * a.epsilon < 1 ? ""
+                : f.operation == "inv"       ? "the inverse need be right"
+                                             : "x need be right");
   }
   if (!f.output.empty()) std::printf("written to %s\n", f.output.c_str());
 }
@@ -374,26 +436,17 @@ int linalg_command(const Args& args) {
   // Whatever an operation is made of, errors name it, and no line of this program.
   const Frame frame(SourceLine{"", 0}, op.name);
   const auto start = std::chrono::steady_clock::now();
-  std::vector<std::pair<std::string, Array>> results;
-  const Computed computed = computed_from_files(op, in, f, results);
-  const Named& out = computed.results;
-  const double seconds = seconds_since(start);
-  write(f.output, results);
-
-  Json j = {{"operation", f.operation}, {"device", current_device()}, {"seconds", seconds}};
-  if (op.rest && in[0].numel() > 0) j["scaled_residual"] = scaled_residual(op, in, out, f);
-  if (f.operation == "solve" && in[0].rank() == 2 && in[0].numel() > 0) {
-    const Tensor a = told(in[0], f), norm = matrix_norm(a, {.ord = MatrixOrder::one});
-    const Tensor lu = computed.lu.defined() ? computed.lu : lu_factor(a).lu;
-    j["condition"] = cast(lu_cond(lu, norm), DType::f64).item<double>();
+  Answer answer{.epsilon = epsilon_of(in[0])};
+  const Computed computed = computed_from_files(op, in, f, answer.results);
+  answer.seconds = seconds_since(start);
+  write(f.output, answer.results);
+  if (op.rest && in[0].numel() > 0) answer.residual = scaled_residual(op, in, computed.results, f);
+  answer.condition = condition_of(in, computed, f);
+  if (f.json) {
+    print_json(answer, f);
+  } else {
+    print_text(answer, f);
   }
-  constexpr int64_t kShown = 16;
-  for (const auto& [name, array] : results) {
-    Json r = {{"name", name}, {"type", to_string(Type{array.dtype(), array.shape()})}};
-    if (array.numel() <= kShown) r["values"] = numbers(array);
-    j["results"].push_back(std::move(r));
-  }
-  print_answer(j, f, epsilon_of(in[0]));
   return 0;
 }
 

@@ -94,6 +94,94 @@ TEST_F(LinalgCommand, IntegersAreComputedInF64AndF32StaysF32) {
   EXPECT_EQ(computed({"inv", path}).at("results")[0].at("type"), "f32[2,2]");
 }
 
+// One right side of one axis for a batch of matrices: the solutions are vectors, and the residual is theirs.
+TEST_F(LinalgCommand, SolvesABatchForOneVector) {
+  const std::string b = npy("b", {2, 4}, {2});
+  const std::string three = npy("three", {2, 0, 0, 4, 1, 1, 0, 1, 1, 0, 0, 1}, {3, 2, 2});
+  const std::string two = npy("two", {3, 1, 1, 4, 1, 5, -2, 1}, {2, 2, 2});
+  const Json j = computed({"solve", three, b});
+  EXPECT_EQ(j.at("results")[0].at("values"), Json({1.0, 1.0, -2.0, 4.0, 2.0, 4.0}));
+  EXPECT_EQ(j.at("scaled_residual"), 0);
+  EXPECT_EQ(j.at("condition"), 4);  // of the second matrix, the largest of the batch
+  for (const char* method : {"direct", "mixed"}) {
+    EXPECT_LT(computed({"solve", two, b, "--method", method}).at("scaled_residual").get<double>(), 30) << method;
+  }
+  for (const char* kind : {"sym", "upper_triangular", "lower_triangular"}) {
+    EXPECT_LT(computed({"solve", two, b, "--assume", kind}).at("scaled_residual").get<double>(), 30) << kind;
+  }
+  EXPECT_EQ(computed({"lstsq", three, b}).at("results")[2].at("values"), Json({2, 2, 2}));
+}
+
+// The residual of a small matrix counts beside that of a large one.
+TEST_F(LinalgCommand, ResidualsAreThoseOfTheWorstMatrixOfABatch) {
+  const std::string a = npy("a", {1, 2, 3, 4, 5, 6, 7, 8, 9, 1e200, 0, 0, 0, 1e200, 0, 0, 0, 1e200}, {2, 3, 3});
+  const Json j = computed({"inv", a});
+  EXPECT_GT(j.at("condition").get<double>(), 1e15);
+  EXPECT_GT(j.at("scaled_residual").get<double>(), 0);
+}
+
+TEST_F(LinalgCommand, AnInverseOfASingularMatrixIsReported) {
+  const char* const reported = "singular to working precision, no digit of the inverse need be right";
+  const std::string near = npy("near", {1, 2, 3, 4, 5, 6, 7, 8, 9}, {3, 3}), fine = npy("fine", {2, 0, 0, 4}, {2, 2});
+  EXPECT_NE(run_freight({"linalg", "inv", near}).out.find(reported), std::string::npos);
+  const Ran r = run_freight({"linalg", "inv", fine});
+  EXPECT_EQ(r.out.find("singular"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("condition about 2 in the 1-norm"), std::string::npos) << r.out;
+}
+
+// JSON has no infinities: they are words there, and the terminal shows the same.
+TEST_F(LinalgCommand, NumbersThatAreNotFiniteAreTold) {
+  const std::string large = npy("large", {1e200, 0, 0, 1e200}, {2, 2}), ones = npy("ones", {1, 1, 1, 1}, {2, 2});
+  const std::string zeros = npy("zeros", {0, 0, 0, 0}, {2, 2});
+  const auto values = [](const std::vector<std::string>& args, size_t i = 0) {
+    return computed(args).at("results")[i].at("values");
+  };
+  EXPECT_EQ(values({"det", large}), "inf");
+  EXPECT_EQ(values({"det", npy("negative", {-1e200, 0, 0, 1e200}, {2, 2})}), "-inf");
+  EXPECT_EQ(values({"cond", zeros}), "inf");
+  EXPECT_EQ(values({"det", zeros}, 2), "-inf");
+  EXPECT_EQ(values({"cond", npy("batch", {0, 0, 0, 0, 2, 0, 0, 1}, {2, 2, 2})}), Json({"inf", 2.0}));
+  const std::string text = run_freight({"linalg", "det", large}).out;
+  EXPECT_NE(text.find("f64[]  inf\n"), std::string::npos) << text;
+  // The least singular value of a matrix of ones is 0 but for rounding.
+  const Json c = values({"cond", ones});
+  EXPECT_TRUE(c == "inf" || c.get<double>() > 1e15) << c;
+}
+
+TEST_F(LinalgCommand, ResultsKeepTheirAxesAndWholeNumbersStayWhole) {
+  const std::string one = npy("one", {4}, {1, 1}), good = npy("good", {2, 0, 0, 4}, {2, 2});
+  EXPECT_EQ(computed({"inv", one}).at("results")[0].at("values"), Json::array({0.25}));
+  EXPECT_EQ(computed({"det", one}).at("results")[0].at("values"), 4.0);
+  const Json rank = computed({"rank", good}).at("results")[0].at("values");
+  EXPECT_TRUE(rank.is_number_integer()) << rank;
+  EXPECT_EQ(rank, 2);
+  EXPECT_EQ(computed({"rank", npy("batch", {4}, {1, 1, 1})}).at("results")[0].at("values").dump(), "[1]");
+}
+
+// More than 16 numbers are in the file, in JSON, or the table says how to get them.
+TEST_F(LinalgCommand, LargeResultsAreNotDroppedSilently) {
+  std::vector<double> values(25);
+  for (size_t i = 0; i < 25; i += 6) values[i] = 2;
+  const std::string a = npy("a", values, {5, 5});
+  const std::string text = run_freight({"linalg", "inv", a}).out;
+  EXPECT_NE(text.find("25 numbers, not shown: -o FILE.npy writes them"), std::string::npos) << text;
+  EXPECT_NE(run_freight({"linalg", "lu", a}).out.find("-o FILE.npz writes them"), std::string::npos);
+  EXPECT_EQ(computed({"inv", a}).at("results")[0].at("values").size(), 25u);
+  EXPECT_FALSE(computed({"inv", a, "-o", dir_ + "/i.npy"}).at("results")[0].contains("values"));
+}
+
+// Plans run with subnormal numbers flushed to 0: no message says that such a pivot is exactly 0.
+TEST_F(LinalgCommand, SubnormalPivotsAreNotCalledZero) {
+  const std::string tiny = npy("tiny", {1, 0, 0, 1e-310}, {2, 2}), b = npy("b", {1, 1}, {2});
+  for (const std::vector<std::string>& args : {std::vector<std::string>{"linalg", "inv", tiny},
+                                               {"linalg", "solve", tiny, b},
+                                               {"linalg", "solve", tiny, b, "--assume", "upper_triangular"}}) {
+    const Ran r = run_freight(args);
+    EXPECT_EQ(r.code, 3) << r.err;
+    EXPECT_NE(r.err.find("is 0, or below 2.2e-308 and counts as 0"), std::string::npos) << r.err;
+  }
+}
+
 TEST_F(LinalgCommand, RefusesByName) {
   const std::string zero = npy("zero", {1, 2, 2, 4}, {2, 2}), wide = npy("wide", {1, 2, 3, 4, 5, 6}, {2, 3});
   const std::string b = npy("right", {1, 2}, {2}), out = dir_ + "/out.npy";

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <complex>
+#include <sstream>
 
 #include "freight/base/array_text.h"
 
@@ -27,6 +28,36 @@ TEST(ArrayText, NumbersStandUnderEachOther) {
   EXPECT_EQ(text_of(Array::of<uint8_t>({1, 0}, {2, 1}).cast(DType::boolean)), "[[ True]\n [False]]");
   EXPECT_EQ(floats({2}, {}), "2.0");
   EXPECT_EQ(floats({}, {0, 3}), "[]");
+}
+
+// As str() of NumPy 2.4's scalars.
+TEST(ArrayText, OneNumberHasTheFewestDigitsOfItsType) {
+  const std::pair<double, const char*> doubles[] = {{1e5, "100000.0"},
+                                                    {123456.789, "123456.789"},
+                                                    {1.0 / 3, "0.3333333333333333"},
+                                                    {9007199254740992, "9007199254740992.0"},
+                                                    {1e16, "1e+16"},
+                                                    {1e-4, "0.0001"},
+                                                    {1.5e-5, "1.5e-05"},
+                                                    {5e-324, "5e-324"},
+                                                    {-0.0, "-0.0"},
+                                                    {HUGE_VAL, "inf"}};
+  for (const auto& [v, text] : doubles) EXPECT_EQ(text_of(Array::of<double>({v}, {})), text);
+  const std::pair<float, const char*> singles[] = {
+      {0.1F, "0.1"},    {1e5F, "100000.0"},          {123456.789F, "123456.79"},
+      {1e-4F, "1e-04"}, {16777216, "1.6777216e+07"}, {-HUGE_VALF, "-inf"}};
+  for (const auto& [v, text] : singles) EXPECT_EQ(floats({v}, {}), text);
+  const std::pair<float, const char*> halves[] = {{0.1F, "0.1"},       {1.0F / 3, "0.3333"}, {2048, "2.048e+03"},
+                                                  {65504, "6.55e+04"}, {3, "3.0"},           {6e-8F, "6e-08"}};
+  for (const auto& [v, text] : halves) EXPECT_EQ(text_of(Array::of<float>({v}, {}).cast(DType::f16)), text);
+  EXPECT_EQ(text_of(Array::of<float>({0.1F}, {}).cast(DType::bf16)), "0.1");
+  EXPECT_EQ(text_of(Array::of<std::complex<float>>({{1e5F, -0.1F}}, {})), "(100000-0.1j)");
+}
+
+TEST(ArrayText, ShapesAndTypesAreWrittenToStreams) {
+  std::ostringstream out;
+  out << Shape{2, 3} << ' ' << Shape{} << ' ' << DType::bf16;
+  EXPECT_EQ(out.str(), "[2,3] [] bf16");
 }
 
 TEST(ArrayText, UnsignedAndSmallIntegersAreWritten) {

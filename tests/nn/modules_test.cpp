@@ -31,6 +31,25 @@ std::vector<std::string> names(const Module& m) {
   return out;
 }
 
+struct Plain : Module {
+  Variable weight = parameter("weight", {64, 16}), bias = parameter("bias", {64});
+  Variable zero = parameter("zero", {2, 2}, init::zeros()), one = parameter("one", {2, 2}, init::ones());
+  Tensor forward(const Tensor& x) override { return linear(x, weight, bias); }
+};
+
+TEST_F(Modules, ParametersWithoutAnInitBeginAsThoseOfLinear) {
+  const Plain net;
+  const std::vector<float> weight = net.weight.array().to_vector<float>();
+  const auto [least, most] = std::minmax_element(weight.begin(), weight.end());
+  EXPECT_GE(*least, -0.25F);  // 1 / sqrt(16)
+  EXPECT_LT(*least, -0.2F);
+  EXPECT_LE(*most, 0.25F);
+  EXPECT_GT(*most, 0.2F);
+  EXPECT_EQ(net.bias.array().to_vector<float>(), std::vector<float>(64, 0));
+  EXPECT_EQ(net.zero.array().to_vector<float>(), std::vector<float>(4, 0));
+  EXPECT_EQ(net.one.array().to_vector<float>(), std::vector<float>(4, 1));
+}
+
 TEST_F(Modules, ClassesOfUsersNameTheirParameters) {
   Net net;
   EXPECT_EQ(names(net), (std::vector<std::string>{"scale", "fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"}));

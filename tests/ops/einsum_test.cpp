@@ -132,7 +132,7 @@ double traced_flops(const Case& c, DType dtype) {
 
 void expect_values(const Case& c, DType dtype) {
   const std::vector<Array> in = operands_of(c, dtype);
-  const Array y = einsum(c.equation(), {in.begin(), in.end()}).array();
+  const Array y = einsum(c.equation(), std::vector<Tensor>(in.begin(), in.end())).array();
   ASSERT_EQ(y.dtype(), dtype) << c.equation();
   const std::vector<double> right = by_definition(c, in);
   const Array wide = y.cast(DType::f64);
@@ -244,6 +244,33 @@ TEST(Einsum, EllipsesAreAxesThatBroadcast) {
   const Tensor da = grad(sum(einsum("...ij,...jk->...ik", {a, b})), {a})[0];
   EXPECT_EQ(da.shape(), a.shape());
   EXPECT_EQ(values(da)[0], 1 + 13 + 25);  // sums of the first rows of b's three matrices
+}
+
+// As in NumPy: an extent of 1 stands for as many as another operand has.
+TEST(Einsum, LettersOfExtentOneBroadcast) {
+  const auto range = [](const Shape& s) { return reshape(cast(arange(s.numel()), DType::f64) + 1, s); };
+  struct Row {
+    const char* equation;
+    std::vector<Shape> shapes, full;  // the second: what they broadcast to
+  };
+  const Row rows[] = {{"ij,jk->ik", {{2, 1}, {3, 4}}, {{2, 3}, {3, 4}}},
+                      {"ij,ij->ij", {{1, 3}, {2, 1}}, {{2, 3}, {2, 3}}},
+                      {"bij,bjk->bik", {{1, 2, 3}, {4, 3, 2}}, {{4, 2, 3}, {4, 3, 2}}},
+                      {"i,i->", {{1}, {5}}, {{5}, {5}}},
+                      {"ij,jk,kl->il", {{2, 3}, {1, 4}, {4, 1}}, {{2, 3}, {3, 4}, {4, 1}}},
+                      {"i,j->ij", {{1}, {1}}, {{1}, {1}}}};
+  for (const Row& row : rows) {
+    std::vector<Tensor> in, full;
+    for (size_t i = 0; i < row.shapes.size(); ++i) {
+      in.push_back(range(row.shapes[i]));
+      full.push_back(broadcast_to(in.back(), row.full[i]));
+    }
+    const Tensor y = einsum(row.equation, in), need = einsum(row.equation, full);
+    EXPECT_EQ(y.shape(), need.shape()) << row.equation;
+    EXPECT_EQ(y.to_vector<double>(), need.to_vector<double>()) << row.equation;
+    const std::vector<Tensor> g = grad(sum(y), in), same = grad(sum(need), in);
+    for (size_t i = 0; i < in.size(); ++i) EXPECT_EQ(g[i].to_vector<double>(), same[i].to_vector<double>()) << i;
+  }
 }
 
 TEST(Einsum, EllipsesThatDoNotFitAreRefused) {

@@ -50,6 +50,45 @@ TEST_F(Front, NumbersTakeTheTypeBesideThem) {
   EXPECT_EQ((2 * arange(3)).to_vector<int>(), (Ints{0, 2, 4}));
 }
 
+// Labels are i64, argmax is i32: both count as what they are.
+TEST_F(Front, ComparisonsOfIntegersOfTwoTypesAreExact) {
+  const auto bits = [](const Tensor& t) { return t.to_vector<int>(); };
+  const Tensor labels = Tensor::of<int64_t>({2, 0, int64_t{1} << 32}, {3}), found = Tensor::of<int>({2, 1, 0}, {3});
+  EXPECT_EQ(bits(equal(found, labels)), (Ints{1, 0, 0}));
+  EXPECT_EQ(bits(not_equal(labels, found)), (Ints{0, 1, 1}));
+  EXPECT_EQ(bits(found < labels), (Ints{0, 0, 1}));
+  EXPECT_EQ(bits(found >= labels), (Ints{1, 1, 0}));
+  EXPECT_EQ(bits(equal(Tensor::of<uint8_t>({255, 1}, {2}), Tensor::of<int8_t>({-1, 1}, {2}))), (Ints{0, 1}));
+  EXPECT_EQ(bits(Tensor::of<uint32_t>({4294967295U}, {1}) > Tensor::of<int>({-1}, {1})), (Ints{1}));
+  EXPECT_EQ(bits(equal(Tensor::of<uint64_t>({~uint64_t{0}, 5}, {2}), Tensor::of<int64_t>({-1, 5}, {2}))), (Ints{0, 1}));
+  EXPECT_EQ(bits(not_equal(Tensor::of<int>({-1}, {}), Tensor::of<uint64_t>({~uint64_t{0}, 0}, {2}))), (Ints{1, 1}));
+  EXPECT_EQ(equal(Tensor::of<int>({1, 2}, {2, 1}), Tensor::of<int64_t>({1, 2, 3}, {3})).shape(), (Shape{2, 3}));
+  EXPECT_MESSAGE(equal(arange(3), range({3})), "equal: element types differ: lhs i32[3], rhs f32[3]");
+  EXPECT_MESSAGE(arange(3) < Tensor::of<int64_t>({1, 2}, {2}), "less: shapes do not broadcast");
+  EXPECT_MESSAGE(arange(3) < Tensor::of<uint64_t>({1, 2, 3}, {3}), "less: does not compute in u64");
+}
+
+TEST_F(Front, ListsTakeVariablesAndArraysBesideTensors) {
+  const Variable v("v", range({2, 2})), w("w", ones({2, 2}));
+  EXPECT_EQ(concat({v, w}, 0).shape(), (Shape{4, 2}));
+  EXPECT_EQ(values(stack({v, range({2, 2}), Array::of<float>({1, 2, 3, 4}, {2, 2})}, 0)),
+            (Floats{0, 1, 2, 3, 0, 1, 2, 3, 1, 2, 3, 4}));
+  EXPECT_EQ(values(einsum("ij,jk->ik", {v, w})), (Floats{1, 1, 5, 5}));
+  EXPECT_EQ(concat(std::vector<Variable>{v, w}, 1).shape(), (Shape{2, 4}));
+  EXPECT_EQ(values(grad(sum(square(concat({v, w}, 0))), std::vector<Variable>{v})[0]), (Floats{0, 2, 4, 6}));
+  eval({v, w});
+  EXPECT_MESSAGE(concat({range({2}), 1}, 0), "concat: needs tensors: got the number 1; full({}, 1) makes a tensor");
+  EXPECT_MESSAGE(stack({v, Tensor()}), "stack: an undefined tensor was used");
+  EXPECT_MESSAGE(stack({}), "stack: needs at least one tensor");
+}
+
+TEST_F(Front, TransposesMatricesByTheirMember) {
+  EXPECT_EQ(values(range({2, 3}).T()), (Floats{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(values(Variable("v", range({2, 2})).T()), (Floats{0, 2, 1, 3}));
+  EXPECT_EQ(range({3}).T().shape(), (Shape{3}));
+  EXPECT_MESSAGE(range({1, 2, 3}).T(), "T: transposes a matrix: got f32[1,2,3]; transpose(x) swaps the last two axes");
+}
+
 TEST_F(Front, ComparisonsAndWhere) {
   const Tensor a = range({4});
   EXPECT_EQ((a > 1).dtype(), DType::boolean);

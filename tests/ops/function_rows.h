@@ -245,6 +245,7 @@ inline void contraction_functions(FunctionRows& t) {
   t.push_back({"linear", {f32({2, 3, 4}), f32({5, 4}), f32({5})}});
   t.push_back({"linear", {f32({0, 4}), f32({5, 4}), f32({5})}});
   t.push_back({"einsum", {"bik,bkj->bij", std::vector<Operand>{f32({2, 3, 4}), f32({2, 4, 5})}}});
+  t.push_back({"einsum", {"bik,bkj->bij", std::vector<Operand>{f32({1, 3, 1}), f32({2, 4, 5})}}});
   t.push_back({"einsum", {"ij->ji", std::vector<Operand>{f32({3, 4})}}});
   t.push_back({"einsum", {"i,j,ij", std::vector<Operand>{f32({3}), f32({4}), f32({3, 4})}}});
   t.push_back({"conv1d", {f32({2, 4, 9}), f32({6, 2, 3}), f32({6}), 2, 1, 2, 2}});
@@ -329,6 +330,7 @@ inline void solving_functions(FunctionRows& t) {
     for (const int n : {-2, 0, 1, 5}) t.push_back({"matrix_power", {matrix(s), n}, 4 * slack});
     for (const bool upper : {false, true}) t.push_back({"cholesky", {definite(s), upper}, slack});
     for (const bool upper : {false, true}) t.push_back({"mirrored", {matrix(s), upper}, slack});
+    t.push_back({"expm", {matrix(s), 2}, 4 * slack});
     t.push_back({"lu_cond", {definite(s), f32(Shape(s.begin(), s.end() - 2), Fill::positive)}, slack});
   }
   for (const Shape& s : {Shape{4, 4}, Shape{5, 3}, Shape{2, 3, 5}, Shape{0, 2}, Shape{2, 0}}) {
@@ -375,6 +377,10 @@ inline void loss_functions(FunctionRows& t) {
     t.push_back({"cross_entropy", {f32({5, 7}), index({5}, 7), 0.0, r}});
     t.push_back({"cross_entropy", {f32({5, 7}), f32({5, 7}, Fill::probabilities), 0.2, r}});
     t.push_back({"cross_entropy", {f32({5, 3}), index({5}, 3, DType::i64), 0.1, r, 1}});
+    const Operand weight = f32({3}, Fill::positive);
+    t.push_back({"cross_entropy", {f32({5, 3}), index({5}, 3), 0.0, r, NotGiven{}, weight}});
+    t.push_back({"cross_entropy", {f32({5, 3}), index({5}, 3), 0.1, r, 1, weight}});
+    t.push_back({"cross_entropy", {f32({5, 3}), f32({5, 3}, Fill::probabilities), 0.2, r, NotGiven{}, weight}});
     t.push_back({"nll_loss", {f32({5, 7}), index({5}, 7), r}});
     t.push_back({"mse_loss", {f32({3, 4}), f32({3, 4}), r}});
     t.push_back({"l1_loss", {f32({3, 4}), f32({3, 4}, Fill::unit), r}});

@@ -11,6 +11,7 @@
 
 #include "freight/deploy/predictor.h"
 #include "freight/io/safetensors.h"
+#include "freight/nn/nn.h"
 #include "tests/support/files.h"
 
 namespace freight::store {
@@ -81,6 +82,30 @@ TEST(Bundle, WhatIsNotAsItWasStoredIsRefused) {
   turned.metadata.erase("xxh3_128");  // as early versions wrote it
   io::save_safetensors(path, turned);
   EXPECT_NO_THROW(load_bundle(path));
+}
+
+// A net of a program's own class, and a model by name.
+TEST(Weights, ThatAreSavedAreLoadedByName) {
+  const TemporaryDir dir;
+  const std::string path = dir / "weights.safetensors";
+  const auto values = [](const nn::Module& net) {
+    std::vector<std::vector<float>> all;
+    for (const nn::NamedVariable& v : net.state_dict()) all.push_back(v.variable.array().to_vector<float>());
+    return all;
+  };
+  nn::Sequential from(nn::Linear(3, 4), nn::BatchNorm1d(4)), to(nn::Linear(3, 4), nn::BatchNorm1d(4));
+  save_weights(from, path);
+  EXPECT_NE(values(to), values(from));
+  load_weights(to, path);
+  EXPECT_EQ(values(to), values(from));
+  nn::Sequential wider(nn::Linear(3, 5), nn::BatchNorm1d(5));
+  expect_error(ErrorKind::checkpoint, {path, "0.weight"}, [&] { load_weights(wider, path); });
+  expect_error(ErrorKind::checkpoint, {path}, [&] { load_bundle(path); });
+
+  models::Model net = models::create("lenet", {.classes = 3}), again = models::create("lenet", {.classes = 3});
+  save_weights(net, path);  // over the file that is there
+  load_weights(again, path);
+  EXPECT_EQ(values(*again.net), values(*net.net));
 }
 
 TEST(Weights, FilesWithTorchvisionsNamesLoadAndMisfitsAreNamed) {

@@ -84,7 +84,7 @@ TEST_P(Devices, AnOperationBetweenTwoIsRefusedWithTheMend) {
                                          "to_device(\"cpu\")", "devices_test.cpp"};
   EXPECT_TRUE(says(message_of([&] { a + b; }), told)) << message_of([&] { a + b; });
   const Variable w = weight("w", 1);
-  EXPECT_TRUE(says(message_of([&] { b* w; }), {"mul: ", "on cpu", GetParam(), "to_device"}));
+  EXPECT_TRUE(says(message_of([&] { b* w; }), {"multiply: ", "on cpu", GetParam(), "to_device"}));
   EXPECT_TRUE(says(message_of([&] { w.assign(b); }), {"assign: ", GetParam(), "cpu", "to_device"}));
   EXPECT_EQ((a + a).to_vector<float>(), (Floats{2, 4}));
 }

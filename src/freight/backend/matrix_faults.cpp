@@ -18,14 +18,19 @@ std::string matrix_text(const Type& type, int64_t matrix) {
   return cat("matrix (", at, ") of ", type);
 }
 
+// Plans run with numbers below the least normal one flushed to 0, so such a number is a 0 like any other.
+std::string zero_text(const Type& type) {
+  return cat("0, or below ", type.dtype == DType::f64 ? "2.2e-308" : "1.2e-38", " and counts as 0");
+}
+
 }  // namespace
 
 std::string zero_pivot_text(const Type& type, int64_t matrix, int64_t pivot) {
-  return cat(matrix_text(type, matrix), " is singular: pivot ", pivot, " is exactly 0, need pivots other than 0");
+  return cat(matrix_text(type, matrix), " is singular: pivot ", pivot, " is ", zero_text(type));
 }
 
 std::string zero_diagonal_text(const Type& type, int64_t matrix, int64_t number) {
-  return cat(matrix_text(type, matrix), " is singular: number ", number, " of its diagonal is 0, need others");
+  return cat(matrix_text(type, matrix), " is singular: number ", number, " of its diagonal is ", zero_text(type));
 }
 
 std::string not_positive_text(const Type& type, int64_t matrix, int64_t order) {

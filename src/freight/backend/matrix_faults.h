@@ -8,7 +8,7 @@
 
 namespace freight {
 
-// The pivot, from 0, is exactly 0.
+// The pivot, from 0, is 0 or counts as 0.
 std::string zero_pivot_text(const Type& type, int64_t matrix, int64_t pivot);
 // The number of the diagonal, from 0, is 0.
 std::string zero_diagonal_text(const Type& type, int64_t matrix, int64_t number);

@@ -206,27 +206,68 @@ class Printer {
   size_t next_ = 0;
 };
 
-// NaN has no sign here, as in NumPy; that of 0 / 0 is negative on x86, and streams would show it.
+// A number by itself in the shortest digits that give it back in its own type: positional from 1e-4 up to `large`, else
+// with an exponent, as NumPy 2.4 does it. NaN has no sign; that of 0 / 0 is negative on x86, and streams would show it.
 template <class T>
-std::string real_text(T v) {
-  return std::isnan(v) ? "nan" : cat(v);
+std::string number_text(T v, double large) {
+  if (std::isnan(v)) return "nan";
+  if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
+  const double size = std::fabs(static_cast<double>(v));
+  const bool positional = size == 0 || (size >= 1e-4 && size < large);
+  char buffer[64];
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, v,
+                                 positional ? std::chars_format::fixed : std::chars_format::scientific);
+  return {buffer, end.ptr};
+}
+
+// From here on numbers of the type are written with an exponent.
+double large_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+    case DType::c128: return 1e16;
+    case DType::f16: return 1e3;
+    default: return 1e6;
+  }
+}
+
+// The number of the fewest decimal digits that rounds to v in its type of 16 bits.
+double fewest_digits(float v, DType dtype) {
+  const auto rounded = [&](double d) {
+    const auto f = static_cast<float>(d);
+    return dtype == DType::f16 ? static_cast<float>(Float16(f)) : static_cast<float>(BFloat16(f));
+  };
+  double found = static_cast<double>(v);
+  for (int digits = 0; digits < 9 && std::isfinite(v); ++digits) {
+    char buffer[32];
+    const auto end =
+        std::to_chars(buffer, buffer + sizeof buffer, static_cast<double>(v), std::chars_format::scientific, digits);
+    std::from_chars(buffer, end.ptr, found);
+    if (rounded(found) == v) break;
+  }
+  return found;
 }
 
 template <class T>
-std::string scalar(const std::complex<T>& v) {
-  const std::string imaginary = real_text(v.imag()) + "j";
+std::string scalar(const std::complex<T>& v, DType dtype) {
+  const std::string imaginary = number_text(v.imag(), large_of(dtype)) + "j";
   if (v.real() == 0 && !std::signbit(v.real())) return imaginary;
-  return cat("(", real_text(v.real()), imaginary[0] == '-' ? "" : "+", imaginary, ")");
+  return cat("(", number_text(v.real(), large_of(dtype)), imaginary[0] == '-' ? "" : "+", imaginary, ")");
 }
 
 std::string scalar(const Array& a) {
   if (a.dtype() == DType::boolean) return a.to_vector<int64_t>()[0] ? "True" : "False";
-  if (a.dtype() == DType::c64) return scalar(a.to_vector<std::complex<float>>()[0]);
-  if (a.dtype() == DType::c128) return scalar(a.to_vector<std::complex<double>>()[0]);
+  if (a.dtype() == DType::c64) return scalar(a.to_vector<std::complex<float>>()[0], a.dtype());
+  if (a.dtype() == DType::c128) return scalar(a.to_vector<std::complex<double>>()[0], a.dtype());
   if (a.dtype() == DType::u64) return std::to_string(a.to_vector<uint64_t>()[0]);
   if (!is_floating(a.dtype())) return std::to_string(a.to_vector<int64_t>()[0]);
-  const std::string text =
-      a.dtype() == DType::f64 ? real_text(a.to_vector<double>()[0]) : real_text(a.to_vector<float>()[0]);
+  const double large = large_of(a.dtype());
+  std::string text;
+  if (a.dtype() == DType::f64) {
+    text = number_text(a.to_vector<double>()[0], large);
+  } else {
+    const float v = a.to_vector<float>()[0];
+    text = a.dtype() == DType::f32 ? number_text(v, large) : number_text(fewest_digits(v, a.dtype()), large);
+  }
   return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
 }
 

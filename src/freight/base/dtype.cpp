@@ -1,6 +1,8 @@
 // The table of element types.
 #include "freight/base/dtype.h"
 
+#include <ostream>
+
 #include "freight/base/error.h"
 
 namespace freight {
@@ -41,6 +43,7 @@ constexpr Alias kAliases[] = {
 
 const DTypeInfo& info(DType dtype) { return kTable[static_cast<int>(dtype)]; }
 std::string to_string(DType dtype) { return info(dtype).name; }
+std::ostream& operator<<(std::ostream& out, DType dtype) { return out << to_string(dtype); }
 
 void refuse_real_of_complex() {
   fail(ErrorKind::usage, "cast", "complex elements have no value in a real type, their imaginary part would be lost");

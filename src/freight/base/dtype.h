@@ -6,6 +6,7 @@
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <iosfwd>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -38,7 +39,8 @@ inline bool is_integer(DType dtype) {  // true for integers of any width, with a
 inline bool computes(DType dtype) { return info(dtype).computes; }  // whether there is arithmetic in this type
 // The type that sums and statistics of `dtype` are held in: f32 for the 16-bit types, else itself.
 inline DType wide(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16 ? DType::f32 : dtype; }
-std::string to_string(DType dtype);  // "f32"
+std::string to_string(DType dtype);                        // "f32"
+std::ostream& operator<<(std::ostream& out, DType dtype);  // the same
 // Accepts Freight's names and "fp32", "float32" and the like. Returns false for an unknown name.
 bool parse_dtype(std::string_view name, DType& out);
 

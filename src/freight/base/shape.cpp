@@ -2,6 +2,7 @@
 #include "freight/base/shape.h"
 
 #include <algorithm>
+#include <ostream>
 
 #include "freight/base/error.h"
 
@@ -49,6 +50,8 @@ std::string to_string(const Shape& shape) {
   }
   return out + "]";
 }
+
+std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << to_string(shape); }
 
 Strides contiguous_strides(const Shape& shape) {
   Strides s = shape;

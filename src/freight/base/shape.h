@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <initializer_list>
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,7 @@ using Strides = Shape;  // the distance of neighbours along each axis, in elemen
 
 // "[64,784]".
 std::string to_string(const Shape& shape);
+std::ostream& operator<<(std::ostream& out, const Shape& shape);  // the same
 // Row-major strides in elements.
 Strides contiguous_strides(const Shape& shape);
 // Strides of a dense tensor whose memory order, slowest first, is `order` (a permutation of the axes).

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <ostream>
 
 #include "freight/base/error.h"
 #include "freight/ir/fused_pattern.h"
@@ -12,6 +13,7 @@
 namespace freight {
 
 std::string to_string(const Type& type) { return cat(type.dtype, type.shape); }
+std::ostream& operator<<(std::ostream& out, const Type& type) { return out << to_string(type); }
 
 int64_t window_output(int64_t size, int64_t kernel, int64_t stride, int64_t low, int64_t high, int64_t dilation) {
   const int64_t window = dilation * (kernel - 1) + 1;

@@ -2,6 +2,7 @@
 #pragma once
 #include <compare>
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct Type {                // Element type and shape.
 };
 // "f32[64,784]"; a scalar is "f32[]".
 std::string to_string(const Type& type);
+std::ostream& operator<<(std::ostream& out, const Type& type);  // the same
 
 struct Value {                                              // Names a value of one Graph.
   int32_t id = -1;                                          // its number in the graph

@@ -68,6 +68,8 @@ Init bias_init(BiasInit kind, const Shape& weight) {
 namespace init {
 
 Init constant(double value) { return {Init::Kind::constant, value, 0}; }
+Init zeros() { return constant(0); }
+Init ones() { return constant(1); }
 Init uniform(double lo, double hi) { return {Init::Kind::uniform, lo, hi}; }
 Init normal(double mean, double deviation) { return {Init::Kind::normal, mean, deviation}; }
 Init trunc_normal(double mean, double deviation) { return {Init::Kind::trunc_normal, mean, deviation}; }

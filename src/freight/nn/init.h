@@ -41,6 +41,8 @@ Init bias_init(BiasInit init, const Shape& weight);
 enum class Fan { in, out };  // which of the two numbers bounds the variance
 namespace init {
 Init constant(double value);                         // all elements alike
+Init zeros();                                        // all 0
+Init ones();                                         // all 1
 Init uniform(double lo, double hi);                  // in [lo, hi)
 Init normal(double mean = 0, double deviation = 1);  // normal
 // Cut at two deviations.

@@ -5,6 +5,7 @@
 #include <set>
 #include <typeinfo>
 
+#include "freight/nn/init.h"
 #include "freight/nn/layer_type.h"
 #include "freight/nn/module_of.h"
 #include "freight/ops/elementwise.h"
@@ -185,9 +186,11 @@ Tensor Module::operator()(const In& x) {
   return call.done(in, {forward(in[0])})[0];
 }
 
-std::vector<Tensor> Module::call(const std::vector<Tensor>& inputs, SourceLine at) {
+std::vector<Tensor> Module::call(const TensorList& inputs, SourceLine at) {
   const Call call(*this, at);
-  const std::vector<Tensor> in = call.given(inputs);
+  std::vector<Tensor> tensors;  // undefined ones are options that were left out
+  for (const In& x : inputs.list) tensors.push_back(x.is_number ? trace::tensor_of(x, "call") : x.tensor);
+  const std::vector<Tensor> in = call.given(tensors);
   return call.done(in, forward_all(in));
 }
 
@@ -261,6 +264,10 @@ Variable Module::own(const std::string& name, Variable variable) {
 
 Variable Module::parameter(const std::string& name, const Shape& shape, const Init& init) {
   return own(name, Variable(name, {DType::f32, shape}, init, Variable::Role::parameter));
+}
+
+Variable Module::parameter(const std::string& name, const Shape& shape) {
+  return parameter(name, shape, shape.rank() < 2 ? init::zeros() : weight_init(WeightInit::standard, shape));
 }
 
 Variable Module::buffer(const std::string& name, const Shape& shape, double value) {

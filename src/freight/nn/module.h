@@ -72,7 +72,7 @@ class Module {
   // The module's function. Call it by operator().
   virtual Tensor forward(const Tensor& x) = 0;
   // The same for callers that do not know how many inputs and results the class has, as Sequential does.
-  std::vector<Tensor> call(const std::vector<Tensor>& inputs, SourceLine at = SourceLine::current());
+  std::vector<Tensor> call(const TensorList& inputs, SourceLine at = SourceLine::current());
   // Throws Error(usage) that says how many inputs there must be; here it is one.
   virtual std::vector<Tensor> forward_all(const std::vector<Tensor>& inputs);
 
@@ -146,6 +146,8 @@ class Module {
   [[noreturn]] static void refuse_inputs(size_t got, size_t need);
   // Registers a trained variable f32 and returns it. Throws Error(usage) where another variable has the name.
   Variable parameter(const std::string& name, const Shape& shape, const Init& init);
+  // The same with the values that Linear's weight has at first (WeightInit::standard); zeros below two axes.
+  Variable parameter(const std::string& name, const Shape& shape);
   // Registers an untrained variable f32, all of whose elements are `value` at first, and returns it.
   Variable buffer(const std::string& name, const Shape& shape, double value);
   // Makes a child of type T, owned by this module: Linear& fc = add<Linear>("fc", 784, 10).

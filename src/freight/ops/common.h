@@ -15,20 +15,22 @@ template <class... Ins>
 std::vector<Tensor> all(const char* op, const Ins&... x) {
   return {get(x, op)...};
 }
+// The tensors of a list; throws with the location for a number, which has no type of its own.
+std::vector<Tensor> tensors_of(const TensorList& xs, const char* op);
 // The beginning of a function of one tensor: its caller's line, and the tensor.
 struct Entered {
   Frame frame;
   Tensor tensor;
 };
 inline Entered enter(const In& x, const char* op) { return {Frame(x.where, op), get(x, op)}; }
-// The body of a function that is made of others: what they refuse is told by the name that the user called.
+// The body of a function that is made of others: errors that they raise name the function that the user called.
 template <class F>
 auto named(const char* op, const F& body) {
   try {
     return body();
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::usage) throw;
-    throw Error(e.kind(), op, e.message(), e.where());
+    throw Error(e.kind(), trace::function() ? trace::function() : op, e.message(), e.where());
   }
 }
 inline void need_floating(const Tensor& x, const char* op) {

@@ -188,7 +188,7 @@ Lettered joined(const Lettered& a, const Lettered& b, const std::string& kept) {
   return {reshape(matmul(rows, columns), shape), batch + left + right};
 }
 
-// Every letter has one extent in all operands.
+// Every letter has one extent in all operands that still have it.
 std::map<char, int64_t> extents_of(const std::vector<Lettered>& terms) {
   std::map<char, const Lettered*> first;
   std::map<char, int64_t> extents;
@@ -205,15 +205,15 @@ std::map<char, int64_t> extents_of(const std::vector<Lettered>& terms) {
   return extents;
 }
 
-// Takes away axes of an ellipsis that have extent 1 where another operand has more.
-void broadcast_ellipses(std::vector<Lettered>& terms) {
+// Takes away axes of extent 1 whose letter has a larger extent in another operand: they broadcast, as in NumPy.
+void broadcast_ones(std::vector<Lettered>& terms) {
   std::map<char, int64_t> most;
   for (const Lettered& t : terms) {
     for (const char c : t.axes) most[c] = std::max(most[c], t.extent(c));
   }
   for (Lettered& t : terms) {
     for (size_t i = t.axes.size(); i-- > 0;) {
-      if (t.axes[i] > '9' || t.extent(t.axes[i]) != 1 || most[t.axes[i]] == 1) continue;
+      if (t.extent(t.axes[i]) != 1 || most[t.axes[i]] <= 1) continue;
       t = {squeeze(t.x, static_cast<int64_t>(i)), t.axes.substr(0, i) + t.axes.substr(i + 1)};
     }
   }
@@ -232,17 +232,18 @@ void sum_own_letters(std::vector<Lettered>& terms, const std::string& result) {
 
 }  // namespace
 
-Tensor einsum(const std::string& equation, const std::vector<Tensor>& operands, SourceLine at) {
-  const Frame frame(at, "einsum");
+Tensor einsum(const std::string& equation, const TensorList& list, SourceLine at) {
+  const Frame frame(at, kEinsum);
+  const std::vector<Tensor> operands = ops::tensors_of(list, kEinsum);
   if (operands.empty()) ops::fail_here(kEinsum, "needs at least one operand");
   const Equation e = parse(equation, operands);
   std::vector<Lettered> terms;
   for (size_t i = 0; i < operands.size(); ++i) {
-    terms.push_back(with_letters(ops::get(operands[i], kEinsum), e.operands[i], equation));
+    terms.push_back(with_letters(operands[i], e.operands[i], equation));
     if (terms[i].x.dtype() != terms[0].x.dtype())
       ops::fail_here(kEinsum, "element types differ: got ", terms[0].x.type(), " and ", terms[i].x.type());
   }
-  broadcast_ellipses(terms);
+  broadcast_ones(terms);
   ops::Contractions all{.operands = {},
                         .result = e.result,
                         .extents = extents_of(terms),

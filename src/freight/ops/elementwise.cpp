@@ -7,6 +7,7 @@
 
 #include "freight/ir/infer.h"
 #include "freight/ops/common.h"
+#include "freight/ops/shape.h"
 #include "freight/trace/number.h"
 
 namespace freight {
@@ -93,26 +94,27 @@ Pair align(const char* op, const In& a, const In& b) {
   return {expanded(a.tensor, shape, op), expanded(b.tensor, shape, op)};
 }
 
-Tensor unary(Op op, const In& x) {
-  const Frame frame(x.where);
-  return one(op, NoAttrs{}, {get(x, name(op))});
+// `called` is the function's public name, which is not that of the op for what C++ writes as an operator.
+Tensor unary(Op op, const char* called, const In& x) {
+  const Frame frame(x.where, called);
+  return one(op, NoAttrs{}, {get(x, called)});
 }
 
-Tensor binary(Op op, const In& a, const In& b) {
-  const Frame frame(a.is_number ? b.where : a.where);
-  const Pair p = align(name(op), a, b);
+Tensor binary(Op op, const char* called, const In& a, const In& b) {
+  const Frame frame(a.is_number ? b.where : a.where, called);
+  const Pair p = align(called, a, b);
   return one(op, NoAttrs{}, {p.a, p.b});
 }
 
 // A comparison of integers with a number is exact, whatever the number: 255 < 256 in u8, 16,777,217 > 16,777,216.5.
-Tensor compare_integers(Op op, const Tensor& x, const In& n) {
+Tensor compare_with_number(Op op, const char* called, const Tensor& x, const In& n) {
   const bool less = op == Op::lt || op == Op::le, greater = op == Op::gt || op == Op::ge;
-  if (trace::holds(x.dtype(), n)) return one(op, NoAttrs{}, {x, trace::constant_of(n, x.type(), name(op))});
+  if (trace::holds(x.dtype(), n)) return one(op, NoAttrs{}, {x, trace::constant_of(n, x.type(), called)});
   const double below = std::floor(n.scalar);
   const In whole(std::isfinite(n.scalar) && std::fabs(below) < 0x1p62 ? static_cast<int64_t>(below) : int64_t{0});
   const bool between = below != n.scalar && std::isfinite(n.scalar) && trace::holds(x.dtype(), whole);
   if (between && (less || greater)) {  // x < 1.5 is x <= 1, x > 1.5 is x > 1
-    return one(less ? Op::le : Op::gt, NoAttrs{}, {x, trace::constant_of(whole, x.type(), name(op))});
+    return one(less ? Op::le : Op::gt, NoAttrs{}, {x, trace::constant_of(whole, x.type(), called)});
   }
   // The number lies beyond all elements, or between two, or is none.
   const bool all = op == Op::ne || (n.scalar > 0 && less) || (n.scalar < 0 && greater);
@@ -130,20 +132,40 @@ Op mirrored(Op op) {
   }
 }
 
-Tensor compare(Op op, const In& a, const In& b) {
-  const Frame frame(a.is_number ? b.where : a.where);
+// Integers of two types as i64, which holds those of all types but u64. That is compared for equality alone, where
+// negative numbers, which would become others in u64, are equal to none.
+Tensor compare_integers(Op op, const char* called, const Tensor& a, const Tensor& b) {
+  const bool big_a = a.dtype() == DType::u64, big_b = b.dtype() == DType::u64;
+  if (!big_a && !big_b) return binary(op, called, cast(a, DType::i64), cast(b, DType::i64));
+  if (op != Op::eq && op != Op::ne) {
+    fail_here(called, "does not compute in u64: got ", a.type(), " and ", b.type(), "; ", mend_of_carried(DType::u64));
+  }
+  const Tensor other = cast(big_a ? b : a, DType::i64);
+  const Tensor same = binary(Op::eq, called, big_a ? a : b, cast(other, DType::u64));
+  const Tensor all = logical_and(same, broadcast_to(other >= 0, same.shape()));
+  return op == Op::eq ? all : logical_not(all);
+}
+
+Tensor compare(Op op, const char* called, const In& a, const In& b) {
+  const Frame frame(a.is_number ? b.where : a.where, called);
   const bool one_number = a.is_number != b.is_number;
   if (one_number) {
-    const Tensor x = get(a.is_number ? b : a, name(op));
+    const Tensor x = get(a.is_number ? b : a, called);
     const In& n = a.is_number ? a : b;
-    if (is_integer(x.dtype())) return compare_integers(a.is_number ? mirrored(op) : op, x, n);
+    if (is_integer(x.dtype())) return compare_with_number(a.is_number ? mirrored(op) : op, called, x, n);
     // Beyond the largest floating element a number is as good as infinity.
     if ((is_floating(x.dtype()) || is_complex(x.dtype())) && !trace::holds(x.dtype(), n)) {
       const In infinite(std::copysign(std::numeric_limits<double>::infinity(), n.scalar));
-      return a.is_number ? binary(op, infinite, b) : binary(op, a, infinite);
+      return a.is_number ? binary(op, called, infinite, b) : binary(op, called, a, infinite);
     }
   }
-  return binary(op, a, b);
+  if (!a.is_number && !b.is_number) {
+    const Tensor x = get(a, called), y = get(b, called);
+    if (is_integer(x.dtype()) && is_integer(y.dtype()) && x.dtype() != y.dtype()) {
+      return compare_integers(op, called, x, y);
+    }
+  }
+  return binary(op, called, a, b);
 }
 
 // Integers as f32: the quotient of two is none.
@@ -155,30 +177,30 @@ In as_float(const In& x) {
 }  // namespace
 }  // namespace ops
 
-Tensor operator+(const In& a, const In& b) { return ops::binary(Op::add, a, b); }
-Tensor operator-(const In& a, const In& b) { return ops::binary(Op::sub, a, b); }
-Tensor operator*(const In& a, const In& b) { return ops::binary(Op::mul, a, b); }
+Tensor operator+(const In& a, const In& b) { return ops::binary(Op::add, "add", a, b); }
+Tensor operator-(const In& a, const In& b) { return ops::binary(Op::sub, "subtract", a, b); }
+Tensor operator*(const In& a, const In& b) { return ops::binary(Op::mul, "multiply", a, b); }
 Tensor operator/(const In& a, const In& b) {
-  const Frame frame(a.is_number ? b.where : a.where);
-  return ops::binary(Op::div, ops::as_float(a), ops::as_float(b));
+  const Frame frame(a.is_number ? b.where : a.where, "divide");
+  return ops::binary(Op::div, "divide", ops::as_float(a), ops::as_float(b));
 }
-Tensor operator-(const In& a) { return ops::unary(Op::neg, a); }
+Tensor operator-(const In& a) { return ops::unary(Op::neg, "negative", a); }
 Tensor& operator+=(Tensor& a, const In& b) { return a = In(a, b.where) + b; }
 Tensor& operator-=(Tensor& a, const In& b) { return a = In(a, b.where) - b; }
 Tensor& operator*=(Tensor& a, const In& b) { return a = In(a, b.where) * b; }
 Tensor& operator/=(Tensor& a, const In& b) { return a = In(a, b.where) / b; }
 Tensor remainder(const In& a, const In& b) {
-  const Frame frame(a.is_number ? b.where : a.where);
+  const Frame frame(a.is_number ? b.where : a.where, "remainder");
   const ops::Pair p = ops::align("remainder", a, b);
   const Tensor rest = ops::one(Op::fmod, NoAttrs{}, {p.a, p.b});
   return where(logical_and(not_equal(rest, 0), not_equal(rest < 0, p.b < 0)), rest + p.b, rest);
 }
-Tensor operator<(const In& a, const In& b) { return ops::compare(Op::lt, a, b); }
-Tensor operator<=(const In& a, const In& b) { return ops::compare(Op::le, a, b); }
-Tensor operator>(const In& a, const In& b) { return ops::compare(Op::gt, a, b); }
-Tensor operator>=(const In& a, const In& b) { return ops::compare(Op::ge, a, b); }
-Tensor equal(const In& a, const In& b) { return ops::compare(Op::eq, a, b); }
-Tensor not_equal(const In& a, const In& b) { return ops::compare(Op::ne, a, b); }
+Tensor operator<(const In& a, const In& b) { return ops::compare(Op::lt, "less", a, b); }
+Tensor operator<=(const In& a, const In& b) { return ops::compare(Op::le, "less_equal", a, b); }
+Tensor operator>(const In& a, const In& b) { return ops::compare(Op::gt, "greater", a, b); }
+Tensor operator>=(const In& a, const In& b) { return ops::compare(Op::ge, "greater_equal", a, b); }
+Tensor equal(const In& a, const In& b) { return ops::compare(Op::eq, "equal", a, b); }
+Tensor not_equal(const In& a, const In& b) { return ops::compare(Op::ne, "not_equal", a, b); }
 // These cannot take the caller's line: In beside the compiler's own operators on bool would be ambiguous. So errors
 // tell none, rather than a line of this file.
 Tensor operator&&(const Tensor& a, const Tensor& b) { return logical_and(In(a, SourceLine{}), In(b, SourceLine{})); }
@@ -206,16 +228,17 @@ Tensor where(const In& condition, const In& a, const In& b) {
 }
 
 Tensor cast(const In& x, DType dtype) {
-  const Frame frame(x.where);
+  const Frame frame(x.where, "cast");
   if (x.is_number) return trace::constant_of(x, {dtype, {}}, "cast");
-  return x.tensor.dtype() == dtype ? x.tensor : ops::one(Op::cast, CastAttrs{dtype}, {x.tensor});
+  const Tensor t = ops::get(x, "cast");
+  return t.dtype() == dtype ? t : ops::one(Op::cast, CastAttrs{dtype}, {t});
 }
 
 // The functions that the op table has: each makes the node of its row, and the header declares it.
 #define DEFINE_unary(op) \
-  Tensor op(const In& x) { return ops::unary(Op::op, x); }
+  Tensor op(const In& x) { return ops::unary(Op::op, #op, x); }
 #define DEFINE_binary(op) \
-  Tensor op(const In& a, const In& b) { return ops::binary(Op::op, a, b); }
+  Tensor op(const In& a, const In& b) { return ops::binary(Op::op, #op, a, b); }
 #define FREIGHT_OP(...)
 #define FREIGHT_FUNCTION(op, kind, ...) DEFINE_##kind(op)
 #include "freight/ir/op_table.inc"

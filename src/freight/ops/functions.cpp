@@ -167,6 +167,7 @@ void factorizations(FunctionList& t) {
   t.add("det", Unary(det), "the determinant", {"x"});
   t.add("slogdet", slogdet, "the determinant as sign exp(logabsdet)", {"x"});
   t.add("matrix_power", matrix_power, "x times itself, n times; of a negative n the inverse", {"x", "n"});
+  t.add("expm", expm, "the matrix exponential; NaN for norms beyond what max_squarings reach", {"x"});
   t.add("qr", qr, "orthonormal columns q and upper triangular r with q r = x", {"x", {"mode", QrMode::reduced}});
   t.add("eigh", eigh, "ascending eigenvalues and orthonormal eigenvectors, in columns, of a symmetric x", {"x"});
   t.add("eigvalsh", eigvalsh, "the eigenvalues of eigh", {"x"});

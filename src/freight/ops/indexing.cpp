@@ -144,7 +144,7 @@ Index& Index::operator=(const Index& other) = default;
 Index::~Index() = default;
 
 const Tensor Tensor::operator[](std::initializer_list<Index> indices) const {
-  const Frame frame(indices.size() > 0 ? indices.begin()->where : SourceLine{});
+  const Frame frame(indices.size() > 0 ? indices.begin()->where : SourceLine{}, kIndexing);
   const Type x = type();
   Tensor t = *this;
   Picks picks;

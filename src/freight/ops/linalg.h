@@ -22,8 +22,8 @@ Tensor linear(const In& x, const In& w, const In& b);
 
 // Einstein's summation, einsum("bik,bkj->bij", {a, b}): axes with letters, products summed over the letters that the
 // result lacks. Without -> the result has the letters that stand once, by the alphabet. "..." is all axes of an operand
-// that have no letter, which broadcast: einsum("...ij,...jk->...ik", {a, b}). Element types must be equal.
-Tensor einsum(const std::string& equation, const std::vector<Tensor>& operands, SourceLine at = SourceLine::current());
+// that have no letter: einsum("...ij,...jk->...ik", {a, b}). Extents of 1 broadcast. Element types must be equal.
+Tensor einsum(const std::string& equation, const TensorList& operands, SourceLine at = SourceLine::current());
 
 // NumPy's tensordot: products summed over the last `axes` axes of a and the first of b.
 Tensor tensordot(const In& a, const In& b, WholeNumber axes = 2);
@@ -136,6 +136,15 @@ struct SlogDet {
 SlogDet slogdet(const In& x);  // the determinant by its sign and logarithm, which do not overflow
 // x times itself, n times; of a negative n the inverse.
 Tensor matrix_power(const In& x, WholeNumber n);
+
+// Settings of expm.
+struct ExpmOptions {
+  int64_t max_squarings = 16;  // each costs a product, needed or not, and doubles the 1-norm that x may have
+};
+// The matrix exponential of x (..., N, N): Pade's approximant of x / 2^s, squared s times (Higham 2005). s follows from
+// the 1-norm of each matrix. A matrix whose norm is above 5.3 (3.9 in f32) times 2^max_squarings, or that is not
+// finite, gives NaN.
+Tensor expm(const In& x, const ExpmOptions& options = {});
 
 // The form of qr: q (..., M, K) and r (..., K, N), or q (..., M, M) and r (..., M, N).
 enum class QrMode { reduced, complete };

@@ -133,7 +133,10 @@ Tensor cond(const In& x, MatrixOrder p) {
   if (t.dim(-1) == 0 || t.dim(-2) == 0) ops::fail_here("cond", "an empty matrix has no condition: got ", t.type());
   if (p == MatrixOrder::two || p == MatrixOrder::minus_two) {
     const Tensor s = svdvals(t), largest = select(s, -1, 0), least = select(s, -1, -1);
-    return p == MatrixOrder::two ? largest / least : least / largest;
+    // A matrix of zeros is singular like others, though the quotient of its singular values is NaN.
+    const Tensor zero = equal(largest, 0.0);
+    const bool two = p == MatrixOrder::two;
+    return where(zero, kInfinite, (two ? largest : least) / where(zero, 1.0, two ? least : largest));
   }
   ops::need_square(t, "cond");
   // The factors of a singular matrix have no inverse, and its condition is infinite.

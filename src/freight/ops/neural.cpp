@@ -118,28 +118,50 @@ Tensor group_norm(const In& x, WholeNumber groups, const In& scale, const In& sh
   return ops::one(Op::group_norm, NormAttrs{.eps = eps, .groups = groups}, ops::all("group_norm", x, scale, shift));
 }
 
+namespace {
+
+// The losses of the rows x (N, C), each class by its weight (C): with smoothing s -sum_k q_k w_k log_softmax(x)_k,
+// where q = (1 - s) one_hot(target) + s / C. The op takes the products q w, whose sum need not be 1, as probabilities.
+Tensor weighted_rows(const Tensor& x, const Tensor& target, const Tensor& weight, double s) {
+  Tensor q = is_floating(target.dtype()) ? target : one_hot(target, x.dim(1), x.dtype());
+  if (s != 0) q = q * (1 - s) + s / static_cast<double>(x.dim(1));
+  return ops::one(Op::cross_entropy, CrossEntropyAttrs{}, {x, q * weight});
+}
+
+void need_class_weights(const Tensor& weight, const Tensor& logits) {
+  if (logits.rank() != 2) return;  // the op refuses it in its own words
+  if (is_floating(weight.dtype()) && weight.shape() == Shape{logits.dim(1)}) return;
+  ops::fail_here("cross_entropy", "weight needs one floating number for each of the ", logits.dim(1), " classes of ",
+                 logits.type(), ": got ", weight.type());
+}
+
+}  // namespace
+
 Tensor cross_entropy(const In& logits, const In& target, const CrossEntropyOptions& options) {
   const Frame frame(logits.where, "cross_entropy");
   const double s = options.label_smoothing;
   if (!(s >= 0 && s < 1)) ops::fail_here("cross_entropy", "label smoothing out of range: got ", s, ", need 0 <= s < 1");
   const Tensor given = ops::get(logits, "cross_entropy"), t = ops::get(target, "cross_entropy");
-  if (!options.ignore_index) {
-    const bool soft = is_floating(t.dtype());
-    if (soft && t.dtype() != given.dtype()) {  // the op refuses it in its own words
-      return ops::one(Op::cross_entropy, CrossEntropyAttrs{s}, {given, t});
-    }
-    return ops::in_wide(given, [&](const Tensor& x) {
-      const Tensor q = soft ? cast(t, x.dtype()) : t;
-      return reduced(ops::one(Op::cross_entropy, CrossEntropyAttrs{s}, {x, q}), options.reduction);
-    });
+  const bool soft = is_floating(t.dtype()), weighted = options.weight.defined();
+  if (weighted) need_class_weights(options.weight, given);
+  if (soft && options.ignore_index) {
+    ops::fail_here("cross_entropy", "ignore_index needs integer classes: got ", t.type());
   }
-  if (is_floating(t.dtype())) ops::fail_here("cross_entropy", "ignore_index needs integer classes: got ", t.type());
-  const Tensor counts = not_equal(t, *options.ignore_index);
+  // What the op itself refuses, in its own words.
+  const bool fits = given.rank() == 2 && is_floating(given.dtype()) &&
+                    (soft ? t.type() == given.type() : is_integer(t.dtype()) && t.shape() == Shape{given.dim(0)});
+  if (!fits) return ops::one(Op::cross_entropy, CrossEntropyAttrs{s}, {given, t});
   return ops::in_wide(given, [&](const Tensor& x) {
-    const Tensor rows = ops::one(Op::cross_entropy, CrossEntropyAttrs{s}, {x, where(counts, t, 0)});
-    const Tensor losses = where(counts, rows, 0.0);
-    if (options.reduction != Reduction::mean) return reduced(losses, options.reduction);
-    return sum(losses) / sum(cast(counts, x.dtype()));
+    const Tensor counts = options.ignore_index ? not_equal(t, *options.ignore_index) : Tensor();
+    const auto counted = [&](const Tensor& rows) { return counts.defined() ? where(counts, rows, 0.0) : rows; };
+    const Tensor q = soft ? cast(t, x.dtype()) : counts.defined() ? where(counts, t, 0) : t;
+    const Tensor weight = weighted ? cast(options.weight, x.dtype()) : Tensor();
+    const Tensor losses =
+        counted(weighted ? weighted_rows(x, q, weight, s) : ops::one(Op::cross_entropy, CrossEntropyAttrs{s}, {x, q}));
+    if (options.reduction != Reduction::mean || soft || !(weighted || counts.defined())) {
+      return reduced(losses, options.reduction);
+    }
+    return sum(losses) / sum(weighted ? counted(gather(weight, q)) : cast(counts, x.dtype()));
   });
 }
 

@@ -49,6 +49,9 @@ struct CrossEntropyOptions {
   Reduction reduction = Reduction::mean;  // over the rows
   // Rows of this class (often -100) have no loss and no gradient, and the mean is that of the others: NaN of none.
   std::optional<int64_t> ignore_index = std::nullopt;
+  // (C) floating numbers: how much each class counts. The mean over integer classes is then divided by the sum of their
+  // weights, that over probabilities by N, as in PyTorch. Undefined: every class counts 1.
+  Tensor weight = {};
 };
 // logits (N, C); target (N) integer classes, or (N, C) probabilities of the logits' type. -> scalar, or (N) unreduced.
 // Logits of -inf are classes of probability 0. A class outside of [0, C) is an Error(data) when the step runs.

@@ -129,12 +129,12 @@ Tensor prod(const In& x, const Axes& axes, Keep keep) {
 }
 
 Tensor any(const In& x, const Axes& axes, Keep keep) {
-  const Frame frame(x.where);
+  const Frame frame(x.where, "any");
   return ops::named("any", [&] { return sum(not_equal(ops::get(x, "any"), 0), axes, keep) > 0; });
 }
 
 Tensor all(const In& x, const Axes& axes, Keep keep) {
-  const Frame frame(x.where);
+  const Frame frame(x.where, "all");
   return ops::named("all", [&] { return equal(sum(equal(ops::get(x, "all"), 0), axes, keep), 0); });
 }
 

@@ -92,7 +92,7 @@ Tensor unsqueeze(const In& x, Axis axis) {
 }
 
 Tensor broadcast_to(const In& x, const Shape& shape) {
-  const Frame frame(x.where);
+  const Frame frame(x.where, "broadcast_to");
   ops::need_extents(shape, "broadcast_to");
   return ops::expanded(get(x, "broadcast_to"), shape, "broadcast_to");
 }
@@ -149,15 +149,39 @@ Tensor flip(const In& x, Axis axis) {
   return gather(t, (t.shape()[i] - 1) - arange(t.shape()[i]), i);
 }
 
-Tensor concat(const std::vector<Tensor>& xs, Axis axis, SourceLine at) {
-  const Frame frame(at);
+Tensor Tensor::T(SourceLine at) const {
+  const auto [frame, t] = ops::enter(In(*this, at), "T");
+  if (t.rank() > 2) {
+    fail_here("T", "transposes a matrix: got ", t.type(), "; transpose(x) swaps the last two axes, permute(x, axes) ",
+              "reorders all");
+  }
+  return t.rank() < 2 ? t : transpose(t);
+}
+Tensor Variable::T(SourceLine at) const { return value().T(at); }
+
+std::vector<Tensor> ops::tensors_of(const TensorList& xs, const char* op) {
+  std::vector<Tensor> tensors;
+  for (const In& x : xs.list) {
+    if (x.is_number) {
+      const std::string number = trace::number_text(x);
+      fail_here(op, "needs tensors: got the number ", number, "; full({}, ", number, ") makes a tensor of it");
+    }
+    tensors.push_back(get(x, op));
+  }
+  return tensors;
+}
+
+Tensor concat(const TensorList& list, Axis axis, SourceLine at) {
+  const Frame frame(at, "concat");
+  const std::vector<Tensor> xs = ops::tensors_of(list, "concat");
   if (xs.empty()) fail_here("concat", "needs at least one tensor");
   const int i = axis_of(axis, xs[0].type(), "concat");
   return xs.size() == 1 ? xs[0] : ops::one(Op::concat, AxisAttrs{i}, xs);
 }
 
-Tensor stack(const std::vector<Tensor>& xs, Axis axis, SourceLine at) {
-  const Frame frame(at);
+Tensor stack(const TensorList& list, Axis axis, SourceLine at) {
+  const Frame frame(at, "stack");
+  const std::vector<Tensor> xs = ops::tensors_of(list, "stack");
   std::vector<Tensor> thin;
   for (const Tensor& x : xs) {
     if (x.shape() != xs[0].shape()) fail_here("stack", "shapes differ: got ", xs[0].type(), " and ", x.type());
@@ -216,24 +240,24 @@ Tensor filled(const char* op, const Shape& shape, const In& value, DType dtype) 
 }  // namespace
 
 Tensor zeros(const Shape& shape, DType dtype, SourceLine at) {
-  const Frame frame(at);
+  const Frame frame(at, "zeros");
   return filled("zeros", shape, 0, dtype);
 }
 Tensor ones(const Shape& shape, DType dtype, SourceLine at) {
-  const Frame frame(at);
+  const Frame frame(at, "ones");
   return filled("ones", shape, 1, dtype);
 }
 Tensor full(const Shape& shape, const In& value, DType dtype, SourceLine at) {
-  const Frame frame(at);
+  const Frame frame(at, "full");
   if (!value.is_number) fail_here("full", "needs a number: got ", get(value, "full").type(), "; see broadcast_to");
   return filled("full", shape, value, dtype);
 }
 Tensor iota(const Shape& shape, Axis axis, DType dtype, SourceLine at) {
-  const Frame frame(at);
+  const Frame frame(at, "iota");
   return ops::one(Op::iota, IotaAttrs{shape, axis_of(axis, {dtype, shape}, "iota"), dtype}, {});
 }
 Tensor arange(WholeNumber n, DType dtype, SourceLine at) {
-  const Frame frame(at);
+  const Frame frame(at, "arange");
   ops::need_extents({n}, "arange");
   return iota({n}, 0, dtype, at);
 }
@@ -250,7 +274,7 @@ Tensor numbered(int64_t n, DType dtype, const std::function<double(int64_t)>& nu
 }  // namespace
 
 Tensor arange(const In& start, const In& stop, const In& step) {
-  const Frame frame(start.where);
+  const Frame frame(start.where, "arange");
   if (!start.is_number || !stop.is_number || !step.is_number) fail_here("arange", "needs numbers");
   const double from = start.scalar, by = step.scalar, span = stop.scalar - from;
   if (!(std::isfinite(from) && std::isfinite(span) && std::isfinite(by)) || by == 0 || span / by < 0)
@@ -266,7 +290,7 @@ Tensor arange(const In& start, const In& stop, const In& step) {
 }
 
 Tensor linspace(double start, double stop, WholeNumber count, DType dtype, SourceLine at) {
-  const Frame frame(at);
+  const Frame frame(at, "linspace");
   if (count < 0) fail_here("linspace", "count must not be negative: got ", count.value);
   const double step = count > 1 ? (stop - start) / static_cast<double>(count - 1) : 0;
   return numbered(count, dtype, [&](int64_t i) {  // from the nearer end, so that both ends are exact
@@ -276,7 +300,7 @@ Tensor linspace(double start, double stop, WholeNumber count, DType dtype, Sourc
 }
 
 Tensor eye(WholeNumber rows, WholeNumber columns, DType dtype, SourceLine at) {
-  const Frame frame(at);
+  const Frame frame(at, "eye");
   const Shape shape{rows, columns < 0 ? rows : columns};
   ops::need_extents(shape, "eye");
   return cast(equal(iota(shape, 0), iota(shape, 1)), dtype);

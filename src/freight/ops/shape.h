@@ -33,9 +33,9 @@ Tensor pad(const In& x, const Shape& low, const Shape& high, const In& value = 0
 // The elements of one axis in reverse order.
 Tensor flip(const In& x, Axis axis);
 // Joins along an existing axis. Element types and other extents must agree.
-Tensor concat(const std::vector<Tensor>& xs, Axis axis, SourceLine at = SourceLine::current());
+Tensor concat(const TensorList& xs, Axis axis, SourceLine at = SourceLine::current());
 // Joins along a new axis. Element types and shapes must agree.
-Tensor stack(const std::vector<Tensor>& xs, Axis axis = 0, SourceLine at = SourceLine::current());
+Tensor stack(const TensorList& xs, Axis axis = 0, SourceLine at = SourceLine::current());
 // Parts of the given sizes, whose sum is the axis' extent.
 std::vector<Tensor> split(const In& x, const std::vector<int64_t>& sizes, Axis axis);
 // `parts` equal parts, 65,536 at most. Throws Error(usage) where the axis does not divide.

@@ -73,7 +73,7 @@ FREIGHT_OPTIONS(ConvTransposeOptions, FREIGHT_OPTION(stride), FREIGHT_OPTION(pad
 FREIGHT_OPTIONS(PoolOptions, FREIGHT_OPTION(kernel), FREIGHT_OPTION(stride), FREIGHT_OPTION(padding),
                 FREIGHT_OPTION(ceil_mode), FREIGHT_OPTION(count_include_pad))
 FREIGHT_OPTIONS(CrossEntropyOptions, FREIGHT_OPTION(label_smoothing), FREIGHT_OPTION(reduction),
-                FREIGHT_OPTION(ignore_index))
+                FREIGHT_OPTION(ignore_index), FREIGHT_OPTION(weight))
 FREIGHT_OPTIONS(NormOptions, FREIGHT_OPTION(p), FREIGHT_OPTION(keep))
 FREIGHT_OPTIONS(VarOptions, FREIGHT_OPTION(correction), FREIGHT_OPTION(keep))
 FREIGHT_OPTIONS(AttentionOptions, FREIGHT_OPTION(causal), FREIGHT_OPTION(scale), FREIGHT_OPTION(lengths),
@@ -86,6 +86,7 @@ FREIGHT_OPTIONS(SolveOptions, FREIGHT_OPTION(assume_a), FREIGHT_OPTION(upper), F
 FREIGHT_OPTIONS(TriangularOptions, FREIGHT_OPTION(lower), FREIGHT_OPTION(trans), FREIGHT_OPTION(unit_diagonal),
                 FREIGHT_OPTION(right), FREIGHT_OPTION(refuse_singular))
 FREIGHT_OPTIONS(TriangleOptions, FREIGHT_OPTION(upper))
+FREIGHT_OPTIONS(ExpmOptions, FREIGHT_OPTION(max_squarings))
 FREIGHT_OPTIONS(SvdOptions, FREIGHT_OPTION(full_matrices))
 FREIGHT_OPTIONS(LstsqOptions, FREIGHT_OPTION(rcond), FREIGHT_OPTION(full_rank))
 FREIGHT_OPTIONS(RankOptions, FREIGHT_OPTION(rtol))
@@ -135,7 +136,7 @@ template <class V>
 KindOfType kind_of() {
   if constexpr (std::is_same_v<V, In> || std::is_same_v<V, std::optional<In>>) return {Kind::tensor, "In"};
   if constexpr (std::is_same_v<V, Tensor>) return {Kind::tensor, "Tensor"};
-  if constexpr (std::is_same_v<V, std::vector<Tensor>>) return {Kind::tensors, "std::vector<Tensor>"};
+  if constexpr (std::is_same_v<V, TensorList>) return {Kind::tensors, "TensorList"};
   if constexpr (std::is_same_v<V, Axis>) return {Kind::integer, "Axis"};
   if constexpr (std::is_same_v<V, WholeNumber>) return {Kind::integer, "WholeNumber"};
   if constexpr (std::is_same_v<V, int64_t>) return {Kind::integer, "int64_t"};
@@ -205,6 +206,8 @@ struct ValueReader {
       return std::holds_alternative<NotGiven>(a) ? V() : V(convert<In>(a));
     } else if constexpr (std::is_same_v<V, Tensor>) {
       return std::holds_alternative<NotGiven>(a) ? V() : std::get<Tensor>(a);
+    } else if constexpr (std::is_same_v<V, TensorList>) {
+      return TensorList(std::get<std::vector<Tensor>>(a));
     } else if constexpr (std::is_same_v<V, std::optional<int64_t>>) {
       return std::holds_alternative<NotGiven>(a) ? V() : V(std::get<int64_t>(a));
     } else if constexpr (std::is_same_v<V, Axes> || std::is_same_v<V, Extents>) {

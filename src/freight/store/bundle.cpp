@@ -166,9 +166,12 @@ data::ImageGeometry Preprocessing::geometry() const {
 
 namespace {
 
+void write_weights(const nn::Module& net, io::SafeTensors& file) {
+  for (const nn::NamedVariable& v : net.state_dict()) file.tensors.emplace_back(v.name, v.variable.array());
+}
+
 void write_net(const Bundle& bundle, io::SafeTensors& file) {
-  for (const nn::NamedVariable& v : bundle.model.net->state_dict())
-    file.tensors.emplace_back(v.name, v.variable.array());
+  write_weights(*bundle.model.net, file);
   json preprocessing = {
       {"input", bundle.preprocessing.input.vector()},
       {"mean", bundle.preprocessing.mean},
@@ -307,7 +310,7 @@ void read_net(const io::SafeTensors& file, const std::string& path, const json& 
     damaged(path, cat("metadata is damaged: ", io::json_fault(e)));
   }
   b.model.net->load_state_dict(arrays(file), path);
-  need_finite(b.model, path);
+  need_finite(*b.model.net, path);
 }
 
 void read_style(const json& j, const std::string& path, Column& c) {
@@ -436,17 +439,29 @@ Bundle load_net(const std::string& path, const std::string& what) {
 }
 
 void load_weights(models::Model& model, const std::string& path, const data::Tokenizer* tokens) {
+  load_weights(*model.net, path, tokens);
+}
+
+void load_weights(nn::Module& net, const std::string& path, const data::Tokenizer* tokens) {
   const io::SafeTensors file = load_sealed(path);
   if (const auto learner = file.metadata.find(kLearner); learner != file.metadata.end() && learner->second != kNet) {
     fail(ErrorKind::checkpoint, path, "it was fitted by ", excerpt(learner->second), ": it holds no weights of a net");
   }
   if (tokens) need_same(*tokens, file, path);
-  load_weights(model, file, path);
-  need_finite(model, path);
+  net.load_state_dict(arrays(file), path);
+  need_finite(net, path);
 }
 
 void load_weights(models::Model& model, const io::SafeTensors& file, const std::string& path) {
   model.net->load_state_dict(arrays(file), path);
+}
+
+void save_weights(const models::Model& model, const std::string& path) { save_weights(*model.net, path); }
+
+void save_weights(const nn::Module& net, const std::string& path) {
+  io::SafeTensors file;
+  write_weights(net, file);
+  io::save_safetensors(path, sealed(std::move(file)));
 }
 
 }  // namespace freight::store

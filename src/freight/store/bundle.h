@@ -81,8 +81,14 @@ Bundle from_file(const io::SafeTensors& file, const std::string& path);
 // Error(checkpoint) like load_bundle, and where the file stores a tokenizer that is not `tokens`, by which the model's
 // inputs are made: its numbers would mean other words.
 void load_weights(models::Model& model, const std::string& path, const data::Tokenizer* tokens = nullptr);
-// The same of what a file held, whatever its numbers.
+// The same of a net that is made in C++, by the names of its state_dict.
+void load_weights(nn::Module& net, const std::string& path, const data::Tokenizer* tokens = nullptr);
+// load_weights of what a file held, whatever its numbers.
 void load_weights(models::Model& model, const io::SafeTensors& file, const std::string& path);
+// Writes all parameters and statistics by their names, as state_dict lists them, for load_weights; written as
+// save_bundle writes. The file is none that predicts by itself: that needs save_bundle.
+void save_weights(const models::Model& model, const std::string& path);
+void save_weights(const nn::Module& net, const std::string& path);  // of a net that is made in C++
 Preprocessing preprocessing_of(const data::Dataset& set);
 
 }  // namespace freight::store

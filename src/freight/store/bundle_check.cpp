@@ -104,8 +104,8 @@ void check_said(const Bundle& b, const std::string& path) {
   check_provenance(b, path);
 }
 
-void need_finite(const models::Model& model, const std::string& path) {
-  for (const nn::NamedVariable& v : model.net->state_dict()) {
+void need_finite(const nn::Module& net, const std::string& path) {
+  for (const nn::NamedVariable& v : net.state_dict()) {
     const Array array = v.variable.array();
     if (!is_floating(array.dtype())) continue;
     const Array f32 = array.dtype() == DType::f32 ? array : array.cast(DType::f32);

@@ -13,6 +13,6 @@ void check_rows(const Bundle& bundle, const std::string& path);
 void check_said(const Bundle& bundle, const std::string& path);
 // Throws the same for a weight that is not finite. One that is NaN need not show in an answer: it may belong to a row
 // that the input does not reach.
-void need_finite(const models::Model& model, const std::string& path);
+void need_finite(const nn::Module& net, const std::string& path);
 
 }  // namespace freight::store

@@ -114,6 +114,13 @@ std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << tex
 In::In(const Array& a, SourceLine at) : tensor(a), where(at) { tensor.impl()->follows = true; }
 In::In(const Variable& v, SourceLine at) : tensor(v.value()), where(at) {}
 
+TensorList::TensorList(const std::vector<Tensor>& tensors) {
+  for (const Tensor& t : tensors) list.emplace_back(t, SourceLine{});
+}
+TensorList::TensorList(const std::vector<Variable>& variables) {
+  for (const Variable& v : variables) list.emplace_back(v, SourceLine{});
+}
+
 void eval() {
   if (trace::compiling()) refuse_while_tracing("eval", "its tensors have");
   trace::flush();
@@ -124,8 +131,10 @@ void eval(const Tensor& x) {
   x.array();
 }
 
-void eval(const std::vector<Tensor>& xs) {
-  for (const Tensor& x : xs) eval(x);
+void eval(const TensorList& xs) {
+  for (const In& x : xs.list) {
+    if (!x.is_number) eval(x.tensor);
+  }
 }
 
 template float Tensor::item() const;

@@ -119,6 +119,10 @@ class Tensor {
   // The same elements without history: no gradient goes through it.
   Tensor detach() const;
 
+  // The transpose of a matrix; of a tensor with fewer axes itself. Throws Error(usage) for one with more, of which
+  // transpose(x) swaps the last two axes and permute(x, axes) reorders all. Defined in ops/shape.cpp.
+  Tensor T(SourceLine at = SourceLine::current()) const;  // NOLINT(readability-identifier-naming): NumPy's name
+
   // Refused when the program is compiled: `if (x > 0)` would have to read elements.
   FREIGHT_REFUSED("a tensor has no truth value: choose by where(x > 0, a, b), or read one element by item<bool>()")
   explicit operator bool() const { return false; }
@@ -173,6 +177,16 @@ struct In {
   SourceLine where;                            // of the caller
 };
 
+// An argument that is a list of tensors: {x, v, array} in braces, where each may be whatever In takes, or a vector.
+struct TensorList {
+  TensorList() = default;                                       // an empty one
+  TensorList(std::initializer_list<In> items) : list(items) {}  // in braces
+  TensorList(const std::vector<Tensor>& tensors);               // as they are
+  TensorList(const std::vector<Variable>& variables);           // their current values
+
+  std::vector<In> list;  // in order
+};
+
 // The elements in NumPy's form: nested brackets, columns under each other, "..." in the middle of more than 1,000.
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
 
@@ -180,7 +194,7 @@ std::ostream& operator<<(std::ostream& out, const Tensor& x);
 void eval();
 // The same, for readers who want to say which tensors they mean; throws Error(usage) while a step is being traced.
 void eval(const Tensor& x);
-void eval(const std::vector<Tensor>& xs);
+void eval(const TensorList& xs);
 
 // Seed of all random numbers: random ops of steps and initial values of parameters made after the call.
 void seed(uint64_t value);

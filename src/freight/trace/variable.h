@@ -74,6 +74,8 @@ class Variable {
 
   // The value in the current trace: what was last assigned there, else the stored one.
   Tensor value() const;
+  // The transpose of its value, as Tensor::T().
+  Tensor T(SourceLine at = SourceLine::current()) const;  // NOLINT(readability-identifier-naming): NumPy's name
   // Readers from here on get `next`; the elements are replaced at the end of the step (compiled) or with the next
   // evaluation. Gradients end at a variable's value: they do not go on through an assignment to what `next` was
   // computed from (hold that tensor and compute with it where they should). Types must be equal.
