@@ -39,6 +39,10 @@ add_test(NAME "check: random tables beside scikit-learn and XGBoost"
          COMMAND /usr/bin/env python3 ${CMAKE_CURRENT_SOURCE_DIR}/tables_random_peers.py ${CMAKE_BINARY_DIR})
 set_tests_properties("check: random tables beside scikit-learn and XGBoost"
                      PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 1800)
+# The same first Python, which need not have pandas.
+add_test(NAME "check: tables as pandas reads them"
+         COMMAND /usr/bin/env python3 ${CMAKE_CURRENT_SOURCE_DIR}/tables_readers_peers.py ${CMAKE_BINARY_DIR} --tables 40)
+set_tests_properties("check: tables as pandas reads them" PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300)
 add_test(NAME "check: commands in documents" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/docs_commands.py ${CMAKE_BINARY_DIR})
 set_tests_properties("check: commands in documents" PROPERTIES TIMEOUT 900)
 add_test(NAME "check: C++ in documents"

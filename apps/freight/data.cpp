@@ -121,13 +121,18 @@ int print_table(const std::string& path, const TableFlags& flags, bool as_json) 
   for (const tables::ColumnDescription& c : described.columns) all.push_back(c.name);
   if (!flags.target.empty()) tables::column_at(all, flags.target, "--target", path);
   if (as_json) {
-    Json j = {{"path", path}, {"rows", described.rows}, {"header", described.header}, {"columns", Json::array()}};
+    Json j = {{"path", path},
+              {"rows", described.rows},
+              {"header", described.header},
+              {"note", described.note},
+              {"columns", Json::array()}};
     for (const tables::ColumnDescription& c : described.columns) {
       j["columns"].push_back({{"name", c.name},
                               {"kind", c.kind},
                               {"missing", c.missing},
                               {"different", c.different},
                               {"values", c.values},
+                              {"mean", c.mean ? Json(*c.mean) : Json(nullptr)},
                               {"note", c.note}});
     }
     print_json(j);
@@ -141,6 +146,7 @@ int print_table(const std::string& path, const TableFlags& flags, bool as_json) 
     rows.push_back({c.name, c.kind, with_commas(c.missing), with_commas(c.different), printable(c.values)});
   }
   std::fputs(table({"column", "kind", "missing", "different", "values"}, rows).c_str(), stdout);
+  if (!described.note.empty()) std::printf("note     %s\n", printable(described.note).c_str());
   for (const tables::ColumnDescription& c : described.columns) {
     if (!c.note.empty()) std::printf("note     column %s: %s\n", c.name.c_str(), printable(c.note).c_str());
   }

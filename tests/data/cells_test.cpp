@@ -107,6 +107,74 @@ TEST(Cells, NamesComeFromTheHeaderOrFromWhoAsks) {
   EXPECT_EQ(parse("|noise\n1,2\n", {.skip_lines = 1}).place(0), "t.csv:2");
 }
 
+// Numbers are names where they are years or places above cells that are not, or where it is said.
+TEST(Cells, NumbersInTheFirstRowMayBeNames) {
+  struct Case {
+    const char* text;
+    bool header;
+    int64_t rows;
+  };
+  for (const Case& c : {
+           Case{"region,2019,2020,growth\nnorth,5.1,6.2,0.3\n", true, 1},
+           Case{"region,2019,2020\nnorth,5.1,6.2\n", true, 1},
+           Case{"region,2019,2020\nnorth,2018,2021\n", false, 2},
+           Case{"0,1,2,target\n0.5,1.5,2.5,7\n", true, 1},
+           Case{"0,1,2,3\n0.5,1.5,2.5,7.5\n", true, 1},
+           Case{"0,1,2,3\n1,2,3,4\n", false, 2},
+           Case{"0,1,2,3,4\n9,0,9,1,7\n", true, 1},
+           Case{"0,1\n1,0\n", false, 2},
+           Case{",0,1\n7,0.5,1.5\n", true, 1},
+           Case{"1,0,3,Braund,7.25\n2,1,1,Cumings,71.3\n", false, 2},
+           Case{"5.1,3.5,setosa\n4.9,3.0,setosa\n", false, 2},
+           Case{"A/5,21,male\n34,35,male\n", false, 2},
+       }) {
+    const Cells cells = parse(c.text);
+    EXPECT_EQ(cells.head.header, c.header) << c.text;
+    EXPECT_EQ(cells.rows(), c.rows) << c.text;
+    EXPECT_TRUE(parse(c.text, {.header = true}).head.header) << c.text;
+    EXPECT_EQ(parse(c.text, {.header = false}).rows(), 2) << c.text;
+  }
+  EXPECT_EQ(parse("2019,2021\n1,2\n", {.needed = {"2021"}}).rows(), 1) << "the names that a model needs";
+  EXPECT_EQ(parse("0,1\n1,0\n", {.names = {"x", "y"}, .header = true}).head.names, (Texts{"x", "y"}));
+  // R's write.table has one name fewer than columns.
+  const Cells r = parse("a,b\nx,1,2\ny,3,4\n");
+  EXPECT_EQ(r.head.names, (Texts{"column_1", "a", "b"}));
+  EXPECT_TRUE(r.head.index);
+}
+
+TEST(Cells, SeparatorsAreThoseOfBothFirstLines) {
+  for (const char* text :
+       {"a;b\n9,1;2,3\n", "9,1;2,3\n4,5;6,7\n", "a, x;b, y\n1;2\n", "a|b\n1|2\n", "a\tb, c, d\n1\t2\n"}) {
+    EXPECT_EQ(parse(text).columns.size(), 2u) << text;
+  }
+  EXPECT_EQ(parse("a,b\n1,x|y|z\n").columns.size(), 2u);
+}
+
+TEST(Cells, IntegersThatDoublesDoNotHoldAreWords) {
+  const Cells c = parse("id,n\n9007199254740991,1\n1234567890123456789,2\n1234567890123456790,3\n");
+  ASSERT_TRUE(c.columns[0].is_words());
+  EXPECT_EQ(c.columns[0].words.size(), 3u);
+  EXPECT_EQ(c.columns[0].big_integers, 2);
+  EXPECT_EQ(c.columns[0].text(0), "9007199254740991");
+  EXPECT_FALSE(parse("a,b\n1e300,1\n9007199254740993.0,2\n").columns[0].is_words());
+}
+
+TEST(Cells, Utf16IsReadByItsByteOrderMark) {
+  const std::string text = "name,n\nZo\xc3\xab,1\n\xf0\x9f\x98\x80,2\n\xe2\x82\xac,3\n";
+  const std::u16string wide = u"\xfeffname,n\nZo\xeb,1\n\xd83d\xde00,2\n\x20ac,3\n";
+  for (const bool big : {false, true}) {
+    std::string bytes;
+    for (const char16_t c : wide) {
+      const auto low = static_cast<char>(c & 0xff), high = static_cast<char>(c >> 8);
+      bytes += big ? high : low;
+      bytes += big ? low : high;
+    }
+    EXPECT_EQ(texts(parse(bytes).columns[0], 3), texts(parse(text).columns[0], 3)) << big;
+    expect_error(ErrorKind::data, {"UTF-16", "damaged"}, [&] { parse(bytes.substr(0, bytes.size() - 1)); });
+    expect_error(ErrorKind::data, {"t.csv", big ? "UTF-16BE" : "UTF-16LE", "iconv"}, [&] { parse(bytes.substr(2)); });
+  }
+}
+
 TEST(Cells, BlanksSeparateNumbersAndSeparatorsAtTheEndOfLinesAreNoColumns) {
   const Cells yacht = parse("-2.3 0.568  4.78\n -5.0 0.6\t4.34 \n\n");
   ASSERT_EQ(yacht.columns.size(), 3u);
@@ -123,6 +191,7 @@ TEST(Cells, BlanksSeparateNumbersAndSeparatorsAtTheEndOfLinesAreNoColumns) {
 TEST(Cells, BrokenRowsAreRefusedByTheirLine) {
   expect_error(ErrorKind::data, {"t.csv:3", "got 1 cells", "2"}, [] { parse("a,b\n1,2\n3\n"); });
   expect_error(ErrorKind::data, {"t.csv:3", "got 3 cells", "2"}, [] { parse("a,b\n1,2\n3,4,5\n"); });
+  expect_error(ErrorKind::data, {"t.csv:3", "got 2 cells", "3"}, [] { parse("a,b\n1,2,3\n4,5\n"); });
   expect_error(ErrorKind::data, {"t.csv:2", "opened and never closed"}, [] { parse("a,b\n1,\"2\n3,4\n"); });
   expect_error(ErrorKind::data, {"t.csv:2", "text after a closing quote"}, [] { parse("a,b\n1,\"2\" x\n"); });
   expect_error(ErrorKind::data, {"t.csv", "no rows"}, [] { parse(""); });

@@ -29,6 +29,10 @@ TEST(DateTime, FormsThatTablesHaveAreRead) {
            Case{"1/5/2000 3:07:09 pm", DateOrder::mdy, 947084829, 2000, 1, 2, 15},
            Case{"1969-12-31T23:59:59", DateOrder::ymd, -1, 1969, 12, 2, 23},
            Case{"2000-02-29", DateOrder::ymd, 951782400, 2000, 2, 1, 0},
+           Case{"26.11.26", DateOrder::dmy, 1795651200, 2026, 11, 3, 0},
+           Case{"11/26/26", DateOrder::mdy, 1795651200, 2026, 11, 3, 0},
+           Case{"26-11-26", DateOrder::ymd, 1795651200, 2026, 11, 3, 0},
+           Case{"1/1/70 00:00", DateOrder::dmy, 0, 1970, 1, 3, 0},
        }) {
     SCOPED_TRACE(c.cell);
     const auto found = date_time_in(c.cell, c.order);
@@ -69,7 +73,7 @@ TEST(DateTime, OtherCellsAreNoDates) {
   }
   EXPECT_FALSE(date_time_in("11/26/2026", DateOrder::dmy)) << "there is no month 26";
   EXPECT_FALSE(date_time_in("26/11/2026", DateOrder::mdy));
-  EXPECT_FALSE(date_time_in("26.11.26", DateOrder::dmy)) << "the century is not written";
+  EXPECT_FALSE(date_time_in("26.11.226", DateOrder::dmy)) << "a year has four digits or two";
 }
 
 }  // namespace

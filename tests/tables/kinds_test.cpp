@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 
 #include "freight/base/strings.h"
@@ -28,7 +29,8 @@ data::Cells column_of(const std::string& name, int rows, const std::function<std
 }
 
 TypedColumn typed(const std::string& name, int rows, const std::function<std::string(int)>& cell) {
-  return type_of(column_of(name, rows, cell).columns[0], "t.csv", {});
+  data::Cells cells = column_of(name, rows, cell);
+  return type_column(cells, 0, "t.csv", {});
 }
 
 TEST(Kinds, AreToldByTheCells) {
@@ -46,7 +48,25 @@ TEST(Kinds, AreToldByTheCells) {
       {"fractions", "a", 30, [](int i) { return cat(i, ".5"); }, ColumnKind::number},
       {"whole numbers, some missing", "a", 30, one_of({"3", "", "4", "NA"}), ColumnKind::integer},
       {"whole numbers as fractions", "a", 30, one_of({"3.0", "4e2"}), ColumnKind::integer},
-      {"numbers that doubles do not tell apart", "a", 30, one_of({"9007199254740993", "1"}), ColumnKind::number},
+      {"numbers that doubles do not tell apart", "a", 30, one_of({"9007199254740993", "9007199254740992"}),
+       ColumnKind::category},
+      {"the same, all different", "a", 30, [](int i) { return cat("12345678901234560", 10 + i); },
+       ColumnKind::identifier},
+      {"large quantities among others", "a", 30, one_of({"9007199254740993", "17", "120"}), ColumnKind::number},
+      {"thousands", "a", 30, one_of({"\"1,234\"", "\"12,345,678\"", "999", "-"}), ColumnKind::integer},
+      {"decimal commas", "a", 30, one_of({"\"9,1\"", "\"12,25\"", "7"}), ColumnKind::number},
+      {"points between thousands", "a", 30, one_of({"\"1.234,5\"", "1.234.567"}), ColumnKind::number},
+      {"blanks between thousands", "a", 30,
+       one_of({"1 234.5",
+               "1\xc2\xa0"
+               "234"}),
+       ColumnKind::number},
+      {"apostrophes between thousands", "a", 30, one_of({"1'234.5", "12"}), ColumnKind::number},
+      {"pairs of numbers", "a", 30, one_of({"\"1,2,3\"", "\"4,5,6\""}), ColumnKind::category},
+      {"what pandas, R, SQL and Excel write for missing cells", "a", 30,
+       one_of({"3", "None", "NaT", "\\N", "#DIV/0!", ".", "-", "n.a.", "(null)", "4"}), ColumnKind::integer},
+      {"dashes beside words", "a", 30, one_of({"-", "+"}), ColumnKind::category},
+      {"years of two digits", "a", 30, one_of({"27/10/25", "1/12/25", "-"}), ColumnKind::datetime},
       {"words", "a", 30, one_of({"red", "blue", "green"}), ColumnKind::category},
       {"words and numbers", "a", 30, one_of({"1", "2", "many"}), ColumnKind::category},
       {"yes and no", "a", 30, one_of({"Yes", "NO", "no", ""}), ColumnKind::yesno},
@@ -95,18 +115,24 @@ TEST(Kinds, OrdersOfDaysAndMonthsAreToldByAllDates) {
 TEST(Kinds, MixedCellsAndNamesThatMisleadAreTold) {
   const TypedColumn mixed = typed("width", 50, [](int i) { return i == 30 ? std::string("wide") : cat(i % 9); });
   EXPECT_EQ(mixed.kind, ColumnKind::category);
-  for (const char* part : {"t.csv:32 holds wide", "49 of 50 cells are numbers", "--types width=number"}) {
+  for (const char* part : {"'wide' (line 32)", "49 of 50 cells are numbers", "--types width=number"}) {
     EXPECT_NE(mixed.note.find(part), std::string::npos) << mixed.note;
   }
-  // Tickets of the Titanic: three of four are numbers, and the rest is no slip of the pen.
+  // Tickets of the Titanic: three of four are numbers.
   const TypedColumn tickets = typed("Ticket", 80, [](int i) { return i % 4 ? cat(i / 2) : cat("PC ", i / 2); });
   EXPECT_EQ(tickets.kind, ColumnKind::category);
-  EXPECT_EQ(tickets.note, "");
+  EXPECT_NE(tickets.note.find("'PC 0' (line 2), 'PC 2' (line 6), 'PC 4' (line 10) and 17 other words"),
+            std::string::npos)
+      << tickets.note;
   const auto odd = [](int count) {
     return typed("width", 100, [&](int i) { return i < count ? std::string("wide") : cat(i % 9); }).note;
   };
   EXPECT_NE(odd(5).find("95 of 100 cells are numbers"), std::string::npos) << odd(5);
-  EXPECT_EQ(odd(6), "");
+  EXPECT_NE(
+      odd(50).find("50 of 100 cells are numbers; read as a category because of 'wide' (50 cells, first in line 2)"),
+      std::string::npos)
+      << odd(50);
+  EXPECT_EQ(odd(51), "");
   EXPECT_NE(typed("store_id", 30, [](int i) { return cat(i % 3); }).note.find("occur again"), std::string::npos);
   EXPECT_EQ(typed("store", 30, [](int i) { return cat(i % 3); }).note, "");
   const TypedColumn many = typed("town", 30000, [](int i) { return cat("t", i / 3); });
@@ -115,6 +141,45 @@ TEST(Kinds, MixedCellsAndNamesThatMisleadAreTold) {
   EXPECT_EQ(type_of(column_of("a", 100, [](int i) { return cat(i); }).columns[0], "t.csv", {.alone = true}).kind,
             ColumnKind::integer)
       << "there is nothing else to learn from";
+}
+
+// Numbers in another writing become plain ones, and a note says how one of them was read.
+TEST(Kinds, NumbersOfSeveralCountriesAreReadAndTold) {
+  struct Case {
+    std::vector<std::string> cells;
+    std::vector<double> numbers;  // NaN: missing
+    const char* note;
+  };
+  const double kNan = std::nan("");
+  for (const Case& c : std::vector<Case>{
+           {{"\"1,234\"", "56"}, {1234, 56}, "'1,234' is read as 1234"},
+           {{"\"1,234\"", "1234"}, {1.234, 1234}, "'1,234' is read as 1.234"},
+           {{"\"1,234\"", "\"0,5\""}, {1.234, 0.5}, "'1,234' is read as 1.234"},
+           {{"\"12,34,567\"", "1"}, {1234567, 1}, "'12,34,567' is read as 1234567"},
+           {{"\"9,1\"", "9.5"}, {9.1, 9.5}, "'9,1' is read as 9.1"},
+           {{"\"9,1\"", "1.234"}, {9.1, 1234}, "'9,1' is read as 9.1"},
+           {{"1.234.567", "1.234"}, {1234567, 1234}, "'1.234.567' is read as 1234567"},
+           {{"\"-1 234,5e1\"", "-"}, {-12345, kNan}, "'-' (15 cells) read as missing values"},
+           {{"3", "."}, {3, kNan}, "'.' (15 cells) read as missing values"},
+           {{"3", "?"}, {3, kNan}, "'?' (15 cells) read as missing values"},
+           {{"3", "None"}, {3, kNan}, ""},
+           {{"9007199254740993", "1", "2"}, {9007199254740992, 1, 2}, "10 integers of 2^53 or more are rounded"},
+       }) {
+    data::Cells cells = column_of("a", 30, [&](int i) { return c.cells[static_cast<size_t>(i) % c.cells.size()]; });
+    const TypedColumn typed = type_column(cells, 0, "t.csv", {});
+    ASSERT_FALSE(cells.columns[0].is_words()) << c.cells[0];
+    for (size_t i = 0; i < c.numbers.size(); ++i) {
+      const double got = cells.columns[0].numbers[i];
+      EXPECT_TRUE(got == c.numbers[i] || (std::isnan(got) && std::isnan(c.numbers[i]))) << c.cells[i] << " " << got;
+      // A stored model reads the same cell alike.
+      const std::vector<store::Column> learnt = learnt_of(cells.columns[0], typed, {});
+      const std::string text = c.cells[i][0] == '"' ? c.cells[i].substr(1, c.cells[i].size() - 2) : c.cells[i];
+      const std::optional<double> again = store::value_in(learnt.at(0), text);
+      ASSERT_TRUE(again) << text;
+      EXPECT_TRUE(*again == got || (std::isnan(got) && std::isnan(*again))) << text;
+    }
+    EXPECT_TRUE(*c.note ? typed.note.find(c.note) != std::string::npos : typed.note.empty()) << typed.note;
+  }
 }
 
 TEST(Kinds, PartsOfDatesThatChangeAreLearntFrom) {

@@ -8,6 +8,7 @@
 
 #include "freight/base/strings.h"
 #include "freight/io/file.h"
+#include "freight/store/column_gaps.h"
 #include "freight/tables/description.h"
 #include "freight/tables/table.h"
 #include "tests/support/files.h"
@@ -300,6 +301,60 @@ TEST_F(Reading, RowsOnTheDiskAreThoseInMemory) {
   const auto bytes = [](const Array& a) { return std::string(static_cast<const char*>(a.raw()), a.bytes()); };
   EXPECT_EQ(bytes(there.train.values), bytes(here.train.values));
   EXPECT_EQ(bytes(there.test.values), bytes(here.test.values));
+}
+
+// Categories that are integers are the same however they are written; other cells keep their spelling.
+TEST_F(Reading, CategoriesAreOneInEverySpelling) {
+  const std::string csv = file("k.csv", "k,a,y", 60, [](int i) {
+    const char* const words[] = {"1", "2.0", "2", "007", "1.10"};
+    return cat(words[i % 5], ",", i * 7 % 13, ",", i * 3 % 17, ".5");
+  });
+  const RowData data = read_table({.data = csv, .target = "y", .types = "k=category"});
+  const store::Column& k = data.shape.columns[0];
+  EXPECT_EQ(k.levels, (std::vector<std::string>{"007", "1", "1.10", "2"}));
+  for (const auto& [cell, level] : std::vector<std::pair<const char*, double>>{{"2", 3},
+                                                                               {"2.0", 3},
+                                                                               {"2.00", 3},
+                                                                               {"1.0", 1},
+                                                                               {"1.10", 2},
+                                                                               {"1.1", 2},
+                                                                               {"7", 0},
+                                                                               {"007", 0},
+                                                                               {"3", store::kUnknownWord},
+                                                                               {"2.5", store::kUnknownWord},
+                                                                               {"x", store::kUnknownWord}}) {
+    EXPECT_EQ(store::value_in(k, cell), level) << cell;
+  }
+  EXPECT_TRUE(k.complete);
+}
+
+// Columns in which a model finds nothing are named, dates once.
+TEST_F(Reading, ColumnsWithoutAKnownCellAreTold) {
+  const std::vector<store::Column> columns = {
+      {.name = "k", .words = true, .levels = {"a", "b"}}, {.name = "n", .complete = true}, {.name = "m"}};
+  const double nan = std::nan(""), unknown = store::kUnknownWord;
+  const auto told = [&](const std::vector<double>& cells) {
+    store::ColumnGaps gaps;
+    gaps.add(columns, Array::of<double>(cells, {static_cast<int64_t>(cells.size()) / 3, 3}));
+    return join(gaps.warnings(columns), "; ");
+  };
+  EXPECT_EQ(told({unknown, 1, 1, nan, 1, 1}), "column k: the category is unknown in all 2 rows: training had a, b");
+  EXPECT_EQ(told({unknown, 1, 1, 0, 1, 1}), "");
+  EXPECT_EQ(told({0, nan, nan}), "column n is missing in the row, and in no row of the training set");
+  EXPECT_EQ(told({0, -1, nan}), "") << "a number is no unknown category";
+  std::vector<double> many;
+  for (int i = 0; i < 10; ++i) many.insert(many.end(), {0, 1, nan});
+  EXPECT_EQ(told(many), "column m is missing in all 10 rows");
+}
+
+// An index that pandas or R wrote is none of the columns to learn from.
+TEST_F(Reading, IndexColumnsAreIgnored) {
+  const auto cells = [](int i) { return cat(i * 37 % 50, ",", i % 7, ".5,", i % 2 ? "rose" : "daisy"); };
+  for (const char* header : {",a,kind", "Unnamed: 0,a,kind", "\"\",a,kind", "a,kind", "index,a,kind"}) {
+    const RowData data = read_table({.data = file("i.csv", header, 50, cells), .target = "kind"});
+    EXPECT_EQ(names(data.shape.columns), "a") << header;
+    expect_told(data.notes, {"ignored columns, not learnt from: ", "(identifier"});
+  }
 }
 
 TEST_F(Reading, ColumnsAreListedWithTheirKinds) {

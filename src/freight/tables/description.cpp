@@ -32,13 +32,17 @@ std::string shortened(std::string_view word) {
 
 void describe_numbers(const data::CellColumn& column, ColumnDescription& out) {
   std::unordered_set<double> different;
-  double least = INFINITY, most = -INFINITY;
+  double least = INFINITY, most = -INFINITY, sum = 0;
+  int64_t present = 0;
   for (const double v : column.numbers) {
     if (std::isnan(v)) continue;
     different.insert(v);
     least = std::min(least, v);
     most = std::max(most, v);
+    sum += v;
+    ++present;
   }
+  if (present > 0) out.mean = sum / static_cast<double>(present);
   out.different = static_cast<int64_t>(different.size());
   if (!different.empty()) out.values = least == most ? cat(least) : cat(least, " to ", most);
   if (!column.odd.empty()) {
@@ -94,7 +98,11 @@ TableDescription describe_table(const std::string& path, const std::string& name
   const data::TableSet set = data::table_at(path);
   data::Cells cells =
       data::read_part(set, set.train, {.kinds = kinds, .names = names_of_columns(names), .header = header_of(header)});
-  TableDescription out{.rows = cells.rows(), .header = cells.head.header, .columns = {}};
+  const bool named = !names.empty() || !set.names.empty();
+  TableDescription out{.rows = cells.rows(),
+                       .header = cells.head.header,
+                       .note = named ? std::string() : header_note(cells.head, header),
+                       .columns = {}};
   for (size_t i = 0; i < cells.columns.size(); ++i) {
     const auto asked = said_at.find(i);
     const TypedColumn typed =

@@ -1,6 +1,7 @@
 // A table's columns as `freight data info` lists them: kind, missing cells, different ones, range or examples.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,13 +10,15 @@ namespace freight::tables {
 struct ColumnDescription {
   std::string name, kind;
   int64_t missing = 0, different = 0;
-  std::string values = {};  // "0.5 to 12", or the most frequent words: "red (30), blue (20)"
-  std::string note = {};    // why it is of this kind, or what is odd about it
+  std::string values = {};          // "0.5 to 12", or the most frequent words: "red (30), blue (20)"
+  std::string note = {};            // why it is of this kind, or what is odd about it
+  std::optional<double> mean = {};  // of numbers
 };
 
 struct TableDescription {
   int64_t rows = 0;
   bool header = false;
+  std::string note = {};  // on the header
   std::vector<ColumnDescription> columns;
 };
 

@@ -298,9 +298,7 @@ TypedColumn type_column(data::Cells& cells, size_t at, const std::string& table,
     typed.note = "the header has no name for it, as for an index that pandas or R wrote";
   }
   typed.style = reading.style;
-  if (typed.kind == ColumnKind::datetime || learnt(typed.kind)) {
-    typed.note = cat(reading.note, reading.note.empty() || typed.note.empty() ? "" : "; ", typed.note);
-  }
+  typed.note = cat(reading.note, reading.note.empty() || typed.note.empty() ? "" : "; ", typed.note);
   return typed;
 }
 

@@ -27,17 +27,21 @@ struct Tally {
   int64_t present = 0, numbers = 0;           // cells
 };
 
-Tally tally_of(const data::CellColumn& column, const std::vector<int64_t>& counts, char separator) {
+// Numbers of a form that has them are plain, whatever its texts are.
+Tally tally_of(const data::CellColumn& column, const std::vector<int64_t>& counts, const data::TableHead& head) {
+  const auto plain = [&](std::string_view word) { return head.typed && data::is_number_cell(word); };
   std::vector<std::string_view> words;
   for (uint32_t code = 0; code < counts.size(); ++code) {
-    if (counts[code] > 0 && !data::is_missing_number(column.words[code])) words.push_back(column.words[code]);
+    const std::string_view word = column.words[code];
+    if (counts[code] > 0 && !data::is_missing_number(word) && !plain(word)) words.push_back(word);
   }
   Tally tally;
-  tally.style = data::style_of(words, separator);
+  tally.style = data::style_of(words, head.separator);
   for (uint32_t code = 0; code < counts.size(); ++code) {
     const std::string_view word = column.words[code];
     tally.missing.push_back(data::is_missing_number(word));
-    tally.values.push_back(tally.missing[code] ? std::nullopt : data::number_as(word, tally.style));
+    tally.values.push_back(
+        tally.missing[code] ? std::nullopt : data::number_as(word, plain(word) ? data::NumberStyle() : tally.style));
     if (tally.missing[code]) continue;
     tally.present += counts[code];
     if (!tally.values[code]) continue;
@@ -123,7 +127,7 @@ NumberReading read_numbers(data::Cells& cells, size_t at, const NumberRequest& r
   data::CellColumn& column = cells.columns[at];
   if (!column.is_words() || !column.first_word) return {.note = missing_note(column)};
   const std::vector<int64_t> counts = counts_of_words(column);
-  const Tally tally = tally_of(column, counts, cells.head.separator);
+  const Tally tally = tally_of(column, counts, cells.head);
   const int64_t big = column.big_integers;
   if (tally.numbers == tally.present && tally.numbers > 0) {
     // Most cells of an identifier have as many digits; quantities that large are rare among others.
@@ -145,7 +149,7 @@ NumberReading read_numbers(data::Cells& cells, size_t at, const NumberRequest& r
   if (2 * tally.numbers < tally.present || tally.numbers == 0) return {.note = missing_note(column)};
   const std::string note =
       cat(with_commas(tally.numbers), " of ", with_commas(tally.present),
-          " cells are numbers, and it is read as words for ", cells_that_are_none(cells, column, tally, counts),
+          " cells are numbers; read as a category because of ", cells_that_are_none(cells, column, tally, counts),
           "; --types ", column.name, "=number refuses those rows instead, and --on-bad-sample skip leaves them out");
   return {.note = both(note, missing_note(column))};
 }

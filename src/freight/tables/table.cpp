@@ -252,8 +252,8 @@ class Reading {
     if (reasons.empty()) return;
     const size_t more = reasons.size() > kMostListed ? reasons.size() - kMostListed : 0;
     reasons.resize(reasons.size() - more);
-    column_notes_.push_back(cat("not learnt from: ", join(reasons, ", "), more > 0 ? cat(" and ", more, " more") : "",
-                                "; --types COL=KIND says otherwise"));
+    column_notes_.push_back(cat("ignored columns, not learnt from: ", join(reasons, ", "),
+                                more > 0 ? cat(" and ", more, " more") : "", "; --types COL=KIND says otherwise"));
   }
 
   void tell() {
@@ -273,13 +273,8 @@ class Reading {
     need_different(cells_, target_, out_.shape.classes);
     if (classes == 0) need_told_apart(cells_, target_);
     if (source_.task == "counts") need_counts(cells_, target_);
-    if (!cells_.head.header && source_.columns.empty() && set_.names.empty() && header_of(source_.header) != false)
-      out_.notes.push_back(
-          "the first row is data, no header: it holds a number, or its cells do not look like names; --columns names "
-          "the columns, --header yes makes it their names");
-    if (cells_.head.numbers_in_header && !header_of(source_.header)) {
-      out_.notes.push_back(cat("the first row is the header, some of whose names are numbers: ",
-                               excerpt(join(cells_.head.names, ", ")), "; --header no makes it data"));
+    if (source_.columns.empty() && set_.names.empty()) {
+      if (const std::string note = header_note(cells_.head, source_.header); !note.empty()) out_.notes.push_back(note);
     }
     out_.notes.push_back(cat(
         "column ", out_.target, " is told from the ", cells_.columns.size() - 1 - out_.shape.set_aside.size(),
@@ -510,6 +505,18 @@ void need_file(const std::string& path) {
 
 std::optional<bool> header_of(const std::string& said) {
   return said == "yes" || said == "no" ? std::optional(said == "yes") : std::nullopt;
+}
+
+std::string header_note(const data::TableHead& head, const std::string& header) {
+  if (header_of(header)) return "";
+  if (!head.header) {
+    return "the first row is data, no header: it holds a number, or its cells do not look like names; --columns names "
+           "the "
+           "columns, --header yes makes it their names";
+  }
+  if (!head.numbers_in_header) return "";
+  return cat("the first row is the header, some of whose names are numbers: ", excerpt(join(head.names, ", ")),
+             "; --header no makes it data");
 }
 
 std::vector<std::string> names_of_columns(const std::string& said) {

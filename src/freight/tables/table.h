@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "freight/data/cells.h"
 #include "freight/train/row_learner.h"
 
 namespace freight::tables {
@@ -21,6 +22,8 @@ inline double bytes_of_reading(double cells) { return (8 + 8) * cells; }
 double bytes_of_reading(const train::RowSource& source, double enough);
 // The value of --header: yes, no; empty for auto.
 std::optional<bool> header_of(const std::string& said);
+// How the first row was read, where --header does not say it and others could read it otherwise.
+std::string header_note(const data::TableHead& head, const std::string& header);
 // "a,b,c", or the lines of the file of that name.
 std::vector<std::string> names_of_columns(const std::string& said);
 

@@ -34,6 +34,16 @@ class PartView {
     }
     return true;
   }
+  // No cell is a category of training, and some are others.
+  bool all_unknown(size_t column) const {
+    bool any = false;
+    for (int64_t i = 0; i < count(); ++i) {
+      const double v = cell(i, column);
+      if (!std::isnan(v) && v != store::kUnknownWord) return false;
+      any = any || v == store::kUnknownWord;
+    }
+    return any;
+  }
 
  private:
   const store::Rows& rows_;
@@ -126,15 +136,21 @@ void tell_missing(const train::RowData& data, const store::Rows& other, const st
                   std::vector<std::string>& told) {
   if (other.values.shape().rank() != 2 || other.count() == 0) return;
   const PartView train(data.train), held(other);
-  std::vector<std::string> there, here;
+  std::vector<std::string> there, here, unknown;
   for (size_t c = 0; c < data.shape.columns.size(); ++c) {
     const bool in_train = !train.all_missing(c), in_other = !held.all_missing(c);
     if (in_train && !in_other) there.push_back(data.shape.columns[c].name);
     if (!in_train && in_other) here.push_back(data.shape.columns[c].name);
+    if (data.shape.columns[c].words && held.all_unknown(c)) unknown.push_back(data.shape.columns[c].name);
   }
   if (!there.empty()) {
     told.push_back(cat(listed(there), there.size() == 1 ? " is" : " are", " missing in all rows of the ", part,
                        ": its figures do not measure what was learnt of ", there.size() == 1 ? "it" : "them"));
+  }
+  if (!unknown.empty()) {
+    told.push_back(cat(listed(unknown), unknown.size() == 1 ? " has" : " have",
+                       " no category of the training part in any row of the ", part,
+                       ": its figures do not measure what was learnt of ", unknown.size() == 1 ? "it" : "them"));
   }
   if (!here.empty()) {
     told.push_back(cat(listed(here), here.size() == 1 ? " is" : " are",
