@@ -375,7 +375,6 @@ int run_ranks(const std::string& command, const Args& args, const RankFlags& fla
   return run_on_terminal(command, o, Logs::go);
 }
 
-// True where the run is one of rows: rank 0's, which calls the others to fits.
 bool is_of_rows(const train::Config& config) { return &train::learner_of(config) != train::learners().front(); }
 
 std::string device_of_rank(const train::Config& config, const RankFlags& flags, const comm::Launch& launch) {

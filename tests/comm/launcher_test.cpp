@@ -100,6 +100,7 @@ TEST(Launcher, NamesTheSignalThatKilledARank) {
   EXPECT_EQ(end.rank, 1);
   EXPECT_EQ(end.signal, SIGKILL);
   EXPECT_NE(to_string(end).find("rank 1 was killed by signal 9 (Killed)"), std::string::npos) << to_string(end);
+  EXPECT_EQ(read_text(end.log), "rank 1 was killed by signal 9 (Killed) before it printed anything\n");
 }
 
 TEST(Launcher, NamesTheCauseRatherThanThoseThatMissedAPeer) {

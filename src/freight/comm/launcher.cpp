@@ -401,6 +401,17 @@ class Job {
     end_.signal = killed;
     end_.log = prints && (code != 0 || !staff_) ? "" : log_of(rank);
     if (hosts() > 1) end_.host = host(rank);
+    say_end_in_log();
+  }
+
+  // The error names the log, which of a rank that was killed before it said anything would be empty.
+  void say_end_in_log() const {
+    std::error_code none;
+    if (end_.signal == 0 || end_.log.empty() || std::filesystem::file_size(end_.log, none) != 0 || none) return;
+    const std::string line = cat("rank ", end_.rank, " was killed by signal ", end_.signal, " (",
+                                 ::strsignal(end_.signal), ") before it printed anything\n");
+    const Descriptor log = open_output(end_.log, true);
+    [[maybe_unused]] const ssize_t n = ::write(log.get(), line.data(), line.size());
   }
 
   void send(int number) const {

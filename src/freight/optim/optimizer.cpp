@@ -449,10 +449,11 @@ ScaledNorm scaled_norm(const std::vector<Tensor>& gradients) {
   constexpr double kLarge = 0x1p45, kSmall = 0x1p-40, kFactor = 0x1p84;
   if (gradients.empty()) trace::fail_here("global_norm", "got no gradients");
   const auto device = gradients[0].device();
-  Tensor largest;
+  Tensor largest = zeros({}).to_device(device);  // a parameter without elements has no largest one
   for (const Tensor& g : gradients) {
+    if (g.type().numel() == 0) continue;
     const Tensor part = max(abs(cast(g, DType::f32))).to_device(device);
-    largest = largest.defined() ? maximum(largest, part) : part;
+    largest = maximum(largest, part);
   }
   const Tensor large = largest > kLarge, small = logical_and(largest<kSmall, largest> 0.0);
   const Tensor one = ones({}).to_device(device);
