@@ -39,6 +39,12 @@ struct PlanCommandFlags : PlanFlags {
   int64_t top = 20;
 };
 
+// Of such a device only its memory is said.
+bool memory_alone(const PlanFlags& f) {
+  const bool described = f.device_bandwidth > 0 || f.device_tflops > 0 || f.config.offload != "none";
+  return f.device_bytes() > 0 && !described;
+}
+
 // Names are measured, by a table of their own; nothing of the rest of the plan goes with them.
 void refuse_beside_names(const PlanCommandFlags& f) {
   const std::pair<const char*, bool> others[] = {{"--csv", f.csv},
@@ -159,8 +165,9 @@ struct DeviceLimit {
   int64_t largest_batch = 0;  // 0: none
 };
 std::optional<DeviceLimit> device_limit(const std::vector<Draft>& drafts, const Formula& line, const PlanFlags& f) {
-  const bool described = f.device_bandwidth > 0 || f.device_tflops > 0 || f.config.offload != "none";
-  if (f.device_bytes() <= 0 || described) return std::nullopt;
+  if (!memory_alone(f)) return std::nullopt;
+  if (f.csv)
+    fail(ErrorKind::usage, "--csv", "lists devices: what fits --device-memory alone is said without it, and by --json");
   DeviceLimit l{.bytes = f.device_bytes(), .fits = false, .means = {}, .largest_batch = line.largest(f.device_bytes())};
   l.fits = static_cast<double>(drafts[0].total()) <= l.bytes;
   if (!l.fits) l.means = plan::accumulation_for(drafts, l.bytes);
@@ -317,6 +324,7 @@ void refuse_beside_trees(const PlanCommandFlags& f) {
   const std::pair<const char*, bool> of_nets[] = {{"--world", !f.world.empty()},
                                                   {"--devices", !f.devices.empty()},
                                                   {"--means", f.means},
+                                                  {"--device-memory alone", memory_alone(f)},
                                                   {"--input-shape", !f.input_shape.empty()}};
   for (const auto& [flag, given] : of_nets) {
     if (given) fail(ErrorKind::usage, flag, "is for nets: trees are fitted to a table by one device");
@@ -328,6 +336,7 @@ void refuse_beside_world(const PlanCommandFlags& f) {
   const std::pair<const char*, bool> others[] = {{"--devices", !f.devices.empty()},
                                                  {"--csv", f.csv},
                                                  {"--means", f.means},
+                                                 {"--device-memory alone", memory_alone(f)},
                                                  {"--offload", f.config.offload != "none"}};
   for (const auto& [flag, given] : others) {
     if (given) fail(ErrorKind::usage, "--world", "does not go with ", flag, ": it makes a table of its own");

@@ -27,14 +27,19 @@ size_t batches_ahead(size_t batch_bytes) {
 // A plan of more steps takes so long that a third one for the formula is not worth it.
 constexpr size_t kFewSteps = 900;
 
-// A run on a processor takes this beside its blocks, whatever its size: the gaps of the heap, pages of the program that
-// nothing before has touched, graphs and kernels of plans; for each thread its stack and its part of the heap, and of
-// one that decodes images their pixels.
+// A run on a processor takes this beside its blocks, whatever its size: the gaps of the heap and pages of the program
+// that nothing before has touched; for each step of its plans the graph and the kernel; for each thread its stack and
+// its part of the heap, and of one that decodes images their pixels.
 constexpr size_t kProcess = size_t{5} << 20, kPlanStep = size_t{16} << 10, kThread = size_t{512} << 10,
                  kDecoder = size_t{3} << 20;
+
+// Every length of texts has plans of its own, and so has a short last batch of the test.
 size_t process_bytes(const train::Planned& p, size_t plan_steps) {
+  size_t lengths = 0;
+  for (const data::LengthCount& l : p.lengths.train) lengths += l.documents > 0 ? 1 : 0;
+  const size_t plans = std::max<size_t>(lengths, 1) * (plan_steps + 2 * p.evaluation->steps().size());
   const size_t thread = kThread + backend("cpu").thread_bytes() + (p.kept_bytes > 0 ? kDecoder : 0);
-  return kProcess + kPlanStep * plan_steps + thread * static_cast<size_t>(thread_count());
+  return kProcess + kPlanStep * plans + thread * static_cast<size_t>(thread_count());
 }
 
 // The blocks of a run on a processor are counted with the whole pages that they take, so that the sum is what the
@@ -225,7 +230,7 @@ Draft draft(const train::Planned& p) {
     add(copy, d.part(Part::weights) + d.part(Part::optimizer) + away + d.part(Part::averages));
   }
   if (p.writes) add(copy, elsewhere);  // states that other ranks keep are brought here to be written
-  if (!beside) add(Part::process, process_bytes(p, d.plan_steps + p.evaluation->steps().size()));
+  if (!beside) add(Part::process, process_bytes(p, d.plan_steps));
   return d;
 }
 
@@ -272,6 +277,7 @@ Draft draft_within(const Subject& subject, const DraftOptions& options, const Ar
   planned.train_count = subject.train_count;
   planned.test_count = subject.test_count;
   planned.kept_bytes = subject.kept_bytes;
+  planned.lengths = subject.lengths;
   Draft d = draft(planned);
   d.options = options;
   return d;
