@@ -32,9 +32,8 @@ add_test(NAME "check: tables beside scikit-learn and ONNX Runtime"
          COMMAND /usr/bin/env python3 ${CMAKE_CURRENT_SOURCE_DIR}/tables_peers.py ${CMAKE_BINARY_DIR})
 set_tests_properties("check: tables beside scikit-learn and ONNX Runtime"
                      PROPERTIES FIXTURES_REQUIRED real_data SKIP_RETURN_CODE 77 TIMEOUT 1800)
-# The commands use up to two threads of their own, and are short.
 add_test(NAME "check: commands in documents" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/docs_commands.py ${CMAKE_BINARY_DIR})
-set_tests_properties("check: commands in documents" PROPERTIES PROCESSORS 2 TIMEOUT 900)
+set_tests_properties("check: commands in documents" PROPERTIES TIMEOUT 900)
 add_test(NAME "check: C++ in documents"
          COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/docs_cpp.py ${CMAKE_CXX_COMPILER})
 add_test(NAME "check: programs of users"
@@ -45,6 +44,8 @@ add_test(NAME "check: documents as a site" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SO
 set_tests_properties("check: documents as a site" PROPERTIES FIXTURES_REQUIRED python_packages SKIP_RETURN_CODE 77 TIMEOUT 120)
 add_test(NAME "check: man page" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/man_page_test.py ${CMAKE_BINARY_DIR})
 add_test(NAME "check: documents finds faults" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/docs_test.py)
+add_test(NAME "check: report of tests" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/test_report_test.py)
+add_test(NAME "check: sets of tests" COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tools/list_tests ${CMAKE_BINARY_DIR})
 add_test(NAME "check: gpu_check" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/gpu_check_test.py)
 # Both halves in small on OpenCL, and the first on the fake CUDA driver, which is far too slow to be measured.
 function(gpu_check half device name)
@@ -70,16 +71,28 @@ set_tests_properties("check: launcher" PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 7
 add_test(NAME "check: Slurm" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/slurm_test.sh ${CMAKE_BINARY_DIR})
 set_tests_properties("check: Slurm" PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77)
 
-# sanitize(NAME SANITIZERS ROOMS TEST_ROOMS FILTER): a nested build of some rooms (empty: all), and the tests of some
-# folders whose name matches FILTER.
+# sanitize(SANITIZERS ROOMS TEST_ROOMS FILTER): a nested build of some rooms (empty: all), and the tests of some folders
+# whose name matches FILTER (empty: all).
 function(sanitize name sanitizers rooms test_rooms filter)
   add_test(NAME "sanitize: ${name}"
            COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/sanitize_test.sh ${CMAKE_BINARY_DIR}/sanitize-${name} ${sanitizers} "${rooms}"
                    "${test_rooms}" "${filter}")
-  set_tests_properties("sanitize: ${name}" PROPERTIES LABELS sanitize PROCESSORS ${cores} TIMEOUT 3000)
+  set_tests_properties("sanitize: ${name}" PROPERTIES PROCESSORS ${cores} TIMEOUT 3000)
 endfunction()
 sanitize(address address,undefined "" "base;ir;passes;trace;run;io;data;models;comm;fuzz" "")
 # libgomp is not built for the thread sanitizer, so what is run under it has threads of its own and one of OpenMP's: the
 # loader, and programs that call nets from many threads.
-sanitize(thread thread "base;io;data" "data" "^data:.*Loader")
-sanitize(inference thread "base;io;ir;passes;run;backend;trace;ops;nn;optim" "trace" "^trace:.*Threads")
+sanitize(thread thread "base;io;data;ir;passes;run;backend;trace;ops;nn;optim" "data;trace" "^(data:.*Loader|trace:.*Threads)")
+
+# What `./test` leaves to `./test --full`: nested builds, clang-tidy over everything, whole sweeps, other programs. The rest
+# of the checks runs in both.
+get_property(checks DIRECTORY PROPERTY TESTS)
+list(FILTER checks INCLUDE REGEX "^(check|sanitize): ")
+set(full_checks "^(sanitize: .*|check: (tidy|installed package|planned memory|sweeps|tables beside .*|programs of users|bundle|Slurm|gpu_check .*))$")
+foreach(check ${checks})
+  if(check MATCHES "${full_checks}")
+    set_property(TEST "${check}" APPEND PROPERTY LABELS full)
+  else()
+    set_property(TEST "${check}" APPEND PROPERTY LABELS fast)
+  endif()
+endforeach()

@@ -10,8 +10,5 @@ cmake -S "$root" -B "$dir" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS
 ninja -C "$dir" > "$dir.log" 2>&1 || { cat "$dir.log"; exit 1; }
 export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
 export OMP_NUM_THREADS=1
-rm -f "$dir/Testing/Temporary/LastTestsFailed.log"
-status=0
-ctest --test-dir "$dir" --output-on-failure --no-tests=error -j "$(nproc)" -R "${filter:-.}" || status=$?
-"$root/tools/failed_tests.sh" "$dir"
-exit "$status"
+if [ -n "$filter" ]; then set -- -R "$filter" -LE '^group$'; else set -- -LE '^case$'; fi
+exec "$root/tools/run_ctest" "$dir" "$@"

@@ -32,7 +32,8 @@ class Running {
   bool done_ = false;
 };
 
-// freight(args...) with standard input from `input` and extra NAME=VALUE settings; CI, TERM and FREIGHT_* are cleared.
+// freight(args...) with standard input from `input` and extra NAME=VALUE settings; CI, TERM and FREIGHT_* are cleared, and
+// no kernels are measured (FREIGHT_TUNE=0) unless the settings say so.
 Ran run_freight(const std::vector<std::string>& args, const std::string& input = {},
                 const std::vector<std::string>& environment = {});
 // A directory for this test, emptied first.

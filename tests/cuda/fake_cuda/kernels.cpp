@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <map>
 
 #include "tests/cuda/fake_cuda/machine.h"
 
@@ -60,49 +62,87 @@ void lane_body() {
 
 std::string in_quotes(const std::string& text) { return "'" + text + "'"; }
 
-void compile(std::vector<ModuleState*>& all) {
-  static int runs = 0;
-  char folder[] = "/tmp/fake-cuda-XXXXXX";
-  if (!mkdtemp(folder)) std::abort();
-  const std::string base = std::string(folder) + "/k";
-  std::vector<ModuleState*> fresh;
+std::string content(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// The sanitizer's hooks are in the prelude: its library is not linked.
+constexpr const char* kCompile = FAKE_CUDA_CXX " -std=c++17 -w -O1 -fPIC -fsanitize=thread -c ";
+
+// A name for a text and everything that it is compiled with.
+std::string key_of(const std::string& text) {
+  static const std::string kBefore = kCompile + content(FAKE_CUDA_PRELUDE);
+  char key[32];
+  std::snprintf(key, sizeof key, "%016zx_%zx", std::hash<std::string>()(kBefore + text), text.size());
+  return key;
+}
+
+// Compiled kernels stay in the build folder for later tests and runs: KEY.so is a link to the library that holds the
+// kernel of this key, often among others that were compiled with it.
+std::string kept(const std::string& key) { return std::string(FAKE_CUDA_KERNELS) + "/" + key + ".so"; }
+
+void* open_library(const std::string& path) {
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library) reinterpret_cast<void (*)(Hooks*)>(dlsym(library, "fake_set_hooks"))(&g_hooks);
+  return library;
+}
+
+void compile(const std::map<std::string, std::string>& texts) {  // by their keys
+  std::filesystem::create_directories(FAKE_CUDA_KERNELS);
+  std::string folder = FAKE_CUDA_KERNELS "/XXXXXX";
+  if (!mkdtemp(folder.data())) std::abort();
+  const std::string base = folder + "/k", log = base + ".log";
   {
     std::ofstream out(base + ".cpp");
     out << "#include \"" << FAKE_CUDA_PRELUDE << "\"\n";
-    for (ModuleState* m : all) {
-      if (m->library) continue;
-      m->number = ++runs;
-      const size_t at = m->text.rfind(") void "), open = m->text.find('(', at + 7);
-      const std::string name = m->text.substr(at + 7, open - at - 7), space = "m" + std::to_string(m->number);
-      out << "namespace " << space << " {\n" << m->text << "}\n";
-      out << "extern \"C\" void run_" << m->number << "(void** p) { fake_run(" << space << "::" << name << ", p); }\n";
-      out << "extern \"C\" int sizes_" << m->number << "(size_t* s) { return fake_sizes(" << space << "::" << name
-          << ", s); }\n";
-      fresh.push_back(m);
+    for (const auto& [key, text] : texts) {
+      const size_t at = text.rfind(") void "), open = text.find('(', at + 7);
+      const std::string function = "m" + key + "::" + text.substr(at + 7, open - at - 7);
+      out << "namespace m" << key << " {\n" << text << "}\n";
+      out << "extern \"C\" void run_" << key << "(void** p) { fake_run(" << function << ", p); }\n";
+      out << "extern \"C\" int sizes_" << key << "(size_t* s) { return fake_sizes(" << function << ", s); }\n";
     }
   }
-  const std::string log = base + ".log";
-  // The sanitizer's hooks are in the prelude: its library is not linked.
-  const std::string command = std::string(FAKE_CUDA_CXX) + " -std=c++17 -w -O1 -fPIC -fsanitize=thread -c " + base +
-                              ".cpp -o " + base + ".o > " + in_quotes(log) + " 2>&1 && " + FAKE_CUDA_CXX + " -shared " +
-                              base + ".o -o " + base + ".so >> " + in_quotes(log) + " 2>&1";
-  const int status = std::system(command.c_str());
-  void* library = status == 0 ? dlopen((base + ".so").c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
-  if (!library) {
-    std::ifstream in(log);
-    const std::string said((std::istreambuf_iterator<char>(in)), {});
-    std::fprintf(stderr, "fake driver: kernels do not compile for the host: %s\n%s\n", dlerror(),
-                 said.substr(0, 3000).c_str());
+  const std::string command = kCompile + in_quotes(base + ".cpp") + " -o " + in_quotes(base + ".o") + " > " +
+                              in_quotes(log) + " 2>&1 && " + FAKE_CUDA_CXX + " -shared " + in_quotes(base + ".o") +
+                              " -o " + in_quotes(base + ".so") + " >> " + in_quotes(log) + " 2>&1";
+  if (std::system(command.c_str()) != 0) {
+    std::fprintf(stderr, "fake driver: kernels do not compile for the host:\n%s\n",
+                 content(log).substr(0, 3000).c_str());
     std::abort();
   }
+  const std::string library = folder + ".so";
+  std::filesystem::rename(base + ".so", library);
+  for (const auto& [key, text] : texts) {
+    std::error_code another_process_was_first;
+    std::filesystem::create_symlink(library, kept(key), another_process_was_first);
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+}
+
+// Opens the libraries of all modules that have none yet.
+void load(std::vector<ModuleState*>& all) {
   g_hooks.read = [](const void* p, unsigned n) { machine().read(p, n); };
   g_hooks.write = [](void* p, unsigned n) { machine().write(p, n); };
   g_hooks.barrier = leave_lane;
   g_hooks.shuffle = shuffle;
-  reinterpret_cast<void (*)(Hooks*)>(dlsym(library, "fake_set_hooks"))(&g_hooks);
-  for (ModuleState* m : fresh) m->library = library;
-  std::error_code ignored;
-  std::filesystem::remove_all(folder, ignored);
+  std::map<std::string, std::string> fresh;
+  for (ModuleState* m : all) {
+    if (m->library) continue;
+    m->key = key_of(m->text);
+    if (!std::filesystem::exists(kept(m->key))) fresh.emplace(m->key, m->text);
+  }
+  if (!fresh.empty()) compile(fresh);
+  for (ModuleState* m : all) {
+    if (m->library) continue;
+    m->library = open_library(kept(m->key));
+    if (!m->library) {
+      std::fprintf(stderr, "fake driver: %s\n", dlerror());
+      std::abort();
+    }
+  }
 }
 
 }  // namespace
@@ -110,15 +150,14 @@ void compile(std::vector<ModuleState*>& all) {
 KernelState* find_kernel(ModuleState* module, const std::string& name, std::vector<ModuleState*>& all) {
   const size_t at = module->text.rfind(") void " + name + "(");
   if (at == std::string::npos) return nullptr;
-  if (!module->library) compile(all);
+  if (!module->library) load(all);
   auto* k = new KernelState;
   k->name = name;
   const std::string body = module->text.substr(at);
   k->meets = body.find("BARRIER") != std::string::npos || body.find("SHARE(") != std::string::npos;
-  const std::string number = std::to_string(module->number);
-  k->run = reinterpret_cast<void (*)(void**)>(dlsym(module->library, ("run_" + number).c_str()));
+  k->run = reinterpret_cast<void (*)(void**)>(dlsym(module->library, ("run_" + module->key).c_str()));
   size_t sizes[512];  // of 4 KiB, the most that a kernel of NVIDIA takes
-  const int count = reinterpret_cast<int (*)(size_t*)>(dlsym(module->library, ("sizes_" + number).c_str()))(sizes);
+  const int count = reinterpret_cast<int (*)(size_t*)>(dlsym(module->library, ("sizes_" + module->key).c_str()))(sizes);
   k->sizes.assign(sizes, sizes + count);
   return k;
 }

@@ -13,11 +13,11 @@ struct KernelState {
   std::vector<size_t> sizes;  // of the parameters
 };
 
-// A module is one text. Compiled together with all others that are new, when first a kernel of it is asked for.
+// A module is one text. It is compiled with all other new ones when a kernel of it is first asked for.
 struct ModuleState {
   std::string text;
   void* library = nullptr;
-  int number = 0;
+  std::string key;  // of the text, once it is compiled
 };
 
 // Null where the text has no such kernel.
