@@ -553,7 +553,7 @@ TEST_F(Tables, RowsAreServedByNamedInputsTablesAndObjects) {
   EXPECT_EQ(answer({}).at("class"), "rose");
   EXPECT_FALSE(answer({}).contains("warnings"));
   const std::vector<std::string> warnings =
-      model.row_warnings(model.sample_of_json(R"({"width": null, "length": 1, "colour": "x"})", "predict"));
+      model.row_warnings(model.sample_of_json(R"({"width": null, "length": 2, "colour": "x"})", "predict"));
   ASSERT_EQ(warnings.size(), 2u) << join(warnings, "; ");
   EXPECT_EQ(warnings[0], "column width is missing in the row, and in no row of the training set");
   EXPECT_EQ(warnings[1], "column colour: the category is unknown in the row: training had blue, red");

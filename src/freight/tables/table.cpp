@@ -511,8 +511,7 @@ std::string header_note(const data::TableHead& head, const std::string& header) 
   if (header_of(header)) return "";
   if (!head.header) {
     return "the first row is data, no header: it holds a number, or its cells do not look like names; --columns names "
-           "the "
-           "columns, --header yes makes it their names";
+           "the columns, --header yes makes it their names";
   }
   if (!head.numbers_in_header) return "";
   return cat("the first row is the header, some of whose names are numbers: ", excerpt(join(head.names, ", ")),
