@@ -108,7 +108,9 @@ TEST(TableResults, EvalWeighsRowsAndKnowsWhatTheModelWasFittedFor) {
        const std::string& line : split(metrics, '\n')) {
     if (line.empty()) continue;
     const Json j = Json::parse(line);
-    EXPECT_LT(j.value("samples_per_s", 0.0), 1e10) << line;
+    if (!j["samples_per_s"].is_null()) {
+      EXPECT_LT(j["samples_per_s"].get<double>(), 1e10) << line;
+    }
     EXPECT_NE(j["split"], "test") << line;
   }
   const std::string page = [&] {

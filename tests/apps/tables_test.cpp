@@ -49,8 +49,8 @@ TEST(TablesCommand, ATableIsTrainedMeasuredPredictedAndShown) {
   write_file(dir + "/new.csv", "colour,length\nred,1\ngreen,\n");
   const Ran predicted = run_freight({"predict", model, dir + "/new.csv", "--csv"});
   ASSERT_EQ(predicted.code, 0) << predicted.err;
-  EXPECT_NE(predicted.out.find("new.csv:2,rose,0.66666"), std::string::npos) << predicted.out;
-  EXPECT_NE(predicted.out.find("new.csv:3,rose,0.66666"), std::string::npos) << predicted.out;
+  EXPECT_NE(predicted.out.find("new.csv:2,rose,0.333333,0.666667"), std::string::npos) << predicted.out;
+  EXPECT_NE(predicted.out.find("new.csv:3,rose,0.333333,0.666667"), std::string::npos) << predicted.out;
   EXPECT_NE(predicted.err.find("2 rows"), std::string::npos) << predicted.err;
   write_file(dir + "/far.csv", "colour,length\nred,2\nred,9\nred,10\n");
   const Ran far = run_freight({"predict", model, dir + "/far.csv", "--csv"});
