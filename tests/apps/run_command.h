@@ -32,8 +32,7 @@ class Running {
   bool done_ = false;
 };
 
-// freight(args...) with standard input from `input` and extra NAME=VALUE settings; CI, TERM and FREIGHT_* are cleared, and
-// no kernels are measured (FREIGHT_TUNE=0) unless the settings say so.
+// freight(args...) with standard input from `input` and extra NAME=VALUE settings; CI, TERM and FREIGHT_* are cleared.
 Ran run_freight(const std::vector<std::string>& args, const std::string& input = {},
                 const std::vector<std::string>& environment = {});
 // A directory for this test, emptied first.

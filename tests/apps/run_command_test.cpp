@@ -73,9 +73,7 @@ Running::Running(const std::vector<std::string>& args, const std::string& input,
   std::vector<char*> argv, envp;
   for (std::string& w : words) argv.push_back(w.data());
   argv.push_back(nullptr);
-  // The first setting of a name counts. Measuring kernels when a step is planned would take most of a command's time.
   std::vector<std::string> settings = environment;
-  settings.emplace_back("FREIGHT_TUNE=0");
   for (char** e = environ; *e; ++e) {
     if (inherited(*e)) settings.emplace_back(*e);
   }
