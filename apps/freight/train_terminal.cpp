@@ -50,9 +50,8 @@ void Terminal::on_start(const train::RunSummary& s) {
                            : s.unit == "tok" ? "tokens of a corpus"
                            : s.ranks         ? "relevances to rank by"
                                              : "values to regress";
-  const std::string measured = s.test_count > 0 || s.has_plans
-                                   ? cat(with_commas(s.test_count), " ", name_of_set(s.measured))
-                                   : "none held out";
+  const std::string measured =
+      s.test_count > 0 || s.has_plans ? cat(with_commas(s.test_count), " ", name_of_set(s.measured)) : "none held out";
   tell(cat("data    ", s.data, ": ", with_commas(s.train_count), " train, ", measured, ", ", what));
   if (s.has_plans) {
     say_net(s);

@@ -104,8 +104,8 @@ std::vector<SampleFile> make_digit_files() {
 constexpr const char* kRegions[] = {"north", "south", "east", "coast"};
 constexpr double kRegionValue[] = {90, 120, 105, 210};  // thousands
 
-// Rooms, region and age of a house; the value follows from them with 10 % of noise. A few cells are empty, as they are in
-// real tables.
+// Rooms, region and age of a house; the value follows from them with 10 % of noise. A few cells are empty, as they are
+// in real tables.
 std::string house_row(PhiloxStream& r, bool with_value) {
   const double rooms = r.uniform(2.0f, 9.0f);
   const size_t region = r.below(std::size(kRegions));
@@ -136,7 +136,9 @@ constexpr const char* kBad[] = {"dull", "a bore", "far too long", "clumsy", "pai
 constexpr const char* kOpenings[] = {"I thought", "To me", "My friends said", "Honestly,", "In the end", "For once"};
 
 std::string review(PhiloxStream& r, bool good) {
-  const auto pick = [&](const auto& list) { return std::string(list[r.below(static_cast<uint32_t>(std::size(list)))]); };
+  const auto pick = [&](const auto& list) {
+    return std::string(list[r.below(static_cast<uint32_t>(std::size(list)))]);
+  };
   std::string text = cat(pick(kOpenings), " the ", pick(kThings), " was ", good ? pick(kGood) : pick(kBad));
   if (r.below(2) == 1) text += cat(" and the ", pick(kThings), " ", good ? pick(kGood) : pick(kBad));
   return text;

@@ -211,7 +211,7 @@ void RunRecord::epoch(const EpochReport& e) {
                                         metric_text(own, e.test->metric))
                                   : std::string();
   note_heard(cat(run_.pass(), " ", r.epoch, "/", r.epochs, " loss ", fixed(r.mean_loss, 4), top1_text(r.top1),
-                metric_text(own, r.metric), test, e.best ? " * best" : ""));
+                 metric_text(own, r.metric), test, e.best ? " * best" : ""));
 }
 
 void RunRecord::diverged(const RunPosition& place, double loss, double rate) {
