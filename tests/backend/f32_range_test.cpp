@@ -157,19 +157,26 @@ struct Operands {
   int64_t size;
 };
 
-// Of each element by itself. The plain sum may be right by chance: 2^-23 of the products' magnitudes counts as its
-// error in any case, and half of the smallest number for each product.
+// An error is a share of the sum of the products' magnitudes, beside half of the smallest number for each product: at
+// most twice the largest of the plain sums, or 2^-23.
 void expect_as_exact_as_f32(const Operands& o, const std::vector<float>& got) {
   const std::vector<float> plain = o.by_plain_sums();
+  std::vector<Operands::Sum> exact;
+  double share = 0x1p-23;
+  const double smallest = 0x1p-150 * static_cast<double>(o.p.k);
+  for (size_t i = 0; i < plain.size(); ++i) {
+    exact.push_back(o.exact(static_cast<int64_t>(i)));
+    const double error = std::fabs(value(plain[i]) - exact[i].value) - smallest;
+    if (std::isfinite(plain[i]) && exact[i].magnitudes > 0) share = std::max(share, error / exact[i].magnitudes);
+  }
   for (size_t i = 0; i < plain.size(); ++i) {
     if (!std::isfinite(plain[i])) {
       ASSERT_TRUE(same(value(got[i]), value(plain[i]))) << got[i] << " at " << i << ", need " << plain[i];
       continue;
     }
-    const Operands::Sum exact = o.exact(static_cast<int64_t>(i));
-    const double error = std::fabs(value(plain[i]) - exact.value);
-    const double allowed = std::max(error, 0x1p-23 * exact.magnitudes + 0x1p-150 * static_cast<double>(o.p.k));
-    ASSERT_LE(std::fabs(value(got[i]) - exact.value), 2 * allowed) << got[i] << " at " << i << ", need " << exact.value;
+    const double allowed = 2 * (share * exact[i].magnitudes + smallest);
+    ASSERT_LE(std::fabs(value(got[i]) - exact[i].value), allowed)
+        << got[i] << " at " << i << ", need " << exact[i].value;
   }
 }
 
