@@ -102,7 +102,9 @@ TEST_F(LinalgCommand, SolvesABatchForOneVector) {
   const Json j = computed({"solve", three, b});
   EXPECT_EQ(j.at("results")[0].at("values"), Json({1.0, 1.0, -2.0, 4.0, 2.0, 4.0}));
   EXPECT_EQ(j.at("scaled_residual"), 0);
-  EXPECT_EQ(j.at("condition"), 4);  // of the second matrix, the largest of the batch
+  // That of the second matrix is 4, of which the estimate is seldom below a third; those of the others are 2 and 1.
+  EXPECT_GT(j.at("condition").get<double>(), 2.5);
+  EXPECT_LE(j.at("condition").get<double>(), 4 + 1e-12);
   for (const char* method : {"direct", "mixed"}) {
     EXPECT_LT(computed({"solve", two, b, "--method", method}).at("scaled_residual").get<double>(), 30) << method;
   }

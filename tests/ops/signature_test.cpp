@@ -265,6 +265,7 @@ std::vector<Call> calls_of_networks() {
                steps = random_floats({2, 4, 3}, 13);
   const Tensor w12 = random_floats({12, 3}, 12), b12 = random_floats({12}, 17), narrow = random_floats({2, 4, 9}, 16);
   const Tensor w9 = random_floats({9, 3}, 14), b9 = random_floats({9}, 18), inside = random_floats({3}, 15);
+  const Tensor square_matrix = random_floats({4, 4}, 20);
   const Tensor seen(random_array({{DType::boolean, {4, 4}}, Fill::boolean}, 19));
   const ConvOptions strided{.stride = {2, 1}, .padding = 1, .dilation = 2, .groups = 2};
   const PoolOptions pooled{.kernel = 3, .stride = 2, .padding = 1, .ceil_mode = true, .count_include_pad = false};
@@ -290,6 +291,9 @@ std::vector<Call> calls_of_networks() {
           "cross_entropy",
           ({cross_entropy(m, classes, {.label_smoothing = 0.1, .reduction = Reduction::sum, .ignore_index = 3})}), m,
           classes, 0.1, Text("sum"), Whole{3}),
+      FREIGHT_CALL("cross_entropy", ({cross_entropy(m, classes, {.weight = abs(bias)})}), m, classes, kLeftOut,
+                   kLeftOut, kLeftOut, abs(bias)),
+      FREIGHT_CALL("expm", ({expm(square_matrix, {.max_squarings = 3})}), square_matrix, Whole{3}),
       FREIGHT_CALL("huber_loss", {huber_loss(m, m * 2, 0.7, Reduction::none)}, m, m * 2, 0.7, Text("none")),
       FREIGHT_CALL("attention", ({attention(q, q, q, {.causal = true, .scale = 0.3, .lengths = counts})}), q, q, q,
                    true, 0.3, counts),
