@@ -7,11 +7,37 @@
 #include <vector>
 
 #include "freight/base/error.h"
+#include "freight/base/library.h"
 #include "freight/io/codecs_internal.h"
 
 namespace freight::io {
 
 namespace {
+
+// libgif is loaded when the first such image is read, so that programs which link Freight need not link it.
+struct GifFunctions {
+  decltype(&::DGifOpen) DGifOpen;
+  decltype(&::DGifCloseFile) DGifCloseFile;
+  decltype(&::DGifGetRecordType) DGifGetRecordType;
+  decltype(&::DGifGetImageDesc) DGifGetImageDesc;
+  decltype(&::DGifGetLine) DGifGetLine;
+  decltype(&::DGifGetExtension) DGifGetExtension;
+  decltype(&::DGifGetExtensionNext) DGifGetExtensionNext;
+  decltype(&::DGifExtensionToGCB) DGifExtensionToGCB;
+  decltype(&::GifErrorString) GifErrorString;
+};
+const GifFunctions& gif() {
+  static const auto kLoaded = [] {
+    Loaded<GifFunctions> l;
+    l.library = load_library({"libgif.so.7"}, "libgif7", "",
+                             {"DGifOpen", "DGifCloseFile", "DGifGetRecordType", "DGifGetImageDesc", "DGifGetLine",
+                              "DGifGetExtension", "DGifGetExtensionNext", "DGifExtensionToGCB", "GifErrorString"},
+                             &l.functions, "another version of libgif.so.7", LibraryKind::system);
+    return l;
+  }();
+  if (!kLoaded.library.why.empty()) fail(ErrorKind::runtime, "GIF images", kLoaded.library.why);
+  return kLoaded.functions;
+}
 
 struct GifSource {
   ByteView bytes;
@@ -29,11 +55,11 @@ class GifFile {
  public:
   GifFile(ByteView bytes, const std::string& name) : name_(name), source_{bytes} {
     int error = 0;
-    file_ = DGifOpen(&source_, gif_read, &error);
+    file_ = gif().DGifOpen(&source_, gif_read, &error);
     if (!file_) bad(error);
   }
   ~GifFile() {
-    if (file_) DGifCloseFile(file_, nullptr);
+    if (file_) gif().DGifCloseFile(file_, nullptr);
   }
   GifFile(const GifFile&) = delete;
   GifFile& operator=(const GifFile&) = delete;
@@ -42,11 +68,11 @@ class GifFile {
   void begin() {
     for (;;) {
       GifRecordType type = UNDEFINED_RECORD_TYPE;
-      if (DGifGetRecordType(file_, &type) == GIF_ERROR) bad(file_->Error);
+      if (gif().DGifGetRecordType(file_, &type) == GIF_ERROR) bad(file_->Error);
       if (type == TERMINATE_RECORD_TYPE) fail(ErrorKind::data, name_, "bad GIF image: it holds no frame");
       if (type == EXTENSION_RECORD_TYPE) extension();
       if (type != IMAGE_DESC_RECORD_TYPE) continue;
-      if (DGifGetImageDesc(file_) == GIF_ERROR) bad(file_->Error);
+      if (gif().DGifGetImageDesc(file_) == GIF_ERROR) bad(file_->Error);
       const GifImageDesc& d = file_->Image;
       // Files are about whose frame is larger than the canvas.
       rows = std::max<int64_t>(file_->SHeight, int64_t{d.Top} + d.Height);
@@ -66,7 +92,7 @@ class GifFile {
     for (int pass = 0; pass < (d.Interlace ? 4 : 1); ++pass) {
       const auto [first, every] = d.Interlace ? kPasses[pass] : kInOrder;
       for (int y = first; y < d.Height; y += every) {
-        if (DGifGetLine(file_, line.data(), d.Width) == GIF_ERROR) bad(file_->Error);
+        if (gif().DGifGetLine(file_, line.data(), d.Width) == GIF_ERROR) bad(file_->Error);
         uint8_t* dst = out + 3 * ((d.Top + y) * columns + d.Left);
         for (const GifPixelType pixel : line) {
           put(*map, pixel, dst);
@@ -82,13 +108,13 @@ class GifFile {
   void extension() {
     int code = 0;
     GifByteType* block = nullptr;
-    if (DGifGetExtension(file_, &code, &block) == GIF_ERROR) bad(file_->Error);
+    if (gif().DGifGetExtension(file_, &code, &block) == GIF_ERROR) bad(file_->Error);
     GraphicsControlBlock control;
-    if (block && code == GRAPHICS_EXT_FUNC_CODE && DGifExtensionToGCB(block[0], block + 1, &control) == GIF_OK) {
+    if (block && code == GRAPHICS_EXT_FUNC_CODE && gif().DGifExtensionToGCB(block[0], block + 1, &control) == GIF_OK) {
       transparent_ = control.TransparentColor;
     }
     while (block) {
-      if (DGifGetExtensionNext(file_, &block) == GIF_ERROR) bad(file_->Error);
+      if (gif().DGifGetExtensionNext(file_, &block) == GIF_ERROR) bad(file_->Error);
     }
   }
   void put(const ColorMapObject& map, int pixel, uint8_t* dst) const {
@@ -102,7 +128,7 @@ class GifFile {
     dst[2] = c.Blue;
   }
   [[noreturn]] void bad(int error) const {
-    const char* const why = GifErrorString(error);
+    const char* const why = gif().GifErrorString(error);
     fail(ErrorKind::data, name_, "bad GIF image: ", why ? why : "it is damaged or cut off");
   }
   const std::string& name_;

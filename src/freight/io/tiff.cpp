@@ -10,12 +10,44 @@
 #include <string_view>
 
 #include "freight/base/error.h"
+#include "freight/base/library.h"
 #include "freight/io/codecs_internal.h"
 #include "freight/io/memory_need.h"
 
 namespace freight::io {
 
 namespace {
+
+// libtiff is loaded when the first such image is read, so that programs which link Freight need not link it.
+struct TiffFunctions {
+  decltype(&::TIFFOpenOptionsAlloc) TIFFOpenOptionsAlloc;
+  decltype(&::TIFFOpenOptionsFree) TIFFOpenOptionsFree;
+  decltype(&::TIFFOpenOptionsSetErrorHandlerExtR) TIFFOpenOptionsSetErrorHandlerExtR;
+  decltype(&::TIFFOpenOptionsSetWarningHandlerExtR) TIFFOpenOptionsSetWarningHandlerExtR;
+  decltype(&::TIFFOpenOptionsSetMaxSingleMemAlloc) TIFFOpenOptionsSetMaxSingleMemAlloc;
+  decltype(&::TIFFClientOpenExt) TIFFClientOpenExt;
+  decltype(&::TIFFClose) TIFFClose;
+  decltype(&::TIFFGetField) TIFFGetField;
+  decltype(&::TIFFGetFieldDefaulted) TIFFGetFieldDefaulted;
+  decltype(&::TIFFRGBAImageOK) TIFFRGBAImageOK;
+  decltype(&::TIFFRGBAImageBegin) TIFFRGBAImageBegin;
+  decltype(&::TIFFRGBAImageGet) TIFFRGBAImageGet;
+  decltype(&::TIFFRGBAImageEnd) TIFFRGBAImageEnd;
+};
+const TiffFunctions& tiff() {
+  static const auto kLoaded = [] {
+    Loaded<TiffFunctions> l;
+    l.library = load_library({"libtiff.so.6"}, "libtiff6", "",
+                             {"TIFFOpenOptionsAlloc", "TIFFOpenOptionsFree", "TIFFOpenOptionsSetErrorHandlerExtR",
+                              "TIFFOpenOptionsSetWarningHandlerExtR", "TIFFOpenOptionsSetMaxSingleMemAlloc",
+                              "TIFFClientOpenExt", "TIFFClose", "TIFFGetField", "TIFFGetFieldDefaulted",
+                              "TIFFRGBAImageOK", "TIFFRGBAImageBegin", "TIFFRGBAImageGet", "TIFFRGBAImageEnd"},
+                             &l.functions, "another version of libtiff.so.6", LibraryKind::system);
+    return l;
+  }();
+  if (!kLoaded.library.why.empty()) fail(ErrorKind::runtime, "TIFF images", kLoaded.library.why);
+  return kLoaded.functions;
+}
 
 // What libtiff reads from, and the first fault that it tells.
 struct TiffSource {
@@ -86,21 +118,21 @@ void put_grey(TIFFRGBAImage* image, uint32_t* to, uint32_t, uint32_t, uint32_t c
 class TiffFile {
  public:
   TiffFile(ByteView bytes, const std::string& name) : name_(name), source_{bytes} {
-    options_ = TIFFOpenOptionsAlloc();
+    options_ = tiff().TIFFOpenOptionsAlloc();
     if (!options_) no_memory_for(name);
-    TIFFOpenOptionsSetErrorHandlerExtR(options_, tiff_failed, &source_);
-    TIFFOpenOptionsSetWarningHandlerExtR(options_, tiff_warned, &source_);
+    tiff().TIFFOpenOptionsSetErrorHandlerExtR(options_, tiff_failed, &source_);
+    tiff().TIFFOpenOptionsSetWarningHandlerExtR(options_, tiff_warned, &source_);
     // A strip of all rows in 16 bits and four colours, and what compression keeps beside it.
-    TIFFOpenOptionsSetMaxSingleMemAlloc(options_, kMaxPixels * 8 + (tmsize_t{64} << 20));
+    tiff().TIFFOpenOptionsSetMaxSingleMemAlloc(options_, kMaxPixels * 8 + (tmsize_t{64} << 20));
     // m: nothing is mapped; O: tables of strips are read when they are needed.
-    tiff_ = TIFFClientOpenExt(name.c_str(), "rmO", &source_, tiff_read, tiff_write, tiff_seek, tiff_close, tiff_size,
-                              nullptr, nullptr, options_);
+    tiff_ = tiff().TIFFClientOpenExt(name.c_str(), "rmO", &source_, tiff_read, tiff_write, tiff_seek, tiff_close,
+                                     tiff_size, nullptr, nullptr, options_);
     if (!tiff_) bad();
   }
   ~TiffFile() {
-    if (begun_) TIFFRGBAImageEnd(&image_);
-    if (tiff_) TIFFClose(tiff_);
-    TIFFOpenOptionsFree(options_);
+    if (begun_) tiff().TIFFRGBAImageEnd(&image_);
+    if (tiff_) tiff().TIFFClose(tiff_);
+    tiff().TIFFOpenOptionsFree(options_);
   }
   TiffFile(const TiffFile&) = delete;
   TiffFile& operator=(const TiffFile&) = delete;
@@ -108,14 +140,14 @@ class TiffFile {
   // Reads the head of the first page.
   void begin() {
     uint32_t rows = 0, columns = 0;
-    TIFFGetField(tiff_, TIFFTAG_IMAGELENGTH, &rows);
-    TIFFGetField(tiff_, TIFFTAG_IMAGEWIDTH, &columns);
+    tiff().TIFFGetField(tiff_, TIFFTAG_IMAGELENGTH, &rows);
+    tiff().TIFFGetField(tiff_, TIFFTAG_IMAGEWIDTH, &columns);
     check_image_size("TIFF", name_, rows, columns, source_.bytes.size());
     uint16_t format = SAMPLEFORMAT_UINT;
-    TIFFGetFieldDefaulted(tiff_, TIFFTAG_SAMPLEFORMAT, &format);
+    tiff().TIFFGetFieldDefaulted(tiff_, TIFFTAG_SAMPLEFORMAT, &format);
     char why[1024] = "";
     if (format == SAMPLEFORMAT_INT) std::snprintf(why, sizeof why, "its samples are signed integers");
-    if (why[0] != 0 || !TIFFRGBAImageOK(tiff_, why) || !TIFFRGBAImageBegin(&image_, tiff_, 1, why)) {
+    if (why[0] != 0 || !tiff().TIFFRGBAImageOK(tiff_, why) || !tiff().TIFFRGBAImageBegin(&image_, tiff_, 1, why)) {
       bad(cat("this kind of TIFF is not read (", why, "); save it with 8 or 16 bits per colour, or as PNG"));
     }
     begun_ = true;
@@ -133,7 +165,7 @@ class TiffFile {
   // out: (rows, columns) of A, B, G, R from the highest byte on, colours times alpha.
   void read(uint32_t* out) {
     source_.message[0] = 0;
-    const bool read = TIFFRGBAImageGet(&image_, out, image_.width, image_.height) != 0;
+    const bool read = tiff().TIFFRGBAImageGet(&image_, out, image_.width, image_.height) != 0;
     if (!read || source_.message[0] != 0) bad();
   }
 
