@@ -44,7 +44,7 @@ LONGEST = 250
 # How often a run says where it stands depends on the clock.
 PROGRESS = re.compile(r"epoch \d+/\d+  \d+/\d+ ")
 # What docs/README.md asks for before the commands of a page are tried.
-SAMPLE_COMMANDS = ["freight data sample all", "freight models show convnet --input-size 64 --num-classes 3 --spec > my_net.json"]
+SAMPLE_COMMANDS = ["freight data sample all", "freight models show convnet --num-classes 3 --spec | sed s/1,28,28/3,32,32/ > my_net.json"]
 WORDS = "a the film was good bad dull joy bore plain story of sound people music never again".split()
 
 

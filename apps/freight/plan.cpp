@@ -164,7 +164,8 @@ struct DeviceLimit {
   std::string means;          // by what it fits where it does not as it is; "" where nothing is known
   int64_t largest_batch = 0;  // 0: none
 };
-std::optional<DeviceLimit> device_limit(const std::vector<Draft>& drafts, const Formula& line, const PlanCommandFlags& f) {
+std::optional<DeviceLimit> device_limit(const std::vector<Draft>& drafts, const Formula& line,
+                                        const PlanCommandFlags& f) {
   if (!memory_alone(f)) return std::nullopt;
   if (f.csv)
     fail(ErrorKind::usage, "--csv", "lists devices: what fits --device-memory alone is said without it, and by --json");

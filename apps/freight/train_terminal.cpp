@@ -34,6 +34,7 @@ void Terminal::on_succession(const train::RunSummary& s) {
   take_terminal();
   begin_log(s.output_dir);
   example_ = s.example;
+  sample_set_ = s.sample_set;
   pass_ = s.pass;
   held_out_ = s.held_out;
   steps_ = s.has_plans;
@@ -262,10 +263,11 @@ void Terminal::print(const train::Result& r, const std::string& resume) {
   result(cat("model   ", r.model_path));
   const std::string model = shell_word(r.model_path);
   result(cat("try     freight eval --weights ", model, plugin_flags, data_flags, split));
-  if (example_.empty()) {
+  if (tokens()) {
     result(cat("        freight generate ", model, plugin_flags, " --prompt \"...\""));
-  } else {
-    result(cat("        freight predict ", model, plugin_flags, " ", example_));
+  } else if (!example_.empty()) {
+    const std::string before = sample_set_.empty() ? "" : cat("freight data sample ", sample_set_, " && ");
+    result(cat("        ", before, "freight predict ", model, plugin_flags, " ", example_));
   }
 }
 

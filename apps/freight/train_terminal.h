@@ -76,7 +76,7 @@ class Terminal : public train::Observer {
   std::vector<std::string> early_;  // lines until then
   double device_peak_ = 0;
   bool quiet_, steps_ = true;  // a net, whose steps are planned
-  std::string example_, pass_ = "epoch", held_out_ = "test", rate_ = "img/s";
+  std::string example_, sample_set_, pass_ = "epoch", held_out_ = "test", rate_ = "img/s";
   Progress::Mode mode_;
   std::optional<Progress> progress_;
 };

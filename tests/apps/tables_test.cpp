@@ -37,7 +37,7 @@ TEST(TablesCommand, ATableIsTrainedMeasuredPredictedAndShown) {
   EXPECT_NE(trained.err.find("column species is told from the 2 others, as 2 classes"), std::string::npos)
       << trained.err;
   const std::string model = dir + "/run/model.safetensors";
-  EXPECT_NE(trained.out.find(cat("freight predict ", model, " ROWS.csv")), std::string::npos) << trained.out;
+  EXPECT_NE(trained.out.find(cat("freight predict ", model, " ", csv)), std::string::npos) << trained.out;
 
   const Ran eval = run_freight({"eval", model, "--json"});
   ASSERT_EQ(eval.code, 0) << eval.err;

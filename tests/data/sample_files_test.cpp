@@ -21,11 +21,11 @@ TEST(SampleFiles, AreWrittenOnceAndNeverReplaceOtherFiles) {
   EXPECT_EQ(write_sample_files("housing", scratch.path()), 2);  // equal files stay
   const std::string mine = scratch.path() + "/housing.csv";
   std::ofstream(mine) << "mine\n";
-  freight::test::expect_error(ErrorKind::runtime, {"housing.csv exists with other contents", "--output"},
-                              [&] { write_sample_files("housing", scratch.path()); });
+  testing::expect_error(ErrorKind::runtime, {"housing.csv exists with other contents", "--output"},
+                        [&] { write_sample_files("housing", scratch.path()); });
   EXPECT_EQ(io::read_text(mine), "mine\n");
-  freight::test::expect_error(ErrorKind::usage, {"'houses'", "all, photos, digits, housing, reviews"},
-                              [&] { write_sample_files("houses", scratch.path()); });
+  testing::expect_error(ErrorKind::usage, {"'houses'", "all, photos, digits, housing, reviews"},
+                        [&] { write_sample_files("houses", scratch.path()); });
 }
 
 TEST(SampleFiles, ImagesAndTextsHaveTheirClasses) {

@@ -281,7 +281,7 @@ TEST_F(RankingTest, ThePythonPackageRanksAlike) {
       const Array ours = model->run(rows.train.values);
       EXPECT_GT(*train::score_of({.name = "ndcg"}, ours, rows.train), 0.95) << objective;
       if (library.empty()) continue;  // the package fits by its own alone
-      const TreeColumns columns(rows.shape.columns, rows.train.values);
+      const TreeColumns columns(rows.shape.columns, rows.train);
       const auto put = [&](const char* name, const void* bytes, size_t size) {
         io::write_file_atomic(dir_ / name, std::string_view(static_cast<const char*>(bytes), size));
       };

@@ -78,7 +78,7 @@ void forget_peak() { std::ofstream("/proc/self/clear_refs") << 5; }
 TEST_F(XgboostBins, BinsOfBatchesGiveTheTreesOfAMatrixThatHoldsAllCells) {
   const train::RowData rows = flowers();
   const Xgboost& library = xgboost();
-  const TreeColumns columns(rows.shape.columns, rows.train.values);
+  const TreeColumns columns(rows.shape.columns, rows.train);
   std::vector<float> weights, labels;
   for (int64_t i = 0; i < rows.train.count(); ++i) {
     weights.push_back(1 + static_cast<float>(i % 3));
@@ -110,7 +110,9 @@ TEST_F(XgboostBins, GroupsOfARankingAreThoseOfAMatrixThatHoldsAllCells) {
   }
   const store::Rows rows{.values = values, .labels = labels, .groups = groups, .ranked = true};
   const std::vector<store::Column> names = {{.name = "match"}, {.name = "age"}};
-  const TreeColumns columns(names, values);
+  store::Rows all;
+  all.values = values;
+  const TreeColumns columns(names, all);
   const auto cells = [&] {
     const XgboostHandle whole = matrix_of_features(library, columns, columns.features(values), "1");
     library.check(library->XGDMatrixSetFloatInfo(whole.get(), "label", labels.data<float>(), kRows), "the labels");
@@ -134,7 +136,7 @@ TEST_F(XgboostBins, RowsInFilesGiveTheTreesOfRowsInMemory) {
   const train::RowData rows = flowers();
   const Xgboost& library = xgboost();
   if (library.version() < kOldestPages) GTEST_SKIP() << "this XGBoost keeps no rows with missing cells in files";
-  const TreeColumns columns(rows.shape.columns, rows.train.values);
+  const TreeColumns columns(rows.shape.columns, rows.train);
   std::vector<float> weights;
   for (int64_t i = 0; i < rows.train.count(); ++i) weights.push_back(1 + static_cast<float>(i % 3));
   const BinsAsked at_once{.weights = weights, .threads = "1"};
@@ -183,7 +185,9 @@ TEST_F(XgboostBins, RowsBehind2To31BytesOfCellsAreBinned) {
     labels.data<float>()[i] = 50;
   }
   const store::Rows rows{.values = values, .labels = labels};
-  const TreeColumns columns(names, values);
+  store::Rows all;
+  all.values = values;
+  const TreeColumns columns(names, all);
   const XgboostHandle matrix = binned_matrix(library, columns, rows, {.weights = {}, .threads = "2"});
   void* made = nullptr;
   void* const matrices[] = {matrix.get()};

@@ -226,7 +226,7 @@ TEST_F(Training, AnInfiniteLossStopsTheRunAndTheWeightsBeforeItAreSaved) {
   });
   const RunSummary s = prepare(config_).summary();
   EXPECT_EQ(s.unit, "sample") << "rows of numbers are no images";
-  EXPECT_EQ(s.example, "SAMPLE.npy");
+  EXPECT_EQ(s.example, "");
   expect_error(ErrorKind::diverged, {"first not finite: ", "the weights before that step are in"}, [&] { run(); });
   EXPECT_TRUE(finite(store::load_bundle(dir_ / "run/last/model.safetensors")));
 }
@@ -338,7 +338,8 @@ TEST_F(Training, WhatIsPreparedLeavesNoTraceUntilItRuns) {
   EXPECT_EQ(s.train_count, 640);
   EXPECT_GT(s.flops_per_step, 0);
   EXPECT_EQ(s.unit, "img");
-  EXPECT_EQ(s.example, "IMAGE.png");
+  EXPECT_EQ(s.example, "digits");
+  EXPECT_EQ(s.sample_set, "digits");
   ASSERT_EQ(prepared.planned().step.size(), 1u);
   EXPECT_EQ(prepared.planned().test_count, 150);
   expect_error(ErrorKind::usage, {"does not offload"}, [&] { prepared.plan_within({.bytes = 1 << 20}); });

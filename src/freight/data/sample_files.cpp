@@ -43,11 +43,13 @@ float shape_distance(size_t shape, float x, float y) {
 // u8 (H, W, 3)
 Array draw_photo(size_t shape, uint64_t number) {
   PhiloxStream r(kSampleSeed, number, kPhotoStream);
+  // Circles are reddish, squares greenish, triangles bluish, so that a small network learns them within seconds.
   std::array<float, 3> paint, background, far;
+  const float light = r.uniform(20, 235);
   for (size_t c = 0; c < 3; ++c) {
-    background[c] = r.uniform(20, 235);
+    background[c] = light + r.uniform(-15, 15);
     far[c] = background[c] + r.uniform(-40, 40);
-    paint[c] = background[c] + (background[c] < 128 ? 1.0f : -1.0f) * r.uniform(60, 120);
+    paint[c] = r.uniform(20, 110) + (c == shape ? 120.0f : 0.0f);
   }
   const float radius = r.uniform(12, 22), angle = r.uniform(0, 2 * std::numbers::pi_v<float>);
   const float center_x = r.uniform(24, 40), center_y = r.uniform(24, 40);

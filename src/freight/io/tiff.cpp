@@ -124,8 +124,8 @@ class TiffFile {
     tiff().TIFFOpenOptionsSetWarningHandlerExtR(options_, tiff_warned, &source_);
     // A strip of all rows in 16 bits and four colours, and what compression keeps beside it.
     tiff().TIFFOpenOptionsSetMaxSingleMemAlloc(options_, kMaxPixels * 8 + (tmsize_t{64} << 20));
-    // m: nothing is mapped; O: tables of strips are read when they are needed.
-    tiff_ = tiff().TIFFClientOpenExt(name.c_str(), "rmO", &source_, tiff_read, tiff_write, tiff_seek, tiff_close,
+    // m: nothing is mapped.
+    tiff_ = tiff().TIFFClientOpenExt(name.c_str(), "rm", &source_, tiff_read, tiff_write, tiff_seek, tiff_close,
                                      tiff_size, nullptr, nullptr, options_);
     if (!tiff_) bad();
   }

@@ -48,7 +48,7 @@ class FeedTask : public Task {
   uint64_t fingerprint() const override { return feeds_.fingerprint; }
   std::vector<std::string> notes() const override { return {}; }
   const char* unit() const override { return "sample"; }
-  std::string example() const override { return "SAMPLE.npy"; }
+  std::string example() const override { return {}; }
 
  private:
   struct First {

@@ -495,6 +495,7 @@ RunSummary NetRun::summary() const {
   s.classes = static_cast<int64_t>(task->classes().size());
   s.unit = task->unit();
   s.example = task->example();
+  s.sample_set = task->sample_set();
   if (task->test_apart()) s.held_out = "val";
   s.batch_size = config.batch_size;
   s.grad_accum = config.grad_accum;

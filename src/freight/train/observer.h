@@ -34,7 +34,8 @@ struct RunSummary {
   std::string held_out = "test";      // what the epochs' figures are of: "val" where a test set is another
   std::string measured = "test";  // what the figures of the stored model are of: "val" where fitting used these rows
   std::string unit;               // of samples: "img", "sample", "doc", "tok"
-  std::string example;            // what `freight predict` takes: "IMAGE.png"; "" where it takes nothing
+  std::string example;            // an argument of `freight predict` for this model, quoted; "" where none is known
+  std::string sample_set;         // what `freight data sample` has to write before the example is there; or ""
 };
 
 struct StepReport {

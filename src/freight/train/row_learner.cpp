@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 #include "freight/base/clock.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/duration.h"
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/io/json_library.h"
 #include "freight/store/column_gaps.h"
@@ -294,7 +296,7 @@ struct RowRun : Prepared {
     s.measured = measured_part();
     s.held_out = own_test() ? "val" : s.measured;
     s.ranks = rows.train.ranked;
-    s.example = "ROWS.csv";
+    if (std::filesystem::is_regular_file(config.data)) s.example = shell_word(config.data);
     s.batch_size = rows.train.count();
     s.epochs = s.steps = 1;
     s.planned_bytes = static_cast<size_t>(told_cost.bytes);

@@ -2,6 +2,7 @@
 #include "freight/train/task.h"
 
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/data/catalog.h"
 #include "freight/data/finite.h"
 #include "freight/data/resample.h"
@@ -181,9 +182,19 @@ class SampleTask : public Task {
   }
   bool test_apart() const override { return data_.test.test_apart; }
   const char* unit() const override { return preprocessing().pictures() ? "img" : "sample"; }
-  std::string example() const override { return preprocessing().pictures() ? "IMAGE.png" : "SAMPLE.npy"; }
+  std::string example() const override {
+    if (!preprocessing().pictures()) return {};
+    const data::Dataset& shown = data_.test.count() > 0 ? data_.test : data_.train;
+    if (shown.files && !shown.files->paths.empty()) return shell_word(shown.files->paths[0]);
+    return grey() ? "digits" : "photos/circle/00.png";
+  }
+  std::string sample_set() const override {
+    if (!preprocessing().pictures() || data_.train.files) return {};
+    return grey() ? "digits" : "photos";
+  }
 
  private:
+  bool grey() const { return data_.train.sample_shape().rank() < 3 || data_.train.sample_shape()[0] == 1; }
   void refuse_other_flags() const {
     refuse_given({{"--dropout", c_.dropout > 0},
                   {"--layers", c_.layers > 0},

@@ -54,8 +54,10 @@ class Task {
   virtual bool test_apart() const { return false; }
   // The word for what is counted: "img", "sample", "doc", "tok".
   virtual const char* unit() const = 0;
-  // Shows what `freight predict` takes of such data: "IMAGE.png"; "" where it takes none.
+  // An argument of `freight predict` for such data, quoted for a shell; "" where none is known.
   virtual std::string example() const = 0;
+  // The set of `freight data sample` that the example is of; "" where it is there already.
+  virtual std::string sample_set() const { return {}; }
 
  protected:
   Task() = default;
