@@ -146,7 +146,7 @@ int show_command(const Args& args) {
   }
   auto j = io::parse_json<Json>(models::to_json(summary), model.name);
   j["classes"] = model.classes();
-  j["spec"] = io::parse_json<Json>(models::to_spec(model, models::SpecSizes::required), model.name);
+  j["spec"] = io::parse_json<Json>(models::to_spec(model), model.name);
   std::printf("%s\n", j.dump().c_str());
   return 0;
 }

@@ -7,6 +7,7 @@
 
 #include "config_options.h"
 #include "freight/base/error.h"
+#include "freight/data/catalog.h"
 #include "freight/io/file.h"
 #include "freight/io/json_library.h"
 #include "freight/train/learner.h"
@@ -64,10 +65,10 @@ void add_described(const PlanFlags& f, const Options& o, MemoryAlone alone, plan
   }
 }
 
-// The settings of training for the data set. Of one that is not here, the message says what a plan takes instead.
-train::Config recipe_of(const train::Config& probe) {
+// Of a data set that is not here, the message says what a plan takes instead.
+void need_data(const train::Config& probe) {
   try {
-    return train::recipe(probe.data, probe.recipe, probe.data_dir);
+    data::find(probe.data, {.data_dir = probe.data_dir});
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::data) throw;
     throw Error(e.kind(), e.op(),
@@ -119,7 +120,10 @@ std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
          "the times of epochs: freight plan --model resnet50 --samples 1281167");
   }
   flags = {};
-  flags.config = probe.data.empty() ? train::Config{} : recipe_of(probe);
+  if (!probe.data.empty()) {
+    need_data(probe);
+    flags.config = train::recipe(probe.data, probe.recipe, probe.data_dir);
+  }
   flags.config.data = probe.data;
   if (const std::string model = train::asked_model(probe); !model.empty()) train::set_model(flags.config, model);
   train::set_picture_sizes(flags.config, probe);

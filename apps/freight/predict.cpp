@@ -332,7 +332,10 @@ int predict_here(deploy::Predictor& predictor, PredictFlags& f, const Options& o
     Sink sink{writer, progress, figures};
     predict_samples(predictor, inputs, turns, f.stop_at_bad(), comm, &sink);
     progress.clear();
-    for (const std::string& note : inputs.notes()) say_note(note, o.quiet());
+    // Of a command that is stopped, a worker may wait for room with the lock that notes() takes.
+    if (!signals::stop_requested()) {
+      for (const std::string& note : inputs.notes()) say_note(note, o.quiet());
+    }
   }
   progress.clear();
   if (signals::stop_requested()) return signals::exit_code();

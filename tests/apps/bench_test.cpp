@@ -78,7 +78,7 @@ TEST(BenchCompare, RefusesWhatItCannotCompare) {
       {{"--devices", "cpu", "--batches", "0"}, 2, "--batches"},
       {{"--devices", "cpu", "--batches", ""}, 2, "--batches"},
       {{"--devices", "cpu", "--predict", "GeForce 9999"}, 2, "GeForce 9999"},
-      {{"--devices", "cpu", "--predict", "H100"}, 2, "say one whole"},
+      {{"--devices", "cpu", "--predict", "H100"}, 2, "need one of H100 PCIe 80GB, H100 SXM5 80GB"},
       {{"--devices", "cpu", "--hourly", "cpu"}, 2, "--hourly"},
       {{"--devices", "cpu", "--hourly", "cpu=-1"}, 2, "above 0"},
       {{"--devices", "cpu", "--watts", "ref=5"}, 2, "not one of the devices"},

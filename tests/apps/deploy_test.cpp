@@ -126,7 +126,7 @@ TEST(ModelsConvert, MakesAStoredModelOfLightgbmsTreesWithoutAnyLibrary) {
   EXPECT_TRUE(has(converted.out, "classes low, high")) << converted.out;
   const Ran told = run_freight({"predict", model, made + "binary.csv", "--csv", "--explain", "-q"});
   ASSERT_EQ(told.code, 0) << told.err;
-  EXPECT_TRUE(has(told.out, "binary.csv:2,high,0.784913,0.66265604")) << told.out;
+  EXPECT_TRUE(has(told.out, "binary.csv:2,high,0.215087,0.784913,0.66265604")) << told.out;
   const Ran verified = run_freight({"verify", model});
   EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
   EXPECT_TRUE(has(verified.out, "holds        shap")) << verified.out;

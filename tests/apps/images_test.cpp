@@ -299,7 +299,7 @@ TEST(Images, TheSuggestedEvalGivesWhatTrainingPrinted) {
     const Ran e = run_freight(suggested(r.out));
     ASSERT_EQ(e.code, 0) << r.out << e.err;
     EXPECT_EQ(figures_in(r.out, "accuracy "), figures_in(e.out, "top1 ")) << r.out << e.out;
-    EXPECT_NE(r.out.find(c.own_test ? "val accuracy" : "test accuracy"), std::string::npos) << r.out;
+    EXPECT_NE(r.out.find(c.own_test ? "validation accuracy" : "test accuracy"), std::string::npos) << r.out;
   }
 }
 

@@ -119,7 +119,7 @@ TEST(PlanCommand, RefusesWhatItCannotPlan) {
     const char* part;
   };
   const Row rows[] = {
-      {{}, "name a model"},
+      {{}, "need a data set (freight data list), or a model"},
       {{"--model", "lenett"}, "lenet"},
       {{"--model", "lenet", "--batch-size", "0"}, "--batch-size"},
       {{"--model", "lenet", "--input-shape", "3xq"}, "--input-shape"},
@@ -434,7 +434,7 @@ TEST(AdviseCommand, RefusesWhatMeansNothing) {
     const char* part;
   };
   const Row rows[] = {
-      {{}, "name a model"},
+      {{}, "need a data set (freight data list), or a model"},
       {{"--model", "lenet"}, "--samples"},
       {{"--model", "lenet", "--samples", "100", "--deadline", "8"}, "--deadline"},
       {{"--model", "lenet", "--samples", "100", "--deadline", "-8h"}, "--deadline"},

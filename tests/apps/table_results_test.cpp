@@ -123,6 +123,9 @@ TEST(TableResults, EvalWeighsRowsAndKnowsWhatTheModelWasFittedFor) {
   const std::vector<std::string> objectives[] = {{"quantile", "--quantile", "0.9", "quantile_loss"},
                                                  {"tweedie", "--tweedie-power", "1.2", "tweedie_deviance"}};
   for (const std::vector<std::string>& o : objectives) {
+    const Ran one = run_freight({"train", csv, "--target", "y", "--model", "gbdt", "--objective", o[0], o[1], o[2],
+                                 "--rounds", "1", "-o", dir + "/one-" + o[0]});
+    if (one.code == 4 && one.err.find("is in XGBoost from 2.0.0 on") != std::string::npos) continue;  // Debian has 1.7
     const Json t = trained(csv, o[0], {"--model", "gbdt", "--objective", o[0], o[1], o[2], "--rounds", "20"});
     EXPECT_NEAR(measured(o[0])["scores"][o[3]]["value"].get<double>(), t[cat("test_", o[3])].get<double>(), 1e-9)
         << o[0];

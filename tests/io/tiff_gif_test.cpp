@@ -25,7 +25,8 @@ struct Tiff {
   int compression = COMPRESSION_NONE;
   int orientation = 0;
 };
-constexpr int kRows = 21, kColumns = 37, kTile = 16;
+// libtiff 4.5 refuses uncompressed tiles of less than 1024 bytes, the least that its buffers have.
+constexpr int kRows = 21, kColumns = 37, kTile = 32;
 
 // Sample s of pixel (y, x), 0 to 255; in 16 bits 257 times that.
 int level(int y, int x, int s) { return (y * 11 + x * 5 + s * 60) % 256; }
@@ -206,6 +207,7 @@ TEST(Tiff, TruncatedFilesAreRefused) {
   for (const Tiff& t : tiffs()) {
     const std::string good = tiff_of(t, dir);
     for (size_t n = 0; n < good.size(); n += std::max<size_t>(1, good.size() / 23)) {
+      SCOPED_TRACE(cat(t.name, ", ", n, " of ", good.size(), " bytes"));
       expect_error(ErrorKind::data, {"cut.tif"}, [&] { decode_image(bytes_of(good.substr(0, n)), "cut.tif"); });
     }
   }

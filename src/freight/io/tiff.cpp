@@ -81,13 +81,15 @@ int tiff_failed(TIFF*, void* source, const char*, const char* format, va_list va
   keep_message(static_cast<TiffSource*>(source), format, values);
   return 1;
 }
-// Warnings are about tags that nobody reads here, but for data that end too early: there libtiff makes up the rest.
+// Warnings are about tags that nobody reads here, but for data that end too early, of which libtiff makes up the rest,
+// and a palette that cannot be read, without which it takes the image for a grey one.
 int tiff_warned(TIFF*, void* source, const char*, const char* format, va_list values) {
   char text[200];
   std::vsnprintf(text, sizeof text, format, values);
   const std::string_view said = text;
   auto* s = static_cast<TiffSource*>(source);
-  if (said.find("remature end") == said.npos && said.find("remature EOF") == said.npos) return 1;
+  const auto says = [&](const char* words) { return said.find(words) != said.npos; };
+  if (!says("remature end") && !says("remature EOF") && !says("ColorMap")) return 1;
   if (s->message[0] == 0) std::snprintf(s->message, sizeof s->message, "%s", text);
   return 1;
 }
@@ -127,15 +129,19 @@ class TiffFile {
     // m: nothing is mapped.
     tiff_ = tiff().TIFFClientOpenExt(name.c_str(), "rm", &source_, tiff_read, tiff_write, tiff_seek, tiff_close,
                                      tiff_size, nullptr, nullptr, options_);
-    if (!tiff_) bad();
+    if (tiff_ && source_.message[0] == 0) return;
+    close();
+    bad();
   }
-  ~TiffFile() {
+  ~TiffFile() { close(); }
+  TiffFile(const TiffFile&) = delete;
+  TiffFile& operator=(const TiffFile&) = delete;
+
+  void close() {
     if (begun_) tiff().TIFFRGBAImageEnd(&image_);
     if (tiff_) tiff().TIFFClose(tiff_);
     tiff().TIFFOpenOptionsFree(options_);
   }
-  TiffFile(const TiffFile&) = delete;
-  TiffFile& operator=(const TiffFile&) = delete;
 
   // Reads the head of the first page.
   void begin() {
