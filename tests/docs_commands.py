@@ -40,7 +40,7 @@ import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LANGUAGES = {"sh", "text", "json", "cpp", "python", "graph"}
-LONGEST = 250
+LONGEST = 260
 # How often a run says where it stands depends on the clock.
 PROGRESS = re.compile(r"epoch \d+/\d+  \d+/\d+ ")
 # What docs/README.md asks for before the commands of a page are tried.

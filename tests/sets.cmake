@@ -15,7 +15,7 @@ function(add_groups room set parts filter)
     set(name "${room}, ${set} ${part} of ${parts}")
     math(EXPR index "${part} - 1")
     add_test(NAME "${name}" COMMAND test_${room} --gtest_filter=${filter})
-    set_tests_properties("${name}" PROPERTIES LABELS "${set};group" TIMEOUT 900 ENVIRONMENT
+    set_tests_properties("${name}" PROPERTIES LABELS "${set};group" TIMEOUT 1800 ENVIRONMENT
                          "${ROOM_ENVIRONMENT};GTEST_TOTAL_SHARDS=${parts};GTEST_SHARD_INDEX=${index}")
     if(ROOM_FIXTURE)
       set_tests_properties("${name}" PROPERTIES FIXTURES_REQUIRED ${ROOM_FIXTURE})

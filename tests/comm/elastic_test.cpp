@@ -25,6 +25,17 @@
 namespace freight::test {
 namespace {
 
+// Tests of this room start this program again with a filter of one case. A process of a sharded run
+// (GTEST_TOTAL_SHARDS) would hand its shard down to them, and most would run nothing.
+class ChildrenRunAllCases : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    ::unsetenv("GTEST_TOTAL_SHARDS");
+    ::unsetenv("GTEST_SHARD_INDEX");
+  }
+};
+const auto* const kChildrenRunAllCases = ::testing::AddGlobalTestEnvironment(new ChildrenRunAllCases);
+
 using comm::JobEnd;
 using testing::read_text;
 

@@ -107,7 +107,7 @@ TEST(Fuzz, Webp) {
 
 TEST(Fuzz, Gif) {
   // Two frames of 3 x 2 in two colours, the first interlaced and transparent.
-  const std::string palette("\0\0\0\xff\xff\xff", 6), pixels("\x02\x02\x44\x0a\x00", 5);
+  const std::string palette("\0\0\0\xff\xff\xff", 6), pixels("\x08\x07\x00\x01\x04\x10\x28\x30\x20\x00", 10);
   const std::string frame = "," + le(0, 4) + le(3, 2) + le(2, 2);
   fuzz_image("GIF89a" + le(4, 2) + le(3, 2) + "\x80" + std::string(2, '\0') + palette + "!\xf9\x04" + "\x01" +
                  std::string(2, '\0') + "\x01" + std::string(1, '\0') + frame + "\x40" + pixels + frame +
@@ -119,13 +119,20 @@ TEST(Fuzz, Tiff) {
   const auto tag = [](uint64_t id, uint64_t type, uint64_t value) {
     return le(id, 2) + le(type, 2) + le(1, 4) + le(value, 4);
   };
-  for (const uint64_t compression : {1, 5, 32773}) {
+  struct Pixels {
+    uint64_t compression;  // as the tag has it: none, LZW, PackBits
+    std::string bytes;
+  };
+  const Pixels all[] = {{1, {"\x80\x00\x20\x10\x08\x04\x02\x01\x80\x40\x20\x10", 12}},
+                        {5, {"\x80\x20\x00\x02\x00\x80\x20\x08\x02\x00\xa0\x08\x10\x48\x08", 15}},
+                        {32773, {"\x03\x80\x00\x20\x10\x03\x08\x04\x02\x01\x03\x80\x40\x20\x10", 15}}};
+  for (const Pixels& p : all) {
     const std::string head = std::string("II") + le(42, 2) + le(8, 4) + le(10, 2);
     const uint64_t pixels = 8 + 2 + 10 * 12 + 4;
-    fuzz_image(head + tag(256, 3, 4) + tag(257, 3, 3) + tag(258, 3, 8) + tag(259, 3, compression) + tag(262, 3, 1) +
-                   tag(273, 4, pixels) + tag(274, 3, 6) + tag(277, 3, 1) + tag(278, 3, 3) + tag(279, 4, 12) + le(0, 4) +
-                   std::string("\x80\x00\x20\x10\x08\x04\x02\x01\x80\x40\x20\x10", 12),
-               45 + compression);
+    fuzz_image(head + tag(256, 3, 4) + tag(257, 3, 3) + tag(258, 3, 8) + tag(259, 3, p.compression) + tag(262, 3, 1) +
+                   tag(273, 4, pixels) + tag(274, 3, 6) + tag(277, 3, 1) + tag(278, 3, 3) +
+                   tag(279, 4, p.bytes.size()) + le(0, 4) + p.bytes,
+               static_cast<uint32_t>(45 + p.compression));
   }
 }
 

@@ -365,11 +365,11 @@ struct CellReader::State {
 };
 
 namespace {
-// Every other byte of English text is 0 in UTF-16, and three of four are in UTF-32.
+// Every other byte of English text is 0 in UTF-16, and three of four are in UTF-32. Where nearly all are 0 it is neither.
 void need_no_wide_characters(const std::string& seen, const std::string& name) {
   constexpr size_t kLeastBytes = 8;
   const auto zeros = static_cast<size_t>(std::count(seen.begin(), seen.end(), '\0'));
-  if (seen.size() < kLeastBytes || 4 * zeros < seen.size()) return;
+  if (seen.size() < kLeastBytes || 4 * zeros < seen.size() || 8 * zeros > 7 * seen.size()) return;
   const bool wide = 8 * zeros > 5 * seen.size();
   const char* const form = wide              ? (seen[0] == '\0' ? "UTF-32BE" : "UTF-32LE")
                            : seen[0] == '\0' ? "UTF-16BE"
