@@ -183,7 +183,8 @@ TEST_F(Tables, ATableWithoutAHeaderSaysSoAndOneWithYearsDoes) {
     return data.notes.empty() ? std::string() : data.notes[0];
   };
   EXPECT_NE(first_note("5,3,1\n" + rows).find("no header"), std::string::npos);
-  EXPECT_NE(first_note("id,2019,2020\n" + rows).find("some of whose names are numbers: id, 2019, 2020"), std::string::npos);
+  EXPECT_NE(first_note("id,2019,2020\n" + rows).find("some of whose names are numbers: id, 2019, 2020"),
+            std::string::npos);
 }
 
 TEST_F(Tables, CellsOfTheToldColumnMeanWhatTheySay) {

@@ -235,7 +235,7 @@ TEST_F(Selection, ATestPartOfItsOwnLeavesAllRowsToTheComparison) {
   EXPECT_EQ(learner_->measure(bundle, r.model_path, {}).figures.count, 2);
   train::MeasureRequest held_out;
   held_out.split = "val";
-  expect_error(ErrorKind::usage, {"--split", "no row of", "the part val"},
+  expect_error(ErrorKind::usage, {"--split", "was held out of training", "--split train measures"},
                [&] { learner_->measure(bundle, r.model_path, held_out); });
   // Without a comparison the held-out rows guide the fit, as before.
   learner_->fits.clear();

@@ -365,7 +365,8 @@ struct CellReader::State {
 };
 
 namespace {
-// Every other byte of English text is 0 in UTF-16, and three of four are in UTF-32. Where nearly all are 0 it is neither.
+// Every other byte of English text is 0 in UTF-16, and three of four are in UTF-32. Where nearly all are 0 it is
+// neither.
 void need_no_wide_characters(const std::string& seen, const std::string& name) {
   constexpr size_t kLeastBytes = 8;
   const auto zeros = static_cast<size_t>(std::count(seen.begin(), seen.end(), '\0'));
