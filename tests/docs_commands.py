@@ -40,7 +40,7 @@ import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LANGUAGES = {"sh", "text", "json", "cpp", "python", "graph"}
-LONGEST = 260
+LONGEST = 250
 # How often a run says where it stands depends on the clock.
 PROGRESS = re.compile(r"epoch \d+/\d+  \d+/\d+ ")
 # What docs/README.md asks for before the commands of a page are tried.
@@ -194,7 +194,7 @@ def scratch(folder, freight, page):
     if page.name == "README.md" and page.parent == ROOT:
         return
     for command in SAMPLE_COMMANDS:
-        subprocess.run(["bash", "-c", command], cwd=folder, env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}, check=True,
+        subprocess.run(["bash", "-c", command], cwd=folder, env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}, check=False,
                        stdout=subprocess.DEVNULL)
     (folder / "secret.txt").write_text("a secret\n")
     (folder / "names.txt").write_text("circle\nsquare\ntriangle\n")
