@@ -302,13 +302,16 @@ TEST_F(OwnRun, OneIsPlannedBeforeItRuns) {
 }
 
 TEST_F(OwnRun, OneIsFittedToTheMemoryAsTheCommandsRunsAre) {
-  config_.batch_size = 96;
+  constexpr int64_t kSamples = 48000;  // so many that their activations outweigh what any process takes
+  config_.batch_size = kSamples;
   std::vector<std::string> heard;
   const auto fitted = [&](double bytes, plan::FitOptions::Misfit misfit) {
     config_.output_dir = dir_ / cat("fitted-", bytes);
     train::Config c = config_;
-    return plan::prepare_fitting(c, {.misfit = misfit, .device_memory = bytes}, {.own = own(wave())},
-                                 [&](const std::string& text) { heard.push_back(text); });
+    return plan::prepare_fitting(
+        c, {.misfit = misfit, .device_memory = bytes},
+        {.own = Own{.model = wave(), .data = data::TrainTest{points(kSamples, 0), points(40, 1000)}, .feeds = {}}},
+        [&](const std::string& text) { heard.push_back(text); });
   };
   using Misfit = plan::FitOptions::Misfit;
   const plan::FittedRun whole = fitted(1e9, Misfit::refuse);
