@@ -17,16 +17,16 @@ struct Mix {
 // Consecutive samples of a batch: all of them, or the piece of one of several readers. Images are f32 (count, ...),
 // labels f32 (count, classes).
 struct MixedRows {
-  int64_t count = 0;
-  Shape sample = {};  // of an image
-  bool channels_last = false;
-  int64_t classes = 0;
-  float* images = nullptr;
-  float* labels = nullptr;
+  int64_t count = 0;           // of samples
+  Shape sample = {};           // of an image
+  bool channels_last = false;  // of the images
+  int64_t classes = 0;         // numbers in a label
+  float* images = nullptr;     // of all samples
+  float* labels = nullptr;     // of all samples
   // The neighbour of the first row, unmixed: the sample before it in the batch. That of the batch's first sample is the
   // last one.
   const float* image_before = nullptr;
-  const float* label_before = nullptr;
+  const float* label_before = nullptr;  // its label
 };
 
 // Mixes samples of a batch in place. The choice is a function of (seed, epoch, batch), so that readers who each mix a

@@ -8,10 +8,12 @@
 
 namespace freight::data {
 
+// How the numbers of a column are written.
 struct NumberStyle {
   char decimal = '.';  // or ','
   char group = 0;      // between thousands: ',', '.', '\'' or ' ', which stands for any blank; 0: none
 
+  // True of digits and a decimal point alone.
   bool plain() const { return decimal == '.' && group == 0; }
   friend bool operator==(const NumberStyle&, const NumberStyle&) = default;
 };

@@ -31,6 +31,7 @@ class LossScale {
 
   // Both states by name, for checkpoints.
   std::vector<nn::NamedVariable> state_dict() const { return {{"factor", factor_}, {"good_steps", good_}}; }
+  // The factor of the first step.
   double initial() const { return options_.initial; }
   // The factor, read on the host.
   double factor() const;
