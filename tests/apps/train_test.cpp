@@ -136,7 +136,8 @@ TEST(TrainCommand, ADryRunChecksModelDataAndWeightsAndWritesNothing) {
   const Ran sound = dry({dir, "--model", "mlp", "-b", "32"});
   EXPECT_EQ(sound.code, 0) << sound.err;
   EXPECT_NE(sound.err.find("batch   32 = 1 device x 32"), std::string::npos) << sound.err;
-  EXPECT_EQ(Json::parse(sound.out).at("batch_size"), 32);
+  const Ran settings = dry({dir, "--model", "mlp", "-b", "32", "--json"});
+  EXPECT_EQ(Json::parse(settings.out).at("batch_size"), 32);
   EXPECT_FALSE(std::filesystem::exists(dir + "/run"));
 }
 
