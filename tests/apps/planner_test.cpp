@@ -125,7 +125,6 @@ TEST(PlanCommand, RefusesWhatItCannotPlan) {
       {{"--model", "lenet", "--input-shape", "3xq"}, "--input-shape"},
       {{"--model", "alexnet", "--input-shape", "3x16x16"}, "alexnet"},
       {{"digits", "--model", "lenet", "--input-shape", "1x28x28"}, "--input-shape"},
-      {{"--model", "lenet", "--device-memory", "8"}, "--device-bandwidth"},
       {{"--model", "lenet", "--device-price", "1"}, "--device-price"},
       {{"--model", "lenet", "--device-memory", "8", "--device-bandwidth", "9", "--device-tflops", "1", "--device-price",
         "-1"},
