@@ -221,7 +221,7 @@ int info_command(const Args& args) {
     if (e.kind() != ErrorKind::data || !could_be_table(path, common.load.text)) throw;
     return print_table(path, {}, common.as_json);
   }
-  // Of pictures in files a data set holds the constants that nets normalise by, which are not the data's own.
+  // A data set of image files holds the constants that nets normalise by, which are not the data's own.
   const data::ImageFiles* const files = sets.train.files.get();
   constexpr int64_t kMostDecoded = 2000;
   const data::PixelStatistics own =

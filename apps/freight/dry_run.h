@@ -1,4 +1,4 @@
-// What `freight train --dry-run` prints of a run that is not started: memory, plan and time.
+// The output of `freight train --dry-run`: memory, plan and time of a run that is not started.
 #pragma once
 #include <string>
 

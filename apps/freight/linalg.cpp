@@ -339,7 +339,7 @@ struct Answer {
 
 constexpr int64_t kShown = 16;  // numbers of a result on the terminal
 
-// Whether the output file has the result: an npy file has the first alone.
+// True where the output file has the result: an npy file has the first result alone.
 bool is_written(size_t result, const LinalgFlags& f) {
   return ends_with(f.output, ".npz") || (!f.output.empty() && result == 0);
 }

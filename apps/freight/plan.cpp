@@ -39,7 +39,7 @@ struct PlanCommandFlags : PlanFlags {
   int64_t top = 20;
 };
 
-// Of such a device only its memory is said.
+// Only the memory of such a device is known.
 bool memory_alone(const PlanFlags& f) {
   const bool described = f.device_bandwidth > 0 || f.device_tflops > 0 || f.config.offload != "none";
   return f.device_bytes() > 0 && !described;
