@@ -84,7 +84,7 @@ bool is_image_name(const std::string& path);
 std::string image_endings();
 // True for names that end as those of images which are not read: .heic .avif .svg and the like.
 bool is_foreign_image_name(const std::string& path);
-// What files that were not read are, by their endings, the most frequent first: "40 .heic and 2 .svg (formats of images
+// Counts files that were not read by their endings, the most frequent first: "40 .heic and 2 .svg (formats of images
 // that are not read: convert them to PNG or JPEG), 3 .txt, 1 without an ending".
 std::string count_by_ending(const std::vector<std::string>& names);
 

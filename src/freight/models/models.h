@@ -98,7 +98,7 @@ Model create(const std::string& name, const Options& options = {});
 Model from_spec(const std::string& text, const std::string& source = "spec");
 // Reads a file and builds from it; throws Error(usage) when it cannot be read.
 Model from_spec_file(const std::string& path);
-// What a printed spec states of the sizes that from_spec would infer from the input.
+// Which of the sizes that from_spec would infer from the input a printed spec states.
 enum class SpecSizes {
   all,      // every size, so that the spec fits no other input: what a saved model records
   required  // none of them, so that another "input" suffices to adapt the spec
