@@ -1,5 +1,5 @@
 // The declarations of the layers: what they say is what specs read and print, what constructors refuse, and what
-// docs/model-spec.md lists. Layers of one's own are declared in the same form.
+// docs/layers.md lists. Layers of one's own are declared in the same form.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -67,7 +67,7 @@ std::string layers_table() {
 }
 
 TEST(Layers, TheTableOfTheDocumentIsThatOfTheDeclarations) {
-  freight::testing::expect_tables(source_dir() + "/docs/model-spec.md", {{"layers", layers_table()}});
+  freight::testing::expect_tables(source_dir() + "/docs/layers.md", {{"layers", layers_table()}});
 }
 
 // A value other than the default that the field allows.

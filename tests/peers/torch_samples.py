@@ -7,7 +7,7 @@ the names of docs/functions.md, and may stand for a value itself; a layer is {"l
 gradients are those of sum(first result * weights), weights being ((i * 37) % 11 - 5) / 4 at flat place i.
 
 How a function of PyTorch is called in Freight stands in FUNCTIONS and MODULES, a row each. What has no counterpart
-raises Missing, whose text the page of results (docs/torch-samples.md) tells.
+raises Missing, whose text the page of results (bench/results/torch-samples.md) tells.
 """
 import inspect
 import json
