@@ -254,7 +254,7 @@ int bench_scaling_command(const Args& args) {
     if (ran.signal != 0) return 128 + ran.signal;
     s.points.push_back(bench::read_point(ran.out, "rank 0"));
   }
-  predict(s, c, f, f.hosts.empty());
+  predict(s, c, f, true);
   return show(s, f);
 }
 

@@ -24,7 +24,6 @@
 #include "freight/trace/device.h"
 #include "freight/train/learner.h"
 #include "freight/train/signals.h"
-#include "lists.h"
 
 namespace freight::app {
 
@@ -40,35 +39,18 @@ void need_gpus_once(const RankFlags& flags) {
   }
   std::sort(gpus.begin(), gpus.end());
   const auto twice = std::adjacent_find(gpus.begin(), gpus.end());
-  if (twice == gpus.end() || !flags.hosts.empty()) return;
+  if (twice == gpus.end()) return;
   fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": ", *twice, " takes one process");
 }
 
 int64_t count_of(const DeviceList& list) { return list.count.value_or(static_cast<int64_t>(list.names.size())); }
 
-// Throws Error(usage) where --hosts has nobody to deal out: it would be passed over, and one process would do all.
-void need_processes_for_hosts(const JobFlags& flags, const std::string& devices, const comm::Launch& launch) {
-  if (flags.hosts.empty() || launch.source == "freight") return;
-  const size_t hosts = parse_list("--hosts", flags.hosts).size();
-  if (!launch.source.empty()) {
-    fail(ErrorKind::usage, "--hosts", "got ", flags.hosts, ", but ", launch.source, " started ", launch.world,
-         " processes where they are: leave it out");
-  }
-  const int64_t processes = devices.empty() ? 1 : count_of(parse_device_list("--devices", devices));
-  if (static_cast<int64_t>(hosts) <= processes) return;
-  fail(ErrorKind::usage, "--hosts", "got ", hosts, " hosts for ", processes, processes == 1 ? " device" : " devices",
-       ", need one for each, as in --devices cpu*", hosts);
-}
-
 }  // namespace
 
 void declare_job(Options& o, JobFlags& f) {
-  o.add("--hosts", &f.hosts,
-        "hosts that share the processes, the first of them this one; the others are reached by ssh (FREIGHT_SSH)",
-        {.value = "LIST"});
   o.add("--comm", &f.comm,
-        "what moves the data: shared (memory of one host), gloo (network), mpi (under its mpiexec), nccl (sums between "
-        "CUDA devices), or auto: the last where it is found, else one of the first two",
+        "what moves the data: shared (memory of one host), gloo (network), nccl (sums between CUDA devices), or auto: "
+        "the last where it is found, else one of the first two",
         {.value = "NAME", .aliases = {"--engine"}});
   o.add("--interface", &f.interface, "this host's interface for gloo, by name or address", {.value = "NAME"});
   o.add("--token-file", &f.token_file, "holds the secret by which processes of several hosts know each other",
@@ -91,15 +73,9 @@ comm::JobOptions JobFlags::job() const {
           .token_file = token_file};
 }
 
-comm::Engine JobFlags::engine() const {
-  comm::Launch launch;
-  launch.world = hosts.empty() ? 1 : 2;  // on other hosts, too
-  return comm::engine_for(launch, job());
-}
+comm::Engine JobFlags::engine() const { return comm::engine_for(comm::Launch{}, job()); }
 
 int64_t device_count(const RankFlags& flags, const comm::Launch& launch) {
-  const bool finds_others = !flags.elastic.empty() && !launch.source.empty();  // by these hosts: members_of()
-  if (!finds_others) need_processes_for_hosts(flags, flags.devices, launch);
   if (flags.devices.empty()) return launch.world;
   const int64_t count = count_of(parse_device_list("--devices", flags.devices));
   if (count > kMostDevices) fail(ErrorKind::usage, "--devices", "got ", count, " devices, need at most ", kMostDevices);
@@ -236,8 +212,8 @@ void join_devices(train::Ranks& ranks, const std::string& device, const RankFlag
 void refuse_nccl(const JobFlags& flags) {
   if (flags.job().engine != comm::Engine::nccl) return;
   fail(ErrorKind::usage, "--comm",
-       "nccl sums gradients between CUDA devices, for freight train alone: need auto, shared, "
-       "gloo or mpi");
+       "nccl sums gradients between CUDA devices, for freight train alone: need auto, shared or "
+       "gloo");
 }
 
 std::string table_device_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch) {
@@ -263,7 +239,7 @@ std::string table_device_of(const RankFlags& flags, const std::string& device, c
 }
 
 bool is_shard_process(const RankFlags& flags, const comm::Launch& launch) {
-  return launch.source == "freight" && launch.world > 1 && flags.devices.empty() && flags.hosts.empty();
+  return launch.source == "freight" && launch.world > 1 && flags.devices.empty();
 }
 
 ShardWork shard_work(const train::Config& config, const RankFlags& flags, const comm::Launch& launch,
@@ -271,7 +247,7 @@ ShardWork shard_work(const train::Config& config, const RankFlags& flags, const 
   if (is_shard_process(flags, launch)) return {launch.world, thread_count()};
   const int64_t threads = std::min<int64_t>(thread_count(), cpu_info().cores);
   ShardWork work{.threads = thread_count()};
-  const bool free_to_choose = launch.source.empty() && flags.devices.empty() && flags.hosts.empty();
+  const bool free_to_choose = launch.source.empty() && flags.devices.empty();
   const int64_t processes = std::min({config.shards, threads, kMostDevices});
   if (!free_to_choose || processes < 2 || *trace::device_named(config.backend) != "cpu") return work;
   if (&train::learner_of(config) != train::learners().front()) return work;
@@ -288,8 +264,7 @@ std::string to_string(int64_t shards, const ShardWork& work) {
 
 std::string last_line(const std::string& path) {
   std::string line;
-  for (std::string l : split(io::read_text(path), '\n')) {
-    while (!l.empty() && l.back() == '\r') l.pop_back();  // ssh ends its lines so
+  for (const std::string& l : split(io::read_text(path), '\n')) {
     if (!l.empty()) line = l;
   }
   constexpr std::string_view kPrefix = "freight: error: ";
@@ -297,7 +272,7 @@ std::string last_line(const std::string& path) {
 }
 
 ErrorKind kind_of(const comm::JobEnd& end) {
-  if (end.signal != 0 || end.of_ssh()) return ErrorKind::peer_lost;
+  if (end.signal != 0) return ErrorKind::peer_lost;
   constexpr int kLast = static_cast<int>(ErrorKind::verification);
   return end.exit_code >= 1 && end.exit_code <= kLast ? static_cast<ErrorKind>(end.exit_code) : ErrorKind::runtime;
 }
@@ -323,7 +298,6 @@ comm::LaunchOptions launch_of(Args words, const JobFlags& flags, int64_t count, 
   o.command = {std::filesystem::read_symlink("/proc/self/exe").string()};
   o.command.insert(o.command.end(), words.begin(), words.end());
   o.world = static_cast<int>(count);
-  if (!flags.hosts.empty()) o.hosts = parse_list("--hosts", flags.hosts);
   o.bound = flags.engine() == comm::Engine::shared_memory;
   o.log_dir = logs;
   return o;
@@ -393,7 +367,6 @@ std::string resume_command(const std::string& run, const RankFlags& flags, const
     if (value != usual_value) words.insert(words.end(), {flag, value});
   };
   add("--devices", flags.devices, usual.devices);
-  add("--hosts", flags.hosts, usual.hosts);
   add("--comm", flags.comm, usual.comm);
   add("--interface", flags.interface, usual.interface);
   add("--token-file", flags.token_file, usual.token_file);
@@ -463,10 +436,6 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
     fail(ErrorKind::usage, "--elastic", "got ", devices,
          " device (--devices): need two or more, of which one may be lost");
   }
-  if (flags.engine() == comm::Engine::mpi) {
-    fail(ErrorKind::usage, "--elastic",
-         "goes by shared memory or Gloo, not by MPI, which ends all processes with one: ", "leave out --comm mpi");
-  }
   if (flags.shard_optimizer && comm::asked_engine(flags.job()) == comm::Engine::nccl) {
     fail(ErrorKind::usage, "--elastic",
          "looks for the states of --shard-optimizer in memory of the host: leave out --comm nccl");
@@ -491,9 +460,7 @@ std::unique_ptr<comm::Membership> members_of(const comm::Launch& launch, const R
     fail(ErrorKind::usage, "--elastic", "needs --output-dir where ", launch.source,
          " starts the processes: the folder of the run, for those, too, that come back");
   }
-  std::vector<std::string> hosts;
-  if (!flags.hosts.empty()) hosts = parse_list("--hosts", flags.hosts);
-  return comm::Membership::of_launcher(launch, std::move(job), parse_elastic(flags.elastic).least, hosts);
+  return comm::Membership::of_launcher(launch, std::move(job), parse_elastic(flags.elastic).least);
 }
 
 std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch) {

@@ -18,17 +18,16 @@ namespace freight::app {
 
 constexpr int64_t kMostDevices = 64;  // that a command computes on together
 
-// Flags that say on which hosts the processes of a job are, and how they reach each other.
+// Flags that say how the processes of a job reach each other.
 struct JobFlags {
-  std::string hosts;                            // --hosts; "": this one
   std::string comm = "auto";                    // --comm
   std::string interface = {}, token_file = {};  // --interface, --token-file
   double comm_timeout = 120;                    // seconds
 
   comm::JobOptions job() const;
-  // The engine of ranks that this process starts.
+  // The engine of ranks that this process starts, all on this host.
   comm::Engine engine() const;
-  // The flags, but for the hosts, as words for the processes that are started.
+  // The flags as words for the processes that are started.
   Args words() const;
 };
 void declare_job(Options& o, JobFlags& f);
@@ -111,8 +110,8 @@ struct RanksRan {
   std::string out;  // the standard output of rank 0
   int signal = 0;   // the first signal that this process got and handed on; 0: none
 };
-// Starts this program with these words as so many ranks, on the hosts of the job, and waits for them. All that they
-// print goes to `folder`. Throws Error that `what` names, with the last line of the rank which failed.
+// Starts this program with these words as so many ranks and waits for them. All that they print goes to `folder`.
+// Throws Error that `what` names, with the last line of the rank which failed.
 RanksRan run_ranks_apart(const std::string& what, const Args& words, const JobFlags& flags, int64_t count,
                          const std::string& folder);
 

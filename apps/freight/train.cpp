@@ -383,7 +383,7 @@ void check_devices(Request& r, int64_t count) {
         device_of_rank(r.config, r.flags.ranks, comm::Launch{.rank = rank, .world = static_cast<int>(count)});
     train::validate(of_rank);
     // A rank on another host says it itself.
-    if (r.flags.dry_run && r.flags.ranks.hosts.empty()) backend(*trace::device_named(of_rank.backend));
+    if (r.flags.dry_run) backend(*trace::device_named(of_rank.backend));
     if (rank == 0) r.config.backend = of_rank.backend;
   }
   train::parse_device_weights(r.flags.ranks.weights, static_cast<int>(count));

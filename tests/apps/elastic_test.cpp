@@ -13,7 +13,6 @@
 #include "freight/base/philox.h"
 #include "rank_models.h"
 #include "rank_processes.h"
-#include "tests/comm/hosts.h"
 #include "tests/support/small_digits.h"
 
 namespace freight::test {
@@ -366,78 +365,6 @@ TEST_F(ElasticRuns, OverANetworkTheOthersGoOnTooAndARankComesBack) {
   EXPECT_NE(r.out.find("test accuracy"), std::string::npos) << r.out;
 }
 
-// Hosts are network namespaces, of which a stand-in for ssh reaches the second one.
-class ElasticHosts : public ElasticRuns {
- protected:
-  ElasticHosts() : hosts_(2) {
-    the_hosts = &hosts_;
-    stand_in_for_ssh("");
-  }
-  // `before` stands in front of the words that enter the other host. A process that is killed there is 255, as ssh
-  // says.
-  void stand_in_for_ssh(const std::string& before) const {
-    write_file(path("ssh"), cat("#!/bin/sh\nshift $(($# - 1))\n", before, "ip netns exec ", hosts_.name(1),
-                                " setsid -w sh -c \"$1\" || exit 255\n"));
-    fs::permissions(path("ssh"), fs::perms::owner_all);
-  }
-  std::unique_ptr<Running> start(int64_t steps) const {
-    const std::string list = Hosts::address(0) + "," + Hosts::address(1);
-    return std::make_unique<Running>(args("run", steps, {"--devices", "cpu*3", "--hosts", list, "--elastic", "1:3"}),
-                                     "", std::vector<std::string>{"FREIGHT_SSH=" + path("ssh")},
-                                     [] { the_hosts->enter(0); });
-  }
-  // The process of a rank, on whichever host; 0 where there is none. The job is the one that uses this test's folder.
-  int process_on_host(int rank) const {
-    for (const auto& e : fs::directory_iterator("/proc")) {
-      const int pid = std::atoi(e.path().filename().c_str());
-      if (pid < 1) continue;
-      const std::string at = "/proc/" + std::to_string(pid), environment = read_file(at + "/environ");
-      const std::string name = std::string(1, '\0') + cat("FREIGHT_RANK=", rank) + std::string(1, '\0');
-      if (environment.find(name) == std::string::npos) continue;
-      if (read_file(at + "/cmdline").find(path("run")) != std::string::npos) return pid;
-    }
-    return 0;
-  }
-
-  const Hosts hosts_;
-  static const Hosts* the_hosts;  // for a function without more, in the child
-};
-const Hosts* ElasticHosts::the_hosts = nullptr;
-
-TEST_F(ElasticHosts, ARankOfAnotherHostThatIsKilledComesBack) {
-  if (!hosts_.why_not().empty()) GTEST_SKIP() << hosts_.why_not();
-  constexpr int64_t kSteps = 2500;
-  train_undisturbed(kSteps);
-  const auto running = start(kSteps);
-  ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-21"));
-  const int process = process_on_host(2);
-  ASSERT_GT(process, 0);
-  ::kill(process, SIGKILL);
-  ASSERT_TRUE(running->wait_for("rank 2 ended or was killed; 2 devices go on", 60));
-  ASSERT_TRUE(running->wait_for("rank 2 is back; 3 devices go on", 60));
-  expect_undisturbed(running->finish(), "run");
-}
-
-TEST_F(ElasticHosts, TheOtherHostGoesOnWhereThatOfTheFirstRankAndOfTheCommandIsLost) {
-  if (!hosts_.why_not().empty()) GTEST_SKIP() << hosts_.why_not();
-  stand_in_for_ssh("(cat; exec sleep 100) | exec ");  // the other end of the connection stays open
-  constexpr int64_t kSteps = 1000;
-  train_undisturbed(kSteps);
-  const auto running = start(kSteps);
-  ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-21"));
-  const int last = process_on_host(2);
-  ASSERT_GT(last, 0);
-  const std::vector<int> here = {process_on_host(0), process_on_host(1)};
-  for (const int process : here) ASSERT_GT(process, 0);
-  ASSERT_TRUE(hosts_.cut(0));
-  for (const int process : here) ::kill(process, SIGKILL);
-  running->send(SIGKILL);
-  for (int i = 0; i < 6000 && ::kill(last, 0) == 0; ++i) usleep(10'000);
-  expect_undisturbed({.code = 0, .out = {}, .err = read_file(path("run") + "/log.txt")}, "run");
-  const Json run = Json::parse(read_file(path("run") + "/run.json"));
-  EXPECT_EQ(run["regroupings"].back()["devices"], 1);
-}
-
 // The test plays another launcher: it says to each process who it is, and starts again whom it wants.
 class ElasticLaunched : public ElasticRuns {
  protected:
@@ -566,16 +493,12 @@ TEST_F(ElasticLaunched, LaunchersThatEndAllProcessesWithOneAreRefusedWithWhatToD
           {}, "--elastic: mpirun ends all processes where one is lost: leave out --elastic and give --resume auto");
   refused({"PMI_RANK=0", "PMI_SIZE=3"}, {}, "--elastic: mpiexec ends all processes where one is lost");
   refused(with(slurm(0), "SLURM_KILL_BAD_EXIT=1"), {}, "need srun --kill-on-bad-exit=0");
-  refused({"SKYPILOT_NODE_RANK=0", "SKYPILOT_NUM_NODES=3", "SKYPILOT_NODE_IPS=10.0.0.1"}, {},
-          "--elastic: SkyPilot ends a task on all machines where one fails");
   refused(torchrun(0), {"--elastic", "1:2"}, "--elastic: got 1:2 for 3 processes of torchrun");
   refused(torchrun(0), {"--comm", "shared"}, "--elastic: goes by Gloo where torchrun starts the processes");
   refused(torchrun(0), {"--output-dir", ""}, "--elastic: needs --output-dir where torchrun starts the processes");
   const Words elsewhere = {
       "RANK=0", "WORLD_SIZE=3", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR=192.0.2.1", "MASTER_PORT=29500"};
   refused(elsewhere, {}, "--elastic: needs the hosts of all ranks");
-  refused(elsewhere, {"--hosts", "192.0.2.1"}, "--hosts: got 1 hosts for 3 ranks");
-  refused(elsewhere, {"--hosts", "192.0.2.1,192.0.2.2,192.0.2.3"}, "FREIGHT_TOKEN: is not set");
   refused(with(torchrun(0), "MASTER_PORT=65535"), {}, "MASTER_PORT: got 65535: --elastic needs a port for each of 3");
 }
 
@@ -616,7 +539,6 @@ TEST_F(ElasticRuns, WrongBoundsAreRefusedByName) {
   refused({on, four, flag, "4"}, "--elastic: got '4', need the fewest and the most devices, as in 1:4");
   refused({on, four, flag, "1:4x"}, "--elastic: got '1:4x'");
   refused({flag, "1:4"}, "--elastic: needs --devices");
-  refused({on, four, flag, "1:4", "--comm", "mpi"}, "--elastic: goes by shared memory or Gloo, not by MPI");
   refused({on, four, flag, "1:4", "--comm", "nccl", "--shard-optimizer"}, "leave out --comm nccl");
   refused({on, "1", flag, "1:1"}, "--elastic: got 1 device (--devices): need two or more");
   refused({on, "cpu,opencl:0", flag, "1:2"}, "--devices: got cpu,opencl:0: need devices of one kind");
@@ -629,7 +551,6 @@ TEST_F(ElasticRuns, WrongBoundsAreRefusedByName) {
   refused({on, four, flag, "-1:4"}, "--elastic: got -1:4, need at least 1 device");
   refused({on, four, flag, "1:2:3"}, "--elastic: got '1:2:3'");
   refused({on, four, flag, "1:4", "--batch-size", "auto"}, "--elastic: does not go with --batch-size auto");
-  refused({on, four, flag, "1:4", "--hosts", "192.0.2.1,b"}, "--hosts: got '192.0.2.1' for the first host");
   refused({on, four, flag, "1:4", "--overlap", "yes"}, "--elastic: does not go with --overlap yes");
   refused({on, four, flag, "1:4", "--shards", "0"}, "--shards: got 0 beside --elastic");
   refused({on, four, flag, "1:4", "--fit", "auto"}, "--elastic: does not go with --fit auto");

@@ -112,11 +112,10 @@ NetworkPlan network_plan(const Launch& launch, const JobOptions& options) {
   return plan;
 }
 
-// Slurm and SkyPilot say no port: it is one that their other jobs on the host do not have, below those that systems
-// hand out.
+// Slurm says no port: it is one that its other jobs on the host do not have, below those that systems hand out.
 int port_of(const Launch& launch) {
   int port = launch.master_port;
-  if (port == 0 && (launch.source == "Slurm" || launch.source == "SkyPilot")) {
+  if (port == 0 && launch.source == "Slurm") {
     uint32_t hash = 2166136261U;  // FNV-1a
     for (const char c : launch.job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
     constexpr uint32_t kFirst = 20000, kPorts = 10000;
@@ -145,28 +144,20 @@ std::unique_ptr<Comm> join_by_gloo(const Launch& launch, const JobOptions& optio
   return join_gloo(plan);
 }
 
-std::unique_ptr<Comm> join_by_mpi(const Launch& launch, const JobOptions& options) {
-  NetworkPlan plan = network_plan(launch, options);
-  if (plan.host.empty()) plan.host = host_name();
-  return join_mpi(plan);
-}
-
 }  // namespace
 
 Engine parse_engine(const std::string& flag, const std::string& text) {
   if (text == "auto") return Engine::automatic;
   if (text == "shared") return Engine::shared_memory;
   if (text == "gloo") return Engine::gloo;
-  if (text == "mpi") return Engine::mpi;
   if (text == "nccl") return Engine::nccl;
-  fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need auto, shared, gloo, mpi or nccl");
+  fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need auto, shared, gloo or nccl");
 }
 
 const char* to_string(Engine engine) {
   switch (engine) {
     case Engine::shared_memory: return "shared memory";
     case Engine::gloo: return "Gloo";
-    case Engine::mpi: return "MPI";
     case Engine::nccl: return "NCCL";
     case Engine::automatic: break;
   }
@@ -188,7 +179,6 @@ Engine engine_for(const Launch& launch, const JobOptions& options) {
 std::unique_ptr<Comm> join_job(const Launch& launch, const JobOptions& options) {
   switch (engine_for(launch, options)) {
     case Engine::gloo: return join_by_gloo(launch, options);
-    case Engine::mpi: return join_by_mpi(launch, options);
     default: return join_shared_memory(launch, {.timeout = options.timeout, .not_to_meet = options.called_off});
   }
 }

@@ -56,7 +56,6 @@ std::string ends_all(const Launch& l) {
   if (l.source == "Open MPI" || l.source == "PMI") {
     return cat(l.source == "PMI" ? "mpiexec" : "mpirun", " ends all processes where one is lost", kInstead);
   }
-  if (l.source == "SkyPilot") return cat("SkyPilot ends a task on all machines where one fails", kInstead);
   if (l.source == "Slurm" && env::get("SLURM_KILL_BAD_EXIT") == "1") {
     return "srun ends all tasks where one is lost (SLURM_KILL_BAD_EXIT=1): need srun --kill-on-bad-exit=0";
   }
@@ -64,13 +63,11 @@ std::string ends_all(const Launch& l) {
 }
 
 // The host of each rank.
-std::vector<std::string> hosts_of_ranks(const Launch& l, std::vector<std::string> hosts) {
-  const bool named = !hosts.empty();
-  if (!named && l.local_world == l.world) hosts = {"127.0.0.1"};
-  if (hosts.empty()) hosts = l.hosts;
+std::vector<std::string> hosts_of_ranks(const Launch& l) {
+  const std::vector<std::string> hosts = l.local_world == l.world ? std::vector<std::string>{"127.0.0.1"} : l.hosts;
   if (hosts.empty()) {
     fail(ErrorKind::usage, "--elastic", "needs the hosts of all ranks, so that they find each other where the first ",
-         "one is lost, and ", l.source, " names none: need --hosts node1,node2, in the order of their ranks");
+         "one is lost, and ", l.source, " names none");
   }
   std::vector<std::string> all;
   const auto count = static_cast<int>(hosts.size());
@@ -80,8 +77,8 @@ std::vector<std::string> hosts_of_ranks(const Launch& l, std::vector<std::string
   }
   const HostRank own = enough ? host_rank_of(l.rank, l.world, count) : HostRank{};
   if (!enough || own.local_world != l.local_world || own.local_rank != l.local_rank) {
-    fail(ErrorKind::usage, named ? "--hosts" : "--elastic", "got ", count, " hosts for ", l.world, " ranks, of which ",
-         l.source, " started ", l.local_world, " on this one, where rank ", l.rank, " is number ", l.local_rank,
+    fail(ErrorKind::usage, "--elastic", "got ", count, " hosts for ", l.world, " ranks, of which ", l.source,
+         " started ", l.local_world, " on this one, where rank ", l.rank, " is number ", l.local_rank,
          ": need the same number on each, host by host");
   }
   return all;
@@ -97,10 +94,9 @@ std::string own_token_file() {
 
 }  // namespace
 
-std::unique_ptr<Membership> Membership::of_launcher(const Launch& launch, JobOptions options, int least,
-                                                    const std::vector<std::string>& hosts) {
+std::unique_ptr<Membership> Membership::of_launcher(const Launch& launch, JobOptions options, int least) {
   if (const std::string why = ends_all(launch); !why.empty()) fail(ErrorKind::usage, "--elastic", why);
-  const std::vector<std::string> of_ranks = hosts_of_ranks(launch, hosts);
+  const std::vector<std::string> of_ranks = hosts_of_ranks(launch);
   const bool said =
       !options.token_file.empty() || !env::get("FREIGHT_TOKEN_FILE").empty() || !env::get("FREIGHT_TOKEN").empty();
   if (!said && launch.local_world == launch.world) options.token_file = own_token_file();

@@ -25,11 +25,10 @@ class Membership {
   // Null where no launcher started this process as one of an elastic job. `options` are for one between hosts.
   static std::unique_ptr<Membership> of_process(const Launch& launch, const JobOptions& options = {});
   // One of those that another launcher started, which go on among themselves where that lets them, down to `least`;
-  // whom it starts again with the same variables joins. They meet over a network, at ports from the job's on. `hosts`
-  // share the ranks evenly, host by host; empty: those of `launch`. Throws Error(usage) where the launcher ends all
-  // processes with one, with what to do instead, and where hosts or port are not known.
-  static std::unique_ptr<Membership> of_launcher(const Launch& launch, JobOptions options, int least,
-                                                 const std::vector<std::string>& hosts = {});
+  // whom it starts again with the same variables joins. They meet over a network, at ports from the job's on. Throws
+  // Error(usage) where the launcher ends all processes with one, with what to do instead, and where hosts or port are
+  // not known.
+  static std::unique_ptr<Membership> of_launcher(const Launch& launch, JobOptions options, int least);
   virtual ~Membership() = default;
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;

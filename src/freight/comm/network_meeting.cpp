@@ -156,7 +156,6 @@ class TcpHost {
     if (::bind(door_.listener(), address_.raw(), address_.length) != 0) refuse_place(where, errno);
     if (::listen(door_.listener(), kMostNetworkRanks) != 0) refuse_place(where, errno);
     address_ = own_end(door_.listener());
-    if (plan_.listening) plan_.listening(address_.text(), address_.port());
   }
 
   [[noreturn]] void refuse_place(const std::string& where, int error) const {
