@@ -92,6 +92,7 @@ train::Config measured_run(train::Config c, const std::string& folder) {
   c.lr_scheduler = "constant";
   c.lr_warmup_epochs = 0;
   c.save_every = 0;
+  c.save_seconds = 0;
   c.save_in_place = true;  // between epochs, not beside the steps of the next
   c.keep = 1;
   c.output_dir = folder + "/run";

@@ -19,10 +19,13 @@
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
 #include "freight/comm/join.h"
+#include "freight/comm/supervisor.h"
 #include "freight/io/digest.h"
 #include "freight/io/file.h"
 #include "freight/trace/device.h"
+#include "freight/train/checkpoint.h"
 #include "freight/train/learner.h"
+#include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
 
 namespace freight::app {
@@ -312,8 +315,7 @@ enum class Logs : uint8_t { stay, go };
   fail(kind_of(end), command, to_string(end), why.empty() ? "" : ": " + why);
 }
 
-int run_on_terminal(const std::string& command, const comm::LaunchOptions& options, Logs logs) {
-  const comm::JobEnd end = comm::run_job(options);
+int end_on_terminal(const std::string& command, const comm::JobEnd& end, Logs logs) {
   // A rank that was asked to stop has said so by its exit code, or ended by the signal before it could.
   const bool of_signal = end.exit_code == 128 + end.forwarded || end.signal == end.forwarded;
   const bool stopped = end.forwarded != 0 && (!end.failed() || of_signal);
@@ -321,6 +323,62 @@ int run_on_terminal(const std::string& command, const comm::LaunchOptions& optio
   if (!end.failed()) return 0;
   if (end.log.empty() && end.signal == 0) return end.exit_code;
   fail_with(command, end, logs);
+}
+
+// "1:4" of --elastic.
+struct Bounds {
+  int least = 0, most = 0;
+};
+Bounds parse_elastic(const std::string& text) {
+  Bounds e;
+  const char* const last = text.data() + text.size();
+  const auto [colon, fault] = std::from_chars(text.data(), last, e.least);
+  const bool two = fault == std::errc() && colon != last && *colon == ':';
+  const auto [end, second] = std::from_chars(two ? colon + 1 : last, last, e.most);
+  if (!two || second != std::errc() || end != last) {
+    fail(ErrorKind::usage, "--elastic", "got '", excerpt(text), "', need the fewest and the most devices, as in 1:4");
+  }
+  if (e.least < 1) fail(ErrorKind::usage, "--elastic", "got ", text, ", need at least 1 device");
+  if (e.least > e.most) fail(ErrorKind::usage, "--elastic", "got ", text, ": the fewest are more than the most");
+  return e;
+}
+
+// The flags by which a start takes these devices alone, by their numbers in --devices.
+Args flags_of_start(const RankFlags& flags, const std::vector<int>& devices) {
+  const auto those_of = [&](const std::vector<std::string>& all) {
+    std::vector<std::string> some;
+    for (const int d : devices) some.push_back(all.at(static_cast<size_t>(d)));
+    return join(some, ",");
+  };
+  const DeviceList list = parse_device_list("--devices", flags.devices);
+  Args words = {"--devices", list.count ? cat(devices.size()) : those_of(list.names)};
+  if (!flags.weights.empty() && flags.weights != "auto") {
+    words.insert(words.end(), {"--device-weights", devices.size() > 1 ? those_of(split(flags.weights, ',')) : ""});
+  }
+  return words;
+}
+
+// `launch`: of all devices. A restart goes on in the folder of the run, also of one that began with a checkpoint of
+// another.
+comm::JobEnd supervise(const comm::LaunchOptions& launch, const RankFlags& flags, int64_t count,
+                       const std::string& logs) {
+  const Bounds bounds = parse_elastic(flags.elastic);
+  const std::string run = std::filesystem::path(logs).parent_path().string();
+  comm::Supervision s{.launch = launch, .least = bounds.least, .most = bounds.most};
+  s.devices = static_cast<int>(count);
+  s.command = [&](const std::vector<int>& devices) {
+    std::vector<std::string> words = launch.command;
+    const Args more = flags_of_start(flags, devices);
+    words.insert(words.end(), more.begin(), more.end());
+    if (!train::checkpoints_of(run).empty()) words.insert(words.end(), {"--resume", "auto"});
+    return words;
+  };
+  s.tell = [&](const std::string& line) {
+    std::fprintf(stderr, "%s\n", printable(line).c_str());
+    train::RunDir::add_to_log(run, line);
+  };
+  s.stop_signal = [] { return signals::stop_signal(); };
+  return comm::supervise(s);
 }
 
 Args with_command(const std::string& command, const Args& args) {
@@ -334,11 +392,10 @@ Args with_command(const std::string& command, const Args& args) {
 int run_ranks(const std::string& command, const Args& args, const RankFlags& flags, int64_t count,
               const std::string& logs, int64_t threads) {
   comm::LaunchOptions o = launch_of(with_command(command, args), flags, count, logs);
-  o.elastic = parse_elastic(flags.elastic);
-  o.elastic.by_network = flags.engine() == comm::Engine::gloo;
   o.threads = static_cast<int>(threads);
   o.terminal = true;
-  return run_on_terminal(command, o, Logs::stay);
+  if (!flags.elastic.empty()) return end_on_terminal(command, supervise(o, flags, count, logs), Logs::stay);
+  return end_on_terminal(command, comm::run_job(o), Logs::stay);
 }
 
 int run_ranks(const std::string& command, const Args& args, const RankFlags& flags, int64_t count) {
@@ -346,7 +403,7 @@ int run_ranks(const std::string& command, const Args& args, const RankFlags& fla
   const LogFolder folder(command);
   comm::LaunchOptions o = launch_of(with_command(command, args), flags, count, folder.path());
   o.terminal = true;
-  return run_on_terminal(command, o, Logs::go);
+  return end_on_terminal(command, comm::run_job(o), Logs::go);
 }
 
 bool is_of_rows(const train::Config& config) { return &train::learner_of(config) != train::learners().front(); }
@@ -374,6 +431,7 @@ std::string resume_command(const std::string& run, const RankFlags& flags, const
   add("--overlap", flags.overlap, usual.overlap);
   add("--device-weights", flags.weights, usual.weights);
   add("--elastic", flags.elastic, usual.elastic);
+  if (!flags.elastic.empty()) words.insert(words.end(), {"--output-dir", run});
   if (flags.shard_optimizer) words.emplace_back("--shard-optimizer");
   words.insert(words.end(), more.begin(), more.end());
   for (std::string& word : words) word = shell_word(word);
@@ -398,69 +456,23 @@ RanksRan run_ranks_apart(const std::string& what, const Args& words, const JobFl
   return {.out = io::read_text(o.result)};
 }
 
-comm::Elastic parse_elastic(const std::string& text) {
-  comm::Elastic e;
-  if (text.empty()) return e;
-  const char* const last = text.data() + text.size();
-  const auto [colon, fault] = std::from_chars(text.data(), last, e.least);
-  const bool two = fault == std::errc() && colon != last && *colon == ':';
-  const auto [end, second] = std::from_chars(two ? colon + 1 : last, last, e.most);
-  if (!two || second != std::errc() || end != last) {
-    fail(ErrorKind::usage, "--elastic", "got '", excerpt(text), "', need the fewest and the most devices, as in 1:4");
-  }
-  if (e.least < 1) fail(ErrorKind::usage, "--elastic", "got ", text, ", need at least 1 device");
-  if (e.least > e.most) fail(ErrorKind::usage, "--elastic", "got ", text, ": the fewest are more than the most");
-  return e;
-}
-
 void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t devices) {
-  const comm::Elastic e = parse_elastic(flags.elastic);
-  if (!e.on()) return;
-  const bool others = !launch.source.empty() && launch.source != "freight";
-  if (others && e.most != launch.world) {
-    fail(ErrorKind::usage, "--elastic", "got ", flags.elastic, " for ", launch.world, " processes of ", launch.source,
-         ", which says whom it starts again: need ", e.least, ":", launch.world);
+  if (flags.elastic.empty()) return;
+  const Bounds bounds = parse_elastic(flags.elastic);
+  if (launch.source == "freight") return;  // its supervisor has looked
+  if (!launch.source.empty()) {
+    fail(ErrorKind::usage, "--elastic", "restarts processes that this command starts: ", launch.source,
+         " restarts those ",
+         "that it starts. Leave it out and give -o DIR --resume auto --shards 8 (docs/several-devices.md)");
   }
-  if (others && comm::asked_engine(flags.job()) == comm::Engine::shared_memory) {
-    fail(ErrorKind::usage, "--elastic", "goes by Gloo where ", launch.source,
-         " starts the processes: leave out --comm shared");
+  if (flags.devices.empty()) {
+    fail(ErrorKind::usage, "--elastic", "needs --devices, as in --devices cpu*", bounds.most, " --elastic ",
+         flags.elastic);
   }
-  if (!others && flags.devices.empty()) {
-    fail(ErrorKind::usage, "--elastic", "needs --devices, as in --devices cpu*", e.most, " --elastic ", flags.elastic);
-  }
-  if (e.most > devices) {
+  if (bounds.most > devices) {
     fail(ErrorKind::usage, "--elastic", "got ", flags.elastic, " for ", devices, devices == 1 ? " device" : " devices",
          " (--devices): need no more than these");
   }
-  if (devices < 2) {
-    fail(ErrorKind::usage, "--elastic", "got ", devices,
-         " device (--devices): need two or more, of which one may be lost");
-  }
-  if (flags.shard_optimizer && comm::asked_engine(flags.job()) == comm::Engine::nccl) {
-    fail(ErrorKind::usage, "--elastic",
-         "looks for the states of --shard-optimizer in memory of the host: leave out --comm nccl");
-  }
-  if (flags.weights == "auto") {
-    fail(ErrorKind::usage, "--elastic", "does not go with --device-weights auto, which measures all devices together ",
-         "before the run, where one that comes later is not: give a number for each, like 4,1");
-  }
-  if (!flags.devices.empty()) {  // else the ranks that meet say what they compute on
-    need_alike(flags, "which --elastic is for as yet");
-    need_gpus_once(flags);
-  }
-  if (flags.overlap == "yes") {
-    fail(ErrorKind::usage, "--elastic", "does not go with --overlap yes: sums are made behind the backward half");
-  }
-}
-
-std::unique_ptr<comm::Membership> members_of(const comm::Launch& launch, const RankFlags& flags,
-                                             const train::Config& config, comm::JobOptions job) {
-  need_elastic(flags, launch, device_count(flags, launch));
-  if (config.output_dir.empty() && (config.resume.empty() || config.resume == "auto")) {
-    fail(ErrorKind::usage, "--elastic", "needs --output-dir where ", launch.source,
-         " starts the processes: the folder of the run, for those, too, that come back");
-  }
-  return comm::Membership::of_launcher(launch, std::move(job), parse_elastic(flags.elastic).least);
 }
 
 std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch) {

@@ -39,7 +39,7 @@ struct RankFlags : JobFlags {
   std::string overlap = "auto";  // --overlap, of training
   std::string weights;           // --device-weights, of training
   bool shard_optimizer = false;  // --shard-optimizer, of training
-  std::string elastic;           // --elastic, of training: "MIN:MAX"; "": all stay to the end
+  std::string elastic;           // --elastic, of training: "MIN:MAX"; "": the loss of a rank ends the job
 };
 void declare(Options& o, RankFlags& f);
 
@@ -144,14 +144,8 @@ void join_devices(train::Ranks& ranks, const std::string& device, const RankFlag
 // Throws Error(device) where --comm nccl is asked for and this host has no NCCL, Error(usage) where the run would not
 // sum by it.
 void need_nccl(const RankFlags& flags, const train::Config& config);
-// "1:4" of --elastic; off for "". Throws Error(usage).
-comm::Elastic parse_elastic(const std::string& text);
 // Throws Error(usage) where the flags of a job on `devices` devices do not go with --elastic.
 void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t devices);
-
-// This process among those of an elastic run that another launcher started. Throws Error(usage) where that cannot be.
-std::unique_ptr<comm::Membership> members_of(const comm::Launch& launch, const RankFlags& flags,
-                                             const train::Config& config, comm::JobOptions job);
 
 // Meets the others; null where a signal asked to end before they had come. Throws Error(usage, peer_lost).
 std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch);
@@ -161,13 +155,13 @@ std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Lau
 void need_same_question(train::Ranks& ranks, const Args& args, const std::string& model);
 
 // Returns what `work` does. Where that throws, the other ranks are told why this one ends, and end with it: they would
-// wait for it until they miss it. There are none where `ranks` is null, or has met nobody yet.
+// wait for it until they miss it. There are none where `ranks` is null.
 template <class Work>
 auto with_others(train::Ranks* ranks, const Work& work) {
   try {
     return work();
   } catch (const std::exception& e) {
-    if (ranks && ranks->met()) ranks->comm().abort(e.what());
+    if (ranks) ranks->comm().abort(e.what());
     throw;
   }
 }

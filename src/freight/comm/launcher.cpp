@@ -20,7 +20,6 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
-#include <memory>
 #include <utility>
 
 #include "freight/base/clock.h"
@@ -28,8 +27,6 @@
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
-#include "freight/comm/crew_internal.h"
-#include "freight/comm/hosts_crew_internal.h"
 #include "freight/comm/process_internal.h"
 
 extern char** environ;
@@ -142,6 +139,8 @@ struct Process {
   pid_t number = -1;
   Descriptor watched;
   bool running = false;
+  bool given_up = false;                 // it was stopped for too long, and is killed
+  Clock::time_point ran = Clock::now();  // it was last seen not to be stopped
 };
 
 class Job {
@@ -155,13 +154,6 @@ class Job {
     std::filesystem::create_directories(options.log_dir, error);
     if (error) fail(ErrorKind::runtime, options.log_dir, "cannot be made: ", error.message());
     processes_.resize(static_cast<size_t>(options.world));
-    if (!options.elastic.on()) return;
-    staff_ = new_staff();
-    kept_ = staff_->inherited();
-    for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
-      streams_.emplace_back(::fcntl(stream, F_DUPFD_CLOEXEC, 3));
-      kept_.push_back(streams_.back().get());
-    }
   }
   // Nothing outlives the job, also where an error ends it.
   ~Job() {
@@ -175,9 +167,9 @@ class Job {
 
   JobEnd run() {
     for (int r = 0; r < options_.world; ++r) start(r);
-    while (any_runs() || (staff_ && staff_->waits())) {
+    while (any_runs()) {
       look();
-      if (staff_) follow(staff_->look());
+      kill_stopped();
       const double since = seconds_since(failed_at_);
       if (end_.failed() && !asked_ && since > kAlone) {
         asked_ = true;
@@ -194,22 +186,21 @@ class Job {
     return std::any_of(processes_.begin(), processes_.end(), [](const Process& p) { return p.running; });
   }
 
-  std::unique_ptr<Staff> new_staff() const {
-    if (!options_.elastic.by_network) return std::make_unique<Crew>(options_.world, options_.elastic);
-    const std::vector<std::string> of_each(static_cast<size_t>(options_.world), "127.0.0.1");
-    return std::make_unique<HostsCrew>(of_each, options_.world, options_.elastic);
-  }
-
-  void follow(const Staff::Orders& orders) {
-    for (const int rank : orders.kill) {
-      const Process& p = processes_[static_cast<size_t>(rank)];
-      if (p.running) ::kill(-p.number, SIGKILL);
+  // Kills ranks that are stopped for too long: what they hold, a lock for one, is free then. Where all are stopped
+  // somebody wants the whole job to rest.
+  void kill_stopped() {
+    if (options_.most_stopped <= 0) return;
+    bool all = true;
+    for (Process& p : processes_) {
+      if (!p.running || state_of(p.number) == "is stopped") continue;
+      all = false;
+      p.ran = Clock::now();
     }
-    for (const int rank : orders.start) {
-      try {
-        start(rank);
-      } catch (const Error&) {  // the others go on: a program that is gone ends with 127, a fork is tried again
-      }
+    for (Process& p : processes_) {
+      if (all) p.ran = Clock::now();
+      if (!p.running || seconds_since(p.ran) < options_.most_stopped) continue;
+      p.given_up = true;
+      ::kill(-p.number, SIGKILL);
     }
   }
 
@@ -218,19 +209,19 @@ class Job {
   // The variables that make a process a rank. The name of a job is seen by all users of the host (a socket has it),
   // hence the token is another.
   std::vector<std::string> own_settings(int rank, const cpu_set_t& processors) const {
-    return {cat("FREIGHT_RANK=", rank),
-            cat("FREIGHT_WORLD_SIZE=", options_.world),
-            cat("FREIGHT_LOCAL_RANK=", rank),
-            cat("FREIGHT_LOCAL_WORLD_SIZE=", options_.world),
-            cat("FREIGHT_JOB=", name_),
-            "MASTER_ADDR=127.0.0.1",
-            cat("MASTER_PORT=", port_),
-            "FREIGHT_TOKEN=" + token_,
-            "FREIGHT_TOKEN_FILE=",
-            cat("OMP_NUM_THREADS=", threads_of(processors)),
-            "TORCHELASTIC_USE_AGENT_STORE=",
-            cat("FREIGHT_ELASTIC=", staff_ ? staff_->setting() : ""),
-            cat("FREIGHT_TERMINAL=", staff_ ? cat(streams_[0].get(), ",", streams_[1].get()) : "")};
+    std::vector<std::string> all = {cat("FREIGHT_RANK=", rank),
+                                    cat("FREIGHT_WORLD_SIZE=", options_.world),
+                                    cat("FREIGHT_LOCAL_RANK=", rank),
+                                    cat("FREIGHT_LOCAL_WORLD_SIZE=", options_.world),
+                                    cat("FREIGHT_JOB=", name_),
+                                    "MASTER_ADDR=127.0.0.1",
+                                    cat("MASTER_PORT=", port_),
+                                    "FREIGHT_TOKEN=" + token_,
+                                    "FREIGHT_TOKEN_FILE=",
+                                    cat("OMP_NUM_THREADS=", threads_of(processors)),
+                                    "TORCHELASTIC_USE_AGENT_STORE="};
+    all.insert(all.end(), options_.settings.begin(), options_.settings.end());
+    return all;
   }
 
   // A rank computes with the threads that were asked for, as far as it has processors for them.
@@ -258,27 +249,24 @@ class Job {
     std::vector<std::string> words = options_.command, settings = settings_with(own_settings(rank, processors));
     const std::vector<char*> argv = pointers(words), environment = pointers(settings);
     Process& p = processes_[static_cast<size_t>(rank)];
-    const bool again = p.number >= 0, apart = rank == 0 && !options_.result.empty();
-    const bool shown = rank == 0 && options_.terminal && !staff_;
+    const bool apart = rank == 0 && !options_.result.empty(), shown = rank == 0 && options_.terminal;
     const Descriptor log =
-        shown ? Descriptor(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)) : open_output(log_of(rank), again);
+        shown ? Descriptor(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)) : open_output(log_of(rank), options_.append);
     const Descriptor result = apart   ? open_output(options_.result)
                               : shown ? Descriptor(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3))
                                       : Descriptor();
     Pipe fault = make_pipe();
-    if (staff_) staff_->clear_seat(rank);
     const pid_t parent = ::getpid(), child = ::fork();
     if (child < 0) fail(ErrorKind::runtime, "launcher", "cannot start rank ", rank, ": ", std::strerror(errno));
     if (child == 0) {
       if (options_.bound) ::sched_setaffinity(0, sizeof(processors), &processors);
       const int in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-      for (const int fd : kept_) ::fcntl(fd, F_SETFD, 0);
+      for (const int fd : options_.inherited) ::fcntl(fd, F_SETFD, 0);
       become(argv.data(), environment.data(), parent, {in, result.get() >= 0 ? result.get() : log.get(), log.get()},
              fault.write.get());
     }
     ::setpgid(child, child);  // as the child does: whoever is first
     p = {.number = child, .watched = watch_process(child), .running = true};
-    if (staff_) staff_->started(rank, child);
     await_program(rank, fault);
   }
 
@@ -313,13 +301,11 @@ class Job {
   void look() {
     std::vector<pollfd> all = {{.fd = signals_.descriptor(), .events = POLLIN, .revents = 0}};
     for (const Process& p : processes_) all.push_back({.fd = p.watched.get(), .events = POLLIN, .revents = 0});
-    if (staff_ && staff_->bell() >= 0) all.push_back({.fd = staff_->bell(), .events = POLLIN, .revents = 0});
     constexpr int kMilliseconds = 50;  // failures have deadlines
-    ::poll(all.data(), all.size(), end_.failed() || staff_ ? kMilliseconds : -1);
+    ::poll(all.data(), all.size(), end_.failed() ? kMilliseconds : options_.most_stopped > 0 ? 4 * kMilliseconds : -1);
     while (const int number = signals_.take()) {
       const bool stops = number != SIGUSR1;  // which asks to save and to go on
       if (stops && end_.forwarded == 0) end_.forwarded = number;
-      if (stops && staff_) staff_->stop();
       send(number);
       if (stops) send(SIGCONT);  // one that is stopped would be waited for
     }
@@ -340,11 +326,10 @@ class Job {
 
   void judge(int rank, int status) {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0, killed = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    if (staff_ && staff_->ended(rank, code, killed)) return;
     if (code == 0 && killed == 0) return;
     constexpr int kPeerLost = static_cast<int>(ErrorKind::peer_lost);
     // All may fail alike, by the same bad input: then it is rank 0 that says so where it is seen.
-    const bool prints = options_.terminal && rank == (staff_ ? staff_->first() : 0);
+    const bool prints = options_.terminal && rank == 0;
     const bool shown = prints && code != 0 && code == end_.exit_code;
     const bool cause = !asked_ && (shown || (end_.exit_code == kPeerLost && code != kPeerLost));
     if (end_.failed() && !cause) return;
@@ -352,7 +337,8 @@ class Job {
     end_.rank = rank;
     end_.exit_code = code;
     end_.signal = killed;
-    end_.log = prints && (code != 0 || !staff_) ? "" : log_of(rank);
+    end_.stopped = killed == SIGKILL && processes_[static_cast<size_t>(rank)].given_up;
+    end_.log = prints ? "" : log_of(rank);
     say_end_in_log();
   }
 
@@ -379,10 +365,7 @@ class Job {
   std::vector<Process> processes_;  // by rank
   JobEnd end_;
   Clock::time_point failed_at_ = Clock::now();
-  bool asked_ = false;               // the others were asked to end
-  std::unique_ptr<Staff> staff_;     // of an elastic job
-  std::vector<Descriptor> streams_;  // where its first rank prints
-  std::vector<int> kept_;            // descriptors that its processes inherit
+  bool asked_ = false;  // the others were asked to end
 };
 
 }  // namespace
@@ -390,8 +373,9 @@ class Job {
 std::string to_string(const JobEnd& end) {
   if (!end.failed()) return "all ranks ended well";
   return cat("rank ", end.rank,
-             end.signal ? cat(" was killed by signal ", end.signal, " (", ::strsignal(end.signal), ")")
-                        : cat(" ended with exit code ", end.exit_code),
+             end.stopped  ? cat(" was stopped, and was killed by the supervisor")
+             : end.signal ? cat(" was killed by signal ", end.signal, " (", ::strsignal(end.signal), ")")
+                          : cat(" ended with exit code ", end.exit_code),
              end.log.empty() ? "" : "; its log is " + end.log);
 }
 

@@ -6,15 +6,6 @@
 
 namespace freight::comm {
 
-// A job of 64 processes at most, which may end and come back while the others go on (membership.h). One that is killed,
-// stopped or ends with 7 (peer lost) is started again, as long as fewer than `most` are there; where fewer than `least`
-// are left, the job is over as without this. A process that fails in another way ends the job.
-struct Elastic {
-  int least = 0, most = 0;
-  bool by_network = false;  // they meet over a network
-  bool on() const { return most > 0; }
-};
-
 struct LaunchOptions {
   std::vector<std::string> command;  // program and arguments; the program is looked for in PATH where it has no slash
   int world = 1;                     // processes
@@ -26,16 +17,20 @@ struct LaunchOptions {
   // to one processor, they wait for each other's time slices: 4 ms for 1 kB in place of 80 us.
   bool bound = true;
   int threads = 0;  // compute threads of a rank, where its share of the processors has them; 0: OMP_NUM_THREADS says it
-  // Each process has a log then, and the first rank of the moment prints here (Membership::take_terminal).
-  Elastic elastic = {};
+  std::vector<std::string> settings = {};  // further variables of each process, NAME=VALUE
+  std::vector<int> inherited = {};         // descriptors that it keeps open
+  bool append = false;                     // logs go on behind those of an earlier start
+  // Seconds after which a process that is stopped (SIGSTOP) is killed, unless all are stopped; 0: none is.
+  double most_stopped = 0;
 };
 
 struct JobEnd {
-  int rank = -1;      // the first that failed; -1: none did
-  int exit_code = 0;  // its exit code, or
-  int signal = 0;     // the signal that killed it
-  int forwarded = 0;  // the first signal that asks to stop which the launcher got and handed on; 0: none
-  std::string log;    // its log file; "" of a rank that has none
+  int rank = -1;         // the first that failed; -1: none did
+  int exit_code = 0;     // its exit code, or
+  int signal = 0;        // the signal that killed it
+  bool stopped = false;  // it was killed here, since it was stopped for too long
+  int forwarded = 0;     // the first signal that asks to stop which the launcher got and handed on; 0: none
+  std::string log = {};  // its log file; "" of a rank that has none
   bool failed() const { return rank >= 0; }
 };
 // "rank 1 was killed by signal 9 (Killed); its log is runs/logs/rank-1.log".
