@@ -57,7 +57,7 @@ void declare(Options& o, train::Config& c, TrainFlags& f) {
       "--shard-optimizer", &f.ranks.shard_optimizer,
       "each device keeps a part of the optimizer's state and updates that (ZeRO stage 1): less memory, the same bits");
   o.add("--elastic", &f.ranks.elastic,
-        "MIN:MAX of --devices, which are restarted from the last checkpoint where one is lost; implies --resume auto "
+        "MIN:MAX of --devices: restarts the job from its last checkpoint when a process fails; implies --resume auto "
         "--shards 8, and needs --output-dir",
         {.value = "MIN:MAX"});
   o.accept("--batch-size", "auto", &f.choose_batch, "auto: the largest that is good, tried with one real step");
