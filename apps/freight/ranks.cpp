@@ -343,7 +343,7 @@ Bounds parse_elastic(const std::string& text) {
   return e;
 }
 
-// The flags by which a start takes these devices alone, by their numbers in --devices.
+// The flags by which a start takes some devices alone, by their numbers in --devices.
 Args flags_of_start(const RankFlags& flags, const std::vector<int>& devices) {
   const auto those_of = [&](const std::vector<std::string>& all) {
     std::vector<std::string> some;
@@ -368,8 +368,10 @@ comm::JobEnd supervise(const comm::LaunchOptions& launch, const RankFlags& flags
   s.devices = static_cast<int>(count);
   s.command = [&](const std::vector<int>& devices) {
     std::vector<std::string> words = launch.command;
-    const Args more = flags_of_start(flags, devices);
-    words.insert(words.end(), more.begin(), more.end());
+    if (static_cast<int64_t>(devices.size()) < count) {
+      const Args fewer = flags_of_start(flags, devices);
+      words.insert(words.end(), fewer.begin(), fewer.end());
+    }
     if (!train::checkpoints_of(run).empty()) words.insert(words.end(), {"--resume", "auto"});
     return words;
   };
