@@ -8,6 +8,7 @@
 #include "command.h"
 #include "config_options.h"
 #include "contract_cost.h"
+#include "device_list.h"
 #include "dry_run.h"
 #include "freight/backend/backend.h"
 #include "freight/base/cpu_info.h"
@@ -352,6 +353,11 @@ void check_devices(Request& r, int64_t count) {
     if (rank == 0) r.config.backend = of_rank.backend;
   }
   train::parse_device_weights(r.flags.ranks.weights, static_cast<int>(count));
+  const bool counted = parse_device_list("--devices", r.flags.ranks.devices).count.has_value();
+  if (!r.flags.ranks.elastic.empty() && counted && starts_with(r.config.backend, "cuda:")) {
+    fail(ErrorKind::usage, "--devices", "got ", r.flags.ranks.devices,
+         " beside --elastic, which may leave out one of them: name them, as in cuda:0,cuda:1");
+  }
 }
 
 int train_on_devices(Request r, const Args& args, int64_t count) {
