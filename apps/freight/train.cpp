@@ -353,8 +353,8 @@ void check_devices(Request& r, int64_t count) {
     if (rank == 0) r.config.backend = of_rank.backend;
   }
   train::parse_device_weights(r.flags.ranks.weights, static_cast<int>(count));
-  const bool counted = parse_device_list("--devices", r.flags.ranks.devices).count.has_value();
-  if (!r.flags.ranks.elastic.empty() && counted && starts_with(r.config.backend, "cuda:")) {
+  if (!r.flags.ranks.elastic.empty() && starts_with(r.config.backend, "cuda:") &&
+      parse_device_list("--devices", r.flags.ranks.devices).count) {
     fail(ErrorKind::usage, "--devices", "got ", r.flags.ranks.devices,
          " beside --elastic, which may leave out one of them: name them, as in cuda:0,cuda:1");
   }
