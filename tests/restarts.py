@@ -251,6 +251,7 @@ class Bench:
             while job.poll() is None and time.monotonic() - seen < 60:
                 if job.steps.read() >= share * steps * 0.3 and any(n.endswith(".new") for n in listed(folder)):
                     return True
+                time.sleep(0.0003)
             return False
         while job.poll() is None:
             if job.steps.read() >= max(1, int(share * steps)):
@@ -352,7 +353,7 @@ def plan(count, seed):
         kind = KINDS[i % 5]  # a stopped rank is no kind of the long series: it costs 5 s before it is killed
         world = 1 + (i // 5) % 4
         engine = "shared" if (i // 2) % 2 == 0 else "gloo"
-        launcher = "supervisor" if i % 3 != 2 else "torchrun-like"
+        launcher = "torchrun-like" if i % 3 == 2 and kind != "full disk" else "supervisor"
         data = "digits" if (i // 3) % 2 == 0 else "cifar"
         share = chosen[(i // 5) % len(chosen)] if i < count // 2 else draw.uniform(0.02, 0.98)
         runs.append((kind, data, world, engine, launcher, share))
