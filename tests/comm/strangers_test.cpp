@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "freight/comm/door_internal.h"
+#include "freight/comm/acceptor_internal.h"
 #include "freight/comm/network_meeting.h"
 #include "freight/comm/rendezvous.h"
 #include "tests/comm/ranks.h"
@@ -101,7 +101,7 @@ struct Callers {
 };
 
 // Guests come in the order in which they call: those beyond the limit wait outside.
-TEST(Door, KeepsSixtyFourStrangersAtATime) {
+TEST(Acceptor, KeepsSixtyFourStrangersAtATime) {
   struct Guest {
     comm::Descriptor socket;
     int rank = -1;
@@ -115,15 +115,15 @@ TEST(Door, KeepsSixtyFourStrangersAtATime) {
   ASSERT_EQ(::bind(listener, reinterpret_cast<const sockaddr*>(&a), size), 0);
   ASSERT_EQ(::listen(listener, 128), 0);
   ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&a), &size), 0);
-  comm::Door door;
-  door.open(comm::Descriptor(listener));
+  comm::Acceptor acceptor;
+  acceptor.open(comm::Descriptor(listener));
   Callers callers;
   std::vector<Guest> guests;
   const auto let_in = [&] {
     callers.all.push_back(connect_to_port(ntohs(a.sin_port)));
     for (Guest& g : guests)
       g.came = std::chrono::steady_clock::now();  // however slow the test is, none has been here for long
-    comm::Descriptor came = door.let_in(guests, SOCK_NONBLOCK);
+    comm::Descriptor came = acceptor.let_in(guests, SOCK_NONBLOCK);
     if (came.get() < 0) return false;
     guests.push_back({std::move(came)});
     return true;

@@ -171,7 +171,8 @@ TEST(Fit, EvaluationTakesNoMoreThanTheStepDoes) {
 
 // Test images may be larger than those of training, and their labels are not mixed.
 TEST(Fit, EvaluationIsPlannedForTheSizeOfTestImages) {
-  Subject alike = subject("resnet18", "3x32x32", "sgd"), larger = alike, large = subject("resnet18", "3x224x224", "sgd");
+  Subject alike = subject("resnet18", "3x32x32", "sgd"), larger = alike,
+          large = subject("resnet18", "3x224x224", "sgd");
   for (Subject* s : {&alike, &larger, &large}) s->test_count = 8;
   larger.tested = {large.input, large.target};
   larger.target = {DType::f32, {1000}};
