@@ -55,6 +55,8 @@ set_tests_properties("check: API reference" PROPERTIES SKIP_RETURN_CODE 77 TIMEO
 add_test(NAME "check: documents as a site" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/docs_site.py ${CMAKE_BINARY_DIR})
 set_tests_properties("check: documents as a site" PROPERTIES FIXTURES_REQUIRED python_packages SKIP_RETURN_CODE 77 TIMEOUT 120)
 add_test(NAME "check: man page" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/man_page_test.py ${CMAKE_BINARY_DIR})
+add_test(NAME "check: length of documents" COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tools/check_docs)
+add_test(NAME "check: words" COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tools/check_words)
 add_test(NAME "check: documents finds faults" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/docs_test.py)
 add_test(NAME "check: report of tests" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/test_report_test.py)
 add_test(NAME "check: sets of tests" COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tools/list_tests ${CMAKE_BINARY_DIR})
