@@ -82,6 +82,8 @@ add_test(NAME "check: bundle" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/bundle_test.sh
 set_tests_properties("check: bundle" PROPERTIES TIMEOUT 600)
 add_test(NAME "check: launcher" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/launcher_test.sh ${CMAKE_BINARY_DIR})
 set_tests_properties("check: launcher" PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77)
+add_test(NAME "check: restarts" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/restarts.py ${CMAKE_BINARY_DIR})
+set_tests_properties("check: restarts" PROPERTIES PROCESSORS 2 TIMEOUT 600)
 add_test(NAME "check: Slurm" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/slurm_test.sh ${CMAKE_BINARY_DIR})
 set_tests_properties("check: Slurm" PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77)
 
@@ -102,7 +104,7 @@ sanitize(thread thread "base;io;data;ir;passes;run;backend;trace;ops;nn;optim" "
 # of the checks runs in both.
 get_property(checks DIRECTORY PROPERTY TESTS)
 list(FILTER checks INCLUDE REGEX "^(check|sanitize): ")
-set(full_checks "^(sanitize: .*|check: (tidy|installed package|planned memory|sweeps|tables beside .*|programs of users|bundle|Slurm|gpu_check .*))$")
+set(full_checks "^(sanitize: .*|check: (tidy|installed package|planned memory|sweeps|tables beside .*|programs of users|bundle|Slurm|restarts|gpu_check .*))$")
 foreach(check ${checks})
   if(check MATCHES "${full_checks}")
     set_property(TEST "${check}" APPEND PROPERTY LABELS full)

@@ -71,7 +71,6 @@ std::variant<bench::CommTimes, int> times_of_world(int64_t world, const CommFlag
   o.command.insert(o.command.end(), {"--bytes", flags.bytes, "--seconds", cat(flags.seconds), "--comm-timeout",
                                      cat(flags.comm_timeout), "--comm", flags.comm});
   if (!flags.interface.empty()) o.command.insert(o.command.end(), {"--interface", flags.interface});
-  if (!flags.hosts.empty()) o.hosts = parse_list("--hosts", flags.hosts);
   o.world = static_cast<int>(world);
   o.bound = flags.engine() == comm::Engine::shared_memory;
   o.log_dir = logs.path();
@@ -106,7 +105,6 @@ int bench_comm_command(const Args& args) {
             "us: microseconds of an all-reduce of f32, of the slowest rank. bus: 2 (W - 1) / W * bytes / time.\n"
             "  freight bench comm --world 1,2,4 --bytes 1k,64k,1M,16M\n"
             "  freight bench comm --comm gloo\n"
-            "  freight bench comm --world 2 --hosts node1,node2\n"
             "  mpirun -n 2 freight bench comm --json");
   o.add("--world", &flags.world, "numbers of ranks, rising; each starts so many processes", {.value = "LIST"});
   o.add("--bytes", &flags.bytes, "sizes of the arrays, rising, with k, M and G of 1024", {.value = "LIST"});

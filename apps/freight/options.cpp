@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <map>
 
+#include "freight/base/duration.h"
 #include "freight/base/error.h"
 #include "freight/base/log.h"
 #include "freight/base/printable.h"
@@ -98,6 +99,14 @@ void assign(Option& o, const std::string& text) {
     *said = text == word;
     if (*said) return;
   }
+  if (o.more.seconds) {
+    *o.more.seconds =
+        !text.empty() && std::isalpha(static_cast<unsigned char>(text.back())) ? parse_seconds(o.name, text) : 0;
+    if (*o.more.seconds > 0) {
+      *std::get<int64_t*>(o.target) = 0;
+      return;
+    }
+  }
   if (!o.more.one_of.empty() && std::find(o.more.one_of.begin(), o.more.one_of.end(), text) == o.more.one_of.end()) {
     const std::string near = nearest(text, o.more.one_of);
     bad_value(o, text,
@@ -116,6 +125,7 @@ void assign(Option& o, const std::string& text) {
 }
 
 Json value_json(const Option& o) {
+  if (o.more.seconds && *o.more.seconds > 0) return cat(*o.more.seconds, "s");
   return std::visit(
       [](auto* target) {
         using T = std::remove_pointer_t<decltype(target)>;

@@ -24,6 +24,8 @@ class Options {
     std::optional<double> min = {}, max = {};  // inclusive bounds of a number (NaN and infinity are always refused)
     std::vector<std::string> aliases = {};     // accepted, not shown first in the help
     std::vector<std::string> old = {};         // earlier names: read, not shown, and noted on stderr unless --quiet
+    // A time like 30s may stand in place of a whole number, and goes here; the number is 0 then.
+    double* seconds = nullptr;
   };
   enum class Outcome { run, done };  // done: help or the configuration was printed
 

@@ -14,8 +14,8 @@ namespace {
 void write_line(const std::string& text) { std::fprintf(stderr, "%s\n", printable(text).c_str()); }
 }  // namespace
 
-void begin_rank_log(const comm::Launch& launch, bool elastic) {
-  if (launch.source != "freight" || (launch.rank == 0 && !elastic)) return;
+void begin_rank_log(const comm::Launch& launch) {
+  if (launch.source != "freight" || launch.rank == 0) return;
   write_line(cat("rank ", launch.rank, " of ", launch.world, " started as process ", ::getpid()));
 }
 

@@ -1,15 +1,14 @@
 // `freight train`: a recipe, changed by flags, becomes a run. Progress goes to stderr, the result to stdout.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "command.h"
 #include "config_options.h"
 #include "contract_cost.h"
+#include "device_list.h"
 #include "dry_run.h"
 #include "freight/backend/backend.h"
 #include "freight/base/cpu_info.h"
@@ -59,7 +58,8 @@ void declare(Options& o, train::Config& c, TrainFlags& f) {
       "--shard-optimizer", &f.ranks.shard_optimizer,
       "each device keeps a part of the optimizer's state and updates that (ZeRO stage 1): less memory, the same bits");
   o.add("--elastic", &f.ranks.elastic,
-        "MIN:MAX devices: where one is lost the others go on, and it is started again; --shards is 8 unless said",
+        "MIN:MAX of --devices: restarts the job from its last checkpoint when a process fails; implies --resume auto "
+        "--shards 8, and needs --output-dir",
         {.value = "MIN:MAX"});
   o.accept("--batch-size", "auto", &f.choose_batch, "auto: the largest that is good, tried with one real step");
   o.add("--json", &f.json, "print the result as one JSON line; with --dry-run the configuration");
@@ -109,7 +109,7 @@ struct Request {
 };
 
 // The recipe decides the defaults, and the data set decides the recipe: those two are read first.
-Request read_request(const Args& args, train::Hold hold = train::Hold::run) {
+Request read_request(const Args& args) {
   train::Config probe;
   Request r;
   {
@@ -123,20 +123,24 @@ Request read_request(const Args& args, train::Hold hold = train::Hold::run) {
     r.config = train::recipe(probe.data, probe.recipe, probe.data_dir);
     train::set_picture_sizes(r.config, probe);
   } else {
-    r.found = found_to_resume(probe, r.config, hold, [&](train::Config& c) { train_options(c, r.flags)->peek(args); });
+    r.found = found_to_resume(probe, r.config, [&](train::Config& c) { train_options(c, r.flags)->peek(args); });
   }
   r.flags = {};
   if (const std::string model = train::asked_model(probe); !model.empty()) train::set_model(r.config, model);
   return r;
 }
 
-// Turns on what a run that goes on with other devices needs: sums that do not depend on who makes them.
+// Turns on what a run that may go on with fewer devices needs: sums that do not depend on who makes them.
 void settle_elastic(Request& r) {
   train::Config& c = r.config;
   constexpr int64_t kShards = 8;
   if (r.found && r.found->checkpoint && c.shards == 0) {
     fail(ErrorKind::usage, "--elastic", "needs shards, and the run of ", r.found->checkpoint->dir,
          " was begun without them, which cannot change: go on without --elastic, or begin anew with it");
+  }
+  if (c.output_dir.empty()) {
+    fail(ErrorKind::usage, "--elastic",
+         "needs --output-dir: the folder of the run, whose last checkpoint a restart goes on from");
   }
   if (&train::learner_of(c) != train::learners().front()) {
     fail(ErrorKind::usage, "--elastic", "is for nets as yet, and --model ", c.model, " is none");
@@ -221,7 +225,7 @@ int train_here(Request& r, const Args& args, train::Ranks* ranks, const ShardWor
   terminal.logs = !flags.dry_run;
   terminal.plugin_flags = plugin_flags(args);
   if (!r.config.data_dir.empty()) terminal.data_flags = cat(" --data-dir ", shell_word(r.config.data_dir));
-  terminal.beside = ranks && ranks->members();
+  terminal.steps_done = comm::StepCount::of_process();
   if (work.processes > 1 || !work.why_one.empty()) terminal.shards = to_string(r.config.shards, work);
   std::optional<plan::FittedRun> fits = fit_run(r, ranks, terminal);
   if (!fits) return kShardsDoNotFit;
@@ -291,44 +295,6 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
   });
 }
 
-// Reads the request of a process that may come while the others train: they put a checkpoint away when there are more
-// than they keep, and it looks again for the newest then.
-Request read_beside_the_run(const Args& args) {
-  constexpr int kTries = 5;
-  constexpr auto kPause = std::chrono::milliseconds(50);
-  for (int i = 1;; ++i) {
-    try {
-      return read_request(args, train::Hold::nothing);
-    } catch (const Error& e) {
-      if (e.kind() != ErrorKind::checkpoint || i == kTries) throw;
-    }
-    std::this_thread::sleep_for(kPause);
-  }
-}
-
-// A rank of a job that may lose and gain some: it prepares for itself, and meets the others when it is ready. Which of
-// them is the first may change.
-int train_elastic(const Args& args, const comm::Launch& launch, std::unique_ptr<comm::Membership> members) {
-  Request r = read_beside_the_run(args);
-  parse_request(r, args);
-  r.config.backend = device_of(r.flags.ranks, r.config.backend, launch);
-  train::Ranks ranks(std::move(members), r.flags.ranks.comm_timeout);
-  // Shards of --sync-batch-norm wait for each other in memory of the host, and lost states are looked for there.
-  if (!r.config.sync_batch_norm && !r.flags.ranks.shard_optimizer) {
-    ranks.use_by([&] { join_devices(ranks, r.config.backend, r.flags.ranks); });
-  }
-  ranks.ask(train::parse_device_weights(r.flags.ranks.weights, launch.world));
-  if (r.flags.ranks.shard_optimizer) ranks.share_states(parse_elastic(r.flags.ranks.elastic).least);
-  try {
-    return with_others(&ranks, [&] { return train_here(r, args, &ranks, {}); });
-  } catch (const Error& e) {
-    if (e.kind() != ErrorKind::peer_lost) ranks.members()->failed(e.what());
-    const bool before = !ranks.met() && e.kind() == ErrorKind::peer_lost;
-    if (!before || !signals::stop_requested()) throw;
-    return signals::exit_code();
-  }
-}
-
 // The folder of the run, for the logs that are there before it. The lock of a run that goes on is let go: rank 0 takes
 // it again.
 std::string directory_of(Request& r) {
@@ -383,10 +349,15 @@ void check_devices(Request& r, int64_t count) {
         device_of_rank(r.config, r.flags.ranks, comm::Launch{.rank = rank, .world = static_cast<int>(count)});
     train::validate(of_rank);
     // A rank on another host says it itself.
-    if (r.flags.dry_run && r.flags.ranks.hosts.empty()) backend(*trace::device_named(of_rank.backend));
+    if (r.flags.dry_run) backend(*trace::device_named(of_rank.backend));
     if (rank == 0) r.config.backend = of_rank.backend;
   }
   train::parse_device_weights(r.flags.ranks.weights, static_cast<int>(count));
+  if (!r.flags.ranks.elastic.empty() && starts_with(r.config.backend, "cuda:") &&
+      parse_device_list("--devices", r.flags.ranks.devices).count) {
+    fail(ErrorKind::usage, "--devices", "got ", r.flags.ranks.devices,
+         " beside --elastic, which may leave out one of them: name them, as in cuda:0,cuda:1");
+  }
 }
 
 int train_on_devices(Request r, const Args& args, int64_t count) {
@@ -427,20 +398,21 @@ std::string needs_one_process(const TrainFlags& flags) {
   return flags.fit == "auto" ? "--fit auto is for one as yet" : "";
 }
 
-int train_as_rank(const Args& args, const RankFlags& flags, const train::Config& config, const comm::Launch& launch) {
-  comm::JobOptions job = flags.job();
-  job.called_off = [] { return signals::stop_requested(); };
-  begin_rank_log(launch, !flags.elastic.empty());
-  if (auto members = comm::Membership::of_process(launch, job)) return train_elastic(args, launch, std::move(members));
-  if (!flags.elastic.empty() && launch.source != "freight")
-    return train_elastic(args, launch, members_of(launch, flags, config, std::move(job)));
-  return train_together(args, flags, launch);
+// --elastic implies --resume auto: a restart goes on from the last checkpoint, and so does who starts the command
+// again.
+Args with_implied(Args args) {
+  train::Config probe;
+  TrainFlags flags;
+  train_options(probe, flags)->peek(args);
+  if (!flags.ranks.elastic.empty() && probe.resume.empty()) args.insert(args.end(), {"--resume", "auto"});
+  return args;
 }
 
 }  // namespace
 
-int train_command(const Args& args) {
+int train_command(const Args& given) {
   signals::install();
+  const Args args = with_implied(given);
   const comm::Launch launch = comm::read_launch_environment();
   if (launch.world > 1) {
     train::Config probe;
@@ -448,7 +420,11 @@ int train_command(const Args& args) {
     const std::unique_ptr<Options> options = train_options(probe, flags);
     options->peek(args);
     device_count(flags.ranks, launch);
-    if (!options->only_tells()) return train_as_rank(args, flags.ranks, probe, launch);
+    need_elastic(flags.ranks, launch, launch.world);
+    if (!options->only_tells()) {
+      begin_rank_log(launch);
+      return train_together(args, flags.ranks, launch);
+    }
     if (launch.rank > 0) return 0;  // rank 0 says it alone, and meets nobody for that
   }
   Request r = read_request(args);
@@ -458,7 +434,8 @@ int train_command(const Args& args) {
   need_elastic(r.flags.ranks, launch, devices);
   if (!r.flags.ranks.elastic.empty()) need_parts("--devices", devices, r.config);
   if (devices > 1) check_devices(r, devices);
-  if (devices > 1 && !r.flags.dry_run) return train_on_devices(std::move(r), args, devices);
+  const bool supervised = !r.flags.ranks.elastic.empty() && launch.source.empty();
+  if ((devices > 1 || supervised) && !r.flags.dry_run) return train_on_devices(std::move(r), args, devices);
   if (devices == 1 && !r.flags.ranks.weights.empty()) {
     fail(ErrorKind::usage, "--device-weights", "is for several devices: got ", r.flags.ranks.weights, " for one");
   }

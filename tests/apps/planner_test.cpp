@@ -193,10 +193,6 @@ TEST(PlanCommand, WorldComparesNumbersOfDevices) {
     EXPECT_GE(kept, state / n);
     EXPECT_LE(kept, state / n + 512 * 512 * 9 * 4 + 4096);
     EXPECT_TRUE(n > 1 || kept == state);
-    // With --elastic two ranks keep each: of two each has all, of four one has more than the half less a tensor.
-    const int64_t twice =
-        m.at("elastic_sharded_optimizer_total_bytes").get<int64_t>() - (m.at("total_bytes").get<int64_t>() - state);
-    EXPECT_TRUE(n > 2 ? twice > kept && twice < state : twice == state) << n;
   }
   EXPECT_EQ(j.at("world")[2].at("memory").at("total_bytes"), alone.at("total_bytes"));
   for (const char* part : {"ms of sums", "limited by", "dealt out", "--on NAME"}) {

@@ -140,73 +140,15 @@ TEST(RankShares, OfARunThatGoesOnAreThoseBeforeWhereTheDevicesAre) {
 TEST(Wish, GoesThroughNumbersThatAreAdded) {
   double a[kWishNumbers], b[kWishNumbers];
   put({.interrupts = 1, .lr = 0.25}, a);
-  put({.terminations = 2, .stop = 1, .meeting = 3}, b);
+  put({.terminations = 2, .stop = 1, .saves = 3}, b);
   for (size_t i = 0; i < kWishNumbers; ++i) a[i] += b[i];
   const Wish both = wish_of(a);
   EXPECT_EQ(both.interrupts, 1);
   EXPECT_EQ(both.terminations, 2);
   EXPECT_EQ(both.stop, 1);
-  EXPECT_EQ(both.meeting, 3);
+  EXPECT_EQ(both.saves, 3);
   EXPECT_EQ(both.lr, 0.25);
   EXPECT_TRUE(both.any_stop());
-}
-
-// A member of a job of `numbers.size()` ranks, by whose numbers weights are given; this process is rank 1.
-class ComesAsSecond final : public comm::Membership {
- public:
-  explicit ComesAsSecond(std::vector<int> numbers) : numbers_(std::move(numbers)) {}
-  int number() const override { return numbers_[1]; }
-  int most() const override { return 4; }
-  void need_same(uint64_t) override {}
-  std::unique_ptr<comm::Comm> meet(double) override;
-  void settle() override {}
-  bool called() const override { return false; }
-  void end_job(const std::string&) override {}
-  bool began() const override { return true; }
-  void begin() override {}
-
- private:
-  std::vector<int> numbers_;
-};
-
-// All ranks bring one number, as those of weights 8, 4, 2, 1 by number do.
-class WeightsComm final : public comm::Comm {
- public:
-  explicit WeightsComm(std::vector<int> numbers) : numbers_(std::move(numbers)) {}
-  int rank() const override { return 1; }
-  int world() const override { return static_cast<int>(numbers_.size()); }
-  bool over_network() const override { return false; }
-  void all_gather(const void* from, void* to, int64_t count, DType dtype) override {
-    ASSERT_TRUE(count == 1 && dtype == DType::f64);
-    EXPECT_EQ(*static_cast<const double*>(from), 8 >> numbers_[1]);
-    for (size_t r = 0; r < numbers_.size(); ++r) static_cast<double*>(to)[r] = 8 >> numbers_[r];
-  }
-  void all_reduce(void*, int64_t, DType) override {}
-  void reduce_scatter(const void*, void*, int64_t, DType) override {}
-  void broadcast(void*, int64_t, DType, int) override {}
-  void barrier() override {}
-  void abort(const std::string&) noexcept override {}
-  void at_step(int64_t) override {}
-  std::vector<double> waited() const override { return {}; }
-
- private:
-  std::vector<int> numbers_;
-};
-
-std::unique_ptr<comm::Comm> ComesAsSecond::meet(double) { return std::make_unique<WeightsComm>(numbers_); }
-
-TEST(ElasticRanks, GetShardsByTheWeightsOfThoseThatAreThere) {
-  for (const auto& [numbers, counts] : {std::pair(std::vector<int>{0, 2, 3}, std::vector<int64_t>{6, 1, 1}),
-                                        std::pair(std::vector<int>{1, 3}, std::vector<int64_t>{6, 2}),
-                                        std::pair(std::vector<int>{3, 1, 2}, std::vector<int64_t>{1, 5, 2})}) {
-    Ranks ranks(std::make_unique<ComesAsSecond>(numbers), 1);
-    ranks.ask(parse_device_weights("8,4,2,1", 4));
-    ranks.meet(false);
-    ranks.gather_weights();
-    const Sharding sharding{.shards = 8, .exact = true, .batch_size = 32, .ranks = &ranks};
-    EXPECT_EQ(sharding.deal().counts, counts);
-    EXPECT_EQ(sharding.deal().rank, 1);
-  }
 }
 
 }  // namespace

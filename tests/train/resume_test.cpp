@@ -423,6 +423,19 @@ TEST_F(Resume, AnEarlierCheckpointSetsTheLaterOnesAside) {
   EXPECT_NE(read_text(dir_ / "parts/log.txt").find("set aside: "), std::string::npos);
 }
 
+TEST_F(Resume, CheckpointsByTimeAreWrittenWithinAnEpoch) {
+  Config c = at("parts");
+  c.save_seconds = 1e-6;  // after each step
+  c.keep = 0;
+  run(c, 15);
+  for (const int step : {1, 7, 14}) {
+    EXPECT_TRUE(std::filesystem::exists(dir_ / cat("parts/checkpoints/step-", step, "/model.safetensors"))) << step;
+  }
+  run(at("whole"));
+  go_on(c);
+  expect_equal("whole", "parts");
+}
+
 TEST_F(Resume, AutoStopsWhereEveryCheckpointIsDamaged) {
   run(at("parts"), 5);
   for (const std::string& path : checkpoints_of(dir_ / "parts")) {

@@ -194,10 +194,6 @@ std::string provenance(const std::vector<Subject>& subjects, size_t i) {
                  {"device", escaped(run.device)},       {"threads", run.threads > 0 ? cat(run.threads) : ""},
                  {"computed in", escaped(run.compute)}, {"data fingerprint", code(run.fingerprint)},
                  {"model file", code(run.model)}};
-  if (!run.regroupings.empty()) {
-    constexpr size_t kShown = 2000;
-    facts.emplace_back("left and joined", escaped(shortened(join(run.regroupings, " - "), kShown)));
-  }
   if (subjects[i].examination) {
     for (const auto& [name, value] : subjects[i].examination->provenance) {
       facts.emplace_back("model: " + name, escaped(shortened(value, 200)));

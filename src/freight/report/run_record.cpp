@@ -136,13 +136,6 @@ void read_outcome(RunRecord& run, const Json& j) {
   run.measured_bytes = number(plan, "measured_bytes");
   run.timeline = step_times_in(part(j, "timeline"));
   run.leaderboard = leaderboard_in(part(j, "leaderboard"));
-  if (const auto all = j.find("regroupings"); all != j.end() && all->is_array()) {
-    for (const Json& r : *all) {
-      if (!r.is_object()) continue;
-      run.regroupings.push_back(cat("step ", integer(r, "step"), ": ", text(r, "who"), "; ", integer(r, "devices"),
-                                    " devices, ", fixed(number(r, "lost_seconds"), 1), " s lost"));
-    }
-  }
   if (const auto argv = j.find("argv"); argv != j.end() && argv->is_array()) {
     run.command = "freight train";
     for (const Json& a : *argv) run.command += " " + shell_word(text_of(a));

@@ -44,7 +44,6 @@ struct RunRecord {
   std::string spec;               // model.json
   std::string model;  // path of the stored model: the final one; of a run without, or that still runs, the best or last
   std::vector<std::string> notes;
-  std::vector<std::string> regroupings;  // "step 41: rank 2 was killed by signal 9; 3 devices, 0.2 s lost"
 
   // From run.json; empty or 0 where it does not say.
   std::string status, version, host, device, compute, command, data, fingerprint;

@@ -346,10 +346,10 @@ void tidy_checkpoints(const std::string& folder) {
   }
 }
 
-Found find_checkpoint(const std::string& resume, const std::string& output_dir, Hold wanted) {
+Found find_checkpoint(const std::string& resume, const std::string& output_dir) {
   Found found;
   if (resume == "auto") {
-    if (wanted == Hold::run) hold(output_dir, found);
+    hold(output_dir, found);
     for (const std::string& path : checkpoints_of(output_dir)) {
       try {
         if (!has_manifest(path)) continue;
@@ -368,7 +368,7 @@ Found find_checkpoint(const std::string& resume, const std::string& output_dir, 
   const bool of_checkpoint = has_manifest(dir);
   if (of_checkpoint) dir = fs::canonical(dir).string();
   const std::string run = of_checkpoint ? fs::path(dir).parent_path().parent_path().string() : dir;
-  if (wanted == Hold::run && (output_dir.empty() || same_path(output_dir, run))) hold(run, found);
+  if (output_dir.empty() || same_path(output_dir, run)) hold(run, found);
   const std::vector<std::string> all = of_checkpoint ? std::vector<std::string>{dir} : checkpoints_of(dir);
   if (!all.empty() && has_manifest(all.front())) {
     found.checkpoint = load_or_offer(all.front());

@@ -114,6 +114,7 @@ struct Config {
   std::string device_data = "auto";  // whether the training set lies on the device: auto, yes, no
   int64_t steps_per_launch = 0;      // where it does; 0 chooses
   int64_t save_every = 0;            // steps; 0: each epoch
+  double save_seconds = 0;           // between checkpoints, where save_every is a time; 0: it is none
   int64_t keep = 3;
   bool save_in_place = false;
   int64_t eval_every = 1;  // epochs; the last is always evaluated

@@ -254,8 +254,9 @@ std::vector<Field> make_fields() {
       {kOutput, "--resume", "", &C::resume,
        "go on from a checkpoint: the path of a run or of one of its checkpoints, or auto, that of the output directory "
        "if there is one", {}, {"--resume-from-checkpoint"}, "PATH"},
-      changeable({kOutput, "--save-every", "save_every", &C::save_every, "steps between checkpoints (0: each epoch)", at_least(0),
-       {"--save-steps"}}),
+      changeable({.group = kOutput, .names = "--save-every", .key = "save_every", .member = &C::save_every,
+       .help = "steps between checkpoints, or a time like 30s (0: each epoch)", .limits = at_least(0),
+       .aliases = {"--save-steps"}, .seconds = &C::save_seconds}),
       changeable({kOutput, "--keep", "keep", &C::keep, "checkpoints kept besides the best (0: all)", at_least(0),
        {"--save-total-limit"}}),
       changeable({kOutput, "--save-in-place", "save_in_place", &C::save_in_place,
@@ -269,6 +270,12 @@ std::vector<Field> make_fields() {
 Json::json_pointer pointer(const std::string& key) { return Json::json_pointer("/" + join(split(key, '.'), "/")); }
 
 void set(Config& c, const Field& f, const Json& value, const std::string& source) {
+  if (f.seconds) c.*f.seconds = 0;
+  if (f.seconds && value.is_string()) {
+    c.*f.seconds = parse_seconds(f.flag(), value.get<std::string>());
+    c.*std::get<int64_t Config::*>(f.member) = 0;
+    return;
+  }
   std::visit(
       [&](auto member) {
         using T = std::remove_cvref_t<decltype(c.*member)>;
@@ -360,7 +367,9 @@ const std::vector<Field>& config_fields() {
 std::string to_json(const Config& c) {
   Json out;
   for (const Field& f : config_fields()) {
-    if (*f.key) std::visit([&](auto member) { out[pointer(f.key)] = c.*member; }, f.member);
+    if (!*f.key) continue;
+    std::visit([&](auto member) { out[pointer(f.key)] = c.*member; }, f.member);
+    if (f.seconds && c.*f.seconds > 0) out[pointer(f.key)] = cat(c.*f.seconds, "s");
   }
   return out.dump(2);
 }
@@ -409,6 +418,9 @@ void validate(const Config& c) {
           }
         },
         f.member);
+  }
+  if (!std::isfinite(c.save_seconds) || c.save_seconds < 0) {
+    fail(ErrorKind::usage, "--save-every", "must be a time of at least 0 s: got ", c.save_seconds, " s");
   }
   check_metric_name(c.metric);
   if (c.lr < 0 && c.lr != kAutomaticRate) fail(ErrorKind::usage, "--lr", "must be at least 0, or -1: got ", c.lr);

@@ -127,9 +127,7 @@ void refuse_too_large(const NetTraining& net, double device_memory) {
 
 // Sets the weights that a new run starts from: those of a file, or drawn ones, of which a layer may come from the data.
 void set_weights(NetRun& p) {
-  // Each process of an elastic job may be the one with whose weights all begin.
-  const bool begins = p.records() || p.ranks->members();
-  if (p.start.checkpoint || !begins) return;
+  if (p.start.checkpoint || !p.records()) return;
   if (p.config.weights.empty()) {
     whiten(p.net->model, *p.task);
   } else {
@@ -196,7 +194,7 @@ void plan_evaluation(NetRun& p) {
 // Throws Error(usage) that says why several processes cannot train a run, where they cannot.
 void need_ranks(const NetRun& p) {
   const Config& c = p.config;
-  const auto world = static_cast<int64_t>(p.ranks->members() ? p.ranks->members()->most() : p.ranks->world());
+  const auto world = static_cast<int64_t>(p.ranks->world());
   if (p.sharding.shards < world) {
     fail(ErrorKind::usage, "--shards", "got ", p.sharding.shards, " for ", world, " devices: need one for each");
   }
@@ -232,12 +230,6 @@ std::optional<RankShares> known_shares(const NetRun& p, RankShares like) {
 void settle_shares(NetRun& p, const CompileOptions& compile) {
   using Kind = DeviceWeights::Kind;
   Ranks& ranks = *p.ranks;
-  if (ranks.members()) {  // they meet later, and are alike
-    if (ranks.asked().kind == Kind::given) {
-      p.notes.emplace_back("shards are dealt by --device-weights to the devices that are there");
-    }
-    return;
-  }
   const Config& c = p.config;
   const std::string name = device_name(c);
   ranks.meet_devices(name == "cpu" ? cpu_info().model : backend(name).description(), own_memory(c) != nullptr);
@@ -271,20 +263,11 @@ void share_states(NetRun& p) {
   const std::vector<size_t> bytes = state_bytes(*p.net->optimizer);
   size_t all = 0;
   for (const size_t n : bytes) all += n;
-  const bool elastic = p.ranks->members() != nullptr;
-  // Each process of an elastic job takes what it goes on from out of the checkpoint, and has all of it till they meet.
-  const int fewest = elastic && p.start.checkpoint ? 1 : p.ranks->fewest();
-  p.net->share_states(*p.ranks, fewest);
-  const auto share = [&](int world) {
-    return human_bytes(static_cast<double>(largest_share(bytes, world, elastic ? Copies::two : Copies::one)));
-  };
-  const int world = elastic ? p.ranks->members()->most() : p.ranks->world();
-  const std::string at_fewest = elastic && fewest < world
-                                    ? cat(", ", share(fewest), " where ", fewest, fewest == 1 ? " is" : " are", " left")
-                                    : "";
-  p.notes.push_back(cat("the optimizer's states are dealt out over ", world, " devices", elastic ? ", each on two" : "",
-                        ": ", share(world), " on one at most", at_fewest, ", of ",
-                        human_bytes(static_cast<double>(all))));
+  p.net->share_states(*p.ranks);
+  const int world = p.ranks->world();
+  p.notes.push_back(cat("the optimizer's states are dealt out over ", world,
+                        " devices: ", human_bytes(static_cast<double>(largest_share(bytes, world))),
+                        " on one at most, of ", human_bytes(static_cast<double>(all))));
 }
 
 // A set that is smaller than a batch gives one batch, which is not full.
@@ -439,7 +422,7 @@ Planned NetRun::planned() const {
   planned.kept_bytes = task->kept_bytes() + net->step->kept_bytes();
   planned.ranks = ranks ? ranks->world() : 1;
   planned.lengths = task->lengths();
-  planned.writes = records() || ranks->members();  // whoever is the first by then
+  planned.writes = records();
   return planned;
 }
 
@@ -509,7 +492,6 @@ RunSummary NetRun::summary() const {
   s.has_plans = true;
   std::vector<std::string> on_data = task->notes();
   if (!precision_note.empty()) on_data.push_back(precision_note);
-  if (ranks && ranks->members() && !ranks->note().empty()) s.notes.push_back(ranks->note());  // known since they met
   s.notes.insert(s.notes.begin(), on_data.begin(), on_data.end());
   return s;
 }
@@ -548,13 +530,6 @@ std::string names_and_types(const std::vector<nn::NamedVariable>& values) {
   return all;
 }
 }  // namespace
-
-void NetRun::need_same_start() const {
-  Config alike = config;
-  alike.backend = alike.backend.substr(0, alike.backend.find(':'));  // each has a device of its own, of one kind
-  const std::string all = cat(version_and_data(*this), to_json(alike), names_and_types(common_values()));
-  ranks->members()->need_same(std::hash<std::string>()(all) | 1);
-}
 
 // The others go on from what rank 0 begins with: weights, states, and the place in the run.
 void NetRun::share_start() {
@@ -596,11 +571,7 @@ void NetRun::level_ranks() {
 }
 
 void NetRun::train(RunRecord& to, Observer& observer) {
-  if (ranks && ranks->members()) {
-    need_same_start();
-  } else if (ranks) {
-    share_start();
-  }
+  if (ranks) share_start();
   loop = std::make_unique<Loop>(*this, to, observer);
   loop->run();
 }

@@ -11,13 +11,7 @@ void begin(Prepared& run, const Config& config, PrepareOptions options) {
   validate(config);
   run.config = config;
   run.ranks = options.ranks;
-  const bool elastic = run.ranks && run.ranks->members();
-  if (elastic &&
-      !config.resume.empty()) {  // each begins with the checkpoint: who of them is the first is not known yet
-    run.start = start_point(run.config, std::move(options.found), Hold::nothing);
-  } else if (run.records()) {
-    run.start = start_point(run.config, std::move(options.found));
-  }
+  if (run.records()) run.start = start_point(run.config, std::move(options.found));
   run.notes = run.start.notes;
   run.left_out.heard = std::move(options.on_bad_sample);
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -54,7 +55,7 @@ void keep_lines(const std::string& path, F f) {
 
 // Says whether a row of metrics is still true of a run that goes on.
 bool stays(int64_t step, double epoch, const std::string& split, const RunDir::GoesOn& from) {
-  const bool part = (split == "train" || from.tested_again) && epoch == static_cast<double>(from.open_epoch);
+  const bool part = split == "train" && epoch == static_cast<double>(from.open_epoch);
   return step <= from.step && !part;
 }
 }  // namespace
@@ -216,6 +217,10 @@ void RunDir::checkpoint(const store::Bundle& bundle, const RunState& state, bool
   if (saving.in_place) return write(values_of(bundle, state), best, saving.keep);
   taken_ = snapshot(bundle, state, std::move(taken_));
   writing_ = std::async(std::launch::async, [this, best, keep = saving.keep] { write(taken_, best, keep); });
+}
+
+void RunDir::check_written() {
+  if (writing_.valid() && writing_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) writing_.get();
 }
 
 void RunDir::settle() {

@@ -35,11 +35,6 @@ void ShardsTogether::add(const Array& x, const Array& y, const Array& random_num
   shards_.push_back({x.clone(), y.clone(), random_numbers.clone()});
 }
 
-void ShardsTogether::forget() {
-  clear();
-  slots_.clear();
-}
-
 ShardsTogether::Bound& ShardsTogether::bind(size_t shard, const Array& block, const void* random_numbers) {
   Slot& slot = *slots_[shard];
   const Shard& s = shards_[shard];

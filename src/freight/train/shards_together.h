@@ -30,8 +30,6 @@ class ShardsTogether {
   void add(const Array& x, const Array& y, const Array& random_numbers);
   size_t count() const { return shards_.size(); }
   void clear() { shards_.clear(); }
-  // Other shards will be dealt: nothing that was made for these is kept.
-  void forget();
 
   // Runs all that were added. States that lie in `block` go to the shards' own blocks; the state at `random_numbers`
   // is each shard's. Sums are made over the shards of all ranks, in the tree over them where `sharding` is exact.

@@ -254,18 +254,6 @@ TrainStep::Outcome TrainStep::finish_shards(int64_t& counted) {
   return {o.loss, o.right};
 }
 
-TrainStep::Outcome TrainStep::follow_shards(int root, bool behind, int64_t& counted) {
-  const ShardedStep::Outcome o = state_->sharded->follow(root, behind);
-  need_scale(state_->scale.get());
-  counted = o.counted;
-  return {o.loss, o.right};
-}
-
-bool TrainStep::has_updated() const { return state_->sharded->stage() == ShardedStep::Stage::updated; }
-
-void TrainStep::give_up_shards() { state_->sharded->give_up(); }
-void TrainStep::deal_shards_anew() { state_->sharded->deal_anew(); }
-
 std::shared_ptr<const Plan> TrainStep::largest_shard(const Type& x, const Type& y) {
   return state_->sharded ? state_->sharded->largest_shard(x, y) : nullptr;
 }
