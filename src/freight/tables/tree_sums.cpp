@@ -20,8 +20,6 @@ constexpr float kMostWord = 1 << 24;  // f32, in which words are numbered, count
 
 TreeSums::TreeSums(const std::vector<store::Tree>& trees, std::vector<float> bases)
     : bases_(std::move(bases)), bits_(1) {
-  binned_ = BinnedTrees(trees);
-  if (binned_.use()) return;
   for (const store::Tree& tree : trees) plant(tree);
   const bool words = std::any_of(trees_.begin(), trees_.end(), [](const Planted& t) { return t.words; });
   if (!words) sets_ = {};
@@ -166,11 +164,6 @@ void TreeSums::add(size_t number, const float* features, float* sums, int64_t st
 
 void TreeSums::sum(const float* features, int64_t rows, int64_t columns, float* sums) const {
   const auto k = static_cast<int64_t>(bases_.size());
-  if (binned_.use()) {
-    for (int64_t i = 0; i < rows * k; ++i) sums[i] = bases_[static_cast<size_t>(i % k)];
-    binned_.add(features, rows, columns, sums, k);
-    return;
-  }
   const int64_t lane_features = std::max<int64_t>(columns, 1) * kLanes;
   const int64_t most = std::clamp<int64_t>(kFeaturesAtHand / lane_features, 1, kMostGroups);
   std::vector<float> across(static_cast<size_t>(most * lane_features));  // (groups of rows, columns, kLanes)

@@ -1,13 +1,11 @@
 // Sums the leaves that rows fall into. Sixteen rows go down a tree together without branches, so that the processor
-// waits neither for a guess nor for one row's node; all nodes of the first levels are asked at once, and each row picks
-// the answers on its way. Sums of f32 go by tree_bins.h where the processor and the trees let them. Knows no links and
-// no cells: features are tree_columns.h's.
+// neither predicts branches nor waits for one row's node. The first levels of a tree are evaluated for all rows at
+// once. This file knows no links and no cells: features are made by tree_columns.h.
 #pragma once
 #include <cstdint>
 #include <vector>
 
 #include "freight/store/row_form.h"
-#include "freight/tables/tree_bins.h"
 
 namespace freight::tables {
 
@@ -59,7 +57,6 @@ class TreeSums {
   void add(size_t tree, const float* features, float* sums, int64_t stride) const;
 
   std::vector<float> bases_;
-  BinnedTrees binned_;  // with it nothing of what follows is there
   std::vector<Planted> trees_;
   std::vector<Top> tops_;  // by tree
   std::vector<Node> nodes_;
