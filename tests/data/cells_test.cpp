@@ -1,5 +1,5 @@
 // Cells of tables: what is a number, a word, missing or odd, where rows stand, and that the fast reader reads as the
-// plain one of io/csv.h does, however the file is cut into pieces.
+// plain one of plain_csv.h does, however the file is cut into pieces.
 #include "freight/data/cells.h"
 
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 #include "freight/base/strings.h"
 #include "freight/data/cell_filler_internal.h"
 #include "freight/data/columns.h"
-#include "freight/io/csv.h"
 #include "freight/io/file.h"
+#include "tests/data/plain_csv.h"
 #include "tests/support/files.h"
 
 namespace freight::data {
@@ -340,10 +340,10 @@ TEST(Cells, TheFastReaderReadsAsThePlainOneDoes) {
     std::string text = "alpha,beta\n";
     const uint32_t length = random() % 200;
     for (uint32_t i = 0; i < length; ++i) text += "ab1.,,,\n\n\r\"\" \t"[random() % 14];
-    std::vector<io::CsvRow> rows;
+    std::vector<PlainRow> rows;
     std::string refused;
     try {
-      rows = io::parse_csv(bytes_of(text), "t.csv");
+      rows = PlainCsv(text, "t.csv").rows();
     } catch (const Error& e) {
       refused = e.what();
     }

@@ -13,6 +13,7 @@
 #include "freight/data/cell_filler_internal.h"
 #include "freight/data/columns.h"
 #include "freight/data/table_rows_internal.h"
+#include "freight/data/unicode.h"
 #include "freight/io/byte_stream.h"
 #include "freight/io/digest.h"
 #include "freight/io/memory_need.h"
@@ -123,8 +124,9 @@ struct CellReader::State {
   }
 
   std::unique_ptr<FileRows> open(size_t i) const {
-    return asked.forms == CellForms::delimited ? delimited_rows(stream_of(i), files[i], asked.skip_lines)
-                                               : file_rows(stream_of(i), files[i], asked.skip_lines);
+    return asked.forms == CellForms::delimited
+               ? delimited_rows(stream_of(i), files[i], {.skip_lines = asked.skip_lines})
+               : file_rows(stream_of(i), files[i], asked.skip_lines);
   }
 
   // The bytes of a file, unpacked.
@@ -393,11 +395,11 @@ std::unique_ptr<FileRows> file_rows(std::unique_ptr<io::ByteStream> stream, cons
   if (seen.starts_with("PK\x03\x04") || lower(name).ends_with(".npz")) return array_rows(std::move(stream), name);
   need_no_wide_characters(seen, name);
   std::string_view text = seen;
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   text = trimmed(text);
   if (is_json_row(text.substr(0, text.find('\n'))) || names_json_lines(name)) return json_rows(std::move(stream), name);
   if (skip_lines == 0 && is_sparse(seen.substr(0, seen.find('\n')))) return sparse_rows(std::move(stream), name);
-  return delimited_rows(std::move(stream), name, skip_lines);
+  return delimited_rows(std::move(stream), name, {.skip_lines = skip_lines});
 }
 
 CellReader::CellReader(const std::vector<std::string>& files, CellsAsked asked) {
