@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "freight/base/strings.h"
 #include "tests/apps/run_command.h"
 #include "tests/support/folders.h"
 #include "tests/support/python.h"
@@ -114,30 +115,77 @@ TEST(ModelsConvert, MakesAStoredModelOfPlainWeightsAndBack) {
   EXPECT_TRUE(has(bad.err, "--mean")) << bad.err;
 }
 
-// The file of LightGBM's and its answers are those of tests/tables/other_makers/make.py.
-TEST(ModelsConvert, MakesAStoredModelOfLightgbmsTreesWithoutAnyLibrary) {
+// A model of trees that training saved, as XGBoost's own file.
+std::string xgboost_file(const std::string& dir, const std::string& csv, const std::vector<std::string>& training) {
+  write_file(dir + "/rows.csv", csv);
+  std::vector<std::string> train = {"train", dir + "/rows.csv", "-o", dir + "/run", "--rounds", "10", "--overwrite"};
+  train.insert(train.end(), training.begin(), training.end());
+  const Ran trained = run_freight(train);
+  if (trained.code == 4) return {};
+  EXPECT_EQ(trained.code, 0) << trained.err;
+  const std::string file = dir + "/trees.json";
+  EXPECT_EQ(run_freight({"export", dir + "/run/model.safetensors", "--format", "xgboost", "-o", file}).code, 0);
+  return file;
+}
+
+TEST(ModelsConvert, MakesAStoredModelOfXgboostsTrees) {
   const std::string dir = scratch_dir(), model = dir + "/m.safetensors";
-  const std::string made = source_dir() + "/tests/tables/other_makers/";
-  write_file(dir + "/names.txt", "low\nhigh\n");
-  const Ran converted =
-      run_freight({"models", "convert", made + "binary.txt", model, "--class-names", dir + "/names.txt"});
+  std::string csv = "size,weight,level\n";
+  for (int i = 0; i < 80; ++i) csv += cat(i % 4 ? 3 + i % 7 : 1, ",", 0.5 * (i % 5), ",", i % 4 ? "low" : "high", "\n");
+  const std::string trees = xgboost_file(dir, csv, {"--model", "gbdt", "--target", "level"});
+  if (trees.empty()) GTEST_SKIP() << "XGBoost is not here";
+  write_file(dir + "/names.txt", "high\nlow\n");
+  const Ran converted = run_freight({"models", "convert", trees, model, "--class-names", dir + "/names.txt"});
   ASSERT_EQ(converted.code, 0) << converted.err;
-  EXPECT_TRUE(has(converted.out, "6 trees from a file of LightGBM's, binary")) << converted.out;
-  EXPECT_TRUE(has(converted.out, "classes low, high")) << converted.out;
-  const Ran told = run_freight({"predict", model, made + "binary.csv", "--csv", "--explain", "-q"});
-  ASSERT_EQ(told.code, 0) << told.err;
-  EXPECT_TRUE(has(told.out, "binary.csv:2,high,0.215087,0.784913,0.66265604")) << told.out;
+  EXPECT_TRUE(has(converted.out, "10 trees of XGBoost")) << converted.out;
+  EXPECT_TRUE(has(converted.out, "classes high, low")) << converted.out;
+  write_file(dir + "/new.csv", "f0,f1\n1,0.5\n4,1\n,\n");
+  write_file(dir + "/named.csv", "size,weight\n1,0.5\n4,1\n,\n");
+  const auto predicted = [&](const std::string& by, const std::string& of) {
+    const Ran r = run_freight({"predict", by, of, "--csv", "--explain", "-q"});
+    EXPECT_EQ(r.code, 0) << r.err;
+    std::string cells;
+    for (const std::string& line : split(r.out.substr(r.out.find('\n') + 1), '\n')) {
+      if (!line.empty()) cells += line.substr(line.find(',')) + "\n";
+    }
+    return cells;
+  };
+  const bool named = has(converted.out, "columns size, weight");
+  EXPECT_EQ(predicted(model, named ? dir + "/named.csv" : dir + "/new.csv"),
+            predicted(dir + "/run/model.safetensors", dir + "/named.csv"));
   const Ran verified = run_freight({"verify", model});
   EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
   EXPECT_TRUE(has(verified.out, "holds        shap")) << verified.out;
   EXPECT_EQ(run_freight({"export", model, "-o", dir + "/m.onnx"}).code, 0);
-  EXPECT_EQ(run_freight({"export", model, "--format", "xgboost", "-o", dir + "/m.json"}).code, 2);
-  const Ran refused = run_freight({"models", "convert", made + "binary.txt", model, "--mean", "1"});
+  const Ran refused = run_freight({"models", "convert", trees, model, "--mean", "1"});
   EXPECT_EQ(refused.code, 2);
   EXPECT_TRUE(has(refused.err, "holds trees")) << refused.err;
   const Ran none = run_freight({"models", "convert", dir + "/names.txt", model});
-  EXPECT_EQ(none.code, 3);
-  EXPECT_TRUE(has(none.err, "is no sound model of LightGBM's")) << none.err;
+  EXPECT_EQ(none.code, 2);
+  EXPECT_TRUE(has(none.err, "XGBoost's .json and .ubj files")) << none.err;
+  const Ran report = run_freight({"report", model});
+  EXPECT_EQ(report.code, 3) << report.err;
+  EXPECT_TRUE(has(report.err, "need the directory of a run")) << report.err;
+}
+
+// Without groups there is nothing to rank within: this ended with a segmentation fault.
+TEST(ModelsConvert, ARankingIsEvaluatedByAColumnOfQueries) {
+  const std::string dir = scratch_dir(), model = dir + "/m.safetensors";
+  std::string csv = "f0,f1,relevance,query\n";
+  for (int i = 0; i < 80; ++i) csv += cat(i % 4, ",", i % 7, ",", i % 4, ",", i / 4, "\n");
+  const std::string trees = xgboost_file(
+      dir, csv, {"--model", "gbdt", "--target", "relevance", "--task", "ranking", "--group-column", "query"});
+  if (trees.empty()) GTEST_SKIP() << "XGBoost is not here";
+  ASSERT_EQ(run_freight({"models", "convert", trees, model}).code, 0);
+  const std::vector<std::string> eval = {"eval", model, "--data", dir + "/rows.csv", "--target", "relevance", "--json"};
+  const Ran without = run_freight(eval);
+  EXPECT_EQ(without.code, 2) << without.err;
+  EXPECT_TRUE(has(without.err, "--group-column: is missing")) << without.err;
+  std::vector<std::string> grouped = eval;
+  grouped.insert(grouped.end(), {"--group-column", "query"});
+  const Ran with = run_freight(grouped);
+  ASSERT_EQ(with.code, 0) << with.err;
+  EXPECT_EQ(nlohmann::json::parse(with.out)["scores"]["ndcg"]["value"], 1.0);
 }
 
 }  // namespace

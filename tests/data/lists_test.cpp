@@ -224,7 +224,7 @@ TEST(ImageLists, OfMillionsOfCommasAreRefusedByTheirLine) {
   for (int i = 0; i < 30; ++i) rows += cat(i, ".png,x\n");
   put(dir / "late.csv", rows + commas + "\n");
   ASSERT_EQ(content_of(dir / "late.csv"), Content::images);
-  expect_error(ErrorKind::data, {"late.csv:32", "more than 100000 fields"}, [&] { load(dir / "late.csv"); });
+  expect_error(ErrorKind::data, {"late.csv:32", "more than 100000 cells"}, [&] { load(dir / "late.csv"); });
   put(dir / "empty.csv", rows + ",\n");
   expect_error(ErrorKind::data, {"empty.csv:32", "the path is empty"}, [&] { load(dir / "empty.csv"); });
 }
@@ -240,7 +240,7 @@ TEST(TextTables, ARowHasAHundredThousandFieldsAtMost) {
   for (const TextForm form : {TextForm::csv, TextForm::tsv}) {
     EXPECT_EQ(parsed(form, 99'999), 2u);
     EXPECT_EQ(parsed(form, 100'000), 2u);
-    expect_error(ErrorKind::data, {"t:1", "more than 100000 fields"}, [&] { parsed(form, 100'001); });
+    expect_error(ErrorKind::data, {"t:1", "more than 100000 cells"}, [&] { parsed(form, 100'001); });
   }
 }
 

@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "freight/io/byte_stream.h"
-#include "freight/io/csv.h"
 #include "freight/io/file.h"
 #include "freight/io/memory_need.h"
 #include "freight/io/npy.h"
@@ -63,16 +62,6 @@ TEST(IoLimits, ExtentsOfAnArrayWithoutElementsAreLimited) {
   }
   expect_error(ErrorKind::data, {"a.npy", "too many axes or elements"},
                [&] { parse_npy(bytes_of(of(kMost + 1)), "a.npy"); });
-}
-
-// An image list of 30 million commas took gigabytes.
-TEST(IoLimits, ARowOfCommaSeparatedValuesHasAHundredThousandFields) {
-  const auto of = [](size_t fields) { return cat("a,b\n", std::string(fields - 1, ','), "\n"); };
-  for (const size_t fields : {kMostCsvFields - 1, kMostCsvFields}) {
-    EXPECT_EQ(parse_csv(bytes_of(of(fields)), "a.csv")[1].fields.size(), fields);
-  }
-  expect_error(ErrorKind::data, {"a.csv:2", "more than 100000 fields"},
-               [&] { parse_csv(bytes_of(of(kMostCsvFields + 1)), "a.csv"); });
 }
 
 TEST(IoLimits, NoFileTakesMoreThanTheMemoryThereIs) {

@@ -357,6 +357,18 @@ TEST_F(Reading, IndexColumnsAreIgnored) {
   }
 }
 
+// They were counted as missing without a word, which pandas does not do.
+TEST_F(Reading, SpellingsThatAreMissingAmongDatesOrAsSaidAreNoted) {
+  const std::string csv = file("days.csv", "day,mark", 40, [](int i) {
+    return cat(i % 8 == 3 ? "-" : cat("2024-01-", 10 + i % 12), ",", i % 10 == 0 ? "?" : i % 2 ? "a" : "b");
+  });
+  const TableDescription d = describe_table(csv, "", "mark=category");
+  EXPECT_EQ(d.columns[0].kind, "datetime");
+  EXPECT_EQ(d.columns[0].missing, 5);
+  EXPECT_EQ(d.columns[0].note, "'-' (5 cells) read as missing values");
+  EXPECT_EQ(d.columns[1].note, "'?' (4 cells) read as missing values");
+}
+
 TEST_F(Reading, ColumnsAreListedWithTheirKinds) {
   const TableDescription d = describe_table(visits(), "", "");
   EXPECT_EQ(d.rows, 60);

@@ -92,6 +92,17 @@ TEST_F(XgboostImport, WhatIsNotTakenIsSaid) {
   refused(ErrorKind::data, {"is no model of XGBoost's", "objective"}, [](Json& j) { j["learner"].erase("objective"); });
   refused(ErrorKind::checkpoint, {"damaged", "child"},
           [](Json& j) { j["learner"]["gradient_booster"]["model"]["trees"][0]["left_children"][0] = 100; });
+  // Files of a few bytes that claim many columns or categories.
+  refused(ErrorKind::data, {"100001 columns", "need 1 to 100000"},
+          [](Json& j) { j["learner"]["learner_model_param"]["num_feature"] = "100001"; });
+  refused(ErrorKind::data, {"4000001 categories", "need at most 4000000"}, [](Json& j) {
+    j["learner"]["feature_types"] = Json::array({"c"});
+    Json& tree = j["learner"]["gradient_booster"]["model"]["trees"][0];
+    tree["split_type"][0] = 1;
+    tree["categories"] = {3'999'999};
+    tree["categories_nodes"] = tree["categories_segments"] = {0};
+    tree["categories_sizes"] = {1};
+  });
   io::write_file_atomic(path, std::string_view(good.dump()));
   expect_error(ErrorKind::usage, {"--class-names", "got 3 names", "2 classes"}, [&] {
     import_xgboost(path, {"a", "b", "c"});

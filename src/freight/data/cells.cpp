@@ -13,6 +13,7 @@
 #include "freight/data/cell_filler_internal.h"
 #include "freight/data/columns.h"
 #include "freight/data/table_rows_internal.h"
+#include "freight/data/unicode.h"
 #include "freight/io/byte_stream.h"
 #include "freight/io/digest.h"
 #include "freight/io/memory_need.h"
@@ -123,8 +124,9 @@ struct CellReader::State {
   }
 
   std::unique_ptr<FileRows> open(size_t i) const {
-    return asked.forms == CellForms::delimited ? delimited_rows(stream_of(i), files[i], asked.skip_lines)
-                                               : file_rows(stream_of(i), files[i], asked.skip_lines);
+    return asked.forms == CellForms::delimited
+               ? delimited_rows(stream_of(i), files[i], {.skip_lines = asked.skip_lines})
+               : file_rows(stream_of(i), files[i], asked.skip_lines);
   }
 
   // The bytes of a file, unpacked.
@@ -159,6 +161,7 @@ struct CellReader::State {
     head.names = rows->own_names();
     own_names = !head.names.empty();
     std::vector<std::string> first, second;
+    std::vector<std::vector<std::string>> below;
     int64_t line = 0;
     const auto take = [&](std::vector<std::string>& row) {
       int64_t at = 0;
@@ -171,10 +174,13 @@ struct CellReader::State {
     if (first.empty()) fail(ErrorKind::data, files[0], "holds no rows");
     take(second);
     if (!own_names) {
+      below = rows_below(second);
       short_header =
           !second.empty() && asked.names.empty() && asked.header.value_or(true) && lacks_index_name(first, second);
       if (short_header) first.insert(first.begin(), "");
-      has_header = short_header || is_header(first, second.empty() ? nullptr : &second, asked);
+      const HeaderReading reading = read_header(first, below, rows->separator(), asked);
+      has_header = short_header || reading.header;
+      head.header_unsure = has_header && !short_header && !reading.sure;
       head.names = column_names(first, has_header, asked, cat(files[0], ":", line));
       head.numbers_in_header =
           has_header && asked.names.empty() && std::any_of(first.begin(), first.end(), is_number_cell);
@@ -189,6 +195,20 @@ struct CellReader::State {
     head.only_row = !has_header && second.empty();
     rows->rewind();
     if (has_header) skip_header();
+  }
+
+  // The second row, and those that follow it while they are few cells: they show what the columns hold.
+  std::vector<std::vector<std::string>> rows_below(const std::vector<std::string>& second) {
+    constexpr size_t kMostRows = 100, kMostCells = 10'000;
+    std::vector<std::vector<std::string>> below;
+    if (second.empty()) return below;
+    below.push_back(second);
+    std::span<const std::string_view> cells;
+    int64_t line = 0;
+    while (below.size() < kMostRows && below.size() * second.size() < kMostCells && next_row(cells, line)) {
+      below.emplace_back(cells.begin(), cells.end());
+    }
+    return below;
   }
 
   // Separators at the end of each line make columns that have neither a name nor a cell.
@@ -393,11 +413,11 @@ std::unique_ptr<FileRows> file_rows(std::unique_ptr<io::ByteStream> stream, cons
   if (seen.starts_with("PK\x03\x04") || lower(name).ends_with(".npz")) return array_rows(std::move(stream), name);
   need_no_wide_characters(seen, name);
   std::string_view text = seen;
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   text = trimmed(text);
   if (is_json_row(text.substr(0, text.find('\n'))) || names_json_lines(name)) return json_rows(std::move(stream), name);
   if (skip_lines == 0 && is_sparse(seen.substr(0, seen.find('\n')))) return sparse_rows(std::move(stream), name);
-  return delimited_rows(std::move(stream), name, skip_lines);
+  return delimited_rows(std::move(stream), name, {.skip_lines = skip_lines});
 }
 
 CellReader::CellReader(const std::vector<std::string>& files, CellsAsked asked) {

@@ -199,6 +199,15 @@ TypedColumn type_of_words(const data::CellColumn& column) {
   return category;
 }
 
+// Counts the cells that are missing among dates, and would be words in a category, by their spellings.
+void count_missing_dates(data::CellColumn& column) {
+  const std::vector<int64_t> counts = counts_of_words(column);
+  for (uint32_t code = 0; code < counts.size(); ++code) {
+    const std::string_view word = column.words[code];
+    if (counts[code] > 0 && data::is_missing_number(word)) column.missing_as[std::string(word)] += counts[code];
+  }
+}
+
 [[noreturn]] void refuse_said(const data::CellColumn& column, const std::string& table, ColumnKind said,
                               const std::string& what) {
   fail(ErrorKind::data, table, "column ", column.name, ": --types says ", to_string(said), ", and ", what);
@@ -287,8 +296,9 @@ TypedColumn type_column(data::Cells& cells, size_t at, const std::string& table,
   const bool numbers = options.said == ColumnKind::number || options.said == ColumnKind::integer;
   NumberReading reading;
   if (numbers || !options.said) reading = read_numbers(cells, at, {.said = numbers, .folder = options.folder});
-  const data::CellColumn& column = cells.columns[at];
+  data::CellColumn& column = cells.columns[at];
   TypedColumn typed = type_of(column, table, options);
+  if (typed.kind == ColumnKind::datetime) count_missing_dates(column);
   const bool whole = typed.kind == ColumnKind::number || typed.kind == ColumnKind::integer;
   const bool unnamed = at == 0 && cells.head.index && !options.said && typed.kind != ColumnKind::constant;
   if (unnamed && (whole ? typed.kind == ColumnKind::integer : typed.kind != ColumnKind::identifier)) {
@@ -298,7 +308,7 @@ TypedColumn type_column(data::Cells& cells, size_t at, const std::string& table,
     typed.note = "the header has no name for it, as for an index that pandas or R wrote";
   }
   typed.style = reading.style;
-  typed.note = cat(reading.note, reading.note.empty() || typed.note.empty() ? "" : "; ", typed.note);
+  typed.note = both_notes(both_notes(reading.note, missing_note(column)), typed.note);
   return typed;
 }
 

@@ -160,7 +160,8 @@ class Reading {
   void read_quantities() {
     for (const size_t at : {target_, order_.value_or(target_)}) {
       if (cells_.columns[at].kind == data::CellKind::skipped) continue;
-      const std::string note = read_numbers(cells_, at, {.quantity = true, .folder = source_.folder}).note;
+      const NumberReading reading = read_numbers(cells_, at, {.quantity = true, .folder = source_.folder});
+      const std::string note = both_notes(reading.note, missing_note(cells_.columns[at]));
       const std::string line = cat("column ", cells_.columns[at].name, ": ", note);
       const bool told = std::find(column_notes_.begin(), column_notes_.end(), line) != column_notes_.end();
       if (!note.empty() && !told) column_notes_.push_back(line);
@@ -513,9 +514,10 @@ std::string header_note(const data::TableHead& head, const std::string& header) 
     return "the first row is data, no header: it holds a number, or its cells do not look like names; --columns names "
            "the columns, --header yes makes it their names";
   }
-  if (!head.numbers_in_header) return "";
-  return cat("the first row is the header, some of whose names are numbers: ", excerpt(join(head.names, ", ")),
-             "; --header no makes it data");
+  if (!head.numbers_in_header && !head.header_unsure) return "";
+  return cat("the first row is the header, ",
+             head.numbers_in_header ? "some of whose names are numbers: " : "by the look of its cells alone: ",
+             excerpt(join(head.names, ", ")), "; --header no makes it data");
 }
 
 std::vector<std::string> names_of_columns(const std::string& said) {

@@ -75,7 +75,6 @@ void answers_of_sums(store::RowLink link, std::vector<float>& sums, int64_t grou
     case store::RowLink::logistic:
       for (float& s : sums) s = logistic_of(s);
       return;
-    case store::RowLink::probability: return;
     case store::RowLink::softmax:
       for (size_t i = 0; i < sums.size(); i += static_cast<size_t>(groups)) softmax_of(sums.data() + i, groups);
       return;
