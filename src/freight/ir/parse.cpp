@@ -253,8 +253,6 @@ class Parser {
       auto* f = std::get_if<FusedAttrs>(&attributes);
       if (!f) bad(op_name, " has no body");
       f->body = std::make_shared<const Graph>(body());
-      // Texts of earlier versions leave the pattern to the body; inference refuses a body that has none.
-      if (f->pattern == FusedKind::region) f->pattern = find_pattern(*f->body).value_or(FusedKind::region);
       --depth_;
     }
     std::vector<Value> out;
