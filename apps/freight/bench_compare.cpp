@@ -52,7 +52,7 @@ struct CompareFlags {
     o.add("--deterministic", &run.deterministic, "fixed kernel choices, no measurement");
     // Not --link, which `freight plan` has for what lies between machines, in Gbit/s.
     o.add("--host-link", &run.link_gb, "GB/s between the host and predicted devices, for times with moved batches",
-          {.value = "GB/S", .min = 0, .old = {"--link"}});
+          {.value = "GB/S", .min = 0});
     o.group("Utilisation, money, energy");
     o.add("--samples", &run.samples, "of an epoch, where no data says it", {.min = 0});
     o.add("--peaks", &peaks, "dense TFLOP/s of devices at hand: cpu=0.9 (default: the best product measured)",

@@ -57,25 +57,6 @@ void refuse_beside_names(const PlanCommandFlags& f) {
   }
 }
 
-// Earlier, --devices was the catalogue's file. That can be told from a count, and is still read.
-Args with_catalog(const Args& args, bool& earlier) {
-  Args out;
-  for (size_t i = 0; i < args.size(); ++i) {
-    const bool joined = starts_with(args[i], "--devices=");
-    const std::string value = joined                                          ? args[i].substr(10)
-                              : args[i] == "--devices" && i + 1 < args.size() ? args[i + 1]
-                                                                              : "";
-    if (!ends_with(value, ".json") && value.find('/') == std::string::npos) {
-      out.push_back(args[i]);
-      continue;
-    }
-    earlier = true;
-    out.insert(out.end(), {"--catalog", value});
-    if (!joined) ++i;
-  }
-  return out;
-}
-
 std::string bytes(double n) { return human_bytes(n); }
 
 // The change that another way to compute would make.
@@ -348,8 +329,6 @@ void refuse_beside_world(const PlanCommandFlags& f) {
 
 int plan_command(const Args& args) {
   PlanCommandFlags flags;
-  bool earlier = false;
-  const Args known = with_catalog(args, earlier);
   const auto make = [&] {
     auto o = std::make_unique<Options>(
         "plan", "Says before a run what memory it needs, how long it takes and what it costs, on which hardware.",
@@ -365,14 +344,13 @@ int plan_command(const Args& args) {
         "  freight plan --model resnet152 --samples 1281167 --epochs 90 --precision bf16 --means\n"
         "  freight plan --model vgg16 --device-memory 20 --device-bandwidth 600 --device-tflops 40");
     flags.declare(*o);
-    if (earlier) o->earlier_name("--devices FILE", "--catalog FILE");
     o->add("--sort", &flags.sort, "of the devices: speed, dollars, energy, batch, memory or name",
            {.one_of = {"speed", "dollars", "energy", "batch", "memory", "name"}});
     o->add("--top", &flags.top, "devices in the table (0: all)", {.min = 0});
     o->add("--devices", &flags.devices,
            "how many of each kind share each batch (data parallel, predicted); names, like cpu,opencl:0, are devices "
            "here, which are measured",
-           {.value = "N", .old = {"--gpus"}});
+           {.value = "N"});
     o->add("--world", &flags.world,
            "numbers of devices, like 1,2,4,8: how the rate grows with them, in a table of its own", {.value = "LIST"});
     declare(*o, flags.shared);
@@ -382,7 +360,7 @@ int plan_command(const Args& args) {
     o->add("--csv", &flags.csv, "print the devices as CSV");
     return o;
   };
-  std::optional<PlanInput> in = read_plan_input(known, flags, make, Trees::planned, MemoryAlone::answered);
+  std::optional<PlanInput> in = read_plan_input(args, flags, make, Trees::planned, MemoryAlone::answered);
   if (!in) return 0;
   if (!flags.on.empty()) in->catalog.devices = {plan::Device(in->catalog.device(flags.on))};
   if (in->trees) {

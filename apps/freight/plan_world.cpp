@@ -242,7 +242,7 @@ void declare_links(Options& o, FleetFlags& f) {
   o.add("--link", &f.link,
         "what connects devices: nvlink or pcie inside a machine, 100gbit, 100gbit-rdma or a number of Gbit/s between "
         "machines, a FILE of one (docs/plan.md), or what freight bench comm --json wrote; two of them as nvlink,50gbit",
-        {.value = "LINK", .old = {"--network"}});
+        {.value = "LINK"});
   const bool open = f.per_machine == plan::kAsOffered;
   o.add("--devices-per-machine", &f.per_machine,
         cat("that many of the devices are in a machine", open ? " (0: as many as are offered)" : ""),

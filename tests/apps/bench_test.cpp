@@ -86,7 +86,6 @@ TEST(BenchCompare, RefusesWhatItCannotCompare) {
       {{"--devices", "cpu", "--optimizer", "sgdd"}, 2, "sgd"},
       {{"--devices", "cpu", "--catalog", "/no/such/file"}, 3, "/no/such/file"},
       {{"--devices", "cpu", "--host-link", "-1"}, 2, "--host-link"},
-      {{"--devices", "cpu", "--link", "-1"}, 2, "--link is an earlier name of --host-link"},
       {{"digits", "--devices", "cpu", "--input-shape", "1x28x28"}, 2, "--input-shape"},
   };
   for (const Row& row : rows) {

@@ -277,43 +277,6 @@ TEST(PlanCommand, AFileWithASparsePeakIsQuestioned) {
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_NE(r.err.find("sparse"), std::string::npos) << r.err;
   EXPECT_NE(r.out.find("Card"), std::string::npos);
-  EXPECT_EQ(r.err.find("earlier name"), std::string::npos) << r.err;
-}
-
-TEST(PlanCommand, EarlierNamesOfFlagsAreReadAndTold) {
-  const std::string file = scratch_dir() + "/devices.json";
-  write_file(file, R"({"format": "freight-devices-1", "devices": [{"name": "Card", "kind": "gpu", "vendor": "NVIDIA",
-      "year": 2022, "memory_gib": 80, "bandwidth_gb_per_s": 3350, "dense_tflops": {"fp32": 67},
-      "source": "headline", "date": "2026-01-01"}]})");
-  const std::vector<std::string> base = {"plan", "--model", "mlp", "-b", "64", "--samples", "6400", "--json"};
-  const auto plan = [&](const std::vector<std::string>& flags) {
-    std::vector<std::string> args = base;
-    args.insert(args.end(), flags.begin(), flags.end());
-    Ran r = run_freight(args);
-    EXPECT_EQ(r.code, 0) << r.err;
-    return r;
-  };
-  const Ran now = plan({"--catalog", file, "--devices", "16", "--link", "25"});
-  EXPECT_EQ(now.err.find("earlier name"), std::string::npos) << now.err;
-  const Ran before = plan({"--devices", file, "--gpus", "16", "--network", "25"});
-  EXPECT_EQ(before.out, now.out);
-  for (const char* said : {"--devices FILE is an earlier name of --catalog FILE",
-                           "--gpus is an earlier name of --devices", "--network is an earlier name of --link"}) {
-    const size_t at = before.err.find(said);
-    EXPECT_NE(at, std::string::npos) << said << "\n" << before.err;
-    EXPECT_EQ(before.err.find(said, at + 1), std::string::npos) << "once: " << before.err;
-  }
-  for (const char* quiet : {"-q", "--quiet"}) {
-    const Ran silent = plan({"--devices", file, "--gpus", "16", "--network", "25", quiet});
-    EXPECT_EQ(silent.out, now.out);
-    EXPECT_EQ(silent.err.find("earlier name"), std::string::npos) << silent.err;
-  }
-  const std::string help = run_freight({"plan", "--help"}).out;
-  EXPECT_EQ(help.find("--gpus"), std::string::npos);
-  EXPECT_EQ(help.find("--network"), std::string::npos);
-  EXPECT_NE(help.find("--catalog FILE"), std::string::npos);
-  EXPECT_NE(run_freight({"advise", "--model", "mlp", "--devices", file}).err.find("earlier name of --catalog"),
-            std::string::npos);
 }
 
 TEST(PlanCommand, SharesABatchAmongDevices) {
