@@ -78,9 +78,8 @@ TEST(Fuzz, HashesOfManifests) {
   io::write_file_atomic(path, std::string_view(text));
   PhiloxStream r(2026, 0, 41);
   for (int i = 0; i < fuzz_rounds(500); ++i) {
-    io::PartHashes hashes{.bytes = r.below(2) ? 1000 : r.bits(),
-                          .part = r.below(2) ? r.below(2000) : r.bits(),
-                          .parts = {}};
+    io::PartHashes hashes{
+        .bytes = r.below(2) ? 1000 : r.bits(), .part = r.below(2) ? r.below(2000) : r.bits(), .parts = {}};
     hashes.parts.resize(r.below(20));
     EXPECT_THROW(io::read_verified(path, hashes), Error);
   }

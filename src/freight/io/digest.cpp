@@ -122,8 +122,8 @@ std::shared_ptr<Storage> read_verified(const std::string& path, const PartHashes
     const ByteView got(bytes + first, last - first);
     const std::string hash = xxh3_128(got);
     if (hash == expected.parts[k]) return;
-    fail(ErrorKind::checkpoint, path, "XXH3 differs", parts > 1 ? cat(" from byte ", first, " to ", last) : "", ": got ", hash, ", the manifest has ",
-         expected.parts[k]);
+    fail(ErrorKind::checkpoint, path, "XXH3 differs", parts > 1 ? cat(" from byte ", first, " to ", last) : "",
+         ": got ", hash, ", the manifest has ", expected.parts[k]);
   });
   return content;
 }
