@@ -72,7 +72,7 @@ int bench_command(const Args& args) {
                     {"step", "a training step of a model", step_command},
                     {"infer", "a forward pass with frozen weights", infer_command},
                     {"compare", "a model on several devices, over batch sizes", bench_compare_command},
-                    {"linalg", "factorizations and solves, beside another library's LAPACK", bench_linalg_command},
+                    {"linalg", "factorizations and solves", bench_linalg_command},
                     {"comm", "sums over processes of this host", bench_comm_command},
                     {"scaling", "training by 1, 2, 4 devices, and why not more", bench_scaling_command},
                     {"classic", "the networks of a study of 2017, beside published figures", bench_classic_command},
