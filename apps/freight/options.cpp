@@ -4,7 +4,6 @@
 #include "options.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -12,6 +11,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/log.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/io/file.h"
@@ -81,14 +81,10 @@ T convert(const Option& o, const std::string& text) {
   } else if constexpr (std::is_same_v<T, std::string>) {
     return text;
   } else {
-    T v{};
-    const char* end = text.data() + text.size();
-    const auto r = std::from_chars(text.data(), end, v);
-    if (r.ec != std::errc() || r.ptr != end) {
-      bad_value(o, text, std::is_integral_v<T> ? "a whole number" : "a number");
-    }
-    check_bounds(o, static_cast<double>(v), text);
-    return v;
+    const std::optional<T> v = parse_number<T>(text);
+    if (!v) bad_value(o, text, std::is_integral_v<T> ? "a whole number" : "a number");
+    check_bounds(o, static_cast<double>(*v), text);
+    return *v;
   }
 }
 

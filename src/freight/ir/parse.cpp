@@ -1,9 +1,9 @@
 // Reads the text form of graphs (docs/graph-text.md). Errors name source and line.
 #include <cctype>
-#include <charconv>
 #include <map>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/ir/fused_pattern.h"
 #include "freight/ir/signature.h"
 
@@ -78,11 +78,11 @@ class Parser {
   template <class T>
   T number() {
     skip();
-    T v{};
-    const auto r = std::from_chars(text_.data() + at_, text_.data() + text_.size(), v);
-    if (r.ec != std::errc()) bad("expected a number, got `", std::string_view(text_).substr(at_, 16), "`");
-    at_ = static_cast<size_t>(r.ptr - text_.data());
-    return v;
+    std::string_view rest = std::string_view(text_).substr(at_);
+    const std::optional<T> v = take_number<T>(rest);
+    if (!v) bad("expected a number, got `", rest.substr(0, 16), "`");
+    at_ = text_.size() - rest.size();
+    return *v;
   }
   Shape shape() {
     Shape s;

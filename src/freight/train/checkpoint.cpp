@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/threads.h"
 #include "freight/io/file.h"
@@ -252,7 +253,10 @@ void read_state(const std::map<std::string, std::string>& metadata, const std::s
   try {
     out.place = place_from(io::parse_json<json>(metadata.at("place"), path, ErrorKind::checkpoint));
     set_from_json(out.config, metadata.at("config"), path);
-    out.fingerprint = std::stoull(metadata.at("fingerprint"));
+    const std::string& fingerprint = metadata.at("fingerprint");
+    const std::optional<uint64_t> number = parse_number<uint64_t>(fingerprint);
+    if (!number) fail(ErrorKind::checkpoint, "fingerprint", "got '", excerpt(fingerprint), "', need a whole number");
+    out.fingerprint = *number;
     out.averaged = metadata.contains("model") && metadata.at("model") == kAverages;
   } catch (const std::exception& e) {
     damaged_checkpoint(path, cat("not the state of a run: ", e.what()));
@@ -376,7 +380,9 @@ Found find_checkpoint(const std::string& resume, const std::string& output_dir, 
 }
 
 int64_t step_of(const std::string& checkpoint) {
-  return std::atoll(fs::path(checkpoint).filename().c_str() + std::string_view("step-").size());
+  const std::string name = fs::path(checkpoint).filename().string();
+  std::string_view number = std::string_view(name).substr(std::min(name.size(), std::string_view("step-").size()));
+  return take_number<int64_t>(number).value_or(0);
 }
 
 std::vector<std::string> checkpoints_of(const std::string& run) {
