@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "freight/base/strings.h"
 #include "freight/plan/rates.h"
 #include "run_command.h"
 #include "tests/support/simple_rates.h"
@@ -302,6 +303,54 @@ TEST(PlanCommand, SharesABatchAmongDevices) {
   EXPECT_GT(faster, 0.5);
   EXPECT_LT(faster, 4);
   EXPECT_GT(one.at("checkpoint_hours").at("high"), 0);
+}
+
+// Whatever two commands print of the same run on the same device comes from one estimate.
+TEST(PlanCommand, MemoryTimeAndCostOfARunAreTheSameInEveryCommand) {
+  const std::string rates = scratch_dir() + "/rates.json", device = "H100 SXM5 80GB";
+  write_file(rates, plan::simple_rates().to_json());
+  const auto ran = [&](std::vector<std::string> args) {
+    args.insert(args.end(), {"--model", "lenet", "-b", "64", "--samples", "60000", "--epochs", "5", "--rates", rates});
+    Ran r = run_freight(args);
+    EXPECT_EQ(r.code, 0) << r.err;
+    return r;
+  };
+  const auto json_of = [&](std::vector<std::string> args) {
+    args.emplace_back("--json");
+    return Json::parse(ran(args).out);
+  };
+  const std::vector<std::string> advise = {"advise", "--deadline", "10d", "--devices-per-machine", "8"};
+  const Json planned = json_of({"plan"}), two = json_of({"plan", "--devices", "2"}),
+             world = json_of({"plan", "--world", "1,2"}), explained = json_of({"explain", "--on", device}),
+             advised = json_of(advise);
+  for (const char* key : {"total_bytes", "flops", "parameters", "batch_size", "model"}) {
+    EXPECT_EQ(explained.at(key), planned.at(key)) << key;
+    EXPECT_EQ(advised.at(key), planned.at(key)) << key;
+  }
+  std::vector<Json> others = explained.at("devices");
+  for (const char* of : {"answer", "cheapest", "fastest", "this_machine"}) others.push_back(advised.at(of));
+  for (const Json& e : advised.at("by_devices")) others.push_back(e);
+  for (const Json& w : world.at("world")) {
+    for (const Json& e : w.at("estimates")) others.push_back(e);
+  }
+  size_t compared = 0;
+  for (const Json& other : others) {
+    if (other.at("devices") > 2) continue;
+    for (const Json& e : (other.at("devices") == 2 ? two : planned).at("devices")) {
+      if (e.at("device") != other.at("device")) continue;
+      ++compared;
+      for (const char* key : {"total_bytes", "step_seconds", "samples_per_second", "run_hours", "dollars"}) {
+        EXPECT_EQ(other.at(key), e.at(key)) << other.at("device") << " " << key;
+      }
+    }
+  }
+  EXPECT_GT(compared, 100u);
+  // The texts show the same memory.
+  const std::string memory = human_bytes(planned.at("total_bytes"));
+  for (const std::vector<std::string>& args : {std::vector<std::string>{"plan"}, {"explain", "--on", device}, advise}) {
+    const Ran r = ran(args);
+    EXPECT_NE(r.out.find(memory), std::string::npos) << args[0] << ": " << r.out;
+  }
 }
 
 TEST(ExplainCommand, ItsLayersAreTheWholeStep) {

@@ -15,7 +15,6 @@
 #include <condition_variable>
 #include <cstring>
 #include <list>
-#include <limits>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -274,12 +273,6 @@ int bind_listener(const HttpOptions& o, int& port) {
 
 bool has_body(const httplib::Request& r, const Connection& c) {
   return c.chunked() || (r.has_header("Content-Length") && r.get_header_value("Content-Length") != "0");
-}
-
-// The bytes of the body as the head says them, of which framing has checked that they are digits; 0 where it does not.
-uint64_t content_length(const httplib::Request& r) {
-  const std::string length = r.get_header_value("Content-Length");
-  return length.empty() ? 0 : parse_number<uint64_t>(length).value_or(std::numeric_limits<uint64_t>::max());
 }
 
 // A coding of the body that httplib does not unpack, or "".
@@ -577,7 +570,8 @@ class HttpServer::Impl : public httplib::Server {
       c.refusal = error(403, fault);
     } else if (request.path.size() > kMaxPath) {
       c.refusal = error(414, cat("the path is longer than ", kMaxPath, " bytes"));
-    } else if (content_length(request) > options_.max_body_bytes) {
+    } else if (parse_number<uint64_t>(request.get_header_value("Content-Length")).value_or(0) >
+               options_.max_body_bytes) {
       c.refusal = body_too_large();
     } else if (const std::string coding = unknown_coding(request); !coding.empty()) {
       c.refusal = error(415, cat("Content-Encoding: got ", coding.substr(0, 80), ", need gzip, deflate, br or none"));
