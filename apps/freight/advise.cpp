@@ -47,28 +47,35 @@ std::string line_of(const Choice& c) {
   return text;
 }
 
-Json json_of(const std::optional<Choice>& c) {
+Json json_of(const std::optional<Choice>& c, const plan::Catalog& catalog) {
   if (!c) return nullptr;
-  const plan::Estimate& e = c->estimate;
-  Json j = {{"hardware", plan::to_string(c->hardware)},
-            {"device", e.device},
-            {"devices", e.devices},
-            {"here", c->here},
-            {"run_hours", {{"low", e.run_hours.low}, {"high", e.run_hours.high}}},
-            {"dollars", nullptr},
-            {"link", e.link},
-            {"limit", e.limit},
-            {"assumed", e.assumed}};
-  if (e.dollars) j["dollars"] = {{"low", e.dollars->low}, {"high", e.dollars->high}};
-  if (e.offer) {
-    const plan::Price& p = *e.offer->price;
-    j["price"] = {{"provider", p.provider},        {"instance", p.instance}, {"usd_per_hour", p.usd},
-                  {"machines", e.offer->machines}, {"date", p.date},         {"source", p.source}};
-  }
+  Json j = {{"hardware", plan::to_string(c->hardware)}, {"here", c->here}};
+  j.update(freight::app::json_of(c->estimate, catalog));
   return j;
 }
 
 void say(const std::string& text) { std::printf("%s\n", text.c_str()); }
+
+// The answer's device by its number, in the machines that cost least.
+void print_devices(const plan::Advice& a) {
+  if (a.by_devices.size() < 2) return;
+  std::vector<const plan::Estimate*> rows;
+  EstimateColumn of_linear{.heading = "efficiency"};
+  for (const Choice& c : a.by_devices) {
+    rows.push_back(&c.estimate);
+    const double share = plan::efficiency(a, c);
+    of_linear.cells.push_back(share > 0 ? cat(fixed(100 * share, 0), " %") : "-");
+  }
+  std::printf("\n%s\n%s\n", rows[0]->device.c_str(),
+              estimate_table(rows, {{Figure::devices},
+                                    {Figure::total},
+                                    {Figure::step},
+                                    of_linear,
+                                    {Figure::limit},
+                                    {Figure::run_hours},
+                                    {Figure::dollars}})
+                  .c_str());
+}
 
 void print(const plan::Advice& a, const plan::Wish& w) {
   if (a.answer) {
@@ -80,33 +87,27 @@ void print(const plan::Advice& a, const plan::Wish& w) {
   if (a.fastest) say(cat("fastest   ", line_of(*a.fastest)));
   for (const std::string& text : a.reasons) say(cat("reason    ", text));
   for (const std::string& text : a.changes) say(cat("else      ", text));
-  for (const Choice& c : a.by_devices) {
-    if (a.by_devices.size() == 1) break;
-    const double share = plan::efficiency(a, c);
-    std::string text = line_of(c);
-    if (c.estimate.devices > 1 && share > 0) text += cat("; ", fixed(100 * share, 0), " % of linear");
-    if (c.estimate.devices > 1) text += cat("; limited by ", c.estimate.limit);
-    say(cat("devices   ", text));
-  }
+  print_devices(a);
   if (w.deadline_hours <= 0) say(cat("assumed   a night (", fixed(plan::kNight, 0), " h), as no --deadline was said"));
   say(cat("assumed   times are predicted and judged by their slow end; GPUs of up to ", fixed(plan::kModestGib, 0),
           " GiB are modest; prices by the hour, of their dates"));
 }
 
-Json json_of(const plan::Advice& a, const plan::Wish& w, const std::string& model) {
-  Json j = {{"model", model},
-            {"deadline_hours", w.deadline_hours > 0 ? w.deadline_hours : plan::kNight},
+// `run`: what is planned.
+Json json_of(const plan::Advice& a, const plan::Wish& w, Json run, const plan::Catalog& catalog) {
+  Json j = std::move(run);
+  j.update({{"deadline_hours", w.deadline_hours > 0 ? w.deadline_hours : plan::kNight},
             {"budget_usd", w.budget_usd > 0 ? Json(w.budget_usd) : Json(nullptr)},
-            {"answer", json_of(a.answer)},
-            {"cheapest", json_of(a.cheapest)},
-            {"fastest", json_of(a.fastest)},
-            {"this_machine", json_of(a.here)},
+            {"answer", json_of(a.answer, catalog)},
+            {"cheapest", json_of(a.cheapest, catalog)},
+            {"fastest", json_of(a.fastest, catalog)},
+            {"this_machine", json_of(a.here, catalog)},
             {"reasons", a.reasons},
             {"changes", a.changes},
             {"by_devices", Json::array()},
-            {"miss", nullptr}};
+            {"miss", nullptr}});
   for (const Choice& c : a.by_devices) {
-    Json one = json_of(std::optional<Choice>(c));
+    Json one = json_of(std::optional<Choice>(c), catalog);
     one["efficiency"] = plan::efficiency(a, c);
     j["by_devices"].push_back(std::move(one));
   }
@@ -120,15 +121,12 @@ plan::Advice advise_net(const PlanInput& in, const AdviseFlags& flags, const pla
     fail(ErrorKind::usage, "advise",
          "how long the run is depends on the data: need DATA, or --samples N with --epochs");
   }
-  plan::DraftOptions options = plan::options_of(in.subject);
-  options.whole_run = in.subject.test_count > 0;
   const plan::Fleet fleet = flags.fleet.fleet(in.catalog);
-  plan::Advice advice =
-      plan::advise(plan::shares(in.subject, options), in.catalog, in.rates ? &*in.rates : nullptr, length, wish, fleet);
+  const std::vector<plan::Share> shares = plan::shares(in.subject, plan::options_of_run(in.subject));
+  plan::Advice advice = plan::advise(shares, in.catalog, in.rates ? &*in.rates : nullptr, length, wish, fleet);
   if (flags.json) {
-    Json j = json_of(advice, wish, in.subject.config.model);
-    j["texts"] = json_of_texts(in.subject);
-    std::printf("%s\n", j.dump(2).c_str());
+    const Json run = json_of_run(in.subject, shares[0].drafts[0]);
+    std::printf("%s\n", json_of(advice, wish, run, in.catalog).dump(2).c_str());
     return advice;
   }
   say(cat("run       ", in.subject.config.model, in.subject.data.empty() ? "" : cat(" on ", in.subject.data),
@@ -156,7 +154,7 @@ plan::Advice advise_table(const PlanInput& in, const AdviseFlags& flags, const p
   plan::Advice advice = plan::advise_trees(p.estimates, in.catalog, wish);
   advice.reasons.insert(advice.reasons.begin(), cat("A GPU ", p.verdict(), "."));
   if (flags.json) {
-    std::printf("%s\n", json_of(advice, wish, p.model).dump(2).c_str());
+    std::printf("%s\n", json_of(advice, wish, json_of_run(p), in.catalog).dump(2).c_str());
     return advice;
   }
   say(cat("run       ", p.model, " on ", p.data, ": ", p.rows_text(), "; ", p.trees_text()));

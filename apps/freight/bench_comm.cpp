@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +14,7 @@
 #include "freight/base/cpu_info.h"
 #include "freight/base/env.h"
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/bench/comm.h"
@@ -47,12 +47,10 @@ std::vector<int64_t> parse_sizes(const std::string& text) {
   constexpr int64_t kMost = int64_t{1} << 34;
   std::vector<int64_t> all;
   for (const std::string& part : parse_list("--bytes", text)) {
-    int64_t n = 0;
-    const char* const last = part.data() + part.size();
-    const auto [end, error] = std::from_chars(part.data(), last, n);
-    const std::string_view unit(end, static_cast<size_t>(last - end));
+    std::string_view unit = part;
+    const int64_t n = take_number<int64_t>(unit).value_or(0);
     const int shift = unit.empty() ? 0 : unit == "k" || unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
-    const bool sound = error == std::errc() && shift >= 0 && n > 0 && n <= kMost >> shift;
+    const bool sound = shift >= 0 && n > 0 && n <= kMost >> shift;
     const int64_t bytes = sound ? n << shift : 0;
     if (!sound || bytes % 4 != 0 || (!all.empty() && bytes <= all.back())) {
       fail(ErrorKind::usage, "--bytes", "got '", excerpt(text),

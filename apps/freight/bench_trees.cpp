@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <limits>
 
+#include "bench_output.h"
 #include "device_list.h"
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
@@ -13,7 +14,6 @@
 #include "freight/train/folds.h"
 #include "plan_table.h"
 #include "plan_text.h"
-#include "table.h"
 
 namespace freight::app {
 namespace {
@@ -57,7 +57,9 @@ double seconds_of_fit(const train::RowLearner& learner, const train::Config& c, 
   return best;
 }
 
-nlohmann::ordered_json json_of(const TreeComparison& c) {
+}  // namespace
+
+std::string to_json(const TreeComparison& c) {
   nlohmann::ordered_json j = {{"model", c.model},
                               {"data", c.data},
                               {"columns", c.columns},
@@ -70,10 +72,8 @@ nlohmann::ordered_json json_of(const TreeComparison& c) {
   }
   j["left_out"] = c.left_out;
   j["findings"] = c.findings();
-  return j;
+  return j.dump(2);
 }
-
-}  // namespace
 
 void TreeComparison::add(const std::string& device, int64_t rows, double seconds) {
   double first = seconds;
@@ -148,22 +148,19 @@ TreeComparison compare_trees(train::Config config, const train::RowLearner& lear
   return comparison;
 }
 
-void print(const TreeComparison& c, bool json) {
-  if (json) {
-    std::printf("%s\n", json_of(c).dump(2).c_str());
-    return;
-  }
+void print(const TreeComparison& c) {
   std::printf("%s on %s: %s rounds of %s, %s levels, %zu columns learnt from\n\n", c.model.c_str(), c.data.c_str(),
               with_commas(c.work.rounds).c_str(),
               c.work.trees_of_round == 1 ? "a tree" : cat(with_commas(c.work.trees_of_round), " trees").c_str(),
               with_commas(c.work.levels).c_str(), c.columns);
-  std::vector<std::vector<std::string>> lines;
+  bench::Listing fits{
+      .header = {"device", "rows", "s/fit", "rows x rounds/s", "times", "$/1,000 fits"}, .words = {0}, .rows = {}};
   for (const Fit& f : c.fits) {
-    lines.push_back({f.device, with_commas(f.rows), number(f.seconds),
-                     with_commas(static_cast<int64_t>(static_cast<double>(f.rows * c.work.rounds) / f.seconds)),
-                     fixed(f.times, 2), f.dollars ? number(kFitsPriced * *f.dollars) : "-"});
+    fits.rows.push_back({f.device, with_commas(f.rows), number(f.seconds),
+                         with_commas(static_cast<int64_t>(static_cast<double>(f.rows * c.work.rounds) / f.seconds)),
+                         fixed(f.times, 2), f.dollars ? number(kFitsPriced * *f.dollars) : "-"});
   }
-  std::fputs(table({"device", "rows", "s/fit", "rows x rounds/s", "times", "$/1,000 fits"}, lines).c_str(), stdout);
+  print(fits);
   std::printf("\n");
   for (const std::string& what : c.left_out) std::printf("left out: %s\n", what.c_str());
   for (const std::string& what : c.findings()) std::printf("%s\n", what.c_str());

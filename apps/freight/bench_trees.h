@@ -39,6 +39,7 @@ struct TreeComparisonOptions {
 // Fits all rounds without early stopping. Throws Error: device, data, usage where the table has fewer rows.
 TreeComparison compare_trees(train::Config config, const train::RowLearner& learner,
                              const TreeComparisonOptions& options, const std::function<void(const std::string&)>& told);
-void print(const TreeComparison& comparison, bool json);
+std::string to_json(const TreeComparison& comparison);
+void print(const TreeComparison& comparison);
 
 }  // namespace freight::app

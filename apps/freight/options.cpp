@@ -4,7 +4,6 @@
 #include "options.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -13,6 +12,7 @@
 #include "freight/base/duration.h"
 #include "freight/base/error.h"
 #include "freight/base/log.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/io/file.h"
@@ -82,14 +82,10 @@ T convert(const Option& o, const std::string& text) {
   } else if constexpr (std::is_same_v<T, std::string>) {
     return text;
   } else {
-    T v{};
-    const char* end = text.data() + text.size();
-    const auto r = std::from_chars(text.data(), end, v);
-    if (r.ec != std::errc() || r.ptr != end) {
-      bad_value(o, text, std::is_integral_v<T> ? "a whole number" : "a number");
-    }
-    check_bounds(o, static_cast<double>(v), text);
-    return v;
+    const std::optional<T> v = parse_number<T>(text);
+    if (!v) bad_value(o, text, std::is_integral_v<T> ? "a whole number" : "a number");
+    check_bounds(o, static_cast<double>(*v), text);
+    return *v;
   }
 }
 
@@ -210,7 +206,6 @@ struct Options::Impl {
   bool with_config = false, dry_run = false, print_config = false, help_wanted = false, verbose = false, quiet = false;
   std::string config_file;
   std::vector<std::string> sets, plugins;
-  std::vector<std::string> notes_on_names;  // of flags that were given by an earlier name
 
   std::vector<std::string> known_flags() const {
     std::vector<std::string> all;
@@ -263,20 +258,7 @@ struct Options::Impl {
     for (Option& o : options) {
       if (holds(o.names) || holds(o.hidden)) return &o;
     }
-    // An earlier name, unless it means something else by now.
-    for (Option& o : options) {
-      if (!holds(o.more.old)) continue;
-      earlier_name(name, o.name);
-      return &o;
-    }
     return nullptr;
-  }
-
-  void earlier_name(const std::string& name, const std::string& now) {
-    const std::string said = cat("note    ", name, " is an earlier name of ", now, ", which says the same");
-    if (std::find(notes_on_names.begin(), notes_on_names.end(), said) == notes_on_names.end()) {
-      notes_on_names.push_back(said);
-    }
   }
 
   // The value after a flag: the next argument, whatever it looks like.
@@ -477,11 +459,6 @@ Options::Outcome Options::parse(const std::vector<std::string>& args) {
   Impl& m = *impl_;
   add_common();
   m.collect(args);
-  Option& quiet = *m.find("--quiet");  // before all others: errors of these name flags as they are named now
-  for (const std::string& v : quiet.values) assign(quiet, v);
-  for (const std::string& note : m.notes_on_names) {
-    if (!m.quiet) std::fprintf(stderr, "%s\n", note.c_str());
-  }
   m.need_one_of_each();
   for (Option& o : m.options) {
     if (o.values.empty()) continue;
@@ -526,8 +503,6 @@ void Options::peek(const std::vector<std::string>& args) {
   if (m.help_wanted) return;
   for (const std::string& path : m.plugins) nn::load_plugin(path);  // may know what the arguments name
 }
-
-void Options::earlier_name(const std::string& name, const std::string& now) { impl_->earlier_name(name, now); }
 
 bool Options::dry_run() const { return impl_->dry_run; }
 bool Options::only_tells() const { return impl_->dry_run || impl_->print_config || impl_->help_wanted; }

@@ -15,6 +15,7 @@
 #include "freight/backend/gpu/cuda/nccl.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/env.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
@@ -160,7 +161,7 @@ void need_own_gpus(train::Ranks& ranks, const std::string& device, const RankFla
   if (starts_with(device, "cuda")) {
     const std::string& name = *trace::device_named(device);
     const CudaDevices cuda = cuda_devices();
-    const auto number = static_cast<size_t>(std::atoi(name.c_str() + std::strlen("cuda:")));
+    const uint64_t number = parse_number<uint64_t>(name.substr(std::strlen("cuda:"))).value_or(0);
     if (number < cuda.devices.size()) mine = cuda.devices[number].uuid;
   }
   const std::vector<std::string> all = ranks.from_all(mine);

@@ -8,6 +8,7 @@
 #include "command.h"
 #include "freight/backend/backend.h"
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/io/file.h"
 #include "freight/io/npy.h"
@@ -40,8 +41,7 @@ std::vector<std::string> output_names(Graph& g, const std::string& loss) {
   std::vector<std::string> names;
   for (size_t i = 0; i < g.outputs.size(); ++i) names.push_back(cat("out", i));
   if (loss.empty()) return names;
-  int64_t k = -1;
-  if (starts_with(loss, "out")) k = std::atoll(loss.c_str() + 3);
+  const int64_t k = starts_with(loss, "out") ? parse_number<int64_t>(loss.substr(3)).value_or(-1) : -1;
   if (k < 0 || k >= static_cast<int64_t>(g.outputs.size()) || cat("out", k) != loss) {
     fail(ErrorKind::usage, "--grad", "no output ", loss, ": need one of ", join(names, ", "));
   }

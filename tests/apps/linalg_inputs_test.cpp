@@ -53,11 +53,8 @@ TEST_F(LinalgInputs, AreRefusedByMatrixPivotMinorAndShape) {
 
 TEST_F(LinalgInputs, OptionsThatAnOperationHasNoUseForAreRefused) {
   const std::string x = npy("x", {2, 0, 0, 4}, {2, 2}), b = npy("b", {1, 1}, {2});
-  const std::vector<std::vector<std::string>> rows = {{"inv", x, "--rcond", "1"},
-                                                      {"lu", x, "--upper"},
-                                                      {"det", x, "--assume", "sym"},
-                                                      {"eig", x, "--no-reduced"},
-                                                      {"lstsq", x, b, "--method", "mixed"}};
+  const std::vector<std::vector<std::string>> rows = {
+      {"inv", x, "--rcond", "1"}, {"lu", x, "--upper"}, {"det", x, "--assume", "sym"}, {"eig", x, "--no-reduced"}};
   for (std::vector<std::string> args : rows) {
     args.insert(args.begin(), "linalg");
     const Ran r = run_freight(args);

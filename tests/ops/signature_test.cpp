@@ -106,7 +106,7 @@ std::vector<Function> functions_of(const std::string& header, const std::string&
   std::vector<Function> found;
   const auto structs = structs_of(text);
   static const std::regex kFunction(
-      "(?:[;}{] )(?:Tensor|Sorted|BatchNormResult|LuFactor|Lu|SlogDet|MixedSolution|Qr|Eigh|Eig|Eigvals|Svd|"
+      "(?:[;}{] )(?:Tensor|Sorted|BatchNormResult|LuFactor|Lu|SlogDet|Qr|Eigh|Eig|Eigvals|Svd|"
       "LeastSquares|std::vector<Tensor>) (operator[^( ]+|\\w+)\\(");
   for (std::sregex_iterator m(text.begin(), text.end(), kFunction), end; m != end; ++m) {
     const size_t open = static_cast<size_t>(m->position() + m->length());
@@ -313,7 +313,6 @@ std::vector<Call> calls_of_matrices() {
                c = random_floats({5}, 24);
   const LuFactor f = lu_factor(a);
   const Tensor size = matrix_norm(a, {.ord = MatrixOrder::one});
-  const MixedSolution refined = solve_mixed(p, b);
   const Lu factors = lu(tall, {.p_indices = true});
   const Svd parts = svd(tall, {.full_matrices = false});
   const LeastSquares least = lstsq(tall, c, {.rcond = 0.5});
@@ -324,8 +323,6 @@ std::vector<Call> calls_of_matrices() {
       FREIGHT_CALL("lu", ({factors.p, factors.l, factors.u}), tall, true),
       FREIGHT_CALL("lu_solve", ({lu_solve(f.lu, f.permutation, b, {.trans = true})}), f.lu, f.permutation, b, true),
       FREIGHT_CALL("solve", ({solve(p, b, {.assume_a = Assume::pos, .upper = true})}), p, b, Text("pos"), true),
-      FREIGHT_CALL("solve", ({solve(p, b, {.method = SolveMethod::mixed})}), p, b, Text("gen"), false, Text("mixed")),
-      FREIGHT_CALL("solve_mixed", ({refined.x, refined.iterations}), p, b),
       FREIGHT_CALL("lu_cond", {lu_cond(f.lu, size)}, f.lu, size),
       FREIGHT_CALL("mirrored", ({mirrored(a, {.upper = true})}), a, true),
       FREIGHT_CALL("solve_triangular",

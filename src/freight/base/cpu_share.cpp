@@ -22,6 +22,7 @@
 #include "freight/base/cpu_info.h"
 #include "freight/base/env.h"
 #include "freight/base/log.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/strings.h"
 
 namespace freight {
@@ -109,7 +110,7 @@ class Workers {
     for (int i = 3; i <= 39; ++i) {
       if (!(rest >> field)) return -1;
     }
-    return std::stoi(field);
+    return parse_number<int>(field).value_or(-1);
   }
   static void confine(int thread, const std::vector<int>& processors) {
     if (::syscall(SYS_tgkill, ::getpid(), thread, 0) != 0) return;  // it has ended

@@ -2,13 +2,13 @@
 #include "freight/data/array_meaning.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <utility>
 #include <vector>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 
 namespace freight::data {
 
@@ -158,8 +158,8 @@ ValueRange parse_range(const std::string& text, const std::string& flag) {
   const size_t colon = text.find(':', 1);
   ValueRange range;
   const auto number = [](std::string_view part, double& v) {
-    const auto r = std::from_chars(part.data(), part.data() + part.size(), v);
-    return r.ec == std::errc() && r.ptr == part.data() + part.size() && std::isfinite(v);
+    v = parse_number<double>(part).value_or(NAN);
+    return std::isfinite(v);
   };
   const bool sound = colon != std::string::npos && number(std::string_view(text).substr(0, colon), range.low) &&
                      number(std::string_view(text).substr(colon + 1), range.high) && range.low < range.high;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/data/cell_filler_internal.h"
@@ -108,7 +109,7 @@ uint64_t fingerprint(const Cells& cells) {
     for (const OddCell& odd : c.odd) text += cat("\t", odd.row, odd.text);
   }
   const std::string all = io::xxh3_128({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
-  return std::stoull(all.substr(0, 16), nullptr, 16);
+  return parse_hex(std::string_view(all).substr(0, 16)).value();
 }
 
 struct CellReader::State {

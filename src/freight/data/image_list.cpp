@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/data/class_names.h"
 #include "freight/data/columns.h"
 #include "freight/data/dataset.h"
@@ -97,7 +98,7 @@ std::optional<ListColumns> list_columns(const ListRows& rows) {
 // A label that is a number of its own; none for names.
 std::optional<int64_t> class_number(const std::string& text) {
   if (text.empty() || text.size() > 6 || text.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
-  return std::stoll(text);
+  return parse_number<int64_t>(text);
 }
 
 std::vector<std::string> listed_classes(const std::vector<std::string>& names) {

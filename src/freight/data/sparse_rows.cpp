@@ -1,11 +1,11 @@
 // Rows of LibSVM files: a label, qid:QUERY where rows are to be ranked, then INDEX:VALUE for what is not 0. featmap.txt
 // beside the file names the columns, as XGBoost's does.
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/data/cell_filler_internal.h"
@@ -35,8 +35,8 @@ bool is_pair(std::string_view word, int64_t& index, std::string_view& value) {
   const size_t colon = word.find(':');
   if (colon == std::string_view::npos || colon == 0) return false;
   value = word.substr(colon + 1);
-  const auto [end, error] = std::from_chars(word.data(), word.data() + colon, index);
-  return error == std::errc() && end == word.data() + colon && index >= 0 && is_number_cell(value);
+  index = parse_number<int64_t>(word.substr(0, colon)).value_or(-1);
+  return index >= 0 && is_number_cell(value);
 }
 
 // "7" of "qid:7"; empty where it is another word.
@@ -55,13 +55,12 @@ std::map<int64_t, std::string> names_beside(const std::string& path) {
     ++line;
     std::string_view rest = row;
     const std::string_view number = next_word(rest), name = next_word(rest);
-    int64_t index = 0;
-    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
     if (number.empty()) continue;
-    if (error != std::errc() || end != number.data() + number.size() || name.empty()) {
+    const std::optional<int64_t> index = parse_number<int64_t>(number);
+    if (!index || name.empty()) {
       fail(ErrorKind::data, cat(map, ":", line), "got '", excerpt(row), "', need a number and the name of a column");
     }
-    names[index] = name;
+    names[*index] = name;
   }
   return names;
 }

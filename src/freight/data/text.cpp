@@ -2,7 +2,6 @@
 #include "freight/data/text.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +9,7 @@
 #include <tuple>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/data/class_names.h"
 #include "freight/data/columns.h"
 #include "freight/data/unicode.h"
@@ -144,11 +144,7 @@ TextParts parts_in(const std::string& path) {
   return {};
 }
 
-std::optional<int64_t> integer_of(const std::string& text) {
-  int64_t v = 0;
-  const auto r = std::from_chars(text.data(), text.data() + text.size(), v);
-  return r.ec == std::errc() && r.ptr == text.data() + text.size() ? std::optional(v) : std::nullopt;
-}
+std::optional<int64_t> integer_of(const std::string& text) { return parse_number<int64_t>(text); }
 
 // Distinct labels: integers by value, names in byte order.
 std::vector<std::string> classes_of(const std::vector<TextRow>& rows) {

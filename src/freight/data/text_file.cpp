@@ -1,6 +1,5 @@
 // Files of labelled documents: CSV, TSV, JSON lines, fastText. Which column is what is found out here. See text.h.
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
 #include <numeric>
@@ -8,6 +7,7 @@
 #include <unordered_map>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/data/columns.h"
 #include "freight/data/file_lines_internal.h"
 #include "freight/data/table_rows_internal.h"
@@ -41,11 +41,7 @@ Rows rows_of(io::ByteView bytes, const std::string& name, TextForm form) {
   return rows;
 }
 
-bool is_integer(const std::string& text) {
-  int64_t v = 0;
-  const auto r = std::from_chars(text.data(), text.data() + text.size(), v);
-  return r.ec == std::errc() && r.ptr == text.data() + text.size();
-}
+bool is_integer(std::string_view text) { return parse_number<int64_t>(text).has_value(); }
 
 // Which fields are text (several are joined) and label, and where the documents begin.
 struct Columns {
@@ -108,12 +104,11 @@ class ColumnFinder {
  private:
   // The column that the options name, in this file.
   std::optional<size_t> known_column() const {
-    if (const auto at = header_.find(options_.text_column); at || !is_integer(options_.text_column)) return at;
-    int64_t n = 0;
-    const std::string& text = options_.text_column;
-    std::from_chars(text.data(), text.data() + text.size(), n);
-    if (n < 1 || n > static_cast<int64_t>(header_.width())) return {};
-    return static_cast<size_t>(n - 1);
+    const auto at = header_.find(options_.text_column);
+    const std::optional<int64_t> n = parse_number<int64_t>(options_.text_column);
+    if (at || !n) return at;
+    if (*n < 1 || *n > static_cast<int64_t>(header_.width())) return {};
+    return static_cast<size_t>(*n - 1);
   }
   // Whether the first line names columns, of which `text` is known by its number.
   bool has_header(size_t text) const {
@@ -185,13 +180,11 @@ class ColumnFinder {
 
   // A column by number or name; a name makes the first row a header.
   size_t place(const char* flag, const std::string& column, bool& header) const {
-    if (is_integer(column)) {
-      int64_t n = 0;
-      std::from_chars(column.data(), column.data() + column.size(), n);
-      if (n < 1 || n > static_cast<int64_t>(header_.width())) {
+    if (const std::optional<int64_t> n = parse_number<int64_t>(column)) {
+      if (*n < 1 || *n > static_cast<int64_t>(header_.width())) {
         fail(ErrorKind::usage, flag, "got ", column, ", ", file_, " has columns 1 to ", header_.width());
       }
-      return static_cast<size_t>(n - 1);
+      return static_cast<size_t>(*n - 1);
     }
     const auto at = header_.find(column);
     if (!at) {
@@ -246,7 +239,7 @@ class ColumnFinder {
   bool integers(size_t column, size_t first_row) const {
     for (size_t i = first_row; i < rows_.size(); ++i) {
       const auto& f = rows_[i].cells;
-      if (f.size() > column && !is_integer(std::string(trimmed(f[column])))) return false;
+      if (f.size() > column && !is_integer(trimmed(f[column]))) return false;
     }
     return true;
   }
@@ -437,10 +430,8 @@ void read_table(const Rows& table, const std::string& name, const TextOptions& o
 // The first escape of half a surrogate pair, which stands for no character: "\\ud83d"; "" where there is none.
 std::string lone_surrogate(std::string_view line) {
   const auto unit = [&](size_t at) {  // of "\\uXXXX"; 0 where there is none
-    unsigned v = 0;
     if (at + 6 > line.size() || line[at] != '\\' || line[at + 1] != 'u') return 0u;
-    const auto r = std::from_chars(line.data() + at + 2, line.data() + at + 6, v, 16);
-    return r.ptr == line.data() + at + 6 ? v : 0u;
+    return static_cast<unsigned>(parse_hex(line.substr(at + 2, 4)).value_or(0));
   };
   const auto leads = [](unsigned v) { return v >= 0xd800 && v < 0xdc00; };
   const auto trails = [](unsigned v) { return v >= 0xdc00 && v < 0xe000; };

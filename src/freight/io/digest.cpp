@@ -120,12 +120,10 @@ std::shared_ptr<Storage> read_verified(const std::string& path, const PartHashes
   for_each_part(parts, [&](size_t k) {
     const uint64_t first = k * part, last = std::min(size, first + part);
     const ByteView got(bytes + first, last - first);
-    const bool fast = expected.hash == Hash::xxh3_128;
-    const std::string hash = fast ? xxh3_128(got) : sha256(got);
+    const std::string hash = xxh3_128(got);
     if (hash == expected.parts[k]) return;
-    fail(ErrorKind::checkpoint, path, fast ? "XXH3" : "SHA-256", " differs",
-         parts > 1 ? cat(" from byte ", first, " to ", last) : "", ": got ", hash, ", the manifest has ",
-         expected.parts[k]);
+    fail(ErrorKind::checkpoint, path, "XXH3 differs", parts > 1 ? cat(" from byte ", first, " to ", last) : "",
+         ": got ", hash, ", the manifest has ", expected.parts[k]);
   });
   return content;
 }

@@ -2,13 +2,13 @@
 #include "freight/io/npy.h"
 
 #include <cctype>
-#include <charconv>
 #include <cstring>
 #include <limits>
 #include <optional>
 #include <vector>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/io/foreign_internal.h"
 #include "freight/io/memory_need.h"
 #include "freight/io/npy_internal.h"
@@ -122,11 +122,10 @@ struct Element {
 };
 
 std::optional<Element> element_of(const std::string& descr) {
-  size_t size = 0;
   if (descr.size() < 3 || !std::strchr("<>|=", descr[0])) return {};
-  const auto read = std::from_chars(descr.data() + 2, descr.data() + descr.size(), size);
-  if (read.ec != std::errc() || read.ptr != descr.data() + descr.size()) return {};
-  Element e{{descr[1], size}, descr[0] == '>' ? Endian::big : Endian::little};
+  const std::optional<uint64_t> size = parse_number<uint64_t>(std::string_view(descr).substr(2));
+  if (!size) return {};
+  Element e{{descr[1], *size}, descr[0] == '>' ? Endian::big : Endian::little};
   if (descr[1] == 'B' || !dtype_of(e.type)) return {};
   return e;
 }

@@ -107,9 +107,7 @@ Types lstsq(const Node& node, const Types& in) {
 Types solve(const Node& node, const Types& in) {
   need_square(node, in[0]);
   need_systems(node, in[0], in[1]);
-  const Shape& a = in[0].shape;
-  if (!attrs<SolveAttrs>(node).mixed) return {in[1]};
-  return {in[1], {DType::i64, Shape(a.begin(), a.end() - 2)}};
+  return {in[1]};
 }
 
 }  // namespace freight::infer

@@ -1,9 +1,9 @@
 // The registry of named models, and the small ones among them. Letters: C channels, H W image, K classes.
 #include <algorithm>
-#include <charconv>
 #include <functional>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/strings.h"
 #include "freight/models/models.h"
 #include "freight/models/zoo_internal.h"
@@ -234,9 +234,8 @@ Shape parse_size(const std::string& text) {
   constexpr int64_t kMax = 1 << 16;
   Shape size;
   for (const std::string& part : split(text, 'x')) {
-    int64_t v = 0;
-    const auto r = std::from_chars(part.data(), part.data() + part.size(), v);
-    if (r.ec != std::errc() || r.ptr != part.data() + part.size() || v < 1 || v > kMax || size.rank() == 2) {
+    const int64_t v = parse_number<int64_t>(part).value_or(0);
+    if (v < 1 || v > kMax || size.rank() == 2) {
       fail(ErrorKind::usage, "input size", "got '", text, "', need H or HxW in pixels, like 224 or 224x192");
     }
     size.push_back(v);

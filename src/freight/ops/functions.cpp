@@ -157,8 +157,6 @@ void factorizations(FunctionList& t) {
   t.add("lu_cond", lu_cond, "an estimate of the condition in the 1-norm by lu of lu_factor(x) and the 1-norm of x",
         {"lu", "norm"});
   t.add("solve", solve, "the solution of a x = b: a (..., N, N), b (..., N, K) or (N)", {"a", "b"});
-  t.add("solve_mixed", solve_mixed, "solve by an LU in f32, refined to the accuracy of f64; -1 iterations: by plain LU",
-        {"a", "b"});
   t.add("solve_triangular", solve_triangular, "the same by one triangle of a; x a = b with right", {"a", "b"});
   t.add("mirrored", mirrored, "the symmetric matrix of one triangle of x", {"x"});
   t.add("cholesky", cholesky, "lower L with L L^T = x, or upper U with U^T U = x; reads that triangle", {"x"});

@@ -47,28 +47,10 @@ Tensor by_cholesky(const Tensor& factor, const Tensor& b, bool upper, FactorIs i
 
 // Each matrix is factorized once: one that serves several right sides of the batch, before it is expanded.
 Tensor general_solve(const Tensor& a, const Tensor& b, const Shape& batch, const char* op) {
-  if (ops::batch_of(a) == batch) return ops::one(Op::solve, SolveAttrs{}, {a, ops::with_batch(b, batch, op)});
+  if (ops::batch_of(a) == batch) return ops::one(Op::solve, {}, {a, ops::with_batch(b, batch, op)});
   const LuFactor f = factored(a, true);
   return ops::solved_by_lu(ops::with_batch(f.lu, batch, op), ops::with_batch(f.permutation, batch, op, 1),
                            ops::with_batch(b, batch, op), false);
-}
-
-// The solution and the iterations of each matrix. One matrix takes the right sides of a whole batch as columns, so that
-// it is factorized once.
-MixedSolution refined(const Tensor& a, const Tensor& b, const Shape& batch, const char* op) {
-  const auto run = [](const Tensor& x, const Tensor& y) {
-    const std::vector<Tensor> both = trace::add(Op::solve, SolveAttrs{.mixed = true}, {x, y});
-    return MixedSolution{both[0], both[1]};
-  };
-  const int64_t n = a.dim(-1), k = b.dim(-1), count = batch.numel();
-  if (count == 1 || a.numel() != n * n) return run(ops::with_batch(a, batch, op), ops::with_batch(b, batch, op));
-  const Tensor columns =
-      reshape(permute(reshape(ops::with_batch(b, batch, op), {count, n, k}), {1, 0, 2}), {n, count * k});
-  const MixedSolution one = run(reshape(a, {n, n}), columns);
-  Shape full = batch;
-  full.push_back(n);
-  full.push_back(k);
-  return {reshape(permute(reshape(one.x, {n, count, k}), {1, 0, 2}), full), broadcast_to(one.iterations, batch)};
 }
 
 // The identity for each of these square matrices.
@@ -184,15 +166,6 @@ Tensor solve(const In& a, const In& b, const SolveOptions& options) {
   ops::need_square(x, "solve");
   const ops::RightSide side = ops::right_side(x, ops::get(b, "solve"), x.dim(-1), "solve");
   const Shape batch = ops::common_batch(x, side.b, "solve");
-  if (options.method == SolveMethod::mixed) {
-    if (options.assume_a != Assume::gen && options.assume_a != Assume::sym) {
-      ops::fail_here("solve",
-                     "method mixed factorizes by LU: got assume_a pos or a triangle, need gen or sym; take method "
-                     "direct, which makes use of what is said of a");
-    }
-    const Tensor whole = options.assume_a == Assume::sym ? mirrored(x, {.upper = options.upper}) : x;
-    return side.result(refined(whole, side.b, batch, "solve").x);
-  }
   const auto wide_b = [&] { return ops::with_batch(side.b, batch, "solve"); };
   switch (options.assume_a) {
     case Assume::gen: return side.result(general_solve(x, side.b, batch, "solve"));
@@ -206,15 +179,6 @@ Tensor solve(const In& a, const In& b, const SolveOptions& options) {
   const bool upper = options.assume_a == Assume::upper_triangular;
   return side.result(
       triangular(ops::with_batch(x, batch, "solve"), wide_b(), {.upper = upper, .refuse_singular = true}));
-}
-
-MixedSolution solve_mixed(const In& a, const In& b) {
-  const Frame frame(a.where, "solve_mixed");
-  const Tensor x = ops::get(a, "solve_mixed");
-  ops::need_square(x, "solve_mixed");
-  const ops::RightSide side = ops::right_side(x, ops::get(b, "solve_mixed"), x.dim(-1), "solve_mixed");
-  const MixedSolution all = refined(x, side.b, ops::common_batch(x, side.b, "solve_mixed"), "solve_mixed");
-  return {side.result(all.x), all.iterations};
 }
 
 Tensor solve_triangular(const In& a, const In& b, const TriangularOptions& o) {

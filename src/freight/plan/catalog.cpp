@@ -2,11 +2,11 @@
 #include "freight/plan/catalog.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
@@ -179,11 +179,9 @@ Link link_entry(const Json& j, const std::string& source, size_t number) {
 
 // "25gbit" and "25" as 25; 0: neither.
 double gbit_of(const std::string& name) {
-  double gbit = 0;
-  const char* const last = name.data() + name.size();
-  const auto [end, error] = std::from_chars(name.data(), last, gbit);
-  const std::string_view unit(end, static_cast<size_t>(last - end));
-  const bool sound = error == std::errc() && (unit.empty() || lower(std::string(unit)) == "gbit");
+  std::string_view unit = name;
+  const double gbit = take_number<double>(unit).value_or(0);
+  const bool sound = unit.empty() || lower(unit) == "gbit";
   return sound && gbit >= kLeastFigure && gbit <= kMostFigure ? gbit : 0;  // false of NaN
 }
 

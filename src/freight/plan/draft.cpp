@@ -119,6 +119,12 @@ DraftOptions options_of(const Subject& s) {
   return o;
 }
 
+DraftOptions options_of_run(const Subject& s) {
+  DraftOptions o = options_of(s);
+  o.whole_run = s.test_count > 0;
+  return o;
+}
+
 size_t Draft::total() const {
   size_t sum = 0;
   for (const size_t b : bytes) sum += b;

@@ -28,6 +28,8 @@ struct DraftOptions {
 };
 // The options that the configuration of the subject says.
 DraftOptions options_of(const Subject& subject);
+// The same of a whole run, with evaluation where there is something to evaluate.
+DraftOptions options_of_run(const Subject& subject);
 
 struct DraftOfLength;
 

@@ -136,10 +136,11 @@ void fill_run(Estimate& e, const Draft& d, const Range& compute, const Range& ev
 }
 
 void fill_fit(Estimate& e, const std::vector<Draft>& drafts, const Draft& running, double memory) {
+  e.total_bytes = static_cast<double>(running.total());
   e.memory_bytes = memory;
   if (memory <= 0) return;
   e.largest_batch = formula(drafts).largest(memory);
-  e.fits = static_cast<double>(running.total()) <= memory;
+  e.fits = e.total_bytes <= memory;
   if (*e.fits) return;
   e.means = accumulation_for(drafts, memory);
 }

@@ -22,6 +22,7 @@
 #include <httplib.h>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/serve/framing_internal.h"
 
 namespace freight::serve {
@@ -569,7 +570,7 @@ class HttpServer::Impl : public httplib::Server {
       c.refusal = error(403, fault);
     } else if (request.path.size() > kMaxPath) {
       c.refusal = error(414, cat("the path is longer than ", kMaxPath, " bytes"));
-    } else if (std::strtoull(request.get_header_value("Content-Length").c_str(), nullptr, 10) >
+    } else if (parse_number<uint64_t>(request.get_header_value("Content-Length")).value_or(0) >
                options_.max_body_bytes) {
       c.refusal = body_too_large();
     } else if (const std::string coding = unknown_coding(request); !coding.empty()) {

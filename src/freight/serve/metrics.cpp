@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <fstream>
 
 #include "freight/base/strings.h"
 
@@ -14,10 +14,7 @@ namespace {
 
 int64_t resident_bytes() {
   int64_t total = 0, resident = 0;
-  if (std::FILE* f = std::fopen("/proc/self/statm", "r")) {
-    if (std::fscanf(f, "%ld %ld", &total, &resident) != 2) resident = 0;
-    std::fclose(f);
-  }
+  std::ifstream("/proc/self/statm") >> total >> resident;
   return resident * ::sysconf(_SC_PAGESIZE);
 }
 

@@ -10,6 +10,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/log.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/data/cells.h"
 #include "freight/io/json_internal.h"
@@ -28,7 +29,7 @@ constexpr size_t kMostLevels = 200;  // words of a column that the page offers
 std::string dump(const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 // The double that prints like the float.
-double as_printed(float v) { return std::strtod(cat(v).c_str(), nullptr); }
+double as_printed(float v) { return parse_number<double>(cat(v)).value_or(v); }
 
 std::string checked_name(std::string name, const store::Bundle& bundle) {
   if (name.empty()) name = bundle.name();

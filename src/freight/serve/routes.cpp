@@ -1,10 +1,9 @@
 // See routes.h.
 #include "freight/serve/routes.h"
 
-#include <charconv>
-
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/version.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
@@ -22,12 +21,6 @@ constexpr int64_t kUsualTop = 10;
 constexpr size_t kMaxTextBytes = size_t{4} << 20;  // as JSON; far more than any model reads
 
 Reply error(int status, const std::string& text) { return {.status = status, .body = error_json(text)}; }
-
-// The whole text as a number; false otherwise.
-bool parse_count(const std::string& text, uint64_t& out) {
-  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return fault == std::errc() && end == text.data() + text.size();
-}
 
 // Takes as long for a wrong first letter as for a wrong last one; the length may show.
 bool equal_in_constant_time(const std::string& a, const std::string& b) {
@@ -224,11 +217,8 @@ Reply Routes::counted(ServedModel& model, F&& f) {
 Reply Routes::infer(ServedModel& model, const Request& request) {
   std::optional<size_t> json_size;
   if (const std::string given = request.header("Inference-Header-Content-Length"); !given.empty()) {
-    uint64_t size = 0;
-    if (!parse_count(given, size)) {
-      return error(400, "infer: Inference-Header-Content-Length must be a number of bytes");
-    }
-    json_size = size;
+    json_size = parse_number<uint64_t>(given);
+    if (!json_size) return error(400, "infer: Inference-Header-Content-Length must be a number of bytes");
   }
   InferRequest r = parse_infer(view(request.body()), json_size, "infer");
   model.check_outputs(r, "infer");
@@ -250,8 +240,9 @@ Reply Routes::infer(ServedModel& model, const Request& request) {
 Reply Routes::predict(ServedModel& model, const Request& request) {
   const std::string type = media_type(request);
   uint64_t top = kUsualTop;
-  if (const std::string given = request.query("top"); !given.empty() && (!parse_count(given, top) || top < 1)) {
-    return error(400, cat("predict: got top=", given.substr(0, 80), ", need a number of classes, from 1"));
+  if (const std::string given = request.query("top"); !given.empty()) {
+    top = parse_number<uint64_t>(given).value_or(0);
+    if (top < 1) return error(400, cat("predict: got top=", given.substr(0, 80), ", need a number of classes, from 1"));
   }
   if (request.body().empty()) return error(400, "predict: the body is empty: send a picture or a text");
   Array sample;

@@ -1,8 +1,8 @@
 // See bundle_check_internal.h.
+#include "freight/base/parse_number.h"
 #include "freight/store/bundle_check_internal.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 
@@ -73,10 +73,9 @@ void check_provenance(const Bundle& b, const std::string& path) {
   const auto check = [&](const char* key, auto number, double least, double most) {
     const auto it = b.provenance.find(key);
     if (it == b.provenance.end()) return;
-    const char *first = it->second.data(), *last = first + it->second.size();
-    const auto [end, error] = std::from_chars(first, last, number);
-    const auto value = static_cast<double>(number);
-    if (error == std::errc() && end == last && value >= least && value <= most) return;
+    const auto got = parse_number<decltype(number)>(it->second);
+    const auto value = static_cast<double>(got.value_or(number));
+    if (got && value >= least && value <= most) return;
     refuse_stored(path, "provenance: ", key, ": got '", excerpt(it->second), "', need a number from ", least, " to ",
                   most);
   };

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/data/cells.h"
@@ -476,7 +477,7 @@ class Reading {
     };
     text += cat("\n", io::xxh3_128(bytes(out_.train.values)), io::xxh3_128(bytes(out_.train.labels)));
     const std::string hash = io::xxh3_128({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
-    return std::stoull(hash.substr(0, 16), nullptr, 16);
+    return parse_hex(std::string_view(hash).substr(0, 16)).value();
   }
 
   const train::RowSource& source_;

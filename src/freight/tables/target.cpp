@@ -2,13 +2,13 @@
 #include "freight/tables/target.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/data/columns.h"
@@ -47,10 +47,8 @@ size_t column_at(const std::vector<std::string>& names, const std::string& asked
                  const std::string& table) {
   const auto at = std::find(names.begin(), names.end(), asked);
   if (at != names.end()) return static_cast<size_t>(at - names.begin());
-  size_t number = 0;
-  const auto [end, error] = std::from_chars(asked.data(), asked.data() + asked.size(), number);
-  const bool whole = error == std::errc() && end == asked.data() + asked.size();
-  if (whole && number >= 1 && number <= names.size()) return number - 1;
+  const uint64_t number = parse_number<uint64_t>(asked).value_or(0);
+  if (number >= 1 && number <= names.size()) return number - 1;
   const std::string near = nearest(asked, names);
   fail(ErrorKind::usage, flag, "there is no column ", asked, " in ", table, ": got ", excerpt(join(names, ", ")),
        near.empty() ? "" : cat("; did you mean ", near, "?"));

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <variant>
 
+#include "freight/base/parse_number.h"
 #include "freight/base/philox.h"
 #include "freight/base/strings.h"
 #include "freight/tables/xgboost_learner.h"
@@ -54,7 +55,7 @@ double drawn(const Range& range, double u) {
   if (range.scale == Scale::whole) v = std::floor(range.low + u * (range.high - range.low + 1));
   char text[32];
   std::snprintf(text, sizeof text, "%.3g", v);
-  return std::strtod(text, nullptr);
+  return parse_number<double>(text).value_or(v);
 }
 
 }  // namespace

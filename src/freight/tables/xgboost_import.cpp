@@ -2,7 +2,6 @@
 #include "freight/tables/xgboost_import.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <numeric>
@@ -10,6 +9,7 @@
 #include <span>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/io/file.h"
@@ -70,12 +70,7 @@ std::vector<std::string> names_of_classes(int64_t classes, const std::vector<std
 // The words of a column, by the number of their category.
 using Categories = std::vector<std::string>;
 
-int64_t number_in(const Json& text) {
-  int64_t value = 0;
-  const auto& s = text.get_ref<const std::string&>();
-  std::from_chars(s.data(), s.data() + s.size(), value);
-  return value;
-}
+int64_t number_in(const Json& text) { return parse_number<int64_t>(text.get_ref<const std::string&>()).value_or(0); }
 
 // XGBoost up to 2 writes NaN, which JSON does not have, where a node splits words.
 std::string without_nan(std::string_view text) {
@@ -227,7 +222,8 @@ std::optional<train::Metric> metric_of(const Json& objective) {
   const auto number = [&](const char* part, const char* name) {
     std::string text = objective.at(part).at(name).get<std::string>();
     std::erase_if(text, [](char c) { return c == '[' || c == ']'; });
-    return std::strtod(text.c_str(), nullptr);
+    std::string_view first = text;
+    return take_number<double>(first).value_or(0);
   };
   const auto name = objective.at("name").get<std::string>();
   if (name == "reg:quantileerror" && objective.contains("quantile_loss_param")) {

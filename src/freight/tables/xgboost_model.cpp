@@ -2,12 +2,12 @@
 #include "freight/tables/xgboost_model.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
 #include "freight/base/cpu_share.h"
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
@@ -35,9 +35,9 @@ XgboostVersion version_in(const std::string& text, const std::string& path) {
   int* const to[] = {&v.major, &v.minor, &v.patch};
   bool right = parts.size() == 3;
   for (size_t i = 0; right && i < 3; ++i) {
-    const char* const end = parts[i].data() + parts[i].size();
-    const auto [stop, error] = std::from_chars(parts[i].data(), end, *to[i]);
-    right = error == std::errc() && stop == end;
+    const std::optional<int> number = parse_number<int>(parts[i]);
+    right = number.has_value();
+    *to[i] = number.value_or(0);
   }
   if (!right) fail(ErrorKind::checkpoint, path, "the version of XGBoost: got ", excerpt(text));
   return v;

@@ -2,12 +2,12 @@
 #include "freight/tables/xgboost_trees.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <span>
 #include <vector>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/io/json_internal.h"
@@ -39,11 +39,10 @@ Json document_of(std::span<const uint8_t> bytes, const std::string& path) {
 
 // XGBoost writes its parameters as texts.
 int64_t whole_number(const Json& text, const char* name, const std::string& path) {
-  int64_t value = 0;
   const auto& s = text.get_ref<const std::string&>();
-  const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
-  if (error != std::errc() || end != s.data() + s.size()) damaged_trees(path, cat(name, ": got ", excerpt(s)));
-  return value;
+  const std::optional<int64_t> value = parse_number<int64_t>(s);
+  if (!value) damaged_trees(path, cat(name, ": got ", excerpt(s)));
+  return *value;
 }
 
 // "5E-1"; "[5E-1]" or "[5E-1,2E-1]" from 3.0 on.
@@ -54,10 +53,9 @@ std::vector<float> numbers_of_start(const Json& model) {
   std::erase_if(text, [](char c) { return c == '[' || c == ']' || c == ' '; });
   std::vector<float> numbers;
   for (const std::string& part : split(text, ',')) {
-    float value = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-    if (error != std::errc() || end != part.data() + part.size() || !std::isfinite(value)) return {};
-    numbers.push_back(value);
+    const std::optional<float> value = parse_number<float>(part);
+    if (!value || !std::isfinite(*value)) return {};
+    numbers.push_back(*value);
   }
   return numbers;
 }

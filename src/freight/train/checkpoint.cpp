@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/threads.h"
 #include "freight/io/file.h"
@@ -27,8 +28,6 @@ using nlohmann::json;
 namespace {
 
 constexpr const char* kCheckpointFormat = "freight-checkpoint-3";
-constexpr const char* kFormat2 = "freight-checkpoint-2";  // SHA-256 of the parts
-constexpr const char* kFormat1 = "freight-checkpoint-1";  // one SHA-256 for the whole of each file
 constexpr const char *kModel = "model.safetensors", *kState = "state.safetensors", *kManifest = "manifest.json";
 constexpr const char* kAverages = "averages";  // what metadata of the state say that the model holds
 
@@ -234,23 +233,16 @@ void put_in_place(const std::string& fresh, const std::string& dir) {
 io::PartHashes hashes_in(const std::string& manifest, const std::string& file, const std::string& path) {
   const json j = io::parse_json<json>(manifest, path, ErrorKind::checkpoint);
   const std::string format = j.is_object() && j.contains("format") && j["format"].is_string() ? j["format"] : "";
-  if (format != kCheckpointFormat && format != kFormat2 && format != kFormat1) {
-    damaged_checkpoint(path, cat("not the manifest of a checkpoint: need an object with format ", kCheckpointFormat,
-                                 " or an earlier one"));
+  if (format != kCheckpointFormat) {
+    damaged_checkpoint(path, cat("not the manifest of a checkpoint: got format `", excerpt(format),
+                                 "`, need an object with format ", kCheckpointFormat));
   }
   io::PartHashes hashes;
   try {
     const json& said = j.at("files").at(file);
     hashes.bytes = static_cast<uint64_t>(count_in(said, "bytes", 0));
-    if (format == kFormat1) {
-      hashes.part = hashes.bytes;
-      hashes.hash = io::Hash::sha256;
-      hashes.parts = {said.at("sha256").get<std::string>()};
-    } else {
-      hashes.part = static_cast<uint64_t>(count_in(said, "part_bytes", 1));
-      hashes.hash = format == kFormat2 ? io::Hash::sha256 : io::Hash::xxh3_128;
-      hashes.parts = said.at(format == kFormat2 ? "sha256" : "xxh3_128").get<std::vector<std::string>>();
-    }
+    hashes.part = static_cast<uint64_t>(count_in(said, "part_bytes", 1));
+    hashes.parts = said.at("xxh3_128").get<std::vector<std::string>>();
   } catch (const std::exception& e) {
     damaged_checkpoint(path, cat("says nothing sound of ", file, ": ", io::json_fault(e)));
   }
@@ -260,9 +252,11 @@ io::PartHashes hashes_in(const std::string& manifest, const std::string& file, c
 void read_state(const std::map<std::string, std::string>& metadata, const std::string& path, Checkpoint& out) {
   try {
     out.place = place_from(io::parse_json<json>(metadata.at("place"), path, ErrorKind::checkpoint));
-    out.config.orientation = "ignore";  // as early runs did, which do not say it
     set_from_json(out.config, metadata.at("config"), path);
-    out.fingerprint = std::stoull(metadata.at("fingerprint"));
+    const std::string& fingerprint = metadata.at("fingerprint");
+    const std::optional<uint64_t> number = parse_number<uint64_t>(fingerprint);
+    if (!number) fail(ErrorKind::checkpoint, "fingerprint", "got '", excerpt(fingerprint), "', need a whole number");
+    out.fingerprint = *number;
     out.averaged = metadata.contains("model") && metadata.at("model") == kAverages;
   } catch (const std::exception& e) {
     damaged_checkpoint(path, cat("not the state of a run: ", e.what()));
@@ -386,7 +380,9 @@ Found find_checkpoint(const std::string& resume, const std::string& output_dir) 
 }
 
 int64_t step_of(const std::string& checkpoint) {
-  return std::atoll(fs::path(checkpoint).filename().c_str() + std::string_view("step-").size());
+  const std::string name = fs::path(checkpoint).filename().string();
+  std::string_view number = std::string_view(name).substr(std::min(name.size(), std::string_view("step-").size()));
+  return take_number<int64_t>(number).value_or(0);
 }
 
 std::vector<std::string> checkpoints_of(const std::string& run) {

@@ -2,12 +2,12 @@
 #include "freight/train/ranks.h"
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <cstring>
 #include <utility>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/train/signals.h"
@@ -28,10 +28,8 @@ DeviceWeights parse_device_weights(const std::string& text, int world) {
   if (text == "auto") return {.kind = DeviceWeights::Kind::automatic};
   DeviceWeights w{.kind = DeviceWeights::Kind::given};
   for (const std::string& part : split(text, ',')) {
-    double v = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), v);
-    const bool sound = error == std::errc() && end == part.data() + part.size() && v > 0 && v <= 1e6;
-    if (!sound)
+    const double v = parse_number<double>(part).value_or(0);
+    if (!(v > 0 && v <= 1e6))
       fail(ErrorKind::usage, "--device-weights", "got '", excerpt(text), "', need auto, or numbers above 0 like 4,1");
     w.given.push_back(v);
   }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/strings.h"
 #include "freight/io/file.h"
 
@@ -139,7 +140,8 @@ RunDir::RunDir(const std::string& path, const GoesOn& from, std::shared_ptr<RunL
   keep_lines(file("metrics.csv"), [&](const std::string& line) {
     if (std::exchange(header, false)) return true;
     const std::vector<std::string> cells = split(line, ',');
-    return cells.size() > 2 && stays(std::atoll(cells[0].c_str()), std::atof(cells[1].c_str()), cells[2], from);
+    return cells.size() > 2 && stays(parse_number<int64_t>(cells[0]).value_or(0),
+                                     parse_number<double>(cells[1]).value_or(0), cells[2], from);
   });
   open(from.step);
   set_aside_after(from.step);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -11,6 +10,7 @@
 #include <numeric>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/philox.h"
 #include "freight/base/strings.h"
 #include "freight/store/row_model.h"
@@ -219,10 +219,8 @@ std::optional<double> tweedie_deviance(const Answered& a, const Times& times, co
 int64_t top_of(const std::string& name) {
   const size_t at = name.find('@');
   if (at == std::string::npos) return 0;
-  int64_t top = 0;
-  const char* const end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data() + at + 1, end, top);
-  return error == std::errc() && stop == end && top > 0 ? top : -1;
+  const int64_t top = parse_number<int64_t>(std::string_view(name).substr(at + 1)).value_or(0);
+  return top > 0 ? top : -1;
 }
 
 double mean_over_queries(const std::vector<double>& figures, const Times& times) {
@@ -490,9 +488,9 @@ std::optional<Metric> read_metric(const std::map<std::string, std::string>& entr
   const auto read = [&](const char* entry, double& to) {
     const auto at = entries.find(entry);
     if (at == entries.end()) return false;
-    const char* const end = at->second.data() + at->second.size();
-    const auto [stop, error] = std::from_chars(at->second.data(), end, to);
-    return error == std::errc() && stop == end;
+    const std::optional<double> number = parse_number<double>(at->second);
+    to = number.value_or(to);
+    return number.has_value();
   };
   if (metric.name == "quantile_loss" && !read(kQuantileEntry, metric.quantile)) return std::nullopt;
   if (metric.name == "tweedie_deviance" && !read(kTweedieEntry, metric.tweedie_power)) return std::nullopt;
