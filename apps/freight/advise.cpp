@@ -184,6 +184,9 @@ int advise_command(const Args& args) {
     declare_links(*o, flags.fleet);
     o->add("--deadline", &flags.deadline, "for the whole run: 8h, 90m, 1h30m, 2d", {.value = "TIME"});
     o->add("--budget", &flags.budget, "for the whole run, in dollars", {.value = "USD"});
+    o->essentials({"data", "--model", "--target", "--batch-size", "--epochs", "--samples", "--precision", "--deadline",
+                   "--budget", "--link", "--devices-per-machine", "--catalog", "--prices", "--rates", "--json",
+                   "--help"});
     return o;
   };
   const std::optional<PlanInput> in = read_plan_input(args, flags, make, Trees::planned);

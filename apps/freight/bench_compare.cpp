@@ -133,6 +133,8 @@ int bench_compare_command(const Args& args) {
       "  freight bench compare --model resnet50 --devices cpu --batches 1,4,16 --watts cpu=65 --samples 1281167\n"
       "  freight bench compare adult --model gbdt --devices cpu,cuda:0   trees: does the GPU pay for this table?");
   f.declare(o);
+  o.essentials({"data", "--model", "--target", "--input-shape", "--precision", "--devices", "--predict", "--batches",
+                "--rows", "--seconds", "--hourly", "--watts", "--json", "--html", "--trace", "--help"});
   if (o.parse(args) == Options::Outcome::done) return 0;
   const train::Config config = config_of(f);
   if (const train::RowLearner* trees = config.data.empty() ? nullptr : planned_trees(config)) {

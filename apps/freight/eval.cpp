@@ -95,6 +95,8 @@ int eval_command(const Args& args) {
   o.add("--json", &json, "print JSON");
   RankFlags flags;
   declare(o, flags);
+  o.essentials({"weights", "--data", "--split", "--val-split", "--target", "--on-bad-sample", "--tta", "--workers",
+                "--batch-size", "--device", "--devices", "--json", "--help"});
   if (o.parse(args) == Options::Outcome::done) return 0;
   if (weights.empty()) fail(ErrorKind::usage, "--weights", "is missing; see freight eval --help");
   signals::install();

@@ -111,6 +111,8 @@ int explain_command(const Args& args) {
     flags.declare(*o);
     o->add("--on", &flags.on, "the other device, of the catalogue", {.value = "NAME"});
     o->add("--top", &flags.top, "layers in the table, those that take longest (0: all)", {.min = 0});
+    o->essentials({"data", "--model", "--input-shape", "--batch-size", "--precision", "--on", "--top", "--rates",
+                   "--json", "--help"});
     return o;
   };
   const std::optional<PlanInput> in = read_plan_input(args, flags, make);

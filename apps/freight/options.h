@@ -46,6 +46,9 @@ class Options {
   void accept(const std::string& name, const std::string& word, bool* said, const std::string& help);
   // parse() will note that `name` is an earlier name of `now`: for a command that reads one by itself.
   void earlier_name(const std::string& name, const std::string& now);
+  // The arguments and flags that `--help` shows, one line each, of a command with many; `--help all` shows the others,
+  // too. Without it both show all.
+  void essentials(const std::vector<std::string>& names);
   // Adds --config, --set, --print-config and --dry-run.
   void enable_config();
 
@@ -66,7 +69,10 @@ class Options {
   bool typed(const std::string& name) const;
   // Every option with a key, as nested JSON: what --print-config prints and a run saves.
   std::string config_json() const;
+  // What `--help all` prints: every option by subject.
   std::string help() const;
+  // What `--help` prints: at most 40 lines.
+  std::string short_help() const;
 
  private:
   struct Impl;

@@ -380,6 +380,29 @@ int plan_command(const Args& args) {
     o->add("--means", &flags.means,
            "also plan with recompute, accumulation, offloading and bf16: what each would change");
     o->add("--csv", &flags.csv, "print the devices as CSV");
+    o->essentials({"data",
+                   "--model",
+                   "--target",
+                   "--input-shape",
+                   "--batch-size",
+                   "--per-device-batch-size",
+                   "--epochs",
+                   "--samples",
+                   "--precision",
+                   "--optimizer",
+                   "--recompute",
+                   "--offload",
+                   "--device-memory",
+                   "--devices",
+                   "--world",
+                   "--link",
+                   "--on",
+                   "--means",
+                   "--sort",
+                   "--top",
+                   "--json",
+                   "--csv",
+                   "--help"});
     return o;
   };
   std::optional<PlanInput> in = read_plan_input(known, flags, make, Trees::planned, MemoryAlone::answered);

@@ -382,6 +382,8 @@ int predict_command(const Args& args) {
       "  freight predict model.safetensors photos/ --csv -o classes.csv --devices 2\n"
       "  freight predict runs/textcnn-sst2/model.safetensors --text \"a film to remember\"");
   declare(o, f);
+  o.essentials({"model", "files", "--text", "--top-k", "--batch-size", "--device", "--devices", "--on-bad-sample",
+                "--csv", "--json", "--jsonl", "--columns", "--explain", "--npy", "--output", "--help"});
   if (o.parse(args) == Options::Outcome::done) return 0;
   settle(f, o);
   signals::install();

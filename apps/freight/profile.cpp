@@ -226,6 +226,8 @@ int profile_command(const Args& args) {
             "part, and the sums of gradients are listed with what of them is hidden behind compute.\n"
             "  freight profile --model lenet -b 64 --devices 2 --overlap yes");
   f.declare(o);
+  o.essentials({"--model", "--batch-size", "--input-size", "--device", "--devices", "--precision", "--recompute",
+                "--offload", "--device-memory", "--inference", "--seconds", "--top", "--plan", "--json", "--help"});
   if (o.parse(args) == Options::Outcome::done) return 0;
   const comm::Launch launch = comm::read_launch_environment();
   const int64_t devices = device_count(f.ranks, launch);

@@ -100,6 +100,8 @@ int serve_command(const Args& args) {
   o.add("--device", &s.backend, "auto, cpu or ref");
   o.add("--precision", &s.precision, "of the computation", {.one_of = store::precision_names()});
   o.add("--deterministic", &s.deterministic, "fixed kernel choices, no measurement");
+  o.essentials({"models", "--host", "--port", "--token", "--allow-host", "--max-batch", "--max-delay-ms",
+                "--max-connections", "--max-body-mb", "--timeout-s", "--device", "--precision", "--help"});
   if (o.parse(args) == Options::Outcome::done) return 0;
   if (o.given("--token") && token.empty()) fail(ErrorKind::usage, "--token", "is empty");
   signals::install();

@@ -46,44 +46,45 @@ struct TrainFlags {
 
 // All options, on top of what `c` holds.
 void declare(Options& o, train::Config& c, TrainFlags& f) {
-  o.positional("data", &c.data, "a named set (freight data list) or a directory", false);
+  o.positional("data", &c.data, "a built-in dataset (freight data list), a directory or a file", false);
   declare_config(o, c);
   declare(o, f.ranks);
   o.add("--overlap", &f.ranks.overlap,
-        "sums of gradients over devices are made beside the backward half: auto where its plan says that it pays",
+        "overlap the gradient all-reduce with the backward pass; auto: where the plan predicts a gain",
         {.one_of = {"auto", "yes", "no"}});
   o.add("--device-weights", &f.ranks.weights,
-        "who gets how much of a batch: 4,1, or auto, by measured steps (default: evenly; auto for unlike devices)",
+        "fraction of the batch per device: 4,1, or auto, from measured steps (default: even; auto for mixed devices)",
         {.value = "LIST"});
-  o.add(
-      "--shard-optimizer", &f.ranks.shard_optimizer,
-      "each device keeps a part of the optimizer's state and updates that (ZeRO stage 1): less memory, the same bits");
+  o.add("--shard-optimizer", &f.ranks.shard_optimizer,
+        "shard the optimizer state over the devices (ZeRO stage 1): less memory, bitwise identical results");
   o.add("--elastic", &f.ranks.elastic,
         "MIN:MAX devices: where one is lost the others go on, and it is started again; --shards is 8 unless said",
         {.value = "MIN:MAX"});
-  o.accept("--batch-size", "auto", &f.choose_batch, "auto: the largest that is good, tried with one real step");
+  o.accept("--batch-size", "auto", &f.choose_batch, "auto: the largest efficient one, tried with one real step");
   o.add("--json", &f.json, "print the result as one JSON line; with --dry-run the configuration");
-  o.add("--progress", &f.progress, "the progress line on stderr");
+  o.add("--progress", &f.progress, "show the progress line on stderr");
   o.group("Memory (docs/plan.md)");
   o.add("--fit", &f.fit,
-        "a run that does not fit the memory is refused; auto adapts it by the cheapest sufficient means; off does not "
-        "look",
+        "refuse a run that does not fit in memory; auto applies the least costly workaround; off does not check",
         {.one_of = {"refuse", "auto", "off"}});
-  o.add("--device-memory", &f.device_memory, "what the run may take of the device's memory (default: what is free)",
+  o.add("--device-memory", &f.device_memory, "limit for the run's device memory (default: what is free)",
         {.value = "4GiB", .aliases = {"--memory-limit"}});
   o.enable_config();
 }
 
 std::unique_ptr<Options> train_options(train::Config& c, TrainFlags& f) {
-  auto o = std::make_unique<Options>("train", "Trains a model on a data set and stores it.", "[DATA] [options]",
+  auto o = std::make_unique<Options>("train", "Trains a model on a dataset and saves it.", "[DATA] [options]",
                                      "Without arguments: trains convnet on the built-in digits.\n"
                                      "  freight train mnist --model lenet --epochs 5\n"
                                      "  freight train --data cifar10 --set optimizer.lr=0.05\n"
-                                     "  freight train --data FOLDER --train-crop-size 128\n"
                                      "  freight train --data sst2 --model textcnn\n"
                                      "  freight train --data reviews.csv --text-column body --label-column stars\n"
                                      "  freight train housing.csv --target median_house_value");
   declare(*o, c, f);
+  o->essentials({"data",         "--model",   "--weights",       "--recipe",  "--target", "--epochs",     "--max-steps",
+                 "--batch-size", "--lr",      "--optimizer",     "--metric",  "--device", "--devices",    "--precision",
+                 "--shards",     "--elastic", "--device-memory", "--fit",     "--seed",   "--output-dir", "--overwrite",
+                 "--resume",     "--config",  "--print-config",  "--dry-run", "--help"});
   return o;
 }
 

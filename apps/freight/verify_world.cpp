@@ -53,6 +53,8 @@ std::unique_ptr<Options> world_options(train::Config& c, WorldFlags& f) {
   declare_job(*o, f);
   o->add("--json", &f.json, "print JSON");
   o->enable_config();
+  o->essentials({"data", "--world", "--model", "--recipe", "--epochs", "--max-steps", "--batch-size", "--shards",
+                 "--optimizer", "--comm", "--json", "--config", "--help"});
   return o;
 }
 

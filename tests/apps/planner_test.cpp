@@ -308,7 +308,7 @@ TEST(PlanCommand, EarlierNamesOfFlagsAreReadAndTold) {
     EXPECT_EQ(silent.out, now.out);
     EXPECT_EQ(silent.err.find("earlier name"), std::string::npos) << silent.err;
   }
-  const std::string help = run_freight({"plan", "--help"}).out;
+  const std::string help = run_freight({"plan", "--help", "all"}).out;
   EXPECT_EQ(help.find("--gpus"), std::string::npos);
   EXPECT_EQ(help.find("--network"), std::string::npos);
   EXPECT_NE(help.find("--catalog FILE"), std::string::npos);
