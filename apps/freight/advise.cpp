@@ -72,9 +72,9 @@ void say(const std::string& text) { std::printf("%s\n", text.c_str()); }
 
 void print(const plan::Advice& a, const plan::Wish& w) {
   if (a.answer) {
-    say(cat("answer    ", plan::to_string(a.answer->hardware), ": ", line_of(*a.answer)));
+    say(cat("result    ", plan::to_string(a.answer->hardware), ": ", line_of(*a.answer)));
   } else {
-    say(cat("answer    nothing does it: ", a.miss));
+    say(cat("result    no device meets the deadline and budget: ", a.miss));
   }
   if (a.cheapest) say(cat("cheapest  ", line_of(*a.cheapest)));
   if (a.fastest) say(cat("fastest   ", line_of(*a.fastest)));
@@ -88,7 +88,7 @@ void print(const plan::Advice& a, const plan::Wish& w) {
     if (c.estimate.devices > 1) text += cat("; limited by ", c.estimate.limit);
     say(cat("devices   ", text));
   }
-  if (w.deadline_hours <= 0) say(cat("assumed   a night (", fixed(plan::kNight, 0), " h), as no --deadline was said"));
+  if (w.deadline_hours <= 0) say(cat("assumed   a night (", fixed(plan::kNight, 0), " h), as no --deadline was given"));
   say(cat("assumed   times are predicted and judged by their slow end; GPUs of up to ", fixed(plan::kModestGib, 0),
           " GiB are modest; prices by the hour, of their dates"));
 }
@@ -117,8 +117,7 @@ Json json_of(const plan::Advice& a, const plan::Wish& w, const std::string& mode
 plan::Advice advise_net(const PlanInput& in, const AdviseFlags& flags, const plan::Wish& wish) {
   const plan::RunLength length = plan::RunLength::of(in.subject, flags.samples);
   if (length.steps_per_epoch <= 0 || length.epochs <= 0) {
-    fail(ErrorKind::usage, "advise",
-         "how long the run is depends on the data: need DATA, or --samples N with --epochs");
+    fail(ErrorKind::usage, "advise", "how long the run is depends on the data: add DATA, or --samples N with --epochs");
   }
   plan::DraftOptions options = plan::options_of(in.subject);
   options.whole_run = in.subject.test_count > 0;
@@ -144,14 +143,13 @@ plan::Advice advise_net(const PlanInput& in, const AdviseFlags& flags, const pla
                           : "100gbit (--link)",
           ", which offers of single machines do not promise"));
   if (!advice.here) {
-    say("assumed   this machine is not calibrated: freight calibrate measures it once, and it counts as a choice");
+    say("assumed   this machine is not calibrated: run freight calibrate once to include it");
   }
   return advice;
 }
 
 plan::Advice advise_table(const PlanInput& in, const AdviseFlags& flags, const plan::Wish& wish) {
-  if (!flags.input_shape.empty())
-    fail(ErrorKind::usage, "--input-shape", "is for nets: a table says what its rows are");
+  if (!flags.input_shape.empty()) fail(ErrorKind::usage, "--input-shape", "is for networks: a table defines its rows");
   const TablePlan p = make_table_plan(flags.config, *in.trees, in.catalog, flags.samples);
   plan::Advice advice = plan::advise_trees(p.estimates, in.catalog, wish);
   advice.reasons.insert(advice.reasons.begin(), cat("A GPU ", p.verdict(), "."));
@@ -171,10 +169,10 @@ int advise_command(const Args& args) {
   AdviseFlags flags;
   const auto make = [&] {
     auto o = std::make_unique<Options>(
-        "advise", "Says on which hardware to train, within a deadline and a budget.", "[DATA] [options]",
-        "Takes the flags of freight plan; runs nothing but, of trees, a second of "
-        "fitting that is measured. Exit code 5\n"
-        "where nothing does it.\n"
+        "advise", "Recommends hardware to train on, within a deadline and a budget.", "[DATA] [options]",
+        "Accepts the flags of freight plan; runs nothing except, for trees, one second of "
+        "fitting, which is measured. Exit code 5\n"
+        "if no device meets the deadline and budget.\n"
         "  freight advise cifar10 --model resnet20 --epochs 30\n"
         "  freight advise housing.csv --target price --deadline 1h\n"
         "  freight advise cifar10 --model resnet20 --epochs 200 --deadline 10m --link 10gbit\n"
@@ -194,7 +192,7 @@ int advise_command(const Args& args) {
   plan::Wish wish;
   if (!flags.deadline.empty()) wish.deadline_hours = plan::parse_hours("--deadline", flags.deadline);
   if (flags.budget && !(*flags.budget > 0)) {
-    fail(ErrorKind::usage, "--budget", "got ", *flags.budget, ", need dollars above 0");
+    fail(ErrorKind::usage, "--budget", "expected dollars above 0, got ", *flags.budget);
   }
   wish.budget_usd = flags.budget.value_or(0);
   const plan::Advice advice = in->trees ? advise_table(*in, flags, wish) : advise_net(*in, flags, wish);

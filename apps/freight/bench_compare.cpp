@@ -27,38 +27,38 @@ struct CompareFlags {
   bench::CompareOptions run;
 
   void declare(Options& o) {
-    o.positional("data", &data, "a named set (freight data list) or a directory, for its shape and size", false);
-    o.add("--model", &model, "a named model or a spec FILE.json (default: the data set's)",
+    o.positional("data", &data, "a built-in dataset (freight data list) or a directory, for its shape and size", false);
+    o.add("--model", &model, "a built-in model or a spec FILE.json (default: the dataset's)",
           {.aliases = {"-a", "--arch"}});
-    o.add("--data-dir", &data_dir, "where named sets are looked for first", {.value = "DIR"});
-    o.add("--target", &target, "the column that a table's model tells, by name or number", {.value = "COL"});
-    o.add("--input-shape", &input_shape, "of one sample, instead of data: 3x224x224, or the tokens of a text",
+    o.add("--data-dir", &data_dir, "directory that is searched first for built-in datasets", {.value = "DIR"});
+    o.add("--target", &target, "target column of a table, by name or number", {.value = "COL"});
+    o.add("--input-shape", &input_shape, "shape of one sample, instead of data: 3x224x224, or the tokens of a text",
           {.value = "CxHxW"});
-    o.add("--input-size", &input_size, "pictures of H or HxW", {.value = "H|HxW"});
-    o.add("--num-classes", &classes, "classes of a named model (0: its own)", {.min = 0, .aliases = {"--classes"}});
-    o.add("--optimizer", &optimizer, "of the training step (default: the data set's, or sgd)", {.value = "NAME"});
-    o.add("--precision", &precision, "of the arithmetic: fp32, tf32, bf16 or fp16",
-          {.one_of = store::precision_names()});
+    o.add("--input-size", &input_size, "image size H or HxW", {.value = "H|HxW"});
+    o.add("--num-classes", &classes, "classes of a built-in model (0: its own)", {.min = 0, .aliases = {"--classes"}});
+    o.add("--optimizer", &optimizer, "optimizer of the training step (default: the dataset's, or sgd)",
+          {.value = "NAME"});
+    o.add("--precision", &precision, "fp32, tf32, bf16 or fp16", {.one_of = store::precision_names()});
     o.group("What is compared");
     o.add("--devices", &devices,
-          "of this machine, the others are held against the first: cpu,opencl:0, all, or how many (default: all)",
+          "devices of this machine, compared with the first: cpu,opencl:0, all, or a count (default: all)",
           {.value = "LIST|N"});
-    o.add("--predict", &predict, "devices of the catalogue that are not at hand, as predictions (freight plan)",
+    o.add("--predict", &predict, "devices of the catalog to predict (freight plan)", {.value = "LIST"});
+    o.add("--batches", &batches, "batch sizes, ascending", {.value = "LIST", .aliases = {"--batch-sizes"}});
+    o.add("--rows", &rows, "numbers of rows of a table, ascending (default: a sixteenth, a quarter and all)",
           {.value = "LIST"});
-    o.add("--batches", &batches, "batch sizes, rising", {.value = "LIST", .aliases = {"--batch-sizes"}});
-    o.add("--rows", &rows, "of a table, rising (default: a sixteenth, a quarter and all)", {.value = "LIST"});
-    o.add("--seconds", &run.seconds, "time to measure each point for, after warm-up", {.min = 0.01, .max = 3600});
-    o.add("--most-seconds", &run.most_seconds, "batch sizes whose steps would take longer are left out", {.min = 0.01});
+    o.add("--seconds", &run.seconds, "seconds to measure each point, after warm-up", {.min = 0.01, .max = 3600});
+    o.add("--most-seconds", &run.most_seconds, "skip batch sizes whose steps would take longer", {.min = 0.01});
     o.add("--deterministic", &run.deterministic, "fixed kernel choices, no measurement");
     // Not --link, which `freight plan` has for what lies between machines, in Gbit/s.
     o.add("--host-link", &run.link_gb, "GB/s between the host and predicted devices, for times with moved batches",
           {.value = "GB/S", .min = 0, .old = {"--link"}});
     o.group("Utilisation, money, energy");
-    o.add("--samples", &run.samples, "of an epoch, where no data says it", {.min = 0});
-    o.add("--peaks", &peaks, "dense TFLOP/s of devices at hand: cpu=0.9 (default: the best product measured)",
+    o.add("--samples", &run.samples, "samples per epoch, without data", {.min = 0});
+    o.add("--peaks", &peaks, "peak dense TFLOP/s of measured devices: cpu=0.9 (default: the fastest matmul measured)",
           {.value = "LIST"});
-    o.add("--hourly", &prices, "dollars per hour of devices at hand: cpu=0.17,opencl:0=0.5", {.value = "LIST"});
-    o.add("--watts", &watts, "power of devices at hand under load: cpu=65", {.value = "LIST"});
+    o.add("--hourly", &prices, "dollars per hour of measured devices: cpu=0.17,opencl:0=0.5", {.value = "LIST"});
+    o.add("--watts", &watts, "power of measured devices under load: cpu=65", {.value = "LIST"});
     o.add("--catalog", &catalog, "devices instead of catalog/devices.json", {.value = "FILE"});
     o.add("--prices", &price_file, "prices instead of catalog/prices.json", {.value = "FILE"});
     o.group("Output");
@@ -96,8 +96,8 @@ void compare_table(const CompareFlags& f, const Options& o, const train::Config&
   refuse(o,
          {"--input-shape", "--input-size", "--num-classes", "--optimizer", "--precision", "--batches", "--most-seconds",
           "--deterministic", "--host-link", "--samples", "--peaks", "--watts", "--html", "--trace"},
-         "is for nets: trees are fitted to all rows of a table at once");
-  refuse(o, {"--predict", "--catalog", "--prices"}, "is for nets: freight plan TABLE tells of GPUs that are not here");
+         "is for networks: trees are fitted to all rows of a table at once");
+  refuse(o, {"--predict", "--catalog", "--prices"}, "is for networks: freight plan TABLE predicts other GPUs");
   TreeComparisonOptions options{.devices = {}, .rows = {}, .seconds = f.run.seconds};
   if (!f.devices.empty() && f.devices != "all") options.devices = parse_devices(f.devices);
   if (!f.rows.empty()) options.rows = parse_counts("--rows", f.rows);
@@ -127,7 +127,7 @@ int bench_compare_command(const Args& args) {
       "bench compare",
       "Times a model's training step on several devices over batch sizes, or a fit of trees over rows.",
       "[DATA] [options]",
-      "A device that is not there is an error (exit code 4); --predict takes those.\n"
+      "A missing device is an error (exit code 4); use --predict for those.\n"
       "  freight bench compare --model lenet --devices cpu,opencl:0 --html lenet.html\n"
       "  freight bench compare cifar10 --model resnet20 --predict 'GeForce RTX 4090,H100 SXM'\n"
       "  freight bench compare --model resnet50 --devices cpu --batches 1,4,16 --watts cpu=65 --samples 1281167\n"

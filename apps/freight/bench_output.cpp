@@ -32,8 +32,8 @@ std::vector<std::string> parse_devices(const std::string& text) {
   }
   for (const std::string& d : all) {
     if (std::count(all.begin(), all.end(), d) > 1) {
-      fail(ErrorKind::usage, "--devices", "names '", d, "' twice: got '", excerpt(text),
-           "', need different devices to compare");
+      fail(ErrorKind::usage, "--devices", "names '", d, "' twice: expected different devices to compare, got '",
+           excerpt(text), "'");
     }
     backend(d);
   }
@@ -51,7 +51,7 @@ std::map<std::string, double> parse_figures(const std::string& flag, const std::
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), v);
     const bool sound = error == std::errc() && end == value.data() + value.size() && std::isfinite(v) && v > 0;
     if (!sound) {
-      fail(ErrorKind::usage, flag, "got '", part, "', need DEVICE=NUMBER with a number above 0, like cpu=0.5");
+      fail(ErrorKind::usage, flag, "expected DEVICE=NUMBER with a number above 0, like cpu=0.5, got '", part, "'");
     }
     if (std::find(devices.begin(), devices.end(), device) == devices.end()) {
       fail(ErrorKind::usage, flag, "'", device, "' is not one of the devices that are run: ", join(devices, ", "));

@@ -102,8 +102,8 @@ std::vector<std::string> TreeComparison::findings() const {
                         : cat(f.device, " does not pay: ", speed));
   }
   if (told.empty()) {
-    said.push_back(
-        cat("one device: freight plan ", data, " --model ", model, " tells by published runs whether a GPU would pay"));
+    said.push_back(cat("one device: freight plan ", data, " --model ", model,
+                       " estimates from published runs whether a GPU would pay"));
   }
   return said;
 }
@@ -153,7 +153,7 @@ void print(const TreeComparison& c, bool json) {
     std::printf("%s\n", json_of(c).dump(2).c_str());
     return;
   }
-  std::printf("%s on %s: %s rounds of %s, %s levels, %zu columns learnt from\n\n", c.model.c_str(), c.data.c_str(),
+  std::printf("%s on %s: %s rounds of %s, %s levels, %zu features\n\n", c.model.c_str(), c.data.c_str(),
               with_commas(c.work.rounds).c_str(),
               c.work.trees_of_round == 1 ? "a tree" : cat(with_commas(c.work.trees_of_round), " trees").c_str(),
               with_commas(c.work.levels).c_str(), c.columns);
@@ -165,7 +165,7 @@ void print(const TreeComparison& c, bool json) {
   }
   std::fputs(table({"device", "rows", "s/fit", "rows x rounds/s", "times", "$/1,000 fits"}, lines).c_str(), stdout);
   std::printf("\n");
-  for (const std::string& what : c.left_out) std::printf("left out: %s\n", what.c_str());
+  for (const std::string& what : c.left_out) std::printf("skipped: %s\n", what.c_str());
   for (const std::string& what : c.findings()) std::printf("%s\n", what.c_str());
 }
 

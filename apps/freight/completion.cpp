@@ -94,7 +94,7 @@ int completion_command(const Args& args) {
   } else if (shell == "fish") {
     std::printf("set -g _freight_words '%s'\n%s", kWords, kFish);
   } else {
-    fail(ErrorKind::usage, "completion", "unknown shell: got ", shell, ", need bash, zsh or fish");
+    fail(ErrorKind::usage, "completion", "unknown shell: expected bash, zsh or fish, got ", shell);
   }
   return 0;
 }

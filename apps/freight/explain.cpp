@@ -94,7 +94,7 @@ std::vector<std::string> findings(const Layer& all, const plan::Draft& draft, co
                       " ms on this machine and ", fixed(all.there * 1e3, all.there < 0.01 ? 2 : 0), " ms on ", f.on,
                       " as software usually uses it: ", fixed(all.here / all.there, 1), " times."));
   } else {
-    out.push_back("This machine is not calibrated: freight calibrate measures it once, for its times.");
+    out.push_back("This machine is not calibrated: freight calibrate measures it once.");
   }
   return out;
 }
@@ -104,13 +104,13 @@ std::vector<std::string> findings(const Layer& all, const plan::Draft& draft, co
 int explain_command(const Args& args) {
   ExplainFlags flags;
   const auto make = [&] {
-    auto o = std::make_unique<Options>("explain", "Says why a device helps a net or not, layer by layer.",
+    auto o = std::make_unique<Options>("explain", "Explains, layer by layer, why a device speeds up a network or not.",
                                        "[DATA] [options]",
                                        "  freight explain --model resnet50 -b 64\n"
                                        "  freight explain --model mlp --on 'GeForce RTX 4090'");
     flags.declare(*o);
-    o->add("--on", &flags.on, "the other device, of the catalogue", {.value = "NAME"});
-    o->add("--top", &flags.top, "layers in the table, those that take longest (0: all)", {.min = 0});
+    o->add("--on", &flags.on, "the other device, from the catalog", {.value = "NAME"});
+    o->add("--top", &flags.top, "slowest layers to show (0: all)", {.min = 0});
     o->essentials({"data", "--model", "--input-shape", "--batch-size", "--precision", "--on", "--top", "--rates",
                    "--json", "--help"});
     return o;
@@ -171,7 +171,7 @@ int explain_command(const Args& args) {
               static_cast<long long>(options.batch), in->subject.config.precision.c_str(), device.name.c_str(),
               assumed.peak.c_str(), fixed(device.bandwidth_gb, 0).c_str());
   if (!in->subject.length_shares(options.batch).empty()) {
-    std::printf("a step of the longest texts, %lld tokens: freight plan tells the mean over all lengths\n\n",
+    std::printf("a step of the longest texts, %lld tokens: freight plan shows the mean over all lengths\n\n",
                 static_cast<long long>(in->subject.input.shape[0]));
   }
   std::fputs(

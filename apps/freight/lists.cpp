@@ -34,8 +34,8 @@ std::vector<int64_t> parse_counts(const std::string& flag, const std::string& te
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), n);
     const bool whole = error == std::errc() && end == part.data() + part.size();
     if (!whole || n < 1 || n > kMostCount || (!all.empty() && n <= all.back())) {
-      fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need whole numbers from 1 to ", kMostCount,
-           " that rise, like 1,2,4,8");
+      fail(ErrorKind::usage, flag, "expected whole numbers from 1 to ", kMostCount,
+           " in ascending order, like 1,2,4,8, got '", excerpt(text), "'");
     }
     all.push_back(n);
   }

@@ -57,8 +57,7 @@ void declare(Options& o, train::Config& c, TrainFlags& f) {
         {.value = "LIST"});
   o.add("--shard-optimizer", &f.ranks.shard_optimizer,
         "shard the optimizer state over the devices (ZeRO stage 1): less memory, bitwise identical results");
-  o.add("--elastic", &f.ranks.elastic,
-        "MIN:MAX devices: where one is lost the others go on, and it is started again; --shards is 8 unless said",
+  o.add("--elastic", &f.ranks.elastic, "MIN:MAX devices: restart after a rank failed; --shards is 8 by default",
         {.value = "MIN:MAX"});
   o.accept("--batch-size", "auto", &f.choose_batch, "auto: the largest efficient one, tried with one real step");
   o.add("--json", &f.json, "print the result as one JSON line; with --dry-run the configuration");
@@ -117,7 +116,7 @@ Request read_request(const Args& args, train::Hold hold = train::Hold::run) {
     const auto first = train_options(probe, r.flags);
     first->peek(args);
     if (first->given("--resume") && probe.resume.empty()) {
-      fail(ErrorKind::usage, "--resume", "got an empty value, need the path of a run, or auto");
+      fail(ErrorKind::usage, "--resume", "expected the path of a run, or auto, got an empty value");
     }
   }
   if (probe.resume.empty()) {
@@ -137,16 +136,18 @@ void settle_elastic(Request& r) {
   constexpr int64_t kShards = 8;
   if (r.found && r.found->checkpoint && c.shards == 0) {
     fail(ErrorKind::usage, "--elastic", "needs shards, and the run of ", r.found->checkpoint->dir,
-         " was begun without them, which cannot change: go on without --elastic, or begin anew with it");
+         " was begun without them, which cannot change: go on without --elastic, or begin again with it");
   }
   if (&train::learner_of(c) != train::learners().front()) {
-    fail(ErrorKind::usage, "--elastic", "is for nets as yet, and --model ", c.model, " is none");
+    fail(ErrorKind::usage, "--elastic", "currently supports only nets, and --model ", c.model, " is none");
   }
   if (r.flags.fit == "auto" || r.flags.choose_batch) {
-    fail(ErrorKind::usage, "--elastic", "does not go with ", r.flags.choose_batch ? "--batch-size" : "--fit", " auto");
+    fail(ErrorKind::usage, "--elastic", "cannot be combined with ", r.flags.choose_batch ? "--batch-size" : "--fit",
+         " auto");
   }
   if (c.shards == 0 && r.options->given("--shards")) {
-    fail(ErrorKind::usage, "--shards", "got 0 beside --elastic, which needs shards: one for each device or more");
+    fail(ErrorKind::usage, "--shards",
+         "got 0 together with --elastic, which needs shards: one for each device or more");
   }
   if (c.shards == 0) c.shards = std::min(kShards, c.batch_size);
 }
@@ -157,7 +158,7 @@ void parse_request(Request& r, const Args& args) {
   r.done = r.options->parse(args) == Options::Outcome::done;
   if (r.done) return;
   if (r.flags.choose_batch && !r.config.resume.empty()) {
-    fail(ErrorKind::usage, "--batch-size", "auto is for new runs: one that goes on keeps its batch");
+    fail(ErrorKind::usage, "--batch-size", "auto is for new runs: a resumed one keeps its batch");
   }
   if (r.found) check_resume(r.config, *r.found, *r.options);
   if (!r.flags.ranks.elastic.empty()) settle_elastic(r);
@@ -357,13 +358,13 @@ int start_ranks(Request r, Args args, const std::string& dir, const ShardWork& w
   try {
     const int code = run_ranks("train", args, r.flags.ranks, work.processes, logs, work.threads);
     if (code == static_cast<int>(ErrorKind::peer_lost) && saved()) {
-      std::fprintf(stderr, "go on   %s\n", resume_command(dir, r.config, r.flags).c_str());
+      std::fprintf(stderr, "resume  %s\n", resume_command(dir, r.config, r.flags).c_str());
     }
     if (code != 0) clear();
     return code;
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::peer_lost || !saved()) throw;
-    fail(e.kind(), e.op(), e.message(), "; go on with: ", resume_command(dir, r.config, r.flags));
+    fail(e.kind(), e.op(), e.message(), "; resume with: ", resume_command(dir, r.config, r.flags));
   }
 }
 
@@ -374,7 +375,7 @@ void check_devices(Request& r, int64_t count) {
     refuse_nccl(r.flags.ranks);
     for (const char* const flag : {"--device-weights", "--shard-optimizer", "--overlap"}) {
       if (!r.options->typed(flag)) continue;
-      fail(ErrorKind::usage, flag, "is for nets: --model ", r.config.model, " does not have it; leave it out");
+      fail(ErrorKind::usage, flag, "is for networks: --model ", r.config.model, " does not have it; remove it");
     }
   }
   need_nccl(r.flags.ranks, r.config);
@@ -424,8 +425,8 @@ int train_by_processes(Request r, Args args, const ShardWork& work) {
 
 // Flags that several processes do not know as yet.
 std::string needs_one_process(const TrainFlags& flags) {
-  if (flags.choose_batch) return "--batch-size auto is for one as yet";
-  return flags.fit == "auto" ? "--fit auto is for one as yet" : "";
+  if (flags.choose_batch) return "--batch-size auto supports only one";
+  return flags.fit == "auto" ? "--fit auto supports only one" : "";
 }
 
 int train_as_rank(const Args& args, const RankFlags& flags, const train::Config& config, const comm::Launch& launch) {

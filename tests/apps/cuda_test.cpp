@@ -37,7 +37,7 @@ TEST(CudaCommand, SaysWhyThereIsNoDevice) {
   };
   const Row rows[] = {
       {"FAKE_CUDA_NO_DEVICE=1", "finds no device"},
-      {"FAKE_CUDA_VERSION=11040", "is too old: it is for CUDA 11.4, need 12.0 or newer"},
+      {"FAKE_CUDA_VERSION=11040", "is too old: it is for CUDA 11.4, expected 12.0 or newer"},
       {"FAKE_CUDA_ARCHITECTURE=61", "architecture sm_61 is not covered by"},
       {"FAKE_CUDA_VERSION=12040", "libnvrtc.so.12"},  // only one for CUDA 13 is there
   };

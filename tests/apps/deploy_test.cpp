@@ -94,7 +94,7 @@ TEST(ModelsConvert, MakesAStoredModelOfPlainWeightsAndBack) {
   const Ran made = run_freight({"models", "convert", plain, model, "--model", kGolden + "net.json", "--class-names",
                                 dir + "/names.txt", "--mean", "0.2", "--std", "0.3"});
   EXPECT_EQ(made.code, 0) << made.err;
-  EXPECT_TRUE(has(made.out, "mean 0.2, deviation 0.3")) << made.out;
+  EXPECT_TRUE(has(made.out, "mean 0.2, standard deviation 0.3")) << made.out;
   EXPECT_EQ(run_freight({"eval", model, "--data", kGolden + "data"}).code, 0);
   EXPECT_EQ(run_freight({"models", "convert", plain, model}).code, 2);
   for (const auto& [names, part] :

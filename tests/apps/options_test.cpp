@@ -150,7 +150,7 @@ TEST(OptionsTest, ADamagedConfigurationIsRefusedByName) {
   test::write_file(file, R"({"optimizer": {}})");
   EXPECT_EQ(error_of({"--config", file}), file + ": unknown key 'optimizer'; did you mean optimizer.lr?");
   test::write_file(file, R"({"epochs": 1, "epochs": 2})");
-  EXPECT_EQ(error_of({"--config", file}), file + ": the key \"epochs\" stands twice in one object");
+  EXPECT_EQ(error_of({"--config", file}), file + ": the key \"epochs\" appears twice in one object");
 }
 
 TEST(OptionsTest, HelpNamesEveryFlagWithItsDefault) {

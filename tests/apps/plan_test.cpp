@@ -86,8 +86,8 @@ TEST(ModelsCommand, ClassesAndInputSizeAreFlags) {
   const Row rows[] = {
       {{"resnet18", "--input-size", "6q"}, "'6q'"},
       {{"alexnet", "--input-size", "32"}, "a larger --input-size"},
-      {{"linear_regression", "--input-size", "32"}, "needs pictures"},
-      {{source_dir() + "/models/lenet.json", "--num-classes", "3"}, "lenet.json says its own"},
+      {{"linear_regression", "--input-size", "32"}, "needs images"},
+      {{source_dir() + "/models/lenet.json", "--num-classes", "3"}, "lenet.json sets its own"},
   };
   for (const Row& row : rows) {
     std::vector<std::string> args = {"models", "show"};

@@ -90,8 +90,8 @@ TEST_F(Plugin, WhatIsNoneIsNamedWithTheFault) {
     std::vector<std::string> said;
   };
   for (const Row& row : {Row{dir_ + "/none.so", {"there is no plugin", "No such file"}},
-                         {dir_, {"is a directory", "need a plugin"}},
-                         {pipe, {"is no file", "need a plugin"}},
+                         {dir_, {"is a directory", "expected a plugin"}},
+                         {pipe, {"is no file", "expected a plugin"}},
                          {text, {"is no shared library"}},
                          {half, {"the library is cut off", "copy or build it again"}},
                          {plugin("no_entry"), {"is no plugin", "no function freight_plugin"}},

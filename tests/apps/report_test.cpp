@@ -41,7 +41,7 @@ TEST(ReportCommand, WritesAPageBesideTheRunAndSaysWhereDataIsMissing) {
   EXPECT_NE(read_file(dir + "/both.html").find("was not run over its held-out data"), std::string::npos);
   std::filesystem::remove(run + "/model.safetensors");
   std::filesystem::remove_all(run + "/checkpoints");
-  EXPECT_NE(run_freight({"report", run}).err.find("no stored model"), std::string::npos);
+  EXPECT_NE(run_freight({"report", run}).err.find("no saved model"), std::string::npos);
 }
 
 TEST(ReportCommand, RefusesWhatIsNoRun) {

@@ -34,7 +34,7 @@ TEST(TablesCommand, ATableIsTrainedMeasuredPredictedAndShown) {
   EXPECT_NE(dry.err.find("model   baseline: planned"), std::string::npos) << dry.err;
   const Ran trained = run_freight({"train", csv, "--model", "baseline", "-o", dir + "/run"});
   ASSERT_EQ(trained.code, 0) << trained.err;
-  EXPECT_NE(trained.err.find("column species is told from the 2 others, as 2 classes"), std::string::npos)
+  EXPECT_NE(trained.err.find("column species is predicted from the 2 others, as 2 classes"), std::string::npos)
       << trained.err;
   const std::string model = dir + "/run/model.safetensors";
   EXPECT_NE(trained.out.find(cat("freight predict ", model, " ", csv)), std::string::npos) << trained.out;
@@ -167,7 +167,7 @@ TEST(TablesCommand, JsonLinesAreTheTableThatTheirCsvIs) {
     const Ran trained = run_freight(
         {"train", dir + "/" + name, "--model", "ridge", "--target", "rent", "-o", dir + "/" + name + ".run"});
     ASSERT_EQ(trained.code, 0) << trained.err;
-    EXPECT_NE(trained.err.find("not learnt from: code (identifier"), std::string::npos) << trained.err;
+    EXPECT_NE(trained.err.find("not learned from: code (identifier"), std::string::npos) << trained.err;
   }
   const auto predicted = [&](const std::string& model, const std::string& data, const char* block = "1000") {
     const Ran r =
@@ -310,7 +310,7 @@ TEST(TablesCommand, PlanSaysWhetherAGpuPaysForTheTable) {
   const Ran text = planned({"--rounds", "50"});
   ASSERT_EQ(text.code, 0) << text.err;
   for (const char* part :
-       {"gbdt: 50 rounds at most, 6 levels", "800 rows to fit, 2 columns learnt from, 2 classes",
+       {"gbdt: 50 rounds at most, 6 levels", "800 rows to fit, 2 columns learned from, 2 classes",
         "gpu       does not pay", "below about 300,000 rows", "H100", "ms/round", "XGBoost is not here"}) {
     EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
   }
@@ -407,8 +407,8 @@ TEST(TablesCommand, ATableLargerThanTheMemoryIsFittedFromTheDisk) {
   EXPECT_NE(large.err.find("memory"), std::string::npos) << large.err;
   const Ran paged = trained("on");
   ASSERT_EQ(paged.code, 0) << paged.err;
-  EXPECT_NE(paged.err.find("in place of memory"), std::string::npos) << paged.err;
-  EXPECT_LT(Json::parse(paged.out).at("test_rmse").get<double>(), 250) << "287 is the deviation of the target";
+  EXPECT_NE(paged.err.find("instead of memory"), std::string::npos) << paged.err;
+  EXPECT_LT(Json::parse(paged.out).at("test_rmse").get<double>(), 250) << "287 is the standard deviation of the target";
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir), {}), 2) << "the table and the run alone are left";
   expect_refused(
       run_freight({"train", csv, "--target", "y", "--external-memory", "on", "--folds", "3", "-o", out, "--overwrite"}),
@@ -456,7 +456,7 @@ TEST(TablesCommand, WhatEachColumnAddsStandsBesideTheAnswer) {
   const std::vector<std::string> ask = {"predict", model, dir + "/new.csv", "--explain", "--on-bad-sample", "skip"};
   const Ran r = run_freight(ask);
   ASSERT_EQ(r.code, 0) << r.err;
-  EXPECT_NE(r.err.find("left out: "), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("skipped: "), std::string::npos) << r.err;
   EXPECT_NE(r.err.find("4 rows"), std::string::npos) << r.err;
   const std::vector<std::string> lines = split(r.out, '\n');
   ASSERT_EQ(lines.size(), 6u) << r.out;
@@ -561,7 +561,7 @@ TEST(TablesCommand, ColumnsAreListedAndReadAsTheFlagsSay) {
                                    "--drop", "shop", "-o", dir + "/run"});
   ASSERT_EQ(trained.code, 0) << trained.err;
   EXPECT_NE(trained.err.find("10 test"), std::string::npos) << trained.err;
-  EXPECT_NE(trained.err.find("not learnt from: sale_id (identifier"), std::string::npos) << trained.err;
+  EXPECT_NE(trained.err.find("not learned from: sale_id (identifier"), std::string::npos) << trained.err;
   const std::string model = dir + "/run/model.safetensors";
   const Ran own = run_freight({"eval", model, "--json"});
   ASSERT_EQ(own.code, 0) << own.err;
@@ -574,7 +574,8 @@ TEST(TablesCommand, ColumnsAreListedAndReadAsTheFlagsSay) {
   write_file(dir + "/new.csv", "open,day\nNo,2024-03-01\n");
   EXPECT_EQ(run_freight({"predict", model, dir + "/new.csv"}).code, 0);
   write_file(dir + "/late.csv", "open,day\nno,soon\n");
-  expect_refused(run_freight({"predict", model, dir + "/late.csv"}), 3, {"late.csv:2", "column day", "need a date"});
+  expect_refused(run_freight({"predict", model, dir + "/late.csv"}), 3,
+                 {"late.csv:2", "column day", "expected a date"});
   write_file(dir + "/less.csv", "open\nno\n");
   expect_refused(run_freight({"predict", model, dir + "/less.csv"}), 3, {"less.csv", "no column day"});
   expect_refused(
@@ -607,7 +608,7 @@ TEST(TablesCommand, FilesThatCannotBeReadAreRefusedBeforeAnythingIsWritten) {
   for (const std::vector<std::string>& args : readers) {
     expect_refused(run_freight(args), 8, {"damaged.safetensors", "not a safetensors file"});
   }
-  expect_refused(run_freight({"plan", "--model", model}), 2, {"is a stored model", "--spec"});
+  expect_refused(run_freight({"plan", "--model", model}), 2, {"is a saved model", "--spec"});
 }
 
 TEST(TablesCommand, TreesAreFittedByALibraryThatIsAskedForWhereItIsMissing) {

@@ -170,9 +170,8 @@ TEST(TrainCommand, APrecisionThatTheDeviceLacksIsSaidInOneLineAndTrainsInF32) {
   stored();
   const auto [brain, brain_type] = run("bf16", "cpu", {});
   const bool has = backend("cpu").lacks(DType::bf16).empty();  // as this machine is
-  EXPECT_EQ(
-      brain.find("note    no bf16 on this device (the processor has neither avx512_bf16 nor AMX)") == std::string::npos,
-      has)
+  EXPECT_EQ(brain.find("note    no bf16 on this device (the CPU has neither avx512_bf16 nor AMX)") == std::string::npos,
+            has)
       << brain;
   EXPECT_EQ(brain_type, has ? "bf16" : "f32");
   stored();
@@ -363,7 +362,7 @@ TEST(TrainCommand, DivergenceExitsSix) {
   const std::string dir = small_digits();
   const Ran r = run_freight({"train", dir, "--model", "mlp", "--lr", "1e30", "--lr-scheduler", "constant", "-o",
                              dir + "/run", "--epochs", "3", "-q"});
-  expect_refused(r, 6, {"the loss is", "first not finite"});
+  expect_refused(r, 6, {"the loss is", "first NaN or infinity"});
 }
 
 TEST(TrainCommand, CtrlCSavesAModelThatLoads) {

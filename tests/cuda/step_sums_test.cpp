@@ -179,7 +179,7 @@ class Rank {
 class StepSumsOnFake : public OnFake {};
 
 std::string counted(const char* what, int64_t got, int64_t wanted) {
-  return got == wanted ? "" : cat(what, ": got ", got, ", need ", wanted, "; ");
+  return got == wanted ? "" : cat(what, ": got ", got, ", expected ", wanted, "; ");
 }
 
 TEST_F(StepSumsOnFake, PiecesArePartOfTheGraphAndTravelBesideItsKernels) {

@@ -38,7 +38,7 @@ TEST_F(CudaOnFake, TheDeviceIsListed) {
   EXPECT_EQ(fake().live_contexts, 0);
   const Error e = error_of([] { backend("cuda:7"); });
   EXPECT_EQ(e.kind(), ErrorKind::device);
-  EXPECT_NE(std::string(e.what()).find("got 'cuda:7', need cuda:0"), std::string::npos) << e.what();
+  EXPECT_NE(std::string(e.what()).find("expected cuda:0, got 'cuda:7'"), std::string::npos) << e.what();
 }
 
 TEST_F(CudaOnFake, LenetTrainsAsOnTheCpuAndEveryStepButTheFirstIsOneLaunch) {

@@ -97,8 +97,8 @@ TEST_F(OnGradient, WhatItCannotDoIsRefusedByName) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
   expect(message([](const Tensor&) { return Tensor(); }), "gave an undefined tensor, Tensor(), for a gradient f32[2]");
-  expect(message([](const Tensor& g) { return sum(g); }), "got f32[], need f32[2]");
-  expect(message([](const Tensor& g) { return cast(g, DType::f64); }), "got f64[2], need f32[2]");
+  expect(message([](const Tensor& g) { return sum(g); }), "expected f32[2], got f32[]");
+  expect(message([](const Tensor& g) { return cast(g, DType::f64); }), "expected f32[2], got f64[2]");
   expect(message([](const Tensor& g) { return g * sum(g).item<float>(); }), "reads elements while gradients");
   expect(message([](const Tensor& g) { return grad(sum(square(g)), {g})[0]; }), "asks for gradients");
   expect(message({}), "the function is empty");

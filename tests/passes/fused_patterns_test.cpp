@@ -173,7 +173,7 @@ TEST(FusedPatterns, APatternWhoseBodyIsAnotherOnesIsRefused) {
     return testing::error_of([&] { mask_sum(attributes); }).message();
   };
   EXPECT_EQ(message(" {pattern=matmul_mask}"),
-            "pattern and body differ: got the body of matmul_mask_sum, need that of matmul_mask");
+            "pattern and body differ: expected that of matmul_mask, got the body of matmul_mask_sum");
   EXPECT_EQ(message(" {pattern=conv}"), "unknown pattern `conv`");
 }
 

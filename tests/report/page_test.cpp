@@ -182,7 +182,7 @@ TEST_F(Report, ARunThatWasKilledIsReadAsFarAsItGoes) {
   EXPECT_EQ(r.rows.size(), 3u);
   EXPECT_EQ(r.model, "");
   const std::string notes = join(r.notes, "\n");
-  EXPECT_NE(notes.find("1 line of metrics.jsonl is no row of metrics and was left out: line 4"), std::string::npos)
+  EXPECT_NE(notes.find("1 line of metrics.jsonl is not a row of metrics and was skipped: line 4"), std::string::npos)
       << notes;
   EXPECT_NE(notes.find("run.json is missing"), std::string::npos) << notes;
   io::write_file_atomic(dir + "/run.json", std::string_view("[1"));
@@ -207,9 +207,10 @@ TEST_F(Report, OfSeveralDevicesShowsWhenAStepComputesAndSums) {
   };
   const std::string page = with(R"([{"begin_s": 0.02, "end_s": 0.04, "bytes": 1048576}])");
   EXPECT_NE(page.find("A step over 2 devices"), std::string::npos);
-  EXPECT_NE(page.find("The fastest step: 50.00 ms, of which sums of gradients take 20.00 ms, 10.00 ms of them beside"),
-            std::string::npos);
-  EXPECT_NE(page.find("waits for sums, 10 ms"), std::string::npos);
+  EXPECT_NE(
+      page.find("The fastest step: 50.00 ms, of which the gradient all-reduce takes 20.00 ms, 10.00 ms of them beside"),
+      std::string::npos);
+  EXPECT_NE(page.find("waits for all-reduce, 10 ms"), std::string::npos);
   EXPECT_NE(page.find("1.0 MiB, 20 ms"), std::string::npos);
   // Times that cannot be are not drawn.
   for (const char* sums : {R"([{"begin_s": 0.02, "end_s": 0.01, "bytes": 1}])", R"([{"begin_s": 0.02, "end_s": 9}])",

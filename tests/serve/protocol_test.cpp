@@ -99,7 +99,7 @@ TEST(Protocol, FaultsAreNamed) {
       {R"({"id":5,"inputs":[]})", {"\"id\" must be a text"}},
       {one_input(R"("datatype":"FP16","shape":[1],"data":[1])"), {"FP16", "FP32, FP64, UINT8, INT32, INT64, BYTES"}},
       {one_input(R"("datatype":"FP32","data":[1])"), {"\"shape\" is missing"}},
-      {one_input(R"("datatype":"FP32","shape":[],"data":[1])"), {"1 to 8 extents"}},
+      {one_input(R"("datatype":"FP32","shape":[],"data":[1])"), {"1 to 8 sizes"}},
       {one_input(R"("datatype":"FP32","shape":[-1],"data":[1])"), {"integers from 0", "-1"}},
       {one_input(R"("datatype":"FP32","shape":[2000000000,2000000000,2000000000],"data":[1])"), {"too many elements"}},
       {one_input(R"("datatype":"FP32","shape":[2],"data":[1])"), {"[2] needs 2 elements, got 1"}},

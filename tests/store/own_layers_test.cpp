@@ -123,7 +123,7 @@ TEST(OwnLayers, OneThatWouldAnswerOtherwiseInEvaluationIsRefused) {
   nn::register_layer(nn::Layer<Shy>("Shy", "x, or a multiple").field("factor", &ShyOptions::factor, "a number"));
   const TemporaryDir dir;
   save_bundle(dir / "same.safetensors", bundle_with(Shy(ShyOptions{})));
-  expect_error(ErrorKind::usage, {"in evaluation the net of the spec computes something else"},
+  expect_error(ErrorKind::usage, {"in evaluation the network of the spec computes something else"},
                [&] { save_bundle(dir / "other.safetensors", bundle_with(Shy(ShyOptions{}, 7))); });
 }
 

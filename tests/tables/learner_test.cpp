@@ -244,7 +244,7 @@ TEST_F(Tables, MeasuringLeavesOutRowsWithACellThatIsNoNumber) {
     const store::Bundle bundle = store::load_bundle(r.model_path);
     return train::learner_of(bundle).measure(bundle, r.model_path, request).figures.count;
   };
-  expect_error(ErrorKind::data, {"bad.csv:", "column width", "need a finite number"}, measured);
+  expect_error(ErrorKind::data, {"bad.csv:", "column width", "expected a finite number"}, measured);
   std::vector<std::string> left_out;
   request.on_bad = data::OnBad::skip;
   request.left_out = [&](const data::BadSample& b) { left_out.push_back(b.path + " " + b.reason); };
@@ -262,7 +262,7 @@ TEST_F(Tables, WrongTablesAreRefusedByFileAndLine) {
   };
   refused("a,b\n1,2\n3\n", ErrorKind::data, {"bad.csv:3", "got 1 cells", "2"});
   refused("a,a\n1,2\n3,4\n", ErrorKind::data, {"bad.csv:1", "two columns are named a"});
-  refused("a,b\n", ErrorKind::data, {"bad.csv", "holds a header and no rows"});
+  refused("a,b\n", ErrorKind::data, {"bad.csv", "has a header and no rows"});
   refused(
       "a,b\nred,1\nfa\xe7"
       "ade,2\n",
@@ -322,7 +322,7 @@ TEST_F(Tables, TheBaselineTellsFrequenciesAndItsStoredFileAnswersTheSame) {
           .to_vector<float>();
   EXPECT_EQ(y, (std::vector<float>{16.0f / 48, 32.0f / 48, 16.0f / 48, 32.0f / 48}));
   EXPECT_EQ(deploy::class_name(predictor.bundle(), 1), "rose");
-  expect_error(ErrorKind::data, {"row", "column length", "'long'", "need a finite number"}, [&] {
+  expect_error(ErrorKind::data, {"row", "column length", "'long'", "expected a finite number"}, [&] {
     predictor.sample_of_row({"long", "1", "red"}, "row");
   });
   expect_error(ErrorKind::usage, {"reads no texts", "length, width, colour", ".csv"},
@@ -487,13 +487,13 @@ TEST_F(Tables, DamagedFilesAndUnknownLearnersAreRefused) {
   changed([](auto& f) { f.metadata["columns"] = R"([{"name": "a", "kind": "dates"}])"; }, {"unknown kind", "dates"});
   changed([](auto& f) { f.metadata["classes"] = R"(["one"])"; }, {"baseline.answer", "f32[1]"});
   changed([](auto& f) { f.tensors.clear(); }, {"baseline.answer", "missing"});
-  changed([](auto& f) { f.tensors[0].second = Array::of<float>({NAN, 1}, {2}); }, {"not finite"});
+  changed([](auto& f) { f.tensors[0].second = Array::of<float>({NAN, 1}, {2}); }, {"NaN or infinite"});
   changed([](auto& f) { f.metadata["classes"] = R"(["rose", "rose"])"; }, {"several classes are named", "rose"});
   const auto columns = [](const std::string& text) { return [=](auto& f) { f.metadata["columns"] = text; }; };
   changed(columns(R"([{"name": "a", "kind": "numbers", "source": "s"}, {"name": "s", "kind": "words", "levels": []}])"),
-          {"columns: s is read as numbers and as words"});
+          {"columns: s is read as numbers and as categories"});
   changed(columns(R"([{"name": "a", "kind": "numbers"}, {"name": "a", "kind": "numbers"}])"),
-          {"columns: a: need different names"});
+          {"columns: a: expected different names"});
   // verify asked for the third word of a column that has two.
   const auto of_words = [](double cell) {
     return [=](auto& f) {
@@ -520,7 +520,7 @@ TEST_F(Tables, ARequestIsReadAsWhatItSaysThatItIs) {
   expect_error(ErrorKind::data, {"predict"}, [&] { model.sample_of_table("PK\x03\x04", "predict"); });
   std::string rows = "width,colour,length\n";
   for (int i = 0; i < 5; ++i) rows += "3,red,0.1\n";
-  expect_error(ErrorKind::usage, {"got several rows, need the names of the columns and one row"},
+  expect_error(ErrorKind::usage, {"expected the names of the columns and one row, got several rows"},
                [&] { model.sample_of_table(rows, "predict"); });
 }
 
@@ -583,11 +583,11 @@ TEST_F(Tables, RowsAreServedByNamedInputsTablesAndObjects) {
   for (serve::NamedTensor& t : empty.inputs) {
     t = {.name = t.name, .type = t.type, .shape = {many, 0}, .values = Array(DType::f32, {many, 0})};
   }
-  expect_error(ErrorKind::usage, {"infer", "input \"length\"", "need [N] or [N,1]"},
+  expect_error(ErrorKind::usage, {"infer", "input \"length\"", "expected [N] or [N,1]"},
                [&] { model.samples(empty, "infer"); });
   request.inputs.pop_back();
   expect_error(ErrorKind::data, {"infer", "no column width"}, [&] { model.samples(request, "infer"); });
-  expect_error(ErrorKind::usage, {"predict", "need a number, a text, true, false or null"},
+  expect_error(ErrorKind::usage, {"predict", "expected a number, a text, true, false or null"},
                [&] { model.sample_of_json(R"({"width": [1], "length": 1, "colour": "x"})", "predict"); });
 }
 

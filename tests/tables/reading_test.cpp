@@ -65,8 +65,8 @@ TEST_F(Reading, KindsDecideWhatIsLearntFrom) {
   EXPECT_TRUE(data.shape.columns[3].words);
   EXPECT_EQ(data.shape.columns[4].form, store::CellForm::yesno);
   EXPECT_EQ(data.train.count(), 48);
-  expect_told(data.notes, {"not learnt from: visit_id (identifier", "note (constant", "--types"});
-  expect_told(data.notes, {"columns by kind: 1 integer, 1 category, 1 yesno, 1 datetime"});
+  expect_told(data.notes, {"not learned from: visit_id (identifier", "note (constant", "--types"});
+  expect_told(data.notes, {"columns by type: 1 integer, 1 category, 1 yesno, 1 datetime"});
   EXPECT_TRUE(data.warnings.empty()) << data.warnings[0];
   // The ranges are those of the training part.
   const store::Column& weight = data.shape.columns[5];
@@ -101,7 +101,7 @@ TEST_F(Reading, FlagsSayOtherwise) {
                [&] { read_table({.data = csv, .target = "spent", .types = "spent=integer"}); });
   expect_error(ErrorKind::usage, {"--drop", "column spent is told"},
                [&] { read_table({.data = csv, .target = "spent", .drop = "spent"}); });
-  expect_error(ErrorKind::data, {"visits.csv:2", "column shop", "'shop 0'", "need a finite number"},
+  expect_error(ErrorKind::data, {"visits.csv:2", "column shop", "'shop 0'", "expected a finite number"},
                [&] { read_table({.data = csv, .target = "spent", .types = "shop=number"}); });
 }
 
@@ -274,7 +274,7 @@ TEST_F(Reading, TargetsThatTellNothingAreRefused) {
   refused("a,y", [](int i) { return cat(i, ".5,red"); }, ErrorKind::data, {"column y", "red in all of 20 rows"});
   refused("a,yy", [](int i) { return cat(i, ".5,3"); }, ErrorKind::usage, {"--target", "no column y", "a, yy"});
   refused("a,y", [](int i) { return cat("1,", i, ".5"); }, ErrorKind::data,
-          {"the column y alone", "a (constant: all cells are 1)", "--types"});
+          {"the column y alone", "a (constant: all values are 1)", "--types"});
 }
 
 // Memory is told before a table is read, from its first rows; a small one is not even opened.
@@ -297,7 +297,7 @@ TEST_F(Reading, RowsOnTheDiskAreThoseInMemory) {
   const RowData here = read_table({.data = csv}), there = read_table({.data = csv, .folder = dir_.path()});
   EXPECT_EQ(there.fingerprint, here.fingerprint);
   EXPECT_EQ(there.folder, dir_.path());
-  expect_told(there.notes, {"in place of memory"});
+  expect_told(there.notes, {"instead of memory"});
   const auto bytes = [](const Array& a) { return std::string(static_cast<const char*>(a.raw()), a.bytes()); };
   EXPECT_EQ(bytes(there.train.values), bytes(here.train.values));
   EXPECT_EQ(bytes(there.test.values), bytes(here.test.values));
@@ -353,7 +353,7 @@ TEST_F(Reading, IndexColumnsAreIgnored) {
   for (const char* header : {",a,kind", "Unnamed: 0,a,kind", "\"\",a,kind", "a,kind", "index,a,kind"}) {
     const RowData data = read_table({.data = file("i.csv", header, 50, cells), .target = "kind"});
     EXPECT_EQ(names(data.shape.columns), "a") << header;
-    expect_told(data.notes, {"ignored columns, not learnt from: ", "(identifier"});
+    expect_told(data.notes, {"ignored columns: ", "(identifier"});
   }
 }
 

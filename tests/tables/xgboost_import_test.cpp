@@ -78,9 +78,9 @@ TEST_F(XgboostImport, WhatIsNotTakenIsSaid) {
     io::write_file_atomic(path, std::string_view(bad.dump()));
     expect_error(kind, parts, [&] { import_xgboost(path, {}); });
   };
-  refused(ErrorKind::usage, {"dart", "need gbtree"},
+  refused(ErrorKind::usage, {"dart", "expected gbtree"},
           [](Json& j) { j["learner"]["gradient_booster"]["name"] = "dart"; });
-  refused(ErrorKind::usage, {"rank:map", "need binary:logistic", "reg:squarederror"},
+  refused(ErrorKind::usage, {"rank:map", "expected binary:logistic", "reg:squarederror"},
           [](Json& j) { j["learner"]["objective"]["name"] = "rank:map"; });
   // Names that share their bytes would be any number of long ones.
   refused(ErrorKind::data, {"is no model of XGBoost's", "the offsets of its categories do not rise"}, [](Json& j) {

@@ -327,7 +327,8 @@ TEST_F(XgboostTest, WhatDoesNotGoWithTheDataIsRefusedByItsFlag) {
   };
   using C = train::Config;
   refused(ErrorKind::usage, {"--monotone", "no column lenght", "length?"}, [](C& c) { c.monotone = "lenght=1"; });
-  refused(ErrorKind::usage, {"--monotone", "column length", "'up'", "need 1"}, [](C& c) { c.monotone = "length=up"; });
+  refused(ErrorKind::usage, {"--monotone", "column length", "'up'", "expected 1"},
+          [](C& c) { c.monotone = "length=up"; });
   refused(ErrorKind::usage, {"--monotone", "column colour holds words"}, [](C& c) { c.monotone = "colour=1"; });
   refused(ErrorKind::data, {"holds words"}, [](C& c) { c.objective = "poisson"; });
   refused(ErrorKind::usage, {"--quantile", "--objective quantile"}, [](C& c) { c.quantile = 0.9; });
@@ -450,7 +451,7 @@ TEST_F(XgboostTest, DamagedFilesAreRefused) {
             std::copy_n(bytes.template data<uint8_t>(), half.numel(), half.template data<uint8_t>());
             bytes = half;
           },
-          {"the stored trees are damaged"});
+          {"the saved trees are damaged"});
   changed(ErrorKind::device,
           [](auto& f) { f.metadata["xgboost"] = R"({"version": "99.1.0", "rounds": 1, "fitted": 1})"; },
           {"XGBoost 99.1.0's", "may not read", "pip install xgboost-cpu"});

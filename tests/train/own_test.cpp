@@ -375,7 +375,7 @@ TEST_F(OwnRun, ClassesWithoutNamesAreNumbered) {
   EXPECT_EQ(store::load_bundle(r.model_path).classes, (std::vector<std::string>{"0", "1", "2"}));
   what.data->test.labels.data<int64_t>()[7] = -1;
   config_.output_dir = dir_ / "bad";
-  expect_error(ErrorKind::data, {"points, test part, labels", "sample 7 has -1", "0 to 2"}, [&] { run(what); });
+  expect_error(ErrorKind::data, {"points, test set, labels", "sample 7 has -1", "0 to 2"}, [&] { run(what); });
 }
 
 TEST_F(OwnRun, WhatDoesNotFitIsToldBeforeAnythingIsWritten) {
@@ -395,7 +395,7 @@ TEST_F(OwnRun, WhatDoesNotFitIsToldBeforeAnythingIsWritten) {
   refused(no_test, {"made has no feed for the test"});
   Own both = fed(wave());
   both.data = own(wave()).data;
-  refused(both, {"a data set and feeds"});
+  refused(both, {"a dataset and feeds"});
 
   models::Model odd = wave();
   odd.own.loss = [](const Tensor& o, const Tensor& y) { return reshape(o, {o.dim(0), 1}) - reshape(y, {y.dim(0), 1}); };
@@ -437,15 +437,15 @@ TEST_F(OwnRun, ASampleThatIsNotFiniteIsNamedWhereItSpoilsTheLoss) {
   const auto fed_with = [&](const auto& train, const auto& test) {
     return Own{.model = wave(), .data = {}, .feeds = Feeds{train, test, "made"}};
   };
-  expect_error(
-      ErrorKind::diverged,
-      {"first not finite: the input of sample 21 of epoch 0 of the made feed: 1 of 2 elements", "and from it in"},
-      [&] { run(fed_with(feeds(21, false), feeds(-1, false))); });
+  expect_error(ErrorKind::diverged,
+               {"first NaN or infinity: the input of sample 21 of epoch 0 of the custom feed: 1 of 2 elements",
+                "and from it in"},
+               [&] { run(fed_with(feeds(21, false), feeds(-1, false))); });
   config_.output_dir = dir_ / "target";
-  expect_error(ErrorKind::diverged, {"the target of sample 5 of epoch 0 of the made feed: 1 of 1 elements"},
+  expect_error(ErrorKind::diverged, {"the target of sample 5 of epoch 0 of the custom feed: 1 of 1 elements"},
                [&] { run(fed_with(feeds(5, true), feeds(-1, false))); });
   config_.output_dir = dir_ / "test";
-  expect_error(ErrorKind::diverged, {"test", "the input of sample 40 of epoch 0 of the made feed"},
+  expect_error(ErrorKind::diverged, {"test", "the input of sample 40 of epoch 0 of the custom feed"},
                [&] { run(fed_with(feeds(-1, false), feeds(40, false))); });
 }
 

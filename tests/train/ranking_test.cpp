@@ -72,7 +72,7 @@ TEST(Ranking, ScoresAreMeansOverQueriesAndIntervalsAreDrawnByThem) {
   EXPECT_NEAR(evaluate(answers, rows).loss, 1 - scores[1].value, 1e-12);
   EXPECT_FALSE(evaluate(answers, rows).top1);
   Array broken = Array::of<float>(std::vector<float>(10, NAN), {10, 1});
-  expect_error(ErrorKind::diverged, {"not finite"}, [&] { evaluate(broken, rows); });
+  expect_error(ErrorKind::diverged, {"NaN or infinite"}, [&] { evaluate(broken, rows); });
 }
 
 TEST(Ranking, AMetricOfAnotherTaskIsRefusedByName) {

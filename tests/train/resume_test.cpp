@@ -420,7 +420,7 @@ TEST_F(Resume, AnEarlierCheckpointSetsTheLaterOnesAside) {
   EXPECT_TRUE(lies("checkpoints/step-41"));
   EXPECT_TRUE(lies("last/model.safetensors"));
   EXPECT_EQ(find_checkpoint(dir_ / "parts", "").checkpoint->place.step, 41);
-  EXPECT_NE(read_text(dir_ / "parts/log.txt").find("set aside: "), std::string::npos);
+  EXPECT_NE(read_text(dir_ / "parts/log.txt").find("moved: "), std::string::npos);
 }
 
 TEST_F(Resume, AutoStopsWhereEveryCheckpointIsDamaged) {

@@ -67,7 +67,7 @@ uint32_t Words::add(std::string_view word) {
     if (slot.hash == hash && same_word((*this)[slot.code], word)) return slot.code;
   }
   const size_t code = size();
-  if (code == kMissing) fail(ErrorKind::data, "table", "a column has more than ", kMissing, " different words");
+  if (code == kMissing) fail(ErrorKind::data, "table", "a column has more than ", kMissing, " different categories");
   bytes_.append(word.data(), word.size());
   ends_.push_back(bytes_.size());
   slots_[at] = {hash, static_cast<uint32_t>(code)};

@@ -214,14 +214,14 @@ void Dataset::validate(const std::string& images_file, const std::string& labels
   const bool arrays =
       images.defined() && s.rank() >= 2 && (images.dtype() == DType::u8 || images.dtype() == DType::f32);
   if (!files && !arrays) {
-    fail(ErrorKind::data, images_file, "samples need u8 or f32 of rank 2 or more: got ", images.dtype(), s);
+    fail(ErrorKind::data, images_file, "samples need u8 or f32 of rank 2 or more, got ", images.dtype(), s);
   }
   const int64_t n = count();
   if (n == 0) fail(ErrorKind::data, images_file, "no samples");
   if (!files && images.numel() == 0) fail(ErrorKind::data, images_file, "empty samples: shape ", s);
   const bool values = labels.defined() && labels.dtype() == DType::f32 && labels.shape().rank() >= 1;
   if (!values && (!labels.defined() || labels.dtype() != DType::i64 || labels.shape().rank() != 1)) {
-    fail(ErrorKind::data, labels_file, "labels need i64 (N) or f32 (N, ...): got ", labels.dtype(), labels.shape());
+    fail(ErrorKind::data, labels_file, "labels need i64 (N) or f32 (N, ...), got ", labels.dtype(), labels.shape());
   }
   if (labels.shape()[0] != n) {
     fail(ErrorKind::data, labels_file, "counts differ: ", labels.shape()[0], " labels for ", n, " samples in ",
@@ -229,13 +229,13 @@ void Dataset::validate(const std::string& images_file, const std::string& labels
   }
   if (values) return;
   if (classes.empty()) {
-    fail(ErrorKind::data, labels_file, "labels are classes, and the set names none: give it `classes`, as ",
+    fail(ErrorKind::data, labels_file, "labels are classes, but the dataset has no class names: set `classes`, as ",
          "data::numbered_classes(10), or float targets");
   }
   const int64_t* y = labels.data<int64_t>();
   for (int64_t i = 0; i < n; ++i) {
     if (y[i] < 0 || y[i] >= class_count()) {
-      fail(ErrorKind::data, labels_file, "label out of range: sample ", i, " has ", y[i], ", need 0 to ",
+      fail(ErrorKind::data, labels_file, "label out of range: sample ", i, " has ", y[i], ", expected 0 to ",
            class_count() - 1);
     }
   }

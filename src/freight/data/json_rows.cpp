@@ -25,7 +25,7 @@ class JsonRows : public FileRows {
       : lines_(std::move(stream), name, io::kMaxJsonBytes) {
     while (next_object([&](size_t, std::string_view) {})) ++rows_;
     if (names_.empty()) {
-      fail(ErrorKind::data, name, "holds no rows of columns: need {\"column\": value, ...} in each line");
+      fail(ErrorKind::data, name, "has no rows of columns: expected {\"column\": value, ...} in each line");
     }
     rewind();
   }
@@ -67,7 +67,8 @@ class JsonRows : public FileRows {
     } while (line.empty());
     if (line == "{" || line == "[" || line.starts_with("[{")) {
       fail(ErrorKind::data, lines_.place(), "got '", excerpt(line.substr(0, 2)),
-           "': need one object in each line, as jq -c '.[]' writes the objects of an array and jq -c . a single one");
+           "': expected one object in each line, as jq -c '.[]' writes the objects of an array and jq -c . a single "
+           "one");
     }
     if (line == "{}") return true;  // no key is there; reading it as JSON takes ten times as long
     size_t expected = 0;            // most lines have the keys of those before in their order

@@ -385,21 +385,21 @@ void Loader::State::tell(const Faults& faults, const Order& order, int64_t batch
 
 Loader::Loader(Dataset set, const LoaderOptions& options) {
   const auto& o = options;
-  if (o.batch_size < 1) fail(ErrorKind::usage, "loader", "batch size: got ", o.batch_size, ", need 1 or more");
+  if (o.batch_size < 1) fail(ErrorKind::usage, "loader", "batch size: expected 1 or more, got ", o.batch_size);
   if (o.workers < -1 || o.workers > 1024) fail(ErrorKind::usage, "loader", "workers: got ", o.workers);
   if (o.prefetch < 1 || o.prefetch > 1024) fail(ErrorKind::usage, "loader", "prefetch: got ", o.prefetch);
   const Share& share = o.share;
   if (share.of < 1 || share.first < 0 || share.first >= share.end || share.end > share.of) {
-    fail(ErrorKind::usage, "loader", "share: got ", share.first, " to ", share.end, " of ", share.of);
+    fail(ErrorKind::usage, "loader", "shard: got ", share.first, " to ", share.end, " of ", share.of);
   }
   if (!share.bounds.empty() &&
       (static_cast<int64_t>(share.bounds.size()) != share.of + 1 || share.bounds.front() != 0 ||
        share.bounds.back() < 1 || !std::is_sorted(share.bounds.begin(), share.bounds.end()))) {
-    fail(ErrorKind::usage, "loader", "share: got ", share.bounds.size(), " bounds for ", share.of, " pieces, need ",
-         share.of + 1, " that rise from 0");
+    fail(ErrorKind::usage, "loader", "shard: expected ", share.of + 1, " ascending from 0, got ", share.bounds.size(),
+         " bounds for ", share.of, " pieces");
   }
   for (const double alpha : {o.mix.mixup_alpha, o.mix.cutmix_alpha}) {
-    if (!(alpha >= 0 && alpha <= 1e3)) fail(ErrorKind::usage, "loader", "mix alpha: got ", alpha, ", need 0 to 1000");
+    if (!(alpha >= 0 && alpha <= 1e3)) fail(ErrorKind::usage, "loader", "mix alpha: expected 0 to 1000, got ", alpha);
   }
   set.validate(set.name, set.name);
   if (o.mix.any() && !set.classification()) {
@@ -468,9 +468,9 @@ std::optional<BatchRecipe> Loader::recipe(std::string& why) const {
   const auto& o = s.options;
   why.clear();
   if (s.shared()) {
-    why = "others make a part of its batches";
+    why = "other loaders make a part of its batches";
   } else if (s.set.files) {
-    why = "its pictures are read from files";
+    why = "its images are read from files";
   } else if (!s.transform.drawn()) {
     why = "its colours are changed";
   } else if (o.mix.any()) {
@@ -532,9 +532,8 @@ int64_t Loader::runs() const { return state_->runs; }
 
 void Loader::need_run(int64_t run) const {
   if (run == state_->runs) return;
-  fail(ErrorKind::usage, "loader",
-       "another epoch began while this one was walked over, which dropped it: give each of ",
-       "two loops at a time a Loader of its own");
+  fail(ErrorKind::usage, "loader", "another epoch started while this one was iterated, which ended it: use a separate ",
+       "Loader for each of two concurrent loops");
 }
 
 Batch* Loader::next() {
@@ -565,7 +564,7 @@ Batch* Loader::next() {
 
 int64_t Loader::fill(int64_t epoch, int64_t batch, float* images, void* labels) {
   State& s = *state_;
-  if (s.shared()) fail(ErrorKind::usage, "loader", "fill() makes whole batches: this loader has a share of them");
+  if (s.shared()) fail(ErrorKind::usage, "loader", "fill() makes whole batches: this loader has a shard of them");
   if (epoch < 0 || batch < 0 || batch >= s.batches) {
     fail(ErrorKind::usage, "loader", "no batch ", batch, " of ", s.batches, " in epoch ", epoch);
   }

@@ -28,7 +28,7 @@ void shuffle(std::vector<T>& list, PhiloxStream random) {
 }
 
 void need_batch_size(const TokenFeedOptions& o) {
-  if (o.batch_size < 1) fail(ErrorKind::usage, "feed", "batch size: got ", o.batch_size, ", need 1 or more");
+  if (o.batch_size < 1) fail(ErrorKind::usage, "feed", "batch size: expected 1 or more, got ", o.batch_size);
 }
 
 // The number of the least of `lengths` that document i fits into.
@@ -133,12 +133,12 @@ class WindowFeed final : public TokenFeed {
  public:
   WindowFeed(std::shared_ptr<const TokenSet> corpus, int64_t length, const TokenFeedOptions& o)
       : TokenFeed(std::move(corpus), o), length_(length) {
-    if (length < 1) fail(ErrorKind::usage, "--max-length", "windows need 1 token or more: got ", length);
+    if (length < 1) fail(ErrorKind::usage, "--max-length", "windows need 1 token or more, got ", length);
     const auto tokens = static_cast<int64_t>(set->tokens.size());
     const int64_t need = options.shuffle ? length + 1 : 2;
     if (tokens < need) {
-      fail(ErrorKind::data, "corpus", "too short: got ", tokens, " tokens, need ", need, " for windows of ", length,
-           "; try a smaller --max-length");
+      fail(ErrorKind::data, "corpus", "too short: expected ", need, " for windows of ", length, ", got ", tokens,
+           " tokens; try a smaller --max-length");
     }
     // Shuffled, the beginning moves by less than a window, which a whole window makes room for where there are two.
     const int64_t targets = tokens - 1;

@@ -148,7 +148,7 @@ int64_t data_type(DType dtype) {
     case DType::u64: return 13;
     case DType::c64:
     case DType::c128:
-      fail(ErrorKind::usage, "onnx", "the operators that are written do not take complex numbers: got ", dtype);
+      fail(ErrorKind::usage, "onnx", "the exported operators do not support complex numbers: got ", dtype);
   }
   return 0;
 }

@@ -162,7 +162,7 @@ void decode_jpeg(ByteView bytes, const std::string& name, const ChoosePart& choo
   const Part part = choose(height, width);
   FREIGHT_CHECK(part.y >= 0 && part.x >= 0 && part.rows > 0 && part.columns > 0 && part.y + part.rows <= height &&
                     part.x + part.columns <= width,
-                "a part outside of the picture");
+                "a part outside of the image");
   const unsigned n = eighths(part.shrink);
   d.jpeg.scale_num = n;
   d.jpeg.scale_denom = 8;

@@ -17,7 +17,7 @@ namespace freight::io {
 namespace {
 
 std::string twice_fault(const std::string& key) {
-  return cat("the key \"", excerpt(key), "\" stands twice in one object");
+  return cat("the key \"", excerpt(key), "\" appears twice in one object");
 }
 std::string syntax_fault(std::string_view text, size_t at, const std::exception& e) {
   const std::string_view before = text.substr(0, at == 0 ? 0 : at - 1);
@@ -165,11 +165,11 @@ class FlatReader : public Events {
   }
   bool nested(const char* what) {
     if (!open_) return no_object();
-    fault = cat("key ", excerpt(key_), " holds ", what, ": need a number, a string, true, false or null");
+    fault = cat("key ", excerpt(key_), " holds ", what, ": expected a number, a string, true, false or null");
     return false;
   }
   bool no_object() {
-    fault = cat("got ", excerpt(text_), ", need an object: {\"column\": value, ...}");
+    fault = cat("expected an object: {\"column\": value, ...}, got ", excerpt(text_));
     return false;
   }
 

@@ -13,7 +13,7 @@ namespace freight::models {
 namespace {
 
 constexpr const char* kDeclaration =
-    "; the fields of a layer (nn::Layer) say all that its constructor makes it of, and fields() gives them back";
+    "; the fields of a layer (nn::Layer) must determine it completely, and fields() must return them";
 
 // The net's own message, or what it is not built again for.
 Model built_again(const Model& model) {
@@ -66,8 +66,8 @@ void need_same_variables(const Model& model, const Model& again) {
   for (const nn::NamedVariable& v : again.net->state_dict()) others.push_back(described(v));
   const auto [mine, other] = std::mismatch(names.begin(), names.end(), others.begin(), others.end());
   if (mine == names.end() && other == others.end()) return;
-  fail(ErrorKind::usage, "spec", "the net '", model.name, "' does not come back from its spec: it has ",
-       mine == names.end() ? "no more variables" : *mine, " where the net of the spec has ",
+  fail(ErrorKind::usage, "spec", "the net '", model.name, "' is not reproduced by its spec: it has ",
+       mine == names.end() ? "no more variables" : *mine, " where the network of the spec has ",
        other == others.end() ? "no more" : *other, kDeclaration);
 }
 
@@ -75,9 +75,9 @@ void need_same_graph(const Model& model, const Model& again, const char* when) {
   const Graph mine = graph_of(model), other = graph_of(again);
   if (structurally_equal(mine, other)) return;
   if (std::string hooked; find_hook(*model.net, "", hooked)) {
-    fail(ErrorKind::usage, "spec", "the net '", model.name, "' computes ", when, " what its spec does not say: a hook ",
-         "(on_output) on ", hooked, " takes part, and no hook is stored; remove it before, or make it the forward of ",
-         "a layer of your own");
+    fail(ErrorKind::usage, "spec", "the net '", model.name, "' computes ", when,
+         " what its spec does not contain: a hook ", "(on_output) on ", hooked,
+         " takes part, and hooks are not saved; remove it first, or make it the forward of ", "a custom layer");
   }
   std::string at;
   for (size_t i = 0; i < mine.nodes.size() && at.empty(); ++i) {
@@ -85,8 +85,8 @@ void need_same_graph(const Model& model, const Model& again, const char* when) {
     const bool same = i < other.nodes.size() && other.nodes[i].op == n.op && equal(other.nodes[i].attrs, n.attrs);
     if (!same) at = cat(" in '", n.scope, "', at ", name(n.op));
   }
-  fail(ErrorKind::usage, "spec", "the net '", model.name, "' does not come back from its spec: ", when,
-       " the net of the spec computes something else", at, kDeclaration);
+  fail(ErrorKind::usage, "spec", "the net '", model.name, "' is not reproduced by its spec: ", when,
+       " the network of the spec computes something else", at, kDeclaration);
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ void LayerType::check(const Field& field, const Setting& value) const {
       fail(ErrorKind::usage, name_, field.key(), r.least == 0 ? " must not be negative" : " must be positive", ": got ",
            v);
     }
-    fail(ErrorKind::usage, name_, field.key(), " is out of range: got ", v, ", need ", range_text(field.key(), r));
+    fail(ErrorKind::usage, name_, field.key(), " is out of range: expected ", range_text(field.key(), r), ", got ", v);
   };
   switch (value.kind) {
     case Setting::Kind::layer:
@@ -116,7 +116,7 @@ void register_layer(std::shared_ptr<const LayerType> type) {
   const std::unique_lock lock(d.guard);
   if (find_declared(d.list, [&](const LayerType& t) { return t.name() == type->name(); })) {
     fail(ErrorKind::usage, "register_layer", "there is a layer '", excerpt(type->name()),
-         "' already: take another name");
+         "' already: use another name");
   }
   if (const LayerType* same = find_declared(d.list, [&](const LayerType& t) { return t.type() == type->type(); })) {
     fail(ErrorKind::usage, "register_layer", "the class of '", excerpt(type->name()), "' is declared already, as '",

@@ -197,7 +197,7 @@ void tell_reasons(Advice& a, const Share& whole, const std::vector<Choice>& all,
                             kWords[static_cast<size_t>(most)], "."));
   }
   if (e.data_seconds.high >= e.step_seconds.high) {
-    a.reasons.push_back("Reading or sending the data holds it up: a faster device would wait.");
+    a.reasons.push_back("Reading or sending the data is the bottleneck: a faster device would wait.");
   }
   tell_several(a);
   tell_here(a);
@@ -284,7 +284,7 @@ Advice advise(const std::vector<Share>& shares, const Catalog& catalog, const Ra
   const bool counts = here.estimate.timed && here.estimate.fits.value_or(true);
   if (counts) all.push_back(here);
   if (all.empty()) {
-    fail(ErrorKind::usage, "advise", "no device of the catalogue holds this run: need ",
+    fail(ErrorKind::usage, "advise", "no device of the catalog fits this run: expected ",
          human_bytes(static_cast<double>(shares[0].drafts[0].total())),
          "; try a smaller --batch-size or --recompute all");
   }
@@ -308,7 +308,7 @@ Advice advise_trees(const std::vector<Estimate>& estimates, const Catalog& catal
     if (e.timed && e.fits.value_or(true)) all.push_back({hardware_of(catalog.device(e.device), 1), e, false});
   }
   if (all.empty()) {
-    fail(ErrorKind::usage, "advise", "neither this machine nor a GPU of the catalogue holds this table: ",
+    fail(ErrorKind::usage, "advise", "neither this machine nor a GPU of the catalog fits this table: ",
          "--external-memory on fits it from the disk");
   }
   Advice a = chosen(all, w);
@@ -316,7 +316,7 @@ Advice advise_trees(const std::vector<Estimate>& estimates, const Catalog& catal
     a.here = here;
   } else {
     a.changes.emplace_back(
-        "This machine's memory does not hold the table: --external-memory on keeps it on the disk, which takes "
+        "The table does not fit in this machine's memory: --external-memory on keeps it on disk, which takes "
         "longer.");
   }
   if (!a.answer) return a;

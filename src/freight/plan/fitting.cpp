@@ -78,7 +78,7 @@ class BatchChoice {
     if (least(fits ? 1 : 0) == 0) {
       if (size <= p.ranks) throw Error(ErrorKind::capacity, "train", "not even one sample fits the memory");
       chosen_ = size / 2;
-      return {cat("a step of ", size, " took more memory than there is"), flags_for(chosen_)};
+      return {cat("a step of ", size, " needed more memory than available"), flags_for(chosen_)};
     }
     tried_ = size;
     return {cat("a step of ", size, " was tried: ", fixed(*seconds * 1e3, 1), " ms"), flags_for(size)};
@@ -133,14 +133,14 @@ std::optional<Change> agreed(const std::optional<Change>& mine, train::Ranks* ra
 // A learner without plans says itself what it needs, and that is compared with the memory.
 void check_cost(const train::PreparedRun& run, const FitOptions& options, Outcome& outcome) {
   if (options.choose_batch) {
-    fail(ErrorKind::usage, "--batch-size", "auto is for nets: --model ", run.config().model, " has no batches");
+    fail(ErrorKind::usage, "--batch-size", "auto is for networks: --model ", run.config().model, " has no batches");
   }
   const train::Cost cost = run.cost();
   const double free =
       options.device_memory > 0 ? options.device_memory : static_cast<double>(cpu_info().memory_available_bytes);
   if (options.misfit != FitOptions::Misfit::ignore && cost.bytes > free) {
-    fail(ErrorKind::capacity, "train", "the run does not fit: got ", human_bytes(free), " free, need ",
-         human_bytes(cost.bytes), " besides the data; a part of the rows, or --fit off, which does not look");
+    fail(ErrorKind::capacity, "train", "the run does not fit: needs ", human_bytes(cost.bytes),
+         " (excluding data), has ", human_bytes(free), " free; use fewer rows, or --fit off, which skips this check");
   }
   outcome.planned_bytes = cost.bytes;
   outcome.planned_seconds = cost.seconds;
@@ -195,7 +195,7 @@ FittedRun prepare_fitting(train::Config& config, const FitOptions& fit, train::P
     if (!change) change = check_memory(p, fit, memory, draft);
     if (fit.choose_batch || fit.misfit == FitOptions::Misfit::adapt) change = agreed(change, ranks);
     if (change) {
-      say(cat(change->why, ": going on with ", join(change->flags, " ")));
+      say(cat(change->why, ": continuing with ", join(change->flags, " ")));
       train::set_flags(config, change->flags);
       continue;
     }

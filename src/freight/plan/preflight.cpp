@@ -118,8 +118,8 @@ Fit fit_within(Draft draft, const Subject& subject, const Memory& memory) {
     return f;
   }
   const char* change = has_batch_statistics(subject.make_model())
-                           ? "BatchNorm takes its statistics over a part of the batch"
-                       : f.draft.random ? "parts of a batch draw other random numbers"
+                           ? "BatchNorm computes its statistics over a part of the batch"
+                       : f.draft.random ? "micro-batches draw other random numbers"
                                         : "";
   const auto adapt = [&](double left_out, bool others) {
     // This part stays as it is whatever the step does. The evaluation takes smaller batches where the step does,
@@ -178,7 +178,7 @@ Fit check_fit(const train::Planned& planned, const Memory& memory) {
 
 Error refusal(const Fit& f) {
   const auto bytes = [](double n) { return human_bytes(n); };
-  std::string text = cat("the run does not fit: got ", bytes(f.available), " free, need ", bytes(f.needed));
+  std::string text = cat("the run does not fit: needs ", bytes(f.needed), ", has ", bytes(f.available), " free");
   text += "\n  of these";
   std::vector<std::pair<size_t, Part>> parts;
   for (size_t i = 0; i < kParts; ++i) parts.emplace_back(f.draft.bytes[i], static_cast<Part>(i));
@@ -244,7 +244,7 @@ std::string offload_text(const Draft& before, const Draft& after, const Rates* r
   const auto host = static_cast<double>(after.part(Part::host)) - static_cast<double>(before.part(Part::host));
   return cat(after.transfers, " copies of ", human_bytes(after.transferred), " to or from ", human_bytes(host),
              " of host memory, ", std::max<int64_t>(0, steps - after.transfers),
-             " steps computed again; predicted slowdown ", fixed(100 * slowdown(before, after, rates, speed), 0),
+             " steps recomputed; predicted slowdown ", fixed(100 * slowdown(before, after, rates, speed), 0),
              rates ? " %" : " % (by assumed rates)");
 }
 

@@ -167,7 +167,7 @@ std::vector<LengthShare> Subject::length_shares(int64_t batch) const {
 
 Subject make_subject(const train::Config& config, const Shape& input) {
   if (config.data.empty()) return of_model(config, options_of(config, input));
-  if (!input.empty()) fail(ErrorKind::usage, "--input-shape", "stands for data: got --data ", config.data, " as well");
+  if (!input.empty()) fail(ErrorKind::usage, "--input-shape", "replaces data: got --data ", config.data, " as well");
   const data::CatalogEntry* entry = known_arrays(config);
   return entry ? of_entry(config, *entry) : of_task(config);
 }
@@ -194,8 +194,8 @@ Shape parse_input_shape(const std::string& text) {
     int64_t n = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), n);
     if (error != std::errc() || end != part.data() + part.size() || n < 1 || n > 1'000'000) {
-      fail(ErrorKind::usage, "--input-shape", "got '", excerpt(text),
-           "', need whole numbers like 3x224x224, or the tokens of a text");
+      fail(ErrorKind::usage, "--input-shape", "expected whole numbers like 3x224x224, or the tokens of a text, got '",
+           excerpt(text), "'");
     }
     shape.insert(shape.rank(), n);
   }

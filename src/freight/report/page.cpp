@@ -32,7 +32,7 @@ Outcome outcome(const RunRecord& run) {
   if (run.status == "complete") return {"good", "\u2713 complete"};
   if (run.status == "interrupted") return {"open", cat("\u25d1 interrupted, exit code ", run.exit_code)};
   if (run.status == "failed") return {"bad", cat("\u2717 failed, exit code ", run.exit_code)};
-  if (run.status == "running") return {"open", "\u2026 running, or killed before it could say how it ended"};
+  if (run.status == "running") return {"open", "\u2026 running, or killed before it recorded its end"};
   return {"open", run.status.empty() ? "outcome unknown" : "? " + run.status};
 }
 
@@ -88,12 +88,12 @@ std::string card(const std::vector<Subject>& subjects, size_t i) {
       {"model", escaped(model_text(run))},
       {"parameters", s.examination ? with_commas(s.examination->parameters) : ""},
       {"data", cat(escaped(run.data), run.train_count > 0 ? cat(": ", with_commas(run.train_count), " train, ",
-                                                                with_commas(run.test_count), " held out")
+                                                                with_commas(run.test_count), " for validation")
                                                           : "")},
       {"steps", with_commas(steps)},
       {"training time", duration_text(run.train_seconds)},
       {"memory", memory_text(run)},
-      {"left out", run.bad_samples > 0 ? cat(run.bad_samples, " samples that cannot be read") : ""},
+      {"skipped", run.bad_samples > 0 ? cat(run.bad_samples, " samples that cannot be read") : ""},
       {"ended", run.status == "running" ? "" : date_text(run.time)},
   };
   std::string out =
@@ -216,10 +216,10 @@ std::string examinations(const std::vector<Subject>& subjects) {
     const Subject& s = subjects[i];
     if (!s.examination && s.not_examined.empty()) continue;
     out += cat("<section><h2>Answers", subjects.size() > 1 ? cat(" of ", heading(subjects, i)) : "", "</h2>");
-    out +=
-        s.examination
-            ? examination_section(*s.examination)
-            : cat("<p class=\"note\">The model was not run over its held-out data: ", escaped(s.not_examined), "</p>");
+    out += s.examination
+               ? examination_section(*s.examination)
+               : cat("<p class=\"note\">The model was not evaluated on its validation data: ", escaped(s.not_examined),
+                     "</p>");
     out += "</section>";
   }
   return out;
@@ -257,8 +257,9 @@ std::string to_html(const std::vector<Subject>& subjects) {
   out += cat("</div>\n", comparison_note(subjects));
   if (const std::string curves = charts(subjects); !curves.empty()) {
     out +=
-        "<section><h2>Curves</h2><p class=\"muted\">Solid lines: held-out data. Dashed lines: training, the mean over "
-        "an epoch while the weights change. A cross at the upper edge: a value that is not finite.</p>" +
+        "<section><h2>Curves</h2><p class=\"muted\">Solid lines: validation data. Dashed lines: training, the mean "
+        "over "
+        "an epoch while the weights change. A cross at the upper edge: a value that is NaN or infinite.</p>" +
         curves;
     for (size_t i = 0; i < subjects.size(); ++i) out += rows_table(subjects, i);
     out += "</section>\n";

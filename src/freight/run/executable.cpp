@@ -184,7 +184,7 @@ struct Executable::Bound {
   }
   static void expect(const Slot& slot, const Array& a, const char* what, size_t number) {
     if (a.dtype() != slot.type.dtype || a.shape() != slot.type.shape) {
-      fail(ErrorKind::usage, "run", what, " ", number, ": got ", Type{a.dtype(), a.shape()}, ", need ", slot.type);
+      fail(ErrorKind::usage, "run", what, " ", number, ": expected ", slot.type, ", got ", Type{a.dtype(), a.shape()});
     }
   }
 };
@@ -205,7 +205,7 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
   if (memory.host_bytes > 0) b.host = std::make_unique<Arena>(b.memory, memory.host_bytes, DeviceSide::host);
   const std::vector<Value> state_leaves = g.leaves(Op::state);
   if (state_leaves.size() != states.size()) {
-    fail(ErrorKind::usage, "run", "got ", states.size(), " states, need ", state_leaves.size());
+    fail(ErrorKind::usage, "run", "expected ", state_leaves.size(), ", got ", states.size(), " states");
   }
   for (size_t i = 0; i < states.size(); ++i) {
     const Value leaf = state_leaves[i];
@@ -276,8 +276,8 @@ Executable::~Executable() = default;
 void Executable::bind(const std::vector<Array>& inputs, const std::vector<Array>& outputs) {
   Bound& b = *bound_;
   if (inputs.size() != b.inputs.size() || outputs.size() != b.outputs.size()) {
-    fail(ErrorKind::usage, "run", "got ", inputs.size(), " inputs and ", outputs.size(), " outputs, need ",
-         b.inputs.size(), " and ", b.outputs.size());
+    fail(ErrorKind::usage, "run", "expected ", b.inputs.size(), " and ", b.outputs.size(), ", got ", inputs.size(),
+         " inputs and ", outputs.size(), " outputs");
   }
   b.set(b.arena_slot, b.arena->of(b.memory, plan_->arena_bytes()));
   for (Bound::State& s : b.states) b.set(s.slot, b.address(s.storage, s.access, s.side));

@@ -92,16 +92,16 @@ std::string cells_that_are_none(const data::Cells& cells, const data::CellColumn
     const int64_t line = cells.places.line(static_cast<int64_t>(i));
     shown.push_back(cat(
         "'", excerpt(column.words[code]), "' (",
-        counts[code] > 1 ? cat(with_commas(counts[code]), " cells, first in line ", line) : cat("line ", line), ")"));
+        counts[code] > 1 ? cat(with_commas(counts[code]), " values, first in line ", line) : cat("line ", line), ")"));
   }
   return cat(join(shown, ", "),
-             others > 0 ? cat(" and ", with_commas(static_cast<int64_t>(others)), " other words") : "");
+             others > 0 ? cat(" and ", with_commas(static_cast<int64_t>(others)), " other values") : "");
 }
 
 std::string missing_note(const data::CellColumn& column) {
   std::vector<std::string> spellings;
   for (const auto& [spelling, count] : column.missing_as) {
-    spellings.push_back(cat("'", excerpt(spelling), "' (", with_commas(count), count == 1 ? " cell)" : " cells)"));
+    spellings.push_back(cat("'", excerpt(spelling), "' (", with_commas(count), count == 1 ? " value)" : " values)"));
   }
   if (spellings.empty()) return "";
   const size_t more = spellings.size() > kMostShown ? spellings.size() - kMostShown : 0;
@@ -149,8 +149,8 @@ NumberReading read_numbers(data::Cells& cells, size_t at, const NumberRequest& r
   if (2 * tally.numbers < tally.present || tally.numbers == 0) return {.note = missing_note(column)};
   const std::string note =
       cat(with_commas(tally.numbers), " of ", with_commas(tally.present),
-          " cells are numbers; read as a category because of ", cells_that_are_none(cells, column, tally, counts),
-          "; --types ", column.name, "=number refuses those rows instead, and --on-bad-sample skip leaves them out");
+          " values are numbers; read as a category because of ", cells_that_are_none(cells, column, tally, counts),
+          "; --types ", column.name, "=number rejects those rows instead, and --on-bad-sample skip skips them");
   return {.note = both(note, missing_note(column))};
 }
 

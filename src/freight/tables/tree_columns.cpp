@@ -93,7 +93,7 @@ TreeColumns::TreeColumns(const std::vector<store::Column>& columns, const io::Sa
       for (int32_t& category : c.categories) {
         category = *from++;
         if (category < -1 || category >= static_cast<int64_t>(c.categories.size())) {
-          fail(ErrorKind::checkpoint, path, "the tensor ", kTreeCategories, " holds ", category, ": need -1 to ",
+          fail(ErrorKind::checkpoint, path, "the tensor ", kTreeCategories, " holds ", category, ": expected -1 to ",
                c.categories.size() - 1);
         }
       }

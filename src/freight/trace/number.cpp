@@ -87,7 +87,7 @@ double attribute_of(const In& n, DType dtype, const char* op) {
   need_held(n, dtype, cat("into ", dtype), op);
   if (is_integer(dtype) && !exact_as_double(n)) {
     fail_here(op, "number ", number_text(n),
-              " may be rounded here: need less than 2^53 in size; concat a full() of it");
+              " may be rounded here: expected less than 2^53 in size; concat a full() of it");
   }
   return n.scalar;
 }

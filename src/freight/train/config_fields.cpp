@@ -117,14 +117,14 @@ std::vector<Field> make_fields() {
       {kAugment, "--random-erase", "augment.random_erase", &C::random_erase, "probability that a rectangle is erased",
        between(0, 1)},
       {kAugment, "--mixup-alpha", "augment.mixup_alpha", &C::mixup_alpha,
-       "mixup: pictures and labels blend by Beta(alpha, alpha) (0: off)", at_least(0)},
+       "mixup: blend images and labels by Beta(alpha, alpha) (0: off)", at_least(0)},
       {kAugment, "--cutmix-alpha", "augment.cutmix_alpha", &C::cutmix_alpha,
-       "cutmix: rectangles change places (0: off; with mixup: one of the two)", at_least(0)},
+       "cutmix: exchange rectangles between images (0: off; with mixup: one of the two at random)", at_least(0)},
 
       {kImages, "--train-crop-size", "pictures.train_crop_size", &C::train_crop_size,
-       "side of a training sample (0: 224, or as the spec FILE.json says)", at_least(0)},
+       "side of a training sample (0: 224, or that of the spec FILE.json)", at_least(0)},
       {kImages, "--val-resize-size", "pictures.val_resize_size", &C::val_resize_size,
-       "shorter side before evaluation cuts (0: the crop * 256 / 224)", at_least(0)},
+       "shorter side before the evaluation crop (0: the crop * 256 / 224)", at_least(0)},
       {kImages, "--val-crop-size", "pictures.val_crop_size", &C::val_crop_size,
        "side of an evaluation sample (0: that of training)", at_least(0)},
       {kImages, "--orientation", "pictures.orientation", &C::orientation,
@@ -277,11 +277,12 @@ void set(Config& c, const Field& f, const Json& value, const std::string& source
                                                        : value.is_string();
         const bool large = value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX};
         if (!fits || (std::is_same_v<T, int64_t> && large)) {
-          fail(ErrorKind::usage, source, f.key, ": got ", excerpt(value.dump()), ", need ",
+          fail(ErrorKind::usage, source, f.key, ": expected ",
                std::is_same_v<T, bool>      ? "true or false"
                : std::is_same_v<T, int64_t> ? "a whole number"
                : std::is_same_v<T, double>  ? "a number"
-                                            : "text");
+                                            : "text",
+               ", got ", excerpt(value.dump()));
         }
         c.*member = value.get<T>();
       },
@@ -336,7 +337,7 @@ void check_word(const Field& f, const std::string& got) {
     if (k == got) return;
   }
   const std::string near = nearest(got, known);
-  fail(ErrorKind::usage, f.flag(), "unknown value: got ", got, ", need one of ", join(known, ", "),
+  fail(ErrorKind::usage, f.flag(), "unknown value: expected one of ", join(known, ", "), ", got ", got,
        near.empty() ? "" : cat("; did you mean ", near, "?"));
 }
 
@@ -411,7 +412,7 @@ void validate(const Config& c) {
   }
   check_metric_name(c.metric);
   if (c.lr < 0 && c.lr != kAutomaticRate) fail(ErrorKind::usage, "--lr", "must be at least 0, or -1: got ", c.lr);
-  if (c.folds == 1) fail(ErrorKind::usage, "--folds", "got 1: one fold leaves nothing to fit, need 2 at least");
+  if (c.folds == 1) fail(ErrorKind::usage, "--folds", "expected 2 at least, got 1: one fold leaves nothing to fit");
   if (!c.time_budget.empty()) parse_seconds("--time-budget", c.time_budget);
   if (c.lambda < 0 && c.lambda != -1) fail(ErrorKind::usage, "--lambda", "must be at least 0, or -1: got ", c.lambda);
   if (c.grad_accum > c.batch_size) {
@@ -421,10 +422,11 @@ void validate(const Config& c) {
     fail(ErrorKind::usage, "--shards", "a batch of ", c.batch_size, " has no ", c.shards, " shards");
   }
   if (c.shards > 0 && c.grad_accum > 1) {
-    fail(ErrorKind::usage, "--grad-accum", "does not go with --shards, whose shards are parts of the batch already");
+    fail(ErrorKind::usage, "--grad-accum", "cannot be combined with --shards, which divide the batch already");
   }
   if (c.sync_batch_norm && c.grad_accum > 1) {
-    fail(ErrorKind::usage, "--sync-batch-norm", "does not go with --grad-accum: it needs the whole batch at once");
+    fail(ErrorKind::usage, "--sync-batch-norm",
+         "cannot be combined with --grad-accum: it needs the whole batch at once");
   }
   if (c.epochs == 0 && c.max_steps == 0) {
     fail(ErrorKind::usage, "--epochs", "nothing to do: got 0 epochs and no --max-steps");

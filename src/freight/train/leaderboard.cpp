@@ -51,7 +51,7 @@ std::vector<std::string> lines_of(const Leaderboard& board) {
     line.erase(line.find_last_not_of(' ') + 1);
     lines.push_back(std::move(line));
   }
-  for (const std::string& reason : board.left_out) lines.push_back(cat("left out  ", reason));
+  for (const std::string& reason : board.left_out) lines.push_back(cat("skipped   ", reason));
   return lines;
 }
 

@@ -65,7 +65,7 @@ class Comparison {
     measure_whole(r_.whole, r_.trials.empty() ? end : kForFirst * end);
     halve(end);
     if (!best_) {
-      fail(ErrorKind::runtime, "--model", "no learner could be fitted: ", join(board_.left_out, "; "));
+      fail(ErrorKind::runtime, "--model", "no model could be fitted: ", join(board_.left_out, "; "));
     }
     return chosen();
   }
@@ -180,7 +180,7 @@ class Comparison {
     }
     if (m.scores.empty()) {
       if (stopped_) return std::nullopt;
-      fail(ErrorKind::data, c.learner->name(), "the rows of the folds give no ", r_.metric.name);
+      fail(ErrorKind::data, c.learner->name(), "the rows of the folds have no ", r_.metric.name);
     }
     return m;
   }
@@ -192,7 +192,7 @@ class Comparison {
     const double asked = data_.shape.classes.size() == 2 ? c.config.threshold : 0;
     const auto score = score_of(r_.metric, answers, held_out, asked > 0 ? std::optional(asked) : std::nullopt);
     if (score && !std::isfinite(*score)) {
-      fail(ErrorKind::diverged, "fit", "the answers to held-out rows give no finite ", r_.metric.name);
+      fail(ErrorKind::diverged, "fit", "the predictions for validation rows have no finite ", r_.metric.name);
     }
     if (score) m.scores.push_back(*score);
     m.answers.push_back(answers);

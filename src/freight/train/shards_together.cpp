@@ -50,7 +50,7 @@ ShardsTogether::Bound& ShardsTogether::bind(size_t shard, const Array& block, co
   const Graph& g = plan->graph();
   if (g.leaves(Op::input).size() != 2) {
     fail(ErrorKind::usage, "--sync-batch-norm",
-         "is not for a net that reads arrays of the program in its forward pass");
+         "is not for a network that reads the program's arrays in its forward pass");
   }
   if (!slot.block.defined()) slot.block = Array(block.dtype(), block.shape());
   Bound b;

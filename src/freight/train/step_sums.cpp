@@ -48,7 +48,7 @@ int64_t StepSums::agree(const SumOrder& order, bool recordable, int64_t kept) {
     repeats = repeats && all[i + 1] == all[1];
     if (all[i + 2] != all[2]) {
       fail(ErrorKind::usage, "--sync-batch-norm", "the plan of rank ", i / kSaid,
-           " sums other statistics than that of rank 0, or in another order");
+           " reduces other statistics than rank 0, or in another order");
     }
     if (!order.within.empty() && all[i + 3] != all[3]) in_plan_order_ = false;
   }

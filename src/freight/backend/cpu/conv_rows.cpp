@@ -162,14 +162,14 @@ bool cuts_rows(const ConvOp& p) {
   if (p.x.shape.rank() > 3) {
     if (longest <= kMostInPlane) return false;
     fail(ErrorKind::device, freight::name(p.op), "rows of ", p.x, " -> ", p.y,
-         " are too long for a convolution over two axes on the CPU: got ", longest, " pixels, need at most ",
-         kMostInPlane, "; exchange the axes, or take a convolution over one axis, which cuts its rows");
+         " are too long for a convolution over two axes on the CPU: expected at most ", kMostInPlane, ", got ", longest,
+         " pixels; exchange the axes, or use a convolution over one axis, which splits its rows");
   }
   if (longest <= kLongRow && std::max(row_bytes(p.x), row_bytes(p.y)) <= kPieceBytes) return false;
   const bool sums = p.op == Op::conv_grad_weight;
   if (sums && p.w.dtype != DType::f32) {
     fail(ErrorKind::device, freight::name(p.op), "the weight's gradient by rows of ", p.x,
-         " is summed up by pieces, in f32 alone: got ", p.w, ", need f32");
+         " is summed up by pieces, in f32 alone: expected f32, got ", p.w);
   }
   return pieces_of(p).size() > 1;
 }

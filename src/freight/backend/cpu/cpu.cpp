@@ -54,7 +54,7 @@ class CpuBackend final : public Backend {
     if (dtype != DType::bf16) return Backend::lacks(dtype);
     if (dnnl_has_bf16_instructions()) return {};
     if (env::get("FREIGHT_BF16") == "1" && dnnl_multiplies(dtype)) return {};
-    return "the processor has neither avx512_bf16 nor AMX";
+    return "the CPU has neither avx512_bf16 nor AMX";
   }
   bool has_kernel(const Graph& graph, const Node& node) const override { return family_of(graph, node) != nullptr; }
   bool narrows(const Graph&, const Node&, DType dtype) const override { return dtype == DType::bf16 && bf16_table(); }

@@ -123,7 +123,7 @@ class StepKernel final : public Kernel {
     for (const gpu::Launch& l : lowered_.launches) {
       if (l.groups > INT32_MAX) {
         fail(ErrorKind::device, lowered_.name, "CUDA's grids end at ", INT32_MAX, " groups: got ", l.groups,
-             " for kernel ", l.entry, "; take the tensor in parts");
+             " for kernel ", l.entry, "; split the tensor");
       }
       Bound& b = bound_.emplace_back();
       b.addresses.resize(l.arguments.size());
@@ -400,8 +400,9 @@ std::unique_ptr<Backend> make_cuda_backend(int index) {
   const cuda::Driver& d = cuda::driver();
   const int count = cuda::count_devices(d);
   if (index < 0 || index >= count) {
-    fail(ErrorKind::device, "device", "no CUDA device ", index, ": got 'cuda:", index, "', need cuda:0",
-         count > 1 ? cat(" to cuda:", count - 1) : std::string(), "; `freight devices` lists them");
+    fail(ErrorKind::device, "device", "no CUDA device ", index, ": expected cuda:0",
+         count > 1 ? cat(" to cuda:", count - 1) : std::string(), ", got 'cuda:", index,
+         "'; `freight devices` lists them");
   }
   cuda::Device handle = 0;
   cuda::check(d, d.device_get(&handle, index), "cannot find the device");

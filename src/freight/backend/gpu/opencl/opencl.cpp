@@ -188,8 +188,9 @@ std::unique_ptr<Backend> make_opencl_backend(int index) {
   const std::vector<cl_device_id> devices = opencl::all_devices();
   if (devices.empty()) fail(ErrorKind::device, "opencl", opencl_devices().why_none);
   if (index < 0 || index >= static_cast<int>(devices.size())) {
-    fail(ErrorKind::device, "device", "no OpenCL device ", index, ": got 'opencl:", index, "', need opencl:0",
-         devices.size() > 1 ? cat(" to opencl:", devices.size() - 1) : std::string(), "; `freight devices` lists them");
+    fail(ErrorKind::device, "device", "no OpenCL device ", index, ": expected opencl:0",
+         devices.size() > 1 ? cat(" to opencl:", devices.size() - 1) : std::string(), ", got 'opencl:", index,
+         "'; `freight devices` lists them");
   }
   return std::make_unique<opencl::OpenClBackend>(index, devices[static_cast<size_t>(index)]);
 }
