@@ -47,8 +47,9 @@ struct ValueOf<std::optional<T>> {
   using type = T;
 };
 
-[[noreturn]] void bad_value(const Option& o, const std::string& text, const std::string& need) {
-  fail(ErrorKind::usage, o.name, "got '", excerpt(text), "', need ", need);
+[[noreturn]] void bad_value(const Option& o, const std::string& text, const std::string& need,
+                            const std::string& hint = {}) {
+  fail(ErrorKind::usage, o.name, "expected ", need, ", got '", excerpt(text), "'", hint);
 }
 
 bool counts(const Option& o) {
@@ -100,8 +101,7 @@ void assign(Option& o, const std::string& text) {
   }
   if (!o.more.one_of.empty() && std::find(o.more.one_of.begin(), o.more.one_of.end(), text) == o.more.one_of.end()) {
     const std::string near = nearest(text, o.more.one_of);
-    bad_value(o, text,
-              cat("one of ", join(o.more.one_of, ", "), near.empty() ? "" : cat("; did you mean ", near, "?")));
+    bad_value(o, text, "one of " + join(o.more.one_of, ", "), near.empty() ? "" : cat("; did you mean ", near, "?"));
   }
   std::visit(
       [&](auto* target) {
@@ -242,8 +242,8 @@ struct Options::Impl {
       if (!p.positional || p.values.empty()) continue;
       for (const Option& o : options) {
         if (o.positional || o.values.empty() || o.target != p.target || o.values == p.values) continue;
-        fail(ErrorKind::usage, o.name, "is given twice: got ", excerpt(p.values.back()), " and ", o.name, " ",
-             excerpt(o.values.back()), ", need one of them");
+        fail(ErrorKind::usage, o.name, "is given twice: expected one of them, got ", excerpt(p.values.back()), " and ",
+             o.name, " ", excerpt(o.values.back()));
       }
     }
   }
@@ -393,7 +393,7 @@ struct Options::Impl {
   void apply_sets() {
     for (auto it = sets.rbegin(); it != sets.rend(); ++it) {
       const size_t eq = it->find('=');
-      if (eq == std::string::npos || eq == 0) fail(ErrorKind::usage, "--set", "got '", *it, "', need key=value");
+      if (eq == std::string::npos || eq == 0) fail(ErrorKind::usage, "--set", "expected key=value, got '", *it, "'");
       const std::string text = it->substr(eq + 1);
       const Json value = io::try_parse_json<Json>(text).value_or(Json(text));
       apply_layer(Json{{it->substr(0, eq), value}}, "--set");

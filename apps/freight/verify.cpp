@@ -6,6 +6,7 @@
 
 #include "command.h"
 #include "freight/base/error.h"
+#include "freight/base/strings.h"
 #include "freight/deploy/verify.h"
 #include "freight/io/json_library.h"
 #include "freight/train/signals.h"
@@ -20,7 +21,7 @@ using Json = nlohmann::ordered_json;
 using State = deploy::Claim::State;
 
 const char* word(State state) {
-  return state == State::holds ? "holds" : state == State::fails ? "FAILS" : "not checked";
+  return state == State::holds ? "PASS" : state == State::fails ? "FAIL" : "not checked";
 }
 
 void print_line(const deploy::Claim& c) {
@@ -72,7 +73,7 @@ void judge(const std::string& model, const std::vector<deploy::Claim>& claims, b
   Json list = Json::array();
   for (const deploy::Claim& c : claims) {
     if (c.state == State::fails) failed.push_back(c.name);
-    Json j = {{"name", c.name}, {"claim", c.text}, {"state", c.state == State::fails ? "fails" : word(c.state)}};
+    Json j = {{"name", c.name}, {"check", c.text}, {"state", lower(word(c.state))}};
     if (c.state != State::unchecked) {
       j["difference"] = std::isfinite(c.difference) ? Json(c.difference) : Json(nullptr);
       j["limit"] = c.limit;
@@ -81,11 +82,11 @@ void judge(const std::string& model, const std::vector<deploy::Claim>& claims, b
     list.push_back(j);
   }
   if (json) {
-    const Json j = {{"model", model}, {"holds", failed.empty()}, {"claims", list}};
+    const Json j = {{"model", model}, {"passed", failed.empty()}, {"checks", list}};
     std::printf("%s\n", j.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   }
   if (failed.empty()) return;
-  fail(ErrorKind::verification, model, failed.size(), " of ", claims.size(), " claims fail: ", join(failed, ", "));
+  fail(ErrorKind::verification, model, failed.size(), " of ", claims.size(), " checks failed: ", join(failed, ", "));
 }
 
 // True where --world is among the words, under any spelling that Options take.

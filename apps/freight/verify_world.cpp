@@ -140,10 +140,10 @@ std::string line_of(const Trained& t, int64_t first) {
              " by ", first);
 }
 
-nlohmann::ordered_json json_of(const Asked& a, const std::vector<Trained>& all, bool holds) {
+nlohmann::ordered_json json_of(const Asked& a, const std::vector<Trained>& all, bool passed) {
   nlohmann::ordered_json j = {
       {"data", a.config.data},     {"model", a.config.model},     {"batch_size", a.config.batch_size},
-      {"shards", a.config.shards}, {"steps", a.config.max_steps}, {"holds", holds}};
+      {"shards", a.config.shards}, {"steps", a.config.max_steps}, {"passed", passed}};
   for (const Trained& t : all) {
     nlohmann::ordered_json one = {
         {"devices", t.devices}, {"step_seconds", nullptr}, {"xxh3_128", t.fingerprint}, {"equal", !t.difference}};

@@ -62,15 +62,15 @@ TEST(Export, NothingThatIsReadIsWrittenOver) {
 TEST(Verify, PrintsALinePerClaim) {
   const Ran r = run_freight({"verify", kModel, "--data", kGolden + "data", "--samples", "5"});
   EXPECT_EQ(r.code, 0) << r.err;
-  EXPECT_TRUE(has(r.out, "holds        eval")) << r.out;
+  EXPECT_TRUE(has(r.out, "PASS         eval")) << r.out;
   EXPECT_TRUE(has(r.out, "not checked  onnx")) << r.out;
   const Ran all =
       run_freight({"verify", kModel, "--json", "--samples", "3", "--onnx-runtime", freight::testing::peer_python()});
   const auto j = nlohmann::json::parse(all.out);
-  EXPECT_TRUE(j["holds"].get<bool>());
-  EXPECT_EQ(j["claims"].size(), 7u);
-  EXPECT_EQ(j["claims"][0]["state"], "not checked");
-  EXPECT_EQ(j["claims"][6]["state"], freight::testing::peer_python().empty() ? "not checked" : "holds");
+  EXPECT_TRUE(j["passed"].get<bool>());
+  EXPECT_EQ(j["checks"].size(), 7u);
+  EXPECT_EQ(j["checks"][0]["state"], "not checked");
+  EXPECT_EQ(j["checks"][6]["state"], freight::testing::peer_python().empty() ? "not checked" : "pass");
 }
 
 // A Python that runs anything and answers wrongly stands for a runtime that computes something else.
@@ -81,9 +81,9 @@ TEST(Verify, ExitsNineWhereAClaimFails) {
   std::filesystem::permissions(fake, std::filesystem::perms::owner_all);
   const Ran r = run_freight({"verify", kModel, "--samples", "2", "--onnx-runtime", fake});
   EXPECT_EQ(r.code, 9);
-  EXPECT_TRUE(has(r.out, "FAILS        onnx")) << r.out;
+  EXPECT_TRUE(has(r.out, "FAIL         onnx")) << r.out;
   EXPECT_TRUE(has(r.out, "no kernel for Conv")) << r.out;
-  EXPECT_TRUE(has(r.err, "2 of 7 claims fail: onnx, onnx-pixels")) << r.err;
+  EXPECT_TRUE(has(r.err, "2 of 7 checks failed: onnx, onnx-pixels")) << r.err;
 }
 
 TEST(ModelsConvert, MakesAStoredModelOfPlainWeightsAndBack) {
@@ -129,7 +129,7 @@ TEST(ModelsConvert, MakesAStoredModelOfLightgbmsTreesWithoutAnyLibrary) {
   EXPECT_TRUE(has(told.out, "binary.csv:2,high,0.215087,0.784913,0.66265604")) << told.out;
   const Ran verified = run_freight({"verify", model});
   EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
-  EXPECT_TRUE(has(verified.out, "holds        shap")) << verified.out;
+  EXPECT_TRUE(has(verified.out, "PASS         shap")) << verified.out;
   EXPECT_EQ(run_freight({"export", model, "-o", dir + "/m.onnx"}).code, 0);
   EXPECT_EQ(run_freight({"export", model, "--format", "xgboost", "-o", dir + "/m.json"}).code, 2);
   const Ran refused = run_freight({"models", "convert", made + "binary.txt", model, "--mean", "1"});

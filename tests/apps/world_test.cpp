@@ -71,7 +71,7 @@ TEST_F(VerifyWorld, TrainsAsARunDid) {
   EXPECT_EQ(j["batch_size"], 24);
   EXPECT_EQ(j["shards"], 4);
   EXPECT_EQ(j["steps"], 5);
-  EXPECT_TRUE(j["holds"].get<bool>());
+  EXPECT_TRUE(j["passed"].get<bool>());
   ASSERT_EQ(j["worlds"].size(), 2u);
   EXPECT_EQ(j["worlds"][1]["devices"], 4);
   EXPECT_GT(j["worlds"][1]["step_seconds"].get<double>(), 0);

@@ -104,7 +104,7 @@ TEST_F(CudaBlas, EpiloguesAreComputedWhereTheyBelong) {
   }
 }
 
-// What the backward half of a dense layer does beside a product (backend/gpu/join.cpp): the mask of a ReLU's gradient
+// What the backward pass of a dense layer fuses with a matmul (backend/gpu/fused_patterns.cpp): the mask of a ReLU's gradient
 // with or without the sums of a bias's, or the sums of a weight gradient's operand, first or second. `leads`: the rows
 // of the region have two axes.
 struct Gradient {
