@@ -125,7 +125,7 @@ TEST(Layers, EveryRangeIsHeld) {
   for (const nn::LayerType* type : nn::layer_types()) {
     if (type->container()) continue;
     for (size_t bad = 0; bad < type->fields().size(); ++bad) {
-      const nn::Range& range = type->fields()[bad].range;
+      const nn::FieldRange& range = type->fields()[bad].range;
       for (const double v : {range.least - 1, range.below_most ? range.most : range.most + 1}) {
         if (!std::isfinite(v)) continue;
         std::vector<nn::Setting> values;

@@ -53,7 +53,7 @@ struct Loader::State {
   State(Dataset data, const LoaderOptions& o)
       : set(std::move(data)), options(o), transform(set, o.augment, o.seed, o.channels_last) {}
 
-  struct Slot {
+  struct BatchSlot {
     Batch batch;
     std::shared_ptr<Storage> images, labels;  // the buffers of a full batch
     Order order;
@@ -64,7 +64,7 @@ struct Loader::State {
   };
   // Samples [first, first + count) of the batch in a slot; none where there is nothing to do.
   struct Claim {
-    Slot* slot = nullptr;
+    BatchSlot* slot = nullptr;
     int64_t first = 0, count = 0;
   };
 
@@ -90,7 +90,7 @@ struct Loader::State {
 
   std::mutex mutex;
   std::condition_variable work, ready, idle;
-  std::vector<Slot> slots;
+  std::vector<BatchSlot> slots;
   std::map<int64_t, Order> orders;
   int64_t filling = 0, next_sample = 0;  // the batch that claims are taken from, and where
   int64_t limit = 0;                     // batches below this may be filled: their slots are free
@@ -117,7 +117,7 @@ struct Loader::State {
   std::vector<int64_t> make_order(int64_t epoch) const;
   Order order_of(int64_t epoch);
   void free_below(int64_t k);
-  void open(Slot& slot, int64_t k);
+  void open(BatchSlot& slot, int64_t k);
   Claim claim();
   std::optional<BadSample> make_sample(int64_t index, int64_t epoch, float* image, uint8_t* label,
                                        Transform::Scratch& buffers) const;
@@ -164,7 +164,7 @@ void Loader::State::free_below(int64_t k) {
 }
 
 // Prepares the slot for batch k: memory that the caller still holds an array of is left to the caller.
-void Loader::State::open(Slot& slot, int64_t k) {
+void Loader::State::open(BatchSlot& slot, int64_t k) {
   slot.epoch = epoch_of(k);
   slot.faults = {};
   slot.ready = false;
@@ -189,7 +189,7 @@ void Loader::State::open(Slot& slot, int64_t k) {
 
 Loader::State::Claim Loader::State::claim() {
   if (filling >= limit) return {};
-  Slot& slot = slots[static_cast<size_t>(filling) % slots.size()];
+  BatchSlot& slot = slots[static_cast<size_t>(filling) % slots.size()];
   if (next_sample == 0) open(slot, filling);
   Claim c{&slot, next_sample, std::min(claim_size, slot.batch.count - next_sample)};
   next_sample += c.count;
@@ -293,7 +293,7 @@ int64_t Loader::State::finish(const Order& order, Faults& faults, int64_t epoch,
 }
 
 void Loader::State::execute(const Claim& c, Transform::Scratch& buffers, std::unique_lock<std::mutex>& lock) {
-  Slot& slot = *c.slot;
+  BatchSlot& slot = *c.slot;
   Batch& b = slot.batch;
   if (slot.order && slot.images && slot.labels) {
     auto* images = static_cast<float*>(slot.images->data());
@@ -338,7 +338,7 @@ void Loader::State::restart(int64_t epoch, int64_t first_batch) {
   std::unique_lock lock(mutex);
   limit = 0;
   idle.wait(lock, [&] { return busy == 0; });
-  for (Slot& slot : slots) slot.ready = false;
+  for (BatchSlot& slot : slots) slot.ready = false;
   start_epoch = epoch;
   start_batch = first_batch;
   taken = filling = next_sample = 0;
@@ -543,7 +543,7 @@ Batch* Loader::next() {
     std::unique_lock lock(s.mutex);
     s.free_below(s.taken);  // the slot of the batch before too
     if (s.taken >= s.end || s.epoch_of(s.taken) != s.epoch_number) return nullptr;
-    State::Slot& slot = s.slots[static_cast<size_t>(s.taken) % s.slots.size()];
+    State::BatchSlot& slot = s.slots[static_cast<size_t>(s.taken) % s.slots.size()];
     const double start = now();
     if (s.threads.empty()) {
       do s.execute(s.claim(), s.scratch, lock);

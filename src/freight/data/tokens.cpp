@@ -82,11 +82,11 @@ class DocumentFeed final : public TokenFeed {
   int64_t batches_per_epoch() const override { return static_cast<int64_t>(batches_.size()); }
   int64_t count_per_epoch() const override {
     return std::accumulate(batches_.begin(), batches_.end(), int64_t{0},
-                           [](int64_t n, const Piece& p) { return n + p.count; });
+                           [](int64_t n, const BucketSlice& p) { return n + p.count; });
   }
 
  private:
-  struct Piece {
+  struct BucketSlice {
     size_t bucket = 0;
     int64_t first = 0, count = 0;  // of the bucket's order
   };
@@ -112,7 +112,7 @@ class DocumentFeed final : public TokenFeed {
   }
 
   FeedBatch make(int64_t number) const override {
-    const Piece& piece = batches_[static_cast<size_t>(number)];
+    const BucketSlice& piece = batches_[static_cast<size_t>(number)];
     const int64_t length = lengths_[piece.bucket];
     FeedBatch b{Array(DType::i32, {piece.count, length}), Array(DType::i64, {piece.count}), piece.count};
     for (int64_t i = 0; i < piece.count; ++i) {
@@ -126,7 +126,7 @@ class DocumentFeed final : public TokenFeed {
 
   std::vector<int64_t> lengths_;
   std::vector<std::vector<int64_t>> members_, order_;  // document numbers by bucket
-  std::vector<Piece> batches_;
+  std::vector<BucketSlice> batches_;
 };
 
 class WindowFeed final : public TokenFeed {

@@ -39,7 +39,7 @@ class Message {
   Message& message(int field, const Message& m) {
     tag(field, kBytes);
     varint(m.size_);
-    for (const Piece& p : m.pieces_) {
+    for (const ProtoChunk& p : m.pieces_) {
       if (p.array.defined()) {
         pieces_.push_back(p);
       } else {
@@ -51,7 +51,7 @@ class Message {
   }
   size_t size() const { return size_; }
   void write(io::AtomicFile& file) const {
-    for (const Piece& p : pieces_) {
+    for (const ProtoChunk& p : pieces_) {
       if (p.array.defined()) {
         file.write(p.array.raw(), p.array.bytes());
       } else {
@@ -62,7 +62,7 @@ class Message {
 
  private:
   enum Wire : uint8_t { kVarint = 0, kBytes = 2, kFixed32 = 5 };
-  struct Piece {
+  struct ProtoChunk {
     std::string text;
     Array array;
   };
@@ -81,7 +81,7 @@ class Message {
     } while (v != 0);
   }
 
-  std::vector<Piece> pieces_;
+  std::vector<ProtoChunk> pieces_;
   size_t size_ = 0;
 };
 

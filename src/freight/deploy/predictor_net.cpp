@@ -31,7 +31,7 @@ namespace {
 constexpr float kLargest = 1e15f;
 constexpr float kPixelSlack = 1e-3f;  // rounding of whoever scaled them
 
-struct Step {
+struct InferenceStep {
   const models::Model* model;
   Tensor operator()(const Tensor& x) const {
     const Tensor outputs = (*model->net)(x);
@@ -74,7 +74,7 @@ CompileOptions compile_options(const PredictorOptions& options) {
 
 struct NetState : Predictor::State {
   NetState(store::Bundle b, const PredictorOptions& o)
-      : State(std::move(b), o), step(compile(Step{&bundle.model}, compile_options(o))) {}
+      : State(std::move(b), o), step(compile(InferenceStep{&bundle.model}, compile_options(o))) {}
 
   bool probabilities() const override { return bundle.model.loss != models::Loss::mse; }
   int64_t outputs() const override { return outputs_; }
@@ -164,7 +164,7 @@ struct NetState : Predictor::State {
 
   std::mutex mutex;                           // held by run and warm, of whose work all below is
   int64_t outputs_ = bundle.model.classes();  // asked once: it traces the net, as long as a step of a small net
-  Compiled<Step> step;
+  Compiled<InferenceStep> step;
   std::map<DType, Preparation> preparations;      // of samples that are no text
   std::set<std::pair<int64_t, int64_t>> warmed_;  // step sizes by elements of a sample
 };

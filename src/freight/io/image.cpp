@@ -171,8 +171,8 @@ void check_image_size(const char* format, const std::string& name, int64_t rows,
 
 namespace {
 // The part as its pixels lie in the file, whose size is rows x columns.
-Part stored_part(const Part& p, const Turn& turn, int64_t rows, int64_t columns) {
-  Part out = p;
+ImageRegion stored_part(const ImageRegion& p, const Turn& turn, int64_t rows, int64_t columns) {
+  ImageRegion out = p;
   if (turn.transposed) {
     std::swap(out.y, out.x);
     std::swap(out.rows, out.columns);
@@ -200,11 +200,11 @@ void make_upright(Image& image, const Turn& turn, int64_t rows, int64_t columns)
 }
 }  // namespace
 
-void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choose, Image& out, ImageRoom& room,
+void decode_part(ByteView bytes, const std::string& name, const ChooseRegion& choose, Image& out, ImageRoom& room,
                  Orientation orientation) {
   const Turn turn = orientation == Orientation::exif ? exif_turn(bytes) : Turn{};
   int64_t rows = 0, columns = 0;  // as stored
-  const ChoosePart choose_stored = [&](int64_t h, int64_t w) {
+  const ChooseRegion choose_stored = [&](int64_t h, int64_t w) {
     rows = h;
     columns = w;
     return stored_part(turn.transposed ? choose(w, h) : choose(h, w), turn, h, w);
@@ -231,7 +231,7 @@ Array decode_image(ByteView bytes, const std::string& name, Orientation orientat
   ImageRoom room;
   Image image;
   decode_part(
-      bytes, name, [](int64_t rows, int64_t columns) { return Part{.rows = rows, .columns = columns}; }, image, room,
+      bytes, name, [](int64_t rows, int64_t columns) { return ImageRegion{.rows = rows, .columns = columns}; }, image, room,
       orientation);
   if (image.whole.defined()) return image.whole;
   Array out(DType::u8, {image.rows, image.columns, image.channels});

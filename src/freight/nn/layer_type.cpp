@@ -37,7 +37,7 @@ const LayerType* find_declared(const LayerList& list, const Matches& matches) {
   return it == list.end() ? nullptr : it->get();
 }
 
-std::string range_text(const std::string& key, const Range& r) {
+std::string range_text(const std::string& key, const FieldRange& r) {
   const bool low = std::isfinite(r.least), high = std::isfinite(r.most);
   return cat(low ? cat(r.least, " <= ") : "", key, high ? cat(r.below_most ? " < " : " <= ", r.most) : "");
 }
@@ -52,7 +52,7 @@ bool LayerType::container() const {
 
 void LayerType::check(const Field& field, const Setting& value) const {
   const auto check_number = [&](auto v) {
-    const Range& r = field.range;
+    const FieldRange& r = field.range;
     const auto number = static_cast<double>(v);
     // Written so that NaN fails.
     if (number >= r.least && (r.below_most ? number < r.most : number <= r.most)) return;

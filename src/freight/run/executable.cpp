@@ -90,7 +90,7 @@ Array constant_array(const ConstantAttrs& a) {
 }  // namespace
 
 struct Executable::Bound {
-  struct Step {
+  struct BoundStep {
     Kernel* kernel;
     size_t first;  // entry in `table`
     Queue queue = Queue::kernels;
@@ -110,7 +110,7 @@ struct Executable::Bound {
   std::unique_ptr<Arena> kept, host;
   std::vector<Array> constants;
   std::vector<void*> table;
-  std::vector<Step> steps;
+  std::vector<BoundStep> steps;
   std::vector<Slot> inputs, outputs;
   struct Copy {
     size_t dst, src;  // table entries
@@ -149,7 +149,7 @@ struct Executable::Bound {
     for (const Fixup& f : slot.fixups) table[f.entry] = static_cast<char*>(to) + f.offset;
   }
   void run_step(size_t i) {
-    const Step& s = steps[i];
+    const BoundStep& s = steps[i];
     for (DeviceMark* m : s.after) m->await(s.queue);
     s.kernel->run(table.data() + s.first);
     if (s.mark) s.mark->set(s.queue);

@@ -168,7 +168,7 @@ class LightgbmReader {
         const size_t colon = std::min(info.find(':'), info.size());
         const auto least = number<double>(info.substr(0, colon), "feature_infos");
         const auto most = number<double>(info.substr(std::min(colon + 1, info.size())), "feature_infos");
-        if (std::isfinite(least) && std::isfinite(most)) out_.columns[c].range = store::Range{least, most};
+        if (std::isfinite(least) && std::isfinite(most)) out_.columns[c].range = store::ValueRange{least, most};
         continue;
       }
       of_words_[c] = true;

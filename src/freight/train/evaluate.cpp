@@ -118,7 +118,7 @@ bool parse_test_views(const std::string& name, TestViews& out) {
 
 struct Evaluator::State {
   // (images, labels) -> (summed loss, number right)
-  struct Step {
+  struct EvaluationStep {
     models::Model model;
     std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& y) const {
       const auto [outputs, losses] = models::score(model, x, y, {.reduction = Reduction::sum});
@@ -128,7 +128,7 @@ struct Evaluator::State {
   models::Model& model;
   int64_t batch_size;
   DType compute;
-  Compiled<Step> step;
+  Compiled<EvaluationStep> step;
 };
 
 void need_fit(const models::Model& model, const data::Dataset& set) {
@@ -208,7 +208,7 @@ void adapt(data::Dataset& set, const store::Bundle& bundle) {
 }
 
 Evaluator::Evaluator(models::Model& model, const CompileOptions& options, int64_t batch_size, TestViews views)
-    : state_(new State{model, batch_size, options.compute, compile(State::Step{with_views(model, views)}, options)}) {}
+    : state_(new State{model, batch_size, options.compute, compile(State::EvaluationStep{with_views(model, views)}, options)}) {}
 Evaluator::~Evaluator() = default;
 
 Evaluation Evaluator::run(const data::Dataset& set, const std::function<bool(int64_t, int64_t)>& poll,

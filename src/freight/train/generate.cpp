@@ -18,7 +18,7 @@ namespace {
 constexpr uint32_t kDrawStream = 0x67656e72;
 
 // Tokens (1, T) and a place (1) in them: the logits there, (1, V).
-struct Step {
+struct NextTokenStep {
   const models::Model* model;
   Tensor operator()(const Tensor& tokens, const Tensor& place) const {
     const Tensor logits = (*model->net)(tokens);  // (1, T, V)
@@ -66,7 +66,7 @@ Generated generate(store::Bundle& bundle, const std::string& prompt, const Gener
   const size_t given = tokens.size(), before = tokenizer.decode(tokens).size();
   const int64_t length = bundle.preprocessing.input[0];
   const nn::Evaluating evaluating(*bundle.model.net);
-  auto step = compile(Step{&bundle.model}, compile_options);
+  auto step = compile(NextTokenStep{&bundle.model}, compile_options);
   Generated out;
   for (int64_t i = 0; i < options.max_tokens; ++i) {
     const auto seen = std::min(length, static_cast<int64_t>(tokens.size()));

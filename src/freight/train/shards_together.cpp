@@ -41,7 +41,7 @@ void ShardsTogether::forget() {
 }
 
 ShardsTogether::Bound& ShardsTogether::bind(size_t shard, const Array& block, const void* random_numbers) {
-  Slot& slot = *slots_[shard];
+  ShardBuffers& slot = *slots_[shard];
   const Shard& s = shards_[shard];
   const std::string key = cat(type_of(s.x), type_of(s.y));
   if (const auto known = slot.bound.find(key); known != slot.bound.end()) return known->second;
@@ -77,7 +77,7 @@ ShardsTogether::Bound& ShardsTogether::bind(size_t shard, const Array& block, co
 }
 
 void ShardsTogether::run(const Array& block, const void* random_numbers, const Sharding& sharding, const Deal& deal) {
-  while (slots_.size() < shards_.size()) slots_.push_back(std::make_unique<Slot>());
+  while (slots_.size() < shards_.size()) slots_.push_back(std::make_unique<ShardBuffers>());
   std::vector<Executable::Joint> all;
   std::vector<Bound*> bound;
   for (size_t i = 0; i < shards_.size(); ++i) {

@@ -52,7 +52,7 @@ class ShardsTogether {
     std::vector<Array> own;  // states in the shard's block
     Array random_numbers;    // undefined where the net draws none
   };
-  struct Slot {
+  struct ShardBuffers {
     Array block;
     std::shared_ptr<SharedArena> arena = make_shared_arena();
     std::map<std::string, Bound> bound = {};  // by the shard's types
@@ -63,7 +63,7 @@ class ShardsTogether {
 
   Source source_;
   std::vector<Shard> shards_;
-  std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<std::unique_ptr<ShardBuffers>> slots_;
   std::vector<double> total_, mine_, all_;  // memory of sums, of any type
 };
 

@@ -320,7 +320,7 @@ class CudaBackend final : public gpu::GpuBackend {
     const FusedPattern& pattern = pattern_of(*spec.node);
     const std::optional<gpu::MatrixProduct> product = by_dnn ? std::nullopt : gpu::matrix_product(spec);
     if (!by_dnn && (!product || !blas())) return {};
-    const auto kernels = [&](Dnn::Part part, const std::shared_ptr<Kernel>& before,
+    const auto kernels = [&](Dnn::Fusion part, const std::shared_ptr<Kernel>& before,
                              const std::shared_ptr<Kernel>& rest) {
       return by_dnn ? dnn()->kernels(spec, part, rest, before) : blas()->kernels(spec, *product, before, rest);
     };
@@ -333,12 +333,12 @@ class CudaBackend final : public gpu::GpuBackend {
     // cuBLASLt says max(x, 0) of its ReLU, not what becomes of NaN: a generated kernel behind the product keeps it.
     if (!pattern.product && !by_dnn) whole = !attrs<MatmulAttrs>(*spec.node).epilogue.relu;
     std::vector<std::unique_ptr<Kernel>> all;
-    if (whole) all = kernels(Dnn::Part::whole, mask_bits, moments);
+    if (whole) all = kernels(Dnn::Fusion::whole, mask_bits, moments);
     if (!pattern.product && (!all.empty() || (by_dnn && spec.node->op != Op::conv))) return all;
     gpu::Lowered lowered = gpu::lower_epilogue(spec);
     if (!lowered.launches.empty()) rest = generated(std::move(lowered));
     if (!rest && !normed) return all;
-    for (auto& k : kernels(Dnn::Part::alone, normed, rest)) all.push_back(std::move(k));
+    for (auto& k : kernels(Dnn::Fusion::alone, normed, rest)) all.push_back(std::move(k));
     return all;
   }
   std::unique_ptr<Kernel> generated(gpu::Lowered lowered) {

@@ -104,7 +104,7 @@ class StepKernel final : public Kernel {
     const void* operand = argument.operand == gpu::kFaults ? memory_->fault_words() : operands[argument.operand];
     const char* address = static_cast<const char*>(operand) + argument.offset;
     if (address == b.addresses[k]) return;
-    const Memory::Part part = memory_->find(address);
+    const Memory::BufferOffset part = memory_->find(address);
     FREIGHT_CHECK(part.offset % argument.element == 0, "an operand is not aligned to its elements");
     const auto first = static_cast<cl_long>(part.offset / argument.element);
     check(api_.SetKernelArg(b.kernel, static_cast<cl_uint>(2 * k), sizeof part.block, &part.block), "argument");
