@@ -70,7 +70,7 @@ Json json_of(const std::optional<Choice>& c) {
 
 void say(const std::string& text) { std::printf("%s\n", text.c_str()); }
 
-void print(const plan::Advice& a, const plan::Wish& w) {
+void print(const plan::Advice& a, const plan::Goal& w) {
   if (a.answer) {
     say(cat("result    ", plan::to_string(a.answer->hardware), ": ", line_of(*a.answer)));
   } else {
@@ -93,7 +93,7 @@ void print(const plan::Advice& a, const plan::Wish& w) {
           " GiB are modest; prices by the hour, of their dates"));
 }
 
-Json json_of(const plan::Advice& a, const plan::Wish& w, const std::string& model) {
+Json json_of(const plan::Advice& a, const plan::Goal& w, const std::string& model) {
   Json j = {{"model", model},
             {"deadline_hours", w.deadline_hours > 0 ? w.deadline_hours : plan::kNight},
             {"budget_usd", w.budget_usd > 0 ? Json(w.budget_usd) : Json(nullptr)},
@@ -114,7 +114,7 @@ Json json_of(const plan::Advice& a, const plan::Wish& w, const std::string& mode
   return j;
 }
 
-plan::Advice advise_net(const PlanInput& in, const AdviseFlags& flags, const plan::Wish& wish) {
+plan::Advice advise_net(const PlanInput& in, const AdviseFlags& flags, const plan::Goal& goal) {
   const plan::RunLength length = plan::RunLength::of(in.subject, flags.samples);
   if (length.steps_per_epoch <= 0 || length.epochs <= 0) {
     fail(ErrorKind::usage, "advise", "how long the run is depends on the data: add DATA, or --samples N with --epochs");
@@ -123,9 +123,9 @@ plan::Advice advise_net(const PlanInput& in, const AdviseFlags& flags, const pla
   options.whole_run = in.subject.test_count > 0;
   const plan::Fleet fleet = flags.fleet.fleet(in.catalog);
   plan::Advice advice =
-      plan::advise(plan::shares(in.subject, options), in.catalog, in.rates ? &*in.rates : nullptr, length, wish, fleet);
+      plan::advise(plan::shares(in.subject, options), in.catalog, in.rates ? &*in.rates : nullptr, length, goal, fleet);
   if (flags.json) {
-    Json j = json_of(advice, wish, in.subject.config.model);
+    Json j = json_of(advice, goal, in.subject.config.model);
     j["texts"] = json_of_texts(in.subject);
     std::printf("%s\n", j.dump(2).c_str());
     return advice;
@@ -134,7 +134,7 @@ plan::Advice advise_net(const PlanInput& in, const AdviseFlags& flags, const pla
           ", batch ", in.subject.config.batch_size, ", ", in.subject.config.precision, ": ", fixed(length.epochs, 0),
           " epochs of ", with_commas(static_cast<int64_t>(length.steps_per_epoch)), " steps"));
   std::fputs(texts_line(in.subject).c_str(), stdout);
-  print(advice, wish);
+  print(advice, goal);
   say(cat("assumed   up to 64 devices, ",
           fleet.per_machine > 0 ? cat(fleet.per_machine, " in a machine") : "as many in a machine as are offered",
           "; machines are joined by ",
@@ -148,17 +148,17 @@ plan::Advice advise_net(const PlanInput& in, const AdviseFlags& flags, const pla
   return advice;
 }
 
-plan::Advice advise_table(const PlanInput& in, const AdviseFlags& flags, const plan::Wish& wish) {
+plan::Advice advise_table(const PlanInput& in, const AdviseFlags& flags, const plan::Goal& goal) {
   if (!flags.input_shape.empty()) fail(ErrorKind::usage, "--input-shape", "is for networks: a table defines its rows");
   const TablePlan p = make_table_plan(flags.config, *in.trees, in.catalog, flags.samples);
-  plan::Advice advice = plan::advise_trees(p.estimates, in.catalog, wish);
+  plan::Advice advice = plan::advise_trees(p.estimates, in.catalog, goal);
   advice.reasons.insert(advice.reasons.begin(), cat("A GPU ", p.verdict(), "."));
   if (flags.json) {
-    std::printf("%s\n", json_of(advice, wish, p.model).dump(2).c_str());
+    std::printf("%s\n", json_of(advice, goal, p.model).dump(2).c_str());
     return advice;
   }
   say(cat("run       ", p.model, " on ", p.data, ": ", p.rows_text(), "; ", p.trees_text()));
-  print(advice, wish);
+  print(advice, goal);
   say(cat("assumed   this machine: ", p.estimates[0].assumed, "; GPUs by published runs of XGBoost (freight plan)"));
   return advice;
 }
@@ -189,13 +189,13 @@ int advise_command(const Args& args) {
   };
   const std::optional<PlanInput> in = read_plan_input(args, flags, make, Trees::planned);
   if (!in) return 0;
-  plan::Wish wish;
-  if (!flags.deadline.empty()) wish.deadline_hours = plan::parse_hours("--deadline", flags.deadline);
+  plan::Goal goal;
+  if (!flags.deadline.empty()) goal.deadline_hours = plan::parse_hours("--deadline", flags.deadline);
   if (flags.budget && !(*flags.budget > 0)) {
     fail(ErrorKind::usage, "--budget", "expected dollars above 0, got ", *flags.budget);
   }
-  wish.budget_usd = flags.budget.value_or(0);
-  const plan::Advice advice = in->trees ? advise_table(*in, flags, wish) : advise_net(*in, flags, wish);
+  goal.budget_usd = flags.budget.value_or(0);
+  const plan::Advice advice = in->trees ? advise_table(*in, flags, goal) : advise_net(*in, flags, goal);
   return advice.answer ? 0 : static_cast<int>(ErrorKind::capacity);
 }
 

@@ -18,7 +18,7 @@
 namespace freight::app {
 namespace {
 
-using Fit = TreeComparison::Fit;
+using TimedFit = TreeComparison::TimedFit;
 
 constexpr int64_t kFewestRows = 100;  // that are fitted where none are asked for
 constexpr int kMostFits = 20;         // of each kind
@@ -64,7 +64,7 @@ nlohmann::ordered_json json_of(const TreeComparison& c) {
                               {"rounds", c.work.rounds},
                               {"trees_per_round", c.work.trees_of_round},
                               {"levels", c.work.levels}};
-  for (const Fit& f : c.fits) {
+  for (const TimedFit& f : c.fits) {
     j["fits"].push_back({{"device", f.device}, {"rows", f.rows}, {"seconds", f.seconds}, {"times", f.times}});
     if (f.dollars) j["fits"].back()["dollars"] = *f.dollars;
   }
@@ -77,7 +77,7 @@ nlohmann::ordered_json json_of(const TreeComparison& c) {
 
 void TreeComparison::add(const std::string& device, int64_t rows, double seconds) {
   double first = seconds;
-  for (const Fit& f : fits) {
+  for (const TimedFit& f : fits) {
     if (f.device == fits[0].device && f.rows == rows) first = f.seconds;
   }
   fits.push_back({.device = device, .rows = rows, .seconds = seconds, .times = first / seconds});
@@ -85,17 +85,17 @@ void TreeComparison::add(const std::string& device, int64_t rows, double seconds
 
 std::vector<std::string> TreeComparison::findings() const {
   std::vector<std::string> said, told;
-  for (const Fit& f : fits) {
+  for (const TimedFit& f : fits) {
     if (f.device == fits[0].device || std::find(told.begin(), told.end(), f.device) != told.end()) continue;
     told.push_back(f.device);
-    std::vector<const Fit*> own;
-    for (const Fit& g : fits) {
+    std::vector<const TimedFit*> own;
+    for (const TimedFit& g : fits) {
       if (g.device == f.device) own.push_back(&g);
     }
     // The fewest rows from which on all measured numbers of rows are faster.
-    const Fit* from = nullptr;
+    const TimedFit* from = nullptr;
     for (auto it = own.rbegin(); it != own.rend() && (*it)->times > 1; ++it) from = *it;
-    const Fit& most = *own.back();
+    const TimedFit& most = *own.back();
     const std::string speed =
         cat(fixed(most.times, 2), " times as fast as ", fits[0].device, " with ", with_commas(most.rows), " rows");
     said.push_back(from ? cat(f.device, " pays from ", with_commas(from->rows), " rows on: ", speed)
@@ -141,7 +141,7 @@ TreeComparison compare_trees(train::Config config, const train::RowLearner& lear
       comparison.left_out.push_back(cat(device, ": ", e.what()));
     }
   }
-  for (Fit& fit : comparison.fits) {
+  for (TimedFit& fit : comparison.fits) {
     const auto price = options.hourly.find(fit.device);
     if (price != options.hourly.end()) fit.dollars = price->second * fit.seconds / kSecondsOfHour;
   }
@@ -158,7 +158,7 @@ void print(const TreeComparison& c, bool json) {
               c.work.trees_of_round == 1 ? "a tree" : cat(with_commas(c.work.trees_of_round), " trees").c_str(),
               with_commas(c.work.levels).c_str(), c.columns);
   std::vector<std::vector<std::string>> lines;
-  for (const Fit& f : c.fits) {
+  for (const TimedFit& f : c.fits) {
     lines.push_back({f.device, with_commas(f.rows), number(f.seconds),
                      with_commas(static_cast<int64_t>(static_cast<double>(f.rows * c.work.rounds) / f.seconds)),
                      fixed(f.times, 2), f.dollars ? number(kFitsPriced * *f.dollars) : "-"});

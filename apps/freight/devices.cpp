@@ -62,7 +62,7 @@ struct Measured {
 Measured measure(const std::string& device, double seconds) {
   Measured m;
   m.f32 = bench::measure_roofs(device, DType::f32, seconds);
-  m.why_no_bf16 = backend(device).lacks(DType::bf16);
+  m.why_no_bf16 = backend(device).why_unsupported(DType::bf16);
   if (m.why_no_bf16.empty()) m.bf16_flops = bench::measure_roofs(device, DType::bf16, seconds).flops;
   return m;
 }

@@ -221,7 +221,7 @@ Json json_of(const std::vector<Draft>& drafts, const Formula& line, const std::v
             {"arena_bytes", d.arena_bytes}};
   for (size_t i = 0; i < plan::kParts; ++i) j["memory"][plan::to_string(static_cast<Part>(i))] = d.bytes[i];
   j["peak"] = {{"at", d.peak}, {"tensors", Json::array()}};
-  for (const plan::Held& h : d.held) {
+  for (const plan::LiveTensor& h : d.live) {
     j["peak"]["tensors"].push_back({{"path", h.path},
                                     {"op", h.what},
                                     {"type", to_string(h.type)},

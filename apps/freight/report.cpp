@@ -48,14 +48,14 @@ int report_command(const Args& args) {
   signals::install();
   if (!examine.data.empty()) data::find(examine.data, {.data_dir = examine.data_dir});  // is it there at all?
   Progress progress(o.quiet() ? Progress::Mode::off : Progress::Mode::automatic);
-  std::vector<report::Subject> subjects;
+  std::vector<report::ReportedRun> subjects;
   for (const std::string& path : runs) subjects.push_back({.run = report::read_run(path)});
-  for (const report::Subject& s : subjects) {
+  for (const report::ReportedRun& s : subjects) {
     for (const std::string& note : s.run.notes) {
       if (!o.quiet()) progress.line(cat("warning: ", s.run.path, ": ", note));
     }
   }
-  for (report::Subject& s : subjects) {
+  for (report::ReportedRun& s : subjects) {
     if (!examples) continue;
     try {
       if (s.run.model.empty()) fail(ErrorKind::data, s.run.path, "the run has no saved model yet");

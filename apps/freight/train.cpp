@@ -169,10 +169,10 @@ void parse_request(Request& r, const Args& args) {
 
 // The memory that a run may take; of several ranks, a rank.
 plan::FitOptions fit_options(const TrainFlags& flags, const train::Config& config, bool of_several) {
-  using Misfit = plan::FitOptions::Misfit;
-  plan::FitOptions fit = {.misfit = flags.fit == "off"    ? Misfit::ignore
-                                    : flags.fit == "auto" ? Misfit::adapt
-                                                          : Misfit::refuse,
+  using IfTooLarge = plan::FitOptions::IfTooLarge;
+  plan::FitOptions fit = {.if_too_large = flags.fit == "off"    ? IfTooLarge::ignore
+                                          : flags.fit == "auto" ? IfTooLarge::adapt
+                                                                : IfTooLarge::refuse,
                           .device_memory = memory_size("--device-memory", flags.device_memory),
                           .choose_batch = flags.choose_batch};
   if (!of_several) return fit;
@@ -195,7 +195,7 @@ std::optional<plan::FittedRun> fit_run(Request& r, train::Ranks* ranks, Terminal
         r.config, fit_options(r.flags, r.config, ranks != nullptr),
         {.on_bad_sample = [&](const data::BadSample& bad) { terminal.on_bad_sample(bad.path, bad.reason); },
          .found = std::move(r.found),
-         .gave = [&](const std::string& flag) { return r.options->typed(flag); },
+         .flag_is_given = [&](const std::string& flag) { return r.options->typed(flag); },
          .ranks = ranks},
         [&](const std::string& text) { terminal.say(cat("note    ", text)); });
   } catch (const Error& e) {
@@ -253,7 +253,8 @@ int train_beside(train::Config& config, const TrainFlags& flags, const Args& arg
   RankLog log;
   plan::FitOptions fit = fit_options(flags, config, true);
   // The first of processes that share shards says whether they fit together.
-  if (is_shard_process(flags.ranks, comm::read_launch_environment())) fit.misfit = plan::FitOptions::Misfit::ignore;
+  if (is_shard_process(flags.ranks, comm::read_launch_environment()))
+    fit.if_too_large = plan::FitOptions::IfTooLarge::ignore;
   plan::FittedRun fitted = plan::prepare_fitting(config, fit, {.ranks = &ranks});
   const train::Result result = fitted.run.run(log, args);
   return result.interrupted() ? signals::exit_code() : 0;

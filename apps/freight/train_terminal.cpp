@@ -252,7 +252,7 @@ void Terminal::print(const train::Result& r, const std::string& resume) {
   if (steps_) shown.measured = held_out_;  // the rows that training measured are those that `eval` has to measure
   result(result_line(shown, tokens(), effort));
   if (r.leaderboard && !r.leaderboard->standings.empty()) {
-    const train::Standing& best = r.leaderboard->standings.front();
+    const train::ModelScore& best = r.leaderboard->standings.front();
     result(cat("best    ", best.learner, best.settings.empty() ? "" : " ", best.settings));
   }
   std::string split;

@@ -163,7 +163,8 @@ TEST(Image, APartOfATurnedJpegEqualsThatPartOfTheWhole) {
         decode_part(
             bytes_of(file), "a.jpg",
             [&](int64_t h, int64_t w) {
-              return ImageRegion{.y = y, .x = x, .rows = rows ? rows : h, .columns = columns ? columns : w, .shrink = shrink};
+              return ImageRegion{
+                  .y = y, .x = x, .rows = rows ? rows : h, .columns = columns ? columns : w, .shrink = shrink};
             },
             out, room);
       };
@@ -202,8 +203,9 @@ TEST(Image, APartOfAJpegEqualsThatPartOfTheWhole) {
       decode({.rows = 150, .columns = 211, .shrink = shrink}, whole);
       EXPECT_EQ(whole.rows, static_cast<int64_t>(std::ceil(150 * whole.scale)));
       EXPECT_LE(1 / whole.scale, shrink);
-      for (const ImageRegion& p : {ImageRegion{0, 0, 1, 1}, ImageRegion{0, 0, 150, 100}, ImageRegion{37, 64, 50, 60}, ImageRegion{16, 16, 16, 16},
-                            ImageRegion{149, 210, 1, 1}, ImageRegion{101, 3, 30, 208}, ImageRegion{60, 150, 90, 61}}) {
+      for (const ImageRegion& p : {ImageRegion{0, 0, 1, 1}, ImageRegion{0, 0, 150, 100}, ImageRegion{37, 64, 50, 60},
+                                   ImageRegion{16, 16, 16, 16}, ImageRegion{149, 210, 1, 1},
+                                   ImageRegion{101, 3, 30, 208}, ImageRegion{60, 150, 90, 61}}) {
         ImageRegion q = p;
         q.shrink = shrink;
         q.sound = p.y % 2 == 1;

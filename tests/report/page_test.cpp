@@ -53,7 +53,7 @@ class Report : public ::testing::Test {
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
     return Json::parse(read_text(out), nullptr, false);
   }
-  static Json opened(const std::vector<Subject>& subjects) {
+  static Json opened(const std::vector<ReportedRun>& subjects) {
     io::write_file_atomic(*dir_ / "page.html", std::string_view(to_html(subjects)));
     return python("open_page.py", *dir_ / "page.html");
   }
@@ -87,7 +87,7 @@ TEST_F(Report, TensorBoardReadsWhatMetricsJsonlHolds) {
 }
 
 TEST_F(Report, OfARunShowsItsCurvesConfusionsAndMistakes) {
-  Subject s{.run = read_run(run())};
+  ReportedRun s{.run = read_run(run())};
   EXPECT_TRUE(s.run.notes.empty());
   EXPECT_EQ(s.run.status, "complete");
   EXPECT_EQ(s.run.command, "freight train --model 'it'\\''s <mlp>'");
@@ -118,7 +118,7 @@ TEST_F(Report, OfARunShowsItsCurvesConfusionsAndMistakes) {
 TEST_F(Report, NothingThatAFileHoldsRunsOrBreaksThePage) {
   const std::string evil = "<img src=x onerror=\"window.broken=1\"><script>window.broken=1</script>";
   const std::string wide(300, 'W');
-  Subject s{.run = read_run(run())};
+  ReportedRun s{.run = read_run(run())};
   s.run.path = "/tmp/" + evil;
   s.run.status = evil;
   s.run.host = wide;
@@ -139,7 +139,7 @@ TEST_F(Report, NothingThatAFileHoldsRunsOrBreaksThePage) {
   e.mistakes.push_back({.sample = 3, .truth = 1, .told = 0, .certainty = 0.9, .text = "</blockquote>" + evil + wide});
   e.provenance = {{evil, wide}};
   s.examination = e;
-  Subject other = s;
+  ReportedRun other = s;
   other.examination.reset();
   other.not_examined = "cannot find " + evil + wide;
   other.run.config[0].second = evil;
@@ -164,7 +164,7 @@ TEST_F(Report, OfMoreClassesThanATableHoldsIsAMap) {
     e.told[{i, i}] = 2;
     e.told[{i, (i + 1) % 100}] = 1;
   }
-  Subject s{.run = read_run(run())};
+  ReportedRun s{.run = read_run(run())};
   s.examination = e;
   const std::string html = to_html({s});
   EXPECT_NE(html.find("Most frequent confusions"), std::string::npos);

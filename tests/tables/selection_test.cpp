@@ -288,7 +288,7 @@ TEST_F(Selection, HalvingFindsTheBestOfManySettings) {
   EXPECT_EQ(r.leaderboard->standings[0].settings, cat("--epochs ", std::llround(mean)));
   EXPECT_EQ(r.leaderboard->standings.size(), 61u) << "each is a line";
   EXPECT_EQ(std::count_if(r.leaderboard->standings.begin(), r.leaderboard->standings.end(),
-                          [](const train::Standing& s) { return s.whole; }),
+                          [](const train::ModelScore& s) { return s.whole; }),
             4)
       << "the usual settings and three that were left";
   EXPECT_LT(learner_->fits.size(), 60u + 20 + 7 + 3 * 5 + 5 + 5) << "most see one fold of few rows";
@@ -337,7 +337,7 @@ TEST_F(Selection, AutoFitsTheBestToAllRowsAndStoresItAsThatLearner) {
   EXPECT_EQ(bundle.learner, r.leaderboard->standings[0].learner);
   EXPECT_GT(*r.test.top1, 95.0);
   std::map<std::string, int> lines;
-  for (const train::Standing& s : r.leaderboard->standings) ++lines[s.learner];
+  for (const train::ModelScore& s : r.leaderboard->standings) ++lines[s.learner];
   EXPECT_EQ(lines["gbdt"], 4) << "in two settings, and two that were drawn";
   EXPECT_EQ(lines["forest"], 3);
   EXPECT_EQ(lines["logistic"], 1);

@@ -305,23 +305,23 @@ TEST_F(OwnRun, OneIsFittedToTheMemoryAsTheCommandsRunsAre) {
   constexpr int64_t kSamples = 48000;  // so many that their activations outweigh what any process takes
   config_.batch_size = kSamples;
   std::vector<std::string> heard;
-  const auto fitted = [&](double bytes, plan::FitOptions::Misfit misfit) {
+  const auto fitted = [&](double bytes, plan::FitOptions::IfTooLarge if_too_large) {
     config_.output_dir = dir_ / cat("fitted-", bytes);
     train::Config c = config_;
     return plan::prepare_fitting(
-        c, {.misfit = misfit, .device_memory = bytes},
+        c, {.if_too_large = if_too_large, .device_memory = bytes},
         {.own = Own{.model = wave(), .data = data::TrainTest{points(kSamples, 0), points(40, 1000)}, .feeds = {}}},
         [&](const std::string& text) { heard.push_back(text); });
   };
-  using Misfit = plan::FitOptions::Misfit;
-  const plan::FittedRun whole = fitted(1e9, Misfit::refuse);
+  using IfTooLarge = plan::FitOptions::IfTooLarge;
+  const plan::FittedRun whole = fitted(1e9, IfTooLarge::refuse);
   const double needed = whole.outcome.planned_bytes;
   EXPECT_EQ(whole.run.summary().planned_bytes, static_cast<size_t>(needed));
   EXPECT_TRUE(heard.empty());
   // The process takes its part whatever the batch.
   const double less = needed - 0.1 * (needed - static_cast<double>(whole.draft->part(plan::Part::process)));
-  expect_error(ErrorKind::capacity, {"does not fit", "would fit, with"}, [&] { fitted(less, Misfit::refuse); });
-  plan::FittedRun adapted = fitted(less, Misfit::adapt);
+  expect_error(ErrorKind::capacity, {"does not fit", "would fit, with"}, [&] { fitted(less, IfTooLarge::refuse); });
+  plan::FittedRun adapted = fitted(less, IfTooLarge::adapt);
   EXPECT_FALSE(heard.empty());
   EXPECT_LE(adapted.outcome.planned_bytes, less);
   Observer silent;

@@ -248,7 +248,7 @@ uint64_t hash_of(const void* bytes, size_t n, uint64_t seed) {
 std::vector<bool> hold_out(const std::vector<int64_t>& labels, size_t classes, double share, uint64_t seed) {
   std::vector<std::vector<size_t>> members(classes);
   for (size_t i = 0; i < labels.size(); ++i) members[static_cast<size_t>(labels[i])].push_back(i);
-  std::vector<bool> held(labels.size());
+  std::vector<bool> is_validation(labels.size());
   for (size_t c = 0; c < classes; ++c) {
     auto& m = members[c];
     PhiloxStream random(seed, c, kSplitStream);
@@ -257,9 +257,9 @@ std::vector<bool> hold_out(const std::vector<int64_t>& labels, size_t classes, d
     const int64_t most = std::max<int64_t>(n - 1, 0);
     const auto count =
         std::clamp<int64_t>(std::llround(share * static_cast<double>(n)), std::min<int64_t>(1, most), most);
-    for (int64_t i = 0; i < count; ++i) held[m[static_cast<size_t>(i)]] = true;
+    for (int64_t i = 0; i < count; ++i) is_validation[m[static_cast<size_t>(i)]] = true;
   }
-  return held;
+  return is_validation;
 }
 
 std::vector<std::string> numbered_classes(int64_t n) {

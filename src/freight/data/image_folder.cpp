@@ -138,11 +138,11 @@ std::string existing(const std::string& root, const std::vector<std::string>& na
 
 // Holds out a share of every class.
 std::pair<ImageListing, ImageListing> divided(const ImageListing& all, size_t classes, double share, uint64_t seed) {
-  const std::vector<bool> held = hold_out(all.labels, classes, share, seed);
+  const std::vector<bool> is_validation = hold_out(all.labels, classes, share, seed);
   ImageListing train{.where = all.where, .paths = {}, .labels = {}, .notes = all.notes};
   ImageListing val{.where = all.where, .paths = {}, .labels = {}, .notes = {}};
-  for (size_t i = 0; i < held.size(); ++i) {
-    ImageListing& to = held[i] ? val : train;
+  for (size_t i = 0; i < is_validation.size(); ++i) {
+    ImageListing& to = is_validation[i] ? val : train;
     to.paths.push_back(all.paths[i]);
     to.labels.push_back(all.labels[i]);
   }

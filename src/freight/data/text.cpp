@@ -317,10 +317,10 @@ std::pair<TextPart, TextPart> cut(const std::string& text, double share, const s
 
 std::pair<TextPart, TextPart> divide(TextPart&& all, size_t classes, double share, uint64_t seed,
                                      const std::string& path) {
-  const std::vector<bool> held = hold_out(all.labels, classes, share, seed);
+  const std::vector<bool> is_validation = hold_out(all.labels, classes, share, seed);
   TextPart train, test;
-  for (size_t i = 0; i < held.size(); ++i) {
-    TextPart& to = held[i] ? test : train;
+  for (size_t i = 0; i < is_validation.size(); ++i) {
+    TextPart& to = is_validation[i] ? test : train;
     to.texts.push_back(std::move(all.texts[i]));
     to.labels.push_back(all.labels[i]);
   }

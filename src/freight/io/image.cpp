@@ -231,8 +231,8 @@ Array decode_image(ByteView bytes, const std::string& name, Orientation orientat
   ImageRoom room;
   Image image;
   decode_part(
-      bytes, name, [](int64_t rows, int64_t columns) { return ImageRegion{.rows = rows, .columns = columns}; }, image, room,
-      orientation);
+      bytes, name, [](int64_t rows, int64_t columns) { return ImageRegion{.rows = rows, .columns = columns}; }, image,
+      room, orientation);
   if (image.whole.defined()) return image.whole;
   Array out(DType::u8, {image.rows, image.columns, image.channels});
   std::copy_n(image.pixels(), out.bytes(), out.data<uint8_t>());

@@ -49,7 +49,7 @@ struct Field {
   std::string doc;                                         // its meaning in a few words
   Presence presence = Presence::optional;                  // whether it may be left out
   int axis = 0;                           // from_input: where it is left out, the extent of this axis of the input
-  FieldRange range = {};                       // of numbers and extents
+  FieldRange range = {};                  // of numbers and extents
   std::vector<std::string> choices = {};  // of a text
 
   const std::string& key() const { return usual.key; }  // as in specs

@@ -96,13 +96,13 @@ Memory memory_of(const std::string& name, double limit) {
   return {limit > 0 ? limit : free, limit > 0 ? std::max(0.0, free - limit) : 0};
 }
 
-Fit fit_within(Draft draft, const Subject& subject, const Memory& memory) {
+FitCheck fit_within(Draft draft, const Subject& subject, const Memory& memory) {
   // A processor's own memory holds what is offloaded beside what is not.
   const auto fits = [&](const Draft& d, double total) {
     const double host = memory.host + (d.beside ? 0 : memory.device - total);
     return total <= memory.device && static_cast<double>(d.part(Part::host)) <= host;
   };
-  Fit f;
+  FitCheck f;
   f.draft = std::move(draft);
   f.needed = static_cast<double>(f.draft.total());
   f.available = memory.device;
@@ -156,13 +156,13 @@ Fit fit_within(Draft draft, const Subject& subject, const Memory& memory) {
   return f;
 }
 
-Fit check_fit(const train::Planned& planned, const Memory& memory) {
-  Fit whole = fit_within(draft(planned), subject_of(planned), memory);
+FitCheck check_fit(const train::Planned& planned, const Memory& memory) {
+  FitCheck whole = fit_within(draft(planned), subject_of(planned), memory);
   if (whole.fits || planned.data_bytes == 0) return whole;
   // A set that lies on the device makes room first; nothing else is known to go with it.
   train::Planned fed = planned;
   fed.data_bytes = 0;
-  Fit f = fit_within(draft(fed), subject_of(fed), memory);
+  FitCheck f = fit_within(draft(fed), subject_of(fed), memory);
   if (f.fits) {
     f.fits = false;
     f.options = f.draft.options;
@@ -176,7 +176,7 @@ Fit check_fit(const train::Planned& planned, const Memory& memory) {
   return f;
 }
 
-Error refusal(const Fit& f) {
+Error refusal(const FitCheck& f) {
   const auto bytes = [](double n) { return human_bytes(n); };
   std::string text = cat("the run does not fit: needs ", bytes(f.needed), ", has ", bytes(f.available), " free");
   text += "\n  of these";
@@ -187,8 +187,8 @@ Error refusal(const Fit& f) {
     text += cat(i > 0 ? ", " : " ", to_string(parts[i].second), " ", bytes(static_cast<double>(parts[i].first)));
   }
   text += cat("\n  the largest tensors at the peak (", f.draft.peak, ")");
-  for (size_t i = 0; i < std::min<size_t>(f.draft.held.size(), 5); ++i) {
-    const Held& h = f.draft.held[i];
+  for (size_t i = 0; i < std::min<size_t>(f.draft.live.size(), 5); ++i) {
+    const LiveTensor& h = f.draft.live[i];
     text += cat("\n    ", bytes(static_cast<double>(h.bytes)), "  ", h.path.empty() ? "-" : h.path, "  ", h.what, " ",
                 h.type);
   }

@@ -28,7 +28,7 @@ ComputeType compute_type(const std::string& precision, const std::string& backen
     if (!out.tf32) out.note = "no tf32 on this device: computing in f32";
     return out;
   }
-  const std::string missing = backend(device).lacks(out.dtype);
+  const std::string missing = backend(device).why_unsupported(out.dtype);
   if (!missing.empty())
     out = {DType::f32, false, cat("no ", precision, " on this device (", missing, "): computing in f32")};
   return out;

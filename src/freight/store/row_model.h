@@ -40,7 +40,7 @@ struct Column {
   // The parts of a date are columns, whose cells stand in one column of the table.
   std::string source = {};                       // its name; empty: it is the column's own
   data::DateOrder order = data::DateOrder::ymd;  // of a date
-  std::optional<ValueRange> range = {};               // that training saw, of numbers; empty where it is not known
+  std::optional<ValueRange> range = {};          // that training saw, of numbers; empty where it is not known
   data::NumberStyle style = {};                  // of numbers: how texts write them
   bool complete = false;                         // no cell was missing in training; false where it is not known
 

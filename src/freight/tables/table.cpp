@@ -63,9 +63,9 @@ std::vector<int64_t> numbered(const data::CellColumn& column, int64_t rows) {
 
 // Reads a table once. What a column is for (told, weight, group, order) is asked by name, and settled when the names
 // are known, before the rows are read.
-class Reading {
+class TableReader {
  public:
-  Reading(const train::RowSource& source, const data::TableSet& set, const data::TablePart& part)
+  TableReader(const train::RowSource& source, const data::TableSet& set, const data::TablePart& part)
       : source_(source), set_(set), types_(parse_types(source.types)) {
     cells_ = data::read_part(set, part,
                              {.kinds = [this](const data::TableHead& head) { return kinds(head); },
@@ -413,7 +413,7 @@ class Reading {
     other.target = out_.target;
     other.known = &out_.shape;
     other.whole = true;
-    train::RowData test = Reading(other, set_, set_.test).take();
+    train::RowData test = TableReader(other, set_, set_.test).take();
     out_.own_test = std::move(test.train);
     if (weight_ && !out_.own_test.weights) {
       out_.notes.push_back(cat("rows of ", other.data, " are not weighted: it has no column ", other.weight_column));
@@ -564,7 +564,7 @@ train::RowData read_table(const train::RowSource& source) {
   for (const data::TablePart* part : {&set.train, &set.test}) {
     for (const std::string& file : part->files) need_file(file);
   }
-  return Reading(asked, set, source.test_part ? set.test : set.train).take();
+  return TableReader(asked, set, source.test_part ? set.test : set.train).take();
 }
 
 }  // namespace freight::tables

@@ -207,7 +207,8 @@ class Recall {
     for (auto& [trace, p] : parts_) {
       if (trace != &into_) older.push_back(&p);
     }
-    std::sort(older.begin(), older.end(), [](RecalledTrace* a, RecalledTrace* b) { return a->trace->order_ < b->trace->order_; });
+    std::sort(older.begin(), older.end(),
+              [](RecalledTrace* a, RecalledTrace* b) { return a->trace->order_ < b->trace->order_; });
     for (RecalledTrace* p : older) copy(*p);
     RecalledTrace& own = parts_.at(&into_);
     copy(own);

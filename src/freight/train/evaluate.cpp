@@ -100,10 +100,10 @@ data::Share share_of_batches(Ranks* ranks) {
   if (!ranks) return {};
   if (ranks->weights().empty()) return {.of = ranks->world(), .first = ranks->rank(), .end = ranks->rank() + 1};
   // In turns of four batches for each rank, of which those who are faster get more.
-  const Deal turn{.shards = int64_t{4} * ranks->world(),
-                  .rank = ranks->rank(),
-                  .world = ranks->world(),
-                  .counts = dealt(int64_t{4} * ranks->world(), ranks->weights(), 1)};
+  const ShardAssignment turn{.shards = int64_t{4} * ranks->world(),
+                             .rank = ranks->rank(),
+                             .world = ranks->world(),
+                             .counts = dealt(int64_t{4} * ranks->world(), ranks->weights(), 1)};
   return {.of = turn.shards, .first = turn.first(), .end = turn.first() + turn.count()};
 }
 
@@ -208,7 +208,8 @@ void adapt(data::Dataset& set, const store::Bundle& bundle) {
 }
 
 Evaluator::Evaluator(models::Model& model, const CompileOptions& options, int64_t batch_size, TestViews views)
-    : state_(new State{model, batch_size, options.compute, compile(State::EvaluationStep{with_views(model, views)}, options)}) {}
+    : state_(new State{model, batch_size, options.compute,
+                       compile(State::EvaluationStep{with_views(model, views)}, options)}) {}
 Evaluator::~Evaluator() = default;
 
 Evaluation Evaluator::run(const data::Dataset& set, const std::function<bool(int64_t, int64_t)>& poll,

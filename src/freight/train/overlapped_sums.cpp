@@ -66,8 +66,9 @@ void OverlappedSums::begin(Mode mode, Prepare prepare) {
 }
 
 void OverlappedSums::ready(void* data) {
-  const auto part = std::lower_bound(parts_.begin(), parts_.end(), data,
-                                     [](const PendingGradient& p, const void* at) { return static_cast<const void*>(p.at) < at; });
+  const auto part = std::lower_bound(parts_.begin(), parts_.end(), data, [](const PendingGradient& p, const void* at) {
+    return static_cast<const void*>(p.at) < at;
+  });
   // The plan may make a state elsewhere and copy it at the end: computed() sees to that.
   if (part == parts_.end() || part->at != data || part->ready) return;
   mark(*part, seconds_since(begun_));

@@ -72,8 +72,8 @@ class OverlappedSums final : public Collectives {
   double sum(size_t piece);  // returns its bytes
 
   comm::Comm& comm_;
-  std::vector<PendingGradient> parts_;   // in the order of addresses
-  std::vector<size_t> ends_;  // of pieces
+  std::vector<PendingGradient> parts_;  // in the order of addresses
+  std::vector<size_t> ends_;            // of pieces
   Mode mode_ = Mode::watched;
   Prepare prepare_;
   std::chrono::steady_clock::time_point begun_;

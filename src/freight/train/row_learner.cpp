@@ -38,7 +38,7 @@ constexpr const char* kValidation = "val";
 
 // Refuses what is said to a learner that would pass it over. A recipe of the data, which speaks of nets, says nothing.
 void refuse_flags_of_nets(const Config& c, const RowLearner& learner,
-                          const std::function<bool(const std::string&)>& gave) {
+                          const std::function<bool(const std::string&)>& flag_is_given) {
   Config usual[2];
   try {
     usual[1] = recipe(c.data, c.recipe, c.data_dir);
@@ -53,7 +53,7 @@ void refuse_flags_of_nets(const Config& c, const RowLearner& learner,
         [&](auto member) {
           const bool as_usual =
               std::any_of(std::begin(usual), std::end(usual), [&](const Config& u) { return c.*member == u.*member; });
-          if (as_usual && !(gave && gave(flag))) return;
+          if (as_usual && !(flag_is_given && flag_is_given(flag))) return;
           if (f.member == Field::Member(&Config::label_column)) {
             fail(ErrorKind::usage, flag, "is for texts: --target names the target column of a table");
           }
@@ -150,11 +150,11 @@ class RowFit {
 // A run of a learner of rows, with all that is settled before it begins.
 struct RowRun : Prepared {
   RowRun(const RowLearner& l, const Config& c, PrepareOptions options) : learner(l), fitting(*this) {
-    const auto gave = options.gave;
+    const auto flag_is_given = options.flag_is_given;
     begin(*this, named(c), std::move(options));
     FREIGHT_CHECK(records(), "ranks behind the first follow it: they prepare no run of rows");
     if (ranks) work = std::make_unique<RankWork>(*ranks);
-    refuse_flags_of_nets(config, learner, gave);
+    refuse_flags_of_nets(config, learner, flag_is_given);
     settle_ranking(config, learner);
     if (start.checkpoint) {
       fail(ErrorKind::usage, "--resume", "--model ", learner.name(),
@@ -167,7 +167,7 @@ struct RowRun : Prepared {
     const std::vector<std::string> flags = learner.flags();
     const bool counts = config.task == "counts" && config.objective == Config().objective;
     if (counts && std::find(flags.begin(), flags.end(), "--objective") != flags.end()) config.objective = "poisson";
-    choose_rate(!gave);
+    choose_rate(!flag_is_given);
     const std::string data = data::find(config.data, {.data_dir = config.data_dir});
     const bool whole = joins_held_out(data);
     if (whole) config.val_split = 0;  // so that nobody measures the model on a part that it was fitted to

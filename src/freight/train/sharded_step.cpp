@@ -104,7 +104,7 @@ struct ShardedStep::State {
   Trained trained;
   Sharding sharding;
   CompileOptions options;
-  Deal deal;
+  ShardAssignment deal;
   std::vector<Variable> gradients;
   std::vector<Statistic> statistics;
   Compiled<ShardSums> shard;

@@ -76,7 +76,8 @@ ShardsTogether::Bound& ShardsTogether::bind(size_t shard, const Array& block, co
   return slot.bound.emplace(key, std::move(b)).first->second;
 }
 
-void ShardsTogether::run(const Array& block, const void* random_numbers, const Sharding& sharding, const Deal& deal) {
+void ShardsTogether::run(const Array& block, const void* random_numbers, const Sharding& sharding,
+                         const ShardAssignment& deal) {
   while (slots_.size() < shards_.size()) slots_.push_back(std::make_unique<ShardBuffers>());
   std::vector<Executable::Joint> all;
   std::vector<Bound*> bound;
@@ -105,7 +106,7 @@ void ShardsTogether::run(const Array& block, const void* random_numbers, const S
 
 // The parts are those of the shards that are not empty.
 void ShardsTogether::sum(const std::vector<void*>& parts, const Type& type, const Sharding& sharding,
-                         const Deal& deal) {
+                         const ShardAssignment& deal) {
   const int64_t n = type.shape.numel();
   const auto room = [&](std::vector<double>& memory, int64_t tensors) {
     memory.assign((static_cast<size_t>(tensors) * type.bytes() + sizeof(double) - 1) / sizeof(double), 0.0);

@@ -35,7 +35,7 @@ class ShardsTogether {
 
   // Runs all that were added. States that lie in `block` go to the shards' own blocks; the state at `random_numbers`
   // is each shard's. Sums are made over the shards of all ranks, in the tree over them where `sharding` is exact.
-  void run(const Array& block, const void* random_numbers, const Sharding& sharding, const Deal& deal);
+  void run(const Array& block, const void* random_numbers, const Sharding& sharding, const ShardAssignment& deal);
   // The next are asked after run(). An empty shard has nothing but its rows.
   int64_t rows(size_t shard) const { return shards_[shard].x.shape()[0]; }
   const float* block(size_t shard) const { return slots_[shard]->block.data<float>(); }
@@ -59,7 +59,7 @@ class ShardsTogether {
     std::vector<Array> results = {};
   };
   Bound& bind(size_t shard, const Array& block, const void* random_numbers);
-  void sum(const std::vector<void*>& parts, const Type& type, const Sharding& sharding, const Deal& deal);
+  void sum(const std::vector<void*>& parts, const Type& type, const Sharding& sharding, const ShardAssignment& deal);
 
   Source source_;
   std::vector<Shard> shards_;

@@ -294,7 +294,8 @@ class Lowering {
   // --- reductions of any axes in any order: innermost group of reduced axes first ---
 
   ValueLocation temporary(DType dtype, const Shape& extents) {
-    ValueLocation p{static_cast<int>(kernel_->external + kernel_->temporaries.size()), dtype, Shape::filled(space_.rank(), 0)};
+    ValueLocation p{static_cast<int>(kernel_->external + kernel_->temporaries.size()), dtype,
+                    Shape::filled(space_.rank(), 0)};
     int64_t step = 1;
     for (size_t i = order_.size(); i-- > 0;) {  // dense, in the region's order
       const int a = order_[i];

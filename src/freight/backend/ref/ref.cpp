@@ -201,7 +201,7 @@ class RefBackend : public Backend {
  public:
   std::string name() const override { return "ref"; }
   std::string description() const override { return "naive loops in double precision, the oracle of the tests"; }
-  std::string lacks(DType) const override { return {}; }
+  std::string why_unsupported(DType) const override { return {}; }
   bool has_kernel(const Graph&, const Node& node) const override { return info(node.op).kind != OpKind::composite; }
   std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
     const Node& n = *spec.node;

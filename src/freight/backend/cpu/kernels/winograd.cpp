@@ -58,7 +58,7 @@ WinogradGrid::Axis WinogradGrid::axis(int64_t in, int64_t out, int64_t taps, int
 // Images lie `image` floats apart, their pixels along the axis, so many, `pixel` floats, those of a square `step`
 // places.
 std::vector<WinogradGrid::AxisSpans> WinogradGrid::parts(const Axis& axis, int64_t image, int64_t pixels, int64_t pixel,
-                                                     int64_t pad, int64_t side, int64_t step) {
+                                                         int64_t pad, int64_t side, int64_t step) {
   std::vector<AxisSpans> all(static_cast<size_t>(axis.tiles));
   for (int64_t tile = 0; tile < axis.tiles; ++tile) {
     AxisSpans& parts = all[static_cast<size_t>(tile)];

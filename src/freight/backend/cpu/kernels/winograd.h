@@ -45,7 +45,7 @@ class WinogradGrid {
   };
   static Axis axis(int64_t in, int64_t out, int64_t taps, int64_t pad, int64_t count, bool apart);
   static std::vector<AxisSpans> parts(const Axis& axis, int64_t image, int64_t pixels, int64_t pixel, int64_t pad,
-                                  int64_t side, int64_t step);
+                                      int64_t side, int64_t step);
   static WinogradPatch patch(const Squares& squares, int64_t tile);
   Squares in_, out_;
 };

@@ -181,7 +181,7 @@ class CudaBackend final : public gpu::GpuBackend {
   std::shared_ptr<DeviceMemory> memory() override { return memory_; }
 
   // The tensor cores are the library's: generated kernels multiply in f32.
-  std::string lacks(DType dtype) const override {
+  std::string why_unsupported(DType dtype) const override {
     if (wide(dtype) == dtype) return {};
     const int first = dtype == DType::f16 ? 70 : 80;
     if (architecture_ < first) return cat(device_.architecture, " multiplies no ", dtype, ", sm_", first, " does");
@@ -301,7 +301,7 @@ class CudaBackend final : public gpu::GpuBackend {
       return op == Op::solve_triangular ? triangular_solver()->kernel(spec, generate)
                                         : solver()->kernel(spec, generate);
     }
-    const std::string why = solver() ? Solver::lacks(op) : why_no_solver_;
+    const std::string why = solver() ? Solver::why_unsupported(op) : why_no_solver_;
     if (!why.empty()) {
       fail(ErrorKind::device, freight::name(op), "a CUDA device computes it by cuSOLVER: ", why,
            "; or compute it on the CPU: x.to_device(\"cpu\")");

@@ -368,7 +368,8 @@ bool Dnn::takes(const freight::Graph& graph, const Node& node) {
   return known->second;
 }
 
-std::vector<std::unique_ptr<Kernel>> Dnn::kernels(const StepSpec& spec, Fusion part, const std::shared_ptr<Kernel>& rest,
+std::vector<std::unique_ptr<Kernel>> Dnn::kernels(const StepSpec& spec, Fusion part,
+                                                  const std::shared_ptr<Kernel>& rest,
                                                   const std::shared_ptr<Kernel>& before) {
   const Node& node = *spec.node;
   const size_t out = spec.in.size(), scratch = out + spec.out.size();

@@ -115,7 +115,9 @@ class LayerKernel final : public Kernel {
     if (gradient_) dw_ = take(layer_.weights, type_);
     zeroed_ = bytes_;
     work_ = take(layer_.workspace);
-    const auto operand = [&](size_t i) { return OperandSlice{i, 0, (i < out ? spec.in[i] : spec.out[i - out]).type.dtype}; };
+    const auto operand = [&](size_t i) {
+      return OperandSlice{i, 0, (i < out ? spec.in[i] : spec.out[i - out]).type.dtype};
+    };
     for (size_t i = 1; i < weights_of(attrs_); ++i) {
       add_gates(before, spec.in[i].type.shape, operand(i), w_, layer_.places[i], false);
       if (gradient_) add_gates(after, spec.in[i].type.shape, operand(out + i), dw_, layer_.places[i], true);
@@ -177,8 +179,8 @@ class LayerKernel final : public Kernel {
   }
   // A parameter to the library's weights, or its gradient from them; gates that lie behind each other there go
   // together.
-  void add_gates(gpu::Lowered& to, const Shape& shape, OperandSlice outer, OperandSlice inner, const std::vector<size_t>& places,
-                 bool result) {
+  void add_gates(gpu::Lowered& to, const Shape& shape, OperandSlice outer, OperandSlice inner,
+                 const std::vector<size_t>& places, bool result) {
     const size_t gates = places.size(), first = inner.offset, each = static_cast<size_t>(shape.numel()) / gates;
     for (size_t k = 0, end = 0; k < gates; k = end) {
       for (end = k + 1; end < gates && places[end] == places[end - 1] + each * size_of(type_);) ++end;
@@ -189,7 +191,8 @@ class LayerKernel final : public Kernel {
   }
   // Where the library finds or leaves a sequence (N, T, W) of the step: there, unless it is another one or vectors
   // cannot begin there; else in `inner`, or if that is none in scratch memory.
-  OperandSlice stage(gpu::Lowered& to, const Operand& o, OperandSlice outer, Way way, bool result, OperandSlice inner = {}) {
+  OperandSlice stage(gpu::Lowered& to, const Operand& o, OperandSlice outer, Way way, bool result,
+                     OperandSlice inner = {}) {
     if (way == Way::same && gpu::alignment_of(o) >= kLeastAlignment) return outer;
     if (inner.operand == 0) inner = take(o.type.bytes(), type_);
     add_copy(to, o.type.shape, result ? inner : outer, result ? outer : inner, way);

@@ -56,7 +56,7 @@ void check_solver(int status, const char* function) {
   fail(ErrorKind::device, "cuSOLVER", function, " ended with status ", status, " (cusolverStatus_t)");
 }
 
-std::string Solver::lacks(Op op) {
+std::string Solver::why_unsupported(Op op) {
   const LoadedSolver& l = loaded_solver();
   return op == Op::eig ? l.newer_library.why : l.library.why;
 }

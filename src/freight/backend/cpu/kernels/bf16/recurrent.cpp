@@ -326,11 +326,11 @@ void Bf16Recurrent::run_forward(const RecurrentOperands<Bf16>& o, const Bf16* pa
   std::fill(before, now + blocks_ * kPiece, Bf16{0});
   std::fill_n(state, blocks_ * kBlock, 0.0f);
   StepBlock part{.samples = last - first,
-            .gate = h,
-            .gates_row = p_.steps * gh,
-            .state_row = p_.steps * h,
-            .counts = o.counts ? o.counts + first : nullptr,
-            .sums = sums};
+                 .gate = h,
+                 .gates_row = p_.steps * gh,
+                 .state_row = p_.steps * h,
+                 .counts = o.counts ? o.counts + first : nullptr,
+                 .sums = sums};
   table.begin();
   for (int64_t i = 0; i < p_.steps; ++i, std::swap(before, now)) {
     const int64_t t = p_.reverse ? p_.steps - 1 - i : i, at = first * p_.steps + t;
@@ -387,11 +387,11 @@ void Bf16Recurrent::run_backward(const RecurrentOperands<Bf16>& o, const Bf16* p
   std::fill(dz, dz + g * blocks_ * kPiece, Bf16{0});
   std::fill(dh, dc + blocks_ * kBlock, 0.0f);
   StepBlock part{.samples = last - first,
-            .gate = h,
-            .gates_row = p_.steps * gh,
-            .state_row = p_.steps * h,
-            .counts = o.counts ? o.counts + first : nullptr,
-            .dz_gate = blocks_ * kPiece};
+                 .gate = h,
+                 .gates_row = p_.steps * gh,
+                 .state_row = p_.steps * h,
+                 .counts = o.counts ? o.counts + first : nullptr,
+                 .dz_gate = blocks_ * kPiece};
   table.begin();
   for (int64_t i = p_.steps - 1; i >= 0; --i) {
     const int64_t t = p_.reverse ? p_.steps - 1 - i : i, at = first * p_.steps + t, earlier = p_.reverse ? 1 : -1;
