@@ -278,7 +278,7 @@ void check_model(const deploy::Predictor& predictor, PredictFlags& f, const comm
     fail(ErrorKind::usage, "--text", "model ", bundle.name(), " reads no texts");
   }
   if (!f.columns.empty() && bundle.net()) {
-    fail(ErrorKind::usage, "--columns", "is for tables: ", bundle.name(), " is a net");
+    fail(ErrorKind::usage, "--columns", "is for tables: ", bundle.name(), " is a network");
   }
   if (launch.world > 1 && !bundle.net()) {
     fail(ErrorKind::usage, "--devices", f.model,

@@ -64,7 +64,7 @@ void declare(Options& o, train::Config& c, TrainFlags& f) {
   o.add("--progress", &f.progress, "show the progress line on stderr");
   o.group("Memory (docs/plan.md)");
   o.add("--fit", &f.fit,
-        "refuse a run that does not fit in memory; auto applies the least costly workaround; off does not check",
+        "refuse a run that does not fit in memory; auto applies the cheapest workaround; off does not check",
         {.one_of = {"refuse", "auto", "off"}});
   o.add("--device-memory", &f.device_memory, "limit for the run's device memory (default: what is free)",
         {.value = "4GiB", .aliases = {"--memory-limit"}});
@@ -139,7 +139,7 @@ void settle_elastic(Request& r) {
          " was begun without them, which cannot change: go on without --elastic, or begin again with it");
   }
   if (&train::learner_of(c) != train::learners().front()) {
-    fail(ErrorKind::usage, "--elastic", "currently supports only nets, and --model ", c.model, " is none");
+    fail(ErrorKind::usage, "--elastic", "currently supports only networks, and --model ", c.model, " is none");
   }
   if (r.flags.fit == "auto" || r.flags.choose_batch) {
     fail(ErrorKind::usage, "--elastic", "cannot be combined with ", r.flags.choose_batch ? "--batch-size" : "--fit",
@@ -243,7 +243,11 @@ int train_here(Request& r, const Args& args, train::Ranks* ranks, const ShardWor
   if (ranks && !ranks->first()) return result.interrupted() ? signals::exit_code() : 0;
   const bool trained = result.samples_per_second > 0;  // not complete before
   if (trained && fitted.run.has_plans()) terminal.compare(result.output_dir);
-  flags.json ? terminal.print_json(result) : terminal.print(result, resume_command(result.output_dir, r.config, flags));
+  if (flags.json) {
+    terminal.print_json(result);
+  } else {
+    terminal.print(result, resume_command(result.output_dir, r.config, flags));
+  }
   return result.interrupted() ? signals::exit_code() : 0;
 }
 

@@ -49,8 +49,8 @@ void Terminal::on_start(const train::RunSummary& s) {
   tell(cat("freight ", version(), " on ", s.device));
   const std::string what = s.classes > 0     ? cat(s.classes, " classes")
                            : s.unit == "tok" ? "tokens of a corpus"
-                           : s.ranks         ? "relevances to rank by"
-                                             : "values to regress";
+                           : s.ranks         ? "relevance labels to rank by"
+                                             : "regression target";
   const std::string measured = s.test_count > 0 || s.has_plans
                                    ? cat(with_commas(s.test_count), " ", name_of_set(s.measured))
                                    : "no validation set";

@@ -631,7 +631,7 @@ TEST_F(ElasticRuns, WrongBoundsAreRefusedByName) {
   refused({on, four, flag, "1:4", "--batch-size", "auto"}, "--elastic: does not go with --batch-size auto");
   refused({on, four, flag, "1:4", "--hosts", "192.0.2.1,b"}, "--hosts: got '192.0.2.1' for the first host");
   refused({on, four, flag, "1:4", "--overlap", "yes"}, "--elastic: does not go with --overlap yes");
-  refused({on, four, flag, "1:4", "--shards", "0"}, "--shards: got 0 beside --elastic");
+  refused({on, four, flag, "1:4", "--shards", "0"}, "--shards: got 0 together with --elastic");
   refused({on, four, flag, "1:4", "--fit", "auto"}, "--elastic: does not go with --fit auto");
   write_file(path("rows.csv"), "a,b\n1,2\n2,4\n3,6\n");
   const Ran table = run_freight({"train", path("rows.csv"), "--target", "b", "--devices", "cpu*2", "--elastic", "1:2"});

@@ -221,7 +221,7 @@ TEST_F(ImportedTrees, VerifyHoldsAndOnnxRuntimeAnswersTheSame) {
 TEST_F(ImportedTrees, ReportSaysThatItIsOfRuns) {
   const Ran r = run_freight({"report", converted("binary.txt")});
   EXPECT_EQ(r.code, 3) << r.err;
-  EXPECT_NE(r.err.find("need the directory of a run"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("expected the directory of a run"), std::string::npos) << r.err;
 }
 
 // The answer to a body, without its head; "" where nobody listens.

@@ -162,7 +162,7 @@ TEST(ProfileCommand, ListsTheSumsOfAStepOverDevicesAndWhatComputeHidesOfThem) {
   words.insert(words.end(), {"yes", "--top", "3"});
   const Ran text = run_freight(words);
   EXPECT_EQ(text.code, 0) << text.err;
-  for (const char* part : {"all_reduce", "hidden", "are hidden behind compute", "of each step for rank 1"}) {
+  for (const char* part : {"all_reduce", "hidden", "overlap with compute", "of each step for rank 1"}) {
     EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
   }
   EXPECT_EQ(run_freight({"profile", "--model", "mlp", "--devices", "2", "--inference"}).code, 2);

@@ -523,7 +523,7 @@ TEST_F(Ranks, AreNamedAndRefused) {
   refused({"--devices", "0,1"}, "expected names");
   refused({"--devices", "2.5"}, "--devices: expected names, got '2.5'");
   refused({"--devices", "99999999999999999999"}, "expected names");
-  refused({"--hosts", "a,b"}, "--hosts: expected one for each, as in --devices cpu*2, got 2 hosts for 1 device");
+  refused({"--hosts", "a,b"}, "--hosts: got 2 hosts for 1 device, need one for each, as in --devices cpu*2");
   refused({"--hosts", "a,b,c", "--devices", "2"}, "--hosts: got 3 hosts for 2 devices");
   refused({"--devices", "nonsense*2"}, "nonsense", 4);
   refused({"--devices", "cpu,nonsense"}, "nonsense", 4);

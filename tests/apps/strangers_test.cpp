@@ -31,7 +31,7 @@ TEST(Strangers, APlantedCacheIsNotUsed) {
   const auto refused = [&](const char* what) {
     const Ran r = without_home(dir);
     EXPECT_EQ(r.code, 0) << r.err;
-    const std::string line = own_cache(dir) + " is no folder of this user alone";
+    const std::string line = own_cache(dir) + " can be written by other users";
     const size_t at = r.err.find(line);
     EXPECT_NE(at, std::string::npos) << what << "\n" << r.err;
     EXPECT_EQ(r.err.find(line, at == std::string::npos ? at : at + 1), std::string::npos) << "said twice\n" << r.err;
@@ -46,7 +46,7 @@ TEST(Strangers, APlantedCacheIsNotUsed) {
   refused("a file");
   const Ran r = without_home(dir);
   EXPECT_EQ(r.code, 0) << r.err;
-  EXPECT_EQ(r.err.find("no folder of this user alone"), std::string::npos) << r.err;
+  EXPECT_EQ(r.err.find("can be written by other users"), std::string::npos) << r.err;
   EXPECT_EQ(fs::status(own_cache(dir)).permissions(), fs::perms::owner_all);
 }
 
@@ -127,8 +127,8 @@ TEST(Strangers, JunkIsNamed) {
   } kCases[] = {
       {{"eval", "a.safetensors", "--weights", "b.safetensors"}, {}, 2, "a.safetensors and --weights b.safetensors"},
       {{"train", "digits", "--data", "mnist"}, {}, 2, "digits and --data mnist"},
-      {{"advise", "--model", "mlp", "--samples", "100", "--device=nonsense"}, {}, 4, "unknown backend: got 'nonsense'"},
-      {{"plan", "--model", "mlp", "--device=cuda:x"}, {}, 4, "unknown backend: got 'cuda:x'"},
+      {{"advise", "--model", "mlp", "--samples", "100", "--device=nonsense"}, {}, 4, ", got 'nonsense'"},
+      {{"plan", "--model", "mlp", "--device=cuda:x"}, {}, 4, ", got 'cuda:x'"},
       {{"devices", "list"},
        {"FREIGHT_LOG=loud"},
        2,

@@ -78,22 +78,22 @@ TEST(TablesCommand, ATableIsTrainedMeasuredPredictedAndShown) {
   const Ran verified = run_freight({"verify", model});
   EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
   EXPECT_NE(verified.out.find("PASS         replay"), std::string::npos) << verified.out;
-  expect_refused(run_freight({"verify", model, "--data", csv}), 2, {"--data", "baseline", "stored with it"});
+  expect_refused(run_freight({"verify", model, "--data", csv}), 2, {"--data", "baseline", "saved in it"});
   expect_refused(run_freight({"verify", model, "--label-column", "species"}), 2, {"--label-column", "baseline"});
   const std::vector<std::string> for_nets[] = {
       {"generate", model, "--prompt", "a"}, {"profile", "--model", model}, {"models", "show", model, "--spec"}};
   for (const std::vector<std::string>& args : for_nets) {
-    expect_refused(run_freight(args), 2, {"fitted by baseline", "of nets alone"});
+    expect_refused(run_freight(args), 2, {"fitted by baseline", "of networks alone"});
   }
   for (const char* command : {"plan", "explain", "advise", "profile"}) {
-    expect_refused(run_freight({command, "--model", "baseline"}), 2, {"baseline is no net"});
+    expect_refused(run_freight({command, "--model", "baseline"}), 2, {"baseline is no network"});
   }
   expect_refused(run_freight({"train", csv, "--model", "baseline", "--lr", "0.5", "-o", dir + "/b"}), 2,
-                 {"--lr", "is for nets"});
+                 {"--lr", "is for networks"});
   const std::vector<std::string> usual[] = {{"--lr", "0.001"}, {"--epochs", "3"}, {"--optimizer", "adam"}};
   for (const std::vector<std::string>& flag : usual) {
     expect_refused(run_freight({"train", csv, "--model", "baseline", flag[0], flag[1], "-o", dir + "/b"}), 2,
-                   {flag[0], "is for nets"});
+                   {flag[0], "is for networks"});
   }
   expect_refused(run_freight({"train", csv, "--model", "baseline", "--label-column", "species", "-o", dir + "/b"}), 2,
                  {"--label-column", "is for texts", "--target"});
@@ -103,10 +103,10 @@ TEST(TablesCommand, ATableIsTrainedMeasuredPredictedAndShown) {
                  {"--target", "is for models of tables"});
   expect_refused(run_freight({"eval", model, "--label-column", "colour"}), 2, {"--label-column", "--target"});
   expect_refused(run_freight({"train", csv, "--model", "baseline", "-b", "auto", "-o", dir + "/b"}), 2,
-                 {"--batch-size", "is for nets"});
+                 {"--batch-size", "is for networks"});
   expect_refused(run_freight({"train", csv, "--model", "baseline", "-o", dir + "/run"}), 2, {"--overwrite"});
   expect_refused(run_freight({"train", csv, "--model", "baseline", "--resume", dir + "/run"}), 2,
-                 {"no checkpoint to go on from"});
+                 {"no checkpoint to resume from"});
 }
 
 TEST(TablesCommand, ARunTellsWhatPeopleKnowOfTheirKindOfTarget) {
@@ -291,7 +291,7 @@ TEST(TablesCommand, BenchCompareTimesFitsOfTreesOverRows) {
     EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
   }
   expect_refused(compared({"--rows", "2001"}), 2, {"--rows", "2001", "2000 rows"});
-  expect_refused(compared({"--batches", "1,2"}), 2, {"--batches", "is for nets"});
+  expect_refused(compared({"--batches", "1,2"}), 2, {"--batches", "is for networks"});
   expect_refused(compared({"--devices", "opencl:0"}), 2, {"--devices", "opencl:0"});
   expect_refused(run_freight({"bench", "compare", "--model", "mlp", "--rows", "5"}), 2, {"--rows", "is for trees"});
 }
@@ -347,8 +347,8 @@ TEST(TablesCommand, PlanSaysWhetherAGpuPaysForTheTable) {
   const Ran forest = planned({"--model", "forest", "--trees", "30"});
   EXPECT_NE(forest.out.find("forest: 30 trees, 12 levels"), std::string::npos) << forest.out << forest.err;
   EXPECT_NE(planned({"--csv"}).out.find("device,fits"), std::string::npos);
-  expect_refused(planned({"--world", "1,2"}), 2, {"--world", "is for nets"});
-  expect_refused(planned({"--model", "linear"}), 2, {"linear is no net"});
+  expect_refused(planned({"--world", "1,2"}), 2, {"--world", "is for networks"});
+  expect_refused(planned({"--model", "linear"}), 2, {"linear is no network"});
   const Ran here = run_freight({"plan", csv, "--target", "species"});
   EXPECT_EQ(here.code, 0) << here.err;
   EXPECT_NE(here.out.find("this machine"), std::string::npos) << here.out;
@@ -376,7 +376,7 @@ TEST(TablesCommand, AdviceSaysOnWhichHardwareTreesAreFitted) {
   EXPECT_GT(chosen.at("answer").at("dollars").at("high"), 0);
   EXPECT_LE(chosen.at("answer").at("run_hours").at("high").get<double>(), 0.05);
   EXPECT_EQ(advised({"--samples", "1000000000", "--deadline", "1s"}).code, 5);
-  expect_refused(advised({"--input-shape", "3x4x4"}), 2, {"--input-shape", "is for nets"});
+  expect_refused(advised({"--input-shape", "3x4x4"}), 2, {"--input-shape", "is for networks"});
 }
 
 // The columns and rows of this table take 66 MB each while it is read: 8.2 million cells in f64.
@@ -487,7 +487,7 @@ TEST(TablesCommand, WhatEachColumnAddsStandsBesideTheAnswer) {
   EXPECT_EQ(split(stopped.out, '\n').size(), 5u) << stopped.out;
   ASSERT_EQ(run_freight({"train", csv, "--model", "baseline", "-o", dir + "/mean"}).code, 0);
   expect_refused(run_freight({"predict", dir + "/mean/model.safetensors", dir + "/new.csv", "--explain"}), 2,
-                 {"--explain", "baseline", "does not say what each column adds"});
+                 {"--explain", "baseline", "does not attribute predictions to columns"});
   expect_refused(
       run_freight({"predict", model, dir + "/new.csv", "--explain", "--npy", dir + "/p.npy", "-o", dir + "/new.csv"}),
       2, {"-o"});

@@ -125,7 +125,7 @@ TEST_F(VerifyWorld, RefusesWhatItCannotCompare) {
   };
   refused({"--world", "0"}, "--world: got '0'");
   refused({"--world", "a"}, "--world: got 'a'");
-  refused({"--world", "2,1"}, "that rise");
+  refused({"--world", "2,1"}, "in ascending order");
   refused({"--world", "2"}, "expected two numbers to compare");
   refused({"--world", ""}, "--world");
   refused({"--world", "1,9"}, "got 9 devices for 8 shards");

@@ -215,7 +215,7 @@ TEST(ComparisonPage, DrawsCurvesRooflineAndTimelineForReadersWithoutColour) {
   EXPECT_EQ(page["overflow"], Json::array());
   EXPECT_EQ(page["console"], Json::array());
   EXPECT_EQ(page["charts"], Json({"Throughput", "Time of a step", "Times as fast as cpu, batches on the device",
-                                  "Times as fast as cpu, batches moved from the host", "Share of the dense peak",
+                                  "Times as fast as cpu, batches moved from the host", "Fraction of the dense peak",
                                   "Roofline of a step at batch 4"}));
 }
 

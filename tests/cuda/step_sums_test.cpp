@@ -272,7 +272,7 @@ TEST_F(StepSumsOnFake, RanksWhosePlansSumOtherStatisticsAreTold) {
     return "nothing";
   });
   for (const std::string& s : said) {
-    EXPECT_NE(s.find("the plan of rank 1 sums other statistics than that of rank 0"), std::string::npos) << s;
+    EXPECT_NE(s.find("the plan of rank 1 reduces other statistics than rank 0"), std::string::npos) << s;
   }
 }
 

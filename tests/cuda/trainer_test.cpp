@@ -193,7 +193,7 @@ TEST_F(CudaOnFake, ALostDeviceIsADeviceErrorAndNothingHangs) {
     }
   });
   EXPECT_EQ(e.kind(), ErrorKind::device);
-  for (const char* part : {"the device is lost", "CUDA_ERROR_ILLEGAL_ADDRESS", "--resume auto"}) {
+  for (const char* part : {"the device failed", "CUDA_ERROR_ILLEGAL_ADDRESS", "--resume auto"}) {
     EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
   }
   fake().lose_after = -1;

@@ -45,7 +45,7 @@ TEST(TextFile, WithoutHeaderTheLabelIsTheColumnOfNumbersOrOfFewWords) {
                     TextForm::tsv)[1],
             "spam:win a prize now");
   EXPECT_EQ(rows_of("it is good\t1\nit is bad\t0\n", TextForm::tsv), (Words{"1:it is good", "0:it is bad"}));
-  expect_error(ErrorKind::data, {"f", "cannot tell which column", "--text-column"},
+  expect_error(ErrorKind::data, {"f", "cannot infer which column", "--text-column"},
                [] { rows_of("one thing,another\nthird thing,fourth\n", TextForm::csv); });
   expect_error(ErrorKind::data, {"f", "got one column"}, [] { rows_of("alone\nagain\n", TextForm::csv); });
 }

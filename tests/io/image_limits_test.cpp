@@ -58,7 +58,7 @@ std::string refusal(const std::string& file) {
   try {
     decode_image(bytes_of(file), "claims");
   } catch (const Error& e) {
-    const bool memory = std::string(e.what()).find("takes more memory than there is") != std::string::npos;
+    const bool memory = std::string(e.what()).find("needs more memory than available") != std::string::npos;
     EXPECT_EQ(static_cast<int>(e.kind()), static_cast<int>(memory ? ErrorKind::capacity : ErrorKind::data)) << e.what();
     EXPECT_EQ(e.op(), "claims");
     return e.what();

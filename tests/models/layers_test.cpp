@@ -341,7 +341,7 @@ TEST(Layers, ADeclarationThatLeavesSomethingOutIsFoundBeforeItIsStored) {
     return Model{.name = "own", .input = {DType::f32, {3}}, .net = std::make_shared<nn::Sequential>(std::move(net))};
   };
   check_spec(net_with(Deep()));
-  expect_error(ErrorKind::usage, {"'own'", "does not come back", "mine.w1 f32[3]", "no more"},
+  expect_error(ErrorKind::usage, {"'own'", "is not reproduced", "mine.w1 f32[3]", "no more"},
                [&] { check_spec(net_with(Deep(2))); });
   check_spec(net_with(Steep()));
   expect_error(ErrorKind::usage, {"'own'", "computes something else", "in 'mine'"},
@@ -372,7 +372,7 @@ TEST(Layers, AClassThatNobodyDeclaredIsRefusedByName) {
   nn::Sequential net;
   net.append("mine", Unknown());
   m.net = std::make_shared<nn::Sequential>(std::move(net));
-  expect_error(ErrorKind::usage, {"'mine'", "no one has declared", "register_layer"}, [&] { to_spec(m); });
+  expect_error(ErrorKind::usage, {"'mine'", "is not declared", "register_layer"}, [&] { to_spec(m); });
 }
 
 }  // namespace

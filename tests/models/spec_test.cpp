@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"no input", R"({"format":"freight-model-1","net":[]})", {"'input' is missing"}},
         Bad{"bad input", with_net("[]", "[0,28]"), {"'input'", "[0,28]"}},
         Bad{"huge input", with_net("[]", "[1000000000,1000000000,1000000000]"), {"'input'"}},
-        Bad{"no net", R"({"format":"freight-model-1","input":[4]})", {"'net' is missing"}},
+        Bad{"no network", R"({"format":"freight-model-1","input":[4]})", {"'net' is missing"}},
         Bad{"unknown key", with_net("[]", "[4]", R"(,"nett":1)"), {"unknown key 'nett'", "did you mean 'net'?"}},
         Bad{"unknown layer",
             with_net(R"([{"type":"Conv2D","out":4,"kernel":3}])"),

@@ -187,10 +187,10 @@ TEST_F(SeveralInputs, ValuesMoveFromNetToNet) {
 
 TEST_F(SeveralInputs, WhatCannotBeAModuleIsRefusedByName) {
   const auto net = std::make_shared<Sequential>();
-  expect_error(ErrorKind::usage, {"child 'me' is the module itself, or holds it"}, [&] { net->append("me", net); });
+  expect_error(ErrorKind::usage, {"child 'me' is the module itself, or contains it"}, [&] { net->append("me", net); });
   const auto outer = std::make_shared<Sequential>(), inner = std::make_shared<Sequential>();
   outer->append("inner", inner);
-  expect_error(ErrorKind::usage, {"child 'outer' is the module itself, or holds it"},
+  expect_error(ErrorKind::usage, {"child 'outer' is the module itself, or contains it"},
                [&] { inner->append("outer", outer); });
   expect_error(ErrorKind::usage, {"OutputWatch: module 1 of 2 is a null pointer"}, [&] {
     const OutputWatch watch(std::vector<Module*>{outer.get(), nullptr});

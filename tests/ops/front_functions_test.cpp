@@ -152,7 +152,7 @@ TEST_F(Front, SlicesJoinsAndPads) {
   EXPECT_MESSAGE(chunk(a, 2, 0), "does not divide into 2");
   EXPECT_EQ(chunk(zeros({0, 3}), 5, 0).size(), 5u);
   EXPECT_MESSAGE(chunk(zeros({0, 3}), int64_t{1} << 60, 0), "expected at most 65536, got 1152921504606846976");
-  EXPECT_MESSAGE(chunk(zeros({int64_t{1} << 40}), int64_t{1} << 40, 0), "too many parts");
+  EXPECT_MESSAGE(chunk(zeros({int64_t{1} << 40}), int64_t{1} << 40, 0), "too many chunks");
 }
 
 TEST_F(Front, MatmulFollowsNumPy) {

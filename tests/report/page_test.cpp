@@ -167,7 +167,7 @@ TEST_F(Report, OfMoreClassesThanATableHoldsIsAMap) {
   ReportedRun s{.run = read_run(run())};
   s.examination = e;
   const std::string html = to_html({s});
-  EXPECT_NE(html.find("Most frequent confusions"), std::string::npos);
+  EXPECT_NE(html.find("Most frequent errors"), std::string::npos);
   EXPECT_NE(html.find("class 7 told as class 8: 1"), std::string::npos);
   EXPECT_NE(html.find("The other 80 classes"), std::string::npos);
   EXPECT_EQ(html.find("class=\"confusion\""), std::string::npos);

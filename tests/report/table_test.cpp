@@ -116,7 +116,7 @@ TEST_F(TableReport, OfClassesShowsCurvesAndWhatColumnsAreWorth) {
   if (page.is_null()) GTEST_SKIP() << "no browser";
   const auto text = page["text"].get<std::string>();
   for (const char* part :
-       {"Over all thresholds", "Importance of columns", "Partial dependence", "Rows that were told worst", "F1",
+       {"Over all thresholds", "Importance of columns", "Partial dependence", "Worst predictions", "F1",
         "Leaderboard", "--lr 0.05", "mlp: <slow>", "expected calibration error"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part;
   }

@@ -351,7 +351,7 @@ TEST(Server, TooLargeHeadsAndBodiesAreRefused) {
   // A path has 2 KiB at most, whatever its head may have.
   RunningServer usual;
   for (const size_t path : {2047, 2048}) {
-    expect_refused(ask(get("/" + std::string(path - 1, 'a')), usual), 404, {"nothing under"});
+    expect_refused(ask(get("/" + std::string(path - 1, 'a')), usual), 404, {"not found"});
   }
   expect_refused(ask(get("/" + std::string(2048, 'a')), usual), 414, {"2048"});
   const std::string head = "POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\n";

@@ -64,9 +64,9 @@ TEST(Bundle, WhatIsNotAsItWasStoredIsRefused) {
     io::SafeTensors file = stored;
     change(file);
     io::save_safetensors(path, file);
-    expect_error(ErrorKind::checkpoint, {path, "not what was stored", "xxh3_128"}, [&] { load_bundle(path); });
+    expect_error(ErrorKind::checkpoint, {path, "differs from what was saved", "xxh3_128"}, [&] { load_bundle(path); });
     models::Model model = sample_bundle().model;
-    expect_error(ErrorKind::checkpoint, {path, "not what was stored"}, [&] { load_weights(model, path); });
+    expect_error(ErrorKind::checkpoint, {path, "differs from what was saved"}, [&] { load_weights(model, path); });
   };
   refused([](io::SafeTensors& f) {
     Array& a = f.tensors[0].second = f.tensors[0].second.clone();

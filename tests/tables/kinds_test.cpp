@@ -115,7 +115,7 @@ TEST(Kinds, OrdersOfDaysAndMonthsAreToldByAllDates) {
 TEST(Kinds, MixedCellsAndNamesThatMisleadAreTold) {
   const TypedColumn mixed = typed("width", 50, [](int i) { return i == 30 ? std::string("wide") : cat(i % 9); });
   EXPECT_EQ(mixed.kind, ColumnKind::category);
-  for (const char* part : {"'wide' (line 32)", "49 of 50 cells are numbers", "--types width=number"}) {
+  for (const char* part : {"'wide' (line 32)", "49 of 50 values are numbers", "--types width=number"}) {
     EXPECT_NE(mixed.note.find(part), std::string::npos) << mixed.note;
   }
   // Tickets of the Titanic: three of four are numbers.
@@ -127,13 +127,13 @@ TEST(Kinds, MixedCellsAndNamesThatMisleadAreTold) {
   const auto odd = [](int count) {
     return typed("width", 100, [&](int i) { return i < count ? std::string("wide") : cat(i % 9); }).note;
   };
-  EXPECT_NE(odd(5).find("95 of 100 cells are numbers"), std::string::npos) << odd(5);
+  EXPECT_NE(odd(5).find("95 of 100 values are numbers"), std::string::npos) << odd(5);
   EXPECT_NE(
       odd(50).find("50 of 100 values are numbers; read as a category because of 'wide' (50 values, first in line 2)"),
       std::string::npos)
       << odd(50);
   EXPECT_EQ(odd(51), "");
-  EXPECT_NE(typed("store_id", 30, [](int i) { return cat(i % 3); }).note.find("occur again"), std::string::npos);
+  EXPECT_NE(typed("store_id", 30, [](int i) { return cat(i % 3); }).note.find("its numbers repeat"), std::string::npos);
   EXPECT_EQ(typed("store", 30, [](int i) { return cat(i % 3); }).note, "");
   const TypedColumn many = typed("town", 30000, [](int i) { return cat("t", i / 3); });
   EXPECT_EQ(many.kind, ColumnKind::category);

@@ -283,7 +283,7 @@ TEST_F(Tables, TheBaselineTellsFrequenciesAndItsStoredFileAnswersTheSame) {
   EXPECT_FALSE(prepared.has_plans());
   EXPECT_GT(prepared.cost().bytes, 0);
   EXPECT_FALSE(std::filesystem::exists(config_.output_dir));
-  expect_error(ErrorKind::usage, {"PreparedRun::planned", "baseline", "nets alone"}, [&] { prepared.planned(); });
+  expect_error(ErrorKind::usage, {"PreparedRun::planned", "baseline", "networks"}, [&] { prepared.planned(); });
   train::Observer silent;
   const train::Result r = prepared.run(silent, {"train"});
   ASSERT_TRUE(r.test.top1);
@@ -431,15 +431,15 @@ TEST_F(Tables, WhatIsForNetsIsRefusedByName) {
     expect_error(ErrorKind::usage, parts, [&] { train::prepare(config_); });
     config_ = before;
   };
-  refused({"--lr", "is for nets", "baseline", "leave it out"}, [](train::Config& c) { c.lr = 0.5; });
-  refused({"--batch-size", "is for nets"}, [](train::Config& c) { c.batch_size = 32; });
-  refused({"--optimizer", "is for nets"}, [](train::Config& c) { c.optimizer = "lion"; });
+  refused({"--lr", "is for networks", "baseline", "leave it out"}, [](train::Config& c) { c.lr = 0.5; });
+  refused({"--batch-size", "is for networks"}, [](train::Config& c) { c.batch_size = 32; });
+  refused({"--optimizer", "is for networks"}, [](train::Config& c) { c.optimizer = "lion"; });
   refused({"--device", "runs on the CPU"}, [](train::Config& c) { c.backend = "ref"; });
   refused({"--precision", "computes in f64"}, [](train::Config& c) { c.precision = "bf16"; });
   const train::Result r = run();
   refused({"is not empty", "--overwrite"}, [](train::Config&) {});
-  refused({"--resume", "no checkpoint to go on from"}, [](train::Config& c) { c.resume = c.output_dir; });
-  expect_error(ErrorKind::usage, {r.model_path, "fitted by baseline", "ONNX", "of nets alone"},
+  refused({"--resume", "no checkpoint to resume from"}, [](train::Config& c) { c.resume = c.output_dir; });
+  expect_error(ErrorKind::usage, {r.model_path, "fitted by baseline", "ONNX", "of networks alone"},
                [&] { store::load_net(r.model_path, "export to ONNX"); });
   // A mistyped name may be meant for either list.
   const auto named = [&](const std::string& model) { config_.model = model, train::prepare(config_); };
@@ -449,10 +449,10 @@ TEST_F(Tables, WhatIsForNetsIsRefusedByName) {
                [&] { named("basline"); });
   expect_error(ErrorKind::usage, {"unknown model 'lenett'", "did you mean 'lenet'?", "learners of tables: baseline"},
                [&] { named("lenett"); });
-  expect_error(ErrorKind::usage, {"a plan", "baseline is no net"}, [] { train::need_net_model("baseline", "a plan"); });
+  expect_error(ErrorKind::usage, {"a plan", "baseline is no network"}, [] { train::need_net_model("baseline", "a plan"); });
   train::need_net_model("lenet", "a plan");
   models::Model lenet = models::create("lenet");
-  expect_error(ErrorKind::checkpoint, {"fitted by baseline", "no weights of a net"},
+  expect_error(ErrorKind::checkpoint, {"fitted by baseline", "no weights of a network"},
                [&] { store::load_weights(lenet, r.model_path); });
   expect_error(ErrorKind::usage, {"register_learner", "halfway"},
                [] { train::register_learner(std::make_shared<HalfwayLearner>()); });

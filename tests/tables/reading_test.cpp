@@ -115,7 +115,7 @@ TEST_F(Reading, TheTaskIsSaidOrFollowsFromTheCells) {
   EXPECT_EQ(classes.shape.classes[1], "0.5");
   expect_error(ErrorKind::data, {"t.csv:3", "column a", "got 0.5", "--task counts"},
                [&] { read_table({.data = csv, .target = "a", .task = "counts"}); });
-  expect_error(ErrorKind::usage, {"--task", "the model or its --objective tells values"},
+  expect_error(ErrorKind::usage, {"--task", "the model or its --objective is for regression"},
                [&] { read_table({.data = csv, .target = "y", .task = "classes", .values = true}); });
 }
 
@@ -131,7 +131,7 @@ TEST_F(Reading, ATestPartOfItsOwnIsReadByTheColumnsOfTraining) {
   EXPECT_EQ(data.own_test.values.data<double>()[2], 1);
   EXPECT_EQ(data.own_test.values.data<double>()[1], store::kUnknownWord);
   EXPECT_EQ(data.own_test.labels.data<int64_t>()[0], 1);
-  expect_told(data.notes, {"9 rows of", "test.csv", "are the test part"});
+  expect_told(data.notes, {"9 rows of", "test.csv", "are the test set"});
   const std::string less = file("less.csv", "kind,a", 3, [](int) { return "rose,1"; });
   expect_error(ErrorKind::data, {"less.csv", "no column colour"},
                [&] { read_table({.data = csv, .target = "kind", .test = less}); });
@@ -170,7 +170,7 @@ TEST_F(Reading, GroupsAndTimesDivideTheRows) {
   };
   const std::vector<double> before = seconds(times.train), after = seconds(times.test);
   EXPECT_LT(*std::max_element(before.begin(), before.end()), *std::min_element(after.begin(), after.end()));
-  expect_told(times.notes, {"held out", "the last by day"});
+  expect_told(times.notes, {"for validation", "the last by day"});
   expect_error(ErrorKind::usage, {"--split-by", "--group-column"},
                [&] { read_table({.data = csv, .target = "spent", .group_column = "shop", .split_by = "day"}); });
   expect_error(ErrorKind::data, {"--split-by needs times or numbers", "category"},
@@ -187,7 +187,7 @@ TEST_F(Reading, WeightsAreReadAndChecked) {
   EXPECT_EQ(*std::max_element(weights.begin(), weights.end()), 2);
   const std::string bad =
       file("bad.csv", "a,w,y", 9, [](int i) { return cat(i, ".5,", i == 4 ? "-1" : "1", ",", i % 3, ".5"); });
-  expect_error(ErrorKind::data, {"bad.csv:6", "column w", "'-1'", "a weight is a number of at least 0"},
+  expect_error(ErrorKind::data, {"bad.csv:6", "column w", "'-1'", "expected a weight of at least 0"},
                [&] { read_table({.data = bad, .target = "y", .weight_column = "w"}); });
 }
 

@@ -235,7 +235,7 @@ TEST_F(Selection, ATestPartOfItsOwnLeavesAllRowsToTheComparison) {
   EXPECT_EQ(learner_->measure(bundle, r.model_path, {}).figures.count, 2);
   train::MeasureRequest held_out;
   held_out.split = "val";
-  expect_error(ErrorKind::usage, {"--split", "was held out of training", "--split train measures"},
+  expect_error(ErrorKind::usage, {"--split", "was held out for validation", "--split train measures"},
                [&] { learner_->measure(bundle, r.model_path, held_out); });
   // Without a comparison the held-out rows guide the fit, as before.
   learner_->fits.clear();
@@ -456,7 +456,7 @@ TEST_F(Selection, NonsenseIsRefusedByItsFlag) {
   const std::string values = dir_ / "values.csv";
   refused({"--metric", "rmse is for values", "2 classes", "auc"}, [](C& c) { c.metric = "rmse"; });
   refused({"--metric", "macro_f1 is for more than two classes"}, [](C& c) { c.metric = "macro_f1"; });
-  refused({"--metric", "auc is for two classes", "holds values", "rmse, mae, r2"}, [&](C& c) {
+  refused({"--metric", "auc is for two classes", "contains values", "rmse, mae, r2"}, [&](C& c) {
     c.data = values;
     c.metric = "auc";
   });
@@ -465,7 +465,7 @@ TEST_F(Selection, NonsenseIsRefusedByItsFlag) {
     c.metric = "quantile_loss";
   });
   refused({"--metric", "unknown value: got acc", "accuracy"}, [](C& c) { c.metric = "acc"; });
-  refused({"--threshold", "two classes", "holds values"}, [&](C& c) {
+  refused({"--threshold", "two classes", "contains values"}, [&](C& c) {
     c.data = values;
     c.threshold = 0.4;
   });
@@ -485,7 +485,7 @@ TEST_F(Selection, NonsenseIsRefusedByItsFlag) {
 }
 
 TEST_F(Selection, ALearnerHasItsOwnLearningRateHoweverItIsNamed) {
-  EXPECT_EQ(train::learning_rate(train::Config()), 0.01) << "of nets";
+  EXPECT_EQ(train::learning_rate(train::Config()), 0.01) << "of networks";
   train::Config nets;
   nets.model = "mlp";
   EXPECT_EQ(train::prepare(nets).config().lr, 0.01);
@@ -502,7 +502,7 @@ TEST_F(Selection, ALearnerHasItsOwnLearningRateHoweverItIsNamed) {
   EXPECT_EQ(run.config().lr, kGbdtRate);
   const std::vector<std::string> notes = run.summary().notes;
   EXPECT_TRUE(std::any_of(notes.begin(), notes.end(), [](const std::string& n) {
-    return n.find("is that of the recipe, for nets") != std::string::npos;
+    return n.find("is that of the recipe, for networks") != std::string::npos;
   }));
 }
 

@@ -87,7 +87,7 @@ TEST(StoredTrees, AreLookedThroughBeforeXgboostSeesThem) {
   refused("/learner/gradient_booster/model/gbtree_model_param/num_trees", "2", "expected 2, got 1 trees");
   refused("/learner/gradient_booster/name", "gblinear", "gblinear");
   refused("/learner/learner_model_param/num_feature", "3", "they take 3 columns");
-  refused("/learner/learner_model_param/num_class", "3", "they tell 3 numbers");
+  refused("/learner/learner_model_param/num_class", "3", "they predict 3 numbers");
   refused((tree + "parents").c_str(), {2147483647, 3, 0}, "node 1 has the parent 3");
   refused((tree + "parents").c_str(), {2147483647, 0, -1}, "node 2 has the parent -1");
   refused("/learner/learner_model_param/num_target", "2", "several targets");
@@ -197,15 +197,15 @@ TEST(Ubjson, IsOneValueWithinItsBytesWhoseKeysDiffer) {
       {std::string(kMostUbjsonDepth + 1, '[') + std::string(kMostUbjsonDepth + 1, ']'), "lists within each other"},
       {std::string(5'000'000, '['), "lists within each other"},
       {key + "Z" + "U\1aZ}", "the key a is there twice"},
-      {std::string("[$Z#L\0\0\0\0\xb2\xd0\x5e\0", 13), "holds no numbers"},
-      {std::string("[$L#L\x3f\xff\xff\xff\xff\xff\xff\xff", 13), "bytes are said to follow"},
+      {std::string("[$Z#L\0\0\0\0\xb2\xd0\x5e\0", 13), "has no numbers"},
+      {std::string("[$L#L\x3f\xff\xff\xff\xff\xff\xff\xff", 13), "bytes should follow"},
       {std::string("[$L#L\xff\xff\xff\xff\xff\xff\xff\xff", 13), "below 0"},
-      {std::string("SL\x7f\xff\xff\xff\xff\xff\xff\xff", 10), "bytes are said to follow"},
+      {std::string("SL\x7f\xff\xff\xff\xff\xff\xff\xff", 10), "bytes should follow"},
       {std::string("[#L\0\0\0\1\0\0\0\0", 11), "do"},
       {"{$Z#U\5", "expected a length"},
       {"ZZ", "bytes after the end"},
       {"[N]", "no value"},
-      {"[U", "1 bytes are said to follow"},
+      {"[U", "1 bytes should follow"},
   };
   for (const auto& [bytes, part] : kFaults) EXPECT_NE(fault(bytes).find(part), std::string::npos) << fault(bytes);
 }

@@ -115,7 +115,7 @@ TEST_F(OwnRun, ANetAndDataOfOnesOwnAreTrainedAndRecorded) {
   EXPECT_FALSE(r.test.top1);
   EXPECT_EQ(record().at("data").at("name"), "points");
   EXPECT_EQ(record().at("status"), "complete");
-  EXPECT_NE(read_text(dir_ / "run/log.txt").find("nobody declared"), std::string::npos);
+  EXPECT_NE(read_text(dir_ / "run/log.txt").find("are not declared"), std::string::npos);
   // What is stored are its weights.
   expect_error(ErrorKind::checkpoint, {"no spec form"}, [&] { store::load_bundle(r.model_path); });
   models::Model again = wave();
@@ -337,7 +337,7 @@ TEST_F(OwnRun, OneThatStopsBeforeItsFirstEvaluationHasNoTestLoss) {
   models::Model none = wave();
   none.net = nullptr;
   config_.output_dir = dir_ / "none";
-  expect_error(ErrorKind::usage, {"own.model", "has no net"}, [&] { run(own(none)); });
+  expect_error(ErrorKind::usage, {"own.model", "has no network"}, [&] { run(own(none)); });
 }
 
 TEST_F(OwnRun, FlagsAreSetAsTheCommandLineHasThem) {
@@ -403,7 +403,7 @@ TEST_F(OwnRun, WhatDoesNotFitIsToldBeforeAnythingIsWritten) {
   models::Model unsaid = wave();
   unsaid.own.loss = distance;
   unsaid.loss = models::Loss::cross_entropy;
-  refused(own(unsaid), {"wave", "no top1 follows", "Objective::metric", "Loss::mse"});
+  refused(own(unsaid), {"wave", "have no top1", "Objective::metric", "Loss::mse"});
   models::Model named = wave();
   named.own.metric = distance;
   for (const char* name : {"loss", "step", "", "a b", "top1"}) {
@@ -473,7 +473,7 @@ TEST_F(OwnRun, HooksThatTakePartInADeclaredNetAreNamedBeforeItIsTrained) {
   const nn::HookHandle hook = net->children()[0].module->on_output(
       [](const nn::Module&, const auto&, std::vector<Tensor>& out) { out[0] = out[0] * 2.0; });
   config_.output_dir = dir_ / "hooked";
-  expect_error(ErrorKind::usage, {"the net 'line'", "a hook (on_output) on '0' takes part"}, [&] { run(own(model)); });
+  expect_error(ErrorKind::usage, {"the network 'line'", "a hook (on_output) on '0' takes part"}, [&] { run(own(model)); });
 }
 
 }  // namespace

@@ -401,7 +401,7 @@ TEST_F(Resume, WhatWouldBeAnotherRunIsRefused) {
   refused(ErrorKind::usage, {"--batch-size", "16", "32", "--weights"}, [](Config& c) { c.batch_size = 16; });
   refused(ErrorKind::usage, {"--optimizer", "adam", "sgd"}, [](Config& c) { c.optimizer = "adam"; });
   refused(ErrorKind::usage, {"--resume", "no-such"}, [](Config& c) { c.resume = "no-such"; });
-  refused(ErrorKind::usage, {"--resume", "no checkpoint to go on from", dir_.path(), "--resume auto begins"},
+  refused(ErrorKind::usage, {"--resume", "no checkpoint to resume from", dir_.path(), "--resume auto, which starts over"},
           [&](Config& c) { c.resume = dir_.path(); });
   test::write_idx_split(dir_.path(), "train", data::draw_digits(7, 640));
   refused(ErrorKind::checkpoint, {"fingerprint"}, [](Config&) {});

@@ -270,7 +270,7 @@ std::vector<std::string> numbered_classes(int64_t n) {
 
 std::string describe(const Dataset& set) {
   return cat(set.split, " ", with_commas(set.count()), " x ", set.sample_shape(), " ",
-             set.files ? "pictures" : to_string(set.images.dtype()), ", ",
+             set.files ? "image files" : to_string(set.images.dtype()), ", ",
              set.classification() ? cat(set.class_count(), " classes") : std::string("values"));
 }
 

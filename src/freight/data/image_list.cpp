@@ -156,7 +156,7 @@ ImageListing read_image_list(const std::string& file, std::vector<std::string>& 
   if (names.empty()) fail(ErrorKind::data, file, "lists no images");
   if (unusual > 0) {
     out.notes.push_back(cat(with_commas(static_cast<int64_t>(unusual)), " names in ", file, " do not end in ",
-                            io::image_endings(), "; they are read as images, as the list says"));
+                            io::image_endings(), "; they are read as images, as listed"));
   }
   if (classes.empty()) classes = listed_classes(names);
   std::map<std::string, int64_t> index;

@@ -214,7 +214,7 @@ std::optional<BadSample> Loader::State::make_sample(int64_t index, int64_t epoch
     transform.apply(index, epoch, image, buffers);
   } catch (const Error& e) {
     if (!set.files || e.kind() != ErrorKind::data) throw;
-    if (options.bad.on_bad != OnBad::skip) throw Error(e.kind(), e.op(), e.message() + advice_on_bad("pictures"));
+    if (options.bad.on_bad != OnBad::skip) throw Error(e.kind(), e.op(), e.message() + advice_on_bad("images"));
     return BadSample{set.files->paths[static_cast<size_t>(index)], e.message()};
   }
   return std::nullopt;

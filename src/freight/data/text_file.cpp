@@ -108,7 +108,7 @@ class ColumnFinder {
         c = find();
       } catch (const Error&) {
         fail(ErrorKind::data, file_,
-             "cannot tell which column is the text: expected a header that says 'text', or a .txt ",
+             "cannot infer which column is the text: expected a header that says 'text', or a .txt ",
              "file with a text in each line; the first line is ", excerpt());
       }
     }
@@ -309,7 +309,7 @@ class ColumnFinder {
     };
     const bool front = is_integers(0) || (!is_integers(last) && label_like(0));
     const bool back = !front && (is_integers(last) || label_like(last));
-    if (!front && !back) unknown("cannot tell which column is the text and which the label");
+    if (!front && !back) unknown("cannot infer which column is the text and which the label");
     c.label = front ? 0 : last;
     std::vector<std::string> numbering;
     for (size_t i = 0; i < width; ++i) {

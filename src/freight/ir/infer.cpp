@@ -214,7 +214,7 @@ Types concat(const Node& node, const Types& in) {
   for (size_t k = 1; k < in.size(); ++k) {
     bool ok = in[k].dtype == in[0].dtype && in[k].shape.rank() == out.rank();
     for (int i = 0; ok && i < out.rank(); ++i) ok = i == axis || in[k].shape[i] == out[i];
-    if (!ok) bad(node, "operand ", k, " does not fit: got ", in[k], " beside ", in[0], " along axis ", axis);
+    if (!ok) bad(node, "operand ", k, " does not fit: got ", in[k], " next to ", in[0], " along axis ", axis);
     out[axis] += in[k].shape[axis];
     need_extents(node, out);
   }

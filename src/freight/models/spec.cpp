@@ -270,7 +270,7 @@ class SpecBuilder {
     if (!j["ref"].is_string()) fail_here("spec", "'ref' must name an entry of 'defs': got ", excerpt(j["ref"]));
     const std::string name = j["ref"].get<std::string>();
     for (const auto& [key, value] : j.items()) {
-      if (key != "ref" && key != "name") fail_here("spec", "unknown setting '", key, "' beside 'ref'");
+      if (key != "ref" && key != "name") fail_here("spec", "unknown setting '", key, "' next to 'ref'");
     }
     open_.push_back(name);
     if (std::count(open_.begin(), open_.end(), name) > 1) {

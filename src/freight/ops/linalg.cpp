@@ -82,7 +82,7 @@ Tensor linear(const In& x, const In& w, const In& b) {
   const Tensor weight = ops::get(w, "linear"), bias = ops::get(b, "linear");
   const Tensor y = linear(x, weight);
   if (bias.shape() != Shape{weight.dim(0)})
-    ops::fail_here("linear", "expected bias (out), got ", bias.type(), " beside weight ", weight.type());
+    ops::fail_here("linear", "expected bias (out), got ", bias.type(), " with weight ", weight.type());
   return ops::named("linear", [&] { return y + bias; });
 }
 

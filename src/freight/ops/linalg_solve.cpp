@@ -120,7 +120,7 @@ Tensor lu_solve(const In& lu, const In& permutation, const In& b, const LuSolveO
   rows.erase(rows.rank() - 1);
   if (p.shape() != rows || !is_integer(p.dtype())) {
     ops::fail_here("lu_solve", "permutation must be that of lu_factor: expected ", Type{DType::i32, rows}, ", got ",
-                   p.type(), " beside lu ", f.type());
+                   p.type(), " with lu ", f.type());
   }
   const ops::RightSide side = ops::right_side(f, ops::get(b, "lu_solve"), f.dim(-1), "lu_solve");
   const Shape batch = ops::common_batch(f, side.b, "lu_solve");
@@ -139,7 +139,7 @@ Tensor lu_cond(const In& lu, const In& norm) {
   const Shape batch = ops::batch_of(f);
   if (size.dtype() != f.dtype() || size.shape() != batch) {
     ops::fail_here("lu_cond", "norm must be that of x: expected ", Type{f.dtype(), batch}, ", got ", size.type(),
-                   " beside lu ", f.type());
+                   " with lu ", f.type());
   }
   const int64_t n = f.dim(-1);
   if (n == 0) return size * 0;

@@ -211,7 +211,7 @@ void tell_reasons(Advice& a, const Share& whole, const std::vector<Choice>& all,
     small += fits ? 0 : 1;
   }
   if (small > 0 && c.hardware > Hardware::modest_gpu) {
-    a.reasons.push_back(cat("On ", small, " of the modest GPUs it does not fit as it is."));
+    a.reasons.push_back(cat("On ", small, " of the small GPUs it does not fit unchanged."));
   }
 }
 
@@ -243,7 +243,7 @@ double efficiency(const Advice& advice, const Choice& choice) {
 }
 
 const char* to_string(Hardware h) {
-  constexpr const char* kNames[] = {"stay on the CPU", "one modest GPU",
+  constexpr const char* kNames[] = {"stay on the CPU", "one small GPU",
                                     "a workstation or a cloud instance, one large GPU", "several GPUs or a cluster"};
   return kNames[static_cast<size_t>(h)];
 }

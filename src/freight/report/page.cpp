@@ -215,7 +215,7 @@ std::string examinations(const std::vector<ReportedRun>& subjects) {
   for (size_t i = 0; i < subjects.size(); ++i) {
     const ReportedRun& s = subjects[i];
     if (!s.examination && s.not_examined.empty()) continue;
-    out += cat("<section><h2>Answers", subjects.size() > 1 ? cat(" of ", heading(subjects, i)) : "", "</h2>");
+    out += cat("<section><h2>Predictions", subjects.size() > 1 ? cat(" of ", heading(subjects, i)) : "", "</h2>");
     out += s.examination
                ? examination_section(*s.examination)
                : cat("<p class=\"note\">The model was not evaluated on its validation data: ", escaped(s.not_examined),

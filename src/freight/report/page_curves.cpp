@@ -103,7 +103,7 @@ std::string residual_charts(const Examination& e) {
     counts[std::min(bin, kResidualBins - 1)].y += 1;
   }
   const Plot errors_over{.title = "Residuals",
-                         .x_label = "answer",
+                         .x_label = "prediction",
                          .y_label = "true value - prediction",
                          .series = {{.points = scatter, .colour = 0, .stroke = Stroke::none, .value_at_end = false}},
                          .scale = Plot::Scale::linear,

@@ -126,7 +126,7 @@ class Examined {
     std::sort(all.begin(), all.end());
     all.resize(std::min(all.size(), kListed));
     std::string out =
-        "<h3>Most frequent confusions</h3><div class=\"scroll\" tabindex=\"0\"><table><thead><tr>"
+        "<h3>Most frequent errors</h3><div class=\"scroll\" tabindex=\"0\"><table><thead><tr>"
         "<th scope=\"col\">true class</th><th scope=\"col\">predicted</th><th scope=\"col\" class=\"number\">"
         "samples</th></tr></thead><tbody>";
     for (const auto& [n, pair] : all) {

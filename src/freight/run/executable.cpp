@@ -377,7 +377,7 @@ void Executable::sum_together(const std::vector<Joint>& all, size_t number, cons
     const size_t step = b.sums_within[number];
     const Plan& plan = *j.executable->plan_;
     const Type& its = plan.graph().type(plan.graph().node(plan.steps()[step].node).out());
-    FREIGHT_CHECK(parts.empty() || its == type, "parts of a batch sum the same types in one order");
+    FREIGHT_CHECK(parts.empty() || its == type, "micro-batches reduce the same types in one order");
     type = its;
     places.push_back(b.table[b.steps[step].first + 1]);  // behind the one operand
     parts.push_back(places.back());

@@ -280,7 +280,7 @@ class TableReader {
     }
     out_.notes.push_back(cat(
         "column ", out_.target, " is predicted from the ", cells_.columns.size() - 1 - out_.shape.set_aside.size(),
-        " others, as ", classes > 0 ? cat(classes, " classes") : std::string(source_.ranking ? "relevances" : "values"),
+        " others, as ", classes > 0 ? cat(classes, " classes") : std::string(source_.ranking ? "relevance labels" : "regression values"),
         source_.target.empty() ? " (--target names another)" : ""));
     std::vector<std::string> counts;
     for (const auto& [kind, count] : kinds_) counts.push_back(cat(count, " ", to_string(kind)));

@@ -46,7 +46,7 @@ XgboostVersion version_in(const std::string& text, const std::string& path) {
 void need_count(const uint64_t* shape, uint64_t rank, int64_t need) {
   uint64_t count = 1;
   for (uint64_t i = 0; i < rank; ++i) count *= shape[i];
-  FREIGHT_CHECK(count == static_cast<uint64_t>(need), "XGBoost gave ", count, " answers, expected ", need);
+  FREIGHT_CHECK(count == static_cast<uint64_t>(need), "XGBoost returned ", count, " predictions, expected ", need);
 }
 
 // XGBoost's functions of a sum and back, in f32 as it computes them: answers are its own to the last bits.

@@ -72,7 +72,7 @@ void need_held(const In& n, DType dtype, const std::string& what, const char* op
 }
 
 Tensor constant_of(const In& n, const Type& type, const char* op) {
-  need_held(n, type.dtype, cat("beside ", type), op);
+  need_held(n, type.dtype, cat("next to ", type), op);
   const bool wide_integer = type.dtype == DType::i64 || type.dtype == DType::u64;
   if (!wide_integer || exact_as_double(n)) return constant(n.scalar, type);
   // A double does not hold it: the elements come from an array. As u64 the bits of an i64 are what beyond_i64 promises.

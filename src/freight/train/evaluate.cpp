@@ -143,7 +143,7 @@ void need_fit(const models::Model& model, const data::Dataset& set) {
   const int64_t outputs = model.classes();
   if (model.loss == models::Loss::mse) {
     const int64_t values = set.labels.numel() / set.count();
-    if (set.classification()) refuse("it regresses values (loss mse), the targets are classes");
+    if (set.classification()) refuse("it is a regression model (loss mse), the targets are classes");
     if (outputs != values) refuse("it returns ", outputs, " values per sample, the targets have ", values);
   } else {
     if (!set.classification()) {

@@ -78,7 +78,7 @@ void check_objective(const models::Model& model, const Type& targets, const Conf
   if (!models::tells_top1(model)) return;
   const bool one_class = !is_floating(targets.dtype) && targets.shape.rank() == 1;
   if (one_class && model.output_type(1).shape.rank() == 2) return;
-  fail(ErrorKind::usage, "train", "the net ", model.name, " has a custom loss, targets ", targets, " and outputs ",
+  fail(ErrorKind::usage, "train", "the network ", model.name, " has a custom loss, targets ", targets, " and outputs ",
        model.output_type(targets.shape[0]), ", which have no top1: set Objective::metric, or pass ",
        "Model::loss = Loss::mse that the outputs are values");
 }
@@ -302,7 +302,7 @@ void refuse_flags_of_tables(const Config& c) {
     std::visit(
         [&](auto member) {
           if (c.*member == usual.*member) return;
-          fail(ErrorKind::usage, f.flag(), "is for models of tables (docs/tables.md): --model ", c.model, " is a net; ",
+          fail(ErrorKind::usage, f.flag(), "is for models of tables (docs/tables.md): --model ", c.model, " is a network; ",
                "leave it out");
         },
         f.member);
@@ -364,8 +364,8 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
   if (r.val_split) load.images.val_split = load.text.val_split = *r.val_split;
   if (r.seed) load.images.split_seed = load.text.split_seed = static_cast<uint64_t>(*r.seed);
   if (r.text_column) load.text.text_column = *r.text_column;
-  if (r.target) fail(ErrorKind::usage, "--target", "is for tables: ", path, " is a net");
-  if (r.group_column) fail(ErrorKind::usage, "--group-column", "is for tables: ", path, " is a net");
+  if (r.target) fail(ErrorKind::usage, "--target", "is for tables: ", path, " is a network");
+  if (r.group_column) fail(ErrorKind::usage, "--group-column", "is for tables: ", path, " is a network");
   if (r.label_column) load.text.label_column = *r.label_column;
   load.images.held_out = r.split == "test" ? data::HeldOut::test : data::HeldOut::validation;
   load.text.held_out = load.images.held_out;
@@ -423,7 +423,7 @@ class NetLearner : public Learner {
   }
   MeasuredRows rows_to_measure(const store::Bundle& bundle, const std::string& path,
                                const MeasureRequest&) const override {
-    fail(ErrorKind::usage, path, "the net ", bundle.name(), " expects samples, not rows of named columns");
+    fail(ErrorKind::usage, path, "the network ", bundle.name(), " expects samples, not rows of named columns");
   }
 };
 

@@ -57,7 +57,7 @@ void refuse_flags_of_nets(const Config& c, const RowLearner& learner,
           if (f.member == Field::Member(&Config::label_column)) {
             fail(ErrorKind::usage, flag, "is for texts: --target names the target column of a table");
           }
-          fail(ErrorKind::usage, flag, for_tables(f) ? "is for trees" : "is for nets", ": --model ", learner.name(),
+          fail(ErrorKind::usage, flag, for_tables(f) ? "is for trees" : "is for networks", ": --model ", learner.name(),
                " does not have it; remove it");
         },
         f.member);

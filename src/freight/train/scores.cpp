@@ -339,7 +339,7 @@ Metric metric_for(const Config& c, size_t classes) {
                                 "rankings (--task ranking)"};
     fail(ErrorKind::usage, "--metric", name, " is for ", what[static_cast<size_t>(row.what)],
          ": the target column contains ",
-         ranking        ? std::string("relevances, by which rows are ranked")
+         ranking        ? std::string("relevance labels for ranking")
          : classes == 0 ? std::string("values")
          : classes == 1 ? std::string("one class")
                         : cat(classes, " classes"),

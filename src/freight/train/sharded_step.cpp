@@ -412,7 +412,7 @@ void ShardedStep::add(const data::FeedBatch& b) {
   State& s = *state_;
   if (s.done == 0) s.start(b);
   const int64_t number = s.done++;
-  FREIGHT_CHECK(number < s.deal.count(), "a rank has more shards than it was dealt");
+  FREIGHT_CHECK(number < s.deal.count(), "a rank has more shards than its assignment");
   if (s.together) {
     s.count(b, number);
     s.together->add(b.inputs, b.targets, s.random_numbers_of(number));
@@ -549,7 +549,7 @@ ShardedStep::Outcome ShardedStep::State::end() {
 
 ShardedStep::Outcome ShardedStep::finish() {
   State& s = *state_;
-  FREIGHT_CHECK(s.done == s.deal.count(), "a rank has fewer shards than it was dealt");
+  FREIGHT_CHECK(s.done == s.deal.count(), "a rank has fewer shards than its assignment");
   s.done = 0;
   if (s.beside) {
     s.sums->finish();
@@ -593,7 +593,7 @@ ShardedStep::Outcome ShardedStep::follow(int root, bool behind) {
     s.totals = totals;
     s.update();
   }
-  FREIGHT_CHECK(!behind || s.stage == Stage::updated, "whoever follows has the sums");
+  FREIGHT_CHECK(!behind || s.stage == Stage::updated, "the following ranks have the sums");
   s.trained.shares->hand_over_found();
   return behind ? s.end() : Outcome{};
 }

@@ -156,7 +156,7 @@ class TextTask : public Task {
       refuse("a loss and a metric of a program's own are over samples, of a corpus tokens are counted");
     }
     if (model.own.loss) return;
-    if (model.loss == models::Loss::mse) refuse("it regresses values (loss mse), the data has classes");
+    if (model.loss == models::Loss::mse) refuse("it is a regression model (loss mse), the data has classes");
     const Type result = model.output_type(1);
     const int64_t outputs = result.shape.back();
     if (text_.corpus()) {

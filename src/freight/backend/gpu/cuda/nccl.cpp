@@ -137,7 +137,7 @@ class Nccl final : public DeviceCollectives {
 };
 
 Nccl::Nccl(std::shared_ptr<Memory> memory, NcclJob job) : memory_(std::move(memory)), job_(std::move(job)) {
-  FREIGHT_CHECK(job_.meeting.size() == sizeof(UniqueId), "the identity of a meeting has ", job_.meeting.size(),
+  FREIGHT_CHECK(job_.meeting.size() == sizeof(UniqueId), "the identity of a rendezvous has ", job_.meeting.size(),
                 " bytes");
   UniqueId id;
   std::memcpy(id.bytes, job_.meeting.data(), sizeof id);
