@@ -56,17 +56,17 @@ void declare_job(Options& o, JobFlags& f) {
         "what moves the data: shared (memory of one host), gloo (network), nccl (sums between CUDA devices), or auto: "
         "the last where it is found, else one of the first two",
         {.value = "NAME", .aliases = {"--engine"}});
-  o.add("--interface", &f.interface, "this host's interface for gloo, by name or address", {.value = "NAME"});
-  o.add("--token-file", &f.token_file, "holds the secret by which processes of several hosts know each other",
+  o.add("--interface", &f.interface, "network interface for gloo, by name or address", {.value = "NAME"});
+  o.add("--token-file", &f.token_file, "file with the secret that authenticates processes of several hosts",
         {.value = "FILE"});
-  o.add("--comm-timeout", &f.comm_timeout, "seconds until a process that does not come counts as lost",
+  o.add("--comm-timeout", &f.comm_timeout, "seconds after which a process that does not respond counts as failed",
         {.min = 0.1, .max = 86400});
 }
 
 void declare(Options& o, RankFlags& f) {
   o.group("Several devices (docs/several-devices.md)");
-  o.add("--devices", &f.devices,
-        "they share each batch, a process for each: cpu*2, a list, all, or a count of --device", {.value = "LIST"});
+  o.add("--devices", &f.devices, "data-parallel devices, one process each: cpu*2, a list, all, or a count of --device",
+        {.value = "LIST"});
   declare_job(o, f);
 }
 

@@ -107,7 +107,7 @@ Json imported_document(const std::string& bytes, const std::string& path) {
   Json document =
       binary ? io::parse_ubjson(view, path, ErrorKind::data) : Json::parse(without_nan(bytes), nullptr, false);
   if (document.is_object() && document.contains("learner")) return document;
-  fail(ErrorKind::data, path, "is no model of XGBoost's: need what its save_model writes as .json or .ubj");
+  fail(ErrorKind::data, path, "is not an XGBoost model: expected what its save_model writes as .json or .ubj");
 }
 
 // Names lie as bytes behind each other; numbers as they are.
@@ -118,7 +118,8 @@ Categories named_categories(const Json& encoded, const std::string& path) {
   for (size_t i = 0; i < ends.size(); ++i) {
     const auto end = ends[i].get<size_t>();
     if (end < last || end > values.size()) {
-      fail(ErrorKind::data, path, "is no model of XGBoost's: the offsets of its categories do not rise to their bytes");
+      fail(ErrorKind::data, path,
+           "is not an XGBoost model: the offsets of its categories do not ascend to their bytes");
     }
     std::string word;
     for (size_t at = last; at < end; ++at) word += static_cast<char>(values[at].get<int>());
@@ -190,7 +191,7 @@ int64_t classes_told(const std::string& objective, int64_t classes, const std::s
   const std::vector<std::string> may = objectives_of_trees(told);
   if (std::find(may.begin(), may.end(), objective) != may.end()) return told;
   fail(ErrorKind::usage, path, "the objective ", excerpt(objective),
-       " is not taken: need binary:logistic, multi:softprob, "
+       " is not supported: expected binary:logistic, multi:softprob, "
        "multi:softmax, ",
        join(may, ", "));
 }
@@ -242,7 +243,7 @@ store::Bundle imported(const std::string& file, const std::string& path, const s
   const Json& booster = learner.at("gradient_booster");
   if (booster.at("name") != "gbtree") {
     fail(ErrorKind::usage, path, "a model of the booster ", excerpt(booster.at("name").dump()),
-         " is not taken: need gbtree");
+         " is not supported: expected gbtree");
   }
   Json& objective = learner.at("objective").at("name");
   if (objective == "multi:softmax") objective = "multi:softprob";  // the same sums

@@ -16,7 +16,7 @@ namespace freight::train {
 
 Overlap parse_overlap(const std::string& word) {
   if (word == "auto") return Overlap::automatic;
-  if (word != "yes" && word != "no") fail(ErrorKind::usage, "--overlap", "got ", word, ", need auto, yes or no");
+  if (word != "yes" && word != "no") fail(ErrorKind::usage, "--overlap", "expected auto, yes or no, got ", word);
   return word == "yes" ? Overlap::yes : Overlap::no;
 }
 
@@ -34,8 +34,8 @@ DeviceWeights parse_device_weights(const std::string& text, int world) {
     w.given.push_back(v);
   }
   if (static_cast<int>(w.given.size()) != world) {
-    fail(ErrorKind::usage, "--device-weights", "got ", w.given.size(), " numbers for ", world,
-         " devices, need one for each");
+    fail(ErrorKind::usage, "--device-weights", "expected one for each, got ", w.given.size(), " numbers for ", world,
+         " devices");
   }
   return w;
 }
@@ -86,7 +86,8 @@ void Ranks::need_equal(const std::string& what, const std::string& mine) {
   const auto who = static_cast<int>(odd - differs.begin());
   const std::string text = from(who, mine);  // known to it alone
   fail(ErrorKind::usage, "ranks", "rank ", who, " has ", what, " ", excerpt(where_it_differs(text, theirs)),
-       ", rank 0 has ", excerpt(where_it_differs(theirs, text)), ": all ranks of a job must be started alike");
+       ", rank 0 has ", excerpt(where_it_differs(theirs, text)),
+       ": all ranks of a job must be started with the same arguments");
 }
 
 void Ranks::broadcast(const std::vector<nn::NamedVariable>& variables, int root) {

@@ -67,7 +67,7 @@ std::string usual_dir(const Config& c) {
 
 void RunDir::check(const std::string& path, bool overwrite) {
   std::error_code error;
-  if (path == "-") fail(ErrorKind::usage, "--output-dir", "got -: a run is a directory, need its name");
+  if (path == "-") fail(ErrorKind::usage, "--output-dir", "expected its name, got -: a run is a directory");
   if (fs::exists(path, error) && !fs::is_directory(path, error)) {
     fail(ErrorKind::usage, "--output-dir", path, " is not a directory");
   }
@@ -157,7 +157,7 @@ void RunDir::set_aside_after(int64_t step) {
     fs::create_directories(aside);
     if (fs::exists(aside / name)) remove_checkpoint((aside / name).string());
     fs::rename(path, aside / name);
-    log(cat("set aside: ", (aside / name).string(), ", since the run goes on from step ", step));
+    log(cat("moved: ", (aside / name).string(), ", since the run resumes from step ", step));
     moved = true;
   }
   if (!moved) return;
