@@ -64,7 +64,8 @@ WORDS = [
     ("a.md", "`told` is a name.\n```text\nwhat is told\n```\n<!-- rows -->\n| told |\n<!-- end of rows -->\n", []),
     ("a.md", "```sh\nfreight nets  # of nets\n```\nThe standard deviation, a deviation.\n", ["nets", "deviation"]),
     ("a.cpp", 'fail(kind, "got ", n, ", need 3");  // told of nets\n', ["got  , need"]),
-    ("a.cpp", 'fail(kind, "got 2, need 3", "nets");  // told\n', ["nets", "got 2, need"]),
+    ("a.cpp", 'fail(kind, "got 2, need 3", " nets");  // told\n', ["nets", "got 2, need"]),
+    ("a.cpp", 'add("--nets", "picture"); j["nets"] = "picture";\n', []),
 ]
 CPP = ("# A page\n\n<!-- cpp given: Tensor x; -->\n```cpp\nTensor y = x;\n```\n", [
     ("Tensor y = x;", "int main() {}", "none of examples"),

@@ -71,8 +71,7 @@ size_t sharded_bytes(const Draft& d, int64_t devices) {
 }
 
 std::vector<Share> shares_of(const PlanInput& in, const WorldRequest& r) {
-  plan::DraftOptions options = plan::options_of(in.subject);
-  options.whole_run = in.subject.test_count > 0;
+  plan::DraftOptions options = plan::options_of_run(in.subject);
   EstimateOptions how{.fleet = r.fleet, .samples = r.samples, .sort = r.sort, .rate_of_one = r.rate_of_one};
   if (r.rate_of_one > 0 && r.devices[0] != 1) {
     fail(ErrorKind::usage, "--rate-of-one", "is of one device: need --world 1,...");
@@ -182,24 +181,29 @@ std::vector<const Estimate*> print_rates(const std::vector<Share>& world, int64_
   return shown;
 }
 
-std::string milliseconds(const Range& r) { return range({r.low * 1e3, r.high * 1e3}); }
-
 // Tells the time of a step and of a run on so many of one device, and why it is not less.
 void print_device(const std::vector<Share>& world, const Estimate& first) {
-  std::vector<std::vector<std::string>> rows;
+  std::vector<const Estimate*> rows;
+  EstimateColumn batches{.heading = "batch of each"}, of_linear{.heading = "efficiency"};
   std::vector<std::string> notes;
   for (const Share& s : world) {
     const Estimate* e = same_device(s, first, world[0]);
     if (!e || !e->timed) continue;
-    rows.push_back({cat(s.devices), cat(s.batch), milliseconds(e->step_seconds), milliseconds(e->all_summing_seconds),
-                    milliseconds(e->summing_seconds), percent(efficiency(world[0], first, s, *e)), e->limit,
-                    range(e->run_hours), e->dollars ? range(*e->dollars) : "-"});
+    rows.push_back(e);
+    batches.cells.push_back(cat(s.batch));
+    of_linear.cells.push_back(percent(efficiency(world[0], first, s, *e)));
     if (!e->beyond.empty()) notes.push_back(cat(s.devices, " devices: a band ", e->beyond));
   }
   std::printf("\n%s\n%s", first.device.c_str(),
-              table({"devices", "batch of each", "ms/step", "ms of sums", "not hidden", "efficiency", "limited by",
-                     "h/run", "$/run"},
-                    rows)
+              estimate_table(rows, {{Figure::devices},
+                                    batches,
+                                    {Figure::step},
+                                    {Figure::all_summing},
+                                    {Figure::summing},
+                                    of_linear,
+                                    {Figure::limit},
+                                    {Figure::run_hours},
+                                    {Figure::dollars}})
                   .c_str());
   for (const std::string& note : notes) std::printf("%s\n", note.c_str());
   const Estimate* last = same_device(world.back(), first, world[0]);
@@ -238,7 +242,7 @@ void declare_links(Options& o, FleetFlags& f) {
   o.add("--link", &f.link,
         "what connects devices: nvlink or pcie inside a machine, 100gbit, 100gbit-rdma or a number of Gbit/s between "
         "machines, a FILE of one (docs/plan.md), or what freight bench comm --json wrote; two of them as nvlink,50gbit",
-        {.value = "LINK", .old = {"--network"}});
+        {.value = "LINK"});
   const bool open = f.per_machine == plan::kAsOffered;
   o.add("--devices-per-machine", &f.per_machine,
         cat("that many of the devices are in a machine", open ? " (0: as many as are offered)" : ""),

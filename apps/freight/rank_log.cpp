@@ -28,7 +28,7 @@ void RankLog::on_epoch(const train::EpochReport& e) {
 }
 
 void RankLog::on_bad_sample(const std::string& path, const std::string& reason) {
-  write_line(cat("left out: ", path, ": ", reason));
+  write_line(cat("skipped: ", path, ": ", reason));
 }
 
 }  // namespace freight::app

@@ -15,6 +15,7 @@
 #include "freight/backend/gpu/cuda/nccl.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/env.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
@@ -55,17 +56,17 @@ void declare_job(Options& o, JobFlags& f) {
         "what moves the data: shared (memory of one host), gloo (network), nccl (sums between CUDA devices), or auto: "
         "the last where it is found, else one of the first two",
         {.value = "NAME", .aliases = {"--engine"}});
-  o.add("--interface", &f.interface, "this host's interface for gloo, by name or address", {.value = "NAME"});
-  o.add("--token-file", &f.token_file, "holds the secret by which processes of several hosts know each other",
+  o.add("--interface", &f.interface, "network interface for gloo, by name or address", {.value = "NAME"});
+  o.add("--token-file", &f.token_file, "file with the secret that authenticates processes of several hosts",
         {.value = "FILE"});
-  o.add("--comm-timeout", &f.comm_timeout, "seconds until a process that does not come counts as lost",
+  o.add("--comm-timeout", &f.comm_timeout, "seconds after which a process that does not respond counts as failed",
         {.min = 0.1, .max = 86400});
 }
 
 void declare(Options& o, RankFlags& f) {
   o.group("Several devices (docs/several-devices.md)");
-  o.add("--devices", &f.devices,
-        "they share each batch, a process for each: cpu*2, a list, all, or a count of --device", {.value = "LIST"});
+  o.add("--devices", &f.devices, "data-parallel devices, one process each: cpu*2, a list, all, or a count of --device",
+        {.value = "LIST"});
   declare_job(o, f);
 }
 
@@ -160,7 +161,7 @@ void need_own_gpus(train::Ranks& ranks, const std::string& device, const RankFla
   if (starts_with(device, "cuda")) {
     const std::string& name = *trace::device_named(device);
     const CudaDevices cuda = cuda_devices();
-    const auto number = static_cast<size_t>(std::atoi(name.c_str() + std::strlen("cuda:")));
+    const uint64_t number = parse_number<uint64_t>(name.substr(std::strlen("cuda:"))).value_or(0);
     if (number < cuda.devices.size()) mine = cuda.devices[number].uuid;
   }
   const std::vector<std::string> all = ranks.from_all(mine);

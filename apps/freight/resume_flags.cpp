@@ -30,20 +30,20 @@ void check_resume(const train::Config& config, const train::Found& found, const 
   if (config.resume != "auto") {
     if (other_weights) {
       fail(ErrorKind::usage, "--weights",
-           "does not go with --resume: a run goes on with its own weights; without "
+           "cannot be combined with --resume: a run resumes with its own weights; without "
            "--resume a new run starts from ",
            config.weights);
     }
     if (o.given("--overwrite") && config.overwrite) {
       fail(ErrorKind::usage, "--overwrite",
-           "does not go with --resume: a run goes on in its directory; without "
-           "--resume a new one takes its place");
+           "cannot be combined with --resume: a run resumes in its directory; without "
+           "--resume a new one replaces it");
     }
     return;
   }
   if (!found.checkpoint) return;
   const auto warn = [&](const std::string& what) {
-    std::fprintf(stderr, "warning: %s: the run goes on from %s\n", printable(what).c_str(),
+    std::fprintf(stderr, "warning: %s: the run resumes from %s\n", printable(what).c_str(),
                  printable(found.checkpoint->dir).c_str());
   };
   if (other_weights) warn(cat("--weights ", config.weights, " is not read"));

@@ -45,14 +45,14 @@ struct TrainFlags {
 
 // All options, on top of what `c` holds.
 void declare(Options& o, train::Config& c, TrainFlags& f) {
-  o.positional("data", &c.data, "a named set (freight data list) or a directory", false);
+  o.positional("data", &c.data, "a built-in dataset (freight data list), a directory or a file", false);
   declare_config(o, c);
   declare(o, f.ranks);
   o.add("--overlap", &f.ranks.overlap,
-        "sums of gradients over devices are made beside the backward half: auto where its plan says that it pays",
+        "overlap the gradient all-reduce with the backward pass; auto: where the plan predicts a gain",
         {.one_of = {"auto", "yes", "no"}});
   o.add("--device-weights", &f.ranks.weights,
-        "who gets how much of a batch: 4,1, or auto, by measured steps (default: evenly; auto for unlike devices)",
+        "fraction of the batch per device: 4,1, or auto, from measured steps (default: even; auto for mixed devices)",
         {.value = "LIST"});
   o.add(
       "--shard-optimizer", &f.ranks.shard_optimizer,
@@ -61,29 +61,31 @@ void declare(Options& o, train::Config& c, TrainFlags& f) {
         "MIN:MAX of --devices: restarts the job from its last checkpoint when a process fails; implies --resume auto "
         "--shards 8, and needs --output-dir",
         {.value = "MIN:MAX"});
-  o.accept("--batch-size", "auto", &f.choose_batch, "auto: the largest that is good, tried with one real step");
+  o.accept("--batch-size", "auto", &f.choose_batch, "auto: the largest efficient one, tried with one real step");
   o.add("--json", &f.json, "print the result as one JSON line; with --dry-run the configuration");
-  o.add("--progress", &f.progress, "the progress line on stderr");
+  o.add("--progress", &f.progress, "show the progress line on stderr");
   o.group("Memory (docs/plan.md)");
   o.add("--fit", &f.fit,
-        "a run that does not fit the memory is refused; auto adapts it by the cheapest sufficient means; off does not "
-        "look",
+        "refuse a run that does not fit in memory; auto applies the cheapest workaround; off does not check",
         {.one_of = {"refuse", "auto", "off"}});
-  o.add("--device-memory", &f.device_memory, "what the run may take of the device's memory (default: what is free)",
+  o.add("--device-memory", &f.device_memory, "limit for the run's device memory (default: what is free)",
         {.value = "4GiB", .aliases = {"--memory-limit"}});
   o.enable_config();
 }
 
 std::unique_ptr<Options> train_options(train::Config& c, TrainFlags& f) {
-  auto o = std::make_unique<Options>("train", "Trains a model on a data set and stores it.", "[DATA] [options]",
+  auto o = std::make_unique<Options>("train", "Trains a model on a dataset and saves it.", "[DATA] [options]",
                                      "Without arguments: trains convnet on the built-in digits.\n"
                                      "  freight train mnist --model lenet --epochs 5\n"
                                      "  freight train --data cifar10 --set optimizer.lr=0.05\n"
-                                     "  freight train --data FOLDER --train-crop-size 128\n"
                                      "  freight train --data sst2 --model textcnn\n"
                                      "  freight train --data reviews.csv --text-column body --label-column stars\n"
                                      "  freight train housing.csv --target median_house_value");
   declare(*o, c, f);
+  o->essentials({"data",         "--model",   "--weights",       "--recipe",  "--target", "--epochs",     "--max-steps",
+                 "--batch-size", "--lr",      "--optimizer",     "--metric",  "--device", "--devices",    "--precision",
+                 "--shards",     "--elastic", "--device-memory", "--fit",     "--seed",   "--output-dir", "--overwrite",
+                 "--resume",     "--config",  "--print-config",  "--dry-run", "--help"});
   return o;
 }
 
@@ -116,7 +118,7 @@ Request read_request(const Args& args) {
     const auto first = train_options(probe, r.flags);
     first->peek(args);
     if (first->given("--resume") && probe.resume.empty()) {
-      fail(ErrorKind::usage, "--resume", "got an empty value, need the path of a run, or auto");
+      fail(ErrorKind::usage, "--resume", "expected the path of a run, or auto, got an empty value");
     }
   }
   if (probe.resume.empty()) {
@@ -136,20 +138,22 @@ void settle_elastic(Request& r) {
   constexpr int64_t kShards = 8;
   if (r.found && r.found->checkpoint && c.shards == 0) {
     fail(ErrorKind::usage, "--elastic", "needs shards, and the run of ", r.found->checkpoint->dir,
-         " was begun without them, which cannot change: go on without --elastic, or begin anew with it");
+         " was begun without them, which cannot change: go on without --elastic, or begin again with it");
   }
   if (c.output_dir.empty()) {
     fail(ErrorKind::usage, "--elastic",
          "needs --output-dir: the folder of the run, whose last checkpoint a restart goes on from");
   }
   if (&train::learner_of(c) != train::learners().front()) {
-    fail(ErrorKind::usage, "--elastic", "is for nets as yet, and --model ", c.model, " is none");
+    fail(ErrorKind::usage, "--elastic", "currently supports only networks, and --model ", c.model, " is none");
   }
   if (r.flags.fit == "auto" || r.flags.choose_batch) {
-    fail(ErrorKind::usage, "--elastic", "does not go with ", r.flags.choose_batch ? "--batch-size" : "--fit", " auto");
+    fail(ErrorKind::usage, "--elastic", "cannot be combined with ", r.flags.choose_batch ? "--batch-size" : "--fit",
+         " auto");
   }
   if (c.shards == 0 && r.options->given("--shards")) {
-    fail(ErrorKind::usage, "--shards", "got 0 beside --elastic, which needs shards: one for each device or more");
+    fail(ErrorKind::usage, "--shards",
+         "got 0 together with --elastic, which needs shards: one for each device or more");
   }
   if (c.shards == 0) c.shards = std::min(kShards, c.batch_size);
 }
@@ -160,7 +164,7 @@ void parse_request(Request& r, const Args& args) {
   r.done = r.options->parse(args) == Options::Outcome::done;
   if (r.done) return;
   if (r.flags.choose_batch && !r.config.resume.empty()) {
-    fail(ErrorKind::usage, "--batch-size", "auto is for new runs: one that goes on keeps its batch");
+    fail(ErrorKind::usage, "--batch-size", "auto is for new runs: a resumed one keeps its batch");
   }
   if (r.found) check_resume(r.config, *r.found, *r.options);
   if (!r.flags.ranks.elastic.empty()) settle_elastic(r);
@@ -171,10 +175,10 @@ void parse_request(Request& r, const Args& args) {
 
 // The memory that a run may take; of several ranks, a rank.
 plan::FitOptions fit_options(const TrainFlags& flags, const train::Config& config, bool of_several) {
-  using Misfit = plan::FitOptions::Misfit;
-  plan::FitOptions fit = {.misfit = flags.fit == "off"    ? Misfit::ignore
-                                    : flags.fit == "auto" ? Misfit::adapt
-                                                          : Misfit::refuse,
+  using IfTooLarge = plan::FitOptions::IfTooLarge;
+  plan::FitOptions fit = {.if_too_large = flags.fit == "off"    ? IfTooLarge::ignore
+                                          : flags.fit == "auto" ? IfTooLarge::adapt
+                                                                : IfTooLarge::refuse,
                           .device_memory = memory_size("--device-memory", flags.device_memory),
                           .choose_batch = flags.choose_batch};
   if (!of_several) return fit;
@@ -197,7 +201,7 @@ std::optional<plan::FittedRun> fit_run(Request& r, train::Ranks* ranks, Terminal
         r.config, fit_options(r.flags, r.config, ranks != nullptr),
         {.on_bad_sample = [&](const data::BadSample& bad) { terminal.on_bad_sample(bad.path, bad.reason); },
          .found = std::move(r.found),
-         .gave = [&](const std::string& flag) { return r.options->typed(flag); },
+         .flag_is_given = [&](const std::string& flag) { return r.options->typed(flag); },
          .ranks = ranks},
         [&](const std::string& text) { terminal.say(cat("note    ", text)); });
   } catch (const Error& e) {
@@ -245,7 +249,11 @@ int train_here(Request& r, const Args& args, train::Ranks* ranks, const ShardWor
   if (ranks && !ranks->first()) return result.interrupted() ? signals::exit_code() : 0;
   const bool trained = result.samples_per_second > 0;  // not complete before
   if (trained && fitted.run.has_plans()) terminal.compare(result.output_dir);
-  flags.json ? terminal.print_json(result) : terminal.print(result, resume_command(result.output_dir, r.config, flags));
+  if (flags.json) {
+    terminal.print_json(result);
+  } else {
+    terminal.print(result, resume_command(result.output_dir, r.config, flags));
+  }
   return result.interrupted() ? signals::exit_code() : 0;
 }
 
@@ -255,7 +263,8 @@ int train_beside(train::Config& config, const TrainFlags& flags, const Args& arg
   RankLog log;
   plan::FitOptions fit = fit_options(flags, config, true);
   // The first of processes that share shards says whether they fit together.
-  if (is_shard_process(flags.ranks, comm::read_launch_environment())) fit.misfit = plan::FitOptions::Misfit::ignore;
+  if (is_shard_process(flags.ranks, comm::read_launch_environment()))
+    fit.if_too_large = plan::FitOptions::IfTooLarge::ignore;
   plan::FittedRun fitted = plan::prepare_fitting(config, fit, {.ranks = &ranks});
   const train::Result result = fitted.run.run(log, args);
   return result.interrupted() ? signals::exit_code() : 0;
@@ -322,13 +331,13 @@ int start_ranks(Request r, Args args, const std::string& dir, const ShardWork& w
   try {
     const int code = run_ranks("train", args, r.flags.ranks, work.processes, logs, work.threads);
     if (code == static_cast<int>(ErrorKind::peer_lost) && saved()) {
-      std::fprintf(stderr, "go on   %s\n", resume_command(dir, r.config, r.flags).c_str());
+      std::fprintf(stderr, "resume  %s\n", resume_command(dir, r.config, r.flags).c_str());
     }
     if (code != 0) clear();
     return code;
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::peer_lost || !saved()) throw;
-    fail(e.kind(), e.op(), e.message(), "; go on with: ", resume_command(dir, r.config, r.flags));
+    fail(e.kind(), e.op(), e.message(), "; resume with: ", resume_command(dir, r.config, r.flags));
   }
 }
 
@@ -339,7 +348,7 @@ void check_devices(Request& r, int64_t count) {
     refuse_nccl(r.flags.ranks);
     for (const char* const flag : {"--device-weights", "--shard-optimizer", "--overlap"}) {
       if (!r.options->typed(flag)) continue;
-      fail(ErrorKind::usage, flag, "is for nets: --model ", r.config.model, " does not have it; leave it out");
+      fail(ErrorKind::usage, flag, "is for networks: --model ", r.config.model, " does not have it; remove it");
     }
   }
   need_nccl(r.flags.ranks, r.config);
@@ -394,8 +403,8 @@ int train_by_processes(Request r, Args args, const ShardWork& work) {
 
 // Flags that several processes do not know as yet.
 std::string needs_one_process(const TrainFlags& flags) {
-  if (flags.choose_batch) return "--batch-size auto is for one as yet";
-  return flags.fit == "auto" ? "--fit auto is for one as yet" : "";
+  if (flags.choose_batch) return "--batch-size auto supports only one";
+  return flags.fit == "auto" ? "--fit auto supports only one" : "";
 }
 
 // --elastic implies --resume auto: a restart goes on from the last checkpoint, and so does who starts the command

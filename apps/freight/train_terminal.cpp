@@ -39,16 +39,17 @@ void Terminal::on_start(const train::RunSummary& s) {
   tell(cat("freight ", version(), " on ", s.device));
   const std::string what = s.classes > 0     ? cat(s.classes, " classes")
                            : s.unit == "tok" ? "tokens of a corpus"
-                           : s.ranks         ? "relevances to rank by"
-                                             : "values to regress";
-  const std::string measured =
-      s.test_count > 0 || s.has_plans ? cat(with_commas(s.test_count), " ", name_of_set(s.measured)) : "none held out";
+                           : s.ranks         ? "relevance labels to rank by"
+                                             : "regression target";
+  const std::string measured = s.test_count > 0 || s.has_plans
+                                   ? cat(with_commas(s.test_count), " ", name_of_set(s.measured))
+                                   : "no validation set";
   tell(cat("data    ", s.data, ": ", with_commas(s.train_count), " train, ", measured, ", ", what));
   if (s.has_plans) {
     say_net(s);
   } else {
     tell(cat("model   ", s.model, ": planned ", human_bytes(static_cast<double>(s.planned_bytes)),
-             " besides the data, seed ", s.seed));
+             " (excluding data), seed ", s.seed));
   }
   for (const std::string& note : s.notes) tell(cat("note    ", note));
   tell(cat("output  ", s.output_dir));
@@ -92,7 +93,7 @@ void Terminal::on_evaluation_progress(int64_t done, int64_t total) {
 }
 
 void Terminal::on_bad_sample(const std::string& path, const std::string& reason) {
-  say(cat("warning: left out: ", path, ": ", reason));
+  say(cat("warning: skipped: ", path, ": ", reason));
 }
 
 train::AfterStep Terminal::on_comparison(const std::string& what) {
@@ -135,7 +136,7 @@ train::Figures Terminal::figures(const train::Result& result) {
 void Terminal::compare(const std::string& output_dir) {
   for (const std::string& line : plan::comparison(outcome)) tell(line);
   if (plan::exceeds_plan(outcome)) {
-    tell(cat("warning: the run took more memory than planned, which is a defect of Freight; please send ", output_dir,
+    tell(cat("warning: the run used more memory than planned, which is a bug in Freight; please send ", output_dir,
              "/run.json, config.json and model.json"));
   }
 }
@@ -222,12 +223,12 @@ void Terminal::print_json(const train::Result& r) {
 void Terminal::print(const train::Result& r, const std::string& resume) {
   if (r.interrupted()) {
     result(cat("stopped after ", counted(r.steps), "; the model so far is in ", r.model_path));
-    if (steps_) result(cat("go on   ", resume));
+    if (steps_) result(cat("resume  ", resume));
     return;
   }
   if (!r.bad_samples.empty()) {
     const size_t n = r.bad_samples.size();
-    result(cat("left out ", n, " sample", n == 1 ? "" : "s", " that cannot be read; freight data verify lists all"));
+    result(cat("skipped  ", n, " sample", n == 1 ? "" : "s", " that cannot be read; freight data verify lists all"));
   }
   std::string effort = cat(counted(r.steps), " in ", fixed(r.train_seconds, 1), " s");
   if (steps_ && r.samples_per_second > 0) {
@@ -237,7 +238,7 @@ void Terminal::print(const train::Result& r, const std::string& resume) {
   if (steps_) shown.measured = held_out_;  // the rows that training measured are those that `eval` has to measure
   result(result_line(shown, tokens(), effort));
   if (r.leaderboard && !r.leaderboard->standings.empty()) {
-    const train::Standing& best = r.leaderboard->standings.front();
+    const train::ModelScore& best = r.leaderboard->standings.front();
     result(cat("best    ", best.learner, best.settings.empty() ? "" : " ", best.settings));
   }
   std::string split;

@@ -131,7 +131,7 @@ TEST_F(ShardOptimizer, SaysWhatARankKeeps) {
   std::erase(all, "-q");
   const Ran r = run_freight(all);
   ASSERT_EQ(r.code, 0) << r.err;
-  EXPECT_NE(r.err.find("the optimizer's states are dealt out over 2 devices: "), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("the optimizer state is sharded over 2 devices: "), std::string::npos) << r.err;
 }
 
 constexpr const char* kWide = R"({"format": "freight-model-1", "name": "wide", "input": [1, 28, 28], "net": [

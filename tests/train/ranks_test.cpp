@@ -20,7 +20,7 @@ TEST(Deal, GivesShardsInOrderAndAsEvenlyAsPossible) {
     std::vector<int64_t> all;
     int64_t next = 0;
     for (int r = 0; r < world; ++r) {
-      const Deal d{shards, r, world};
+      const ShardAssignment d{shards, r, world};
       EXPECT_EQ(d.first(), next);
       EXPECT_LE(d.count(), d.most());
       next += d.count();
@@ -36,23 +36,23 @@ TEST(Deal, GivesShardsInOrderAndAsEvenlyAsPossible) {
 }
 
 TEST(Deal, KnowsWhereSumsOfRanksMeetInTheTreeOverShards) {
-  EXPECT_TRUE((Deal{8, 0, 2}.aligned()));
-  EXPECT_TRUE((Deal{12, 0, 3}.aligned()));  // of four each
-  EXPECT_FALSE((Deal{6, 0, 2}.aligned()));  // (0 + 1) + (2 + 3), then 4 + 5: not three and three
-  EXPECT_FALSE((Deal{8, 0, 3}.aligned()));
+  EXPECT_TRUE((ShardAssignment{8, 0, 2}.aligned()));
+  EXPECT_TRUE((ShardAssignment{12, 0, 3}.aligned()));  // of four each
+  EXPECT_FALSE((ShardAssignment{6, 0, 2}.aligned()));  // (0 + 1) + (2 + 3), then 4 + 5: not three and three
+  EXPECT_FALSE((ShardAssignment{8, 0, 3}.aligned()));
 }
 
 TEST(Deal, GivesUnlikeRanksMoreShardsOrLargerOnes) {
-  const Deal of_shards{.shards = 8, .rank = 1, .world = 3, .counts = {5, 2, 1}};
+  const ShardAssignment of_shards{.shards = 8, .rank = 1, .world = 3, .counts = {5, 2, 1}};
   EXPECT_EQ(of_shards.first(), 5);
   EXPECT_EQ(of_shards.count(), 2);
   EXPECT_EQ(of_shards.most(), 5);
   EXPECT_FALSE(of_shards.aligned());
-  EXPECT_TRUE((Deal{.shards = 8, .rank = 0, .world = 2, .counts = {4, 4}}.aligned()));
+  EXPECT_TRUE((ShardAssignment{.shards = 8, .rank = 0, .world = 2, .counts = {4, 4}}.aligned()));
 
   // 100 samples as 70 and 30, each in two parts.
   for (int r = 0; r < 2; ++r) {
-    const Deal deal{.shards = 4, .rank = r, .world = 2, .widths = {70, 30}};
+    const ShardAssignment deal{.shards = 4, .rank = r, .world = 2, .widths = {70, 30}};
     const data::Share share = deal.pieces();
     EXPECT_EQ(share.rows(share.first, 100), (std::pair<int64_t, int64_t>(r == 0 ? 0 : 70, r == 0 ? 35 : 15)));
     EXPECT_EQ(share.most_rows(100), r == 0 ? 35 : 15);

@@ -202,7 +202,7 @@ TEST_F(TextTraining, ALanguageModelReachesTheEntropyOfItsData) {
     EXPECT_EQ(e.count, tokens);
     EXPECT_NEAR(e.loss, r.test.loss, 1e-5);
   }
-  expect_error(ErrorKind::usage, {"no classes", "freight generate"}, [&] { predict_texts(b, {"abc"}); });
+  expect_error(ErrorKind::usage, {"not a classifier", "freight generate"}, [&] { predict_texts(b, {"abc"}); });
 }
 
 TEST_F(TextTraining, GenerationContinuesThePromptAndRepeatsForASeed) {
@@ -235,14 +235,14 @@ TEST_F(TextTraining, GenerationContinuesThePromptAndRepeatsForASeed) {
   expect_error(ErrorKind::usage, {"--temperature"}, [&] { generate(b, "a", {.temperature = -1}); });
   run(config("reviews.csv", "text_bow"));
   store::Bundle classes = stored();
-  expect_error(ErrorKind::usage, {"no language model"}, [&] { generate(classes, "a"); });
+  expect_error(ErrorKind::usage, {"not a language model"}, [&] { generate(classes, "a"); });
 }
 
 TEST_F(TextTraining, ModelsThatDoNotFitAreRefused) {
   expect_error(ErrorKind::usage, {"--model", "is missing", "gpt_char"}, [&] { run(config("letters.txt", "")); });
   expect_error(ErrorKind::usage, {"a corpus needs a result (N, T, vocabulary)"},
                [&] { run(config("letters.txt", "textcnn")); });
-  expect_error(ErrorKind::usage, {"it tells tokens, the data has classes"}, [&] {
+  expect_error(ErrorKind::usage, {"it is a language model, the data has classes"}, [&] {
     Config c = config("reviews.csv", bigram_file());
     c.max_length = 0;
     run(c);

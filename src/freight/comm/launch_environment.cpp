@@ -1,12 +1,12 @@
 // See launch_environment.h.
 #include "freight/comm/launch_environment.h"
 
-#include <charconv>
 #include <initializer_list>
 #include <optional>
 
 #include "freight/base/env.h"
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 
 namespace freight::comm {
@@ -18,9 +18,8 @@ constexpr int kMostProcesses = 65535;
 std::optional<int> number(const char* name, int least, int most) {
   const std::string text = env::get(name);
   if (text.empty()) return std::nullopt;
-  int v = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
-  if (error != std::errc() || end != text.data() + text.size() || v < least || v > most) {
+  const std::optional<int> v = parse_number<int>(text);
+  if (!v || *v < least || *v > most) {
     fail(ErrorKind::usage, name, "got '", excerpt(text), "', need a whole number from ", least, " to ", most);
   }
   return v;
@@ -102,16 +101,14 @@ std::vector<int> tasks_per_node(const char* name) {
   std::vector<int> all;
   const std::string text = env::get(name);
   for (const std::string& part : split(text, ',')) {
-    int tasks = 0, times = 1;
-    const char* const last = part.data() + part.size();
-    auto [end, error] = std::from_chars(part.data(), last, tasks);
-    bool sound = error == std::errc() && tasks > 0;
-    if (sound && end != last) {
-      const std::string_view rest(end, static_cast<size_t>(last - end));
-      sound = starts_with(rest, "(x") && ends_with(rest, ")");
-      const auto [stop, fault] = std::from_chars(end + 2, last, times);
-      sound = sound && fault == std::errc() && stop == last - 1 && times > 0 && times <= kMostProcesses;
+    std::string_view rest = part;
+    const int tasks = take_number<int>(rest).value_or(0);
+    int times = 1;
+    if (!rest.empty()) {
+      const bool repeated = starts_with(rest, "(x") && ends_with(rest, ")");
+      times = repeated ? parse_number<int>(rest.substr(2, rest.size() - 3)).value_or(0) : 0;
     }
+    const bool sound = tasks > 0 && times > 0 && times <= kMostProcesses;
     if (!sound) fail(ErrorKind::usage, name, "got '", excerpt(text), "', need numbers of tasks like 2(x3),1");
     all.insert(all.end(), static_cast<size_t>(times), tasks);
   }

@@ -26,6 +26,7 @@
 #include "freight/base/cpu_info.h"
 #include "freight/base/env.h"
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/comm/process_internal.h"
 
@@ -228,7 +229,9 @@ class Job {
   int threads_of(const cpu_set_t& processors) const {
     const bool fewer = static_cast<int>(allowed_processors().size()) < options_.world;
     const int share = fewer ? 1 : std::max(CPU_COUNT(&processors), 1);
-    const int asked = options_.threads > 0 ? options_.threads : std::atoi(env::get("OMP_NUM_THREADS").c_str());
+    const std::string by_environment = env::get("OMP_NUM_THREADS");  // "4", or "4,2" where parallel regions are nested
+    std::string_view outermost = by_environment;
+    const int asked = options_.threads > 0 ? options_.threads : take_number<int>(outermost).value_or(0);
     return asked > 0 ? std::min(asked, share) : share;
   }
 

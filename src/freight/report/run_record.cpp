@@ -155,8 +155,8 @@ void read_rows(RunRecord& run) {
   const size_t damaged = file.damaged.size();
   if (damaged > 0) {
     run.notes.push_back(cat(damaged, damaged == 1 ? " line" : " lines", " of metrics.jsonl ",
-                            damaged == 1 ? "is no row of metrics and was left out: line "
-                                         : "are no rows of metrics and were left out: the first is line ",
+                            damaged == 1 ? "is not a row of metrics and was skipped: line "
+                                         : "are not rows of metrics and were skipped: the first is line ",
                             file.damaged.front()));
   }
 }
@@ -202,9 +202,9 @@ RunRecord read_run(const std::string& path) {
   run.path = path;
   while (run.path.size() > 1 && run.path.back() == '/') run.path.pop_back();
   std::error_code error;
-  if (!fs::exists(path, error)) fail(ErrorKind::data, path, "there is no such directory; need that of a run");
+  if (!fs::exists(path, error)) fail(ErrorKind::data, path, "there is no such directory; expected that of a run");
   if (!fs::is_directory(path, error)) {
-    fail(ErrorKind::data, path, "is a file, need the directory of a run, as freight train -o DIR makes it");
+    fail(ErrorKind::data, path, "is a file, expected the directory of a run, as freight train -o DIR makes it");
   }
   if (!io::file_exists(run.path + "/run.json") && !io::file_exists(run.path + "/metrics.jsonl")) {
     fail(ErrorKind::data, path, "not the directory of a run: it has neither run.json nor metrics.jsonl");

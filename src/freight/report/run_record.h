@@ -14,7 +14,7 @@ using Facts = std::vector<std::pair<std::string, std::string>>;  // name and val
 
 // Learners and settings that were compared before the run's model was fitted, the chosen one first.
 struct Leaderboard {
-  struct Standing {
+  struct Entry {
     std::string learner, settings;
     double mean = 0, deviation = 0;  // of the metric over the folds
     double fit_seconds = 0, row_seconds = 0, bytes = 0;
@@ -23,7 +23,7 @@ struct Leaderboard {
   };
   std::string metric;
   double seconds = 0;
-  std::vector<Standing> standings;
+  std::vector<Entry> standings;
   std::vector<std::string> left_out;  // "gbdt: why"
 };
 

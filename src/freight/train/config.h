@@ -99,7 +99,7 @@ struct Config {
   std::string class_weight = "none";           // none, balanced
   std::string external_memory = "auto";        // auto, on, off: whether rows lie on the disk
   std::string xgboost;                         // path of the library
-  // Settings of comparisons between learners of tables and their settings (docs/tables.md, train/selection.h).
+  // How models for tables and their hyperparameters are compared (docs/tables.md, train/selection.cpp).
   std::string metric = "auto";  // check_metric_name() in train/scores.h
   int64_t folds = 0;            // 0: none, or 5 where something is compared
   int64_t tune = 0;             // further settings that are tried

@@ -142,7 +142,7 @@ void Loop::account(const BatchSteps::Done& done) {
   if (!observer_.wants_step()) return;
   const AfterStep asked = observer_.on_step(report());
   if (asked.lr && !(std::isfinite(*asked.lr) && *asked.lr >= 0)) {
-    fail(ErrorKind::usage, "Observer::on_step", "lr: got ", *asked.lr, ", need a finite number of at least 0");
+    fail(ErrorKind::usage, "Observer::on_step", "lr: expected a finite number of at least 0, got ", *asked.lr);
   }
   if (run_.ranks) {
     run_.ranks->wish({.stop = asked.stop ? 1 : 0, .lr = run_.ranks->first() ? asked.lr : std::nullopt});
@@ -265,8 +265,8 @@ void Loop::need_some_step() const {
   const auto halvings = static_cast<int>(std::min<int64_t>(place_.step, 1000));
   if (factor > std::ldexp(scale->initial(), -halvings)) return;
   fail(ErrorKind::diverged, "train", place_.step == 1 ? "the only step" : cat("none of the ", place_.step, " steps"),
-       place_.step == 1 ? " did not change the model" : " changed the model",
-       ": the gradients were not finite in fp16 ", "at any loss scale from ", scale->initial(), " down to ", factor * 2,
+       place_.step == 1 ? " did not change the model" : " changed the model", ": NaN or infinite gradients in fp16 ",
+       "at any loss scale from ", scale->initial(), " down to ", factor * 2,
        "; try --precision bf16 or fp32, or smaller inputs");
 }
 
@@ -331,7 +331,7 @@ void Loop::diverged(double loss) {
   if (finite) checkpoint();
   record_.settle();
   fail(ErrorKind::diverged, "train", "the loss is ", loss, " at step ", place_.step + 1, " (epoch ", place_.epoch,
-       ", lr ", rate_, "); first not finite: ", layer.empty() ? "the loss alone" : layer, "; ",
+       ", lr ", rate_, "); first NaN or infinity: ", layer.empty() ? "the loss alone" : layer, "; ",
        record_.saved_weights(finite ? "the weights before that step" : "the last saved weights"),
        "; try a smaller --lr or --clip-grad-norm 1");
 }

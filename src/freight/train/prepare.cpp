@@ -30,11 +30,11 @@ RunSummary common_summary(const Prepared& run) {
 PreparedRun prepare(const Config& config, PrepareOptions options) {
   const Learner& nets = *learners().front();
   if (options.own.model && !options.own.model->net) {
-    fail(ErrorKind::usage, "own.model", "has no net: got a null pointer, need the module that is to be trained");
+    fail(ErrorKind::usage, "own.model", "has no network: expected the module to train, got a null pointer");
   }
   const Learner& learner = options.own.model ? nets : learner_of(config);
   if (options.own.any() && &learner != &nets) {
-    fail(ErrorKind::usage, "train", "--model ", config.model, " is no net: data of a program's own are for nets");
+    fail(ErrorKind::usage, "train", "--model ", config.model, " is not a network: custom data are for networks");
   }
   if (options.ranks && !options.own.model) need_several(config);
   return PreparedRun(learner.prepare(config, std::move(options)));
@@ -56,7 +56,7 @@ namespace {
 
 NetRun& net_of(Prepared& run, const char* what) {
   if (NetRun* net = run.net_run()) return *net;
-  fail(ErrorKind::usage, what, "--model ", run.config.model, " is no net: nets alone have plans");
+  fail(ErrorKind::usage, what, "--model ", run.config.model, " is not a network: only networks have plans");
 }
 
 }  // namespace

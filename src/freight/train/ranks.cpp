@@ -2,12 +2,12 @@
 #include "freight/train/ranks.h"
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <cstring>
 #include <utility>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/train/signals.h"
@@ -16,7 +16,7 @@ namespace freight::train {
 
 Overlap parse_overlap(const std::string& word) {
   if (word == "auto") return Overlap::automatic;
-  if (word != "yes" && word != "no") fail(ErrorKind::usage, "--overlap", "got ", word, ", need auto, yes or no");
+  if (word != "yes" && word != "no") fail(ErrorKind::usage, "--overlap", "expected auto, yes or no, got ", word);
   return word == "yes" ? Overlap::yes : Overlap::no;
 }
 
@@ -28,16 +28,14 @@ DeviceWeights parse_device_weights(const std::string& text, int world) {
   if (text == "auto") return {.kind = DeviceWeights::Kind::automatic};
   DeviceWeights w{.kind = DeviceWeights::Kind::given};
   for (const std::string& part : split(text, ',')) {
-    double v = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), v);
-    const bool sound = error == std::errc() && end == part.data() + part.size() && v > 0 && v <= 1e6;
-    if (!sound)
+    const double v = parse_number<double>(part).value_or(0);
+    if (!(v > 0 && v <= 1e6))
       fail(ErrorKind::usage, "--device-weights", "got '", excerpt(text), "', need auto, or numbers above 0 like 4,1");
     w.given.push_back(v);
   }
   if (static_cast<int>(w.given.size()) != world) {
-    fail(ErrorKind::usage, "--device-weights", "got ", w.given.size(), " numbers for ", world,
-         " devices, need one for each");
+    fail(ErrorKind::usage, "--device-weights", "expected one for each, got ", w.given.size(), " numbers for ", world,
+         " devices");
   }
   return w;
 }
@@ -88,7 +86,8 @@ void Ranks::need_equal(const std::string& what, const std::string& mine) {
   const auto who = static_cast<int>(odd - differs.begin());
   const std::string text = from(who, mine);  // known to it alone
   fail(ErrorKind::usage, "ranks", "rank ", who, " has ", what, " ", excerpt(where_it_differs(text, theirs)),
-       ", rank 0 has ", excerpt(where_it_differs(theirs, text)), ": all ranks of a job must be started alike");
+       ", rank 0 has ", excerpt(where_it_differs(theirs, text)),
+       ": all ranks of a job must be started with the same arguments");
 }
 
 void Ranks::broadcast(const std::vector<nn::NamedVariable>& variables, int root) {

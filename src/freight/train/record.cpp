@@ -113,7 +113,7 @@ void RunRecord::left_out(size_t first) {
   }
   std::string rows;
   for (size_t i = first; i < all.size(); ++i) {
-    note_heard(cat("left out: ", all[i].path, ": ", all[i].reason));
+    note_heard(cat("skipped: ", all[i].path, ": ", all[i].reason));
     const std::string row = cat(cell(all[i].path), "\t", cell(all[i].reason));
     if (listed_->insert(row).second) rows += row + "\n";
   }
@@ -228,7 +228,7 @@ void RunRecord::write_run(const char* status, int exit_code, const Result* resul
                {"test", summary.test_count},
                {"fingerprint", cat(run_.fingerprint)}};
   if (const RankShares* shares = run_.rank_shares()) j["ranks"] = json::parse(to_json(*shares));
-  j["local"] = "names paths of this machine: stored models, checkpoints and ONNX files do not";
+  j["local"] = "contains paths of this machine: saved models, checkpoints and ONNX files do not";
   if (result) j["result"] = json_of(*result, run_.left_out.samples().size(), run_.metric_name());
   if (result && result->leaderboard)
     j["leaderboard"] = io::parse_json<json>(to_json(*result->leaderboard), "leaderboard");

@@ -101,7 +101,7 @@ struct ShardedStep::State {
   Trained trained;
   Sharding sharding;
   CompileOptions options;
-  Deal deal;
+  ShardAssignment deal;
   std::vector<Variable> gradients;
   std::vector<Statistic> statistics;
   Compiled<ShardSums> shard;
@@ -262,7 +262,7 @@ ShardedStep::ShardedStep(const Trained& trained, const Sharding& sharding, const
   State& s = *state_;
   const auto beside = [](const char* kind, const Variable& v) {
     if (v.type().dtype != DType::f32) {
-      fail(ErrorKind::usage, "shards", v.name(), " is ", v.type(), ": sums over shards are of f32");
+      fail(ErrorKind::usage, "shards", v.name(), " is ", v.type(), ": the all-reduce over shards is for f32");
     }
     return Variable(cat(kind, ".", v.name()), v.type());
   };
@@ -300,7 +300,7 @@ ShardedStep::~ShardedStep() {
   if (!state_->sums || state_->sums->times().steps == 0 || !state_->ranks().first()) return;
   const OverlappedSums::Times& t = state_->sums->times();
   const auto ms = [&](double seconds) { return fixed(seconds * 1e3 / static_cast<double>(t.steps), 2); };
-  logging::info(cat("sums over devices beside ", t.steps, " steps: ", ms(t.sums), " ms each, of which ", ms(t.waited),
+  logging::info(cat("all-reduce overlapped with ", t.steps, " steps: ", ms(t.sums), " ms each, of which ", ms(t.waited),
                     " ms were waited for"));
 }
 
@@ -320,7 +320,7 @@ bool ShardedStep::State::lacks_variance(const data::FeedBatch& b) {
   if (b.inputs.shape()[0] != 1) return false;
   const Type x{b.inputs.dtype(), b.inputs.shape()}, y{b.targets.dtype(), b.targets.shape()};
   if (!trace::norm_without_variance(shard.graph(x, y))) return false;
-  logging::warn("a shard of one sample, since others were left out, is not trained on: BatchNorm needs more than one");
+  logging::warn("a shard of one sample, since others were skipped, is not used: BatchNorm needs more than one");
   return true;
 }
 
@@ -405,7 +405,7 @@ void ShardedStep::add(const data::FeedBatch& b) {
   State& s = *state_;
   if (s.done == 0) s.start(b);
   const int64_t number = s.done++;
-  FREIGHT_CHECK(number < s.deal.count(), "a rank has more shards than it was dealt");
+  FREIGHT_CHECK(number < s.deal.count(), "a rank has more shards than its assignment");
   if (s.together) {
     s.count(b, number);
     s.together->add(b.inputs, b.targets, s.random_numbers_of(number));
@@ -451,9 +451,9 @@ void ShardedStep::State::choose() {
   sums->cut(ends);
   if (!ranks().first()) return;
   const auto ms = [](double seconds) { return fixed(seconds * 1e3, 1); };
-  logging::info(cat("sums over devices: ", ms(cost.of(static_cast<double>(block_array.bytes()))), " ms in one piece, ",
-                    ms(compute), " ms of compute before it; beside compute in ", ends.size(), " pieces ", ms(least),
-                    " ms instead of ", ms(behind), beside ? "" : ": not worth it"));
+  logging::info(cat("all-reduce: ", ms(cost.of(static_cast<double>(block_array.bytes()))), " ms in one piece, ",
+                    ms(compute), " ms of compute before it; overlapped with compute in ", ends.size(), " pieces ",
+                    ms(least), " ms instead of ", ms(behind), beside ? "" : ": not worth it"));
 }
 
 // The block becomes the sum of all shards' blocks.
@@ -538,7 +538,7 @@ ShardedStep::Outcome ShardedStep::State::end() {
 
 ShardedStep::Outcome ShardedStep::finish() {
   State& s = *state_;
-  FREIGHT_CHECK(s.done == s.deal.count(), "a rank has fewer shards than it was dealt");
+  FREIGHT_CHECK(s.done == s.deal.count(), "a rank has fewer shards than its assignment");
   s.done = 0;
   if (s.beside) {
     s.sums->finish();

@@ -21,9 +21,9 @@ void name_damaged_record(const std::string& run, std::vector<std::string>& warni
   if (!io::file_exists(path)) return;
   try {
     if (io::read_json<nlohmann::json>(path, ErrorKind::data).is_object()) return;
-    warnings.push_back(cat(path, " is damaged: no JSON object; it is written anew"));
+    warnings.push_back(cat(path, " is damaged: not a JSON object; it will be rewritten"));
   } catch (const Error& e) {
-    warnings.push_back(cat(path, " is damaged: ", e.message(), "; it is written anew"));
+    warnings.push_back(cat(path, " is damaged: ", e.message(), "; it will be rewritten"));
   }
 }
 
