@@ -88,7 +88,7 @@ void print(const plan::Advice& a, const plan::Goal& w) {
   for (const std::string& text : a.reasons) say(cat("reason    ", text));
   for (const std::string& text : a.changes) say(cat("else      ", text));
   print_devices(a);
-  if (w.deadline_hours <= 0) say(cat("assumed   a night (", fixed(plan::kNight, 0), " h), as no --deadline was said"));
+  if (w.deadline_hours <= 0) say(cat("assumed   a night (", fixed(plan::kNight, 0), " h), as no --deadline was given"));
   say(cat("assumed   times are predicted and judged by their slow end; GPUs of up to ", fixed(plan::kModestGib, 0),
           " GiB are modest; prices by the hour, of their dates"));
 }

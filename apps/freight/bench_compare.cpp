@@ -152,71 +152,73 @@ int compare_nets(CompareFlags& f, const Options& o, const train::Config& config)
 }  // namespace
 
 void CompareFlags::declare(Options& o) {
-  o.positional("data", &data, "a named set (freight data list), a directory or a file", false);
-  o.add("--model", &model, "a named model or a spec FILE.json (default: the data set's)",
+  o.positional("data", &data, "a built-in dataset (freight data list), a directory or a file", false);
+  o.add("--model", &model, "a built-in model or a spec FILE.json (default: the dataset's)",
         {.aliases = {"-a", "--arch"}});
-  o.add("--data-dir", &data_dir, "where named sets are looked for first", {.value = "DIR"});
+  o.add("--data-dir", &data_dir, "directory that is searched first for built-in datasets", {.value = "DIR"});
   o.add("--target", &target, "the target column of a table, by name or number", {.value = "COL"});
-  o.add("--input-shape", &input_shape, "of one sample, instead of data: 3x224x224, or the tokens of a text",
+  o.add("--input-shape", &input_shape, "shape of one sample, instead of data: 3x224x224, or the tokens of a text",
         {.value = "CxHxW"});
-  o.add("--input-size", &input_size, "pictures of H or HxW", {.value = "H|HxW"});
-  o.add("--num-classes", &classes, "classes of a named model (0: its own)", {.min = 0, .aliases = {"--classes"}});
-  o.add("--optimizer", &optimizer, "of the training step (default: the data set's, or sgd)", {.value = "NAME"});
-  o.add("--precision", &precision, "of the arithmetic: fp32, tf32, bf16 or fp16", {.one_of = store::precision_names()});
+  o.add("--input-size", &input_size, "image size H or HxW", {.value = "H|HxW"});
+  o.add("--num-classes", &classes, "classes of a built-in model (0: its own)", {.min = 0, .aliases = {"--classes"}});
+  o.add("--optimizer", &optimizer, "optimizer of the training step (default: the dataset's, or sgd)",
+        {.value = "NAME"});
+  o.add("--precision", &precision, "fp32, tf32, bf16 or fp16", {.one_of = store::precision_names()});
   o.group("What is compared");
   o.add("--devices", &devices,
-        "of this machine, the others are held against the first: cpu,opencl:0, all, or how many (default: all); with "
+        "devices of this machine, compared with the first: cpu,opencl:0, all, or a count (default: all); with "
         "--world the device of each rank, cpu or ref",
         {.value = "LIST|N"});
-  o.add("--predict", &predict, "devices of the catalogue that are not at hand, as predictions (freight plan)",
-        {.value = "LIST"});
-  o.add("-b,--batches", &batches, "batch sizes, rising; one with --world or --workloads (default: the usual one)",
+  o.add("--predict", &predict, "devices of the catalog to predict (freight plan)", {.value = "LIST"});
+  o.add("-b,--batches", &batches, "batch sizes, ascending; one with --world or --workloads (default: the usual one)",
         {.value = "LIST", .aliases = {"--batch-sizes", "--batch-size"}});
-  o.add("--rows", &rows, "of a table, rising (default: a sixteenth, a quarter and all)", {.value = "LIST"});
-  o.add("--world", &world,
-        "numbers of devices, like 1,2,4, each of which trains the same: why more are not as many times as fast",
+  o.add("--rows", &rows, "numbers of rows of a table, ascending (default: a sixteenth, a quarter and all)",
         {.value = "LIST"});
-  o.add("--workloads", &workloads, "classic: the networks of a study of 2017 on each device, beside published figures",
+  o.add("--world", &world, "numbers of devices, like 1,2,4, that train the same: scaling, and causes of lost time",
+        {.value = "LIST"});
+  o.add("--workloads", &workloads, "classic: the networks of a study of 2017 on each device, next to published figures",
         {.one_of = {"classic"}});
   o.add("--seconds", &run.seconds,
-        "time to measure each point for, after warm-up (default: 3 with --world, 2 with --workloads)",
+        "seconds to measure each point, after warm-up (default: 3 with --world, 2 with --workloads)",
         {.min = 0.01, .max = 3600});
   o.add("--most-seconds", &run.most_seconds,
-        "batch sizes or nets whose steps would take longer are left out (default: 60 with --workloads)", {.min = 0.01});
+        "skip batch sizes or networks whose steps would take longer (default: 60 with --workloads)", {.min = 0.01});
   o.add("--deterministic", &run.deterministic, "fixed kernel choices, no measurement");
   // Not --link, which `freight plan` has for what lies between machines, in Gbit/s.
   o.add("--host-link", &run.link_gb, "GB/s between the host and predicted devices, for times with moved batches",
         {.value = "GB/S", .min = 0});
   o.group("Utilisation, money, energy");
-  o.add("--samples", &run.samples, "of an epoch, where no data says it", {.min = 0});
-  o.add("--peaks", &peaks, "dense TFLOP/s of devices at hand: cpu=0.9 (default: the best product measured)",
+  o.add("--samples", &run.samples, "samples per epoch, without data", {.min = 0});
+  o.add("--peaks", &peaks, "peak dense TFLOP/s of measured devices: cpu=0.9 (default: the fastest matmul measured)",
         {.value = "LIST"});
-  o.add("--hourly", &prices, "dollars per hour of devices at hand: cpu=0.17,opencl:0=0.5", {.value = "LIST"});
-  o.add("--watts", &watts, "power of devices at hand under load: cpu=65", {.value = "LIST"});
+  o.add("--hourly", &prices, "dollars per hour of measured devices: cpu=0.17,opencl:0=0.5", {.value = "LIST"});
+  o.add("--watts", &watts, "power of measured devices under load: cpu=65", {.value = "LIST"});
   o.add("--catalog", &catalog, "devices instead of catalog/devices.json", {.value = "FILE"});
   o.add("--prices", &price_file, "prices instead of catalog/prices.json", {.value = "FILE"});
   o.group("With --world (docs/scaling.md)");
-  o.add("--shards", &shards, "pieces of a batch, whose sums have the same bits on any number of devices (0: off)",
+  o.add("--shards", &shards, "shards per batch; results are then bitwise identical on any number of devices (0: off)",
         {.min = 0});
-  o.add("-j,--workers", &workers, "data threads of each rank (-1: chosen)", {.min = -1, .aliases = {"--num-workers"}});
-  o.add("--overlap", &overlap, "sums of gradients during the backward pass, as freight train has it",
+  o.add("-j,--workers", &workers, "data-loading threads of each rank (-1: chosen automatically)",
+        {.min = -1, .aliases = {"--num-workers"}});
+  o.add("--overlap", &overlap, "gradient all-reduce during the backward pass, as freight train has it",
         {.one_of = {"auto", "yes", "no"}});
-  o.add("--rates", &rates, "rates of this machine that freight calibrate -o wrote, for the predictions",
+  o.add("--rates", &rates, "rates of this machine, written by freight calibrate -o, for the predictions",
         {.value = "FILE"});
   o.add("--scratch", &scratch, "a folder for the runs, which are removed (default: the system's temporary one)",
         {.value = "DIR"});
   declare_job(o, *this);
   o.group("With --workloads classic");
-  o.add("--only", &only, "nets and trainings: fcn5,fcn8,alexnet,resnet50,lstm32,lstm64,mnist,text", {.value = "LIST"});
-  o.add("--threads", &threads, "numbers of CPU threads, rising (default: 1, 2, 4 and so on up to the cores)",
+  o.add("--only", &only, "networks and trainings: fcn5,fcn8,alexnet,resnet50,lstm32,lstm64,mnist,text",
+        {.value = "LIST"});
+  o.add("--threads", &threads, "numbers of CPU threads, ascending (default: 1, 2, 4 and so on up to the cores)",
         {.value = "LIST"});
   o.add("--quick", &quick,
-        "one and all threads alone, a third of a second per net, steps of 5 s and trainings of 200 steps at most");
-  o.add("--most-steps", &most_steps, "of a training (0: those of its recipe)", {.min = 0});
+        "one and all threads alone, a third of a second per network, steps of 5 s and trainings of 200 steps at most");
+  o.add("--most-steps", &most_steps, "maximum steps of a training (0: those of its recipe)", {.min = 0});
   o.group("Output");
   o.add("--json", &json, "print JSON");
-  o.add("--out", &out, "write the JSON to a file, too", {.value = "FILE"});
-  o.add("--html", &html, "write a page: of nets with curves, roofline and timeline", {.value = "FILE"});
+  o.add("--out", &out, "also write the JSON to a file", {.value = "FILE"});
+  o.add("--html", &html, "write a page: of networks with curves, roofline and timeline", {.value = "FILE"});
   o.add("--trace", &trace, "write the steps of one batch as a Chrome trace", {.value = "FILE"});
 }
 
@@ -224,8 +226,8 @@ int64_t one_batch(const CompareFlags& f, const Options& o) {
   if (!o.given("--batches")) return 0;
   const std::vector<int64_t> all = parse_counts("--batches", f.batches);
   if (all.size() > 1) {
-    fail(ErrorKind::usage, "--batches", "got ", f.batches, ", need one batch size with ",
-         f.workloads.empty() ? "--world" : "--workloads");
+    fail(ErrorKind::usage, "--batches", "expected one batch size with ",
+         f.workloads.empty() ? "--world" : "--workloads", ", got ", f.batches);
   }
   return all[0];
 }
@@ -240,33 +242,31 @@ int bench_compare_command(const Args& args) {
   CompareFlags f;
   Options o(
       "bench compare",
-      "Times training steps: of a net on several devices over batch sizes, by 1, 2, 4 devices together, of the "
-      "networks "
-      "of a study of 2017; or fits of trees over rows.",
+      "Times training steps on several devices over batch sizes, with 1, 2, 4 devices together, or of the networks of "
+      "a "
+      "study of 2017; or times fits of trees.",
       "[DATA] [options]",
-      "A device that is not there is an error (exit code 4); --predict takes those.\n"
+      "A missing device is an error (exit code 4); use --predict for those.\n"
       "  freight bench compare --model lenet --devices cpu,opencl:0 --html lenet.html\n"
       "  freight bench compare cifar10 --model resnet20 --predict 'GeForce RTX 4090,H100 SXM'\n"
       "  freight bench compare --model resnet50 --devices cpu --batches 1,4,16 --watts cpu=65 --samples 1281167\n"
-      "  freight bench compare adult --model gbdt --devices cpu,cuda:0   trees: does the GPU pay for this table?\n"
+      "  freight bench compare adult --model gbdt --devices cpu,cuda:0   trees: does the GPU pay off for this table?\n"
       "With --world each number of devices trains DATA (default: digits) for some seconds, as freight train --devices\n"
-      "does, and what is lost against as many times the first rate is attributed to its causes. Ranks of one machine\n"
-      "share its processors (OMP_NUM_THREADS=1 gives each rank one). On a calibrated machine (freight calibrate) the\n"
-      "times that freight plan --world predicts stand beside.\n"
+      "does; time lost compared with linear scaling is attributed to its causes, next to the times that freight plan\n"
+      "predicts on a calibrated machine. Ranks of one machine share its cores (OMP_NUM_THREADS=1: one for each rank).\n"
       "  freight bench compare cifar10 --model resnet20 -b 128 --world 1,2,4 --out scaling.json\n"
       "  torchrun --no-python --nproc-per-node 2 freight bench compare digits --json\n"
-      "With --workloads classic: FCN-5, FCN-8, AlexNet, ResNet-50, LSTM-32 and LSTM-64 by the training step, then "
-      "MNIST\n"
-      "and a text classification from data to a stored model (docs/bench.md). What does not fit or would take too "
-      "long\n"
-      "is left out, and said.\n"
+      "With --workloads classic: FCN-5, FCN-8, AlexNet, ResNet-50, LSTM-32 and LSTM-64 by the training step, then\n"
+      "MNIST and a text classification end to end (docs/bench.md). What does not fit or takes too long is skipped.\n"
       "  freight bench compare --workloads classic --quick --html classic.html");
   f.declare(o);
+  o.essentials({"data", "--model", "--target", "--devices", "--predict", "--world", "--workloads", "--batches",
+                "--rows", "--seconds", "--precision", "--json", "--html", "--out", "--help"});
   if (o.parse(args) == Options::Outcome::done) return 0;
   for (const std::string& path : {f.html, f.trace, f.out}) need_writable(path);
   if (!f.workloads.empty()) {
     if (!f.world.empty() || !f.data.empty()) {
-      fail(ErrorKind::usage, "--workloads", "has nets and data of its own: leave out ",
+      fail(ErrorKind::usage, "--workloads", "has networks and data of its own: leave out ",
            f.world.empty() ? f.data : "--world");
     }
     need_flags_of(o, kClassic);

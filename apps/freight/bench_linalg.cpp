@@ -15,7 +15,7 @@ namespace {
 std::vector<DType> dtypes_of(const std::string& text) {
   std::vector<DType> all;
   for (const std::string& name : parse_list("--dtype", text)) {
-    if (name != "f64" && name != "f32") fail(ErrorKind::usage, "--dtype", "got '", name, "', need f64 or f32");
+    if (name != "f64" && name != "f32") fail(ErrorKind::usage, "--dtype", "expected f64 or f32, got '", name, "'");
     all.push_back(name == "f64" ? DType::f64 : DType::f32);
   }
   return all;
@@ -28,19 +28,19 @@ int bench_linalg_command(const Args& args) {
   bool json = false;
   bench::LinalgOptions run;
   int64_t threads = 0;
-  Options o("bench linalg", "Times linear algebra beside the matrix product.", "[options]",
+  Options o("bench linalg", "Times linear algebra, compared with matmul.", "[options]",
             "Times are the best of all runs (docs/linalg.md).\n"
             "  freight bench linalg --n 500,1000,2000,4000\n"
             "  freight bench linalg --op lu,solve --dtype f64 --n 16,64 --batch 1000\n"
             "  freight bench linalg --op lu --device cuda:0 --n 1000,4000,16000 --json");
-  o.add("--n", &extents, "rows and columns of the matrices, rising", {.value = "LIST"});
-  o.add("--op", &ops, "what is timed, beside the product", {.value = "LIST"});
+  o.add("--n", &extents, "rows and columns of the matrices, ascending", {.value = "LIST"});
+  o.add("--op", &ops, "operations to time, in addition to matmul", {.value = "LIST"});
   o.add("--dtype", &dtypes, "f64, f32 or both", {.value = "LIST"});
   o.add("-b,--batch-size", &run.batch, "matrices at a time", {.min = 1, .aliases = {"--batch"}});
-  o.add("--device", &device, "measured beside the CPU: from which n on does it win? cuda:N, opencl:N, ref");
+  o.add("--device", &device, "device to compare with the CPU: cuda:N, opencl:N, ref");
   o.add("--threads", &threads, "of the CPU (0: all)", {.min = 0, .max = 1024});
   o.add("--seconds", &run.seconds, "time to measure each figure for", {.min = 0.001, .max = 3600});
-  o.add("--most-seconds", &run.most_seconds, "sizes of which one run would take longer are left out", {.min = 0.001});
+  o.add("--most-seconds", &run.most_seconds, "skip sizes of which one run would take longer", {.min = 0.001});
   o.add("--json", &json, "print JSON");
   if (o.parse(args) == Options::Outcome::done) return 0;
   run.extents = parse_counts("--n", extents);

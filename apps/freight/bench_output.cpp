@@ -49,7 +49,7 @@ std::map<std::string, double> parse_figures(const std::string& flag, const std::
     const std::string device = part.substr(0, at), value = at == std::string::npos ? "" : part.substr(at + 1);
     const double v = parse_number<double>(value).value_or(0);
     if (!(std::isfinite(v) && v > 0)) {
-      fail(ErrorKind::usage, flag, "got '", part, "', need DEVICE=NUMBER with a number above 0, like cpu=0.5");
+      fail(ErrorKind::usage, flag, "expected DEVICE=NUMBER with a number above 0, like cpu=0.5, got '", part, "'");
     }
     if (std::find(devices.begin(), devices.end(), device) == devices.end()) {
       fail(ErrorKind::usage, flag, "'", device, "' is not one of the devices that are run: ", join(devices, ", "));

@@ -149,7 +149,7 @@ TreeComparison compare_trees(train::Config config, const train::RowLearner& lear
 }
 
 void print(const TreeComparison& c) {
-  std::printf("%s on %s: %s rounds of %s, %s levels, %zu columns learnt from\n\n", c.model.c_str(), c.data.c_str(),
+  std::printf("%s on %s: %s rounds of %s, %s levels, %zu features\n\n", c.model.c_str(), c.data.c_str(),
               with_commas(c.work.rounds).c_str(),
               c.work.trees_of_round == 1 ? "a tree" : cat(with_commas(c.work.trees_of_round), " trees").c_str(),
               with_commas(c.work.levels).c_str(), c.columns);

@@ -29,8 +29,8 @@ std::string device_of_ranks(const CompareFlags& f) {
   if (f.devices.empty()) return "auto";
   if (f.devices == "all" || f.devices.find_first_of(",*") != std::string::npos ||
       f.devices.find_first_not_of("0123456789") == std::string::npos) {
-    fail(ErrorKind::usage, "--devices", "got ", f.devices,
-         ", need one device with --world, as cpu or ref: each rank has it");
+    fail(ErrorKind::usage, "--devices", "expected one device with --world, as cpu or ref, got ", f.devices,
+         ": each rank has it");
   }
   return f.devices;
 }
@@ -49,7 +49,8 @@ train::Config config_of_world(const CompareFlags& f, const Options& o) {
   c.workers = f.workers;
   train::need_net_model(c.model, "--world");
   if (train::is_table(c))
-    fail(ErrorKind::usage, "--world", "got the table ", c.data, ", need data of a net: it times training steps");
+    fail(ErrorKind::usage, "--world", "expected data of a network, got the table ", c.data,
+         ": it times training steps");
   train::validate(c);
   return c;
 }
@@ -145,13 +146,13 @@ int show(const bench::Scaling& s, const CompareFlags& f) {
               s.machine.c_str(), s.engine.c_str());
   print(bench::figures_of(s));
   std::printf(
-      "\nms of each step, the mean over the ranks: compute, sums of gradients, waiting for the slowest, data\n");
+      "\nms of each step, the mean over the ranks: compute, gradient all-reduce, waiting for the slowest, data\n");
   for (const std::string& text : bench::findings(s)) std::printf("%s\n", text.c_str());
   return 0;
 }
 
 bench::Scaling scaling_of(const train::Config& c, const std::string& engine) {
-  return {.machine = cat(cpu_info().model, ", ", cpu_info().cores, " processors"),
+  return {.machine = cat(cpu_info().model, ", ", cpu_info().cores, " cores"),
           .engine = engine,
           .model = c.model,
           .data = c.data,
@@ -165,7 +166,7 @@ bench::Scaling scaling_of(const train::Config& c, const std::string& engine) {
 int run_as_rank(const CompareFlags& f, const Args& args, const train::Config& c, const comm::Launch& launch) {
   if (!f.world.empty() && parse_counts("--world", f.world) != std::vector<int64_t>{launch.world}) {
     fail(ErrorKind::usage, "--world", "got ", f.world, ", but ", launch.source, " started ", launch.world,
-         " ranks: leave it out");
+         " ranks: remove it");
   }
   need_parts("--world", launch.world, c);
   refuse_nccl(f);

@@ -23,7 +23,7 @@ std::vector<float> numbers(const std::string& text, const char* flag) {
   for (const std::string& part : split(text, ',')) {
     const std::optional<float> v = parse_number<float>(part);
     if (!v) {
-      fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need a number per channel, like 0.485,0.456,0.406");
+      fail(ErrorKind::usage, flag, "expected a number per channel, like 0.485,0.456,0.406, got '", excerpt(text), "'");
     }
     out.push_back(*v);
   }
@@ -44,9 +44,9 @@ std::vector<std::string> names_in(const std::string& file) {
     const std::string& name = out[i];
     const auto refuse = [&](const auto&... what) { fail(ErrorKind::data, cat(file, ":", i + 1), what...); };
     if (const auto at = data::utf8_fault(name)) refuse("not UTF-8: byte ", *at + 1, " of the line");
-    if (name.empty()) refuse("the line is empty, need a name for class ", i);
+    if (name.empty()) refuse("the line is empty, expected a name for class ", i);
     const auto [other, fresh] = first.emplace(name, i + 1);
-    if (!fresh) refuse("the name ", name, " stands in line ", other->second, " already, need one for each class");
+    if (!fresh) refuse("the name ", name, " is in line ", other->second, " already, expected one for each class");
   }
   return out;
 }
@@ -69,31 +69,33 @@ int models_convert_command(const Args& args) {
   ModelSize size;
   bool plain = false;
   Options o("models convert",
-            "Makes a stored model of weights with torchvision's names or of XGBoost's trees, or takes weights out of "
+            "Makes a saved model of weights with torchvision's names or of XGBoost's trees, or takes weights out of "
             "one.",
             "IN.safetensors OUT.safetensors --model NAME | --plain",
             "  freight models convert resnet18-f37072fd.safetensors resnet18.safetensors --model resnet18\n"
             "  freight models convert runs/mine/model.safetensors weights.safetensors --plain\n"
             "  freight models convert trees.json trees.safetensors   # or trees.ubj: what XGBoost's save_model writes");
-  o.positional("in", &in, "weights, trees (.json, .ubj), or with --plain a stored model", true);
+  o.positional("in", &in, "weights, trees (.json, .ubj), or with --plain a saved model", true);
   o.positional("out", &out, "the file to write", true);
-  o.add("--model", &model, "the net of the weights: a named model or a spec FILE.json", {.aliases = {"-a", "--arch"}});
-  o.add("--plain", &plain, "write the weights of a stored model alone");
+  o.add("--model", &model, "the network of the weights: a built-in model or a spec FILE.json",
+        {.aliases = {"-a", "--arch"}});
+  o.add("--plain", &plain, "write only the weights of a saved model");
   size.declare(o);
   o.add("--class-names", &class_names, "a file with a name per line, in the order of the classes", {.value = "FILE"});
-  o.add("--mean", &mean, "per channel, of pixels / 255 (default: ImageNet's for nets of photographs, else none)",
+  o.add("--mean", &mean,
+        "mean per channel, of pixels / 255 (default: ImageNet's for networks for photographs, else none)",
         {.value = "A,B,C"});
-  o.add("--std", &std, "the same of the deviations", {.value = "A,B,C"});
-  o.add("--resize", &resize, "shorter side before the middle is cut out (default: 256 for 224)",
+  o.add("--std", &std, "standard deviation per channel, likewise", {.value = "A,B,C"});
+  o.add("--resize", &resize, "shorter side before the center crop (default: 256 for 224)",
         {.min = 0, .aliases = {"--val-resize-size"}});
   if (o.parse(args) == Options::Outcome::done) return 0;
   const bool trees = tables::names_xgboost_file(in);
   for (const char* flag : {"--plain", "--model", "--num-classes", "--input-size", "--mean", "--std", "--resize"}) {
-    if (trees && o.given(flag)) fail(ErrorKind::usage, flag, "is for weights of nets: ", in, " holds trees");
+    if (trees && o.given(flag)) fail(ErrorKind::usage, flag, "is for weights of networks: ", in, " contains trees");
   }
   if (!trees && plain == !model.empty()) {
     fail(ErrorKind::usage, "--model",
-         "or --plain: need one of them (trees are read from XGBoost's .json and .ubj files); see freight models "
+         "or --plain: expected one of them (trees are read from XGBoost's .json and .ubj files); see freight models "
          "convert --help");
   }
   check_output("out", out, {in, class_names, model});
@@ -101,7 +103,7 @@ int models_convert_command(const Args& args) {
     convert_trees(in, out, names_in(class_names));
   } else if (plain) {
     for (const char* flag : {"--num-classes", "--input-size", "--class-names", "--mean", "--std", "--resize"}) {
-      if (o.given(flag)) fail(ErrorKind::usage, flag, "does not go with --plain: the stored model says all itself");
+      if (o.given(flag)) fail(ErrorKind::usage, flag, "cannot be combined with --plain: the saved model is complete");
     }
     deploy::export_weights(store::load_net(in, "freight models convert"), out);
   } else {
@@ -115,9 +117,9 @@ int models_convert_command(const Args& args) {
     std::printf("model   %s, input %s, %s parameters\n", bundle.model.name.c_str(), to_string(p.input).c_str(),
                 with_commas(bundle.model.net->parameter_count()).c_str());
     for (size_t i = 0; i < p.mean.size(); ++i) {
-      std::printf("channel %zu: mean %s, deviation %s\n", i, cat(p.mean[i]).c_str(), cat(p.std[i]).c_str());
+      std::printf("channel %zu: mean %s, std %s\n", i, cat(p.mean[i]).c_str(), cat(p.std[i]).c_str());
     }
-    if (p.resize > 0) std::printf("pictures are resized to %s\n", cat(p.resize).c_str());
+    if (p.resize > 0) std::printf("images are resized to %s\n", cat(p.resize).c_str());
   }
   std::printf("wrote   %s\n", out.c_str());
   return 0;

@@ -39,7 +39,7 @@ DeviceList parse_device_list(const std::string& flag, const std::string& text) {
     int64_t times = 1;
     if (star != std::string::npos) {
       const auto n = parse_number<int64_t>(part.substr(star + 1));
-      if (!n) fail(ErrorKind::usage, flag, "got '", part, "', need NAME*COUNT, like cpu*4");
+      if (!n) fail(ErrorKind::usage, flag, "expected NAME*COUNT, like cpu*4, got '", part, "'");
       times = checked_count(flag, part, *n);
     }
     const std::vector<std::string> named = name == "all" ? devices_here() : std::vector<std::string>{name};

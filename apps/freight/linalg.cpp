@@ -86,11 +86,11 @@ Computed solution(const std::vector<Tensor>& in, const LinalgFlags& f) {
 
 const std::vector<Operation>& operations() {
   static const std::vector<Operation> all = {
-      {"solve", 2, 1, "x with A x = B, by LU; --assume says what A is", solution,
+      {"solve", 2, 1, "x with A x = B, by LU; --assume describes A", solution,
        [](const auto& in, const Named& out, const LinalgFlags& f) {
          return right_columns(in[1], in[1]) - matmul(told(in[0], f), right_columns(out[0].second, in[1]));
        }},
-      {"lstsq", 2, 3, "the shortest x that makes the norm of A x - B least; --rcond",
+      {"lstsq", 2, 3, "least-squares x of minimum norm; --rcond",
        [](const auto& in, const LinalgFlags& f) {
          const LeastSquares r = lstsq(in[0], in[1], {.rcond = f.rcond});
          return Named{{"x", r.x}, {"residuals", r.residuals}, {"rank", r.rank}};
@@ -188,7 +188,7 @@ const Operation& operation_of(const std::string& name) {
     if (name == o.name) return o;
     names.push_back(o.name);
   }
-  fail(ErrorKind::usage, "linalg", "got ", name, ", need one of ", join(names, ", "));
+  fail(ErrorKind::usage, "linalg", "expected one of ", join(names, ", "), ", got ", name);
 }
 
 // Refuses an option that the operation has no use for.
@@ -224,7 +224,7 @@ Array matrix_of(const std::string& file) {
   Array a = io::load_npy(file);
   if (a.dtype() != DType::f32 && a.dtype() != DType::f64) a = io::computable(a, file).cast(DType::f64);
   if (const std::string fault = not_finite_text(a); !fault.empty()) {
-    fail(ErrorKind::data, file, fault, ": need finite numbers");
+    fail(ErrorKind::data, file, fault, ": expected finite numbers");
   }
   return a;
 }
@@ -234,7 +234,7 @@ void need_finite(const Operation& o, const std::string& name, const Array& resul
   if (o.bounds == Bounds::none) return;
   if (const std::string fault = not_finite_text(result); !fault.empty()) {
     fail(ErrorKind::diverged, o.name, fault, " of ", name, " ", Type{result.dtype(), result.shape()},
-         ": need operands whose results stay in the range of ", result.dtype(),
+         ": expected operands whose results stay in the range of ", result.dtype(),
          result.dtype() == DType::f32 ? "; f64 has a larger one" : "; scale them");
   }
 }
@@ -392,14 +392,15 @@ int linalg_command(const Args& args) {
             table({"  operation", "files", "gives"}, rows) +
                 "\n  freight linalg solve A.npy B.npy -o x.npy\n  freight linalg svd A.npy -o factors.npz --json\n");
   o.positional("operation", &f.operation, "one of the list below", true);
-  o.positional("files", &f.files, "(..., M, N), and what stands on the right; f32 or f64, integers count as f64", true);
-  o.add("-o,--output", &f.output, "where the results go: .npz, or .npy where there is one", {.value = "FILE"});
+  o.positional("files", &f.files, "(..., M, N), and the right-hand side; f32 or f64, integers are converted to f64",
+               true);
+  o.add("-o,--output", &f.output, "file of the results: .npz, or .npy for a single one", {.value = "FILE"});
   o.add("--device", &f.device, "auto, cpu, ref, cuda:N, opencl:N or another backend");
-  o.add("--assume", &f.assume, "solve: the matrix is any, positive definite, symmetric, or a triangle",
+  o.add("--assume", &f.assume, "solve: the matrix is general, positive definite, symmetric, or triangular",
         {.one_of = {"gen", "pos", "sym", kUpperTriangle, kLowerTriangle}});
   o.add("--upper", &f.upper, "read the upper triangle of a symmetric matrix, not the lower one");
-  o.add("--reduced", &f.reduced, "qr, svd: factors without the columns that only complete them");
-  o.add("--rcond", &f.rcond, "lstsq, pinv, rank: singular values up to this share of the largest count as 0",
+  o.add("--reduced", &f.reduced, "qr, svd: reduced factors");
+  o.add("--rcond", &f.rcond, "lstsq, pinv, rank: singular values up to this fraction of the largest count as 0",
         {.value = "SHARE", .min = 0});
   o.add("--json", &f.json, "print JSON");
   o.essentials({"operation", "files", "--output", "--device", "--assume", "--upper", "--reduced", "--rcond", "--json",
@@ -409,12 +410,12 @@ int linalg_command(const Args& args) {
   const Operation& op = operation_of(f.operation);
   need_no_others(o, f.operation);
   if (f.files.size() != static_cast<size_t>(op.operands)) {
-    fail(ErrorKind::usage, f.operation, "got ", f.files.size(), f.files.size() == 1 ? " file" : " files", ", need ",
-         op.operands == 2 ? "two: A.npy B.npy" : "one: A.npy");
+    fail(ErrorKind::usage, f.operation, "expected ", op.operands == 2 ? "two: A.npy B.npy" : "one: A.npy", ", got ",
+         f.files.size(), f.files.size() == 1 ? " file" : " files");
   }
   check_output("--output", f.output, f.files);
   if (!f.output.empty() && op.results > 1 && !ends_with(f.output, ".npz")) {
-    fail(ErrorKind::usage, "--output", "got ", f.output, ", need a name that ends in .npz: ", f.operation, " has ",
+    fail(ErrorKind::usage, "--output", "expected a name that ends in .npz, got ", f.output, ": ", f.operation, " has ",
          op.results, " results");
   }
   const DeviceScope scope(f.device);

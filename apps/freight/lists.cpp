@@ -32,8 +32,8 @@ std::vector<int64_t> parse_counts(const std::string& flag, const std::string& te
   for (const std::string& part : parse_list(flag, text)) {
     const int64_t n = parse_number<int64_t>(part).value_or(0);
     if (n < 1 || n > kMostCount || (!all.empty() && n <= all.back())) {
-      fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need whole numbers from 1 to ", kMostCount,
-           " that rise, like 1,2,4,8");
+      fail(ErrorKind::usage, flag, "expected whole numbers from 1 to ", kMostCount,
+           " in ascending order, like 1,2,4,8, got '", excerpt(text), "'");
     }
     all.push_back(n);
   }

@@ -53,7 +53,8 @@ void refuse_beside_names(const PlanCommandFlags& f) {
                                                  {"--offload", f.config.offload != "none"},
                                                  {"--rate-of-one", f.shared.rate_of_one > 0}};
   for (const auto& [flag, given] : others) {
-    if (given) fail(ErrorKind::usage, "--devices", f.devices, " measures these devices, which does not go with ", flag);
+    if (given)
+      fail(ErrorKind::usage, "--devices", f.devices, " measures these devices, which cannot be combined with ", flag);
   }
 }
 
@@ -149,7 +150,8 @@ std::optional<DeviceLimit> device_limit(const std::vector<Draft>& drafts, const 
                                         const PlanCommandFlags& f) {
   if (!memory_alone(f)) return std::nullopt;
   if (f.csv)
-    fail(ErrorKind::usage, "--csv", "lists devices: what fits --device-memory alone is said without it, and by --json");
+    fail(ErrorKind::usage, "--csv",
+         "lists devices: without it, or with --json, the plan shows what fits --device-memory");
   DeviceLimit l{.bytes = f.device_bytes(), .fits = false, .means = {}, .largest_batch = line.largest(f.device_bytes())};
   l.fits = static_cast<double>(drafts[0].total()) <= l.bytes;
   if (!l.fits) l.means = plan::accumulation_for(drafts, l.bytes);
@@ -261,17 +263,17 @@ void print_devices(const std::vector<Estimate>& all, const Draft& draft, const P
       "         94 %% of the memory; --json has each device's assumption, source and date\n");
   if (f.config.offload != "none") {
     std::printf(
-        "         times and fits are those of the plan that offloads; its copies run beside its\n"
+        "         times and fits are those of the plan that offloads; its copies overlap with its\n"
         "         kernels, which wait where the plan has no memory to spare for that\n");
   }
   if (devices > 1) {
     std::printf(
-        "%lld of each, with a batch of %lld on every one: predicted; gradients are summed while the backward half\n"
+        "%lld of each, with a batch of %lld on every one: predicted; the all-reduce overlaps with the backward pass\n"
         "         runs (docs/plan.md); memory is that of one, dollars and energy are those of all\n",
         static_cast<long long>(devices), static_cast<long long>(draft.options.batch));
   }
   if (const Estimate* slow = held_up(all)) {
-    std::printf("reading or sending data may hold up %s: %s s a step\n", slow->device.c_str(),
+    std::printf("reading or sending data may slow down %s: %s s per step\n", slow->device.c_str(),
                 range(slow->data_seconds).c_str());
   }
   for (size_t i = 1; i < std::min<size_t>(all.size(), 4); ++i) {
@@ -279,7 +281,7 @@ void print_devices(const std::vector<Estimate>& all, const Draft& draft, const P
                 all[i].offer ? cat("; ", text_of(*all[i].offer)).c_str() : "");
   }
   if (here.run_hours.high <= 0 && all[1].run_hours.high <= 0) {
-    std::printf("hours, dollars and energy need to know the data: --data NAME, or --samples N with --epochs\n");
+    std::printf("for hours, dollars and energy add --data NAME, or --samples N with --epochs\n");
   }
 }
 
@@ -291,7 +293,7 @@ void refuse_beside_trees(const PlanCommandFlags& f) {
                                                   {"--device-memory alone", memory_alone(f)},
                                                   {"--input-shape", !f.input_shape.empty()}};
   for (const auto& [flag, given] : of_nets) {
-    if (given) fail(ErrorKind::usage, flag, "is for nets: trees are fitted to a table by one device");
+    if (given) fail(ErrorKind::usage, flag, "is for networks: trees are fitted to a table by one device");
   }
 }
 
@@ -303,7 +305,7 @@ void refuse_beside_world(const PlanCommandFlags& f) {
                                                  {"--device-memory alone", memory_alone(f)},
                                                  {"--offload", f.config.offload != "none"}};
   for (const auto& [flag, given] : others) {
-    if (given) fail(ErrorKind::usage, "--world", "does not go with ", flag, ": it makes a table of its own");
+    if (given) fail(ErrorKind::usage, "--world", "cannot be combined with ", flag, ": it prints a separate table");
   }
 }
 
@@ -313,32 +315,31 @@ int plan_command(const Args& args) {
   PlanCommandFlags flags;
   const auto make = [&] {
     auto o = std::make_unique<Options>(
-        "plan", "Says before a run what memory it needs, how long it takes and what it costs, on which hardware.",
-        "[DATA] [options]",
-        "Takes the flags of freight train; runs nothing but, of trees, a second of fitting that is measured.\n"
+        "plan", "Estimates memory, time and cost of a run in advance, on this and other hardware.", "[DATA] [options]",
+        "Accepts the flags of freight train; runs nothing except, for trees, one second of fitting, which is "
+        "measured.\n"
         "  freight plan --model resnet50 -b 64\n"
         "  freight plan cifar10 --epochs 30 --sort dollars\n"
         "  freight plan housing.csv --target price   trees of a table: does a GPU pay?\n"
         "  freight plan --model resnet50 -b 1024 --world 1,2,4,8\n"
-        "  freight plan digits --devices cpu,opencl:0   is it worth it to share a batch?\n"
+        "  freight plan digits --devices cpu,opencl:0   is it worth sharing a batch?\n"
         "  freight plan --model resnet50 --per-device-batch-size 256 --precision fp16 --world 1,8,64 \\\n"
         "      --link 400gbit-rdma --on \"A100 SXM4 80GB\"\n"
         "  freight plan --model resnet152 --samples 1281167 --epochs 90 --precision bf16 --means\n"
         "  freight plan --model vgg16 --device-memory 20 --device-bandwidth 600 --device-tflops 40");
     flags.declare(*o);
-    o->add("--sort", &flags.sort, "of the devices: speed, dollars, energy, batch, memory or name",
+    o->add("--sort", &flags.sort, "order of the devices: speed, dollars, energy, batch, memory or name",
            {.one_of = {"speed", "dollars", "energy", "batch", "memory", "name"}});
-    o->add("--top", &flags.top, "devices in the table (0: all)", {.min = 0});
+    o->add("--top", &flags.top, "number of devices to show (0: all)", {.min = 0});
     o->add("--devices", &flags.devices,
-           "how many of each kind share each batch (data parallel, predicted); names, like cpu,opencl:0, are devices "
-           "here, which are measured",
+           "data-parallel devices of each kind (predicted); names like cpu,opencl:0 are devices of "
+           "this machine, which are measured",
            {.value = "N"});
-    o->add("--world", &flags.world,
-           "numbers of devices, like 1,2,4,8: how the rate grows with them, in a table of its own", {.value = "LIST"});
+    o->add("--world", &flags.world, "numbers of devices, like 1,2,4,8: a table of the scaling", {.value = "LIST"});
     declare(*o, flags.shared);
-    o->add("--on", &flags.on, "of this device of the catalogue alone", {.value = "NAME"});
+    o->add("--on", &flags.on, "only this device of the catalog", {.value = "NAME"});
     o->add("--means", &flags.means,
-           "also plan with recompute, accumulation, offloading and bf16: what each would change");
+           "also plan with recompute, accumulation, offloading and bf16, and show their effect");
     o->add("--csv", &flags.csv, "print the devices as CSV");
     o->essentials({"data",
                    "--model",
@@ -400,7 +401,7 @@ int plan_command(const Args& args) {
   options.ranks = fleet.devices;
   options.offload = Offload::none;
   if (flags.shared.rate_of_one > 0) {
-    fail(ErrorKind::usage, "--rate-of-one", "is what --world scales from: need --world 1,", fleet.devices);
+    fail(ErrorKind::usage, "--rate-of-one", "is what --world scales from: add --world 1,", fleet.devices);
   }
   const std::vector<Draft> drafts = plan::drafts(in->subject, options);
   const std::optional<Within> offloaded = within(*in, drafts[0], flags);

@@ -120,7 +120,7 @@ int plan_devices(const PlanInput& in, const DevicesRequest& r, const Args& args)
               c.model.c_str(), static_cast<long long>(c.batch_size),
               table({"device", "a step alone", cat(found["of"].get<std::string>(), " together")}, rows).c_str());
   const double rate = static_cast<double>(c.batch_size) / together;
-  std::printf("together  %s a step, %s %s/s: %s %% of the sum of their rates alone\n", ms(together).c_str(),
+  std::printf("together  %s a step, %s %s/s: %s %% of the sum of the individual rates\n", ms(together).c_str(),
               with_commas(static_cast<int64_t>(rate)).c_str(), in.subject.unit,
               fixed(100 / (together * rates), 0).c_str());
   if (together < best->second) {

@@ -26,7 +26,7 @@ void add_described(const PlanFlags& f, const Options& o, MemoryAlone alone, plan
   if (!any) {
     for (const char* flag : {"--device-name", "--device-watts", "--device-price"}) {
       if (o.given(flag)) {
-        fail(ErrorKind::usage, flag, "describes no device by itself: need --device-memory, --device-bandwidth and ",
+        fail(ErrorKind::usage, flag, "describes no device on its own: add --device-memory, --device-bandwidth and ",
              "--device-tflops as well");
       }
     }
@@ -52,7 +52,7 @@ void add_described(const PlanFlags& f, const Options& o, MemoryAlone alone, plan
   catalog.devices.insert(catalog.devices.begin(), d);
   if (o.given("--device-price")) {
     if (!(f.device_price > 0))
-      fail(ErrorKind::usage, "--device-price", "got ", f.device_price, ", need dollars above 0");
+      fail(ErrorKind::usage, "--device-price", "expected dollars above 0, got ", f.device_price);
     catalog.prices.push_back({.provider = "yours",
                               .instance = f.device_name,
                               .device = f.device_name,
@@ -82,22 +82,23 @@ void need_data(const train::Config& probe) {
 double PlanFlags::device_bytes() const { return memory_size("--device-memory", device_memory); }
 
 void PlanFlags::declare(Options& o) {
-  o.positional("data", &config.data, "a named set (freight data list) or a directory", false);
+  o.positional("data", &config.data, "a built-in dataset (freight data list), a directory or a file", false);
   declare_config(o, config);
   o.group("Planning (docs/plan.md)");
-  o.add("--input-shape", &input_shape, "of one sample, instead of data: 3x224x224, or the tokens of a text",
+  o.add("--input-shape", &input_shape, "shape of one sample, instead of data: 3x224x224, or the tokens of a text",
         {.value = "CxHxW"});
-  o.add("--samples", &samples, "of the training set, where no data says it: for times of epochs", {.min = 1});
-  o.add("--catalog", &catalog, "a catalogue of devices like catalog/devices.json instead of the shipped one",
-        {.value = "FILE"});
-  o.add("--prices", &prices, "the same of prices, like catalog/prices.json", {.value = "FILE"});
-  o.add("--rates", &rates, "rates of this machine that freight calibrate -o wrote", {.value = "FILE"});
-  o.add("--device-name", &device_name, "name of a device that the catalogue lacks, described by what follows");
-  o.add("--device-memory", &device_memory, "its memory; alone: what the run may take of a device's", {.value = "4GiB"});
-  o.add("--device-bandwidth", &device_bandwidth, "of its memory, in GB/s", {.min = 0});
-  o.add("--device-tflops", &device_tflops, "its dense matmul rate at the precision of the run, in TFLOP/s", {.min = 0});
-  o.add("--device-watts", &device_watts, "its rated power", {.min = 0});
-  o.add("--device-price", &device_price, "dollars per hour");
+  o.add("--samples", &samples, "training samples, without data; for times of epochs", {.min = 1});
+  o.add("--catalog", &catalog, "device catalog instead of catalog/devices.json", {.value = "FILE"});
+  o.add("--prices", &prices, "price catalog instead of catalog/prices.json", {.value = "FILE"});
+  o.add("--rates", &rates, "rates of this machine, written by freight calibrate -o", {.value = "FILE"});
+  o.add("--device-name", &device_name, "name of a device that is not in the catalog, described by the next options");
+  o.add("--device-memory", &device_memory,
+        "memory of that device; without the others: limit of the run's device memory", {.value = "4GiB"});
+  o.add("--device-bandwidth", &device_bandwidth, "memory bandwidth of that device, in GB/s", {.min = 0});
+  o.add("--device-tflops", &device_tflops, "dense matmul rate of that device at the precision of the run, in TFLOP/s",
+        {.min = 0});
+  o.add("--device-watts", &device_watts, "rated power of that device, in watts", {.min = 0});
+  o.add("--device-price", &device_price, "price of that device, in dollars per hour");
   o.add("--json", &json, "print JSON");
 }
 
@@ -116,7 +117,8 @@ std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
     const auto o = make();  // help needs no model
     if (o->parse(args) == Options::Outcome::done) return std::nullopt;
     fail(ErrorKind::usage, "--model",
-         "nothing to plan: need a data set (freight data list), or a model (freight models list) with --samples N for "
+         "nothing to plan: expected a dataset (freight data list), or a model (freight models list) with --samples N "
+         "for "
          "the times of epochs: freight plan --model resnet50 --samples 1281167");
   }
   flags = {};

@@ -78,7 +78,7 @@ plan::TreeRate measured_rate(const train::Config& config, const train::RowLearne
     }
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::device) throw;
-    rate.from = "XGBoost is not here: times are those of another machine's cores (1.6 ns for a cell on a level)";
+    rate.from = "XGBoost is not available: times are those of another machine's cores (1.6 ns per value and level)";
     return rate;
   }
   const double trees = large.trees - small.trees, seconds = large.seconds - small.seconds;
@@ -87,7 +87,7 @@ plan::TreeRate measured_rate(const train::Config& config, const train::RowLearne
     rate.spread = {0.7, 1.4};
     rate.from =
         cat(fixed(large.trees, 0), " trees of ", with_commas(data.train.count()),
-            " rows were fitted; other numbers of rows and the last rounds take 0.7 to 1.4 times as long a cell");
+            " rows were fitted; other numbers of rows and the last rounds take 0.7 to 1.4 times as long per value");
   } else {
     rate.from = "too few rows to measure: times are those of another machine's cores";
   }
@@ -173,7 +173,7 @@ std::string TablePlan::trees_text() const {
 
 std::string TablePlan::rows_text() const {
   return cat(rows_estimated ? "about " : "", with_commas(static_cast<int64_t>(std::round(rows))), " rows to fit, ",
-             columns, " columns learnt from, ", classes == 0 ? std::string("values") : cat(classes, " classes"));
+             columns, " features, ", classes == 0 ? std::string("values") : cat(classes, " classes"));
 }
 
 std::string TablePlan::verdict() const {
@@ -184,7 +184,7 @@ std::string TablePlan::verdict() const {
   const std::string from = worth.rows_here > 0
                                ? cat("; with these columns from about ", rounded(worth.rows_here), " rows on")
                                : std::string();
-  if (worth.gpu.empty()) return "does not pay: no GPU of the catalogue holds this table";
+  if (worth.gpu.empty()) return "does not pay off: the table fits no GPU of the catalog";
   const std::string times = cat("about ", seconds_text(worth.seconds_on_gpu), " on ", worth.gpu, ", ",
                                 seconds_text(worth.seconds_here), " here");
   switch (worth.verdict) {

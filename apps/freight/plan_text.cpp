@@ -73,7 +73,8 @@ std::string memory_table(const plan::Draft& d) {
 
 std::string texts_line(const plan::Subject& s) {
   if (s.assumes_full_length()) {
-    return cat("texts     all of ", s.input.shape[0], " tokens, the full length: no data say how long they are\n");
+    return cat("texts     all of ", s.input.shape[0],
+               " tokens, the full length: without data the lengths are unknown\n");
   }
   std::string shares;
   for (const plan::LengthShare& l : s.length_shares(s.config.batch_size)) {
@@ -127,7 +128,7 @@ constexpr std::pair<Figure, const char*> kHeadings[] = {{Figure::device, "device
                                                         {Figure::largest_batch, "largest batch"},
                                                         {Figure::rate, "samples/s"},
                                                         {Figure::step, "ms/step"},
-                                                        {Figure::all_summing, "ms of sums"},
+                                                        {Figure::all_summing, "ms of all-reduce"},
                                                         {Figure::summing, "not hidden"},
                                                         {Figure::limit, "limited by"},
                                                         {Figure::epoch_hours, "h/epoch"},

@@ -52,7 +52,7 @@ void take_file(plan::Fleet& fleet, const std::string& path) {
     return;
   }
   const std::vector<plan::Link> links = plan::parse_links(text, path);
-  if (links.size() != 1) fail(ErrorKind::usage, "--link", path, " has ", links.size(), " links, need one");
+  if (links.size() != 1) fail(ErrorKind::usage, "--link", path, " has ", links.size(), " links, expected one");
   (links[0].inside ? fleet.inside : fleet.between) = links[0];
 }
 
@@ -74,7 +74,7 @@ std::vector<Share> shares_of(const PlanInput& in, const WorldRequest& r) {
   plan::DraftOptions options = plan::options_of_run(in.subject);
   EstimateOptions how{.fleet = r.fleet, .samples = r.samples, .sort = r.sort, .rate_of_one = r.rate_of_one};
   if (r.rate_of_one > 0 && r.devices[0] != 1) {
-    fail(ErrorKind::usage, "--rate-of-one", "is of one device: need --world 1,...");
+    fail(ErrorKind::usage, "--rate-of-one", "is of one device: add --world 1,...");
   }
   std::vector<Share> all;
   std::vector<std::vector<Draft>> drafts;
@@ -217,9 +217,9 @@ void print_memory(const std::vector<Share>& world) {
     rows.push_back({cat(s.devices), cat(s.batch), text(s.bytes), text(s.optimizer), text(s.sharded_bytes)});
   }
   std::printf(
-      "\nmemory of each rank; with the optimizer's state dealt out over the ranks (train --shard-optimizer: ZeRO stage "
+      "\nmemory of each rank; with the optimizer state sharded over the ranks (train --shard-optimizer: ZeRO stage "
       "1)\n%s",
-      table({"devices", "batch of each", "total", "of it optimizer", "total, dealt out"}, rows).c_str());
+      table({"devices", "batch of each", "total", "of it optimizer", "total, sharded"}, rows).c_str());
 }
 
 }  // namespace
@@ -240,22 +240,20 @@ plan::Fleet FleetFlags::fleet(const plan::Catalog& catalog) const {
 
 void declare_links(Options& o, FleetFlags& f) {
   o.add("--link", &f.link,
-        "what connects devices: nvlink or pcie inside a machine, 100gbit, 100gbit-rdma or a number of Gbit/s between "
-        "machines, a FILE of one (docs/plan.md), or what freight bench comm --json wrote; two of them as nvlink,50gbit",
+        "interconnect of devices: nvlink or pcie inside a machine, 100gbit, 100gbit-rdma or a number of Gbit/s between "
+        "machines, or a FILE (docs/plan.md, freight bench comm --json); two of them as nvlink,50gbit",
         {.value = "LINK"});
   const bool open = f.per_machine == plan::kAsOffered;
-  o.add("--devices-per-machine", &f.per_machine,
-        cat("that many of the devices are in a machine", open ? " (0: as many as are offered)" : ""),
+  o.add("--devices-per-machine", &f.per_machine, cat("devices per machine", open ? " (0: as offered)" : ""),
         {.min = open ? 0.0 : 1.0, .max = 1024});
 }
 
 void declare(Options& o, FleetFlags& f) {
   declare_links(o, f);
   o.add("--per-device-batch-size", &f.per_device_batch,
-        "samples per step of each device, whatever their number, in place of a shared batch (0: it is shared)",
-        {.min = 0});
+        "samples per step and device, instead of a global batch (0: global batch)", {.min = 0});
   o.add("--rate-of-one", &f.rate_of_one,
-        "samples per second that one device was measured at; --world scales from it (0: predicted)", {.min = 0});
+        "measured samples per second of one device; --world scales from it (0: predicted)", {.min = 0});
 }
 
 int64_t batch_of_each(const char* flag, const PlanInput& in, int64_t devices, int64_t per_device_batch) {
@@ -263,7 +261,7 @@ int64_t batch_of_each(const char* flag, const PlanInput& in, int64_t devices, in
   if (per_device_batch > 0) return per_device_batch;
   const int64_t batch = in.subject.config.batch_size;
   if (batch < devices) {
-    fail(ErrorKind::usage, flag, "a batch of ", batch, " has no ", devices, " parts: need a larger --batch-size");
+    fail(ErrorKind::usage, flag, "a batch of ", batch, " has no ", devices, " parts: use a larger --batch-size");
   }
   return (batch + devices - 1) / devices;
 }

@@ -54,7 +54,7 @@ int64_t count_of(const DeviceList& list) { return list.count.value_or(static_cas
 void declare_job(Options& o, JobFlags& f) {
   o.add("--comm", &f.comm,
         "what moves the data: shared (memory of one host), gloo (network), nccl (sums between CUDA devices), or auto: "
-        "the last where it is found, else one of the first two",
+        "the last if available, else one of the first two",
         {.value = "NAME", .aliases = {"--engine"}});
   o.add("--interface", &f.interface, "network interface for gloo, by name or address", {.value = "NAME"});
   o.add("--token-file", &f.token_file, "file with the secret that authenticates processes of several hosts",
@@ -82,10 +82,11 @@ comm::Engine JobFlags::engine() const { return comm::engine_for(comm::Launch{}, 
 int64_t device_count(const RankFlags& flags, const comm::Launch& launch) {
   if (flags.devices.empty()) return launch.world;
   const int64_t count = count_of(parse_device_list("--devices", flags.devices));
-  if (count > kMostDevices) fail(ErrorKind::usage, "--devices", "got ", count, " devices, need at most ", kMostDevices);
+  if (count > kMostDevices)
+    fail(ErrorKind::usage, "--devices", "expected at most ", kMostDevices, ", got ", count, " devices");
   if (!launch.source.empty() && count != launch.world) {
     fail(ErrorKind::usage, "--devices", "got ", count, " devices, but ", launch.source, " started ", launch.world,
-         " processes: leave it out");
+         " processes: remove it");
   }
   return count;
 }
@@ -111,22 +112,23 @@ std::string device_of(const RankFlags& flags, const std::string& device, int ran
   launch.rank = rank;
   const std::string name = device_of(flags, device, launch);
   if (device == "auto" || device == name) return name;
-  fail(ErrorKind::usage, "--device", "got ", device, " beside --devices ", flags.devices,
-       ", which names them: leave it out");
+  fail(ErrorKind::usage, "--device", "got ", device, " together with --devices ", flags.devices,
+       ", which names them: remove it");
 }
 
 void need_shards(const char* flag, int64_t devices, int64_t shards) {
   if (shards == 0 || devices <= shards) return;
-  fail(ErrorKind::usage, flag, "got ", devices, " devices for ", shards, " shards: need --shards ", devices,
+  fail(ErrorKind::usage, flag, "got ", devices, " devices for ", shards, " shards: add --shards ", devices,
        " or fewer devices");
 }
 
 void need_parts(const char* flag, int64_t devices, const train::Config& config) {
-  if (devices > kMostDevices) fail(ErrorKind::usage, flag, "got ", devices, " devices, need at most ", kMostDevices);
+  if (devices > kMostDevices)
+    fail(ErrorKind::usage, flag, "expected at most ", kMostDevices, ", got ", devices, " devices");
   need_shards(flag, devices, config.shards);
   if (devices > config.batch_size) {
     fail(ErrorKind::usage, flag, "got ", devices, " devices for a batch of ", config.batch_size,
-         ": need a sample for each");
+         ": expected a sample for each");
   }
 }
 
@@ -135,14 +137,14 @@ void need_alike(const RankFlags& flags, const char* why) {
   const std::vector<std::string> names = parse_device_list("--devices", flags.devices).names;
   for (const std::string& name : names) {
     if (kind_of_device(name) == kind_of_device(names[0])) continue;
-    fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": need devices of one kind, ", why);
+    fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": expected devices of one kind, ", why);
   }
 }
 
 void refuse_two_lists(const RankFlags& flags, const Options& options) {
   if (flags.devices.empty() || !options.typed("--device")) return;
   if (parse_device_list("--devices", flags.devices).count) return;
-  fail(ErrorKind::usage, "--device", "is beside --devices ", flags.devices, ", which names them: leave it out");
+  fail(ErrorKind::usage, "--device", "is set together with --devices ", flags.devices, ", which names them: remove it");
 }
 
 int64_t sharers_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch) {
@@ -169,7 +171,7 @@ void need_own_gpus(train::Ranks& ranks, const std::string& device, const RankFla
     const auto other = std::find(all.begin() + static_cast<int64_t>(i) + 1, all.end(), all[i]);
     if (all[i].empty() || other == all.end()) continue;
     fail(ErrorKind::usage, "--devices", "ranks ", i, " and ", other - all.begin(), " have the same GPU, ", all[i],
-         ": need one for each");
+         ": expected one for each");
   }
 }
 
@@ -177,7 +179,8 @@ void need_nccl(const RankFlags& flags, const train::Config& config) {
   if (comm::asked_engine(flags.job()) != comm::Engine::nccl) return;
   if (config.sync_batch_norm && config.shards > 0) {
     fail(ErrorKind::usage, "--comm",
-         "nccl does not go with --sync-batch-norm and --shards: shards wait for each other in memory of the host");
+         "nccl cannot be combined with --sync-batch-norm and --shards: shards wait for each other in memory of the "
+         "host");
   }
   if (const Library& nccl = cuda::find_nccl(); !nccl.why.empty()) fail(ErrorKind::device, "--comm nccl", nccl.why);
 }
@@ -193,8 +196,8 @@ void join_devices(train::Ranks& ranks, const std::string& device, const RankFlag
   const auto other = std::find_if(devices.begin(), devices.end(), [](const std::string& d) { return !d.empty(); });
   if (other != devices.end()) {
     if (!forced) return;
-    fail(ErrorKind::usage, "--comm", "nccl sums between CUDA devices: rank ", other - devices.begin(), " computes on ",
-         *other);
+    fail(ErrorKind::usage, "--comm", "nccl reduces between CUDA devices: rank ", other - devices.begin(),
+         " computes on ", *other);
   }
   const std::vector<std::string> reasons = ranks.from_all(cuda::find_nccl().why);
   const auto lacks = std::find_if(reasons.begin(), reasons.end(), [](const std::string& why) { return !why.empty(); });
@@ -216,7 +219,7 @@ void join_devices(train::Ranks& ranks, const std::string& device, const RankFlag
 void refuse_nccl(const JobFlags& flags) {
   if (flags.job().engine != comm::Engine::nccl) return;
   fail(ErrorKind::usage, "--comm",
-       "nccl sums gradients between CUDA devices, for freight train alone: need auto, shared or "
+       "nccl sums gradients between CUDA devices, for freight train alone: expected auto, shared or "
        "gloo");
 }
 
@@ -227,7 +230,7 @@ std::string table_device_of(const RankFlags& flags, const std::string& device, c
     const bool one_gpu = starts_with(device, "cuda:");
     if (one_gpu && *list.count > 1) {
       fail(ErrorKind::usage, "--devices", "got ", *list.count, " of --device ", device, ": a GPU takes one process; ",
-           "need --device cuda, or --devices cuda:0,cuda:1");
+           "add --device cuda, or --devices cuda:0,cuda:1");
     }
     return device == "cuda" && *list.count > 1 ? cat("cuda:", launch.local_rank) : device;
   }
@@ -236,8 +239,8 @@ std::string table_device_of(const RankFlags& flags, const std::string& device, c
   need_gpus_once(flags);
   const std::string& name = list.names.at(static_cast<size_t>(launch.rank));
   if (device != "auto" && device != kind && device != name) {
-    fail(ErrorKind::usage, "--device", "got ", device, " beside --devices ", flags.devices,
-         ", which names them: leave it out");
+    fail(ErrorKind::usage, "--device", "got ", device, " together with --devices ", flags.devices,
+         ", which names them: remove it");
   }
   return name;
 }
@@ -337,9 +340,10 @@ Bounds parse_elastic(const std::string& text) {
   const bool two = fault == std::errc() && colon != last && *colon == ':';
   const auto [end, second] = std::from_chars(two ? colon + 1 : last, last, e.most);
   if (!two || second != std::errc() || end != last) {
-    fail(ErrorKind::usage, "--elastic", "got '", excerpt(text), "', need the fewest and the most devices, as in 1:4");
+    fail(ErrorKind::usage, "--elastic", "expected the fewest and the most devices, as in 1:4, got '", excerpt(text),
+         "'");
   }
-  if (e.least < 1) fail(ErrorKind::usage, "--elastic", "got ", text, ", need at least 1 device");
+  if (e.least < 1) fail(ErrorKind::usage, "--elastic", "expected at least 1 device, got ", text);
   if (e.least > e.most) fail(ErrorKind::usage, "--elastic", "got ", text, ": the fewest are more than the most");
   return e;
 }
@@ -474,7 +478,7 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
   }
   if (bounds.most > devices) {
     fail(ErrorKind::usage, "--elastic", "got ", flags.elastic, " for ", devices, devices == 1 ? " device" : " devices",
-         " (--devices): need no more than these");
+         " (--devices): expected no more than these");
   }
 }
 

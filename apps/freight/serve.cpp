@@ -99,7 +99,7 @@ int serve_command(const Args& args) {
   o.add("--drain-s", &drain, "after a signal, time for requests that have begun", {.min = 0, .max = 86400});
   o.group("Computing");
   o.add("--device", &s.backend, "auto, cpu or ref");
-  o.add("--precision", &s.precision, "arithmetic of the computation", {.one_of = store::precision_names()});
+  o.add("--precision", &s.precision, "fp32, tf32, bf16 or fp16", {.one_of = store::precision_names()});
   o.add("--deterministic", &s.deterministic, "fixed kernel choices, no measurement");
   o.essentials({"models", "--host", "--port", "--token", "--allow-host", "--max-batch", "--max-delay-ms",
                 "--max-connections", "--max-body-mb", "--timeout-s", "--device", "--precision", "--help"});

@@ -138,11 +138,11 @@ void settle_elastic(Request& r) {
   constexpr int64_t kShards = 8;
   if (r.found && r.found->checkpoint && c.shards == 0) {
     fail(ErrorKind::usage, "--elastic", "needs shards, and the run of ", r.found->checkpoint->dir,
-         " was begun without them, which cannot change: go on without --elastic, or begin again with it");
+         " started without them, which cannot change: resume without --elastic, or start over with it");
   }
   if (c.output_dir.empty()) {
     fail(ErrorKind::usage, "--elastic",
-         "needs --output-dir: the folder of the run, whose last checkpoint a restart goes on from");
+         "needs --output-dir: the folder of the run, whose last checkpoint a restart resumes from");
   }
   if (&train::learner_of(c) != train::learners().front()) {
     fail(ErrorKind::usage, "--elastic", "currently supports only networks, and --model ", c.model, " is none");
@@ -365,7 +365,7 @@ void check_devices(Request& r, int64_t count) {
   if (!r.flags.ranks.elastic.empty() && starts_with(r.config.backend, "cuda:") &&
       parse_device_list("--devices", r.flags.ranks.devices).count) {
     fail(ErrorKind::usage, "--devices", "got ", r.flags.ranks.devices,
-         " beside --elastic, which may leave out one of them: name them, as in cuda:0,cuda:1");
+         " together with --elastic, which may leave out one of them: name them, as in cuda:0,cuda:1");
   }
 }
 

@@ -95,7 +95,7 @@ TEST(BenchComm, RefusesWhatItCannotMeasure) {
       {{"--bytes", ""}, "--bytes"},
       {{"--seconds", "0"}, "--seconds"},
       {{"--comm-timeout", "0"}, "--comm-timeout"},
-      {{"--engine", "tcp"}, "--comm: got 'tcp', need auto, shared, gloo or nccl"},
+      {{"--engine", "tcp"}, "--comm: expected auto, shared, gloo or nccl, got 'tcp'"},
       {{"--comm-timeout", "x"}, "--comm-timeout"},
   };
   for (const Row& row : rows) {
@@ -125,7 +125,7 @@ TEST(BenchComm, EndsWith7WhereARankDoesNotCome) {
   const Ran r = run_freight(comm_args({"--comm-timeout", "0.3"}), "",
                             {"RANK=0", "WORLD_SIZE=2", "MASTER_PORT=" + std::to_string(40000 + ::getpid() % 20000)});
   EXPECT_EQ(r.code, 7);
-  EXPECT_TRUE(holds(r.err, "meeting: rank 1 did not come within 0.3 s")) << r.err;
+  EXPECT_TRUE(holds(r.err, "rendezvous: rank 1 did not respond within 0.3 s")) << r.err;
 }
 
 TEST(BenchComm, StopsItsRanksOnASignal) {
@@ -164,7 +164,7 @@ TEST(BenchComm, NamesARankThatIsKilled) {
   int told = 0;
   for (const auto& f : std::filesystem::recursive_directory_iterator(dir)) {
     if (f.path().filename() == "rank-0.log" || f.path().filename() == "rank-2.log") {
-      told += holds(read_file(f.path().string()), "rank 1 is lost: its process " + std::to_string(victim));
+      told += holds(read_file(f.path().string()), "rank 1 failed: its process " + std::to_string(victim));
     }
   }
   EXPECT_EQ(told, 2);

@@ -78,7 +78,7 @@ TEST(BenchCompare, RefusesWhatItCannotCompare) {
       {{"--devices", "cpu", "--batches", "0"}, 2, "--batches"},
       {{"--devices", "cpu", "--batches", ""}, 2, "--batches"},
       {{"--devices", "cpu", "--predict", "GeForce 9999"}, 2, "GeForce 9999"},
-      {{"--devices", "cpu", "--predict", "H100"}, 2, "need one of H100 PCIe 80GB, H100 SXM5 80GB"},
+      {{"--devices", "cpu", "--predict", "H100"}, 2, "expected one of H100 PCIe 80GB, H100 SXM5 80GB"},
       {{"--devices", "cpu", "--hourly", "cpu"}, 2, "--hourly"},
       {{"--devices", "cpu", "--hourly", "cpu=-1"}, 2, "above 0"},
       {{"--devices", "cpu", "--watts", "ref=5"}, 2, "not one of the devices"},
@@ -87,7 +87,7 @@ TEST(BenchCompare, RefusesWhatItCannotCompare) {
       {{"--devices", "cpu", "--catalog", "/no/such/file"}, 3, "/no/such/file"},
       {{"--devices", "cpu", "--host-link", "-1"}, 2, "--host-link"},
       {{"digits", "--devices", "cpu", "--input-shape", "1x28x28"}, 2, "--input-shape"},
-      {{"--devices", "cpu", "--shards", "4"}, 2, "--shards: is for --world, not for nets"},
+      {{"--devices", "cpu", "--shards", "4"}, 2, "--shards: is for --world, not for networks"},
       {{"--workloads", "modern"}, 2, "classic"},
   };
   for (const Row& row : rows) {
@@ -130,7 +130,7 @@ TEST(BenchClassic, SaysWhyATrainingIsLeftOut) {
                              "--threads", "1", "--quick"},
                             "", {"OMP_NUM_THREADS=1", "FREIGHT_DATA=" + dir, "XDG_CACHE_HOME=" + dir});
   ASSERT_EQ(r.code, 0) << r.err;
-  EXPECT_NE(r.out.find("MNIST  cpu, 1 thread: left out, "), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("MNIST  cpu, 1 thread: skipped, "), std::string::npos) << r.out;
 }
 
 TEST(BenchClassic, RefusesUnknownNetsDevicesAndThreads) {
@@ -139,15 +139,16 @@ TEST(BenchClassic, RefusesUnknownNetsDevicesAndThreads) {
     int code;
     const char* part;
   };
-  const Row rows[] = {{{"--only", "fcn6"}, 2, "fcn5"},
-                      {{"--only", "fcn5,"}, 2, "--only"},
-                      {{"--devices", "cuda"}, 4, "cuda"},
-                      {{"--devices", "cpu", "--threads", "2,1"}, 2, "--threads"},
-                      {{"--seconds", "0"}, 2, "--seconds"},
-                      {{"-b", "1,2"}, 2, "need one batch size with --workloads"},
-                      {{"--model", "mlp"}, 2, "is for nets, trees of a table, --world, not for --workloads classic"},
-                      {{"--world", "1,2"}, 2, "leave out --world"},
-                      {{"digits"}, 2, "leave out digits"}};
+  const Row rows[] = {
+      {{"--only", "fcn6"}, 2, "fcn5"},
+      {{"--only", "fcn5,"}, 2, "--only"},
+      {{"--devices", "cuda"}, 4, "cuda"},
+      {{"--devices", "cpu", "--threads", "2,1"}, 2, "--threads"},
+      {{"--seconds", "0"}, 2, "--seconds"},
+      {{"-b", "1,2"}, 2, "expected one batch size with --workloads"},
+      {{"--model", "mlp"}, 2, "is for networks, trees of a table, --world, not for --workloads classic"},
+      {{"--world", "1,2"}, 2, "leave out --world"},
+      {{"digits"}, 2, "leave out digits"}};
   for (const Row& row : rows) {
     std::vector<std::string> args = {"bench", "compare", "--workloads", "classic"};
     args.insert(args.end(), row.args.begin(), row.args.end());
@@ -183,9 +184,9 @@ TEST(BenchLinalg, RefusesUnknownOpsTypesSizesAndDevices) {
     int code;
     const char* part;
   };
-  const Row rows[] = {{{"--op", "lu,det"}, 2, "need one of lu, cholesky"},
+  const Row rows[] = {{{"--op", "lu,det"}, 2, "expected one of lu, cholesky"},
                       {{"--op", "product"}, 2, "always measured"},
-                      {{"--dtype", "bf16"}, 2, "need f64 or f32"},
+                      {{"--dtype", "bf16"}, 2, "expected f64 or f32"},
                       {{"--n", "8,4"}, 2, "--n"},
                       {{"--n", "0"}, 2, "--n"},
                       {{"--batch", "0"}, 2, "--batch"},

@@ -129,9 +129,9 @@ TEST_F(BenchScaling, RefusesWhatItCannotMeasure) {
   refused({"--world", "1,4", "--shards", "3"}, "got 4 devices for 3 shards");
   refused({"--seconds", "0"}, "--seconds");
   refused({"--model", "gbdt"}, "gbdt");
-  refused({"--batches", "30,60"}, "need one batch size with --world");
-  refused({"--devices", "cpu,ref"}, "need one device with --world");
-  refused({"--html", dir_ + "/page.html"}, "is for nets, --workloads classic, not for --world");
+  refused({"--batches", "30,60"}, "expected one batch size with --world");
+  refused({"--devices", "cpu,ref"}, "expected one device with --world");
+  refused({"--html", dir_ + "/page.html"}, "is for networks, --workloads classic, not for --world");
   // These are told before anything is measured.
   for (const auto& [flag, code] : {std::pair("--out", 1), {"--rates", 3}}) {
     const std::string path = dir_ + "/nowhere/x.json";

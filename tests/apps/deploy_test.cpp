@@ -133,7 +133,7 @@ TEST(ModelsConvert, MakesAStoredModelOfXgboostsTrees) {
   std::string csv = "size,weight,level\n";
   for (int i = 0; i < 80; ++i) csv += cat(i % 4 ? 3 + i % 7 : 1, ",", 0.5 * (i % 5), ",", i % 4 ? "low" : "high", "\n");
   const std::string trees = xgboost_file(dir, csv, {"--model", "gbdt", "--target", "level"});
-  if (trees.empty()) GTEST_SKIP() << "XGBoost is not here";
+  if (trees.empty()) GTEST_SKIP() << "XGBoost is not available";
   write_file(dir + "/names.txt", "high\nlow\n");
   const Ran converted = run_freight({"models", "convert", trees, model, "--class-names", dir + "/names.txt"});
   ASSERT_EQ(converted.code, 0) << converted.err;
@@ -159,13 +159,13 @@ TEST(ModelsConvert, MakesAStoredModelOfXgboostsTrees) {
   EXPECT_EQ(run_freight({"export", model, "-o", dir + "/m.onnx"}).code, 0);
   const Ran refused = run_freight({"models", "convert", trees, model, "--mean", "1"});
   EXPECT_EQ(refused.code, 2);
-  EXPECT_TRUE(has(refused.err, "holds trees")) << refused.err;
+  EXPECT_TRUE(has(refused.err, "contains trees")) << refused.err;
   const Ran none = run_freight({"models", "convert", dir + "/names.txt", model});
   EXPECT_EQ(none.code, 2);
   EXPECT_TRUE(has(none.err, "XGBoost's .json and .ubj files")) << none.err;
   const Ran report = run_freight({"report", model});
   EXPECT_EQ(report.code, 3) << report.err;
-  EXPECT_TRUE(has(report.err, "need the directory of a run")) << report.err;
+  EXPECT_TRUE(has(report.err, "expected the directory of a run")) << report.err;
 }
 
 // Without groups there is nothing to rank within: this ended with a segmentation fault.
@@ -175,7 +175,7 @@ TEST(ModelsConvert, ARankingIsEvaluatedByAColumnOfQueries) {
   for (int i = 0; i < 80; ++i) csv += cat(i % 4, ",", i % 7, ",", i % 4, ",", i / 4, "\n");
   const std::string trees = xgboost_file(
       dir, csv, {"--model", "gbdt", "--target", "relevance", "--task", "ranking", "--group-column", "query"});
-  if (trees.empty()) GTEST_SKIP() << "XGBoost is not here";
+  if (trees.empty()) GTEST_SKIP() << "XGBoost is not available";
   ASSERT_EQ(run_freight({"models", "convert", trees, model}).code, 0);
   const std::vector<std::string> eval = {"eval", model, "--data", dir + "/rows.csv", "--target", "relevance", "--json"};
   const Ran without = run_freight(eval);

@@ -177,20 +177,21 @@ TEST_F(LinalgCommand, RefusesByName) {
     int code;
     std::string part;
   };
-  const std::vector<Row> rows = {{{"solve", zero, b}, 3, "singular"},
-                                 {{"cholesky", negative}, 3, "positive definite"},
-                                 {{"inv", holed}, 3, "holed.npy: element (1, 0) is nan: need finite numbers"},
-                                 {{"solve", small, endless}, 3, "endless.npy: element (1) is -inf"},
-                                 {{"solve", small, large}, 6, "solve: element (0) is inf of x f64[2]: need operands"},
-                                 {{"inv", wide}, 2, "square"},
-                                 {{"solve", wide, b}, 2, "square"},
-                                 {{"solve", zero}, 2, "need two: A.npy B.npy"},
-                                 {{"det", zero, b}, 2, "need one: A.npy"},
-                                 {{"cubic", zero}, 2, "need one of solve, lstsq"},
-                                 {{"lu", zero, "-o", out}, 2, "need a name that ends in .npz"},
-                                 {{"inv", "/nowhere.npy"}, 3, "/nowhere.npy"},
-                                 {{"inv", zero, "-o", zero}, 2, "--output"},
-                                 {{"inv", zero, "--device", "nothing"}, 4, "nothing"}};
+  const std::vector<Row> rows = {
+      {{"solve", zero, b}, 3, "singular"},
+      {{"cholesky", negative}, 3, "positive definite"},
+      {{"inv", holed}, 3, "holed.npy: element (1, 0) is nan: expected finite numbers"},
+      {{"solve", small, endless}, 3, "endless.npy: element (1) is -inf"},
+      {{"solve", small, large}, 6, "solve: element (0) is inf of x f64[2]: expected operands"},
+      {{"inv", wide}, 2, "square"},
+      {{"solve", wide, b}, 2, "square"},
+      {{"solve", zero}, 2, "expected two: A.npy B.npy"},
+      {{"det", zero, b}, 2, "expected one: A.npy"},
+      {{"cubic", zero}, 2, "expected one of solve, lstsq"},
+      {{"lu", zero, "-o", out}, 2, "expected a name that ends in .npz"},
+      {{"inv", "/nowhere.npy"}, 3, "/nowhere.npy"},
+      {{"inv", zero, "-o", zero}, 2, "--output"},
+      {{"inv", zero, "--device", "nothing"}, 4, "nothing"}};
   for (const Row& row : rows) {
     std::vector<std::string> args = {"linalg"};
     args.insert(args.end(), row.args.begin(), row.args.end());

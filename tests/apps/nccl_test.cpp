@@ -233,11 +233,11 @@ TEST_F(NcclCommand, WithoutTheLibrarySumsGoThroughTheHostUnlessItIsAskedFor) {
 TEST_F(NcclCommand, IsForCudaDevicesThatTrain) {
   const Ran processors = train("cpus", {"--devices", "cpu*2", "--comm", "nccl"});
   EXPECT_EQ(processors.code, 2) << processors.err;
-  EXPECT_NE(processors.err.find("nccl sums between CUDA devices: rank 0 computes on cpu"), std::string::npos)
+  EXPECT_NE(processors.err.find("nccl reduces between CUDA devices: rank 0 computes on cpu"), std::string::npos)
       << processors.err;
   const Ran synced = train("synced", {"--devices", kTwo, "--comm", "nccl", "--sync-batch-norm", "--shards", "4"});
   EXPECT_EQ(synced.code, 2) << synced.err;
-  EXPECT_NE(synced.err.find("does not go with --sync-batch-norm and --shards"), std::string::npos) << synced.err;
+  EXPECT_NE(synced.err.find("cannot be combined with --sync-batch-norm and --shards"), std::string::npos) << synced.err;
   const Ran timed = run_freight({"bench", "comm", "--world", "2", "--comm", "nccl"});
   EXPECT_EQ(timed.code, 2) << timed.err;
   EXPECT_NE(timed.err.find("for freight train alone"), std::string::npos) << timed.err;

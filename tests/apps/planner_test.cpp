@@ -120,7 +120,7 @@ TEST(PlanCommand, RefusesWhatItCannotPlan) {
     const char* part;
   };
   const Row rows[] = {
-      {{}, "need a data set (freight data list), or a model"},
+      {{}, "expected a dataset (freight data list), or a model"},
       {{"--model", "lenett"}, "lenet"},
       {{"--model", "lenet", "--batch-size", "0"}, "--batch-size"},
       {{"--model", "lenet", "--input-shape", "3xq"}, "--input-shape"},
@@ -196,7 +196,7 @@ TEST(PlanCommand, WorldComparesNumbersOfDevices) {
     EXPECT_TRUE(n > 1 || kept == state);
   }
   EXPECT_EQ(j.at("world")[2].at("memory").at("total_bytes"), alone.at("total_bytes"));
-  for (const char* part : {"ms of sums", "limited by", "dealt out", "--on NAME"}) {
+  for (const char* part : {"ms of all-reduce", "limited by", "sharded", "--on NAME"}) {
     EXPECT_NE(table.out.find(part), std::string::npos) << part << "\n" << table.out;
   }
   // A batch on each device instead of a shared one, at the rate that one was measured at.
@@ -207,13 +207,13 @@ TEST(PlanCommand, WorldComparesNumbersOfDevices) {
   EXPECT_GT(card(each.at("world")[1].at("estimates")).at("samples_per_second").at("low").get<double>(), 2000);
   EXPECT_LE(card(each.at("world")[1].at("estimates")).at("samples_per_second").at("high").get<double>(), 4000 + 1e-6);
   const std::vector<std::pair<std::vector<std::string>, std::string>> refused = {
-      {{"--world", "2,4", "--rate-of-one", "9"}, "need --world 1,"},
+      {{"--world", "2,4", "--rate-of-one", "9"}, "add --world 1,"},
       {{"--world", "1,2", "--on", "Cart"}, "did you mean 'Card'"},
       {{"--world", "4,2"}, "expected whole numbers from 1 to 1000000 in ascending order"},
       {{"--world", "1,512"}, "a batch of 256 has no 512 parts"},
-      {{"--world", "1,4", "--shards", "2"}, "got 4 devices for 2 shards: need --shards 4 or fewer devices"},
-      {{"--world", "1,2", "--devices", "2"}, "does not go with --devices"},
-      {{"--world", "1,2", "--csv"}, "does not go with --csv"}};
+      {{"--world", "1,4", "--shards", "2"}, "got 4 devices for 2 shards: use --shards 4 or fewer devices"},
+      {{"--world", "1,2", "--devices", "2"}, "cannot be combined with --devices"},
+      {{"--world", "1,2", "--csv"}, "cannot be combined with --csv"}};
   for (const auto& [flags, part] : refused) {
     const Ran r = plan(flags);
     EXPECT_EQ(r.code, 2) << r.out;
@@ -256,7 +256,7 @@ TEST(PlanCommand, TheLinkIsANameANumberOrAFile) {
       "seconds_per_byte": 0, "worst_deviation": 0}}]})");
   const std::vector<std::pair<std::string, std::string>> refused = {{"nvlynk", "did you mean 'nvlink'"},
                                                                     {"-3", "expected one of nvlink, pcie"},
-                                                                    {dir + "/none.json", "has 0 links, need one"},
+                                                                    {dir + "/none.json", "has 0 links, expected one"},
                                                                     {dir + "/one.json", "times of one rank alone"}};
   for (const auto& [link, part] : refused) {
     const Ran r = plan(link);
@@ -441,7 +441,7 @@ TEST(AdviseCommand, RefusesWhatMeansNothing) {
     const char* part;
   };
   const Row rows[] = {
-      {{}, "need a data set (freight data list), or a model"},
+      {{}, "expected a dataset (freight data list), or a model"},
       {{"--model", "lenet"}, "--samples"},
       {{"--model", "lenet", "--samples", "100", "--deadline", "8"}, "--deadline"},
       {{"--model", "lenet", "--samples", "100", "--deadline", "-8h"}, "--deadline"},
@@ -489,7 +489,7 @@ TEST_F(FitOfTrain, IsRefusedWithTheCommandThatWouldFit) {
   const std::string limit = std::to_string(0.85 * gib);
   const Ran refused = train({"--memory-limit", limit});
   EXPECT_EQ(refused.code, 5);
-  for (const char* part : {"need", "free", "largest tensors", "--grad-accum 2"}) {
+  for (const char* part : {"expected", "free", "largest tensors", "--grad-accum 2"}) {
     EXPECT_NE(refused.err.find(part), std::string::npos) << refused.err;
   }
   EXPECT_FALSE(std::filesystem::exists(dir_ + "/run"));

@@ -91,7 +91,7 @@ TEST_F(Plugin, WhatIsNoneIsNamedWithTheFault) {
   };
   for (const Row& row : {Row{dir_ + "/none.so", {"there is no plugin", "No such file"}},
                          {dir_, {"is a directory", "expected a plugin"}},
-                         {pipe, {"is no file", "expected a plugin"}},
+                         {pipe, {"is not a file", "expected a plugin"}},
                          {text, {"is no shared library"}},
                          {half, {"the library is cut off", "copy or rebuild it"}},
                          {plugin("no_entry"), {"is no plugin", "no function freight_plugin"}},

@@ -515,9 +515,9 @@ TEST_F(Ranks, AreNamedAndRefused) {
     EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
     EXPECT_FALSE(fs::exists(path("refused"))) << part;
   };
-  refused({"--devices", "0,1"}, "need names");
-  refused({"--devices", "2.5"}, "--devices: got '2.5', need names");
-  refused({"--devices", "99999999999999999999"}, "need names");
+  refused({"--devices", "0,1"}, "expected names");
+  refused({"--devices", "2.5"}, "--devices: expected names, got '2.5'");
+  refused({"--devices", "99999999999999999999"}, "expected names");
   refused({"--hosts", "a,b"}, "--hosts");
   refused({"--devices", "nonsense*2"}, "nonsense", 4);
   refused({"--devices", "cpu,nonsense"}, "nonsense", 4);

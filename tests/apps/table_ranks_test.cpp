@@ -281,7 +281,7 @@ TEST_F(TableRanks, WhatSeveralDoNotFitIsSaid) {
   expect_refused(2, with({"--shard-optimizer"}), {"--shard-optimizer", "is for networks"});
   expect_refused(2, with({"--overlap", "yes", "--dry-run"}), {"--overlap", "is for networks"});
   expect_refused(2, {"--target", "y", "--devices", "cuda:0,cuda:0"}, {"cuda:0 takes one process"});
-  expect_refused(2, {"--target", "y", "--devices", "cpu,cuda:0"}, {"need devices of one kind"});
+  expect_refused(2, {"--target", "y", "--devices", "cpu,cuda:0"}, {"expected devices of one kind"});
   expect_refused(2, with({"--device", "cuda:0"}), {"a GPU takes one process", "--device cuda"});
   expect_refused(4, with({"--device", "cuda"}), {"cuda"});
   expect_refused(2, {"--target", "y", "--devices", "opencl:0,opencl:1"}, {"--device", "opencl:0"});

@@ -311,7 +311,7 @@ TEST(TablesCommand, PlanSaysWhetherAGpuPaysForTheTable) {
   ASSERT_EQ(text.code, 0) << text.err;
   for (const char* part :
        {"gbdt: 50 rounds at most, 6 levels", "800 rows to fit, 2 columns learned from, 2 classes",
-        "gpu       does not pay", "below about 300,000 rows", "H100", "ms/round", "XGBoost is not here"}) {
+        "gpu       does not pay", "below about 300,000 rows", "H100", "ms/round", "XGBoost is not available"}) {
     EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
   }
   const Ran small = planned({"--rounds", "50", "--json"});

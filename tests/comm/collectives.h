@@ -43,7 +43,7 @@ std::string check_moves(comm::Comm& c, int64_t count) {
   std::vector<T> own(n * static_cast<size_t>(world), T{});
   if (count > 0) std::memcpy(&own[n * static_cast<size_t>(c.rank())], mine.data(), n * sizeof(T));
   c.all_gather(own.data() + n * static_cast<size_t>(c.rank()), own.data(), count, kType);
-  if (!std::equal(own.begin(), own.end(), all.begin())) return cat("all_gather in place of ", kType, "[", count, "]");
+  if (!std::equal(own.begin(), own.end(), all.begin())) return cat("all_gather instead of ", kType, "[", count, "]");
   for (int root = 0; root < world; ++root) {
     std::vector<T> data = values_of<T>(c.rank(), count);
     c.broadcast(data.data(), count, kType, root);

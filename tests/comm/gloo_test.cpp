@@ -78,7 +78,7 @@ TEST(LossOverANetwork, FiftyKillsAreNamedByAllOthersWithinThreeSeconds) {
     for (int r = 0; r < world; ++r) {
       if (r == victim) continue;
       const std::string& report = ends[static_cast<size_t>(r)].report;
-      const std::string named = cat("rank ", victim, " is lost: its process ", ranks.process(victim), " on host ");
+      const std::string named = cat("rank ", victim, " failed: its process ", ranks.process(victim), " on host ");
       EXPECT_TRUE(holds(report, "error 7: all_reduce: ") && holds(report, named) &&
                   holds(report, " ended or was killed; rank ") &&
                   holds(report, cat("(rank ", r, " of ", world, ", step ")))
@@ -112,9 +112,9 @@ TEST(LossOverANetwork, AStoppedProcessIsNamedWithinThreeSeconds) {
     for (int r = 0; r < 3; ++r) {
       if (r == victim) continue;
       const std::string& report = ends[static_cast<size_t>(r)].report;
-      EXPECT_TRUE(holds(report, cat("error 7: all_reduce: rank ", victim, " is lost: its process ",
+      EXPECT_TRUE(holds(report, cat("error 7: all_reduce: rank ", victim, " failed: its process ",
                                     ranks.process(victim), " on host ")) &&
-                  holds(report, " gave no sign of life for 2.5 s, though its host answers: it is stopped or hangs") &&
+                  holds(report, " sent no heartbeat for 2.5 s, though its host responds: it is stopped or hangs") &&
                   holds(report, cat("rank ", victim, " was last in barrier at step 41")) && holds(report, "step 42"))
           << report;
     }
@@ -161,10 +161,10 @@ TEST(LossOverANetwork, ARankThatLivesAndDoesNotComeIsNamedWhenTheTimeIsOver) {
         2);
   });
   const std::vector<RankEnd> ends = ranks.finish(30);
-  EXPECT_TRUE(holds(ends[0].report, "error 7: barrier: rank 1 did not come within 2 s: its process ") &&
+  EXPECT_TRUE(holds(ends[0].report, "error 7: barrier: rank 1 did not respond within 2 s: its process ") &&
               holds(ends[0].report, "lives and is slow or hangs; rank 1 was last in barrier at step 0"))
       << ends[0].report;
-  EXPECT_TRUE(holds(ends[1].report, "error 7: barrier: rank 1 did not come within 2 s")) << ends[1].report;
+  EXPECT_TRUE(holds(ends[1].report, "error 7: barrier: rank 1 did not respond within 2 s")) << ends[1].report;
 }
 
 class OnHosts : public ::testing::Test {
@@ -225,9 +225,9 @@ TEST_F(OnHosts, ACutLinkIsNamedWithinThreeSecondsByBothSides) {
       // Ranks other than 0 see their way to rank 0 alone.
       const int missed = r == victim && victim != 0 ? 0 : victim == 0 && r == 0 ? -1 : victim;
       const std::string& report = ends[static_cast<size_t>(r)].report;
-      EXPECT_TRUE(holds(report, "error 7: all_reduce: rank ") && holds(report, "nor does its host answer") &&
+      EXPECT_TRUE(holds(report, "error 7: all_reduce: rank ") && holds(report, "and its host does not respond") &&
                   holds(report, " was last in all_reduce of f32[") &&
-                  (missed < 0 || holds(report, cat("rank ", missed, " is lost: its process "))))
+                  (missed < 0 || holds(report, cat("rank ", missed, " failed: its process "))))
           << report;
     }
   }
@@ -260,7 +260,7 @@ TEST_F(OnHosts, TheMeetingIsBoundToItsInterfaceAlone) {
   });
   const std::vector<RankEnd> ends = ranks.finish();
   EXPECT_EQ(ends[1].report, "false true");
-  EXPECT_TRUE(holds(ends[0].report, cat("rank 1 did not come within 2.5 s to host "))) << ends[0].report;
+  EXPECT_TRUE(holds(ends[0].report, cat("rank 1 did not respond within 2.5 s to host "))) << ends[0].report;
 }
 
 TEST_F(OnHosts, AHostThatDoesNotAnswerIsNamedWithTheTime) {
@@ -274,8 +274,9 @@ TEST_F(OnHosts, AHostThatDoesNotAnswerIsNamedWithTheTime) {
         l, [](Comm&) { return std::string("came through"); }, 0.5);
   });
   const std::string report = ranks.finish()[0].report;
-  EXPECT_TRUE(holds(report, "error 7: meeting: rank 0 at '10.77.0.8' (10.77.0.8), port 29500 does not answer: host ") &&
-              holds(report, " tried it for 0.5 s"))
+  EXPECT_TRUE(
+      holds(report, "error 7: rendezvous: rank 0 at '10.77.0.8' (10.77.0.8), port 29500 does not respond: host ") &&
+      holds(report, " tried it for 0.5 s"))
       << report;
 }
 
@@ -294,8 +295,8 @@ TEST(NetworkMeeting, NamesNobodyWhoListens) {
         job, 1, [](comm::Launch&) {}, 0.3);
   });
   const std::string report = ranks.finish()[0].report;
-  EXPECT_TRUE(holds(report, "error 7: meeting: rank 0 at '127.0.0.1' (127.0.0.1), port ") &&
-              holds(report, "tried it for 0.3 s: its host answers, and nobody listens there"))
+  EXPECT_TRUE(holds(report, "error 7: rendezvous: rank 0 at '127.0.0.1' (127.0.0.1), port ") &&
+              holds(report, "tried it for 0.3 s: its host responds, but no process listens there"))
       << report;
 }
 
@@ -309,7 +310,8 @@ TEST(NetworkMeeting, RefusesAPortThatIsInUse) {
   ASSERT_EQ(::listen(s, 1), 0);
   Ranks ranks(1, [&](int) { return meeting_of_two(job, 0, [](comm::Launch&) {}); });
   const std::string report = ranks.finish()[0].report;
-  EXPECT_TRUE(holds(report, "error 2: meeting: port ") && holds(report, " is in use") && holds(report, "MASTER_PORT"))
+  EXPECT_TRUE(holds(report, "error 2: rendezvous: port ") && holds(report, " is in use") &&
+              holds(report, "MASTER_PORT"))
       << report;
   ::close(s);
 }
@@ -330,8 +332,8 @@ TEST(NetworkMeeting, RefusesAnotherTokenAndGoesOnWithoutItsOwner) {
   const std::vector<RankEnd> ends = ranks.finish(30);
   EXPECT_EQ(ends[0].report, "came through");
   EXPECT_EQ(ends[1].report, "came through");
-  EXPECT_TRUE(holds(ends[2].report, "error 2: meeting: it got another token") ||
-              holds(ends[2].report, "error 7: meeting: rank 0 at"))
+  EXPECT_TRUE(holds(ends[2].report, "error 2: rendezvous: it got another token") ||
+              holds(ends[2].report, "error 7: rendezvous: rank 0 at"))
       << ends[2].report;
 }
 
@@ -343,10 +345,10 @@ TEST(NetworkMeeting, SaysThatSomebodyCameWithAnotherToken) {
     return "came through";
   });
   const std::vector<RankEnd> ends = ranks.finish(30);
-  EXPECT_TRUE(holds(ends[0].report, "error 7: meeting: rank 1 did not come within 1.5 s") &&
-              holds(ends[0].report, "a process on 127.0.0.1 came with another token"))
+  EXPECT_TRUE(holds(ends[0].report, "error 7: rendezvous: rank 1 did not respond within 1.5 s") &&
+              holds(ends[0].report, "a process on 127.0.0.1 has another token"))
       << ends[0].report;
-  EXPECT_TRUE(holds(ends[1].report, "error 2: meeting: it got another token")) << ends[1].report;
+  EXPECT_TRUE(holds(ends[1].report, "error 2: rendezvous: it got another token")) << ends[1].report;
 }
 
 // A rank 0 that is none cannot make a rank believe it is one.
@@ -365,7 +367,8 @@ TEST(NetworkMeeting, RefusesAHostThatDoesNotKnowTheToken) {
     return ::write(guest, text.data(), text.size()) > 0 && ::usleep(500000) == 0 ? "" : "cannot write";
   });
   const std::string report = ranks.finish(30)[1].report;
-  EXPECT_TRUE(holds(report, "error 2: meeting: whoever listens at '127.0.0.1'") && holds(report, "token")) << report;
+  EXPECT_TRUE(holds(report, "error 2: rendezvous: the process that listens at '127.0.0.1'") && holds(report, "token"))
+      << report;
 }
 
 TEST(NetworkMeeting, IsNotDisturbedByStrangersAtThePort) {
@@ -405,7 +408,7 @@ TEST(NetworkMeeting, RefusesALoopbackAddressOnSeveralHosts) {
   const std::string job = new_job();
   Ranks ranks(2, [&](int r) { return meeting_of_two(job, r, two_hosts); });
   for (const RankEnd& e : ranks.finish(30)) {
-    EXPECT_TRUE(holds(e.report, "error 2: meeting: the job has several hosts, and on host ") &&
+    EXPECT_TRUE(holds(e.report, "error 2: rendezvous: the job has several hosts, and on host ") &&
                 holds(e.report, "the name 'localhost' of rank 0's host leads to ") && holds(e.report, "MASTER_ADDR"))
         << e.report;
   }
@@ -433,8 +436,9 @@ TEST(NetworkMeeting, RefusesWhatWasNotSaid) {
       {[](comm::Launch& l, comm::JobOptions&) { l.master_port = 0; }, "MASTER_PORT: is not set"},
       {[](comm::Launch& l, comm::JobOptions&) { l.master_address = "", l.local_world = 1; }, "MASTER_ADDR: is not set"},
       {[](comm::Launch&, comm::JobOptions&) { ::unsetenv("FREIGHT_TOKEN"); }, "FREIGHT_TOKEN: is not set"},
-      {[](comm::Launch&, comm::JobOptions&) { ::setenv("FREIGHT_TOKEN", "short", 1); }, "has 5 characters, need 16"},
-      {[](comm::Launch&, comm::JobOptions& o) { o.interface = "eth77"; }, "--interface: got 'eth77', need one of lo ("},
+      {[](comm::Launch&, comm::JobOptions&) { ::setenv("FREIGHT_TOKEN", "short", 1); },
+       "has 5 characters, expected 16"},
+      {[](comm::Launch&, comm::JobOptions& o) { o.interface = "eth77"; }, "--interface: expected one of lo ("},
       {[](comm::Launch& l, comm::JobOptions&) { l.master_address = "192.0.2.1"; },
        "'192.0.2.1' leads to 192.0.2.1, which host "},
       {[](comm::Launch& l, comm::JobOptions&) { l.master_address = "no.such.host.invalid"; },
@@ -443,7 +447,7 @@ TEST(NetworkMeeting, RefusesWhatWasNotSaid) {
        "Gloo: moves bytes between hosts and cannot be used: found no /nowhere/libgloo.so.0"},
       {[](comm::Launch&, comm::JobOptions&) { ::setenv("FREIGHT_GLOO", "libz.so.1", 1); }, "not Gloo"},
       {[](comm::Launch&, comm::JobOptions& o) { o.engine = comm::parse_engine("--comm", "glue"); },
-       "--comm: got 'glue', need auto, shared, gloo or nccl"},
+       "--comm: expected auto, shared, gloo or nccl, got 'glue'"},
   };
   for (const Row& row : rows) {
     const std::string job = new_job();
@@ -482,8 +486,7 @@ TEST(NetworkMeeting, TakesTheTokenOfAFileThatRankZeroMakes) {
   EXPECT_EQ(token.size(), 32u);
   for (const RankEnd& e : meet()) EXPECT_EQ(e.report, "");  // the file that is there serves, too
   ASSERT_EQ(::chmod(path.c_str(), 0644), 0);
-  for (const RankEnd& e : meet())
-    EXPECT_TRUE(holds(e.report, "others than this user can read or write it")) << e.report;
+  for (const RankEnd& e : meet()) EXPECT_TRUE(holds(e.report, "other users can read or write it")) << e.report;
   std::filesystem::remove(path);
 }
 

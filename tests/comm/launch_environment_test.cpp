@@ -225,19 +225,19 @@ TEST(LaunchEnvironment, NamesWhatIsJunkMissingOrContradictory) {
     std::vector<std::string> parts;
   };
   const Row rows[] = {
-      {{{"RANK", "one"}, {"WORLD_SIZE", "2"}}, {"RANK: got 'one', need a whole number from 0"}},
+      {{{"RANK", "one"}, {"WORLD_SIZE", "2"}}, {"RANK: expected a whole number from 0, got 'one'"}},
       {{{"RANK", "-1"}, {"WORLD_SIZE", "2"}}, {"RANK: got '-1'"}},
       {{{"RANK", "0x1"}, {"WORLD_SIZE", "2"}}, {"RANK: got '0x1'"}},
       {{{"RANK", "1"}, {"WORLD_SIZE", "99999999999"}}, {"WORLD_SIZE: got '99999999999'"}},
-      {{{"RANK", "0"}, {"WORLD_SIZE", "0"}}, {"WORLD_SIZE: got '0', need a whole number from 1"}},
-      {{{"RANK", "2"}, {"WORLD_SIZE", "2"}}, {"RANK: got 2, need less than WORLD_SIZE, which is 2"}},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "0"}}, {"WORLD_SIZE: expected a whole number from 1, got '0'"}},
+      {{{"RANK", "2"}, {"WORLD_SIZE", "2"}}, {"RANK: expected less than WORLD_SIZE, which is 2, got 2"}},
       {{{"RANK", "1"}}, {"WORLD_SIZE: is not set, but RANK is"}},
       {{{"WORLD_SIZE", "2"}}, {"RANK: is not set, but WORLD_SIZE is"}},
       {{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}}, {"LOCAL_WORLD_SIZE: is not set, but LOCAL_RANK is"}},
       {{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "3"}, {"LOCAL_WORLD_SIZE", "2"}},
-       {"LOCAL_RANK: got 3, need less than LOCAL_WORLD_SIZE"}},
+       {"LOCAL_RANK: expected less than LOCAL_WORLD_SIZE, got 3"}},
       {{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "4"}},
-       {"LOCAL_WORLD_SIZE: got 4, need at most WORLD_SIZE"}},
+       {"LOCAL_WORLD_SIZE: expected at most WORLD_SIZE, got 4"}},
       {{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "node7"}}, {"LOCAL_RANK: is not set", "node7"}},
       {{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"NPROC_PER_NODE", "8"}},
        {"LOCAL_RANK: is not set", "NPROC_PER_NODE is '8'", "may count machines"}},
@@ -258,7 +258,7 @@ TEST(LaunchEnvironment, NamesWhatIsJunkMissingOrContradictory) {
         {"SLURM_TASKS_PER_NODE", "1(y2)"}},
        {"SLURM_TASKS_PER_NODE: got '1(y2)'"}},
       {{{"PET_NODE_RANK", "0"}, {"PET_NNODES", "2"}, {"PET_NPROC_PER_NODE", "4"}},
-       {"PET_NPROC_PER_NODE: got '4', need 1"}},
+       {"PET_NPROC_PER_NODE: expected 1, got '4'"}},
       {{{"PET_NNODES", "2"}}, {"PET_NODE_RANK: is not set"}},
       {{{"PET_NODE_RANK", "0"}}, {"PET_NNODES: is not set, but PET_NODE_RANK is"}},
   };
@@ -303,14 +303,14 @@ TEST(Meeting, HasAThousandRanksOnAHost) {
       comm::meet_on_host({.job = cat("limit-", world), .world = world, .bytes = 64, .timeout = 0.1});
     });
   }
-  testing::expect_error(ErrorKind::usage, {"got 1025 ranks on one host, need 1 to 1024"},
+  testing::expect_error(ErrorKind::usage, {"expected 1 to 1024, got 1025 ranks on one host"},
                         [] { comm::meet_on_host({.job = "limit", .world = 1025, .bytes = 64, .timeout = 0.1}); });
 }
 
 TEST(HostList, RefusesOtherForms) {
   for (const char* text : {"", "a,,b", "a[", "a]", "a[]", "a[1", "a[1-2", "a[[1]]", "a[x]", "a[1-]", "a[-2]", "a[3-1]",
                            "a[1-2-3]", "a[1-99999999]", "a[1-300][1-300]", "a[99999999999999]", "a[1,]"}) {
-    testing::expect_error(ErrorKind::usage, {"L: got '", "need a list of hosts"},
+    testing::expect_error(ErrorKind::usage, {"L: got '", "expected a list of hosts"},
                           [&] { comm::expand_host_list("L", text); });
   }
 }

@@ -67,9 +67,10 @@ TEST(LossOfARank, FiftyKillsAreNamedByAllOthersWithinThreeSeconds) {
       if (r == victim) continue;
       const std::string& report = ends[static_cast<size_t>(r)].report;
       // A rank may be killed before it met the others.
-      const bool met = holds(report, cat("rank ", victim, " is lost: its process ", ranks.process(victim))) &&
+      const bool met = holds(report, cat("rank ", victim, " failed: its process ", ranks.process(victim))) &&
                        holds(report, cat("(rank ", r, " of ", world, ", step ")) && holds(report, ", host ");
-      const bool before_meeting = holds(report, "meeting: rank ") && holds(report, "ended before all ranks had come") &&
+      const bool before_meeting = holds(report, "rendezvous: rank ") &&
+                                  holds(report, "ended before all ranks had come") &&
                                   holds(report, cat("rank ", victim));
       EXPECT_TRUE(holds(report, "error 7: ") && (met || before_meeting)) << "round " << round << ": " << report;
     }
@@ -94,7 +95,7 @@ TEST_P(LossByEngine, IsToldOutsideOfCollectives) {
   });
   const std::string report = ranks.finish(60, 1)[0].report;
   EXPECT_TRUE(holds(report, "rank 1 was last in barrier at step 5, its process ")) << report;
-  EXPECT_TRUE(holds(report, cat("/ rank 1 is lost: its process ", ranks.process(1)))) << report;
+  EXPECT_TRUE(holds(report, cat("/ rank 1 failed: its process ", ranks.process(1)))) << report;
   EXPECT_TRUE(holds(report, " ended or was killed; rank 1 was last in barrier at step 5")) << report;
 }
 
@@ -129,14 +130,15 @@ TEST(LossOfARank, AStoppedProcessIsNamedWhenTheTimeIsOver) {
   const std::vector<RankEnd> ends = ranks.finish(20, 1);
   for (const int r : {0, 2}) {
     const std::string& report = ends[static_cast<size_t>(r)].report;
-    EXPECT_TRUE(holds(report, "error 7: all_reduce: rank 1 did not come within 2 s: its process ") &&
+    EXPECT_TRUE(holds(report, "error 7: all_reduce: rank 1 did not respond within 2 s: its process ") &&
                 holds(report, "is stopped; rank 1 was last in barrier at step 41") && holds(report, "step 42"))
         << report;
   }
   // It wakes up in a job that is over, and says so, too.
   ASSERT_EQ(::kill(ranks.process(1), SIGCONT), 0);
   const std::string own = ranks.finish_one(1, 10).report;
-  EXPECT_TRUE(holds(own, "error 7: all_reduce: rank 1 did not come within 2 s") && holds(own, "(rank 1 of 3")) << own;
+  EXPECT_TRUE(holds(own, "error 7: all_reduce: rank 1 did not respond within 2 s") && holds(own, "(rank 1 of 3"))
+      << own;
 }
 
 TEST_P(LossByEngine, ARankThatLeavesInGoodOrderIsMissedByName) {
@@ -150,7 +152,7 @@ TEST_P(LossByEngine, ARankThatLeavesInGoodOrderIsMissedByName) {
   EXPECT_EQ(reports[2], "left");
   for (const int r : {0, 1}) {
     const std::string& report = reports[static_cast<size_t>(r)];
-    EXPECT_TRUE(holds(report, "error 7: barrier: rank 2 is lost: its process ") && holds(report, " left the job"))
+    EXPECT_TRUE(holds(report, "error 7: barrier: rank 2 failed: its process ") && holds(report, " left the job"))
         << report;
   }
 }
@@ -240,7 +242,7 @@ TEST(Meeting, NamesRanksThatDoNotCome) {
     return std::string("came through");
   });
   for (const RankEnd& e : ranks.finish(20)) {
-    EXPECT_TRUE(holds(e.report, "error 7: meeting: ranks 2, 3 did not come within 2 s")) << e.report;
+    EXPECT_TRUE(holds(e.report, "error 7: rendezvous: ranks 2, 3 did not respond within 2 s")) << e.report;
   }
 }
 
@@ -250,7 +252,7 @@ TEST(Meeting, NamesRankZeroThatDoesNotCome) {
     comm::join_shared_memory(launch_of(job, 1, 2), {.timeout = 0.3});
     return std::string("came through");
   });
-  EXPECT_TRUE(holds(ranks.finish(20)[0].report, "error 7: meeting: rank 0 did not come within 0.3 s"));
+  EXPECT_TRUE(holds(ranks.finish(20)[0].report, "error 7: rendezvous: rank 0 did not respond within 0.3 s"));
 }
 
 // Needs root: it takes another user's part.
@@ -276,7 +278,7 @@ TEST(Meeting, RefusesANameThatAnotherUserHolds) {
   });
   const std::vector<RankEnd> ends = ranks.finish(20);
   EXPECT_EQ(ends[0].report, "");
-  EXPECT_TRUE(holds(ends[1].report, "error 2: meeting: a process of another user listens")) << ends[1].report;
+  EXPECT_TRUE(holds(ends[1].report, "error 2: rendezvous: a process of another user listens")) << ends[1].report;
 }
 
 TEST(Meeting, RefusesRanksThatWereToldDifferentThings) {
@@ -285,14 +287,14 @@ TEST(Meeting, RefusesRanksThatWereToldDifferentThings) {
     comm::join_shared_memory(launch_of(job, r, 2 + r), {.timeout = 20});
     return std::string("came through");
   });
-  for (const RankEnd& e : worlds.finish(30)) EXPECT_TRUE(holds(e.report, "error 2: meeting: rank 1 ")) << e.report;
+  for (const RankEnd& e : worlds.finish(30)) EXPECT_TRUE(holds(e.report, "error 2: rendezvous: rank 1 ")) << e.report;
   const std::string twins = new_job();
   Ranks same(3, [&](int r) {
     comm::join_shared_memory(launch_of(twins, r == 0 ? 0 : 1, 3), {.timeout = 20});
     return std::string("came through");
   });
   for (const RankEnd& e : same.finish(30)) {
-    EXPECT_TRUE(holds(e.report, "error 2: meeting: two processes say that they are rank 1: ")) << e.report;
+    EXPECT_TRUE(holds(e.report, "error 2: rendezvous: two processes claim to be rank 1: ")) << e.report;
   }
 }
 

@@ -204,7 +204,8 @@ TEST(Strangers, ALimitOfFilesThatKeepsRanksOutIsNamed) {
     if (r == 0) allow_files(static_cast<rlim_t>(::dup(0)) + 6);
   };
   const auto expect_named = [](const std::string& report) {
-    EXPECT_TRUE(report.find("error 7: meeting: rank") == 0 && report.find(" did not come within 2 s") != report.npos &&
+    EXPECT_TRUE(report.find("error 7: rendezvous: rank") == 0 &&
+                report.find(" did not respond within 2 s") != report.npos &&
                 report.find(" files open, and may open no more (ulimit -n)") != report.npos)
         << report;
   };

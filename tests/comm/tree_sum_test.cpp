@@ -68,7 +68,7 @@ TEST(TreeSum, RefusesTypesThatItCannotAdd) {
   uint8_t to = 0;
   const Error e = testing::error_of([&] { comm::tree_sum(from, 1, &to, 1, DType::u8); });
   EXPECT_EQ(e.kind(), ErrorKind::usage);
-  EXPECT_NE(std::string(e.what()).find("got u8, need f32, f64 or i64"), std::string::npos) << e.what();
+  EXPECT_NE(std::string(e.what()).find("expected f32, f64 or i64, got u8"), std::string::npos) << e.what();
 }
 
 }  // namespace

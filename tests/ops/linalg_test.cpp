@@ -224,13 +224,13 @@ TEST(Linalg, SingularMatricesAreRefusedWhereTheyHaveNoAnswer) {
 TEST(Linalg, RefusalsNameWhatWasGotAndTheMend) {
   const Tensor a = zeros({3, 3}), wide_one = zeros({2, 3}), half = zeros({3, 3}, DType::bf16);
   const std::vector<std::pair<std::function<void()>, std::string>> cases = {
-      {[&] { solve(wide_one, a); }, "solve: the matrix is not square: got f32[2,3], need (..., N, N)"},
-      {[&] { inv(half); }, "inv: does not compute in bf16: got bf16[3,3], need f32 or f64; cast to f32 first"},
-      {[&] { cholesky(zeros({3})); }, "cholesky: needs a matrix: got f32[3], need (..., N, N)"},
+      {[&] { solve(wide_one, a); }, "solve: the matrix is not square: expected (..., N, N), got f32[2,3]"},
+      {[&] { inv(half); }, "inv: does not compute in bf16: expected f32 or f64, got bf16[3,3]; cast to f32 first"},
+      {[&] { cholesky(zeros({3})); }, "cholesky: needs a matrix: expected (..., N, N), got f32[3]"},
       {[&] {
          solve(a, zeros({2, 5}));
        },
-       "solve: a and b do not match: a f32[3,3], b f32[2,5] axis 0 = 2, need 3"},
+       "solve: a and b do not match: a f32[3,3], b f32[2,5] axis 0 = 2, expected 3"},
       {[&] {
          solve(zeros({4, 3, 3}), zeros({2, 3, 1}));
        },
@@ -241,10 +241,10 @@ TEST(Linalg, RefusalsNameWhatWasGotAndTheMend) {
        "qr: element type must be floating: got i32[3,3]; cast first"},
       {[&] { lstsq(a, zeros({3}, DType::f64)); },
        "lstsq: element types differ: a f32[3,3], b f64[3]; cast one of them"},
-      {[&] { mirrored(wide_one); }, "mirrored: the matrix is not square: got f32[2,3], need (..., N, N)"},
-      {[&] { lu_cond(a, a); }, "lu_cond: norm must be that of x: got f32[3,3] beside lu f32[3,3], need f32[]"},
+      {[&] { mirrored(wide_one); }, "mirrored: the matrix is not square: expected (..., N, N), got f32[2,3]"},
+      {[&] { lu_cond(a, a); }, "lu_cond: norm must be that of x: expected f32[], got f32[3,3] with lu f32[3,3]"},
       {[&] { pinv(a, {.rtol = -1}); }, "pinv: the tolerance must not be negative: got -1"},
-      {[&] { outer(a, a); }, "outer: needs two vectors: got f32[3,3] and f32[3,3], need (M) and (N)"},
+      {[&] { outer(a, a); }, "outer: needs two vectors: expected (M) and (N), got f32[3,3] and f32[3,3]"},
       {[&] { cross(zeros({2}), zeros({2})); }, "cross: needs vectors of 3 numbers along axis -1: got f32[2]"},
   };
   for (const auto& [call, text] : cases) {

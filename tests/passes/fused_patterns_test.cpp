@@ -170,8 +170,8 @@ TEST(FusedPatterns, APatternWhoseBodyIsAnotherOnesIsRefused) {
     return testing::error_of([&] { mask_sum(attributes); }).message();
   };
   EXPECT_EQ(message(" {pattern=matmul_mask}"),
-            "pattern and body differ: got the body of matmul_mask_sum, need that of matmul_mask");
-  EXPECT_EQ(message(""), "pattern and body differ: got the body of matmul_mask_sum, need that of region");
+            "pattern and body differ: expected that of matmul_mask, got the body of matmul_mask_sum");
+  EXPECT_EQ(message(""), "pattern and body differ: expected that of region, got the body of matmul_mask_sum");
   EXPECT_EQ(message(" {pattern=conv}"), "unknown pattern `conv`");
 }
 

@@ -349,12 +349,12 @@ TEST_F(MlpRuns, ADamagedFileIsRefused) {
   std::string made = good.metadata.at("mlp");
   const size_t at = made.find("\"members\":");
   made.insert(at + 10, "99999");
-  expect_damaged(path, entry(made), {"members", "need 1 to"});
+  expect_damaged(path, entry(made), {"members", "expected 1 to"});
   // 17 GB of weights were made before the file was asked for them.
   nlohmann::json large = nlohmann::json::parse(good.metadata.at("mlp"));
   large["members"] = large["width"] = 8192;
   large["layers"] = 64;
-  expect_damaged(path, entry(large.dump()), {"a net of these sizes has", "weights, and the file holds"});
+  expect_damaged(path, entry(large.dump()), {"a network of these sizes has", "weights, and the file holds"});
 }
 
 // A file says of what sizes its net is, which may have 2^20 weights more than twice what the file holds.
@@ -404,7 +404,7 @@ TEST_F(MlpRuns, TheNameMeansTheNetWhereTheDataIsNoTable) {
   digits.data = dir_ / "arrays.npz";
   EXPECT_EQ(train::learner_of(digits).name(), store::kNet);
   config_.text_column = "word";
-  EXPECT_EQ(train::learner_of(config_).name(), store::kNet) << "the column of texts asks for a net";
+  EXPECT_EQ(train::learner_of(config_).name(), store::kNet) << "the column of texts asks for a network";
   train::need_net_model("mlp", "a plan");
   // A learner that does not say so is still refused by the name of a net.
   class Impostor : public MlpLearner {

@@ -86,7 +86,7 @@ TEST(StoredTrees, AreLookedThroughBeforeXgboostSeesThem) {
   refused("/learner/gradient_booster/model/iteration_indptr", {0, 2}, "rounds");
   refused("/learner/gradient_booster/model/gbtree_model_param/num_trees", "2", "expected 2, got 1 trees");
   refused("/learner/gradient_booster/name", "gblinear", "gblinear");
-  refused("/learner/learner_model_param/num_feature", "3", "they take 3 columns");
+  refused("/learner/learner_model_param/num_feature", "3", "they expect 3 columns");
   refused("/learner/learner_model_param/num_class", "3", "they predict 3 numbers");
   refused((tree + "parents").c_str(), {2147483647, 3, 0}, "node 1 has the parent 3");
   refused((tree + "parents").c_str(), {2147483647, 0, -1}, "node 2 has the parent -1");

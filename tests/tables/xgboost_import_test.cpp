@@ -93,9 +93,9 @@ TEST_F(XgboostImport, WhatIsNotTakenIsSaid) {
   refused(ErrorKind::checkpoint, {"damaged", "child"},
           [](Json& j) { j["learner"]["gradient_booster"]["model"]["trees"][0]["left_children"][0] = 100; });
   // Files of a few bytes that claim many columns or categories.
-  refused(ErrorKind::data, {"100001 columns", "need 1 to 100000"},
+  refused(ErrorKind::data, {"100001 columns", "expected 1 to 100000"},
           [](Json& j) { j["learner"]["learner_model_param"]["num_feature"] = "100001"; });
-  refused(ErrorKind::data, {"4000001 categories", "need at most 4000000"}, [](Json& j) {
+  refused(ErrorKind::data, {"4000001 categories", "expected at most 4000000"}, [](Json& j) {
     j["learner"]["feature_types"] = Json::array({"c"});
     Json& tree = j["learner"]["gradient_booster"]["model"]["trees"][0];
     tree["split_type"][0] = 1;

@@ -279,9 +279,10 @@ TEST_F(Resume, ACheckpointOfAnUnknownFormatIsRefusedByItsFormat) {
   EXPECT_EQ(manifest["format"], "freight-checkpoint-3");
   manifest["format"] = "freight-checkpoint-2";
   io::write_file_atomic(path, std::string_view(manifest.dump()));
-  expect_error(ErrorKind::checkpoint,
-               {"manifest.json", "got format `freight-checkpoint-2`, need an object with format freight-checkpoint-3"},
-               [&] { find_checkpoint(dir_ / "parts", ""); });
+  expect_error(
+      ErrorKind::checkpoint,
+      {"manifest.json", "expected an object with format freight-checkpoint-3, got format `freight-checkpoint-2`"},
+      [&] { find_checkpoint(dir_ / "parts", ""); });
 }
 
 TEST_F(Resume, WhatIsDrawnBetweenPreparingAndRunningChangesNothing) {
@@ -391,7 +392,8 @@ TEST_F(Resume, WhatWouldBeAnotherRunIsRefused) {
   refused(ErrorKind::usage, {"--batch-size", "16", "32", "--weights"}, [](Config& c) { c.batch_size = 16; });
   refused(ErrorKind::usage, {"--optimizer", "adam", "sgd"}, [](Config& c) { c.optimizer = "adam"; });
   refused(ErrorKind::usage, {"--resume", "no-such"}, [](Config& c) { c.resume = "no-such"; });
-  refused(ErrorKind::usage, {"--resume", "no checkpoint to resume from", dir_.path(), "--resume auto, which starts over"},
+  refused(ErrorKind::usage,
+          {"--resume", "no checkpoint to resume from", dir_.path(), "--resume auto, which starts over"},
           [&](Config& c) { c.resume = dir_.path(); });
   test::write_idx_split(dir_.path(), "train", data::draw_digits(7, 640));
   refused(ErrorKind::checkpoint, {"fingerprint"}, [](Config&) {});

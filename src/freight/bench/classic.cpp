@@ -81,7 +81,7 @@ Study parse(const Json& j, const std::string& source) {
     if (!known) e.wrong(cat("names a source that is not there: '", key, "'"));
   };
   for (const Json& n : list("nets")) {
-    const Entry e(n, cat(source, ", net ", s.nets.size() + 1));
+    const Entry e(n, cat(source, ", network ", s.nets.size() + 1));
     s.nets.push_back(net_of(n, e));
     known_source(s.nets.back().source, e);
   }
@@ -90,11 +90,11 @@ Study parse(const Json& j, const std::string& source) {
     const Entry e(p, cat(source, ", published ", ++number));
     const Published row{{}, e.text("device"), e.text("software"), e.text("source")};
     known_source(row.source, e);
-    if (!p.contains("seconds") || !p["seconds"].is_object()) e.wrong("needs 'seconds' by net");
+    if (!p.contains("seconds") || !p["seconds"].is_object()) e.wrong("needs 'seconds' by network");
     for (const auto& item : p["seconds"].items()) {
       const std::string& net = item.key();
       const bool known = std::any_of(s.nets.begin(), s.nets.end(), [&](const StudyNet& n) { return n.name == net; });
-      if (!known) e.wrong(cat("names a net that is not there: '", net, "'"));
+      if (!known) e.wrong(cat("names a network that is not there: '", net, "'"));
       Published one = row;
       one.net = net;
       one.seconds = Entry(p["seconds"], cat(source, ", published ", number)).above_zero(net.c_str());

@@ -93,7 +93,7 @@ Listing steps_of(const Study& s) {
     for (const StepResult* r : results) {
       const std::string device = with_threads(r->device, r->threads);
       if (r->seconds <= 0) {
-        out.rows.push_back({cat(net.title, "  ", device, ": left out, ", r->skipped)});
+        out.rows.push_back({cat(net.title, "  ", device, ": skipped, ", r->skipped)});
         continue;
       }
       out.rows.push_back({net.title, device, "Freight, here", cat(r->batch), milliseconds(r->seconds),
@@ -120,7 +120,7 @@ Listing trainings_of(const Study& s) {
     const StudyTraining& t = training_of(s, r.name);
     const std::string device = with_threads(r.device, r.threads);
     if (!r.skipped.empty()) {
-      out.rows.push_back({cat(t.title, "  ", device, ": left out, ", r.skipped)});
+      out.rows.push_back({cat(t.title, "  ", device, ": skipped, ", r.skipped)});
       continue;
     }
     out.rows.push_back({t.title, t.data, device, with_commas(r.steps), fixed(r.top1, 2), number(r.seconds),
@@ -196,7 +196,7 @@ std::string to_html(const Study& s) {
             "and the loss goes back. The figures of others are from other machines, years and software.</p></section>");
   }
   if (!s.runs.empty()) {
-    out += cat("<section><h2>From data to a stored model</h2>", to_html(trainings_of(s)),
+    out += cat("<section><h2>From data to a saved model</h2>", to_html(trainings_of(s)),
                "<p class=\"muted\">In all: reading the data, planning, training, evaluation, storing.</p></section>");
   }
   out += "<section><h2>Networks and sources</h2>";

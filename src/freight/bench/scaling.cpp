@@ -95,7 +95,7 @@ ScalingPoint time_training(train::PreparedRun run, train::Ranks* ranks, const Ti
   run.run(watch);
   if (watch.steps == 0) {
     fail(ErrorKind::usage, "--world", "no step of an epoch follows ", kWarmUp,
-         " others: need more samples, or a smaller batch");
+         " others: use more samples, or a smaller batch");
   }
   const auto n = static_cast<double>(watch.steps);
   const std::vector<double> mine = {watch.total / n, watch.in_comm.sums / n, watch.in_comm.meetings / n,
@@ -146,9 +146,9 @@ std::vector<Loss> losses(const Scaling& s, const ScalingPoint& p) {
   const RankTimes before = first.mean(), now = p.mean();
   // The same work on the processors that there are, were each as fast as before.
   const double same = before.compute * processors_of(s, first) / processors_of(s, p);
-  std::vector<Loss> all = {{"ranks share the processors", same - before.compute * share},
-                           {"compute on smaller shares", now.compute - same},
-                           {"sums of gradients", now.sums - before.sums * share},
+  std::vector<Loss> all = {{"ranks share the cores", same - before.compute * share},
+                           {"compute on smaller batches", now.compute - same},
+                           {"gradient all-reduce", now.sums - before.sums * share},
                            {"waiting for the slowest rank", now.waiting - before.waiting * share},
                            {"reading data", now.data - before.data * share}};
   std::stable_sort(all.begin(), all.end(), [](const Loss& a, const Loss& b) { return a.seconds > b.seconds; });

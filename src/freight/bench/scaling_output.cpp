@@ -82,10 +82,10 @@ std::vector<std::string> findings(const Scaling& s) {
       why.push_back(loss.seconds > 0 ? cat(loss.cause, " ", milliseconds(loss.seconds), " ms")
                                      : cat("less for ", loss.cause, ", ", milliseconds(-loss.seconds), " ms"));
     }
-    text += why.empty() ? ": nothing holds them up"
+    text += why.empty() ? ": no time is lost"
                         : cat(". Of each step of ", milliseconds(p.step_seconds), " ms: ", join(why, "; "));
     const double beside = p.mean().beside;
-    if (beside > 0) text += cat("; beside compute sums of ", milliseconds(beside), " ms are made");
+    if (beside > 0) text += cat("; ", milliseconds(beside), " ms of all-reduce overlap with compute");
     out.push_back(text + ".");
   }
   if (!s.why_not_predicted.empty()) out.push_back(s.why_not_predicted);
@@ -96,8 +96,8 @@ std::vector<std::string> warnings(const Scaling& s) {
   std::vector<std::string> out;
   for (const ScalingPoint& p : s.points) {
     if (p.devices <= s.processors) continue;
-    out.push_back(cat(p.devices, " ranks share ", s.processors, s.processors == 1 ? " processor" : " processors",
-                      ": they take turns, and none of their times is that of a device of its own"));
+    out.push_back(cat(p.devices, " ranks share ", s.processors, s.processors == 1 ? " core" : " cores",
+                      ": they take turns, so their times are not those of separate devices"));
   }
   return out;
 }

@@ -43,10 +43,10 @@ inline std::string to_string(const Call& call) {
 inline void check_call(const Call& call, int world) {
   const char* const op = to_string(call.which);
   if (call.root < 0 || call.root >= world) {
-    fail(ErrorKind::usage, op, "got root ", call.root, ", need a rank from 0 to ", world - 1);
+    fail(ErrorKind::usage, op, "expected a rank from 0 to ", world - 1, ", got root ", call.root);
   }
   if (call.count < 0 || call.count > Call::kMostElements) {
-    fail(ErrorKind::usage, op, "got ", call.count, " elements, need 0 to ", Call::kMostElements);
+    fail(ErrorKind::usage, op, "expected 0 to ", Call::kMostElements, ", got ", call.count, " elements");
   }
 }
 

@@ -38,7 +38,7 @@ void check_layout(Library& library) {
     const size_t words = known ? static_cast<const ElfW(Sym)*>(entry)->st_size / sizeof(void*) : 0;
     if (words == table.functions + 2) continue;
     library.why = cat(library.path, " is another version of Gloo than Freight was built with: ", table.symbol, " has ",
-                      words, " words, need ", table.functions + 2, "; install Debian 12's libgloo-dev");
+                      words, " words, expected ", table.functions + 2, "; install Debian 12's libgloo-dev");
     return;
   }
 }

@@ -70,8 +70,8 @@ class HostList {
   }
 
   [[noreturn]] void refuse(const std::string& why) const {
-    fail(ErrorKind::usage, variable_, "got '", excerpt(text_),
-         "', need a list of hosts like node[01-03,7],login: ", why);
+    fail(ErrorKind::usage, variable_, "expected a list of hosts like node[01-03,7],login, got '", excerpt(text_),
+         "': ", why);
   }
 
   const std::string& variable_;

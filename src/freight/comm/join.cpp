@@ -36,8 +36,7 @@ std::string token_in(const std::string& path, int file) {
   struct stat s {};
   if (::fstat(file, &s) != 0) fail(ErrorKind::runtime, excerpt(path), "cannot be read: ", std::strerror(errno));
   if (s.st_uid != ::geteuid() || (s.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    fail(ErrorKind::usage, excerpt(path),
-         "holds the job's token, and others than this user can read or write it: need ",
+    fail(ErrorKind::usage, excerpt(path), "contains the job's token, and other users can read or write it: expected ",
          "chmod 600 and this user for its owner");
   }
   std::string text(kMostToken, '\0');
@@ -70,8 +69,8 @@ std::string token_from_file(const std::string& path, const Launch& launch, doubl
       make_token_file(path);
     } else if (seconds_since(start) > timeout) {
       throw Error(ErrorKind::peer_lost, excerpt(path),
-                  cat("is not there: rank 0 makes it, which host ", host_name(), " awaited for ", timeout,
-                      " s; need a folder that all hosts share, or the same FREIGHT_TOKEN for all"),
+                  cat("does not exist: rank 0 creates it, which host ", host_name(), " awaited for ", timeout,
+                      " s; use a folder that all hosts share, or the same FREIGHT_TOKEN for all"),
                   cat("rank ", launch.rank, " of ", launch.world));
     } else {
       std::this_thread::sleep_for(kAgain);
@@ -85,13 +84,12 @@ std::string token_of(const Launch& launch, const JobOptions& options) {
   const std::string token = path.empty() ? env::get("FREIGHT_TOKEN") : token_from_file(path, launch, options.timeout);
   const std::string name = path.empty() ? "FREIGHT_TOKEN" : excerpt(path);
   if (token.empty()) {
-    fail(ErrorKind::usage, name, path.empty() ? "is not set" : "is empty",
-         ": ranks that meet over a network prove with ",
+    fail(ErrorKind::usage, name, path.empty() ? "is not set" : "is empty", ": ranks on a network prove with ",
          "it that they belong to this job. Set the same for all, as by export FREIGHT_TOKEN=$(openssl rand -hex 16) ",
          "before srun, or name a file in a shared folder by --token-file, which rank 0 makes");
   }
   if (token.size() < kLeastToken) {
-    fail(ErrorKind::usage, name, "has ", token.size(), " characters, need ", kLeastToken, " or more");
+    fail(ErrorKind::usage, name, "has ", token.size(), " characters, expected ", kLeastToken, " or more");
   }
   return token;
 }
@@ -123,7 +121,7 @@ int port_of(const Launch& launch) {
   }
   if (port == 0) {
     fail(ErrorKind::usage, "MASTER_PORT", "is not set: which port of rank 0's host do the ", launch.world,
-         " ranks meet on? Set the same for all");
+         " ranks of the rendezvous? Set the same for all");
   }
   // torchrun's agent listens on MASTER_PORT itself and says so to the processes that it starts.
   if (lower(env::get("TORCHELASTIC_USE_AGENT_STORE")) == "true") ++port;
@@ -149,7 +147,7 @@ Engine parse_engine(const std::string& flag, const std::string& text) {
   if (text == "shared") return Engine::shared_memory;
   if (text == "gloo") return Engine::gloo;
   if (text == "nccl") return Engine::nccl;
-  fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need auto, shared, gloo or nccl");
+  fail(ErrorKind::usage, flag, "expected auto, shared, gloo or nccl, got '", excerpt(text), "'");
 }
 
 const char* to_string(Engine engine) {

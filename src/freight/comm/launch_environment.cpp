@@ -20,7 +20,7 @@ std::optional<int> number(const char* name, int least, int most) {
   if (text.empty()) return std::nullopt;
   const std::optional<int> v = parse_number<int>(text);
   if (!v || *v < least || *v > most) {
-    fail(ErrorKind::usage, name, "got '", excerpt(text), "', need a whole number from ", least, " to ", most);
+    fail(ErrorKind::usage, name, "expected a whole number from ", least, " to ", most, ", got '", excerpt(text), "'");
   }
   return v;
 }
@@ -65,14 +65,14 @@ void guess_local(const Names& n, Launch& l) {
 
 void require_below(const char* name, int value, const char* bound_name, int bound) {
   if (value >= bound)
-    fail(ErrorKind::usage, name, "got ", value, ", need less than ", bound_name, ", which is ", bound);
+    fail(ErrorKind::usage, name, "expected less than ", bound_name, ", which is ", bound, ", got ", value);
 }
 
 std::optional<Launch> read_family(const Names& n) {
   const std::optional<int> rank = number(n.rank, 0, kMostProcesses), world = number(n.world, 1, kMostProcesses);
   if (!rank && !world) return std::nullopt;
   if (!rank || !world) {
-    fail(ErrorKind::usage, rank ? n.world : n.rank, "is not set, but ", rank ? n.rank : n.world, " is: need both");
+    fail(ErrorKind::usage, rank ? n.world : n.rank, "is not set, but ", rank ? n.rank : n.world, " is: set both");
   }
   Launch l = {.rank = *rank, .world = *world, .source = n.source};
   l.master_address = env::get("MASTER_ADDR");
@@ -85,11 +85,12 @@ std::optional<Launch> read_family(const Names& n) {
     l.local_world = *local_world;
     require_below(n.local_rank, l.local_rank, n.local_world, l.local_world);
     if (l.local_world > l.world) {
-      fail(ErrorKind::usage, n.local_world, "got ", l.local_world, ", need at most ", n.world, ", which is ", l.world);
+      fail(ErrorKind::usage, n.local_world, "expected at most ", n.world, ", which is ", l.world, ", got ",
+           l.local_world);
     }
   } else if (local || local_world) {
     fail(ErrorKind::usage, local ? n.local_world : n.local_rank, "is not set, but ",
-         local ? n.local_rank : n.local_world, " is: need both");
+         local ? n.local_rank : n.local_world, " is: set both");
   } else {
     guess_local(n, l);
   }
@@ -109,7 +110,7 @@ std::vector<int> tasks_per_node(const char* name) {
       times = repeated ? parse_number<int>(rest.substr(2, rest.size() - 3)).value_or(0) : 0;
     }
     const bool sound = tasks > 0 && times > 0 && times <= kMostProcesses;
-    if (!sound) fail(ErrorKind::usage, name, "got '", excerpt(text), "', need numbers of tasks like 2(x3),1");
+    if (!sound) fail(ErrorKind::usage, name, "expected numbers of tasks like 2(x3),1, got '", excerpt(text), "'");
     all.insert(all.end(), static_cast<size_t>(times), tasks);
   }
   return all;
@@ -121,7 +122,7 @@ std::optional<Launch> read_slurm() {
   const std::optional<int> rank = number("SLURM_PROCID", 0, kMostProcesses),
                            world = number(world_name, 1, kMostProcesses);
   if (!rank || !world) {
-    fail(ErrorKind::usage, rank ? world_name : "SLURM_PROCID", "is not set, but SLURM_STEP_ID is: need both");
+    fail(ErrorKind::usage, rank ? world_name : "SLURM_PROCID", "is not set, but SLURM_STEP_ID is: set both");
   }
   Launch l = {.rank = *rank, .world = *world, .source = "Slurm"};
   require_below("SLURM_PROCID", l.rank, world_name, l.world);
@@ -155,12 +156,12 @@ std::optional<Launch> read_kubeflow() {
   if (!rank && !world) return std::nullopt;
   if (!rank || !world) {
     fail(ErrorKind::usage, rank ? world_name : rank_name, "is not set, but ", rank ? rank_name : world_name,
-         " is: need both");
+         " is: set both");
   }
   require_below(rank_name, *rank, world_name, *world);
   if (const std::string per_node = env::get("PET_NPROC_PER_NODE"); !per_node.empty() && per_node != "1") {
-    fail(ErrorKind::usage, "PET_NPROC_PER_NODE", "got '", excerpt(per_node),
-         "', need 1: several processes per machine are started by torchrun");
+    fail(ErrorKind::usage, "PET_NPROC_PER_NODE", "expected 1, got '", excerpt(per_node),
+         "': several processes per machine are started by torchrun");
   }
   Launch l{.rank = *rank, .world = *world, .source = "Kubeflow"};
   l.master_address = env::get(first_set({"PET_MASTER_ADDR", "MASTER_ADDR"}));
@@ -188,7 +189,7 @@ void require_agreement(const Launch& inner, const Launch& outer) {
 Launch read_launch_environment() {
   if (std::optional<Launch> own = read_family(kFreight)) {
     own->job = env::get("FREIGHT_JOB");
-    if (own->job.empty()) fail(ErrorKind::usage, "FREIGHT_JOB", "is not set, but FREIGHT_RANK is: need both");
+    if (own->job.empty()) fail(ErrorKind::usage, "FREIGHT_JOB", "is not set, but FREIGHT_RANK is: set both");
     return *own;
   }
   // mpirun in a job of Slurm starts its daemons by srun: what these inherit of Slurm is of machines, hence MPI's go
@@ -203,7 +204,7 @@ Launch read_launch_environment() {
   const std::optional<int> pmix = number("PMIX_RANK", 0, kMostProcesses);
   if (all.empty()) {
     if (pmix) {
-      fail(ErrorKind::usage, "PMIX_RANK", "is set, but nothing says how many ranks there are: need ",
+      fail(ErrorKind::usage, "PMIX_RANK", "is set, but the number of ranks is not: set ",
            "OMPI_COMM_WORLD_SIZE, PMI_SIZE or SLURM_STEP_NUM_TASKS");
     }
     return {};

@@ -148,8 +148,8 @@ class Job {
  public:
   explicit Job(const LaunchOptions& options) : options_(options), name_(new_secret()), port_(free_port()) {
     if (options.command.empty() || options.world < 1) {
-      fail(ErrorKind::usage, "launcher", "got ", options.world, " processes of ", options.command.size(),
-           " words of a command, need at least one of both");
+      fail(ErrorKind::usage, "launcher", "expected at least one of both, got ", options.world, " processes of ",
+           options.command.size(), " words of a command");
     }
     std::error_code error;
     std::filesystem::create_directories(options.log_dir, error);

@@ -17,7 +17,7 @@ inline std::string missing_ranks(const std::vector<bool>& came, double timeout) 
   const size_t all = missing.size();
   if (all > kMost) missing.resize(kMost);
   return cat(all > 1 ? "ranks " : "rank ", join(missing, ", "), all > kMost ? cat(" and ", all - kMost, " others") : "",
-             " did not come within ", timeout, " s");
+             " did not respond within ", timeout, " s");
 }
 
 }  // namespace freight::comm

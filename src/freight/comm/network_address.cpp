@@ -121,11 +121,11 @@ SocketAddress interface_address(const std::string& interface, int family) {
     if (!found || (found->address.family() != AF_INET && i.address.family() == AF_INET)) found = &i;
   }
   if (found) return found->address;
-  fail(ErrorKind::usage, "--interface", "got '", excerpt(interface), "', need ",
+  fail(ErrorKind::usage, "--interface", "expected ",
        family == AF_INET    ? "one with an IPv4 address, like that of rank 0, of "
        : family == AF_INET6 ? "one with an IPv6 address, like that of rank 0, of "
                             : "one of ",
-       join(names, ", "));
+       join(names, ", "), ", got '", excerpt(interface), "'");
 }
 
 SocketAddress own_end(int socket) {
@@ -144,7 +144,7 @@ SocketAddress other_end(int socket) {
 
 Descriptor tcp_socket(int family) {
   Descriptor s(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (s.get() < 0) fail(ErrorKind::runtime, "meeting", "cannot make a socket: ", std::strerror(errno));
+  if (s.get() < 0) fail(ErrorKind::runtime, "rendezvous", "cannot make a socket: ", std::strerror(errno));
   return s;
 }
 
@@ -153,7 +153,7 @@ Descriptor connected_to(const SocketAddress& address, const std::string& interfa
   if (!interface.empty()) {
     const SocketAddress own = interface_address(interface, address.family());
     if (::bind(s.get(), own.raw(), own.length) != 0) {
-      fail(ErrorKind::runtime, "meeting", "cannot use ", own.text(), ": ", std::strerror(errno));
+      fail(ErrorKind::runtime, "rendezvous", "cannot use ", own.text(), ": ", std::strerror(errno));
     }
   }
   error = ::connect(s.get(), address.raw(), address.length) == 0 ? 0 : errno;

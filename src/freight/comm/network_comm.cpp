@@ -253,8 +253,8 @@ void NetworkComm::broken(int peer, const std::string& why, double waited) {
   const bool late = waited >= timeout_;
   if (const auto fault = dog_->fault_within(late ? 0 : kCauseSeconds)) throw_fault(*fault);
   if (late) {
-    give_up(ErrorKind::peer_lost, cat("rank ", peer, " did not come within ", timeout_, " s: ", dog_->process_of(peer),
-                                      " lives and is slow or hangs; ", dog_->last_seen(peer)));
+    give_up(ErrorKind::peer_lost, cat("rank ", peer, " did not respond within ", timeout_, " s: ",
+                                      dog_->process_of(peer), " lives and is slow or hangs; ", dog_->last_seen(peer)));
   }
   give_up(ErrorKind::peer_lost, cat("rank ", rank_, " on host ", host_name(), " lost its connection to rank ", peer,
                                     ", ", dog_->process_of(peer), ": ", why, "; ", dog_->last_seen(peer)));
@@ -302,7 +302,7 @@ void NetworkComm::compare_heads() {
     std::memcpy(&theirs, head_of(r), sizeof(theirs));
     if (theirs.leaves != 0) {
       give_up(ErrorKind::peer_lost,
-              cat("rank ", r, " is lost: ", dog_->process_of(r), " left the job; ", dog_->last_seen(r)));
+              cat("rank ", r, " failed: ", dog_->process_of(r), " left the job; ", dog_->last_seen(r)));
     }
     dog_->saw(r, {.calls = theirs.calls, .call = theirs.call, .step = theirs.step, .inside = true});
     if (theirs.call == call_.packed()) continue;

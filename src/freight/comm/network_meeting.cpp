@@ -36,7 +36,7 @@ using Clock = std::chrono::steady_clock;
 constexpr double kGreetingSeconds = 10;
 // Seconds between two looks at whether a meeting was called off.
 constexpr double kLookForCall = 0.05;
-constexpr const char* kCalledOff = "the meeting was called off";
+constexpr const char* kCalledOff = "the rendezvous was cancelled";
 
 bool is_called_off(const NetworkPlan& plan) { return plan.called_off && plan.called_off(); }
 
@@ -73,9 +73,9 @@ std::string joined_cards(const std::vector<std::string>& cards, int rank) {
 }
 
 [[noreturn]] void refuse_loopback(const NetworkPlan& plan, const SocketAddress& address) {
-  fail(ErrorKind::usage, "meeting", "the job has several hosts, and on host ", host_name(), " the name '",
+  fail(ErrorKind::usage, "rendezvous", "the job has several hosts, and on host ", host_name(), " the name '",
        excerpt(plan.host), "' of rank 0's host leads to ", address.text(),
-       ", which no other host reaches: mend /etc/hosts there, or set MASTER_ADDR to an address of its network");
+       ", which no other host reaches: fix /etc/hosts there, or set MASTER_ADDR to an address of its network");
 }
 
 // The address that rank 0 listens on, and on no other.
@@ -85,12 +85,12 @@ SocketAddress place_of(const NetworkPlan& plan) {
     a = interface_address(plan.interface);
     if (a.is_loopback() && plan.several_hosts) {
       fail(ErrorKind::usage, "--interface", "got '", excerpt(plan.interface), "' (", a.text(),
-           "), which no other host reaches, and the job has several: need one of their network");
+           "), which no other host reaches, and the job has several: use an address of their network");
     }
   } else {
     const Resolved found = resolve_host(plan.host, plan.port);
     if (found.all.empty()) {
-      fail(ErrorKind::usage, "meeting", "host ", host_name(), " cannot find the address of '", excerpt(plan.host),
+      fail(ErrorKind::usage, "rendezvous", "host ", host_name(), " cannot find the address of '", excerpt(plan.host),
            "', where rank 0 is to listen: ", found.why);
     }
     a = found.all[0];
@@ -160,15 +160,16 @@ class TcpHost {
 
   [[noreturn]] void refuse_place(const std::string& where, int error) const {
     if (error == EADDRINUSE) {
-      fail(ErrorKind::usage, "meeting", where, " is in use: another job or program listens there; need another ",
+      fail(ErrorKind::usage, "rendezvous", where, " is in use: another job or program listens there; use another ",
            "MASTER_PORT");
     }
     if (error == EADDRNOTAVAIL) {
-      fail(ErrorKind::usage, "meeting", "'", excerpt(plan_.host), "' leads to ", address_.text(), ", which host ",
-           host_name(), " does not have, though rank 0 runs there: need the name or address of rank 0's own host in ",
+      fail(ErrorKind::usage, "rendezvous", "'", excerpt(plan_.host), "' leads to ", address_.text(), ", which host ",
+           host_name(),
+           " does not have, though rank 0 runs there: expected the name or address of rank 0's own host in ",
            "MASTER_ADDR");
     }
-    fail(error == EACCES ? ErrorKind::usage : ErrorKind::runtime, "meeting", "cannot listen on ", where, ": ",
+    fail(error == EACCES ? ErrorKind::usage : ErrorKind::runtime, "rendezvous", "cannot listen on ", where, ": ",
          std::strerror(error));
   }
 
@@ -223,9 +224,9 @@ class TcpHost {
     if (wrong_token_.empty()) {  // it may come again and again
       wrong_token_ = g.address;
       logging::warn(
-          cat("meeting: a process on ", g.address, " does not know the token of this job, and was sent away"));
+          cat("rendezvous: a process on ", g.address, " does not have the token of this job and was rejected"));
     }
-    answer(g, ErrorKind::usage, "it got another token: need the same FREIGHT_TOKEN or --token-file for all ranks");
+    answer(g, ErrorKind::usage, "it got another token: expected the same FREIGHT_TOKEN or --token-file for all ranks");
     g.socket = Descriptor();
   }
 
@@ -234,18 +235,17 @@ class TcpHost {
     const std::string who = cat("rank ", g.said.rank, " on host ", text_in(g.said.host));
     if (text_in(g.said.version) != version() || g.said.card_bytes != card_bytes()) {
       refuse(ErrorKind::usage, cat(who, " runs Freight ", text_in(g.said.version), ", rank 0 on host ", host_name(),
-                                   " runs ", version(), ": need the same program for all ranks"));
+                                   " runs ", version(), ": expected the same program for all ranks"));
     }
     if (g.said.world != plan_.world) {
-      refuse(ErrorKind::usage,
-             cat(who, " was told that there are ", g.said.world, " ranks, rank 0 that there are ", plan_.world));
+      refuse(ErrorKind::usage, cat(who, " was started with ", g.said.world, " ranks, rank 0 with ", plan_.world));
     }
     if (g.said.rank < 0 || g.said.rank >= plan_.world) {
-      refuse(ErrorKind::usage, cat("got ", who, ", need one of 0 to ", plan_.world - 1));
+      refuse(ErrorKind::usage, cat("expected one of 0 to ", plan_.world - 1, ", got ", who));
     }
     const auto r = static_cast<size_t>(g.said.rank);
     if (r == 0 || by_rank_[r]) {
-      refuse(ErrorKind::usage, cat("two processes say that they are rank ", r, ": ", r == 0 ? host_name() : names_[r],
+      refuse(ErrorKind::usage, cat("two processes claim to be rank ", r, ": ", r == 0 ? host_name() : names_[r],
                                    " and process ", g.said.process, " on host ", text_in(g.said.host)));
     }
     by_rank_[r] = true;
@@ -301,7 +301,7 @@ class TcpHost {
 
   [[noreturn]] void lost(const TcpGuest& g) {
     refuse(ErrorKind::peer_lost, cat("rank ", g.rank, " (process ", g.said.process, " on host ", text_in(g.said.host),
-                                     ") ended before all ranks had come"));
+                                     ") ended before all ranks had joined"));
   }
 
   std::string missing() const {
@@ -309,7 +309,7 @@ class TcpHost {
     came[0] = true;  // it is this one
     std::string text = cat(missing_ranks(came, plan_.timeout), " to host ", host_name(), " (", address_.text(),
                            "), port ", address_.port());
-    if (!wrong_token_.empty()) text += cat("; a process on ", wrong_token_, " came with another token");
+    if (!wrong_token_.empty()) text += cat("; a process on ", wrong_token_, " has another token");
     return text + acceptor_.shortage();
   }
 
@@ -318,7 +318,7 @@ class TcpHost {
     for (const TcpGuest& g : guests_) {
       if (!g.cards.empty()) answer(g, kind, text);
     }
-    throw Error(kind, "meeting", text, cat("rank 0 of ", plan_.world, ", host ", host_name()));
+    throw Error(kind, "rendezvous", text, cat("rank 0 of ", plan_.world, ", host ", host_name()));
   }
 
   const NetworkPlan& plan_;
@@ -351,7 +351,7 @@ class TcpVisitor {
  private:
   static constexpr double kPatience = 1;  // rank 0 knows who is missing: its answer may come a little after its timeout
   static constexpr double kTry = 3;       // seconds for one address to answer
-  static constexpr const char* kNobodyListens = "its host answers, and nobody listens there";
+  static constexpr const char* kNobodyListens = "its host responds, but no process listens there";
 
   static ErrorKind kind_of(const Welcome& w) {
     constexpr int kLast = static_cast<int>(ErrorKind::verification);
@@ -375,7 +375,7 @@ class TcpVisitor {
     if (!send_bytes(socket_.get(), bytes_in(g) + cards_, plan_.timeout)) return std::nullopt;
     const auto w = take<Welcome>();
     if (!w) return std::nullopt;
-    if (w->kind != 0) throw Error(kind_of(*w), "meeting", text_in(w->text), where());
+    if (w->kind != 0) throw Error(kind_of(*w), "rendezvous", text_in(w->text), where());
     const auto rest = receive(ranks() * (sizeof(RosterEntry) + card_bytes()));
     if (!rest) return std::nullopt;
     if (!proves(*w, *rest, plan_.token, kHostSays, g.nonce)) stranger();
@@ -414,7 +414,7 @@ class TcpVisitor {
       if (is_called_off(plan_)) throw_lost(kCalledOff);
       if (seconds_since(start_) > plan_.timeout) {
         throw_lost(
-            cat(rank_zero(), " does not answer: host ", host_name(), " tried it for ", plan_.timeout, " s: ", why));
+            cat(rank_zero(), " does not respond: host ", host_name(), " tried it for ", plan_.timeout, " s: ", why));
       }
       std::this_thread::sleep_for(kAgain);
     }
@@ -465,7 +465,7 @@ class TcpVisitor {
       if (!receive_some(socket_.get(), inbox, bytes)) return std::nullopt;
       if (inbox.size() == bytes) return inbox;
       const double left = plan_.timeout + kPatience - seconds_since(start_);
-      if (left <= 0) throw_lost(cat(rank_zero(), " did not answer within ", plan_.timeout, " s"));
+      if (left <= 0) throw_lost(cat(rank_zero(), " did not respond within ", plan_.timeout, " s"));
       if (is_called_off(plan_)) throw_lost(kCalledOff);
       pollfd p = {.fd = socket_.get(), .events = POLLIN, .revents = 0};
       ::poll(&p, 1, static_cast<int>(std::min(left, plan_.called_off ? kLookForCall : 3600.0) * 1e3) + 1);
@@ -474,12 +474,12 @@ class TcpVisitor {
 
   std::string where() const { return cat("rank ", plan_.rank, " of ", plan_.world, ", host ", host_name()); }
   [[noreturn]] void throw_lost(const std::string& text) const {
-    throw Error(ErrorKind::peer_lost, "meeting", text, where());
+    throw Error(ErrorKind::peer_lost, "rendezvous", text, where());
   }
   [[noreturn]] void ended() const { throw_lost(cat(rank_zero(), " ended before all ranks had come")); }
   [[noreturn]] void stranger() const {
-    throw Error(ErrorKind::usage, "meeting",
-                cat("whoever listens at ", place(), " does not know the token of this job: need the same ",
+    throw Error(ErrorKind::usage, "rendezvous",
+                cat("the process that listens at ", place(), " does not know the token of this job: expected the same ",
                     "FREIGHT_TOKEN or --token-file for all ranks, and another MASTER_PORT where it is another program"),
                 where());
   }
@@ -497,7 +497,7 @@ class TcpVisitor {
 
 NetworkMeeting meet_on_network(const NetworkPlan& plan, const MakeCards& make_cards) {
   if (plan.world < 1 || plan.world > kMostNetworkRanks) {
-    fail(ErrorKind::usage, "meeting", "got ", plan.world, " ranks, need 1 to ", kMostNetworkRanks);
+    fail(ErrorKind::usage, "rendezvous", "expected 1 to ", kMostNetworkRanks, ", got ", plan.world, " ranks");
   }
   FREIGHT_CHECK(plan.rank >= 0 && plan.rank < plan.world && !plan.token.empty());
   return plan.rank == 0 ? TcpHost(plan, make_cards).meet() : TcpVisitor(plan, make_cards).meet();

@@ -109,7 +109,7 @@ WithoutSigpipe::~WithoutSigpipe() {
 std::string new_secret() {
   std::array<unsigned char, 16> bytes{};
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    fail(ErrorKind::runtime, "getrandom", "the system gives no random numbers: ", std::strerror(errno));
+    fail(ErrorKind::runtime, "getrandom", "the system returns no random numbers: ", std::strerror(errno));
   }
   std::string text;
   constexpr const char* kDigits = "0123456789abcdef";

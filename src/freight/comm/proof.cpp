@@ -13,7 +13,7 @@ namespace freight::comm {
 Nonce new_nonce() {
   Nonce n{};
   if (::getrandom(n.data(), n.size(), 0) != static_cast<ssize_t>(n.size())) {
-    fail(ErrorKind::runtime, "meeting", "the system gives no random numbers: ", std::strerror(errno));
+    fail(ErrorKind::runtime, "rendezvous", "the system returns no random numbers: ", std::strerror(errno));
   }
   return n;
 }
@@ -28,7 +28,7 @@ Proof proof_of(const std::string& token, const char* who, const Nonce& asked, co
   if (!::HMAC(::EVP_sha256(), token.data(), static_cast<int>(token.size()), bytes, text.size(), proof.data(),
               &length) ||
       length != proof.size()) {
-    fail(ErrorKind::runtime, "meeting", "cannot compute HMAC-SHA256");
+    fail(ErrorKind::runtime, "rendezvous", "cannot compute HMAC-SHA256");
   }
   return proof;
 }

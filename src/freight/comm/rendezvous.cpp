@@ -63,7 +63,7 @@ Address address_of(const std::string& job) {
   Address a;
   a.name.sun_family = AF_UNIX;
   if (text.size() + 1 > sizeof(a.name.sun_path)) {
-    fail(ErrorKind::usage, "meeting", "the job's name has ", job.size(), " characters, need less than 80");
+    fail(ErrorKind::usage, "rendezvous", "the job's name has ", job.size(), " characters, expected less than 80");
   }
   std::memcpy(a.name.sun_path + 1, text.data(), text.size());
   a.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
@@ -72,7 +72,7 @@ Address address_of(const std::string& job) {
 
 Descriptor socket_of_messages() {
   Descriptor s(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (s.get() < 0) fail(ErrorKind::runtime, "meeting", "cannot make a socket: ", std::strerror(errno));
+  if (s.get() < 0) fail(ErrorKind::runtime, "rendezvous", "cannot make a socket: ", std::strerror(errno));
   return s;
 }
 
@@ -80,7 +80,7 @@ Descriptor memory_file(size_t bytes) {
   Descriptor file(::memfd_create("freight-comm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (file.get() < 0 || ::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
       ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    fail(ErrorKind::runtime, "meeting", "cannot make ", bytes, " bytes of shared memory: ", std::strerror(errno));
+    fail(ErrorKind::runtime, "rendezvous", "cannot make ", bytes, " bytes of shared memory: ", std::strerror(errno));
   }
   return file;
 }
@@ -90,7 +90,7 @@ ucred user_of(int socket) {
   ucred who{};
   socklen_t length = sizeof(who);
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0) {
-    fail(ErrorKind::runtime, "meeting", "cannot tell who is at the other end of a socket: ", std::strerror(errno));
+    fail(ErrorKind::runtime, "rendezvous", "cannot identify the other end of a socket: ", std::strerror(errno));
   }
   return who;
 }
@@ -147,7 +147,7 @@ class Host {
     while (arrived_ < plan_.world) {
       const double left = plan_.timeout - seconds_since(start);
       if (left <= 0) refuse(ErrorKind::peer_lost, missing_ranks(came_, plan_.timeout) + acceptor_.shortage());
-      if (is_called_off(plan_)) refuse(ErrorKind::peer_lost, "the meeting was called off");
+      if (is_called_off(plan_)) refuse(ErrorKind::peer_lost, "the rendezvous was cancelled");
       look(until_asked(plan_, left));
     }
     // Strangers and those who still wait must not keep descriptors from what the job needs.
@@ -166,13 +166,13 @@ class Host {
     acceptor_.open(socket_of_messages());
     if (::bind(acceptor_.listener(), reinterpret_cast<const sockaddr*>(&a.name), a.length) != 0) {
       if (errno == EADDRINUSE) {
-        fail(ErrorKind::usage, "meeting", "another job of this user meets under the name '", plan_.job, "' on host ",
-             host_name(), ", or rank 0 was started twice: need another MASTER_PORT per job");
+        fail(ErrorKind::usage, "rendezvous", "another job of this user uses the rendezvous name '", plan_.job,
+             "' on host ", host_name(), ", or rank 0 was started twice: use another MASTER_PORT per job");
       }
-      fail(ErrorKind::runtime, "meeting", "cannot bind a socket: ", std::strerror(errno));
+      fail(ErrorKind::runtime, "rendezvous", "cannot bind a socket: ", std::strerror(errno));
     }
     if (::listen(acceptor_.listener(), kMostRanks) != 0) {
-      fail(ErrorKind::runtime, "meeting", "cannot listen: ", std::strerror(errno));
+      fail(ErrorKind::runtime, "rendezvous", "cannot listen: ", std::strerror(errno));
     }
   }
 
@@ -208,17 +208,16 @@ class Host {
     if (h.version != mine.version || h.bytes != mine.bytes) {
       h.version.back() = 0;
       refuse(ErrorKind::usage, cat("rank ", h.rank, " runs Freight ", h.version.data(), ", rank 0 runs ", version(),
-                                   ": need the same program for all ranks"));
+                                   ": expected the same program for all ranks"));
     }
     if (h.world != plan_.world) {
       refuse(ErrorKind::usage,
-             cat("rank ", h.rank, " was told that there are ", h.world, " ranks, rank 0 that there are ", plan_.world));
+             cat("rank ", h.rank, " was started with ", h.world, " ranks, rank 0 with ", plan_.world));
     }
     const auto r = static_cast<size_t>(h.rank);
     if (r >= came_.size()) refuse(ErrorKind::usage, cat("got rank ", h.rank, " of ", plan_.world));
     if (came_[r]) {
-      refuse(ErrorKind::usage,
-             cat("two processes say that they are rank ", h.rank, ": ", processes_[r], " and ", g.who.pid));
+      refuse(ErrorKind::usage, cat("two processes claim to be rank ", h.rank, ": ", processes_[r], " and ", g.who.pid));
     }
     g.rank = h.rank;
     came_[r] = true;
@@ -227,7 +226,7 @@ class Host {
   }
 
   [[noreturn]] void lost(const Guest& g) {
-    refuse(ErrorKind::peer_lost, cat("rank ", g.rank, " (process ", g.who.pid, ") ended before all ranks had come"));
+    refuse(ErrorKind::peer_lost, cat("rank ", g.rank, " (process ", g.who.pid, ") ended before all ranks had joined"));
   }
 
   // Tells all that came, and throws.
@@ -236,7 +235,7 @@ class Host {
     a.kind = static_cast<int32_t>(kind);
     std::strncpy(a.text.data(), text.c_str(), a.text.size() - 1);
     for (const Guest& g : guests_) send_answer(g.socket.get(), a, {}, -1);
-    throw Error(kind, "meeting", text, cat("rank 0 of ", plan_.world, ", host ", host_name()));
+    throw Error(kind, "rendezvous", text, cat("rank 0 of ", plan_.world, ", host ", host_name()));
   }
 
   const MeetingPlan& plan_;
@@ -263,8 +262,8 @@ class Visitor {
       const double left = plan_.timeout + kGrace - seconds_since(start_);
       const double wait = std::min(until_asked(plan_, left), 3600.0);
       ready = left > 0 ? ::poll(&p, 1, static_cast<int>(wait * 1e3) + 1) : 0;
-      if (left <= 0) throw_lost(cat("rank 0 did not answer within ", plan_.timeout, " s"));
-      if (ready <= 0 && is_called_off(plan_)) throw_lost("the meeting was called off");
+      if (left <= 0) throw_lost(cat("rank 0 did not respond within ", plan_.timeout, " s"));
+      if (ready <= 0 && is_called_off(plan_)) throw_lost("the rendezvous was cancelled");
     } while (ready <= 0);
     return receive();
   }
@@ -280,16 +279,16 @@ class Visitor {
       socket_ = socket_of_messages();
       if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&a.name), a.length) == 0) {
         if (user_of(socket_.get()).uid == ::geteuid()) return;
-        fail(ErrorKind::usage, "meeting", "a process of another user listens under the name of this job, '", plan_.job,
-             "': need another MASTER_PORT");
+        fail(ErrorKind::usage, "rendezvous", "a process of another user listens under the name of this job, '",
+             plan_.job, "': use another MASTER_PORT");
       }
       if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR) {
-        fail(ErrorKind::runtime, "meeting", "cannot reach rank 0: ", std::strerror(errno));
+        fail(ErrorKind::runtime, "rendezvous", "cannot reach rank 0: ", std::strerror(errno));
       }
       if (seconds_since(start_) > plan_.timeout) {
-        throw_lost(cat("rank 0 did not come within ", plan_.timeout, " s to the meeting '", plan_.job, "'"));
+        throw_lost(cat("rank 0 did not respond within ", plan_.timeout, " s in the rendezvous '", plan_.job, "'"));
       }
-      if (is_called_off(plan_)) throw_lost("the meeting was called off");
+      if (is_called_off(plan_)) throw_lost("the rendezvous was cancelled");
       std::this_thread::sleep_for(kAgain);
     }
   }
@@ -311,7 +310,7 @@ class Visitor {
     if (n < static_cast<ssize_t>(sizeof(a))) ended();
     if (a.kind != 0) {
       a.text.back() = 0;
-      throw Error(static_cast<ErrorKind>(a.kind), "meeting", a.text.data(), where());
+      throw Error(static_cast<ErrorKind>(a.kind), "rendezvous", a.text.data(), where());
     }
     const cmsghdr* const c = CMSG_FIRSTHDR(&m);
     if (!c || c->cmsg_type != SCM_RIGHTS) ended();
@@ -321,9 +320,9 @@ class Visitor {
 
   std::string where() const { return cat("rank ", plan_.rank, " of ", plan_.world, ", host ", host_name()); }
   [[noreturn]] void throw_lost(const std::string& text) const {
-    throw Error(ErrorKind::peer_lost, "meeting", text, where());
+    throw Error(ErrorKind::peer_lost, "rendezvous", text, where());
   }
-  [[noreturn]] void ended() const { throw_lost("rank 0 ended before all ranks had come"); }
+  [[noreturn]] void ended() const { throw_lost("rank 0 ended before all ranks had joined"); }
 
   const MeetingPlan& plan_;
   const Clock::time_point start_;
@@ -334,7 +333,7 @@ class Visitor {
 
 Meeting meet_on_host(const MeetingPlan& plan) {
   if (plan.world < 1 || plan.world > kMostRanks) {
-    fail(ErrorKind::usage, "meeting", "got ", plan.world, " ranks on one host, need 1 to ", kMostRanks);
+    fail(ErrorKind::usage, "rendezvous", "expected 1 to ", kMostRanks, ", got ", plan.world, " ranks on one host");
   }
   FREIGHT_CHECK(plan.rank >= 0 && plan.rank < plan.world);
   return plan.rank == 0 ? Host(plan).meet() : Visitor(plan).meet();

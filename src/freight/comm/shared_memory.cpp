@@ -142,7 +142,7 @@ std::string SharedMemory::last_seen(int r) const {
 }
 
 std::string SharedMemory::loss_of(int r, bool left) const {
-  return cat("rank ", r, " is lost: its process ", processes_[static_cast<size_t>(r)], " on host ", host_name(),
+  return cat("rank ", r, " failed: its process ", processes_[static_cast<size_t>(r)], " on host ", host_name(),
              left ? " left the job" : " ended or was killed", "; ", last_seen(r));
 }
 
@@ -188,7 +188,7 @@ std::string SharedMemory::written_verdict() const {
     pause_a_little();
   }
   const bool known = v.state.load(std::memory_order_acquire) == Verdict::kWritten;
-  return known ? v.text.data() : "a rank was lost while it wrote what went wrong";
+  return known ? v.text.data() : "a rank failed while it wrote its error";
 }
 
 void SharedMemory::throw_verdict() const {
@@ -314,7 +314,7 @@ void SharedMemory::look_after(int awaited, double waited) {
   if (waited < timeout_) return;
   const int process = processes_[static_cast<size_t>(awaited)];
   give_up(ErrorKind::peer_lost,
-          cat("rank ", awaited, " did not come within ", timeout_, " s: its process ", process, " on host ",
+          cat("rank ", awaited, " did not respond within ", timeout_, " s: its process ", process, " on host ",
               host_name(), " ", process > 0 ? state_of(process) : "is in another namespace", "; ", last_seen(awaited)));
 }
 

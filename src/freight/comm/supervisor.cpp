@@ -82,7 +82,7 @@ class Supervisor {
     if (end.exit_code == static_cast<int>(ErrorKind::device) && step > 0) {
       restarts_ = true;
       left_out_[device] = true;
-      return cat("; its device is gone and is left out");
+      return cat("; its device is gone and is skipped");
     }
     restarts_ = end.signal != 0 || peer_lost;
     // A process that ends with 7 has missed another, which has not failed itself: it hung, say.
@@ -95,7 +95,7 @@ class Supervisor {
       return {};
     }
     left_out_[device] = true;
-    return cat("; its device is left out, since it failed ", kFailures, " times within ", kWithinSteps, " steps");
+    return cat("; its device is skipped, since it failed ", kFailures, " times within ", kWithinSteps, " steps");
   }
 
   const Supervision& s_;
@@ -128,8 +128,8 @@ std::unique_ptr<StepCount> StepCount::of_process() {
   int file = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), file);
   if (error != std::errc() || end != text.data() + text.size() || ::fcntl(file, F_SETFD, FD_CLOEXEC) != 0) {
-    fail(ErrorKind::usage, kStepsVariable, "got '", excerpt(text),
-         "', need what freight train --elastic sets: unset it");
+    fail(ErrorKind::usage, kStepsVariable, "expected what freight train --elastic sets, got '", excerpt(text),
+         "': unset it");
   }
   return std::unique_ptr<StepCount>(new StepCount(file));
 }

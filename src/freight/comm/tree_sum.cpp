@@ -106,7 +106,7 @@ void sum_all(const void* const* from, int parts, void* to, int64_t count, void* 
 
 void check_summable(const char* op, DType dtype) {
   if (dtype == DType::f32 || dtype == DType::f64 || dtype == DType::i64) return;
-  fail(ErrorKind::usage, op, "cannot add: got ", to_string(dtype), ", need f32, f64 or i64");
+  fail(ErrorKind::usage, op, "cannot add: expected f32, f64 or i64, got ", to_string(dtype));
 }
 
 void tree_sum(const void* const* from, int parts, void* to, int64_t count, DType dtype, void* again) {

@@ -230,15 +230,15 @@ void Watchdog::tick() {
     if (!line.open || ++line.silent < kTicksOfSilence) continue;
     line.open = false;
     lose(rank_of(i),
-         cat(" gave no sign of life for ", kTicksOfSilence * kTick, " s, ",
-             system_answers(line.socket.get()) ? "though its host answers: it is stopped or hangs"
-                                               : "nor does its host answer: that is down, or the way to it is cut"));
+         cat(" sent no heartbeat for ", kTicksOfSilence * kTick, " s, ",
+             system_answers(line.socket.get()) ? "though its host responds: it is stopped or hangs"
+                                               : "and its host does not respond: it is down, or the network is cut"));
   }
 }
 
 void Watchdog::lose(int other, const std::string& how) {
   const JobFault fault = {ErrorKind::peer_lost,
-                          cat("rank ", other, " is lost: ", process_of(other), how, "; ", last_seen(other))};
+                          cat("rank ", other, " failed: ", process_of(other), how, "; ", last_seen(other))};
   adopt(fault);
 }
 

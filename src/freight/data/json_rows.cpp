@@ -65,7 +65,7 @@ class JsonRows : public FileRows {
     read_json_row(line_, lines_.place(), [&](const std::string& key, const io::JsonValue& value) {
       if (value.type == io::JsonType::nested) {
         fail(ErrorKind::data, lines_.place(), "key ", excerpt(key), " holds ", std::string(value.text),
-             ": need a number, a string, true, false or null");
+             ": expected a number, a string, true, false or null");
       }
       const size_t column = expected < names_.size() && names_[expected] == key ? expected : column_of(key);
       expected = column + 1;
@@ -107,7 +107,7 @@ void read_json_row(std::string_view line, const std::string& place,
   line = trimmed(line);
   if (line == "{" || line == "[" || line.starts_with("[{")) {
     fail(ErrorKind::data, place, "got '", excerpt(line.substr(0, 2)),
-         "': need one object in each line, as jq -c '.[]' writes the objects of an array and jq -c . a single one");
+         "': expected one object in each line, as jq -c '.[]' writes the objects of an array and jq -c . a single one");
   }
   if (line == "{}") return;  // no key is there; reading it as JSON takes ten times as long
   io::read_flat_json(line, place, ErrorKind::data, member);

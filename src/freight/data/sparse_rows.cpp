@@ -58,7 +58,8 @@ std::map<int64_t, std::string> names_beside(const std::string& path) {
     if (number.empty()) continue;
     const std::optional<int64_t> index = parse_number<int64_t>(number);
     if (!index || name.empty()) {
-      fail(ErrorKind::data, cat(map, ":", line), "got '", excerpt(row), "', need a number and the name of a column");
+      fail(ErrorKind::data, cat(map, ":", line), "expected a number and the name of a column, got '", excerpt(row),
+           "'");
     }
     names[*index] = name;
   }

@@ -171,12 +171,12 @@ class ColumnFinder {
     }
     if (all == 0 || (images < all && files < all)) return;
     const std::string column = first_row == 1 ? header_.word(at) : cat(at + 1);
-    fail(ErrorKind::data, file_, "column '", column, "' holds names of ", images == all ? "pictures" : "files",
+    fail(ErrorKind::data, file_, "column '", column, "' has names of ", images == all ? "pictures" : "files",
          ", such as ", rows_[first_row].cells[at], ", and no texts: ",
-         images == all ? "a list of pictures has the columns path and label (or file_name, image, filename; class, "
-                         "target), and that file is the data set"
-                       : "documents in files lie in folders, train/CLASS/*.txt",
-         "; --text-column ", column, " takes the names themselves");
+         images == all ? "a list of images has the columns path and label (or file_name, image, filename; class, "
+                         "target), and that file is the dataset"
+                       : "documents in files are expected in folders, train/CLASS/*.txt",
+         "; --text-column ", column, " reads the names themselves");
   }
 
   // A column by number or name; a name makes the first row a header.
@@ -512,8 +512,8 @@ class JsonDocuments {
     } catch (const Error& e) {
       const std::string half = lone_surrogate(line);
       row.fault = half.empty() ? cat(kNeedsObject, ": ", e.message())
-                               : cat("the text holds half a surrogate pair, ", half,
-                                     ", which is no character: it was cut in the middle of one");
+                               : cat("the text contains half a surrogate pair, ", half,
+                                     ", which is not a character: it was cut in the middle of one");
     }
   }
 

@@ -252,7 +252,7 @@ std::vector<std::string> write_rows(const store::Bundle& bundle, Model& model) {
   const auto* linear = std::get_if<LinearForm>(&form);
   if (!forest && !linear) {
     fail(ErrorKind::usage, "export to ONNX", "a model of ", bundle.learner,
-         " has no form there: need trees or a linear model");
+         " has no form there: expected trees or a linear model");
   }
   if (linear && linear->terms.empty()) {
     fail(ErrorKind::usage, "export to ONNX", "the model predicts one value for all rows: no column varied in training");

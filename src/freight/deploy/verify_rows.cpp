@@ -115,7 +115,7 @@ class RowVerifier {
     const auto* forest = std::get_if<store::ForestForm>(&form);
     const auto* linear = std::get_if<store::LinearForm>(&form);
     if (!model().explains() || (!forest && !linear)) {
-      c.note = cat("a model of ", bundle().learner, " does not say what columns add");
+      c.note = cat("a model of ", bundle().learner, " does not attribute predictions to columns");
       return c;
     }
     const store::RowLink link = forest ? forest->link : linear->link;

@@ -236,7 +236,7 @@ Shape parse_size(const std::string& text) {
   for (const std::string& part : split(text, 'x')) {
     const int64_t v = parse_number<int64_t>(part).value_or(0);
     if (v < 1 || v > kMax || size.rank() == 2) {
-      fail(ErrorKind::usage, "input size", "got '", text, "', need H or HxW in pixels, like 224 or 224x192");
+      fail(ErrorKind::usage, "input size", "expected H or HxW in pixels, like 224 or 224x192, got '", text, "'");
     }
     size.push_back(v);
   }

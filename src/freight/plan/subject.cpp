@@ -193,8 +193,8 @@ Shape parse_input_shape(const std::string& text) {
   for (const std::string& part : split(text, 'x')) {
     const int64_t n = parse_number<int64_t>(part).value_or(0);
     if (n < 1 || n > 1'000'000) {
-      fail(ErrorKind::usage, "--input-shape", "got '", excerpt(text),
-           "', need whole numbers like 3x224x224, or the tokens of a text");
+      fail(ErrorKind::usage, "--input-shape", "expected whole numbers like 3x224x224, or the tokens of a text, got '",
+           excerpt(text), "'");
     }
     shape.insert(shape.rank(), n);
   }

@@ -243,7 +243,7 @@ Reply Routes::predict(ServedModel& model, const Request& request) {
   uint64_t top = kUsualTop;
   if (const std::string given = request.query("top"); !given.empty()) {
     top = parse_number<uint64_t>(given).value_or(0);
-    if (top < 1) return error(400, cat("predict: got top=", given.substr(0, 80), ", need a number of classes, from 1"));
+    if (top < 1) return error(400, cat("predict: expected a number of classes, from 1, got top=", given.substr(0, 80)));
   }
   if (request.body().empty()) return error(400, "predict: the body is empty: send an image or a text");
   Array sample;

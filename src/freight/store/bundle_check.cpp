@@ -77,8 +77,8 @@ void check_provenance(const Bundle& b, const std::string& path) {
     const auto got = parse_number<decltype(number)>(it->second);
     const auto value = static_cast<double>(got.value_or(number));
     if (got && value >= least && value <= most) return;
-    refuse_stored(path, "provenance: ", key, ": got '", excerpt(it->second), "', need a number from ", least, " to ",
-                  most);
+    refuse_stored(path, "provenance: ", key, ": expected a number from ", least, " to ", most, ", got '",
+                  excerpt(it->second), "'");
   };
   check("steps", int64_t{}, 0, 0x1p62);
   check("seed", int64_t{}, 0, 0x1p63);

@@ -246,7 +246,7 @@ MlpColumns::MlpColumns(const store::RowShape& shape, const io::SafeTensors& file
                   .scale = scales->data<double>()[2 * i + 1],
                   .edges = {}};
     if (!std::isfinite(number.mean) || !(number.scale > 0) || !std::isfinite(number.scale)) {
-      damaged(kMlpScales, "holds numbers that are not finite, or scales of 0 or less");
+      damaged(kMlpScales, "holds numbers that are NaN or infinite, or scales of 0 or less");
     }
     const float* const row = edges->data<float>() + i * width;
     for (int64_t b = 0; b < width && (b == 0 || row[b] > row[b - 1]); ++b) number.edges.push_back(row[b]);
@@ -266,7 +266,7 @@ MlpColumns::MlpColumns(const store::RowShape& shape, const io::SafeTensors& file
     for (int64_t k = 0; k < levels && all && at < all->shape()[0]; ++k) {
       words.numbers.push_back(all->data<int32_t>()[at++]);
       if (words.numbers.back() < 0 || words.numbers.back() > levels) {
-        damaged(kMlpWords, "holds ", words.numbers.back(), ": need 0 to ", levels);
+        damaged(kMlpWords, "holds ", words.numbers.back(), ": expected 0 to ", levels);
       }
     }
     if (levels == 0 || static_cast<int64_t>(words.numbers.size()) != levels) {

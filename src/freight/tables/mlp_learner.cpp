@@ -155,8 +155,8 @@ class MlpSteps {
       }
       const double loss = step_(batch);
       if (!std::isfinite(loss)) {
-        fail(ErrorKind::diverged, "mlp", "the loss is not finite in epoch ", number + 1, ": got a learning rate of ",
-             optimizer_.lr(), ", need a lower one (--lr)");
+        fail(ErrorKind::diverged, "mlp", "the loss is NaN or infinite in epoch ", number + 1,
+             ": expected a lower one (--lr), got a learning rate of ", optimizer_.lr());
       }
       sum += loss;
       ++done;
@@ -208,7 +208,7 @@ std::shared_ptr<const store::RowModel> MlpLearner::fit(const train::Config& conf
     fail(ErrorKind::data, config.data,
          "no column differs between the rows of training, by words that 5 of them have: there is nothing to learn "
          "from; ",
-         "--model baseline tells what the column ", data.target, " holds");
+         "--model baseline predicts what the column ", data.target, " holds");
   }
   MlpMade made{.sizes = {}, .target = target_of_rows(parts.fitted, static_cast<int64_t>(data.shape.classes.size()))};
   const std::unique_ptr<MlpNet> net = make_mlp(columns, made);

@@ -13,7 +13,7 @@ class MlpLearner : public train::RowLearner {
  public:
   std::string name() const override { return "mlp"; }
   std::string doc() const override {
-    return "on a table: nets that share their layers (TabM), with embeddings of columns";
+    return "on a table: networks that share their layers (TabM), with embeddings of columns";
   }
   bool beside_net() const override { return true; }
   void choose(train::Config& config) const override;

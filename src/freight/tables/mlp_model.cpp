@@ -69,10 +69,10 @@ MlpModel::MlpModel(MlpColumns columns, const MlpMade& made, const std::vector<nn
 
 std::vector<std::string> MlpModel::lines() const {
   const MlpSizes& s = made_.sizes;
-  std::vector<std::string> lines = {
-      cat(s.members, " nets that share ", s.layers, " layers of ", s.width, " units (TabM), the mean of their answers"),
-      cat(columns_.numbers(), " columns of numbers in up to ", columns_.bins(), " bins, ", columns_.words(),
-          " of words; each becomes ", s.embedding, " numbers")};
+  std::vector<std::string> lines = {cat(s.members, " networks that share ", s.layers, " layers of ", s.width,
+                                        " units (TabM), the mean of their predictions"),
+                                    cat(columns_.numbers(), " columns of numbers in up to ", columns_.bins(), " bins, ",
+                                        columns_.words(), " of words; each becomes ", s.embedding, " numbers")};
   if (made_.kept < made_.epochs) lines.push_back(cat("the weights of epoch ", made_.kept, " of ", made_.epochs));
   return lines;
 }
@@ -112,7 +112,7 @@ MlpMade read_mlp_made(const io::SafeTensors& file, const std::string& path) {
     const auto size = [&](const char* name, int64_t most) {
       const auto v = j.at(name).get<int64_t>();
       if (v < 1 || v > most) {
-        fail(ErrorKind::checkpoint, path, "metadata: ", kMlpMade, ": ", name, ": got ", v, ", need 1 to ", most);
+        fail(ErrorKind::checkpoint, path, "metadata: ", kMlpMade, ": ", name, ": expected 1 to ", most, ", got ", v);
       }
       return v;
     };
@@ -141,14 +141,14 @@ std::shared_ptr<const store::RowModel> read_mlp(const io::SafeTensors& file, con
   MlpMade made = read_mlp_made(file, path);
   made.target.classes = static_cast<int64_t>(shape.classes.size());
   MlpColumns columns(shape, file, path);
-  if (columns.numbers() + columns.words() == 0) fail(ErrorKind::checkpoint, path, "its net reads no column");
+  if (columns.numbers() + columns.words() == 0) fail(ErrorKind::checkpoint, path, "its network reads no column");
   // The net is made with all its weights, so that the file must hold about as many before it is. Which one is missing
   // is told below.
   constexpr double kFewWeights = 1 << 20;
   double held = 0;
   for (const auto& [name, array] : file.tensors) held += static_cast<double>(array.numel());
   if (const double need = weights_of_mlp(columns, made); need > kFewWeights + 2 * held) {
-    fail(ErrorKind::checkpoint, path, "metadata: ", kMlpMade, ": a net of these sizes has ", need,
+    fail(ErrorKind::checkpoint, path, "metadata: ", kMlpMade, ": a network of these sizes has ", need,
          " weights, and the file holds ", held);
   }
   std::vector<nn::NamedArray> weights;
@@ -160,7 +160,7 @@ std::shared_ptr<const store::RowModel> read_mlp(const io::SafeTensors& file, con
     }
     const auto* const values = found->data<float>();
     if (!std::all_of(values, values + found->numel(), [](float x) { return std::isfinite(x); })) {
-      fail(ErrorKind::checkpoint, path, "the tensor ", name, " holds numbers that are not finite");
+      fail(ErrorKind::checkpoint, path, "the tensor ", name, " contains NaN or infinity");
     }
     weights.push_back({v.name, *found});
   }

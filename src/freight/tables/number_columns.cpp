@@ -150,9 +150,9 @@ NumberReading read_numbers(data::Cells& cells, size_t at, const NumberRequest& r
   }
   if (2 * tally.numbers < tally.present || tally.numbers == 0) return {};
   return {.note = cat(with_commas(tally.numbers), " of ", with_commas(tally.present),
-                      " cells are numbers; read as a category because of ",
+                      " values are numbers; read as a category because of ",
                       cells_that_are_none(cells, column, tally, counts), "; --types ", column.name,
-                      "=number refuses those rows instead, and --on-bad-sample skip leaves them out")};
+                      "=number rejects those rows instead, and --on-bad-sample skip skips them")};
 }
 
 }  // namespace freight::tables

@@ -280,10 +280,11 @@ class TableReader {
     if (source_.columns.empty() && set_.names.empty()) {
       if (const std::string note = header_note(cells_.head, source_.header); !note.empty()) out_.notes.push_back(note);
     }
-    out_.notes.push_back(cat(
-        "column ", out_.target, " is predicted from the ", cells_.columns.size() - 1 - out_.shape.set_aside.size(),
-        " others, as ", classes > 0 ? cat(classes, " classes") : std::string(source_.ranking ? "relevance labels" : "regression values"),
-        source_.target.empty() ? " (--target names another)" : ""));
+    out_.notes.push_back(cat("column ", out_.target, " is predicted from the ",
+                             cells_.columns.size() - 1 - out_.shape.set_aside.size(), " others, as ",
+                             classes > 0 ? cat(classes, " classes")
+                                         : std::string(source_.ranking ? "relevance labels" : "regression values"),
+                             source_.target.empty() ? " (--target names another)" : ""));
     std::vector<std::string> counts;
     for (const auto& [kind, count] : kinds_) counts.push_back(cat(count, " ", to_string(kind)));
     out_.notes.push_back(cat("columns by type: ", join(counts, ", "), " (freight data info lists them)"));
@@ -521,7 +522,7 @@ std::string header_note(const data::TableHead& head, const std::string& header) 
   if (!head.numbers_in_header && !head.header_unsure) return "";
   return cat("the first row is the header, ",
              head.numbers_in_header ? "some of whose names are numbers: " : "by the look of its cells alone: ",
-             excerpt(join(head.names, ", ")), "; --header no makes it data");
+             excerpt(join(head.names, ", ")), "; --header no reads it as data");
 }
 
 std::vector<std::string> names_of_columns(const std::string& said) {

@@ -31,12 +31,13 @@ constexpr int64_t kMostImportedColumns = 100'000, kMostImportedCategories = 4'00
 
 void check_imported_columns(int64_t columns, const std::string& path) {
   if (columns >= 1 && columns <= kMostImportedColumns) return;
-  fail(ErrorKind::data, path, "its trees take ", columns, " columns, need 1 to ", kMostImportedColumns);
+  fail(ErrorKind::data, path, "its trees take ", columns, " columns, expected 1 to ", kMostImportedColumns);
 }
 
 void check_imported_categories(int64_t categories, const std::string& path) {
   if (categories <= kMostImportedCategories) return;
-  fail(ErrorKind::data, path, "its columns have ", categories, " categories, need at most ", kMostImportedCategories);
+  fail(ErrorKind::data, path, "its columns have ", categories, " categories, expected at most ",
+       kMostImportedCategories);
 }
 
 // Two rows that enclose the splits of each column: samples between them reach all branches.
@@ -59,7 +60,7 @@ Array split_range(const std::vector<store::Tree>& trees, int64_t columns) {
 // The names of --class-names, else "0", "1", ...
 std::vector<std::string> names_of_classes(int64_t classes, const std::vector<std::string>& names) {
   if (!names.empty() && static_cast<int64_t>(names.size()) != classes) {
-    fail(ErrorKind::usage, "--class-names", "got ", names.size(), " names, the trees tell ", classes, " classes");
+    fail(ErrorKind::usage, "--class-names", "got ", names.size(), " names, the trees predict ", classes, " classes");
   }
   if (!names.empty()) return names;
   std::vector<std::string> numbers;

@@ -234,8 +234,8 @@ io::PartHashes hashes_in(const std::string& manifest, const std::string& file, c
   const json j = io::parse_json<json>(manifest, path, ErrorKind::checkpoint);
   const std::string format = j.is_object() && j.contains("format") && j["format"].is_string() ? j["format"] : "";
   if (format != kCheckpointFormat) {
-    damaged_checkpoint(path, cat("not the manifest of a checkpoint: got format `", excerpt(format),
-                                 "`, need an object with format ", kCheckpointFormat));
+    damaged_checkpoint(path, cat("not the manifest of a checkpoint: expected an object with format ", kCheckpointFormat,
+                                 ", got format `", excerpt(format), "`"));
   }
   io::PartHashes hashes;
   try {
@@ -255,7 +255,8 @@ void read_state(const std::map<std::string, std::string>& metadata, const std::s
     set_from_json(out.config, metadata.at("config"), path);
     const std::string& fingerprint = metadata.at("fingerprint");
     const std::optional<uint64_t> number = parse_number<uint64_t>(fingerprint);
-    if (!number) fail(ErrorKind::checkpoint, "fingerprint", "got '", excerpt(fingerprint), "', need a whole number");
+    if (!number)
+      fail(ErrorKind::checkpoint, "fingerprint", "expected a whole number, got '", excerpt(fingerprint), "'");
     out.fingerprint = *number;
     out.averaged = metadata.contains("model") && metadata.at("model") == kAverages;
   } catch (const std::exception& e) {

@@ -252,12 +252,11 @@ std::vector<Field> make_fields() {
       {kOutput, "-o,--output-dir", "", &C::output_dir, "output directory (default runs/MODEL-DATA)", {}, {"--out"}},
       {kOutput, "--overwrite", "", &C::overwrite, "replace the run in the output directory"},
       {kOutput, "--resume", "", &C::resume,
-       "go on from a checkpoint: the path of a run or of one of its checkpoints, or auto, that of the output directory "
-       "if there is one", {}, {"--resume-from-checkpoint"}, "PATH"},
+       "resume from a run or a checkpoint; auto: from the output directory if it has one", {}, {"--resume-from-checkpoint"}, "PATH"},
       changeable({.group = kOutput, .names = "--save-every", .key = "save_every", .member = &C::save_every,
        .help = "steps between checkpoints, or a time like 30s (0: each epoch)", .limits = at_least(0),
        .aliases = {"--save-steps"}, .seconds = &C::save_seconds}),
-      changeable({kOutput, "--keep", "keep", &C::keep, "checkpoints kept besides the best (0: all)", at_least(0),
+      changeable({kOutput, "--keep", "keep", &C::keep, "checkpoints to keep in addition to the best (0: all)", at_least(0),
        {"--save-total-limit"}}),
       changeable({kOutput, "--save-in-place", "save_in_place", &C::save_in_place,
        "write checkpoints synchronously, without a second copy of weights and optimizer state"}),
@@ -425,7 +424,7 @@ void validate(const Config& c) {
   }
   check_metric_name(c.metric);
   if (c.lr < 0 && c.lr != kAutomaticRate) fail(ErrorKind::usage, "--lr", "must be at least 0, or -1: got ", c.lr);
-  if (c.folds == 1) fail(ErrorKind::usage, "--folds", "expected 2 at least, got 1: one fold leaves nothing to fit");
+  if (c.folds == 1) fail(ErrorKind::usage, "--folds", "expected at least 2, got 1: one fold leaves nothing to fit");
   if (!c.time_budget.empty()) parse_seconds("--time-budget", c.time_budget);
   if (c.lambda < 0 && c.lambda != -1) fail(ErrorKind::usage, "--lambda", "must be at least 0, or -1: got ", c.lambda);
   if (c.grad_accum > c.batch_size) {

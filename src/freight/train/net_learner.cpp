@@ -266,7 +266,7 @@ void share_states(NetRun& p) {
   for (const size_t n : bytes) all += n;
   p.net->share_states(*p.ranks);
   const int world = p.ranks->world();
-  p.notes.push_back(cat("the optimizer's states are dealt out over ", world,
+  p.notes.push_back(cat("the optimizer state is sharded over ", world,
                         " devices: ", human_bytes(static_cast<double>(largest_share(bytes, world))),
                         " on one at most, of ", human_bytes(static_cast<double>(all))));
 }
@@ -286,8 +286,8 @@ void refuse_flags_of_tables(const Config& c) {
     std::visit(
         [&](auto member) {
           if (c.*member == usual.*member) return;
-          fail(ErrorKind::usage, f.flag(), "is for models of tables (docs/tables.md): --model ", c.model, " is a network; ",
-               "leave it out");
+          fail(ErrorKind::usage, f.flag(), "is for models of tables (docs/tables.md): --model ", c.model,
+               " is a network; ", "leave it out");
         },
         f.member);
   }

@@ -30,7 +30,8 @@ DeviceWeights parse_device_weights(const std::string& text, int world) {
   for (const std::string& part : split(text, ',')) {
     const double v = parse_number<double>(part).value_or(0);
     if (!(v > 0 && v <= 1e6))
-      fail(ErrorKind::usage, "--device-weights", "got '", excerpt(text), "', need auto, or numbers above 0 like 4,1");
+      fail(ErrorKind::usage, "--device-weights", "expected auto, or numbers above 0 like 4,1, got '", excerpt(text),
+           "'");
     w.given.push_back(v);
   }
   if (static_cast<int>(w.given.size()) != world) {

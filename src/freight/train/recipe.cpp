@@ -91,7 +91,7 @@ Config recipe(const std::string& data, const std::string& name, const std::strin
     return c;
   };
   if (ends_with(name, ".json")) {
-    if (!io::file_exists(name)) fail(ErrorKind::usage, "--recipe", "there is not a file ", name);
+    if (!io::file_exists(name)) fail(ErrorKind::usage, "--recipe", "there is no file ", name);
     return named(read(io::read_text(name), name).config);
   }
   for (const Recipe* r : for_data(data, data_dir)) {

@@ -117,7 +117,7 @@ Lapack load_lapack(const std::string& named) {
     return l;
   }
   if constexpr (std::endian::native != std::endian::little) {
-    l.library.why = "the processor is big-endian, and the width of a library's integers is not known";
+    l.library.why = "the CPU is big-endian, and the width of a library's integers is not known";
     return l;
   }
   const std::vector<std::string> usual = {"liblapack.so.3", "libopenblas.so.0"};
