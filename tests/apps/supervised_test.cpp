@@ -135,15 +135,15 @@ TEST_F(Supervised, WrongBoundsAreRefusedByName) {
   refused({on, four, flag, "4:2"}, "--elastic: got 4:2: the fewest are more than the most");
   refused({on, four, flag, "1:99"}, "--elastic: got 1:99 for 4 devices");
   refused({on, four, flag, "4"}, "--elastic: expected the fewest and the most devices, as in 1:4, got '4'");
-  refused({on, four, flag, "1:4x"}, "--elastic: got '1:4x'");
+  refused({on, four, flag, "1:4x"}, "as in 1:4, got '1:4x'");
   refused({flag, "1:4"}, "--elastic: needs --devices");
   refused({on, four, flag, "1:4", "-o", ""}, "--elastic: needs --output-dir");
   refused({on, four, flag, "1:4", "--device-weights", "4,1"}, "--device-weights: got 2 numbers for 4 devices");
   refused({on, four, flag, "1:4", "--device-weights", "4,1,0,1"}, "--device-weights: got '4,1,0,1'");
   refused({on, four, flag, "1:4", "--shards", "2"}, "got 4 devices for 2 shards");
-  refused({on, four, flag, "2147483648:4"}, "--elastic: got '2147483648:4'");
+  refused({on, four, flag, "2147483648:4"}, "as in 1:4, got '2147483648:4'");
   refused({on, four, flag, "-1:4"}, "--elastic: expected at least 1 device, got -1:4");
-  refused({on, four, flag, "1:2:3"}, "--elastic: got '1:2:3'");
+  refused({on, four, flag, "1:2:3"}, "as in 1:4, got '1:2:3'");
   refused({on, four, flag, "1:4", "--batch-size", "auto"}, "--batch-size");
   refused({on, four, flag, "1:4", "--shards", "0"}, "--shards: got 0 together with --elastic");
   refused({on, four, flag, "1:4", "--fit", "auto"}, "--elastic: cannot be combined with --fit auto");
