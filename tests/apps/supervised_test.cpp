@@ -138,8 +138,8 @@ TEST_F(Supervised, WrongBoundsAreRefusedByName) {
   refused({on, four, flag, "1:4x"}, "as in 1:4, got '1:4x'");
   refused({flag, "1:4"}, "--elastic: needs --devices");
   refused({on, four, flag, "1:4", "-o", ""}, "--elastic: needs --output-dir");
-  refused({on, four, flag, "1:4", "--device-weights", "4,1"}, "--device-weights: got 2 numbers for 4 devices");
-  refused({on, four, flag, "1:4", "--device-weights", "4,1,0,1"}, "--device-weights: got '4,1,0,1'");
+  refused({on, four, flag, "1:4", "--device-weights", "4,1"}, "got 2 numbers for 4 devices");
+  refused({on, four, flag, "1:4", "--device-weights", "4,1,0,1"}, "numbers above 0 like 4,1, got '4,1,0,1'");
   refused({on, four, flag, "1:4", "--shards", "2"}, "got 4 devices for 2 shards");
   refused({on, four, flag, "2147483648:4"}, "as in 1:4, got '2147483648:4'");
   refused({on, four, flag, "-1:4"}, "--elastic: expected at least 1 device, got -1:4");
