@@ -212,8 +212,9 @@ class Bench:
         self.folder = folder
         self.save_every = save_every
         (folder / "cifar").mkdir()
-        images(folder / "cifar", 1, 2560, "data_batch_1.bin")
-        images(folder / "cifar", 2, 256, "test_batch.bin")
+        for part in range(1, 6):
+            images(folder / "cifar", part, 512, f"data_batch_{part}.bin")
+        images(folder / "cifar", 6, 256, "test_batch.bin")
         (folder / "cifar/batches.meta.txt").write_text("\n".join(f"class{i}" for i in range(10)) + "\n")
         self.models = {}
         self.lengths = {}
