@@ -1,8 +1,8 @@
 // PyTorch's own sample inputs for pooling, normalisation, losses, indexing, order and reductions, functions and modules
 // (torch_samples.py reads them out of the wheel): values and first gradients must be PyTorch's, and what it refuses
-// must be refused. bench/results/torch-samples.md tells how many samples are equal, and what differs by intent with the reason;
-// FREIGHT_WRITE_DOCS=1 writes its tables anew. Skipped where no Python with torch is found; FREIGHT_TORCH_PYTHON names
-// one.
+// must be refused. bench/results/torch-samples.md tells how many samples are equal, and what differs by intent with the
+// reason; FREIGHT_WRITE_DOCS=1 writes its tables anew. Skipped where no Python with torch is found;
+// FREIGHT_TORCH_PYTHON names one.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -374,8 +374,9 @@ TEST(TorchSamples, ValuesGradientsAndRefusalsArePyTorchs) {
   const auto version = cat("PyTorch ", all["torch"].get<std::string>());
   const std::string path = source_dir() + "/bench/results/torch-samples.md";
   if (!std::getenv("FREIGHT_WRITE_DOCS") && testing::read_text(path).find(version) == std::string::npos) {
-    std::printf("the tables of bench/results/torch-samples.md are not compared: they are those of another version than %s\n",
-                version.c_str());
+    std::printf(
+        "the tables of bench/results/torch-samples.md are not compared: they are those of another version than %s\n",
+        version.c_str());
     return;
   }
   testing::expect_tables(path, {{"version", version + ", its samples in f32, in f64 and, where it has them, in i64.\n"},
