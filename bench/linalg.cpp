@@ -1,7 +1,7 @@
 // Rates of the CPU backend's factorizations and triangular solves beside the matrix product's: one line of JSON per
-// op, type and extent. bench/compare_linalg.py runs it in turns with SciPy. Of `solve` and `mixed` it also prints the
-// residual |b - a x| / (n eps |a| |x|) of the largest numbers of the first matrix, of `mixed` the refinements.
-//   bench_linalg [--op lu,cholesky,qr,triangular,solve,mixed] [--dtype f64,f32] [--n 16,...] [--batch 1] [--repeat 20]
+// op, type and extent. bench/compare_linalg.py runs it in turns with SciPy. Of `solve` it also prints the
+// residual |b - a x| / (n eps |a| |x|) of the largest numbers of the first matrix.
+//   bench_linalg [--op lu,cholesky,qr,triangular,solve] [--dtype f64,f32] [--n 16,...] [--batch 1] [--repeat 20]
 //                [--matrix dominant|random]
 #include <algorithm>
 #include <cmath>
@@ -36,13 +36,13 @@ struct Work {
 };
 
 // The graph of one op over x (batch, n, n), a symmetric matrix with a heavy diagonal, and b: (batch, n, n), or (batch,
-// n, 1) for `solve` and `mixed`, which is what solving one system takes.
+// n, 1) for `solve`, which is what solving one system takes.
 Work work_of(const std::string& op, const std::string& dtype, int64_t batch, int64_t n) {
   const double cube = static_cast<double>(batch) * static_cast<double>(n * n) * static_cast<double>(n);
   const std::string type = cat(dtype, "[", batch, ",", n, ",", n, "]"), row = cat("i32[", batch, ",", n, "]");
   const std::string one = cat(dtype, "[", batch, ",", n, ",1]");
-  const std::string head = cat("graph {\n %0 = input \"x\" : ", type,
-                               "\n %1 = input \"b\" : ", op == "solve" || op == "mixed" ? one : type, "\n");
+  const std::string head =
+      cat("graph {\n %0 = input \"x\" : ", type, "\n %1 = input \"b\" : ", op == "solve" ? one : type, "\n");
   const std::string lu = cat(" %2, %3, %4 = lu_factor(%0) {refuse_singular=true} : ", type, ", ", row, ", ", row, "\n");
   const auto triangular = [](const char* upper, const char* unit) {
     return cat(" {upper=", upper, ", transposed=false, unit_diagonal=", unit,
@@ -56,13 +56,8 @@ Work work_of(const std::string& op, const std::string& dtype, int64_t batch, int
   }
   if (op == "triangular")
     return {cat(head, " %2 = solve_triangular(%0, %1)", triangular("false", "false"), type, "\n return %2 }"), cube};
-  if (op == "solve") return {cat(head, " %2 = solve(%0, %1) {mixed=false} : ", one, "\n return %2 }"), 2 * cube / 3};
-  if (op == "mixed") {
-    return {cat(head, " %2, %3 = solve(%0, %1) {mixed=true} : ", one, ", i64[", batch, "]\n return %2, %3 }"),
-            2 * cube / 3};
-  }
-  std::fprintf(stderr, "bench_linalg: no op '%s'; need product, lu, cholesky, qr, triangular, solve or mixed\n",
-               op.c_str());
+  if (op == "solve") return {cat(head, " %2 = solve(%0, %1) : ", one, "\n return %2 }"), 2 * cube / 3};
+  std::fprintf(stderr, "bench_linalg: no op '%s'; need product, lu, cholesky, qr, triangular or solve\n", op.c_str());
   std::exit(2);
 }
 
@@ -135,9 +130,7 @@ Timing time_of(const Problem& p) {
   step.run(inputs, outputs);
   std::string kernels, accuracy;
   for (const PlanStep& s : plan->steps()) kernels += cat(kernels.empty() ? "" : " ", s.kernel->name());
-  if (p.op == "solve" || p.op == "mixed")
-    accuracy = cat(", \"residual\": ", residual(inputs[0], inputs[1], outputs[0], p.n));
-  if (p.op == "mixed") accuracy += cat(", \"refinements\": ", outputs[1].data<int64_t>()[0]);
+  if (p.op == "solve") accuracy = cat(", \"residual\": ", residual(inputs[0], inputs[1], outputs[0], p.n));
   return {best_seconds([&] { step.run(inputs, outputs); }, p.repetitions), work.flops, kernels, accuracy};
 }
 

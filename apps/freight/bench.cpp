@@ -1,5 +1,4 @@
-// `freight bench step` and `infer`: the time of whole steps. `compare`, `classic`, `comm`, `scaling` and `linalg`
-// have files of their own.
+// `freight bench step` and `infer`: the time of whole steps. `compare`, `comm` and `linalg` have files of their own.
 #include <cstdio>
 
 #include "command.h"
@@ -22,7 +21,7 @@ int time_command(const Args& args, const std::string& name, const std::string& s
   double seconds = 3;
   Options o("bench " + name, summary);
   source.declare(o);
-  o.add("--seconds", &seconds, "time to measure for, after warm-up", {.min = 0.01});
+  o.add("--seconds", &seconds, "seconds to measure, after warm-up", {.min = 0.01});
   o.add("--json", &json, "print JSON");
   if (o.parse(args) == Options::Outcome::done) return 0;
   const bench::Workload w = source.workload(pass);
@@ -65,23 +64,21 @@ int infer_command(const Args& args) {
 }  // namespace
 
 int bench_command(const Args& args) {
-  const int code =
-      dispatch({"freight bench",
-                "Times steps on this machine's devices.",
-                {
-                    {"step", "a training step of a model", step_command},
-                    {"infer", "a forward pass with frozen weights", infer_command},
-                    {"compare", "a model on several devices, over batch sizes", bench_compare_command},
-                    {"linalg", "factorizations and solves, beside another library's LAPACK", bench_linalg_command},
-                    {"comm", "sums over processes of this host", bench_comm_command},
-                    {"scaling", "training by 1, 2, 4 devices, and why not more", bench_scaling_command},
-                    {"classic", "the networks of a study of 2017, beside published figures", bench_classic_command},
-                }},
-               args);
+  const int code = dispatch({"freight bench",
+                             "Times steps on this machine's devices.",
+                             {
+                                 {"step", "a training step of a model", step_command},
+                                 {"infer", "a forward pass with frozen weights", infer_command},
+                                 {"compare", "a model on several devices, or several numbers of them; classic networks",
+                                  bench_compare_command},
+                                 {"linalg", "factorizations and solves", bench_linalg_command},
+                                 {"comm", "sums over processes of this host", bench_comm_command},
+                             }},
+                            args);
   constexpr double kMuch = 0.2;
   if (const double others = CpuShare::average_others(); code == 0 && others > kMuch) {
     logging::warn(cat("other programs used ", fixed(others, 1), " of ", cpu_info().cores,
-                      " processors meanwhile: these figures are not those of a free machine"));
+                      " cores meanwhile: these are not the figures of an idle machine"));
   }
   return code;
 }

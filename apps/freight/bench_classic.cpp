@@ -1,6 +1,6 @@
-// `freight bench classic`: the networks of the study of 2017 on this machine, beside published figures. Another number
-// of CPU threads than this process's own is measured in a process of its own: kernels are chosen for a number of
-// threads.
+// `freight bench compare --workloads classic`: the networks of the study of 2017 on this machine, beside published
+// figures. Another number of CPU threads than this process's own is measured in a process of its own: kernels are
+// chosen for a number of threads.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -11,8 +11,8 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "bench_compare.h"
 #include "bench_output.h"
-#include "command.h"
 #include "freight/backend/backend.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
@@ -22,7 +22,6 @@
 #include "freight/io/json_library.h"
 #include "freight/train/signals.h"
 #include "lists.h"
-#include "options.h"
 
 extern char** environ;
 
@@ -31,33 +30,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-struct ClassicFlags {
-  std::string devices, only, threads, html;
-  bool quick = false, json = false;
-  bench::ClassicOptions run;
-
-  void declare(Options& o) {
-    o.add("--only", &only, "nets and trainings: fcn5,fcn8,alexnet,resnet50,lstm32,lstm64,mnist,text",
-          {.value = "LIST"});
-    o.add("--devices", &devices, "of this machine: cpu,opencl:0, all, or how many (default: all)", {.value = "LIST|N"});
-    o.add("--threads", &threads, "numbers of CPU threads, rising (default: 1, 2, 4 and so on up to the cores)",
-          {.value = "LIST"});
-    o.add("--quick", &quick,
-          "one and all threads alone, a third of a second per net, steps of 5 s and trainings of 200 steps at most");
-    o.add("--seconds", &run.seconds, "time to measure each net for, after warm-up", {.min = 0.01, .max = 3600});
-    o.add("--most-seconds", &run.most_seconds, "nets whose steps would take longer are left out", {.min = 0.01});
-    o.add("-b,--batch-size", &run.batch, "instead of the study's (0: those)", {.min = 0, .max = 1 << 24});
-    o.add("--most-steps", &run.most_steps, "of a training (0: those of its recipe)", {.min = 0});
-    o.add("--data-dir", &run.data_dir, "where named sets are looked for first", {.value = "DIR"});
-    o.add("--json", &json, "print JSON");
-    o.add("--html", &html, "write a page", {.value = "FILE"});
-  }
-};
-
-// Gives what `freight bench classic --json` prints in a process with so many threads; its messages go where ours go.
+// Returns what this command prints with --json in a process with so many threads; its messages go where ours go.
 Json in_process_of(int64_t threads, const std::vector<std::string>& arguments) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  std::vector<std::string> words = {self, "bench", "classic"};
+  std::vector<std::string> words = {self, "bench", "compare", "--workloads", "classic"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<std::string> settings = {cat("OMP_NUM_THREADS=", threads)};
   for (char** e = environ; *e; ++e) {
@@ -70,7 +46,7 @@ Json in_process_of(int64_t threads, const std::vector<std::string>& arguments) {
     return all;
   };
   std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) fail(ErrorKind::runtime, "bench classic", "cannot make a pipe");
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) fail(ErrorKind::runtime, "bench compare", "cannot make a pipe");
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
@@ -89,14 +65,15 @@ Json in_process_of(int64_t threads, const std::vector<std::string>& arguments) {
   if (error == 0) waitpid(child, &status, 0);
   std::optional<Json> j = io::try_parse_json<Json>(text);
   if (error != 0 || status != 0 || !j) {
-    fail(ErrorKind::runtime, "bench classic", "the measurement with ", threads, " threads did not end well");
+    fail(ErrorKind::runtime, "bench compare", "the measurement with ", threads, " threads did not end well");
   }
   return *std::move(j);
 }
 
 class Classic {
  public:
-  Classic(const ClassicFlags& flags, bool quiet) : flags_(flags), quiet_(quiet), study_(bench::load_study()) {
+  Classic(const CompareFlags& flags, const bench::ClassicOptions& run, bool quiet)
+      : flags_(flags), run_(run), quiet_(quiet), study_(bench::load_study()) {
     study_.machine = cat(cpu_info().model, ", ", cpu_info().cores, " cores");
     for (const std::string& d : parse_devices(flags.devices)) study_.devices.emplace_back(d, backend(d).description());
     const std::vector<std::string> names = study_.names();
@@ -143,14 +120,13 @@ class Classic {
                      device == "cpu" ? cat(", threads: ", threads).c_str() : "");
       }
       for (const bench::StudyNet& net : study_.nets) {
-        if (net.name == name) study_.steps.push_back(bench::measure_step(net, device, flags_.run));
+        if (net.name == name) study_.steps.push_back(bench::measure_step(net, device, run_));
       }
       for (const bench::StudyTraining& t : study_.trainings) {
-        if (t.name == name) study_.runs.push_back(bench::measure_training(t, device, flags_.run));
+        if (t.name == name) study_.runs.push_back(bench::measure_training(t, device, run_));
       }
       return;
     }
-    const bench::ClassicOptions& o = flags_.run;
     std::vector<std::string> arguments = {"--json",
                                           "--only",
                                           name,
@@ -159,14 +135,13 @@ class Classic {
                                           "--threads",
                                           cat(threads),
                                           "--seconds",
-                                          cat(o.seconds),
+                                          cat(run_.seconds),
                                           "--most-seconds",
-                                          cat(o.most_seconds),
-                                          "--batch-size",
-                                          cat(o.batch),
+                                          cat(run_.most_seconds),
                                           "--most-steps",
-                                          cat(o.most_steps)};
-    if (!o.data_dir.empty()) arguments.insert(arguments.end(), {"--data-dir", o.data_dir});
+                                          cat(run_.most_steps)};
+    if (run_.batch > 0) arguments.insert(arguments.end(), {"--batches", cat(run_.batch)});
+    if (!run_.data_dir.empty()) arguments.insert(arguments.end(), {"--data-dir", run_.data_dir});
     if (quiet_) arguments.emplace_back("--quiet");
     const Json j = in_process_of(threads, arguments);
     for (const Json& net : j.at("nets")) {
@@ -193,41 +168,37 @@ class Classic {
     }
   }
 
-  const ClassicFlags& flags_;
+  const CompareFlags& flags_;
+  const bench::ClassicOptions& run_;
   bool quiet_;
   bench::Study study_;
   std::vector<std::string> selected_;
   std::vector<int64_t> threads_;
 };
 
+// What is measured for how long: as the flags say, else as --quick does, else as long as is usual.
+bench::ClassicOptions options_of(const CompareFlags& f, const Options& o) {
+  bench::ClassicOptions run{.batch = one_batch(f, o), .most_steps = f.most_steps, .data_dir = f.data_dir};
+  if (f.quick) {
+    run.seconds = 0.3;
+    run.most_seconds = 5;
+    if (!o.given("--most-steps")) run.most_steps = 200;
+  }
+  if (o.given("--seconds")) run.seconds = f.run.seconds;
+  if (o.given("--most-seconds")) run.most_seconds = f.run.most_seconds;
+  return run;
+}
+
 }  // namespace
 
-int bench_classic_command(const Args& args) {
-  ClassicFlags f;
-  Options o(
-      "bench classic", "Runs the networks of a study of 2017 on this machine, beside published figures.", "[options]",
-      "FCN-5, FCN-8, AlexNet, ResNet-50, LSTM-32 and LSTM-64 by the training step, then MNIST and a text\n"
-      "classification from data to a stored model (docs/bench.md). Takes some minutes; what does not fit or would\n"
-      "take too long is left out, and said.\n"
-      "  freight bench classic --quick --html classic.html\n"
-      "  freight bench classic --only fcn5,lstm32 --devices cpu --threads 1,2");
-  f.declare(o);
-  if (o.parse(args) == Options::Outcome::done) return 0;
-  if (f.quick) {
-    if (!o.given("--seconds")) f.run.seconds = 0.3;
-    if (!o.given("--most-steps")) f.run.most_steps = 200;
-    if (!o.given("--most-seconds")) f.run.most_seconds = 5;
-  }
-  need_writable(f.html);
+int compare_classic(const CompareFlags& f, const Options& o) {
+  const bench::ClassicOptions run = options_of(f, o);
   signals::install();
-  Classic classic(f, o.quiet());
+  Classic classic(f, run, o.quiet());
   const bench::Study* study = classic.run();
   if (!study) return signals::exit_code();
   write_output(f.html, f.html.empty() ? "" : bench::to_html(*study));
-  if (f.json) {
-    std::printf("%s\n", bench::to_json(*study).c_str());
-    return 0;
-  }
+  if (print_json(f, bench::to_json(*study))) return 0;
   std::printf("%s\n", study->machine.c_str());
   for (const auto& [device, description] : study->devices)
     std::printf("%-8s  %s\n", device.c_str(), description.c_str());

@@ -1,72 +1,80 @@
-// `freight bench compare`: a model on several devices, over batch sizes.
+// `freight bench compare`: its flags, and a net on several devices over batch sizes.
+#include "bench_compare.h"
+
 #include <cstdio>
 
 #include "bench_output.h"
 #include "bench_trees.h"
-#include "command.h"
 #include "device_list.h"
 #include "freight/base/error.h"
-#include "freight/bench/compare.h"
+#include "freight/base/strings.h"
 #include "freight/optim/create.h"
 #include "freight/plan/catalog.h"
 #include "freight/store/precision.h"
 #include "freight/train/learner.h"
 #include "lists.h"
-#include "options.h"
 #include "plan_table.h"
 
 namespace freight::app {
 namespace {
 
-struct CompareFlags {
-  std::string data, data_dir, model, target, rows, input_shape, input_size, optimizer, precision = "fp32";
-  std::string devices, predict, batches = "1,2,4,8,16,32,64";
-  std::string peaks, prices, watts, catalog, price_file, html, trace;
-  int64_t classes = 0;
-  bool json = false;
-  bench::CompareOptions run;
+// What can be compared: each has flags of its own.
+enum Compared : unsigned { kNets = 1, kTrees = 2, kWorlds = 4, kClassic = 8 };
+constexpr std::pair<Compared, const char*> kComparedNames[] = {
+    {kNets, "nets"}, {kTrees, "trees of a table"}, {kWorlds, "--world"}, {kClassic, "--workloads classic"}};
 
-  void declare(Options& o) {
-    o.positional("data", &data, "a named set (freight data list) or a directory, for its shape and size", false);
-    o.add("--model", &model, "a named model or a spec FILE.json (default: the data set's)",
-          {.aliases = {"-a", "--arch"}});
-    o.add("--data-dir", &data_dir, "where named sets are looked for first", {.value = "DIR"});
-    o.add("--target", &target, "the column that a table's model tells, by name or number", {.value = "COL"});
-    o.add("--input-shape", &input_shape, "of one sample, instead of data: 3x224x224, or the tokens of a text",
-          {.value = "CxHxW"});
-    o.add("--input-size", &input_size, "pictures of H or HxW", {.value = "H|HxW"});
-    o.add("--num-classes", &classes, "classes of a named model (0: its own)", {.min = 0, .aliases = {"--classes"}});
-    o.add("--optimizer", &optimizer, "of the training step (default: the data set's, or sgd)", {.value = "NAME"});
-    o.add("--precision", &precision, "of the arithmetic: fp32, tf32, bf16 or fp16",
-          {.one_of = store::precision_names()});
-    o.group("What is compared");
-    o.add("--devices", &devices,
-          "of this machine, the others are held against the first: cpu,opencl:0, all, or how many (default: all)",
-          {.value = "LIST|N"});
-    o.add("--predict", &predict, "devices of the catalogue that are not at hand, as predictions (freight plan)",
-          {.value = "LIST"});
-    o.add("--batches", &batches, "batch sizes, rising", {.value = "LIST", .aliases = {"--batch-sizes"}});
-    o.add("--rows", &rows, "of a table, rising (default: a sixteenth, a quarter and all)", {.value = "LIST"});
-    o.add("--seconds", &run.seconds, "time to measure each point for, after warm-up", {.min = 0.01, .max = 3600});
-    o.add("--most-seconds", &run.most_seconds, "batch sizes whose steps would take longer are left out", {.min = 0.01});
-    o.add("--deterministic", &run.deterministic, "fixed kernel choices, no measurement");
-    // Not --link, which `freight plan` has for what lies between machines, in Gbit/s.
-    o.add("--host-link", &run.link_gb, "GB/s between the host and predicted devices, for times with moved batches",
-          {.value = "GB/S", .min = 0, .old = {"--link"}});
-    o.group("Utilisation, money, energy");
-    o.add("--samples", &run.samples, "of an epoch, where no data says it", {.min = 0});
-    o.add("--peaks", &peaks, "dense TFLOP/s of devices at hand: cpu=0.9 (default: the best product measured)",
-          {.value = "LIST"});
-    o.add("--hourly", &prices, "dollars per hour of devices at hand: cpu=0.17,opencl:0=0.5", {.value = "LIST"});
-    o.add("--watts", &watts, "power of devices at hand under load: cpu=65", {.value = "LIST"});
-    o.add("--catalog", &catalog, "devices instead of catalog/devices.json", {.value = "FILE"});
-    o.add("--prices", &price_file, "prices instead of catalog/prices.json", {.value = "FILE"});
-    o.group("Output");
-    o.add("--json", &json, "print JSON");
-    o.add("--html", &html, "write a page with curves, roofline and timeline", {.value = "FILE"});
-    o.add("--trace", &trace, "write the steps of one batch as a Chrome trace", {.value = "FILE"});
-  }
+// The flags that not every comparison has a use for.
+constexpr std::pair<const char*, unsigned> kTakers[] = {
+    {"--model", kNets | kTrees | kWorlds},
+    {"--target", kTrees},
+    {"--input-shape", kNets},
+    {"--input-size", kNets},
+    {"--num-classes", kNets},
+    {"--optimizer", kNets | kWorlds},
+    {"--precision", kNets | kWorlds},
+    {"--predict", kNets},
+    {"--batches", kNets | kWorlds | kClassic},
+    {"--rows", kTrees},
+    {"--most-seconds", kNets | kClassic},
+    {"--deterministic", kNets | kWorlds},
+    {"--host-link", kNets},
+    {"--samples", kNets},
+    {"--peaks", kNets},
+    {"--hourly", kNets | kTrees},
+    {"--watts", kNets},
+    {"--catalog", kNets},
+    {"--prices", kNets},
+    {"--html", kNets | kClassic},
+    {"--trace", kNets},
+    {"--shards", kWorlds},
+    {"--workers", kWorlds},
+    {"--overlap", kWorlds},
+    {"--rates", kWorlds},
+    {"--scratch", kWorlds},
+    {"--comm", kWorlds},
+    {"--interface", kWorlds},
+    {"--token-file", kWorlds},
+    {"--comm-timeout", kWorlds},
+    {"--only", kClassic},
+    {"--threads", kClassic},
+    {"--quick", kClassic},
+    {"--most-steps", kClassic},
 };
+
+std::string names_of(unsigned compared) {
+  std::vector<std::string> names;
+  for (const auto& [bit, name] : kComparedNames) {
+    if (compared & bit) names.emplace_back(name);
+  }
+  return join(names, ", ");
+}
+
+void need_flags_of(const Options& o, Compared compared) {
+  for (const auto& [flag, takers] : kTakers) {
+    if (!o.given(flag) || (takers & compared)) continue;
+    fail(ErrorKind::usage, flag, "is for ", names_of(takers), ", not for ", names_of(compared));
+  }
+}
 
 train::Config config_of(const CompareFlags& f) {
   if (f.data.empty() && f.model.empty()) {
@@ -84,29 +92,16 @@ train::Config config_of(const CompareFlags& f) {
   return c;
 }
 
-// Refuses the flags of the other kind of model.
-void refuse(const Options& o, const std::vector<const char*>& flags, const char* why) {
-  for (const char* flag : flags) {
-    if (o.given(flag)) fail(ErrorKind::usage, flag, why);
-  }
-}
-
 void compare_table(const CompareFlags& f, const Options& o, const train::Config& config,
                    const train::RowLearner& learner) {
-  refuse(o,
-         {"--input-shape", "--input-size", "--num-classes", "--optimizer", "--precision", "--batches", "--most-seconds",
-          "--deterministic", "--host-link", "--samples", "--peaks", "--watts", "--html", "--trace"},
-         "is for nets: trees are fitted to all rows of a table at once");
-  refuse(o, {"--predict", "--catalog", "--prices"}, "is for nets: freight plan TABLE tells of GPUs that are not here");
   TreeComparisonOptions options{.devices = {}, .rows = {}, .seconds = f.run.seconds};
   if (!f.devices.empty() && f.devices != "all") options.devices = parse_devices(f.devices);
   if (!f.rows.empty()) options.rows = parse_counts("--rows", f.rows);
   options.hourly = parse_figures("--hourly", f.prices, options.devices.empty() ? devices_here() : options.devices);
-  print(compare_trees(config, learner, options,
-                      [&](const std::string& what) {
-                        if (!o.quiet()) std::fprintf(stderr, "%s\n", what.c_str());
-                      }),
-        f.json);
+  const TreeComparison c = compare_trees(config, learner, options, [&](const std::string& what) {
+    if (!o.quiet()) std::fprintf(stderr, "%s\n", what.c_str());
+  });
+  if (!print_json(f, to_json(c))) print(c);
 }
 
 plan::Subject subject_of(const CompareFlags& f, train::Config c) {
@@ -119,27 +114,7 @@ plan::Subject subject_of(const CompareFlags& f, train::Config c) {
   return plan::make_subject(c, f.input_shape.empty() ? Shape() : plan::parse_input_shape(f.input_shape));
 }
 
-}  // namespace
-
-int bench_compare_command(const Args& args) {
-  CompareFlags f;
-  Options o(
-      "bench compare",
-      "Times a model's training step on several devices over batch sizes, or a fit of trees over rows.",
-      "[DATA] [options]",
-      "A device that is not there is an error (exit code 4); --predict takes those.\n"
-      "  freight bench compare --model lenet --devices cpu,opencl:0 --html lenet.html\n"
-      "  freight bench compare cifar10 --model resnet20 --predict 'GeForce RTX 4090,H100 SXM'\n"
-      "  freight bench compare --model resnet50 --devices cpu --batches 1,4,16 --watts cpu=65 --samples 1281167\n"
-      "  freight bench compare adult --model gbdt --devices cpu,cuda:0   trees: does the GPU pay for this table?");
-  f.declare(o);
-  if (o.parse(args) == Options::Outcome::done) return 0;
-  const train::Config config = config_of(f);
-  if (const train::RowLearner* trees = config.data.empty() ? nullptr : planned_trees(config)) {
-    compare_table(f, o, config, *trees);
-    return 0;
-  }
-  refuse(o, {"--rows", "--target"}, "is for trees that are fitted to a table: --model gbdt or forest");
+int compare_nets(CompareFlags& f, const Options& o, const train::Config& config) {
   bench::CompareOptions& run = f.run;
   run.devices = parse_devices(f.devices);
   if (!f.predict.empty()) run.predicted = parse_list("--predict", f.predict);
@@ -149,7 +124,6 @@ int bench_compare_command(const Args& args) {
   run.watts = parse_figures("--watts", f.watts, run.devices);
   const plan::Catalog catalog = plan::load_catalog(f.catalog, f.price_file);
   for (const std::string& q : catalog.questions) std::fprintf(stderr, "freight: warning: %s\n", q.c_str());
-  for (const std::string& path : {f.html, f.trace}) need_writable(path);
   // There is nothing to save, so a signal ends the process, also in the middle of a long step.
   const bench::Comparison c = bench::compare(subject_of(f, config), catalog, run, [&](const std::string& what) {
     if (!o.quiet()) std::fprintf(stderr, "%s\n", what.c_str());
@@ -157,10 +131,7 @@ int bench_compare_command(const Args& args) {
   });
   write_output(f.html, f.html.empty() ? "" : bench::to_html(c));
   write_output(f.trace, f.trace.empty() ? "" : bench::chrome_trace(c));
-  if (f.json) {
-    std::printf("%s\n", bench::to_json(c).c_str());
-    return 0;
-  }
+  if (print_json(f, bench::to_json(c))) return 0;
   std::printf("%s: training step, %s, %s, one sample %s, %s parameters\n", c.model.c_str(), c.precision.c_str(),
               c.optimizer.c_str(), c.input.c_str(), with_commas(c.parameters).c_str());
   for (const bench::Curve& curve : c.curves) {
@@ -176,6 +147,143 @@ int bench_compare_command(const Args& args) {
   std::printf("\n");
   for (const std::string& text : bench::findings(c)) std::printf("%s\n", text.c_str());
   return 0;
+}
+
+}  // namespace
+
+void CompareFlags::declare(Options& o) {
+  o.positional("data", &data, "a named set (freight data list), a directory or a file", false);
+  o.add("--model", &model, "a named model or a spec FILE.json (default: the data set's)",
+        {.aliases = {"-a", "--arch"}});
+  o.add("--data-dir", &data_dir, "where named sets are looked for first", {.value = "DIR"});
+  o.add("--target", &target, "the target column of a table, by name or number", {.value = "COL"});
+  o.add("--input-shape", &input_shape, "of one sample, instead of data: 3x224x224, or the tokens of a text",
+        {.value = "CxHxW"});
+  o.add("--input-size", &input_size, "pictures of H or HxW", {.value = "H|HxW"});
+  o.add("--num-classes", &classes, "classes of a named model (0: its own)", {.min = 0, .aliases = {"--classes"}});
+  o.add("--optimizer", &optimizer, "of the training step (default: the data set's, or sgd)", {.value = "NAME"});
+  o.add("--precision", &precision, "of the arithmetic: fp32, tf32, bf16 or fp16", {.one_of = store::precision_names()});
+  o.group("What is compared");
+  o.add("--devices", &devices,
+        "of this machine, the others are held against the first: cpu,opencl:0, all, or how many (default: all); with "
+        "--world the device of each rank, cpu or ref",
+        {.value = "LIST|N"});
+  o.add("--predict", &predict, "devices of the catalogue that are not at hand, as predictions (freight plan)",
+        {.value = "LIST"});
+  o.add("-b,--batches", &batches, "batch sizes, rising; one with --world or --workloads (default: the usual one)",
+        {.value = "LIST", .aliases = {"--batch-sizes", "--batch-size"}});
+  o.add("--rows", &rows, "of a table, rising (default: a sixteenth, a quarter and all)", {.value = "LIST"});
+  o.add("--world", &world,
+        "numbers of devices, like 1,2,4, each of which trains the same: why more are not as many times as fast",
+        {.value = "LIST"});
+  o.add("--workloads", &workloads, "classic: the networks of a study of 2017 on each device, beside published figures",
+        {.one_of = {"classic"}});
+  o.add("--seconds", &run.seconds,
+        "time to measure each point for, after warm-up (default: 3 with --world, 2 with --workloads)",
+        {.min = 0.01, .max = 3600});
+  o.add("--most-seconds", &run.most_seconds,
+        "batch sizes or nets whose steps would take longer are left out (default: 60 with --workloads)", {.min = 0.01});
+  o.add("--deterministic", &run.deterministic, "fixed kernel choices, no measurement");
+  // Not --link, which `freight plan` has for what lies between machines, in Gbit/s.
+  o.add("--host-link", &run.link_gb, "GB/s between the host and predicted devices, for times with moved batches",
+        {.value = "GB/S", .min = 0});
+  o.group("Utilisation, money, energy");
+  o.add("--samples", &run.samples, "of an epoch, where no data says it", {.min = 0});
+  o.add("--peaks", &peaks, "dense TFLOP/s of devices at hand: cpu=0.9 (default: the best product measured)",
+        {.value = "LIST"});
+  o.add("--hourly", &prices, "dollars per hour of devices at hand: cpu=0.17,opencl:0=0.5", {.value = "LIST"});
+  o.add("--watts", &watts, "power of devices at hand under load: cpu=65", {.value = "LIST"});
+  o.add("--catalog", &catalog, "devices instead of catalog/devices.json", {.value = "FILE"});
+  o.add("--prices", &price_file, "prices instead of catalog/prices.json", {.value = "FILE"});
+  o.group("With --world (docs/scaling.md)");
+  o.add("--shards", &shards, "pieces of a batch, whose sums have the same bits on any number of devices (0: off)",
+        {.min = 0});
+  o.add("-j,--workers", &workers, "data threads of each rank (-1: chosen)", {.min = -1, .aliases = {"--num-workers"}});
+  o.add("--overlap", &overlap, "sums of gradients during the backward pass, as freight train has it",
+        {.one_of = {"auto", "yes", "no"}});
+  o.add("--rates", &rates, "rates of this machine that freight calibrate -o wrote, for the predictions",
+        {.value = "FILE"});
+  o.add("--scratch", &scratch, "a folder for the runs, which are removed (default: the system's temporary one)",
+        {.value = "DIR"});
+  declare_job(o, *this);
+  o.group("With --workloads classic");
+  o.add("--only", &only, "nets and trainings: fcn5,fcn8,alexnet,resnet50,lstm32,lstm64,mnist,text", {.value = "LIST"});
+  o.add("--threads", &threads, "numbers of CPU threads, rising (default: 1, 2, 4 and so on up to the cores)",
+        {.value = "LIST"});
+  o.add("--quick", &quick,
+        "one and all threads alone, a third of a second per net, steps of 5 s and trainings of 200 steps at most");
+  o.add("--most-steps", &most_steps, "of a training (0: those of its recipe)", {.min = 0});
+  o.group("Output");
+  o.add("--json", &json, "print JSON");
+  o.add("--out", &out, "write the JSON to a file, too", {.value = "FILE"});
+  o.add("--html", &html, "write a page: of nets with curves, roofline and timeline", {.value = "FILE"});
+  o.add("--trace", &trace, "write the steps of one batch as a Chrome trace", {.value = "FILE"});
+}
+
+int64_t one_batch(const CompareFlags& f, const Options& o) {
+  if (!o.given("--batches")) return 0;
+  const std::vector<int64_t> all = parse_counts("--batches", f.batches);
+  if (all.size() > 1) {
+    fail(ErrorKind::usage, "--batches", "got ", f.batches, ", need one batch size with ",
+         f.workloads.empty() ? "--world" : "--workloads");
+  }
+  return all[0];
+}
+
+bool print_json(const CompareFlags& f, const std::string& json) {
+  write_output(f.out, f.out.empty() ? "" : json + "\n");
+  if (f.json) std::printf("%s\n", json.c_str());
+  return f.json;
+}
+
+int bench_compare_command(const Args& args) {
+  CompareFlags f;
+  Options o(
+      "bench compare",
+      "Times training steps: of a net on several devices over batch sizes, by 1, 2, 4 devices together, of the "
+      "networks "
+      "of a study of 2017; or fits of trees over rows.",
+      "[DATA] [options]",
+      "A device that is not there is an error (exit code 4); --predict takes those.\n"
+      "  freight bench compare --model lenet --devices cpu,opencl:0 --html lenet.html\n"
+      "  freight bench compare cifar10 --model resnet20 --predict 'GeForce RTX 4090,H100 SXM'\n"
+      "  freight bench compare --model resnet50 --devices cpu --batches 1,4,16 --watts cpu=65 --samples 1281167\n"
+      "  freight bench compare adult --model gbdt --devices cpu,cuda:0   trees: does the GPU pay for this table?\n"
+      "With --world each number of devices trains DATA (default: digits) for some seconds, as freight train --devices\n"
+      "does, and what is lost against as many times the first rate is attributed to its causes. Ranks of one machine\n"
+      "share its processors (OMP_NUM_THREADS=1 gives each rank one). On a calibrated machine (freight calibrate) the\n"
+      "times that freight plan --world predicts stand beside.\n"
+      "  freight bench compare cifar10 --model resnet20 -b 128 --world 1,2,4 --out scaling.json\n"
+      "  torchrun --no-python --nproc-per-node 2 freight bench compare digits --json\n"
+      "With --workloads classic: FCN-5, FCN-8, AlexNet, ResNet-50, LSTM-32 and LSTM-64 by the training step, then "
+      "MNIST\n"
+      "and a text classification from data to a stored model (docs/bench.md). What does not fit or would take too "
+      "long\n"
+      "is left out, and said.\n"
+      "  freight bench compare --workloads classic --quick --html classic.html");
+  f.declare(o);
+  if (o.parse(args) == Options::Outcome::done) return 0;
+  for (const std::string& path : {f.html, f.trace, f.out}) need_writable(path);
+  if (!f.workloads.empty()) {
+    if (!f.world.empty() || !f.data.empty()) {
+      fail(ErrorKind::usage, "--workloads", "has nets and data of its own: leave out ",
+           f.world.empty() ? f.data : "--world");
+    }
+    need_flags_of(o, kClassic);
+    return compare_classic(f, o);
+  }
+  if (!f.world.empty() || comm::read_launch_environment().world > 1) {
+    need_flags_of(o, kWorlds);
+    return compare_worlds(f, o, args);
+  }
+  const train::Config config = config_of(f);
+  if (const train::RowLearner* trees = config.data.empty() ? nullptr : planned_trees(config)) {
+    need_flags_of(o, kTrees);
+    compare_table(f, o, config, *trees);
+    return 0;
+  }
+  need_flags_of(o, kNets);
+  return compare_nets(f, o, config);
 }
 
 }  // namespace freight::app

@@ -1,5 +1,4 @@
-// `freight bench linalg`: factorizations, solves, eigenvalues and singular values beside the matrix product, and beside
-// the LAPACK of another library.
+// `freight bench linalg`: factorizations, solves, eigenvalues and singular values beside the matrix product.
 #include <cstdio>
 
 #include "bench_output.h"
@@ -29,19 +28,17 @@ int bench_linalg_command(const Args& args) {
   bool json = false;
   bench::LinalgOptions run;
   int64_t threads = 0;
-  Options o("bench linalg", "Times linear algebra beside the matrix product and another library's LAPACK.", "[options]",
-            "Times are the best of all runs. ratio: theirs by ours, above 1 Freight is faster (docs/linalg.md).\n"
-            "  freight bench linalg --n 500,1000,2000,4000 --compare openblas\n"
+  Options o("bench linalg", "Times linear algebra beside the matrix product.", "[options]",
+            "Times are the best of all runs (docs/linalg.md).\n"
+            "  freight bench linalg --n 500,1000,2000,4000\n"
             "  freight bench linalg --op lu,solve --dtype f64 --n 16,64 --batch 1000\n"
             "  freight bench linalg --op lu --device cuda:0 --n 1000,4000,16000 --json");
   o.add("--n", &extents, "rows and columns of the matrices, rising", {.value = "LIST"});
   o.add("--op", &ops, "what is timed, beside the product", {.value = "LIST"});
   o.add("--dtype", &dtypes, "f64, f32 or both", {.value = "LIST"});
   o.add("-b,--batch-size", &run.batch, "matrices at a time", {.min = 1, .aliases = {"--batch"}});
-  o.add("--compare", &run.compare, "openblas, mkl or the file of a library with LAPACK, in turns with ours",
-        {.value = "NAME|FILE.so"});
   o.add("--device", &device, "measured beside the CPU: from which n on does it win? cuda:N, opencl:N, ref");
-  o.add("--threads", &threads, "of the CPU, ours and the library's (0: all)", {.min = 0, .max = 1024});
+  o.add("--threads", &threads, "of the CPU (0: all)", {.min = 0, .max = 1024});
   o.add("--seconds", &run.seconds, "time to measure each figure for", {.min = 0.001, .max = 3600});
   o.add("--most-seconds", &run.most_seconds, "sizes of which one run would take longer are left out", {.min = 0.001});
   o.add("--json", &json, "print JSON");
@@ -61,10 +58,6 @@ int bench_linalg_command(const Args& args) {
   }
   std::printf("%s, %d %s, batch %lld\n", times.machine.c_str(), times.threads,
               times.threads == 1 ? "thread" : "threads", static_cast<long long>(run.batch));
-  if (!times.library.empty()) {
-    std::printf("theirs: %s%s\n", times.library.c_str(),
-                times.library_threads ? "" : " (with as many threads as it chooses: it has no function to set them)");
-  }
   std::printf("\n");
   print(bench::figures_of(times));
   for (const std::string& text : bench::findings(times)) std::printf("%s\n", text.c_str());

@@ -2,7 +2,6 @@
 #include "bench_output.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -11,6 +10,7 @@
 #include "device_list.h"
 #include "freight/backend/backend.h"
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/io/file.h"
@@ -32,8 +32,8 @@ std::vector<std::string> parse_devices(const std::string& text) {
   }
   for (const std::string& d : all) {
     if (std::count(all.begin(), all.end(), d) > 1) {
-      fail(ErrorKind::usage, "--devices", "names '", d, "' twice: got '", excerpt(text),
-           "', need different devices to compare");
+      fail(ErrorKind::usage, "--devices", "names '", d, "' twice: expected different devices to compare, got '",
+           excerpt(text), "'");
     }
     backend(d);
   }
@@ -47,10 +47,8 @@ std::map<std::string, double> parse_figures(const std::string& flag, const std::
   for (const std::string& part : parse_list(flag, text)) {
     const size_t at = part.rfind('=');
     const std::string device = part.substr(0, at), value = at == std::string::npos ? "" : part.substr(at + 1);
-    double v = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), v);
-    const bool sound = error == std::errc() && end == value.data() + value.size() && std::isfinite(v) && v > 0;
-    if (!sound) {
+    const double v = parse_number<double>(value).value_or(0);
+    if (!(std::isfinite(v) && v > 0)) {
       fail(ErrorKind::usage, flag, "got '", part, "', need DEVICE=NUMBER with a number above 0, like cpu=0.5");
     }
     if (std::find(devices.begin(), devices.end(), device) == devices.end()) {

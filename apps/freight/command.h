@@ -26,12 +26,10 @@ struct CommandGroup {
 int dispatch(const CommandGroup& group, const Args& args);
 
 int advise_command(const Args& args);
-int bench_classic_command(const Args& args);
 int bench_comm_command(const Args& args);
 int bench_command(const Args& args);
 int bench_compare_command(const Args& args);
 int bench_linalg_command(const Args& args);
-int bench_scaling_command(const Args& args);
 int calibrate_command(const Args& args);
 int completion_command(const Args& args);
 int data_command(const Args& args);

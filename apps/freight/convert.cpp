@@ -1,10 +1,10 @@
 // `freight models convert`: weights with torchvision's names as a stored model, and back; XGBoost's trees as one.
-#include <charconv>
 #include <cstdio>
 #include <map>
 
 #include "command.h"
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/data/unicode.h"
 #include "freight/deploy/convert.h"
@@ -21,12 +21,11 @@ std::vector<float> numbers(const std::string& text, const char* flag) {
   std::vector<float> out;
   if (text.empty()) return out;
   for (const std::string& part : split(text, ',')) {
-    float v = 0;
-    const auto r = std::from_chars(part.data(), part.data() + part.size(), v);
-    if (r.ec != std::errc() || r.ptr != part.data() + part.size()) {
+    const std::optional<float> v = parse_number<float>(part);
+    if (!v) {
       fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need a number per channel, like 0.485,0.456,0.406");
     }
-    out.push_back(v);
+    out.push_back(*v);
   }
   return out;
 }

@@ -2,11 +2,11 @@
 #include "device_list.h"
 
 #include <cctype>
-#include <charconv>
 
 #include "freight/backend/gpu/cuda/cuda.h"
 #include "freight/backend/gpu/opencl/opencl.h"
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 
@@ -16,22 +16,15 @@ namespace {
 
 constexpr int64_t kMostDevices = 4096;
 
-std::optional<int64_t> whole_number(const std::string& text) {
-  int64_t n = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return n;
-}
-
 int64_t checked_count(const std::string& flag, const std::string& text, int64_t n) {
   if (n >= 1 && n <= kMostDevices) return n;
-  fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need a count from 1 to ", kMostDevices);
+  fail(ErrorKind::usage, flag, "expected a count from 1 to ", kMostDevices, ", got '", excerpt(text), "'");
 }
 
 }  // namespace
 
 DeviceList parse_device_list(const std::string& flag, const std::string& text) {
-  if (const auto n = whole_number(text)) return {.count = checked_count(flag, text, *n)};
+  if (const auto n = parse_number<int64_t>(text)) return {.count = checked_count(flag, text, *n)};
   DeviceList list;
   for (std::string part : split(text, ',')) {
     part.erase(0, part.find_first_not_of(' '));
@@ -40,12 +33,12 @@ DeviceList parse_device_list(const std::string& flag, const std::string& text) {
     const std::string name = part.substr(0, star);
     if (name.empty()) fail(ErrorKind::usage, flag, "has an empty part: got '", excerpt(text), "'");
     if (const auto first = static_cast<unsigned char>(name[0]); std::isdigit(first) || first == '-' || first == '.') {
-      fail(ErrorKind::usage, flag, "got '", excerpt(text),
-           "', need names like cuda:0,cuda:1, NAME*COUNT, all, or one number");
+      fail(ErrorKind::usage, flag, "expected names like cuda:0,cuda:1, NAME*COUNT, all, or one number, got '",
+           excerpt(text), "'");
     }
     int64_t times = 1;
     if (star != std::string::npos) {
-      const auto n = whole_number(part.substr(star + 1));
+      const auto n = parse_number<int64_t>(part.substr(star + 1));
       if (!n) fail(ErrorKind::usage, flag, "got '", part, "', need NAME*COUNT, like cpu*4");
       times = checked_count(flag, part, *n);
     }

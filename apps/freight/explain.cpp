@@ -9,6 +9,8 @@
 #include "freight/io/json_library.h"
 #include "freight/plan/estimate.h"
 #include "plan_options.h"
+#include "plan_text.h"
+#include "plan_world.h"
 #include "table.h"
 
 namespace freight::app {
@@ -66,7 +68,8 @@ std::vector<Layer> layers_of(const plan::Draft& draft, const plan::Speed& speed,
 }
 
 // One short paragraph per finding, with the numbers of this net.
-std::vector<std::string> findings(const Layer& all, const plan::Draft& draft, const ExplainFlags& f) {
+std::vector<std::string> findings(const Layer& all, const plan::Draft& draft, const plan::Estimate& here,
+                                  const plan::Estimate& there, const ExplainFlags& f) {
   std::vector<std::string> out;
   const plan::ByBound shares = all.by.shares();
   const double launch = shares[Bound::launch], memory = shares[Bound::memory], compute = shares[Bound::compute];
@@ -89,12 +92,13 @@ std::vector<std::string> findings(const Layer& all, const plan::Draft& draft, co
     out.push_back(cat("Compute-bound on ", f.on, " for ", percent(compute),
                       " of the time: a device with more FLOP/s, or a type of fewer bits on it, shortens this part."));
   }
-  if (all.here > 0) {
-    out.push_back(cat("A step is predicted to take ", fixed(all.here * 1e3, all.here < 0.01 ? 2 : 0),
-                      " ms on this machine and ", fixed(all.there * 1e3, all.there < 0.01 ? 2 : 0), " ms on ", f.on,
-                      " as software usually uses it: ", fixed(all.here / all.there, 1), " times."));
+  if (here.timed) {
+    out.push_back(cat("A step is predicted to take ", range(here.step_seconds * 1e3), " ms on this machine and ",
+                      range(there.step_seconds * 1e3), " ms on ", f.on, ": ",
+                      fixed(here.step_seconds.middle() / there.step_seconds.middle(), 1),
+                      " times, by the middle of both."));
   } else {
-    out.push_back("This machine is not calibrated: freight calibrate measures it once, for its times.");
+    out.push_back("This machine is not calibrated: freight calibrate measures it once.");
   }
   return out;
 }
@@ -104,21 +108,27 @@ std::vector<std::string> findings(const Layer& all, const plan::Draft& draft, co
 int explain_command(const Args& args) {
   ExplainFlags flags;
   const auto make = [&] {
-    auto o = std::make_unique<Options>("explain", "Says why a device helps a net or not, layer by layer.",
+    auto o = std::make_unique<Options>("explain", "Explains, layer by layer, why a device speeds up a network or not.",
                                        "[DATA] [options]",
                                        "  freight explain --model resnet50 -b 64\n"
                                        "  freight explain --model mlp --on 'GeForce RTX 4090'");
     flags.declare(*o);
-    o->add("--on", &flags.on, "the other device, of the catalogue", {.value = "NAME"});
-    o->add("--top", &flags.top, "layers in the table, those that take longest (0: all)", {.min = 0});
+    o->add("--on", &flags.on, "the other device, from the catalog", {.value = "NAME"});
+    o->add("--top", &flags.top, "slowest layers to show (0: all)", {.min = 0});
+    o->essentials({"data", "--model", "--input-shape", "--batch-size", "--precision", "--on", "--top", "--rates",
+                   "--json", "--help"});
     return o;
   };
-  const std::optional<PlanInput> in = read_plan_input(args, flags, make);
+  std::optional<PlanInput> in = read_plan_input(args, flags, make);
   if (!in) return 0;
-  const plan::Device& device = in->catalog.device(flags.on);
+  const plan::Device device = in->catalog.device(flags.on);
   flags.on = device.name;
-  const plan::DraftOptions options = plan::options_of(in->subject);
-  const plan::Draft draft = plan::draft(in->subject, options);
+  in->catalog.devices = {device};
+  const plan::DraftOptions options = plan::options_of_run(in->subject);
+  const std::vector<plan::Draft> drafts = plan::drafts(in->subject, options);
+  const plan::Draft& draft = drafts[0];
+  const std::vector<plan::Estimate> estimated = estimates(drafts, *in, {.samples = flags.samples}, nullptr);
+  const plan::Estimate &here = estimated[0], &there = estimated[1];
   const plan::Assumption assumed = plan::assumption(device, options.compute);
   const plan::Rates* rates = in->rates ? &*in->rates : nullptr;
   std::vector<Layer> layers = layers_of(draft, plan::usual_speed(device, assumed), rates);
@@ -131,17 +141,13 @@ int explain_command(const Args& args) {
     all.there += l.there;
     all.by.add(l.by);
   }
-  const std::vector<std::string> found = findings(all, draft, flags);
+  const std::vector<std::string> found = findings(all, draft, here, there, flags);
   if (flags.json) {
-    Json j = {{"model", in->subject.config.model},
-              {"batch_size", options.batch},
-              {"device", device.name},
-              {"assumed", assumed.peak},
-              {"flops", all.flops},
-              {"bytes", all.bytes},
-              {"product_share", all.products / all.flops},
-              {"share", json_of(all.by.shares())},
-              {"findings", found}};
+    Json j = json_of_run(in->subject, draft);
+    j["product_share"] = all.products / all.flops;
+    j["share"] = json_of(all.by.shares());
+    j["findings"] = found;
+    for (const plan::Estimate& e : estimated) j["devices"].push_back(json_of(e, in->catalog));
     for (const Layer& l : layers) {
       j["layers"].push_back({{"path", l.path},
                              {"steps", l.steps},
@@ -169,13 +175,21 @@ int explain_command(const Args& args) {
               static_cast<long long>(options.batch), in->subject.config.precision.c_str(), device.name.c_str(),
               assumed.peak.c_str(), fixed(device.bandwidth_gb, 0).c_str());
   if (!in->subject.length_shares(options.batch).empty()) {
-    std::printf("a step of the longest texts, %lld tokens: freight plan tells the mean over all lengths\n\n",
+    std::printf("layers: of a step of the longest texts, %lld tokens; devices: the mean over all lengths\n\n",
                 static_cast<long long>(in->subject.input.shape[0]));
   }
   std::fputs(
       table({"layer", "GFLOP", "bytes", "FLOPs/byte", "outputs", "ms here", "ms there", "bound there"}, rows).c_str(),
       stdout);
   if (layers.size() > shown) std::printf("%zu more: --top 0\n", layers.size() - shown);
+  std::printf("\n%s", estimate_table({&here, &there}, {{Figure::device},
+                                                       {Figure::total},
+                                                       {Figure::fits},
+                                                       {Figure::step},
+                                                       {Figure::rate, cat(in->subject.unit, "/s")},
+                                                       {Figure::run_hours},
+                                                       {Figure::dollars}})
+                          .c_str());
   for (const std::string& text : found) std::printf("\n%s\n", text.c_str());
   return 0;
 }

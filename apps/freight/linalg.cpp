@@ -28,7 +28,7 @@ using Json = nlohmann::ordered_json;
 using Named = std::vector<std::pair<std::string, Tensor>>;
 
 struct LinalgFlags {
-  std::string operation, output, device = "auto", assume = "gen", method = "direct";
+  std::string operation, output, device = "auto", assume = "gen";
   std::vector<std::string> files;
   std::optional<double> rcond;
   bool upper = false, reduced = false, json = false;
@@ -78,24 +78,15 @@ Tensor right_columns(const Tensor& t, const Tensor& b) { return b.rank() == 1 ? 
 
 Computed solution(const std::vector<Tensor>& in, const LinalgFlags& f) {
   const Assume assume = assumed(f.assume);
-  const bool mixed = f.method == "mixed";
   const bool by_lu = assume == Assume::gen || assume == Assume::sym;
-  if (mixed && !by_lu) {
-    fail(ErrorKind::usage, "--method", "mixed factorizes by LU: got --assume ", f.assume, ", need gen or sym");
-  }
   if (!by_lu) return Named{{"x", solve(in[0], in[1], {.assume_a = assume, .upper = f.upper})}};
-  const Tensor a = told(in[0], f);
-  if (mixed) {
-    const MixedSolution r = solve_mixed(a, in[1]);
-    return Named{{"x", r.x}, {"iterations", r.iterations}};
-  }
-  const LuFactor factors = lu_factor(a, {.refuse_singular = true});
+  const LuFactor factors = lu_factor(told(in[0], f), {.refuse_singular = true});
   return {{{"x", lu_solve(factors.lu, factors.permutation, in[1])}}, factors.lu};
 }
 
 const std::vector<Operation>& operations() {
   static const std::vector<Operation> all = {
-      {"solve", 2, 1, "x with A x = B, by LU; --assume says what A is; --method mixed", solution,
+      {"solve", 2, 1, "x with A x = B, by LU; --assume says what A is", solution,
        [](const auto& in, const Named& out, const LinalgFlags& f) {
          return right_columns(in[1], in[1]) - matmul(told(in[0], f), right_columns(out[0].second, in[1]));
        }},
@@ -204,7 +195,6 @@ const Operation& operation_of(const std::string& name) {
 void need_no_others(const Options& options, const std::string& operation) {
   static const std::pair<const char*, std::vector<std::string>> kTakenBy[] = {
       {"--assume", {"solve"}},
-      {"--method", {"solve"}},
       {"--upper", {"solve", "cholesky", "eigh"}},
       {"--reduced", {"qr", "svd"}},
       {"--rcond", {"lstsq", "pinv", "rank"}},
@@ -407,13 +397,13 @@ int linalg_command(const Args& args) {
   o.add("--device", &f.device, "auto, cpu, ref, cuda:N, opencl:N or another backend");
   o.add("--assume", &f.assume, "solve: the matrix is any, positive definite, symmetric, or a triangle",
         {.one_of = {"gen", "pos", "sym", kUpperTriangle, kLowerTriangle}});
-  o.add("--method", &f.method, "solve: by factors of the operands' type, or in f64 by an LU in f32 that is refined",
-        {.one_of = {"direct", "mixed"}});
   o.add("--upper", &f.upper, "read the upper triangle of a symmetric matrix, not the lower one");
   o.add("--reduced", &f.reduced, "qr, svd: factors without the columns that only complete them");
   o.add("--rcond", &f.rcond, "lstsq, pinv, rank: singular values up to this share of the largest count as 0",
         {.value = "SHARE", .min = 0});
   o.add("--json", &f.json, "print JSON");
+  o.essentials({"operation", "files", "--output", "--device", "--assume", "--upper", "--reduced", "--rcond", "--json",
+                "--help"});
   if (o.parse(args) == Options::Outcome::done) return 0;
 
   const Operation& op = operation_of(f.operation);

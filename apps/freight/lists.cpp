@@ -2,9 +2,9 @@
 #include "lists.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 
@@ -30,10 +30,8 @@ std::vector<std::string> parse_list(const std::string& flag, const std::string& 
 std::vector<int64_t> parse_counts(const std::string& flag, const std::string& text) {
   std::vector<int64_t> all;
   for (const std::string& part : parse_list(flag, text)) {
-    int64_t n = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), n);
-    const bool whole = error == std::errc() && end == part.data() + part.size();
-    if (!whole || n < 1 || n > kMostCount || (!all.empty() && n <= all.back())) {
+    const int64_t n = parse_number<int64_t>(part).value_or(0);
+    if (n < 1 || n > kMostCount || (!all.empty() && n <= all.back())) {
       fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need whole numbers from 1 to ", kMostCount,
            " that rise, like 1,2,4,8");
     }

@@ -1,10 +1,10 @@
 // See memory_size.h.
 #include "memory_size.h"
 
-#include <charconv>
 #include <cmath>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 
@@ -12,11 +12,11 @@ namespace freight::app {
 
 double memory_size(const std::string& flag, const std::string& text) {
   if (text.empty()) return 0;
-  double number = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  std::string unit = lower(std::string_view(end, static_cast<size_t>(text.data() + text.size() - end)));
+  std::string_view rest = text;
+  const double number = take_number<double>(rest).value_or(-1);
+  std::string unit = lower(rest);
   while (!unit.empty() && unit[0] == ' ') unit.erase(0, 1);
-  if (status == std::errc() && std::isfinite(number) && number >= 0) {
+  if (std::isfinite(number) && number >= 0) {
     if (unit.empty()) return number * 0x1p30;
     double factor = 1;
     for (const char* name : {"b", "kib", "mib", "gib", "tib"}) {
@@ -24,8 +24,8 @@ double memory_size(const std::string& flag, const std::string& text) {
       factor *= 1024;
     }
   }
-  fail(ErrorKind::usage, flag, "is no size of memory: got '", excerpt(text),
-       "', need one like 4GiB, 512MiB or, in GiB, 4");
+  fail(ErrorKind::usage, flag, "is no size of memory: expected one like 4GiB, 512MiB or, in GiB, 4, got '",
+       excerpt(text), "'");
 }
 
 }  // namespace freight::app

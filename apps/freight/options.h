@@ -23,7 +23,8 @@ class Options {
     std::vector<std::string> one_of = {};      // allowed values; empty allows all
     std::optional<double> min = {}, max = {};  // inclusive bounds of a number (NaN and infinity are always refused)
     std::vector<std::string> aliases = {};     // accepted, not shown first in the help
-    std::vector<std::string> old = {};         // earlier names: read, not shown, and noted on stderr unless --quiet
+    // A time like 30s may stand in place of a whole number, and goes here; the number is 0 then.
+    double* seconds = nullptr;
   };
   enum class Outcome { run, done };  // done: help or the configuration was printed
 
@@ -44,8 +45,6 @@ class Options {
   void shorthand(const std::string& flag, const std::string& meaning);
   // `word` may stand where the option has a number: sets `*said`, and leaves the number alone. `help` is added.
   void accept(const std::string& name, const std::string& word, bool* said, const std::string& help);
-  // parse() will note that `name` is an earlier name of `now`: for a command that reads one by itself.
-  void earlier_name(const std::string& name, const std::string& now);
   // Adds --config, --set, --print-config and --dry-run.
   void enable_config();
 
@@ -66,7 +65,10 @@ class Options {
   bool typed(const std::string& name) const;
   // Every option with a key, as nested JSON: what --print-config prints and a run saves.
   std::string config_json() const;
+  // What `--help all` prints: every option by subject.
   std::string help() const;
+  // What `--help` prints: at most 40 lines.
+  std::string short_help() const;
 
  private:
   struct Impl;

@@ -57,25 +57,6 @@ void refuse_beside_names(const PlanCommandFlags& f) {
   }
 }
 
-// Earlier, --devices was the catalogue's file. That can be told from a count, and is still read.
-Args with_catalog(const Args& args, bool& earlier) {
-  Args out;
-  for (size_t i = 0; i < args.size(); ++i) {
-    const bool joined = starts_with(args[i], "--devices=");
-    const std::string value = joined                                          ? args[i].substr(10)
-                              : args[i] == "--devices" && i + 1 < args.size() ? args[i + 1]
-                                                                              : "";
-    if (!ends_with(value, ".json") && value.find('/') == std::string::npos) {
-      out.push_back(args[i]);
-      continue;
-    }
-    earlier = true;
-    out.insert(out.end(), {"--catalog", value});
-    if (!joined) ++i;
-  }
-  return out;
-}
-
 std::string bytes(double n) { return human_bytes(n); }
 
 // The change that another way to compute would make.
@@ -187,41 +168,19 @@ void print_limit(const DeviceLimit& l, int64_t batch) {
   std::printf("              times on such a device need --device-bandwidth and --device-tflops, or --on NAME\n");
 }
 
-std::vector<std::vector<std::string>> rows_of(const std::vector<Estimate>& all, size_t shown) {
-  std::vector<std::vector<std::string>> rows;
-  for (size_t i = 0; i < std::min(all.size(), shown); ++i) {
-    const Estimate& e = all[i];
-    rows.push_back({e.device, fits_text(e), e.largest_batch > 0 ? with_commas(e.largest_batch) : "-",
-                    e.timed ? range(e.samples_per_second) : "-", range(e.epoch_hours), range(e.run_hours),
-                    e.dollars ? range(*e.dollars) : "-", e.watt_hours ? range(*e.watt_hours) : "-"});
-  }
-  return rows;
-}
-
 Json json_of(const std::vector<Draft>& drafts, const Formula& line, const std::vector<Means>& means,
              const std::vector<Estimate>& all, const PlanInput& in, const std::optional<Within>& offloaded,
              const std::optional<DeviceLimit>& limit) {
   const Draft& d = drafts[0];
   const auto [x, y] = in.subject.batch_types(d.options.batch);
-  Json j = {{"model", in.subject.config.model},
-            {"data", in.subject.data},
-            {"input", to_string(x)},
-            {"targets", to_string(y)},
-            {"batch_size", in.subject.config.batch_size},
-            {"batch_per_device", d.options.batch},
-            {"grad_accum", d.options.parts},
-            {"precision", in.subject.config.precision},
-            {"optimizer", in.subject.config.optimizer},
-            {"recompute", in.subject.config.recompute},
-            {"parameters", d.parameters},
-            {"plan_steps", d.plan_steps},
-            {"flops", d.flops},
-            {"bytes_moved", d.moved},
-            {"total_bytes", d.total()},
-            {"arena_bytes", d.arena_bytes}};
+  Json j = json_of_run(in.subject, d);
+  j["input"] = to_string(x);
+  j["targets"] = to_string(y);
+  j["grad_accum"] = d.options.parts;
+  j["arena_bytes"] = d.arena_bytes;
   for (size_t i = 0; i < plan::kParts; ++i) j["memory"][plan::to_string(static_cast<Part>(i))] = d.bytes[i];
   j["peak"] = {{"at", d.peak}, {"tensors", Json::array()}};
-  for (const plan::Held& h : d.held) {
+  for (const plan::LiveTensor& h : d.live) {
     j["peak"]["tensors"].push_back({{"path", h.path},
                                     {"op", h.what},
                                     {"type", to_string(h.type)},
@@ -242,7 +201,6 @@ Json json_of(const std::vector<Draft>& drafts, const Formula& line, const std::v
                           {"means", limit->means},
                           {"largest_batch", limit->largest_batch}};
   }
-  j["texts"] = json_of_texts(in.subject);
   for (const Estimate& e : all) j["devices"].push_back(freight::app::json_of(e, in.catalog));
   return j;
 }
@@ -285,12 +243,17 @@ const Estimate* held_up(const std::vector<Estimate>& all) {
 
 void print_devices(const std::vector<Estimate>& all, const Draft& draft, const PlanCommandFlags& f, const PlanInput& in,
                    int64_t devices) {
-  const size_t shown = f.top == 0 ? all.size() : static_cast<size_t>(f.top) + 1;
-  std::printf("\n%s", table({"device", "fits", "largest batch", cat(in.subject.unit, "/s"), "h/epoch", "h/run", "$/run",
-                             "Wh/run"},
-                            rows_of(all, shown))
+  const std::vector<const Estimate*> shown = shown_of(all, f.top);
+  std::printf("\n%s", estimate_table(shown, {{Figure::device},
+                                             {Figure::fits},
+                                             {Figure::largest_batch},
+                                             {Figure::rate, cat(in.subject.unit, "/s")},
+                                             {Figure::epoch_hours},
+                                             {Figure::run_hours},
+                                             {Figure::dollars},
+                                             {Figure::watt_hours}})
                           .c_str());
-  if (all.size() > shown) std::printf("%zu more: --top 0\n", all.size() - shown);
+  if (all.size() > shown.size()) std::printf("%zu more: --top 0\n", all.size() - shown.size());
   const Estimate& here = all[0];
   std::printf("\nthis machine: %s\n", here.assumed.c_str());
   std::printf(
@@ -348,8 +311,6 @@ void refuse_beside_world(const PlanCommandFlags& f) {
 
 int plan_command(const Args& args) {
   PlanCommandFlags flags;
-  bool earlier = false;
-  const Args known = with_catalog(args, earlier);
   const auto make = [&] {
     auto o = std::make_unique<Options>(
         "plan", "Says before a run what memory it needs, how long it takes and what it costs, on which hardware.",
@@ -365,14 +326,13 @@ int plan_command(const Args& args) {
         "  freight plan --model resnet152 --samples 1281167 --epochs 90 --precision bf16 --means\n"
         "  freight plan --model vgg16 --device-memory 20 --device-bandwidth 600 --device-tflops 40");
     flags.declare(*o);
-    if (earlier) o->earlier_name("--devices FILE", "--catalog FILE");
     o->add("--sort", &flags.sort, "of the devices: speed, dollars, energy, batch, memory or name",
            {.one_of = {"speed", "dollars", "energy", "batch", "memory", "name"}});
     o->add("--top", &flags.top, "devices in the table (0: all)", {.min = 0});
     o->add("--devices", &flags.devices,
            "how many of each kind share each batch (data parallel, predicted); names, like cpu,opencl:0, are devices "
            "here, which are measured",
-           {.value = "N", .old = {"--gpus"}});
+           {.value = "N"});
     o->add("--world", &flags.world,
            "numbers of devices, like 1,2,4,8: how the rate grows with them, in a table of its own", {.value = "LIST"});
     declare(*o, flags.shared);
@@ -380,9 +340,32 @@ int plan_command(const Args& args) {
     o->add("--means", &flags.means,
            "also plan with recompute, accumulation, offloading and bf16: what each would change");
     o->add("--csv", &flags.csv, "print the devices as CSV");
+    o->essentials({"data",
+                   "--model",
+                   "--target",
+                   "--input-shape",
+                   "--batch-size",
+                   "--per-device-batch-size",
+                   "--epochs",
+                   "--samples",
+                   "--precision",
+                   "--optimizer",
+                   "--recompute",
+                   "--offload",
+                   "--device-memory",
+                   "--devices",
+                   "--world",
+                   "--link",
+                   "--on",
+                   "--means",
+                   "--sort",
+                   "--top",
+                   "--json",
+                   "--csv",
+                   "--help"});
     return o;
   };
-  std::optional<PlanInput> in = read_plan_input(known, flags, make, Trees::planned, MemoryAlone::answered);
+  std::optional<PlanInput> in = read_plan_input(args, flags, make, Trees::planned, MemoryAlone::answered);
   if (!in) return 0;
   if (!flags.on.empty()) in->catalog.devices = {plan::Device(in->catalog.device(flags.on))};
   if (in->trees) {
@@ -412,8 +395,7 @@ int plan_command(const Args& args) {
     }
     fleet.devices = *list.count;
   }
-  plan::DraftOptions options = plan::options_of(in->subject);
-  options.whole_run = in->subject.test_count > 0;
+  plan::DraftOptions options = plan::options_of_run(in->subject);
   options.batch = batch_of_each("--devices", *in, fleet.devices, flags.shared.per_device_batch);
   options.ranks = fleet.devices;
   options.offload = Offload::none;

@@ -89,7 +89,7 @@ void PlanFlags::declare(Options& o) {
         {.value = "CxHxW"});
   o.add("--samples", &samples, "of the training set, where no data says it: for times of epochs", {.min = 1});
   o.add("--catalog", &catalog, "a catalogue of devices like catalog/devices.json instead of the shipped one",
-        {.value = "FILE", .old = {"--devices"}});
+        {.value = "FILE"});
   o.add("--prices", &prices, "the same of prices, like catalog/prices.json", {.value = "FILE"});
   o.add("--rates", &rates, "rates of this machine that freight calibrate -o wrote", {.value = "FILE"});
   o.add("--device-name", &device_name, "name of a device that the catalogue lacks, described by what follows");

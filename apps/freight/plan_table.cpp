@@ -14,7 +14,6 @@
 #include "freight/plan/trees.h"
 #include "freight/tables/table.h"
 #include "plan_text.h"
-#include "table.h"
 
 namespace freight::app {
 namespace {
@@ -105,11 +104,7 @@ const char* name_of(GpuWorth::Verdict v) {
 
 Json json_of(const TablePlan& p, const plan::Catalog& catalog) {
   const GpuWorth& w = p.worth;
-  Json j = {{"model", p.model},           {"data", p.data},
-            {"rows", std::round(p.rows)}, {"rows_estimated", p.rows_estimated},
-            {"columns", p.columns},       {"classes", p.classes},
-            {"rounds", p.fit.rounds},     {"trees_per_round", p.fit.trees_of_round},
-            {"levels", p.fit.levels},     {"total_bytes", p.bytes}};
+  Json j = json_of_run(p);
   j["gpu"] = {{"pays", name_of(w.verdict)},
               {"rows_from", w.rows_here > 0 ? Json(w.rows_here) : Json(nullptr)},
               {"seconds_here", w.seconds_here},
@@ -130,22 +125,22 @@ void print_head(const TablePlan& p) {
 void print(const TablePlan& p, int64_t top) {
   print_head(p);
   const std::vector<Estimate>& all = p.estimates;
-  std::vector<std::vector<std::string>> lines;
-  const size_t shown = top == 0 ? all.size() : std::min(all.size(), static_cast<size_t>(top) + 1);
-  for (size_t i = 0; i < shown; ++i) {
-    const Estimate& e = all[i];
-    lines.push_back({e.device, fits_text(e), range(e.step_seconds * 1e3), range(e.run_hours * 3600),
-                     e.dollars ? range(*e.dollars) : "-", e.watt_hours ? range(*e.watt_hours) : "-"});
-  }
-  const char* const of = p.forest() ? "ms/forest" : "ms/round";
-  std::fputs(table({"device", "fits", of, "s/run", "$/run", "Wh/run"}, lines).c_str(), stdout);
-  if (all.size() > shown) std::printf("%zu more: --top 0\n", all.size() - shown);
+  const std::vector<const Estimate*> shown = shown_of(all, top);
+  std::fputs(estimate_table(shown, {{Figure::device},
+                                    {Figure::fits},
+                                    {Figure::step, p.forest() ? "ms/forest" : "ms/round"},
+                                    {Figure::run_seconds},
+                                    {Figure::dollars},
+                                    {Figure::watt_hours}})
+                 .c_str(),
+             stdout);
+  if (all.size() > shown.size()) std::printf("%zu more: --top 0\n", all.size() - shown.size());
   std::printf(
       "\nthis machine: %s\n"
       "devices: predicted from published runs of XGBoost by rows, columns, levels and trees; without reading the "
       "table\n",
       all[0].assumed.c_str());
-  for (size_t i = 1; i < std::min<size_t>(shown, 4); ++i) {
+  for (size_t i = 1; i < std::min<size_t>(shown.size(), 4); ++i) {
     std::printf("  %s: %s%s\n", all[i].device.c_str(), all[i].assumed.c_str(),
                 all[i].offer ? cat("; ", text_of(*all[i].offer)).c_str() : "");
   }
@@ -233,6 +228,14 @@ TablePlan make_table_plan(const train::Config& config, const train::RowLearner& 
   p.estimates = {here};
   p.estimates.insert(p.estimates.end(), devices.begin(), devices.end());
   return p;
+}
+
+Json json_of_run(const TablePlan& p) {
+  return {{"model", p.model},           {"data", p.data},
+          {"rows", std::round(p.rows)}, {"rows_estimated", p.rows_estimated},
+          {"columns", p.columns},       {"classes", p.classes},
+          {"rounds", p.fit.rounds},     {"trees_per_round", p.fit.trees_of_round},
+          {"levels", p.fit.levels},     {"total_bytes", p.bytes}};
 }
 
 void plan_table(const train::Config& config, const train::RowLearner& learner, const plan::Catalog& catalog,

@@ -37,6 +37,9 @@ struct TablePlan {
 TablePlan make_table_plan(const train::Config& config, const train::RowLearner& learner, const plan::Catalog& catalog,
                           int64_t rows);
 
+// What is planned, as each command begins its JSON.
+nlohmann::ordered_json json_of_run(const TablePlan& plan);
+
 struct TablePlanFlags {
   std::string sort;
   int64_t top = 20;  // devices; 0: all

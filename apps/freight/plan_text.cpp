@@ -63,8 +63,8 @@ std::string memory_table(const plan::Draft& d) {
   add("and host memory", d.part(plan::Part::host));
   out += cat("\nthe peak is at ", d.peak, "; the largest that are alive there\n");
   std::vector<std::vector<std::string>> rows;
-  for (size_t i = 0; i < std::min<size_t>(d.held.size(), 8); ++i) {
-    const plan::Held& h = d.held[i];
+  for (size_t i = 0; i < std::min<size_t>(d.live.size(), 8); ++i) {
+    const plan::LiveTensor& h = d.live[i];
     rows.push_back({cat("  ", human_bytes(static_cast<double>(h.bytes))), to_string(h.part),
                     h.path.empty() ? "-" : h.path, h.what, to_string(h.type)});
   }
@@ -118,19 +118,100 @@ void sort_estimates(std::vector<Estimate>& all, const std::string& by) {
                    [&](const auto& a, const auto& b) { return sort_key(a, by) < sort_key(b, by); });
 }
 
+namespace {
+
+constexpr std::pair<Figure, const char*> kHeadings[] = {{Figure::device, "device"},
+                                                        {Figure::devices, "devices"},
+                                                        {Figure::total, "memory"},
+                                                        {Figure::fits, "fits"},
+                                                        {Figure::largest_batch, "largest batch"},
+                                                        {Figure::rate, "samples/s"},
+                                                        {Figure::step, "ms/step"},
+                                                        {Figure::all_summing, "ms of sums"},
+                                                        {Figure::summing, "not hidden"},
+                                                        {Figure::limit, "limited by"},
+                                                        {Figure::epoch_hours, "h/epoch"},
+                                                        {Figure::run_hours, "h/run"},
+                                                        {Figure::run_seconds, "s/run"},
+                                                        {Figure::dollars, "$/run"},
+                                                        {Figure::watt_hours, "Wh/run"}};
+
+std::string heading_of(const EstimateColumn& column) {
+  if (!column.heading.empty()) return column.heading;
+  for (const auto& [figure, heading] : kHeadings) {
+    if (figure == column.figure) return heading;
+  }
+  return {};
+}
+
+std::string cell_of(const Estimate& e, Figure figure) {
+  switch (figure) {
+    case Figure::device: return e.device;
+    case Figure::devices: return cat(e.devices);
+    case Figure::total: return human_bytes(e.total_bytes);
+    case Figure::fits: return fits_text(e);
+    case Figure::largest_batch: return e.largest_batch > 0 ? with_commas(e.largest_batch) : "-";
+    case Figure::rate: return e.timed ? range(e.samples_per_second) : "-";
+    case Figure::step: return range(e.step_seconds * 1e3);
+    case Figure::all_summing: return range(e.all_summing_seconds * 1e3);
+    case Figure::summing: return range(e.summing_seconds * 1e3);
+    case Figure::limit: return e.limit;
+    case Figure::epoch_hours: return range(e.epoch_hours);
+    case Figure::run_hours: return range(e.run_hours);
+    case Figure::run_seconds: return range(e.run_hours * 3600);
+    case Figure::dollars: return e.dollars ? range(*e.dollars) : "-";
+    case Figure::watt_hours: return e.watt_hours ? range(*e.watt_hours) : "-";
+    case Figure::given: break;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string estimate_table(const std::vector<const Estimate*>& rows, const std::vector<EstimateColumn>& columns) {
+  std::vector<std::string> header;
+  for (const EstimateColumn& c : columns) header.push_back(heading_of(c));
+  std::vector<std::vector<std::string>> lines(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    for (const EstimateColumn& c : columns) {
+      lines[i].push_back(c.figure == Figure::given ? c.cells[i] : cell_of(*rows[i], c.figure));
+    }
+  }
+  return table(header, lines);
+}
+
+std::vector<const Estimate*> shown_of(const std::vector<Estimate>& all, int64_t top) {
+  const size_t shown = top == 0 ? all.size() : std::min(all.size(), static_cast<size_t>(top) + 1);
+  std::vector<const Estimate*> rows;
+  for (size_t i = 0; i < shown; ++i) rows.push_back(&all[i]);
+  return rows;
+}
+
+Json json_of_run(const plan::Subject& s, const plan::Draft& d) {
+  return {{"model", s.config.model},
+          {"data", s.data},
+          {"batch_size", s.config.batch_size},
+          {"batch_per_device", d.options.batch},
+          {"precision", s.config.precision},
+          {"optimizer", s.config.optimizer},
+          {"recompute", s.config.recompute},
+          {"parameters", d.parameters},
+          {"plan_steps", d.plan_steps},
+          {"flops", d.flops},
+          {"bytes_moved", d.moved},
+          {"total_bytes", d.total()},
+          {"texts", json_of_texts(s)}};
+}
+
 Json json_of(const Estimate& e, const plan::Catalog& catalog) {
-  Json j = {{"device", e.device},
-            {"memory_bytes", nullptr},
-            {"fits", nullptr},
-            {"means", e.means},
-            {"largest_batch", e.largest_batch}};
+  Json j = {{"device", e.device}, {"devices", e.devices}, {"total_bytes", e.total_bytes},    {"memory_bytes", nullptr},
+            {"fits", nullptr},    {"means", e.means},     {"largest_batch", e.largest_batch}};
   if (e.memory_bytes > 0) j["memory_bytes"] = e.memory_bytes;
   if (e.fits) j["fits"] = *e.fits;
   j["step_seconds"] = json_range(e.step_seconds);
   j["samples_per_second"] = json_range(e.samples_per_second);
   j["data_seconds"] = json_range(e.data_seconds);
   if (e.devices > 1) {
-    j["devices"] = e.devices;
     j["summing_seconds"] = json_range(e.summing_seconds);
     j["all_summing_seconds"] = json_range(e.all_summing_seconds);
     j["waiting_seconds"] = json_range(e.waiting_seconds);

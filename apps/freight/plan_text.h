@@ -1,4 +1,5 @@
-// Estimates of devices as `freight plan` prints them: their ranges, the order of the table, JSON and CSV.
+// Estimates of devices as `freight plan`, `explain` and `advise` print them: their ranges, the one table, the one JSON
+// and CSV.
 #pragma once
 #include <string>
 #include <vector>
@@ -22,7 +23,36 @@ nlohmann::ordered_json json_of_texts(const plan::Subject& subject);
 std::string text_of(const plan::Offer& o);
 // Sorts by speed, dollars, energy, batch, memory or name; what is not known comes last.
 void sort_estimates(std::vector<plan::Estimate>& all, const std::string& by);
+// A column of a table of estimates: a figure of each under its usual heading, or texts that the caller has for each.
+enum class Figure : uint8_t {
+  device,
+  devices,
+  total,  // memory at the peak
+  fits,
+  largest_batch,
+  rate,
+  step,         // ms
+  all_summing,  // ms
+  summing,      // ms that the computation does not hide
+  limit,
+  epoch_hours,
+  run_hours,
+  run_seconds,
+  dollars,
+  watt_hours,
+  given,
+};
+struct EstimateColumn {
+  Figure figure = Figure::given;
+  std::string heading = {};             // "": the figure's own
+  std::vector<std::string> cells = {};  // of Figure::given, one for each estimate
+};
+std::string estimate_table(const std::vector<const plan::Estimate*>& rows, const std::vector<EstimateColumn>& columns);
+// The first `top` of them behind this machine, the first of all; 0: all.
+std::vector<const plan::Estimate*> shown_of(const std::vector<plan::Estimate>& all, int64_t top);
 nlohmann::ordered_json json_of(const plan::Estimate& e, const plan::Catalog& catalog);
+// What is planned, as each command begins its JSON: the run, and its step by `draft`.
+nlohmann::ordered_json json_of_run(const plan::Subject& subject, const plan::Draft& draft);
 void print_csv(const std::vector<plan::Estimate>& all);
 
 }  // namespace freight::app

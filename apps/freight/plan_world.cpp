@@ -60,20 +60,18 @@ void take_file(plan::Fleet& fleet, const std::string& path) {
 struct Share {
   int64_t devices = 1, batch = 0;   // batch: of each
   size_t bytes = 0, optimizer = 0;  // of each: all, and the optimizer's state among them
-  // The one that has most, with that state dealt out (train --shard-optimizer), and to two each in an elastic run.
-  size_t sharded_bytes = 0, elastic_bytes = 0;
+  size_t sharded_bytes = 0;         // the one that has most, with that state dealt out (train --shard-optimizer)
   std::vector<Estimate> estimates;
 };
 
 // Bytes of a rank with its part of the optimizer's state, whole tensors.
-size_t sharded_bytes(const Draft& d, int64_t devices, train::Copies copies) {
+size_t sharded_bytes(const Draft& d, int64_t devices) {
   const size_t all = std::accumulate(d.states.begin(), d.states.end(), size_t{0});
-  return d.total() - all + train::largest_share(d.states, static_cast<int>(devices), copies);
+  return d.total() - all + train::largest_share(d.states, static_cast<int>(devices));
 }
 
 std::vector<Share> shares_of(const PlanInput& in, const WorldRequest& r) {
-  plan::DraftOptions options = plan::options_of(in.subject);
-  options.whole_run = in.subject.test_count > 0;
+  plan::DraftOptions options = plan::options_of_run(in.subject);
   EstimateOptions how{.fleet = r.fleet, .samples = r.samples, .sort = r.sort, .rate_of_one = r.rate_of_one};
   if (r.rate_of_one > 0 && r.devices[0] != 1) {
     fail(ErrorKind::usage, "--rate-of-one", "is of one device: need --world 1,...");
@@ -98,8 +96,7 @@ std::vector<Share> shares_of(const PlanInput& in, const WorldRequest& r) {
                    .batch = options.batch,
                    .bytes = d.total(),
                    .optimizer = d.part(Part::optimizer),
-                   .sharded_bytes = sharded_bytes(d, devices, train::Copies::one),
-                   .elastic_bytes = sharded_bytes(d, devices, train::Copies::two),
+                   .sharded_bytes = sharded_bytes(d, devices),
                    .estimates = estimates(drafts.back(), in, how, nullptr)});
   }
   return all;
@@ -137,8 +134,7 @@ Json json_of(const std::vector<Share>& world, const PlanInput& in) {
                 {"memory",
                  {{"total_bytes", s.bytes},
                   {"optimizer_bytes", s.optimizer},
-                  {"sharded_optimizer_total_bytes", s.sharded_bytes},
-                  {"elastic_sharded_optimizer_total_bytes", s.elastic_bytes}}},
+                  {"sharded_optimizer_total_bytes", s.sharded_bytes}}},
                 {"estimates", Json::array()}};
     for (const Estimate& e : s.estimates) {
       Json estimate = freight::app::json_of(e, in.catalog);
@@ -185,24 +181,29 @@ std::vector<const Estimate*> print_rates(const std::vector<Share>& world, int64_
   return shown;
 }
 
-std::string milliseconds(const Range& r) { return range({r.low * 1e3, r.high * 1e3}); }
-
 // Tells the time of a step and of a run on so many of one device, and why it is not less.
 void print_device(const std::vector<Share>& world, const Estimate& first) {
-  std::vector<std::vector<std::string>> rows;
+  std::vector<const Estimate*> rows;
+  EstimateColumn batches{.heading = "batch of each"}, of_linear{.heading = "efficiency"};
   std::vector<std::string> notes;
   for (const Share& s : world) {
     const Estimate* e = same_device(s, first, world[0]);
     if (!e || !e->timed) continue;
-    rows.push_back({cat(s.devices), cat(s.batch), milliseconds(e->step_seconds), milliseconds(e->all_summing_seconds),
-                    milliseconds(e->summing_seconds), percent(efficiency(world[0], first, s, *e)), e->limit,
-                    range(e->run_hours), e->dollars ? range(*e->dollars) : "-"});
+    rows.push_back(e);
+    batches.cells.push_back(cat(s.batch));
+    of_linear.cells.push_back(percent(efficiency(world[0], first, s, *e)));
     if (!e->beyond.empty()) notes.push_back(cat(s.devices, " devices: a band ", e->beyond));
   }
   std::printf("\n%s\n%s", first.device.c_str(),
-              table({"devices", "batch of each", "ms/step", "ms of sums", "not hidden", "efficiency", "limited by",
-                     "h/run", "$/run"},
-                    rows)
+              estimate_table(rows, {{Figure::devices},
+                                    batches,
+                                    {Figure::step},
+                                    {Figure::all_summing},
+                                    {Figure::summing},
+                                    of_linear,
+                                    {Figure::limit},
+                                    {Figure::run_hours},
+                                    {Figure::dollars}})
                   .c_str());
   for (const std::string& note : notes) std::printf("%s\n", note.c_str());
   const Estimate* last = same_device(world.back(), first, world[0]);
@@ -213,13 +214,12 @@ void print_memory(const std::vector<Share>& world) {
   std::vector<std::vector<std::string>> rows;
   const auto text = [](size_t n) { return human_bytes(static_cast<double>(n)); };
   for (const Share& s : world) {
-    rows.push_back(
-        {cat(s.devices), cat(s.batch), text(s.bytes), text(s.optimizer), text(s.sharded_bytes), text(s.elastic_bytes)});
+    rows.push_back({cat(s.devices), cat(s.batch), text(s.bytes), text(s.optimizer), text(s.sharded_bytes)});
   }
   std::printf(
       "\nmemory of each rank; with the optimizer's state dealt out over the ranks (train --shard-optimizer: ZeRO stage "
-      "1), each to two with --elastic\n%s",
-      table({"devices", "batch of each", "total", "of it optimizer", "total, dealt out", "to two each"}, rows).c_str());
+      "1)\n%s",
+      table({"devices", "batch of each", "total", "of it optimizer", "total, dealt out"}, rows).c_str());
 }
 
 }  // namespace
@@ -242,7 +242,7 @@ void declare_links(Options& o, FleetFlags& f) {
   o.add("--link", &f.link,
         "what connects devices: nvlink or pcie inside a machine, 100gbit, 100gbit-rdma or a number of Gbit/s between "
         "machines, a FILE of one (docs/plan.md), or what freight bench comm --json wrote; two of them as nvlink,50gbit",
-        {.value = "LINK", .old = {"--network"}});
+        {.value = "LINK"});
   const bool open = f.per_machine == plan::kAsOffered;
   o.add("--devices-per-machine", &f.per_machine,
         cat("that many of the devices are in a machine", open ? " (0: as many as are offered)" : ""),

@@ -63,15 +63,15 @@ TEST(Export, NothingThatIsReadIsWrittenOver) {
 TEST(Verify, PrintsALinePerClaim) {
   const Ran r = run_freight({"verify", kModel, "--data", kGolden + "data", "--samples", "5"});
   EXPECT_EQ(r.code, 0) << r.err;
-  EXPECT_TRUE(has(r.out, "holds        eval")) << r.out;
+  EXPECT_TRUE(has(r.out, "PASS         eval")) << r.out;
   EXPECT_TRUE(has(r.out, "not checked  onnx")) << r.out;
   const Ran all =
       run_freight({"verify", kModel, "--json", "--samples", "3", "--onnx-runtime", freight::testing::peer_python()});
   const auto j = nlohmann::json::parse(all.out);
-  EXPECT_TRUE(j["holds"].get<bool>());
-  EXPECT_EQ(j["claims"].size(), 7u);
-  EXPECT_EQ(j["claims"][0]["state"], "not checked");
-  EXPECT_EQ(j["claims"][6]["state"], freight::testing::peer_python().empty() ? "not checked" : "holds");
+  EXPECT_TRUE(j["passed"].get<bool>());
+  EXPECT_EQ(j["checks"].size(), 7u);
+  EXPECT_EQ(j["checks"][0]["state"], "not checked");
+  EXPECT_EQ(j["checks"][6]["state"], freight::testing::peer_python().empty() ? "not checked" : "pass");
 }
 
 // A Python that runs anything and answers wrongly stands for a runtime that computes something else.
@@ -82,9 +82,9 @@ TEST(Verify, ExitsNineWhereAClaimFails) {
   std::filesystem::permissions(fake, std::filesystem::perms::owner_all);
   const Ran r = run_freight({"verify", kModel, "--samples", "2", "--onnx-runtime", fake});
   EXPECT_EQ(r.code, 9);
-  EXPECT_TRUE(has(r.out, "FAILS        onnx")) << r.out;
+  EXPECT_TRUE(has(r.out, "FAIL         onnx")) << r.out;
   EXPECT_TRUE(has(r.out, "no kernel for Conv")) << r.out;
-  EXPECT_TRUE(has(r.err, "2 of 7 claims fail: onnx, onnx-pixels")) << r.err;
+  EXPECT_TRUE(has(r.err, "2 of 7 checks failed: onnx, onnx-pixels")) << r.err;
 }
 
 TEST(ModelsConvert, MakesAStoredModelOfPlainWeightsAndBack) {
@@ -95,7 +95,7 @@ TEST(ModelsConvert, MakesAStoredModelOfPlainWeightsAndBack) {
   const Ran made = run_freight({"models", "convert", plain, model, "--model", kGolden + "net.json", "--class-names",
                                 dir + "/names.txt", "--mean", "0.2", "--std", "0.3"});
   EXPECT_EQ(made.code, 0) << made.err;
-  EXPECT_TRUE(has(made.out, "mean 0.2, deviation 0.3")) << made.out;
+  EXPECT_TRUE(has(made.out, "mean 0.2, standard deviation 0.3")) << made.out;
   EXPECT_EQ(run_freight({"eval", model, "--data", kGolden + "data"}).code, 0);
   EXPECT_EQ(run_freight({"models", "convert", plain, model}).code, 2);
   for (const auto& [names, part] :
@@ -155,7 +155,7 @@ TEST(ModelsConvert, MakesAStoredModelOfXgboostsTrees) {
             predicted(dir + "/run/model.safetensors", dir + "/named.csv"));
   const Ran verified = run_freight({"verify", model});
   EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
-  EXPECT_TRUE(has(verified.out, "holds        shap")) << verified.out;
+  EXPECT_TRUE(has(verified.out, "PASS         shap")) << verified.out;
   EXPECT_EQ(run_freight({"export", model, "-o", dir + "/m.onnx"}).code, 0);
   const Ran refused = run_freight({"models", "convert", trees, model, "--mean", "1"});
   EXPECT_EQ(refused.code, 2);

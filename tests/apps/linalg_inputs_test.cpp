@@ -45,7 +45,7 @@ TEST_F(LinalgInputs, AreRefusedByMatrixPivotMinorAndShape) {
   for (const char* op : {"cholesky", "eigh", "eig", "inv", "det"}) {
     const Ran r = run_freight({"linalg", op, wide});
     EXPECT_EQ(r.code, 2) << op << ": " << r.err;
-    EXPECT_NE(r.err.find(cat(op, ": the matrix is not square: got f64[2,3], need (..., N, N); read from ", wide)),
+    EXPECT_NE(r.err.find(cat(op, ": the matrix is not square: expected (..., N, N), got f64[2,3]; read from ", wide)),
               std::string::npos)
         << r.err;
   }
@@ -53,11 +53,8 @@ TEST_F(LinalgInputs, AreRefusedByMatrixPivotMinorAndShape) {
 
 TEST_F(LinalgInputs, OptionsThatAnOperationHasNoUseForAreRefused) {
   const std::string x = npy("x", {2, 0, 0, 4}, {2, 2}), b = npy("b", {1, 1}, {2});
-  const std::vector<std::vector<std::string>> rows = {{"inv", x, "--rcond", "1"},
-                                                      {"lu", x, "--upper"},
-                                                      {"det", x, "--assume", "sym"},
-                                                      {"eig", x, "--no-reduced"},
-                                                      {"lstsq", x, b, "--method", "mixed"}};
+  const std::vector<std::vector<std::string>> rows = {
+      {"inv", x, "--rcond", "1"}, {"lu", x, "--upper"}, {"det", x, "--assume", "sym"}, {"eig", x, "--no-reduced"}};
   for (std::vector<std::string> args : rows) {
     args.insert(args.begin(), "linalg");
     const Ran r = run_freight(args);

@@ -48,22 +48,6 @@ TEST_F(LinalgCommand, SolvesAndSaysHowFarTheAnswerCanBeTrusted) {
   }
 }
 
-TEST_F(LinalgCommand, SolvesByMixedPrecisionAndSaysHowOftenItRefined) {
-  constexpr int64_t kSize = 30;
-  std::vector<double> values(kSize * kSize), right(kSize);
-  for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<double>(i * i + 1));
-  for (size_t i = 0; i < right.size(); ++i) right[i] = std::cos(static_cast<double>(i));
-  const std::string a = npy("a", values, {kSize, kSize}), b = npy("b", right, {kSize}), x = dir_ + "/x.npy";
-  const Json j = computed({"solve", a, b, "--method", "mixed", "-o", x});
-  const Json direct = computed({"solve", a, b});
-  EXPECT_LT(j.at("scaled_residual").get<double>(), 30);
-  EXPECT_EQ(j.at("results")[1].at("name"), "iterations");
-  EXPECT_GE(j.at("results")[1].at("values").get<double>(), 1);
-  EXPECT_NEAR(j.at("condition").get<double>(), direct.at("condition").get<double>(),
-              1e-6 * direct.at("condition").get<double>());
-  EXPECT_EQ(io::load_npy(x).shape(), (Shape{kSize}));
-}
-
 TEST_F(LinalgCommand, FactorsMultiplyToTheMatrix) {
   const std::string a = npy("square", {4, 1, 2, 1, 5, 3, 2, 3, 6}, {3, 3});
   const std::string tall = npy("tall", {1, 2, 3, 4, 5, 7, 7, 8, 9.5, 1, 0, 2}, {2, 3, 2});
@@ -105,9 +89,7 @@ TEST_F(LinalgCommand, SolvesABatchForOneVector) {
   // That of the second matrix is 4, of which the estimate is seldom below a third; those of the others are 2 and 1.
   EXPECT_GT(j.at("condition").get<double>(), 2.5);
   EXPECT_LE(j.at("condition").get<double>(), 4 + 1e-12);
-  for (const char* method : {"direct", "mixed"}) {
-    EXPECT_LT(computed({"solve", two, b, "--method", method}).at("scaled_residual").get<double>(), 30) << method;
-  }
+  EXPECT_LT(computed({"solve", two, b}).at("scaled_residual").get<double>(), 30);
   for (const char* kind : {"sym", "upper_triangular", "lower_triangular"}) {
     EXPECT_LT(computed({"solve", two, b, "--assume", kind}).at("scaled_residual").get<double>(), 30) << kind;
   }
@@ -196,8 +178,6 @@ TEST_F(LinalgCommand, RefusesByName) {
     std::string part;
   };
   const std::vector<Row> rows = {{{"solve", zero, b}, 3, "singular"},
-                                 {{"solve", zero, b, "--method", "mixed"}, 3, "singular"},
-                                 {{"solve", zero, b, "--method", "mixed", "--assume", "pos"}, 2, "gen or sym"},
                                  {{"cholesky", negative}, 3, "positive definite"},
                                  {{"inv", holed}, 3, "holed.npy: element (1, 0) is nan: need finite numbers"},
                                  {{"solve", small, endless}, 3, "endless.npy: element (1) is -inf"},

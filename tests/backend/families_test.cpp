@@ -108,13 +108,8 @@ const FamilyCase kCases[] = {
     {"solve", "solve:lanes", R"(graph {
       %0 = input "a" : f32[40,5,5]
       %1 = input "b" : f32[40,5,3]
-      %2 = solve(%0, %1) {mixed=false} : f32[40,5,3]
+      %2 = solve(%0, %1) : f32[40,5,3]
       return %2 })"},
-    {"solve", "solve:mixed", R"(graph {
-      %0 = input "a" : f64[5,5]
-      %1 = input "b" : f64[5,3]
-      %2, %3 = solve(%0, %1) {mixed=true} : f64[5,3], i64[]
-      return %2, %3 })"},
     {"spectral", "lapack:dsyevd", R"(graph {
       %0 = input "x" : f64[5,5]
       %1, %2 = eigh(%0) {upper=false} : f64[5], f64[5,5]

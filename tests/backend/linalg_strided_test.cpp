@@ -101,8 +101,8 @@ std::vector<Row> rows() {
           {"eigh", op(Op::eigh, EighAttrs{})},
           {"svd", op(Op::svd, SvdAttrs{})},
           {"eig", op(Op::eig, NoAttrs{})},
-          {"solve", op(Op::solve, SolveAttrs{}), 1},
-          {"solve, many right sides", op(Op::solve, SolveAttrs{}), 37},
+          {"solve", op(Op::solve, NoAttrs{}), 1},
+          {"solve, many right sides", op(Op::solve, NoAttrs{}), 37},
           {"solve_triangular", op(Op::solve_triangular, TriangularAttrs{.unit_diagonal = true}), 1},
           {"solve_triangular, many right sides",
            op(Op::solve_triangular, TriangularAttrs{.upper = true, .unit_diagonal = true}), 37}};

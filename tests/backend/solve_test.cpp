@@ -44,7 +44,7 @@ Graph system_graph(const Type& a, const Type& b, bool turned = false) {
     std::swap(perm[perm.rank() - 2], perm[perm.rank() - 1]);
     left = builder.transpose(left, perm);
   }
-  g.outputs = {builder.one(Op::solve, SolveAttrs{}, {left, right})};
+  g.outputs = {builder.one(Op::solve, {}, {left, right})};
   return g;
 }
 

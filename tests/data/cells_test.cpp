@@ -395,7 +395,7 @@ TEST(Cells, TheFastReaderReadsAsThePlainOneDoes) {
       }
       ASSERT_TRUE(at == 0 || at == c.rows()) << text;
     } catch (const Error& e) {
-      const bool width = std::string_view(e.what()).find("cells, the first row has") != std::string_view::npos;
+      const bool width = std::string_view(e.what()).find("fields, the first row has") != std::string_view::npos;
       const bool empty = std::string_view(e.what()).find("no rows") != std::string_view::npos;
       ASSERT_TRUE(width || empty || refused == e.what()) << e.what() << "\nnot " << refused << "\n" << text;
     }

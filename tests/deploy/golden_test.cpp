@@ -52,7 +52,7 @@ TEST(Golden, Bundle1OfTextsAnswersAsItDid) {
 }
 
 // The run is a directory whose paths are those of the user then: "data", "net.json".
-TEST(Golden, Checkpoint1GoesOnToTheSameEnd) {
+TEST(Golden, Checkpoint3GoesOnToTheSameEnd) {
   const TemporaryDir dir;
   std::filesystem::create_directories(dir / "run/checkpoints");
   const auto all = std::filesystem::copy_options::recursive;

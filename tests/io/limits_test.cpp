@@ -103,12 +103,12 @@ TEST(IoLimits, APipeGivesAGibibyte) {
     if (bytes <= kMost) {
       EXPECT_EQ(read_file(pipe).size(), bytes);
     } else {
-      expect_error(ErrorKind::data, {pipe, "gives more than 1.0 GiB"}, [&] { read_file(pipe); });
+      expect_error(ErrorKind::data, {pipe, "returns more than 1.0 GiB"}, [&] { read_file(pipe); });
     }
     writer.join();
   }
   std::signal(SIGPIPE, ignored);
-  expect_error(ErrorKind::data, {"/dev/zero", "gives more than 1.0 GiB"}, [] { read_file("/dev/zero"); });
+  expect_error(ErrorKind::data, {"/dev/zero", "returns more than 1.0 GiB"}, [] { read_file("/dev/zero"); });
 }
 
 // Below the limit, at it, and one above, of both readers of such files.

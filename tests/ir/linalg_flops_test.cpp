@@ -48,7 +48,7 @@ TEST(LinalgFlops, AreThoseOfTheLiterature) {
        "%2 = solve_triangular(%0, %1) {upper=true, transposed=false, unit_diagonal=false, right=false, "
        "refuse_singular=false} : f64[50,7]",
        n * n * 7},
-      {"[50,50]", "%2 = solve(%0, %1) {mixed=false} : f64[50,7]", 2 * n * n * n / 3 + 2 * n * n * 7},
+      {"[50,50]", "%2 = solve(%0, %1) : f64[50,7]", 2 * n * n * n / 3 + 2 * n * n * 7},
       {"[50,50]", "%2, %3 = eigh(%0) {upper=false} : f64[50], f64[50,50]", 9 * n * n * n, "%2, %3"},
       {"[50,50]", "%2, %3 = eigh(%0) {upper=false} : f64[50], f64[50,50]", 4 * n * n * n / 3},
       {"[50,50]", "%2, %3, %4, %5 = eig(%0) : f64[50], f64[50], f64[50,50], f64[50,50]", 25 * n * n * n, "%2, %4"},

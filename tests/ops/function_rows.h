@@ -309,8 +309,6 @@ inline void solving_functions(FunctionRows& t) {
   for (const Pair& p : {Pair{{4, 4}, {4, 2}}, Pair{{3, 3}, {3}}, Pair{{2, 3, 3}, {3, 2}}, Pair{{3, 3}, {2, 3, 1}},
                         Pair{{1, 1}, {1}}, Pair{{0, 0}, {0, 2}}, Pair{{2, 3, 3}, {3}}}) {
     t.push_back({"solve", {matrix(p.a), f32(p.b)}, slack});
-    t.push_back({"solve", {matrix(p.a), f32(p.b), "gen", false, "mixed"}, slack});
-    t.push_back({"solve_mixed", {matrix(p.a), f32(p.b)}, slack});
     for (const char* how : {"pos", "sym", "upper_triangular", "lower_triangular"}) {
       t.push_back({"solve", {definite(p.a), f32(p.b), how, true}, slack});
     }

@@ -179,12 +179,10 @@ TEST(LinalgInputs, ThatHaveNoAnswerAreToldByTheFunctionThatWasCalled) {
       {"solve", pivot, [&](const Tensor& x, const Tensor&) { return solve(x, Tensor(many_sides)); }},
       {"solve", pivot, [](const Tensor& x, const Tensor& b) { return solve(x, b, {.assume_a = Assume::sym}); }},
       {"solve", minor, [](const Tensor& x, const Tensor& b) { return solve(x, b, {.assume_a = Assume::pos}); }},
-      {"solve", pivot, [](const Tensor& x, const Tensor& b) { return solve(x, b, {.method = SolveMethod::mixed}); }},
       {"solve", place,
        [&](const Tensor& x, const Tensor& b) {
          return solve(x * Tensor(without_last), b, {.assume_a = Assume::upper_triangular});
        }},
-      {"solve_mixed", pivot, [](const Tensor& x, const Tensor& b) { return solve_mixed(x, b).x; }},
       {"solve_triangular", place,
        [&](const Tensor& x, const Tensor& b) { return solve_triangular(x * Tensor(without_last), b); }},
       {"lu_factor", pivot, [](const Tensor& x, const Tensor&) { return lu_factor(x, {.refuse_singular = true}).lu; }},

@@ -203,7 +203,6 @@ TEST(Linalg, SingularMatricesAreRefusedWhereTheyHaveNoAnswer) {
   const Tensor x = Tensor::of<double>({{1, 2}, {2, 4}}), b = Tensor::of<double>({1, 1}, {2});
   for (const auto& f :
        {std::function<Tensor()>([&] { return inv(x); }), std::function<Tensor()>([&] { return solve(x, b); }),
-        std::function<Tensor()>([&] { return solve(x, b, {.method = SolveMethod::mixed}); }),
         std::function<Tensor()>([&] { return matrix_power(x, -1); }),
         std::function<Tensor()>([&] { return cholesky(-x); }), std::function<Tensor()>([&] {
           return solve_triangular(zeros({2, 2}, DType::f64), b);
@@ -242,9 +241,6 @@ TEST(Linalg, RefusalsNameWhatWasGotAndTheMend) {
        "qr: element type must be floating: got i32[3,3]; cast first"},
       {[&] { lstsq(a, zeros({3}, DType::f64)); },
        "lstsq: element types differ: a f32[3,3], b f64[3]; cast one of them"},
-      {[&] { solve(a, a, {.assume_a = Assume::pos, .method = SolveMethod::mixed}); },
-       "solve: method mixed factorizes by LU: got assume_a pos or a triangle, need gen or sym"},
-      {[&] { solve_mixed(half, half); }, "solve_mixed: does not compute in bf16: got bf16[3,3], need f32 or f64"},
       {[&] { mirrored(wide_one); }, "mirrored: the matrix is not square: got f32[2,3], need (..., N, N)"},
       {[&] { lu_cond(a, a); }, "lu_cond: norm must be that of x: got f32[3,3] beside lu f32[3,3], need f32[]"},
       {[&] { pinv(a, {.rtol = -1}); }, "pinv: the tolerance must not be negative: got -1"},
@@ -258,53 +254,14 @@ TEST(Linalg, RefusalsNameWhatWasGotAndTheMend) {
   }
 }
 
-// On the CPU, whose kernel refines: vectors, many right sides of one matrix, of which it is factorized once, and
-// batches.
-TEST(LinalgMixed, SolvesAsTheDirectMethodDoesAndSaysHowOftenItRefined) {
-  struct Row {
-    Shape a, b, iterations;
-  };
-  for (const Row& row : {Row{{20, 20}, {20}, {}}, Row{{20, 20}, {20, 3}, {}}, Row{{20, 20}, {4, 20, 3}, {4}},
-                         Row{{1, 20, 20}, {2, 3, 20, 1}, {2, 3}}, Row{{3, 20, 20}, {20, 2}, {3}},
-                         Row{{3, 20, 20}, {20}, {3}}, Row{{3, 1, 20, 20}, {2, 20, 5}, {3, 2}}}) {
-    const Tensor a = doubles(row.a, Fill::normal, 3), b = doubles(row.b, Fill::normal, 4), x = solve(a, b);
-    const MixedSolution y = solve_mixed(a, b);
-    EXPECT_EQ(y.x.shape(), x.shape());
-    expect_near(y.x, x.to_vector<double>(), 1e-9);
-    expect_near(solve(a, b, {.method = SolveMethod::mixed}), x.to_vector<double>(), 1e-9);
-    EXPECT_EQ(y.iterations.shape(), row.iterations);
-    for (const int64_t count : y.iterations.to_vector<int64_t>()) EXPECT_GE(count, 1);
-    EXPECT_EQ(min(solve_mixed(cast(a, DType::f32), cast(b, DType::f32)).iterations).item<int64_t>(), -1);
-  }
-  const Tensor s = doubles({20, 20}, Fill::normal, 3), b = doubles({20}, Fill::normal, 4);
-  for (const bool upper : {false, true}) {
-    const Tensor x = solve(s, b, {.assume_a = Assume::sym, .upper = upper});
-    expect_near(solve(s, b, {.assume_a = Assume::sym, .upper = upper, .method = SolveMethod::mixed}),
-                x.to_vector<double>(), 1e-9);
-  }
-}
-
-// The kernel that refines gives the gradients of the first and second order that the direct method has, also of many
-// small systems, and those are the slopes of what is solved.
-TEST(LinalgMixed, HasTheGradientsOfTheDirectMethod) {
+// Of many small systems, which a kernel of their own solves, too: the gradient is the slope of what is solved.
+TEST(Linalg, SolutionsHaveTheirSlopesAsGradients) {
   for (const int64_t batch : {2, 20}) {
     const Tensor a = doubles({batch, 12, 12}, Fill::normal, 3), b = doubles({batch, 12, 2}, Fill::normal, 4);
     const Tensor w = doubles({batch, 12, 12}, Fill::normal, 5);
-    const auto value = [&](const Tensor& at, SolveMethod method) { return sum(sin(solve(at, b, {.method = method}))); };
-    const auto slopes = [&](SolveMethod method) {
-      const std::vector<Tensor> at = {a, b};
-      const std::vector<Tensor> first = grad(value(a, method), at);
-      const std::vector<Tensor> second = grad(sum(w * first[0]) + sum(square(first[1])), at);
-      return std::vector<Tensor>{first[0], first[1], second[0], second[1]};
-    };
-    const std::vector<Tensor> mixed = slopes(SolveMethod::mixed), direct = slopes(SolveMethod::direct);
-    for (size_t i = 0; i < direct.size(); ++i) {
-      const double size = max(abs(direct[i])).item<double>();
-      EXPECT_GT(size, 0);
-      EXPECT_LT(max(abs(mixed[i] - direct[i])).item<double>(), 1e-9 * size) << i;
-    }
-    const double step = 1e-7, slope = sum(w * direct[0]).item<double>();
-    const Tensor more = value(a + step * w, SolveMethod::direct), less = value(a - step * w, SolveMethod::direct);
+    const auto value = [&](const Tensor& at) { return sum(sin(solve(at, b))); };
+    const double step = 1e-7, slope = sum(w * grad(value(a), {a})[0]).item<double>();
+    const Tensor more = value(a + step * w), less = value(a - step * w);
     EXPECT_NEAR((more - less).item<double>() / (2 * step), slope, 1e-5 * std::abs(slope));
   }
 }
@@ -415,8 +372,7 @@ TEST(LinalgCost, CountsOperationsAsTheBooksDo) {
   EXPECT_NEAR(flops(Op::cholesky, CholeskyAttrs{}, {{30, 30}}), n * n * n / 3, 1e-6);
   EXPECT_NEAR(flops(Op::qr, QrAttrs{}, {{50, 30}}), 4 * (m * n * n - n * n * n / 3), 1e-6);
   EXPECT_NEAR(flops(Op::solve_triangular, TriangularAttrs{}, {{30, 30}, {30, 7}}), n * n * 7, 1e-6);
-  for (const bool mixed : {false, true})
-    EXPECT_NEAR(flops(Op::solve, SolveAttrs{mixed}, {{30, 30}, {30, 7}}), 2 * n * n * n / 3 + 2 * n * n * 7, 1e-6);
+  EXPECT_NEAR(flops(Op::solve, {}, {{30, 30}, {30, 7}}), 2 * n * n * n / 3 + 2 * n * n * 7, 1e-6);
   EXPECT_NEAR(flops(Op::eigh, EighAttrs{}, {{30, 30}}), 9 * n * n * n, 1e-6);
   EXPECT_NEAR(flops(Op::svd, SvdAttrs{}, {{30, 50}}), 6 * m * n * n + 20 * n * n * n, 1e-6);  // by QR first
 }

@@ -136,16 +136,13 @@ Graph mask_sum(const std::string& attributes) {
                text);
 }
 
-TEST(FusedPatterns, ATextWithoutAPatternHasThatOfItsBody) {
-  const Graph old = mask_sum("");
-  EXPECT_EQ(pattern_of(old.nodes.back()).kind, FusedKind::matmul_mask_sum);
-  EXPECT_TRUE(structurally_equal(old, mask_sum(" {pattern=matmul_mask_sum}")));
+TEST(FusedPatterns, ABodyWithNormalizationAndMomentsIsAPattern) {
   const Graph norm = parse(R"(graph {
   %0 = input "x" : f16[2,8,7,5]
   %1 = input "w" : f16[8,8,3,3]
   %2 = input "scale" : f16[1,8,1,1]
   %3 = input "shift" : f16[1,8,1,1]
-  %4, %5, %6 = fused(%0, %1, %2, %3) : f16[2,8,7,5], f32[1,8,1,1], f32[1,8,1,1] body {
+  %4, %5, %6 = fused(%0, %1, %2, %3) {pattern=norm_conv_moments} : f16[2,8,7,5], f32[1,8,1,1], f32[1,8,1,1] body {
     %0 = input "" : f16[2,8,7,5]
     %1 = input "" : f16[8,8,3,3]
     %2 = input "" : f16[1,8,1,1]
@@ -174,13 +171,14 @@ TEST(FusedPatterns, APatternWhoseBodyIsAnotherOnesIsRefused) {
   };
   EXPECT_EQ(message(" {pattern=matmul_mask}"),
             "pattern and body differ: got the body of matmul_mask_sum, need that of matmul_mask");
+  EXPECT_EQ(message(""), "pattern and body differ: got the body of matmul_mask_sum, need that of region");
   EXPECT_EQ(message(" {pattern=conv}"), "unknown pattern `conv`");
 }
 
 // The kernels of a pattern finish its product themselves, and would lose the activation.
 TEST(FusedPatterns, AProductWithAnActivationOfItsOwnIsNoPattern) {
   for (const char* attributes : {"", " {pattern=matmul_mask_sum}"}) {
-    std::string text = print(mask_sum(""));
+    std::string text = print(mask_sum(" {pattern=matmul_mask_sum}"));
     const size_t named = text.find(" {pattern=matmul_mask_sum}"), product = text.find("matmul(%0, %1)", named);
     ASSERT_NE(product, std::string::npos) << text;
     text.insert(product + std::string("matmul(%0, %1)").size(), " {relu=true}");

@@ -92,7 +92,7 @@ TEST(WorkOf, FactorizationsAreProductsAtAShareOfTheirRate) {
       {"%2, %3, %4 = svd(%0) {full=false} : f64[2,6,6], f64[2,6], f64[2,6,6]", "svd", kCube * 8 / 3, 6, "%3"},
       {"%2, %3, %4, %5 = eig(%0) : f64[2,6], f64[2,6], f64[2,6,6], f64[2,6,6]", "eig", kCube * 25, 6, "%5"},
       {"%2, %3, %4, %5 = eig(%0) : f64[2,6], f64[2,6], f64[2,6,6], f64[2,6,6]", "eig", kCube * 10, 6, "%3"},
-      {"%2, %3 = solve(%0, %1) {mixed=true} : f64[2,6,4], i64[2]", "solve", kCube * 2 / 3 + kCube * 2 * 4 / 6, 6},
+      {"%2 = solve(%0, %1) : f64[2,6,4]", "solve", kCube * 2 / 3 + kCube * 2 * 4 / 6, 6},
   };
   for (const Row& row : rows) {
     const Graph g = parse(cat("graph {\n %0 = input \"x\" : f64[2,6,6]\n %1 = input \"b\" : f64[2,6,4]\n ", row.graph,

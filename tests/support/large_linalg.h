@@ -152,22 +152,11 @@ inline void add_many_matrices(LargeCases& all) {
     const std::string of = cat(" of many matrices ", dtype, "[", n, ",", n, "]");
     many("lu" + of, 8, Op::lu_factor, LuAttrs{true}, dtype, n, Fill::matrix, 3);
     many("cholesky" + of, 7, Op::cholesky, CholeskyAttrs{}, dtype, n, Fill::positive_definite, 1);
-    many("solve" + of, 8, Op::solve, SolveAttrs{}, dtype, n, Fill::matrix, 1, 1);
+    many("solve" + of, 8, Op::solve, NoAttrs{}, dtype, n, Fill::matrix, 1, 1);
     many("solve_triangular" + of, 8, Op::solve_triangular, TriangularAttrs{.upper = true}, dtype, n,
          Fill::positive_definite, 1, 3);
   }
   many("qr of many matrices", 10, Op::qr, QrAttrs{}, DType::f32, 16, Fill::matrix, 2);
-  // Without the iterations, of which the reference makes none.
-  const auto mixed = [](Builder& b, const std::vector<Value>& v, int64_t) {
-    return std::vector<Value>{b.add(Op::solve, SolveAttrs{.mixed = true}, v)[0]};
-  };
-  const Block matrices{{DType::f64, {5, 23, 23}}, 0, Fill::matrix, 0, 0};
-  all.add("mixed solve of many matrices", 8,
-          {beyond_bytes(matrices.type),
-           {matrices, {{DType::f64, {5, 23, 1}}, 0, Fill::normal, 0, 0}},
-           mixed,
-           {{.axis = 0}},
-           1e-9});
 }
 
 inline void add_linalg(LargeCases& all) {
@@ -189,7 +178,7 @@ inline void add_linalg(LargeCases& all) {
       {"lu", Op::lu_factor, LuAttrs{}},
       {"cholesky", Op::cholesky, CholeskyAttrs{}},
       {"qr", Op::qr, QrAttrs{}},
-      {"solve", Op::solve, SolveAttrs{}},
+      {"solve", Op::solve, NoAttrs{}},
       {"solve_triangular", Op::solve_triangular, TriangularAttrs{.upper = true}},
       {"eigh", Op::eigh, EighAttrs{}},
   };
@@ -206,7 +195,7 @@ inline void add_linalg(LargeCases& all) {
             one_op(op, attrs, {{{DType::f64, {8, 8}}, -1, Fill::positive_definite, 0, 0}, right}, {{.axis = axis}},
                    beyond_bytes(right.type), 1e-9));
   };
-  sides("solve for many columns", Op::solve, SolveAttrs{}, {8, 64}, 1);
+  sides("solve for many columns", Op::solve, NoAttrs{}, {8, 64}, 1);
   sides("solve_triangular for many columns", Op::solve_triangular, TriangularAttrs{}, {8, 64}, 1);
   sides("solve_triangular for many rows", Op::solve_triangular, TriangularAttrs{.right = true}, {64, 8}, 0);
 }

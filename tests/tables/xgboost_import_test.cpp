@@ -78,12 +78,12 @@ TEST_F(XgboostImport, WhatIsNotTakenIsSaid) {
     io::write_file_atomic(path, std::string_view(bad.dump()));
     expect_error(kind, parts, [&] { import_xgboost(path, {}); });
   };
-  refused(ErrorKind::usage, {"dart", "need gbtree"},
+  refused(ErrorKind::usage, {"dart", "expected gbtree"},
           [](Json& j) { j["learner"]["gradient_booster"]["name"] = "dart"; });
-  refused(ErrorKind::usage, {"rank:map", "need binary:logistic", "reg:squarederror"},
+  refused(ErrorKind::usage, {"rank:map", "expected binary:logistic", "reg:squarederror"},
           [](Json& j) { j["learner"]["objective"]["name"] = "rank:map"; });
   // Names that share their bytes would be any number of long ones.
-  refused(ErrorKind::data, {"is no model of XGBoost's", "the offsets of its categories do not rise"}, [](Json& j) {
+  refused(ErrorKind::data, {"is no model of XGBoost's", "the offsets of its categories do not ascend"}, [](Json& j) {
     j["learner"]["feature_types"] = Json::array({"c"});
     const Json names = {{"offsets", {0, 2, 1}}, {"values", {97, 98}}};
     j["learner"]["gradient_booster"]["model"]["cats"] = {{"enc", Json::array({names})}};

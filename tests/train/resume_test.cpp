@@ -272,26 +272,16 @@ TEST_F(Resume, OfADamagedCheckpointOffersTheOneBefore) {
   expect_error(ErrorKind::checkpoint, {"manifest.json", before}, [&] { find_checkpoint(dir_ / "parts", ""); });
 }
 
-// As earlier versions hashed the whole of each file, then its parts, by SHA-256.
-TEST_F(Resume, FromCheckpointsOfEarlierFormats) {
-  run(at("whole"));
+TEST_F(Resume, ACheckpointOfAnUnknownFormatIsRefusedByItsFormat) {
   run(at("parts"), 50);
-  const std::string dir = dir_ / "parts/checkpoints/step-50";
-  nlohmann::json manifest = nlohmann::json::parse(read_text(dir + "/manifest.json"));
+  const std::string path = dir_ / "parts/checkpoints/step-50/manifest.json";
+  nlohmann::json manifest = nlohmann::json::parse(read_text(path));
   EXPECT_EQ(manifest["format"], "freight-checkpoint-3");
-  for (const bool parts : {true, false}) {
-    manifest["format"] = parts ? "freight-checkpoint-2" : "freight-checkpoint-1";
-    for (const char* name : {"model.safetensors", "state.safetensors"}) {
-      const std::string path = dir + "/" + name, hash = data::sha256_of(path);
-      const auto bytes = std::filesystem::file_size(path);
-      manifest["files"][name] = {{"bytes", bytes}, {"sha256", hash}};
-      if (parts) manifest["files"][name] = {{"bytes", bytes}, {"part_bytes", bytes}, {"sha256", {hash}}};
-    }
-    io::write_file_atomic(dir + "/manifest.json", std::string_view(manifest.dump()));
-    EXPECT_TRUE(find_checkpoint(dir, "").checkpoint);
-  }
-  go_on(at("parts"));
-  expect_equal("whole", "parts");
+  manifest["format"] = "freight-checkpoint-2";
+  io::write_file_atomic(path, std::string_view(manifest.dump()));
+  expect_error(ErrorKind::checkpoint,
+               {"manifest.json", "got format `freight-checkpoint-2`, need an object with format freight-checkpoint-3"},
+               [&] { find_checkpoint(dir_ / "parts", ""); });
 }
 
 TEST_F(Resume, WhatIsDrawnBetweenPreparingAndRunningChangesNothing) {
@@ -401,7 +391,7 @@ TEST_F(Resume, WhatWouldBeAnotherRunIsRefused) {
   refused(ErrorKind::usage, {"--batch-size", "16", "32", "--weights"}, [](Config& c) { c.batch_size = 16; });
   refused(ErrorKind::usage, {"--optimizer", "adam", "sgd"}, [](Config& c) { c.optimizer = "adam"; });
   refused(ErrorKind::usage, {"--resume", "no-such"}, [](Config& c) { c.resume = "no-such"; });
-  refused(ErrorKind::usage, {"--resume", "no checkpoint to go on from", dir_.path(), "--resume auto begins"},
+  refused(ErrorKind::usage, {"--resume", "no checkpoint to resume from", dir_.path(), "--resume auto, which starts over"},
           [&](Config& c) { c.resume = dir_.path(); });
   test::write_idx_split(dir_.path(), "train", data::draw_digits(7, 640));
   refused(ErrorKind::checkpoint, {"fingerprint"}, [](Config&) {});
@@ -420,7 +410,20 @@ TEST_F(Resume, AnEarlierCheckpointSetsTheLaterOnesAside) {
   EXPECT_TRUE(lies("checkpoints/step-41"));
   EXPECT_TRUE(lies("last/model.safetensors"));
   EXPECT_EQ(find_checkpoint(dir_ / "parts", "").checkpoint->place.step, 41);
-  EXPECT_NE(read_text(dir_ / "parts/log.txt").find("set aside: "), std::string::npos);
+  EXPECT_NE(read_text(dir_ / "parts/log.txt").find("moved: "), std::string::npos);
+}
+
+TEST_F(Resume, CheckpointsByTimeAreWrittenWithinAnEpoch) {
+  Config c = at("parts");
+  c.save_seconds = 1e-6;  // after each step
+  c.keep = 0;
+  run(c, 15);
+  for (const int step : {1, 7, 14}) {
+    EXPECT_TRUE(std::filesystem::exists(dir_ / cat("parts/checkpoints/step-", step, "/model.safetensors"))) << step;
+  }
+  run(at("whole"));
+  go_on(c);
+  expect_equal("whole", "parts");
 }
 
 TEST_F(Resume, AutoStopsWhereEveryCheckpointIsDamaged) {

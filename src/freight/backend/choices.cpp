@@ -2,7 +2,6 @@
 #include "freight/backend/choices.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -14,6 +13,7 @@
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/log.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/strings.h"
 
 namespace freight {
@@ -99,18 +99,19 @@ struct StepKind {
 StepKind kind_of(const std::string& step) {
   StepKind kind;
   bool in_list = false;
-  for (const char *at = step.data(), *end = at + step.size(); at != end;) {
-    int64_t number = 0;
-    const auto [behind, error] = std::from_chars(at, end, number);
-    if (in_list && error == std::errc() && number >= 2) {
+  for (std::string_view rest = step; !rest.empty();) {
+    std::string_view behind = rest;
+    const std::optional<int64_t> number = in_list ? take_number<int64_t>(behind) : std::nullopt;
+    if (number.value_or(0) >= 2) {
       kind.words += '#';
-      kind.extents.push_back(number);
-      at = behind;
+      kind.extents.push_back(*number);
+      rest = behind;
       continue;
     }
-    if (*at == '[') in_list = true;
-    if (*at == ']') in_list = false;
-    kind.words += *at++;
+    if (rest[0] == '[') in_list = true;
+    if (rest[0] == ']') in_list = false;
+    kind.words += rest[0];
+    rest.remove_prefix(1);
   }
   return kind;
 }

@@ -1,7 +1,6 @@
 // The backends of this build, by name, those of devices, found when asked for, and those that plug-ins add. A backend
 // is made on first use and lives until the program ends.
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <mutex>
 
@@ -13,6 +12,7 @@
 #include "freight/backend/ref/ref.h"
 #include "freight/base/env.h"
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 
 namespace freight {
@@ -64,9 +64,10 @@ bool parse_device(const std::string& name, const std::string& kind, int& index) 
   index = 0;
   if (name == kind) return true;
   if (!starts_with(name, kind + ":")) return false;
-  const char *first = name.data() + kind.size() + 1, *last = name.data() + name.size();
-  const auto [end, error] = std::from_chars(first, last, index);
-  return first != last && *first != '-' && end == last && error == std::errc();
+  const std::string_view digits = std::string_view(name).substr(kind.size() + 1);
+  const std::optional<int> number = parse_number<int>(digits);
+  index = number.value_or(0);
+  return number && digits[0] != '-';
 }
 
 // The device of a kind. Where the environment names it, nobody sees its name in the command or the program, so that the
@@ -112,8 +113,8 @@ void need_backend_name(const std::string& name) {
     if (parse_device(name, kind.name, index)) return;
   }
   const bool by_environment = !name.empty() && env::get("FREIGHT_DEVICE") == name;
-  fail(ErrorKind::device, by_environment ? "FREIGHT_DEVICE" : "device", "unknown backend: got '", excerpt(name),
-       "', need one of ", join(names, ", "), ", cuda:N, opencl:N");
+  fail(ErrorKind::device, by_environment ? "FREIGHT_DEVICE" : "device", "unknown backend: expected one of ",
+       join(names, ", "), ", cuda:N, opencl:N, got '", excerpt(name), "'");
 }
 
 void register_backend(std::unique_ptr<Backend> added) {

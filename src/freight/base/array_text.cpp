@@ -7,6 +7,7 @@
 #include <complex>
 #include <vector>
 
+#include "freight/base/parse_number.h"
 #include "freight/base/strings.h"
 
 namespace freight {
@@ -241,7 +242,7 @@ double fewest_digits(float v, DType dtype) {
     char buffer[32];
     const auto end =
         std::to_chars(buffer, buffer + sizeof buffer, static_cast<double>(v), std::chars_format::scientific, digits);
-    std::from_chars(buffer, end.ptr, found);
+    found = parse_number<double>({buffer, static_cast<size_t>(end.ptr - buffer)}).value_or(found);
     if (rounded(found) == v) break;
   }
   return found;

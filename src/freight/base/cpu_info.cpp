@@ -11,6 +11,7 @@
 #include <set>
 #include <tuple>
 
+#include "freight/base/parse_number.h"
 #include "freight/base/strings.h"
 
 namespace freight {
@@ -31,10 +32,10 @@ std::string trimmed(const std::string& text) {
 
 // "512K", "32768K", "2M" or plain bytes; 0 when it is no number ("max").
 int64_t parse_size(const std::string& text) {
-  char* end = nullptr;
-  const int64_t n = std::strtoll(text.c_str(), &end, 10);
-  if (*end == 'K') return n << 10;
-  if (*end == 'M') return n << 20;
+  std::string_view unit = text;
+  const int64_t n = take_number<int64_t>(unit).value_or(0);
+  if (unit.starts_with('K')) return n << 10;
+  if (unit.starts_with('M')) return n << 20;
   return n;
 }
 

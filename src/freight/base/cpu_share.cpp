@@ -22,6 +22,7 @@
 #include "freight/base/cpu_info.h"
 #include "freight/base/env.h"
 #include "freight/base/log.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/strings.h"
 
 namespace freight {
@@ -109,7 +110,7 @@ class Workers {
     for (int i = 3; i <= 39; ++i) {
       if (!(rest >> field)) return -1;
     }
-    return std::stoi(field);
+    return parse_number<int>(field).value_or(-1);
   }
   static void confine(int thread, const std::vector<int>& processors) {
     if (::syscall(SYS_tgkill, ::getpid(), thread, 0) != 0) return;  // it has ended
@@ -208,9 +209,8 @@ class Monitor {
     fewer_for_ = fewer ? fewer_for_ + 1 : 0;
     if (fewer_for_ != kToldAfter || told_) return;
     told_ = true;
-    logging::warn(
-        cat("other programs use ", fixed(others(), 1), " of ", processors_.size(),
-            " processors: computing with fewer threads while they do (FREIGHT_SHARE_CPUS=0: with all of them)"));
+    logging::warn(cat("other programs use ", fixed(others(), 1), " of ", processors_.size(),
+                      " cores: using fewer threads meanwhile (FREIGHT_SHARE_CPUS=0: use all threads)"));
   }
 
   const bool gives_way_ = env::get("FREIGHT_SHARE_CPUS") != "0";

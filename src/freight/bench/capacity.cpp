@@ -1,9 +1,9 @@
 // See capacity_internal.h.
-#include <charconv>
 
 #include "freight/backend/backend.h"
 #include "freight/backend/gpu/opencl/opencl.h"
 #include "freight/base/cpu_info.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/strings.h"
 #include "freight/bench/capacity_internal.h"
 
@@ -16,8 +16,7 @@ constexpr double kShare = 0.9;  // of what is free: the rest is for libraries an
 // Bytes of an OpenCL device; 0: unknown, or another kind of device.
 double opencl_memory(const std::string& name) {
   if (!starts_with(name, "opencl")) return 0;
-  size_t index = 0;
-  if (name.size() > 7) std::from_chars(name.data() + 7, name.data() + name.size(), index);
+  const uint64_t index = name.size() > 7 ? parse_number<uint64_t>(name.substr(7)).value_or(0) : 0;
   const OpenClDevices all = opencl_devices();
   return index < all.devices.size() ? static_cast<double>(all.devices[index].memory_bytes) : 0;
 }

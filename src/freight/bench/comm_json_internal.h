@@ -1,4 +1,4 @@
-// JSON of what computing and summing cost each other, for the files of `bench comm` and `bench scaling`.
+// JSON of what computing and summing cost each other, for the files of `bench comm` and `bench compare --world`.
 #pragma once
 #include <string>
 

@@ -6,7 +6,6 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <thread>
 
 #include "freight/backend/backend.h"
 #include "freight/base/array.h"
@@ -16,7 +15,6 @@
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
 #include "freight/base/threads.h"
-#include "freight/bench/lapack_library.h"
 #include "freight/ops/linalg.h"
 #include "freight/run/executable.h"
 #include "freight/trace/compile.h"
@@ -26,11 +24,6 @@ namespace freight::bench {
 namespace {
 
 constexpr const char* kProduct = "product";
-
-// The figures of a pair are taken in so many turns. Before a turn the threads of the other side fall asleep: OpenMP's
-// and OpenBLAS's spin for some 30 ms after their work, on the cores that the next measurement needs.
-constexpr int kLinalgTurns = 3;
-constexpr std::chrono::milliseconds kAsleep{50};
 
 enum class Operand { any, symmetric, positive };
 
@@ -70,7 +63,7 @@ const LinalgRow& linalg_row(const std::string& op) {
   for (const LinalgRow& r : kLinalgRows) {
     if (op == r.op) return r;
   }
-  fail(ErrorKind::usage, "--op", "got '", op, "', need one of ", join(linalg_ops(), ", "));
+  fail(ErrorKind::usage, "--op", "expected one of ", join(linalg_ops(), ", "), ", got '", op, "'");
 }
 
 // Numbers between -1 and 1. A matrix with a diagonal of N is positive definite, since no row's others sum to more.
@@ -94,8 +87,6 @@ Array random_matrices(DType dtype, const Shape& shape, Operand operand) {
   }
   return a;
 }
-
-using LinalgCall = std::function<double()>;  // runs once, gives seconds
 
 // Our op, planned, with its memory.
 class OwnCall {
@@ -124,23 +115,14 @@ class OwnCall {
   double flops_ = 0;
 };
 
-// The best time of each call, all of them in turns. A turn's first run warms up, and counts where it alone takes the
-// time of the turn.
-std::vector<double> best_in_turns(const std::vector<LinalgCall>& calls, double seconds) {
-  std::vector<double> best(calls.size(), std::numeric_limits<double>::infinity());
-  const double turn = seconds / kLinalgTurns;
-  for (int t = 0; t < kLinalgTurns; ++t) {
-    for (size_t i = 0; i < calls.size(); ++i) {
-      if (calls.size() > 1) std::this_thread::sleep_for(kAsleep);
-      double spent = calls[i]();
-      if (spent >= turn) best[i] = std::min(best[i], spent);
-      while (spent < turn || best[i] == std::numeric_limits<double>::infinity()) {
-        const double took = calls[i]();
-        best[i] = std::min(best[i], took);
-        spent += took;
-      }
-    }
-    if (*std::max_element(best.begin(), best.end()) > seconds) break;  // one turn took as long as all should
+// The best time of runs that take so many seconds together. The first warms up, and counts where it takes that alone.
+double best_of_runs(OwnCall& call, double seconds) {
+  double spent = call.run();
+  double best = spent >= seconds ? spent : std::numeric_limits<double>::infinity();
+  while (spent < seconds || best == std::numeric_limits<double>::infinity()) {
+    const double took = call.run();
+    best = std::min(best, took);
+    spent += took;
   }
   return best;
 }
@@ -151,29 +133,25 @@ double expected_seconds(const std::vector<LinalgFigure>& figures, const LinalgFi
   for (const LinalgFigure& before : figures) {
     if (before.op != f.op || before.device != f.device || before.dtype != f.dtype) continue;
     const double times = static_cast<double>(f.n) / static_cast<double>(before.n);
-    expected = std::max(before.seconds, before.their_seconds) * times * times * times;
+    expected = before.seconds * times * times * times;
   }
   return expected;
 }
 
-void measure_figure(const LinalgOptions& options, const LapackLibrary* library, LinalgFigure& f) {
+void measure_figure(const LinalgOptions& options, LinalgFigure& f) {
   const LinalgRow& row = linalg_row(f.op);
   const int64_t columns = f.op == kProduct ? f.n : 1;
   const Array x = random_matrices(f.dtype, {f.batch, f.n, f.n}, row.operand);
   const Array b = random_matrices(f.dtype, {f.batch, f.n, columns}, Operand::any);
   OwnCall own(row, f.device, x, b);
   f.flops = own.flops();
-  std::vector<LinalgCall> calls = {[&] { return own.run(); }};
-  if (library) calls.push_back(library->call(f.op, f.dtype, f.n, f.batch, x.raw(), b.raw(), columns));
-  const std::vector<double> best = best_in_turns(calls, options.seconds);
-  f.seconds = best[0];
-  if (library) f.their_seconds = best[1];
+  f.seconds = best_of_runs(own, options.seconds);
 }
 
 void check_linalg(const LinalgOptions& options) {
   for (const std::string& op : options.ops) {
     if (op == kProduct || linalg_row(op).op == nullptr) {
-      fail(ErrorKind::usage, "--op", "product is always measured: need one of ", join(linalg_ops(), ", "));
+      fail(ErrorKind::usage, "--op", "product is always measured: expected one of ", join(linalg_ops(), ", "));
     }
   }
   for (const std::string& device : options.devices) backend(device);
@@ -192,13 +170,7 @@ std::vector<std::string> linalg_ops() {
 LinalgTimes time_linalg(const LinalgOptions& options, const LinalgProgress& progress) {
   check_linalg(options);
   const ThreadLimit limit(options.threads > 0 ? options.threads : thread_count());
-  LinalgTimes times{.machine = cpu_info().model, .library = {}, .threads = thread_count()};
-  std::unique_ptr<LapackLibrary> library;
-  if (!options.compare.empty()) {
-    library = std::make_unique<LapackLibrary>(options.compare);
-    times.library = library->path();
-    times.library_threads = library->set_threads(times.threads);
-  }
+  LinalgTimes times{.machine = cpu_info().model, .threads = thread_count()};
   std::vector<std::string> ops = {kProduct};
   ops.insert(ops.end(), options.ops.begin(), options.ops.end());
   for (const std::string& device : options.devices) {
@@ -213,13 +185,13 @@ LinalgTimes time_linalg(const LinalgOptions& options, const LinalgProgress& prog
             f.skipped = cat("a run would take about ", fixed(expected, 0), " s (--most-seconds)");
           } else {
             try {
-              measure_figure(options, device == "cpu" ? library.get() : nullptr, f);
+              measure_figure(options, f);
             } catch (const Error& e) {
               if (e.kind() == ErrorKind::runtime) throw;  // a fault, not a refusal
               f.skipped = e.message();
             }
           }
-          if (op == kProduct) product_rate = std::max(f.rate(), f.their_rate());
+          if (op == kProduct) product_rate = f.rate();
           f.product_rate = product_rate;
           times.figures.push_back(std::move(f));
         }

@@ -1,5 +1,5 @@
-// Times of factorizations and solves beside the rate of the matrix product, and beside the LAPACK of a library that is
-// loaded at run time: both in one process, in turns. The best of all runs counts. N rows and columns, B matrices.
+// Times of factorizations and solves beside the rate of the matrix product. The best of all runs counts. N rows and
+// columns, B matrices.
 #pragma once
 #include <functional>
 #include <optional>
@@ -20,8 +20,7 @@ struct LinalgOptions {
   std::vector<int64_t> extents;                // rising
   int64_t batch = 1;                           // matrices at a time
   std::vector<std::string> devices = {"cpu"};  // the first is what the others are held against
-  std::string compare = {};                    // "openblas", "mkl" or a file; "": nothing
-  int threads = 0;                             // of the CPU, and of the library; 0: all
+  int threads = 0;                             // of the CPU; 0: all
   double seconds = 1;                          // per figure
   double most_seconds = 60;                    // of one run, by the extent before: larger ones are left out
 };
@@ -30,27 +29,24 @@ struct LinalgFigure {
   std::string op, device;
   DType dtype = DType::f64;
   int64_t n = 0, batch = 1;
-  double flops = 0;          // of one run, of the graph that is traced
-  double seconds = 0;        // of the best run; 0: there is none, `skipped` says why
-  double their_seconds = 0;  // of LAPACK's routines, on the CPU; 0: not compared
-  double product_rate = 0;   // FLOPs per second of the product of this extent, of the faster of both
+  double flops = 0;         // of one run, of the graph that is traced
+  double seconds = 0;       // of the best run; 0: there is none, `skipped` says why
+  double product_rate = 0;  // FLOPs per second of the product of this extent
   std::string skipped = {};
   double rate() const { return seconds > 0 ? flops / seconds : 0; }
-  double their_rate() const { return their_seconds > 0 ? flops / their_seconds : 0; }
 };
 
 struct LinalgTimes {
-  std::string machine, library;  // the library's file; "": none
+  std::string machine;
   int threads = 0;
-  bool library_threads = true;  // the library has as many; false: as many as it chose
   std::vector<LinalgFigure> figures = {};
 };
 
 // Called with what comes next; false stops with what there is.
 using LinalgProgress = std::function<bool(const std::string& what)>;
 
-// Throws Error(usage) for an op that is none of linalg_ops(), Error(device) for a device or library that is not there,
-// before anything is run. What a device refuses, or would take too long, is left out with its reason.
+// Throws Error(usage) for an op that is none of linalg_ops(), Error(device) for a device that is not there, before
+// anything is run. What a device refuses, or would take too long, is left out with its reason.
 LinalgTimes time_linalg(const LinalgOptions& options, const LinalgProgress& progress);
 
 // The extent from which on `device` takes less time than `base` at all measured ones. Null where it does at none, or

@@ -22,8 +22,6 @@ nlohmann::ordered_json known_or_null(double v) {
   return v > 0 ? nlohmann::ordered_json(v) : nlohmann::ordered_json(nullptr);
 }
 
-std::string times_as_fast(double theirs, double ours) { return theirs > 0 && ours > 0 ? fixed(theirs / ours, 2) : "-"; }
-
 }  // namespace
 
 std::optional<int64_t> wins_from(const LinalgTimes& times, const std::string& base, const std::string& device,
@@ -44,28 +42,15 @@ std::optional<int64_t> wins_from(const LinalgTimes& times, const std::string& ba
 
 Listing figures_of(const LinalgTimes& times) {
   Listing out;
-  const bool compared = !times.library.empty();
   out.header = {"op", "type", "device", "n", "ms", "GFLOP/s", "of product"};
-  if (compared) out.header.insert(out.header.end(), {"theirs, ms", "GFLOP/s", "of product", "ratio"});
   out.words = {0, 1, 2};
   for (const LinalgFigure& f : times.figures) {
     if (f.seconds <= 0) {
-      out.rows.push_back({cat(f.op, " ", to_string(f.dtype), "  ", f.device, ", n ", f.n, ": left out, ", f.skipped)});
+      out.rows.push_back({cat(f.op, " ", to_string(f.dtype), "  ", f.device, ", n ", f.n, ": skipped, ", f.skipped)});
       continue;
     }
-    std::vector<std::string> row = {f.op,
-                                    to_string(f.dtype),
-                                    f.device,
-                                    cat(f.n),
-                                    milliseconds(f.seconds),
-                                    number(f.rate() * 1e-9),
-                                    percent_of(f.product_rate > 0 ? f.rate() / f.product_rate : 0)};
-    if (compared) {
-      row.insert(row.end(), {milliseconds(f.their_seconds), number(f.their_rate() * 1e-9),
-                             percent_of(f.product_rate > 0 ? f.their_rate() / f.product_rate : 0),
-                             times_as_fast(f.their_seconds, f.seconds)});
-    }
-    out.rows.push_back(std::move(row));
+    out.rows.push_back({f.op, to_string(f.dtype), f.device, cat(f.n), milliseconds(f.seconds), number(f.rate() * 1e-9),
+                        percent_of(f.product_rate > 0 ? f.rate() / f.product_rate : 0)});
   }
   return out;
 }
@@ -91,10 +76,6 @@ std::vector<std::string> findings(const LinalgTimes& times) {
 std::string to_json(const LinalgTimes& times) {
   using Json = nlohmann::ordered_json;
   Json j = {{"machine", times.machine}, {"threads", times.threads}};
-  if (!times.library.empty()) {
-    j["library"] = times.library;
-    j["library_threads"] = times.library_threads ? Json(times.threads) : Json(nullptr);
-  }
   j["figures"] = Json::array();
   for (const LinalgFigure& f : times.figures) {
     Json row = {{"op", f.op}, {"dtype", to_string(f.dtype)}, {"device", f.device}, {"n", f.n}, {"batch_size", f.batch}};
@@ -105,11 +86,6 @@ std::string to_json(const LinalgTimes& times) {
       row["share_of_product"] = known_or_null(f.product_rate > 0 ? f.rate() / f.product_rate : 0);
     } else {
       row["skipped"] = f.skipped;
-    }
-    if (f.their_seconds > 0) {
-      row["their_seconds"] = f.their_seconds;
-      row["their_gflops_per_second"] = f.their_rate() * 1e-9;
-      row["ratio"] = f.their_seconds / f.seconds;
     }
     j["figures"].push_back(std::move(row));
   }

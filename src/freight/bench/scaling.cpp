@@ -94,7 +94,7 @@ ScalingPoint time_training(train::PreparedRun run, train::Ranks* ranks, const Ti
   p.batch = (run.config().batch_size + p.devices - 1) / p.devices;
   run.run(watch);
   if (watch.steps == 0) {
-    fail(ErrorKind::usage, "bench scaling", "no step of an epoch follows ", kWarmUp,
+    fail(ErrorKind::usage, "--world", "no step of an epoch follows ", kWarmUp,
          " others: need more samples, or a smaller batch");
   }
   const auto n = static_cast<double>(watch.steps);

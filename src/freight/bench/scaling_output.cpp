@@ -142,7 +142,7 @@ ScalingPoint read_point(const std::string& text, const std::string& source) {
     p.cost = {.start = c.at("start_seconds"), .per_byte = c.at("seconds_per_byte"), .worst = c.at("worst_deviation")};
     return p;
   } catch (const Json::exception& e) {
-    fail(ErrorKind::data, source, "holds no times of `bench scaling`: ", e.what());
+    fail(ErrorKind::data, source, "holds no times of training steps: ", e.what());
   }
 }
 

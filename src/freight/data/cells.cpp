@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/data/cell_filler_internal.h"
@@ -108,7 +109,7 @@ uint64_t fingerprint(const Cells& cells) {
     for (const OddCell& odd : c.odd) text += cat("\t", odd.row, odd.text);
   }
   const std::string all = io::xxh3_128({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
-  return std::stoull(all.substr(0, 16), nullptr, 16);
+  return parse_hex(std::string_view(all).substr(0, 16)).value();
 }
 
 struct CellReader::State {
@@ -143,7 +144,7 @@ struct CellReader::State {
     if (asked.file_column.empty()) return;
     FREIGHT_CHECK(asked.file_words.size() == files.size(), "column ", asked.file_column, " needs a word for each file");
     if (std::find(head.names.begin(), head.names.end(), asked.file_column) != head.names.end()) {
-      fail(ErrorKind::data, files[0], "has a column ", asked.file_column, " besides the one that tells the files");
+      fail(ErrorKind::data, files[0], "has a column ", asked.file_column, " in addition to the one with the files");
     }
     head.names.push_back(asked.file_column);
     head.first_row.push_back(asked.file_words[0]);
@@ -171,7 +172,7 @@ struct CellReader::State {
       if (line == 0) line = at;
     };
     take(first);
-    if (first.empty()) fail(ErrorKind::data, files[0], "holds no rows");
+    if (first.empty()) fail(ErrorKind::data, files[0], "has no rows");
     take(second);
     if (!own_names) {
       below = rows_below(second);
@@ -188,7 +189,7 @@ struct CellReader::State {
     head.header = has_header || own_names;
     head.typed = rows->typed();
     head.separator = rows->separator();
-    if (has_header && second.empty()) fail(ErrorKind::data, files[0], "holds a header and no rows");
+    if (has_header && second.empty()) fail(ErrorKind::data, files[0], "has a header and no rows");
     if (has_header) pass_over_nameless(first, second);
     head.index = has_header && asked.names.empty() && head.names.size() > 1 && trimmed(first[0]).empty();
     head.first_row = has_header ? second : first;
@@ -245,7 +246,7 @@ struct CellReader::State {
                        static_cast<double>(std::count_if(kinds.begin(), kinds.end(),
                                                          [](CellKind k) { return k != CellKind::skipped; }));
     io::need_memory(cells * sizeof(double), files[file],
-                    cat("its ", rows->rows(), " rows, each of a cell for all ", width, " columns,"));
+                    cat("its ", rows->rows(), " rows, each with a value for all ", width, " columns,"));
   }
 
   Cells next(int64_t most) {
@@ -291,13 +292,13 @@ struct CellReader::State {
       check_header();
     }
     if (cells.size() != width + nameless) {
-      fail(ErrorKind::data, cat(files[file], ":", line), "got ", cells.size(), " cells, the first row has ",
+      fail(ErrorKind::data, cat(files[file], ":", line), "got ", cells.size(), " fields, the first row has ",
            width + nameless);
     }
     for (size_t k = width; k < cells.size(); ++k) {
       if (trimmed(cells[k]).empty()) continue;
       fail(ErrorKind::data, cat(files[file], ":", line), "got '", excerpt(cells[k]), "' in column ", k + 1,
-           ", which has no name: give it one in the header");
+           ", which has no name: name it in the header");
     }
     cells = cells.first(width);
     return true;
@@ -329,7 +330,7 @@ struct CellReader::State {
     if (std::equal(names.begin(), names.end(), head.names.begin(), head.names.begin() + static_cast<ptrdiff_t>(width)))
       return;
     fail(ErrorKind::data, cat(files[file], ":", line), "has the columns ", excerpt(join(names, ", ")), ", ", files[0],
-         " has ", excerpt(join(head.names, ", ")), ": need the same");
+         " has ", excerpt(join(head.names, ", ")), ": expected the same");
   }
 
   // Room for as many rows as the file has if they are as long as those so far.
@@ -395,8 +396,8 @@ void need_no_wide_characters(const std::string& seen, const std::string& name) {
   const char* const form = wide              ? (seen[0] == '\0' ? "UTF-32BE" : "UTF-32LE")
                            : seen[0] == '\0' ? "UTF-16BE"
                                              : "UTF-16LE";
-  fail(ErrorKind::data, name, "looks like ", form, wide ? "" : " without a byte order mark", ": need UTF-8 (iconv -f ",
-       form, " -t UTF-8 ", excerpt(name), " > table.csv)");
+  fail(ErrorKind::data, name, "looks like ", form, wide ? "" : " without a byte order mark",
+       ": expected UTF-8 (iconv -f ", form, " -t UTF-8 ", excerpt(name), " > table.csv)");
 }
 }  // namespace
 

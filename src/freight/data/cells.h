@@ -37,10 +37,10 @@ class Words {
   void grow();
   Growing<char> bytes_;
   Growing<uint64_t> ends_;
-  struct Slot {
+  struct HashEntry {
     uint32_t hash = 0, code = kMissing;
   };
-  std::vector<Slot> slots_;  // open addressing; a power of two
+  std::vector<HashEntry> slots_;  // open addressing; a power of two
 };
 
 // by_cells: numbers where all cells are numbers or missing, words else; integers that doubles do not hold are words,

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 
+#include "freight/base/parse_number.h"
 #include "freight/data/columns.h"
 
 namespace freight::data {
@@ -39,8 +39,7 @@ class DateCursor {
     size_t digits = 0;
     while (digits < text_.size() && text_[digits] >= '0' && text_[digits] <= '9') ++digits;
     if (digits < least || digits > most) return std::nullopt;
-    int value = 0;
-    std::from_chars(text_.data(), text_.data() + digits, value);
+    const int value = parse_number<int>(text_.substr(0, digits)).value_or(0);
     text_.remove_prefix(digits);
     return value;
   }

@@ -202,7 +202,7 @@ class DelimitedRows : public FileRows {
     const auto byte = static_cast<uint8_t>(*fault);
     const char* const form = byte >= 0x80 && byte <= 0x9f ? "WINDOWS-1252" : "LATIN1";
     fail(ErrorKind::data, cat(name_, ":", line), "not UTF-8: got byte ", static_cast<int>(byte),
-         " where no character begins or goes on; save the table as UTF-8 (iconv -f ", form, " -t UTF-8)");
+         " where no character starts or continues; save the table as UTF-8 (iconv -f ", form, " -t UTF-8)");
   }
 
   // Passes over lines without a character; false where there is nothing behind them yet.
@@ -238,7 +238,7 @@ class DelimitedRows : public FileRows {
   void need_few_columns() const {
     if (cells_.size() <= kMostTableColumns) return;
     fail(ErrorKind::data, cat(name_, ":", line_), "the row has more than ", kMostTableColumns,
-         " cells, which is what a table may have");
+         " values, the limit of a table");
   }
 
   bool blank_row() {

@@ -2,8 +2,8 @@
 // so are numbers that are names: years (region,2019,2020) and the places that pandas gives to columns without names
 // (0,1,2,3).
 #include <algorithm>
-#include <charconv>
 
+#include "freight/base/parse_number.h"
 #include "freight/base/strings.h"
 #include "freight/data/cell_filler_internal.h"
 #include "freight/data/columns.h"
@@ -21,10 +21,8 @@ constexpr DateOrder kDateOrders[] = {DateOrder::ymd, DateOrder::dmy, DateOrder::
 // A whole number of at least 0, written as digits alone.
 std::optional<int64_t> count_in(std::string_view cell) {
   cell = trimmed(cell);
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  const bool whole = error == std::errc() && end == cell.data() + cell.size() && value >= 0;
-  return whole && (cell.size() == 1 || cell[0] != '0') ? std::optional(value) : std::nullopt;
+  const std::optional<int64_t> value = parse_number<int64_t>(cell);
+  return value.value_or(-1) >= 0 && (cell.size() == 1 || cell[0] != '0') ? value : std::nullopt;
 }
 
 // The cells of a row that are numbers, as counts; empty where one of them is no count.

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/data/class_names.h"
 #include "freight/data/columns.h"
 #include "freight/data/dataset.h"
@@ -76,8 +77,8 @@ std::optional<ListColumns> with_header(const ListRows& rows, const TableHeader& 
   const std::string aside = header.left_aside({c.path, c.label});
   const bool usual = header.role(c.path) == ColumnRole::image && header.role(c.label) == ColumnRole::label;
   if (!aside.empty() || !usual) {
-    c.note = cat("pictures are those of column '", header.word(c.path), "', labels those of '", header.word(c.label),
-                 "'", aside.empty() ? "" : cat("; not read: ", aside));
+    c.note = cat("images are in column '", header.word(c.path), "', labels those of '", header.word(c.label), "'",
+                 aside.empty() ? "" : cat("; not read: ", aside));
   }
   return c;
 }
@@ -97,7 +98,7 @@ std::optional<ListColumns> list_columns(const ListRows& rows) {
 // A label that is a number of its own; none for names.
 std::optional<int64_t> class_number(const std::string& text) {
   if (text.empty() || text.size() > 6 || text.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
-  return std::stoll(text);
+  return parse_number<int64_t>(text);
 }
 
 std::vector<std::string> listed_classes(const std::vector<std::string>& names) {
@@ -133,7 +134,8 @@ ImageListing read_image_list(const std::string& file, std::vector<std::string>& 
   const ListRows first = next_rows(*rows, 1 + kRowsLookedAt);
   const std::optional<ListColumns> columns = list_columns(first);
   if (!columns) {
-    fail(ErrorKind::data, file, "not a list of pictures: need a header with path and label, or two columns with them");
+    fail(ErrorKind::data, file,
+         "not a list of images: expected a header with path and label, or two columns with them");
   }
   ImageListing out{.where = file, .paths = {}, .labels = {}, .notes = {}};
   if (!columns->note.empty()) out.notes.push_back(columns->note);
@@ -159,10 +161,10 @@ ImageListing read_image_list(const std::string& file, std::vector<std::string>& 
     names.push_back(name);
     lines.push_back(line);
   }
-  if (names.empty()) fail(ErrorKind::data, file, "lists no pictures");
+  if (names.empty()) fail(ErrorKind::data, file, "lists no images");
   if (unusual > 0) {
     out.notes.push_back(cat(with_commas(static_cast<int64_t>(unusual)), " names in ", file, " do not end in ",
-                            io::image_endings(), "; they are read as pictures, as the list says"));
+                            io::image_endings(), "; they are read as images, as listed"));
   }
   if (classes.empty()) classes = listed_classes(names);
   std::map<std::string, int64_t> index;
@@ -174,7 +176,7 @@ ImageListing read_image_list(const std::string& file, std::vector<std::string>& 
     }
     if (it == index.end()) {
       fail(ErrorKind::data, cat(file, ":", lines[i]), "label out of range: class ", names[i],
-           " is not one of the training part: ", classes.size(), " classes, ", classes.front(), " to ", classes.back(),
+           " is not one of the training set: ", classes.size(), " classes, ", classes.front(), " to ", classes.back(),
            class_hint(names[i], classes));
     }
     out.labels.push_back(it->second);

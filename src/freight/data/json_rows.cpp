@@ -25,7 +25,7 @@ class JsonRows : public FileRows {
       : lines_(std::move(stream), name, io::kMaxJsonBytes) {
     while (next_object([&](size_t, std::string_view) {})) ++rows_;
     if (names_.empty()) {
-      fail(ErrorKind::data, name, "holds no rows of columns: need {\"column\": value, ...} in each line");
+      fail(ErrorKind::data, name, "has no rows of columns: expected {\"column\": value, ...} in each line");
     }
     rewind();
   }

@@ -1,11 +1,11 @@
 // Rows of LibSVM files: a label, qid:QUERY where rows are to be ranked, then INDEX:VALUE for what is not 0. featmap.txt
 // beside the file names the columns, as XGBoost's does.
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/data/cell_filler_internal.h"
@@ -35,8 +35,8 @@ bool is_pair(std::string_view word, int64_t& index, std::string_view& value) {
   const size_t colon = word.find(':');
   if (colon == std::string_view::npos || colon == 0) return false;
   value = word.substr(colon + 1);
-  const auto [end, error] = std::from_chars(word.data(), word.data() + colon, index);
-  return error == std::errc() && end == word.data() + colon && index >= 0 && is_number_cell(value);
+  index = parse_number<int64_t>(word.substr(0, colon)).value_or(-1);
+  return index >= 0 && is_number_cell(value);
 }
 
 // "7" of "qid:7"; empty where it is another word.
@@ -55,13 +55,12 @@ std::map<int64_t, std::string> names_beside(const std::string& path) {
     ++line;
     std::string_view rest = row;
     const std::string_view number = next_word(rest), name = next_word(rest);
-    int64_t index = 0;
-    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
     if (number.empty()) continue;
-    if (error != std::errc() || end != number.data() + number.size() || name.empty()) {
+    const std::optional<int64_t> index = parse_number<int64_t>(number);
+    if (!index || name.empty()) {
       fail(ErrorKind::data, cat(map, ":", line), "got '", excerpt(row), "', need a number and the name of a column");
     }
-    names[index] = name;
+    names[*index] = name;
   }
   return names;
 }
@@ -88,7 +87,7 @@ class SparseRows : public FileRows {
       }
     }
     lines_.rewind();
-    if (most < first_) fail(ErrorKind::data, name_, "holds labels alone: need INDEX:VALUE behind them");
+    if (most < first_) fail(ErrorKind::data, name_, "contains only labels: expected INDEX:VALUE after them");
     if (!names_.empty()) {
       // LibSVM counts from 1, maps of names from 0.
       from_one_ = first_ > 0 && names_.begin()->first == 0 ? 1 : 0;
@@ -155,11 +154,11 @@ class SparseRows : public FileRows {
     int64_t index = 0;
     std::string_view value;
     if (!is_pair(word, index, value)) {
-      fail(ErrorKind::data, lines_.place(), "got '", excerpt(word), "', need INDEX:VALUE");
+      fail(ErrorKind::data, lines_.place(), "expected INDEX:VALUE, got '", excerpt(word), "'");
     }
     if (index < kMostFeatures) return {index, value};
     fail(ErrorKind::data, lines_.place(), "got feature ", index, ", a table may have ", kMostFeatures,
-         ": its cells that are 0 are kept, too");
+         ": its zeros are kept, too");
   }
 
   FileLines lines_;

@@ -1,6 +1,5 @@
 // Files of labelled documents: CSV, TSV, JSON lines, fastText. Which column is what is found out here. See text.h.
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
 #include <numeric>
@@ -8,6 +7,7 @@
 #include <unordered_map>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/data/columns.h"
 #include "freight/data/file_lines_internal.h"
 #include "freight/data/table_rows_internal.h"
@@ -41,11 +41,7 @@ Rows rows_of(io::ByteView bytes, const std::string& name, TextForm form) {
   return rows;
 }
 
-bool is_integer(const std::string& text) {
-  int64_t v = 0;
-  const auto r = std::from_chars(text.data(), text.data() + text.size(), v);
-  return r.ec == std::errc() && r.ptr == text.data() + text.size();
-}
+bool is_integer(std::string_view text) { return parse_number<int64_t>(text).has_value(); }
 
 // Which fields are text (several are joined) and label, and where the documents begin.
 struct Columns {
@@ -85,7 +81,7 @@ class ColumnFinder {
       const auto at = known_column();
       if (!at) {
         fail(ErrorKind::data, file_, "has no column ", options_.text_column,
-             ", which holds the texts that the model was trained on; its first line is ", excerpt());
+             ", which had the texts that the model was trained on; its first line is ", excerpt());
       }
       c.texts = {*at};
       if (is_integer(options_.text_column) && !has_header(*at)) c.first_row = 0;
@@ -97,7 +93,8 @@ class ColumnFinder {
       try {
         c = find();
       } catch (const Error&) {
-        fail(ErrorKind::data, file_, "cannot tell which column is the text: need a header that says 'text', or a .txt ",
+        fail(ErrorKind::data, file_,
+             "cannot infer which column is the text: expected a header that says 'text', or a .txt ",
              "file with a text in each line; the first line is ", excerpt());
       }
     }
@@ -108,12 +105,11 @@ class ColumnFinder {
  private:
   // The column that the options name, in this file.
   std::optional<size_t> known_column() const {
-    if (const auto at = header_.find(options_.text_column); at || !is_integer(options_.text_column)) return at;
-    int64_t n = 0;
-    const std::string& text = options_.text_column;
-    std::from_chars(text.data(), text.data() + text.size(), n);
-    if (n < 1 || n > static_cast<int64_t>(header_.width())) return {};
-    return static_cast<size_t>(n - 1);
+    const auto at = header_.find(options_.text_column);
+    const std::optional<int64_t> n = parse_number<int64_t>(options_.text_column);
+    if (at || !n) return at;
+    if (*n < 1 || *n > static_cast<int64_t>(header_.width())) return {};
+    return static_cast<size_t>(*n - 1);
   }
   // Whether the first line names columns, of which `text` is known by its number.
   bool has_header(size_t text) const {
@@ -185,13 +181,11 @@ class ColumnFinder {
 
   // A column by number or name; a name makes the first row a header.
   size_t place(const char* flag, const std::string& column, bool& header) const {
-    if (is_integer(column)) {
-      int64_t n = 0;
-      std::from_chars(column.data(), column.data() + column.size(), n);
-      if (n < 1 || n > static_cast<int64_t>(header_.width())) {
+    if (const std::optional<int64_t> n = parse_number<int64_t>(column)) {
+      if (*n < 1 || *n > static_cast<int64_t>(header_.width())) {
         fail(ErrorKind::usage, flag, "got ", column, ", ", file_, " has columns 1 to ", header_.width());
       }
-      return static_cast<size_t>(n - 1);
+      return static_cast<size_t>(*n - 1);
     }
     const auto at = header_.find(column);
     if (!at) {
@@ -246,7 +240,7 @@ class ColumnFinder {
   bool integers(size_t column, size_t first_row) const {
     for (size_t i = first_row; i < rows_.size(); ++i) {
       const auto& f = rows_[i].cells;
-      if (f.size() > column && !is_integer(std::string(trimmed(f[column])))) return false;
+      if (f.size() > column && !is_integer(trimmed(f[column]))) return false;
     }
     return true;
   }
@@ -289,7 +283,7 @@ class ColumnFinder {
   // words. A first line that can be no document is a header.
   Columns guessed() const {
     const size_t width = header_.width();
-    if (width < 2) unknown("got one column, need a text and its label");
+    if (width < 2) unknown("expected a text and its label, got one column");
     need_no_table();
     Columns c;
     const size_t last = width - 1;
@@ -298,7 +292,7 @@ class ColumnFinder {
     };
     const bool front = is_integers(0) || (!is_integers(last) && label_like(0));
     const bool back = !front && (is_integers(last) || label_like(last));
-    if (!front && !back) unknown("cannot tell which column is the text and which the label");
+    if (!front && !back) unknown("cannot infer which column is the text and which the label");
     c.label = front ? 0 : last;
     std::vector<std::string> numbering;
     for (size_t i = 0; i < width; ++i) {
@@ -313,9 +307,9 @@ class ColumnFinder {
     if (header_.plausible() && word_over_numbers(c.label)) {
       c.first_row = 1;
     } else if (header_.plausible() && label_stands_out(c.label)) {
-      unknown("the first line looks like a header, and its words say neither text nor label");
+      unknown("the first line looks like a header, but names neither text nor label");
     } else if (!numbering.empty()) {
-      c.note = cat("column ", c.label + 1, " is taken for the label; not read, since it numbers the rows: column ",
+      c.note = cat("column ", c.label + 1, " is used as the label; skipped because it numbers the rows: column ",
                    join(numbering, ", "));
     }
     return c;
@@ -354,11 +348,10 @@ class ColumnFinder {
   [[noreturn]] void refuse_table(const std::vector<size_t>& numbers) const {
     std::vector<std::string> names;
     for (const size_t at : numbers) names.push_back(std::to_string(at + 1));
-    fail(
-        ErrorKind::data, file_, "got a table (numbers in column ", join(names, ", "),
-        "), need texts: --target COL makes it a table, whose column COL is told; --text-column and --label-column name "
-        "columns to be read as texts; the first line is ",
-        excerpt());
+    fail(ErrorKind::data, file_, "expected texts, got a table (numbers in column ", join(names, ", "),
+         "): --target COL reads it as a table with target COL; --text-column and --label-column name columns to read "
+         "as texts; the first line is ",
+         excerpt());
   }
 
   const Rows& rows_;
@@ -410,7 +403,7 @@ void read_texts(const Rows& table, const std::string& name, const TextOptions& o
     const auto& [fields, line] = table[i];
     TextRow row{{}, {}, cat(name, ":", line)};
     if (fields.size() != width) {
-      row.fault = cat("got ", fields.size(), " fields, need ", width, " as in the first line");
+      row.fault = cat("expected ", width, " as in the first line, got ", fields.size(), " fields");
     } else {
       row.text = joined_text(fields, columns.texts);
     }
@@ -427,7 +420,7 @@ void read_table(const Rows& table, const std::string& name, const TextOptions& o
     const auto& [fields, line] = table[i];
     const std::string where = cat(name, ":", line);
     if (fields.size() != width) {
-      sink.refuse(where, cat("got ", fields.size(), " fields, need ", width, " as in the first line"));
+      sink.refuse(where, cat("expected ", width, " as in the first line, got ", fields.size(), " fields"));
       continue;
     }
     sink.add(joined_text(fields, columns.texts), fields[columns.label], where);
@@ -437,10 +430,8 @@ void read_table(const Rows& table, const std::string& name, const TextOptions& o
 // The first escape of half a surrogate pair, which stands for no character: "\\ud83d"; "" where there is none.
 std::string lone_surrogate(std::string_view line) {
   const auto unit = [&](size_t at) {  // of "\\uXXXX"; 0 where there is none
-    unsigned v = 0;
     if (at + 6 > line.size() || line[at] != '\\' || line[at + 1] != 'u') return 0u;
-    const auto r = std::from_chars(line.data() + at + 2, line.data() + at + 6, v, 16);
-    return r.ptr == line.data() + at + 6 ? v : 0u;
+    return static_cast<unsigned>(parse_hex(line.substr(at + 2, 4)).value_or(0));
   };
   const auto leads = [](unsigned v) { return v >= 0xd800 && v < 0xdc00; };
   const auto trails = [](unsigned v) { return v >= 0xdc00 && v < 0xe000; };
@@ -565,7 +556,7 @@ void read_fasttext_line(std::string_view line, const std::string& where, Sink& s
   const std::string_view rest = without_labels(line, labels);
   if (labels.empty()) return sink.refuse(where, "the label is missing: the line does not begin with __label__");
   if (labels.size() > 1) {
-    return sink.refuse(where, cat("got ", labels.size(), " labels, need one class per document"));
+    return sink.refuse(where, cat("expected one class per document, got ", labels.size(), " labels"));
   }
   sink.add(std::string(rest), labels[0], where);
 }
@@ -576,8 +567,8 @@ std::string document_fault(const std::string& text) {
   if (const auto at = utf8_fault(text)) return cat("not UTF-8: byte ", *at, " of the text");
   if (trimmed(text).empty()) return "the document is empty";
   if (text.size() >= kMaxDocumentBytes) {
-    return cat("the document is too long: ", with_commas(static_cast<int64_t>(text.size())), " bytes, need fewer than ",
-               with_commas(static_cast<int64_t>(kMaxDocumentBytes)));
+    return cat("the document is too long: ", with_commas(static_cast<int64_t>(text.size())),
+               " bytes, expected fewer than ", with_commas(static_cast<int64_t>(kMaxDocumentBytes)));
   }
   return "";
 }

@@ -255,7 +255,7 @@ std::vector<std::string> write_rows(const store::Bundle& bundle, Model& model) {
          " has no form there: need trees or a linear model");
   }
   if (linear && linear->terms.empty()) {
-    fail(ErrorKind::usage, "export to ONNX", "the model gives one answer to all rows: no column changed in training");
+    fail(ErrorKind::usage, "export to ONNX", "the model predicts one value for all rows: no column varied in training");
   }
   const auto width = static_cast<int64_t>(bundle.columns.size());
   const std::string output = bundle.rows->tells_classes() ? "probabilities" : "values";
@@ -272,7 +272,7 @@ std::vector<std::string> write_rows(const store::Bundle& bundle, Model& model) {
   for (size_t i = 0; i < origins.size(); ++i) {
     if (origins[i] == 0) continue;
     notes.push_back(cat("column ", bundle.columns[i].name,
-                        ": f32 does not tell its numbers apart; the file takes them less ", origins[i]));
+                        ": f32 does not separate its values; the file expects them minus ", origins[i]));
     said += cat(said.empty() ? "" : ", ", bundle.columns[i].name, " - ", origins[i]);
   }
   if (!said.empty()) model.metadata["subtracted"] = said;

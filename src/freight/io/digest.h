@@ -13,8 +13,6 @@
 
 namespace freight::io {
 
-enum class Hash : uint8_t { sha256, xxh3_128 };  // The kinds of hashes.
-
 // In lower-case hex; XXH3 in its canonical order, as `xxhsum -H2` prints it.
 std::string sha256(ByteView bytes);
 std::string xxh3_128(ByteView bytes);  // the same by XXH3 of 128 bits
@@ -22,10 +20,9 @@ std::string xxh3_128(ByteView bytes);  // the same by XXH3 of 128 bits
 struct PartHashes {                // The hashes of a file's parts.
   uint64_t bytes = 0;              // of the whole
   uint64_t part = 0;               // bytes of each part but the last
-  Hash hash = Hash::xxh3_128;      // by which the parts are hashed
-  std::vector<std::string> parts;  // the hash of each, in order
+  std::vector<std::string> parts;  // the XXH3 of each, in order
 };
-// XXH3 of what the pieces are together, by several threads.
+// Of what the pieces are together, by several threads.
 PartHashes part_hashes(const std::vector<ByteView>& pieces);
 // The content of a file that must be as it was hashed; read and checked by several threads. Throws Error(checkpoint)
 // that names the file and what differs, Error(data) where it cannot be read.

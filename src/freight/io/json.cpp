@@ -17,7 +17,7 @@ namespace freight::io {
 namespace {
 
 std::string twice_fault(const std::string& key) {
-  return cat("the key \"", excerpt(key), "\" stands twice in one object");
+  return cat("the key \"", excerpt(key), "\" appears twice in one object");
 }
 std::string syntax_fault(std::string_view text, size_t at, const std::exception& e) {
   const std::string_view before = text.substr(0, at == 0 ? 0 : at - 1);
@@ -172,7 +172,7 @@ class FlatReader : public Events {
     return true;
   }
   bool no_object() {
-    fault = cat("got ", excerpt(text_), ", need an object: {\"column\": value, ...}");
+    fault = cat("expected an object: {\"column\": value, ...}, got ", excerpt(text_));
     return false;
   }
 

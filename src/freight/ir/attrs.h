@@ -137,11 +137,6 @@ struct TriangularAttrs {
   bool upper = false, transposed = false, unit_diagonal = false, right = false, refuse_singular = false;
   FREIGHT_FIELDS(upper, transposed, unit_diagonal, right, refuse_singular)
 };
-// solve: by an LU in f32 whose solution is refined to the accuracy of f64, and how often is a result; else by the LU.
-struct SolveAttrs {
-  bool mixed = false;
-  FREIGHT_FIELDS(mixed)
-};
 // eigh: the triangle of x that is read.
 struct EighAttrs {
   bool upper = false;
@@ -269,12 +264,12 @@ struct FusedAttrs {
   FREIGHT_FIELDS(body, pattern)
 };
 
-using AnyAttrs = std::variant<NoAttrs, LeafAttrs, ConstantAttrs, CastAttrs, AxisAttrs, AxesAttrs, ShapeAttrs, PermAttrs,
-                              SliceAttrs, PadAttrs, PieceAttrs, IotaAttrs, RandomAttrs, MatmulAttrs, LuAttrs,
-                              CholeskyAttrs, QrAttrs, TriangularAttrs, SolveAttrs, EighAttrs, SvdAttrs, LstsqAttrs,
-                              ConvAttrs, PoolAttrs, ScatterAttrs, SortAttrs, RowsAttrs, OneHotAttrs, AdaptivePoolAttrs,
-                              GeluAttrs, DropoutAttrs, CrossEntropyAttrs, NormAttrs, EmbeddingAttrs, AttentionAttrs,
-                              RecurrentAttrs, RecurrentLayerAttrs, SgdAttrs, AdamAttrs, FusedAttrs>;
+using AnyAttrs =
+    std::variant<NoAttrs, LeafAttrs, ConstantAttrs, CastAttrs, AxisAttrs, AxesAttrs, ShapeAttrs, PermAttrs, SliceAttrs,
+                 PadAttrs, PieceAttrs, IotaAttrs, RandomAttrs, MatmulAttrs, LuAttrs, CholeskyAttrs, QrAttrs,
+                 TriangularAttrs, EighAttrs, SvdAttrs, LstsqAttrs, ConvAttrs, PoolAttrs, ScatterAttrs, SortAttrs,
+                 RowsAttrs, OneHotAttrs, AdaptivePoolAttrs, GeluAttrs, DropoutAttrs, CrossEntropyAttrs, NormAttrs,
+                 EmbeddingAttrs, AttentionAttrs, RecurrentAttrs, RecurrentLayerAttrs, SgdAttrs, AdamAttrs, FusedAttrs>;
 
 // A node carries one of the structs above, reached by std::get, std::get_if and std::visit. Copying, moving and
 // destroying are functions of attrs.cpp, because the variant's own, each a table over all structs, took two seconds in

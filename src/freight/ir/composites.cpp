@@ -197,8 +197,8 @@ Values lstsq(Builder& b, const Node& n, const Values& in) {
   return {b.matmul(usv[2], scaled.v, true)};
 }
 
-// By the LU of the operands' own type, which refines nothing.
-Values solve(Builder& b, const Node& n, const Values& in) {
+// By the LU of a.
+Values solve(Builder& b, const Node&, const Values& in) {
   const Shape right = b.shape(in[1]);
   const int rows = right.rank() - 2;
   const std::vector<Value> lu = b.add(Op::lu_factor, LuAttrs{true}, {in[0]});
@@ -207,9 +207,7 @@ Values solve(Builder& b, const Node& n, const Values& in) {
   const Value index = b.broadcast(b.reshape(lu[2], column), right);
   const Value picked = b.one(Op::gather_elements, AxisAttrs{rows}, {in[1], index});
   const Value y = b.one(Op::solve_triangular, TriangularAttrs{.unit_diagonal = true}, {lu[0], picked});
-  const Value x = b.one(Op::solve_triangular, TriangularAttrs{.upper = true}, {lu[0], y});
-  if (!attrs<SolveAttrs>(n).mixed) return {x};
-  return {x, b.constant(-1, {DType::i64, Shape(right.begin(), right.end() - 2)})};
+  return {b.one(Op::solve_triangular, TriangularAttrs{.upper = true}, {lu[0], y})};
 }
 
 // Srivastava et al. 2014, scaled at training time: where(u >= p, x / (1 - p), 0) with u uniform.

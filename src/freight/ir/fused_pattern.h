@@ -1,8 +1,8 @@
 // The patterns of fused nodes (FusedKind in attrs.h): which operand and result of a node is what, and the body of each,
 // which is its definition. Such nodes are made by backends whose library has a step for them
 // (backend/gpu/fused_patterns.cpp). The node carries the kind that was found there; type inference checks it against
-// the body, and only texts without a kind have it found again (parse.cpp). A new pattern is a row here, its part of
-// pattern_body(), the place where it is found, and its kernels (backend/gpu/pattern_kernels.h).
+// the body. A new pattern is a row here, its part of pattern_body(), the place where it is found, and its kernels
+// (backend/gpu/pattern_kernels.h).
 #pragma once
 #include <optional>
 #include <span>

@@ -1,9 +1,9 @@
 // Reads the text form of graphs (docs/graph-text.md). Errors name source and line.
 #include <cctype>
-#include <charconv>
 #include <map>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/ir/fused_pattern.h"
 #include "freight/ir/signature.h"
 
@@ -20,7 +20,7 @@ class Parser {
     expect("{");
     Graph g = body();
     skip();
-    if (at_ < text_.size()) bad("text behind the closing brace");
+    if (at_ < text_.size()) bad("text after the closing brace");
     return g;
   }
 
@@ -78,11 +78,11 @@ class Parser {
   template <class T>
   T number() {
     skip();
-    T v{};
-    const auto r = std::from_chars(text_.data() + at_, text_.data() + text_.size(), v);
-    if (r.ec != std::errc()) bad("expected a number, got `", std::string_view(text_).substr(at_, 16), "`");
-    at_ = static_cast<size_t>(r.ptr - text_.data());
-    return v;
+    std::string_view rest = std::string_view(text_).substr(at_);
+    const std::optional<T> v = take_number<T>(rest);
+    if (!v) bad("expected a number, got `", rest.substr(0, 16), "`");
+    at_ = text_.size() - rest.size();
+    return *v;
   }
   Shape shape() {
     Shape s;
@@ -113,7 +113,7 @@ class Parser {
     t.shape = shape();
     auto bytes = static_cast<int64_t>(std::max(size_of(t.dtype), sizeof(int64_t)));
     for (int64_t d : t.shape) {
-      if (d < 0 || (d > 0 && bytes > (int64_t{1} << 46) / d)) bad("extent out of range in ", t.shape);
+      if (d < 0 || (d > 0 && bytes > (int64_t{1} << 46) / d)) bad("size out of range in ", t.shape);
       if (d > 0) bytes *= d;
     }
     return t;
@@ -209,8 +209,8 @@ class Parser {
       if (!reader.found) {
         std::vector<std::string> known;
         for (const OpAttribute& a : attributes_of(attributes)) known.push_back(a.name);
-        bad("unknown attribute `", field, "` of ", op_name, ": got `", field, "`, need ",
-            known.empty() ? "none" : join(known, ", "));
+        bad("unknown attribute `", field, "` of ", op_name, ": expected ", known.empty() ? "none" : join(known, ", "),
+            ", got `", field, "`");
       }
       if (!peek("}")) expect(",");
     }
@@ -253,8 +253,6 @@ class Parser {
       auto* f = std::get_if<FusedAttrs>(&attributes);
       if (!f) bad(op_name, " has no body");
       f->body = std::make_shared<const Graph>(body());
-      // Texts of earlier versions leave the pattern to the body; inference refuses a body that has none.
-      if (f->pattern == FusedKind::region) f->pattern = find_pattern(*f->body).value_or(FusedKind::region);
       --depth_;
     }
     std::vector<Value> out;

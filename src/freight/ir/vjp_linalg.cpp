@@ -391,12 +391,9 @@ Ex solved_transposed(Ex a, Ex g) {
 }
 }  // namespace
 
-// gB = A^-T gX and gA = -gB X^T: by A's factors, which then solve for X too (passes::decompose), or by the method that
-// refines.
+// gB = A^-T gX and gA = -gB X^T: by A's factors, which then solve for X too (passes::decompose).
 void solve(VjpContext& c) {
-  const bool mixed = attrs<SolveAttrs>(c.node).mixed;
-  const Ex gb = mixed ? Ex{&c.builder, c.builder.add(Op::solve, c.node.attrs, {transposed(c.in(0)).v, c.g().v})[0]}
-                      : solved_transposed(c.in(0), c.g());
+  const Ex gb = solved_transposed(c.in(0), c.g());
   if (c.needs(1)) c.set(1, gb);
   if (c.needs(0)) c.set(0, -product_nt(gb, c.out()));
 }

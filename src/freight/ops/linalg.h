@@ -81,27 +81,13 @@ Tensor lu_cond(const In& lu, const In& norm);
 
 // The kind of matrix that solve is told: any; symmetric and positive definite; symmetric; a triangle.
 enum class Assume { gen, pos, sym, upper_triangular, lower_triangular };
-// By factors of the operands' type; or, in f64, by an LU in f32 whose solution is refined to the accuracy of f64, which
-// is faster for large matrices (solve_mixed).
-enum class SolveMethod { direct, mixed };
 // Settings of solve.
 struct SolveOptions {
   Assume assume_a = Assume::gen;  // what holds for a
   bool upper = false;             // of pos and sym: the triangle that is read, the other one counts as its mirror image
-  SolveMethod method = SolveMethod::direct;  // mixed: of gen and sym
 };
 // The solution of a x = b: a (..., N, N), b (..., N, K), or (N). Throws Error(data) where a is singular.
 Tensor solve(const In& a, const In& b, const SolveOptions& options = {});
-// Results of solve_mixed.
-struct MixedSolution {
-  Tensor x;           // (..., N, K), or (N)
-  Tensor iterations;  // i64 (...): refinements of each matrix' solution; -1: it is that of solve
-};
-// solve by an LU in f32 and iterative refinement: the residual b - a x in f64, the correction by the f32 factors, until
-// the residual is as small as that of an LU in f64 (Wilkinson 1963; LAPACK's dsgesv). Where that fails, since the
-// matrix is too ill-conditioned for f32, and for f32 operands, it is plain solve, and iterations are -1. So they are on
-// backends without a kernel for it; the CPU has one.
-MixedSolution solve_mixed(const In& a, const In& b);
 // Settings of solve_triangular.
 struct TriangularOptions {
   bool lower = false;           // the triangle of a that is read

@@ -47,28 +47,10 @@ Tensor by_cholesky(const Tensor& factor, const Tensor& b, bool upper, FactorIs i
 
 // Each matrix is factorized once: one that serves several right sides of the batch, before it is expanded.
 Tensor general_solve(const Tensor& a, const Tensor& b, const Shape& batch, const char* op) {
-  if (ops::batch_of(a) == batch) return ops::one(Op::solve, SolveAttrs{}, {a, ops::with_batch(b, batch, op)});
+  if (ops::batch_of(a) == batch) return ops::one(Op::solve, {}, {a, ops::with_batch(b, batch, op)});
   const LuFactor f = factored(a, true);
   return ops::solved_by_lu(ops::with_batch(f.lu, batch, op), ops::with_batch(f.permutation, batch, op, 1),
                            ops::with_batch(b, batch, op), false);
-}
-
-// The solution and the iterations of each matrix. One matrix takes the right sides of a whole batch as columns, so that
-// it is factorized once.
-MixedSolution refined(const Tensor& a, const Tensor& b, const Shape& batch, const char* op) {
-  const auto run = [](const Tensor& x, const Tensor& y) {
-    const std::vector<Tensor> both = trace::add(Op::solve, SolveAttrs{.mixed = true}, {x, y});
-    return MixedSolution{both[0], both[1]};
-  };
-  const int64_t n = a.dim(-1), k = b.dim(-1), count = batch.numel();
-  if (count == 1 || a.numel() != n * n) return run(ops::with_batch(a, batch, op), ops::with_batch(b, batch, op));
-  const Tensor columns =
-      reshape(permute(reshape(ops::with_batch(b, batch, op), {count, n, k}), {1, 0, 2}), {n, count * k});
-  const MixedSolution one = run(reshape(a, {n, n}), columns);
-  Shape full = batch;
-  full.push_back(n);
-  full.push_back(k);
-  return {reshape(permute(reshape(one.x, {n, count, k}), {1, 0, 2}), full), broadcast_to(one.iterations, batch)};
 }
 
 // The identity for each of these square matrices.
@@ -119,8 +101,8 @@ Tensor lu_solve(const In& lu, const In& permutation, const In& b, const LuSolveO
   Shape rows = f.shape();
   rows.erase(rows.rank() - 1);
   if (p.shape() != rows || !is_integer(p.dtype())) {
-    ops::fail_here("lu_solve", "permutation must be that of lu_factor: got ", p.type(), " beside lu ", f.type(),
-                   ", need ", Type{DType::i32, rows});
+    ops::fail_here("lu_solve", "permutation must be that of lu_factor: expected ", Type{DType::i32, rows}, ", got ",
+                   p.type(), " with lu ", f.type());
   }
   const ops::RightSide side = ops::right_side(f, ops::get(b, "lu_solve"), f.dim(-1), "lu_solve");
   const Shape batch = ops::common_batch(f, side.b, "lu_solve");
@@ -138,8 +120,8 @@ Tensor lu_cond(const In& lu, const In& norm) {
   ops::need_square(f, "lu_cond");
   const Shape batch = ops::batch_of(f);
   if (size.dtype() != f.dtype() || size.shape() != batch) {
-    ops::fail_here("lu_cond", "norm must be that of x: got ", size.type(), " beside lu ", f.type(), ", need ",
-                   Type{f.dtype(), batch});
+    ops::fail_here("lu_cond", "norm must be that of x: expected ", Type{f.dtype(), batch}, ", got ", size.type(),
+                   " with lu ", f.type());
   }
   const int64_t n = f.dim(-1);
   if (n == 0) return size * 0;
@@ -184,15 +166,6 @@ Tensor solve(const In& a, const In& b, const SolveOptions& options) {
   ops::need_square(x, "solve");
   const ops::RightSide side = ops::right_side(x, ops::get(b, "solve"), x.dim(-1), "solve");
   const Shape batch = ops::common_batch(x, side.b, "solve");
-  if (options.method == SolveMethod::mixed) {
-    if (options.assume_a != Assume::gen && options.assume_a != Assume::sym) {
-      ops::fail_here("solve",
-                     "method mixed factorizes by LU: got assume_a pos or a triangle, need gen or sym; take method "
-                     "direct, which makes use of what is said of a");
-    }
-    const Tensor whole = options.assume_a == Assume::sym ? mirrored(x, {.upper = options.upper}) : x;
-    return side.result(refined(whole, side.b, batch, "solve").x);
-  }
   const auto wide_b = [&] { return ops::with_batch(side.b, batch, "solve"); };
   switch (options.assume_a) {
     case Assume::gen: return side.result(general_solve(x, side.b, batch, "solve"));
@@ -208,15 +181,6 @@ Tensor solve(const In& a, const In& b, const SolveOptions& options) {
       triangular(ops::with_batch(x, batch, "solve"), wide_b(), {.upper = upper, .refuse_singular = true}));
 }
 
-MixedSolution solve_mixed(const In& a, const In& b) {
-  const Frame frame(a.where, "solve_mixed");
-  const Tensor x = ops::get(a, "solve_mixed");
-  ops::need_square(x, "solve_mixed");
-  const ops::RightSide side = ops::right_side(x, ops::get(b, "solve_mixed"), x.dim(-1), "solve_mixed");
-  const MixedSolution all = refined(x, side.b, ops::common_batch(x, side.b, "solve_mixed"), "solve_mixed");
-  return {side.result(all.x), all.iterations};
-}
-
 Tensor solve_triangular(const In& a, const In& b, const TriangularOptions& o) {
   const Frame frame(a.where, "solve_triangular");
   const char* op = "solve_triangular";
@@ -229,7 +193,7 @@ Tensor solve_triangular(const In& a, const In& b, const TriangularOptions& o) {
                             .refuse_singular = o.refuse_singular};
   if (o.right) {
     if (y.rank() < 2 || y.dim(-1) != x.dim(-1) || y.dtype() != x.dtype()) {
-      ops::fail_here(op, "a and b do not match: a ", x.type(), ", b ", y.type(), ", need b (..., K, ", x.dim(-1),
+      ops::fail_here(op, "a and b do not match: a ", x.type(), ", b ", y.type(), ", expected b (..., K, ", x.dim(-1),
                      ") of the same type with right");
     }
     const Shape batch = ops::common_batch(x, y, op);

@@ -40,11 +40,6 @@ struct Words<Assume> {
   static constexpr std::array kNames = {"gen", "pos", "sym", "upper_triangular", "lower_triangular"};
 };
 template <>
-struct Words<SolveMethod> {
-  static constexpr const char* kType = "SolveMethod";
-  static constexpr std::array kNames = {"direct", "mixed"};
-};
-template <>
 struct Words<QrMode> {
   static constexpr const char* kType = "QrMode";
   static constexpr std::array kNames = {"reduced", "complete"};
@@ -82,7 +77,7 @@ FREIGHT_OPTIONS(SequenceOptions, FREIGHT_OPTION(reverse), FREIGHT_OPTION(counts)
 FREIGHT_OPTIONS(LuFactorOptions, FREIGHT_OPTION(refuse_singular))
 FREIGHT_OPTIONS(LuOptions, FREIGHT_OPTION(p_indices))
 FREIGHT_OPTIONS(LuSolveOptions, FREIGHT_OPTION(trans))
-FREIGHT_OPTIONS(SolveOptions, FREIGHT_OPTION(assume_a), FREIGHT_OPTION(upper), FREIGHT_OPTION(method))
+FREIGHT_OPTIONS(SolveOptions, FREIGHT_OPTION(assume_a), FREIGHT_OPTION(upper))
 FREIGHT_OPTIONS(TriangularOptions, FREIGHT_OPTION(lower), FREIGHT_OPTION(trans), FREIGHT_OPTION(unit_diagonal),
                 FREIGHT_OPTION(right), FREIGHT_OPTION(refuse_singular))
 FREIGHT_OPTIONS(TriangleOptions, FREIGHT_OPTION(upper))
@@ -114,7 +109,6 @@ FREIGHT_RESULTS(Eig, FREIGHT_OPTION(values_re), FREIGHT_OPTION(values_im), FREIG
                 FREIGHT_OPTION(vectors_im))
 FREIGHT_RESULTS(Eigvals, FREIGHT_OPTION(re), FREIGHT_OPTION(im))
 FREIGHT_RESULTS(Svd, FREIGHT_OPTION(u), FREIGHT_OPTION(s), FREIGHT_OPTION(vh))
-FREIGHT_RESULTS(MixedSolution, FREIGHT_OPTION(x), FREIGHT_OPTION(iterations))
 FREIGHT_RESULTS(LeastSquares, FREIGHT_OPTION(x), FREIGHT_OPTION(residuals), FREIGHT_OPTION(rank))
 #undef FREIGHT_RESULTS
 #undef FREIGHT_OPTION

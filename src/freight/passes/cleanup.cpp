@@ -37,7 +37,7 @@ Graph dead_code(const Graph& graph) {
 namespace {
 // A system whose matrix is factorized anyway, as its gradient does, is solved by those factors.
 bool has_factors(const Graph& graph, const Node& node) {
-  if (node.op != Op::solve || attrs<SolveAttrs>(node).mixed) return false;
+  if (node.op != Op::solve) return false;
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) {
     return n.op == Op::lu_factor && n.in(0) == node.in(0) && attrs<LuAttrs>(n).refuse_singular;
   });

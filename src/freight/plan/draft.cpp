@@ -119,6 +119,12 @@ DraftOptions options_of(const Subject& s) {
   return o;
 }
 
+DraftOptions options_of_run(const Subject& s) {
+  DraftOptions o = options_of(s);
+  o.whole_run = s.test_count > 0;
+  return o;
+}
+
 size_t Draft::total() const {
   size_t sum = 0;
   for (const size_t b : bytes) sum += b;
@@ -203,7 +209,7 @@ Draft draft(const train::Planned& p) {
     add(Part::packing, blocks.of(plan.arena_bytes()) - plan.arena_bytes());
     if (plan.arena_bytes() <= largest) continue;
     largest = plan.arena_bytes();
-    d.held = std::move(use.held);
+    d.live = std::move(use.live);
     d.peak = std::move(use.peak);
   }
   const auto ranks = static_cast<size_t>(p.ranks);

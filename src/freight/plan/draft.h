@@ -28,13 +28,15 @@ struct DraftOptions {
 };
 // The options that the configuration of the subject says.
 DraftOptions options_of(const Subject& subject);
+// The same of a whole run, with evaluation where there is something to evaluate.
+DraftOptions options_of_run(const Subject& subject);
 
 struct DraftOfLength;
 
 struct Draft {
   DraftOptions options;
   std::array<size_t, kParts> bytes{};  // by kind
-  std::vector<Held> held;              // in the arena of the training step at its peak, largest first
+  std::vector<LiveTensor> live;        // in the arena of the training step at its peak, largest first
   std::string peak;                    // the step at the peak
   size_t arena_bytes = 0;              // of all plans of the training step
   std::vector<size_t> arenas;          // of each

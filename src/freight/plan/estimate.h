@@ -65,6 +65,7 @@ double seconds_of(const std::vector<Work>& work, const Speed& speed);
 struct Estimate {
   std::string device;
   int64_t devices = 1;
+  double total_bytes = 0;   // that the run takes of each at its peak
   double memory_bytes = 0;  // of each; 0: unknown
   std::optional<bool> fits;
   std::string means;          // by what it fits: "", "--grad-accum 4"; or why not

@@ -1,10 +1,10 @@
 // See subject.h.
 #include "freight/plan/subject.h"
 
-#include <charconv>
 #include <memory>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/data/catalog.h"
 #include "freight/data/outline.h"
@@ -167,7 +167,7 @@ std::vector<LengthShare> Subject::length_shares(int64_t batch) const {
 
 Subject make_subject(const train::Config& config, const Shape& input) {
   if (config.data.empty()) return of_model(config, options_of(config, input));
-  if (!input.empty()) fail(ErrorKind::usage, "--input-shape", "stands for data: got --data ", config.data, " as well");
+  if (!input.empty()) fail(ErrorKind::usage, "--input-shape", "replaces data: got --data ", config.data, " as well");
   const data::CatalogEntry* entry = known_arrays(config);
   return entry ? of_entry(config, *entry) : of_task(config);
 }
@@ -191,9 +191,8 @@ std::optional<Subject> subject_before_data(const train::Config& c) {
 Shape parse_input_shape(const std::string& text) {
   Shape shape;
   for (const std::string& part : split(text, 'x')) {
-    int64_t n = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), n);
-    if (error != std::errc() || end != part.data() + part.size() || n < 1 || n > 1'000'000) {
+    const int64_t n = parse_number<int64_t>(part).value_or(0);
+    if (n < 1 || n > 1'000'000) {
       fail(ErrorKind::usage, "--input-shape", "got '", excerpt(text),
            "', need whole numbers like 3x224x224, or the tokens of a text");
     }

@@ -71,6 +71,7 @@ Estimate trees_here(const TreeWork& work, double rounds, double bytes, const Tre
   Estimate e;
   e.device = cat("this machine: ", cpu.model, ", ", thread_count(), " threads");
   e.memory_bytes = static_cast<double>(cpu.memory_bytes);
+  e.total_bytes = bytes;
   e.fits = bytes <= e.memory_bytes;
   if (!*e.fits) e.means = "no";
   const double seconds = work.tree_levels() * work.cells() * rate.seconds_of_cell;
@@ -88,8 +89,8 @@ Estimate trees_on(const Device& device, const Catalog& catalog, const TreeWork& 
     e.assumed = "XGBoost has no package for it";
     return e;
   }
-  const double needed = kBytesOfCuda + kBytesOfCell * work.cells() + kBytesOfRow * work.rows;
-  if (e.memory_bytes > 0) e.fits = needed <= kUsable * e.memory_bytes;
+  e.total_bytes = kBytesOfCuda + kBytesOfCell * work.cells() + kBytesOfRow * work.rows;
+  if (e.memory_bytes > 0) e.fits = e.total_bytes <= kUsable * e.memory_bytes;
   const Range large = large_run_on(device, e.assumed);
   fill_times(e, work, rounds,
              {run_seconds(work, large.low) * kOtherTables.low, run_seconds(work, large.high) * kOtherTables.high});
@@ -123,7 +124,8 @@ GpuWorth worth_of_gpu(const TreeWork& work, const TreeRate& rate, const Estimate
 }
 
 const char* published_crossing() {
-  return "published: beside 32 cores a GPU is slower below about 300,000 rows of 8 columns (100 trees of 10 levels)";
+  return "published: compared with 32 cores a GPU is slower below about 300,000 rows of 8 columns (100 trees of 10 "
+         "levels)";
 }
 
 }  // namespace freight::plan

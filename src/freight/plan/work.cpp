@@ -48,10 +48,10 @@ void fill_matmul(Work& w, const Graph& g, const Node& n) {
 // Large factorizations reach this share of the product's rate, by the FLOPs of the op table. Elimination is mostly
 // products. Those of vectors are the books' counts, of which divide and conquer leaves some out; half of the reduction
 // before it is products of a matrix and a vector, which memory bounds. Measured on one core, n = 200 to 1000: ours in
-// LU, Cholesky and QR, OpenBLAS's LAPACK in the others (docs/tour/time.md). The LU of a mixed solution is one in f32.
+// LU, Cholesky and QR, OpenBLAS's LAPACK in the others (docs/tour/time.md).
 double share_of(const Node& n) {
   switch (n.op) {
-    case Op::solve: return attrs<SolveAttrs>(n).mixed ? 1.1 : 0.7;
+    case Op::solve:
     case Op::lu_factor:
     case Op::cholesky:
     case Op::solve_triangular: return 0.7;

@@ -1,10 +1,9 @@
 // See routes.h.
 #include "freight/serve/routes.h"
 
-#include <charconv>
-
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/version.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
@@ -22,12 +21,6 @@ constexpr int64_t kUsualTop = 10;
 constexpr size_t kMaxTextBytes = size_t{4} << 20;  // as JSON; far more than any model reads
 
 Reply error(int status, const std::string& text) { return {.status = status, .body = error_json(text)}; }
-
-// The whole text as a number; false otherwise.
-bool parse_count(const std::string& text, uint64_t& out) {
-  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return fault == std::errc() && end == text.data() + text.size();
-}
 
 // Takes as long for a wrong first letter as for a wrong last one; the length may show.
 bool equal_in_constant_time(const std::string& a, const std::string& b) {
@@ -54,7 +47,8 @@ std::string media_type(const Request& request) {
 std::string text_of(const Request& request, const std::string& type) {
   if (type != "application/json") return request.body();
   if (request.body().size() > kMaxTextBytes) {
-    fail(ErrorKind::usage, "predict", "the JSON has ", request.body().size(), " bytes, need at most ", kMaxTextBytes);
+    fail(ErrorKind::usage, "predict", "the JSON has ", request.body().size(), " bytes, expected at most ",
+         kMaxTextBytes);
   }
   const auto j = io::parse_json<nlohmann::json>(request.body(), "predict");
   if (!j.is_object() || !j.contains("text") || !j["text"].is_string()) {
@@ -117,7 +111,7 @@ Routes::Found Routes::find(const std::string& path) const {
     const size_t end = std::min(rest.find('/'), rest.size());
     return find_model(rest.substr(0, end), rest.substr(end));
   }
-  return {{}, "there is nothing under this path; / is the page, /v2/models/MODEL/infer and /predict answer"};
+  return {{}, "not found; / is the page, /v2/models/MODEL/infer and /predict make predictions"};
 }
 
 // `rest` is what follows the name: "", "/ready", "/versions/1/infer", ...
@@ -224,11 +218,8 @@ Reply Routes::counted(ServedModel& model, F&& f) {
 Reply Routes::infer(ServedModel& model, const Request& request) {
   std::optional<size_t> json_size;
   if (const std::string given = request.header("Inference-Header-Content-Length"); !given.empty()) {
-    uint64_t size = 0;
-    if (!parse_count(given, size)) {
-      return error(400, "infer: Inference-Header-Content-Length must be a number of bytes");
-    }
-    json_size = size;
+    json_size = parse_number<uint64_t>(given);
+    if (!json_size) return error(400, "infer: Inference-Header-Content-Length must be a number of bytes");
   }
   InferRequest r = parse_infer(view(request.body()), json_size, "infer");
   model.check_outputs(r, "infer");
@@ -250,10 +241,11 @@ Reply Routes::infer(ServedModel& model, const Request& request) {
 Reply Routes::predict(ServedModel& model, const Request& request) {
   const std::string type = media_type(request);
   uint64_t top = kUsualTop;
-  if (const std::string given = request.query("top"); !given.empty() && (!parse_count(given, top) || top < 1)) {
-    return error(400, cat("predict: got top=", given.substr(0, 80), ", need a number of classes, from 1"));
+  if (const std::string given = request.query("top"); !given.empty()) {
+    top = parse_number<uint64_t>(given).value_or(0);
+    if (top < 1) return error(400, cat("predict: got top=", given.substr(0, 80), ", need a number of classes, from 1"));
   }
-  if (request.body().empty()) return error(400, "predict: the body is empty: send a picture or a text");
+  if (request.body().empty()) return error(400, "predict: the body is empty: send an image or a text");
   Array sample;
   if (model.reads_rows()) {
     if (type != "application/json" && type != "text/csv") {
@@ -261,7 +253,8 @@ Reply Routes::predict(ServedModel& model, const Request& request) {
                             "text/csv, got ", type.empty() ? "no Content-Type" : type));
     }
     if (request.body().size() > kMaxTextBytes) {
-      return error(413, cat("predict: the row has ", request.body().size(), " bytes, need at most ", kMaxTextBytes));
+      return error(413,
+                   cat("predict: the row has ", request.body().size(), " bytes, expected at most ", kMaxTextBytes));
     }
     sample = type == "text/csv" ? model.sample_of_table(request.body(), "predict")
                                 : model.sample_of_json(request.body(), "predict");
@@ -274,7 +267,7 @@ Reply Routes::predict(ServedModel& model, const Request& request) {
   } else {
     if (!starts_with(type, "image/") && type != "application/octet-stream") {
       return error(415,
-                   cat("predict: model ", model.name(), " takes pictures or arrays: send image/png, image/jpeg, ... ",
+                   cat("predict: model ", model.name(), " takes images or arrays: send image/png, image/jpeg, ... ",
                        "or application/octet-stream, got ", type.empty() ? "no Content-Type" : type));
     }
     sample = model.predictor().sample_of_bytes(view(request.body()), "predict");

@@ -92,10 +92,10 @@ std::string cells_that_are_none(const data::Cells& cells, const data::CellColumn
     const int64_t line = cells.places.line(static_cast<int64_t>(i));
     shown.push_back(cat(
         "'", excerpt(column.words[code]), "' (",
-        counts[code] > 1 ? cat(with_commas(counts[code]), " cells, first in line ", line) : cat("line ", line), ")"));
+        counts[code] > 1 ? cat(with_commas(counts[code]), " values, first in line ", line) : cat("line ", line), ")"));
   }
   return cat(join(shown, ", "),
-             others > 0 ? cat(" and ", with_commas(static_cast<int64_t>(others)), " other words") : "");
+             others > 0 ? cat(" and ", with_commas(static_cast<int64_t>(others)), " other values") : "");
 }
 
 }  // namespace
@@ -103,7 +103,7 @@ std::string cells_that_are_none(const data::Cells& cells, const data::CellColumn
 std::string missing_note(const data::CellColumn& column) {
   std::vector<std::string> spellings;
   for (const auto& [spelling, count] : column.missing_as) {
-    spellings.push_back(cat("'", excerpt(spelling), "' (", with_commas(count), count == 1 ? " cell)" : " cells)"));
+    spellings.push_back(cat("'", excerpt(spelling), "' (", with_commas(count), count == 1 ? " value)" : " values)"));
   }
   if (spellings.empty()) return "";
   const size_t more = spellings.size() > kMostShown ? spellings.size() - kMostShown : 0;

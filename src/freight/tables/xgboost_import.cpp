@@ -2,7 +2,6 @@
 #include "freight/tables/xgboost_import.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <numeric>
@@ -10,6 +9,7 @@
 #include <span>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/io/file.h"
@@ -70,12 +70,7 @@ std::vector<std::string> names_of_classes(int64_t classes, const std::vector<std
 // The words of a column, by the number of their category.
 using Categories = std::vector<std::string>;
 
-int64_t number_in(const Json& text) {
-  int64_t value = 0;
-  const auto& s = text.get_ref<const std::string&>();
-  std::from_chars(s.data(), s.data() + s.size(), value);
-  return value;
-}
+int64_t number_in(const Json& text) { return parse_number<int64_t>(text.get_ref<const std::string&>()).value_or(0); }
 
 // XGBoost up to 2 writes NaN, which JSON does not have, where a node splits words.
 std::string without_nan(std::string_view text) {
@@ -112,7 +107,7 @@ Json imported_document(const std::string& bytes, const std::string& path) {
   Json document =
       binary ? io::parse_ubjson(view, path, ErrorKind::data) : Json::parse(without_nan(bytes), nullptr, false);
   if (document.is_object() && document.contains("learner")) return document;
-  fail(ErrorKind::data, path, "is no model of XGBoost's: need what its save_model writes as .json or .ubj");
+  fail(ErrorKind::data, path, "is not an XGBoost model: expected what its save_model writes as .json or .ubj");
 }
 
 // Names lie as bytes behind each other; numbers as they are.
@@ -123,7 +118,8 @@ Categories named_categories(const Json& encoded, const std::string& path) {
   for (size_t i = 0; i < ends.size(); ++i) {
     const auto end = ends[i].get<size_t>();
     if (end < last || end > values.size()) {
-      fail(ErrorKind::data, path, "is no model of XGBoost's: the offsets of its categories do not rise to their bytes");
+      fail(ErrorKind::data, path,
+           "is not an XGBoost model: the offsets of its categories do not ascend to their bytes");
     }
     std::string word;
     for (size_t at = last; at < end; ++at) word += static_cast<char>(values[at].get<int>());
@@ -195,7 +191,7 @@ int64_t classes_told(const std::string& objective, int64_t classes, const std::s
   const std::vector<std::string> may = objectives_of_trees(told);
   if (std::find(may.begin(), may.end(), objective) != may.end()) return told;
   fail(ErrorKind::usage, path, "the objective ", excerpt(objective),
-       " is not taken: need binary:logistic, multi:softprob, "
+       " is not supported: expected binary:logistic, multi:softprob, "
        "multi:softmax, ",
        join(may, ", "));
 }
@@ -227,7 +223,8 @@ std::optional<train::Metric> metric_of(const Json& objective) {
   const auto number = [&](const char* part, const char* name) {
     std::string text = objective.at(part).at(name).get<std::string>();
     std::erase_if(text, [](char c) { return c == '[' || c == ']'; });
-    return std::strtod(text.c_str(), nullptr);
+    std::string_view first = text;
+    return take_number<double>(first).value_or(0);
   };
   const auto name = objective.at("name").get<std::string>();
   if (name == "reg:quantileerror" && objective.contains("quantile_loss_param")) {
@@ -246,7 +243,7 @@ store::Bundle imported(const std::string& file, const std::string& path, const s
   const Json& booster = learner.at("gradient_booster");
   if (booster.at("name") != "gbtree") {
     fail(ErrorKind::usage, path, "a model of the booster ", excerpt(booster.at("name").dump()),
-         " is not taken: need gbtree");
+         " is not supported: expected gbtree");
   }
   Json& objective = learner.at("objective").at("name");
   if (objective == "multi:softmax") objective = "multi:softprob";  // the same sums

@@ -2,12 +2,12 @@
 #include "freight/tables/xgboost_trees.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <span>
 #include <vector>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/io/json_internal.h"
@@ -27,7 +27,7 @@ constexpr int64_t kMostLevels = 512;
 // XGBoost keeps the categories of a node as bits up to the largest one. All of them together may take so many bytes.
 constexpr int64_t kMostCategoryBytes = int64_t{256} << 20;
 
-constexpr char kDamaged[] = "the stored trees are damaged";
+constexpr char kDamaged[] = "the saved trees are damaged";
 
 [[noreturn]] void damaged_trees(const std::string& path, const std::string& what) {
   fail(ErrorKind::checkpoint, path, kDamaged, ": ", what);
@@ -39,11 +39,10 @@ Json document_of(std::span<const uint8_t> bytes, const std::string& path) {
 
 // XGBoost writes its parameters as texts.
 int64_t whole_number(const Json& text, const char* name, const std::string& path) {
-  int64_t value = 0;
   const auto& s = text.get_ref<const std::string&>();
-  const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
-  if (error != std::errc() || end != s.data() + s.size()) damaged_trees(path, cat(name, ": got ", excerpt(s)));
-  return value;
+  const std::optional<int64_t> value = parse_number<int64_t>(s);
+  if (!value) damaged_trees(path, cat(name, ": got ", excerpt(s)));
+  return *value;
 }
 
 // "5E-1"; "[5E-1]" or "[5E-1,2E-1]" from 3.0 on.
@@ -54,10 +53,9 @@ std::vector<float> numbers_of_start(const Json& model) {
   std::erase_if(text, [](char c) { return c == '[' || c == ']' || c == ' '; });
   std::vector<float> numbers;
   for (const std::string& part : split(text, ',')) {
-    float value = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-    if (error != std::errc() || end != part.data() + part.size() || !std::isfinite(value)) return {};
-    numbers.push_back(value);
+    const std::optional<float> value = parse_number<float>(part);
+    if (!value || !std::isfinite(*value)) return {};
+    numbers.push_back(*value);
   }
   return numbers;
 }
@@ -99,7 +97,7 @@ class TreeReader {
       const auto number = at[node].get<double>();  // the value of a leaf, or where numbers are split
       const int64_t children[] = {left[node].get<int64_t>(), right[node].get<int64_t>()};
       if (children[0] == -1 && children[1] == -1) {
-        if (!std::isfinite(number)) wrong(cat("leaf ", node, " is not finite"));
+        if (!std::isfinite(number)) wrong(cat("leaf ", node, " is NaN or infinite"));
         ++facts.leaves;
         continue;
       }
@@ -130,7 +128,7 @@ class TreeReader {
   const Json& array(const char* name) const {
     const Json& values = tree_.at(name);
     if (!values.is_array() || values.size() != static_cast<size_t>(nodes_)) {
-      wrong(cat(name, ": got ", values.size(), " values, need ", nodes_));
+      wrong(cat(name, ": expected ", nodes_, ", got ", values.size(), " values"));
     }
     return values;
   }
@@ -227,12 +225,12 @@ ReadTrees read_trees(std::span<const uint8_t> bytes, const std::string& path, in
     const Json document = document_of(bytes, path);
     const Json &learner = document.at("learner"), &shape = learner.at("learner_model_param");
     const int64_t takes = whole_number(shape.at("num_feature"), "num_feature", path);
-    if (takes != columns) damaged_trees(path, cat("they take ", takes, " columns, the model has ", columns));
+    if (takes != columns) damaged_trees(path, cat("they expect ", takes, " columns, the model has ", columns));
     const int64_t gives = std::max<int64_t>(whole_number(shape.at("num_class"), "num_class", path), 1);
-    if (gives != groups) damaged_trees(path, cat("they tell ", gives, " numbers, the model ", groups));
+    if (gives != groups) damaged_trees(path, cat("they predict ", gives, " numbers, the model ", groups));
     if (const auto targets = shape.find("num_target"); targets != shape.end()) {
       if (whole_number(*targets, "num_target", path) > 1 || targets->get_ref<const std::string&>().starts_with('-')) {
-        damaged_trees(path, "they tell several targets");
+        damaged_trees(path, "they predict several targets");
       }
     }
     facts.objective = learner.at("objective").at("name").get<std::string>();
@@ -244,7 +242,7 @@ ReadTrees read_trees(std::span<const uint8_t> bytes, const std::string& path, in
     facts.trees = static_cast<int64_t>(trees.size());
     const int64_t said = whole_number(model.at("gbtree_model_param").at("num_trees"), "num_trees", path);
     if (!trees.is_array() || trees.size() != group.size() || said != facts.trees) {
-      damaged_trees(path, cat("got ", trees.size(), " trees, need ", said));
+      damaged_trees(path, cat("expected ", said, ", got ", trees.size(), " trees"));
     }
     for (size_t i = 0; i < trees.size(); ++i) {
       const auto of = group[i].get<int64_t>();

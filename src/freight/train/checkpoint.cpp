@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/threads.h"
 #include "freight/io/file.h"
@@ -27,8 +28,6 @@ using nlohmann::json;
 namespace {
 
 constexpr const char* kCheckpointFormat = "freight-checkpoint-3";
-constexpr const char* kFormat2 = "freight-checkpoint-2";  // SHA-256 of the parts
-constexpr const char* kFormat1 = "freight-checkpoint-1";  // one SHA-256 for the whole of each file
 constexpr const char *kModel = "model.safetensors", *kState = "state.safetensors", *kManifest = "manifest.json";
 constexpr const char* kAverages = "averages";  // what metadata of the state say that the model holds
 
@@ -61,7 +60,7 @@ int64_t count_in(const json& j, const char* key, int64_t least) {
   const json& v = j.at(key);
   // A number beyond 64 bits with a sign comes out negative.
   if (!v.is_number_integer() || v.get<int64_t>() < least) {
-    fail(ErrorKind::checkpoint, key, "got ", excerpt(v.dump()), ", need an integer of at least ", least);
+    fail(ErrorKind::checkpoint, key, "expected an integer of at least ", least, ", got ", excerpt(v.dump()));
   }
   return v.get<int64_t>();
 }
@@ -78,7 +77,7 @@ RunPosition place_from(const json& j) {
   p.last_loss = j.at("last_loss");
   if (j.contains("lr")) {
     p.lr = j.at("lr").get<double>();
-    if (*p.lr < 0) fail(ErrorKind::checkpoint, "lr", "got ", *p.lr, ", need a learning rate of at least 0");
+    if (*p.lr < 0) fail(ErrorKind::checkpoint, "lr", "expected a learning rate of at least 0, got ", *p.lr);
   }
   p.best_score = or_else(j.at("best_score"), p.best_score);
   p.train_seconds = j.at("train_seconds");
@@ -234,25 +233,18 @@ void put_in_place(const std::string& fresh, const std::string& dir) {
 io::PartHashes hashes_in(const std::string& manifest, const std::string& file, const std::string& path) {
   const json j = io::parse_json<json>(manifest, path, ErrorKind::checkpoint);
   const std::string format = j.is_object() && j.contains("format") && j["format"].is_string() ? j["format"] : "";
-  if (format != kCheckpointFormat && format != kFormat2 && format != kFormat1) {
-    damaged_checkpoint(path, cat("not the manifest of a checkpoint: need an object with format ", kCheckpointFormat,
-                                 " or an earlier one"));
+  if (format != kCheckpointFormat) {
+    damaged_checkpoint(path, cat("not the manifest of a checkpoint: got format `", excerpt(format),
+                                 "`, need an object with format ", kCheckpointFormat));
   }
   io::PartHashes hashes;
   try {
     const json& said = j.at("files").at(file);
     hashes.bytes = static_cast<uint64_t>(count_in(said, "bytes", 0));
-    if (format == kFormat1) {
-      hashes.part = hashes.bytes;
-      hashes.hash = io::Hash::sha256;
-      hashes.parts = {said.at("sha256").get<std::string>()};
-    } else {
-      hashes.part = static_cast<uint64_t>(count_in(said, "part_bytes", 1));
-      hashes.hash = format == kFormat2 ? io::Hash::sha256 : io::Hash::xxh3_128;
-      hashes.parts = said.at(format == kFormat2 ? "sha256" : "xxh3_128").get<std::vector<std::string>>();
-    }
+    hashes.part = static_cast<uint64_t>(count_in(said, "part_bytes", 1));
+    hashes.parts = said.at("xxh3_128").get<std::vector<std::string>>();
   } catch (const std::exception& e) {
-    damaged_checkpoint(path, cat("says nothing sound of ", file, ": ", io::json_fault(e)));
+    damaged_checkpoint(path, cat("has no valid entry for ", file, ": ", io::json_fault(e)));
   }
   return hashes;
 }
@@ -260,9 +252,11 @@ io::PartHashes hashes_in(const std::string& manifest, const std::string& file, c
 void read_state(const std::map<std::string, std::string>& metadata, const std::string& path, Checkpoint& out) {
   try {
     out.place = place_from(io::parse_json<json>(metadata.at("place"), path, ErrorKind::checkpoint));
-    out.config.orientation = "ignore";  // as early runs did, which do not say it
     set_from_json(out.config, metadata.at("config"), path);
-    out.fingerprint = std::stoull(metadata.at("fingerprint"));
+    const std::string& fingerprint = metadata.at("fingerprint");
+    const std::optional<uint64_t> number = parse_number<uint64_t>(fingerprint);
+    if (!number) fail(ErrorKind::checkpoint, "fingerprint", "got '", excerpt(fingerprint), "', need a whole number");
+    out.fingerprint = *number;
     out.averaged = metadata.contains("model") && metadata.at("model") == kAverages;
   } catch (const std::exception& e) {
     damaged_checkpoint(path, cat("not the state of a run: ", e.what()));
@@ -346,17 +340,17 @@ void tidy_checkpoints(const std::string& folder) {
   }
 }
 
-Found find_checkpoint(const std::string& resume, const std::string& output_dir, Hold wanted) {
+Found find_checkpoint(const std::string& resume, const std::string& output_dir) {
   Found found;
   if (resume == "auto") {
-    if (wanted == Hold::run) hold(output_dir, found);
+    hold(output_dir, found);
     for (const std::string& path : checkpoints_of(output_dir)) {
       try {
         if (!has_manifest(path)) continue;
         found.checkpoint = load(path);
         break;
       } catch (const Error& e) {
-        found.warnings.push_back(cat("passed over: ", e.what()));
+        found.warnings.push_back(cat("skipped: ", e.what()));
       }
     }
     return found;
@@ -368,7 +362,7 @@ Found find_checkpoint(const std::string& resume, const std::string& output_dir, 
   const bool of_checkpoint = has_manifest(dir);
   if (of_checkpoint) dir = fs::canonical(dir).string();
   const std::string run = of_checkpoint ? fs::path(dir).parent_path().parent_path().string() : dir;
-  if (wanted == Hold::run && (output_dir.empty() || same_path(output_dir, run))) hold(run, found);
+  if (output_dir.empty() || same_path(output_dir, run)) hold(run, found);
   const std::vector<std::string> all = of_checkpoint ? std::vector<std::string>{dir} : checkpoints_of(dir);
   if (!all.empty() && has_manifest(all.front())) {
     found.checkpoint = load_or_offer(all.front());
@@ -376,17 +370,19 @@ Found find_checkpoint(const std::string& resume, const std::string& output_dir, 
   }
   if (!all.empty()) {
     damaged_checkpoint(all.front(),
-                       "has no manifest.json: what lies there are weights alone, from which --weights "
+                       "has no manifest.json: it contains weights only, from which --weights "
                        "starts a new run");
   }
-  fail(ErrorKind::usage, "--resume", "there is no checkpoint to go on from in ", resume,
+  fail(ErrorKind::usage, "--resume", "there is no checkpoint to resume from in ", resume,
        io::file_exists(dir + "/" + kModel)
-           ? ": what lies there are weights alone; --weights starts a new run from them"
-           : "; need the path of a run that saved one, and --resume auto begins anew where there is none");
+           ? ": it contains weights only; --weights starts a new run from them"
+           : "; pass the path of a run that saved one, or --resume auto, which starts over if there is none");
 }
 
 int64_t step_of(const std::string& checkpoint) {
-  return std::atoll(fs::path(checkpoint).filename().c_str() + std::string_view("step-").size());
+  const std::string name = fs::path(checkpoint).filename().string();
+  std::string_view number = std::string_view(name).substr(std::min(name.size(), std::string_view("step-").size()));
+  return take_number<int64_t>(number).value_or(0);
 }
 
 std::vector<std::string> checkpoints_of(const std::string& run) {
@@ -411,7 +407,7 @@ void restore(Checkpoint& c, models::Model& model, const std::vector<nn::NamedVar
   if (const auto spec = c.model->metadata.find("spec"); spec != c.model->metadata.end()) {
     // Weights may fit a net of other activations or strides just as well.
     if (models::to_spec(models::from_spec(spec->second, weights)) != models::to_spec(model)) {
-      fail(ErrorKind::usage, "--model", "cannot change when a run goes on: the net is not that of ", c.dir,
+      fail(ErrorKind::usage, "--model", "cannot change when a run resumes: the network is not that of ", c.dir,
            ", whose model.json shows it; --weights starts a new run from its weights");
     }
   }
@@ -421,7 +417,8 @@ void restore(Checkpoint& c, models::Model& model, const std::vector<nn::NamedVar
     const Array* stored = file.find(v.name);
     if (!stored) damaged_checkpoint(path, cat("has no ", v.name, ", which this run needs"));
     if (stored->dtype() != v.variable.type().dtype || stored->shape() != v.variable.shape()) {
-      damaged_checkpoint(path, cat(v.name, ": got ", stored->dtype(), stored->shape(), ", need ", v.variable.type()));
+      damaged_checkpoint(path,
+                         cat(v.name, ": expected ", v.variable.type(), ", got ", stored->dtype(), stored->shape()));
     }
   }
   for (const auto& stored : file.tensors) {
@@ -446,8 +443,8 @@ void need_same_run(const Checkpoint& c, const Config& config) {
             // The checkpoint may have been moved here from another machine; what is behind the name is compared apart.
             if (same_path(before, now) || (base_name(now) == before && now != before)) return;
           }
-          fail(ErrorKind::usage, f.flag(), "cannot change when a run goes on: got ", now, ", ", c.dir,
-               " was made with ", before, "; --weights starts a new run from its weights");
+          fail(ErrorKind::usage, f.flag(), "cannot change when a run resumes: got ", now, ", ", c.dir,
+               " was created with ", before, "; --weights starts a new run from its weights");
         },
         f.member);
   }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -11,6 +10,7 @@
 #include <numeric>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/philox.h"
 #include "freight/base/strings.h"
 #include "freight/store/row_model.h"
@@ -194,7 +194,7 @@ constexpr double kLeastMean = 1e-30;  // a prediction of 0 or below, which such 
 void need_no_negative(const Answered& a, const Metric& m) {
   for (int64_t i = 0; i < a.count(); ++i) {
     if (a.truth(i) >= 0) continue;
-    fail(ErrorKind::data, m.name, "is of values of at least 0: got a target of ", a.truth(i),
+    fail(ErrorKind::data, m.name, "is for values of at least 0: got a target of ", a.truth(i),
          "; --metric names another");
   }
 }
@@ -219,10 +219,8 @@ std::optional<double> tweedie_deviance(const Answered& a, const Times& times, co
 int64_t top_of(const std::string& name) {
   const size_t at = name.find('@');
   if (at == std::string::npos) return 0;
-  int64_t top = 0;
-  const char* const end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data() + at + 1, end, top);
-  return error == std::errc() && stop == end && top > 0 ? top : -1;
+  const int64_t top = parse_number<int64_t>(std::string_view(name).substr(at + 1)).value_or(0);
+  return top > 0 ? top : -1;
 }
 
 double mean_over_queries(const std::vector<double>& figures, const Times& times) {
@@ -290,11 +288,11 @@ const MetricRow& row_of_metric(const std::string& name) {
   const std::string whole = name.substr(0, name.find('@'));
   if (const MetricRow* const row = find_metric(whole)) {
     fail(ErrorKind::usage, "--metric", "got ", name, ": ",
-         row->what == For::ranking ? "need a whole number of at least 1 behind the @, as in ndcg@10"
-                                   : cat(whole, " is of all rows; ndcg and map alone take an @"));
+         row->what == For::ranking ? "expected a whole number of at least 1 after the @, as in ndcg@10"
+                                   : cat(whole, " is computed on all rows; only ndcg and map accept an @"));
   }
   const std::string near = nearest(name, metric_names());
-  fail(ErrorKind::usage, "--metric", "unknown value: got ", name, ", need one of ", join(metric_names(), ", "),
+  fail(ErrorKind::usage, "--metric", "unknown value: expected one of ", join(metric_names(), ", "), ", got ", name,
        near.empty() ? "" : cat("; did you mean ", near, "?"));
 }
 
@@ -338,12 +336,12 @@ Metric metric_for(const Config& c, size_t classes) {
     const char* const what[] = {"two classes", "more than two classes", "classes", "values",
                                 "rankings (--task ranking)"};
     fail(ErrorKind::usage, "--metric", name, " is for ", what[static_cast<size_t>(row.what)],
-         ": the told column holds ",
-         ranking        ? std::string("relevances, by which rows are ranked")
+         ": the target column contains ",
+         ranking        ? std::string("relevance labels for ranking")
          : classes == 0 ? std::string("values")
          : classes == 1 ? std::string("one class")
                         : cat(classes, " classes"),
-         ", need ", others.empty() ? std::string("another column") : join(others, ", "));
+         ", expected ", others.empty() ? std::string("another column") : join(others, ", "));
   }
   if (name == "quantile_loss" && c.objective != "quantile") {
     fail(ErrorKind::usage, "--metric", "quantile_loss is for --objective quantile: got ", c.objective);
@@ -436,7 +434,7 @@ std::vector<std::string> notes_on_scores(const Array& answers, const Truth& trut
     for (int64_t i = 0; i < answered.count(); ++i) count += answered.value(i) <= 0;
     if (count > 0) {
       notes.push_back(cat(count, count == 1 ? " prediction is" : " predictions are", " 0 or below, which ",
-                          options.first.name, " does not know: they count as ", kLeastMean));
+                          options.first.name, " does not have: they count as ", kLeastMean));
     }
   }
   return notes;
@@ -490,9 +488,9 @@ std::optional<Metric> read_metric(const std::map<std::string, std::string>& entr
   const auto read = [&](const char* entry, double& to) {
     const auto at = entries.find(entry);
     if (at == entries.end()) return false;
-    const char* const end = at->second.data() + at->second.size();
-    const auto [stop, error] = std::from_chars(at->second.data(), end, to);
-    return error == std::errc() && stop == end;
+    const std::optional<double> number = parse_number<double>(at->second);
+    to = number.value_or(to);
+    return number.has_value();
   };
   if (metric.name == "quantile_loss" && !read(kQuantileEntry, metric.quantile)) return std::nullopt;
   if (metric.name == "tweedie_deviance" && !read(kTweedieEntry, metric.tweedie_power)) return std::nullopt;

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/io/file.h"
 #include "freight/train/config_fields.h"
 
@@ -100,8 +101,9 @@ TrainedOn trained_on(const store::Bundle& bundle, const std::string& path) {
                .tta = said("tta", "none"),
                .precision = said("precision", "fp32"),
                .on_bad = said("on_bad_sample", "error") == "error" ? data::OnBad::error : data::OnBad::skip};
-  on.load.images.val_split = on.load.text.val_split = std::atof(said("val_split", "-1").c_str());
-  on.load.images.split_seed = on.load.text.split_seed = static_cast<uint64_t>(std::atoll(said("seed", "0").c_str()));
+  on.load.images.val_split = on.load.text.val_split = parse_number<double>(said("val_split", "-1")).value_or(-1);
+  on.load.images.split_seed = on.load.text.split_seed =
+      static_cast<uint64_t>(parse_number<int64_t>(said("seed", "0")).value_or(0));
   const store::Preprocessing& p = bundle.preprocessing;
   on.load.arrays = {.asked = {.layout = data::Layout::automatic, .range = {}, .input = p.text() ? Shape{} : p.input},
                     .recorded = p.arrays,

@@ -112,10 +112,6 @@ bool takes_spectral(const Graph& graph, const Node& node);
 bool spectral_in_place(const Graph& graph, const Node& node, int input, int output);
 std::unique_ptr<Kernel> make_spectral(const StepSpec& spec);
 
-// solve_mixed.cpp: systems in f64 by an LU in f32 and refinement; what takes_solve asks for those.
-bool takes_solve_mixed(const Graph& graph, const Node& node);
-std::unique_ptr<Kernel> make_solve_mixed(const StepSpec& spec);
-
 // Composites over sequences have kernels for f32 and, on processors with its instructions, bf16 (cpu.cpp).
 bool takes_sequence(const Graph& graph, const Node& node);
 

@@ -204,12 +204,10 @@ bool reads_triangle(const Graph& graph, const Node& node, const MatrixStrides& s
 
 LayoutPlan factor_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given, const FrozenInputs&) {
   LayoutPlan plan;
-  const bool reads_rows = node.op == Op::solve && attrs<SolveAttrs>(node).mixed;
   for (size_t i = 0; i < given.size(); ++i) {
     const Type& type = graph.type(node.inputs[i]);
     const std::optional<MatrixStrides> strides = matrix_strides({type, given[i]});
-    const bool takes =
-        strides && !reads_rows && (node.op != Op::solve_triangular || i > 0 || reads_triangle(graph, node, *strides));
+    const bool takes = strides && (node.op != Op::solve_triangular || i > 0 || reads_triangle(graph, node, *strides));
     plan.in.push_back(takes ? given[i] : Layout::row_major(type.shape));
   }
   for (const Value v : node.outputs) plan.out.push_back(Layout::row_major(graph.type(v).shape));
@@ -225,7 +223,6 @@ std::unique_ptr<Kernel> make_solve_triangular(const StepSpec& spec) { return mak
 
 // Other systems are solved by lu_factor and solve_triangular, as the definition says.
 bool takes_solve(const Graph& graph, const Node& node) {
-  if (attrs<SolveAttrs>(node).mixed) return takes_solve_mixed(graph, node);
   if (!takes_factors(graph, node)) return false;
   const Type& a = graph.type(node.in(0));
   const Matrices of(a), right_sides(graph.type(node.in(1)));
@@ -234,12 +231,8 @@ bool takes_solve(const Graph& graph, const Node& node) {
 }
 
 // A group of systems reads its right sides before it writes its solutions.
-bool solves_in_place(const Graph&, const Node& node, int input, int output) {
-  return !attrs<SolveAttrs>(node).mixed && input == 1 && output == 0;
-}
+bool solves_in_place(const Graph&, const Node&, int input, int output) { return input == 1 && output == 0; }
 
-std::unique_ptr<Kernel> make_solve(const StepSpec& spec) {
-  return attrs<SolveAttrs>(*spec.node).mixed ? make_solve_mixed(spec) : make_for_type<SystemsStep>(spec);
-}
+std::unique_ptr<Kernel> make_solve(const StepSpec& spec) { return make_for_type<SystemsStep>(spec); }
 
 }  // namespace freight::cpu

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
 #include "freight/backend/gpu/dialect.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/strings.h"
 
 namespace freight::gpu {
@@ -50,10 +50,9 @@ std::string filled(std::string_view pattern, DType in, const std::vector<std::st
     const char c = pattern[i];
     if (std::isdigit(static_cast<unsigned char>(c)) && (i == 0 || !is_word(pattern[i - 1]))) {
       // A fraction has the type of the operands: as written, f32 would be computed in f64.
-      double number = 0;
-      const char *begin = pattern.data() + i,
-                 *end = std::from_chars(begin, pattern.data() + pattern.size(), number).ptr;
-      const std::string_view text(begin, static_cast<size_t>(end - begin));
+      std::string_view rest = pattern.substr(i);
+      const double number = take_number<double>(rest).value_or(0);
+      const std::string_view text = pattern.substr(i, pattern.size() - i - rest.size());
       const bool fraction = text.find_first_of(".e") != std::string_view::npos;
       out += fraction ? literal(number, wide(in)) : std::string(text);
       i += text.size() - 1;

@@ -3,12 +3,12 @@
 
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <string>
 
 #include "freight/backend/cpu/kernels/tile_chain.h"
+#include "freight/base/parse_number.h"
 #include "freight/ir/infer.h"
 
 namespace freight::cpu {
@@ -124,12 +124,12 @@ class Parser {
   }
 
   int number() {
-    double value = 0;
-    const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
-    if (error != std::errc()) return fail();
-    at_ = static_cast<size_t>(end - text_.data());
+    std::string_view rest = text_.substr(at_);
+    const std::optional<double> value = take_number<double>(rest);
+    if (!value) return fail();
+    at_ = text_.size() - rest.size();
     take("f");
-    return constant(value);
+    return constant(*value);
   }
 
   int call(std::string_view function) {

@@ -1,5 +1,5 @@
-// `freight bench scaling` as its users meet it: what it measures adds up, and it is told why more devices are not as
-// many times as fast.
+// `freight bench compare --world` as its users meet it: what it measures adds up, and it says why more devices are not
+// as many times as fast.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -23,14 +23,15 @@ class BenchScaling : public ::testing::Test {
  protected:
   BenchScaling() : dir_(scratch_dir()) { std::filesystem::create_directory(dir_ + "/tmp"); }
   Words args(const Words& more) const {
-    Words all = {"bench", "scaling", "--model", "mlp", "-b", "30", "--seconds", "0.05", "--quiet"};
+    Words all = {"bench", "compare", "--model", "mlp", "-b", "30", "--seconds", "0.05", "--quiet"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
   Ran scaling(const Words& more, const Words& environment = {}) const {
-    Words all = {"TMPDIR=" + dir_ + "/tmp", "FREIGHT_CACHE=" + dir_ + "/cache"};
+    Words all = {"TMPDIR=" + dir_ + "/tmp", "FREIGHT_CACHE=" + dir_ + "/cache"}, words = {"--world", "1,2,4"};
     all.insert(all.end(), environment.begin(), environment.end());
-    const Ran r = run_freight(args(more), {}, all);
+    words.insert(words.end(), more.begin(), more.end());
+    const Ran r = run_freight(args(words), {}, all);
     EXPECT_TRUE(std::filesystem::is_empty(dir_ + "/tmp"));
     return r;
   }
@@ -122,12 +123,15 @@ TEST_F(BenchScaling, RefusesWhatItCannotMeasure) {
   };
   refused({"--world", "0"}, "--world: got '0'");
   refused({"--world", "a"}, "--world: got 'a'");
-  refused({"--world", "2,1"}, "that rise");
+  refused({"--world", "2,1"}, "in ascending order");
   refused({"--world", "1,31"}, "got 31 devices for a batch of 30");
   refused({"--world", "1,65", "-b", "100"}, "at most 64");
   refused({"--world", "1,4", "--shards", "3"}, "got 4 devices for 3 shards");
   refused({"--seconds", "0"}, "--seconds");
   refused({"--model", "gbdt"}, "gbdt");
+  refused({"--batches", "30,60"}, "need one batch size with --world");
+  refused({"--devices", "cpu,ref"}, "need one device with --world");
+  refused({"--html", dir_ + "/page.html"}, "is for nets, --workloads classic, not for --world");
   // These are told before anything is measured.
   for (const auto& [flag, code] : {std::pair("--out", 1), {"--rates", 3}}) {
     const std::string path = dir_ + "/nowhere/x.json";
@@ -144,7 +148,7 @@ TEST_F(BenchScaling, NamesARankThatIsKilledAndLeavesNothing) {
   ASSERT_EQ(::kill(pid, SIGKILL), 0);
   const Ran r = running.finish();
   EXPECT_EQ(r.code, 7) << r.err;
-  EXPECT_NE(r.err.find("bench scaling: rank 1 was killed by signal 9"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("bench compare: rank 1 was killed by signal 9"), std::string::npos) << r.err;
   EXPECT_TRUE(std::filesystem::is_empty(dir_ + "/tmp"));
 }
 
