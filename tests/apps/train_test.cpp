@@ -328,7 +328,8 @@ TEST(TrainCommand, ARegressionIsTrainedEvaluatedAndPredicts) {
   ASSERT_EQ(p.at("values").size(), 2u);
   EXPECT_NEAR(p.at("values")[0].get<double>(), 1.25, 0.1);
   EXPECT_NEAR(p.at("values")[1].get<double>(), -1, 0.1);
-  expect_refused(run_freight({"train", dir, "--model", "mlp", "-o", dir + "/b"}), 2, {"mlp", "the targets are regression values"});
+  expect_refused(run_freight({"train", dir, "--model", "mlp", "-o", dir + "/b"}), 2,
+                 {"mlp", "the targets are regression values"});
   const std::string digits = dir + "/digits";
   std::filesystem::create_directories(digits);
   write_small_digits(digits);

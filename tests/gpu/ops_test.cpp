@@ -96,8 +96,7 @@ TEST(GpuIndexing, ALabelThatNamesNoClassIsReportedByTheLoss) {
       out[0].to_vector<float>();
       FAIL() << "label " << bad << " was not reported";
     } catch (const Error& e) {
-      EXPECT_NE(std::string(e.what()).find(cat("index out of range: expected 0 to 2, got ", bad)),
-                std::string::npos)
+      EXPECT_NE(std::string(e.what()).find(cat("index out of range: expected 0 to 2, got ", bad)), std::string::npos)
           << e.what();
     }
   }

@@ -96,7 +96,8 @@ TEST_F(OnGradient, WhatItCannotDoIsRefusedByName) {
   const auto expect = [&](const std::string& text, const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
-  expect(message([](const Tensor&) { return Tensor(); }), "returned an undefined tensor, Tensor(), for a gradient f32[2]");
+  expect(message([](const Tensor&) { return Tensor(); }),
+         "returned an undefined tensor, Tensor(), for a gradient f32[2]");
   expect(message([](const Tensor& g) { return sum(g); }), "expected f32[2], got f32[]");
   expect(message([](const Tensor& g) { return cast(g, DType::f64); }), "expected f32[2], got f64[2]");
   expect(message([](const Tensor& g) { return g * sum(g).item<float>(); }), "reads elements while gradients");

@@ -473,7 +473,8 @@ TEST_F(OwnRun, HooksThatTakePartInADeclaredNetAreNamedBeforeItIsTrained) {
   const nn::HookHandle hook = net->children()[0].module->on_output(
       [](const nn::Module&, const auto&, std::vector<Tensor>& out) { out[0] = out[0] * 2.0; });
   config_.output_dir = dir_ / "hooked";
-  expect_error(ErrorKind::usage, {"the network 'line'", "a hook (on_output) on '0' takes part"}, [&] { run(own(model)); });
+  expect_error(ErrorKind::usage, {"the network 'line'", "a hook (on_output) on '0' takes part"},
+               [&] { run(own(model)); });
 }
 
 }  // namespace

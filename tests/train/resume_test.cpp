@@ -391,7 +391,8 @@ TEST_F(Resume, WhatWouldBeAnotherRunIsRefused) {
   refused(ErrorKind::usage, {"--batch-size", "16", "32", "--weights"}, [](Config& c) { c.batch_size = 16; });
   refused(ErrorKind::usage, {"--optimizer", "adam", "sgd"}, [](Config& c) { c.optimizer = "adam"; });
   refused(ErrorKind::usage, {"--resume", "no-such"}, [](Config& c) { c.resume = "no-such"; });
-  refused(ErrorKind::usage, {"--resume", "no checkpoint to resume from", dir_.path(), "--resume auto, which starts over"},
+  refused(ErrorKind::usage,
+          {"--resume", "no checkpoint to resume from", dir_.path(), "--resume auto, which starts over"},
           [&](Config& c) { c.resume = dir_.path(); });
   test::write_idx_split(dir_.path(), "train", data::draw_digits(7, 640));
   refused(ErrorKind::checkpoint, {"fingerprint"}, [](Config&) {});

@@ -69,10 +69,13 @@ std::string curves(const Comparison& c) {
       c, 2,
       {.title = cat("Times as fast as ", base, ", batches moved from the host"), .y_label = "times", .from_zero = true},
       fast(Batches::moved));
-  out += over_batches(
-      c, 1,
-      {.title = "Fraction of the dense peak", .y_label = "%", .scale = Plot::Scale::linear, .from_zero = true, .reach = 1},
-      [](const Curve& curve, const BatchPoint& p) { return 100 * utilisation(curve, p); });
+  out += over_batches(c, 1,
+                      {.title = "Fraction of the dense peak",
+                       .y_label = "%",
+                       .scale = Plot::Scale::linear,
+                       .from_zero = true,
+                       .reach = 1},
+                      [](const Curve& curve, const BatchPoint& p) { return 100 * utilisation(curve, p); });
   return out + "</div>";
 }
 

@@ -21,7 +21,8 @@ Model built_again(const Model& model) {
   try {
     return from_spec(spec, "its spec");
   } catch (const Error& e) {
-    fail(ErrorKind::usage, "spec", "the network '", model.name, "' is not built by its own spec: ", e.what(), kDeclaration);
+    fail(ErrorKind::usage, "spec", "the network '", model.name, "' is not built by its own spec: ", e.what(),
+         kDeclaration);
   }
 }
 

@@ -280,10 +280,12 @@ class TableReader {
     if (source_.columns.empty() && set_.names.empty()) {
       if (const std::string note = header_note(cells_.head, source_.header); !note.empty()) out_.notes.push_back(note);
     }
-    out_.notes.push_back(cat(
-        "column ", out_.target, " is predicted from the ", cells_.columns.size() - 1 - out_.shape.set_aside.size(),
-        " others, as ", classes > 0 ? cat(classes, " classes") : std::string(source_.ranking ? "relevance labels" : "regression values"),
-        source_.target.empty() ? " (--target names another)" : ""));
+    if (const std::string note = blank_note(cells_); !note.empty()) out_.notes.push_back(note);
+    out_.notes.push_back(cat("column ", out_.target, " is predicted from the ",
+                             cells_.columns.size() - 1 - out_.shape.set_aside.size(), " others, as ",
+                             classes > 0 ? cat(classes, " classes")
+                                         : std::string(source_.ranking ? "relevance labels" : "regression values"),
+                             source_.target.empty() ? " (--target names another)" : ""));
     std::vector<std::string> counts;
     for (const auto& [kind, count] : kinds_) counts.push_back(cat(count, " ", to_string(kind)));
     out_.notes.push_back(cat("columns by type: ", join(counts, ", "), " (freight data info lists them)"));
@@ -522,6 +524,11 @@ std::string header_note(const data::TableHead& head, const std::string& header) 
   return cat("the first row is the header, ",
              head.numbers_in_header ? "some of whose names are numbers: " : "by the look of its cells alone: ",
              excerpt(join(head.names, ", ")), "; --header no makes it data");
+}
+
+std::string blank_note(const data::Cells& cells) {
+  if (cells.blank_rows == 0) return "";
+  return cat(with_commas(cells.blank_rows), cells.blank_rows == 1 ? " row" : " rows", " without any value skipped");
 }
 
 std::vector<std::string> names_of_columns(const std::string& said) {

@@ -146,7 +146,8 @@ void need_relevances(const data::Cells& cells, size_t target) {
   for (size_t i = 0; i < told.numbers.size(); ++i) {
     if (whole_number(told.numbers[i]) && told.numbers[i] >= 0 && told.numbers[i] <= kMost) continue;
     fail(ErrorKind::data, cells.place(static_cast<int64_t>(i)), "column ", told.name, ": got ", told.numbers[i],
-         ", and a ranking needs relevance labels: whole numbers from 0, of what does not belong to the query, to ", kMost);
+         ", and a ranking needs relevance labels: whole numbers from 0, of what does not belong to the query, to ",
+         kMost);
   }
 }
 

@@ -286,8 +286,8 @@ void refuse_flags_of_tables(const Config& c) {
     std::visit(
         [&](auto member) {
           if (c.*member == usual.*member) return;
-          fail(ErrorKind::usage, f.flag(), "is for models of tables (docs/tables.md): --model ", c.model, " is a network; ",
-               "leave it out");
+          fail(ErrorKind::usage, f.flag(), "is for models of tables (docs/tables.md): --model ", c.model,
+               " is a network; ", "leave it out");
         },
         f.member);
   }
