@@ -168,7 +168,7 @@ int main(int argc, char** argv) {
   const int rounds = std::max(1, argc > 5 ? std::atoi(argv[5]) : 7);
   try {
     const data::Dataset set = data::load(argv[1], {.images = {.train_crop = crop}}).train;
-    if (!set.files) fail(ErrorKind::usage, argv[1], "holds no pictures in files");
+    if (!set.files) fail(ErrorKind::usage, argv[1], "holds no images in files");
     data::Loader loader(set, options(set, batch, 0));
     for ([[maybe_unused]] const data::Batch& b : loader.epoch(0)) continue;  // fills the page cache, too
     int64_t epoch = 1;
@@ -178,7 +178,7 @@ int main(int argc, char** argv) {
       first.push_back(first_epoch_rate(set, batch, seconds));
       later.push_back(later_rate(loader, epoch, seconds));
     }
-    std::printf("%s: %lld pictures, %d threads, crop %lld, batch %lld, medians of %d rounds\n", argv[1],
+    std::printf("%s: %lld images, %d threads, crop %lld, batch %lld, medians of %d rounds\n", argv[1],
                 static_cast<long long>(set.count()), thread_count(), static_cast<long long>(crop),
                 static_cast<long long>(batch), rounds);
     std::printf("%-20s %-38s %s\n", "pictures", "per second", "per second of a core");

@@ -83,7 +83,7 @@ std::vector<std::string> bad_requests(const Plan& p) {
           post(path, "", R"({"inputs":[{"name":"input","datatype":"FP32","shape":[1,2],"data":[NaN,1]}]})"),
           post(path, "", R"({"inputs":[{"name":"input","datatype":"FP32","shape":[1,3],"data":[1,2,3]}]})"),
           post("/v2/models/nothing/infer", "", "{}"),
-          post("/predict", "Content-Type: image/png\r\n", "no picture"),
+          post("/predict", "Content-Type: image/png\r\n", "no image"),
           "GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n"};
 }
 

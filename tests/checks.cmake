@@ -44,7 +44,8 @@ add_test(NAME "check: tables as pandas reads them"
          COMMAND /usr/bin/env python3 ${CMAKE_CURRENT_SOURCE_DIR}/tables_readers_peers.py ${CMAKE_BINARY_DIR} --tables 40)
 set_tests_properties("check: tables as pandas reads them" PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300)
 add_test(NAME "check: commands in documents" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/docs_commands.py ${CMAKE_BINARY_DIR})
-set_tests_properties("check: commands in documents" PROPERTIES TIMEOUT 900)
+# The longest test begins first, so that no processor waits for it at the end.
+set_tests_properties("check: commands in documents" PROPERTIES TIMEOUT 900 COST 1000)
 add_test(NAME "check: C++ in documents"
          COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/docs_cpp.py ${CMAKE_CXX_COMPILER})
 add_test(NAME "check: programs of users"
@@ -54,6 +55,8 @@ set_tests_properties("check: API reference" PROPERTIES SKIP_RETURN_CODE 77 TIMEO
 add_test(NAME "check: documents as a site" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/docs_site.py ${CMAKE_BINARY_DIR})
 set_tests_properties("check: documents as a site" PROPERTIES FIXTURES_REQUIRED python_packages SKIP_RETURN_CODE 77 TIMEOUT 120)
 add_test(NAME "check: man page" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/man_page_test.py ${CMAKE_BINARY_DIR})
+add_test(NAME "check: length of documents" COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tools/check_docs)
+add_test(NAME "check: words" COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tools/check_words)
 add_test(NAME "check: documents finds faults" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/docs_test.py)
 add_test(NAME "check: report of tests" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/test_report_test.py)
 add_test(NAME "check: sets of tests" COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tools/list_tests ${CMAKE_BINARY_DIR})
@@ -79,6 +82,8 @@ add_test(NAME "check: bundle" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/bundle_test.sh
 set_tests_properties("check: bundle" PROPERTIES TIMEOUT 600)
 add_test(NAME "check: launcher" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/launcher_test.sh ${CMAKE_BINARY_DIR})
 set_tests_properties("check: launcher" PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77)
+add_test(NAME "check: restarts" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/restarts.py ${CMAKE_BINARY_DIR})
+set_tests_properties("check: restarts" PROPERTIES PROCESSORS 2 TIMEOUT 600)
 add_test(NAME "check: Slurm" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/slurm_test.sh ${CMAKE_BINARY_DIR})
 set_tests_properties("check: Slurm" PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77)
 
@@ -99,7 +104,7 @@ sanitize(thread thread "base;io;data;ir;passes;run;backend;trace;ops;nn;optim" "
 # of the checks runs in both.
 get_property(checks DIRECTORY PROPERTY TESTS)
 list(FILTER checks INCLUDE REGEX "^(check|sanitize): ")
-set(full_checks "^(sanitize: .*|check: (tidy|installed package|planned memory|sweeps|tables beside .*|programs of users|bundle|Slurm|gpu_check .*))$")
+set(full_checks "^(sanitize: .*|check: (tidy|installed package|planned memory|sweeps|tables beside .*|programs of users|bundle|Slurm|restarts|gpu_check .*))$")
 foreach(check ${checks})
   if(check MATCHES "${full_checks}")
     set_property(TEST "${check}" APPEND PROPERTY LABELS full)

@@ -17,8 +17,7 @@ Every page has a scratch folder of its own with the sample files of `freight dat
 built-in datasets are there, small, in their own formats; and `freight` and `./freight`
 are the command of the build. A line that begins `freight serve` is started on a free port, which takes the place of 8000 in the curl
 lines behind it, and is stopped at the next such line or at the page's end. Numbers and the name of the machine are not compared. A block
-of four spaces, a fence without a word, a page or source that is named but not there, and a page of more than 250 lines (beside
-tables of the program) are failures.
+of four spaces, a fence without a word, and a page or source that is named but not there are failures.
 """
 import functools
 import gzip
@@ -40,7 +39,6 @@ import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LANGUAGES = {"sh", "text", "json", "cpp", "python", "graph"}
-LONGEST = 250
 # How often a run says where it stands depends on the clock.
 PROGRESS = re.compile(r"epoch \d+/\d+  \d+/\d+ ")
 # What docs/README.md asks for before the commands of a page are tried.
@@ -92,10 +90,6 @@ def blocks(path):
             if not any(f"/{file}".endswith(f"/{name}") for file in sources()):
                 faults.append(f"{begin}: there is no source {name}")
         at += 1
-    # Tables that tests write of the program's own are looked up, not read.
-    read = re.sub(r"<!-- ([\w ]+) -->\n.*?<!-- end of \1 -->", "", "\n".join(lines), flags=re.S).count("\n")
-    if read > LONGEST:
-        faults.append(f"{len(lines)}: a page has at most {LONGEST} lines beside the tables of the program, so that a reader finds the subject: got {read}")
     return found, faults
 
 

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """The checks of documents find what is planted in made-up pages, and nothing in a good one."""
 import pathlib
+import re
+import subprocess
 import sys
 import tempfile
 
@@ -31,9 +33,7 @@ freight fails
 ```json
 {"a": [1]} {"b": 2}
 ```
-
-<!-- rows -->
-""" + 300 * "| a row |\n" + "<!-- end of rows -->\n"
+"""
 FAKE = '#!/bin/sh\ncase $1 in\ndevices) echo "cpu     2 core"; echo more; echo more;;\n--version) echo "freight 9.8.7 on this";;\n*) exit 4;;\nesac\n'
 # What stands in the good page, what takes its place, and a word of the fault that follows.
 PLANTED = [
@@ -50,8 +50,22 @@ PLANTED = [
     ("# A page\n", "# A page\n\n    freight devices\n", "a block of four spaces"),
     ("# A page\n", "# A page\n\nSee `nowhere.md`.\n", "there is no nowhere.md"),
     ("# A page\n", "# A page\n\nSee `ir/nowhere.h`.\n", "there is no source ir/nowhere.h"),
-    ("# A page\n", "# A page\n" + 230 * "text\n", "a page has at most"),
     ("# A page\n", "# A page\n\n<!-- before: freight fails -->\n", "exits with 4, need 0"),
+]
+# Files, and a word of what tools/check_docs says of them.
+PAGES = [
+    ({"docs/a.md": 200 * "a line\n", "docs/functions.md": 300 * "a row\n"}, "2 pages"),
+    ({"docs/a.md": 201 * "a line\n"}, "docs/a.md: expected at most 200 lines, got 201"),
+    ({"docs/a.md": "a" * 249_999 + "\n"}, "documents: expected at most 250,000 bytes, got 250,007"),
+]
+# A document or a source, and the phrases that tools/check_words finds in it.
+WORDS = [
+    ("a.md", "A picture is told.\n", ["picture", "told"]),
+    ("a.md", "`told` is a name.\n```text\nwhat is told\n```\n<!-- rows -->\n| told |\n<!-- end of rows -->\n", []),
+    ("a.md", "```sh\nfreight nets  # of nets\n```\nThe standard deviation, a deviation.\n", ["nets", "deviation"]),
+    ("a.cpp", 'fail(kind, "got ", n, ", need 3");  // told of nets\n', ["got  , need"]),
+    ("a.cpp", 'fail(kind, "got 2, need 3", " nets");  // told\n', ["nets", "got 2, need"]),
+    ("a.cpp", 'add("--nets", "picture"); j["nets"] = "picture";\n', []),
 ]
 CPP = ("# A page\n\n<!-- cpp given: Tensor x; -->\n```cpp\nTensor y = x;\n```\n", [
     ("Tensor y = x;", "int main() {}", "none of examples"),
@@ -75,7 +89,29 @@ def faults(folder, text, number):
     return checked.faults
 
 
+def tool(name, *arguments):
+    return subprocess.run([sys.executable, pathlib.Path(__file__).resolve().parent.parent / "tools" / name, *arguments], capture_output=True, text=True, check=False).stdout
+
+
+def lengths_and_words():
+    for pages, word in PAGES:
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            (folder / "docs").mkdir()
+            for name, text in ({"README.md": "Freight"} | pages).items():
+                (folder / name).write_text(text)
+            said = tool("check_docs", folder)
+            expect(word in said, f"check_docs says of {list(pages)}: {said}, expected '{word}'")
+    for name, text, phrases in WORDS:
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / name
+            path.write_text(text)
+            found = re.findall(r": '(.*?)': ", tool("check_words", path))
+            expect(sorted(found) == sorted(phrases), f"check_words finds {found} in {text!r}, expected {phrases}")
+
+
 def main():
+    lengths_and_words()
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         docs_commands.ROOT = docs_cpp.ROOT = folder

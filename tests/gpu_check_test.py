@@ -45,9 +45,9 @@ def tables():
             run("table", "--write", "--document", document, MADE_UP / "made-up-correctness.json")
         expect(document.read_text() == f"before\n<!-- gpu_check: begin -->\n{text}<!-- gpu_check: end -->\nafter\n", document.read_text())
     # The page in the repository holds what the committed results say.
-    page = (ROOT / "docs/performance.md").read_text()
+    page = (ROOT / "bench/results/gpu/table.md").read_text()
     inside = page.split("<!-- gpu_check: begin -->\n")[1].split("<!-- gpu_check: end -->")[0]
-    expect(inside == run("table").stdout, "docs/performance.md is not what tools/gpu_check table --write makes of bench/results/gpu")
+    expect(inside == run("table").stdout, "bench/results/gpu/table.md is not what tools/gpu_check table --write makes of bench/results/gpu")
 
 
 def refusals():

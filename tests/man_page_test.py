@@ -17,7 +17,7 @@ def main():
     page = subprocess.run([sys.executable, ROOT / "tools/man_page", freight], capture_output=True, text=True, check=True).stdout
     shown = page.replace("\\-", "-").replace("\\&", "").replace("\\e", "\\")
     for command in (["train"], ["serve"], ["bench", "step"], ["models", "convert"], ["data", "verify"]):
-        text = subprocess.run([freight, *command, "--help"], capture_output=True, text=True, check=True).stdout
+        text = subprocess.run([freight, *command, "--help", "all"], capture_output=True, text=True, check=True).stdout
         if f".SS freight {' '.join(command)}\n.nf\n{text.rstrip()}\n.fi\n" not in shown:
             sys.exit(f"man_page_test: the help of {command} does not stand in the page as it is")
     if re.search(r"(?<!\\)-", "\n".join(line for line in page.splitlines() if not line.startswith(".TH"))):

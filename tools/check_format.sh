@@ -4,7 +4,7 @@ set -eu
 cd "$(dirname "$0")/.."
 files=$(find src apps tests bench examples -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' 2> /dev/null | sort)
 if [ "${1:-}" = --fix ]; then
-  printf '%s\n' "$files" | xargs clang-format -i
+  printf '%s\n' "$files" | xargs -P "$(nproc)" -n 50 clang-format -i
 else
-  printf '%s\n' "$files" | xargs clang-format --dry-run -Werror
+  printf '%s\n' "$files" | xargs -P "$(nproc)" -n 50 clang-format --dry-run -Werror
 fi

@@ -77,11 +77,11 @@ void print_devices(const plan::Advice& a) {
                   .c_str());
 }
 
-void print(const plan::Advice& a, const plan::Wish& w) {
+void print(const plan::Advice& a, const plan::Goal& w) {
   if (a.answer) {
-    say(cat("answer    ", plan::to_string(a.answer->hardware), ": ", line_of(*a.answer)));
+    say(cat("result    ", plan::to_string(a.answer->hardware), ": ", line_of(*a.answer)));
   } else {
-    say(cat("answer    nothing does it: ", a.miss));
+    say(cat("result    no device meets the deadline and budget: ", a.miss));
   }
   if (a.cheapest) say(cat("cheapest  ", line_of(*a.cheapest)));
   if (a.fastest) say(cat("fastest   ", line_of(*a.fastest)));
@@ -94,7 +94,7 @@ void print(const plan::Advice& a, const plan::Wish& w) {
 }
 
 // `run`: what is planned.
-Json json_of(const plan::Advice& a, const plan::Wish& w, Json run, const plan::Catalog& catalog) {
+Json json_of(const plan::Advice& a, const plan::Goal& w, Json run, const plan::Catalog& catalog) {
   Json j = std::move(run);
   j.update({{"deadline_hours", w.deadline_hours > 0 ? w.deadline_hours : plan::kNight},
             {"budget_usd", w.budget_usd > 0 ? Json(w.budget_usd) : Json(nullptr)},
@@ -115,25 +115,24 @@ Json json_of(const plan::Advice& a, const plan::Wish& w, Json run, const plan::C
   return j;
 }
 
-plan::Advice advise_net(const PlanInput& in, const AdviseFlags& flags, const plan::Wish& wish) {
+plan::Advice advise_net(const PlanInput& in, const AdviseFlags& flags, const plan::Goal& goal) {
   const plan::RunLength length = plan::RunLength::of(in.subject, flags.samples);
   if (length.steps_per_epoch <= 0 || length.epochs <= 0) {
-    fail(ErrorKind::usage, "advise",
-         "how long the run is depends on the data: need DATA, or --samples N with --epochs");
+    fail(ErrorKind::usage, "advise", "how long the run is depends on the data: add DATA, or --samples N with --epochs");
   }
   const plan::Fleet fleet = flags.fleet.fleet(in.catalog);
   const std::vector<plan::Share> shares = plan::shares(in.subject, plan::options_of_run(in.subject));
-  plan::Advice advice = plan::advise(shares, in.catalog, in.rates ? &*in.rates : nullptr, length, wish, fleet);
+  plan::Advice advice = plan::advise(shares, in.catalog, in.rates ? &*in.rates : nullptr, length, goal, fleet);
   if (flags.json) {
     const Json run = json_of_run(in.subject, shares[0].drafts[0]);
-    std::printf("%s\n", json_of(advice, wish, run, in.catalog).dump(2).c_str());
+    std::printf("%s\n", json_of(advice, goal, run, in.catalog).dump(2).c_str());
     return advice;
   }
   say(cat("run       ", in.subject.config.model, in.subject.data.empty() ? "" : cat(" on ", in.subject.data),
           ", batch ", in.subject.config.batch_size, ", ", in.subject.config.precision, ": ", fixed(length.epochs, 0),
           " epochs of ", with_commas(static_cast<int64_t>(length.steps_per_epoch)), " steps"));
   std::fputs(texts_line(in.subject).c_str(), stdout);
-  print(advice, wish);
+  print(advice, goal);
   say(cat("assumed   up to 64 devices, ",
           fleet.per_machine > 0 ? cat(fleet.per_machine, " in a machine") : "as many in a machine as are offered",
           "; machines are joined by ",
@@ -142,23 +141,22 @@ plan::Advice advise_net(const PlanInput& in, const AdviseFlags& flags, const pla
                           : "100gbit (--link)",
           ", which offers of single machines do not promise"));
   if (!advice.here) {
-    say("assumed   this machine is not calibrated: freight calibrate measures it once, and it counts as a choice");
+    say("assumed   this machine is not calibrated: run freight calibrate once to include it");
   }
   return advice;
 }
 
-plan::Advice advise_table(const PlanInput& in, const AdviseFlags& flags, const plan::Wish& wish) {
-  if (!flags.input_shape.empty())
-    fail(ErrorKind::usage, "--input-shape", "is for nets: a table says what its rows are");
+plan::Advice advise_table(const PlanInput& in, const AdviseFlags& flags, const plan::Goal& goal) {
+  if (!flags.input_shape.empty()) fail(ErrorKind::usage, "--input-shape", "is for networks: a table defines its rows");
   const TablePlan p = make_table_plan(flags.config, *in.trees, in.catalog, flags.samples);
-  plan::Advice advice = plan::advise_trees(p.estimates, in.catalog, wish);
+  plan::Advice advice = plan::advise_trees(p.estimates, in.catalog, goal);
   advice.reasons.insert(advice.reasons.begin(), cat("A GPU ", p.verdict(), "."));
   if (flags.json) {
-    std::printf("%s\n", json_of(advice, wish, json_of_run(p), in.catalog).dump(2).c_str());
+    std::printf("%s\n", json_of(advice, goal, json_of_run(p), in.catalog).dump(2).c_str());
     return advice;
   }
   say(cat("run       ", p.model, " on ", p.data, ": ", p.rows_text(), "; ", p.trees_text()));
-  print(advice, wish);
+  print(advice, goal);
   say(cat("assumed   this machine: ", p.estimates[0].assumed, "; GPUs by published runs of XGBoost (freight plan)"));
   return advice;
 }
@@ -169,10 +167,10 @@ int advise_command(const Args& args) {
   AdviseFlags flags;
   const auto make = [&] {
     auto o = std::make_unique<Options>(
-        "advise", "Says on which hardware to train, within a deadline and a budget.", "[DATA] [options]",
-        "Takes the flags of freight plan; runs nothing but, of trees, a second of "
-        "fitting that is measured. Exit code 5\n"
-        "where nothing does it.\n"
+        "advise", "Recommends hardware to train on, within a deadline and a budget.", "[DATA] [options]",
+        "Accepts the flags of freight plan; runs nothing except, for trees, one second of "
+        "fitting, which is measured. Exit code 5\n"
+        "if no device meets the deadline and budget.\n"
         "  freight advise cifar10 --model resnet20 --epochs 30\n"
         "  freight advise housing.csv --target price --deadline 1h\n"
         "  freight advise cifar10 --model resnet20 --epochs 200 --deadline 10m --link 10gbit\n"
@@ -182,17 +180,20 @@ int advise_command(const Args& args) {
     declare_links(*o, flags.fleet);
     o->add("--deadline", &flags.deadline, "for the whole run: 8h, 90m, 1h30m, 2d", {.value = "TIME"});
     o->add("--budget", &flags.budget, "for the whole run, in dollars", {.value = "USD"});
+    o->essentials({"data", "--model", "--target", "--batch-size", "--epochs", "--samples", "--precision", "--deadline",
+                   "--budget", "--link", "--devices-per-machine", "--catalog", "--prices", "--rates", "--json",
+                   "--help"});
     return o;
   };
   const std::optional<PlanInput> in = read_plan_input(args, flags, make, Trees::planned);
   if (!in) return 0;
-  plan::Wish wish;
-  if (!flags.deadline.empty()) wish.deadline_hours = plan::parse_hours("--deadline", flags.deadline);
+  plan::Goal goal;
+  if (!flags.deadline.empty()) goal.deadline_hours = plan::parse_hours("--deadline", flags.deadline);
   if (flags.budget && !(*flags.budget > 0)) {
-    fail(ErrorKind::usage, "--budget", "got ", *flags.budget, ", need dollars above 0");
+    fail(ErrorKind::usage, "--budget", "expected dollars above 0, got ", *flags.budget);
   }
-  wish.budget_usd = flags.budget.value_or(0);
-  const plan::Advice advice = in->trees ? advise_table(*in, flags, wish) : advise_net(*in, flags, wish);
+  goal.budget_usd = flags.budget.value_or(0);
+  const plan::Advice advice = in->trees ? advise_table(*in, flags, goal) : advise_net(*in, flags, goal);
   return advice.answer ? 0 : static_cast<int>(ErrorKind::capacity);
 }
 

@@ -21,7 +21,7 @@ int time_command(const Args& args, const std::string& name, const std::string& s
   double seconds = 3;
   Options o("bench " + name, summary);
   source.declare(o);
-  o.add("--seconds", &seconds, "time to measure for, after warm-up", {.min = 0.01});
+  o.add("--seconds", &seconds, "seconds to measure, after warm-up", {.min = 0.01});
   o.add("--json", &json, "print JSON");
   if (o.parse(args) == Options::Outcome::done) return 0;
   const bench::Workload w = source.workload(pass);
@@ -78,7 +78,7 @@ int bench_command(const Args& args) {
   constexpr double kMuch = 0.2;
   if (const double others = CpuShare::average_others(); code == 0 && others > kMuch) {
     logging::warn(cat("other programs used ", fixed(others, 1), " of ", cpu_info().cores,
-                      " processors meanwhile: these figures are not those of a free machine"));
+                      " cores meanwhile: these are not the figures of an idle machine"));
   }
   return code;
 }

@@ -53,8 +53,9 @@ std::vector<int64_t> parse_sizes(const std::string& text) {
     const bool sound = shift >= 0 && n > 0 && n <= kMost >> shift;
     const int64_t bytes = sound ? n << shift : 0;
     if (!sound || bytes % 4 != 0 || (!all.empty() && bytes <= all.back())) {
-      fail(ErrorKind::usage, "--bytes", "got '", excerpt(text),
-           "', need multiples of 4 up to 16G that rise, like 1k,64k,1M,16M with k, M and G of 1024");
+      fail(ErrorKind::usage, "--bytes",
+           "expected multiples of 4 up to 16G in ascending order, like 1k,64k,1M,16M with k, M and G of 1024, got '",
+           excerpt(text), "'");
     }
     all.push_back(bytes);
   }
@@ -69,7 +70,6 @@ std::variant<bench::CommTimes, int> times_of_world(int64_t world, const CommFlag
   o.command.insert(o.command.end(), {"--bytes", flags.bytes, "--seconds", cat(flags.seconds), "--comm-timeout",
                                      cat(flags.comm_timeout), "--comm", flags.comm});
   if (!flags.interface.empty()) o.command.insert(o.command.end(), {"--interface", flags.interface});
-  if (!flags.hosts.empty()) o.hosts = parse_list("--hosts", flags.hosts);
   o.world = static_cast<int>(world);
   o.bound = flags.engine() == comm::Engine::shared_memory;
   o.log_dir = logs.path();
@@ -100,14 +100,13 @@ void print_times(const std::vector<bench::CommTimes>& all, comm::Engine engine, 
 
 int bench_comm_command(const Args& args) {
   CommFlags flags;
-  Options o("bench comm", "Times sums over processes, as training on several devices makes them.", "[options]",
+  Options o("bench comm", "Times the all-reduce over processes that training on several devices uses.", "[options]",
             "us: microseconds of an all-reduce of f32, of the slowest rank. bus: 2 (W - 1) / W * bytes / time.\n"
             "  freight bench comm --world 1,2,4 --bytes 1k,64k,1M,16M\n"
             "  freight bench comm --comm gloo\n"
-            "  freight bench comm --world 2 --hosts node1,node2\n"
             "  mpirun -n 2 freight bench comm --json");
-  o.add("--world", &flags.world, "numbers of ranks, rising; each starts so many processes", {.value = "LIST"});
-  o.add("--bytes", &flags.bytes, "sizes of the arrays, rising, with k, M and G of 1024", {.value = "LIST"});
+  o.add("--world", &flags.world, "numbers of ranks, ascending; each starts that many processes", {.value = "LIST"});
+  o.add("--bytes", &flags.bytes, "sizes of the arrays, ascending, with k, M and G of 1024", {.value = "LIST"});
   o.add("--seconds", &flags.seconds, "time to measure each size for", {.min = 0.001, .max = 3600});
   declare_job(o, flags);
   o.add("--json", &flags.json, "print JSON");
@@ -115,7 +114,7 @@ int bench_comm_command(const Args& args) {
   const std::vector<int64_t> worlds = parse_counts("--world", flags.world), sizes = parse_sizes(flags.bytes);
   constexpr int64_t kMostRanks = 1024;
   if (worlds.back() > kMostRanks) {
-    fail(ErrorKind::usage, "--world", "got ", worlds.back(), " ranks, need at most ", kMostRanks);
+    fail(ErrorKind::usage, "--world", "expected at most ", kMostRanks, ", got ", worlds.back(), " ranks");
   }
   refuse_nccl(flags);
   const comm::JobOptions job = flags.job();
@@ -123,7 +122,7 @@ int bench_comm_command(const Args& args) {
   if (!launch.source.empty()) {
     if (o.given("--world") && worlds != std::vector<int64_t>{launch.world}) {
       fail(ErrorKind::usage, "--world", "got ", flags.world, ", but ", launch.source, " started ", launch.world,
-           " ranks: leave it out");
+           " ranks: remove it");
     }
     const auto comm = comm::join_job(launch, job);
     bench::CommTimes times = bench::time_all_reduce(*comm, sizes, flags.seconds);

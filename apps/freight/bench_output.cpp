@@ -32,8 +32,8 @@ std::vector<std::string> parse_devices(const std::string& text) {
   }
   for (const std::string& d : all) {
     if (std::count(all.begin(), all.end(), d) > 1) {
-      fail(ErrorKind::usage, "--devices", "names '", d, "' twice: got '", excerpt(text),
-           "', need different devices to compare");
+      fail(ErrorKind::usage, "--devices", "names '", d, "' twice: expected different devices to compare, got '",
+           excerpt(text), "'");
     }
     backend(d);
   }

@@ -18,7 +18,7 @@
 namespace freight::app {
 namespace {
 
-using Fit = TreeComparison::Fit;
+using TimedFit = TreeComparison::TimedFit;
 
 constexpr int64_t kFewestRows = 100;  // that are fitted where none are asked for
 constexpr int kMostFits = 20;         // of each kind
@@ -66,7 +66,7 @@ std::string to_json(const TreeComparison& c) {
                               {"rounds", c.work.rounds},
                               {"trees_per_round", c.work.trees_of_round},
                               {"levels", c.work.levels}};
-  for (const Fit& f : c.fits) {
+  for (const TimedFit& f : c.fits) {
     j["fits"].push_back({{"device", f.device}, {"rows", f.rows}, {"seconds", f.seconds}, {"times", f.times}});
     if (f.dollars) j["fits"].back()["dollars"] = *f.dollars;
   }
@@ -77,7 +77,7 @@ std::string to_json(const TreeComparison& c) {
 
 void TreeComparison::add(const std::string& device, int64_t rows, double seconds) {
   double first = seconds;
-  for (const Fit& f : fits) {
+  for (const TimedFit& f : fits) {
     if (f.device == fits[0].device && f.rows == rows) first = f.seconds;
   }
   fits.push_back({.device = device, .rows = rows, .seconds = seconds, .times = first / seconds});
@@ -85,25 +85,25 @@ void TreeComparison::add(const std::string& device, int64_t rows, double seconds
 
 std::vector<std::string> TreeComparison::findings() const {
   std::vector<std::string> said, told;
-  for (const Fit& f : fits) {
+  for (const TimedFit& f : fits) {
     if (f.device == fits[0].device || std::find(told.begin(), told.end(), f.device) != told.end()) continue;
     told.push_back(f.device);
-    std::vector<const Fit*> own;
-    for (const Fit& g : fits) {
+    std::vector<const TimedFit*> own;
+    for (const TimedFit& g : fits) {
       if (g.device == f.device) own.push_back(&g);
     }
     // The fewest rows from which on all measured numbers of rows are faster.
-    const Fit* from = nullptr;
+    const TimedFit* from = nullptr;
     for (auto it = own.rbegin(); it != own.rend() && (*it)->times > 1; ++it) from = *it;
-    const Fit& most = *own.back();
+    const TimedFit& most = *own.back();
     const std::string speed =
         cat(fixed(most.times, 2), " times as fast as ", fits[0].device, " with ", with_commas(most.rows), " rows");
     said.push_back(from ? cat(f.device, " pays from ", with_commas(from->rows), " rows on: ", speed)
                         : cat(f.device, " does not pay: ", speed));
   }
   if (told.empty()) {
-    said.push_back(
-        cat("one device: freight plan ", data, " --model ", model, " tells by published runs whether a GPU would pay"));
+    said.push_back(cat("one device: freight plan ", data, " --model ", model,
+                       " estimates from published runs whether a GPU would pay"));
   }
   return said;
 }
@@ -141,7 +141,7 @@ TreeComparison compare_trees(train::Config config, const train::RowLearner& lear
       comparison.left_out.push_back(cat(device, ": ", e.what()));
     }
   }
-  for (Fit& fit : comparison.fits) {
+  for (TimedFit& fit : comparison.fits) {
     const auto price = options.hourly.find(fit.device);
     if (price != options.hourly.end()) fit.dollars = price->second * fit.seconds / kSecondsOfHour;
   }
@@ -155,14 +155,14 @@ void print(const TreeComparison& c) {
               with_commas(c.work.levels).c_str(), c.columns);
   bench::Listing fits{
       .header = {"device", "rows", "s/fit", "rows x rounds/s", "times", "$/1,000 fits"}, .words = {0}, .rows = {}};
-  for (const Fit& f : c.fits) {
+  for (const TimedFit& f : c.fits) {
     fits.rows.push_back({f.device, with_commas(f.rows), number(f.seconds),
                          with_commas(static_cast<int64_t>(static_cast<double>(f.rows * c.work.rounds) / f.seconds)),
                          fixed(f.times, 2), f.dollars ? number(kFitsPriced * *f.dollars) : "-"});
   }
   print(fits);
   std::printf("\n");
-  for (const std::string& what : c.left_out) std::printf("left out: %s\n", what.c_str());
+  for (const std::string& what : c.left_out) std::printf("skipped: %s\n", what.c_str());
   for (const std::string& what : c.findings()) std::printf("%s\n", what.c_str());
 }
 

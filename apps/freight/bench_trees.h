@@ -11,7 +11,7 @@
 namespace freight::app {
 
 struct TreeComparison {
-  struct Fit {
+  struct TimedFit {
     std::string device;
     int64_t rows = 0;
     double seconds = 0;  // of the fastest fit, the table in memory
@@ -21,7 +21,7 @@ struct TreeComparison {
   std::string model, data;
   train::TreeFitWork work;
   size_t columns = 0;
-  std::vector<Fit> fits;  // by device, then rows
+  std::vector<TimedFit> fits;  // by device, then rows
   std::vector<std::string> left_out = {};
 
   void add(const std::string& device, int64_t rows, double seconds);

@@ -64,6 +64,7 @@ train::Config measured_run(train::Config c, const std::string& folder) {
   c.lr_scheduler = "constant";
   c.lr_warmup_epochs = 0;
   c.save_every = 0;
+  c.save_seconds = 0;
   c.save_in_place = true;  // between epochs, not beside the steps of the next
   c.keep = 1;
   c.output_dir = folder + "/run";
@@ -207,7 +208,7 @@ int compare_worlds(const CompareFlags& flags, const Options& o, const Args& args
     if (ran.signal != 0) return 128 + ran.signal;
     s.points.push_back(bench::read_point(ran.out, "rank 0"));
   }
-  predict(s, c, f, f.hosts.empty());
+  predict(s, c, f, true);
   return show(s, f);
 }
 

@@ -35,11 +35,11 @@ int calibrate_command(const Args& args) {
   std::string output;
   bool json = false;
   double seconds = plan::CalibrationOptions().seconds;
-  Options o("calibrate", "Measures this machine's kernels, for the times that freight plan tells.", "[options]",
-            "Takes two minutes, or --seconds; stop everything else first. The result is kept in the cache directory\n"
-            "(freight env), by processor and number of threads; freight plan finds it there.");
+  Options o("calibrate", "Measures this machine's kernels for the time estimates of freight plan.", "[options]",
+            "Takes two minutes, or --seconds; stop other programs first. The result is saved in the cache directory\n"
+            "(freight env), by CPU and number of threads; freight plan reads it from there.");
   o.add("-o,--output", &output, "write the rates to FILE too, for freight plan --rates FILE", {.value = "FILE"});
-  o.add("--seconds", &seconds, "time that it takes; a short one measures fewer and smaller batches",
+  o.add("--seconds", &seconds, "measuring time; a short one measures fewer and smaller batches",
         {.min = 1, .max = 3600});
   o.add("--json", &json, "print JSON");
   if (o.parse(args) == Options::Outcome::done) return 0;
@@ -71,9 +71,9 @@ int calibrate_command(const Args& args) {
     return 0;
   }
   std::printf("%zu kernels measured on %s, %d threads\n", rates.size(), rates.device.c_str(), rates.threads);
-  std::printf("each net predicted from the others: median error %s %%, nine of ten within %s %%\n",
+  std::printf("each network predicted from the others: median error %s %%, nine of ten within %s %%\n",
               fixed(100 * rates.median_error, 1).c_str(), fixed(100 * rates.p90_error, 1).c_str());
-  if (!path.empty()) std::printf("kept    %s\n", path.c_str());
+  if (!path.empty()) std::printf("saved   %s\n", path.c_str());
   return 0;
 }
 

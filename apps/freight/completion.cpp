@@ -1,5 +1,6 @@
 // `freight completion SHELL`: a script that completes commands, flags and the values of flags. The script knows none of
-// them: it asks `freight COMMAND --help`, so that it is true of the command that is installed, whatever its version.
+// them: it asks `freight COMMAND --help all`, so that it is true of the command that is installed, whatever its
+// version.
 #include <cstdio>
 
 #include "command.h"
@@ -56,7 +57,7 @@ _freight() {
     case ${COMP_WORDS[i]} in -*) break ;; esac
     commands+=("${COMP_WORDS[i]}")
   done
-  COMPREPLY=($(compgen -W "$("${COMP_WORDS[0]}" "${commands[@]}" --help 2> /dev/null | awk -v previous="$previous" "$_freight_words")" -- "$word"))
+  COMPREPLY=($(compgen -W "$("${COMP_WORDS[0]}" "${commands[@]}" --help all 2> /dev/null | awk -v previous="$previous" "$_freight_words")" -- "$word"))
 }
 complete -o default -F _freight freight
 )sh";
@@ -69,7 +70,7 @@ function _freight_complete
     string match -q -- '-*' $word; and break
     set -a path $word
   end
-  command $words[1] $path --help 2> /dev/null | awk -v previous="$words[-1]" "$_freight_words"
+  command $words[1] $path --help all 2> /dev/null | awk -v previous="$words[-1]" "$_freight_words"
 end
 complete -c freight -a '(_freight_complete)'
 )sh";
@@ -93,7 +94,7 @@ int completion_command(const Args& args) {
   } else if (shell == "fish") {
     std::printf("set -g _freight_words '%s'\n%s", kWords, kFish);
   } else {
-    fail(ErrorKind::usage, "completion", "unknown shell: got ", shell, ", need bash, zsh or fish");
+    fail(ErrorKind::usage, "completion", "unknown shell: expected bash, zsh or fish, got ", shell);
   }
   return 0;
 }

@@ -14,7 +14,10 @@ void declare_config(Options& o, train::Config& c) {
     std::visit(
         [&](auto member) {
           o.add(field.names, &(c.*member), field.help,
-                {.key = field.key, .value = field.value, .aliases = field.aliases});
+                {.key = field.key,
+                 .value = field.value,
+                 .aliases = field.aliases,
+                 .seconds = field.seconds ? &(c.*field.seconds) : nullptr});
         },
         field.member);
   }

@@ -56,6 +56,7 @@ std::string contract_cost(train::Config config, const ShardedTime& sharded) {
     config.resume.clear();
     config.weights.clear();  // they may have been replaced since, and change no time
     config.save_every = 0;
+    config.save_seconds = 0;
     config.output_dir = folder.path() + "/run";
     config.overwrite = false;
     Trial trial(std::min(kMostSeconds, kShare * sharded.train_seconds));

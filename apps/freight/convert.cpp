@@ -1,4 +1,4 @@
-// `freight models convert`: weights with torchvision's names as a stored model, and back; files of trees as one.
+// `freight models convert`: weights with torchvision's names as a stored model, and back; XGBoost's trees as one.
 #include <cstdio>
 #include <map>
 
@@ -8,7 +8,7 @@
 #include "freight/base/printable.h"
 #include "freight/data/unicode.h"
 #include "freight/deploy/convert.h"
-#include "freight/tables/tree_import.h"
+#include "freight/tables/xgboost_import.h"
 #include "model_source.h"
 #include "options.h"
 #include "output_path.h"
@@ -52,7 +52,7 @@ std::vector<std::string> names_in(const std::string& file) {
 }
 
 void convert_trees(const std::string& in, const std::string& out, const std::vector<std::string>& classes) {
-  const store::Bundle bundle = tables::import_trees(in, classes);
+  const store::Bundle bundle = tables::import_xgboost(in, classes);
   store::save_bundle(out, bundle);
   std::printf("model   %s\n", bundle.rows->lines()[0].c_str());
   std::vector<std::string> names;
@@ -69,15 +69,13 @@ int models_convert_command(const Args& args) {
   ModelSize size;
   bool plain = false;
   Options o("models convert",
-            "Makes a stored model of weights with torchvision's names or of trees of XGBoost, LightGBM or "
-            "scikit-learn, or takes weights out of one.",
+            "Makes a stored model of weights with torchvision's names or of XGBoost's trees, or takes weights out of "
+            "one.",
             "IN.safetensors OUT.safetensors --model NAME | --plain",
             "  freight models convert resnet18-f37072fd.safetensors resnet18.safetensors --model resnet18\n"
             "  freight models convert runs/mine/model.safetensors weights.safetensors --plain\n"
-            "  freight models convert trees.json trees.safetensors   # or trees.ubj: what XGBoost's save_model writes\n"
-            "  freight models convert model.txt trees.safetensors    # what LightGBM's save_model writes\n"
-            "  freight models convert forest.json trees.safetensors  # what Treelite makes of scikit-learn's forests");
-  o.positional("in", &in, "weights, trees (.json, .ubj, .txt), or with --plain a stored model", true);
+            "  freight models convert trees.json trees.safetensors   # or trees.ubj: what XGBoost's save_model writes");
+  o.positional("in", &in, "weights, trees (.json, .ubj), or with --plain a stored model", true);
   o.positional("out", &out, "the file to write", true);
   o.add("--model", &model, "the net of the weights: a named model or a spec FILE.json", {.aliases = {"-a", "--arch"}});
   o.add("--plain", &plain, "write the weights of a stored model alone");
@@ -89,12 +87,14 @@ int models_convert_command(const Args& args) {
   o.add("--resize", &resize, "shorter side before the middle is cut out (default: 256 for 224)",
         {.min = 0, .aliases = {"--val-resize-size"}});
   if (o.parse(args) == Options::Outcome::done) return 0;
-  const bool trees = tables::names_trees(in);
+  const bool trees = tables::names_xgboost_file(in);
   for (const char* flag : {"--plain", "--model", "--num-classes", "--input-size", "--mean", "--std", "--resize"}) {
     if (trees && o.given(flag)) fail(ErrorKind::usage, flag, "is for weights of nets: ", in, " holds trees");
   }
   if (!trees && plain == !model.empty()) {
-    fail(ErrorKind::usage, "--model", "or --plain: need one of them; see freight models convert --help");
+    fail(ErrorKind::usage, "--model",
+         "or --plain: need one of them (trees are read from XGBoost's .json and .ubj files); see freight models "
+         "convert --help");
   }
   check_output("out", out, {in, class_names, model});
   if (trees) {

@@ -36,7 +36,7 @@ struct Common {
   bool as_json = false;
 
   void add_to(Options& options) {
-    options.add("--data-dir", &load.data_dir, "directory where named sets are looked for, before $FREIGHT_DATA",
+    options.add("--data-dir", &load.data_dir, "directory that is searched for built-in datasets, before $FREIGHT_DATA",
                 {.value = "DIR", .aliases = {"--data-path"}});
     options.add("--json", &as_json, "print JSON");
   }
@@ -53,7 +53,7 @@ std::string place_of(const data::CatalogEntry& entry, const data::LoadOptions& l
 
 int list_command(const Args& args) {
   Common common;
-  Options options("data list", "Lists the data sets known by name, and where they are on this machine.");
+  Options options("data list", "Lists the built-in datasets and where they are on this machine.");
   common.add_to(options);
   if (options.parse(args) == Options::Outcome::done) return 0;
 
@@ -156,29 +156,27 @@ int print_table(const std::string& path, const TableFlags& flags, bool as_json) 
 int info_command(const Args& args) {
   Common common;
   std::string name = "digits", on_bad_sample = "error";
-  Options options("data info", "Reads a data set and describes it.", "[NAME or PATH] [options]");
+  Options options("data info", "Reads a dataset and describes it.", "[NAME or PATH] [options]");
   options.positional("NAME or PATH", &name, "a set of `freight data list`, a directory or a file (default digits)",
                      false);
   options.add("--text-column", &common.load.text.text_column, "of a text file: name or number of the text",
               {.value = "NAME|N"});
   options.add("--label-column", &common.load.text.label_column, "of a text file: name or number of the label",
               {.value = "NAME|N"});
-  options.add("--on-bad-sample", &on_bad_sample, "documents that cannot be read: error stops, skip goes on without",
+  options.add("--on-bad-sample", &on_bad_sample, "unreadable documents: error stops, skip ignores them",
               {.one_of = {"error", "skip", "report"}});
   std::string layout = "auto", range;
-  options.add("--layout", &layout, "of arrays: how they lie (auto: told by their shape)",
+  options.add("--layout", &layout, "layout of arrays (auto: inferred from the shape)",
               {.one_of = {"auto", "nchw", "nhwc", "nhw", "features"}});
   options.add("--value-range", &range, "of arrays: the values of black and white", {.value = "LOW:HIGH"});
   std::string columns, types, target, header = "auto";
-  options.add("--target", &target, "the file is a table, of which this column is told from the others",
-              {.value = "COL"});
+  options.add("--target", &target, "target column: reads the file as a table", {.value = "COL"});
   options.add("--columns", &columns,
               "of a table without a header: names of its columns, or a file with one in each line",
               {.value = "NAMES|FILE"});
-  options.add("--header", &header, "of a table: whether its first row names the columns (auto: told by its cells)",
+  options.add("--header", &header, "table: whether the first row has the column names (auto: inferred)",
               {.one_of = {"auto", "yes", "no"}});
-  options.add("--types", &types, "of a table: kinds of columns that are not as their cells look",
-              {.value = "COL=KIND,..."});
+  options.add("--types", &types, "table: column types that differ from the inferred ones", {.value = "COL=KIND,..."});
   common.add_to(options);
   if (options.parse(args) == Options::Outcome::done) return 0;
   data::parse_layout(layout, common.load.arrays.asked.layout);
@@ -196,7 +194,7 @@ int info_command(const Args& args) {
     common.load.text.bad = {.on_bad = on_bad_sample == "error" ? data::OnBad::error : data::OnBad::skip,
                             .report = [&](const data::BadSample& bad) {
                               ++left_out;
-                              std::fprintf(stderr, "warning: left out: %s: %s\n", bad.path.c_str(), bad.reason.c_str());
+                              std::fprintf(stderr, "warning: skipped: %s: %s\n", bad.path.c_str(), bad.reason.c_str());
                             }};
     data::TextSet set;
     try {
@@ -260,11 +258,11 @@ int info_command(const Args& args) {
       !files ? ""
              : cat("  (of ", own.pictures == sets.train.count() ? "all " : "", with_commas(own.pictures),
                    own.pictures == sets.train.count() ? "" : cat(" of the ", with_commas(sets.train.count())),
-                   " training pictures)");
+                   " training images)");
   std::printf("mean     %s%s\n", figures(own.mean).c_str(), of.c_str());
   std::printf("std      %s\n", figures(own.std).c_str());
   if (files) {
-    std::printf("note     training normalises by ImageNet's mean %s and std %s, as nets for photographs expect\n",
+    std::printf("note     training normalises by ImageNet's mean %s and std %s, as networks for photographs expect\n",
                 figures(sets.train.mean).c_str(), figures(sets.train.std).c_str());
   }
   return 0;
@@ -283,7 +281,7 @@ int verify_data_command(const Args& args) {
   Common common;
   std::string name;
   Options options("data verify",
-                  "Reads every file of a data set, decodes every picture, and compares known files with their SHA-256.",
+                  "Reads every file of a dataset, decodes every image, and compares known files with their SHA-256.",
                   "NAME or PATH [options]");
   options.positional("NAME or PATH", &name, "a set of `freight data list`, a directory or a file", true);
   common.add_to(options);
@@ -326,7 +324,7 @@ int verify_data_command(const Args& args) {
   std::printf("%s\n%s\n", v.train.c_str(), v.test.c_str());
   if (v.images > 0) {
     const auto bad = static_cast<int64_t>(v.bad.size());
-    std::printf("%s of %s pictures decode, %s do not\n", with_commas(v.images - bad).c_str(),
+    std::printf("%s of %s images decode, %s do not\n", with_commas(v.images - bad).c_str(),
                 with_commas(v.images).c_str(), with_commas(bad).c_str());
     return code;
   }
@@ -344,9 +342,9 @@ int get_command(const Args& args) {
   std::string name;
   std::vector<std::string> urls;
   bool progress_wanted = true;
-  Options options("data get", "Downloads a data set, continues after a break, checks SHA-256.", "NAME [options]");
+  Options options("data get", "Downloads a dataset, resumes partial downloads, checks SHA-256.", "NAME [options]");
   options.positional("NAME", &name, "a set of `freight data list`", true);
-  options.add("--url", &urls, "where the files lie: BASE/FILE is fetched; may be repeated", {.value = "BASE"});
+  options.add("--url", &urls, "base URL: BASE/FILE is fetched; may be repeated", {.value = "BASE"});
   options.add("--progress", &progress_wanted, "a progress line on stderr");
   common.add_to(options);
   if (options.parse(args) == Options::Outcome::done) return 0;
@@ -416,7 +414,7 @@ int sample_command(const Args& args) {
 
 int data_command(const Args& args) {
   return dispatch({"freight data",
-                   "Data sets: what there is, what is in them, whether they are intact, and how to get them.",
+                   "Datasets: list, describe, verify and download them.",
                    {
                        {"list", "the sets known by name, and where they are", list_command},
                        {"info", "counts, shape, classes and statistics of one set", info_command},

@@ -18,7 +18,7 @@ constexpr int64_t kMostDevices = 4096;
 
 int64_t checked_count(const std::string& flag, const std::string& text, int64_t n) {
   if (n >= 1 && n <= kMostDevices) return n;
-  fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need a count from 1 to ", kMostDevices);
+  fail(ErrorKind::usage, flag, "expected a count from 1 to ", kMostDevices, ", got '", excerpt(text), "'");
 }
 
 }  // namespace
@@ -33,8 +33,8 @@ DeviceList parse_device_list(const std::string& flag, const std::string& text) {
     const std::string name = part.substr(0, star);
     if (name.empty()) fail(ErrorKind::usage, flag, "has an empty part: got '", excerpt(text), "'");
     if (const auto first = static_cast<unsigned char>(name[0]); std::isdigit(first) || first == '-' || first == '.') {
-      fail(ErrorKind::usage, flag, "got '", excerpt(text),
-           "', need names like cuda:0,cuda:1, NAME*COUNT, all, or one number");
+      fail(ErrorKind::usage, flag, "expected names like cuda:0,cuda:1, NAME*COUNT, all, or one number, got '",
+           excerpt(text), "'");
     }
     int64_t times = 1;
     if (star != std::string::npos) {

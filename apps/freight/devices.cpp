@@ -62,7 +62,7 @@ struct Measured {
 Measured measure(const std::string& device, double seconds) {
   Measured m;
   m.f32 = bench::measure_roofs(device, DType::f32, seconds);
-  m.why_no_bf16 = backend(device).lacks(DType::bf16);
+  m.why_no_bf16 = backend(device).why_unsupported(DType::bf16);
   if (m.why_no_bf16.empty()) m.bf16_flops = bench::measure_roofs(device, DType::bf16, seconds).flops;
   return m;
 }
@@ -93,8 +93,8 @@ void print(const Measured& m) {
 int devices_command(const Args& args) {
   bool as_json = false, measured = false;
   double seconds = 1;
-  Options options("devices", "Lists the devices of this machine, and says why others are missing.");
-  options.add("--measure", &measured, "measure each: products in f32 and bf16, copies, launches");
+  Options options("devices", "Lists the devices of this machine, and why others are missing.");
+  options.add("--measure", &measured, "measure each: matmuls in f32 and bf16, copies, launches");
   options.add("--seconds", &seconds, "time for each measurement, about", {.min = 0.01, .max = 600});
   options.add("--json", &as_json, "print a JSON object: devices, absent");
   if (options.parse(args) == Options::Outcome::done) return 0;
@@ -156,10 +156,10 @@ int devices_command(const Args& args) {
     std::printf("        driver %s, PCI %s, %s\n", d.driver.c_str(), d.pci.c_str(), d.uuid.c_str());
     if (d.why_not.empty()) {
       std::printf("        kernels by %s\n", cuda.compiler.c_str());
-      std::printf("        matrix products by %s\n", cuda.products.c_str());
+      std::printf("        matmuls by %s\n", cuda.products.c_str());
       std::printf("        convolutions by %s\n", cuda.convolutions.c_str());
       std::printf("        factorizations by %s\n", cuda.factorizations.c_str());
-      std::printf("        sums over devices by %s\n", cuda.collectives.c_str());
+      std::printf("        all-reduce by %s\n", cuda.collectives.c_str());
       if (measured) print(measure(cat("cuda:", i), seconds));
     } else {
       std::printf("        cannot be used: %s\n", d.why_not.c_str());

@@ -39,7 +39,8 @@ int dispatch(const CommandGroup& group, const Args& args) {
     }
     name = rest[0];
     rest.erase(rest.begin());
-    rest.emplace_back("--help");
+    const bool all = !rest.empty() && rest.back() == "all";  // "--help all"
+    rest.insert(all ? rest.end() - 1 : rest.end(), "--help");
   }
   std::vector<std::string> names;
   for (const Command& c : group.commands) {

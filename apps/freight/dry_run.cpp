@@ -20,7 +20,7 @@ std::string seconds_text(double s) {
 std::string time_text(const plan::Outcome& planned, const train::RunSummary& s) {
   const char* const pass = s.has_plans ? "step" : s.pass.c_str();
   if (planned.planned_seconds <= 0) {
-    return s.has_plans ? "not known: freight calibrate measures this machine once, in about two minutes"
+    return s.has_plans ? "unknown: freight calibrate measures this machine once, in about two minutes"
                        : cat("of a ", pass, " is not known");
   }
   const std::string one = cat("a ", pass, " ", seconds_text(planned.planned_seconds));
@@ -49,7 +49,7 @@ void say_run(plan::FittedRun& run, int64_t devices, train::Observer& observer, c
             with_commas(static_cast<int64_t>(d.plan_steps)), " plan steps in a training step: ", number(d.flops * 1e-9),
             " GFLOP, ", human_bytes(d.moved), " moved\n");
   } else {
-    out += cat("memory  ", human_bytes(run.outcome.planned_bytes), " besides the data\n");
+    out += cat("memory  ", human_bytes(run.outcome.planned_bytes), " (excluding data)\n");
   }
   out += cat("time    ", time_text(run.outcome, summary), "\n");
   std::fputs(out.c_str(), stdout);

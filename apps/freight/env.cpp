@@ -12,7 +12,7 @@ namespace freight::app {
 
 int env_command(const Args& args) {
   bool as_json = false;
-  Options options("env", "Lists the environment variables that Freight honours, with their values.");
+  Options options("env", "Lists the environment variables that Freight reads, with their values.");
   options.add("--json", &as_json, "print a JSON array");
   if (options.parse(args) == Options::Outcome::done) return 0;
 

@@ -24,7 +24,8 @@ train::Measurement measure(const Args& args, const std::string& weights, const t
     store::Bundle bundle = store::load_bundle(weights);
     const train::Learner& learner = train::learner_of(bundle);
     if (request.ranks && !bundle.net()) {
-      fail(ErrorKind::usage, "--devices", weights, " is a model of tables: nets alone are measured by several devices");
+      fail(ErrorKind::usage, "--devices", weights,
+           " is a model for tables: only networks are evaluated on several devices");
     }
     return learner.measure(std::move(bundle), weights, request);
   });
@@ -65,36 +66,42 @@ int eval_command(const Args& args) {
   std::optional<std::string> on_bad_sample;
   train::MeasureRequest request;
   bool json = false;
-  Options o("eval", "Measures a stored model on a data set.", "--weights MODEL.safetensors [options]");
-  o.add("--weights", &weights, "the stored model", {.aliases = {"--pretrained"}});
-  o.positional("weights", &weights, "the stored model", false);
-  o.add("--data", &request.data, "a named set, a directory or a file (default: what the model was trained on)",
+  Options o("eval", "Evaluates a saved model on a dataset.", "--weights MODEL.safetensors [options]");
+  o.add("--weights", &weights, "the saved model", {.aliases = {"--pretrained"}});
+  o.positional("weights", &weights, "the saved model", false);
+  o.add("--data", &request.data, "a built-in dataset, a directory or a file (default: what the model was trained on)",
         {.aliases = {"--data-path"}});
-  o.add("--data-dir", &request.data_dir, "where named sets are looked for first", {.value = "DIR"});
-  o.add("--split", &request.split, "which part; val differs from test where a folder has both",
+  o.add("--data-dir", &request.data_dir, "directory that is searched first for built-in datasets", {.value = "DIR"});
+  o.add("--split", &request.split, "split to evaluate; val differs from test where a folder has both",
         {.one_of = {"test", "val", "train"}});
-  o.add("--val-split", &request.val_split, "share held out of a folder without val part (default: as in training)");
-  o.add("--seed", &request.seed, "seed of that choice (default: as in training)", {.min = 0});
-  o.add("--text-column", &request.text_column, "of a text file (default: as in training)", {.value = "NAME|N"});
-  o.add("--label-column", &request.label_column, "the same of the label", {.value = "NAME|N"});
-  o.add("--target", &request.target, "of a table: the column that is told (default: as in training)", {.value = "COL"});
-  o.add("--group-column", &request.group_column,
-        "of a table that is ranked: rows with one cell in it belong together (default: as in training)",
+  o.add("--val-split", &request.val_split,
+        "validation fraction of a folder without a val folder (default: as in training)");
+  o.add("--seed", &request.seed, "seed of that split (default: as in training)", {.min = 0});
+  o.add("--text-column", &request.text_column, "text column of a text file (default: as in training)",
+        {.value = "NAME|N"});
+  o.add("--label-column", &request.label_column, "label column of a text file (default: as in training)",
+        {.value = "NAME|N"});
+  o.add("--target", &request.target, "target column of a table (default: as in training)", {.value = "COL"});
+  o.add("--group-column", &request.group_column, "ranking: the query column (default: as in training)",
         {.value = "COL"});
   o.add("--on-bad-sample", &on_bad_sample,
-        "samples that cannot be read: error stops, skip and report go on without (default: as in training)",
+        "unreadable samples: error stops, skip and report ignore them (default: as in training)",
         {.one_of = {"error", "skip", "report"}});
-  o.add("--tta", &request.tta,
-        "the mean over views of each image: flip adds its mirror image, shift also moves it by a pixel (default: as in "
-        "training)",
-        {.one_of = {"none", "flip", "shift"}});
-  o.add("-j,--workers", &request.workers, "data threads (-1: chosen)", {.min = -1, .aliases = {"--num-workers"}});
+  o.add(
+      "--tta", &request.tta,
+      "test-time augmentation: flip averages with the mirror image, shift also over shifts by a pixel (default: as in "
+      "training)",
+      {.one_of = {"none", "flip", "shift"}});
+  o.add("-j,--workers", &request.workers, "data-loading threads (-1: chosen automatically)",
+        {.min = -1, .aliases = {"--num-workers"}});
   o.add("-b,--batch-size", &request.batch_size, "samples per step", {.min = 1, .max = 1 << 24});
   o.add("--device", &request.device, "auto, cpu, ref, cuda:N or opencl:N");
-  o.add("--deterministic", &request.deterministic, "fixed kernel choices, no measurement; so it is with --devices");
+  o.add("--deterministic", &request.deterministic, "fixed kernel choices, no measurement; always so with --devices");
   o.add("--json", &json, "print JSON");
   RankFlags flags;
   declare(o, flags);
+  o.essentials({"weights", "--data", "--split", "--val-split", "--target", "--on-bad-sample", "--tta", "--workers",
+                "--batch-size", "--device", "--devices", "--json", "--help"});
   if (o.parse(args) == Options::Outcome::done) return 0;
   if (weights.empty()) fail(ErrorKind::usage, "--weights", "is missing; see freight eval --help");
   signals::install();
@@ -115,7 +122,7 @@ int eval_command(const Args& args) {
   if (on_bad_sample) request.on_bad = *on_bad_sample == "error" ? data::OnBad::error : data::OnBad::skip;
   request.left_out = [&](const data::BadSample& sample) {
     ++left_out;
-    std::fprintf(stderr, "warning: left out: %s: %s\n", printable(sample.path).c_str(),
+    std::fprintf(stderr, "warning: skipped: %s: %s\n", printable(sample.path).c_str(),
                  printable(sample.reason).c_str());
   };
   request.note = [&](const std::string& said) {

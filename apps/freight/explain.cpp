@@ -98,7 +98,7 @@ std::vector<std::string> findings(const Layer& all, const plan::Draft& draft, co
                       fixed(here.step_seconds.middle() / there.step_seconds.middle(), 1),
                       " times, by the middle of both."));
   } else {
-    out.push_back("This machine is not calibrated: freight calibrate measures it once, for its times.");
+    out.push_back("This machine is not calibrated: freight calibrate measures it once.");
   }
   return out;
 }
@@ -108,13 +108,15 @@ std::vector<std::string> findings(const Layer& all, const plan::Draft& draft, co
 int explain_command(const Args& args) {
   ExplainFlags flags;
   const auto make = [&] {
-    auto o = std::make_unique<Options>("explain", "Says why a device helps a net or not, layer by layer.",
+    auto o = std::make_unique<Options>("explain", "Explains, layer by layer, why a device speeds up a network or not.",
                                        "[DATA] [options]",
                                        "  freight explain --model resnet50 -b 64\n"
                                        "  freight explain --model mlp --on 'GeForce RTX 4090'");
     flags.declare(*o);
-    o->add("--on", &flags.on, "the other device, of the catalogue", {.value = "NAME"});
-    o->add("--top", &flags.top, "layers in the table, those that take longest (0: all)", {.min = 0});
+    o->add("--on", &flags.on, "the other device, from the catalog", {.value = "NAME"});
+    o->add("--top", &flags.top, "slowest layers to show (0: all)", {.min = 0});
+    o->essentials({"data", "--model", "--input-shape", "--batch-size", "--precision", "--on", "--top", "--rates",
+                   "--json", "--help"});
     return o;
   };
   std::optional<PlanInput> in = read_plan_input(args, flags, make);

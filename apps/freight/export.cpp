@@ -20,11 +20,11 @@ void print_line(const Json& j) { std::printf("%s\n", j.dump(-1, ' ', false, Json
 void export_library(const store::Bundle& bundle, const std::string& library, const std::string& output, bool json) {
   if (bundle.net() || bundle.rows->library() != library) {
     fail(ErrorKind::usage, "--format", "got ", library, ": a model of ",
-         bundle.net() ? bundle.model.name : bundle.learner, " was not fitted by it; need onnx");
+         bundle.net() ? bundle.model.name : bundle.learner, " was not fitted by it; expected onnx");
   }
   const std::string form = ends_with(output, ".json") ? "json" : ends_with(output, ".ubj") ? "ubj" : "";
   if (form.empty()) {
-    fail(ErrorKind::usage, "-o", "got ", output, ": XGBoost's files are .json or .ubj, by which it knows their form");
+    fail(ErrorKind::usage, "-o", "got ", output, ": XGBoost's files are .json or .ubj");
   }
   const std::string bytes = bundle.rows->library_file(form);
   io::write_file_atomic(output, std::string_view(bytes));
@@ -41,18 +41,18 @@ int export_command(const Args& args) {
   std::string model, output, format = "onnx";
   deploy::OnnxOptions options;
   bool json = false;
-  Options o("export", "Writes a stored model as an ONNX file (opset 17) for any batch size, or as XGBoost's own.",
+  Options o("export", "Writes export a saved model as an ONNX file (opset 17) for any batch size, or as XGBoost's own.",
             "MODEL.safetensors -o FILE.onnx [options]",
             "  freight export runs/convnet-digits/model.safetensors -o digits.onnx --preprocessing\n"
             "  freight export runs/gbdt-adult/model.safetensors --format xgboost -o adult.ubj\n"
-            "freight verify MODEL --onnx-runtime PYTHON compares what it answers.");
-  o.positional("model", &model, "the stored model", true);
+            "freight verify MODEL --onnx-runtime PYTHON compares its predictions.");
+  o.positional("model", &model, "the saved model", true);
   o.add("-o,--output", &output, "the file to write", {.value = "FILE.onnx", .aliases = {"--out"}});
   o.add("--format", &format, "onnx; of boosted trees and forests xgboost, too: a .json or .ubj file",
         {.one_of = {"onnx", "xgboost"}});
   o.add("--softmax", &options.softmax, "end with probabilities, as freight predict does; else with logits");
   o.add("--preprocessing", &options.preprocessing,
-        "of pictures: take u8 pixels (N, C, H, W) of the model's size instead of normalised floats");
+        "images: accept u8 pixels (N, C, H, W) of the model's size instead of normalised floats");
   o.add("--json", &json, "print JSON");
   if (o.parse(args) == Options::Outcome::done) return 0;
   if (output.empty()) fail(ErrorKind::usage, "-o", "is missing; see freight export --help");
@@ -61,7 +61,7 @@ int export_command(const Args& args) {
   if (format != "onnx") {
     for (const char* flag : {"--softmax", "--preprocessing"}) {
       if (o.given(flag))
-        fail(ErrorKind::usage, flag, "is of ONNX files: --format ", format, " does not have it; leave it out");
+        fail(ErrorKind::usage, flag, "is of ONNX files: --format ", format, " does not have it; remove it");
     }
     export_library(bundle, format, output, json);
     return 0;

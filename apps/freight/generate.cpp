@@ -19,14 +19,14 @@ int generate_command(const Args& args) {
   train::GenerateOptions options;
   int64_t seed = 0;
   bool json = false;
-  Options o("generate", "Continues a text with a stored language model.", "MODEL.safetensors [options]",
+  Options o("generate", "Completes a prompt with a saved language model.", "MODEL.safetensors [options]",
             "  freight generate runs/lm-tinyshakespeare/model.safetensors --prompt \"ROMEO:\" --temperature 0.8");
-  o.positional("model", &model, "the stored model", true);
-  o.add("--prompt", &given_prompt, "the text to continue (default: a line end)", {.value = "TEXT"});
+  o.positional("model", &model, "the saved model", true);
+  o.add("--prompt", &given_prompt, "the prompt to complete (default: a newline)", {.value = "TEXT"});
   o.add("--max-tokens", &options.max_tokens, "tokens to make", {.min = 0, .aliases = {"--max-new-tokens"}});
-  o.add("--temperature", &options.temperature, "logits are divided by it; 0 takes the likeliest token", {.min = 0});
-  o.add("--top-k", &options.top_k, "draw among so many likeliest tokens (0: all)", {.min = 0});
-  o.add("--seed", &seed, "seed of the draws", {.min = 0});
+  o.add("--temperature", &options.temperature, "sampling temperature; 0 picks the most likely token", {.min = 0});
+  o.add("--top-k", &options.top_k, "sample from this many most likely tokens (0: all)", {.min = 0});
+  o.add("--seed", &seed, "random seed of the sampling", {.min = 0});
   o.add("--device", &device, "auto, cpu, ref, cuda:N or opencl:N");
   o.add("--json", &json, "print one JSON document at the end");
   if (o.parse(args) == Options::Outcome::done) return 0;

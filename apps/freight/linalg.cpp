@@ -402,6 +402,8 @@ int linalg_command(const Args& args) {
   o.add("--rcond", &f.rcond, "lstsq, pinv, rank: singular values up to this share of the largest count as 0",
         {.value = "SHARE", .min = 0});
   o.add("--json", &f.json, "print JSON");
+  o.essentials({"operation", "files", "--output", "--device", "--assume", "--upper", "--reduced", "--rcond", "--json",
+                "--help"});
   if (o.parse(args) == Options::Outcome::done) return 0;
 
   const Operation& op = operation_of(f.operation);

@@ -24,8 +24,8 @@ double memory_size(const std::string& flag, const std::string& text) {
       factor *= 1024;
     }
   }
-  fail(ErrorKind::usage, flag, "is no size of memory: got '", excerpt(text),
-       "', need one like 4GiB, 512MiB or, in GiB, 4");
+  fail(ErrorKind::usage, flag, "is no size of memory: expected one like 4GiB, 512MiB or, in GiB, 4, got '",
+       excerpt(text), "'");
 }
 
 }  // namespace freight::app

@@ -39,7 +39,7 @@ int list_command(const Args& args) {
     std::printf("%s\n", list.dump(2).c_str());
   } else {
     std::fputs(table({"name", "input", "classes", "parameters", "what"}, rows).c_str(), stdout);
-    std::printf("\nother learners, for tables (docs/tables.md)\n");
+    std::printf("\nmodels for tables (docs/tables.md)\n");
     for (const train::Learner* learner : train::learners()) {
       if (learner->name() != store::kNet) std::printf("%-10s %s\n", learner->name().c_str(), learner->doc().c_str());
     }
@@ -100,13 +100,13 @@ int show_rows(const store::Bundle& bundle, const std::string& path, bool spec, b
   }
   for (const store::SetAside& s : bundle.set_aside) {
     j["set_aside"].push_back({{"name", s.name}, {"kind", s.kind}});
-    rows.push_back({s.name, cat("not learnt from (", s.kind, ")")});
+    rows.push_back({s.name, cat("ignored (", s.kind, ")")});
   }
   if (json) {
     std::printf("%s\n", j.dump().c_str());
     return 0;
   }
-  std::printf("%s: %s parameters, gives %s\n", bundle.learner.c_str(), with_commas(bundle.parameters()).c_str(),
+  std::printf("%s: %s parameters, returns %s\n", bundle.learner.c_str(), with_commas(bundle.parameters()).c_str(),
               bundle.rows->ranks()     ? "a value to rank by"
               : bundle.classes.empty() ? "a value"
                                        : join(bundle.classes, ", ").c_str());
@@ -124,7 +124,7 @@ int show_command(const Args& args) {
   Options o("models show", "Shows the layers of a model with shapes, parameters and FLOPs (forward).",
             "MODEL [options]",
             "  freight models show lenet --spec > mine.json    a spec file to change and train with --model mine.json");
-  o.positional("model", &name, "a named model (freight models list), a spec FILE.json or a stored model", true);
+  o.positional("model", &name, "a built-in model (freight models list), a spec FILE.json or a saved model", true);
   o.add("-b,--batch-size", &batch_size, "samples per step, in shapes and FLOPs", {.min = 1, .max = 1 << 24});
   size.declare(o);
   o.add("--spec", &spec, "print the spec file and nothing else");
@@ -159,7 +159,7 @@ int models_command(const Args& args) {
        "Models: the ones known by name, and the layers of any.",
        {
            {"list", "the models known by name", list_command},
-           {"convert", "weights with torchvision's names to a stored model, and back", models_convert_command},
+           {"convert", "convert weights with torchvision's names to a saved model, and back", models_convert_command},
            {"show", "layers, shapes, parameters and FLOPs of one model, or its spec", show_command},
        }},
       args);

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <map>
 
+#include "freight/base/duration.h"
 #include "freight/base/error.h"
 #include "freight/base/log.h"
 #include "freight/base/parse_number.h"
@@ -47,8 +48,9 @@ struct ValueOf<std::optional<T>> {
   using type = T;
 };
 
-[[noreturn]] void bad_value(const Option& o, const std::string& text, const std::string& need) {
-  fail(ErrorKind::usage, o.name, "got '", excerpt(text), "', need ", need);
+[[noreturn]] void bad_value(const Option& o, const std::string& text, const std::string& need,
+                            const std::string& hint = {}) {
+  fail(ErrorKind::usage, o.name, "expected ", need, ", got '", excerpt(text), "'", hint);
 }
 
 bool counts(const Option& o) {
@@ -94,10 +96,17 @@ void assign(Option& o, const std::string& text) {
     *said = text == word;
     if (*said) return;
   }
+  if (o.more.seconds) {
+    *o.more.seconds =
+        !text.empty() && std::isalpha(static_cast<unsigned char>(text.back())) ? parse_seconds(o.name, text) : 0;
+    if (*o.more.seconds > 0) {
+      *std::get<int64_t*>(o.target) = 0;
+      return;
+    }
+  }
   if (!o.more.one_of.empty() && std::find(o.more.one_of.begin(), o.more.one_of.end(), text) == o.more.one_of.end()) {
     const std::string near = nearest(text, o.more.one_of);
-    bad_value(o, text,
-              cat("one of ", join(o.more.one_of, ", "), near.empty() ? "" : cat("; did you mean ", near, "?")));
+    bad_value(o, text, "one of " + join(o.more.one_of, ", "), near.empty() ? "" : cat("; did you mean ", near, "?"));
   }
   std::visit(
       [&](auto* target) {
@@ -112,6 +121,7 @@ void assign(Option& o, const std::string& text) {
 }
 
 Json value_json(const Option& o) {
+  if (o.more.seconds && *o.more.seconds > 0) return cat(*o.more.seconds, "s");
   return std::visit(
       [](auto* target) {
         using T = std::remove_pointer_t<decltype(target)>;
@@ -141,6 +151,17 @@ std::string value_name(const Option& o) {
     return "N";
   if (std::holds_alternative<double*>(o.target) || std::holds_alternative<std::optional<double>*>(o.target)) return "X";
   return o.more.one_of.empty() ? "TEXT" : join(o.more.one_of, "|");
+}
+
+// Column of the descriptions in a help text, and its width.
+constexpr size_t kColumn = 30, kWidth = 100;
+
+// "  -b, --batch-size N"
+std::string flag_text(const Option& o) {
+  std::string text = o.positional ? cat("  ", o.name) : cat("  ", join(o.names, ", "), " ", value_name(o));
+  if (!o.positional && o.names[0].size() > 2) text.insert(2, "    ");
+  while (text.back() == ' ') text.pop_back();
+  return text;
 }
 
 // "--no-progress" for "--progress".
@@ -225,8 +246,8 @@ struct Options::Impl {
       if (!p.positional || p.values.empty()) continue;
       for (const Option& o : options) {
         if (o.positional || o.values.empty() || o.target != p.target || o.values == p.values) continue;
-        fail(ErrorKind::usage, o.name, "is given twice: got ", excerpt(p.values.back()), " and ", o.name, " ",
-             excerpt(o.values.back()), ", need one of them");
+        fail(ErrorKind::usage, o.name, "is given twice: expected one of them, got ", excerpt(p.values.back()), " and ",
+             o.name, " ", excerpt(o.values.back()));
       }
     }
   }
@@ -303,6 +324,10 @@ struct Options::Impl {
       const std::string& a = args[i];
       if (flags_end || a.size() < 2 || a[0] != '-') {
         collect_positional(a);
+      } else if (a == "--help=all" || ((a == "--help" || a == "-h") && i + 1 < args.size() && args[i + 1] == "all")) {
+        if (a != "--help=all") ++i;
+        help_all = true;
+        find("--help")->values.emplace_back("true");
       } else if (a == "--") {
         flags_end = true;
       } else if (a[1] == '-') {
@@ -359,7 +384,7 @@ struct Options::Impl {
   void apply_sets() {
     for (auto it = sets.rbegin(); it != sets.rend(); ++it) {
       const size_t eq = it->find('=');
-      if (eq == std::string::npos || eq == 0) fail(ErrorKind::usage, "--set", "got '", *it, "', need key=value");
+      if (eq == std::string::npos || eq == 0) fail(ErrorKind::usage, "--set", "expected key=value, got '", *it, "'");
       const std::string text = it->substr(eq + 1);
       const Json value = io::try_parse_json<Json>(text).value_or(Json(text));
       apply_layer(Json{{it->substr(0, eq), value}}, "--set");
@@ -426,23 +451,26 @@ void Options::accept(const std::string& name, const std::string& word, bool* sai
   o->help += "; " + help;
 }
 
+void Options::essentials(const std::vector<std::string>& names) { impl_->essentials = names; }
+
 void Options::enable_config() {
   impl_->with_config = true;
   group("Configuration");
-  add("--config", &impl_->config_file, "read options from a JSON file; flags and --set beat it", {.value = "FILE"});
-  add("--set", &impl_->sets, "set one key of the configuration, may be repeated", {.value = "KEY=VALUE"});
+  add("--config", &impl_->config_file, "read options from a JSON file; flags and --set override it", {.value = "FILE"});
+  add("--set", &impl_->sets, "set one key of the configuration; may be repeated", {.value = "KEY=VALUE"});
   add("--print-config", &impl_->print_config, "print the resolved configuration as JSON and stop");
-  add("--dry-run", &impl_->dry_run, "check everything, say what would be done, and stop");
+  add("--dry-run", &impl_->dry_run, "check everything, print what would be done, and stop");
 }
 
 void Options::add_common() {
   group("Common");
   add("--plugin", &impl_->plugins,
-      "a shared library with layers of your own, may be repeated; it is code that runs (docs/extend/layer.md)",
+      "a shared library with custom layers; may be repeated, and its code is executed (docs/extend/layer.md)",
       {.value = "LIB.so"});
-  add("-v,--verbose", &impl_->verbose, "say more (log level debug)");
+  add("-v,--verbose", &impl_->verbose, "print more (log level debug)");
   add("-q,--quiet", &impl_->quiet, "only warnings, errors and results");
-  add("-h,--help", &impl_->help_wanted, "this text");
+  add("-h,--help", &impl_->help_wanted,
+      impl_->essentials.empty() ? "show this text" : "show the most used options; --help all shows every option");
 }
 
 Options::Outcome Options::parse(const std::vector<std::string>& args) {
@@ -457,7 +485,7 @@ Options::Outcome Options::parse(const std::vector<std::string>& args) {
     o.given = true;
   }
   if (m.help_wanted) {
-    std::fputs(help().c_str(), stdout);
+    std::fputs((m.help_all ? help() : short_help()).c_str(), stdout);
     return Outcome::done;
   }
   for (const Option& o : m.options) {
@@ -522,8 +550,28 @@ std::string Options::config_json() const {
   return document.dump(2);
 }
 
+std::string Options::short_help() const {
+  const Impl& m = *impl_;
+  if (m.essentials.empty()) return help();
+  std::string out = cat(m.summary, "\n\nUsage: freight ", m.command, " ", m.synopsis, "\n\n");
+  for (const std::string& name : m.essentials) {
+    const auto at = std::find_if(m.options.begin(), m.options.end(), [&](const Option& o) { return o.name == name; });
+    FREIGHT_CHECK(at != m.options.end(), "no option ", name);
+    std::string left = flag_text(*at);
+    left.resize(std::max(left.size() + 2, kColumn), ' ');
+    std::string right = at->help.substr(0, at->help.find("; "));
+    // A default in the text explains itself; one from the table is shown where there is space for it.
+    const std::string shown = at->default_text.empty() ? "" : cat(" (default ", at->default_text, ")");
+    if (left.size() + right.size() + shown.size() <= kWidth) right += shown;
+    out += left + right + "\n";
+  }
+  const auto all = std::count_if(m.options.begin(), m.options.end(), [](const Option& o) { return !o.positional; });
+  out += cat("\nfreight ", m.command, " --help all: all ", all, " options by subject\n");
+  if (!m.notes.empty()) out += "\n" + m.notes + "\n";
+  return out;
+}
+
 std::string Options::help() const {
-  static constexpr size_t kColumn = 30, kWidth = 100;
   const Impl& m = *impl_;
   std::string out = cat(m.summary, "\n\nUsage: freight ", m.command, " ", m.synopsis, "\n");
   std::vector<std::string> headings;
@@ -534,9 +582,7 @@ std::string Options::help() const {
     out += cat("\n", heading, ":\n");
     for (const Option& o : m.options) {
       if (o.heading != heading) continue;
-      std::string left = o.positional ? cat("  ", o.name) : cat("  ", join(o.names, ", "), " ", value_name(o));
-      if (!o.positional && o.names[0].size() > 2) left.insert(2, "    ");
-      while (left.back() == ' ') left.pop_back();
+      std::string left = flag_text(o);
       std::string right = o.help;
       std::vector<std::string> extra;
       if (!o.default_text.empty()) extra.push_back("default " + o.default_text);

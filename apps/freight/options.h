@@ -23,6 +23,8 @@ class Options {
     std::vector<std::string> one_of = {};      // allowed values; empty allows all
     std::optional<double> min = {}, max = {};  // inclusive bounds of a number (NaN and infinity are always refused)
     std::vector<std::string> aliases = {};     // accepted, not shown first in the help
+    // A time like 30s may stand in place of a whole number, and goes here; the number is 0 then.
+    double* seconds = nullptr;
   };
   enum class Outcome { run, done };  // done: help or the configuration was printed
 
@@ -63,7 +65,10 @@ class Options {
   bool typed(const std::string& name) const;
   // Every option with a key, as nested JSON: what --print-config prints and a run saves.
   std::string config_json() const;
+  // What `--help all` prints: every option by subject.
   std::string help() const;
+  // What `--help` prints: at most 40 lines.
+  std::string short_help() const;
 
  private:
   struct Impl;

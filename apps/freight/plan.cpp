@@ -180,7 +180,7 @@ Json json_of(const std::vector<Draft>& drafts, const Formula& line, const std::v
   j["arena_bytes"] = d.arena_bytes;
   for (size_t i = 0; i < plan::kParts; ++i) j["memory"][plan::to_string(static_cast<Part>(i))] = d.bytes[i];
   j["peak"] = {{"at", d.peak}, {"tensors", Json::array()}};
-  for (const plan::Held& h : d.held) {
+  for (const plan::LiveTensor& h : d.live) {
     j["peak"]["tensors"].push_back({{"path", h.path},
                                     {"op", h.what},
                                     {"type", to_string(h.type)},
@@ -340,6 +340,29 @@ int plan_command(const Args& args) {
     o->add("--means", &flags.means,
            "also plan with recompute, accumulation, offloading and bf16: what each would change");
     o->add("--csv", &flags.csv, "print the devices as CSV");
+    o->essentials({"data",
+                   "--model",
+                   "--target",
+                   "--input-shape",
+                   "--batch-size",
+                   "--per-device-batch-size",
+                   "--epochs",
+                   "--samples",
+                   "--precision",
+                   "--optimizer",
+                   "--recompute",
+                   "--offload",
+                   "--device-memory",
+                   "--devices",
+                   "--world",
+                   "--link",
+                   "--on",
+                   "--means",
+                   "--sort",
+                   "--top",
+                   "--json",
+                   "--csv",
+                   "--help"});
     return o;
   };
   std::optional<PlanInput> in = read_plan_input(args, flags, make, Trees::planned, MemoryAlone::answered);

@@ -68,8 +68,8 @@ Json measured_together(const DevicesRequest& r, const Args& args, int& signal) {
   const LogFolder logs("plan");
   Args words = {"plan"};
   words.insert(words.end(), args.begin(), args.end());
-  const RanksRan ran = run_ranks_apart("plan", words, {.hosts = {}, .comm = "shared"},
-                                       static_cast<int64_t>(r.names.size()), logs.path());
+  const RanksRan ran =
+      run_ranks_apart("plan", words, {.comm = "shared"}, static_cast<int64_t>(r.names.size()), logs.path());
   signal = ran.signal;
   return signal != 0 ? Json() : io::parse_json<Json>(ran.out, "rank 0");
 }

@@ -63,8 +63,8 @@ std::string memory_table(const plan::Draft& d) {
   add("and host memory", d.part(plan::Part::host));
   out += cat("\nthe peak is at ", d.peak, "; the largest that are alive there\n");
   std::vector<std::vector<std::string>> rows;
-  for (size_t i = 0; i < std::min<size_t>(d.held.size(), 8); ++i) {
-    const plan::Held& h = d.held[i];
+  for (size_t i = 0; i < std::min<size_t>(d.live.size(), 8); ++i) {
+    const plan::LiveTensor& h = d.live[i];
     rows.push_back({cat("  ", human_bytes(static_cast<double>(h.bytes))), to_string(h.part),
                     h.path.empty() ? "-" : h.path, h.what, to_string(h.type)});
   }

@@ -60,15 +60,14 @@ void take_file(plan::Fleet& fleet, const std::string& path) {
 struct Share {
   int64_t devices = 1, batch = 0;   // batch: of each
   size_t bytes = 0, optimizer = 0;  // of each: all, and the optimizer's state among them
-  // The one that has most, with that state dealt out (train --shard-optimizer), and to two each in an elastic run.
-  size_t sharded_bytes = 0, elastic_bytes = 0;
+  size_t sharded_bytes = 0;         // the one that has most, with that state dealt out (train --shard-optimizer)
   std::vector<Estimate> estimates;
 };
 
 // Bytes of a rank with its part of the optimizer's state, whole tensors.
-size_t sharded_bytes(const Draft& d, int64_t devices, train::Copies copies) {
+size_t sharded_bytes(const Draft& d, int64_t devices) {
   const size_t all = std::accumulate(d.states.begin(), d.states.end(), size_t{0});
-  return d.total() - all + train::largest_share(d.states, static_cast<int>(devices), copies);
+  return d.total() - all + train::largest_share(d.states, static_cast<int>(devices));
 }
 
 std::vector<Share> shares_of(const PlanInput& in, const WorldRequest& r) {
@@ -97,8 +96,7 @@ std::vector<Share> shares_of(const PlanInput& in, const WorldRequest& r) {
                    .batch = options.batch,
                    .bytes = d.total(),
                    .optimizer = d.part(Part::optimizer),
-                   .sharded_bytes = sharded_bytes(d, devices, train::Copies::one),
-                   .elastic_bytes = sharded_bytes(d, devices, train::Copies::two),
+                   .sharded_bytes = sharded_bytes(d, devices),
                    .estimates = estimates(drafts.back(), in, how, nullptr)});
   }
   return all;
@@ -136,8 +134,7 @@ Json json_of(const std::vector<Share>& world, const PlanInput& in) {
                 {"memory",
                  {{"total_bytes", s.bytes},
                   {"optimizer_bytes", s.optimizer},
-                  {"sharded_optimizer_total_bytes", s.sharded_bytes},
-                  {"elastic_sharded_optimizer_total_bytes", s.elastic_bytes}}},
+                  {"sharded_optimizer_total_bytes", s.sharded_bytes}}},
                 {"estimates", Json::array()}};
     for (const Estimate& e : s.estimates) {
       Json estimate = freight::app::json_of(e, in.catalog);
@@ -217,13 +214,12 @@ void print_memory(const std::vector<Share>& world) {
   std::vector<std::vector<std::string>> rows;
   const auto text = [](size_t n) { return human_bytes(static_cast<double>(n)); };
   for (const Share& s : world) {
-    rows.push_back(
-        {cat(s.devices), cat(s.batch), text(s.bytes), text(s.optimizer), text(s.sharded_bytes), text(s.elastic_bytes)});
+    rows.push_back({cat(s.devices), cat(s.batch), text(s.bytes), text(s.optimizer), text(s.sharded_bytes)});
   }
   std::printf(
       "\nmemory of each rank; with the optimizer's state dealt out over the ranks (train --shard-optimizer: ZeRO stage "
-      "1), each to two with --elastic\n%s",
-      table({"devices", "batch of each", "total", "of it optimizer", "total, dealt out", "to two each"}, rows).c_str());
+      "1)\n%s",
+      table({"devices", "batch of each", "total", "of it optimizer", "total, dealt out"}, rows).c_str());
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ struct Figures {
 
   std::string progress() const {
     return cat(with_commas(samples), " ", unit, "  ", fixed(static_cast<double>(samples) / seconds_since(start), 1),
-               " ", unit, "/s", left_out ? cat("  ", left_out, " left out") : "");
+               " ", unit, "/s", left_out ? cat("  ", left_out, " skipped") : "");
   }
   void show(Progress& progress) const {
     const bool early = progress.mode() == Progress::Mode::lines && seconds_since(start) < kFirstLineAfter;
@@ -57,7 +57,7 @@ struct Figures {
     const std::string what = samples == 1 ? std::string(unit).substr(0, std::strlen(unit) - 1) : unit;
     std::string text = cat(with_commas(samples), " ", what, " in ", fixed(seconds_since(start), 2),
                            " s: ", fixed(static_cast<double>(samples) / seconds_since(start), 1), " ", unit, "/s");
-    if (left_out > 0) text += cat(", ", with_commas(left_out), " left out");
+    if (left_out > 0) text += cat(", ", with_commas(left_out), " skipped");
     if (batches_s.empty()) return text;
     std::vector<double> sorted = batches_s;
     std::sort(sorted.begin(), sorted.end());
@@ -85,7 +85,7 @@ struct Sink {
       } else {
         ++figures.left_out;
       }
-      progress.line(cat(range ? "warning: " : "warning: left out: ", note.text));
+      progress.line(cat(range ? "warning: " : "warning: skipped: ", note.text));
     }
     if (!a.answered.empty()) {
       std::vector<std::string> names;
@@ -145,7 +145,7 @@ void predict_table(deploy::Predictor& predictor, RowStream& stream, PredictionWr
     if (block.file != file) end_file();
     file = block.file;
     gaps.add(block.gaps);
-    for (const Error& fault : block.left_out) progress.line(cat("warning: left out: ", fault.what()));
+    for (const Error& fault : block.left_out) progress.line(cat("warning: skipped: ", fault.what()));
     for (const std::string& odd : block.beyond) progress.line(cat("warning: ", odd));
     figures.left_out += static_cast<int64_t>(block.left_out.size());
     figures.samples += block.rows;
@@ -160,11 +160,11 @@ void check_explained(const store::Bundle& bundle, const OutputOptions& output) {
   if (!output.explain) return;
   if (bundle.net() || !bundle.rows->explains()) {
     fail(ErrorKind::usage, "--explain", "a model of ", bundle.net() ? bundle.model.name : bundle.learner,
-         " does not say what each column adds: need one of ", join(store::row_learners(), ", "),
+         " does not attribute predictions to columns: expected one of ", join(store::row_learners(), ", "),
          " that does (trees and linear models)");
   }
   if (output.form == Form::none)
-    fail(ErrorKind::usage, "--explain", "writes to -o or standard output: need -o beside --npy");
+    fail(ErrorKind::usage, "--explain", "writes to -o or standard output: add -o together with --npy");
 }
 
 // Neither file may be an input: one that is named, or that the walk through a folder finds.
@@ -175,14 +175,14 @@ void check_outputs(const OutputOptions& output, std::vector<std::string> inputs,
     for (const std::string& input : inputs) {
       if (!io::file_exists(file) || !std::filesystem::is_directory(input) || !lies_in(file, input)) continue;
       if (is_wanted(file, text)) {
-        fail(ErrorKind::usage, flag, file, " lies in ", input, ", which is read, need another file");
+        fail(ErrorKind::usage, flag, file, " is in ", input, ", which is read, use another file");
       }
     }
   };
   if (output.file != "-") check("-o", output.file);
   check("--npy", output.npy);
   if (!output.npy.empty() && output.npy == output.file) {
-    fail(ErrorKind::usage, "--npy", output.npy, " is the file of -o, too: need two");
+    fail(ErrorKind::usage, "--npy", output.npy, " is the file of -o, too: expected two");
   }
 }
 
@@ -200,30 +200,28 @@ struct PredictFlags {
 };
 
 void declare(Options& o, PredictFlags& f) {
-  o.positional("model", &f.model, "the stored model", true);
-  o.positional("files", &f.sources.files, "pictures, files with a text per line, folders, or -", false);
+  o.positional("model", &f.model, "the saved model", true);
+  o.positional("files", &f.sources.files, "images, files with a text per line, folders, or -", false);
   o.add("--text", &f.sources.texts, "a text; may be repeated", {.value = "TEXT"});
   o.add("--top-k", &f.top_k, "classes shown per sample", {.min = 1});
-  o.add("-b,--batch-size", &f.batch_size, "samples per step, at most (rows of tables: by themselves)",
+  o.add("-b,--batch-size", &f.batch_size, "maximum samples per step (rows of tables: automatic)",
         {.min = 1, .max = 1 << 24});
   o.add("--device", &f.device, "auto, cpu, ref, cuda:N or opencl:N");
-  o.add("--precision", &f.precision, "of the arithmetic: fp32, tf32, bf16 or fp16",
-        {.one_of = store::precision_names()});
-  o.add("--deterministic", &f.deterministic, "fixed kernel choices, no measurement; so it is with --devices");
-  o.add("-j,--workers", &f.workers, "threads that decode pictures", {.min = 1, .aliases = {"--num-workers"}});
-  o.add("--on-bad-sample", &f.on_bad_sample, "inputs that cannot be read: error stops, skip and report go on without",
+  o.add("--precision", &f.precision, "fp32, tf32, bf16 or fp16", {.one_of = store::precision_names()});
+  o.add("--deterministic", &f.deterministic, "fixed kernel choices, no measurement; always so with --devices");
+  o.add("-j,--workers", &f.workers, "threads that decode images", {.min = 1, .aliases = {"--num-workers"}});
+  o.add("--on-bad-sample", &f.on_bad_sample, "unreadable inputs: error stops, skip and report ignore them",
         {.one_of = {"error", "skip", "report"}});
   o.add("--json", &f.json, "write one JSON document per sample, with all probabilities");
   o.add("--jsonl", &f.jsonl, "write one JSON document per sample, with the top-k classes in their order");
-  o.add(
-      "--csv", &f.csv,
-      "write path (or text),class,probability lines under a header, top-k lines per sample; of tables what identifies "
-      "a row, the target and the probability of each class");
+  o.add("--csv", &f.csv,
+        "write CSV: path (or text), class and probability, top-k lines per sample; for tables what identifies "
+        "a row, the target and the probability of each class");
   o.add("--columns", &f.columns,
-        "of tables: the columns of the CSV: the target, classes, probability, path and columns of the table",
+        "tables: columns of the CSV: the target, classes, probability, path and columns of the table",
         {.value = "NAMES"});
   o.add("--explain", &f.output.explain,
-        "of tables: what each column adds to the answer, as columns shap:NAME and shap:base (CSV, or --json)");
+        "tables: SHAP values of each column, as columns shap:NAME and shap:base (CSV, or --json)");
   o.add("--npy", &f.output.npy, "write the probabilities (samples, classes) to an npy file", {.value = "FILE"});
   o.add("-o,--output", &f.output.file, "write to a file instead of standard output (-)", {.value = "FILE"});
   o.add("--no-progress", &f.no_progress, "no progress line");
@@ -233,15 +231,15 @@ void declare(Options& o, PredictFlags& f) {
 // Draws conclusions from the flags, and refuses those that do not go together.
 void settle(PredictFlags& f, const Options& o) {
   if (f.sources.files.empty() && f.sources.texts.empty()) {
-    fail(ErrorKind::usage, "files", "are missing (of texts, --text too); see freight predict --help");
+    fail(ErrorKind::usage, "files", "are missing (for texts also --text); see freight predict --help");
   }
   if (f.json + f.jsonl + f.csv > 1) {
-    fail(ErrorKind::usage, f.csv ? "--csv" : "--json", "does not go with another format");
+    fail(ErrorKind::usage, f.csv ? "--csv" : "--json", "cannot be combined with another format");
   }
   OutputOptions& output = f.output;
   if (output.explain && !f.json && !f.jsonl) f.csv = true;
   if (!f.columns.empty()) {
-    if (f.json || f.jsonl) fail(ErrorKind::usage, "--columns", "is for --csv: leave out --json");
+    if (f.json || f.jsonl) fail(ErrorKind::usage, "--columns", "is for --csv: remove --json");
     f.csv = true;
   }
   f.lines_of_classes = o.given("--top-k");
@@ -258,7 +256,7 @@ void need_files(const Sources& sources) {
     const bool kept = std::filesystem::is_regular_file(file, ignored) || std::filesystem::is_directory(file, ignored);
     if (kept || (file != "-" && !std::filesystem::exists(file, ignored))) continue;  // what is missing is told later
     fail(ErrorKind::usage, "--devices", file == "-" ? "standard input" : file,
-         " is read once, by one process: need files or folders, which all devices go through");
+         " is read once, by one process: expected files or folders, which all devices go through");
   }
 }
 
@@ -280,11 +278,11 @@ void check_model(const deploy::Predictor& predictor, PredictFlags& f, const comm
     fail(ErrorKind::usage, "--text", "model ", bundle.name(), " reads no texts");
   }
   if (!f.columns.empty() && bundle.net()) {
-    fail(ErrorKind::usage, "--columns", "is for tables: ", bundle.name(), " is a net");
+    fail(ErrorKind::usage, "--columns", "is for tables: ", bundle.name(), " is a network");
   }
   if (launch.world > 1 && !bundle.net()) {
     fail(ErrorKind::usage, "--devices", f.model,
-         " is a model of tables: one process answers its rows on all processors; leave it out");
+         " is a model for tables: one process predicts its rows on all cores; remove it");
   }
   check_outputs(f.output, f.sources.files, f.model, bundle.preprocessing.text());
   f.sources.text_column = train::trained_on(bundle, f.model).load.text.text_column;
@@ -341,7 +339,7 @@ int predict_here(deploy::Predictor& predictor, PredictFlags& f, const Options& o
   if (signals::stop_requested()) return signals::exit_code();
   if (figures.samples == 0 && figures.left_out > 0) {
     fail(ErrorKind::data, "predict", "none of the ", with_commas(figures.left_out),
-         " inputs can be read: nothing to answer");
+         " inputs can be read: nothing to predict");
   }
   writer.commit();
   held.reset();
@@ -369,19 +367,21 @@ int predict_together(PredictFlags& f, const Options& o, const Args& args, const 
 int predict_command(const Args& args) {
   PredictFlags f;
   Options o(
-      "predict", "Predicts the classes of pictures or texts with a stored model.",
-      "MODEL.safetensors FILE|DIR|- ... [options]",
-      "Images are PNG, JPEG, WebP, GIF, TIFF, BMP, PPM or npy; they are made grey or RGB, resized and cropped as\n"
+      "predict", "Predicts images, texts or tables with a saved model.", "MODEL.safetensors FILE|DIR|- ... [options]",
+      "Images are PNG, JPEG, WebP, GIF, TIFF, BMP, PPM or npy; they are converted to grayscale or RGB, resized and "
+      "cropped\n"
       "in evaluation. Folders are walked. For a model of texts every line of a file is one, blank ones too; of a\n"
       "folder, every line of its .txt and .txt.gz files. Of .csv, .tsv and .jsonl files the text column is read.\n"
       "- reads paths, or texts, from standard input, a line each. A model of tables reads .csv, .tsv, .jsonl and\n"
       ".npz files (- is one), whose columns it finds by their names. With --devices batches\n"
-      "go round the devices; the answers are those of one, in their order.\n"
+      "are distributed over the devices; the output is that of one.\n"
       "  freight predict runs/convnet-digits/model.safetensors a.png b.jpg --top-k 1\n"
       "  freight predict model.safetensors photos/ --csv -o classes.csv --npy probabilities.npy\n"
       "  freight predict model.safetensors photos/ --csv -o classes.csv --devices 2\n"
       "  freight predict runs/textcnn-sst2/model.safetensors --text \"a film to remember\"");
   declare(o, f);
+  o.essentials({"model", "files", "--text", "--top-k", "--batch-size", "--device", "--devices", "--on-bad-sample",
+                "--csv", "--json", "--jsonl", "--columns", "--explain", "--npy", "--output", "--help"});
   if (o.parse(args) == Options::Outcome::done) return 0;
   settle(f, o);
   signals::install();
@@ -389,7 +389,7 @@ int predict_command(const Args& args) {
   const int64_t devices = device_count(f.ranks, launch);
   if (devices > 1) need_files(f.sources);
   if (devices > 1 && launch.world == 1) {
-    need_alike(f.ranks, "whose answers are those of one");
+    need_alike(f.ranks, "whose predictions are those of one");
     device_of(f.ranks, f.device, 0);
     return run_ranks("predict", args, f.ranks, devices);
   }

@@ -49,7 +49,7 @@ class ByteReader {
     return s;
   }
   void bytes(void* to, size_t size) {
-    FREIGHT_CHECK(size <= left_, "a rank's answer is cut off");
+    FREIGHT_CHECK(size <= left_, "a rank's output is truncated");
     if (size > 0) std::memcpy(to, data_, size);
     data_ += size;
     left_ -= size;

@@ -62,7 +62,7 @@ std::vector<CsvColumn> csv_columns(const store::Bundle& bundle, const CsvAsked& 
   for (const std::string& name : asked.names) {
     const auto is_it = [&](const CsvColumn& c) { return c.name == name; };
     if (std::any_of(columns.begin(), columns.end(), is_it)) {
-      fail(ErrorKind::usage, "--columns", "column ", name, " stands twice: need each once");
+      fail(ErrorKind::usage, "--columns", "column ", name, " appears twice: expected each once");
     }
     const auto at = std::find_if(usual.begin(), usual.end(), is_it);
     CsvColumn column{.of = Of::input, .name = name};

@@ -216,7 +216,7 @@ InputStream::Pulled InputStream::pull(Input& input) {
       return Pulled::item;
     }
     if (!folder_.empty() && !found_) {
-      fail(ErrorKind::data, folder_, "holds no ", text_ ? "files of lines (.txt, .txt.gz)" : "pictures",
+      fail(ErrorKind::data, folder_, "has no ", text_ ? "files of lines (.txt, .txt.gz)" : "images",
            others_.empty() ? "" : cat(": its files are ", io::count_by_ending(others_)));
     }
     folder_.clear();

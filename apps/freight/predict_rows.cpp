@@ -138,7 +138,7 @@ void RowStream::open(const std::string& file) {
                          return std::any_of(head.first_row.begin(), head.first_row.end(),
                                             [&](const auto& cell) { return data::trimmed(cell) == c.source_name(); });
                        });
-    if (names) fail(ErrorKind::data, file, "holds a header and no rows");
+    if (names) fail(ErrorKind::data, file, "has a header and no rows");
     const std::vector<std::string> sources = store::sources_of(columns_);
     const bool in_order = !head.header && head.names.size() == sources.size();
     places_ = store::places_of(columns_, in_order ? sources : head.names, file);

@@ -34,13 +34,13 @@ struct ProfileFlags {
   void declare(Options& o) {
     source.declare(o);
     o.add("--inference", &inference, "inference (weights frozen, no loss) instead of the training step");
-    o.add("--seconds", &seconds, "time to measure for", {.min = 0});
+    o.add("--seconds", &seconds, "seconds to measure", {.min = 0});
     o.add("--top", &top, "only the N slowest steps", {.min = 0});
     o.add("--plan", &text, "print the plan's text form (layouts and addresses) and stop");
     o.add("--json", &json, "print JSON");
     freight::app::declare(o, ranks);
     o.add("--overlap", &ranks.overlap,
-          "sums of gradients over devices are made beside the backward half: auto where its plan says that it pays",
+          "overlap the gradient all-reduce with the backward pass; auto: where the plan predicts a gain",
           {.one_of = {"auto", "yes", "no"}});
   }
   bench::Pass pass() const { return inference ? bench::Pass::inference : bench::Pass::training; }
@@ -119,7 +119,7 @@ void print_sum(const std::string& subject, const Profile& p) {
       human_bytes(static_cast<double>(p.lower_bound_bytes)).c_str(), static_cast<long long>(p.cache.hits),
       static_cast<long long>(p.cache.misses));
   if (p.once_steps > 0) {
-    std::printf("%zu steps ran once and left %s of folded and packed weights\n", p.once_steps,
+    std::printf("%zu steps ran once and stored %s of folded and packed weights\n", p.once_steps,
                 human_bytes(static_cast<double>(p.kept_bytes)).c_str());
   }
 }
@@ -173,15 +173,17 @@ void print_sums(const bench::RankProfile& p) {
     hidden += s.hidden;
   }
   if (p.sums.empty()) {
-    std::printf("\na step on %lld devices takes %s ms in the mean; they sum among themselves, beside the host\n",
-                static_cast<long long>(p.devices), ms(p.step).c_str());
+    std::printf(
+        "\na step on %lld devices takes %s ms on average; the devices reduce among themselves, without the host\n",
+        static_cast<long long>(p.devices), ms(p.step).c_str());
     return;
   }
   std::printf("\n");
   std::fputs(table({"sum", "ms", "hidden", "waited", "GB/s", "begins", "gradients"}, rows).c_str(), stdout);
   std::printf(
-      "\nthe fastest of %lld steps on %lld devices, as rank 0 sees it: %s ms, computed after %s ms; sums take %s ms, "
-      "of which %s ms (%s %%) are hidden behind compute; a step takes %s ms in the mean\n",
+      "\nthe fastest of %lld steps on %lld devices, as measured by rank 0: %s ms, computed after %s ms; the all-reduce "
+      "takes %s ms, "
+      "of which %s ms (%s %%) overlap with compute; a step takes %s ms on average\n",
       static_cast<long long>(p.steps), static_cast<long long>(p.devices), ms(p.fastest).c_str(), ms(p.computed).c_str(),
       ms(all).c_str(), ms(hidden).c_str(), fixed(all > 0 ? 100 * hidden / all : 0, 0).c_str(), ms(p.step).c_str());
   for (size_t r = 1; r < p.waited.size(); ++r) {
@@ -222,10 +224,12 @@ int profile_as_rank(ProfileFlags& f, const Args& args, const comm::Launch& launc
 int profile_command(const Args& args) {
   ProfileFlags f;
   Options o("profile", "Prints one line per step of a model's plan, with times and rates.", "[options]",
-            "With --devices N processes share each batch as they do in freight train: the plan is that of rank 0's\n"
-            "part, and the sums of gradients are listed with what of them is hidden behind compute.\n"
+            "With --devices N processes share each batch as in freight train: the plan is that of rank 0,\n"
+            "and the gradient all-reduce is listed with its overlap with compute.\n"
             "  freight profile --model lenet -b 64 --devices 2 --overlap yes");
   f.declare(o);
+  o.essentials({"--model", "--batch-size", "--input-size", "--device", "--devices", "--precision", "--recompute",
+                "--offload", "--device-memory", "--inference", "--seconds", "--top", "--plan", "--json", "--help"});
   if (o.parse(args) == Options::Outcome::done) return 0;
   const comm::Launch launch = comm::read_launch_environment();
   const int64_t devices = device_count(f.ranks, launch);

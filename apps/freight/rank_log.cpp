@@ -14,8 +14,8 @@ namespace {
 void write_line(const std::string& text) { std::fprintf(stderr, "%s\n", printable(text).c_str()); }
 }  // namespace
 
-void begin_rank_log(const comm::Launch& launch, bool elastic) {
-  if (launch.source != "freight" || (launch.rank == 0 && !elastic)) return;
+void begin_rank_log(const comm::Launch& launch) {
+  if (launch.source != "freight" || launch.rank == 0) return;
   write_line(cat("rank ", launch.rank, " of ", launch.world, " started as process ", ::getpid()));
 }
 
@@ -28,7 +28,7 @@ void RankLog::on_epoch(const train::EpochReport& e) {
 }
 
 void RankLog::on_bad_sample(const std::string& path, const std::string& reason) {
-  write_line(cat("left out: ", path, ": ", reason));
+  write_line(cat("skipped: ", path, ": ", reason));
 }
 
 }  // namespace freight::app

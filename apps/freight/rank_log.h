@@ -7,9 +7,8 @@
 
 namespace freight::app {
 
-// Writes the first line of the log of a rank that this command started. In an elastic job each rank has a log, else all
-// but the first.
-void begin_rank_log(const comm::Launch& launch, bool elastic);
+// Writes the first line of the log of a rank that this command started; the first rank has none.
+void begin_rank_log(const comm::Launch& launch);
 
 class RankLog : public train::Observer {
  public:

@@ -20,12 +20,14 @@
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
 #include "freight/comm/join.h"
+#include "freight/comm/supervisor.h"
 #include "freight/io/digest.h"
 #include "freight/io/file.h"
 #include "freight/trace/device.h"
+#include "freight/train/checkpoint.h"
 #include "freight/train/learner.h"
+#include "freight/train/run_dir.h"
 #include "freight/train/signals.h"
-#include "lists.h"
 
 namespace freight::app {
 
@@ -41,47 +43,30 @@ void need_gpus_once(const RankFlags& flags) {
   }
   std::sort(gpus.begin(), gpus.end());
   const auto twice = std::adjacent_find(gpus.begin(), gpus.end());
-  if (twice == gpus.end() || !flags.hosts.empty()) return;
+  if (twice == gpus.end()) return;
   fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": ", *twice, " takes one process");
 }
 
 int64_t count_of(const DeviceList& list) { return list.count.value_or(static_cast<int64_t>(list.names.size())); }
 
-// Throws Error(usage) where --hosts has nobody to deal out: it would be passed over, and one process would do all.
-void need_processes_for_hosts(const JobFlags& flags, const std::string& devices, const comm::Launch& launch) {
-  if (flags.hosts.empty() || launch.source == "freight") return;
-  const size_t hosts = parse_list("--hosts", flags.hosts).size();
-  if (!launch.source.empty()) {
-    fail(ErrorKind::usage, "--hosts", "got ", flags.hosts, ", but ", launch.source, " started ", launch.world,
-         " processes where they are: leave it out");
-  }
-  const int64_t processes = devices.empty() ? 1 : count_of(parse_device_list("--devices", devices));
-  if (static_cast<int64_t>(hosts) <= processes) return;
-  fail(ErrorKind::usage, "--hosts", "got ", hosts, " hosts for ", processes, processes == 1 ? " device" : " devices",
-       ", need one for each, as in --devices cpu*", hosts);
-}
-
 }  // namespace
 
 void declare_job(Options& o, JobFlags& f) {
-  o.add("--hosts", &f.hosts,
-        "hosts that share the processes, the first of them this one; the others are reached by ssh (FREIGHT_SSH)",
-        {.value = "LIST"});
   o.add("--comm", &f.comm,
-        "what moves the data: shared (memory of one host), gloo (network), mpi (under its mpiexec), nccl (sums between "
-        "CUDA devices), or auto: the last where it is found, else one of the first two",
+        "what moves the data: shared (memory of one host), gloo (network), nccl (sums between CUDA devices), or auto: "
+        "the last where it is found, else one of the first two",
         {.value = "NAME", .aliases = {"--engine"}});
-  o.add("--interface", &f.interface, "this host's interface for gloo, by name or address", {.value = "NAME"});
-  o.add("--token-file", &f.token_file, "holds the secret by which processes of several hosts know each other",
+  o.add("--interface", &f.interface, "network interface for gloo, by name or address", {.value = "NAME"});
+  o.add("--token-file", &f.token_file, "file with the secret that authenticates processes of several hosts",
         {.value = "FILE"});
-  o.add("--comm-timeout", &f.comm_timeout, "seconds until a process that does not come counts as lost",
+  o.add("--comm-timeout", &f.comm_timeout, "seconds after which a process that does not respond counts as failed",
         {.min = 0.1, .max = 86400});
 }
 
 void declare(Options& o, RankFlags& f) {
   o.group("Several devices (docs/several-devices.md)");
-  o.add("--devices", &f.devices,
-        "they share each batch, a process for each: cpu*2, a list, all, or a count of --device", {.value = "LIST"});
+  o.add("--devices", &f.devices, "data-parallel devices, one process each: cpu*2, a list, all, or a count of --device",
+        {.value = "LIST"});
   declare_job(o, f);
 }
 
@@ -92,15 +77,9 @@ comm::JobOptions JobFlags::job() const {
           .token_file = token_file};
 }
 
-comm::Engine JobFlags::engine() const {
-  comm::Launch launch;
-  launch.world = hosts.empty() ? 1 : 2;  // on other hosts, too
-  return comm::engine_for(launch, job());
-}
+comm::Engine JobFlags::engine() const { return comm::engine_for(comm::Launch{}, job()); }
 
 int64_t device_count(const RankFlags& flags, const comm::Launch& launch) {
-  const bool finds_others = !flags.elastic.empty() && !launch.source.empty();  // by these hosts: members_of()
-  if (!finds_others) need_processes_for_hosts(flags, flags.devices, launch);
   if (flags.devices.empty()) return launch.world;
   const int64_t count = count_of(parse_device_list("--devices", flags.devices));
   if (count > kMostDevices) fail(ErrorKind::usage, "--devices", "got ", count, " devices, need at most ", kMostDevices);
@@ -237,8 +216,8 @@ void join_devices(train::Ranks& ranks, const std::string& device, const RankFlag
 void refuse_nccl(const JobFlags& flags) {
   if (flags.job().engine != comm::Engine::nccl) return;
   fail(ErrorKind::usage, "--comm",
-       "nccl sums gradients between CUDA devices, for freight train alone: need auto, shared, "
-       "gloo or mpi");
+       "nccl sums gradients between CUDA devices, for freight train alone: need auto, shared or "
+       "gloo");
 }
 
 std::string table_device_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch) {
@@ -264,7 +243,7 @@ std::string table_device_of(const RankFlags& flags, const std::string& device, c
 }
 
 bool is_shard_process(const RankFlags& flags, const comm::Launch& launch) {
-  return launch.source == "freight" && launch.world > 1 && flags.devices.empty() && flags.hosts.empty();
+  return launch.source == "freight" && launch.world > 1 && flags.devices.empty();
 }
 
 ShardWork shard_work(const train::Config& config, const RankFlags& flags, const comm::Launch& launch,
@@ -272,7 +251,7 @@ ShardWork shard_work(const train::Config& config, const RankFlags& flags, const 
   if (is_shard_process(flags, launch)) return {launch.world, thread_count()};
   const int64_t threads = std::min<int64_t>(thread_count(), cpu_info().cores);
   ShardWork work{.threads = thread_count()};
-  const bool free_to_choose = launch.source.empty() && flags.devices.empty() && flags.hosts.empty();
+  const bool free_to_choose = launch.source.empty() && flags.devices.empty();
   const int64_t processes = std::min({config.shards, threads, kMostDevices});
   if (!free_to_choose || processes < 2 || *trace::device_named(config.backend) != "cpu") return work;
   if (&train::learner_of(config) != train::learners().front()) return work;
@@ -289,8 +268,7 @@ std::string to_string(int64_t shards, const ShardWork& work) {
 
 std::string last_line(const std::string& path) {
   std::string line;
-  for (std::string l : split(io::read_text(path), '\n')) {
-    while (!l.empty() && l.back() == '\r') l.pop_back();  // ssh ends its lines so
+  for (const std::string& l : split(io::read_text(path), '\n')) {
     if (!l.empty()) line = l;
   }
   constexpr std::string_view kPrefix = "freight: error: ";
@@ -298,7 +276,7 @@ std::string last_line(const std::string& path) {
 }
 
 ErrorKind kind_of(const comm::JobEnd& end) {
-  if (end.signal != 0 || end.of_ssh()) return ErrorKind::peer_lost;
+  if (end.signal != 0) return ErrorKind::peer_lost;
   constexpr int kLast = static_cast<int>(ErrorKind::verification);
   return end.exit_code >= 1 && end.exit_code <= kLast ? static_cast<ErrorKind>(end.exit_code) : ErrorKind::runtime;
 }
@@ -324,7 +302,6 @@ comm::LaunchOptions launch_of(Args words, const JobFlags& flags, int64_t count, 
   o.command = {std::filesystem::read_symlink("/proc/self/exe").string()};
   o.command.insert(o.command.end(), words.begin(), words.end());
   o.world = static_cast<int>(count);
-  if (!flags.hosts.empty()) o.hosts = parse_list("--hosts", flags.hosts);
   o.bound = flags.engine() == comm::Engine::shared_memory;
   o.log_dir = logs;
   return o;
@@ -339,8 +316,7 @@ enum class Logs : uint8_t { stay, go };
   fail(kind_of(end), command, to_string(end), why.empty() ? "" : ": " + why);
 }
 
-int run_on_terminal(const std::string& command, const comm::LaunchOptions& options, Logs logs) {
-  const comm::JobEnd end = comm::run_job(options);
+int end_on_terminal(const std::string& command, const comm::JobEnd& end, Logs logs) {
   // A rank that was asked to stop has said so by its exit code, or ended by the signal before it could.
   const bool of_signal = end.exit_code == 128 + end.forwarded || end.signal == end.forwarded;
   const bool stopped = end.forwarded != 0 && (!end.failed() || of_signal);
@@ -348,6 +324,64 @@ int run_on_terminal(const std::string& command, const comm::LaunchOptions& optio
   if (!end.failed()) return 0;
   if (end.log.empty() && end.signal == 0) return end.exit_code;
   fail_with(command, end, logs);
+}
+
+// "1:4" of --elastic.
+struct Bounds {
+  int least = 0, most = 0;
+};
+Bounds parse_elastic(const std::string& text) {
+  Bounds e;
+  const char* const last = text.data() + text.size();
+  const auto [colon, fault] = std::from_chars(text.data(), last, e.least);
+  const bool two = fault == std::errc() && colon != last && *colon == ':';
+  const auto [end, second] = std::from_chars(two ? colon + 1 : last, last, e.most);
+  if (!two || second != std::errc() || end != last) {
+    fail(ErrorKind::usage, "--elastic", "got '", excerpt(text), "', need the fewest and the most devices, as in 1:4");
+  }
+  if (e.least < 1) fail(ErrorKind::usage, "--elastic", "got ", text, ", need at least 1 device");
+  if (e.least > e.most) fail(ErrorKind::usage, "--elastic", "got ", text, ": the fewest are more than the most");
+  return e;
+}
+
+// The flags by which a start takes some devices alone, by their numbers in --devices.
+Args flags_of_start(const RankFlags& flags, const std::vector<int>& devices) {
+  const auto those_of = [&](const std::vector<std::string>& all) {
+    std::vector<std::string> some;
+    for (const int d : devices) some.push_back(all.at(static_cast<size_t>(d)));
+    return join(some, ",");
+  };
+  const DeviceList list = parse_device_list("--devices", flags.devices);
+  Args words = {"--devices", list.count ? cat(devices.size()) : those_of(list.names)};
+  if (!flags.weights.empty() && flags.weights != "auto") {
+    words.insert(words.end(), {"--device-weights", devices.size() > 1 ? those_of(split(flags.weights, ',')) : ""});
+  }
+  return words;
+}
+
+// `launch`: of all devices. A restart goes on in the folder of the run, also of one that began with a checkpoint of
+// another.
+comm::JobEnd supervise(const comm::LaunchOptions& launch, const RankFlags& flags, int64_t count,
+                       const std::string& logs) {
+  const Bounds bounds = parse_elastic(flags.elastic);
+  const std::string run = std::filesystem::path(logs).parent_path().string();
+  comm::Supervision s{.launch = launch, .least = bounds.least, .most = bounds.most};
+  s.devices = static_cast<int>(count);
+  s.command = [&](const std::vector<int>& devices) {
+    std::vector<std::string> words = launch.command;
+    if (static_cast<int64_t>(devices.size()) < count) {
+      const Args fewer = flags_of_start(flags, devices);
+      words.insert(words.end(), fewer.begin(), fewer.end());
+    }
+    if (!train::checkpoints_of(run).empty()) words.insert(words.end(), {"--resume", "auto"});
+    return words;
+  };
+  s.tell = [&](const std::string& line) {
+    std::fprintf(stderr, "%s\n", printable(line).c_str());
+    train::RunDir::add_to_log(run, line);
+  };
+  s.stop_signal = [] { return signals::stop_signal(); };
+  return comm::supervise(s);
 }
 
 Args with_command(const std::string& command, const Args& args) {
@@ -361,11 +395,10 @@ Args with_command(const std::string& command, const Args& args) {
 int run_ranks(const std::string& command, const Args& args, const RankFlags& flags, int64_t count,
               const std::string& logs, int64_t threads) {
   comm::LaunchOptions o = launch_of(with_command(command, args), flags, count, logs);
-  o.elastic = parse_elastic(flags.elastic);
-  o.elastic.by_network = flags.engine() == comm::Engine::gloo;
   o.threads = static_cast<int>(threads);
   o.terminal = true;
-  return run_on_terminal(command, o, Logs::stay);
+  if (!flags.elastic.empty()) return end_on_terminal(command, supervise(o, flags, count, logs), Logs::stay);
+  return end_on_terminal(command, comm::run_job(o), Logs::stay);
 }
 
 int run_ranks(const std::string& command, const Args& args, const RankFlags& flags, int64_t count) {
@@ -373,7 +406,7 @@ int run_ranks(const std::string& command, const Args& args, const RankFlags& fla
   const LogFolder folder(command);
   comm::LaunchOptions o = launch_of(with_command(command, args), flags, count, folder.path());
   o.terminal = true;
-  return run_on_terminal(command, o, Logs::go);
+  return end_on_terminal(command, comm::run_job(o), Logs::go);
 }
 
 bool is_of_rows(const train::Config& config) { return &train::learner_of(config) != train::learners().front(); }
@@ -394,7 +427,6 @@ std::string resume_command(const std::string& run, const RankFlags& flags, const
     if (value != usual_value) words.insert(words.end(), {flag, value});
   };
   add("--devices", flags.devices, usual.devices);
-  add("--hosts", flags.hosts, usual.hosts);
   add("--comm", flags.comm, usual.comm);
   add("--interface", flags.interface, usual.interface);
   add("--token-file", flags.token_file, usual.token_file);
@@ -402,6 +434,7 @@ std::string resume_command(const std::string& run, const RankFlags& flags, const
   add("--overlap", flags.overlap, usual.overlap);
   add("--device-weights", flags.weights, usual.weights);
   add("--elastic", flags.elastic, usual.elastic);
+  if (!flags.elastic.empty()) words.insert(words.end(), {"--output-dir", run});
   if (flags.shard_optimizer) words.emplace_back("--shard-optimizer");
   words.insert(words.end(), more.begin(), more.end());
   for (std::string& word : words) word = shell_word(word);
@@ -426,75 +459,23 @@ RanksRan run_ranks_apart(const std::string& what, const Args& words, const JobFl
   return {.out = io::read_text(o.result)};
 }
 
-comm::Elastic parse_elastic(const std::string& text) {
-  comm::Elastic e;
-  if (text.empty()) return e;
-  const char* const last = text.data() + text.size();
-  const auto [colon, fault] = std::from_chars(text.data(), last, e.least);
-  const bool two = fault == std::errc() && colon != last && *colon == ':';
-  const auto [end, second] = std::from_chars(two ? colon + 1 : last, last, e.most);
-  if (!two || second != std::errc() || end != last) {
-    fail(ErrorKind::usage, "--elastic", "got '", excerpt(text), "', need the fewest and the most devices, as in 1:4");
-  }
-  if (e.least < 1) fail(ErrorKind::usage, "--elastic", "got ", text, ", need at least 1 device");
-  if (e.least > e.most) fail(ErrorKind::usage, "--elastic", "got ", text, ": the fewest are more than the most");
-  return e;
-}
-
 void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t devices) {
-  const comm::Elastic e = parse_elastic(flags.elastic);
-  if (!e.on()) return;
-  const bool others = !launch.source.empty() && launch.source != "freight";
-  if (others && e.most != launch.world) {
-    fail(ErrorKind::usage, "--elastic", "got ", flags.elastic, " for ", launch.world, " processes of ", launch.source,
-         ", which says whom it starts again: need ", e.least, ":", launch.world);
+  if (flags.elastic.empty()) return;
+  const Bounds bounds = parse_elastic(flags.elastic);
+  if (launch.source == "freight") return;  // its supervisor has looked
+  if (!launch.source.empty()) {
+    fail(ErrorKind::usage, "--elastic", "restarts processes that this command starts: ", launch.source,
+         " restarts those ",
+         "that it starts. Leave it out and give -o DIR --resume auto --shards 8 (docs/several-devices.md)");
   }
-  if (others && comm::asked_engine(flags.job()) == comm::Engine::shared_memory) {
-    fail(ErrorKind::usage, "--elastic", "goes by Gloo where ", launch.source,
-         " starts the processes: leave out --comm shared");
+  if (flags.devices.empty()) {
+    fail(ErrorKind::usage, "--elastic", "needs --devices, as in --devices cpu*", bounds.most, " --elastic ",
+         flags.elastic);
   }
-  if (!others && flags.devices.empty()) {
-    fail(ErrorKind::usage, "--elastic", "needs --devices, as in --devices cpu*", e.most, " --elastic ", flags.elastic);
-  }
-  if (e.most > devices) {
+  if (bounds.most > devices) {
     fail(ErrorKind::usage, "--elastic", "got ", flags.elastic, " for ", devices, devices == 1 ? " device" : " devices",
          " (--devices): need no more than these");
   }
-  if (devices < 2) {
-    fail(ErrorKind::usage, "--elastic", "got ", devices,
-         " device (--devices): need two or more, of which one may be lost");
-  }
-  if (flags.engine() == comm::Engine::mpi) {
-    fail(ErrorKind::usage, "--elastic",
-         "goes by shared memory or Gloo, not by MPI, which ends all processes with one: ", "leave out --comm mpi");
-  }
-  if (flags.shard_optimizer && comm::asked_engine(flags.job()) == comm::Engine::nccl) {
-    fail(ErrorKind::usage, "--elastic",
-         "looks for the states of --shard-optimizer in memory of the host: leave out --comm nccl");
-  }
-  if (flags.weights == "auto") {
-    fail(ErrorKind::usage, "--elastic", "does not go with --device-weights auto, which measures all devices together ",
-         "before the run, where one that comes later is not: give a number for each, like 4,1");
-  }
-  if (!flags.devices.empty()) {  // else the ranks that meet say what they compute on
-    need_alike(flags, "which --elastic is for as yet");
-    need_gpus_once(flags);
-  }
-  if (flags.overlap == "yes") {
-    fail(ErrorKind::usage, "--elastic", "does not go with --overlap yes: sums are made behind the backward half");
-  }
-}
-
-std::unique_ptr<comm::Membership> members_of(const comm::Launch& launch, const RankFlags& flags,
-                                             const train::Config& config, comm::JobOptions job) {
-  need_elastic(flags, launch, device_count(flags, launch));
-  if (config.output_dir.empty() && (config.resume.empty() || config.resume == "auto")) {
-    fail(ErrorKind::usage, "--elastic", "needs --output-dir where ", launch.source,
-         " starts the processes: the folder of the run, for those, too, that come back");
-  }
-  std::vector<std::string> hosts;
-  if (!flags.hosts.empty()) hosts = parse_list("--hosts", flags.hosts);
-  return comm::Membership::of_launcher(launch, std::move(job), parse_elastic(flags.elastic).least, hosts);
 }
 
 std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch) {

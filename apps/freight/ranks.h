@@ -18,17 +18,16 @@ namespace freight::app {
 
 constexpr int64_t kMostDevices = 64;  // that a command computes on together
 
-// Flags that say on which hosts the processes of a job are, and how they reach each other.
+// Flags that say how the processes of a job reach each other.
 struct JobFlags {
-  std::string hosts;                            // --hosts; "": this one
   std::string comm = "auto";                    // --comm
   std::string interface = {}, token_file = {};  // --interface, --token-file
   double comm_timeout = 120;                    // seconds
 
   comm::JobOptions job() const;
-  // The engine of ranks that this process starts.
+  // The engine of ranks that this process starts, all on this host.
   comm::Engine engine() const;
-  // The flags, but for the hosts, as words for the processes that are started.
+  // The flags as words for the processes that are started.
   Args words() const;
 };
 void declare_job(Options& o, JobFlags& f);
@@ -40,7 +39,7 @@ struct RankFlags : JobFlags {
   std::string overlap = "auto";  // --overlap, of training
   std::string weights;           // --device-weights, of training
   bool shard_optimizer = false;  // --shard-optimizer, of training
-  std::string elastic;           // --elastic, of training: "MIN:MAX"; "": all stay to the end
+  std::string elastic;           // --elastic, of training: "MIN:MAX"; "": the loss of a rank ends the job
 };
 void declare(Options& o, RankFlags& f);
 
@@ -111,8 +110,8 @@ struct RanksRan {
   std::string out;  // the standard output of rank 0
   int signal = 0;   // the first signal that this process got and handed on; 0: none
 };
-// Starts this program with these words as so many ranks, on the hosts of the job, and waits for them. All that they
-// print goes to `folder`. Throws Error that `what` names, with the last line of the rank which failed.
+// Starts this program with these words as so many ranks and waits for them. All that they print goes to `folder`.
+// Throws Error that `what` names, with the last line of the rank which failed.
 RanksRan run_ranks_apart(const std::string& what, const Args& words, const JobFlags& flags, int64_t count,
                          const std::string& folder);
 
@@ -145,14 +144,8 @@ void join_devices(train::Ranks& ranks, const std::string& device, const RankFlag
 // Throws Error(device) where --comm nccl is asked for and this host has no NCCL, Error(usage) where the run would not
 // sum by it.
 void need_nccl(const RankFlags& flags, const train::Config& config);
-// "1:4" of --elastic; off for "". Throws Error(usage).
-comm::Elastic parse_elastic(const std::string& text);
 // Throws Error(usage) where the flags of a job on `devices` devices do not go with --elastic.
 void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t devices);
-
-// This process among those of an elastic run that another launcher started. Throws Error(usage) where that cannot be.
-std::unique_ptr<comm::Membership> members_of(const comm::Launch& launch, const RankFlags& flags,
-                                             const train::Config& config, comm::JobOptions job);
 
 // Meets the others; null where a signal asked to end before they had come. Throws Error(usage, peer_lost).
 std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch);
@@ -162,13 +155,13 @@ std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Lau
 void need_same_question(train::Ranks& ranks, const Args& args, const std::string& model);
 
 // Returns what `work` does. Where that throws, the other ranks are told why this one ends, and end with it: they would
-// wait for it until they miss it. There are none where `ranks` is null, or has met nobody yet.
+// wait for it until they miss it. There are none where `ranks` is null.
 template <class Work>
 auto with_others(train::Ranks* ranks, const Work& work) {
   try {
     return work();
   } catch (const std::exception& e) {
-    if (ranks && ranks->met()) ranks->comm().abort(e.what());
+    if (ranks) ranks->comm().abort(e.what());
     throw;
   }
 }

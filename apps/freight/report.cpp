@@ -20,21 +20,22 @@ int report_command(const Args& args) {
   std::string output;
   report::ExamineOptions examine;
   bool examples = true;
-  Options o("report", "Writes one HTML file about one or several runs: curves, confusions, mistakes, configuration.",
+  Options o("report",
+            "Writes one HTML file about one or several runs: curves, confusion matrix, errors, configuration.",
             "RUN ... [options]",
-            "The stored model of each run answers its held-out data; --no-examples leaves that out.\n"
+            "The saved model of each run is evaluated on its validation data; --no-examples skips that.\n"
             "  freight report runs/convnet-digits\n"
             "  freight report runs/a runs/b -o compared.html --no-examples");
   o.positional("runs", &runs, "directories of runs", true);
   o.add("-o,--output", &output,
         "the file; - is standard output (default: report.html, in the directory of a single run)",
         {.value = "FILE.html", .aliases = {"--out"}});
-  o.add("--data", &examine.data, "a named set, a directory or a file (default: what each model was trained on)",
+  o.add("--data", &examine.data, "a built-in dataset, a directory or a file (default: what each model was trained on)",
         {.aliases = {"--data-path"}});
-  o.add("--data-dir", &examine.data_dir, "where named sets are looked for first", {.value = "DIR"});
-  o.add("--examples", &examples, "run the model: confusions and the mistakes it was most certain of");
-  o.add("--mistakes", &examine.examples, "how many mistakes are shown", {.min = 0, .max = 1000});
-  o.add("--samples", &examine.samples, "held-out samples that are run, evenly spread (0: all)", {.min = 0});
+  o.add("--data-dir", &examine.data_dir, "directory that is searched first for built-in datasets", {.value = "DIR"});
+  o.add("--examples", &examples, "evaluate the model: confusion matrix and most confident errors");
+  o.add("--mistakes", &examine.examples, "number of errors to show", {.min = 0, .max = 1000});
+  o.add("--samples", &examine.samples, "validation samples to evaluate, evenly spread (0: all)", {.min = 0});
   o.add("-b,--batch-size", &examine.batch_size, "samples per step", {.min = 1, .max = 1 << 24});
   o.add("--device", &examine.backend, "auto, cpu or ref");
   if (o.parse(args) == Options::Outcome::done) return 0;
@@ -47,17 +48,17 @@ int report_command(const Args& args) {
   signals::install();
   if (!examine.data.empty()) data::find(examine.data, {.data_dir = examine.data_dir});  // is it there at all?
   Progress progress(o.quiet() ? Progress::Mode::off : Progress::Mode::automatic);
-  std::vector<report::Subject> subjects;
+  std::vector<report::ReportedRun> subjects;
   for (const std::string& path : runs) subjects.push_back({.run = report::read_run(path)});
-  for (const report::Subject& s : subjects) {
+  for (const report::ReportedRun& s : subjects) {
     for (const std::string& note : s.run.notes) {
       if (!o.quiet()) progress.line(cat("warning: ", s.run.path, ": ", note));
     }
   }
-  for (report::Subject& s : subjects) {
+  for (report::ReportedRun& s : subjects) {
     if (!examples) continue;
     try {
-      if (s.run.model.empty()) fail(ErrorKind::data, s.run.path, "the run has no stored model yet");
+      if (s.run.model.empty()) fail(ErrorKind::data, s.run.path, "the run has no saved model yet");
       s.examination = report::examine(s.run.model, examine, [&](int64_t done, int64_t total) {
         if (progress.due()) {
           progress.update(cat("examining ", s.run.path, "  ", with_commas(done), "/", with_commas(total)));

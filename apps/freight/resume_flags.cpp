@@ -2,7 +2,6 @@
 #include "resume_flags.h"
 
 #include <cstdio>
-#include <filesystem>
 
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
@@ -11,7 +10,7 @@
 
 namespace freight::app {
 
-train::Found found_to_resume(const train::Config& probe, train::Config& fresh, train::Hold hold,
+train::Found found_to_resume(const train::Config& probe, train::Config& fresh,
                              const std::function<void(train::Config&)>& apply) {
   std::string dir = probe.output_dir;
   if (probe.resume == "auto") {
@@ -20,13 +19,7 @@ train::Found found_to_resume(const train::Config& probe, train::Config& fresh, t
     apply(asked);
     if (dir.empty()) dir = train::usual_dir(asked);
   }
-  std::string resume = probe.resume;
-  std::error_code error;
-  const std::filesystem::path run = std::filesystem::path(resume).parent_path().parent_path();
-  // A run that goes on beside this process may have put the checkpoint away by now: then a newer one is as good.
-  const bool gone = hold == train::Hold::nothing && resume != "auto" && !std::filesystem::exists(resume, error);
-  if (gone && !train::checkpoints_of(run.string()).empty()) resume = run.string();
-  train::Found found = train::find_checkpoint(resume, dir, hold);
+  train::Found found = train::find_checkpoint(probe.resume, dir);
   if (found.checkpoint) fresh = found.checkpoint->config;
   return found;
 }
@@ -37,20 +30,20 @@ void check_resume(const train::Config& config, const train::Found& found, const 
   if (config.resume != "auto") {
     if (other_weights) {
       fail(ErrorKind::usage, "--weights",
-           "does not go with --resume: a run goes on with its own weights; without "
+           "cannot be combined with --resume: a run resumes with its own weights; without "
            "--resume a new run starts from ",
            config.weights);
     }
     if (o.given("--overwrite") && config.overwrite) {
       fail(ErrorKind::usage, "--overwrite",
-           "does not go with --resume: a run goes on in its directory; without "
-           "--resume a new one takes its place");
+           "cannot be combined with --resume: a run resumes in its directory; without "
+           "--resume a new one replaces it");
     }
     return;
   }
   if (!found.checkpoint) return;
   const auto warn = [&](const std::string& what) {
-    std::fprintf(stderr, "warning: %s: the run goes on from %s\n", printable(what).c_str(),
+    std::fprintf(stderr, "warning: %s: the run resumes from %s\n", printable(what).c_str(),
                  printable(found.checkpoint->dir).c_str());
   };
   if (other_weights) warn(cat("--weights ", config.weights, " is not read"));

@@ -10,7 +10,7 @@ namespace freight::app {
 
 // Reads what --resume means; `fresh` becomes what the run was made with, or the recipe where there is none yet.
 // `apply` sets the flags on top of a configuration.
-train::Found found_to_resume(const train::Config& probe, train::Config& fresh, train::Hold hold,
+train::Found found_to_resume(const train::Config& probe, train::Config& fresh,
                              const std::function<void(train::Config&)>& apply);
 
 // Throws Error(usage) for a flag that is for new runs alone beside one that goes on: it would be passed over. With

@@ -43,7 +43,7 @@ std::vector<std::string> output_names(Graph& g, const std::string& loss) {
   if (loss.empty()) return names;
   const int64_t k = starts_with(loss, "out") ? parse_number<int64_t>(loss.substr(3)).value_or(-1) : -1;
   if (k < 0 || k >= static_cast<int64_t>(g.outputs.size()) || cat("out", k) != loss) {
-    fail(ErrorKind::usage, "--grad", "no output ", loss, ": need one of ", join(names, ", "));
+    fail(ErrorKind::usage, "--grad", "no output ", loss, ": expected one of ", join(names, ", "));
   }
   std::vector<Value> wrt;
   for (const Op kind : {Op::input, Op::state}) {
@@ -68,11 +68,11 @@ std::vector<std::string> files_of(const Graph& g, std::vector<std::string> names
   for (std::string& name : names) {
     constexpr size_t kLongest = 200;
     if (name.empty() || name.size() > kLongest || name.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
-      fail(ErrorKind::data, source, "got the name ", excerpt(name), ", which is that of a file: need one to ", kLongest,
-           " characters without '/'");
+      fail(ErrorKind::data, source, "got the name ", excerpt(name), ", which is that of a file: expected one to ",
+           kLongest, " characters without '/'");
     }
     if (!seen.insert(name).second) {
-      fail(ErrorKind::data, source, "two results would be written to ", excerpt(name), ".npy: need another name");
+      fail(ErrorKind::data, source, "two results would be written to ", excerpt(name), ".npy: use another name");
     }
     name += ".npy";
   }
@@ -108,7 +108,7 @@ int run_command(const Args& args) {
   Tensors tensors;
   for (const std::string& spec : inputs) {
     const size_t eq = spec.find('=');
-    if (eq == std::string::npos) fail(ErrorKind::usage, "--input", "got ", spec, ", need NAME=FILE.npy");
+    if (eq == std::string::npos) fail(ErrorKind::usage, "--input", "expected NAME=FILE.npy, got ", spec);
     tensors.given.emplace_back(spec.substr(0, eq), io::load_npy(spec.substr(eq + 1)));
   }
   std::vector<Array> in, out, states;

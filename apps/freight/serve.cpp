@@ -40,7 +40,7 @@ void check_token(const std::string& token) {
   const bool trimmed = token.empty() || (token.front() != ' ' && token.back() != ' ');
   if (trimmed && std::none_of(token.begin(), token.end(), is_control)) return;
   fail(ErrorKind::usage, "--token",
-       "begins or ends with a blank, or holds control characters: no client can send that");
+       "begins or ends with a blank, or contains control characters: no client can send that");
 }
 
 bool loopback(const std::string& host) { return starts_with(host, "127.") || host == "localhost" || host == "::1"; }
@@ -63,43 +63,46 @@ int serve_command(const Args& args) {
   serve::ServerOptions s;
   int64_t port = 8000, max_body_mb = 32, max_held_mb = 256, max_header_kb = 16;
   double max_delay_ms = 0, drain = 30;
-  Options o("serve", "Answers predictions over HTTP by stored models, and shows a page to try them.",
+  Options o("serve", "Serves predictions of saved models over HTTP, with a page to try them.",
             "MODEL.safetensors ... [options]",
             "Speaks the Open Inference Protocol (KServe V2) with binary tensors: POST /v2/models/NAME/infer.\n"
-            "POST /predict takes a picture or a text. / is the page, /metrics is for Prometheus. Ends on SIGTERM or\n"
-            "SIGINT when all requests are answered. docs/serve.md has examples.\n"
+            "POST /predict accepts an image or a text. / is the page, /metrics is for Prometheus. Ends on SIGTERM or\n"
+            "SIGINT after all requests are done. docs/serve.md has examples.\n"
             "  freight serve runs/convnet-digits/model.safetensors\n"
             "  freight serve digits=a.safetensors reviews=b.safetensors --port 9000 --token @secret.txt");
-  o.positional("models", &files, "stored models, FILE or NAME=FILE (default name: the model's own)", true);
-  o.add("--host", &s.host, "the address to listen on; 0.0.0.0 is all of the machine's", {.value = "ADDRESS"});
-  o.add("--port", &port, "0 takes a free one and prints it", {.min = 0, .max = 65535});
-  o.add("--allow-host", &s.allowed_hosts,
-        "a name by which pages and clients may call this server, beside addresses and localhost; * is any",
+  o.positional("models", &files, "saved models, FILE or NAME=FILE (default name: the model's own)", true);
+  o.add("--host", &s.host, "address to listen on; 0.0.0.0 is all addresses of the machine", {.value = "ADDRESS"});
+  o.add("--port", &port, "port to listen on; 0 selects a free one and prints it", {.min = 0, .max = 65535});
+  o.add("--allow-host", &s.allowed_hosts, "a host name that clients may use, besides addresses and localhost; * is any",
         {.value = "NAME"});
-  o.add("--token", &token, "ask for `Authorization: Bearer TOKEN` everywhere but in health and page",
+  o.add("--token", &token, "require `Authorization: Bearer TOKEN`, except for health checks and the page",
         {.value = "TOKEN|@FILE"});
   o.group("Batches");
-  o.add("--max-batch", &s.max_batch, "samples that run together, at most", {.min = 1, .max = 1024});
-  o.add("--max-delay-ms", &max_delay_ms, "how long a sample may wait for others; 0 takes those that wait already",
+  o.add("--max-batch", &s.max_batch, "maximum samples per batch", {.min = 1, .max = 1024});
+  o.add("--max-delay-ms", &max_delay_ms, "how long a sample may wait for others; 0: only batch those that wait already",
         {.min = 0, .max = 60000});
   o.group("Limits");
   o.add("--max-connections", &s.max_connections,
-        "at once; one more takes the place of one that is idle, or is answered 503", {.min = 1, .max = 10000});
-  o.add("--max-body-mb", &max_body_mb, "of a request, in MiB; larger ones are answered 413", {.min = 1, .max = 4096});
+        "maximum connections; one more replaces an idle one or gets status 503", {.min = 1, .max = 10000});
+  o.add("--max-body-mb", &max_body_mb, "maximum body of a request in MiB; larger ones get status 413",
+        {.min = 1, .max = 4096});
   o.add("--max-held-mb", &max_held_mb,
-        "of all requests' bodies at once, in MiB, unpacked; a request beyond is answered 503",
+        "maximum memory of all bodies in MiB, unpacked; a request beyond it gets status 503",
         {.min = 1, .max = 1 << 20});
-  o.add("--max-header-kb", &max_header_kb, "of a request's head, in KiB; larger ones are answered 431",
+  o.add("--max-header-kb", &max_header_kb, "maximum header of a request in KiB; larger ones get status 431",
         {.min = 1, .max = 1024});
-  o.add("--max-samples", &s.max_samples, "of one request; more are answered 400", {.min = 1, .max = 1 << 24});
+  o.add("--max-samples", &s.max_samples, "maximum samples of a request; more get status 400",
+        {.min = 1, .max = 1 << 24});
   o.add("--timeout-s", &s.timeout_seconds,
-        "for a request to come in and an answer to be taken; idle connections are closed after it",
+        "timeout for receiving a request and sending a response; idle connections are closed after it",
         {.min = 0.1, .max = 86400});
-  o.add("--drain-s", &drain, "after a signal, for requests that have begun", {.min = 0, .max = 86400});
+  o.add("--drain-s", &drain, "after a signal, time for requests that have begun", {.min = 0, .max = 86400});
   o.group("Computing");
   o.add("--device", &s.backend, "auto, cpu or ref");
-  o.add("--precision", &s.precision, "of the computation", {.one_of = store::precision_names()});
+  o.add("--precision", &s.precision, "arithmetic of the computation", {.one_of = store::precision_names()});
   o.add("--deterministic", &s.deterministic, "fixed kernel choices, no measurement");
+  o.essentials({"models", "--host", "--port", "--token", "--allow-host", "--max-batch", "--max-delay-ms",
+                "--max-connections", "--max-body-mb", "--timeout-s", "--device", "--precision", "--help"});
   if (o.parse(args) == Options::Outcome::done) return 0;
   if (o.given("--token") && token.empty()) fail(ErrorKind::usage, "--token", "is empty");
   signals::install();
@@ -114,7 +117,7 @@ int serve_command(const Args& args) {
   s.max_header_bytes = static_cast<size_t>(max_header_kb) << 10;
   s.warmed = [&](const std::string& model, int64_t done, int64_t all) {
     if (done == all && !o.quiet()) {
-      std::fprintf(stderr, "model   %s: %lld plans are made, batches of up to %lld\n", model.c_str(),
+      std::fprintf(stderr, "model   %s: %lld plans prepared, batches of up to %lld\n", model.c_str(),
                    static_cast<long long>(all), static_cast<long long>(s.max_batch));
     }
     return !signals::stop_requested();
@@ -122,7 +125,7 @@ int serve_command(const Args& args) {
   serve::Server server(models, s);
   if (signals::stop_requested()) return signals::exit_code();
   if (!loopback(s.host) && s.token.empty()) {
-    std::fprintf(stderr, "warning: %s may be reached from other machines, and no --token is asked for\n",
+    std::fprintf(stderr, "warning: %s can be reached from other machines, and no --token is required\n",
                  s.host.c_str());
   }
   server.start();
@@ -130,7 +133,7 @@ int serve_command(const Args& args) {
               s.host.find(':') == std::string::npos ? s.host.c_str() : cat("[", s.host, "]").c_str(), server.port());
   std::fflush(stdout);
   while (!signals::stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  if (!o.quiet()) std::fprintf(stderr, "stopping: requests that have begun are answered\n");
+  if (!o.quiet()) std::fprintf(stderr, "stopping: requests that have begun are finished\n");
   end_after(drain);
   if (!server.stop(drain)) {
     std::fprintf(stderr, "warning: requests were broken off %g seconds after the signal\n", drain);

@@ -1,15 +1,14 @@
 // `freight train`: a recipe, changed by flags, becomes a run. Progress goes to stderr, the result to stdout.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "command.h"
 #include "config_options.h"
 #include "contract_cost.h"
+#include "device_list.h"
 #include "dry_run.h"
 #include "freight/backend/backend.h"
 #include "freight/base/cpu_info.h"
@@ -46,44 +45,47 @@ struct TrainFlags {
 
 // All options, on top of what `c` holds.
 void declare(Options& o, train::Config& c, TrainFlags& f) {
-  o.positional("data", &c.data, "a named set (freight data list) or a directory", false);
+  o.positional("data", &c.data, "a built-in dataset (freight data list), a directory or a file", false);
   declare_config(o, c);
   declare(o, f.ranks);
   o.add("--overlap", &f.ranks.overlap,
-        "sums of gradients over devices are made beside the backward half: auto where its plan says that it pays",
+        "overlap the gradient all-reduce with the backward pass; auto: where the plan predicts a gain",
         {.one_of = {"auto", "yes", "no"}});
   o.add("--device-weights", &f.ranks.weights,
-        "who gets how much of a batch: 4,1, or auto, by measured steps (default: evenly; auto for unlike devices)",
+        "fraction of the batch per device: 4,1, or auto, from measured steps (default: even; auto for mixed devices)",
         {.value = "LIST"});
   o.add(
       "--shard-optimizer", &f.ranks.shard_optimizer,
       "each device keeps a part of the optimizer's state and updates that (ZeRO stage 1): less memory, the same bits");
   o.add("--elastic", &f.ranks.elastic,
-        "MIN:MAX devices: where one is lost the others go on, and it is started again; --shards is 8 unless said",
+        "MIN:MAX of --devices: restarts the job from its last checkpoint when a process fails; implies --resume auto "
+        "--shards 8, and needs --output-dir",
         {.value = "MIN:MAX"});
-  o.accept("--batch-size", "auto", &f.choose_batch, "auto: the largest that is good, tried with one real step");
+  o.accept("--batch-size", "auto", &f.choose_batch, "auto: the largest efficient one, tried with one real step");
   o.add("--json", &f.json, "print the result as one JSON line; with --dry-run the configuration");
-  o.add("--progress", &f.progress, "the progress line on stderr");
+  o.add("--progress", &f.progress, "show the progress line on stderr");
   o.group("Memory (docs/plan.md)");
   o.add("--fit", &f.fit,
-        "a run that does not fit the memory is refused; auto adapts it by the cheapest sufficient means; off does not "
-        "look",
+        "refuse a run that does not fit in memory; auto applies the cheapest workaround; off does not check",
         {.one_of = {"refuse", "auto", "off"}});
-  o.add("--device-memory", &f.device_memory, "what the run may take of the device's memory (default: what is free)",
+  o.add("--device-memory", &f.device_memory, "limit for the run's device memory (default: what is free)",
         {.value = "4GiB", .aliases = {"--memory-limit"}});
   o.enable_config();
 }
 
 std::unique_ptr<Options> train_options(train::Config& c, TrainFlags& f) {
-  auto o = std::make_unique<Options>("train", "Trains a model on a data set and stores it.", "[DATA] [options]",
+  auto o = std::make_unique<Options>("train", "Trains a model on a dataset and saves it.", "[DATA] [options]",
                                      "Without arguments: trains convnet on the built-in digits.\n"
                                      "  freight train mnist --model lenet --epochs 5\n"
                                      "  freight train --data cifar10 --set optimizer.lr=0.05\n"
-                                     "  freight train --data FOLDER --train-crop-size 128\n"
                                      "  freight train --data sst2 --model textcnn\n"
                                      "  freight train --data reviews.csv --text-column body --label-column stars\n"
                                      "  freight train housing.csv --target median_house_value");
   declare(*o, c, f);
+  o->essentials({"data",         "--model",   "--weights",       "--recipe",  "--target", "--epochs",     "--max-steps",
+                 "--batch-size", "--lr",      "--optimizer",     "--metric",  "--device", "--devices",    "--precision",
+                 "--shards",     "--elastic", "--device-memory", "--fit",     "--seed",   "--output-dir", "--overwrite",
+                 "--resume",     "--config",  "--print-config",  "--dry-run", "--help"});
   return o;
 }
 
@@ -109,43 +111,49 @@ struct Request {
 };
 
 // The recipe decides the defaults, and the data set decides the recipe: those two are read first.
-Request read_request(const Args& args, train::Hold hold = train::Hold::run) {
+Request read_request(const Args& args) {
   train::Config probe;
   Request r;
   {
     const auto first = train_options(probe, r.flags);
     first->peek(args);
     if (first->given("--resume") && probe.resume.empty()) {
-      fail(ErrorKind::usage, "--resume", "got an empty value, need the path of a run, or auto");
+      fail(ErrorKind::usage, "--resume", "expected the path of a run, or auto, got an empty value");
     }
   }
   if (probe.resume.empty()) {
     r.config = train::recipe(probe.data, probe.recipe, probe.data_dir);
     train::set_picture_sizes(r.config, probe);
   } else {
-    r.found = found_to_resume(probe, r.config, hold, [&](train::Config& c) { train_options(c, r.flags)->peek(args); });
+    r.found = found_to_resume(probe, r.config, [&](train::Config& c) { train_options(c, r.flags)->peek(args); });
   }
   r.flags = {};
   if (const std::string model = train::asked_model(probe); !model.empty()) train::set_model(r.config, model);
   return r;
 }
 
-// Turns on what a run that goes on with other devices needs: sums that do not depend on who makes them.
+// Turns on what a run that may go on with fewer devices needs: sums that do not depend on who makes them.
 void settle_elastic(Request& r) {
   train::Config& c = r.config;
   constexpr int64_t kShards = 8;
   if (r.found && r.found->checkpoint && c.shards == 0) {
     fail(ErrorKind::usage, "--elastic", "needs shards, and the run of ", r.found->checkpoint->dir,
-         " was begun without them, which cannot change: go on without --elastic, or begin anew with it");
+         " was begun without them, which cannot change: go on without --elastic, or begin again with it");
+  }
+  if (c.output_dir.empty()) {
+    fail(ErrorKind::usage, "--elastic",
+         "needs --output-dir: the folder of the run, whose last checkpoint a restart goes on from");
   }
   if (&train::learner_of(c) != train::learners().front()) {
-    fail(ErrorKind::usage, "--elastic", "is for nets as yet, and --model ", c.model, " is none");
+    fail(ErrorKind::usage, "--elastic", "currently supports only networks, and --model ", c.model, " is none");
   }
   if (r.flags.fit == "auto" || r.flags.choose_batch) {
-    fail(ErrorKind::usage, "--elastic", "does not go with ", r.flags.choose_batch ? "--batch-size" : "--fit", " auto");
+    fail(ErrorKind::usage, "--elastic", "cannot be combined with ", r.flags.choose_batch ? "--batch-size" : "--fit",
+         " auto");
   }
   if (c.shards == 0 && r.options->given("--shards")) {
-    fail(ErrorKind::usage, "--shards", "got 0 beside --elastic, which needs shards: one for each device or more");
+    fail(ErrorKind::usage, "--shards",
+         "got 0 together with --elastic, which needs shards: one for each device or more");
   }
   if (c.shards == 0) c.shards = std::min(kShards, c.batch_size);
 }
@@ -156,7 +164,7 @@ void parse_request(Request& r, const Args& args) {
   r.done = r.options->parse(args) == Options::Outcome::done;
   if (r.done) return;
   if (r.flags.choose_batch && !r.config.resume.empty()) {
-    fail(ErrorKind::usage, "--batch-size", "auto is for new runs: one that goes on keeps its batch");
+    fail(ErrorKind::usage, "--batch-size", "auto is for new runs: a resumed one keeps its batch");
   }
   if (r.found) check_resume(r.config, *r.found, *r.options);
   if (!r.flags.ranks.elastic.empty()) settle_elastic(r);
@@ -167,10 +175,10 @@ void parse_request(Request& r, const Args& args) {
 
 // The memory that a run may take; of several ranks, a rank.
 plan::FitOptions fit_options(const TrainFlags& flags, const train::Config& config, bool of_several) {
-  using Misfit = plan::FitOptions::Misfit;
-  plan::FitOptions fit = {.misfit = flags.fit == "off"    ? Misfit::ignore
-                                    : flags.fit == "auto" ? Misfit::adapt
-                                                          : Misfit::refuse,
+  using IfTooLarge = plan::FitOptions::IfTooLarge;
+  plan::FitOptions fit = {.if_too_large = flags.fit == "off"    ? IfTooLarge::ignore
+                                          : flags.fit == "auto" ? IfTooLarge::adapt
+                                                                : IfTooLarge::refuse,
                           .device_memory = memory_size("--device-memory", flags.device_memory),
                           .choose_batch = flags.choose_batch};
   if (!of_several) return fit;
@@ -193,7 +201,7 @@ std::optional<plan::FittedRun> fit_run(Request& r, train::Ranks* ranks, Terminal
         r.config, fit_options(r.flags, r.config, ranks != nullptr),
         {.on_bad_sample = [&](const data::BadSample& bad) { terminal.on_bad_sample(bad.path, bad.reason); },
          .found = std::move(r.found),
-         .gave = [&](const std::string& flag) { return r.options->typed(flag); },
+         .flag_is_given = [&](const std::string& flag) { return r.options->typed(flag); },
          .ranks = ranks},
         [&](const std::string& text) { terminal.say(cat("note    ", text)); });
   } catch (const Error& e) {
@@ -221,7 +229,7 @@ int train_here(Request& r, const Args& args, train::Ranks* ranks, const ShardWor
   terminal.logs = !flags.dry_run;
   terminal.plugin_flags = plugin_flags(args);
   if (!r.config.data_dir.empty()) terminal.data_flags = cat(" --data-dir ", shell_word(r.config.data_dir));
-  terminal.beside = ranks && ranks->members();
+  terminal.steps_done = comm::StepCount::of_process();
   if (work.processes > 1 || !work.why_one.empty()) terminal.shards = to_string(r.config.shards, work);
   std::optional<plan::FittedRun> fits = fit_run(r, ranks, terminal);
   if (!fits) return kShardsDoNotFit;
@@ -241,7 +249,11 @@ int train_here(Request& r, const Args& args, train::Ranks* ranks, const ShardWor
   if (ranks && !ranks->first()) return result.interrupted() ? signals::exit_code() : 0;
   const bool trained = result.samples_per_second > 0;  // not complete before
   if (trained && fitted.run.has_plans()) terminal.compare(result.output_dir);
-  flags.json ? terminal.print_json(result) : terminal.print(result, resume_command(result.output_dir, r.config, flags));
+  if (flags.json) {
+    terminal.print_json(result);
+  } else {
+    terminal.print(result, resume_command(result.output_dir, r.config, flags));
+  }
   return result.interrupted() ? signals::exit_code() : 0;
 }
 
@@ -251,7 +263,8 @@ int train_beside(train::Config& config, const TrainFlags& flags, const Args& arg
   RankLog log;
   plan::FitOptions fit = fit_options(flags, config, true);
   // The first of processes that share shards says whether they fit together.
-  if (is_shard_process(flags.ranks, comm::read_launch_environment())) fit.misfit = plan::FitOptions::Misfit::ignore;
+  if (is_shard_process(flags.ranks, comm::read_launch_environment()))
+    fit.if_too_large = plan::FitOptions::IfTooLarge::ignore;
   plan::FittedRun fitted = plan::prepare_fitting(config, fit, {.ranks = &ranks});
   const train::Result result = fitted.run.run(log, args);
   return result.interrupted() ? signals::exit_code() : 0;
@@ -291,44 +304,6 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
   });
 }
 
-// Reads the request of a process that may come while the others train: they put a checkpoint away when there are more
-// than they keep, and it looks again for the newest then.
-Request read_beside_the_run(const Args& args) {
-  constexpr int kTries = 5;
-  constexpr auto kPause = std::chrono::milliseconds(50);
-  for (int i = 1;; ++i) {
-    try {
-      return read_request(args, train::Hold::nothing);
-    } catch (const Error& e) {
-      if (e.kind() != ErrorKind::checkpoint || i == kTries) throw;
-    }
-    std::this_thread::sleep_for(kPause);
-  }
-}
-
-// A rank of a job that may lose and gain some: it prepares for itself, and meets the others when it is ready. Which of
-// them is the first may change.
-int train_elastic(const Args& args, const comm::Launch& launch, std::unique_ptr<comm::Membership> members) {
-  Request r = read_beside_the_run(args);
-  parse_request(r, args);
-  r.config.backend = device_of(r.flags.ranks, r.config.backend, launch);
-  train::Ranks ranks(std::move(members), r.flags.ranks.comm_timeout);
-  // Shards of --sync-batch-norm wait for each other in memory of the host, and lost states are looked for there.
-  if (!r.config.sync_batch_norm && !r.flags.ranks.shard_optimizer) {
-    ranks.use_by([&] { join_devices(ranks, r.config.backend, r.flags.ranks); });
-  }
-  ranks.ask(train::parse_device_weights(r.flags.ranks.weights, launch.world));
-  if (r.flags.ranks.shard_optimizer) ranks.share_states(parse_elastic(r.flags.ranks.elastic).least);
-  try {
-    return with_others(&ranks, [&] { return train_here(r, args, &ranks, {}); });
-  } catch (const Error& e) {
-    if (e.kind() != ErrorKind::peer_lost) ranks.members()->failed(e.what());
-    const bool before = !ranks.met() && e.kind() == ErrorKind::peer_lost;
-    if (!before || !signals::stop_requested()) throw;
-    return signals::exit_code();
-  }
-}
-
 // The folder of the run, for the logs that are there before it. The lock of a run that goes on is let go: rank 0 takes
 // it again.
 std::string directory_of(Request& r) {
@@ -356,13 +331,13 @@ int start_ranks(Request r, Args args, const std::string& dir, const ShardWork& w
   try {
     const int code = run_ranks("train", args, r.flags.ranks, work.processes, logs, work.threads);
     if (code == static_cast<int>(ErrorKind::peer_lost) && saved()) {
-      std::fprintf(stderr, "go on   %s\n", resume_command(dir, r.config, r.flags).c_str());
+      std::fprintf(stderr, "resume  %s\n", resume_command(dir, r.config, r.flags).c_str());
     }
     if (code != 0) clear();
     return code;
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::peer_lost || !saved()) throw;
-    fail(e.kind(), e.op(), e.message(), "; go on with: ", resume_command(dir, r.config, r.flags));
+    fail(e.kind(), e.op(), e.message(), "; resume with: ", resume_command(dir, r.config, r.flags));
   }
 }
 
@@ -373,7 +348,7 @@ void check_devices(Request& r, int64_t count) {
     refuse_nccl(r.flags.ranks);
     for (const char* const flag : {"--device-weights", "--shard-optimizer", "--overlap"}) {
       if (!r.options->typed(flag)) continue;
-      fail(ErrorKind::usage, flag, "is for nets: --model ", r.config.model, " does not have it; leave it out");
+      fail(ErrorKind::usage, flag, "is for networks: --model ", r.config.model, " does not have it; remove it");
     }
   }
   need_nccl(r.flags.ranks, r.config);
@@ -383,10 +358,15 @@ void check_devices(Request& r, int64_t count) {
         device_of_rank(r.config, r.flags.ranks, comm::Launch{.rank = rank, .world = static_cast<int>(count)});
     train::validate(of_rank);
     // A rank on another host says it itself.
-    if (r.flags.dry_run && r.flags.ranks.hosts.empty()) backend(*trace::device_named(of_rank.backend));
+    if (r.flags.dry_run) backend(*trace::device_named(of_rank.backend));
     if (rank == 0) r.config.backend = of_rank.backend;
   }
   train::parse_device_weights(r.flags.ranks.weights, static_cast<int>(count));
+  if (!r.flags.ranks.elastic.empty() && starts_with(r.config.backend, "cuda:") &&
+      parse_device_list("--devices", r.flags.ranks.devices).count) {
+    fail(ErrorKind::usage, "--devices", "got ", r.flags.ranks.devices,
+         " beside --elastic, which may leave out one of them: name them, as in cuda:0,cuda:1");
+  }
 }
 
 int train_on_devices(Request r, const Args& args, int64_t count) {
@@ -423,24 +403,25 @@ int train_by_processes(Request r, Args args, const ShardWork& work) {
 
 // Flags that several processes do not know as yet.
 std::string needs_one_process(const TrainFlags& flags) {
-  if (flags.choose_batch) return "--batch-size auto is for one as yet";
-  return flags.fit == "auto" ? "--fit auto is for one as yet" : "";
+  if (flags.choose_batch) return "--batch-size auto supports only one";
+  return flags.fit == "auto" ? "--fit auto supports only one" : "";
 }
 
-int train_as_rank(const Args& args, const RankFlags& flags, const train::Config& config, const comm::Launch& launch) {
-  comm::JobOptions job = flags.job();
-  job.called_off = [] { return signals::stop_requested(); };
-  begin_rank_log(launch, !flags.elastic.empty());
-  if (auto members = comm::Membership::of_process(launch, job)) return train_elastic(args, launch, std::move(members));
-  if (!flags.elastic.empty() && launch.source != "freight")
-    return train_elastic(args, launch, members_of(launch, flags, config, std::move(job)));
-  return train_together(args, flags, launch);
+// --elastic implies --resume auto: a restart goes on from the last checkpoint, and so does who starts the command
+// again.
+Args with_implied(Args args) {
+  train::Config probe;
+  TrainFlags flags;
+  train_options(probe, flags)->peek(args);
+  if (!flags.ranks.elastic.empty() && probe.resume.empty()) args.insert(args.end(), {"--resume", "auto"});
+  return args;
 }
 
 }  // namespace
 
-int train_command(const Args& args) {
+int train_command(const Args& given) {
   signals::install();
+  const Args args = with_implied(given);
   const comm::Launch launch = comm::read_launch_environment();
   if (launch.world > 1) {
     train::Config probe;
@@ -448,7 +429,11 @@ int train_command(const Args& args) {
     const std::unique_ptr<Options> options = train_options(probe, flags);
     options->peek(args);
     device_count(flags.ranks, launch);
-    if (!options->only_tells()) return train_as_rank(args, flags.ranks, probe, launch);
+    need_elastic(flags.ranks, launch, launch.world);
+    if (!options->only_tells()) {
+      begin_rank_log(launch);
+      return train_together(args, flags.ranks, launch);
+    }
     if (launch.rank > 0) return 0;  // rank 0 says it alone, and meets nobody for that
   }
   Request r = read_request(args);
@@ -458,7 +443,8 @@ int train_command(const Args& args) {
   need_elastic(r.flags.ranks, launch, devices);
   if (!r.flags.ranks.elastic.empty()) need_parts("--devices", devices, r.config);
   if (devices > 1) check_devices(r, devices);
-  if (devices > 1 && !r.flags.dry_run) return train_on_devices(std::move(r), args, devices);
+  const bool supervised = !r.flags.ranks.elastic.empty() && launch.source.empty();
+  if ((devices > 1 || supervised) && !r.flags.dry_run) return train_on_devices(std::move(r), args, devices);
   if (devices == 1 && !r.flags.ranks.weights.empty()) {
     fail(ErrorKind::usage, "--device-weights", "is for several devices: got ", r.flags.ranks.weights, " for one");
   }

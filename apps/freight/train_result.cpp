@@ -27,8 +27,7 @@ void add_figures(const train::Result& r, bool tokens, nlohmann::ordered_json& to
 
 std::string result_line(const train::Result& r, bool tokens, const std::string& effort) {
   if (r.test.count == 0) {
-    return cat("fitted all samples, none was held out to measure the model  (train loss ", figure(r.train_loss), ", ",
-               effort, ")");
+    return cat("fitted all samples, without a validation set  (train loss ", figure(r.train_loss), ", ", effort, ")");
   }
   std::string text = cat(name_of_set(r.measured), " ");
   if (r.test.metric) text += cat(r.metric_name, " ", figure(*r.test.metric), ", ");

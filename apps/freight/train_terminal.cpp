@@ -11,7 +11,6 @@
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/version.h"
-#include "freight/comm/membership.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/plan/memory_use.h"
@@ -22,16 +21,13 @@
 namespace freight::app {
 
 Terminal::Terminal(const Shown& shown)
-    : quiet_(shown.quiet),
-      mode_(shown.progress && !shown.quiet ? Progress::Mode::automatic : Progress::Mode::off),
-      progress_(std::in_place, mode_) {
+    : quiet_(shown.quiet), progress_(shown.progress && !shown.quiet ? Progress::Mode::automatic : Progress::Mode::off) {
   logging::set_copy([this](const std::string& line) { log(line); });
 }
 
 Terminal::~Terminal() { logging::set_copy({}); }
 
-void Terminal::on_succession(const train::RunSummary& s) {
-  take_terminal();
+void Terminal::on_start(const train::RunSummary& s) {
   begin_log(s.output_dir);
   example_ = s.example;
   sample_set_ = s.sample_set;
@@ -39,26 +35,21 @@ void Terminal::on_succession(const train::RunSummary& s) {
   held_out_ = s.held_out;
   steps_ = s.has_plans;
   rate_ = s.unit + "/s";
-}
-
-void Terminal::on_regrouping(const train::Regrouping& r) { tell(to_string(r)); }
-
-void Terminal::on_start(const train::RunSummary& s) {
-  on_succession(s);
   for (const std::string& warning : s.warnings) say(cat("warning: ", warning));
   tell(cat("freight ", version(), " on ", s.device));
   const std::string what = s.classes > 0     ? cat(s.classes, " classes")
                            : s.unit == "tok" ? "tokens of a corpus"
-                           : s.ranks         ? "relevances to rank by"
-                                             : "values to regress";
-  const std::string measured =
-      s.test_count > 0 || s.has_plans ? cat(with_commas(s.test_count), " ", name_of_set(s.measured)) : "none held out";
+                           : s.ranks         ? "relevance labels to rank by"
+                                             : "regression target";
+  const std::string measured = s.test_count > 0 || s.has_plans
+                                   ? cat(with_commas(s.test_count), " ", name_of_set(s.measured))
+                                   : "no validation set";
   tell(cat("data    ", s.data, ": ", with_commas(s.train_count), " train, ", measured, ", ", what));
   if (s.has_plans) {
     say_net(s);
   } else {
     tell(cat("model   ", s.model, ": planned ", human_bytes(static_cast<double>(s.planned_bytes)),
-             " besides the data, seed ", s.seed));
+             " (excluding data), seed ", s.seed));
   }
   for (const std::string& note : s.notes) tell(cat("note    ", note));
   tell(cat("output  ", s.output_dir));
@@ -74,6 +65,8 @@ void Terminal::say_net(const train::RunSummary& s) {
 }
 
 train::AfterStep Terminal::on_step(const train::StepReport& r) {
+  if (steps_done) steps_done->store(r.total_step);
+  if (!progress_.due()) return {};
   look_at_device();
   const plan::MemoryUse memory = plan::memory_use();
   const ProgressFigures figures{.pass = pass_.c_str(),
@@ -91,20 +84,20 @@ train::AfterStep Terminal::on_step(const train::StepReport& r) {
                                 .memory_bytes = memory.resident,
                                 .memory_limit_bytes = memory.total,
                                 .eta_s = steps_ ? std::optional(r.eta_s) : std::nullopt};
-  update(progress_text(figures, progress_->width()));
+  update(progress_text(figures, progress_.width()));
   return {};
 }
 
 void Terminal::on_evaluation_progress(int64_t done, int64_t total) {
-  if (wants_step()) update(cat("evaluating  ", with_commas(done), "/", with_commas(total)));
+  if (progress_.due()) update(cat("evaluating  ", with_commas(done), "/", with_commas(total)));
 }
 
 void Terminal::on_bad_sample(const std::string& path, const std::string& reason) {
-  say(cat("warning: left out: ", path, ": ", reason));
+  say(cat("warning: skipped: ", path, ": ", reason));
 }
 
 train::AfterStep Terminal::on_comparison(const std::string& what) {
-  if (wants_step()) update(what);
+  if (progress_.due()) update(what);
   return {};
 }
 
@@ -143,7 +136,7 @@ train::Figures Terminal::figures(const train::Result& result) {
 void Terminal::compare(const std::string& output_dir) {
   for (const std::string& line : plan::comparison(outcome)) tell(line);
   if (plan::exceeds_plan(outcome)) {
-    tell(cat("warning: the run took more memory than planned, which is a defect of Freight; please send ", output_dir,
+    tell(cat("warning: the run used more memory than planned, which is a bug in Freight; please send ", output_dir,
              "/run.json, config.json and model.json"));
   }
 }
@@ -160,10 +153,10 @@ void Terminal::result(const std::string& text) {
 
 void Terminal::say(const std::string& text) {
   log(printable(text, "\n\t"));
-  if (beside || progress_->mode() == Progress::Mode::off) {
+  if (progress_.mode() == Progress::Mode::off) {
     std::fprintf(stderr, "%s\n", printable(text, "\n\t").c_str());
   } else {
-    progress_->line(text);
+    progress_.line(text);
   }
 }
 
@@ -175,7 +168,7 @@ void Terminal::begin_log(const std::string& dir) {
 
 // It is called in any thread.
 void Terminal::log(const std::string& line) {
-  if (!logs || beside) return;
+  if (!logs) return;
   const std::lock_guard lock(log_mutex_);
   if (log_dir_.empty()) {
     early_.push_back(line);
@@ -185,14 +178,8 @@ void Terminal::log(const std::string& line) {
 }
 
 void Terminal::update(const std::string& text) {
-  if (progress_->mode() == Progress::Mode::lines && progress_->due()) log(text);
-  progress_->update(text);
-}
-
-void Terminal::take_terminal() {
-  if (!std::exchange(beside, false)) return;
-  comm::Membership::take_terminal();
-  progress_.emplace(mode_);  // which looks where it prints
+  if (progress_.mode() == Progress::Mode::lines && progress_.due()) log(text);
+  progress_.update(text);
 }
 
 // The plan of a device with memory of its own is of that memory. Arenas stay, so that it is enough to look now and
@@ -236,12 +223,12 @@ void Terminal::print_json(const train::Result& r) {
 void Terminal::print(const train::Result& r, const std::string& resume) {
   if (r.interrupted()) {
     result(cat("stopped after ", counted(r.steps), "; the model so far is in ", r.model_path));
-    if (steps_) result(cat("go on   ", resume));
+    if (steps_) result(cat("resume  ", resume));
     return;
   }
   if (!r.bad_samples.empty()) {
     const size_t n = r.bad_samples.size();
-    result(cat("left out ", n, " sample", n == 1 ? "" : "s", " that cannot be read; freight data verify lists all"));
+    result(cat("skipped  ", n, " sample", n == 1 ? "" : "s", " that cannot be read; freight data verify lists all"));
   }
   std::string effort = cat(counted(r.steps), " in ", fixed(r.train_seconds, 1), " s");
   if (steps_ && r.samples_per_second > 0) {
@@ -251,7 +238,7 @@ void Terminal::print(const train::Result& r, const std::string& resume) {
   if (steps_) shown.measured = held_out_;  // the rows that training measured are those that `eval` has to measure
   result(result_line(shown, tokens(), effort));
   if (r.leaderboard && !r.leaderboard->standings.empty()) {
-    const train::Standing& best = r.leaderboard->standings.front();
+    const train::ModelScore& best = r.leaderboard->standings.front();
     result(cat("best    ", best.learner, best.settings.empty() ? "" : " ", best.settings));
   }
   std::string split;

@@ -3,11 +3,11 @@
 #pragma once
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "freight/base/device_memory.h"
+#include "freight/comm/supervisor.h"
 #include "freight/plan/fitting.h"
 #include "freight/train/observer.h"
 #include "freight/train/progress.h"
@@ -25,11 +25,8 @@ class Terminal : public train::Observer {
   Terminal& operator=(const Terminal&) = delete;
 
   bool keeps_log() const override { return true; }
-  // The lines go on in the words of the run.
-  void on_succession(const train::RunSummary& s) override;
-  void on_regrouping(const train::Regrouping& r) override;
   void on_start(const train::RunSummary& s) override;
-  bool wants_step() override { return !beside && progress_->due(); }
+  bool wants_step() override { return steps_done || progress_.due(); }
   train::AfterStep on_step(const train::StepReport& r) override;
   void on_evaluation_progress(int64_t done, int64_t total) override;
   void on_bad_sample(const std::string& path, const std::string& reason) override;
@@ -51,9 +48,9 @@ class Terminal : public train::Observer {
   std::string offload, shards;           // lines of the start block; "" for none
   bool logs = true;                      // false: a run that is only told leaves no log
   bool one_device = false;               // all processes of the run are
-  bool beside = false;                   // of a rank of an elastic run that is not the first: it prints into its log
-  plan::Outcome outcome;                 // what is planned of the run, and, once it is over, measured
-  int64_t resident_before = 0;           // bytes of this process before it
+  std::unique_ptr<comm::StepCount> steps_done;  // where the supervisor counts the run's steps, or null
+  plan::Outcome outcome;                        // what is planned of the run, and, once it is over, measured
+  int64_t resident_before = 0;                  // bytes of this process before it
   std::shared_ptr<DeviceMemory> device;
   size_t free_before = 0;  // of the device's memory
 
@@ -66,7 +63,6 @@ class Terminal : public train::Observer {
   void begin_log(const std::string& dir);
   void log(const std::string& line);
   void update(const std::string& text);
-  void take_terminal();
   void look_at_device();
   std::string counted(int64_t n) const;
   bool tokens() const { return rate_ == "tok/s"; }  // of a language model
@@ -77,8 +73,7 @@ class Terminal : public train::Observer {
   double device_peak_ = 0;
   bool quiet_, steps_ = true;  // a net, whose steps are planned
   std::string example_, sample_set_, pass_ = "epoch", held_out_ = "test", rate_ = "img/s";
-  Progress::Mode mode_;
-  std::optional<Progress> progress_;
+  Progress progress_;
 };
 
 }  // namespace freight::app

@@ -6,6 +6,7 @@
 
 #include "command.h"
 #include "freight/base/error.h"
+#include "freight/base/strings.h"
 #include "freight/deploy/verify.h"
 #include "freight/io/json_library.h"
 #include "freight/train/signals.h"
@@ -20,7 +21,7 @@ using Json = nlohmann::ordered_json;
 using State = deploy::Claim::State;
 
 const char* word(State state) {
-  return state == State::holds ? "holds" : state == State::fails ? "FAILS" : "not checked";
+  return state == State::holds ? "PASS" : state == State::fails ? "FAIL" : "not checked";
 }
 
 void print_line(const deploy::Claim& c) {
@@ -46,21 +47,22 @@ struct VerifyFlags {
 };
 
 void declare(Options& o, VerifyFlags& f, deploy::VerifyOptions& options) {
-  o.positional("model", &f.model, "the stored model", true);
+  o.positional("model", &f.model, "the saved model", true);
   o.add("--data", &options.data,
-        "a named set, a directory or a file (default: inputs drawn from the seed, and no eval)",
+        "a built-in dataset, a directory or a file (default: random inputs from the seed, and no eval)",
         {.aliases = {"--data-path"}});
-  o.add("--data-dir", &f.data_dir, "where named sets are looked for first", {.value = "DIR"});
-  o.add("--text-column", &f.text_column, "of a text file (default: as in training)", {.value = "NAME|N"});
-  o.add("--label-column", &f.label_column, "the same of the label", {.value = "NAME|N"});
-  o.add("--samples", &options.samples, "how many, evenly over the test part", {.min = 1, .max = 100'000});
-  o.add("--seed", &f.seed, "of drawn inputs", {.min = 0});
+  o.add("--data-dir", &f.data_dir, "directory that is searched first for built-in datasets", {.value = "DIR"});
+  o.add("--text-column", &f.text_column, "text column of a text file (default: as in training)", {.value = "NAME|N"});
+  o.add("--label-column", &f.label_column, "label column of a text file (default: as in training)",
+        {.value = "NAME|N"});
+  o.add("--samples", &options.samples, "number of samples, evenly over the test set", {.min = 1, .max = 100'000});
+  o.add("--seed", &f.seed, "seed of random inputs", {.min = 0});
   o.add("--device", &options.backend, "auto, cpu or ref");
   o.add("--onnx-runtime", &options.python, "a Python with onnxruntime and numpy, to check the exported file with",
         {.value = "PYTHON"});
   o.add("--json", &f.json, "print JSON");
   o.add("--world", &f.world,
-        "in the place of all that: train DATA or a RUN with each of these numbers of devices, and compare the stored "
+        "instead of all that: train DATA or a RUN with each of these numbers of devices, and compare the saved "
         "models byte for byte (freight verify --world 1 --help)",
         {.value = "LIST"});
 }
@@ -71,7 +73,7 @@ void judge(const std::string& model, const std::vector<deploy::Claim>& claims, b
   Json list = Json::array();
   for (const deploy::Claim& c : claims) {
     if (c.state == State::fails) failed.push_back(c.name);
-    Json j = {{"name", c.name}, {"claim", c.text}, {"state", c.state == State::fails ? "fails" : word(c.state)}};
+    Json j = {{"name", c.name}, {"check", c.text}, {"state", lower(word(c.state))}};
     if (c.state != State::unchecked) {
       j["difference"] = std::isfinite(c.difference) ? Json(c.difference) : Json(nullptr);
       j["limit"] = c.limit;
@@ -80,11 +82,11 @@ void judge(const std::string& model, const std::vector<deploy::Claim>& claims, b
     list.push_back(j);
   }
   if (json) {
-    const Json j = {{"model", model}, {"holds", failed.empty()}, {"claims", list}};
+    const Json j = {{"model", model}, {"passed", failed.empty()}, {"checks", list}};
     std::printf("%s\n", j.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   }
   if (failed.empty()) return;
-  fail(ErrorKind::verification, model, failed.size(), " of ", claims.size(), " claims fail: ", join(failed, ", "));
+  fail(ErrorKind::verification, model, failed.size(), " of ", claims.size(), " checks failed: ", join(failed, ", "));
 }
 
 // True where --world is among the words, under any spelling that Options take.
@@ -100,12 +102,12 @@ int verify_command(const Args& args) {
   VerifyFlags flags;
   deploy::VerifyOptions options;
   Options o(
-      "verify", "Proves on this machine that eval, predict and the exported ONNX file give the same answers.",
+      "verify", "Checks on this machine that eval, predict and the exported ONNX file give the same predictions.",
       "MODEL.safetensors [options]",
-      "Every claim is a line: holds, FAILS or not checked, with the largest difference (of probabilities; of values\n"
-      "relative to the largest). Exits 9 where a claim fails.\n"
+      "Every check is a line: PASS, FAIL or not checked, with the largest difference (of probabilities; of values\n"
+      "relative to the largest). Exits with 9 if a check fails.\n"
       "  freight verify runs/convnet-digits/model.safetensors --data digits --onnx-runtime python3\n"
-      "  freight verify digits --world 1,2,4     # that so many devices train the same model, to the byte");
+      "  freight verify digits --world 1,2,4     # 1, 2 and 4 devices train bitwise the same model");
   declare(o, flags, options);
   if (o.parse(args) == Options::Outcome::done) return 0;
   options.seed = static_cast<uint64_t>(flags.seed);
@@ -115,8 +117,8 @@ int verify_command(const Args& args) {
   const bool net = bundle.net();
   if (!net && (flags.text_column || flags.label_column)) {
     fail(ErrorKind::usage, flags.text_column ? "--text-column" : "--label-column",
-         "is of nets with --data: a model of ", bundle.learner,
-         " is verified by rows that are stored with it; leave it out");
+         "is for networks with --data: a model for ", bundle.learner,
+         " is verified with rows that are saved in it; remove it");
   }
   options.load = train::trained_on(bundle, flags.model).load;
   options.load.data_dir = flags.data_dir;

@@ -35,24 +35,26 @@ struct WorldFlags : JobFlags {
 
 std::unique_ptr<Options> world_options(train::Config& c, WorldFlags& f) {
   auto o = std::make_unique<Options>(
-      "verify", "Proves on this machine that several devices train the same model, byte for byte.",
+      "verify", "Checks on this machine that several devices train the same model, byte for byte.",
       "DATA|RUN --world 1,2,4 [options]",
       "Trains DATA, or with the configuration of a RUN, with each of these numbers of devices, in a folder that is\n"
-      "removed, and compares the stored models with that of the first: a line for each number. Exits 9 where one\n"
-      "differs. Takes the flags of freight train. Unless told otherwise it makes 20 steps, by --shards 8, which is "
+      "removed, and compares the saved models with the first: a line for each number. Exits with 9 if one\n"
+      "differs. Accepts the flags of freight train. By default it makes 20 steps with --shards 8, which is "
       "the\n"
-      "contract; --shards 0 shows what is without it. freight verify MODEL is of a stored model: freight verify "
+      "contract; --shards 0 shows the result without it. freight verify MODEL checks a saved model: freight verify "
       "--help.\n"
       "  freight verify digits --world 1,2,4\n"
       "  freight verify cifar10 --model resnet20 --world 1,2,4,8 --max-steps 50 --optimizer adamw\n"
       "  freight verify runs/convnet-digits --world 1,2");
-  o->positional("data", &c.data, "a named set, a directory or a file; or the directory of a run", false);
-  o->add("--world", &f.world, "numbers of devices, rising, of which each trains the same", {.value = "LIST"});
+  o->positional("data", &c.data, "a built-in dataset, a directory or a file; or the directory of a run", false);
+  o->add("--world", &f.world, "numbers of devices, ascending; each trains the same model", {.value = "LIST"});
   declare_config(*o, c);
   o->group("Several devices (docs/several-devices.md)");
   declare_job(*o, f);
   o->add("--json", &f.json, "print JSON");
   o->enable_config();
+  o->essentials({"data", "--world", "--model", "--recipe", "--epochs", "--max-steps", "--batch-size", "--shards",
+                 "--optimizer", "--comm", "--json", "--config", "--help"});
   return o;
 }
 
@@ -88,10 +90,11 @@ Asked read_asked(const Args& args) {
   train::Config& c = a.config;
   if (run && c.data == probe.data) c.data = data;
   for (const char* flag : {"--output-dir", "--resume", "--overwrite"}) {
-    if (o->typed(flag)) fail(ErrorKind::usage, flag, "does not go with --world, whose runs are new and are removed");
+    if (o->typed(flag))
+      fail(ErrorKind::usage, flag, "cannot be combined with --world, whose runs are new and are removed");
   }
   if (!o->given("--max-steps")) c.max_steps = kContractSteps;
-  if (c.max_steps == 0) fail(ErrorKind::usage, "--max-steps", "got 0, need the number of steps that each trains");
+  if (c.max_steps == 0) fail(ErrorKind::usage, "--max-steps", "expected the number of steps that each trains, got 0");
   if (!o->given("--shards") && c.shards == 0) c.shards = kContractShards;
   a.world = parse_counts("--world", a.flags.world);
   return a;
@@ -101,11 +104,12 @@ Asked read_asked(const Args& args) {
 void check(const Asked& a) {
   const train::Config& c = a.config;
   if (a.world.size() < 2) {
-    fail(ErrorKind::usage, "--world", "got '", a.flags.world, "', need two numbers to compare, like 1,2");
+    fail(ErrorKind::usage, "--world", "expected two numbers to compare, like 1,2, got '", a.flags.world, "'");
   }
   need_parts("--world", a.world.back(), c);
   train::need_net_model(c.model, "verify --world");
-  if (train::is_table(c)) fail(ErrorKind::usage, "--world", c.data, " is a table: nets alone are trained by shards");
+  if (train::is_table(c))
+    fail(ErrorKind::usage, "--world", c.data, " is a table: only networks are trained with shards");
   train::validate(c);
   if (const comm::Launch launch = comm::read_launch_environment(); !launch.source.empty()) {
     fail(ErrorKind::usage, "--world", "starts its processes itself, and was started by ", launch.source);
@@ -136,10 +140,10 @@ std::string line_of(const Trained& t, int64_t first) {
              " by ", first);
 }
 
-nlohmann::ordered_json json_of(const Asked& a, const std::vector<Trained>& all, bool holds) {
+nlohmann::ordered_json json_of(const Asked& a, const std::vector<Trained>& all, bool passed) {
   nlohmann::ordered_json j = {
       {"data", a.config.data},     {"model", a.config.model},     {"batch_size", a.config.batch_size},
-      {"shards", a.config.shards}, {"steps", a.config.max_steps}, {"holds", holds}};
+      {"shards", a.config.shards}, {"steps", a.config.max_steps}, {"passed", passed}};
   for (const Trained& t : all) {
     nlohmann::ordered_json one = {
         {"devices", t.devices}, {"step_seconds", nullptr}, {"xxh3_128", t.fingerprint}, {"equal", !t.difference}};
@@ -200,7 +204,7 @@ int verify_world(const Args& args) {
   }
   if (a.flags.json) std::printf("%s\n", json_of(a, all, others.empty()).dump(2).c_str());
   if (others.empty()) return 0;
-  fail(ErrorKind::verification, "verify", "another model than that of ", counted_devices(a.world[0]), " is stored by ",
+  fail(ErrorKind::verification, "verify", "another model than that of ", counted_devices(a.world[0]), " is saved by ",
        join(others, ", "), c.shards == 0 ? ": --shards 8 makes them the same" : "");
 }
 

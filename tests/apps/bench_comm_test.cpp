@@ -12,7 +12,6 @@
 
 #include "freight/base/strings.h"
 #include "run_command.h"
-#include "tests/comm/hosts.h"
 #include "tests/support/folders.h"
 
 namespace freight::test {
@@ -78,26 +77,6 @@ TEST(BenchComm, MeasuresOverANetwork) {
   EXPECT_TRUE(holds(missing.err, "install libgloo-dev")) << missing.err;
 }
 
-// The ranks of the second host are started by a stand-in for ssh, which enters that host's namespace.
-TEST(BenchComm, MeasuresBetweenTwoHostsThatItReachesBySsh) {
-  const Hosts hosts(2);
-  if (!hosts.why_not().empty()) GTEST_SKIP() << hosts.why_not();
-  const std::string dir = scratch_dir(), ssh = dir + "/ssh";
-  write_file(ssh, cat("#!/bin/sh\nshift $(($# - 1))\nexec ip netns exec ", hosts.name(1), " setsid -w sh -c \"$1\"\n"));
-  std::filesystem::permissions(ssh, std::filesystem::perms::owner_all);
-  const std::string list = Hosts::address(0) + "," + Hosts::address(1), out = dir + "/out";
-  const std::string command = cat("TMPDIR=", dir, " FREIGHT_SSH=", ssh, " ip netns exec ", hosts.name(0), " ",
-                                  binary_dir(), "/bin/freight bench comm --json --seconds 0.05 --bytes 1k,2M ",
-                                  "--world 2,3 --hosts ", list, " > ", out, " 2> ", dir, "/err");
-  ASSERT_EQ(std::system(command.c_str()), 0) << read_file(dir + "/err");
-  const Json j = Json::parse(read_file(out));
-  EXPECT_EQ(j.at("engine"), "Gloo");
-  EXPECT_EQ(j.at("worlds")[1].at("world"), 3);
-  // No more bytes than the line carries: the two do not meet by the memory that they have in common.
-  const Json& f = j.at("worlds")[0].at("figures")[1];
-  EXPECT_LT(f.at("bus_bytes_per_second").get<double>(), 2e8);
-}
-
 TEST(BenchComm, RefusesWhatItCannotMeasure) {
   struct Row {
     std::vector<std::string> args;
@@ -116,8 +95,7 @@ TEST(BenchComm, RefusesWhatItCannotMeasure) {
       {{"--bytes", ""}, "--bytes"},
       {{"--seconds", "0"}, "--seconds"},
       {{"--comm-timeout", "0"}, "--comm-timeout"},
-      {{"--engine", "tcp"}, "--comm: got 'tcp', need auto, shared, gloo, mpi or nccl"},
-      {{"--world", "2", "--hosts", "127.0.0.1,b,c"}, "got 3 hosts for 2 processes"},
+      {{"--engine", "tcp"}, "--comm: got 'tcp', need auto, shared, gloo or nccl"},
       {{"--comm-timeout", "x"}, "--comm-timeout"},
   };
   for (const Row& row : rows) {

@@ -70,7 +70,7 @@ TEST(BenchCompare, RefusesWhatItCannotCompare) {
       {{"--devices", "cpu,cpu"}, 2, "twice"},
       {{"--devices", "cpu*2"}, 2, "twice"},
       {{"--devices", "cpu*"}, 2, "NAME*COUNT"},
-      {{"--devices", "0"}, 2, "need a count"},
+      {{"--devices", "0"}, 2, "expected a count"},
       {{"--devices", "4000"}, 4, "this machine has"},
       {{"--devices", "1,2"}, 2, "or one number"},
       {{"--devices", "cpu", "--batches", "4,2"}, 2, "--batches"},

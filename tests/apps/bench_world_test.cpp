@@ -123,7 +123,7 @@ TEST_F(BenchScaling, RefusesWhatItCannotMeasure) {
   };
   refused({"--world", "0"}, "--world: got '0'");
   refused({"--world", "a"}, "--world: got 'a'");
-  refused({"--world", "2,1"}, "that rise");
+  refused({"--world", "2,1"}, "in ascending order");
   refused({"--world", "1,31"}, "got 31 devices for a batch of 30");
   refused({"--world", "1,65", "-b", "100"}, "at most 64");
   refused({"--world", "1,4", "--shards", "3"}, "got 4 devices for 3 shards");

@@ -146,7 +146,7 @@ TEST(Images, ABadFileStopsTheRunOrIsLeftOutAndNamed) {
     const Ran r = run_freight(train_args(dir, {"--on-bad-sample", mode, "--json"}));
     ASSERT_EQ(r.code, 0) << r.err;
     for (const std::string& path : {bad, empty}) {
-      const size_t first = r.err.find("left out: " + path);
+      const size_t first = r.err.find("skipped: " + path);
       EXPECT_NE(first, std::string::npos) << r.err;
       EXPECT_EQ(r.err.find(path, first + 10 + path.size()), std::string::npos) << "named twice\n" << r.err;
     }
@@ -158,7 +158,7 @@ TEST(Images, ABadFileStopsTheRunOrIsLeftOutAndNamed) {
   EXPECT_EQ(run_freight({"eval", model, "--on-bad-sample", "error"}).code, 3);
   const Ran e = run_freight({"eval", model, "--json"});  // as training did
   ASSERT_EQ(e.code, 0) << e.err;
-  EXPECT_NE(e.err.find("left out: " + empty), std::string::npos) << e.err;
+  EXPECT_NE(e.err.find("skipped: " + empty), std::string::npos) << e.err;
   EXPECT_EQ(Json::parse(e.out).at("count"), 20);
   EXPECT_EQ(Json::parse(e.out).at("bad_samples"), 1);
   const Ran p = run_freight({"predict", model, empty});
@@ -169,7 +169,7 @@ TEST(Images, ABadFileStopsTheRunOrIsLeftOutAndNamed) {
 TEST(Images, TheListOfBadSamplesIsThatOfAllDevices) {
   const std::string dir = small_folder();
   for (const char* name : {"dark/0", "dark/3", "light/2", "light/5", "light/6"}) {
-    write_file(dir + "/train/" + name + ".jpg", "no picture");
+    write_file(dir + "/train/" + name + ".jpg", "no image");
   }
   write_file(dir + "/val/light/1.jpg", "");
   for (const char* devices : {"cpu*1", "cpu*3"}) {
@@ -188,7 +188,7 @@ TEST(Images, TheListOfBadSamplesIsThatOfAllDevices) {
 TEST(Images, TheListOfBadSamplesHasOneRowEachWhateverTheirNames) {
   const std::string dir = small_folder();
   const std::string odd = dir + "/train/dark/a\tb\nc.jpg";
-  write_file(odd, "no picture");
+  write_file(odd, "no image");
   for (int i = 0; i < 20; ++i) write_file(dir + "/train/light/bad" + std::to_string(i) + ".jpg", "");
   const Ran r = run_freight(train_args(dir, {"--on-bad-sample", "report", "--json"}));
   ASSERT_EQ(r.code, 0) << r.err;
@@ -206,8 +206,8 @@ TEST(Images, VerifyDecodesEveryFile) {
   const std::string dir = small_folder();
   const Ran good = run_freight({"data", "verify", dir});
   EXPECT_EQ(good.code, 0) << good.err;
-  EXPECT_NE(good.out.find("68 of 68 pictures decode"), std::string::npos) << good.out;
-  write_file(dir + "/val/dark/x.png", "no picture");
+  EXPECT_NE(good.out.find("68 of 68 images decode"), std::string::npos) << good.out;
+  write_file(dir + "/val/dark/x.png", "no image");
   const Ran bad = run_freight({"data", "verify", dir});
   EXPECT_EQ(bad.code, 3);
   EXPECT_NE(bad.out.find("bad      " + dir + "/val/dark/x.png: not an image"), std::string::npos) << bad.out;
@@ -230,7 +230,7 @@ TEST(Images, FoldersThatCannotBeTrainedOnAreRefusedWithTheirNames) {
   refused(2, {"shift", "random crops"}, {"--shift", "2"});
   refused(2, {"--on-bad-sample", "did you mean skip"}, {"--on-bad-sample", "skp"});
   fs::create_directory(dir + "/train/empty");
-  refused(3, {dir + "/train/empty", "no pictures"});
+  refused(3, {dir + "/train/empty", "no images"});
   fs::remove(dir + "/train/empty");
   fs::rename(dir + "/val/dark", dir + "/val/drak");
   refused(3, {dir + "/val/drak", "is it dark?"});
@@ -287,7 +287,7 @@ TEST(Images, TheSuggestedEvalGivesWhatTrainingPrinted) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
     const std::string dir = small_folder();
-    if (c.bad_file) write_file(dir + "/val/light/bad.png", "no picture");
+    if (c.bad_file) write_file(dir + "/val/light/bad.png", "no image");
     if (c.own_test) {  // of which all is called dark
       fs::create_directories(dir + "/test/dark");
       fs::copy(dir + "/val/light", dir + "/test/dark");
@@ -364,7 +364,7 @@ TEST(Images, DataInfoTellsTheDatasOwnMeanAndDeviation) {
   }
   EXPECT_NEAR(j.at("normalized_by").at("mean").at(0).get<double>(), 0.485, 1e-6);
   const Ran r = run_freight({"data", "info", dir});
-  EXPECT_NE(r.out.find("mean     0.5000, 0.5000, 0.2000  (of all 20 training pictures)"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("mean     0.5000, 0.5000, 0.2000  (of all 20 training images)"), std::string::npos) << r.out;
   EXPECT_NE(r.out.find("ImageNet's mean 0.4850, 0.4560, 0.4060"), std::string::npos) << r.out;
 }
 

@@ -53,7 +53,8 @@ TEST(Limits, TheDocumentHasTheFiguresOfTheProgram) {
 }
 
 TEST(Limits, EveryFlagOfTheDocumentIsThereWithItsDefault) {
-  const std::string help = run_freight({"serve", "--help"}).out, train = run_freight({"train", "--help"}).out;
+  const std::string help = run_freight({"serve", "--help", "all"}).out;
+  const std::string train = run_freight({"train", "--help", "all"}).out;
   const std::pair<const char*, const char*> kDefaults[] = {
       {"--max-connections", "(default 256)"}, {"--max-body-mb", "(default 32)"},  {"--max-held-mb", "(default 256)"},
       {"--max-header-kb", "(default 16)"},    {"--timeout-s", "(default 30"},     {"--drain-s", "(default 30"},

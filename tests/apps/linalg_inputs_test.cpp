@@ -45,7 +45,7 @@ TEST_F(LinalgInputs, AreRefusedByMatrixPivotMinorAndShape) {
   for (const char* op : {"cholesky", "eigh", "eig", "inv", "det"}) {
     const Ran r = run_freight({"linalg", op, wide});
     EXPECT_EQ(r.code, 2) << op << ": " << r.err;
-    EXPECT_NE(r.err.find(cat(op, ": the matrix is not square: got f64[2,3], need (..., N, N); read from ", wide)),
+    EXPECT_NE(r.err.find(cat(op, ": the matrix is not square: expected (..., N, N), got f64[2,3]; read from ", wide)),
               std::string::npos)
         << r.err;
   }

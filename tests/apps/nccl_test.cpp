@@ -251,25 +251,6 @@ TEST_F(NcclCommand, TwoRanksShareADeviceWhereNcclIsToldSo) {
   EXPECT_EQ(figures("shared", "collectives").size(), 2u);
 }
 
-TEST_F(NcclCommand, AnElasticRunMeetsByANewCommunicatorAndStoresTheSameModel) {
-  const Words set = {"--shards", "4", "--epochs", "0", "--save-every", "3"};
-  const auto args_of = [&](const std::string& run, const Words& more) {
-    Words all = args(run, set);
-    all.insert(all.end(), more.begin(), more.end());
-    *std::find(all.begin(), all.end(), "6") = "40";  // steps
-    return all;
-  };
-  const Ran alone = run_freight(args_of("alone", {"--device", "cuda:0"}), "", environment("alone"));
-  ASSERT_EQ(alone.code, 0) << alone.err;
-  Running run(args_of("elastic", {"--devices", kThree, "--elastic", "1:3"}), "", environment("elastic"));
-  ASSERT_NO_FATAL_FAILURE(kill_rank_1(run, "elastic"));
-  const Ran r = run.finish();
-  ASSERT_EQ(r.code, 0) << r.err;
-  EXPECT_NE(r.err.find("rank 1 was killed by signal 9; 2 devices go on from step "), std::string::npos) << r.err;
-  EXPECT_TRUE(model("elastic") == model("alone"));
-  EXPECT_GE(figures("elastic", "collectives").size(), 2u);  // and of the one that came, where the run was not over
-}
-
 TEST_F(NcclCommand, ARankThatIsKilledIsNamed) {
   Words all = args("killed", {"--devices", kTwo, "--epochs", "0", "--save-every", "3"});
   *std::find(all.begin(), all.end(), "6") = "100000";

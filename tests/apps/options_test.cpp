@@ -91,22 +91,22 @@ struct Refused {
 
 TEST(OptionsTest, BadValuesNameTheFlagTheValueAndTheNeed) {
   const Refused table[] = {
-      {{"--batch-size=0"}, "--batch-size: got '0', need at least 1"},
-      {{"--batch-size=many"}, "--batch-size: got 'many', need a whole number"},
-      {{"--batch-size=1.5"}, "--batch-size: got '1.5', need a whole number"},
-      {{"--batch-size=99999999999999999999"}, "--batch-size: got '99999999999999999999', need a whole number"},
-      {{"--lr=nan"}, "--lr: got 'nan', need a finite number"},
-      {{"--lr", "-1"}, "--lr: got '-1', need at least 0"},
-      {{"--lr="}, "--lr: got '', need a number"},
-      {{"--optimizer", "adamx"}, "--optimizer: got 'adamx', need one of sgd, adam, adamw; did you mean adam?"},
+      {{"--batch-size=0"}, "--batch-size: expected at least 1, got '0'"},
+      {{"--batch-size=many"}, "--batch-size: expected a whole number, got 'many'"},
+      {{"--batch-size=1.5"}, "--batch-size: expected a whole number, got '1.5'"},
+      {{"--batch-size=99999999999999999999"}, "--batch-size: expected a whole number, got '99999999999999999999'"},
+      {{"--lr=nan"}, "--lr: expected a finite number, got 'nan'"},
+      {{"--lr", "-1"}, "--lr: expected at least 0, got '-1'"},
+      {{"--lr="}, "--lr: expected a number, got ''"},
+      {{"--optimizer", "adamx"}, "--optimizer: expected one of sgd, adam, adamw, got 'adamx'; did you mean adam?"},
       {{"--btach-size", "3"}, "--btach-size: unknown flag of `freight sample`; did you mean --batch-size?"},
-      {{"--progress=maybe"}, "--progress: got 'maybe', need true or false"},
+      {{"--progress=maybe"}, "--progress: expected true or false, got 'maybe'"},
       {{"--set", "optimizer.lt=3"}, "--set: unknown key 'optimizer.lt'; did you mean optimizer.lr?"},
-      {{"--set", "optimizer.lr"}, "--set: got 'optimizer.lr', need key=value"},
-      {{"--set", "optimizer.lr=fast"}, "--set: optimizer.lr: got 'fast', need a number"},
-      {{"--batch-size", "1099511627777"}, "--batch-size: got '1099511627777', need at most 1099511627776"},
+      {{"--set", "optimizer.lr"}, "--set: expected key=value, got 'optimizer.lr'"},
+      {{"--set", "optimizer.lr=fast"}, "--set: optimizer.lr: expected a number, got 'fast'"},
+      {{"--batch-size", "1099511627777"}, "--batch-size: expected at most 1099511627776, got '1099511627777'"},
       {{"--batch-size", std::string(200, '9')},
-       "--batch-size: got '" + std::string(77, '9') + "...', need a whole number"},
+       "--batch-size: expected a whole number, got '" + std::string(77, '9') + "...'"},
       {{"--config", "/no/such.json"}, "--config: there is no file /no/such.json"},
   };
   for (const Refused& r : table) EXPECT_EQ(error_of(r.args), r.text);
@@ -142,15 +142,15 @@ TEST(OptionsTest, ADamagedConfigurationIsRefusedByName) {
   test::write_file(file, R"({"epochs": )");
   EXPECT_NE(error_of({"--config", file}).find(file + ": not valid JSON"), std::string::npos);
   test::write_file(file, R"({"epochs": -1})");
-  EXPECT_EQ(error_of({"--config", file}), file + ": epochs: got '-1', need at least 0");
+  EXPECT_EQ(error_of({"--config", file}), file + ": epochs: expected at least 0, got '-1'");
   test::write_file(file, R"({"epochs": [1, 2]})");
-  EXPECT_EQ(error_of({"--config", file}), file + ": epochs: got '[1,2]', need one value");
+  EXPECT_EQ(error_of({"--config", file}), file + ": epochs: expected one value, got '[1,2]'");
   test::write_file(file, R"({"epochs": {}})");
-  EXPECT_EQ(error_of({"--config", file}), file + ": epochs: got '{}', need a value");
+  EXPECT_EQ(error_of({"--config", file}), file + ": epochs: expected a value, got '{}'");
   test::write_file(file, R"({"optimizer": {}})");
   EXPECT_EQ(error_of({"--config", file}), file + ": unknown key 'optimizer'; did you mean optimizer.lr?");
   test::write_file(file, R"({"epochs": 1, "epochs": 2})");
-  EXPECT_EQ(error_of({"--config", file}), file + ": the key \"epochs\" stands twice in one object");
+  EXPECT_EQ(error_of({"--config", file}), file + ": the key \"epochs\" appears twice in one object");
 }
 
 TEST(OptionsTest, HelpNamesEveryFlagWithItsDefault) {

@@ -86,8 +86,8 @@ TEST(ModelsCommand, ClassesAndInputSizeAreFlags) {
   const Row rows[] = {
       {{"resnet18", "--input-size", "6q"}, "'6q'"},
       {{"alexnet", "--input-size", "32"}, "a larger --input-size"},
-      {{"linear_regression", "--input-size", "32"}, "needs pictures"},
-      {{source_dir() + "/models/lenet.json", "--num-classes", "3"}, "lenet.json says its own"},
+      {{"linear_regression", "--input-size", "32"}, "needs images"},
+      {{source_dir() + "/models/lenet.json", "--num-classes", "3"}, "lenet.json sets its own"},
   };
   for (const Row& row : rows) {
     std::vector<std::string> args = {"models", "show"};
@@ -162,7 +162,7 @@ TEST(ProfileCommand, ListsTheSumsOfAStepOverDevicesAndWhatComputeHidesOfThem) {
   words.insert(words.end(), {"yes", "--top", "3"});
   const Ran text = run_freight(words);
   EXPECT_EQ(text.code, 0) << text.err;
-  for (const char* part : {"all_reduce", "hidden", "are hidden behind compute", "of each step for rank 1"}) {
+  for (const char* part : {"all_reduce", "hidden", "overlap with compute", "of each step for rank 1"}) {
     EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
   }
   EXPECT_EQ(run_freight({"profile", "--model", "mlp", "--devices", "2", "--inference"}).code, 2);

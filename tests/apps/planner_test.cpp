@@ -67,7 +67,7 @@ TEST(PlanCommand, WhatIsNotKnownIsAnsweredWithWhatIs) {
   };
   const Row rows[] = {
       {{"plan", "--device-memory", "24GiB"}, 2, {"freight models list", "freight data list", "--samples"}},
-      {{"plan", "imagenet"}, 3, {"no such data set", "cifar10", "--model NAME", "--samples N"}},
+      {{"plan", "imagenet"}, 3, {"no such dataset", "cifar10", "--model NAME", "--samples N"}},
       {{"plan", "imagenet", "--model", "resnet50"}, 3, {"--model resnet50 --samples N"}},
       {{"plan", "--model", "lenet", "--on", "A5000"}, 2, {"A100 SXM4 80GB", "GeForce RTX 4090", "--device-tflops"}},
       {{"plan", "--model", "lenet", "--on", "A100"}, 2, {"A100 PCIe 40GB, A100 PCIe 80GB", "A100 SXM4 80GB"}},
@@ -194,10 +194,6 @@ TEST(PlanCommand, WorldComparesNumbersOfDevices) {
     EXPECT_GE(kept, state / n);
     EXPECT_LE(kept, state / n + 512 * 512 * 9 * 4 + 4096);
     EXPECT_TRUE(n > 1 || kept == state);
-    // With --elastic two ranks keep each: of two each has all, of four one has more than the half less a tensor.
-    const int64_t twice =
-        m.at("elastic_sharded_optimizer_total_bytes").get<int64_t>() - (m.at("total_bytes").get<int64_t>() - state);
-    EXPECT_TRUE(n > 2 ? twice > kept && twice < state : twice == state) << n;
   }
   EXPECT_EQ(j.at("world")[2].at("memory").at("total_bytes"), alone.at("total_bytes"));
   for (const char* part : {"ms of sums", "limited by", "dealt out", "--on NAME"}) {
@@ -213,7 +209,7 @@ TEST(PlanCommand, WorldComparesNumbersOfDevices) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> refused = {
       {{"--world", "2,4", "--rate-of-one", "9"}, "need --world 1,"},
       {{"--world", "1,2", "--on", "Cart"}, "did you mean 'Card'"},
-      {{"--world", "4,2"}, "need whole numbers from 1 to 1000000 that rise"},
+      {{"--world", "4,2"}, "expected whole numbers from 1 to 1000000 in ascending order"},
       {{"--world", "1,512"}, "a batch of 256 has no 512 parts"},
       {{"--world", "1,4", "--shards", "2"}, "got 4 devices for 2 shards: need --shards 4 or fewer devices"},
       {{"--world", "1,2", "--devices", "2"}, "does not go with --devices"},
@@ -259,7 +255,7 @@ TEST(PlanCommand, TheLinkIsANameANumberOrAFile) {
   write_file(dir + "/one.json", R"({"worlds": [{"world": 1, "figures": [], "cost": {"start_seconds": 0,
       "seconds_per_byte": 0, "worst_deviation": 0}}]})");
   const std::vector<std::pair<std::string, std::string>> refused = {{"nvlynk", "did you mean 'nvlink'"},
-                                                                    {"-3", "need one of nvlink, pcie"},
+                                                                    {"-3", "expected one of nvlink, pcie"},
                                                                     {dir + "/none.json", "has 0 links, need one"},
                                                                     {dir + "/one.json", "times of one rank alone"}};
   for (const auto& [link, part] : refused) {

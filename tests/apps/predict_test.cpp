@@ -31,7 +31,7 @@ class PredictMany : public testing::Test {
     b.preprocessing = {.input = {1, 28, 28}, .mean = {0.1f}, .std = {0.3f}};
     store::save_bundle(model, b);
     for (const char* name : {"b/2.png", "b/1.png", "a.png", "b.png", "c/deep/3.png"}) image(name);
-    write_file(folder + "/notes.txt", "no picture");
+    write_file(folder + "/notes.txt", "no image");
     write_file(folder + "/.hidden.png", "not looked at");
   }
   void image(const std::string& name) const {
@@ -114,7 +114,7 @@ TEST_F(PredictMany, ABadImageStopsOrIsLeftOut) {
     const Ran r = predict({folder, folder + "/none.png", "--csv", "--on-bad-sample", policy});
     EXPECT_EQ(r.code, 0) << r.err;
     EXPECT_EQ(lines(r.out).size(), 6u) << r.out;
-    for (const char* part : {"left out: ", "b/15.png", "none.png", "2 left out"})
+    for (const char* part : {"skipped: ", "b/15.png", "none.png", "2 left out"})
       EXPECT_NE(r.err.find(part), std::string::npos) << part << "\n" << r.err;
   }
 }
@@ -148,7 +148,7 @@ TEST_F(PredictMany, NothingThatIsReadIsWrittenOver) {
   for (const std::vector<std::string>& args : all) {
     const Ran r = predict(args);
     EXPECT_EQ(r.code, 2) << r.err;
-    EXPECT_NE(r.err.find("need"), std::string::npos) << r.err;
+    EXPECT_NE(r.err.find("expected"), std::string::npos) << r.err;
   }
   EXPECT_EQ(read_file(folder + "/a.png"), before);
   EXPECT_EQ(read_file(model), stored);
@@ -166,7 +166,7 @@ TEST_F(PredictMany, ControlCharactersInNamesStayOffTheTerminal) {
   EXPECT_NE(shown.out.find("/\\x1b[2Jq\\n.png"), std::string::npos) << shown.out;
   EXPECT_EQ(Json::parse(predict({name, "--jsonl"}).out).at("path"), name);
   EXPECT_NE(predict({name, "--csv"}).out.find("\n\"" + name + "\","), std::string::npos);
-  write_file(name, "no picture");
+  write_file(name, "no image");
   EXPECT_EQ(predict({name}).err.find('\x1b'), std::string::npos);
   EXPECT_EQ(predict({name, folder + "/a.png", "--on-bad-sample", "skip"}).err.find('\x1b'), std::string::npos);
 }
@@ -215,7 +215,7 @@ TEST_F(PredictMany, DevicesAnswerInTurnWhatOneDoes) {
 
 TEST_F(PredictMany, DevicesLeaveOutOrStopAtABadImageAsOneDoes) {
   for (int i = 0; i < 12; ++i) image(cat("many/", i, ".png"));
-  write_file(folder + "/many/3.png", "no picture");
+  write_file(folder + "/many/3.png", "no image");
   write_file(folder + "/many/7.png", "none either");
   for (const char* bad : {"skip", "error"}) {
     const auto run = [&](const char* devices) {
@@ -296,7 +296,7 @@ TEST_F(PredictMany, WhatCannotBeIsRefused) {
     EXPECT_EQ(r.code, code) << r.err;
     EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
   };
-  refused({dir + "/empty"}, 3, "holds no pictures");
+  refused({dir + "/empty"}, 3, "holds no images");
   refused({folder, "--csv", "--jsonl"}, 2, "another format");
   refused({"--text", "hello"}, 2, "reads no texts");
   refused({folder, "--on-bad-sample", "hide"}, 2, "--on-bad-sample");

@@ -43,7 +43,7 @@ TEST_F(RankFitting, ARunThatDoesNotFitIsRefusedOrAdaptedOnAllRanks) {
   EXPECT_FALSE(std::filesystem::exists(run()));
   const Ran adapted = train({"-b", "1024", "--device-memory", bytes(limit), "--fit", "auto"});
   ASSERT_EQ(adapted.code, 0) << adapted.err;
-  EXPECT_NE(adapted.err.find("does not fit the memory as it is: going on with --grad-accum 2"), std::string::npos)
+  EXPECT_NE(adapted.err.find("does not fit the memory as it is: continuing with --grad-accum 2"), std::string::npos)
       << adapted.err;
   EXPECT_EQ(config().at("grad_accum"), 2);
   EXPECT_LE(planned(adapted), limit);
@@ -66,7 +66,7 @@ TEST_F(RankFitting, WhatOneRankAloneLacksIsChangedForAll) {
   limited.insert(limited.end(), {"--fit", "auto"});
   const Ran adapted = train(limited);
   ASSERT_EQ(adapted.code, 0) << adapted.err;
-  EXPECT_NE(adapted.err.find("does not fit the memory as it is: going on with --"), std::string::npos) << adapted.err;
+  EXPECT_NE(adapted.err.find("does not fit the memory as it is: continuing with --"), std::string::npos) << adapted.err;
   EXPECT_NEAR(loss(adapted), loss(whole), 1e-4);
 }
 

@@ -26,11 +26,11 @@ TEST(Readme, ShowsCommandsAndFlagsThatThereAre) {
     std::istringstream words(line);
     std::string word, command;
     if (line.rfind("./freight ", 0) != 0 || !(words >> word >> command)) continue;
-    Ran help = run_freight({command, "--help"});
+    Ran help = run_freight({command, "--help", "all"});
     EXPECT_EQ(help.code, 0) << line;
     commands.insert(command);
     if (help.out.find(command + " COMMAND [options]") != std::string::npos && words >> word) {
-      help = run_freight({command, word, "--help"});
+      help = run_freight({command, word, "--help", "all"});
       EXPECT_EQ(help.code, 0) << line;
     }
     while (words >> word && word[0] != '#') {

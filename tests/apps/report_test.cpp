@@ -38,10 +38,10 @@ TEST(ReportCommand, WritesAPageBesideTheRunAndSaysWhereDataIsMissing) {
   const Ran gone = run_freight({"report", run, run, "-o", dir + "/both.html"});
   EXPECT_EQ(gone.code, 0) << gone.err;
   EXPECT_NE(gone.err.find("warning: the model of " + run + " was not run: "), std::string::npos) << gone.err;
-  EXPECT_NE(read_file(dir + "/both.html").find("was not run over its held-out data"), std::string::npos);
+  EXPECT_NE(read_file(dir + "/both.html").find("was not evaluated on its validation data"), std::string::npos);
   std::filesystem::remove(run + "/model.safetensors");
   std::filesystem::remove_all(run + "/checkpoints");
-  EXPECT_NE(run_freight({"report", run}).err.find("no stored model"), std::string::npos);
+  EXPECT_NE(run_freight({"report", run}).err.find("no saved model"), std::string::npos);
 }
 
 TEST(ReportCommand, RefusesWhatIsNoRun) {

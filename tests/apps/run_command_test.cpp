@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -177,6 +178,46 @@ TEST(Command, EveryCommandOfTheListExplainsItself) {
     ++commands;
   }
   EXPECT_GE(commands, 2);
+}
+
+// Names of the commands that a help lists; none where it is no group's.
+std::vector<std::string> listed_commands(const std::string& help) {
+  std::vector<std::string> names;
+  std::istringstream lines(help);
+  std::string line;
+  while (std::getline(lines, line) && line != "Commands:") {
+  }
+  while (std::getline(lines, line) && line.rfind("  ", 0) == 0) {
+    std::istringstream(line) >> names.emplace_back();
+  }
+  return names;
+}
+
+TEST(Command, HelpFitsAScreenAndHelpAllShowsEveryOption) {
+  std::vector<std::vector<std::string>> commands = {{"verify", "--world", "1"}};
+  for (const std::string& name : listed_commands(run_freight({"--help"}).out)) {
+    const std::vector<std::string> members = listed_commands(run_freight({name, "--help"}).out);
+    for (const std::string& member : members) commands.push_back({name, member});
+    if (members.empty()) commands.push_back({name});
+  }
+  for (std::vector<std::string> command : commands) {
+    command.emplace_back("--help");
+    const std::string brief = run_freight(command).out;
+    EXPECT_LE(std::count(brief.begin(), brief.end(), '\n'), 40) << brief;
+    EXPECT_NE(brief.find("-h, --help"), std::string::npos) << brief;
+    command.emplace_back("all");
+    const std::string all = run_freight(command).out;
+    EXPECT_GE(all.size(), brief.size()) << all;
+    EXPECT_EQ(all.find("--help all: all "), std::string::npos) << all;
+  }
+  const std::string brief = run_freight({"train", "--help"}).out, all = run_freight({"train", "--help=all"}).out;
+  EXPECT_NE(brief.find("freight train --help all: all "), std::string::npos) << brief;
+  EXPECT_NE(brief.find("--epochs N"), std::string::npos) << brief;
+  EXPECT_EQ(brief.find("--mixup-alpha"), std::string::npos) << brief;
+  EXPECT_NE(all.find("--mixup-alpha"), std::string::npos) << all;
+  EXPECT_NE(all.find("\nOptimizer and schedule:\n"), std::string::npos) << all;
+  EXPECT_EQ(run_freight({"help", "train", "all"}).out, all);
+  EXPECT_EQ(run_freight({"train", "-h", "all"}).out, all);
 }
 
 TEST(Command, ResultsThatCannotBeWrittenAreAFailure) {

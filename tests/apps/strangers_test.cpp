@@ -31,7 +31,7 @@ TEST(Strangers, APlantedCacheIsNotUsed) {
   const auto refused = [&](const char* what) {
     const Ran r = without_home(dir);
     EXPECT_EQ(r.code, 0) << r.err;
-    const std::string line = own_cache(dir) + " is no folder of this user alone";
+    const std::string line = own_cache(dir) + " can be written by other users";
     const size_t at = r.err.find(line);
     EXPECT_NE(at, std::string::npos) << what << "\n" << r.err;
     EXPECT_EQ(r.err.find(line, at == std::string::npos ? at : at + 1), std::string::npos) << "said twice\n" << r.err;
@@ -46,7 +46,7 @@ TEST(Strangers, APlantedCacheIsNotUsed) {
   refused("a file");
   const Ran r = without_home(dir);
   EXPECT_EQ(r.code, 0) << r.err;
-  EXPECT_EQ(r.err.find("no folder of this user alone"), std::string::npos) << r.err;
+  EXPECT_EQ(r.err.find("can be written by other users"), std::string::npos) << r.err;
   EXPECT_EQ(fs::status(own_cache(dir)).permissions(), fs::perms::owner_all);
 }
 
@@ -75,7 +75,7 @@ TEST(Strangers, WhatIsNoFileIsRefusedByNameAndSoon) {
   }
   const Ran r = run_freight({"eval", dir + "/pipe.safetensors"});
   EXPECT_EQ(r.code, 3) << r.err;
-  EXPECT_NE(r.err.find("pipe.safetensors: cannot read: is a pipe that nobody writes to"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("pipe.safetensors: cannot read: is a pipe without a writer"), std::string::npos) << r.err;
 }
 
 // A state named "../evil" was written beside the folder of the run.
@@ -127,9 +127,12 @@ TEST(Strangers, JunkIsNamed) {
   } kCases[] = {
       {{"eval", "a.safetensors", "--weights", "b.safetensors"}, {}, 2, "a.safetensors and --weights b.safetensors"},
       {{"train", "digits", "--data", "mnist"}, {}, 2, "digits and --data mnist"},
-      {{"advise", "--model", "mlp", "--samples", "100", "--device=nonsense"}, {}, 4, "unknown backend: got 'nonsense'"},
-      {{"plan", "--model", "mlp", "--device=cuda:x"}, {}, 4, "unknown backend: got 'cuda:x'"},
-      {{"devices", "list"}, {"FREIGHT_LOG=loud"}, 2, "FREIGHT_LOG: got 'loud', need one of error, warn, info, debug"},
+      {{"advise", "--model", "mlp", "--samples", "100", "--device=nonsense"}, {}, 4, ", got 'nonsense'"},
+      {{"plan", "--model", "mlp", "--device=cuda:x"}, {}, 4, ", got 'cuda:x'"},
+      {{"devices", "list"},
+       {"FREIGHT_LOG=loud"},
+       2,
+       "FREIGHT_LOG: expected one of error, warn, info, debug, got 'loud'"},
       {{"models", "list"}, {"FREIGHT_TUNE=maybe"}, 2, "FREIGHT_TUNE"},
   };
   for (const auto& c : kCases) {
@@ -147,7 +150,7 @@ TEST(Strangers, ANetTooLargeForTheMemoryIsRefusedBeforeItIsMade) {
   const auto start = std::chrono::steady_clock::now();
   const Ran r = run_freight({"train", "--model", file, "--dry-run", "--device-memory", "1GiB"});
   EXPECT_EQ(r.code, 5) << r.err;
-  EXPECT_NE(r.err.find("does not fit: got 1.0 GiB free, need more than"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("does not fit: needs more than "), std::string::npos) << r.err;
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 10);
 }
 
@@ -181,7 +184,7 @@ TEST(Strangers, ANetTooLargeForTheMemoryIsRefusedBeforeItsDataAreRead) {
       EXPECT_EQ(r.code, 5) << r.err;
       return r.err;
     };
-    constexpr const char* kRefused = "the run does not fit: got 1.0 GiB free, need ";
+    constexpr const char* kRefused = "the run does not fit: needs ";
     const std::vector<std::string> kTooLarge[] = {
         {"--model", spec}, {"--model", "lenet", "-b", "1000000"}, {"--model", spec, "-b", "auto"}};
     for (const auto& more : kTooLarge) {

@@ -96,7 +96,7 @@ TEST_F(SyncBatchNorm, ARunGoesOnOnOtherDevicesToTheSameModel) {
   EXPECT_TRUE(model("parts") == model("whole"));
 }
 
-TEST_F(SyncBatchNorm, ARunThatLosesADeviceGoesOnToTheSameModel) {
+TEST_F(SyncBatchNorm, ARunThatLosesARankIsRestartedToTheSameModel) {
   const Words set = {"--model", path("normed.json"), "-b", "24",          "--shards",
                      "4",       "--epochs",          "0",  "--max-steps", "300"};
   trained("whole", {set, sync_, {"--devices", "1"}});

@@ -83,7 +83,7 @@ TEST(TableResults, EvalWeighsRowsAndKnowsWhatTheModelWasFittedFor) {
   EXPECT_NEAR(measured("all")["scores"]["rmse"]["value"].get<double>(), all["test_rmse"].get<double>(), 1e-9);
   write_file(dir + "/alike.csv", "x,y\n1.5,3\n2.5,9\n");
   const Ran alike = run_freight({"eval", dir + "/all/model.safetensors", "--data", dir + "/alike.csv"});
-  EXPECT_NE(alike.err.find("rows count alike"), std::string::npos) << alike.err;
+  EXPECT_NE(alike.err.find("rows are not weighted"), std::string::npos) << alike.err;
 
   // Without a row to stop by all rows are fitted, for all rounds.
   const Ran whole =

@@ -155,7 +155,7 @@ TEST(TextCommands, PredictReadsTheTextColumnOfAFile) {
   const Ran skipped = run_freight({"predict", model, dir + "/short.csv", "--csv", "--on-bad-sample", "skip"});
   ASSERT_EQ(skipped.code, 0) << skipped.err;
   EXPECT_EQ(std::count(skipped.out.begin(), skipped.out.end(), '\n'), 2) << skipped.out;
-  EXPECT_NE(skipped.err.find("short.csv:3: got 1 fields, need 2"), std::string::npos) << skipped.err;
+  EXPECT_NE(skipped.err.find("short.csv:3: expected 2, got 1 fields"), std::string::npos) << skipped.err;
 }
 
 TEST(TextCommands, EvalMeasuresAllOfAFileOfOnesOwn) {
@@ -186,10 +186,10 @@ TEST(TextCommands, BadInputIsNamedAndExitsThree) {
   write_file(dir + "/bad.csv", read_file(dir + "/reviews.csv") + "a,b,c\n,5\n");
   const Ran stop = with_columns({"data", "info", dir + "/bad.csv"});
   EXPECT_EQ(stop.code, 3);
-  EXPECT_NE(stop.err.find("bad.csv:202: got 3 fields, need 2"), std::string::npos) << stop.err;
+  EXPECT_NE(stop.err.find("bad.csv:202: expected 2, got 3 fields"), std::string::npos) << stop.err;
   const Ran skip = with_columns({"data", "info", dir + "/bad.csv", "--on-bad-sample", "skip"});
   EXPECT_EQ(skip.code, 0);
-  EXPECT_NE(skip.err.find("left out: " + dir + "/bad.csv:203: the document is empty"), std::string::npos) << skip.err;
+  EXPECT_NE(skip.err.find("skipped: " + dir + "/bad.csv:203: the document is empty"), std::string::npos) << skip.err;
   write_file(dir + "/plain.csv", "text,label\na,x\nb,y\nc,x\nd,y\n\xff,x\n");
   const Ran verify = run_freight({"data", "verify", dir + "/plain.csv", "--json"});
   EXPECT_EQ(verify.code, 3);
@@ -217,7 +217,7 @@ TEST(TextCommands, GenerateContinuesAPrompt) {
   EXPECT_EQ(j.at("tokens").size(), 3u);
   EXPECT_EQ(run_freight({"generate", model, "--prompt", ""}).code, 3);
   EXPECT_EQ(run_freight({"generate", model, "--max-tokens", "4", "--temperature", "0"}).out, "\nabcd\n");
-  EXPECT_NE(run_freight({"generate", "--help"}).out.find("the text to continue (default: a line end)\n"),
+  EXPECT_NE(run_freight({"generate", "--help"}).out.find("the prompt to complete (default: a newline)\n"),
             std::string::npos);
   EXPECT_EQ(run_freight({"predict", model, "--text", "x"}).code, 2);
   EXPECT_EQ(Json::parse(run_freight({"eval", model, "--json"}).out).at("count"), 279);

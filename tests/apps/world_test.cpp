@@ -71,7 +71,7 @@ TEST_F(VerifyWorld, TrainsAsARunDid) {
   EXPECT_EQ(j["batch_size"], 24);
   EXPECT_EQ(j["shards"], 4);
   EXPECT_EQ(j["steps"], 5);
-  EXPECT_TRUE(j["holds"].get<bool>());
+  EXPECT_TRUE(j["passed"].get<bool>());
   ASSERT_EQ(j["worlds"].size(), 2u);
   EXPECT_EQ(j["worlds"][1]["devices"], 4);
   EXPECT_GT(j["worlds"][1]["step_seconds"].get<double>(), 0);
@@ -85,7 +85,7 @@ TEST_F(VerifyWorld, NamesTheFirstElementThatDiffersWithBothValues) {
   all.insert(all.end(), {"--world", "1,2"});
   const Ran r = verify(all);
   ASSERT_EQ(r.code, 9) << r.out << r.err;
-  EXPECT_NE(r.err.find("another model than that of 1 device is stored by 2"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("another model than that of 1 device is saved by 2"), std::string::npos) << r.err;
   io::SafeTensors models[2];
   for (const int devices : {1, 2}) {
     const std::string to = cat(dir_, "/by-", devices);
@@ -125,8 +125,8 @@ TEST_F(VerifyWorld, RefusesWhatItCannotCompare) {
   };
   refused({"--world", "0"}, "--world: got '0'");
   refused({"--world", "a"}, "--world: got 'a'");
-  refused({"--world", "2,1"}, "that rise");
-  refused({"--world", "2"}, "need two numbers to compare");
+  refused({"--world", "2,1"}, "in ascending order");
+  refused({"--world", "2"}, "expected two numbers to compare");
   refused({"--world", ""}, "--world");
   refused({"--world", "1,9"}, "got 9 devices for 8 shards");
   refused({"--world", "1,40", "--shards", "0"}, "got 40 devices for a batch of 32");

@@ -25,7 +25,7 @@ inline std::vector<const Bf16Table*> all_tables() {
 
 // Where the processor has neither AMX nor avx512_bf16 nothing here can run.
 #define FREIGHT_NEEDS_BF16() \
-  if (!bf16_table()) GTEST_SKIP() << "the processor has neither avx512_bf16 nor AMX for bf16"
+  if (!bf16_table()) GTEST_SKIP() << "the CPU has neither avx512_bf16 nor AMX for bf16"
 
 constexpr int kPoison = 0xff;  // its bytes make numbers that are none, in bf16 and in f32
 

@@ -70,7 +70,7 @@ TEST(Env, VariablesThatCannotBeAreRefusedByName) {
                                                       {"FREIGHT_CUDA_GRAPH", "off"}};
   for (const auto& [name, value] : kBad) {
     const ScopedEnvironment set(name, value);
-    expect_error(ErrorKind::usage, {name, value, "need one of "}, [] { env::check(); });
+    expect_error(ErrorKind::usage, {name, value, "expected one of "}, [] { env::check(); });
   }
   const ScopedEnvironment good("FREIGHT_LOG", "debug"), empty("FREIGHT_TUNE", "");
   EXPECT_NO_THROW(env::check());

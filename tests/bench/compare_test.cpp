@@ -146,7 +146,7 @@ TEST(Listings, ShowEveryBatchAndWhyOneWasLeftOut) {
   EXPECT_EQ(l.rows[0][1], "cpu");
   EXPECT_EQ(l.rows[2][1], "~ Far & away");
   ASSERT_EQ(l.rows[9].size(), 1u);
-  EXPECT_EQ(l.rows[9][0], "64  opencl:0: left out, needs 3 GiB, free are 2 GiB");
+  EXPECT_EQ(l.rows[9][0], "64  opencl:0: skipped, needs 3 GiB, free are 2 GiB");
   for (size_t i = 0; i < 9; ++i) EXPECT_EQ(l.rows[i].size(), l.header.size());
   EXPECT_EQ(layer_listing(comparison(), 1).rows.size(), 2u);  // one layer, and how many take less
 }
@@ -215,7 +215,7 @@ TEST(ComparisonPage, DrawsCurvesRooflineAndTimelineForReadersWithoutColour) {
   EXPECT_EQ(page["overflow"], Json::array());
   EXPECT_EQ(page["console"], Json::array());
   EXPECT_EQ(page["charts"], Json({"Throughput", "Time of a step", "Times as fast as cpu, batches on the device",
-                                  "Times as fast as cpu, batches moved from the host", "Share of the dense peak",
+                                  "Times as fast as cpu, batches moved from the host", "Fraction of the dense peak",
                                   "Roofline of a step at batch 4"}));
 }
 
@@ -242,7 +242,7 @@ TEST(StudyPage, SetsMeasuredBesidePublished) {
   EXPECT_EQ(steps.rows[2][2], "Caffe");
   EXPECT_EQ(steps.rows[2][4], "37.0");
   EXPECT_EQ(steps.rows.back()[0], "LSTM-32  published figures are for batch 128");
-  EXPECT_EQ(trainings_of(s).rows[1][0], "spam in short messages  cpu, 2 threads: left out, not here");
+  EXPECT_EQ(trainings_of(s).rows[1][0], "spam in short messages  cpu, 2 threads: skipped, not here");
   const Json j = Json::parse(to_json(s));
   EXPECT_EQ(j.at("nets").at(0).at("published").size(), 6u);
   EXPECT_EQ(j.at("nets").at(1).at("measured").at(0).at("skipped"), "needs too much");

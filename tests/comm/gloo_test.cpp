@@ -443,7 +443,7 @@ TEST(NetworkMeeting, RefusesWhatWasNotSaid) {
        "Gloo: moves bytes between hosts and cannot be used: found no /nowhere/libgloo.so.0"},
       {[](comm::Launch&, comm::JobOptions&) { ::setenv("FREIGHT_GLOO", "libz.so.1", 1); }, "not Gloo"},
       {[](comm::Launch&, comm::JobOptions& o) { o.engine = comm::parse_engine("--comm", "glue"); },
-       "--comm: got 'glue', need auto, shared, gloo, mpi or nccl"},
+       "--comm: got 'glue', need auto, shared, gloo or nccl"},
   };
   for (const Row& row : rows) {
     const std::string job = new_job();

@@ -24,7 +24,7 @@ class Told {
   explicit Told(const Settings& settings) {
     for (const env::Variable& v : env::variables()) {
       for (const char* part : {"RANK", "WORLD", "SIZE", "PET_", "SLURM_", "MASTER_", "MPI_", "PMIX", "FREIGHT_JOB",
-                               "NPROC", "TORCHELASTIC", "SKYPILOT_"}) {
+                               "NPROC", "TORCHELASTIC"}) {
         if (std::string(v.name).find(part) == std::string::npos) continue;
         all_.push_back(std::make_unique<ScopedEnvironment>(v.name, ""));
         break;
@@ -165,17 +165,6 @@ TEST(LaunchEnvironment, ReadsEveryLauncher) {
        "Kubeflow",
        "job-node-0-0",
        29400},
-      {{{"SKYPILOT_NODE_RANK", "1"},
-        {"SKYPILOT_NUM_NODES", "2"},
-        {"SKYPILOT_NODE_IPS", "10.0.0.7\n10.0.0.9\n"},
-        {"SKYPILOT_TASK_ID", "sky-2026-11-27_cluster_1"}},
-       1,
-       2,
-       0,
-       1,
-       "SkyPilot",
-       "10.0.0.7",
-       0},
       // torchrun started by srun, once per machine.
       {{{"RANK", "5"},
         {"WORLD_SIZE", "8"},
@@ -271,7 +260,7 @@ TEST(LaunchEnvironment, NamesWhatIsJunkMissingOrContradictory) {
       {{{"PET_NODE_RANK", "0"}, {"PET_NNODES", "2"}, {"PET_NPROC_PER_NODE", "4"}},
        {"PET_NPROC_PER_NODE: got '4', need 1"}},
       {{{"PET_NNODES", "2"}}, {"PET_NODE_RANK: is not set"}},
-      {{{"SKYPILOT_NODE_RANK", "0"}}, {"SKYPILOT_NUM_NODES: is not set, but SKYPILOT_NODE_RANK is"}},
+      {{{"PET_NODE_RANK", "0"}}, {"PET_NNODES: is not set, but PET_NODE_RANK is"}},
   };
   for (const Row& row : rows) {
     const Told told(row.settings);

@@ -104,9 +104,9 @@ TEST_F(CudaBlas, EpiloguesAreComputedWhereTheyBelong) {
   }
 }
 
-// What the backward half of a dense layer does beside a product (backend/gpu/join.cpp): the mask of a ReLU's gradient
-// with or without the sums of a bias's, or the sums of a weight gradient's operand, first or second. `leads`: the rows
-// of the region have two axes.
+// What the backward pass of a dense layer fuses with a matmul (backend/gpu/fused_patterns.cpp): the mask of a ReLU's
+// gradient with or without the sums of a bias's, or the sums of a weight gradient's operand, first or second. `leads`:
+// the rows of the region have two axes.
 struct Gradient {
   enum Kind { mask, mask_and_sums, sums_of_first, sums_of_second } kind;
   DType dtype = DType::f32;
@@ -236,7 +236,7 @@ TEST_F(CudaBlas, RoundsToTf32WhereThePrecisionSaysSoAndNowhereElse) {
   EXPECT_TRUE(backend("cuda:0").has_tf32());
   EXPECT_EQ(product(false), 1 + 0x1p-11f);
   EXPECT_EQ(product(true), 1);
-  EXPECT_EQ(backend("cuda:0").lacks(DType::bf16), "");
+  EXPECT_EQ(backend("cuda:0").why_unsupported(DType::bf16), "");
   EXPECT_TRUE(store::compute_type("tf32", "cuda:0").tf32);
   EXPECT_EQ(store::compute_type("tf32", "cuda:0").note, "");
   EXPECT_FALSE(store::compute_type("tf32", "cpu").tf32);

@@ -178,7 +178,7 @@ TEST(Nccl, ALostRankEndsTheWaitOfTheOthersDevices) {
 TEST(Nccl, ADeviceThatDoesNotComeInTimeIsMissed) {
   const std::string said = without_rank_one(0.3, {})[0];
   EXPECT_TRUE(starts_with(said, "7: ")) << said;
-  EXPECT_NE(said.find("not all devices came to what they do together within 0.3 s; rank 1 was last in"),
+  EXPECT_NE(said.find("not all devices reached the collective operation within 0.3 s; rank 1 was last in"),
             std::string::npos)
       << said;
 }

@@ -179,7 +179,7 @@ class Rank {
 class StepSumsOnFake : public OnFake {};
 
 std::string counted(const char* what, int64_t got, int64_t wanted) {
-  return got == wanted ? "" : cat(what, ": got ", got, ", need ", wanted, "; ");
+  return got == wanted ? "" : cat(what, ": got ", got, ", expected ", wanted, "; ");
 }
 
 TEST_F(StepSumsOnFake, PiecesArePartOfTheGraphAndTravelBesideItsKernels) {
@@ -272,7 +272,7 @@ TEST_F(StepSumsOnFake, RanksWhosePlansSumOtherStatisticsAreTold) {
     return "nothing";
   });
   for (const std::string& s : said) {
-    EXPECT_NE(s.find("the plan of rank 1 sums other statistics than that of rank 0"), std::string::npos) << s;
+    EXPECT_NE(s.find("the plan of rank 1 reduces other statistics than rank 0"), std::string::npos) << s;
   }
 }
 

@@ -1,5 +1,5 @@
 // Cells of tables: what is a number, a word, missing or odd, where rows stand, and that the fast reader reads as the
-// plain one of io/csv.h does, however the file is cut into pieces.
+// plain one of plain_csv.h does, however the file is cut into pieces.
 #include "freight/data/cells.h"
 
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 #include "freight/base/strings.h"
 #include "freight/data/cell_filler_internal.h"
 #include "freight/data/columns.h"
-#include "freight/io/csv.h"
 #include "freight/io/file.h"
+#include "tests/data/plain_csv.h"
 #include "tests/support/files.h"
 
 namespace freight::data {
@@ -105,6 +105,37 @@ TEST(Cells, NamesComeFromTheHeaderOrFromWhoAsks) {
   EXPECT_EQ(parse("red,blue\n1,2\n", named).head.names, (Texts{"x", "y"}));
   expect_error(ErrorKind::data, {"t.csv:1", "got 3 cells", "2 columns are named"}, [&] { parse("1,2,3\n", named); });
   EXPECT_EQ(parse("|noise\n1,2\n", {.skip_lines = 1}).place(0), "t.csv:2");
+}
+
+// A first row of words alone is data where it looks like the rows below it, and a header of which that is said where
+// nothing shows it.
+TEST(Cells, WordsInTheFirstRowMayBeData) {
+  struct Case {
+    const char* text;
+    bool header, unsure;
+  };
+  const std::string colours = "red\nblue\nred\nblue\nred\nblue\nred\nblue\nred\nblue\n";
+  for (const Case& c : std::initializer_list<Case>{
+           {"True;1st\nFalse;--\nTrue;#N/A\n", false, false},
+           {"open;place\nFalse;--\nTrue;1st\n", true, false},
+           {"2024-01-02,x\n2024-01-03,y\n", false, false},
+           {"day,kind\n2024-01-03,y\n", true, false},
+           {"place,1/22/20,1/23/20\nnorth,3,4\nsouth,5,6\n", true, false},
+           {"\"1,234.50\",x\n\"2,345.00\",y\n", false, false},
+           {"NA,x\n3,y\n", false, false},
+           {"-,x\n3,y\n", true, true},
+           {"red,x\nblue,y\nred,z\n", false, false},
+           {"red,x\nblue,5\nred,6\n", true, true},
+           {"a,b\nx,y\n", true, true},
+           {"a,b\nx,1\na,b\nz,2\n", true, false},
+       }) {
+    const Cells cells = parse(c.text);
+    EXPECT_EQ(cells.head.header, c.header) << c.text;
+    EXPECT_EQ(cells.head.header_unsure, c.unsure) << c.text;
+  }
+  EXPECT_FALSE(parse("colour\n" + colours + colours).head.header_unsure)
+      << "the colours occur again, the name does not";
+  EXPECT_TRUE(parse("colour\n" + colours).head.header_unsure);
 }
 
 // Numbers are names where they are years or places above cells that are not, or where it is said.
@@ -340,10 +371,10 @@ TEST(Cells, TheFastReaderReadsAsThePlainOneDoes) {
     std::string text = "alpha,beta\n";
     const uint32_t length = random() % 200;
     for (uint32_t i = 0; i < length; ++i) text += "ab1.,,,\n\n\r\"\" \t"[random() % 14];
-    std::vector<io::CsvRow> rows;
+    std::vector<PlainRow> rows;
     std::string refused;
     try {
-      rows = io::parse_csv(bytes_of(text), "t.csv");
+      rows = PlainCsv(text, "t.csv").rows();
     } catch (const Error& e) {
       refused = e.what();
     }
@@ -364,7 +395,7 @@ TEST(Cells, TheFastReaderReadsAsThePlainOneDoes) {
       }
       ASSERT_TRUE(at == 0 || at == c.rows()) << text;
     } catch (const Error& e) {
-      const bool width = std::string_view(e.what()).find("cells, the first row has") != std::string_view::npos;
+      const bool width = std::string_view(e.what()).find("fields, the first row has") != std::string_view::npos;
       const bool empty = std::string_view(e.what()).find("no rows") != std::string_view::npos;
       ASSERT_TRUE(width || empty || refused == e.what()) << e.what() << "\nnot " << refused << "\n" << text;
     }

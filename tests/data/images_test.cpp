@@ -94,7 +94,7 @@ TEST(ImageFolder, WhatIsNotReadIsCountedByFormat) {
                       "PNG or JPEG), 1 .txt"),
             std::string::npos)
       << note;
-  EXPECT_NE(note.find("2 pictures lie in " + (dir / "train") + " itself, in no folder of a class"), std::string::npos)
+  EXPECT_NE(note.find("2 images are in " + (dir / "train") + " itself, in no folder of a class"), std::string::npos)
       << note;
 }
 
@@ -141,7 +141,7 @@ TEST(ImageFolder, AnEmptyClassIsNamed) {
   write_images(dir / "train", {"rose", "tulip"}, 2);
   fs::create_directory(dir / "train/moss");
   io::write_file_atomic(dir / "train/moss/list.txt", std::string_view("x"));
-  expect_error(ErrorKind::data, {"train/moss", "no pictures", "jpg", "1 other"}, [&] { load_small(dir.path()); });
+  expect_error(ErrorKind::data, {"train/moss", "no images", "jpg", "1 other"}, [&] { load_small(dir.path()); });
 }
 
 TEST(ImageFolder, OneRootIsSplitByClassAndSeed) {
@@ -230,9 +230,9 @@ TEST(ImageCsv, OneFileOfNumbersIsSplit) {
   EXPECT_EQ(train.count(), 8);
   EXPECT_EQ(test.labels.to_vector<int64_t>(), (std::vector<int64_t>{2, 10}));
   io::write_file_atomic(dir / "bad.csv", std::string_view("a.jpg,1\nb.jpg\n"));
-  expect_error(ErrorKind::data, {"bad.csv:2", "got 1 fields, need 2"}, [&] { load_small(dir / "bad.csv"); });
+  expect_error(ErrorKind::data, {"bad.csv:2", "expected 2, got 1 fields"}, [&] { load_small(dir / "bad.csv"); });
   io::write_file_atomic(dir / "bad.csv", std::string_view("a.jpg,1\nb.jpg,2\nc, the first.jpg,1\n"));
-  expect_error(ErrorKind::data, {"bad.csv:3", "got 3 fields, need 2"}, [&] { load_small(dir / "bad.csv"); });
+  expect_error(ErrorKind::data, {"bad.csv:3", "expected 2, got 3 fields"}, [&] { load_small(dir / "bad.csv"); });
   io::write_file_atomic(dir / "bad.csv", std::string_view("a.jpg,1\n\"b.jpg,2\n"));
   expect_error(ErrorKind::data, {"bad.csv:2", "never closed"}, [&] { load_small(dir / "bad.csv"); });
   io::write_file_atomic(dir / "text.csv", std::string_view("a review,1\nanother,2\n"));
@@ -250,7 +250,7 @@ std::vector<std::string> write_bad_files(const std::string& dir) {
       {"bad-corrupt.jpg", corrupt},
       {"bad-empty.jpg", ""},
       {"bad-flipped.png", flipped},
-      {"bad-text.png", "no picture at all"},
+      {"bad-text.png", "no image at all"},
       {"bad-truncated.jpg", good.substr(0, good.size() * 3 / 4)},
       {"bad-truncated.png", png.substr(0, png.size() - 20)}};
   std::vector<std::string> paths;

@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(
         List{"other_ending", "path,label", "im/a.img,cat", "im/b.img,dog", {"cat", "dog"}, "6 names"},
         List{"no_ending", "image,label", "im/a,cat", "im/b,dog", {"cat", "dog"}, "do not end in jpg"},
         List{"own_label_word", "Image,Id", "im/a.jpg,w_1", "im/b.jpg,w_2", {"w_1", "w_2"}, "labels those of 'id'"},
-        List{"own_words", "bild,klasse", "im/a.jpg,x", "im/b.jpg,y", {"x", "y"}, "pictures are those of column 'bild'"},
+        List{"own_words", "bild,klasse", "im/a.jpg,x", "im/b.jpg,y", {"x", "y"}, "images are in column 'bild'"},
         List{"ids_called_image",
              "image,filename,label",
              "17,im/a.jpg,x",
@@ -178,10 +178,10 @@ INSTANTIATE_TEST_SUITE_P(All, RefusedTables,
                                                    {"which column is the text", "premise"}},
                                            Refused{"paths_of_documents",
                                                    "text,label\ndocs/a.txt,x\ndocs/a.txt,y\n",
-                                                   {"'text' holds names of files", "docs/a.txt", "train/CLASS"}},
+                                                   {"'text' has names of files", "docs/a.txt", "train/CLASS"}},
                                            Refused{"paths_of_images_in_a_wide_table",
                                                    "a.png,x,1\nb.png,y,0\nc.png,x,1\nd.png,y,0\n",
-                                                   {"names of pictures", "path and label"}}),
+                                                   {"names of images", "path and label"}}),
                          [](const auto& p) { return p.param.name; });
 
 TEST(TextTables, ColumnsThatNumberTheRowsAreNoLabels) {
@@ -224,7 +224,7 @@ TEST(ImageLists, OfMillionsOfCommasAreRefusedByTheirLine) {
   for (int i = 0; i < 30; ++i) rows += cat(i, ".png,x\n");
   put(dir / "late.csv", rows + commas + "\n");
   ASSERT_EQ(content_of(dir / "late.csv"), Content::images);
-  expect_error(ErrorKind::data, {"late.csv:32", "more than 100000 fields"}, [&] { load(dir / "late.csv"); });
+  expect_error(ErrorKind::data, {"late.csv:32", "more than 100000 cells"}, [&] { load(dir / "late.csv"); });
   put(dir / "empty.csv", rows + ",\n");
   expect_error(ErrorKind::data, {"empty.csv:32", "the path is empty"}, [&] { load(dir / "empty.csv"); });
 }
@@ -240,7 +240,7 @@ TEST(TextTables, ARowHasAHundredThousandFieldsAtMost) {
   for (const TextForm form : {TextForm::csv, TextForm::tsv}) {
     EXPECT_EQ(parsed(form, 99'999), 2u);
     EXPECT_EQ(parsed(form, 100'000), 2u);
-    expect_error(ErrorKind::data, {"t:1", "more than 100000 fields"}, [&] { parsed(form, 100'001); });
+    expect_error(ErrorKind::data, {"t:1", "more than 100000 cells"}, [&] { parsed(form, 100'001); });
   }
 }
 
@@ -273,8 +273,7 @@ TEST(ClassNames, AFileThatNamesOneTwiceIsRefused) {
   const TemporaryDir dir;
   put(dir / "train.csv", "1,a b\n2,c d\n3,e\n1,f\n2,g\n3,h\n");
   put(dir / "classes.txt", "good\nbad\n\n bad \n");
-  expect_error(ErrorKind::data, {"classes.txt:4", "class bad stands in line 2 already"},
-               [&] { load_text(dir.path()); });
+  expect_error(ErrorKind::data, {"classes.txt:4", "class bad is in line 2 already"}, [&] { load_text(dir.path()); });
   put(dir / "classes.txt", "\xef\xbb\xbfgood\r\nbad\r\nnone \n");
   EXPECT_EQ(load_text(dir.path()).classes, (Words{"good", "bad", "none"}));
 }

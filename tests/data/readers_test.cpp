@@ -69,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadIdx{"no_axes", kImages, std::string("\0\0\x08\0x", 5), "0 axes"},
         BadIdx{"flat_images", kImages, idx_labels("abc"), "3 axes"},
         BadIdx{"cut_gzip", "t10k-labels-idx1-ubyte.gz", gzip_stored(idx_labels("\x02")).substr(0, 25), "truncated"},
-        BadIdx{"label_range", kLabels, idx_labels(std::string("\x00\x0a\x01", 3)), "sample 1 has 10, need 0 to 9"},
+        BadIdx{"label_range", kLabels, idx_labels(std::string("\x00\x0a\x01", 3)), "sample 1 has 10, expected 0 to 9"},
         BadIdx{"counts", kLabels, idx_labels(std::string("\x00\x01", 2)), "2 labels for 3 samples"},
         BadIdx{"no_samples", kImages, idx_images(0, ""), "no samples"}),
     [](const auto& p) { return p.param.what; });
@@ -159,7 +159,7 @@ TEST(Catalog, AMissListsWhereItLookedAndHowToGetTheSet) {
   expect_error(ErrorKind::data, {"cifar10", dir / "cifar-10-batches-bin", "freight data get cifar10", "--data-dir"},
                [&] { find("cifar10", {.data_dir = dir.path()}); });
   expect_error(ErrorKind::data, {"mnits", "did you mean mnist?"}, [] { find("mnits"); });
-  expect_error(ErrorKind::data, {dir.path(), "no data set recognised"}, [&] { load(dir.path()); });
+  expect_error(ErrorKind::data, {dir.path(), "no dataset recognised"}, [&] { load(dir.path()); });
 }
 
 TEST(Catalog, FindsUsualFolderNames) {

@@ -84,20 +84,20 @@ TEST(JsonRows, WhatIsNoRowIsRefusedByItsLineAndKey) {
   const auto refused = [](const std::string& text, const Texts& parts) {
     expect_error(ErrorKind::data, parts, [&] { parse(text); });
   };
-  refused("{\"a\": 1}\n{\"a\": [1, 2]}\n", {"t.jsonl:2", "key a holds an array", "need a number"});
+  refused("{\"a\": 1}\n{\"a\": [1, 2]}\n", {"t.jsonl:2", "key a holds an array", "expected a number"});
   refused("{\"a\": 1}\n\n{\"b\": {\"c\": 1}}\n", {"t.jsonl:3", "key b holds an object"});
   refused("{\"a\": 1}\n{\"a\": 1\n", {"t.jsonl:2", "not valid JSON"});
-  refused("{\"a\": 1}\n[1]\n", {"t.jsonl:2", "got [1]", "need an object"});
+  refused("{\"a\": 1}\n[1]\n", {"t.jsonl:2", "got [1]", "expected an object"});
   refused("{\"a\": 1} {\"a\": 2}\n", {"t.jsonl:1", "not valid JSON"});
-  refused("{\"a\": 1, \"a\": 2}\n", {"t.jsonl:1", "\"a\" stands twice"});
+  refused("{\"a\": 1, \"a\": 2}\n", {"t.jsonl:1", "\"a\" appears twice"});
   refused("{\"\": 1}\n", {"t.jsonl:1", "empty key"});
   refused("{\"a\": 1e999}\n", {"t.jsonl:1", "not valid JSON"});
   refused("{\"a\": \"\xff\"}\n", {"t.jsonl:1", "not valid JSON"});
   refused("{\n  \"a\": 1\n}\n", {"t.jsonl:1", "one object in each line", "jq"});
   refused("[{\"a\": 1}, {\"a\": 2}]\n", {"t.jsonl:1", "one object in each line", "jq"});
-  refused("1,2\n", {"t.jsonl:1", "got 1,2", "need an object"});
-  refused("", {"t.jsonl", "holds no rows"});
-  refused("{}\n", {"t.jsonl", "holds no rows of columns"});
+  refused("1,2\n", {"t.jsonl:1", "got 1,2", "expected an object"});
+  refused("", {"t.jsonl", "has no rows"});
+  refused("{}\n", {"t.jsonl", "has no rows of columns"});
   refused(cat("{\"a\": \"", std::string(size_t{17} << 20, 'x'), "\"}\n"), {"t.jsonl:1", "longer than 16.0 MiB"});
   std::string many = "{";
   for (int i = 0; i <= 100000; ++i) many += cat(i ? "," : "", "\"k", i, "\":1");
@@ -237,8 +237,8 @@ TEST(ArrayRows, WhatIsNoTableIsRefusedByTheNamesOfItsArrays) {
   refused({{"X", Array(DType::f32, {2, 2})}, {"X.1", two}}, {"t.npz", "two columns are named X.1"});
   refused({{"z", Array(DType::c64, {2})}}, {"t.npz[z]", "real numbers"});
   refused({{"big", Array::of<uint64_t>({1, UINT64_MAX}, {2})}}, {"t.npz[big]", "above the range of i64"});
-  refused({{"empty", Array(DType::f32, {0})}}, {"t.npz", "holds no rows"});
-  refused({}, {"t.npz", "holds no arrays"});
+  refused({{"empty", Array(DType::f32, {0})}}, {"t.npz", "has no rows"});
+  refused({}, {"t.npz", "contains no arrays"});
   expect_error(ErrorKind::data, {"t.npz", "zip"}, [] { parse("no archive", "t.npz"); });
 }
 

@@ -45,18 +45,18 @@ TEST(TextFile, WithoutHeaderTheLabelIsTheColumnOfNumbersOrOfFewWords) {
                     TextForm::tsv)[1],
             "spam:win a prize now");
   EXPECT_EQ(rows_of("it is good\t1\nit is bad\t0\n", TextForm::tsv), (Words{"1:it is good", "0:it is bad"}));
-  expect_error(ErrorKind::data, {"f", "cannot tell which column", "--text-column"},
+  expect_error(ErrorKind::data, {"f", "cannot infer which column", "--text-column"},
                [] { rows_of("one thing,another\nthird thing,fourth\n", TextForm::csv); });
   expect_error(ErrorKind::data, {"f", "got one column"}, [] { rows_of("alone\nagain\n", TextForm::csv); });
 }
 
 TEST(TextFile, ATableOfNumbersIsNotReadAsTexts) {
   const std::string prices = "rooms,age,near,price\n3,20,sea,300\n4,11.5,hill,250\n3,,sea,300\n5,7,hill,250\n";
-  expect_error(ErrorKind::data, {"f", "got a table (numbers in column 2, 4), need texts", "--target COL"},
+  expect_error(ErrorKind::data, {"f", "expected texts, got a table (numbers in column 2, 4)", "--target COL"},
                [&] { rows_of(prices, TextForm::csv); });
-  expect_error(ErrorKind::data, {"f", "got a table (numbers in column 1), need texts"},
+  expect_error(ErrorKind::data, {"f", "expected texts, got a table (numbers in column 1)"},
                [] { rows_of("1.5,a\n2.5,a\n2.5,b\n1,a\n2,b\n", TextForm::csv); });
-  expect_error(ErrorKind::data, {"f", "got a table (numbers in column 1), need texts"},
+  expect_error(ErrorKind::data, {"f", "expected texts, got a table (numbers in column 1)"},
                [] { rows_of("x,target\n0.5,1.25\n0.75,2.5\n0.25,1\n0.125,2\n", TextForm::csv); });
   expect_error(ErrorKind::data, {"f", "got a table (numbers in column 1, 2, 3)"},
                [] { rows_of("a,b,price\n1,2.5,3.25\n2,3.5,1.5\n7,4.5,2.5\n3,1.5,9.5\n", TextForm::csv); });
@@ -122,8 +122,8 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"Empty", TextForm::csv, "text,label\na,x\n,y\nb,y\n", "the document is empty"},
         Bad{"Blank", TextForm::csv, "text,label\na,x\n\" \t\",y\nb,y\n", "the document is empty"},
         Bad{"Long", TextForm::tsv, "text\tlabel\na\tx\n" + kLong + "\ty\nb\ty\n", "1,000,000 bytes"},
-        Bad{"Ragged", TextForm::csv, "text,label\na,x\nb,y,z\nc,y\n", "got 3 fields, need 2"},
-        Bad{"Short", TextForm::csv, "text,label\na,x\nb\nc,y\n", "got 1 fields, need 2"},
+        Bad{"Ragged", TextForm::csv, "text,label\na,x\nb,y,z\nc,y\n", "expected 2, got 3 fields"},
+        Bad{"Short", TextForm::csv, "text,label\na,x\nb\nc,y\n", "expected 2, got 1 fields"},
         Bad{"NoLabel", TextForm::csv, "text,label\na,x\nb,\nc,y\n", "the label is missing"},
         Bad{"NoJson", TextForm::jsonl, "{\"text\":\"a\",\"label\":1}\n\n{\"text\":\n{\"text\":\"a\",\"label\":1}",
             "not a JSON object"},

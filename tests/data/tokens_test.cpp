@@ -173,7 +173,7 @@ TEST(WindowFeed, ShuffledWindowsBeginAtAnotherPlaceEachEpoch) {
     places.insert(least);
   }
   EXPECT_GT(places.size(), 4u);
-  expect_error(ErrorKind::data, {"too short", "got 10 tokens", "need 11"},
+  expect_error(ErrorKind::data, {"too short", "got 10 tokens", "expected 11"},
                [] { window_feed(corpus(10), 10, {.shuffle = true}); });
   EXPECT_EQ(window_feed(corpus(11), 10, {.shuffle = true})->count_per_epoch(), 10);
 }

@@ -73,7 +73,7 @@ void fuzz_image(const std::string& valid, uint64_t seed) {
     io::decode_part(
         b, "fuzzed",
         [&](int64_t rows, int64_t columns) {
-          return io::Part{rows / 3, columns / 4, rows - rows / 3, (columns + 1) / 2, shrink};
+          return io::ImageRegion{rows / 3, columns / 4, rows - rows / 3, (columns + 1) / 2, shrink};
         },
         out, room);
   });

@@ -46,7 +46,7 @@ TEST(GpuData, ATrainingPutsItsSetThereUnasked) {
     c.output_dir = dir / name;
     Notes notes;
     const Result r = prepare(c, {.device_memory = limit}).run(notes);
-    EXPECT_EQ(notes.text.find("lies on the device") != std::string::npos, there) << notes.text;
+    EXPECT_EQ(notes.text.find("is on the device") != std::string::npos, there) << notes.text;
     return r;
   };
   const Result on_device = run("auto", "auto", 0, true), fed = run("no", "no", 0, false);

@@ -35,7 +35,7 @@ TEST(OpenClDevices, ADeviceThatIsNotThereIsADeviceError) {
   NEEDS_OPENCL();
   const Error e = error_of([] { backend("opencl:99"); });
   EXPECT_EQ(e.kind(), ErrorKind::device);
-  EXPECT_NE(std::string(e.what()).find("got 'opencl:99', need opencl:0"), std::string::npos) << e.what();
+  EXPECT_NE(std::string(e.what()).find("expected opencl:0, got 'opencl:99'"), std::string::npos) << e.what();
   for (const char* name : {"opencl:", "opencl:x", "opencl:1x", "opencl:-1"}) {
     EXPECT_EQ(error_of([&] { backend(name); }).kind(), ErrorKind::device) << name;
   }

@@ -28,7 +28,7 @@ class Fusions final : public gpu::GpuBackend {
   explicit Fusions(const cuda::DnnPlanner& planner) : planner_(planner) {}
   std::string name() const override { return "fusions"; }
   std::string description() const override { return "collects fused convolutions, runs nothing"; }
-  std::string lacks(DType) const override { return {}; }
+  std::string why_unsupported(DType) const override { return {}; }
   bool has_kernel(const Graph& graph, const Node& node) const override {
     if (node.op != Op::moments) return GpuBackend::has_kernel(graph, node);
     const std::optional<Node> fused = gpu::conv_with_moments(graph, node);

@@ -50,7 +50,7 @@ TEST(GpuIndexing, AnIndexOutOfRangeIsReportedWithTheResultsAndOnlyOnce) {
       FAIL() << "index " << bad << " was not reported";
     } catch (const Error& e) {
       EXPECT_EQ(e.kind(), ErrorKind::data);
-      EXPECT_NE(std::string(e.what()).find(cat("index out of range: got ", bad, ", need 0 to ")), std::string::npos)
+      EXPECT_NE(std::string(e.what()).find(cat("index out of range: expected 0 to 3, got ", bad)), std::string::npos)
           << e.what();
     }
     EXPECT_EQ(out[0].to_vector<float>(), (std::vector<float>{1, 0, 2}));
@@ -78,7 +78,7 @@ TEST(GpuIndexing, TheFirstIndexOutOfRangeIsTheOneThatIsNamed) {
     out[0].to_vector<float>();
     FAIL() << "index 9 was not reported";
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("index out of range: got 9, need 0 to 2"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("index out of range: expected 0 to 2, got 9"), std::string::npos) << e.what();
   }
 }
 
@@ -96,7 +96,8 @@ TEST(GpuIndexing, ALabelThatNamesNoClassIsReportedByTheLoss) {
       out[0].to_vector<float>();
       FAIL() << "label " << bad << " was not reported";
     } catch (const Error& e) {
-      EXPECT_NE(std::string(e.what()).find(cat("index out of range: got ", bad, ", need 0 to 2")), std::string::npos)
+      EXPECT_NE(std::string(e.what()).find(cat("index out of range: expected 0 to 2, got ", bad)),
+                std::string::npos)
           << e.what();
     }
   }

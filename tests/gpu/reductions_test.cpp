@@ -95,7 +95,7 @@ std::vector<std::string> kernels(const Shape& shape, const Shape& axes) {
 TEST(GpuReductions, AreCutIntoPartsWhereRowsDoNotFillADevice) {
   using Names = std::vector<std::string>;
   const Names whole{"rows"}, parts{"parts", "combine", "point"};
-  EXPECT_EQ(kernels({128, 56, 56, 64}, {0, 1, 2}), parts) << "channels-last pictures";
+  EXPECT_EQ(kernels({128, 56, 56, 64}, {0, 1, 2}), parts) << "channels-last images";
   EXPECT_EQ(kernels({8192, 512}, {0}), parts) << "the gradient of a bias";
   EXPECT_EQ(kernels({1, 1 << 20}, {1}), parts) << "one long row";
   EXPECT_EQ(kernels({4096, 1024}, {1}), whole) << "a row to a group fills it";

@@ -51,7 +51,7 @@ TEST(Digest, AFileThatIsNotAsItWasHashedIsRefusedWithThePlace) {
   expect_error(ErrorKind::checkpoint, {path, "size differs: got 19999999"}, [&] { read_verified(path, hashes); });
   PartHashes few = part_hashes({bytes_of(text)});
   few.parts.pop_back();
-  expect_error(ErrorKind::checkpoint, {path, "1 hashes, need 2"}, [&] { read_verified(path, few); });
+  expect_error(ErrorKind::checkpoint, {path, "1 hashes, expected 2"}, [&] { read_verified(path, few); });
   expect_error(ErrorKind::data, {"missing"}, [&] { read_verified(dir / "missing", hashes); });
 }
 

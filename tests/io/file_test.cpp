@@ -155,8 +155,8 @@ TEST(FileTest, APipeThatNobodyWritesToOrReadsFromIsRefusedByName) {
   const TemporaryDir dir;
   const std::string pipe = dir / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  expect_error(ErrorKind::data, {pipe, "nobody writes to"}, [&] { read_file(pipe); });
-  expect_error(ErrorKind::runtime, {pipe, "nobody reads from"}, [&] { AtomicFile{pipe}; });
+  expect_error(ErrorKind::data, {pipe, "without a writer"}, [&] { read_file(pipe); });
+  expect_error(ErrorKind::runtime, {pipe, "without a reader"}, [&] { AtomicFile{pipe}; });
   // Both ends, whichever comes first.
   for (const int wait : {0, 300'000}) {
     std::thread writer([&] {

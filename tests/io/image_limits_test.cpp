@@ -58,7 +58,7 @@ std::string refusal(const std::string& file) {
   try {
     decode_image(bytes_of(file), "claims");
   } catch (const Error& e) {
-    const bool memory = std::string(e.what()).find("takes more memory than there is") != std::string::npos;
+    const bool memory = std::string(e.what()).find("needs more memory than available") != std::string::npos;
     EXPECT_EQ(static_cast<int>(e.kind()), static_cast<int>(memory ? ErrorKind::capacity : ErrorKind::data)) << e.what();
     EXPECT_EQ(e.op(), "claims");
     return e.what();
@@ -83,7 +83,7 @@ TEST(ImageLimits, EachFormatIsTakenUpToTheLimit) {
       {webp_of, {{8193, 16'382}, kLimit}, {8321, 16'130}},
   };
   for (const auto& format : kFormats) {
-    const std::string limit = cat("need 1 to ", kMaxPixels, " pixels");
+    const std::string limit = cat("expected 1 to ", kMaxPixels, " pixels");
     for (const Size& s : format.taken) {
       const std::string said = refusal(format.of(s));  // of what it lacks
       EXPECT_NE(said, "");
@@ -110,7 +110,7 @@ TEST(ImageLimits, ALackOfMemoryNamesThePicture) {
   std::vector<std::string> said;
   for (const std::string& file : files) said.push_back(refusal(file));
   ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
-  for (const std::string& text : said) EXPECT_EQ(text, "claims: reading it takes more memory than there is");
+  for (const std::string& text : said) EXPECT_EQ(text, "claims: reading it needs more memory than available");
 }
 
 TEST(ImageLimits, PicturesOfSoManyPixelsAreDecoded) {
@@ -120,7 +120,7 @@ TEST(ImageLimits, PicturesOfSoManyPixelsAreDecoded) {
     return decode_image(bytes_of(file), "grey.pgm").shape();
   };
   for (const Size& s : {kBelow, kLimit}) EXPECT_EQ(grey(s), (Shape{s.rows, s.columns, 1}));
-  expect_error(ErrorKind::data, {"grey.pgm", "need 1 to 134217728 pixels"}, [&] { grey(kAbove); });
+  expect_error(ErrorKind::data, {"grey.pgm", "expected 1 to 134217728 pixels"}, [&] { grey(kAbove); });
   // An array was taken at any size.
   const auto array = [](const Size& s) {
     std::string file = npy_header(DType::u8, {s.rows, s.columns});
@@ -128,7 +128,7 @@ TEST(ImageLimits, PicturesOfSoManyPixelsAreDecoded) {
     return decode_image(bytes_of(file), "grey.npy").shape();
   };
   EXPECT_EQ(array(kLimit), (Shape{kLimit.rows, kLimit.columns, 1}));
-  expect_error(ErrorKind::data, {"grey.npy", "need 1 to 134217728 pixels"}, [&] { array(kAbove); });
+  expect_error(ErrorKind::data, {"grey.npy", "expected 1 to 134217728 pixels"}, [&] { array(kAbove); });
 }
 
 }  // namespace

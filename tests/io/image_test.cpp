@@ -163,7 +163,8 @@ TEST(Image, APartOfATurnedJpegEqualsThatPartOfTheWhole) {
         decode_part(
             bytes_of(file), "a.jpg",
             [&](int64_t h, int64_t w) {
-              return Part{.y = y, .x = x, .rows = rows ? rows : h, .columns = columns ? columns : w, .shrink = shrink};
+              return ImageRegion{
+                  .y = y, .x = x, .rows = rows ? rows : h, .columns = columns ? columns : w, .shrink = shrink};
             },
             out, room);
       };
@@ -193,7 +194,7 @@ TEST(Image, APartOfAJpegEqualsThatPartOfTheWhole) {
         JpegSettings{.progressive = true}, JpegSettings{.across = 1, .down = 1, .progressive = true}}) {
     const std::string file = encode_jpeg(pixels, settings);
     for (const double shrink : {1.0, 2.0, 4.5, 9.0}) {
-      const auto decode = [&](const Part& part, Image& out) {
+      const auto decode = [&](const ImageRegion& part, Image& out) {
         ImageRoom room;
         decode_part(
             bytes_of(file), "a.jpg", [&](int64_t, int64_t) { return part; }, out, room);
@@ -202,9 +203,10 @@ TEST(Image, APartOfAJpegEqualsThatPartOfTheWhole) {
       decode({.rows = 150, .columns = 211, .shrink = shrink}, whole);
       EXPECT_EQ(whole.rows, static_cast<int64_t>(std::ceil(150 * whole.scale)));
       EXPECT_LE(1 / whole.scale, shrink);
-      for (const Part& p : {Part{0, 0, 1, 1}, Part{0, 0, 150, 100}, Part{37, 64, 50, 60}, Part{16, 16, 16, 16},
-                            Part{149, 210, 1, 1}, Part{101, 3, 30, 208}, Part{60, 150, 90, 61}}) {
-        Part q = p;
+      for (const ImageRegion& p : {ImageRegion{0, 0, 1, 1}, ImageRegion{0, 0, 150, 100}, ImageRegion{37, 64, 50, 60},
+                                   ImageRegion{16, 16, 16, 16}, ImageRegion{149, 210, 1, 1},
+                                   ImageRegion{101, 3, 30, 208}, ImageRegion{60, 150, 90, 61}}) {
+        ImageRegion q = p;
         q.shrink = shrink;
         q.sound = p.y % 2 == 1;
         decode(q, part);
@@ -254,7 +256,7 @@ TEST(Image, LargeImagesWaitForEachOther) {
 TEST(Image, DamageOutsideOfThePartIsFoundAsWellUnlessTheFileIsSound) {
   const std::string good = encode_jpeg(waves(160, 160));
   bool sound = false;
-  const auto top = [&](int64_t, int64_t columns) { return Part{.rows = 8, .columns = columns, .sound = sound}; };
+  const auto top = [&](int64_t, int64_t columns) { return ImageRegion{.rows = 8, .columns = columns, .sound = sound}; };
   Image out;
   const auto decode = [&](const std::string& bytes, const std::string& name) {
     ImageRoom room;

@@ -49,7 +49,7 @@ TEST(Json, SizeIsTakenAtTheLimitAndRefusedOneAbove) {
 
 TEST(Json, AKeyThatStandsTwiceIsNamed) {
   for (const char* text : {R"({"a":1,"a":2})", R"([{"b":{"a":1,"c":{"a":2},"a":{}}}])"}) {
-    expect_error(ErrorKind::usage, {"f: the key \"a\" stands twice in one object"},
+    expect_error(ErrorKind::usage, {"f: the key \"a\" appears twice in one object"},
                  [&] { parse_json<json>(text, "f"); });
     EXPECT_THROW(parse_json<ordered_json>(text, "f"), Error);
   }
@@ -85,7 +85,7 @@ TEST(Json, FaultsSayWhereAndRepeatAtMostALine) {
       EXPECT_LT(std::string(e.what()).size(), 200u);
     }
   }
-  expect_error(ErrorKind::usage, {"the key \"" + std::string(77, 'k') + "...\" stands twice"}, [] {
+  expect_error(ErrorKind::usage, {"the key \"" + std::string(77, 'k') + "...\" appears twice"}, [] {
     const std::string key = "\"" + std::string(1000, 'k') + "\":0";
     parse_json<json>("{" + key + "," + key + "}", "f");
   });

@@ -84,7 +84,7 @@ TEST(Npy, ReadersOfDataGetTypesThatAreComputedIn) {
   expect_error(ErrorKind::data, {"x.npy", "element 1 is 18446744073709551615", "above the range of i64"}, [] {
     computable(Array::of<uint64_t>({1, ~uint64_t{0}}, {2}), "x.npy");
   });
-  expect_error(ErrorKind::data, {"x.npy", "need real numbers: got c64[1]"}, [] {
+  expect_error(ErrorKind::data, {"x.npy", "expected real numbers, got c64[1]"}, [] {
     computable(Array::of<std::complex<float>>({{1, 2}}, {1}), "x.npy");
   });
 }
@@ -115,7 +115,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Bad{"negative", npy(dict("<f4", "False", "(-1,)"), ""), "non-negative"},
                       Bad{"missing key", npy("{'descr': '<f4', 'shape': (1,)}", "1234"), "missing"},
                       Bad{"extra key", npy("{'descr': '<f4', 'x': (1,)}", "1234"), "unexpected key 'x'"},
-                      Bad{"boolean", npy(dict("|b1", "False", "(1,)"), "\x07"), "need 0 or 1"},
+                      Bad{"boolean", npy(dict("|b1", "False", "(1,)"), "\x07"), "expected 0 or 1"},
                       Bad{"long double", npy(dict("<f16", "False", "(1,)"), std::string(16, '1')), "'<f16' is not"},
                       Bad{"odd size", npy(dict("<c12", "False", "(1,)"), "123456789012"), "'<c12' is not supported"},
                       Bad{"no size", npy(dict("<c-8", "False", "(1,)"), "12345678"), "'<c-8' is not supported"}),

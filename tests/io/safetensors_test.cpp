@@ -170,7 +170,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"nested", one(R"("dtype":"F32","shape":[[2]],"data_offsets":[0,8])"), "list"},
         Bad{"metadata_number", file_of(R"({"__metadata__":{"a":1}})", ""), "number"},
         Bad{"boolean", file_of(std::string(R"({"w":{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]}})"), "\x05"),
-            "need 0 or 1"}),
+            "expected 0 or 1"}),
     [](const auto& p) { return p.param.what; });
 
 TEST(SafeTensorsTest, SavingRefusesNamesThatClash) {

@@ -312,7 +312,7 @@ TEST(Gif, TruncatedFilesAreRefused) {
 TEST(Gif, FalseSizesAndColoursAreRefused) {
   std::string huge = gif_of({});
   huge.replace(6, 4, std::string("\xff\xff\xff\xff", 4));
-  expect_error(ErrorKind::data, {"huge.gif", "65535 x 65535", "need 1 to 134217728 pixels"},
+  expect_error(ErrorKind::data, {"huge.gif", "65535 x 65535", "expected 1 to 134217728 pixels"},
                [&] { decode_image(bytes_of(huge), "huge.gif"); });
   expect_error(ErrorKind::data, {"none.gif", "no frame"}, [] {
     const std::string head = gif_of({}).substr(0, 13 + 24);
@@ -335,7 +335,7 @@ TEST(Image, FormatsThatAreNotReadAreNamed) {
       {"8BPS....", "PSD"},
       {"hello", "none of the formats"}};
   for (const auto& [content, format] : kFiles) {
-    expect_error(ErrorKind::data, {"a.jpg", cat("got ", format), "need PNG, JPEG, WebP, GIF, TIFF"},
+    expect_error(ErrorKind::data, {"a.jpg", cat("got ", format), "expected PNG, JPEG, WebP, GIF, TIFF"},
                  [&, content = content] { decode_image(bytes_of(content), "a.jpg"); });
   }
 }

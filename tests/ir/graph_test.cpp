@@ -183,7 +183,7 @@ TEST(Infer, ElementsOfAResultAndPlacesOfAPermutationAreLimited) {
   for (const int64_t columns : {kSide - 1, kSide}) EXPECT_EQ(refusal({kSide, columns}, false), "");
   EXPECT_NE(refusal({kSide, kSide + 1}, false).find("too many elements"), std::string::npos);
   for (const int64_t rows : {kRows - 1, kRows}) EXPECT_EQ(refusal({rows, 1}, true), "");
-  EXPECT_NE(refusal({kRows + 1, 1}, true).find("need at most 2147483648"), std::string::npos);
+  EXPECT_NE(refusal({kRows + 1, 1}, true).find("expected at most 2147483648"), std::string::npos);
 }
 
 TEST(Verify, ShowsTheNeighbourhoodOfAFault) {

@@ -125,7 +125,7 @@ TEST(Layers, EveryRangeIsHeld) {
   for (const nn::LayerType* type : nn::layer_types()) {
     if (type->container()) continue;
     for (size_t bad = 0; bad < type->fields().size(); ++bad) {
-      const nn::Range& range = type->fields()[bad].range;
+      const nn::FieldRange& range = type->fields()[bad].range;
       for (const double v : {range.least - 1, range.below_most ? range.most : range.most + 1}) {
         if (!std::isfinite(v)) continue;
         std::vector<nn::Setting> values;
@@ -341,7 +341,7 @@ TEST(Layers, ADeclarationThatLeavesSomethingOutIsFoundBeforeItIsStored) {
     return Model{.name = "own", .input = {DType::f32, {3}}, .net = std::make_shared<nn::Sequential>(std::move(net))};
   };
   check_spec(net_with(Deep()));
-  expect_error(ErrorKind::usage, {"'own'", "does not come back", "mine.w1 f32[3]", "no more"},
+  expect_error(ErrorKind::usage, {"'own'", "is not reproduced", "mine.w1 f32[3]", "no more"},
                [&] { check_spec(net_with(Deep(2))); });
   check_spec(net_with(Steep()));
   expect_error(ErrorKind::usage, {"'own'", "computes something else", "in 'mine'"},
@@ -372,7 +372,7 @@ TEST(Layers, AClassThatNobodyDeclaredIsRefusedByName) {
   nn::Sequential net;
   net.append("mine", Unknown());
   m.net = std::make_shared<nn::Sequential>(std::move(net));
-  expect_error(ErrorKind::usage, {"'mine'", "no one has declared", "register_layer"}, [&] { to_spec(m); });
+  expect_error(ErrorKind::usage, {"'mine'", "is not declared", "register_layer"}, [&] { to_spec(m); });
 }
 
 }  // namespace

@@ -96,9 +96,9 @@ TEST_F(OnGradient, WhatItCannotDoIsRefusedByName) {
   const auto expect = [&](const std::string& text, const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
-  expect(message([](const Tensor&) { return Tensor(); }), "gave an undefined tensor, Tensor(), for a gradient f32[2]");
-  expect(message([](const Tensor& g) { return sum(g); }), "got f32[], need f32[2]");
-  expect(message([](const Tensor& g) { return cast(g, DType::f64); }), "got f64[2], need f32[2]");
+  expect(message([](const Tensor&) { return Tensor(); }), "returned an undefined tensor, Tensor(), for a gradient f32[2]");
+  expect(message([](const Tensor& g) { return sum(g); }), "expected f32[2], got f32[]");
+  expect(message([](const Tensor& g) { return cast(g, DType::f64); }), "expected f32[2], got f64[2]");
   expect(message([](const Tensor& g) { return g * sum(g).item<float>(); }), "reads elements while gradients");
   expect(message([](const Tensor& g) { return grad(sum(square(g)), {g})[0]; }), "asks for gradients");
   expect(message({}), "the function is empty");
@@ -137,7 +137,7 @@ TEST_F(OnGradient, HooksOfModulesCountTheirTensorsAndGoWithTheirHandles) {
   }
   check(2, 3);
   const nn::HookHandle bad = both.on_output_gradient([](const Tensor&, size_t) { return Tensor(); });
-  EXPECT_NE(message_of([&] { slopes(a, b); }).find("gave an undefined tensor"), std::string::npos);
+  EXPECT_NE(message_of([&] { slopes(a, b); }).find("returned an undefined tensor"), std::string::npos);
   expect_error(ErrorKind::usage, {"on_input_gradient", "the hook is empty"},
                [&] { const nn::HookHandle none = both.on_input_gradient({}); });
 }

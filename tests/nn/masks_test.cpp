@@ -70,18 +70,20 @@ TEST_F(Masks, MasksThatDoNotFitAreRefusedByName) {
   const auto refused = [&](const std::vector<std::string>& parts, const AttentionCall& call) {
     expect_error(ErrorKind::usage, parts, [&] { m(q, k, k, call); });
   };
-  refused({"attn_mask does not fit: got bool[5,3], need (T, S) = [3,5]"},
+  refused({"attn_mask does not fit: expected (T, S) = [3,5], got bool[5,3]"},
           {.attn_mask = flags(std::vector<int>(15), {5, 3})});
   refused({"attn_mask does not fit", "(N H, T, S) = [4,3,5]"}, {.attn_mask = zeros({3, 3, 5})});
-  refused({"key_padding_mask does not fit: got f32[2,3], need (N, S) = [2,5]"}, {.key_padding_mask = zeros({2, 3})});
+  refused({"key_padding_mask does not fit: expected (N, S) = [2,5], got f32[2,3]"},
+          {.key_padding_mask = zeros({2, 3})});
   refused({"attn_mask must be bool (true: hidden) or floating (added): got i32[3,5]"},
           {.attn_mask = zeros({3, 5}, DType::i32)});
-  expect_error(ErrorKind::usage, {"need key (N, S, 4)", "got f32[2,5,4] and f32[2,4,4]"}, [&] {
+  expect_error(ErrorKind::usage, {"expected key (N, S, 4)", "got f32[2,5,4] and f32[2,4,4]"}, [&] {
     m(q, k, zeros({2, 4, 4}));
   });
-  expect_error(ErrorKind::usage, {"need keys of width 3"}, [&] { wide(q); });
+  expect_error(ErrorKind::usage, {"expected keys of width 3"}, [&] { wide(q); });
   expect_error(
-      ErrorKind::usage, {"attention: the mask does not broadcast to (B, H, T, S): got bool[3], need [1,1,2,4]"}, [&] {
+      ErrorKind::usage, {"attention: the mask does not broadcast to (B, H, T, S): expected [1,1,2,4], got bool[3]"},
+      [&] {
         attention(zeros({1, 1, 2, 3}), zeros({1, 1, 4, 3}), zeros({1, 1, 4, 3}), {.mask = flags({1, 1, 1}, {3})});
       });
 }
@@ -144,7 +146,7 @@ TEST_F(Masks, StatesThatDoNotFitAreRefusedByName) {
   expect_error(ErrorKind::usage, {"GRU: has no cells"}, [&] { gru(x, {.state = {h, h}}); });
   expect_error(ErrorKind::usage, {"GRU: lengths must be integers, one per sample: got f32[2]"},
                [&] { gru(x, {.lengths = zeros({2})}); });
-  expect_error(ErrorKind::usage, {"need (N, T, 3)"}, [&] { lstm(zeros({2, 5, 4}), {}); });
+  expect_error(ErrorKind::usage, {"expected (N, T, 3)"}, [&] { lstm(zeros({2, 5, 4}), {}); });
 }
 
 }  // namespace

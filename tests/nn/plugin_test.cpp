@@ -19,7 +19,7 @@ TEST(Plugin, HalfACopyOfALibraryIsRefusedBeforeItIsLoaded) {
   for (const size_t size : {size_t{40}, size_t{64}, size_t{1000}, whole.size() / 2, whole.size() - 1}) {
     const std::string path = dir / cat("libpart", size, ".so");
     std::ofstream(path, std::ios::binary) << whole.substr(0, size);
-    freight::testing::expect_error(ErrorKind::usage, {path, "is cut off: got ", cat(size, " bytes")},
+    freight::testing::expect_error(ErrorKind::usage, {path, "is cut off: expected ", cat(", got ", size, " bytes")},
                                    [&] { load_plugin(path); });
   }
 }

@@ -54,9 +54,10 @@ TEST_F(SeveralInputs, AModuleTakesThemUnderItsName) {
   EXPECT_EQ(numbers(step(x, w)), scaled);
   EXPECT_EQ(step.graph(x, w).nodes.back().scope, "scored");
   expect_error(ErrorKind::usage, {"(scored.fc, several_inputs_test.cpp:"}, [&] { (*inner)(ones({1, 3}), w); });
-  expect_error(ErrorKind::usage, {"the number of inputs differs: got 1, need 2", "(scored, several_inputs_test.cpp:"},
+  expect_error(ErrorKind::usage,
+               {"the number of inputs differs: expected 2, got 1", "(scored, several_inputs_test.cpp:"},
                [&] { inner->call({x}); });
-  expect_error(ErrorKind::usage, {"the number of inputs differs: got 1, need 2"}, [&] { outer(x); });
+  expect_error(ErrorKind::usage, {"the number of inputs differs: expected 2, got 1"}, [&] { outer(x); });
 }
 
 TEST_F(SeveralInputs, OptionsMayBeLeftOut) {
@@ -78,7 +79,7 @@ TEST_F(SeveralInputs, SequentialHandsOverAllThatALayerGives) {
   Sequential two{Turned(), Turned()};
   EXPECT_EQ(two.call({x, x * 3.0}).size(), 2u);
   Sequential open{Split()};
-  expect_error(ErrorKind::usage, {"Sequential: the last layer must give one result: got 2"}, [&] { open(x); });
+  expect_error(ErrorKind::usage, {"Sequential: the last layer must return one result: got 2"}, [&] { open(x); });
 }
 
 TEST_F(SeveralInputs, LayersOfTheLibraryTakeTheirStatesAndKeys) {
@@ -87,7 +88,7 @@ TEST_F(SeveralInputs, LayersOfTheLibraryTakeTheirStatesAndKeys) {
   Sequential net;
   net.append("rnn", LSTM(2, 3));
   EXPECT_EQ(net.call({x, h, h}).size(), 3u);
-  expect_error(ErrorKind::usage, {"the number of inputs differs: got 2, need 1"}, [&] { net.call({x, h}); });
+  expect_error(ErrorKind::usage, {"the number of inputs differs: expected 1, got 2"}, [&] { net.call({x, h}); });
   MultiheadAttention attention(4, 2);
   EXPECT_EQ(attention.call({zeros({1, 2, 4}), zeros({1, 3, 4}), zeros({1, 3, 4})})[0].shape(), (Shape{1, 2, 4}));
 }
@@ -114,7 +115,7 @@ TEST_F(SeveralInputs, HooksSeeAndReplaceResultsUntilTheyGo) {
   }
   EXPECT_EQ(numbers(net(x)), before);
   const HookHandle bad = net.on_output([](const Module&, const auto&, std::vector<Tensor>& out) { out.clear(); });
-  expect_error(ErrorKind::usage, {"hook: the module gives 1 results: got 0"}, [&] { net(x); });
+  expect_error(ErrorKind::usage, {"hook: the module returns 1 results: got 0"}, [&] { net(x); });
 }
 
 TEST_F(SeveralInputs, CompiledStepsFollowTheirHooks) {
@@ -186,10 +187,10 @@ TEST_F(SeveralInputs, ValuesMoveFromNetToNet) {
 
 TEST_F(SeveralInputs, WhatCannotBeAModuleIsRefusedByName) {
   const auto net = std::make_shared<Sequential>();
-  expect_error(ErrorKind::usage, {"child 'me' is the module itself, or holds it"}, [&] { net->append("me", net); });
+  expect_error(ErrorKind::usage, {"child 'me' is the module itself, or contains it"}, [&] { net->append("me", net); });
   const auto outer = std::make_shared<Sequential>(), inner = std::make_shared<Sequential>();
   outer->append("inner", inner);
-  expect_error(ErrorKind::usage, {"child 'outer' is the module itself, or holds it"},
+  expect_error(ErrorKind::usage, {"child 'outer' is the module itself, or contains it"},
                [&] { inner->append("outer", outer); });
   expect_error(ErrorKind::usage, {"OutputWatch: module 1 of 2 is a null pointer"}, [&] {
     const OutputWatch watch(std::vector<Module*>{outer.get(), nullptr});

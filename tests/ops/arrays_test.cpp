@@ -60,27 +60,27 @@ TEST_P(Arrays, OfNegativeOrCountlessExtentsAreRefusedByName) {
   const Tensor x = ones({2, 3});
   constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
   const std::pair<std::string, std::string> cases[] = {
-      {message_of([] { zeros({-1}); }), "zeros: extents must not be negative: got [-1]"},
+      {message_of([] { zeros({-1}); }), "zeros: sizes must not be negative: got [-1]"},
       {message_of([] {
          ones({2, -3});
        }),
-       "ones: extents must not be negative: got [2,-3]"},
-      {message_of([] { full({-2}, 1); }), "full: extents must not be negative: got [-2]"},
-      {message_of([] { iota({-2}, 0); }), "iota: extents must not be negative: got [-2]"},
-      {message_of([] { arange(-5); }), "arange: extents must not be negative: got [-5]"},
-      {message_of([] { eye(-5); }), "eye: extents must not be negative: got [-5,-5]"},
-      {message_of([] { randn({-1}); }), "randn: extents must not be negative: got [-1]"},
-      {message_of([] { random_uniform({-1}); }), "random_uniform: extents must not be negative: got [-1]"},
-      {message_of([] { randint(0, 5, {-2}); }), "randint: extents must not be negative: got [-2]"},
+       "ones: sizes must not be negative: got [2,-3]"},
+      {message_of([] { full({-2}, 1); }), "full: sizes must not be negative: got [-2]"},
+      {message_of([] { iota({-2}, 0); }), "iota: sizes must not be negative: got [-2]"},
+      {message_of([] { arange(-5); }), "arange: sizes must not be negative: got [-5]"},
+      {message_of([] { eye(-5); }), "eye: sizes must not be negative: got [-5,-5]"},
+      {message_of([] { randn({-1}); }), "randn: sizes must not be negative: got [-1]"},
+      {message_of([] { random_uniform({-1}); }), "random_uniform: sizes must not be negative: got [-1]"},
+      {message_of([] { randint(0, 5, {-2}); }), "randint: sizes must not be negative: got [-2]"},
       {message_of([&] {
          broadcast_to(x, {-1, 2, 3});
        }),
-       "broadcast_to: extents must not be negative: got [-1,2,3]"},
+       "broadcast_to: sizes must not be negative: got [-1,2,3]"},
       {message_of([] {
          Variable("v", {DType::f32, {-1}});
        }),
-       "'v': extents must not be negative: got f32[-1]"},
-      {message_of([&] { one_hot(arange(2), -1); }), "one_hot: extents must not be negative: got [2,-1]"},
+       "'v': sizes must not be negative: got f32[-1]"},
+      {message_of([&] { one_hot(arange(2), -1); }), "one_hot: sizes must not be negative: got [2,-1]"},
       {message_of([&] {
          pad(x, {kLargest, 0}, {1, 0});
        }),
@@ -102,10 +102,10 @@ TEST_P(Arrays, OfNegativeOrCountlessExtentsAreRefusedByName) {
          reshape(x, {int64_t{1} << 32, int64_t{1} << 32});
        }),
        "too many elements"},
-      {message_of([] { randint(-kLargest, kLargest, {2}); }), "need from 1 to 2^24 numbers"},
+      {message_of([] { randint(-kLargest, kLargest, {2}); }), "expected from 1 to 2^24 numbers"},
       {message_of([] { arange(0.0, 1e300, 1.0); }), "arange: too many numbers"},
   };
-  for (const auto& [got, need] : cases) EXPECT_NE(got.find(need), std::string::npos) << got << ", need " << need;
+  for (const auto& [got, need] : cases) EXPECT_NE(got.find(need), std::string::npos) << got << ", expected " << need;
 }
 
 TEST_P(Arrays, TakeStepsAsLargeAsANumberCanBe) {
@@ -154,7 +154,7 @@ TEST_P(Arrays, SortKeepsTheOrderOfEqualsAndPutsNanLast) {
                 },
                 Tensor::of<float>({1, 5, 3})),
             (Floats{0, 1, 10}));
-  EXPECT_NE(message_of([&] { topk(x, 6); }).find("got k 6, need 0 to 5 for f32[5]"), std::string::npos);
+  EXPECT_NE(message_of([&] { topk(x, 6); }).find("expected 0 to 5 for f32[5], got k 6"), std::string::npos);
 }
 
 TEST_P(Arrays, Reductions) {
@@ -229,7 +229,7 @@ TEST_P(Arrays, EinsteinsSums) {
   EXPECT_NE(message_of([&] { einsum("ij->ik", {a}); }).find("letter 'k' of the result"), std::string::npos);
   EXPECT_NE(message_of([&] {
               einsum("ij,jk->ik", {a, ones({3, 2})});
-            }).find("letter 'j' has extents 2 and 3"),
+            }).find("letter 'j' has sizes 2 and 3"),
             std::string::npos);
 }
 

@@ -35,7 +35,7 @@ void expect_equal(const Tensor& got, const Floats& expected, const char* what) {
     const bool same = std::isnan(e)   ? std::isnan(v)
                       : std::isinf(e) ? v == e
                                       : std::fabs(v - e) <= 2e-6f * std::max(1.0f, std::fabs(e));
-    EXPECT_TRUE(same) << what << " element " << i << ": got " << v << ", need " << e;
+    EXPECT_TRUE(same) << what << " element " << i << ": got " << v << ", expected " << e;
   }
 }
 
@@ -86,7 +86,7 @@ TEST_P(Edges, ALabelThatNamesNoClassIsAnError) {
       const Error error = error_of([&] { f(x).to_vector<float>(); });
       const std::string text = error.what();
       EXPECT_EQ(error.kind(), ErrorKind::data) << text;
-      EXPECT_NE(text.find("index out of range: got " + std::to_string(bad) + ", need 0 to 2"), std::string::npos)
+      EXPECT_NE(text.find("index out of range: expected 0 to 2, got " + std::to_string(bad)), std::string::npos)
           << text;
       if (GetParam() == "cpu") {
         EXPECT_NE(text.find("edges_test.cpp:"), std::string::npos) << text;

@@ -220,7 +220,7 @@ TEST(EinsumOrder, RefusesExtentsThatDifferByOperand) {
   const std::string told = testing::message_of([] {
     einsum("ij,jk,kl->il", {ones({2, 3}), ones({3, 4}), ones({5, 2})});
   });
-  for (const char* part : {"letter 'k' has extents 4 and 5", "f32[3,4]", "f32[5,2]"}) {
+  for (const char* part : {"letter 'k' has sizes 4 and 5", "f32[3,4]", "f32[5,2]"}) {
     EXPECT_NE(told.find(part), std::string::npos) << told;
   }
 }
@@ -275,7 +275,7 @@ TEST(Einsum, LettersOfExtentOneBroadcast) {
 
 TEST(Einsum, EllipsesThatDoNotFitAreRefused) {
   const Tensor a = ones({2, 3, 4}), b = ones({5, 4, 2});
-  const std::pair<const char*, const char*> rows[] = {{"...ij,...jk->...ik", "an axis of ... has extents 2 and 5"},
+  const std::pair<const char*, const char*> rows[] = {{"...ij,...jk->...ik", "an axis of ... has sizes 2 and 5"},
                                                       {"...abcd,...jk->...", "needs rank 4 or more: got f32[2,3,4]"},
                                                       {"...ij,...jk->ik", "needs ... for the axes"},
                                                       {"..ij,...jk->ik", "holds '.'"},

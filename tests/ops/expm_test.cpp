@@ -74,7 +74,7 @@ TEST_P(Expm, RefusesByName) {
             std::string::npos);
   EXPECT_NE(message_of([] {
               expm(zeros({2, 2}), {.max_squarings = -1});
-            }).find("got -1, need 0 to 60"),
+            }).find("expected 0 to 60, got -1"),
             std::string::npos);
 }
 

@@ -72,7 +72,7 @@ TEST(Indexing, AnIndexOutOfRangeNamesItselfAndTheRange) {
     FAIL() << "accepted";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::data);
-    EXPECT_NE(std::string(e.what()).find("got 4, need 0 to 3"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("expected 0 to 3, got 4"), std::string::npos) << e.what();
   }
 }
 

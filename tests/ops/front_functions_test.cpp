@@ -111,7 +111,7 @@ TEST_F(Front, ReductionsDropOrKeepAxes) {
   EXPECT_NEAR(var(a, {}, {.correction = 0}).item<float>(), 17.5 / 6, 1e-6);
   EXPECT_EQ(argmax(a, 1).to_vector<int>(), (Ints{2, 2}));
   EXPECT_EQ(argmin(a, 0, Keep::yes).shape(), (Shape{1, 3}));
-  EXPECT_MESSAGE(sum(a, 2), "axis out of range: got 2, need -2 to 1 for f32[2,3]");
+  EXPECT_MESSAGE(sum(a, 2), "axis out of range: expected -2 to 1 for f32[2,3], got 2");
   EXPECT_MESSAGE(sum(a, {0, -2}), "an axis is given twice");
   EXPECT_MESSAGE(mean(arange(3)), "cast first");
 }
@@ -128,8 +128,8 @@ TEST_F(Front, ShapesChangeWithoutChangingElements) {
   EXPECT_EQ(squeeze(unsqueeze(a, 0), 0).shape(), a.shape());
   EXPECT_EQ(broadcast_to(range({3, 1}), {2, 3, 4}).shape(), (Shape{2, 3, 4}));
   EXPECT_MESSAGE(reshape(a, {5, -1}), "cannot infer the -1 in [5,-1] for f32[2,3,4]");
-  EXPECT_MESSAGE(reshape(a, {-1, -1}), "at most one extent may be -1");
-  EXPECT_MESSAGE(squeeze(a, 0), "has extent 2, need 1");
+  EXPECT_MESSAGE(reshape(a, {-1, -1}), "at most one size may be -1");
+  EXPECT_MESSAGE(squeeze(a, 0), "has size 2, expected 1");
   EXPECT_MESSAGE(broadcast_to(a, {2, 3, 5}), "cannot broadcast f32[2,3,4] to [2,3,5]");
 }
 
@@ -147,12 +147,12 @@ TEST_F(Front, SlicesJoinsAndPads) {
   EXPECT_EQ(values(split(a, {2, 3}, 0)[1]), (Floats{2, 3, 4}));
   EXPECT_EQ(chunk(range({4, 2}), 2, 0)[1].shape(), (Shape{2, 2}));
   EXPECT_MESSAGE(narrow(a, 0, 4, 2), "outside of axis 0 of f32[5]");
-  EXPECT_MESSAGE(split(a, {2, 2}, 0), "sizes add up to 4, need 5");
+  EXPECT_MESSAGE(split(a, {2, 2}, 0), "sizes add up to 4, expected 5");
   EXPECT_MESSAGE(concat({range({2}), range({2, 1})}, 0), "concat");
   EXPECT_MESSAGE(chunk(a, 2, 0), "does not divide into 2");
   EXPECT_EQ(chunk(zeros({0, 3}), 5, 0).size(), 5u);
-  EXPECT_MESSAGE(chunk(zeros({0, 3}), int64_t{1} << 60, 0), "got 1152921504606846976, need at most 65536");
-  EXPECT_MESSAGE(chunk(zeros({int64_t{1} << 40}), int64_t{1} << 40, 0), "too many parts");
+  EXPECT_MESSAGE(chunk(zeros({0, 3}), int64_t{1} << 60, 0), "expected at most 65536, got 1152921504606846976");
+  EXPECT_MESSAGE(chunk(zeros({int64_t{1} << 40}), int64_t{1} << 40, 0), "too many chunks");
 }
 
 TEST_F(Front, MatmulFollowsNumPy) {
@@ -170,7 +170,7 @@ TEST_F(Front, MatmulFollowsNumPy) {
   EXPECT_MESSAGE(matmul(range({2, 2, 3}), range({3, 3, 2})), "batch axes do not broadcast");
   EXPECT_MESSAGE(linear(range({2, 3}), range({2, 4})), "axis 1 = 3, weight f32[2,4] axis 1 = 4");
   EXPECT_MESSAGE(linear(range({2, 3}), range({2, 3}), range({1})),
-                 "need bias (out): got f32[1] beside weight f32[2,3]");
+                 "expected bias (out), got f32[1] beside weight f32[2,3]");
 }
 
 TEST_F(Front, ConvolutionsAndPools) {
@@ -191,8 +191,8 @@ TEST_F(Front, ConvolutionsAndPools) {
   EXPECT_EQ(adaptive_avg_pool2d(ones({1, 1, 5, 7}), {2, 3}).shape(), (Shape{1, 1, 2, 3}));
   EXPECT_MESSAGE(conv2d(ones({1, 3, 8, 8}), ones({4, 2, 3, 3})), "[1,3,8,8] axis 1 = 3, weight [4,2,3,3] needs 2");
   EXPECT_MESSAGE(conv2d(ones({3, 8, 8}), ones({4, 3, 3, 3})), "input must be (N, C, H, W): got f32[3,8,8]");
-  EXPECT_MESSAGE(conv2d(x, ones({1, 1, 2, 2}), {.stride = {1, 2, 3}}), "need 2 entries");
-  EXPECT_MESSAGE(conv2d(x, ones({2, 1, 2, 2}), ones({3})), "need one number per channel: got f32[3]");
+  EXPECT_MESSAGE(conv2d(x, ones({1, 1, 2, 2}), {.stride = {1, 2, 3}}), "expected 2 entries");
+  EXPECT_MESSAGE(conv2d(x, ones({2, 1, 2, 2}), ones({3})), "expected one number per channel, got f32[3]");
 }
 
 TEST_F(Front, TransposedConvolutionIsTheGradientOfConvolution) {
@@ -233,9 +233,9 @@ TEST_F(Front, LossesAndMetrics) {
   EXPECT_NEAR(bce_with_logits(zeros({2}), ones({2})).item<float>(), std::log(2.0), 1e-6);
   EXPECT_MESSAGE(cross_entropy(logits, zeros({3}, DType::i32)), "labels has the wrong shape");
   EXPECT_MESSAGE(cross_entropy(logits, labels, {.label_smoothing = 1}), "label smoothing out of range");
-  EXPECT_MESSAGE(nll_loss(logits, logits), "need (N, C) and N integer classes");
+  EXPECT_MESSAGE(nll_loss(logits, logits), "expected (N, C) and N integer classes");
   const Tensor column = range({3, 1}), row = range({3});
-  EXPECT_MESSAGE(mse_loss(column, row), "mse_loss: shapes differ: got f32[3,1] and f32[3], need equal ones");
+  EXPECT_MESSAGE(mse_loss(column, row), "mse_loss: shapes differ: expected equal ones, got f32[3,1] and f32[3]");
   EXPECT_MESSAGE(l1_loss(row, column), "l1_loss: shapes differ: got f32[3] and f32[3,1]");
   EXPECT_MESSAGE(bce_with_logits(column, row), "bce_with_logits: shapes differ: got f32[3,1] and f32[3]");
 }
@@ -261,7 +261,7 @@ TEST_F(Front, NormalisationsGiveZeroMeanAndUnitVariance) {
   EXPECT_NEAR(values(mean(layer_norm(x, ones({3}), zeros({3})), {2}))[0], 0, 1e-5);
   EXPECT_NEAR(values(mean(group_norm(x, 2, ones({4}), zeros({4})), {1, 2}))[0], 0, 1e-5);
   EXPECT_MESSAGE(group_norm(x, 3, ones({4}), zeros({4})), "do not divide into 3 groups");
-  EXPECT_MESSAGE(layer_norm(x, ones({5}), zeros({5})), "need [3]");
+  EXPECT_MESSAGE(layer_norm(x, ones({5}), zeros({5})), "expected [3]");
 }
 
 // Both moments come from one pass: the variance must survive a mean far from zero, and a value far from the rest, at
@@ -287,7 +287,7 @@ TEST_F(Front, BatchStatisticsHoldFarFromZero) {
 TEST_F(Front, ATransposedConvolutionWithMorePaddingThanResultIsRefused) {
   const Tensor x = ones({1, 1, 2, 3}), w = ones({1, 1, 1, 1});
   EXPECT_MESSAGE(conv_transpose2d(x, w, {.padding = 5}),
-                 "padding takes away more than there is: got padding [5,5] for input f32[1,1,2,3] and weight "
+                 "padding removes more than the whole axis: got padding [5,5] for input f32[1,1,2,3] and weight "
                  "f32[1,1,1,1], which leaves [1,1,-8,-7]");
   EXPECT_MESSAGE(conv_transpose2d(x, w, {.padding = -1}), "padding and output_padding not negative");
   EXPECT_MESSAGE(conv_transpose2d(x, w, {.groups = 2}), "groups must be from 1 to the channels of the input: got 2");
@@ -302,7 +302,7 @@ TEST_F(Front, DropoutKeepsTheExpectation) {
     total += v;
   }
   EXPECT_NEAR(total / 10000, 1, 0.03);
-  EXPECT_MESSAGE(dropout(ones({2}), 1.0), "need 0 <= p < 1");
+  EXPECT_MESSAGE(dropout(ones({2}), 1.0), "expected 0 <= p < 1");
 }
 
 TEST_F(Front, WholeNumbersOfEightBytesAreNotTakenForTheirLowerHalves) {

@@ -64,13 +64,13 @@ TEST(Indexing, WhatDoesNotFitIsNamed) {
     });
   };
   EXPECT_NE(message({2}).find("index 2 is outside of axis 0 of i32[2,3,4]"), std::string::npos) << message({2});
-  EXPECT_NE(message({0, 0, 0, 0}).find("indices for 4 axes, need at most 3"), std::string::npos);
+  EXPECT_NE(message({0, 0, 0, 0}).find("indices for 4 axes, expected at most 3"), std::string::npos);
   EXPECT_NE(message({ellipsis, ellipsis}).find("only one ellipsis"), std::string::npos);
   EXPECT_NE(message({Slice{.step = -1}}).find("flip() reverses"), std::string::npos);
-  EXPECT_NE(message({places({0, 2})}).find("index out of range: got 2, need 0 to 1"), std::string::npos);
+  EXPECT_NE(message({places({0, 2})}).find("index out of range: expected 0 to 1, got 2"), std::string::npos);
   EXPECT_NE(message({places({-3})}).find("index out of range: got -3"), std::string::npos);
   EXPECT_NE(message({zeros({2})}).find("indices must be integers or bool: got f32[2]"), std::string::npos);
-  EXPECT_NE(message({places({1, 1, 1}) > 0}).find("a mask must have the extents"), std::string::npos);
+  EXPECT_NE(message({places({1, 1, 1}) > 0}).find("a mask must have the sizes"), std::string::npos);
   // NumPy moves the picked axes to the front here, which nobody expects.
   EXPECT_NE(message({0, Slice{}, places({1})}).find("side by side"), std::string::npos);
   EXPECT_NE(message({places({1}), Slice{}, places({1})}).find("side by side"), std::string::npos);

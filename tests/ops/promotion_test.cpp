@@ -151,7 +151,7 @@ TEST_P(Promotion, ExpressionsHaveTheTypesAndValuesOfNumPyAndPyTorch) {
       const double e = c.values[k], v = values[k];
       const double allowed = c.dtype == DType::f64 ? 1e-15 : 1e-7;
       EXPECT_TRUE(std::isnan(e) ? std::isnan(v) : std::fabs(v - e) <= allowed * std::fabs(e))
-          << "element " << k << ": got " << v << ", need " << e;
+          << "element " << k << ": got " << v << ", expected " << e;
     }
   }
 }

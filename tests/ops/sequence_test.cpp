@@ -209,7 +209,7 @@ TEST(Recurrent, OperandsThatDoNotFitALayerAreNamed) {
   const std::vector<Value> good{x({2, 3, 4}), x({8, 4}), x({8}), x({8, 2})};
   std::vector<Value> in = good;
   in[1] = x({8, 5});
-  refused(Op::recurrent_layer, in, {"recurrent_layer", "need x (N, T, D), w_ih (G H, D)", "f32[8,5]"});
+  refused(Op::recurrent_layer, in, {"recurrent_layer", "expected x (N, T, D), w_ih (G H, D)", "f32[8,5]"});
   in = good;
   in[3] = x({8, 3});
   refused(Op::recurrent_layer, in, {"recurrent_layer", "f32[8,3]"});

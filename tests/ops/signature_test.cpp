@@ -189,15 +189,15 @@ TEST(Signatures, FaultsOfACallNameFunctionAndArgument) {
   const auto text = [](const Signature& s, const std::vector<ArgumentValue>& values) {
     return freight::testing::message_of([&] { invoke(s, values); });
   };
-  EXPECT_NE(text(softmax_row, {}).find("softmax: argument x is missing: need tensor"), std::string::npos);
-  EXPECT_NE(text(softmax_row, {x, 0.5}).find("softmax: argument axis: got 0.5, need integer"), std::string::npos);
-  EXPECT_NE(text(softmax_row, {x, true}).find("softmax: argument axis: got true, need integer"), std::string::npos);
-  EXPECT_NE(text(softmax_row, {Tensor()}).find("softmax: argument x: got an undefined tensor, need tensor"),
+  EXPECT_NE(text(softmax_row, {}).find("softmax: argument x is missing: expected tensor"), std::string::npos);
+  EXPECT_NE(text(softmax_row, {x, 0.5}).find("softmax: argument axis: expected integer, got 0.5"), std::string::npos);
+  EXPECT_NE(text(softmax_row, {x, true}).find("softmax: argument axis: expected integer, got true"), std::string::npos);
+  EXPECT_NE(text(softmax_row, {Tensor()}).find("softmax: argument x: expected tensor, got an undefined tensor"),
             std::string::npos);
-  EXPECT_NE(text(gelu_row, {x, std::string("erv")}).find("gelu: argument kind: got erv, need one of erf, tanh"),
+  EXPECT_NE(text(gelu_row, {x, std::string("erv")}).find("gelu: argument kind: expected one of erf, tanh, got erv"),
             std::string::npos);
   EXPECT_NE(text(gelu_row, {x, NotGiven{}, int64_t{1}})
-                .find("gelu: too many arguments: got 3, need at most 2: gelu(x, kind = erf) -> y"),
+                .find("gelu: too many arguments: expected at most 2, got 3: gelu(x, kind = erf) -> y"),
             std::string::npos);
   // The function's own refusal carries the caller's line.
   EXPECT_NE(text(softmax_row, {x, int64_t{5}}).find("signature_test.cpp:"), std::string::npos);
@@ -414,11 +414,11 @@ TEST(OpSignatures, FaultsOfNodesNameWhatIsNeeded) {
   using freight::testing::message_of;
   EXPECT_NE(message_of([&] {
               b.add(Op::matmul, MatmulAttrs{}, {x});
-            }).find("matmul: got 1 inputs, need 2 to 4: a, b, bias?, residual? -> y"),
+            }).find("matmul: expected 2 to 4, got 1 inputs: a, b, bias?, residual? -> y"),
             std::string::npos);
   EXPECT_NE(message_of([] {
               parse("graph {\n  %0 = input \"x\" : f32[2]\n  %1 = softmax(%0) {axes=1} : f32[2]\n  return %1\n}\n");
-            }).find("unknown attribute `axes` of softmax: got `axes`, need axis"),
+            }).find("unknown attribute `axes` of softmax: expected axis, got `axes`"),
             std::string::npos);
 }
 

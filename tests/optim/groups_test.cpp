@@ -282,7 +282,7 @@ TEST_F(Groups, RatesAndCountsThatAreNoneAreNotLoaded) {
     return message_of([&] { opt.load_state_dict(entries); });
   };
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_NE(message("lr", nan).find("the rate 'lr' is nan, need a finite number"), std::string::npos);
+  EXPECT_NE(message("lr", nan).find("the rate 'lr' is nan, expected a finite number"), std::string::npos);
   EXPECT_NE(message("lr", -1).find("the rate 'lr' is -1"), std::string::npos);
   EXPECT_NE(message("lr", 1e300).find("the rate 'lr' is inf"), std::string::npos);
   EXPECT_NE(message("lr_ratio.slow", -0.5).find("the rate 'lr_ratio.slow' is -0.5"), std::string::npos);

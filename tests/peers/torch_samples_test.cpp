@@ -42,7 +42,7 @@ const std::vector<Intent>& intents() {
       {"", "", "has no axes", "an axis of a tensor of rank 0, which has none in Freight and NumPy"},
       {"", "", "logits must be (N, classes)",
        "cross_entropy takes (N, classes): reshape axes of space, add that of the batch"},
-      {"", "", "need (N, C) and N integer classes",
+      {"", "", "expected (N, C) and N integer classes",
        "nll_loss takes (N, C): reshape axes of space, add that of the batch"},
       {"", "", "too few elements",
        "the variance of fewer numbers than its correction needs: NaN in PyTorch, refused by Freight"},
@@ -51,7 +51,7 @@ const std::vector<Intent>& intents() {
       {"take_along_dim", "", "index out of range", "a negative index: Freight counts from the back in x[...] alone"},
       {"take_along_dim", "", "do not fit", "gather_elements does not broadcast"},
       {"gather", "", "do not fit", "an empty index of another rank than the tensor's"},
-      {"__getitem__", "", "must stand side by side", "indices with an axis between them: permute first"},
+      {"__getitem__", "", "must be adjacent", "indices with an axis between them: permute first"},
       {"masked_fill", "only supports a 0-dimensional value", "", "where broadcasts all its operands"},
       {"", "to be greater than 0, got 0", "", "a group without elements: its normalisation is as empty"},
   };

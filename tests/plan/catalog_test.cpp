@@ -153,17 +153,17 @@ TEST(Catalog, EveryFaultNamesFileAndEntry) {
       {R"({"format": "freight-devices-1"})", kNoPrices, "\"devices\" is missing"},
       {device(""), kNoPrices, "device 1 (Card): \"dense_tflops\" is missing"},
       {device(R"(, "dense_tflops": {"fp33": 1})"), kNoPrices, "unknown rate 'fp33'"},
-      {device(R"(, "dense_tflops": {"fp32": -1})"), kNoPrices, "need a number above 0"},
-      {device(R"(, "dense_tflops": {"fp32": "67"})"), kNoPrices, "need a number above 0"},
+      {device(R"(, "dense_tflops": {"fp32": -1})"), kNoPrices, "expected a number above 0"},
+      {device(R"(, "dense_tflops": {"fp32": "67"})"), kNoPrices, "expected a number above 0"},
       {device(std::string(whole) + R"(, "matmul_fraction": 1.5, "matmul_fraction_source": "s")"), kNoPrices,
-       "need at most 1"},
+       "expected at most 1"},
       {device(std::string(whole) + R"(, "matmul_fraction": 0.5)"), kNoPrices, "\"matmul_fraction_source\" is missing"},
       {R"({"format": "freight-devices-1", "devices": [{"kind": "gpu"}]})", kNoPrices, "device 1: \"name\" is missing"},
       {R"({"format": "freight-devices-1", "devices": [7]})", kNoPrices, "device 1: must be an object"},
       {good, price(R"(, "usd_per_hour": 0, "date": "2026", "source": "s")"), "p.json: price 1 (P i): \"usd_per_hour\""},
-      {good, price(R"(, "usd_per_hour": -2, "date": "2026", "source": "s")"), "need a number above 0"},
+      {good, price(R"(, "usd_per_hour": -2, "date": "2026", "source": "s")"), "expected a number above 0"},
       {good, price(R"(, "usd_per_hour": 1, "source": "s")"), "\"date\" is missing"},
-      {good, price(sold + R"(, "host_included": 1)"), "need true or false"},
+      {good, price(sold + R"(, "host_included": 1)"), "expected true or false"},
   };
   for (const Row& row : rows) {
     try {

@@ -103,7 +103,7 @@ TEST(Draft, EveryNamedModelIsPlannedWithoutWeights) {
     EXPECT_LT(storage_bytes() - before, 1 << 16);
     EXPECT_GE(d.part(Part::weights), static_cast<size_t>(d.parameters) * 4);
     size_t at_peak = d.part(Part::packing), previous = SIZE_MAX;
-    for (const Held& h : d.held) {
+    for (const LiveTensor& h : d.live) {
       at_peak += h.bytes;
       EXPECT_LE(h.bytes, previous);
       previous = h.bytes;

@@ -61,7 +61,7 @@ TEST_P(FitWithin, KeepsTheLossesOrSaysWhatChanges) {
     int adapted = 0;
     for (const double share : {0.8, 0.6, 0.4}) {
       SCOPED_TRACE(cat(share, ", host ", host));
-      const Fit fit = fit_within(whole, s, {share * total, host});
+      const FitCheck fit = fit_within(whole, s, {share * total, host});
       EXPECT_FALSE(fit.fits);
       if (fit.flags.empty()) continue;
       const auto then = static_cast<double>(draft(s, fit.options).total());
@@ -99,7 +99,7 @@ TEST(Fit, PartsAreNotChosenWhereTheyChangeTheResults) {
   DraftOptions o;
   o.batch = 32;
   const Draft whole = draft(norm, o);
-  const Fit fit = fit_within(whole, norm, {0.25 * static_cast<double>(whole.total())});
+  const FitCheck fit = fit_within(whole, norm, {0.25 * static_cast<double>(whole.total())});
   ASSERT_FALSE(fit.flags.empty());
   EXPECT_NE(fit.changes.find("BatchNorm"), std::string::npos) << fit.changes;
   const std::string text = refusal(fit).what();
@@ -120,15 +120,15 @@ TEST(Fit, WithoutTheCopyForACheckpointFirst) {
   o.whole_run = true;
   const Draft whole = draft(s, o);
   const auto copy = static_cast<double>(whole.part(Part::checkpoint)), total = static_cast<double>(whole.total());
-  ASSERT_GT(copy, 0.3 * total);
-  const Fit fit = fit_within(whole, s, {total - 1});
+  ASSERT_GT(copy, 0.3 * (total - static_cast<double>(whole.part(Part::process))));
+  const FitCheck fit = fit_within(whole, s, {total - 1});
   EXPECT_EQ(fit.flags, std::vector<std::string>{"--save-in-place"});
   EXPECT_EQ(fit.changes, "");
   EXPECT_EQ(fit.needed_then, total - copy);
   s.config.save_in_place = true;
   EXPECT_EQ(static_cast<double>(draft(s, o).total()), total - copy);
   // Where that is not enough, beside other means.
-  const Fit both = fit_within(whole, s, {total - copy - 1, 1e12});
+  const FitCheck both = fit_within(whole, s, {total - copy - 1, 1e12});
   ASSERT_FALSE(both.flags.empty());
   EXPECT_EQ(both.flags.back(), "--save-in-place");
   EXPECT_GT(both.flags.size(), 1u);
@@ -148,7 +148,7 @@ TEST(Fit, WhatKeepsTheResultsGoesBeforeWhatChangesThem) {
   const auto copy = static_cast<double>(recomputed.part(Part::checkpoint)),
              least = static_cast<double>(recomputed.total()) - copy;
   // Two parts of the batch would fit beside the copy, but BatchNorm would take other statistics.
-  const Fit fit = fit_within(whole, s, {least + copy / 2});
+  const FitCheck fit = fit_within(whole, s, {least + copy / 2});
   EXPECT_EQ(fit.flags, (std::vector<std::string>{"--recompute", "all", "--save-in-place"}));
   EXPECT_EQ(fit.changes, "");
   EXPECT_EQ(fit.needed_then, least);
@@ -171,7 +171,8 @@ TEST(Fit, EvaluationTakesNoMoreThanTheStepDoes) {
 
 // Test images may be larger than those of training, and their labels are not mixed.
 TEST(Fit, EvaluationIsPlannedForTheSizeOfTestImages) {
-  Subject alike = subject("resnet18", "3x32x32", "sgd"), larger = alike, large = subject("resnet18", "3x64x64", "sgd");
+  Subject alike = subject("resnet18", "3x32x32", "sgd"), larger = alike,
+          large = subject("resnet18", "3x224x224", "sgd");
   for (Subject* s : {&alike, &larger, &large}) s->test_count = 8;
   larger.tested = {large.input, large.target};
   larger.target = {DType::f32, {1000}};

@@ -53,7 +53,7 @@ class Report : public ::testing::Test {
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
     return Json::parse(read_text(out), nullptr, false);
   }
-  static Json opened(const std::vector<Subject>& subjects) {
+  static Json opened(const std::vector<ReportedRun>& subjects) {
     io::write_file_atomic(*dir_ / "page.html", std::string_view(to_html(subjects)));
     return python("open_page.py", *dir_ / "page.html");
   }
@@ -87,7 +87,7 @@ TEST_F(Report, TensorBoardReadsWhatMetricsJsonlHolds) {
 }
 
 TEST_F(Report, OfARunShowsItsCurvesConfusionsAndMistakes) {
-  Subject s{.run = read_run(run())};
+  ReportedRun s{.run = read_run(run())};
   EXPECT_TRUE(s.run.notes.empty());
   EXPECT_EQ(s.run.status, "complete");
   EXPECT_EQ(s.run.command, "freight train --model 'it'\\''s <mlp>'");
@@ -118,7 +118,7 @@ TEST_F(Report, OfARunShowsItsCurvesConfusionsAndMistakes) {
 TEST_F(Report, NothingThatAFileHoldsRunsOrBreaksThePage) {
   const std::string evil = "<img src=x onerror=\"window.broken=1\"><script>window.broken=1</script>";
   const std::string wide(300, 'W');
-  Subject s{.run = read_run(run())};
+  ReportedRun s{.run = read_run(run())};
   s.run.path = "/tmp/" + evil;
   s.run.status = evil;
   s.run.host = wide;
@@ -139,7 +139,7 @@ TEST_F(Report, NothingThatAFileHoldsRunsOrBreaksThePage) {
   e.mistakes.push_back({.sample = 3, .truth = 1, .told = 0, .certainty = 0.9, .text = "</blockquote>" + evil + wide});
   e.provenance = {{evil, wide}};
   s.examination = e;
-  Subject other = s;
+  ReportedRun other = s;
   other.examination.reset();
   other.not_examined = "cannot find " + evil + wide;
   other.run.config[0].second = evil;
@@ -164,10 +164,10 @@ TEST_F(Report, OfMoreClassesThanATableHoldsIsAMap) {
     e.told[{i, i}] = 2;
     e.told[{i, (i + 1) % 100}] = 1;
   }
-  Subject s{.run = read_run(run())};
+  ReportedRun s{.run = read_run(run())};
   s.examination = e;
   const std::string html = to_html({s});
-  EXPECT_NE(html.find("Most frequent confusions"), std::string::npos);
+  EXPECT_NE(html.find("Most frequent errors"), std::string::npos);
   EXPECT_NE(html.find("class 7 told as class 8: 1"), std::string::npos);
   EXPECT_NE(html.find("The other 80 classes"), std::string::npos);
   EXPECT_EQ(html.find("class=\"confusion\""), std::string::npos);
@@ -182,7 +182,7 @@ TEST_F(Report, ARunThatWasKilledIsReadAsFarAsItGoes) {
   EXPECT_EQ(r.rows.size(), 3u);
   EXPECT_EQ(r.model, "");
   const std::string notes = join(r.notes, "\n");
-  EXPECT_NE(notes.find("1 line of metrics.jsonl is no row of metrics and was left out: line 4"), std::string::npos)
+  EXPECT_NE(notes.find("1 line of metrics.jsonl is not a row of metrics and was skipped: line 4"), std::string::npos)
       << notes;
   EXPECT_NE(notes.find("run.json is missing"), std::string::npos) << notes;
   io::write_file_atomic(dir + "/run.json", std::string_view("[1"));
@@ -207,9 +207,10 @@ TEST_F(Report, OfSeveralDevicesShowsWhenAStepComputesAndSums) {
   };
   const std::string page = with(R"([{"begin_s": 0.02, "end_s": 0.04, "bytes": 1048576}])");
   EXPECT_NE(page.find("A step over 2 devices"), std::string::npos);
-  EXPECT_NE(page.find("The fastest step: 50.00 ms, of which sums of gradients take 20.00 ms, 10.00 ms of them beside"),
-            std::string::npos);
-  EXPECT_NE(page.find("waits for sums, 10 ms"), std::string::npos);
+  EXPECT_NE(
+      page.find("The fastest step: 50.00 ms, of which the gradient all-reduce takes 20.00 ms, 10.00 ms of them beside"),
+      std::string::npos);
+  EXPECT_NE(page.find("waits for all-reduce, 10 ms"), std::string::npos);
   EXPECT_NE(page.find("1.0 MiB, 20 ms"), std::string::npos);
   // Times that cannot be are not drawn.
   for (const char* sums : {R"([{"begin_s": 0.02, "end_s": 0.01, "bytes": 1}])", R"([{"begin_s": 0.02, "end_s": 9}])",

@@ -61,15 +61,15 @@ TEST(Curves, CalibrationIsOffByWhatIsToldTooMuch) {
 
 class TableReport : public ::testing::Test {
  protected:
-  Subject subject(const char* model, Told told) {
+  ReportedRun subject(const char* model, Told told) {
     freight::testing::write_mixed_table(dir_ / "table.csv", told);
     freight::testing::trained_on_table(dir_ / "table.csv", model, dir_ / model);
-    Subject s{.run = read_run(dir_ / model)};
+    ReportedRun s{.run = read_run(dir_ / model)};
     s.examination = examine(s.run.model, {.examples = 5});
     return s;
   }
   // The page as a browser shows it; null where there is none.
-  Json opened(const std::vector<Subject>& subjects) {
+  Json opened(const std::vector<ReportedRun>& subjects) {
     io::write_file_atomic(dir_ / "page.html", std::string_view(to_html(subjects)));
     const std::string python = freight::testing::peer_python(), out = dir_ / "out.json";
     if (python.empty()) return nullptr;
@@ -82,7 +82,7 @@ class TableReport : public ::testing::Test {
 };
 
 TEST_F(TableReport, OfClassesShowsCurvesAndWhatColumnsAreWorth) {
-  Subject s = subject("logistic", Told::two);
+  ReportedRun s = subject("logistic", Told::two);
   const Examination& e = *s.examination;
   ASSERT_EQ(e.curves.size(), 1u);
   EXPECT_EQ(e.curves[0].number, 1);
@@ -116,7 +116,7 @@ TEST_F(TableReport, OfClassesShowsCurvesAndWhatColumnsAreWorth) {
   if (page.is_null()) GTEST_SKIP() << "no browser";
   const auto text = page["text"].get<std::string>();
   for (const char* part :
-       {"Over all thresholds", "Importance of columns", "Partial dependence", "Rows that were told worst", "F1",
+       {"Over all thresholds", "Importance of columns", "Partial dependence", "Worst predictions", "F1",
         "Leaderboard", "--lr 0.05", "mlp: <slow>", "expected calibration error"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part;
   }
@@ -128,7 +128,7 @@ TEST_F(TableReport, OfClassesShowsCurvesAndWhatColumnsAreWorth) {
 }
 
 TEST_F(TableReport, OfValuesShowsResiduals) {
-  const Subject s = subject("linear", Told::value);
+  const ReportedRun s = subject("linear", Told::value);
   const Examination& e = *s.examination;
   EXPECT_EQ(static_cast<int64_t>(e.residuals.size()), e.count);
   double squares = 0;
@@ -143,7 +143,7 @@ TEST_F(TableReport, OfValuesShowsResiduals) {
 }
 
 TEST_F(TableReport, AModelThatReadsNoColumnHasNoneThatCounts) {
-  const Subject s = subject("baseline", Told::three);
+  const ReportedRun s = subject("baseline", Told::three);
   EXPECT_TRUE(s.examination->table->dependence.empty());
   EXPECT_EQ(s.examination->curves.size(), 3u);
   EXPECT_NEAR(s.examination->curves[0].curves.area, 0.5, 1e-9);

@@ -103,7 +103,7 @@ def visit():
 def main():
     visit()
     check("Draw" in answer(), "it says what to do")
-    check(all(word in by("facts").text for word in ("61,706", "grey picture, 28 × 28", "lenet")), "the card: " + by("facts").text)
+    check(all(word in by("facts").text for word in ("61,706", "grayscale image, 28 × 28", "lenet")), "the card: " + by("facts").text)
     draw(THREE)
     wait_for(lambda: answer().startswith("3 "), "a 3 is drawn and a 3 is the answer")
     bars = driver.find_elements(By.CSS_SELECTOR, "#bars li")

@@ -99,13 +99,13 @@ TEST(Protocol, FaultsAreNamed) {
       {R"({"id":5,"inputs":[]})", {"\"id\" must be a text"}},
       {one_input(R"("datatype":"FP16","shape":[1],"data":[1])"), {"FP16", "FP32, FP64, UINT8, INT32, INT64, BYTES"}},
       {one_input(R"("datatype":"FP32","data":[1])"), {"\"shape\" is missing"}},
-      {one_input(R"("datatype":"FP32","shape":[],"data":[1])"), {"1 to 8 extents"}},
+      {one_input(R"("datatype":"FP32","shape":[],"data":[1])"), {"1 to 8 sizes"}},
       {one_input(R"("datatype":"FP32","shape":[-1],"data":[1])"), {"integers from 0", "-1"}},
       {one_input(R"("datatype":"FP32","shape":[2000000000,2000000000,2000000000],"data":[1])"), {"too many elements"}},
       {one_input(R"("datatype":"FP32","shape":[2],"data":[1])"), {"[2] needs 2 elements, got 1"}},
       {one_input(R"("datatype":"FP32","shape":[1])"), {"\"data\" is missing"}},
       {one_input(R"("datatype":"FP32","shape":[1],"data":5)"), {"\"data\" is missing, a list"}},
-      {one_input(R"("datatype":"FP32","shape":[1],"data":["1"])"), {"takes numbers, got a text"}},
+      {one_input(R"("datatype":"FP32","shape":[1],"data":["1"])"), {"expects numbers, got a string"}},
       {one_input(R"("datatype":"FP32","shape":[1],"data":[null])"), {"null", "NaN"}},
       {one_input(R"("datatype":"FP32","shape":[1],"data":[true])"), {"true and false"}},
       {one_input(R"("datatype":"FP32","shape":[1],"data":[{"a":1}])"), {"object"}},
@@ -127,7 +127,7 @@ TEST(Protocol, FaultsAreNamed) {
       {one_input(R"("datatype":"INT64","shape":[1],"data":[-9223372036854775809])"), {"element 0", "64 bits"}},
       {one_input(R"("datatype":"INT64","shape":[1],"data":[1.5])"), {"1.5", "64 bits"}},
       {one_input(R"("datatype":"INT64","shape":[1],"data":[9007199254740993.0])"), {"64 bits"}},
-      {one_input(R"("datatype":"BYTES","shape":[1],"data":[1])"), {"BYTES are given as texts"}},
+      {one_input(R"("datatype":"BYTES","shape":[1],"data":[1])"), {"expected strings for BYTES"}},
       {one_input(R"("datatype":"FP32","shape":[1],"parameters":{"binary_data_size":4})"), {"0 bytes are left"}},
       {one_input(R"("datatype":"FP32","shape":[1],"parameters":{"binary_data_size":-4})"), {"count of bytes"}},
       {one_input(R"("datatype":"FP32","shape":[1],"parameters":{"shared_memory_region":"x"})"), {"shared memory"}},
@@ -230,13 +230,13 @@ TEST(Protocol, FaultsOfBinaryPartsAreNamed) {
     expect_error(ErrorKind::usage, says, [&] { binary(type, count, bytes, said); });
   };
   refused({"binary_data_size is 8", "4 bytes are left"}, "FP32", 2, le(0, 4), 8);
-  refused({"4 bytes are left behind"}, "FP32", 1, le(0, 8), 4);
+  refused({"4 bytes follow"}, "FP32", 1, le(0, 8), 4);
   refused({"3 bytes", "whole number of FP32"}, "FP32", 1, "abc", 3);
   refused({"needs 2 elements, got 1"}, "FP32", 2, le(0, 4), 4);
   refused({"element 1 is nan"}, "FP32", 2, le(0, 4) + le(0x7fc00000, 4), 8);
   refused({"element 0 is inf"}, "FP64", 1, le(0x7ff0000000000000, 8), 8);
   refused({"12 bytes", "whole number of INT64"}, "INT64", 1, le(0, 8) + le(0, 4), 12);
-  refused({"length of BYTES is cut off"}, "BYTES", 1, "ab", 2);
+  refused({"length of BYTES is truncated"}, "BYTES", 1, "ab", 2);
   refused({"a text of 9 bytes, but 1 are left"}, "BYTES", 1, le(9, 4) + "a", 5);
   expect_error(ErrorKind::usage, {"Inference-Header-Content-Length is 9", "2 bytes"}, [] { parse("{}", 9); });
 }

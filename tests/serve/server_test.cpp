@@ -130,9 +130,9 @@ TEST(Server, SamplesOfOneRequestAreLimited) {
   EXPECT_EQ(probabilities(ask(infer_images(images), server)).size(), 60u);
   images.push_back(image(6));
   expect_refused(ask(infer_images(images), server), 400,
-                 {"infer: got 7 samples in one request, need at most 6", "--max-samples"});
+                 {"infer: expected at most 6, got 7 samples in one request", "--max-samples"});
   images.resize(5);
-  expect_refused(ask(infer_images(images), small), 400, {"got 5 samples", "need at most 4"});
+  expect_refused(ask(infer_images(images), small), 400, {"got 5 samples", "expected at most 4"});
   images.resize(4);
   EXPECT_EQ(ask(infer_images(images), small).status, 200);
   const std::string texts =
@@ -215,7 +215,7 @@ TEST(Server, WhatDoesNotFitTheModelIsRefusedWithWhatItTakes) {
                  {"[1,33]", "T from 1 to 32"});
   expect_refused(ask(post("/predict/text", "caf\xe9", "Content-Type: text/plain\r\n")), 400, {"predict", "UTF-8"});
   const std::string png = "Content-Type: image/png\r\n";
-  expect_refused(ask(post("/predict/digits", "no picture", png)), 400, {"predict"});
+  expect_refused(ask(post("/predict/digits", "no image", png)), 400, {"predict"});
   expect_refused(ask(post("/predict/digits", "", png)), 400, {"empty"});
   expect_refused(ask(post("/predict/digits?top=0", "x", png)), 400, {"got top=0", "from 1"});
   std::string pixels = "255";
@@ -338,7 +338,7 @@ TEST(Server, TextsAsJsonHaveFourMebibytes) {
   constexpr size_t kMost = size_t{4} << 20;
   refused(kMost - 1, "the document is too long");  // it was read: a million bytes are what a model reads
   refused(kMost, "the document is too long");
-  refused(kMost + 1, "need at most 4194304");
+  refused(kMost + 1, "expected at most 4194304");
 }
 
 TEST(Server, TooLargeHeadsAndBodiesAreRefused) {
@@ -351,7 +351,7 @@ TEST(Server, TooLargeHeadsAndBodiesAreRefused) {
   // A path has 2 KiB at most, whatever its head may have.
   RunningServer usual;
   for (const size_t path : {2047, 2048}) {
-    expect_refused(ask(get("/" + std::string(path - 1, 'a')), usual), 404, {"nothing under"});
+    expect_refused(ask(get("/" + std::string(path - 1, 'a')), usual), 404, {"not found"});
   }
   expect_refused(ask(get("/" + std::string(2048, 'a')), usual), 414, {"2048"});
   const std::string head = "POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\n";

@@ -64,9 +64,9 @@ TEST(Bundle, WhatIsNotAsItWasStoredIsRefused) {
     io::SafeTensors file = stored;
     change(file);
     io::save_safetensors(path, file);
-    expect_error(ErrorKind::checkpoint, {path, "not what was stored", "xxh3_128"}, [&] { load_bundle(path); });
+    expect_error(ErrorKind::checkpoint, {path, "differs from what was saved", "xxh3_128"}, [&] { load_bundle(path); });
     models::Model model = sample_bundle().model;
-    expect_error(ErrorKind::checkpoint, {path, "not what was stored"}, [&] { load_weights(model, path); });
+    expect_error(ErrorKind::checkpoint, {path, "differs from what was saved"}, [&] { load_weights(model, path); });
   };
   refused([](io::SafeTensors& f) {
     Array& a = f.tensors[0].second = f.tensors[0].second.clone();
@@ -178,7 +178,7 @@ TEST(Bundle, PreprocessingThatDoesNotFitTheModelIsRefused) {
   expect_damaged({"[1,32,32]"}, [](io::SafeTensors& f) {
     f.metadata["preprocessing"] = R"({"input": [1,32,32], "mean": [0.1], "std": [0.3]})";
   });
-  expect_damaged({"2 means and 1 deviations"}, [](io::SafeTensors& f) {
+  expect_damaged({"2 means and 1 standard deviations"}, [](io::SafeTensors& f) {
     f.metadata["preprocessing"] = R"({"input": [1,28,28], "mean": [0.1, 0.2], "std": [0.3]})";
   });
 }
@@ -204,7 +204,7 @@ TEST(Bundle, NumbersThatAreNotFiniteAreRefused) {
       f.metadata["preprocessing"] = cat(R"({"input": [1,28,28], "mean": [0.1], "std": [)", std, "]}");
     });
   }
-  expect_damaged({"channel 0", "deviation 0", "above 0"}, [](io::SafeTensors& f) {
+  expect_damaged({"channel 0", "standard deviation 0", "above 0"}, [](io::SafeTensors& f) {
     f.metadata["preprocessing"] = R"({"input": [1,28,28], "mean": [0.1], "std": [0]})";
   });
 }
@@ -281,7 +281,7 @@ TEST(Bundle, PreprocessingIsTakenUpToItsLimits) {
       f.metadata["provenance"] = cat(R"({"note": ")", std::string(bytes - 4, 'n'), "\"}");
     });
   }
-  expect_damaged({"provenance: note has 4097 bytes with its name, need at most 4096"}, [](io::SafeTensors& f) {
+  expect_damaged({"provenance: note has 4097 bytes with its name, expected at most 4096"}, [](io::SafeTensors& f) {
     f.metadata["provenance"] = cat(R"({"note": ")", std::string(4093, 'n'), "\"}");
   });
 }

@@ -99,7 +99,7 @@ TEST(OwnLayers, LayersOfSeveralInputsAreStoredWithinADeclaredOne) {
 // without a word.
 TEST(OwnLayers, OneThatNobodyDeclaredIsRefusedByName) {
   const TemporaryDir dir;
-  expect_error(ErrorKind::usage, {"'mine'", "no one has declared", "nn::register_layer"},
+  expect_error(ErrorKind::usage, {"'mine'", "is not declared", "nn::register_layer"},
                [&] { save_bundle(dir / "own.safetensors", bundle_with(Undeclared())); });
 }
 
@@ -123,7 +123,7 @@ TEST(OwnLayers, OneThatWouldAnswerOtherwiseInEvaluationIsRefused) {
   nn::register_layer(nn::Layer<Shy>("Shy", "x, or a multiple").field("factor", &ShyOptions::factor, "a number"));
   const TemporaryDir dir;
   save_bundle(dir / "same.safetensors", bundle_with(Shy(ShyOptions{})));
-  expect_error(ErrorKind::usage, {"in evaluation the net of the spec computes something else"},
+  expect_error(ErrorKind::usage, {"in evaluation the network of the spec computes something else"},
                [&] { save_bundle(dir / "other.safetensors", bundle_with(Shy(ShyOptions{}, 7))); });
 }
 
@@ -131,7 +131,7 @@ TEST(OwnLayers, AModelWithoutANetIsRefused) {
   const TemporaryDir dir;
   Bundle none = bundle_with(Shy(ShyOptions{}));
   none.model.net = nullptr;
-  expect_error(ErrorKind::usage, {"has no net"}, [&] { save_bundle(dir / "none.safetensors", none); });
+  expect_error(ErrorKind::usage, {"has no network"}, [&] { save_bundle(dir / "none.safetensors", none); });
 }
 
 // Its weights can be kept all the same: they go back into the class that has them, and into nothing else.
@@ -140,7 +140,7 @@ TEST(OwnLayers, TheWeightsOfOneThatNobodyDeclaredAreReadBack) {
   const std::string path = dir / "weights.safetensors";
   const Bundle before = bundle_with(Undeclared());
   io::save_safetensors(path, sealed(to_file(before)));
-  expect_error(ErrorKind::checkpoint, {path, "weights of a net that has no spec form", "load_weights"},
+  expect_error(ErrorKind::checkpoint, {path, "weights of a network that has no spec form", "load_weights"},
                [&] { load_bundle(path); });
   Bundle after = bundle_with(Undeclared());
   load_weights(after.model, path);
@@ -213,7 +213,7 @@ TEST(Hooks, ThatTakePartInANetAreNamedWhereItIsStored) {
   const nn::HookHandle changes = net->children()[1].module->on_output(
       [](const nn::Module&, const auto&, std::vector<Tensor>& out) { out[0] = out[0] * 2.0; });
   looks.remove();
-  expect_error(ErrorKind::usage, {"the net 'hooked'", "a hook (on_output) on '1' takes part", "remove it before"},
+  expect_error(ErrorKind::usage, {"the network 'hooked'", "a hook (on_output) on '1' takes part", "remove it first"},
                [&] { save_bundle(dir / "no.safetensors", b); });
 }
 

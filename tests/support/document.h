@@ -41,7 +41,7 @@ inline void expect_tables(const std::string& path, const std::vector<std::pair<s
     std::ofstream(path) << made;
     return;
   }
-  EXPECT_EQ(page, made) << path << " differs from the program: FREIGHT_WRITE_DOCS=1 writes the tables anew";
+  EXPECT_EQ(page, made) << path << " differs from the program: FREIGHT_WRITE_DOCS=1 writes the tables again";
 }
 
 }  // namespace freight::testing

@@ -75,7 +75,7 @@ template <class F>
 void expect_error(ErrorKind kind, const std::vector<std::string>& parts, F&& f) {
   try {
     f();
-    ADD_FAILURE() << "no error; need one that says: " << join(parts, ", ");
+    ADD_FAILURE() << "no error; expected one that says: " << join(parts, ", ");
   } catch (const Error& e) {
     EXPECT_EQ(static_cast<int>(e.kind()), static_cast<int>(kind)) << e.what();
     for (const std::string& part : parts) {

@@ -40,7 +40,6 @@ std::vector<double> answer_by_hand(store::RowLink link, std::vector<double> sums
     case store::RowLink::identity: return sums;
     case store::RowLink::exponential: return {std::exp(sums[0])};
     case store::RowLink::logistic: return {1 / (1 + std::exp(sums[0])), 1 / (1 + std::exp(-sums[0]))};
-    case store::RowLink::probability: return sums.size() == 1 ? std::vector<double>{1 - sums[0], sums[0]} : sums;
     case store::RowLink::softmax: break;
   }
   const double most = *std::max_element(sums.begin(), sums.end());

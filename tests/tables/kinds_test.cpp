@@ -115,29 +115,29 @@ TEST(Kinds, OrdersOfDaysAndMonthsAreToldByAllDates) {
 TEST(Kinds, MixedCellsAndNamesThatMisleadAreTold) {
   const TypedColumn mixed = typed("width", 50, [](int i) { return i == 30 ? std::string("wide") : cat(i % 9); });
   EXPECT_EQ(mixed.kind, ColumnKind::category);
-  for (const char* part : {"'wide' (line 32)", "49 of 50 cells are numbers", "--types width=number"}) {
+  for (const char* part : {"'wide' (line 32)", "49 of 50 values are numbers", "--types width=number"}) {
     EXPECT_NE(mixed.note.find(part), std::string::npos) << mixed.note;
   }
   // Tickets of the Titanic: three of four are numbers.
   const TypedColumn tickets = typed("Ticket", 80, [](int i) { return i % 4 ? cat(i / 2) : cat("PC ", i / 2); });
   EXPECT_EQ(tickets.kind, ColumnKind::category);
-  EXPECT_NE(tickets.note.find("'PC 0' (line 2), 'PC 2' (line 6), 'PC 4' (line 10) and 17 other words"),
+  EXPECT_NE(tickets.note.find("'PC 0' (line 2), 'PC 2' (line 6), 'PC 4' (line 10) and 17 other values"),
             std::string::npos)
       << tickets.note;
   const auto odd = [](int count) {
     return typed("width", 100, [&](int i) { return i < count ? std::string("wide") : cat(i % 9); }).note;
   };
-  EXPECT_NE(odd(5).find("95 of 100 cells are numbers"), std::string::npos) << odd(5);
+  EXPECT_NE(odd(5).find("95 of 100 values are numbers"), std::string::npos) << odd(5);
   EXPECT_NE(
-      odd(50).find("50 of 100 cells are numbers; read as a category because of 'wide' (50 cells, first in line 2)"),
+      odd(50).find("50 of 100 values are numbers; read as a category because of 'wide' (50 values, first in line 2)"),
       std::string::npos)
       << odd(50);
   EXPECT_EQ(odd(51), "");
-  EXPECT_NE(typed("store_id", 30, [](int i) { return cat(i % 3); }).note.find("occur again"), std::string::npos);
+  EXPECT_NE(typed("store_id", 30, [](int i) { return cat(i % 3); }).note.find("its numbers repeat"), std::string::npos);
   EXPECT_EQ(typed("store", 30, [](int i) { return cat(i % 3); }).note, "");
   const TypedColumn many = typed("town", 30000, [](int i) { return cat("t", i / 3); });
   EXPECT_EQ(many.kind, ColumnKind::category);
-  EXPECT_NE(many.note.find("10,000 different words"), std::string::npos) << many.note;
+  EXPECT_NE(many.note.find("10,000 different categories"), std::string::npos) << many.note;
   EXPECT_EQ(type_of(column_of("a", 100, [](int i) { return cat(i); }).columns[0], "t.csv", {.alone = true}).kind,
             ColumnKind::integer)
       << "there is nothing else to learn from";
@@ -204,8 +204,8 @@ TEST(Kinds, AreSaidByNameAndHeldAgainstTheCells) {
             (std::map<std::string, ColumnKind>{{"a", ColumnKind::number}, {"b c", ColumnKind::yesno}}));
   EXPECT_TRUE(parse_types("").empty());
   expect_error(ErrorKind::usage, {"--types", "a=catgory", "did you mean category?"}, [] { parse_types("a=catgory"); });
-  expect_error(ErrorKind::usage, {"--types", "need COLUMN=KIND"}, [] { parse_types("a"); });
-  expect_error(ErrorKind::usage, {"--types", "column a stands twice"}, [] { parse_types("a=text,a=number"); });
+  expect_error(ErrorKind::usage, {"--types", "expected COLUMN=KIND"}, [] { parse_types("a"); });
+  expect_error(ErrorKind::usage, {"--types", "column a appears twice"}, [] { parse_types("a=text,a=number"); });
   const auto said = [](ColumnKind kind, const char* one, const char* other) {
     const auto cell = [&](int i) { return std::string(i % 2 ? one : other); };
     return type_of(column_of("a", 20, cell, cells_of(kind)).columns[0], "t.csv", {.said = kind});

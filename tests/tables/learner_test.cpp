@@ -244,7 +244,7 @@ TEST_F(Tables, MeasuringLeavesOutRowsWithACellThatIsNoNumber) {
     const store::Bundle bundle = store::load_bundle(r.model_path);
     return train::learner_of(bundle).measure(bundle, r.model_path, request).figures.count;
   };
-  expect_error(ErrorKind::data, {"bad.csv:", "column width", "need a finite number"}, measured);
+  expect_error(ErrorKind::data, {"bad.csv:", "column width", "expected a finite number"}, measured);
   std::vector<std::string> left_out;
   request.on_bad = data::OnBad::skip;
   request.left_out = [&](const data::BadSample& b) { left_out.push_back(b.path + " " + b.reason); };
@@ -262,7 +262,7 @@ TEST_F(Tables, WrongTablesAreRefusedByFileAndLine) {
   };
   refused("a,b\n1,2\n3\n", ErrorKind::data, {"bad.csv:3", "got 1 cells", "2"});
   refused("a,a\n1,2\n3,4\n", ErrorKind::data, {"bad.csv:1", "two columns are named a"});
-  refused("a,b\n", ErrorKind::data, {"bad.csv", "holds a header and no rows"});
+  refused("a,b\n", ErrorKind::data, {"bad.csv", "has a header and no rows"});
   refused(
       "a,b\nred,1\nfa\xe7"
       "ade,2\n",
@@ -283,7 +283,7 @@ TEST_F(Tables, TheBaselineTellsFrequenciesAndItsStoredFileAnswersTheSame) {
   EXPECT_FALSE(prepared.has_plans());
   EXPECT_GT(prepared.cost().bytes, 0);
   EXPECT_FALSE(std::filesystem::exists(config_.output_dir));
-  expect_error(ErrorKind::usage, {"PreparedRun::planned", "baseline", "nets alone"}, [&] { prepared.planned(); });
+  expect_error(ErrorKind::usage, {"PreparedRun::planned", "baseline", "networks"}, [&] { prepared.planned(); });
   train::Observer silent;
   const train::Result r = prepared.run(silent, {"train"});
   ASSERT_TRUE(r.test.top1);
@@ -322,7 +322,7 @@ TEST_F(Tables, TheBaselineTellsFrequenciesAndItsStoredFileAnswersTheSame) {
           .to_vector<float>();
   EXPECT_EQ(y, (std::vector<float>{16.0f / 48, 32.0f / 48, 16.0f / 48, 32.0f / 48}));
   EXPECT_EQ(deploy::class_name(predictor.bundle(), 1), "rose");
-  expect_error(ErrorKind::data, {"row", "column length", "'long'", "need a finite number"}, [&] {
+  expect_error(ErrorKind::data, {"row", "column length", "'long'", "expected a finite number"}, [&] {
     predictor.sample_of_row({"long", "1", "red"}, "row");
   });
   expect_error(ErrorKind::usage, {"reads no texts", "length, width, colour", ".csv"},
@@ -431,15 +431,15 @@ TEST_F(Tables, WhatIsForNetsIsRefusedByName) {
     expect_error(ErrorKind::usage, parts, [&] { train::prepare(config_); });
     config_ = before;
   };
-  refused({"--lr", "is for nets", "baseline", "leave it out"}, [](train::Config& c) { c.lr = 0.5; });
-  refused({"--batch-size", "is for nets"}, [](train::Config& c) { c.batch_size = 32; });
-  refused({"--optimizer", "is for nets"}, [](train::Config& c) { c.optimizer = "lion"; });
+  refused({"--lr", "is for networks", "baseline", "leave it out"}, [](train::Config& c) { c.lr = 0.5; });
+  refused({"--batch-size", "is for networks"}, [](train::Config& c) { c.batch_size = 32; });
+  refused({"--optimizer", "is for networks"}, [](train::Config& c) { c.optimizer = "lion"; });
   refused({"--device", "runs on the CPU"}, [](train::Config& c) { c.backend = "ref"; });
   refused({"--precision", "computes in f64"}, [](train::Config& c) { c.precision = "bf16"; });
   const train::Result r = run();
   refused({"is not empty", "--overwrite"}, [](train::Config&) {});
-  refused({"--resume", "no checkpoint to go on from"}, [](train::Config& c) { c.resume = c.output_dir; });
-  expect_error(ErrorKind::usage, {r.model_path, "fitted by baseline", "ONNX", "of nets alone"},
+  refused({"--resume", "no checkpoint to resume from"}, [](train::Config& c) { c.resume = c.output_dir; });
+  expect_error(ErrorKind::usage, {r.model_path, "fitted by baseline", "ONNX", "of networks alone"},
                [&] { store::load_net(r.model_path, "export to ONNX"); });
   // A mistyped name may be meant for either list.
   const auto named = [&](const std::string& model) { config_.model = model, train::prepare(config_); };
@@ -449,10 +449,10 @@ TEST_F(Tables, WhatIsForNetsIsRefusedByName) {
                [&] { named("basline"); });
   expect_error(ErrorKind::usage, {"unknown model 'lenett'", "did you mean 'lenet'?", "learners of tables: baseline"},
                [&] { named("lenett"); });
-  expect_error(ErrorKind::usage, {"a plan", "baseline is no net"}, [] { train::need_net_model("baseline", "a plan"); });
+  expect_error(ErrorKind::usage, {"a plan", "baseline is no network"}, [] { train::need_net_model("baseline", "a plan"); });
   train::need_net_model("lenet", "a plan");
   models::Model lenet = models::create("lenet");
-  expect_error(ErrorKind::checkpoint, {"fitted by baseline", "no weights of a net"},
+  expect_error(ErrorKind::checkpoint, {"fitted by baseline", "no weights of a network"},
                [&] { store::load_weights(lenet, r.model_path); });
   expect_error(ErrorKind::usage, {"register_learner", "halfway"},
                [] { train::register_learner(std::make_shared<HalfwayLearner>()); });
@@ -487,13 +487,13 @@ TEST_F(Tables, DamagedFilesAndUnknownLearnersAreRefused) {
   changed([](auto& f) { f.metadata["columns"] = R"([{"name": "a", "kind": "dates"}])"; }, {"unknown kind", "dates"});
   changed([](auto& f) { f.metadata["classes"] = R"(["one"])"; }, {"baseline.answer", "f32[1]"});
   changed([](auto& f) { f.tensors.clear(); }, {"baseline.answer", "missing"});
-  changed([](auto& f) { f.tensors[0].second = Array::of<float>({NAN, 1}, {2}); }, {"not finite"});
+  changed([](auto& f) { f.tensors[0].second = Array::of<float>({NAN, 1}, {2}); }, {"NaN or infinite"});
   changed([](auto& f) { f.metadata["classes"] = R"(["rose", "rose"])"; }, {"several classes are named", "rose"});
   const auto columns = [](const std::string& text) { return [=](auto& f) { f.metadata["columns"] = text; }; };
   changed(columns(R"([{"name": "a", "kind": "numbers", "source": "s"}, {"name": "s", "kind": "words", "levels": []}])"),
-          {"columns: s is read as numbers and as words"});
+          {"columns: s is read as numbers and as categories"});
   changed(columns(R"([{"name": "a", "kind": "numbers"}, {"name": "a", "kind": "numbers"}])"),
-          {"columns: a: need different names"});
+          {"columns: a: expected different names"});
   // verify asked for the third word of a column that has two.
   const auto of_words = [](double cell) {
     return [=](auto& f) {
@@ -520,7 +520,7 @@ TEST_F(Tables, ARequestIsReadAsWhatItSaysThatItIs) {
   expect_error(ErrorKind::data, {"predict"}, [&] { model.sample_of_table("PK\x03\x04", "predict"); });
   std::string rows = "width,colour,length\n";
   for (int i = 0; i < 5; ++i) rows += "3,red,0.1\n";
-  expect_error(ErrorKind::usage, {"got several rows, need the names of the columns and one row"},
+  expect_error(ErrorKind::usage, {"expected the names of the columns and one row, got several rows"},
                [&] { model.sample_of_table(rows, "predict"); });
 }
 
@@ -583,11 +583,11 @@ TEST_F(Tables, RowsAreServedByNamedInputsTablesAndObjects) {
   for (serve::NamedTensor& t : empty.inputs) {
     t = {.name = t.name, .type = t.type, .shape = {many, 0}, .values = Array(DType::f32, {many, 0})};
   }
-  expect_error(ErrorKind::usage, {"infer", "input \"length\"", "need [N] or [N,1]"},
+  expect_error(ErrorKind::usage, {"infer", "input \"length\"", "expected [N] or [N,1]"},
                [&] { model.samples(empty, "infer"); });
   request.inputs.pop_back();
   expect_error(ErrorKind::data, {"infer", "no column width"}, [&] { model.samples(request, "infer"); });
-  expect_error(ErrorKind::usage, {"predict", "need a number, a text, true, false or null"},
+  expect_error(ErrorKind::usage, {"predict", "expected a number, a text, true, false or null"},
                [&] { model.sample_of_json(R"({"width": [1], "length": 1, "colour": "x"})", "predict"); });
 }
 

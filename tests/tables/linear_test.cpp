@@ -127,7 +127,7 @@ TEST(LinearFits, PoissonRegressionIsThatOfScikitLearn) {
   expect_near(held.intercepts, {0.943436234788199}, 1e-6);
   expect_near(held.weights, {0.207069483216, -0.606871520715, 0.000830694085, 0.189190841917}, 1e-6);
   e.rows.labels.data<float>()[3] = -1;
-  expect_error(ErrorKind::data, {"need none below 0"}, [&] { fitted(Link::log, e.shape, e.rows, 0, 0); });
+  expect_error(ErrorKind::data, {"expected none below 0"}, [&] { fitted(Link::log, e.shape, e.rows, 0, 0); });
 }
 
 TEST(LinearFits, ErrorsOfSoftmaxAreThoseOfTheLogisticFunctionForTwoClasses) {
@@ -219,9 +219,9 @@ TEST_F(LinearRuns, ARunIsBetterThanTheBaselineAndItsFileAnswersAlike) {
 }
 
 TEST_F(LinearRuns, ALearnerOfClassesRefusesValuesAndTheOtherWayRound) {
-  expect_error(ErrorKind::usage, {"need linear, ridge or poisson"}, [&] { run("logistic"); });
+  expect_error(ErrorKind::usage, {"expected linear, ridge or poisson"}, [&] { run("logistic"); });
   config_.target = "colour";
-  expect_error(ErrorKind::data, {"column colour holds words, the model tells values"}, [&] { run("ridge"); });
+  expect_error(ErrorKind::data, {"column colour holds words, the model predicts values"}, [&] { run("ridge"); });
   EXPECT_GT(run("logistic").test.count, 0);
 }
 

@@ -192,7 +192,7 @@ TEST_F(RankingTest, WhatDoesNotRankIsRefusedByName) {
   with("q1,1,2,long,32\n");
   refused(ErrorKind::data, {"odd.csv:", "got 32", "31"}, [](C&) {});
   with("q1,1,2,long,good\n");
-  refused(ErrorKind::data, {"odd.csv", "holds words", "relevances"}, [](C&) {});
+  refused(ErrorKind::data, {"odd.csv", "contains categories", "relevance labels"}, [](C&) {});
   with(",1,2,long,1\n");
   refused(ErrorKind::data, {"odd.csv:", "column query", "is empty"}, [](C&) {});
   std::string weights = "query,a,w,relevance\n";

@@ -65,8 +65,8 @@ TEST_F(Reading, KindsDecideWhatIsLearntFrom) {
   EXPECT_TRUE(data.shape.columns[3].words);
   EXPECT_EQ(data.shape.columns[4].form, store::CellForm::yesno);
   EXPECT_EQ(data.train.count(), 48);
-  expect_told(data.notes, {"not learnt from: visit_id (identifier", "note (constant", "--types"});
-  expect_told(data.notes, {"columns by kind: 1 integer, 1 category, 1 yesno, 1 datetime"});
+  expect_told(data.notes, {"not learned from: visit_id (identifier", "note (constant", "--types"});
+  expect_told(data.notes, {"columns by type: 1 integer, 1 category, 1 yesno, 1 datetime"});
   EXPECT_TRUE(data.warnings.empty()) << data.warnings[0];
   // The ranges are those of the training part.
   const store::Column& weight = data.shape.columns[5];
@@ -101,7 +101,7 @@ TEST_F(Reading, FlagsSayOtherwise) {
                [&] { read_table({.data = csv, .target = "spent", .types = "spent=integer"}); });
   expect_error(ErrorKind::usage, {"--drop", "column spent is told"},
                [&] { read_table({.data = csv, .target = "spent", .drop = "spent"}); });
-  expect_error(ErrorKind::data, {"visits.csv:2", "column shop", "'shop 0'", "need a finite number"},
+  expect_error(ErrorKind::data, {"visits.csv:2", "column shop", "'shop 0'", "expected a finite number"},
                [&] { read_table({.data = csv, .target = "spent", .types = "shop=number"}); });
 }
 
@@ -115,7 +115,7 @@ TEST_F(Reading, TheTaskIsSaidOrFollowsFromTheCells) {
   EXPECT_EQ(classes.shape.classes[1], "0.5");
   expect_error(ErrorKind::data, {"t.csv:3", "column a", "got 0.5", "--task counts"},
                [&] { read_table({.data = csv, .target = "a", .task = "counts"}); });
-  expect_error(ErrorKind::usage, {"--task", "the model or its --objective tells values"},
+  expect_error(ErrorKind::usage, {"--task", "the model or its --objective is for regression"},
                [&] { read_table({.data = csv, .target = "y", .task = "classes", .values = true}); });
 }
 
@@ -131,7 +131,7 @@ TEST_F(Reading, ATestPartOfItsOwnIsReadByTheColumnsOfTraining) {
   EXPECT_EQ(data.own_test.values.data<double>()[2], 1);
   EXPECT_EQ(data.own_test.values.data<double>()[1], store::kUnknownWord);
   EXPECT_EQ(data.own_test.labels.data<int64_t>()[0], 1);
-  expect_told(data.notes, {"9 rows of", "test.csv", "are the test part"});
+  expect_told(data.notes, {"9 rows of", "test.csv", "are the test set"});
   const std::string less = file("less.csv", "kind,a", 3, [](int) { return "rose,1"; });
   expect_error(ErrorKind::data, {"less.csv", "no column colour"},
                [&] { read_table({.data = csv, .target = "kind", .test = less}); });
@@ -170,7 +170,7 @@ TEST_F(Reading, GroupsAndTimesDivideTheRows) {
   };
   const std::vector<double> before = seconds(times.train), after = seconds(times.test);
   EXPECT_LT(*std::max_element(before.begin(), before.end()), *std::min_element(after.begin(), after.end()));
-  expect_told(times.notes, {"held out", "the last by day"});
+  expect_told(times.notes, {"for validation", "the last by day"});
   expect_error(ErrorKind::usage, {"--split-by", "--group-column"},
                [&] { read_table({.data = csv, .target = "spent", .group_column = "shop", .split_by = "day"}); });
   expect_error(ErrorKind::data, {"--split-by needs times or numbers", "category"},
@@ -187,7 +187,7 @@ TEST_F(Reading, WeightsAreReadAndChecked) {
   EXPECT_EQ(*std::max_element(weights.begin(), weights.end()), 2);
   const std::string bad =
       file("bad.csv", "a,w,y", 9, [](int i) { return cat(i, ".5,", i == 4 ? "-1" : "1", ",", i % 3, ".5"); });
-  expect_error(ErrorKind::data, {"bad.csv:6", "column w", "'-1'", "a weight is a number of at least 0"},
+  expect_error(ErrorKind::data, {"bad.csv:6", "column w", "'-1'", "expected a weight of at least 0"},
                [&] { read_table({.data = bad, .target = "y", .weight_column = "w"}); });
 }
 
@@ -274,7 +274,7 @@ TEST_F(Reading, TargetsThatTellNothingAreRefused) {
   refused("a,y", [](int i) { return cat(i, ".5,red"); }, ErrorKind::data, {"column y", "red in all of 20 rows"});
   refused("a,yy", [](int i) { return cat(i, ".5,3"); }, ErrorKind::usage, {"--target", "no column y", "a, yy"});
   refused("a,y", [](int i) { return cat("1,", i, ".5"); }, ErrorKind::data,
-          {"the column y alone", "a (constant: all cells are 1)", "--types"});
+          {"the column y alone", "a (constant: all values are 1)", "--types"});
 }
 
 // Memory is told before a table is read, from its first rows; a small one is not even opened.
@@ -297,7 +297,7 @@ TEST_F(Reading, RowsOnTheDiskAreThoseInMemory) {
   const RowData here = read_table({.data = csv}), there = read_table({.data = csv, .folder = dir_.path()});
   EXPECT_EQ(there.fingerprint, here.fingerprint);
   EXPECT_EQ(there.folder, dir_.path());
-  expect_told(there.notes, {"in place of memory"});
+  expect_told(there.notes, {"instead of memory"});
   const auto bytes = [](const Array& a) { return std::string(static_cast<const char*>(a.raw()), a.bytes()); };
   EXPECT_EQ(bytes(there.train.values), bytes(here.train.values));
   EXPECT_EQ(bytes(there.test.values), bytes(here.test.values));
@@ -353,8 +353,20 @@ TEST_F(Reading, IndexColumnsAreIgnored) {
   for (const char* header : {",a,kind", "Unnamed: 0,a,kind", "\"\",a,kind", "a,kind", "index,a,kind"}) {
     const RowData data = read_table({.data = file("i.csv", header, 50, cells), .target = "kind"});
     EXPECT_EQ(names(data.shape.columns), "a") << header;
-    expect_told(data.notes, {"ignored columns, not learnt from: ", "(identifier"});
+    expect_told(data.notes, {"ignored columns: ", "(identifier"});
   }
+}
+
+// They were counted as missing without a word, which pandas does not do.
+TEST_F(Reading, SpellingsThatAreMissingAmongDatesOrAsSaidAreNoted) {
+  const std::string csv = file("days.csv", "day,mark", 40, [](int i) {
+    return cat(i % 8 == 3 ? "-" : cat("2024-01-", 10 + i % 12), ",", i % 10 == 0 ? "?" : i % 2 ? "a" : "b");
+  });
+  const TableDescription d = describe_table(csv, "", "mark=category");
+  EXPECT_EQ(d.columns[0].kind, "datetime");
+  EXPECT_EQ(d.columns[0].missing, 5);
+  EXPECT_EQ(d.columns[0].note, "'-' (5 cells) read as missing values");
+  EXPECT_EQ(d.columns[1].note, "'?' (4 cells) read as missing values");
 }
 
 TEST_F(Reading, ColumnsAreListedWithTheirKinds) {

@@ -235,7 +235,7 @@ TEST_F(Selection, ATestPartOfItsOwnLeavesAllRowsToTheComparison) {
   EXPECT_EQ(learner_->measure(bundle, r.model_path, {}).figures.count, 2);
   train::MeasureRequest held_out;
   held_out.split = "val";
-  expect_error(ErrorKind::usage, {"--split", "was held out of training", "--split train measures"},
+  expect_error(ErrorKind::usage, {"--split", "was held out for validation", "--split train measures"},
                [&] { learner_->measure(bundle, r.model_path, held_out); });
   // Without a comparison the held-out rows guide the fit, as before.
   learner_->fits.clear();
@@ -288,7 +288,7 @@ TEST_F(Selection, HalvingFindsTheBestOfManySettings) {
   EXPECT_EQ(r.leaderboard->standings[0].settings, cat("--epochs ", std::llround(mean)));
   EXPECT_EQ(r.leaderboard->standings.size(), 61u) << "each is a line";
   EXPECT_EQ(std::count_if(r.leaderboard->standings.begin(), r.leaderboard->standings.end(),
-                          [](const train::Standing& s) { return s.whole; }),
+                          [](const train::ModelScore& s) { return s.whole; }),
             4)
       << "the usual settings and three that were left";
   EXPECT_LT(learner_->fits.size(), 60u + 20 + 7 + 3 * 5 + 5 + 5) << "most see one fold of few rows";
@@ -337,7 +337,7 @@ TEST_F(Selection, AutoFitsTheBestToAllRowsAndStoresItAsThatLearner) {
   EXPECT_EQ(bundle.learner, r.leaderboard->standings[0].learner);
   EXPECT_GT(*r.test.top1, 95.0);
   std::map<std::string, int> lines;
-  for (const train::Standing& s : r.leaderboard->standings) ++lines[s.learner];
+  for (const train::ModelScore& s : r.leaderboard->standings) ++lines[s.learner];
   EXPECT_EQ(lines["gbdt"], 4) << "in two settings, and two that were drawn";
   EXPECT_EQ(lines["forest"], 3);
   EXPECT_EQ(lines["logistic"], 1);
@@ -456,7 +456,7 @@ TEST_F(Selection, NonsenseIsRefusedByItsFlag) {
   const std::string values = dir_ / "values.csv";
   refused({"--metric", "rmse is for values", "2 classes", "auc"}, [](C& c) { c.metric = "rmse"; });
   refused({"--metric", "macro_f1 is for more than two classes"}, [](C& c) { c.metric = "macro_f1"; });
-  refused({"--metric", "auc is for two classes", "holds values", "rmse, mae, r2"}, [&](C& c) {
+  refused({"--metric", "auc is for two classes", "contains values", "rmse, mae, r2"}, [&](C& c) {
     c.data = values;
     c.metric = "auc";
   });
@@ -465,7 +465,7 @@ TEST_F(Selection, NonsenseIsRefusedByItsFlag) {
     c.metric = "quantile_loss";
   });
   refused({"--metric", "unknown value: got acc", "accuracy"}, [](C& c) { c.metric = "acc"; });
-  refused({"--threshold", "two classes", "holds values"}, [&](C& c) {
+  refused({"--threshold", "two classes", "contains values"}, [&](C& c) {
     c.data = values;
     c.threshold = 0.4;
   });
@@ -485,7 +485,7 @@ TEST_F(Selection, NonsenseIsRefusedByItsFlag) {
 }
 
 TEST_F(Selection, ALearnerHasItsOwnLearningRateHoweverItIsNamed) {
-  EXPECT_EQ(train::learning_rate(train::Config()), 0.01) << "of nets";
+  EXPECT_EQ(train::learning_rate(train::Config()), 0.01) << "of networks";
   train::Config nets;
   nets.model = "mlp";
   EXPECT_EQ(train::prepare(nets).config().lr, 0.01);
@@ -502,7 +502,7 @@ TEST_F(Selection, ALearnerHasItsOwnLearningRateHoweverItIsNamed) {
   EXPECT_EQ(run.config().lr, kGbdtRate);
   const std::vector<std::string> notes = run.summary().notes;
   EXPECT_TRUE(std::any_of(notes.begin(), notes.end(), [](const std::string& n) {
-    return n.find("is that of the recipe, for nets") != std::string::npos;
+    return n.find("is that of the recipe, for networks") != std::string::npos;
   }));
 }
 

@@ -59,7 +59,7 @@ TEST(StoredTrees, AreLookedThroughBeforeXgboostSeesThem) {
     Json j = one_tree();
     j[Json::json_pointer(path)] = value;
     SCOPED_TRACE(path);
-    expect_error(ErrorKind::checkpoint, {"m.safetensors", "the stored trees are damaged", part}, [&] { read(j); });
+    expect_error(ErrorKind::checkpoint, {"m.safetensors", "the saved trees are damaged", part}, [&] { read(j); });
   };
   const std::string tree = "/learner/gradient_booster/model/trees/0/";
   refused((tree + "left_children").c_str(), {3, -1, -1}, "node 0 has the child 3");
@@ -69,11 +69,11 @@ TEST(StoredTrees, AreLookedThroughBeforeXgboostSeesThem) {
   refused((tree + "right_children").c_str(), {-1, -1, -1}, "node 0 has the child -1");
   refused((tree + "split_indices").c_str(), {2, 0, 0}, "it reads column 2 of 2");
   refused((tree + "split_indices").c_str(), {-1, 0, 0}, "it reads column -1");
-  refused((tree + "split_conditions").c_str(), {0.0, NAN, -0.5}, "leaf 1 is not finite");
-  refused((tree + "split_conditions").c_str(), {0.0, 0.5}, "split_conditions: got 2 values, need 3");
+  refused((tree + "split_conditions").c_str(), {0.0, NAN, -0.5}, "leaf 1 is NaN or infinite");
+  refused((tree + "split_conditions").c_str(), {0.0, 0.5}, "split_conditions: expected 3, got 2 values");
   refused((tree + "default_left").c_str(), Json::array(), "default_left");
   refused((tree + "sum_hessian").c_str(), "none", "sum_hessian");
-  refused((tree + "tree_param/num_nodes").c_str(), "4", "got 3 values, need 4");
+  refused((tree + "tree_param/num_nodes").c_str(), "4", "expected 4, got 3 values");
   refused((tree + "tree_param/num_nodes").c_str(), "0", "no nodes");
   refused((tree + "tree_param/num_nodes").c_str(), "three", "num_nodes");
   refused((tree + "tree_param/size_leaf_vector").c_str(), "3", "vectors");
@@ -84,10 +84,10 @@ TEST(StoredTrees, AreLookedThroughBeforeXgboostSeesThem) {
   refused((tree + "categories").c_str(), {1 << 24}, "categories");
   refused("/learner/gradient_booster/model/tree_info", {1}, "class 1 of 1");
   refused("/learner/gradient_booster/model/iteration_indptr", {0, 2}, "rounds");
-  refused("/learner/gradient_booster/model/gbtree_model_param/num_trees", "2", "got 1 trees, need 2");
+  refused("/learner/gradient_booster/model/gbtree_model_param/num_trees", "2", "expected 2, got 1 trees");
   refused("/learner/gradient_booster/name", "gblinear", "gblinear");
   refused("/learner/learner_model_param/num_feature", "3", "they take 3 columns");
-  refused("/learner/learner_model_param/num_class", "3", "they tell 3 numbers");
+  refused("/learner/learner_model_param/num_class", "3", "they predict 3 numbers");
   refused((tree + "parents").c_str(), {2147483647, 3, 0}, "node 1 has the parent 3");
   refused((tree + "parents").c_str(), {2147483647, 0, -1}, "node 2 has the parent -1");
   refused("/learner/learner_model_param/num_target", "2", "several targets");
@@ -197,15 +197,15 @@ TEST(Ubjson, IsOneValueWithinItsBytesWhoseKeysDiffer) {
       {std::string(kMostUbjsonDepth + 1, '[') + std::string(kMostUbjsonDepth + 1, ']'), "lists within each other"},
       {std::string(5'000'000, '['), "lists within each other"},
       {key + "Z" + "U\1aZ}", "the key a is there twice"},
-      {std::string("[$Z#L\0\0\0\0\xb2\xd0\x5e\0", 13), "holds no numbers"},
-      {std::string("[$L#L\x3f\xff\xff\xff\xff\xff\xff\xff", 13), "bytes are said to follow"},
+      {std::string("[$Z#L\0\0\0\0\xb2\xd0\x5e\0", 13), "has no numbers"},
+      {std::string("[$L#L\x3f\xff\xff\xff\xff\xff\xff\xff", 13), "bytes should follow"},
       {std::string("[$L#L\xff\xff\xff\xff\xff\xff\xff\xff", 13), "below 0"},
-      {std::string("SL\x7f\xff\xff\xff\xff\xff\xff\xff", 10), "bytes are said to follow"},
+      {std::string("SL\x7f\xff\xff\xff\xff\xff\xff\xff", 10), "bytes should follow"},
       {std::string("[#L\0\0\0\1\0\0\0\0", 11), "do"},
-      {"{$Z#U\5", "need a length"},
-      {"ZZ", "bytes behind the end"},
+      {"{$Z#U\5", "expected a length"},
+      {"ZZ", "bytes after the end"},
       {"[N]", "no value"},
-      {"[U", "1 bytes are said to follow"},
+      {"[U", "1 bytes should follow"},
   };
   for (const auto& [bytes, part] : kFaults) EXPECT_NE(fault(bytes).find(part), std::string::npos) << fault(bytes);
 }

@@ -76,7 +76,6 @@ std::vector<float> random_rows(std::mt19937& random, int64_t rows, int missing_o
 TEST(TreeSums, AreThoseOfTheLeavesThatEachRowFallsInto) {
   std::mt19937 random(7);
   for (const bool words : {false, true}) {
-    // 150 trees have more splits of a column than a byte tells apart.
     for (const auto& [levels, count] : {std::pair{0, 7}, {1, 7}, {3, 70}, {6, 150}, {8, 150}, {9, 7}, {14, 7}}) {
       std::vector<store::Tree> trees;
       for (int t = 0; t < count; ++t) trees.push_back(random_tree(random, t == 6 ? 2 : levels, words));
@@ -135,7 +134,7 @@ TEST(TreeSums, ASplitAtMinusInfinityPartsWhatIsMissingFromAllNumbers) {
 
 TEST(TreeSums, InfiniteFeaturesLieBeyondAllSplits) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  for (const int64_t columns : {1, 65}) {  // the splits of so many columns do not fit in a register of bytes
+  for (const int64_t columns : {1, 65}) {
     for (const int splits : {1, 63, 64, 127, 128, 254, 255}) {
       std::vector<store::Tree> trees;
       for (int i = 0; i < std::max<int>(splits, static_cast<int>(columns)); ++i) {

@@ -78,12 +78,12 @@ TEST_F(XgboostImport, WhatIsNotTakenIsSaid) {
     io::write_file_atomic(path, std::string_view(bad.dump()));
     expect_error(kind, parts, [&] { import_xgboost(path, {}); });
   };
-  refused(ErrorKind::usage, {"dart", "need gbtree"},
+  refused(ErrorKind::usage, {"dart", "expected gbtree"},
           [](Json& j) { j["learner"]["gradient_booster"]["name"] = "dart"; });
-  refused(ErrorKind::usage, {"rank:map", "need binary:logistic", "reg:squarederror"},
+  refused(ErrorKind::usage, {"rank:map", "expected binary:logistic", "reg:squarederror"},
           [](Json& j) { j["learner"]["objective"]["name"] = "rank:map"; });
   // Names that share their bytes would be any number of long ones.
-  refused(ErrorKind::data, {"is no model of XGBoost's", "the offsets of its categories do not rise"}, [](Json& j) {
+  refused(ErrorKind::data, {"is no model of XGBoost's", "the offsets of its categories do not ascend"}, [](Json& j) {
     j["learner"]["feature_types"] = Json::array({"c"});
     const Json names = {{"offsets", {0, 2, 1}}, {"values", {97, 98}}};
     j["learner"]["gradient_booster"]["model"]["cats"] = {{"enc", Json::array({names})}};
@@ -92,6 +92,17 @@ TEST_F(XgboostImport, WhatIsNotTakenIsSaid) {
   refused(ErrorKind::data, {"is no model of XGBoost's", "objective"}, [](Json& j) { j["learner"].erase("objective"); });
   refused(ErrorKind::checkpoint, {"damaged", "child"},
           [](Json& j) { j["learner"]["gradient_booster"]["model"]["trees"][0]["left_children"][0] = 100; });
+  // Files of a few bytes that claim many columns or categories.
+  refused(ErrorKind::data, {"100001 columns", "need 1 to 100000"},
+          [](Json& j) { j["learner"]["learner_model_param"]["num_feature"] = "100001"; });
+  refused(ErrorKind::data, {"4000001 categories", "need at most 4000000"}, [](Json& j) {
+    j["learner"]["feature_types"] = Json::array({"c"});
+    Json& tree = j["learner"]["gradient_booster"]["model"]["trees"][0];
+    tree["split_type"][0] = 1;
+    tree["categories"] = {3'999'999};
+    tree["categories_nodes"] = tree["categories_segments"] = {0};
+    tree["categories_sizes"] = {1};
+  });
   io::write_file_atomic(path, std::string_view(good.dump()));
   expect_error(ErrorKind::usage, {"--class-names", "got 3 names", "2 classes"}, [&] {
     import_xgboost(path, {"a", "b", "c"});

@@ -327,16 +327,17 @@ TEST_F(XgboostTest, WhatDoesNotGoWithTheDataIsRefusedByItsFlag) {
   };
   using C = train::Config;
   refused(ErrorKind::usage, {"--monotone", "no column lenght", "length?"}, [](C& c) { c.monotone = "lenght=1"; });
-  refused(ErrorKind::usage, {"--monotone", "column length", "'up'", "need 1"}, [](C& c) { c.monotone = "length=up"; });
+  refused(ErrorKind::usage, {"--monotone", "column length", "'up'", "expected 1"},
+          [](C& c) { c.monotone = "length=up"; });
   refused(ErrorKind::usage, {"--monotone", "column colour holds words"}, [](C& c) { c.monotone = "colour=1"; });
-  refused(ErrorKind::data, {"holds words"}, [](C& c) { c.objective = "poisson"; });
+  refused(ErrorKind::data, {"contains categories"}, [](C& c) { c.objective = "poisson"; });
   refused(ErrorKind::usage, {"--quantile", "--objective quantile"}, [](C& c) { c.quantile = 0.9; });
-  refused(ErrorKind::usage, {"--momentum", "is for nets", "gbdt"}, [](C& c) { c.momentum = 0.5; });
+  refused(ErrorKind::usage, {"--momentum", "is for networks", "gbdt"}, [](C& c) { c.momentum = 0.5; });
   refused(ErrorKind::usage, {"--trees", "is for trees", "gbdt does not have it"}, [](C& c) { c.trees = 5; });
   refused(ErrorKind::usage, {"--lambda", "at least 0"}, [](C& c) { c.lambda = -0.5; });
   refused(ErrorKind::usage, {"--objective", "unknown value", "poisson"}, [](C& c) { c.objective = "poison"; });
   refused(ErrorKind::usage, {"--device", "runs on the CPU"}, [](C& c) { c.backend = "opencl:0"; });
-  refused(ErrorKind::usage, {"--rounds", "is for models of tables", "lenet is a net"}, [](C& c) {
+  refused(ErrorKind::usage, {"--rounds", "is for models of tables", "lenet is a network"}, [](C& c) {
     c = C();
     c.model = "lenet";
     c.data = "digits";
@@ -442,7 +443,7 @@ TEST_F(XgboostTest, DamagedFilesAreRefused) {
   changed(kDamage, [](auto& f) { f.tensors.clear(); }, {"xgboost.trees", "missing"});
   changed(kDamage, [](auto& f) { f.metadata.erase("xgboost"); }, {"no entry xgboost"});
   changed(kDamage, [](auto& f) { f.metadata["xgboost"] = "{}"; }, {"version"});
-  changed(kDamage, [](auto& f) { f.metadata["classes"] = R"(["a", "b", "c"])"; }, {"they tell 1 numbers"});
+  changed(kDamage, [](auto& f) { f.metadata["classes"] = R"(["a", "b", "c"])"; }, {"they predict 1 numbers"});
   changed(kDamage,
           [](auto& f) {
             Array& bytes = f.tensors[0].second;
@@ -450,7 +451,7 @@ TEST_F(XgboostTest, DamagedFilesAreRefused) {
             std::copy_n(bytes.template data<uint8_t>(), half.numel(), half.template data<uint8_t>());
             bytes = half;
           },
-          {"the stored trees are damaged"});
+          {"the saved trees are damaged"});
   changed(ErrorKind::device,
           [](auto& f) { f.metadata["xgboost"] = R"({"version": "99.1.0", "rounds": 1, "fitted": 1})"; },
           {"XGBoost 99.1.0's", "may not read", "pip install xgboost-cpu"});

@@ -151,6 +151,22 @@ TEST(Config, ValuesThatCannotWorkNameTheirFlag) {
   }
 }
 
+TEST(Config, CheckpointsMayBeASpanOfTimeApart) {
+  Config c = recipe("digits");
+  set_from_json(c, R"({"save_every": "1m30s"})", "f");
+  EXPECT_EQ(c.save_seconds, 90);
+  EXPECT_EQ(c.save_every, 0);
+  Config again = recipe("digits");
+  set_from_json(again, to_json(c), "f");
+  EXPECT_EQ(again.save_seconds, 90);
+  set_from_json(again, R"({"save_every": 7})", "f");
+  EXPECT_EQ(again.save_seconds, 0);
+  EXPECT_EQ(again.save_every, 7);
+  expect_error(ErrorKind::usage, {"--save-every", "30x"}, [&] { set_from_json(c, R"({"save_every": "30x"})", "f"); });
+  c.save_seconds = -1;
+  expect_error(ErrorKind::usage, {"--save-every"}, [&] { validate(c); });
+}
+
 TEST(Config, UnknownNamesGiveTheNearest) {
   Config c = recipe("digits");
   c.optimizer = "adma";

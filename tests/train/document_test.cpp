@@ -63,7 +63,7 @@ std::string exit_codes_table() {
       {ErrorKind::data, "a data file is missing, damaged or inconsistent"},
       {ErrorKind::device, "the device is missing, or cannot do what was asked"},
       {ErrorKind::capacity, "does not fit into memory"},
-      {ErrorKind::diverged, "a loss, weight or state is not finite"},
+      {ErrorKind::diverged, "a loss, weight or state is NaN or infinite"},
       {ErrorKind::peer_lost, "another process of the run was lost"},
       {ErrorKind::checkpoint, "a checkpoint or model file is damaged or does not fit"},
       {ErrorKind::verification, "`verify` found a difference"},

@@ -75,7 +75,7 @@ TEST_F(Finite, SamplesAreLeftOutWhereThatIsAskedForAndStatisticsAreOfTheRest) {
 TEST_F(Finite, NothingIsLeftOfSamplesThatAreAllBad) {
   for (int64_t i = 0; i < x_test_.numel(); ++i) x_test_.data<float>()[i] = kNan;
   config_.on_bad_sample = "skip";
-  expect_error(ErrorKind::data, {"test", "no sample holds finite numbers alone"}, [&] { run(); });
+  expect_error(ErrorKind::data, {"test", "every sample contains NaN or infinity"}, [&] { run(); });
 }
 
 // A rate at which the weights leave the range of f32 in the last step, whose own loss is still finite.
@@ -145,8 +145,8 @@ TEST(FiniteSamples, WhatNeverChangesIsTold) {
   for (int64_t r = 0; r < 6; ++r) set.images.data<float>()[r * 3 + 1] = 4;
   set.labels = Array::of<int64_t>({1, 1, 1, 1, 1, 1}, {6});
   EXPECT_EQ(data::nothing_to_learn(set),
-            (std::vector<std::string>{"all 6 samples to learn from are of class yes: there is nothing to tell apart",
-                                      "nothing can be learnt from what never changes: column 1"}));
+            (std::vector<std::string>{"all 6 samples to learn from are of class yes: there is nothing to classify",
+                                      "nothing can be learned from constant inputs: column 1"}));
   set.labels = Array::of<float>({2, 2, 2, 2, 2, 2}, {6, 1});
   EXPECT_EQ(data::nothing_to_learn(set)[0], "targets never change: column 0");
 }

@@ -36,7 +36,7 @@ TEST_P(GoldenPlan, IsAsCommitted) {
   std::ifstream file(path);
   std::stringstream golden;
   golden << file.rdbuf();
-  EXPECT_EQ(text, golden.str()) << path << " differs; FREIGHT_UPDATE_GOLDEN=1 writes it anew";
+  EXPECT_EQ(text, golden.str()) << path << " differs; FREIGHT_UPDATE_GOLDEN=1 writes it again";
 }
 
 INSTANTIATE_TEST_SUITE_P(Nets, GoldenPlan, testing::Values("mlp", "lenet", "convnet"),

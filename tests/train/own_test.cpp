@@ -115,7 +115,7 @@ TEST_F(OwnRun, ANetAndDataOfOnesOwnAreTrainedAndRecorded) {
   EXPECT_FALSE(r.test.top1);
   EXPECT_EQ(record().at("data").at("name"), "points");
   EXPECT_EQ(record().at("status"), "complete");
-  EXPECT_NE(read_text(dir_ / "run/log.txt").find("nobody declared"), std::string::npos);
+  EXPECT_NE(read_text(dir_ / "run/log.txt").find("are not declared"), std::string::npos);
   // What is stored are its weights.
   expect_error(ErrorKind::checkpoint, {"no spec form"}, [&] { store::load_bundle(r.model_path); });
   models::Model again = wave();
@@ -305,23 +305,23 @@ TEST_F(OwnRun, OneIsFittedToTheMemoryAsTheCommandsRunsAre) {
   constexpr int64_t kSamples = 48000;  // so many that their activations outweigh what any process takes
   config_.batch_size = kSamples;
   std::vector<std::string> heard;
-  const auto fitted = [&](double bytes, plan::FitOptions::Misfit misfit) {
+  const auto fitted = [&](double bytes, plan::FitOptions::IfTooLarge if_too_large) {
     config_.output_dir = dir_ / cat("fitted-", bytes);
     train::Config c = config_;
     return plan::prepare_fitting(
-        c, {.misfit = misfit, .device_memory = bytes},
+        c, {.if_too_large = if_too_large, .device_memory = bytes},
         {.own = Own{.model = wave(), .data = data::TrainTest{points(kSamples, 0), points(40, 1000)}, .feeds = {}}},
         [&](const std::string& text) { heard.push_back(text); });
   };
-  using Misfit = plan::FitOptions::Misfit;
-  const plan::FittedRun whole = fitted(1e9, Misfit::refuse);
+  using IfTooLarge = plan::FitOptions::IfTooLarge;
+  const plan::FittedRun whole = fitted(1e9, IfTooLarge::refuse);
   const double needed = whole.outcome.planned_bytes;
   EXPECT_EQ(whole.run.summary().planned_bytes, static_cast<size_t>(needed));
   EXPECT_TRUE(heard.empty());
   // The process takes its part whatever the batch.
   const double less = needed - 0.1 * (needed - static_cast<double>(whole.draft->part(plan::Part::process)));
-  expect_error(ErrorKind::capacity, {"does not fit", "would fit, with"}, [&] { fitted(less, Misfit::refuse); });
-  plan::FittedRun adapted = fitted(less, Misfit::adapt);
+  expect_error(ErrorKind::capacity, {"does not fit", "would fit, with"}, [&] { fitted(less, IfTooLarge::refuse); });
+  plan::FittedRun adapted = fitted(less, IfTooLarge::adapt);
   EXPECT_FALSE(heard.empty());
   EXPECT_LE(adapted.outcome.planned_bytes, less);
   Observer silent;
@@ -337,7 +337,7 @@ TEST_F(OwnRun, OneThatStopsBeforeItsFirstEvaluationHasNoTestLoss) {
   models::Model none = wave();
   none.net = nullptr;
   config_.output_dir = dir_ / "none";
-  expect_error(ErrorKind::usage, {"own.model", "has no net"}, [&] { run(own(none)); });
+  expect_error(ErrorKind::usage, {"own.model", "has no network"}, [&] { run(own(none)); });
 }
 
 TEST_F(OwnRun, FlagsAreSetAsTheCommandLineHasThem) {
@@ -375,7 +375,7 @@ TEST_F(OwnRun, ClassesWithoutNamesAreNumbered) {
   EXPECT_EQ(store::load_bundle(r.model_path).classes, (std::vector<std::string>{"0", "1", "2"}));
   what.data->test.labels.data<int64_t>()[7] = -1;
   config_.output_dir = dir_ / "bad";
-  expect_error(ErrorKind::data, {"points, test part, labels", "sample 7 has -1", "0 to 2"}, [&] { run(what); });
+  expect_error(ErrorKind::data, {"points, test set, labels", "sample 7 has -1", "0 to 2"}, [&] { run(what); });
 }
 
 TEST_F(OwnRun, WhatDoesNotFitIsToldBeforeAnythingIsWritten) {
@@ -395,7 +395,7 @@ TEST_F(OwnRun, WhatDoesNotFitIsToldBeforeAnythingIsWritten) {
   refused(no_test, {"made has no feed for the test"});
   Own both = fed(wave());
   both.data = own(wave()).data;
-  refused(both, {"a data set and feeds"});
+  refused(both, {"a dataset and feeds"});
 
   models::Model odd = wave();
   odd.own.loss = [](const Tensor& o, const Tensor& y) { return reshape(o, {o.dim(0), 1}) - reshape(y, {y.dim(0), 1}); };
@@ -403,7 +403,7 @@ TEST_F(OwnRun, WhatDoesNotFitIsToldBeforeAnythingIsWritten) {
   models::Model unsaid = wave();
   unsaid.own.loss = distance;
   unsaid.loss = models::Loss::cross_entropy;
-  refused(own(unsaid), {"wave", "no top1 follows", "Objective::metric", "Loss::mse"});
+  refused(own(unsaid), {"wave", "have no top1", "Objective::metric", "Loss::mse"});
   models::Model named = wave();
   named.own.metric = distance;
   for (const char* name : {"loss", "step", "", "a b", "top1"}) {
@@ -437,15 +437,15 @@ TEST_F(OwnRun, ASampleThatIsNotFiniteIsNamedWhereItSpoilsTheLoss) {
   const auto fed_with = [&](const auto& train, const auto& test) {
     return Own{.model = wave(), .data = {}, .feeds = Feeds{train, test, "made"}};
   };
-  expect_error(
-      ErrorKind::diverged,
-      {"first not finite: the input of sample 21 of epoch 0 of the made feed: 1 of 2 elements", "and from it in"},
-      [&] { run(fed_with(feeds(21, false), feeds(-1, false))); });
+  expect_error(ErrorKind::diverged,
+               {"first NaN or infinity: the input of sample 21 of epoch 0 of the custom feed: 1 of 2 elements",
+                "and from it in"},
+               [&] { run(fed_with(feeds(21, false), feeds(-1, false))); });
   config_.output_dir = dir_ / "target";
-  expect_error(ErrorKind::diverged, {"the target of sample 5 of epoch 0 of the made feed: 1 of 1 elements"},
+  expect_error(ErrorKind::diverged, {"the target of sample 5 of epoch 0 of the custom feed: 1 of 1 elements"},
                [&] { run(fed_with(feeds(5, true), feeds(-1, false))); });
   config_.output_dir = dir_ / "test";
-  expect_error(ErrorKind::diverged, {"test", "the input of sample 40 of epoch 0 of the made feed"},
+  expect_error(ErrorKind::diverged, {"test", "the input of sample 40 of epoch 0 of the custom feed"},
                [&] { run(fed_with(feeds(-1, false), feeds(40, false))); });
 }
 
@@ -473,7 +473,7 @@ TEST_F(OwnRun, HooksThatTakePartInADeclaredNetAreNamedBeforeItIsTrained) {
   const nn::HookHandle hook = net->children()[0].module->on_output(
       [](const nn::Module&, const auto&, std::vector<Tensor>& out) { out[0] = out[0] * 2.0; });
   config_.output_dir = dir_ / "hooked";
-  expect_error(ErrorKind::usage, {"the net 'line'", "a hook (on_output) on '0' takes part"}, [&] { run(own(model)); });
+  expect_error(ErrorKind::usage, {"the network 'line'", "a hook (on_output) on '0' takes part"}, [&] { run(own(model)); });
 }
 
 }  // namespace

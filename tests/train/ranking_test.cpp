@@ -72,7 +72,7 @@ TEST(Ranking, ScoresAreMeansOverQueriesAndIntervalsAreDrawnByThem) {
   EXPECT_NEAR(evaluate(answers, rows).loss, 1 - scores[1].value, 1e-12);
   EXPECT_FALSE(evaluate(answers, rows).top1);
   Array broken = Array::of<float>(std::vector<float>(10, NAN), {10, 1});
-  expect_error(ErrorKind::diverged, {"not finite"}, [&] { evaluate(broken, rows); });
+  expect_error(ErrorKind::diverged, {"NaN or infinite"}, [&] { evaluate(broken, rows); });
 }
 
 TEST(Ranking, AMetricOfAnotherTaskIsRefusedByName) {
@@ -81,7 +81,7 @@ TEST(Ranking, AMetricOfAnotherTaskIsRefusedByName) {
     c.metric = metric;
     expect_error(ErrorKind::usage, parts, [&] { metric_for(c, classes); });
   };
-  refused("ndcg", 0, {"--metric", "ndcg is for rankings (--task ranking)", "holds values", "rmse"});
+  refused("ndcg", 0, {"--metric", "ndcg is for rankings (--task ranking)", "contains values", "rmse"});
   refused("map@5", 2, {"--metric", "map@5 is for rankings", "2 classes", "auc"});
   c.task = "ranking";
   refused("rmse", 0, {"--metric", "rmse is for values", "holds relevances", "ndcg, ndcg@10, map"});

@@ -20,7 +20,7 @@ TEST(Deal, GivesShardsInOrderAndAsEvenlyAsPossible) {
     std::vector<int64_t> all;
     int64_t next = 0;
     for (int r = 0; r < world; ++r) {
-      const Deal d{shards, r, world};
+      const ShardAssignment d{shards, r, world};
       EXPECT_EQ(d.first(), next);
       EXPECT_LE(d.count(), d.most());
       next += d.count();
@@ -36,23 +36,23 @@ TEST(Deal, GivesShardsInOrderAndAsEvenlyAsPossible) {
 }
 
 TEST(Deal, KnowsWhereSumsOfRanksMeetInTheTreeOverShards) {
-  EXPECT_TRUE((Deal{8, 0, 2}.aligned()));
-  EXPECT_TRUE((Deal{12, 0, 3}.aligned()));  // of four each
-  EXPECT_FALSE((Deal{6, 0, 2}.aligned()));  // (0 + 1) + (2 + 3), then 4 + 5: not three and three
-  EXPECT_FALSE((Deal{8, 0, 3}.aligned()));
+  EXPECT_TRUE((ShardAssignment{8, 0, 2}.aligned()));
+  EXPECT_TRUE((ShardAssignment{12, 0, 3}.aligned()));  // of four each
+  EXPECT_FALSE((ShardAssignment{6, 0, 2}.aligned()));  // (0 + 1) + (2 + 3), then 4 + 5: not three and three
+  EXPECT_FALSE((ShardAssignment{8, 0, 3}.aligned()));
 }
 
 TEST(Deal, GivesUnlikeRanksMoreShardsOrLargerOnes) {
-  const Deal of_shards{.shards = 8, .rank = 1, .world = 3, .counts = {5, 2, 1}};
+  const ShardAssignment of_shards{.shards = 8, .rank = 1, .world = 3, .counts = {5, 2, 1}};
   EXPECT_EQ(of_shards.first(), 5);
   EXPECT_EQ(of_shards.count(), 2);
   EXPECT_EQ(of_shards.most(), 5);
   EXPECT_FALSE(of_shards.aligned());
-  EXPECT_TRUE((Deal{.shards = 8, .rank = 0, .world = 2, .counts = {4, 4}}.aligned()));
+  EXPECT_TRUE((ShardAssignment{.shards = 8, .rank = 0, .world = 2, .counts = {4, 4}}.aligned()));
 
   // 100 samples as 70 and 30, each in two parts.
   for (int r = 0; r < 2; ++r) {
-    const Deal deal{.shards = 4, .rank = r, .world = 2, .widths = {70, 30}};
+    const ShardAssignment deal{.shards = 4, .rank = r, .world = 2, .widths = {70, 30}};
     const data::Share share = deal.pieces();
     EXPECT_EQ(share.rows(share.first, 100), (std::pair<int64_t, int64_t>(r == 0 ? 0 : 70, r == 0 ? 35 : 15)));
     EXPECT_EQ(share.most_rows(100), r == 0 ? 35 : 15);
@@ -140,73 +140,15 @@ TEST(RankShares, OfARunThatGoesOnAreThoseBeforeWhereTheDevicesAre) {
 TEST(Wish, GoesThroughNumbersThatAreAdded) {
   double a[kWishNumbers], b[kWishNumbers];
   put({.interrupts = 1, .lr = 0.25}, a);
-  put({.terminations = 2, .stop = 1, .meeting = 3}, b);
+  put({.terminations = 2, .stop = 1, .saves = 3}, b);
   for (size_t i = 0; i < kWishNumbers; ++i) a[i] += b[i];
   const Wish both = wish_of(a);
   EXPECT_EQ(both.interrupts, 1);
   EXPECT_EQ(both.terminations, 2);
   EXPECT_EQ(both.stop, 1);
-  EXPECT_EQ(both.meeting, 3);
+  EXPECT_EQ(both.saves, 3);
   EXPECT_EQ(both.lr, 0.25);
   EXPECT_TRUE(both.any_stop());
-}
-
-// A member of a job of `numbers.size()` ranks, by whose numbers weights are given; this process is rank 1.
-class ComesAsSecond final : public comm::Membership {
- public:
-  explicit ComesAsSecond(std::vector<int> numbers) : numbers_(std::move(numbers)) {}
-  int number() const override { return numbers_[1]; }
-  int most() const override { return 4; }
-  void need_same(uint64_t) override {}
-  std::unique_ptr<comm::Comm> meet(double) override;
-  void settle() override {}
-  bool called() const override { return false; }
-  void end_job(const std::string&) override {}
-  bool began() const override { return true; }
-  void begin() override {}
-
- private:
-  std::vector<int> numbers_;
-};
-
-// All ranks bring one number, as those of weights 8, 4, 2, 1 by number do.
-class WeightsComm final : public comm::Comm {
- public:
-  explicit WeightsComm(std::vector<int> numbers) : numbers_(std::move(numbers)) {}
-  int rank() const override { return 1; }
-  int world() const override { return static_cast<int>(numbers_.size()); }
-  bool over_network() const override { return false; }
-  void all_gather(const void* from, void* to, int64_t count, DType dtype) override {
-    ASSERT_TRUE(count == 1 && dtype == DType::f64);
-    EXPECT_EQ(*static_cast<const double*>(from), 8 >> numbers_[1]);
-    for (size_t r = 0; r < numbers_.size(); ++r) static_cast<double*>(to)[r] = 8 >> numbers_[r];
-  }
-  void all_reduce(void*, int64_t, DType) override {}
-  void reduce_scatter(const void*, void*, int64_t, DType) override {}
-  void broadcast(void*, int64_t, DType, int) override {}
-  void barrier() override {}
-  void abort(const std::string&) noexcept override {}
-  void at_step(int64_t) override {}
-  std::vector<double> waited() const override { return {}; }
-
- private:
-  std::vector<int> numbers_;
-};
-
-std::unique_ptr<comm::Comm> ComesAsSecond::meet(double) { return std::make_unique<WeightsComm>(numbers_); }
-
-TEST(ElasticRanks, GetShardsByTheWeightsOfThoseThatAreThere) {
-  for (const auto& [numbers, counts] : {std::pair(std::vector<int>{0, 2, 3}, std::vector<int64_t>{6, 1, 1}),
-                                        std::pair(std::vector<int>{1, 3}, std::vector<int64_t>{6, 2}),
-                                        std::pair(std::vector<int>{3, 1, 2}, std::vector<int64_t>{1, 5, 2})}) {
-    Ranks ranks(std::make_unique<ComesAsSecond>(numbers), 1);
-    ranks.ask(parse_device_weights("8,4,2,1", 4));
-    ranks.meet(false);
-    ranks.gather_weights();
-    const Sharding sharding{.shards = 8, .exact = true, .batch_size = 32, .ranks = &ranks};
-    EXPECT_EQ(sharding.deal().counts, counts);
-    EXPECT_EQ(sharding.deal().rank, 1);
-  }
 }
 
 }  // namespace

@@ -391,7 +391,7 @@ TEST_F(Resume, WhatWouldBeAnotherRunIsRefused) {
   refused(ErrorKind::usage, {"--batch-size", "16", "32", "--weights"}, [](Config& c) { c.batch_size = 16; });
   refused(ErrorKind::usage, {"--optimizer", "adam", "sgd"}, [](Config& c) { c.optimizer = "adam"; });
   refused(ErrorKind::usage, {"--resume", "no-such"}, [](Config& c) { c.resume = "no-such"; });
-  refused(ErrorKind::usage, {"--resume", "no checkpoint to go on from", dir_.path(), "--resume auto begins"},
+  refused(ErrorKind::usage, {"--resume", "no checkpoint to resume from", dir_.path(), "--resume auto, which starts over"},
           [&](Config& c) { c.resume = dir_.path(); });
   test::write_idx_split(dir_.path(), "train", data::draw_digits(7, 640));
   refused(ErrorKind::checkpoint, {"fingerprint"}, [](Config&) {});
@@ -410,7 +410,20 @@ TEST_F(Resume, AnEarlierCheckpointSetsTheLaterOnesAside) {
   EXPECT_TRUE(lies("checkpoints/step-41"));
   EXPECT_TRUE(lies("last/model.safetensors"));
   EXPECT_EQ(find_checkpoint(dir_ / "parts", "").checkpoint->place.step, 41);
-  EXPECT_NE(read_text(dir_ / "parts/log.txt").find("set aside: "), std::string::npos);
+  EXPECT_NE(read_text(dir_ / "parts/log.txt").find("moved: "), std::string::npos);
+}
+
+TEST_F(Resume, CheckpointsByTimeAreWrittenWithinAnEpoch) {
+  Config c = at("parts");
+  c.save_seconds = 1e-6;  // after each step
+  c.keep = 0;
+  run(c, 15);
+  for (const int step : {1, 7, 14}) {
+    EXPECT_TRUE(std::filesystem::exists(dir_ / cat("parts/checkpoints/step-", step, "/model.safetensors"))) << step;
+  }
+  run(at("whole"));
+  go_on(c);
+  expect_equal("whole", "parts");
 }
 
 TEST_F(Resume, AutoStopsWhereEveryCheckpointIsDamaged) {

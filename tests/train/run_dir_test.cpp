@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -124,8 +125,8 @@ TEST(RunDir, WhatAKilledProcessLeftIsTakenAwayAtTheNextStart) {
   EXPECT_EQ(left, expected);
 }
 
-// The first process of an elastic run was lost at the end of an epoch: the next one writes all of that end again.
-TEST(RunDir, RowsOfAnEpochThatEndsAgainAreTakenBack) {
+// The epoch was evaluated when the run was killed: its training goes on, and writes its row again.
+TEST(RunDir, TheRowOfAnOpenEpochIsTakenBack) {
   const TemporaryDir dir;
   const std::string run = dir / "run";
   const auto splits = [&] {
@@ -145,8 +146,6 @@ TEST(RunDir, RowsOfAnEpochThatEndsAgainAreTakenBack) {
   }
   { const RunDir resumed(run, RunDir::GoesOn{.step = 20, .open_epoch = 2}); }
   EXPECT_EQ(splits(), "train 10, test 10, test 20, ");
-  { const RunDir next(run, RunDir::GoesOn{.step = 20, .open_epoch = 2, .tested_again = true}); }
-  EXPECT_EQ(splits(), "train 10, test 10, ");
 }
 
 // Where names cannot be exchanged, the old checkpoint of a step that is saved twice steps aside for a moment.
@@ -194,6 +193,18 @@ TEST(RunDir, ASaveThatFailsLeavesNothingAndTheLastCheckpoint) {
     EXPECT_NO_THROW(store::load_bundle(dir / "run/checkpoints/step-1/model.safetensors"));
   }
   ::signal(SIGXFSZ, handler);
+}
+
+TEST(RunDir, ASaveThatFailsInTheBackgroundIsToldByTheNextLook) {
+  const TemporaryDir dir;
+  RunDir run(dir / "run", false);
+  EXPECT_NO_THROW(run.check_written());
+  io::write_file_atomic(dir / "run/checkpoints", std::string_view("in the way"));
+  run.checkpoint(tiny_bundle(), at(1), false, {.keep = 1});
+  expect_error(ErrorKind::runtime, {"checkpoints"}, [&] {
+    for (int i = 0; i < 10'000; ++i, ::usleep(1000)) run.check_written();
+  });
+  EXPECT_NO_THROW(run.check_written());
 }
 
 TEST(RunDir, KeepsTheLastCheckpointsAndTheBest) {

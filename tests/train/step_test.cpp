@@ -334,7 +334,7 @@ TEST(LossScaling, GradientsThatNoFactorMakesFiniteEndTheRun) {
     FAIL() << "trained on";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::diverged);
-    EXPECT_NE(std::string(e.what()).find("need more than"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("expected more than"), std::string::npos) << e.what();
   }
 }
 

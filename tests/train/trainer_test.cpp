@@ -202,7 +202,7 @@ TEST_F(Training, PredictionsOfStoredImagesAreThoseOfEvaluation) {
 TEST_F(Training, DivergenceNamesALayerAndLeavesFiniteWeights) {
   config_.lr = 1e30;
   config_.lr_scheduler = "constant";
-  expect_error(ErrorKind::diverged, {"the loss is", "step", "first not finite: ", "NaN or infinite", "--lr"},
+  expect_error(ErrorKind::diverged, {"the loss is", "step", "first NaN or infinity: ", "NaN or infinite", "--lr"},
                [&] { run(); });
   EXPECT_EQ(record().at("status"), "failed");
   EXPECT_EQ(record().at("exit_code"), 6);
@@ -227,7 +227,7 @@ TEST_F(Training, AnInfiniteLossStopsTheRunAndTheWeightsBeforeItAreSaved) {
   const RunSummary s = prepare(config_).summary();
   EXPECT_EQ(s.unit, "sample") << "rows of numbers are no images";
   EXPECT_EQ(s.example, "");
-  expect_error(ErrorKind::diverged, {"first not finite: ", "the weights before that step are in"}, [&] { run(); });
+  expect_error(ErrorKind::diverged, {"first NaN or infinity: ", "the weights before that step are in"}, [&] { run(); });
   EXPECT_TRUE(finite(store::load_bundle(dir_ / "run/last/model.safetensors")));
 }
 

@@ -105,7 +105,7 @@ TEST_F(Whitened, ALayerThatDoesNotReadImagesIsRefused) {
   net(cat(R"([{"type": "Conv2d", "out": 2, "kernel": 3}, )",
           R"({"name": "late", "type": "Conv2d", "out": 8, "kernel": 2, "init": "whiten"},)",
           R"({"type": "Flatten"}, {"type": "Linear", "out": 10}])"));
-  expect_error(ErrorKind::usage, {"whiten", "layer late", "not the net's first"}, [&] { run("late"); });
+  expect_error(ErrorKind::usage, {"whiten", "layer late", "not the network's first"}, [&] { run("late"); });
   EXPECT_FALSE(std::filesystem::exists(dir_ / "late"));
 }
 

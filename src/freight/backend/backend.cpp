@@ -65,7 +65,7 @@ bool batch_stride(const Operand& operand, int64_t& stride) {
   return true;
 }
 
-std::string Backend::lacks(DType dtype) const {
+std::string Backend::why_unsupported(DType dtype) const {
   return wide(dtype) == dtype ? std::string() : cat("the ", name(), " backend has no ", dtype, " kernels");
 }
 

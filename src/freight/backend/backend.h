@@ -91,7 +91,7 @@ class Backend {
   virtual std::string description() const = 0;
   // Why contractions in `dtype` gain nothing on this device, "the processor has ..."; empty where they do. Default: it
   // has kernels for no 16-bit type.
-  virtual std::string lacks(DType dtype) const;
+  virtual std::string why_unsupported(DType dtype) const;
   // True where products of f32 are faster in TF32 (8 bits of exponent, 10 of mantissa, sums in f32).
   virtual bool has_tf32() const { return false; }
   // Says whether a node of a `low_if_supported` op (ir/op.h), in f32 so far, should have its operands and results in

@@ -40,8 +40,8 @@ std::string not_positive_text(const Type& type, int64_t matrix, int64_t order) {
 
 std::string not_converged_text(const Type& type, int64_t matrix, const std::string& routine) {
   return cat(matrix_text(type, matrix), ": ", routine,
-             " did not converge: need another matrix, or another library; on the CPU ",
-             "FREIGHT_LAPACK=none takes plain loops");
+             " did not converge: use another matrix, or another library; on the CPU ",
+             "FREIGHT_LAPACK=none uses plain loops");
 }
 
 }  // namespace freight

@@ -113,8 +113,8 @@ void need_backend_name(const std::string& name) {
     if (parse_device(name, kind.name, index)) return;
   }
   const bool by_environment = !name.empty() && env::get("FREIGHT_DEVICE") == name;
-  fail(ErrorKind::device, by_environment ? "FREIGHT_DEVICE" : "device", "unknown backend: got '", excerpt(name),
-       "', need one of ", join(names, ", "), ", cuda:N, opencl:N");
+  fail(ErrorKind::device, by_environment ? "FREIGHT_DEVICE" : "device", "unknown backend: expected one of ",
+       join(names, ", "), ", cuda:N, opencl:N, got '", excerpt(name), "'");
 }
 
 void register_backend(std::unique_ptr<Backend> added) {

@@ -173,11 +173,12 @@ namespace {
 const Shape& countable(DType dtype, const Shape& shape) {
   double elements = 1;
   for (const int64_t d : shape) {
-    if (d < 0) fail(ErrorKind::usage, "array", "extents must not be negative: got ", dtype, shape);
+    if (d < 0) fail(ErrorKind::usage, "array", "sizes must not be negative: got ", dtype, shape);
     elements *= static_cast<double>(d > 0 ? d : 1);
   }
   if (elements > 0x1p48) {
-    fail(ErrorKind::usage, "array", dtype, shape, " has too many elements: got ", elements, ", need at most ", 0x1p48);
+    fail(ErrorKind::usage, "array", dtype, shape, " has too many elements: expected at most ", 0x1p48, ", got ",
+         elements);
   }
   return shape;
 }
@@ -190,17 +191,17 @@ Array::Array(DType dtype, const Shape& shape) : dtype_(dtype), shape_(countable(
 Array::Array(DType dtype, const Shape& shape, std::shared_ptr<Storage> storage)
     : dtype_(dtype), shape_(countable(dtype, shape)), storage_(std::move(storage)) {
   if (!storage_ || storage_->size() < bytes()) {
-    fail(ErrorKind::usage, "array", "storage too small: need ", bytes(), " bytes for ", dtype, shape);
+    fail(ErrorKind::usage, "array", "storage too small: expected ", bytes(), " bytes for ", dtype, shape);
   }
 }
 
 void Array::expect(DType dtype) const {
-  if (dtype != dtype_) fail(ErrorKind::usage, "array", "element type differs: got ", dtype, ", need ", dtype_);
+  if (dtype != dtype_) fail(ErrorKind::usage, "array", "element type differs: expected ", dtype_, ", got ", dtype);
 }
 
 void Array::need_count(size_t values) const {
   if (values == static_cast<size_t>(numel())) return;
-  fail(ErrorKind::usage, "array", "got ", values, " elements for ", dtype_, shape_, ", need ", numel());
+  fail(ErrorKind::usage, "array", "expected ", numel(), ", got ", values, " elements for ", dtype_, shape_);
 }
 
 Array Array::clone() const {

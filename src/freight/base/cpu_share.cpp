@@ -209,9 +209,8 @@ class Monitor {
     fewer_for_ = fewer ? fewer_for_ + 1 : 0;
     if (fewer_for_ != kToldAfter || told_) return;
     told_ = true;
-    logging::warn(
-        cat("other programs use ", fixed(others(), 1), " of ", processors_.size(),
-            " processors: computing with fewer threads while they do (FREIGHT_SHARE_CPUS=0: with all of them)"));
+    logging::warn(cat("other programs use ", fixed(others(), 1), " of ", processors_.size(),
+                      " cores: using fewer threads meanwhile (FREIGHT_SHARE_CPUS=0: use all threads)"));
   }
 
   const bool gives_way_ = env::get("FREIGHT_SHARE_CPUS") != "0";

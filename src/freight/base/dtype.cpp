@@ -46,7 +46,8 @@ std::string to_string(DType dtype) { return info(dtype).name; }
 std::ostream& operator<<(std::ostream& out, DType dtype) { return out << to_string(dtype); }
 
 void refuse_real_of_complex() {
-  fail(ErrorKind::usage, "cast", "complex elements have no value in a real type, their imaginary part would be lost");
+  fail(ErrorKind::usage, "cast",
+       "complex elements cannot be converted to a real type: the imaginary part would be lost");
 }
 
 bool parse_dtype(std::string_view name, DType& out) {

@@ -10,7 +10,7 @@ namespace freight {
 
 double parse_seconds(const std::string& flag, const std::string& text) {
   const auto refuse = [&] {
-    fail(ErrorKind::usage, flag, "got '", text, "', need a time above 0 like 60s, 90m, 1h30m, 8h or 2d");
+    fail(ErrorKind::usage, flag, "expected a time above 0 like 60s, 90m, 1h30m, 8h or 2d, got '", text, "'");
   };
   double seconds = 0;
   for (std::string_view rest = text; !rest.empty(); rest.remove_prefix(1)) {

@@ -17,46 +17,43 @@ namespace freight::env {
 
 const std::vector<Variable>& variables() {
   static const std::vector<Variable> kTable = {
-      {"FREIGHT_DATA", "directory where named data sets are looked for", "--data-dir"},
-      {"FREIGHT_DATA_URL", "base address that data sets are downloaded from", "--url"},
+      {"FREIGHT_DATA", "directory that is searched for built-in datasets", "--data-dir"},
+      {"FREIGHT_DATA_URL", "base address that datasets are downloaded from", "--url"},
       {"FREIGHT_CACHE", "directory for downloads, measured kernel choices and compiled kernels", ""},
       {"FREIGHT_DEVICE", "default device: auto, cpu, ref, cuda:N, opencl:N", "--device"},
       {"FREIGHT_LOG", "log level: error, warn, info, debug", "-v, -q", "error|warn|info|debug"},
       {"FREIGHT_VERIFY", "1: verify the graph after every pass", "", "0|1"},
       {"FREIGHT_DUMP", "directory: write the graph after every pass", ""},
       {"FREIGHT_TUNE", "0: no plan-time measurement of kernels, fixed choices", "--deterministic", "0|1"},
-      {"FREIGHT_BF16", "1: compute in bf16 also where the processor only emulates it, slowly", "", "0|1"},
+      {"FREIGHT_BF16", "1: compute in bf16 even where the CPU only emulates it, slowly", "", "0|1"},
       {"FREIGHT_LAPACK", "file of the LAPACK library for eigh, svd and eig on the CPU; none: slow loops, without one",
        ""},
-      {"FREIGHT_CUDA_LIBS", "folders, separated by ':', where NVIDIA's libraries are looked for first", ""},
+      {"FREIGHT_CUDA_LIBS", "folders, separated by ':', that are searched first for NVIDIA's libraries", ""},
       {"FREIGHT_CUDA_GRAPH", "0: kernels are launched one by one, not as a CUDA graph", "", "0|1"},
       {"FREIGHT_XGBOOST", "the libxgboost.so that fits and runs trees", "--xgboost"},
       {"CUDA_VISIBLE_DEVICES", "the CUDA devices to use: numbers or UUIDs; empty or -1: none", ""},
       {"CUDA_DEVICE_ORDER", "order of CUDA devices; PCI_BUS_ID unless set", ""},
       {"CUDA_HOME", "a CUDA toolkit", ""},
       {"CUDA_PATH", "a CUDA toolkit", ""},
-      {"VIRTUAL_ENV", "a Python environment whose packages may hold NVIDIA's libraries and XGBoost", ""},
-      {"CONDA_PREFIX", "a Python environment whose packages may hold NVIDIA's libraries and XGBoost", ""},
+      {"VIRTUAL_ENV", "a Python environment whose packages may contain NVIDIA's libraries and XGBoost", ""},
+      {"CONDA_PREFIX", "a Python environment whose packages may contain NVIDIA's libraries and XGBoost", ""},
       {"OMP_NUM_THREADS", "number of compute threads", ""},
-      {"FREIGHT_SHARE_CPUS", "0: all threads also while other programs use the processors", "", "0|1"},
+      {"FREIGHT_SHARE_CPUS", "0: use all threads even while other programs use the cores", "", "0|1"},
       {"FREIGHT_COMM",
        "what moves data between processes: auto (NCCL between CUDA devices, else shared memory on one host, else "
-       "Gloo), shared, gloo, mpi, nccl",
-       "--comm", "auto|shared|gloo|mpi|nccl"},
+       "Gloo), shared, gloo, nccl",
+       "--comm", "auto|shared|gloo|nccl"},
       {"FREIGHT_INTERFACE", "this host's interface for that, by name or address", "--interface"},
       {"FREIGHT_TOKEN", "secret by which the processes of a job on several hosts know each other", ""},
       {"FREIGHT_TOKEN_FILE", "file that holds it, made by rank 0 where it is missing", "--token-file"},
       {"NCCL_MULTI_RANK_GPU_ENABLE", "NCCL, 2.30 or newer: 1: with --comm nccl processes may share a GPU", ""},
       {"FREIGHT_GLOO", "the libgloo.so.0 to load", ""},
-      {"FREIGHT_MPI", "the libmpi_abi.so.1 to load", ""},
-      {"FREIGHT_SSH", "the command that starts processes on other hosts; ssh unless set", ""},
       {"FREIGHT_RANK", "this process among those that Freight's launcher started; the next four are set with it", ""},
       {"FREIGHT_WORLD_SIZE", "how many they are", ""},
       {"FREIGHT_LOCAL_RANK", "this process among those on this host", ""},
       {"FREIGHT_LOCAL_WORLD_SIZE", "how many these are", ""},
       {"FREIGHT_JOB", "name under which the processes of a job meet on a host", ""},
-      {"FREIGHT_ELASTIC", "set by that launcher for the processes of a run with --elastic", ""},
-      {"FREIGHT_TERMINAL", "set with it: where the first of them prints", ""},
+      {"FREIGHT_STEPS", "set by that launcher with --elastic: the descriptor where rank 0 counts its steps", ""},
       {"RANK", "torchrun: this process among all", ""},
       {"WORLD_SIZE", "torchrun: how many they are", ""},
       {"LOCAL_RANK", "torchrun: this process among those on this host", ""},
@@ -73,25 +70,20 @@ const std::vector<Variable>& variables() {
       {"PET_NPROC_PER_NODE", "Kubeflow: processes per machine; more than 1 need torchrun", ""},
       {"PET_MASTER_ADDR", "Kubeflow: the host where the processes of a job meet", ""},
       {"PET_MASTER_PORT", "Kubeflow: the port there", ""},
-      {"SKYPILOT_NODE_RANK", "SkyPilot: this machine among all, each of which runs one process", ""},
-      {"SKYPILOT_NUM_NODES", "SkyPilot: how many they are", ""},
-      {"SKYPILOT_NODE_IPS", "SkyPilot: their addresses, one a line; the first is rank 0's", ""},
-      {"SKYPILOT_TASK_ID", "SkyPilot: the name of the job", ""},
       {"OMPI_COMM_WORLD_RANK", "Open MPI: this process among all", ""},
       {"OMPI_COMM_WORLD_SIZE", "Open MPI: how many they are", ""},
       {"OMPI_COMM_WORLD_LOCAL_RANK", "Open MPI: this process among those on this host", ""},
       {"OMPI_COMM_WORLD_LOCAL_SIZE", "Open MPI: how many these are", ""},
       {"OMPI_MCA_ess_base_jobid", "Open MPI: the name of the job", ""},
-      {"PMI_RANK", "PMI (MPICH, Intel MPI): this process among all", ""},
-      {"PMI_SIZE", "PMI: how many they are", ""},
+      {"PMI_RANK", "PMI (MPICH, Intel MPI): rank of this process", ""},
+      {"PMI_SIZE", "PMI: number of processes", ""},
       {"PMI_JOBID", "PMI: the name of the job", ""},
-      {"MPI_LOCALRANKID", "PMI: this process among those on this host", ""},
-      {"MPI_LOCALNRANKS", "PMI: how many these are", ""},
-      {"PMIX_RANK", "PMIx: this process among all; must agree with the other variables", ""},
+      {"MPI_LOCALRANKID", "PMI: rank of this process on its host", ""},
+      {"MPI_LOCALNRANKS", "PMI: number of processes on this host", ""},
+      {"PMIX_RANK", "PMIx: rank of this process; must agree with the other variables", ""},
       {"PMIX_NAMESPACE", "PMIx: the name of the job", ""},
       {"SLURM_STEP_ID", "Slurm: the step of srun; without it the other variables of Slurm do not count", ""},
       {"SLURM_JOB_ID", "Slurm: the job", ""},
-      {"SLURM_KILL_BAD_EXIT", "Slurm: 1 where srun ends all tasks with one (train --elastic)", ""},
       {"SLURM_PROCID", "Slurm: this process among all", ""},
       {"SLURM_STEP_NUM_TASKS", "Slurm: how many they are", ""},
       {"SLURM_NTASKS", "Slurm: how many they are, where the step does not say", ""},
@@ -127,12 +119,12 @@ std::string own_folder(const std::string& path) {
   const bool made = ::mkdir(path.c_str(), 0700) == 0;
   struct stat st {};
   if (!made && errno != EEXIST) {
-    logging::warn(cat(path, ": cannot make a folder for caches: ", std::strerror(errno), "; going on without one"));
+    logging::warn(cat(path, ": cannot make a folder for caches: ", std::strerror(errno), "; continuing without one"));
   } else if (::lstat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == ::geteuid() &&
              (st.st_mode & 022) == 0) {
     return path;
   } else {
-    logging::warn(cat(path, " is no folder of this user alone: going on without a cache; set HOME or FREIGHT_CACHE"));
+    logging::warn(cat(path, " can be written by other users: continuing without a cache; set HOME or FREIGHT_CACHE"));
   }
   return {};
 }
@@ -158,7 +150,7 @@ void check() {
     const std::string got = get(v.name);
     const std::vector<std::string> may = split(v.values, '|');
     if (!*v.values || got.empty() || std::find(may.begin(), may.end(), got) != may.end()) continue;
-    fail(ErrorKind::usage, v.name, "got '", excerpt(got), "', need one of ", join(may, ", "));
+    fail(ErrorKind::usage, v.name, "expected one of ", join(may, ", "), ", got '", excerpt(got), "'");
   }
 }
 

@@ -96,7 +96,8 @@ bool broadcast_shapes(const Shape& a, const Shape& b, Shape& out) {
 int axis_index(int64_t axis, int rank, const char* op) {
   const int64_t i = axis < 0 ? axis + rank : axis;
   if (i < 0 || i >= rank) {
-    fail(ErrorKind::usage, op, "axis out of range: got ", axis, ", need -", rank, " to ", rank - 1, " for rank ", rank);
+    fail(ErrorKind::usage, op, "axis out of range: expected -", rank, " to ", rank - 1, " for rank ", rank, ", got ",
+         axis);
   }
   return static_cast<int>(i);
 }

@@ -50,8 +50,7 @@ int largest_pool() {
     if (asked > most) logging::warn(cat("OMP_NUM_THREADS asks for ", asked, " threads, ", most, " are used"));
   } else if (quota && *quota < omp_get_num_procs()) {
     const int granted = std::max(1, static_cast<int>(std::lround(*quota)));
-    logging::info(
-        cat("the control group grants ", fixed(*quota, 1), " processors: computing with ", granted, " threads"));
+    logging::info(cat("the control group grants ", fixed(*quota, 1), " cores: computing with ", granted, " threads"));
     return granted;
   }
   return most;

@@ -32,7 +32,7 @@ void check_sum(comm::Comm& comm, int64_t count) {
     for (int r = 0; r < comm.world(); ++r) sum += value_of(r, i);
     if (data[static_cast<size_t>(i)] == sum) continue;
     fail(ErrorKind::verification, "all_reduce", "element ", i, " of f32[", count, "] is ", data[static_cast<size_t>(i)],
-         " on rank ", comm.rank(), ", need ", sum);
+         " on rank ", comm.rank(), ", expected ", sum);
   }
 }
 

@@ -84,15 +84,16 @@ class TimesReader {
   double number(const nlohmann::json& of, const char* key, double most) const {
     const auto& value = of.at(key);
     if (!value.is_number() || !(value.get<double>() >= 0) || !(value.get<double>() <= most)) {
-      fail(ErrorKind::data, source_, "\"", key, "\": got ", excerpt(value.dump()), ", need a number from 0 to ", most);
+      fail(ErrorKind::data, source_, "\"", key, "\": expected a number from 0 to ", most, ", got ",
+           excerpt(value.dump()));
     }
     return value.get<double>();
   }
   int64_t count(const nlohmann::json& of, const char* key, int64_t most, int64_t least = 1) const {
     const auto n = static_cast<int64_t>(number(of, key, static_cast<double>(most)));
     if (n >= least && static_cast<double>(n) == of.at(key).get<double>()) return n;
-    fail(ErrorKind::data, source_, "\"", key, "\": got ", excerpt(of.at(key).dump()), ", need a whole number from ",
-         least);
+    fail(ErrorKind::data, source_, "\"", key, "\": expected a whole number from ", least, ", got ",
+         excerpt(of.at(key).dump()));
   }
 
  private:

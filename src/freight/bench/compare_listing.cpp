@@ -43,7 +43,7 @@ Listing figures_of(const Comparison& c) {
         if (p.batch != batch) continue;
         const std::string name = curve.predicted ? "~ " + curve.name : curve.name;
         if (!p.known()) {
-          out.rows.push_back({cat(batch, "  ", name, ": left out, ", p.skipped)});
+          out.rows.push_back({cat(batch, "  ", name, ": skipped, ", p.skipped)});
           continue;
         }
         const auto cost = epoch_cost(curve, p, c.samples);

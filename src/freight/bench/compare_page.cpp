@@ -71,7 +71,7 @@ std::string curves(const Comparison& c) {
       fast(Batches::moved));
   out += over_batches(
       c, 1,
-      {.title = "Share of the dense peak", .y_label = "%", .scale = Plot::Scale::linear, .from_zero = true, .reach = 1},
+      {.title = "Fraction of the dense peak", .y_label = "%", .scale = Plot::Scale::linear, .from_zero = true, .reach = 1},
       [](const Curve& curve, const BatchPoint& p) { return 100 * utilisation(curve, p); });
   return out + "</div>";
 }

@@ -63,7 +63,7 @@ const LinalgRow& linalg_row(const std::string& op) {
   for (const LinalgRow& r : kLinalgRows) {
     if (op == r.op) return r;
   }
-  fail(ErrorKind::usage, "--op", "got '", op, "', need one of ", join(linalg_ops(), ", "));
+  fail(ErrorKind::usage, "--op", "expected one of ", join(linalg_ops(), ", "), ", got '", op, "'");
 }
 
 // Numbers between -1 and 1. A matrix with a diagonal of N is positive definite, since no row's others sum to more.
@@ -151,7 +151,7 @@ void measure_figure(const LinalgOptions& options, LinalgFigure& f) {
 void check_linalg(const LinalgOptions& options) {
   for (const std::string& op : options.ops) {
     if (op == kProduct || linalg_row(op).op == nullptr) {
-      fail(ErrorKind::usage, "--op", "product is always measured: need one of ", join(linalg_ops(), ", "));
+      fail(ErrorKind::usage, "--op", "product is always measured: expected one of ", join(linalg_ops(), ", "));
     }
   }
   for (const std::string& device : options.devices) backend(device);

@@ -46,7 +46,7 @@ Listing figures_of(const LinalgTimes& times) {
   out.words = {0, 1, 2};
   for (const LinalgFigure& f : times.figures) {
     if (f.seconds <= 0) {
-      out.rows.push_back({cat(f.op, " ", to_string(f.dtype), "  ", f.device, ", n ", f.n, ": left out, ", f.skipped)});
+      out.rows.push_back({cat(f.op, " ", to_string(f.dtype), "  ", f.device, ", n ", f.n, ": skipped, ", f.skipped)});
       continue;
     }
     out.rows.push_back({f.op, to_string(f.dtype), f.device, cat(f.n), milliseconds(f.seconds), number(f.rate() * 1e-9),

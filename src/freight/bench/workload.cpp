@@ -12,7 +12,7 @@
 
 namespace freight::bench {
 
-Tensor Step::operator()(const Tensor& x, const Tensor& y) const {
+Tensor WorkloadStep::operator()(const Tensor& x, const Tensor& y) const {
   if (!optimizer) {
     const Tensor outputs = (*model->net)(x);
     return model->loss == models::Loss::mse ? outputs : softmax(outputs, -1);
@@ -70,7 +70,7 @@ Workload::Workload(models::Model model, const WorkloadOptions& o) : model_(std::
   CompileOptions compile = o.compile;
   compile.frozen = o.pass == Pass::inference;
   compile.input_names = {"images", "labels"};
-  step_ = std::make_unique<Compiled<Step>>(Step{&model_, optimizer_.get()}, compile);
+  step_ = std::make_unique<Compiled<WorkloadStep>>(WorkloadStep{&model_, optimizer_.get()}, compile);
   const Graph& g = step_->graph(x, y);
   inputs_ = {x, y};
   results_ = {Array(g.type(g.outputs[0]).dtype, g.type(g.outputs[0]).shape)};

@@ -28,7 +28,7 @@ struct WorkloadOptions {
 };
 
 // The step that is measured: forward, loss, backward and update; of inference what deploy::Predictor runs.
-struct Step {
+struct WorkloadStep {
   const models::Model* model;
   optim::Optimizer* optimizer;  // null: inference
   Tensor operator()(const Tensor& x, const Tensor& y) const;
@@ -55,7 +55,7 @@ class Workload {
  private:
   models::Model model_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  std::unique_ptr<Compiled<Step>> step_;
+  std::unique_ptr<Compiled<WorkloadStep>> step_;
   std::shared_ptr<const Plan> plan_;
   std::vector<Array> inputs_, results_;
 };

@@ -15,7 +15,6 @@
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
-#include "freight/comm/join_internal.h"
 #include "freight/comm/network_comm.h"
 #include "freight/comm/network_meeting.h"
 #include "freight/comm/process_internal.h"
@@ -80,8 +79,7 @@ std::string token_from_file(const std::string& path, const Launch& launch, doubl
   }
 }
 
-}  // namespace
-
+// The secret of the job. Throws Error(usage) where nothing says it, and what reading its file throws.
 std::string token_of(const Launch& launch, const JobOptions& options) {
   const std::string path = options.token_file.empty() ? env::get("FREIGHT_TOKEN_FILE") : options.token_file;
   const std::string token = path.empty() ? env::get("FREIGHT_TOKEN") : token_from_file(path, launch, options.timeout);
@@ -98,6 +96,7 @@ std::string token_of(const Launch& launch, const JobOptions& options) {
   return token;
 }
 
+// All but the port and the token.
 NetworkPlan network_plan(const Launch& launch, const JobOptions& options) {
   NetworkPlan plan;
   plan.rank = launch.rank;
@@ -112,11 +111,11 @@ NetworkPlan network_plan(const Launch& launch, const JobOptions& options) {
   return plan;
 }
 
-// Slurm and SkyPilot say no port: it is one that their other jobs on the host do not have, below those that systems
-// hand out.
+// The port at which the ranks meet, as the launcher says. Throws Error(usage) where nothing says it. Slurm says none:
+// it is one that its other jobs on the host do not have, below those that systems hand out.
 int port_of(const Launch& launch) {
   int port = launch.master_port;
-  if (port == 0 && (launch.source == "Slurm" || launch.source == "SkyPilot")) {
+  if (port == 0 && launch.source == "Slurm") {
     uint32_t hash = 2166136261U;  // FNV-1a
     for (const char c : launch.job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
     constexpr uint32_t kFirst = 20000, kPorts = 10000;
@@ -131,8 +130,6 @@ int port_of(const Launch& launch) {
   return port;
 }
 
-namespace {
-
 std::unique_ptr<Comm> join_by_gloo(const Launch& launch, const JobOptions& options) {
   NetworkPlan plan = network_plan(launch, options);
   if (plan.world == 1) return join_gloo(plan);  // nobody to meet
@@ -145,28 +142,20 @@ std::unique_ptr<Comm> join_by_gloo(const Launch& launch, const JobOptions& optio
   return join_gloo(plan);
 }
 
-std::unique_ptr<Comm> join_by_mpi(const Launch& launch, const JobOptions& options) {
-  NetworkPlan plan = network_plan(launch, options);
-  if (plan.host.empty()) plan.host = host_name();
-  return join_mpi(plan);
-}
-
 }  // namespace
 
 Engine parse_engine(const std::string& flag, const std::string& text) {
   if (text == "auto") return Engine::automatic;
   if (text == "shared") return Engine::shared_memory;
   if (text == "gloo") return Engine::gloo;
-  if (text == "mpi") return Engine::mpi;
   if (text == "nccl") return Engine::nccl;
-  fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need auto, shared, gloo, mpi or nccl");
+  fail(ErrorKind::usage, flag, "got '", excerpt(text), "', need auto, shared, gloo or nccl");
 }
 
 const char* to_string(Engine engine) {
   switch (engine) {
     case Engine::shared_memory: return "shared memory";
     case Engine::gloo: return "Gloo";
-    case Engine::mpi: return "MPI";
     case Engine::nccl: return "NCCL";
     case Engine::automatic: break;
   }
@@ -188,8 +177,7 @@ Engine engine_for(const Launch& launch, const JobOptions& options) {
 std::unique_ptr<Comm> join_job(const Launch& launch, const JobOptions& options) {
   switch (engine_for(launch, options)) {
     case Engine::gloo: return join_by_gloo(launch, options);
-    case Engine::mpi: return join_by_mpi(launch, options);
-    default: return join_shared_memory(launch, {.timeout = options.timeout, .not_to_meet = options.called_off});
+    default: return join_shared_memory(launch, {.timeout = options.timeout, .called_off = options.called_off});
   }
 }
 

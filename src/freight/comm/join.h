@@ -1,5 +1,4 @@
-// Joins a job by the engine that fits it: shared memory where all ranks are on one host, Gloo between hosts, MPI
-// where it is asked for.
+// Joins a job by the engine that fits it: shared memory where all ranks are on one host, Gloo between hosts.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -12,10 +11,10 @@
 namespace freight::comm {
 
 // nccl: devices sum among themselves (base/device_collectives.h), and the rest of a job is as with automatic.
-enum class Engine : uint8_t { automatic, shared_memory, gloo, mpi, nccl };
-// "auto", "shared", "gloo", "mpi", "nccl". Throws Error(usage) that names `flag` for another word.
+enum class Engine : uint8_t { automatic, shared_memory, gloo, nccl };
+// "auto", "shared", "gloo", "nccl". Throws Error(usage) that names `flag` for another word.
 Engine parse_engine(const std::string& flag, const std::string& text);
-const char* to_string(Engine engine);  // as people call it: "shared memory", "Gloo", "MPI", "NCCL"
+const char* to_string(Engine engine);  // as people call it: "shared memory", "Gloo", "NCCL"
 
 struct JobOptions {
   double timeout = 120;               // seconds that a rank waits for another before it counts as lost (--comm-timeout)
@@ -24,7 +23,7 @@ struct JobOptions {
                                       // the one by which rank 0's host is reached
   std::string token_file = {};        // --token-file: holds the job's secret, and is made by rank 0 where it is
                                       // missing; "": FREIGHT_TOKEN_FILE, else the text of FREIGHT_TOKEN
-  // Asked while the ranks meet: true where they need not any more, which is Error(peer_lost). MPI's ranks meet without.
+  // Asked while the ranks meet: true where they need not any more, which is Error(peer_lost).
   std::function<bool()> called_off = {};
 };
 

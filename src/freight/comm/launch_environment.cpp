@@ -147,8 +147,10 @@ std::optional<Launch> read_slurm() {
   return l;
 }
 
-// A launcher that starts one process on each machine and numbers these.
-std::optional<Launch> one_per_machine(const char* source, const char* rank_name, const char* world_name) {
+// Kubeflow sets PET_* for a torchrun inside of the container. Without one they still say all, where each machine has
+// one process.
+std::optional<Launch> read_kubeflow() {
+  const char *const rank_name = "PET_NODE_RANK", *const world_name = "PET_NNODES";
   const std::optional<int> rank = number(rank_name, 0, kMostProcesses), world = number(world_name, 1, kMostProcesses);
   if (!rank && !world) return std::nullopt;
   if (!rank || !world) {
@@ -156,34 +158,13 @@ std::optional<Launch> one_per_machine(const char* source, const char* rank_name,
          " is: need both");
   }
   require_below(rank_name, *rank, world_name, *world);
-  return Launch{.rank = *rank, .world = *world, .source = source};
-}
-
-// Kubeflow sets PET_* for a torchrun inside of the container. Without one they still say all, where each machine has
-// one process.
-std::optional<Launch> read_kubeflow() {
-  std::optional<Launch> l = one_per_machine("Kubeflow", "PET_NODE_RANK", "PET_NNODES");
-  if (!l) return l;
   if (const std::string per_node = env::get("PET_NPROC_PER_NODE"); !per_node.empty() && per_node != "1") {
     fail(ErrorKind::usage, "PET_NPROC_PER_NODE", "got '", excerpt(per_node),
          "', need 1: several processes per machine are started by torchrun");
   }
-  l->master_address = env::get(first_set({"PET_MASTER_ADDR", "MASTER_ADDR"}));
-  l->master_port = number(first_set({"PET_MASTER_PORT", "MASTER_PORT"}), 1, 65535).value_or(0);
-  return l;
-}
-
-// SkyPilot runs a task's commands once on each machine.
-std::optional<Launch> read_skypilot() {
-  std::optional<Launch> l = one_per_machine("SkyPilot", "SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES");
-  if (!l) return l;
-  for (const std::string& host : split(env::get("SKYPILOT_NODE_IPS"), '\n')) {
-    if (!host.empty()) l->hosts.push_back(host);
-  }
-  l->master_address = env::get("MASTER_ADDR");
-  if (l->master_address.empty() && !l->hosts.empty()) l->master_address = l->hosts[0];
-  l->master_port = number("MASTER_PORT", 1, 65535).value_or(0);
-  l->job = cat("skypilot-", excerpt(env::get("SKYPILOT_TASK_ID")));
+  Launch l{.rank = *rank, .world = *world, .source = "Kubeflow"};
+  l.master_address = env::get(first_set({"PET_MASTER_ADDR", "MASTER_ADDR"}));
+  l.master_port = number(first_set({"PET_MASTER_PORT", "MASTER_PORT"}), 1, 65535).value_or(0);
   return l;
 }
 
@@ -216,9 +197,8 @@ Launch read_launch_environment() {
   for (std::optional<Launch> l : {read_family(kTorchrun), read_family(kOpenMpi), read_family(kPmi), read_slurm()}) {
     if (l) all.push_back(*std::move(l));
   }
-  for (const auto read : {read_kubeflow, read_skypilot}) {
-    if (!all.empty()) break;
-    if (std::optional<Launch> l = read()) all.push_back(*std::move(l));
+  if (all.empty()) {
+    if (std::optional<Launch> l = read_kubeflow()) all.push_back(*std::move(l));
   }
   const std::optional<int> pmix = number("PMIX_RANK", 0, kMostProcesses);
   if (all.empty()) {

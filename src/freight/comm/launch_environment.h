@@ -1,6 +1,5 @@
 // A process that was started as one of several is told about the others by the variables of whoever started it:
-// Freight's own launcher (launcher.h), torchrun, Kubeflow's PET_*, Open MPI, PMI and PMIx (MPICH, Intel MPI), Slurm,
-// SkyPilot.
+// Freight's own launcher (launcher.h), torchrun, Kubeflow's PET_*, Open MPI, PMI and PMIx (MPICH, Intel MPI), Slurm.
 #pragma once
 #include <string>
 #include <vector>

@@ -20,7 +20,6 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
-#include <memory>
 #include <utility>
 
 #include "freight/base/clock.h"
@@ -29,12 +28,7 @@
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
-#include "freight/comm/crew_internal.h"
-#include "freight/comm/host_rank_internal.h"
-#include "freight/comm/hosts_crew_internal.h"
-#include "freight/comm/network_address_internal.h"
 #include "freight/comm/process_internal.h"
-#include "freight/comm/remote_internal.h"
 
 extern char** environ;
 
@@ -146,7 +140,8 @@ struct Process {
   pid_t number = -1;
   Descriptor watched;
   bool running = false;
-  Descriptor words;  // of a rank on another host: what remote_command() reads
+  bool given_up = false;                 // it was stopped for too long, and is killed
+  Clock::time_point ran = Clock::now();  // it was last seen not to be stopped
 };
 
 class Job {
@@ -156,24 +151,10 @@ class Job {
       fail(ErrorKind::usage, "launcher", "got ", options.world, " processes of ", options.command.size(),
            " words of a command, need at least one of both");
     }
-    if (hosts() > options.world) {
-      fail(ErrorKind::usage, "--hosts", "got ", hosts(), " hosts for ", options.world, " processes, need one for each");
-    }
-    if (hosts() > 1 && !is_this_host(options.hosts[0])) {
-      fail(ErrorKind::usage, "--hosts", "got '", excerpt(options.hosts[0]), "' for the first host, need ", host_name(),
-           ", or an address of its: rank 0 runs here");
-    }
     std::error_code error;
     std::filesystem::create_directories(options.log_dir, error);
     if (error) fail(ErrorKind::runtime, options.log_dir, "cannot be made: ", error.message());
     processes_.resize(static_cast<size_t>(options.world));
-    if (!options.elastic.on()) return;
-    staff_ = new_staff();
-    kept_ = staff_->inherited();
-    for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
-      streams_.emplace_back(::fcntl(stream, F_DUPFD_CLOEXEC, 3));
-      kept_.push_back(streams_.back().get());
-    }
   }
   // Nothing outlives the job, also where an error ends it.
   ~Job() {
@@ -187,9 +168,9 @@ class Job {
 
   JobEnd run() {
     for (int r = 0; r < options_.world; ++r) start(r);
-    while (any_runs() || (staff_ && staff_->waits())) {
+    while (any_runs()) {
       look();
-      if (staff_) follow(staff_->look());
+      kill_stopped();
       const double since = seconds_since(failed_at_);
       if (end_.failed() && !asked_ && since > kAlone) {
         asked_ = true;
@@ -206,52 +187,47 @@ class Job {
     return std::any_of(processes_.begin(), processes_.end(), [](const Process& p) { return p.running; });
   }
 
-  std::unique_ptr<Staff> new_staff() const {
-    if (hosts() == 1 && !options_.elastic.by_network) return std::make_unique<Crew>(options_.world, options_.elastic);
-    std::vector<std::string> of_each;
-    for (int r = 0; r < options_.world; ++r) of_each.push_back(hosts() > 1 ? host(r) : "127.0.0.1");
-    return std::make_unique<HostsCrew>(of_each, where(0).local_world, options_.elastic);
-  }
-
-  void follow(const Staff::Orders& orders) {
-    for (const int rank : orders.kill) {
-      const Process& p = processes_[static_cast<size_t>(rank)];
-      if (p.running) ::kill(-p.number, SIGKILL);
+  // Kills ranks that are stopped for too long: what they hold, a lock for one, is free then. Where all are stopped
+  // somebody wants the whole job to rest.
+  void kill_stopped() {
+    if (options_.most_stopped <= 0) return;
+    bool all = true;
+    for (Process& p : processes_) {
+      if (!p.running || state_of(p.number) == "is stopped") continue;
+      all = false;
+      p.ran = Clock::now();
     }
-    for (const int rank : orders.start) {
-      try {
-        start(rank);
-      } catch (const Error&) {  // the others go on: a program that is gone ends with 127, a fork is tried again
-      }
+    for (Process& p : processes_) {
+      if (all) p.ran = Clock::now();
+      if (!p.running || seconds_since(p.ran) < options_.most_stopped) continue;
+      p.given_up = true;
+      ::kill(-p.number, SIGKILL);
     }
   }
 
   std::string log_of(int rank) const { return cat(options_.log_dir, "/rank-", rank, ".log"); }
 
-  int hosts() const { return std::max<int>(1, static_cast<int>(options_.hosts.size())); }
-  HostRank where(int rank) const { return host_rank_of(rank, options_.world, hosts()); }
-  const std::string& host(int rank) const { return options_.hosts[static_cast<size_t>(where(rank).host)]; }
-
-  // The variables that make a process a rank, but for the token. The name of a job is seen by all users of the host (a
-  // socket has it), hence the token is another.
-  std::vector<std::string> own_settings(int rank) const {
-    const HostRank p = where(rank);
-    return {cat("FREIGHT_RANK=", rank),
-            cat("FREIGHT_WORLD_SIZE=", options_.world),
-            cat("FREIGHT_LOCAL_RANK=", p.local_rank),
-            cat("FREIGHT_LOCAL_WORLD_SIZE=", p.local_world),
-            cat("FREIGHT_JOB=", name_),
-            cat("MASTER_ADDR=", hosts() > 1 ? options_.hosts[0] : "127.0.0.1"),
-            cat("MASTER_PORT=", port_),
-            "FREIGHT_TOKEN_FILE=",
-            "TORCHELASTIC_USE_AGENT_STORE=",
-            cat("FREIGHT_ELASTIC=", staff_ ? staff_->setting() : ""),
-            cat("FREIGHT_TERMINAL=", staff_ && p.host == 0 ? cat(streams_[0].get(), ",", streams_[1].get()) : "")};
+  // The variables that make a process a rank. The name of a job is seen by all users of the host (a socket has it),
+  // hence the token is another.
+  std::vector<std::string> own_settings(int rank, const cpu_set_t& processors) const {
+    std::vector<std::string> all = {cat("FREIGHT_RANK=", rank),
+                                    cat("FREIGHT_WORLD_SIZE=", options_.world),
+                                    cat("FREIGHT_LOCAL_RANK=", rank),
+                                    cat("FREIGHT_LOCAL_WORLD_SIZE=", options_.world),
+                                    cat("FREIGHT_JOB=", name_),
+                                    "MASTER_ADDR=127.0.0.1",
+                                    cat("MASTER_PORT=", port_),
+                                    "FREIGHT_TOKEN=" + token_,
+                                    "FREIGHT_TOKEN_FILE=",
+                                    cat("OMP_NUM_THREADS=", threads_of(processors)),
+                                    "TORCHELASTIC_USE_AGENT_STORE="};
+    all.insert(all.end(), options_.settings.begin(), options_.settings.end());
+    return all;
   }
 
   // A rank computes with the threads that were asked for, as far as it has processors for them.
-  int threads_of(const cpu_set_t& processors, int local_world) const {
-    const bool fewer = static_cast<int>(allowed_processors().size()) < local_world;
+  int threads_of(const cpu_set_t& processors) const {
+    const bool fewer = static_cast<int>(allowed_processors().size()) < options_.world;
     const int share = fewer ? 1 : std::max(CPU_COUNT(&processors), 1);
     const std::string by_environment = env::get("OMP_NUM_THREADS");  // "4", or "4,2" where parallel regions are nested
     std::string_view outermost = by_environment;
@@ -259,15 +235,12 @@ class Job {
     return asked > 0 ? std::min(asked, share) : share;
   }
 
-  // This process's environment, or of it what another host's ranks get, with `own` in the place of what it says of the
-  // same names.
-  static std::vector<std::string> settings_with(std::vector<std::string> own, bool elsewhere) {
+  // This process's environment, with `own` in the place of what it says of the same names.
+  static std::vector<std::string> settings_with(std::vector<std::string> own) {
     std::vector<std::string> settings;
     for (char** e = environ; *e; ++e) {
       const std::string_view set = *e;
       const auto same_name = [&](const std::string& s) { return starts_with(set, s.substr(0, s.find('=') + 1)); };
-      if (elsewhere && (starts_with(set, "FREIGHT_TOKEN=") || starts_with(set, "FREIGHT_SSH="))) continue;
-      if (elsewhere && !starts_with(set, "FREIGHT_") && !starts_with(set, "OMP_")) continue;
       if (std::none_of(own.begin(), own.end(), same_name)) settings.emplace_back(set);
     }
     std::move(own.begin(), own.end(), std::back_inserter(settings));
@@ -275,51 +248,29 @@ class Job {
   }
 
   void start(int rank) {
-    const HostRank at = where(rank);
-    const bool elsewhere = at.host > 0;
-    const cpu_set_t processors = processors_of(at.local_rank, at.local_world);
-    std::vector<std::string> words = options_.command, own = own_settings(rank), settings;
-    if (elsewhere) {
-      words = remote_command({.host = host(rank),
-                              .command = options_.command,
-                              .settings = settings_with(own, true),
-                              .job = name_,
-                              .grace = options_.grace});
-      settings = settings_with({}, false);
-    } else {
-      own.push_back("FREIGHT_TOKEN=" + token_);
-      own.push_back(cat("OMP_NUM_THREADS=", threads_of(processors, at.local_world)));
-      settings = settings_with(own, false);
-    }
+    const cpu_set_t processors = processors_of(rank, options_.world);
+    std::vector<std::string> words = options_.command, settings = settings_with(own_settings(rank, processors));
     const std::vector<char*> argv = pointers(words), environment = pointers(settings);
     Process& p = processes_[static_cast<size_t>(rank)];
-    const bool again = p.number >= 0, apart = rank == 0 && !options_.result.empty();
-    const bool shown = rank == 0 && options_.terminal && !staff_;
+    const bool apart = rank == 0 && !options_.result.empty(), shown = rank == 0 && options_.terminal;
     const Descriptor log =
-        shown ? Descriptor(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)) : open_output(log_of(rank), again);
+        shown ? Descriptor(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)) : open_output(log_of(rank), options_.append);
     const Descriptor result = apart   ? open_output(options_.result)
                               : shown ? Descriptor(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3))
                                       : Descriptor();
     Pipe fault = make_pipe();
-    Pipe input = elsewhere ? make_pipe() : Pipe();
-    if (staff_) staff_->clear_seat(rank);
     const pid_t parent = ::getpid(), child = ::fork();
     if (child < 0) fail(ErrorKind::runtime, "launcher", "cannot start rank ", rank, ": ", std::strerror(errno));
     if (child == 0) {
-      if (!elsewhere && options_.bound) ::sched_setaffinity(0, sizeof(processors), &processors);
-      const int in = elsewhere ? input.read.get() : ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-      for (const int fd : elsewhere ? std::vector<int>() : kept_) ::fcntl(fd, F_SETFD, 0);
+      if (options_.bound) ::sched_setaffinity(0, sizeof(processors), &processors);
+      const int in = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+      for (const int fd : options_.inherited) ::fcntl(fd, F_SETFD, 0);
       become(argv.data(), environment.data(), parent, {in, result.get() >= 0 ? result.get() : log.get(), log.get()},
              fault.write.get());
     }
     ::setpgid(child, child);  // as the child does: whoever is first
-    p = {.number = child,
-         .watched = watch_process(child),
-         .running = true,
-         .words = elsewhere ? std::move(input.write) : Descriptor()};
-    if (staff_) staff_->started(rank, child);
-    await_program(rank, fault, words[0]);
-    if (elsewhere) say(p, token_);
+    p = {.number = child, .watched = watch_process(child), .running = true};
+    await_program(rank, fault);
   }
 
   // The child makes system calls alone: the locks of other threads are frozen in it.
@@ -340,35 +291,24 @@ class Job {
   }
 
   // The pipe closes when the program runs, or says why it does not.
-  void await_program(int rank, Pipe& fault, const std::string& program) const {
+  void await_program(int rank, Pipe& fault) const {
     fault.write = Descriptor();
     pollfd p = {.fd = fault.read.get(), .events = POLLIN, .revents = 0};
     while (::poll(&p, 1, -1) < 0 && errno == EINTR) continue;
     int error = 0;
     if (::read(fault.read.get(), &error, sizeof(error)) != sizeof(error)) return;
-    const bool elsewhere = where(rank).host > 0;
-    fail(ErrorKind::usage, excerpt(program), "cannot be started ",
-         elsewhere ? cat("for rank ", rank, " on host ", host(rank)) : cat("as rank ", rank), ": ",
-         std::strerror(error), elsewhere ? "; FREIGHT_SSH names another command than ssh" : "");
-  }
-
-  // A line for remote_command()'s shell.
-  static void say(const Process& p, const std::string& line) {
-    const WithoutSigpipe quiet;  // it may have ended
-    const std::string text = line + "\n";
-    [[maybe_unused]] const ssize_t n = ::write(p.words.get(), text.data(), text.size());
+    fail(ErrorKind::usage, excerpt(options_.command[0]), "cannot be started as rank ", rank, ": ",
+         std::strerror(error));
   }
 
   void look() {
     std::vector<pollfd> all = {{.fd = signals_.descriptor(), .events = POLLIN, .revents = 0}};
     for (const Process& p : processes_) all.push_back({.fd = p.watched.get(), .events = POLLIN, .revents = 0});
-    if (staff_ && staff_->bell() >= 0) all.push_back({.fd = staff_->bell(), .events = POLLIN, .revents = 0});
     constexpr int kMilliseconds = 50;  // failures have deadlines
-    ::poll(all.data(), all.size(), end_.failed() || staff_ ? kMilliseconds : -1);
+    ::poll(all.data(), all.size(), end_.failed() ? kMilliseconds : options_.most_stopped > 0 ? 4 * kMilliseconds : -1);
     while (const int number = signals_.take()) {
       const bool stops = number != SIGUSR1;  // which asks to save and to go on
       if (stops && end_.forwarded == 0) end_.forwarded = number;
-      if (stops && staff_) staff_->stop();
       send(number);
       if (stops) send(SIGCONT);  // one that is stopped would be waited for
     }
@@ -383,18 +323,16 @@ class Job {
     if (!p.running || ::waitpid(p.number, status, flags) != p.number) return false;
     p.running = false;
     p.watched = Descriptor();
-    p.words = Descriptor();
     ::kill(-p.number, SIGKILL);  // what it left behind in its group
     return true;
   }
 
   void judge(int rank, int status) {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0, killed = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    if (staff_ && staff_->ended(rank, code, killed)) return;
     if (code == 0 && killed == 0) return;
     constexpr int kPeerLost = static_cast<int>(ErrorKind::peer_lost);
     // All may fail alike, by the same bad input: then it is rank 0 that says so where it is seen.
-    const bool prints = options_.terminal && rank == (staff_ ? staff_->first() : 0);
+    const bool prints = options_.terminal && rank == 0;
     const bool shown = prints && code != 0 && code == end_.exit_code;
     const bool cause = !asked_ && (shown || (end_.exit_code == kPeerLost && code != kPeerLost));
     if (end_.failed() && !cause) return;
@@ -402,8 +340,8 @@ class Job {
     end_.rank = rank;
     end_.exit_code = code;
     end_.signal = killed;
-    end_.log = prints && (code != 0 || !staff_) ? "" : log_of(rank);
-    if (hosts() > 1) end_.host = host(rank);
+    end_.stopped = killed == SIGKILL && processes_[static_cast<size_t>(rank)].given_up;
+    end_.log = prints ? "" : log_of(rank);
     say_end_in_log();
   }
 
@@ -419,14 +357,7 @@ class Job {
 
   void send(int number) const {
     for (const Process& p : processes_) {
-      if (!p.running) continue;
-      // The connection of a rank elsewhere ends with its ssh, and then the rank: a signal that kills goes to that.
-      const char* const name = p.words.get() >= 0 && number != SIGKILL ? ::sigabbrev_np(number) : nullptr;
-      if (name) {
-        say(p, name);
-      } else {
-        ::kill(-p.number, number);
-      }
+      if (p.running) ::kill(-p.number, number);
     }
   }
 
@@ -437,20 +368,17 @@ class Job {
   std::vector<Process> processes_;  // by rank
   JobEnd end_;
   Clock::time_point failed_at_ = Clock::now();
-  bool asked_ = false;               // the others were asked to end
-  std::unique_ptr<Staff> staff_;     // of an elastic job
-  std::vector<Descriptor> streams_;  // where its first rank prints
-  std::vector<int> kept_;            // descriptors that its processes inherit
+  bool asked_ = false;  // the others were asked to end
 };
 
 }  // namespace
 
 std::string to_string(const JobEnd& end) {
   if (!end.failed()) return "all ranks ended well";
-  return cat("rank ", end.rank, end.host.empty() ? "" : cat(" on host ", end.host),
-             end.signal
-                 ? cat(" was killed by signal ", end.signal, " (", ::strsignal(end.signal), ")")
-                 : cat(" ended with exit code ", end.exit_code, end.of_ssh() ? ", which is ssh's where it fails" : ""),
+  return cat("rank ", end.rank,
+             end.stopped  ? cat(" was stopped, and was killed by the supervisor")
+             : end.signal ? cat(" was killed by signal ", end.signal, " (", ::strsignal(end.signal), ")")
+                          : cat(" ended with exit code ", end.exit_code),
              end.log.empty() ? "" : "; its log is " + end.log);
 }
 

@@ -1,19 +1,10 @@
-// Starts the processes of a job, on this host and by ssh on others, and sees them to their end: nothing of the job
-// outlives it, and when one process fails, that one is named and the others are ended.
+// Starts the processes of a job on this host and waits for their end: nothing of the job outlives it, and when one
+// process fails, that one is named and the others are ended.
 #pragma once
 #include <string>
 #include <vector>
 
 namespace freight::comm {
-
-// A job of 64 processes at most, which may end and come back while the others go on (membership.h). One that is killed,
-// stopped or ends with 7 (peer lost) is started again, as long as fewer than `most` are there; where fewer than `least`
-// are left, the job is over as without this. A process that fails in another way ends the job.
-struct Elastic {
-  int least = 0, most = 0;
-  bool by_network = false;  // they meet over a network, as those of several hosts do anyway
-  bool on() const { return most > 0; }
-};
 
 struct LaunchOptions {
   std::vector<std::string> command;  // program and arguments; the program is looked for in PATH where it has no slash
@@ -26,22 +17,21 @@ struct LaunchOptions {
   // to one processor, they wait for each other's time slices: 4 ms for 1 kB in place of 80 us.
   bool bound = true;
   int threads = 0;  // compute threads of a rank, where its share of the processors has them; 0: OMP_NUM_THREADS says it
-  // Ranks are dealt out evenly, host by host; the first is this one. Empty: all are here.
-  std::vector<std::string> hosts = {};
-  // Each process has a log then, and the first rank of the moment prints here (Membership::take_terminal).
-  Elastic elastic = {};
+  std::vector<std::string> settings = {};  // further variables of each process, NAME=VALUE
+  std::vector<int> inherited = {};         // descriptors that it keeps open
+  bool append = false;                     // logs go on behind those of an earlier start
+  // Seconds after which a process that is stopped (SIGSTOP) is killed, unless all are stopped; 0: none is.
+  double most_stopped = 0;
 };
 
 struct JobEnd {
-  int rank = -1;      // the first that failed; -1: none did
-  int exit_code = 0;  // its exit code, or
-  int signal = 0;     // the signal that killed it
-  int forwarded = 0;  // the first signal that asks to stop which the launcher got and handed on; 0: none
-  std::string log;    // its log file; "" of a rank that has none
-  std::string host;   // where several were named
+  int rank = -1;         // the first that failed; -1: none did
+  int exit_code = 0;     // its exit code, or
+  int signal = 0;        // the signal that killed it
+  bool stopped = false;  // it was killed here, since it was stopped for too long
+  int forwarded = 0;     // the first signal that asks to stop which the launcher got and handed on; 0: none
+  std::string log = {};  // its log file; "" of a rank that has none
   bool failed() const { return rank >= 0; }
-  // True where it is ssh that failed: the other host was not reached, or does not let this user in.
-  bool of_ssh() const { return !host.empty() && exit_code == 255; }
 };
 // "rank 1 was killed by signal 9 (Killed); its log is runs/logs/rank-1.log".
 std::string to_string(const JobEnd& end);
@@ -56,10 +46,6 @@ std::string to_string(const JobEnd& end);
 // and 4 to 7), which its compute threads follow: OMP_NUM_THREADS says no more than its share, which is one where there
 // are fewer processors than ranks. Processes are killed by the system when the thread that called this ends in whatever
 // way.
-//
-// Other hosts let ssh (or FREIGHT_SSH, with its options) in without a password, and have program, folder and files at
-// the same paths. They get the variables above, and those of this process that begin with FREIGHT_ or OMP_; the
-// token goes through ssh and is seen on no command line. A rank there ends when its connection does.
 //
 // After a failure the others have a second to end by themselves. The first failure is the one that did not come from
 // another: a rank that exits with 7 (peer lost) is named only if none fails in another way within that second.

@@ -128,15 +128,6 @@ SocketAddress interface_address(const std::string& interface, int family) {
        join(names, ", "));
 }
 
-bool is_this_host(const std::string& host) {
-  const std::vector<InterfaceAddress> here = interface_addresses();
-  const std::vector<SocketAddress> all = resolve_host(host, 0).all;
-  return std::any_of(all.begin(), all.end(), [&](const SocketAddress& a) {
-    const auto same = [&](const InterfaceAddress& i) { return i.address.text() == a.text(); };
-    return a.is_loopback() || std::any_of(here.begin(), here.end(), same);
-  });
-}
-
 SocketAddress own_end(int socket) {
   SocketAddress a;
   a.length = sizeof(a.storage);

@@ -32,9 +32,6 @@ Resolved resolve_host(const std::string& host, int port);
 // where the interface has both. Throws Error(usage) that names those which there are.
 SocketAddress interface_address(const std::string& interface, int family = AF_UNSPEC);
 
-// True where one of the host's addresses is an interface's of this one.
-bool is_this_host(const std::string& host);
-
 // The two ends of a socket's connection.
 SocketAddress own_end(int socket);
 SocketAddress other_end(int socket);

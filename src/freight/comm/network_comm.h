@@ -1,5 +1,5 @@
-// The engines between hosts: Gloo, or a cluster's MPI, moves the bytes. What is added to them is ours: sums in the
-// order of tree_sum.h, hence the bits of the engine over shared memory, and the watchdog that names a lost rank.
+// The engine between hosts: Gloo moves the bytes. What is added to them is ours: sums in the order of tree_sum.h, hence
+// the bits of the engine over shared memory, and the watchdog that names a lost rank.
 #pragma once
 #include <memory>
 #include <string>
@@ -17,12 +17,5 @@ namespace freight::comm {
 // that by a warning of rank 0 as slow. The connections between ranks are neither encrypted nor authenticated: the
 // network must be one that only the job's hosts, and whom they trust, can reach.
 std::unique_ptr<Comm> join_gloo(const NetworkPlan& plan);
-
-// The same over MPI, in a process that its mpiexec started: it needs neither port nor token, since MPI tells where rank
-// 0 listens for the watchdog. `plan.host` is rank 0's address for that, or its host's name. Most MPIs end all ranks
-// when one dies, before anybody could name it (MPICH's mpiexec does not with -disable-auto-cleanup). Throws
-// Error(device) where the library cannot be used, and Error(usage) where it counts other ranks than the launcher's
-// variables do.
-std::unique_ptr<Comm> join_mpi(NetworkPlan plan);
 
 }  // namespace freight::comm

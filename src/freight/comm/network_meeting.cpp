@@ -21,7 +21,7 @@
 #include "freight/base/log.h"
 #include "freight/base/printable.h"
 #include "freight/base/version.h"
-#include "freight/comm/door_internal.h"
+#include "freight/comm/acceptor_internal.h"
 #include "freight/comm/missing_ranks_internal.h"
 #include "freight/comm/network_address_internal.h"
 #include "freight/comm/proof_internal.h"
@@ -149,14 +149,13 @@ class TcpHost {
 
   void listen() {
     address_ = place_of(plan_);
-    door_.open(tcp_socket(address_.family()));
+    acceptor_.open(tcp_socket(address_.family()));
     const int on = 1;
-    ::setsockopt(door_.listener(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    ::setsockopt(acceptor_.listener(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     const std::string where = cat("port ", plan_.port, " of ", address_.text(), " on host ", host_name());
-    if (::bind(door_.listener(), address_.raw(), address_.length) != 0) refuse_place(where, errno);
-    if (::listen(door_.listener(), kMostNetworkRanks) != 0) refuse_place(where, errno);
-    address_ = own_end(door_.listener());
-    if (plan_.listening) plan_.listening(address_.text(), address_.port());
+    if (::bind(acceptor_.listener(), address_.raw(), address_.length) != 0) refuse_place(where, errno);
+    if (::listen(acceptor_.listener(), kMostNetworkRanks) != 0) refuse_place(where, errno);
+    address_ = own_end(acceptor_.listener());
   }
 
   [[noreturn]] void refuse_place(const std::string& where, int error) const {
@@ -174,9 +173,9 @@ class TcpHost {
   }
 
   void look(double seconds) {
-    std::vector<pollfd> all = {door_.entry()};
+    std::vector<pollfd> all = {acceptor_.entry()};
     for (const TcpGuest& g : guests_) all.push_back({.fd = g.socket.get(), .events = POLLIN, .revents = 0});
-    ::poll(all.data(), all.size(), door_.patience(seconds));
+    ::poll(all.data(), all.size(), acceptor_.patience(seconds));
     for (size_t i = 1; i < all.size(); ++i) {
       TcpGuest& g = guests_[i - 1];
       if (all[i].revents != 0) hear(g);
@@ -188,7 +187,7 @@ class TcpHost {
 
   void let_in() {
     TcpGuest g;
-    g.socket = door_.let_in(guests_, SOCK_NONBLOCK);
+    g.socket = acceptor_.let_in(guests_, SOCK_NONBLOCK);
     if (g.socket.get() < 0) return;
     send_at_once(g.socket.get());
     g.address = other_end(g.socket.get()).text();
@@ -311,7 +310,7 @@ class TcpHost {
     std::string text = cat(missing_ranks(came, plan_.timeout), " to host ", host_name(), " (", address_.text(),
                            "), port ", address_.port());
     if (!wrong_token_.empty()) text += cat("; a process on ", wrong_token_, " came with another token");
-    return text + door_.shortage();
+    return text + acceptor_.shortage();
   }
 
   // Tells all that came, and throws.
@@ -327,7 +326,7 @@ class TcpHost {
   std::vector<std::string> names_ = std::vector<std::string>(ranks());  // of those
   std::string wrong_token_;  // the address of the first process that did not know the token
   SocketAddress address_;
-  Door door_;
+  Acceptor acceptor_;
   std::string cards_;  // rank 0's
   std::vector<TcpGuest> guests_;
   int arrived_ = 1;

@@ -21,8 +21,6 @@ struct NetworkPlan {
   double timeout = 120;              // seconds
   // Asked while the ranks meet: true where the meeting is not to be any more. Throws Error(peer_lost) then.
   std::function<bool()> called_off = {};
-  // Called by rank 0 when it listens, with where: for a port 0, which takes any that is free.
-  std::function<void(const std::string& address, int port)> listening = {};
 };
 
 struct NetworkPeer {

@@ -21,7 +21,7 @@
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/base/version.h"
-#include "freight/comm/door_internal.h"
+#include "freight/comm/acceptor_internal.h"
 #include "freight/comm/missing_ranks_internal.h"
 #include "freight/comm/process_internal.h"
 
@@ -146,13 +146,13 @@ class Host {
     const auto start = Clock::now();
     while (arrived_ < plan_.world) {
       const double left = plan_.timeout - seconds_since(start);
-      if (left <= 0) refuse(ErrorKind::peer_lost, missing_ranks(came_, plan_.timeout) + door_.shortage());
+      if (left <= 0) refuse(ErrorKind::peer_lost, missing_ranks(came_, plan_.timeout) + acceptor_.shortage());
       if (is_called_off(plan_)) refuse(ErrorKind::peer_lost, "the meeting was called off");
       look(until_asked(plan_, left));
     }
     // Strangers and those who still wait must not keep descriptors from what the job needs.
     std::erase_if(guests_, [](const Guest& g) { return g.rank < 0; });
-    door_.close();
+    acceptor_.close();
     Descriptor file = memory_file(plan_.bytes);
     for (const Guest& g : guests_) {
       if (!send_answer(g.socket.get(), Answer{}, processes_, file.get())) lost(g);
@@ -163,23 +163,23 @@ class Host {
  private:
   void listen() {
     const Address a = address_of(plan_.job);
-    door_.open(socket_of_messages());
-    if (::bind(door_.listener(), reinterpret_cast<const sockaddr*>(&a.name), a.length) != 0) {
+    acceptor_.open(socket_of_messages());
+    if (::bind(acceptor_.listener(), reinterpret_cast<const sockaddr*>(&a.name), a.length) != 0) {
       if (errno == EADDRINUSE) {
         fail(ErrorKind::usage, "meeting", "another job of this user meets under the name '", plan_.job, "' on host ",
              host_name(), ", or rank 0 was started twice: need another MASTER_PORT per job");
       }
       fail(ErrorKind::runtime, "meeting", "cannot bind a socket: ", std::strerror(errno));
     }
-    if (::listen(door_.listener(), kMostRanks) != 0) {
+    if (::listen(acceptor_.listener(), kMostRanks) != 0) {
       fail(ErrorKind::runtime, "meeting", "cannot listen: ", std::strerror(errno));
     }
   }
 
   void look(double seconds) {
-    std::vector<pollfd> all = {door_.entry()};
+    std::vector<pollfd> all = {acceptor_.entry()};
     for (const Guest& g : guests_) all.push_back({.fd = g.socket.get(), .events = POLLIN, .revents = 0});
-    if (::poll(all.data(), all.size(), door_.patience(seconds)) <= 0) return;
+    if (::poll(all.data(), all.size(), acceptor_.patience(seconds)) <= 0) return;
     for (size_t i = 1; i < all.size(); ++i) {
       if (all[i].revents != 0) hear(guests_[i - 1]);
     }
@@ -189,7 +189,7 @@ class Host {
 
   void let_in() {
     Guest g;
-    g.socket = door_.let_in(guests_, 0);
+    g.socket = acceptor_.let_in(guests_, 0);
     if (g.socket.get() < 0) return;
     g.who = user_of(g.socket.get());
     if (g.who.uid == ::geteuid()) guests_.push_back(std::move(g));
@@ -240,7 +240,7 @@ class Host {
   }
 
   const MeetingPlan& plan_;
-  Door door_;
+  Acceptor acceptor_;
   std::vector<Guest> guests_;
   std::vector<bool> came_;      // by rank
   std::vector<int> processes_;  // their numbers

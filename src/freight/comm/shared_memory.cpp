@@ -101,7 +101,6 @@ class SharedMemory final : public Comm {
 
   int rank_, world_;
   double timeout_, spin_ = kSpin;  // seconds
-  std::function<bool()> called_off_;
   std::vector<int> processes_;
   std::vector<Descriptor> watched_;  // by rank, this one's is empty
   char* memory_;
@@ -114,11 +113,7 @@ class SharedMemory final : public Comm {
 };
 
 SharedMemory::SharedMemory(const Launch& launch, const Meeting& meeting, const SharedMemoryOptions& options)
-    : rank_(launch.rank),
-      world_(launch.world),
-      timeout_(options.timeout),
-      called_off_(options.called_off),
-      processes_(meeting.processes) {
+    : rank_(launch.rank), world_(launch.world), timeout_(options.timeout), processes_(meeting.processes) {
   watched_.resize(static_cast<size_t>(world_));
   parts_.resize(static_cast<size_t>(world_));
   waited_.resize(static_cast<size_t>(world_));
@@ -301,7 +296,6 @@ void SharedMemory::wait_for(int other) {
 // Throws where the job is over: another rank says so, a rank ended, or the awaited one has had its time.
 void SharedMemory::look_after(int awaited, double waited) {
   if (verdict().state.load(std::memory_order_acquire) != Verdict::kNone) throw_verdict();
-  if (called_off_ && called_off_()) give_up(ErrorKind::peer_lost, "another meeting was called, since a rank was lost");
   for (int r = 0; r < world_; ++r) {
     const Seat& s = seat(r);
     const auto came = [&] { return static_cast<int32_t>(s.arrived.load(std::memory_order_acquire) - meetings_) >= 0; };
@@ -452,14 +446,12 @@ std::unique_ptr<Comm> join_shared_memory(const Launch& launch, const SharedMemor
     fail(ErrorKind::usage, "shared memory", "joins processes of one host: got ", launch.world, " ranks, of which ",
          launch.local_world, " are on ", host_name());
   }
-  const auto is_true = [](const std::function<bool()>& f) { return f && f(); };
-  const Meeting meeting =
-      meet_on_host({.job = launch.job,
-                    .rank = launch.rank,
-                    .world = launch.world,
-                    .bytes = shared_bytes(launch.world),
-                    .timeout = options.timeout,
-                    .called_off = [&] { return is_true(options.called_off) || is_true(options.not_to_meet); }});
+  const Meeting meeting = meet_on_host({.job = launch.job,
+                                        .rank = launch.rank,
+                                        .world = launch.world,
+                                        .bytes = shared_bytes(launch.world),
+                                        .timeout = options.timeout,
+                                        .called_off = options.called_off});
   const Descriptor file(meeting.file);  // the mapping keeps the memory
   return std::make_unique<SharedMemory>(launch, meeting, options);
 }

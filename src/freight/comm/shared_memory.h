@@ -12,10 +12,8 @@ namespace freight::comm {
 
 struct SharedMemoryOptions {
   double timeout = 120;  // seconds that a rank waits for another before it counts as lost (--comm-timeout)
-  // Asked by a rank that waits, while the ranks meet and afterwards: true where the job in this form is over, which is
-  // Error(peer_lost) then (membership.h).
+  // Asked while the ranks meet: true where they need not any more, which is Error(peer_lost).
   std::function<bool()> called_off = {};
-  std::function<bool()> not_to_meet = {};  // the same while the ranks meet alone
 };
 
 // Meets the other ranks of `launch` on this host (rendezvous.h) and returns when all are there. W is launch.world.

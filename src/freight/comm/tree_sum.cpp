@@ -40,7 +40,11 @@ __attribute__((target("avx2"))) void add_wide(const T* a, const T* b, T* __restr
 template <int64_t N, class T>
 void add(const T* a, const T* b, T* __restrict sum) {
   static const bool wide = __builtin_cpu_supports("avx2");
-  wide ? add_wide<N>(a, b, sum) : add_plain<N>(a, b, sum);
+  if (wide) {
+    add_wide<N>(a, b, sum);
+  } else {
+    add_plain<N>(a, b, sum);
+  }
 }
 #else
 template <int64_t N, class T>

@@ -94,7 +94,7 @@ std::vector<Layout> fitting(const Shape& s, bool numbers) {
 }
 
 Layout layout_of(DType dtype, const Shape& s, Layout recorded, const AskedMeaning& asked, const std::string& where) {
-  if (s.rank() < 2) fail(ErrorKind::data, where, "samples need rank 2 or more: got ", dtype, s);
+  if (s.rank() < 2) fail(ErrorKind::data, where, "samples need rank 2 or more, got ", dtype, s);
   if (asked.layout != Layout::automatic) {
     if (!sample_in(s, asked.layout)) {
       fail(ErrorKind::usage, "--layout", "got ", to_string(asked.layout), ", but ", where, " has shape ", s);
@@ -114,7 +114,7 @@ Layout layout_of(DType dtype, const Shape& s, Layout recorded, const AskedMeanin
   }
   if (fits.size() == 1) return fits[0];
   if (std::find(fits.begin(), fits.end(), recorded) != fits.end()) return recorded;
-  fail(ErrorKind::data, where, "shape ", s, " may be (N, C, H, W) or (N, H, W, C): say it by --layout nchw or nhwc");
+  fail(ErrorKind::data, where, "shape ", s, " may be (N, C, H, W) or (N, H, W, C): specify --layout nchw or nhwc");
 }
 
 Layout layout_of(const Array& a, Layout recorded, const AskedMeaning& asked, const std::string& where) {
@@ -163,7 +163,7 @@ ValueRange parse_range(const std::string& text, const std::string& flag) {
   };
   const bool sound = colon != std::string::npos && number(std::string_view(text).substr(0, colon), range.low) &&
                      number(std::string_view(text).substr(colon + 1), range.high) && range.low < range.high;
-  if (!sound) fail(ErrorKind::usage, flag, "got ", text, ", need LOW:HIGH, the values of black and white, as 0:4095");
+  if (!sound) fail(ErrorKind::usage, flag, "expected LOW:HIGH, the values of black and white, as 0:4095, got ", text);
   return range;
 }
 
@@ -201,7 +201,7 @@ ArrayMeaning decide_meaning(const Array& samples, const AskedMeaning& asked, con
     m.values = m.range == kBytes && e.whole && e.within(0, 255) ? Values::bytes : Values::scaled;
     const double span = m.range.high - m.range.low;
     if (!e.within(m.range.low - kUnitSlack * span, m.range.high + kUnitSlack * span)) {
-      fail(ErrorKind::usage, "--value-range", "got ", to_string(m.range), ", but ", where, " holds values from ", e.low,
+      fail(ErrorKind::usage, "--value-range", "got ", to_string(m.range), ", but ", where, " has values from ", e.low,
            " to ", e.high);
     }
     return m;
@@ -210,8 +210,8 @@ ArrayMeaning decide_meaning(const Array& samples, const AskedMeaning& asked, con
     m.values = Values::bytes;
   } else if (images && !numbers) {
     if (!e.within(0, 255)) {
-      fail(ErrorKind::data, where, "pictures of integers from ", e.low, " to ", e.high,
-           ": say by --value-range LOW:HIGH which of them are black and white (0:65535, 0:4095 ...)");
+      fail(ErrorKind::data, where, "images of integers from ", e.low, " to ", e.high,
+           ": specify the value range with --value-range LOW:HIGH (0:65535, 0:4095 ...)");
     }
     m.values = Values::bytes;
   } else if (images && e.within(-kUnitSlack, 1 + kUnitSlack)) {
@@ -220,8 +220,8 @@ ArrayMeaning decide_meaning(const Array& samples, const AskedMeaning& asked, con
   } else if (images && e.within(0, 255) && e.high > 1) {
     constexpr double kSurelyBytes = 16;
     if (!e.whole || e.high < kSurelyBytes) {
-      fail(ErrorKind::data, where, "pictures of floats from ", e.low, " to ", e.high,
-           ": say by --value-range LOW:HIGH which of them are black and white (0:255, 0:1 ...)");
+      fail(ErrorKind::data, where, "images of floats from ", e.low, " to ", e.high,
+           ": specify the value range with --value-range LOW:HIGH (0:255, 0:1 ...)");
     }
     m.values = Values::bytes;
   }
@@ -278,10 +278,10 @@ Array read_sample(const Array& sample, const ArrayMeaning& meaning, const AskedM
 
 Array picture_sample(const Array& pixels, const ArrayMeaning& meaning, const std::string& where) {
   if (!meaning.takes_pictures()) {
-    fail(ErrorKind::data, where, "a picture's pixels are bytes from 0 to 255, the model was trained on numbers from ",
+    fail(ErrorKind::data, where, "an image's pixels are bytes from 0 to 255, the model was trained on numbers from ",
          to_string(meaning.range),
-         ", of which nothing says what is black and white: train it with --value-range "
-         "LOW:HIGH, or give it arrays");
+         ", whose value range is unknown: train it with --value-range "
+         "LOW:HIGH, or pass arrays");
   }
   if (meaning.values != Values::scaled || meaning.range == ValueRange{0, 1}) return pixels;
   Array out(DType::f32, pixels.shape());
@@ -298,7 +298,7 @@ std::string range_warning(const Array& values, const ArrayMeaning& meaning) {
   const double span = std::max(meaning.range.high - meaning.range.low, std::numeric_limits<float>::min() * 1.0);
   if (e.within(meaning.range.low - span, meaning.range.high + span)) return "";
   return cat("values from ", e.low, " to ", e.high, ", the model was trained on ", to_string(meaning.range),
-             ": what it says of them may mean nothing");
+             ": its predictions for them may be meaningless");
 }
 
 }  // namespace freight::data

@@ -49,11 +49,11 @@ class ArrayRows : public FileRows {
     const io::Bytes bytes = all_of(*stream);
     const io::NamedArrays arrays = io::parse_npz(bytes, name_);
     for (const std::string& key : io::npz_keys(bytes, name_)) add_array(key, arrays.at(key));
-    if (columns_.empty()) fail(ErrorKind::data, name_, "holds no arrays");
+    if (columns_.empty()) fail(ErrorKind::data, name_, "contains no arrays");
     std::set<std::string> names;
     for (const ArrayColumn& c : columns_) {
       if (names.insert(c.name).second) continue;
-      fail(ErrorKind::data, name_, "two columns are named ", excerpt(c.name), ": need different names of arrays");
+      fail(ErrorKind::data, name_, "two columns are named ", excerpt(c.name), ": expected different names of arrays");
     }
     text_.assign(columns_.size() * (kLongestNumber + kReadableBehind), '\0');
     cells_.resize(columns_.size());
@@ -96,14 +96,14 @@ class ArrayRows : public FileRows {
            rows_, ": columns of a table need as many");
     }
     if (array.dtype() != DType::boolean) bytes_ += 8 * static_cast<double>(shape.numel());
-    io::need_memory(bytes_, name_, "its columns, eight bytes for each cell,");
+    io::need_memory(bytes_, name_, "its columns, eight bytes per value,");
     const Array plain = array.dtype() == DType::boolean ? array : io::computable(array, where);
     const Array values = is_floating(plain.dtype())        ? plain.cast(DType::f64)
                          : plain.dtype() == DType::boolean ? plain
                                                            : plain.cast(DType::i64);
     const int64_t width = shape.rank() == 2 ? shape[1] : 1;
     if (columns_.size() + static_cast<size_t>(width) > kMostTableColumns) {
-      fail(ErrorKind::data, where, "got ", width, " columns beside ", columns_.size(), ", a table may have ",
+      fail(ErrorKind::data, where, "got ", width, " columns next to ", columns_.size(), ", a table may have ",
            kMostTableColumns);
     }
     for (int64_t k = 0; k < width; ++k) {

@@ -22,7 +22,7 @@ Array targets_of(const Array& a, const std::string& file) {
   if (is_floating(a.dtype())) return a.cast(DType::f32);
   const Shape& s = a.shape();
   if (s.rank() == 2 && s[1] == 1) return a.reshaped({s[0]}).cast(DType::i64);  // a column, as Keras stores them
-  if (s.rank() != 1) fail(ErrorKind::data, file, "integer labels need shape (N): got ", s);
+  if (s.rank() != 1) fail(ErrorKind::data, file, "integer labels need shape (N), got ", s);
   return a.cast(DType::i64);
 }
 
@@ -39,7 +39,7 @@ TrainTest sets_of_arrays(const io::NamedArrays& given, const std::string& where,
   const Array* x_test = find(arrays, {"x_test"});
   const Array* y_test = find(arrays, {"y_test"});
   if (!x || !y) fail(ErrorKind::data, where, "no arrays x_train and y_train (or x and y)");
-  if (!x_test != !y_test) fail(ErrorKind::data, where, "x_test and y_test must come together");
+  if (!x_test != !y_test) fail(ErrorKind::data, where, "x_test and y_test are only valid together");
   TrainTest out;
   out.train.name = out.test.name = name;
   out.train.split = "train";
@@ -66,17 +66,17 @@ TrainTest sets_of_arrays(const io::NamedArrays& given, const std::string& where,
     out.test.split = "test";
   } else if (!x_test) {
     const int64_t n = out.train.count(), held_out = std::max<int64_t>(1, n / 10);
-    if (n < 2) fail(ErrorKind::data, where, "one sample is too few to hold a test split out");
+    if (n < 2) fail(ErrorKind::data, where, "one sample is too few for a validation split");
     out.test = out.train.slice(n - held_out, held_out);
     out.test.split = "test";
-    out.test.note = cat("the last tenth of ", where, " held out");
+    out.test.note = cat("the last tenth of ", where, " for validation");
     out.train = out.train.slice(0, n - held_out);
   } else {
     out.test.images = read_samples(*x_test, meaning, options.asked, where + "[x_test]");
     out.test.labels = targets_of(*y_test, where + "[y_test]");
     out.test.classes = out.train.classes;
     if (const std::string odd = range_warning(out.test.images, meaning); !odd.empty()) {
-      out.test.note = cat(where, "[x_test] holds ", odd);
+      out.test.note = cat(where, "[x_test] contains ", odd);
     }
     out.test.validate(where + "[x_test]", where + "[y_test]");
     if (out.test.sample_shape() != out.train.sample_shape() || out.test.images.dtype() != out.train.images.dtype()) {

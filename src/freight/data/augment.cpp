@@ -59,25 +59,25 @@ Transform::Transform(const Dataset& set, const Augment& augment, uint64_t seed, 
   }
   const auto c = static_cast<size_t>(channels_);
   if (set.files && reach > 0) {
-    fail(ErrorKind::usage, "augment", "shift and crop padding are for samples in memory; the pictures of ", set.name,
+    fail(ErrorKind::usage, "augment", "shift and crop padding are for samples in memory; the images of ", set.name,
          " take random crops");
   }
   if (!set.files && augment.random_crop) {
-    fail(ErrorKind::usage, "augment", "random resized crops are for pictures in files; ", set.name,
+    fail(ErrorKind::usage, "augment", "random resized crops are for images in files; ", set.name,
          " is in memory and takes shift or crop padding");
   }
   const auto& crop = augment.crop;
   if (!(crop.min_area > 0 && crop.min_area <= crop.max_area && crop.max_area <= 1 && crop.min_ratio > 0 &&
         crop.min_ratio <= crop.max_ratio)) {
-    fail(ErrorKind::usage, "augment", "random crop: got a share of the area from ", crop.min_area, " to ",
-         crop.max_area, " and a ratio from ", crop.min_ratio, " to ", crop.max_ratio,
-         ", need 0 < least <= most, and a share of at most 1");
+    fail(ErrorKind::usage, "augment",
+         "random crop: expected 0 < min <= max and a fraction of at most 1, got a fraction of the area from ",
+         crop.min_area, " to ", crop.max_area, " and a ratio from ", crop.min_ratio, " to ", crop.max_ratio);
   }
   check_colours();
   const bool normalize = augment.normalize && !set.mean.empty();
   if (normalize && (set.mean.size() != c || set.std.size() != c)) {
     fail(ErrorKind::usage, "augment", "mean and std have ", set.mean.size(), " and ", set.std.size(),
-         " values, need one per channel: ", c);
+         " values, expected one per channel: ", c);
   }
   const double unit = set.files || set.images.dtype() == DType::u8 ? 255.0 : 1.0;
   for (size_t i = 0; i < c; ++i) {
@@ -90,25 +90,26 @@ Transform::Transform(const Dataset& set, const Augment& augment, uint64_t seed, 
 void Transform::check_colours() const {
   const Augment& a = augment_;
   for (const double v : {a.color_jitter.brightness, a.color_jitter.contrast, a.color_jitter.saturation}) {
-    if (!(v >= 0 && v <= 10)) fail(ErrorKind::usage, "augment", "colour jitter: got ", v, ", need 0 to 10");
+    if (!(v >= 0 && v <= 10)) fail(ErrorKind::usage, "augment", "colour jitter: expected 0 to 10, got ", v);
   }
   if (!(a.color_jitter.hue >= 0 && a.color_jitter.hue <= 0.5)) {
-    fail(ErrorKind::usage, "augment", "hue jitter: got ", a.color_jitter.hue, ", need 0 to 0.5");
+    fail(ErrorKind::usage, "augment", "hue jitter: expected 0 to 0.5, got ", a.color_jitter.hue);
   }
   if (a.rand_augment < 0 || a.rand_augment > kAugmentOps) {
-    fail(ErrorKind::usage, "augment", "RandAugment: got ", a.rand_augment, " operations, need 0 to ", kAugmentOps);
+    fail(ErrorKind::usage, "augment", "RandAugment: expected 0 to ", kAugmentOps, ", got ", a.rand_augment,
+         " operations");
   }
   if (a.rand_augment_magnitude < 0 || a.rand_augment_magnitude >= kMagnitudes) {
-    fail(ErrorKind::usage, "augment", "RandAugment: got magnitude ", a.rand_augment_magnitude, ", need 0 to ",
-         kMagnitudes - 1);
+    fail(ErrorKind::usage, "augment", "RandAugment: expected 0 to ", kMagnitudes - 1, ", got magnitude ",
+         a.rand_augment_magnitude);
   }
   if (!(a.random_erase >= 0 && a.random_erase <= 1)) {
-    fail(ErrorKind::usage, "augment", "random erasing: got probability ", a.random_erase, ", need 0 to 1");
+    fail(ErrorKind::usage, "augment", "random erasing: expected 0 to 1, got probability ", a.random_erase);
   }
   const Shape s = set_->sample_shape();
   const bool u8 = set_->files || set_->images.dtype() == DType::u8;
   if (recolours() && !(u8 && s.rank() == 3 && s[0] == 3)) {
-    fail(ErrorKind::usage, "augment", "colour jitter and RandAugment need u8 colour pictures (3, H, W): samples of ",
+    fail(ErrorKind::usage, "augment", "colour jitter and RandAugment need u8 colour images (3, H, W): samples of ",
          set_->name, " are ", u8 ? "u8 " : "floats ", s);
   }
   if (a.random_erase > 0 && s.rank() != 3) {

@@ -77,7 +77,7 @@ class BytePairs : public Tokenizer {
     const sp::util::Status status = processor_.LoadFromSerializedProto(model_);
     if (!status.ok()) return status.ToString();
     if (processor_.pad_id() != kPadding || processor_.unk_id() != kUnknown || processor_.GetPieceSize() < 3) {
-      return cat("padding is token ", processor_.pad_id(), " and unknown ", processor_.unk_id(), ", need 0 and 1");
+      return cat("padding is token ", processor_.pad_id(), " and unknown ", processor_.unk_id(), ", expected 0 and 1");
     }
     tabs_ = processor_.PieceToId(kTab) != kUnknown;
     return "";
@@ -106,7 +106,7 @@ class BytePairs : public Tokenizer {
     // Piece by piece where nothing was normalised; SentencePiece itself would drop a space at the beginning.
     std::string out;
     for (const int32_t t : tokens) {
-      if (t < 0 || t >= size()) fail(ErrorKind::usage, "decode", "got token ", t, ", need 0 to ", size() - 1);
+      if (t < 0 || t >= size()) fail(ErrorKind::usage, "decode", "expected 0 to ", size() - 1, ", got token ", t);
       if (t == kPadding) continue;
       out += t == kUnknown ? std::string(kReplacement) : processor_.IdToPiece(t);
     }
@@ -147,7 +147,7 @@ std::shared_ptr<const Tokenizer> learn_byte_pairs(const std::vector<std::string>
                                        {"remove_extra_whitespaces", options.exact ? "false" : "true"},
                                        {"minloglevel", std::to_string(kQuiet)}},
                                       &sentences, &model);
-  if (!status.ok()) fail(ErrorKind::data, "tokenizer", "byte pairs cannot be learnt: ", status.ToString());
+  if (!status.ok()) fail(ErrorKind::data, "tokenizer", "byte pairs cannot be learned: ", status.ToString());
   auto made = std::make_shared<BytePairs>(std::move(model));
   const std::string fault = made->load();
   FREIGHT_CHECK(fault.empty(), fault);

@@ -77,10 +77,10 @@ TrainTest load_path(const std::string& path, const std::string& name, const Load
     return sets;
   }
   if (is_image_set(path, options)) return load_image_source(path, name, options.images);
-  if (is_text_source(path)) fail(ErrorKind::data, path, "holds text: need arrays or pictures here");
+  if (is_text_source(path)) fail(ErrorKind::data, path, "holds text: expected arrays or images here");
   std::string files;
   for (const Format& f : kFormats) files += cat(f.files, ", ");
-  fail(ErrorKind::data, path, "no data set recognised: need ", files, "or pictures (", io::image_endings(),
+  fail(ErrorKind::data, path, "no dataset recognised: expected ", files, "or images (", io::image_endings(),
        ") as train/CLASS/* and val/CLASS/*, as CLASS/*, or listed in train.csv, or text (train.csv, .tsv, .jsonl, "
        ".txt, or train/CLASS/*.txt; docs/data.md)");
 }
@@ -107,7 +107,7 @@ std::vector<CatalogEntry> with_tables(std::vector<CatalogEntry> entries) {
 const std::vector<CatalogEntry>& catalog() {
   static const std::vector<CatalogEntry> kCatalog = with_tables({
       {"digits",
-       "built in: handwritten-looking digits drawn by code",
+       "built-in: synthetic images that look like handwritten digits",
        kDigitsTrain,
        kDigitsTest,
        10,
@@ -128,7 +128,7 @@ const std::vector<CatalogEntry>& catalog() {
        {"mnist", "MNIST/raw", "MNIST", "."},
        {"https://ossci-datasets.s3.amazonaws.com/mnist"}},
       {"fashion-mnist",
-       "pictures of clothes in the layout of MNIST (Zalando)",
+       "images of clothes in the layout of MNIST (Zalando)",
        60000,
        10000,
        10,
@@ -184,7 +184,7 @@ const std::vector<CatalogEntry>& catalog() {
        {},
        true},
       {"sms_spam",
-       "text messages, ham or spam (Almeida et al. 2011); no test part",
+       "text messages, ham or spam (Almeida et al. 2011); no test set",
        5574,
        0,
        2,
@@ -194,7 +194,7 @@ const std::vector<CatalogEntry>& catalog() {
        {},
        true},
       {"tinyshakespeare",
-       "a corpus for language models: 40,000 lines of Shakespeare; no test part",
+       "a corpus for language models: 40,000 lines of Shakespeare; no test set",
        1115394,
        0,
        0,
@@ -229,8 +229,7 @@ std::vector<std::string> search_dirs(const LoadOptions& options) {
 
 std::string download_dir(const LoadOptions& options) {
   const std::vector<std::string> dirs = search_dirs(options);
-  if (dirs.empty())
-    fail(ErrorKind::usage, "--data-dir", "is missing: there is no cache directory to keep data sets in");
+  if (dirs.empty()) fail(ErrorKind::usage, "--data-dir", "is missing: there is no cache directory to keep datasets in");
   return dirs.front();
 }
 
@@ -247,8 +246,8 @@ std::string find(const std::string& name_or_path, const LoadOptions& options) {
       }
     }
     const std::string near = nearest(name_or_path, names());
-    fail(ErrorKind::data, name_or_path, "no such data set, file or directory",
-         near.empty() ? cat(": named sets are ", join(names(), ", ")) : cat(": did you mean ", near, "?"));
+    fail(ErrorKind::data, name_or_path, "no such dataset, file or directory",
+         near.empty() ? cat(": built-in datasets are ", join(names(), ", ")) : cat(": did you mean ", near, "?"));
   }
   if (entry->builtin()) return "";
   std::vector<std::string> looked;
@@ -259,7 +258,7 @@ std::string find(const std::string& name_or_path, const LoadOptions& options) {
       if (lies_at(*entry, path)) return path;
     }
   }
-  fail(ErrorKind::data, name_or_path, "data set not found: looked in ", join(looked, ", "), "; `freight data get ",
+  fail(ErrorKind::data, name_or_path, "dataset not found: looked in ", join(looked, ", "), "; `freight data get ",
        entry->name, "` downloads it, --data-dir DIR or FREIGHT_DATA names another place");
 }
 
@@ -276,7 +275,7 @@ std::string name_of(const std::string& name_or_path, const std::string& path) {
 void say_folder(std::string& note, const std::string& name_or_path, const LoadOptions& options) {
   if (!find_entry(name_or_path) || named_set(name_or_path, options)) return;
   const std::string said = cat("the folder ", name_or_path, " here is read, not the known set of that name (",
-                               "--data-dir DIR says where that lies)");
+                               "--data-dir DIR sets its location)");
   note = note.empty() ? said : cat(said, "; ", note);
 }
 }  // namespace
@@ -284,7 +283,7 @@ void say_folder(std::string& note, const std::string& name_or_path, const LoadOp
 TrainTest load(const std::string& name_or_path, const LoadOptions& options) {
   if (const CatalogEntry* entry = named_set(name_or_path, options); entry && entry->table) {
     fail(ErrorKind::data, name_or_path,
-         "is a table: need arrays or pictures here; a learner of tables reads it (--model gbdt)");
+         "is a table: expected arrays or images here; use a model for tables (--model gbdt)");
   }
   const std::string path = find(name_or_path, options);
   TrainTest sets = path.empty()
@@ -342,7 +341,7 @@ Verification verify_images(Verification v, LoadOptions options, const std::funct
     stopped = stopped || (poll && !poll(done, total));
     return !stopped;
   });
-  if (stopped) fail(ErrorKind::runtime, v.where, "stopped before all pictures were looked at");
+  if (stopped) fail(ErrorKind::runtime, v.where, "stopped before all images were read");
   v.images = static_cast<int64_t>(paths.size());
   v.train = describe(sets.train);
   v.test = describe(sets.test);

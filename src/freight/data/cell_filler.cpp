@@ -83,8 +83,8 @@ std::vector<std::string> column_names(const std::vector<std::string>& first, boo
                                       const std::string& place) {
   const size_t width = first.size();
   if (!asked.names.empty() && asked.names.size() != width) {
-    fail(ErrorKind::data, place, "got ", width, " cells, ", asked.names.size(), " columns are named: need a name for ",
-         "each (", excerpt(join(asked.names, ", ")), ")");
+    fail(ErrorKind::data, place, "got ", width, " cells, ", asked.names.size(),
+         " columns are named: expected a name for ", "each (", excerpt(join(asked.names, ", ")), ")");
   }
   std::vector<std::string> names;
   std::set<std::string> seen;
@@ -97,7 +97,7 @@ std::vector<std::string> column_names(const std::vector<std::string>& first, boo
     }
     names.push_back(word.empty() ? cat("column_", i + 1) : std::string(word));
     if (!seen.insert(names.back()).second) {
-      fail(ErrorKind::data, place, "two columns are named ", excerpt(names.back()), ": need different names");
+      fail(ErrorKind::data, place, "two columns are named ", excerpt(names.back()), ": expected different names");
     }
   }
   return names;

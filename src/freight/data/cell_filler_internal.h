@@ -96,8 +96,13 @@ class ColumnFiller {
 // column_1, ... Throws Error(data) at `place` for names that are there twice.
 std::vector<std::string> column_names(const std::vector<std::string>& first, bool header, const CellsAsked& asked,
                                       const std::string& place);
-// True where the first row of a table is its header. `second` is null where there is none.
-bool is_header(const std::vector<std::string>& first, const std::vector<std::string>* second, const CellsAsked& asked);
+// Whether the first row of a table is its header, by the rows below it.
+struct HeaderReading {
+  bool header = false;
+  bool sure = true;  // false of a header of which nothing but the look of its cells tells that it is one
+};
+HeaderReading read_header(const std::vector<std::string>& first, const std::vector<std::vector<std::string>>& below,
+                          char separator, const CellsAsked& asked);
 // True where the header lacks a name for the first column alone, as those that R writes: it is one cell shorter.
 bool lacks_index_name(const std::vector<std::string>& first, const std::vector<std::string>& second);
 std::vector<CellKind> asked_kinds(const CellsAsked& asked, const TableHead& head);

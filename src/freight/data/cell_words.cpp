@@ -52,7 +52,7 @@ uint32_t Words::find(std::string_view word) const {
   if (slots_.empty()) return kMissing;
   const uint32_t hash = hash_of_word(word);
   for (size_t at = hash & (slots_.size() - 1);; at = (at + 1) & (slots_.size() - 1)) {
-    const Slot& slot = slots_[at];
+    const HashEntry& slot = slots_[at];
     if (slot.code == kMissing || (slot.hash == hash && same_word((*this)[slot.code], word))) return slot.code;
   }
 }
@@ -62,12 +62,12 @@ uint32_t Words::add(std::string_view word) {
   const uint32_t hash = hash_of_word(word);
   size_t at = hash & (slots_.size() - 1);
   for (;; at = (at + 1) & (slots_.size() - 1)) {
-    const Slot& slot = slots_[at];
+    const HashEntry& slot = slots_[at];
     if (slot.code == kMissing) break;
     if (slot.hash == hash && same_word((*this)[slot.code], word)) return slot.code;
   }
   const size_t code = size();
-  if (code == kMissing) fail(ErrorKind::data, "table", "a column has more than ", kMissing, " different words");
+  if (code == kMissing) fail(ErrorKind::data, "table", "a column has more than ", kMissing, " different categories");
   bytes_.append(word.data(), word.size());
   ends_.push_back(bytes_.size());
   slots_[at] = {hash, static_cast<uint32_t>(code)};
@@ -87,9 +87,9 @@ void Words::cut_endings(std::string_view ending) {
 }
 
 void Words::grow() {
-  std::vector<Slot> old(std::max<size_t>(16, 2 * slots_.size()));
+  std::vector<HashEntry> old(std::max<size_t>(16, 2 * slots_.size()));
   old.swap(slots_);
-  for (const Slot& slot : old) {
+  for (const HashEntry& slot : old) {
     if (slot.code == kMissing) continue;
     size_t at = slot.hash & (slots_.size() - 1);
     while (slots_[at].code != kMissing) at = (at + 1) & (slots_.size() - 1);

@@ -14,6 +14,7 @@
 #include "freight/data/cell_filler_internal.h"
 #include "freight/data/columns.h"
 #include "freight/data/table_rows_internal.h"
+#include "freight/data/unicode.h"
 #include "freight/io/byte_stream.h"
 #include "freight/io/digest.h"
 #include "freight/io/memory_need.h"
@@ -124,8 +125,9 @@ struct CellReader::State {
   }
 
   std::unique_ptr<FileRows> open(size_t i) const {
-    return asked.forms == CellForms::delimited ? delimited_rows(stream_of(i), files[i], asked.skip_lines)
-                                               : file_rows(stream_of(i), files[i], asked.skip_lines);
+    return asked.forms == CellForms::delimited
+               ? delimited_rows(stream_of(i), files[i], {.skip_lines = asked.skip_lines})
+               : file_rows(stream_of(i), files[i], asked.skip_lines);
   }
 
   // The bytes of a file, unpacked.
@@ -142,7 +144,7 @@ struct CellReader::State {
     if (asked.file_column.empty()) return;
     FREIGHT_CHECK(asked.file_words.size() == files.size(), "column ", asked.file_column, " needs a word for each file");
     if (std::find(head.names.begin(), head.names.end(), asked.file_column) != head.names.end()) {
-      fail(ErrorKind::data, files[0], "has a column ", asked.file_column, " besides the one that tells the files");
+      fail(ErrorKind::data, files[0], "has a column ", asked.file_column, " in addition to the one with the files");
     }
     head.names.push_back(asked.file_column);
     head.first_row.push_back(asked.file_words[0]);
@@ -160,6 +162,7 @@ struct CellReader::State {
     head.names = rows->own_names();
     own_names = !head.names.empty();
     std::vector<std::string> first, second;
+    std::vector<std::vector<std::string>> below;
     int64_t line = 0;
     const auto take = [&](std::vector<std::string>& row) {
       int64_t at = 0;
@@ -169,13 +172,16 @@ struct CellReader::State {
       if (line == 0) line = at;
     };
     take(first);
-    if (first.empty()) fail(ErrorKind::data, files[0], "holds no rows");
+    if (first.empty()) fail(ErrorKind::data, files[0], "has no rows");
     take(second);
     if (!own_names) {
+      below = rows_below(second);
       short_header =
           !second.empty() && asked.names.empty() && asked.header.value_or(true) && lacks_index_name(first, second);
       if (short_header) first.insert(first.begin(), "");
-      has_header = short_header || is_header(first, second.empty() ? nullptr : &second, asked);
+      const HeaderReading reading = read_header(first, below, rows->separator(), asked);
+      has_header = short_header || reading.header;
+      head.header_unsure = has_header && !short_header && !reading.sure;
       head.names = column_names(first, has_header, asked, cat(files[0], ":", line));
       head.numbers_in_header =
           has_header && asked.names.empty() && std::any_of(first.begin(), first.end(), is_number_cell);
@@ -183,13 +189,27 @@ struct CellReader::State {
     head.header = has_header || own_names;
     head.typed = rows->typed();
     head.separator = rows->separator();
-    if (has_header && second.empty()) fail(ErrorKind::data, files[0], "holds a header and no rows");
+    if (has_header && second.empty()) fail(ErrorKind::data, files[0], "has a header and no rows");
     if (has_header) pass_over_nameless(first, second);
     head.index = has_header && asked.names.empty() && head.names.size() > 1 && trimmed(first[0]).empty();
     head.first_row = has_header ? second : first;
     head.only_row = !has_header && second.empty();
     rows->rewind();
     if (has_header) skip_header();
+  }
+
+  // The second row, and those that follow it while they are few cells: they show what the columns hold.
+  std::vector<std::vector<std::string>> rows_below(const std::vector<std::string>& second) {
+    constexpr size_t kMostRows = 100, kMostCells = 10'000;
+    std::vector<std::vector<std::string>> below;
+    if (second.empty()) return below;
+    below.push_back(second);
+    std::span<const std::string_view> cells;
+    int64_t line = 0;
+    while (below.size() < kMostRows && below.size() * second.size() < kMostCells && next_row(cells, line)) {
+      below.emplace_back(cells.begin(), cells.end());
+    }
+    return below;
   }
 
   // Separators at the end of each line make columns that have neither a name nor a cell.
@@ -226,7 +246,7 @@ struct CellReader::State {
                        static_cast<double>(std::count_if(kinds.begin(), kinds.end(),
                                                          [](CellKind k) { return k != CellKind::skipped; }));
     io::need_memory(cells * sizeof(double), files[file],
-                    cat("its ", rows->rows(), " rows, each of a cell for all ", width, " columns,"));
+                    cat("its ", rows->rows(), " rows, each with a value for all ", width, " columns,"));
   }
 
   Cells next(int64_t most) {
@@ -272,13 +292,13 @@ struct CellReader::State {
       check_header();
     }
     if (cells.size() != width + nameless) {
-      fail(ErrorKind::data, cat(files[file], ":", line), "got ", cells.size(), " cells, the first row has ",
+      fail(ErrorKind::data, cat(files[file], ":", line), "got ", cells.size(), " fields, the first row has ",
            width + nameless);
     }
     for (size_t k = width; k < cells.size(); ++k) {
       if (trimmed(cells[k]).empty()) continue;
       fail(ErrorKind::data, cat(files[file], ":", line), "got '", excerpt(cells[k]), "' in column ", k + 1,
-           ", which has no name: give it one in the header");
+           ", which has no name: name it in the header");
     }
     cells = cells.first(width);
     return true;
@@ -310,7 +330,7 @@ struct CellReader::State {
     if (std::equal(names.begin(), names.end(), head.names.begin(), head.names.begin() + static_cast<ptrdiff_t>(width)))
       return;
     fail(ErrorKind::data, cat(files[file], ":", line), "has the columns ", excerpt(join(names, ", ")), ", ", files[0],
-         " has ", excerpt(join(head.names, ", ")), ": need the same");
+         " has ", excerpt(join(head.names, ", ")), ": expected the same");
   }
 
   // Room for as many rows as the file has if they are as long as those so far.
@@ -376,8 +396,8 @@ void need_no_wide_characters(const std::string& seen, const std::string& name) {
   const char* const form = wide              ? (seen[0] == '\0' ? "UTF-32BE" : "UTF-32LE")
                            : seen[0] == '\0' ? "UTF-16BE"
                                              : "UTF-16LE";
-  fail(ErrorKind::data, name, "looks like ", form, wide ? "" : " without a byte order mark", ": need UTF-8 (iconv -f ",
-       form, " -t UTF-8 ", excerpt(name), " > table.csv)");
+  fail(ErrorKind::data, name, "looks like ", form, wide ? "" : " without a byte order mark",
+       ": expected UTF-8 (iconv -f ", form, " -t UTF-8 ", excerpt(name), " > table.csv)");
 }
 }  // namespace
 
@@ -394,11 +414,11 @@ std::unique_ptr<FileRows> file_rows(std::unique_ptr<io::ByteStream> stream, cons
   if (seen.starts_with("PK\x03\x04") || lower(name).ends_with(".npz")) return array_rows(std::move(stream), name);
   need_no_wide_characters(seen, name);
   std::string_view text = seen;
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   text = trimmed(text);
   if (is_json_row(text.substr(0, text.find('\n'))) || names_json_lines(name)) return json_rows(std::move(stream), name);
   if (skip_lines == 0 && is_sparse(seen.substr(0, seen.find('\n')))) return sparse_rows(std::move(stream), name);
-  return delimited_rows(std::move(stream), name, skip_lines);
+  return delimited_rows(std::move(stream), name, {.skip_lines = skip_lines});
 }
 
 CellReader::CellReader(const std::vector<std::string>& files, CellsAsked asked) {

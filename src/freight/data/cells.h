@@ -37,10 +37,10 @@ class Words {
   void grow();
   Growing<char> bytes_;
   Growing<uint64_t> ends_;
-  struct Slot {
+  struct HashEntry {
     uint32_t hash = 0, code = kMissing;
   };
-  std::vector<Slot> slots_;  // open addressing; a power of two
+  std::vector<HashEntry> slots_;  // open addressing; a power of two
 };
 
 // by_cells: numbers where all cells are numbers or missing, words else; integers that doubles do not hold are words,
@@ -100,6 +100,7 @@ struct TableHead {
   bool only_row = false;               // there is no other
   bool index = false;                  // the first column has no name in a header that names the others
   bool numbers_in_header = false;      // some names look like numbers
+  bool header_unsure = false;          // nothing but the look of its cells tells that the first row is a header
   bool typed = false;                  // the form itself tells numbers from texts: JSON lines, .npz
   char separator = 0;                  // between cells, where there is one
 };
@@ -143,8 +144,9 @@ struct CellsAsked {
   std::string folder = {};
 };
 
-// The first row is a header where none of its cells is a number, and a number stands below one of them or all of them
-// look like names; and where its numbers look like names (header_row.cpp). A '#' before a header is passed over. Throws
+// The first row is a header where none of its cells is a number, a date above dates or missing, and either a number
+// stands below one of them or all of them look like names, unless they are values of their columns; and where its
+// numbers look like names (header_row.cpp). A '#' before a header is passed over. Throws
 // Error(data) naming file and line for a row of another number of cells, a column without rows, names that are there
 // twice, and bytes that are not UTF-8. Several files are read one after the other, and have the same columns.
 Cells read_cells(const std::vector<std::string>& files, const CellsAsked& asked = {});

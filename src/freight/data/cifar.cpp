@@ -33,7 +33,7 @@ std::vector<std::string> class_names(const std::string& dir, CifarKind kind) {
     if (!line.empty()) names.push_back(std::move(line));
   }
   if (static_cast<int64_t>(names.size()) != n)
-    fail(ErrorKind::data, path, "got ", names.size(), " class names, need ", n);
+    fail(ErrorKind::data, path, "expected ", n, ", got ", names.size(), " class names");
   return names;
 }
 
@@ -61,7 +61,7 @@ Dataset load_split(const std::string& dir, const std::string& name, CifarKind ki
       const uint8_t* src = contents[f].data() + static_cast<size_t>(i) * record;
       const int64_t y = src[labels - 1];  // CIFAR-100: the fine label is the second
       if (y >= set.class_count()) {
-        fail(ErrorKind::data, paths[f], "label out of range: record ", i, " has ", y, ", need 0 to ",
+        fail(ErrorKind::data, paths[f], "label out of range: record ", i, " has ", y, ", expected 0 to ",
              set.class_count() - 1);
       }
       *label++ = y;
@@ -76,7 +76,7 @@ Dataset load_split(const std::string& dir, const std::string& name, CifarKind ki
 int64_t cifar_records(size_t bytes, CifarKind kind, const std::string& file) {
   const size_t record = label_bytes(kind) + kPixels;
   if (bytes == 0 || bytes % record != 0) {
-    fail(ErrorKind::data, file, "truncated or no CIFAR file: ", bytes, " bytes, need a multiple of ", record);
+    fail(ErrorKind::data, file, "truncated or no CIFAR file: ", bytes, " bytes, expected a multiple of ", record);
   }
   return static_cast<int64_t>(bytes / record);
 }

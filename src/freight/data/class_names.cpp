@@ -12,7 +12,7 @@ std::string class_hint(const std::string& name, const std::vector<std::string>& 
   for (const std::string& other : classes) {
     if (other != name && composed(other) == composed(name)) {
       return cat("; ", other,
-                 " there looks the same and differs in Unicode form alone (one has composed accents, NFC, "
+                 " there looks the same and differs only in Unicode form (one has composed accents, NFC, "
                  "the other decomposed ones, NFD): rename one of them");
     }
   }

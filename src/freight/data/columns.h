@@ -7,8 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "freight/io/csv.h"
-
 namespace freight::data {
 
 // other: numbers a row, or says which part it is in; it is neither sample nor label.

@@ -214,14 +214,14 @@ void Dataset::validate(const std::string& images_file, const std::string& labels
   const bool arrays =
       images.defined() && s.rank() >= 2 && (images.dtype() == DType::u8 || images.dtype() == DType::f32);
   if (!files && !arrays) {
-    fail(ErrorKind::data, images_file, "samples need u8 or f32 of rank 2 or more: got ", images.dtype(), s);
+    fail(ErrorKind::data, images_file, "samples need u8 or f32 of rank 2 or more, got ", images.dtype(), s);
   }
   const int64_t n = count();
   if (n == 0) fail(ErrorKind::data, images_file, "no samples");
   if (!files && images.numel() == 0) fail(ErrorKind::data, images_file, "empty samples: shape ", s);
   const bool values = labels.defined() && labels.dtype() == DType::f32 && labels.shape().rank() >= 1;
   if (!values && (!labels.defined() || labels.dtype() != DType::i64 || labels.shape().rank() != 1)) {
-    fail(ErrorKind::data, labels_file, "labels need i64 (N) or f32 (N, ...): got ", labels.dtype(), labels.shape());
+    fail(ErrorKind::data, labels_file, "labels need i64 (N) or f32 (N, ...), got ", labels.dtype(), labels.shape());
   }
   if (labels.shape()[0] != n) {
     fail(ErrorKind::data, labels_file, "counts differ: ", labels.shape()[0], " labels for ", n, " samples in ",
@@ -229,13 +229,13 @@ void Dataset::validate(const std::string& images_file, const std::string& labels
   }
   if (values) return;
   if (classes.empty()) {
-    fail(ErrorKind::data, labels_file, "labels are classes, and the set names none: give it `classes`, as ",
+    fail(ErrorKind::data, labels_file, "labels are classes, but the dataset has no class names: set `classes`, as ",
          "data::numbered_classes(10), or float targets");
   }
   const int64_t* y = labels.data<int64_t>();
   for (int64_t i = 0; i < n; ++i) {
     if (y[i] < 0 || y[i] >= class_count()) {
-      fail(ErrorKind::data, labels_file, "label out of range: sample ", i, " has ", y[i], ", need 0 to ",
+      fail(ErrorKind::data, labels_file, "label out of range: sample ", i, " has ", y[i], ", expected 0 to ",
            class_count() - 1);
     }
   }
@@ -248,7 +248,7 @@ uint64_t hash_of(const void* bytes, size_t n, uint64_t seed) {
 std::vector<bool> hold_out(const std::vector<int64_t>& labels, size_t classes, double share, uint64_t seed) {
   std::vector<std::vector<size_t>> members(classes);
   for (size_t i = 0; i < labels.size(); ++i) members[static_cast<size_t>(labels[i])].push_back(i);
-  std::vector<bool> held(labels.size());
+  std::vector<bool> is_validation(labels.size());
   for (size_t c = 0; c < classes; ++c) {
     auto& m = members[c];
     PhiloxStream random(seed, c, kSplitStream);
@@ -257,9 +257,9 @@ std::vector<bool> hold_out(const std::vector<int64_t>& labels, size_t classes, d
     const int64_t most = std::max<int64_t>(n - 1, 0);
     const auto count =
         std::clamp<int64_t>(std::llround(share * static_cast<double>(n)), std::min<int64_t>(1, most), most);
-    for (int64_t i = 0; i < count; ++i) held[m[static_cast<size_t>(i)]] = true;
+    for (int64_t i = 0; i < count; ++i) is_validation[m[static_cast<size_t>(i)]] = true;
   }
-  return held;
+  return is_validation;
 }
 
 std::vector<std::string> numbered_classes(int64_t n) {
@@ -270,7 +270,7 @@ std::vector<std::string> numbered_classes(int64_t n) {
 
 std::string describe(const Dataset& set) {
   return cat(set.split, " ", with_commas(set.count()), " x ", set.sample_shape(), " ",
-             set.files ? "pictures" : to_string(set.images.dtype()), ", ",
+             set.files ? "image files" : to_string(set.images.dtype()), ", ",
              set.classification() ? cat(set.class_count(), " classes") : std::string("values"));
 }
 

@@ -1,5 +1,5 @@
-// Rows of cells with separators between them (io/csv.h says which rules hold), from a stream of any length. Where cells
-// end is found 64 bytes at a time; only quotes are looked at one by one.
+// Rows of cells with separators between them, from a stream of any length. Where cells end is found 64 bytes at a time;
+// only quotes are looked at one by one.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -23,16 +23,15 @@ namespace {
 
 constexpr size_t kStep = 64;                // bytes that are looked at at once
 constexpr size_t kPiece = size_t{1} << 20;  // bytes read at once: they stay in the second cache
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 // A bit for each of 64 bytes: whether it is a separator, the end of a line or a quote.
 class Marks {
  public:
-  explicit Marks(char separator) : separator_(separator) {}
+  Marks(char separator, bool quotes) : separator_(separator), quote_(quotes ? '"' : '\n') {}
   uint64_t of(const char* at) const {
 #ifdef __SSE2__
     const __m128i sep = _mm_set1_epi8(separator_), feed = _mm_set1_epi8('\n'), back = _mm_set1_epi8('\r'),
-                  quote = _mm_set1_epi8('"');
+                  quote = _mm_set1_epi8(quote_);
     uint64_t bits = 0;
     for (int part = 0; part < 4; ++part) {
       const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at) + part);
@@ -45,14 +44,14 @@ class Marks {
     uint64_t bits = 0;
     for (size_t i = 0; i < kStep; ++i) {
       const char c = at[i];
-      bits |= static_cast<uint64_t>(c == separator_ || c == '\n' || c == '\r' || c == '"') << i;
+      bits |= static_cast<uint64_t>(c == separator_ || c == '\n' || c == '\r' || c == quote_) << i;
     }
     return bits;
 #endif
   }
 
  private:
-  char separator_;
+  char separator_, quote_;  // the end of a line stands for no quote
 };
 
 bool all_ascii(const char* text, size_t size) {
@@ -80,10 +79,11 @@ std::vector<std::string_view> between_blanks(std::string_view line) {
 
 class DelimitedRows : public FileRows {
  public:
-  DelimitedRows(std::unique_ptr<io::ByteStream> stream, std::string name, int64_t skip_lines)
-      : stream_(std::move(stream)), name_(std::move(name)), skip_lines_(skip_lines) {
+  DelimitedRows(std::unique_ptr<io::ByteStream> stream, std::string name, const DelimitedForm& form)
+      : stream_(std::move(stream)), name_(std::move(name)), form_(form), separator_(form.separator) {
     start();
-    choose_separator();
+    if (separator_ == 0) choose_separator();
+    marks_ = Marks(separator_, form.quotes);
   }
 
   bool next(std::span<const std::string_view>& cells, int64_t& line) override {
@@ -112,7 +112,7 @@ class DelimitedRows : public FileRows {
     block_ = SIZE_MAX;
     fill();
     if (std::string_view(text(), end_).starts_with(kByteOrderMark)) begin_ = kByteOrderMark.size();
-    for (int64_t i = 0; i < skip_lines_; ++i) {
+    for (int64_t i = 0; i < form_.skip_lines; ++i) {
       begin_ = std::min(first_lines()[0].size() + begin_ + 1, end_);
       ++line_;
     }
@@ -155,7 +155,6 @@ class DelimitedRows : public FileRows {
       if (counts[i] > 0 && counts[i] == counts_below[i]) chosen = i;
     }
     separator_ = kSeparators[chosen];
-    marks_ = Marks(separator_);
     if (*most > 0) return;
     const std::vector<std::string_view> cells = between_blanks(trimmed(first)), below = between_blanks(trimmed(second));
     const std::vector<std::string_view>& numbers = below.empty() ? cells : below;
@@ -185,7 +184,7 @@ class DelimitedRows : public FileRows {
     taken_ += got;
     std::memset(buffer_.data() + end_, 0, kStep);
     block_ = SIZE_MAX;
-    need_utf8();
+    if (form_.need_utf8) need_utf8();
   }
 
   // Stored models and run.json hold names of columns, words and classes as UTF-8.
@@ -203,7 +202,7 @@ class DelimitedRows : public FileRows {
     const auto byte = static_cast<uint8_t>(*fault);
     const char* const form = byte >= 0x80 && byte <= 0x9f ? "WINDOWS-1252" : "LATIN1";
     fail(ErrorKind::data, cat(name_, ":", line), "not UTF-8: got byte ", static_cast<int>(byte),
-         " where no character begins or goes on; save the table as UTF-8 (iconv -f ", form, " -t UTF-8)");
+         " where no character starts or continues; save the table as UTF-8 (iconv -f ", form, " -t UTF-8)");
   }
 
   // Passes over lines without a character; false where there is nothing behind them yet.
@@ -239,7 +238,7 @@ class DelimitedRows : public FileRows {
   void need_few_columns() const {
     if (cells_.size() <= kMostTableColumns) return;
     fail(ErrorKind::data, cat(name_, ":", line_), "the row has more than ", kMostTableColumns,
-         " cells, which is what a table may have");
+         " values, the limit of a table");
   }
 
   bool blank_row() {
@@ -390,10 +389,10 @@ class DelimitedRows : public FileRows {
 
   std::unique_ptr<io::ByteStream> stream_;
   std::string name_;
-  int64_t skip_lines_;
-  char separator_ = ',';
+  DelimitedForm form_;
+  char separator_;
   bool blanks_ = false;  // runs of blanks are the separators
-  Marks marks_{','};
+  Marks marks_{',', true};
   io::Bytes buffer_;
   size_t begin_ = 0, end_ = 0;  // of what is not read yet
   size_t checked_ = 0;          // bytes of the buffer that are known to be UTF-8
@@ -409,8 +408,16 @@ class DelimitedRows : public FileRows {
 }  // namespace
 
 std::unique_ptr<FileRows> delimited_rows(std::unique_ptr<io::ByteStream> stream, const std::string& name,
-                                         int64_t skip_lines) {
-  return std::make_unique<DelimitedRows>(std::move(stream), name, skip_lines);
+                                         const DelimitedForm& form) {
+  return std::make_unique<DelimitedRows>(std::move(stream), name, form);
+}
+
+std::vector<CellRow> next_rows(FileRows& rows, size_t most) {
+  std::vector<CellRow> out;
+  std::span<const std::string_view> cells;
+  int64_t line = 0;
+  while (out.size() < most && rows.next(cells, line)) out.push_back({{cells.begin(), cells.end()}, line});
+  return out;
 }
 
 }  // namespace freight::data

@@ -41,7 +41,7 @@ class MadeFeed : public Feed {
     const int64_t least = options.drop_last ? options.batch_size : 1;
     if (!make_ || options.batch_size < 1 || options.count < least) {
       fail(ErrorKind::usage, "made_feed", "got ", options.count, " samples in batches of ", options.batch_size,
-           make_ ? "" : " and no function that makes them", ": need at least ", least);
+           make_ ? "" : " and no function that computes them", ": expected at least ", least);
     }
   }
 
@@ -70,13 +70,13 @@ class MadeFeed : public Feed {
     return &batch_;
   }
   std::string sample_name(int64_t row) const override {
-    return cat("sample ", (batch_number_ - 1) * options_.batch_size + row, " of epoch ", epoch_, " of the made feed");
+    return cat("sample ", (batch_number_ - 1) * options_.batch_size + row, " of epoch ", epoch_, " of the custom feed");
   }
   double wait_seconds() const override { return seconds_; }
 
  private:
   static Array rows_of(const Array& sample, int64_t n) {
-    if (!sample.defined()) fail(ErrorKind::usage, "made_feed", "a sample has no input or no target: give both arrays");
+    if (!sample.defined()) fail(ErrorKind::usage, "made_feed", "a sample has no input or no target: set both arrays");
     Shape shape = sample.shape();
     shape.insert(0, n);
     return {sample.dtype(), shape};
@@ -85,8 +85,8 @@ class MadeFeed : public Feed {
     const Shape& of = batch.shape();
     const Shape need(of.begin() + 1, of.end());
     if (!sample.defined() || sample.dtype() != batch.dtype() || sample.shape() != need) {
-      fail(ErrorKind::usage, "made_feed", "the ", what, " of sample ", number, " of epoch ", epoch_, ": got ",
-           sample.dtype(), sample.shape(), ", need ", batch.dtype(), need, ", as the samples before it");
+      fail(ErrorKind::usage, "made_feed", "the ", what, " of sample ", number, " of epoch ", epoch_, ": expected ",
+           batch.dtype(), need, ", as the samples before it, got ", sample.dtype(), sample.shape());
     }
     std::memcpy(static_cast<char*>(batch.raw()) + static_cast<size_t>(row) * sample.bytes(), sample.raw(),
                 sample.bytes());

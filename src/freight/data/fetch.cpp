@@ -120,7 +120,7 @@ Result transfer_once(const std::string& url, const std::string& part, const std:
   if (code == CURLE_OK) return {Outcome::complete, ""};
   const std::string reason = *text ? text : curl_easy_strerror(code);
   switch (code) {
-    case CURLE_ABORTED_BY_CALLBACK: fail(ErrorKind::data, url, "download cancelled; what has come stays in ", part);
+    case CURLE_ABORTED_BY_CALLBACK: fail(ErrorKind::data, url, "download cancelled; the partial file stays in ", part);
     case CURLE_RANGE_ERROR:
     case CURLE_BAD_DOWNLOAD_RESUME:  // the server cannot continue: start over
       ::unlink(part.c_str());
@@ -143,10 +143,10 @@ Result transfer_once(const std::string& url, const std::string& part, const std:
 // "" when the file is what is expected.
 std::string mismatch(const std::string& path, const CatalogFile& expected) {
   const int64_t size = size_of_file(path);
-  if (expected.bytes > 0 && size != expected.bytes) return cat("got ", size, " bytes, need ", expected.bytes);
+  if (expected.bytes > 0 && size != expected.bytes) return cat("expected ", expected.bytes, ", got ", size, " bytes");
   if (expected.sha256.empty()) return "";
   const std::string got = sha256_of(path);
-  return got == expected.sha256 ? "" : cat("SHA-256 differs: got ", got, ", need ", expected.sha256);
+  return got == expected.sha256 ? "" : cat("SHA-256 differs: expected ", expected.sha256, ", got ", got);
 }
 
 std::string without_slash(std::string url) {
@@ -187,7 +187,7 @@ void fetch_file(const std::vector<std::string>& urls, const std::string& path, c
     }
   }
   fail(ErrorKind::data, path, "download failed: ", join(reasons, "; "),
-       io::file_exists(part) ? "; call again to resume" : "",
+       io::file_exists(part) ? "; run the command again to resume" : "",
        "; another source: --url BASE or FREIGHT_DATA_URL, or put the file there yourself");
 }
 
@@ -198,7 +198,7 @@ std::string fetch_set(const std::string& name, const FetchOptions& options) {
     for (const CatalogEntry& e : catalog()) known.push_back(e.name);
     const std::string near = nearest(name, known);
     fail(ErrorKind::usage, name,
-         "no such data set: ", near.empty() ? "known are " + join(known, ", ") : "did you mean " + near + "?");
+         "no such dataset: ", near.empty() ? "known are " + join(known, ", ") : "did you mean " + near + "?");
   }
   if (entry->builtin()) return "";
   std::vector<std::string> bases = options.base_urls;
@@ -206,11 +206,10 @@ std::string fetch_set(const std::string& name, const FetchOptions& options) {
   bases.insert(bases.end(), entry->mirrors.begin(), entry->mirrors.end());
   std::string dir = download_dir({.data_dir = options.data_dir}) + "/" + entry->folders.front();
   if (entry->files.empty()) {
-    fail(ErrorKind::data, name, "comes as an archive: unpack it yourself, so that there is ", dir);
+    fail(ErrorKind::data, name, "is distributed as an archive: unpack it, so that there is ", dir);
   }
   if (bases.empty()) {
-    fail(ErrorKind::data, name,
-         "no address is known for its files: give one by --url BASE or FREIGHT_DATA_URL, or put ",
+    fail(ErrorKind::data, name, "no URL is known for its files: set one with --url BASE or FREIGHT_DATA_URL, or put ",
          entry->files.front().name, " and the others into ", dir);
   }
   std::error_code error;

@@ -4,7 +4,9 @@
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/data/columns.h"
 #include "freight/data/file_lines_internal.h"
+#include "freight/data/unicode.h"
 
 namespace freight::data {
 
@@ -39,7 +41,15 @@ bool FileLines::next(std::string& line) {
     break;
   }
   number_ += any ? 1 : 0;
+  if (number_ == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
   return any;
+}
+
+bool FileLines::next_text(std::string& line) {
+  while (next(line)) {
+    if (!trimmed(line).empty()) return true;
+  }
+  return false;
 }
 
 void FileLines::rewind() {

@@ -1,4 +1,4 @@
-// The lines of a file that need not fit into memory, for readers of tables whose rows are lines.
+// The lines of a file that need not fit into memory, for readers of forms whose rows are lines.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,8 +12,10 @@ class FileLines {
  public:
   // Throws Error(data) that begins with `name` for a line of more than `longest` bytes.
   FileLines(std::unique_ptr<io::ByteStream> stream, std::string name, size_t longest = SIZE_MAX);
-  // The next line without its end; false behind the last one.
+  // The next line without its end, the first without a byte order mark; false behind the last one.
   bool next(std::string& line);
+  // The next line that is not blank; false behind the last one.
+  bool next_text(std::string& line);
   void rewind();
   int64_t number() const { return number_; }  // of the line that was read, from 1
   std::string place() const;                  // "runs.jsonl:17"

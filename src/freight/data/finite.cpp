@@ -48,7 +48,7 @@ std::string fault_of(const Dataset& set, int64_t row) {
                std::isnan(v) ? "nan"
                : v > 0       ? "inf"
                              : "-inf",
-               ", need a finite number");
+               ", expected a finite number");
   }
   return "";
 }
@@ -100,7 +100,7 @@ std::vector<std::string> nothing_to_learn(const Dataset& set) {
       const auto at = static_cast<size_t>(labels[0]);
       const std::string name = at < set.classes.size() ? set.classes[at] : cat(labels[0]);
       lines.push_back(
-          cat("all ", rows, " samples to learn from are of class ", name, ": there is nothing to tell apart"));
+          cat("all ", rows, " samples to learn from are of class ", name, ": there is nothing to classify"));
     }
   } else if (set.labels.dtype() == DType::f32) {
     const auto same = constant_columns(set.labels.data<float>(), rows, set.labels.numel() / rows);
@@ -108,7 +108,7 @@ std::vector<std::string> nothing_to_learn(const Dataset& set) {
   }
   if (set.images.defined() && set.images.dtype() == DType::f32 && set.images.shape().rank() == 2) {
     const auto same = constant_columns(set.images.data<float>(), rows, set.images.shape()[1]);
-    if (!same.empty()) lines.push_back(cat("nothing can be learnt from what never changes: ", listed(same)));
+    if (!same.empty()) lines.push_back(cat("nothing can be learned from constant inputs: ", listed(same)));
   }
   return lines;
 }
@@ -128,7 +128,7 @@ bool leave_out_nonfinite(Dataset& set, const BadSamples& bad) {
     if (bad.report) bad.report({sample, fault});
   }
   if (static_cast<int64_t>(kept.size()) == rows) return false;
-  if (kept.empty()) fail(ErrorKind::data, cat(set.name, ", ", set.split), "no sample holds finite numbers alone");
+  if (kept.empty()) fail(ErrorKind::data, cat(set.name, ", ", set.split), "every sample contains NaN or infinity");
   set.images = kept_rows(set.images, kept);
   set.labels = kept_rows(set.labels, kept);
   return true;

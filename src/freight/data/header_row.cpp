@@ -1,16 +1,22 @@
-// Whether the first row of a table is its header. Words above numbers are one, and so are numbers that are names: years
-// (region,2019,2020) and the places that pandas gives to columns without names (0,1,2,3).
+// Whether the first row of a table is its header. Words above numbers, dates or the values of a category are one, and
+// so are numbers that are names: years (region,2019,2020) and the places that pandas gives to columns without names
+// (0,1,2,3).
 #include <algorithm>
 
 #include "freight/base/parse_number.h"
+#include "freight/base/strings.h"
 #include "freight/data/cell_filler_internal.h"
 #include "freight/data/columns.h"
+#include "freight/data/date_time.h"
+#include "freight/data/number_style.h"
 
 namespace freight::data {
 
 namespace {
 
 using Row = std::vector<std::string>;
+
+constexpr DateOrder kDateOrders[] = {DateOrder::ymd, DateOrder::dmy, DateOrder::mdy};
 
 // A whole number of at least 0, written as digits alone.
 std::optional<int64_t> count_in(std::string_view cell) {
@@ -82,25 +88,98 @@ bool numbers_are_names(const Row& first, const Row& second) {
                                       : names.size() > 1 && (places || years);
 }
 
+// What the cells of a column below the first row are, as far as they are all of one kind.
+enum class Below { nothing, numbers, dates, yesno, words };
+
+bool is_date_cell(std::string_view cell) {
+  return std::any_of(std::begin(kDateOrders), std::end(kDateOrders),
+                     [&](DateOrder order) { return date_time_in(cell, order).has_value(); });
+}
+bool is_yes_or_no(std::string_view cell) {
+  static constexpr std::string_view kWords[] = {"yes", "no", "true", "false", "on", "off", "y", "n", "t", "f"};
+  return std::find(std::begin(kWords), std::end(kWords), lower(cell)) != std::end(kWords);
+}
+bool are_numbers(const std::vector<std::string_view>& cells, char separator) {
+  const NumberStyle style = style_of(cells, separator);
+  return std::all_of(cells.begin(), cells.end(),
+                     [&](std::string_view cell) { return is_number_cell(cell) || number_as(cell, style); });
+}
+
+Below kind_of(const std::vector<std::string_view>& cells, char separator) {
+  if (cells.empty()) return Below::nothing;
+  if (are_numbers(cells, separator)) return Below::numbers;
+  if (std::all_of(cells.begin(), cells.end(), is_date_cell)) return Below::dates;
+  return std::all_of(cells.begin(), cells.end(), is_yes_or_no) ? Below::yesno : Below::words;
+}
+
+// Few different cells, each of which occurs again: the values of a category.
+bool all_occur_again(std::vector<std::string_view> cells) {
+  constexpr size_t kLeastCells = 20;  // fewer may leave out a value by chance
+  std::sort(cells.begin(), cells.end());
+  for (auto at = cells.begin(); at != cells.end();) {
+    const auto end = std::upper_bound(at, cells.end(), *at);
+    if (end - at < 2) return false;
+    at = end;
+  }
+  return cells.size() >= kLeastCells;
+}
+
+// What a column shows of its first cell: that it is data, which its own form shows or that it occurs again, or a name.
+struct Evidence {
+  bool data = false, again = false, name = false;
+};
+Evidence evidence_of(std::string_view first, const std::vector<std::string_view>& below, char separator) {
+  first = trimmed(first);
+  if (first.empty()) return {};
+  if (is_missing_cell(first)) return {.data = true};
+  const Below kind = kind_of(below, separator);
+  const bool number = are_numbers({first}, separator), date = is_date_cell(first);
+  if (number || date) return {.data = (number && kind == Below::numbers) || (date && kind == Below::dates)};
+  if (std::find(below.begin(), below.end(), first) != below.end()) return {.again = true};
+  const bool values = kind == Below::numbers || kind == Below::dates;
+  const bool other = kind == Below::yesno ? !is_yes_or_no(first) : all_occur_again(below);
+  return {.name = !is_missing_number(first) && (values || other)};
+}
+
+// A row that is the first one again is a header between tables that were put together.
+Evidence evidence_of(const Row& first, const std::vector<Row>& below, char separator) {
+  Evidence all;
+  for (size_t i = 0; i < first.size(); ++i) {
+    std::vector<std::string_view> cells;
+    for (const Row& row : below) {
+      if (i >= row.size() || is_missing_number(row[i]) || (first.size() > 1 && row == first)) continue;
+      cells.push_back(trimmed(row[i]));
+    }
+    const Evidence one = evidence_of(first[i], cells, separator);
+    all.data = all.data || one.data;
+    all.again = all.again || one.again;
+    all.name = all.name || one.name;
+  }
+  return all;
+}
+
 }  // namespace
 
-bool is_header(const std::vector<std::string>& first, const std::vector<std::string>* second, const CellsAsked& asked) {
-  if (asked.header) return *asked.header;
+HeaderReading read_header(const std::vector<std::string>& first, const std::vector<std::vector<std::string>>& below,
+                          char separator, const CellsAsked& asked) {
+  if (asked.header) return {.header = *asked.header};
   const auto number = [](const Row& row) {
     return std::any_of(row.begin(), row.end(), [](const auto& cell) { return is_number_cell(cell); });
   };
   if (!asked.names.empty()) {
-    return first.size() == asked.names.size() &&
-           std::equal(first.begin(), first.end(), asked.names.begin(),
-                      [](const auto& a, const auto& b) { return trimmed(a) == b; });
+    return {.header = first.size() == asked.names.size() &&
+                      std::equal(first.begin(), first.end(), asked.names.begin(),
+                                 [](const auto& a, const auto& b) { return trimmed(a) == b; })};
   }
+  if (below.empty()) return {};
   const auto holds = [&](const std::string& name) {
     return std::any_of(first.begin(), first.end(), [&](const auto& cell) { return trimmed(cell) == name; });
   };
-  if (second && !asked.needed.empty() && std::all_of(asked.needed.begin(), asked.needed.end(), holds)) return true;
-  if (!second) return false;
-  if (number(first)) return numbers_are_names(first, *second);
-  return TableHeader(first).plausible() || number(*second);
+  if (!asked.needed.empty() && std::all_of(asked.needed.begin(), asked.needed.end(), holds)) return {.header = true};
+  if (number(first)) return {.header = numbers_are_names(first, below[0])};
+  const Evidence evidence = evidence_of(first, below, separator);
+  if (evidence.data || (evidence.again && !evidence.name)) return {};
+  return {.header = TableHeader(first).plausible() || number(below[0]), .sure = evidence.name && !evidence.again};
 }
 
 bool lacks_index_name(const std::vector<std::string>& first, const std::vector<std::string>& second) {

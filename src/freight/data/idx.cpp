@@ -25,7 +25,7 @@ Header read_header(io::ByteView bytes, const std::string& name) {
   if (bytes.size() < 4) fail(ErrorKind::data, name, "truncated IDX file: ", bytes.size(), " bytes");
   if (bytes[0] != 0 || bytes[1] != 0) fail(ErrorKind::data, name, "not an IDX file: wrong magic number");
   if (bytes[2] != 0x08) {
-    fail(ErrorKind::data, name, "IDX element type ", static_cast<int>(bytes[2]), " is not supported, need 8 (u8)");
+    fail(ErrorKind::data, name, "IDX element type ", static_cast<int>(bytes[2]), " is not supported, expected 8 (u8)");
   }
   const int rank = bytes[3];
   if (rank < 1 || rank > Shape::kMaxRank) fail(ErrorKind::data, name, "bad IDX header: ", rank, " axes");
@@ -60,8 +60,8 @@ Dataset load_split(const std::string& dir, const std::string& stem, const char* 
   const std::string images_file = find_idx(dir, stem + "-images", 3), labels_file = find_idx(dir, stem + "-labels", 1);
   const Array images = load_idx(images_file), labels = load_idx(labels_file);
   const Shape& s = images.shape();
-  if (s.rank() != 3) fail(ErrorKind::data, images_file, "images need 3 axes: got shape ", s);
-  if (labels.shape().rank() != 1) fail(ErrorKind::data, labels_file, "labels need 1 axis: got shape ", labels.shape());
+  if (s.rank() != 3) fail(ErrorKind::data, images_file, "images need 3 axes, got shape ", s);
+  if (labels.shape().rank() != 1) fail(ErrorKind::data, labels_file, "labels need 1 axis, got shape ", labels.shape());
   set.images = images.reshaped({s[0], 1, s[1], s[2]});
   set.labels = labels.cast(DType::i64);
   set.classes = classes;

@@ -49,7 +49,8 @@ bool is_plain_file(const fs::path& path) {
 
 // Images below `dir`, and what else lies there.
 void collect(const std::string& dir, int depth, std::vector<std::string>& images, std::vector<std::string>& others) {
-  if (depth > kDepth) fail(ErrorKind::data, dir, "folders lie more than ", kDepth, " deep: is this a loop of links?");
+  if (depth > kDepth)
+    fail(ErrorKind::data, dir, "folders are nested more than ", kDepth, " deep: is this a loop of links?");
   for (const fs::path& p : entries(dir)) {
     if (is_folder(p)) {
       collect(p.string(), depth + 1, images, others);
@@ -92,9 +93,8 @@ void note_pictures_beside(const std::string& dir, std::vector<std::string>& note
     if (picture && !is_folder(p)) found.push_back(p.string());
   }
   if (found.empty()) return;
-  notes.push_back(cat(with_commas(static_cast<int64_t>(found.size())),
-                      found.size() == 1 ? " picture lies" : " pictures lie", " in ", dir,
-                      " itself, in no folder of a class, and ", found.size() == 1 ? "was" : "were",
+  notes.push_back(cat(with_commas(static_cast<int64_t>(found.size())), found.size() == 1 ? " image is" : " images are",
+                      " in ", dir, " itself, in no folder of a class, and ", found.size() == 1 ? "was" : "were",
                       " not read; the first is ", found[0]));
 }
 
@@ -112,8 +112,8 @@ ImageListing list_folders(const std::string& dir, const std::vector<std::string>
     const size_t before = out.paths.size(), others_before = others.size();
     collect(cat(dir, "/", name), 0, out.paths, others);
     if (out.paths.size() == before) {
-      fail(ErrorKind::data, cat(dir, "/", name), "the folder of class ", name, " has no pictures (",
-           io::image_endings(), "); ", others.size() - others_before, " other files",
+      fail(ErrorKind::data, cat(dir, "/", name), "the folder of class ", name, " has no images (", io::image_endings(),
+           "); ", others.size() - others_before, " other files",
            others.size() == others_before
                ? ""
                : ": " + io::count_by_ending({others.begin() + static_cast<ptrdiff_t>(others_before), others.end()}),
@@ -138,15 +138,15 @@ std::string existing(const std::string& root, const std::vector<std::string>& na
 
 // Holds out a share of every class.
 std::pair<ImageListing, ImageListing> divided(const ImageListing& all, size_t classes, double share, uint64_t seed) {
-  const std::vector<bool> held = hold_out(all.labels, classes, share, seed);
+  const std::vector<bool> is_validation = hold_out(all.labels, classes, share, seed);
   ImageListing train{.where = all.where, .paths = {}, .labels = {}, .notes = all.notes};
   ImageListing val{.where = all.where, .paths = {}, .labels = {}, .notes = {}};
-  for (size_t i = 0; i < held.size(); ++i) {
-    ImageListing& to = held[i] ? val : train;
+  for (size_t i = 0; i < is_validation.size(); ++i) {
+    ImageListing& to = is_validation[i] ? val : train;
     to.paths.push_back(all.paths[i]);
     to.labels.push_back(all.labels[i]);
   }
-  val.notes.push_back(cat(fixed(100 * share, 1), " % of each class of ", all.where, " held out, seed ", seed));
+  val.notes.push_back(cat(fixed(100 * share, 1), " % of each class of ", all.where, " for validation, seed ", seed));
   return {train, val};
 }
 
@@ -169,7 +169,7 @@ Dataset dataset_of(ImageListing&& l, const std::string& name, const char* part, 
 std::pair<ImageGeometry, ImageGeometry> geometries(const ImageOptions& o) {
   const auto side = [](const char* flag, int64_t given, int64_t otherwise) {
     if (given < 0 || given > kLargestSide) {
-      fail(ErrorKind::usage, flag, "got ", given, ", need 1 to ", kLargestSide, " pixels, or 0 for the default");
+      fail(ErrorKind::usage, flag, "expected 1 to ", kLargestSide, " pixels, or 0 for the default, got ", given);
     }
     return given == 0 ? otherwise : given;
   };
@@ -177,7 +177,7 @@ std::pair<ImageGeometry, ImageGeometry> geometries(const ImageOptions& o) {
   const int64_t crop = side("--val-crop-size", o.val_crop, train);
   const int64_t resize = side("--val-resize-size", o.val_resize, (crop * 256 + 112) / 224);
   if (resize < crop) {
-    fail(ErrorKind::usage, "--val-resize-size", "got ", resize, ", need at least the crop that is cut out, ", crop);
+    fail(ErrorKind::usage, "--val-resize-size", "expected at least the crop size, ", crop, ", got ", resize);
   }
   // The training part can be evaluated as well: then in the same proportion as the other.
   const int64_t train_resize = std::max(train, (train * resize + crop / 2) / crop);
@@ -203,7 +203,7 @@ bool is_image_source(const std::string& path) {
 TrainTest load_image_source(const std::string& path, const std::string& name, const ImageOptions& o) {
   const auto [train_geometry, val_geometry] = geometries(o);
   if (o.val_split >= 1 || std::isnan(o.val_split)) {
-    fail(ErrorKind::usage, "--val-split", "got ", o.val_split, ", need a share of at least 0 and below 1");
+    fail(ErrorKind::usage, "--val-split", "expected a fraction of at least 0 and below 1, got ", o.val_split);
   }
   const bool csv = !is_folder(path), lists = csv || is_plain_file(path + "/train.csv");
   const char* ending = lists ? ".csv" : "";
@@ -218,8 +218,7 @@ TrainTest load_image_source(const std::string& path, const std::string& name, co
   std::string held_out = val_at.empty() || (has_both && o.held_out == HeldOut::test) ? test_at : val_at;
   if (!held_out.empty() && o.val_split > 0) {
     if (!val_at.empty()) {
-      fail(ErrorKind::usage, "--val-split", "got ", o.val_split, ", but ", path, " has a part for validation, ",
-           val_at);
+      fail(ErrorKind::usage, "--val-split", "got ", o.val_split, ", but ", path, " has a validation set, ", val_at);
     }
     if (o.held_out != HeldOut::test) held_out.clear();  // the test part stays untouched
   }
@@ -243,12 +242,12 @@ TrainTest load_image_source(const std::string& path, const std::string& name, co
   } else {
     const double share = o.val_split < 0 ? kDefaultSplit : o.val_split;
     if (share == 0) {
-      fail(ErrorKind::usage, "--val-split", "got 0, but ", path, " has no val part: need a share above 0, or a folder ",
-           path, "/val");
+      fail(ErrorKind::usage, "--val-split", "got 0, but ", path,
+           " has no validation set: expected a fraction above 0, or a folder ", path, "/val");
     }
     std::tie(train, val) = divided(train, classes.size(), share, o.split_seed);
     if (val.paths.empty())
-      fail(ErrorKind::data, path, "too few pictures to hold any out: need a class with two or more");
+      fail(ErrorKind::data, path, "too few images for a validation split: expected a class with two or more");
   }
   if (const std::string note = class_forms_note(classes); !note.empty()) train.notes.push_back(note);
   TrainTest sets{dataset_of(std::move(train), name, "train", classes, train_geometry),

@@ -11,7 +11,7 @@
 #include "freight/data/class_names.h"
 #include "freight/data/columns.h"
 #include "freight/data/dataset.h"
-#include "freight/io/csv.h"
+#include "freight/data/table_rows_internal.h"
 #include "freight/io/file.h"
 #include "freight/io/image.h"
 
@@ -20,7 +20,7 @@ namespace freight::data {
 namespace fs = std::filesystem;
 
 namespace {
-using CsvRows = std::vector<io::CsvRow>;
+using ListRows = std::vector<CellRow>;
 constexpr size_t kRowsLookedAt = 20;  // rows behind the first that tell what a column holds
 
 // Which fields hold the path and the label; where the rows begin.
@@ -29,12 +29,17 @@ struct ListColumns {
   std::string note;
 };
 
+// Paths may have any bytes.
+std::unique_ptr<FileRows> list_rows(const std::string& file) {
+  return delimited_rows(std::make_unique<io::ByteStream>(file), file, {.separator = ',', .need_utf8 = false});
+}
+
 // Says whether `f` is true of the column in every row from `first` on that is looked at; false of no rows.
 template <class F>
-bool all_cells(const CsvRows& rows, size_t column, size_t first, F&& f) {
+bool all_cells(const ListRows& rows, size_t column, size_t first, F&& f) {
   const size_t end = std::min(rows.size(), first + kRowsLookedAt);
   for (size_t i = first; i < end; ++i) {
-    if (rows[i].fields.size() > column && !f(rows[i].fields[column])) return false;
+    if (rows[i].cells.size() > column && !f(rows[i].cells[column])) return false;
   }
   return first < end;
 }
@@ -49,7 +54,7 @@ bool is_no_image(const std::string& cell) {
   return name.empty();
 }
 
-std::optional<ListColumns> with_header(const CsvRows& rows, const TableHeader& header) {
+std::optional<ListColumns> with_header(const ListRows& rows, const TableHeader& header) {
   std::optional<size_t> path = header.best(ColumnRole::image), label = header.best(ColumnRole::label);
   const auto images = [&](size_t column) { return all_cells(rows, column, 1, is_image_cell); };
   if (!header.plausible() && !(path && label)) return std::nullopt;
@@ -72,19 +77,19 @@ std::optional<ListColumns> with_header(const CsvRows& rows, const TableHeader& h
   const std::string aside = header.left_aside({c.path, c.label});
   const bool usual = header.role(c.path) == ColumnRole::image && header.role(c.label) == ColumnRole::label;
   if (!aside.empty() || !usual) {
-    c.note = cat("pictures are those of column '", header.word(c.path), "', labels those of '", header.word(c.label),
-                 "'", aside.empty() ? "" : cat("; not read: ", aside));
+    c.note = cat("images are in column '", header.word(c.path), "', labels those of '", header.word(c.label), "'",
+                 aside.empty() ? "" : cat("; not read: ", aside));
   }
   return c;
 }
 
-std::optional<ListColumns> list_columns(const CsvRows& rows) {
+std::optional<ListColumns> list_columns(const ListRows& rows) {
   if (rows.empty()) return std::nullopt;
-  const TableHeader header(rows[0].fields);
+  const TableHeader header(rows[0].cells);
   if (auto c = with_header(rows, header)) return c;
   if (header.width() != 2) return std::nullopt;
   for (const size_t path : {0, 1}) {
-    if (is_image_cell(rows[0].fields[path]))
+    if (is_image_cell(rows[0].cells[path]))
       return ListColumns{.path = path, .label = 1 - path, .first_row = 0, .note = {}};
   }
   return std::nullopt;
@@ -114,21 +119,23 @@ bool is_image_list(const std::string& path) {
   if (!ends_with(lower(path), ".csv") || !fs::is_regular_file(path, ignored)) return false;
   constexpr size_t kMostListColumns = 1000;
   try {
-    const io::Bytes bytes = io::read_file(path);
-    io::CsvRow first;
-    if (!io::CsvReader(bytes, path).next(first) || first.fields.size() > kMostListColumns) return false;
-    return list_columns(io::parse_csv(bytes, path, ',', 1 + kRowsLookedAt)).has_value();
+    const std::unique_ptr<FileRows> rows = list_rows(path);
+    const ListRows first = next_rows(*rows, 1);
+    if (first.empty() || first[0].cells.size() > kMostListColumns) return false;
+    rows->rewind();
+    return list_columns(next_rows(*rows, 1 + kRowsLookedAt)).has_value();
   } catch (const Error&) {
     return false;
   }
 }
 
 ImageListing read_image_list(const std::string& file, std::vector<std::string>& classes) {
-  const io::Bytes bytes = io::read_file(file);
-  const CsvRows first = io::parse_csv(bytes, file, ',', 1 + kRowsLookedAt);
+  const std::unique_ptr<FileRows> rows = list_rows(file);
+  const ListRows first = next_rows(*rows, 1 + kRowsLookedAt);
   const std::optional<ListColumns> columns = list_columns(first);
   if (!columns) {
-    fail(ErrorKind::data, file, "not a list of pictures: need a header with path and label, or two columns with them");
+    fail(ErrorKind::data, file,
+         "not a list of images: expected a header with path and label, or two columns with them");
   }
   ImageListing out{.where = file, .paths = {}, .labels = {}, .notes = {}};
   if (!columns->note.empty()) out.notes.push_back(columns->note);
@@ -136,13 +143,14 @@ ImageListing read_image_list(const std::string& file, std::vector<std::string>& 
   std::vector<std::string> names;
   std::vector<int64_t> lines;
   size_t unusual = 0, number = 0;
-  io::CsvReader reader(bytes, file);
-  for (io::CsvRow row; reader.next(row);) {
+  std::span<const std::string_view> fields;
+  int64_t line = 0;
+  rows->rewind();
+  while (rows->next(fields, line)) {
     if (number++ < columns->first_row) continue;
-    const auto& [fields, line] = row;
     const std::string where = cat(file, ":", line);
-    if (fields.size() != first[0].fields.size()) {
-      fail(ErrorKind::data, where, "got ", fields.size(), " fields, need ", first[0].fields.size(),
+    if (fields.size() != first[0].cells.size()) {
+      fail(ErrorKind::data, where, "got ", fields.size(), " fields, need ", first[0].cells.size(),
            " as in the first line");
     }
     const std::string path(trimmed(fields[columns->path])), name(trimmed(fields[columns->label]));
@@ -153,10 +161,10 @@ ImageListing read_image_list(const std::string& file, std::vector<std::string>& 
     names.push_back(name);
     lines.push_back(line);
   }
-  if (names.empty()) fail(ErrorKind::data, file, "lists no pictures");
+  if (names.empty()) fail(ErrorKind::data, file, "lists no images");
   if (unusual > 0) {
     out.notes.push_back(cat(with_commas(static_cast<int64_t>(unusual)), " names in ", file, " do not end in ",
-                            io::image_endings(), "; they are read as pictures, as the list says"));
+                            io::image_endings(), "; they are read as images, as listed"));
   }
   if (classes.empty()) classes = listed_classes(names);
   std::map<std::string, int64_t> index;
@@ -168,7 +176,7 @@ ImageListing read_image_list(const std::string& file, std::vector<std::string>& 
     }
     if (it == index.end()) {
       fail(ErrorKind::data, cat(file, ":", lines[i]), "label out of range: class ", names[i],
-           " is not one of the training part: ", classes.size(), " classes, ", classes.front(), " to ", classes.back(),
+           " is not one of the training set: ", classes.size(), " classes, ", classes.front(), " to ", classes.back(),
            class_hint(names[i], classes));
     }
     out.labels.push_back(it->second);

@@ -49,7 +49,7 @@ void ImageReader::view(io::ByteView bytes, const std::string& name, const ImageG
         box = choose(rows, columns);
         const double down = box.rows / static_cast<double>(geometry.rows),
                      across = box.columns / static_cast<double>(geometry.columns);
-        io::Part part{.shrink = std::min(down, across), .sound = sound};
+        io::ImageRegion part{.shrink = std::min(down, across), .sound = sound};
         // The filter sees a destination pixel beyond the box (a source pixel where the image grows), and a coarser
         // image's pixels are up to 8 wide.
         const double margin = std::max({1.0, down, across}) + (part.shrink >= 2 ? 8 : 1);

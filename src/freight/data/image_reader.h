@@ -29,7 +29,7 @@ Box centre_crop(int64_t rows, int64_t columns, const ImageGeometry& geometry);
 // Keeps its buffers between calls: one per thread. Faults are Error(data) that names the file.
 class ImageReader {
  public:
-  // dst: (channels, rows, columns) of the geometry. Of sound images (io::Part) no more is read than is needed.
+  // dst: (channels, rows, columns) of the geometry. Of sound images (io::ImageRegion) no more is read than is needed.
   void evaluation_view(io::ByteView bytes, const std::string& name, const ImageGeometry& geometry, Mirror mirror,
                        const PlaneTarget& dst, bool sound = false);
   // The same of a part that draw_crop chooses.

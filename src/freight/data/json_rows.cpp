@@ -1,6 +1,6 @@
-// Rows of JSON lines: an object in each line, whose keys are the columns in any order. A cell is what stands in a CSV
-// of the same table: a number as it prints, a string as it is, true or false; a key that a line lacks, and null, are
-// missing.
+// JSON lines: an object in each line. read_json_row reads one of them, of a table as of labelled texts; JsonRows makes
+// rows of a table of them, whose columns are the keys in any order. A cell is what stands in a CSV of the same table: a
+// number as it prints, a string as it is, true or false; a key that a line lacks, and null, are missing.
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
@@ -25,7 +25,7 @@ class JsonRows : public FileRows {
       : lines_(std::move(stream), name, io::kMaxJsonBytes) {
     while (next_object([&](size_t, std::string_view) {})) ++rows_;
     if (names_.empty()) {
-      fail(ErrorKind::data, name, "holds no rows of columns: need {\"column\": value, ...} in each line");
+      fail(ErrorKind::data, name, "has no rows of columns: expected {\"column\": value, ...} in each line");
     }
     rewind();
   }
@@ -57,25 +57,20 @@ class JsonRows : public FileRows {
   uint64_t read_so_far() const override { return lines_.read_so_far(); }
 
  private:
-  // Tells the members of the next line that has a character; false at the end.
+  // Calls take(column, cell) for the members of the next object; false at the end.
   template <class Take>
   bool next_object(Take take) {
-    std::string_view line;
-    do {
-      if (!lines_.next(line_)) return false;
-      line = trimmed(line_);
-    } while (line.empty());
-    if (line == "{" || line == "[" || line.starts_with("[{")) {
-      fail(ErrorKind::data, lines_.place(), "got '", excerpt(line.substr(0, 2)),
-           "': need one object in each line, as jq -c '.[]' writes the objects of an array and jq -c . a single one");
-    }
-    if (line == "{}") return true;  // no key is there; reading it as JSON takes ten times as long
-    size_t expected = 0;            // most lines have the keys of those before in their order
-    io::read_flat_json(line_, lines_.place(), ErrorKind::data, [&](const std::string& key, std::string_view value) {
+    if (!lines_.next_text(line_)) return false;
+    size_t expected = 0;  // most lines have the keys of those before in their order
+    read_json_row(line_, lines_.place(), [&](const std::string& key, const io::JsonValue& value) {
+      if (value.type == io::JsonType::nested) {
+        fail(ErrorKind::data, lines_.place(), "key ", excerpt(key), " holds ", std::string(value.text),
+             ": need a number, a string, true, false or null");
+      }
       const size_t column = expected < names_.size() && names_[expected] == key ? expected : column_of(key);
       expected = column + 1;
       if (std::exchange(seen_in_[column], lines_.number()) == lines_.number()) return false;
-      take(column, value);
+      take(column, value.text);
       return true;
     });
     return true;
@@ -106,6 +101,17 @@ class JsonRows : public FileRows {
 };
 
 }  // namespace
+
+void read_json_row(std::string_view line, const std::string& place,
+                   const std::function<bool(const std::string& key, const io::JsonValue& value)>& member) {
+  line = trimmed(line);
+  if (line == "{" || line == "[" || line.starts_with("[{")) {
+    fail(ErrorKind::data, place, "got '", excerpt(line.substr(0, 2)),
+         "': need one object in each line, as jq -c '.[]' writes the objects of an array and jq -c . a single one");
+  }
+  if (line == "{}") return;  // no key is there; reading it as JSON takes ten times as long
+  io::read_flat_json(line, place, ErrorKind::data, member);
+}
 
 bool names_json_lines(const std::string& path) {
   std::string name = lower(path);

@@ -53,7 +53,7 @@ struct Loader::State {
   State(Dataset data, const LoaderOptions& o)
       : set(std::move(data)), options(o), transform(set, o.augment, o.seed, o.channels_last) {}
 
-  struct Slot {
+  struct BatchSlot {
     Batch batch;
     std::shared_ptr<Storage> images, labels;  // the buffers of a full batch
     Order order;
@@ -64,7 +64,7 @@ struct Loader::State {
   };
   // Samples [first, first + count) of the batch in a slot; none where there is nothing to do.
   struct Claim {
-    Slot* slot = nullptr;
+    BatchSlot* slot = nullptr;
     int64_t first = 0, count = 0;
   };
 
@@ -90,7 +90,7 @@ struct Loader::State {
 
   std::mutex mutex;
   std::condition_variable work, ready, idle;
-  std::vector<Slot> slots;
+  std::vector<BatchSlot> slots;
   std::map<int64_t, Order> orders;
   int64_t filling = 0, next_sample = 0;  // the batch that claims are taken from, and where
   int64_t limit = 0;                     // batches below this may be filled: their slots are free
@@ -117,7 +117,7 @@ struct Loader::State {
   std::vector<int64_t> make_order(int64_t epoch) const;
   Order order_of(int64_t epoch);
   void free_below(int64_t k);
-  void open(Slot& slot, int64_t k);
+  void open(BatchSlot& slot, int64_t k);
   Claim claim();
   std::optional<BadSample> make_sample(int64_t index, int64_t epoch, float* image, uint8_t* label,
                                        Transform::Scratch& buffers) const;
@@ -164,7 +164,7 @@ void Loader::State::free_below(int64_t k) {
 }
 
 // Prepares the slot for batch k: memory that the caller still holds an array of is left to the caller.
-void Loader::State::open(Slot& slot, int64_t k) {
+void Loader::State::open(BatchSlot& slot, int64_t k) {
   slot.epoch = epoch_of(k);
   slot.faults = {};
   slot.ready = false;
@@ -189,7 +189,7 @@ void Loader::State::open(Slot& slot, int64_t k) {
 
 Loader::State::Claim Loader::State::claim() {
   if (filling >= limit) return {};
-  Slot& slot = slots[static_cast<size_t>(filling) % slots.size()];
+  BatchSlot& slot = slots[static_cast<size_t>(filling) % slots.size()];
   if (next_sample == 0) open(slot, filling);
   Claim c{&slot, next_sample, std::min(claim_size, slot.batch.count - next_sample)};
   next_sample += c.count;
@@ -214,7 +214,7 @@ std::optional<BadSample> Loader::State::make_sample(int64_t index, int64_t epoch
     transform.apply(index, epoch, image, buffers);
   } catch (const Error& e) {
     if (!set.files || e.kind() != ErrorKind::data) throw;
-    if (options.bad.on_bad != OnBad::skip) throw Error(e.kind(), e.op(), e.message() + advice_on_bad("pictures"));
+    if (options.bad.on_bad != OnBad::skip) throw Error(e.kind(), e.op(), e.message() + advice_on_bad("images"));
     return BadSample{set.files->paths[static_cast<size_t>(index)], e.message()};
   }
   return std::nullopt;
@@ -293,7 +293,7 @@ int64_t Loader::State::finish(const Order& order, Faults& faults, int64_t epoch,
 }
 
 void Loader::State::execute(const Claim& c, Transform::Scratch& buffers, std::unique_lock<std::mutex>& lock) {
-  Slot& slot = *c.slot;
+  BatchSlot& slot = *c.slot;
   Batch& b = slot.batch;
   if (slot.order && slot.images && slot.labels) {
     auto* images = static_cast<float*>(slot.images->data());
@@ -338,7 +338,7 @@ void Loader::State::restart(int64_t epoch, int64_t first_batch) {
   std::unique_lock lock(mutex);
   limit = 0;
   idle.wait(lock, [&] { return busy == 0; });
-  for (Slot& slot : slots) slot.ready = false;
+  for (BatchSlot& slot : slots) slot.ready = false;
   start_epoch = epoch;
   start_batch = first_batch;
   taken = filling = next_sample = 0;
@@ -385,21 +385,21 @@ void Loader::State::tell(const Faults& faults, const Order& order, int64_t batch
 
 Loader::Loader(Dataset set, const LoaderOptions& options) {
   const auto& o = options;
-  if (o.batch_size < 1) fail(ErrorKind::usage, "loader", "batch size: got ", o.batch_size, ", need 1 or more");
+  if (o.batch_size < 1) fail(ErrorKind::usage, "loader", "batch size: expected 1 or more, got ", o.batch_size);
   if (o.workers < -1 || o.workers > 1024) fail(ErrorKind::usage, "loader", "workers: got ", o.workers);
   if (o.prefetch < 1 || o.prefetch > 1024) fail(ErrorKind::usage, "loader", "prefetch: got ", o.prefetch);
   const Share& share = o.share;
   if (share.of < 1 || share.first < 0 || share.first >= share.end || share.end > share.of) {
-    fail(ErrorKind::usage, "loader", "share: got ", share.first, " to ", share.end, " of ", share.of);
+    fail(ErrorKind::usage, "loader", "shard: got ", share.first, " to ", share.end, " of ", share.of);
   }
   if (!share.bounds.empty() &&
       (static_cast<int64_t>(share.bounds.size()) != share.of + 1 || share.bounds.front() != 0 ||
        share.bounds.back() < 1 || !std::is_sorted(share.bounds.begin(), share.bounds.end()))) {
-    fail(ErrorKind::usage, "loader", "share: got ", share.bounds.size(), " bounds for ", share.of, " pieces, need ",
-         share.of + 1, " that rise from 0");
+    fail(ErrorKind::usage, "loader", "shard: expected ", share.of + 1, " ascending from 0, got ", share.bounds.size(),
+         " bounds for ", share.of, " pieces");
   }
   for (const double alpha : {o.mix.mixup_alpha, o.mix.cutmix_alpha}) {
-    if (!(alpha >= 0 && alpha <= 1e3)) fail(ErrorKind::usage, "loader", "mix alpha: got ", alpha, ", need 0 to 1000");
+    if (!(alpha >= 0 && alpha <= 1e3)) fail(ErrorKind::usage, "loader", "mix alpha: expected 0 to 1000, got ", alpha);
   }
   set.validate(set.name, set.name);
   if (o.mix.any() && !set.classification()) {
@@ -468,9 +468,9 @@ std::optional<BatchRecipe> Loader::recipe(std::string& why) const {
   const auto& o = s.options;
   why.clear();
   if (s.shared()) {
-    why = "others make a part of its batches";
+    why = "other loaders make a part of its batches";
   } else if (s.set.files) {
-    why = "its pictures are read from files";
+    why = "its images are read from files";
   } else if (!s.transform.drawn()) {
     why = "its colours are changed";
   } else if (o.mix.any()) {
@@ -532,9 +532,8 @@ int64_t Loader::runs() const { return state_->runs; }
 
 void Loader::need_run(int64_t run) const {
   if (run == state_->runs) return;
-  fail(ErrorKind::usage, "loader",
-       "another epoch began while this one was walked over, which dropped it: give each of ",
-       "two loops at a time a Loader of its own");
+  fail(ErrorKind::usage, "loader", "another epoch started while this one was iterated, which ended it: use a separate ",
+       "Loader for each of two concurrent loops");
 }
 
 Batch* Loader::next() {
@@ -544,7 +543,7 @@ Batch* Loader::next() {
     std::unique_lock lock(s.mutex);
     s.free_below(s.taken);  // the slot of the batch before too
     if (s.taken >= s.end || s.epoch_of(s.taken) != s.epoch_number) return nullptr;
-    State::Slot& slot = s.slots[static_cast<size_t>(s.taken) % s.slots.size()];
+    State::BatchSlot& slot = s.slots[static_cast<size_t>(s.taken) % s.slots.size()];
     const double start = now();
     if (s.threads.empty()) {
       do s.execute(s.claim(), s.scratch, lock);
@@ -565,7 +564,7 @@ Batch* Loader::next() {
 
 int64_t Loader::fill(int64_t epoch, int64_t batch, float* images, void* labels) {
   State& s = *state_;
-  if (s.shared()) fail(ErrorKind::usage, "loader", "fill() makes whole batches: this loader has a share of them");
+  if (s.shared()) fail(ErrorKind::usage, "loader", "fill() makes whole batches: this loader has a shard of them");
   if (epoch < 0 || batch < 0 || batch >= s.batches) {
     fail(ErrorKind::usage, "loader", "no batch ", batch, " of ", s.batches, " in epoch ", epoch);
   }

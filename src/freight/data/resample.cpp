@@ -501,7 +501,7 @@ void Resampler::run(const PixelView& src, const Box& box, Mirror mirror, int64_t
                     int64_t columns, const PlaneTarget& dst) {
   FREIGHT_CHECK((src.channels == 1 || src.channels == 3) && (channels == 1 || channels == 3) && src.rows > 0 &&
                     src.columns > 0 && rows > 0 && columns > 0 && box.rows > 0 && box.columns > 0,
-                "a picture of 1 or 3 channels that is not empty");
+                "an image of 1 or 3 channels that is not empty");
   down_.make(box.y, box.rows, src.rows, rows);
   across_.make(box.x, box.columns, src.columns, columns);
   const int64_t c = src.channels, base = across_.first.front(), plane = rows * columns;
@@ -511,7 +511,7 @@ void Resampler::run(const PixelView& src, const Box& box, Mirror mirror, int64_t
   const bool to_grey = c == 3 && channels == 1;
   if (to_grey) colour_.resize(at(3 * plane));
   const PlaneTarget colour(colour_.data());
-  FREIGHT_CHECK(!to_grey || dst.bytes, "grey of RGB goes to bytes");
+  FREIGHT_CHECK(!to_grey || dst.bytes, "grayscale of RGB goes to bytes");
   if (dst.values) row_.resize(at(columns));
   const PlaneTarget& out = to_grey ? colour : dst;
   const RowSink sink{out, plane, columns, channels == 3 && c == 1 ? 3 : 1, row_.data()};
@@ -539,8 +539,8 @@ Dataset resized(const Dataset& set, int64_t rows, int64_t columns) {
   const Shape s = set.images.shape();
   if (s.rank() == 4 && s[2] == rows && s[3] == columns) return set;
   if (set.files || set.images.dtype() != DType::u8 || s.rank() != 4) {
-    fail(ErrorKind::data, set.name, "only u8 pictures (C, H, W) can be resized to ", rows, "x", columns,
-         ": samples are ", set.images.dtype(), set.sample_shape());
+    fail(ErrorKind::data, set.name, "only u8 images (C, H, W) can be resized to ", rows, "x", columns, ": samples are ",
+         set.images.dtype(), set.sample_shape());
   }
   Dataset out = set;
   out.images = Array(DType::u8, {s[0], s[1], rows, columns});

@@ -87,7 +87,7 @@ class SparseRows : public FileRows {
       }
     }
     lines_.rewind();
-    if (most < first_) fail(ErrorKind::data, name_, "holds labels alone: need INDEX:VALUE behind them");
+    if (most < first_) fail(ErrorKind::data, name_, "contains only labels: expected INDEX:VALUE after them");
     if (!names_.empty()) {
       // LibSVM counts from 1, maps of names from 0.
       from_one_ = first_ > 0 && names_.begin()->first == 0 ? 1 : 0;
@@ -154,11 +154,11 @@ class SparseRows : public FileRows {
     int64_t index = 0;
     std::string_view value;
     if (!is_pair(word, index, value)) {
-      fail(ErrorKind::data, lines_.place(), "got '", excerpt(word), "', need INDEX:VALUE");
+      fail(ErrorKind::data, lines_.place(), "expected INDEX:VALUE, got '", excerpt(word), "'");
     }
     if (index < kMostFeatures) return {index, value};
     fail(ErrorKind::data, lines_.place(), "got feature ", index, ", a table may have ", kMostFeatures,
-         ": its cells that are 0 are kept, too");
+         ": its zeros are kept, too");
   }
 
   FileLines lines_;

@@ -2,6 +2,7 @@
 // nothing of kinds: cell_filler_internal.h makes numbers and words of what they give.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,6 +12,7 @@
 
 #include "freight/data/cells.h"
 #include "freight/io/byte_stream.h"
+#include "freight/io/json_internal.h"
 
 namespace freight::data {
 
@@ -39,15 +41,37 @@ class FileRows {
   virtual uint64_t read_so_far() const { return 0; }
 };
 
-// CSV, TSV, semicolons or runs of blanks between the cells; `name` is for messages.
+// How a file of separated cells is written.
+struct DelimitedForm {
+  char separator = 0;      // 0: commas, tabs, semicolons, '|' or runs of blanks, as the first two lines have them
+  bool quotes = true;      // false: a quote is an ordinary character
+  bool need_utf8 = true;   // false: bytes are given as they are
+  int64_t skip_lines = 0;  // in front of the rows
+};
+// Rows of separated cells by RFC 4180: quoted cells may contain separators, line breaks and doubled quotes. Lines end
+// in LF, CRLF or CR; empty ones are passed over, as are a byte order mark and blanks between a separator and a quoted
+// cell. `name` is for messages.
 std::unique_ptr<FileRows> delimited_rows(std::unique_ptr<io::ByteStream> stream, const std::string& name,
-                                         int64_t skip_lines);
+                                         const DelimitedForm& form = {});
+
+// A row that holds its cells, for readers that keep rows.
+struct CellRow {
+  std::vector<std::string> cells;
+  int64_t line = 0;  // where it begins, from 1
+};
+// The next rows, `most` at most.
+std::vector<CellRow> next_rows(FileRows& rows, size_t most = SIZE_MAX);
 
 // LibSVM: "1 3:0.5 10:1" with a label in front; a feature that a line does not have is 0. The columns are `label`,
 // `qid` where the rows have a query ("1 qid:7 3:0.5"), and the features from the least number that occurs to the
 // greatest.
 bool is_sparse(std::string_view first_line);
 std::unique_ptr<FileRows> sparse_rows(std::unique_ptr<io::ByteStream> stream, const std::string& name);
+
+// Reads the object of a line of JSON lines: `member` is called as by io::read_flat_json. Throws Error(data) that begins
+// with `place`.
+void read_json_row(std::string_view line, const std::string& place,
+                   const std::function<bool(const std::string& key, const io::JsonValue& value)>& member);
 
 // JSON lines: an object in each, whose keys are the columns in any order; a key that a line lacks is missing there.
 bool is_json_row(std::string_view first_line);

@@ -169,8 +169,8 @@ std::vector<std::string> read_class_names(const std::string& file) {
     const std::string name(trimmed(starts_with(line, "\xef\xbb\xbf") ? line.substr(3) : line));
     if (name.empty()) continue;
     if (const auto [at, fresh] = lines.emplace(name, number); !fresh) {
-      fail(ErrorKind::data, cat(file, ":", number), "class ", name, " stands in line ", at->second,
-           " already: need a name of its own for every class");
+      fail(ErrorKind::data, cat(file, ":", number), "class ", name, " is in line ", at->second,
+           " already: expected a different name for every class");
     }
     names.push_back(name);
   }
@@ -199,7 +199,7 @@ class Reader {
 
   // A corpus, whole.
   std::string corpus(const std::string& file) const {
-    if (form_of(file) != Form::corpus) fail(ErrorKind::data, file, "is no plain text, as the training part is");
+    if (form_of(file) != Form::corpus) fail(ErrorKind::data, file, "is not plain text, as the training set is");
     const io::Bytes bytes = io::read_file_gunzip(file);
     std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     if (starts_with(text, "\xef\xbb\xbf")) text.erase(0, 3);
@@ -216,7 +216,7 @@ class Reader {
  private:
   std::vector<TextRow> file_rows(const std::string& file) {
     const std::optional<TextForm> form = document_form(file);
-    if (!form) fail(ErrorKind::data, file, "is plain text: need documents with labels, as the training part has");
+    if (!form) fail(ErrorKind::data, file, "is plain text: expected documents with labels, as in the training set");
     TextRows read = parse_text(io::read_file_gunzip(file), file, *form, options_);
     const bool said = std::find(notes.begin(), notes.end(), read.note) != notes.end();
     if (!read.note.empty() && !said) notes.push_back(read.note);
@@ -233,7 +233,7 @@ class Reader {
       }
       const std::string label = folder.filename().string();
       if (label == kUnlabelled) {
-        notes.push_back(cat(folder.string(), " has no labels and is left aside"));
+        notes.push_back(cat(folder.string(), " has no labels and is skipped"));
         continue;
       }
       const size_t before = out.size();
@@ -296,7 +296,7 @@ TextPart part_of(std::vector<TextRow>&& rows, const std::map<std::string, int64_
 double share_of(const TextOptions& o, double usual, const std::string& path) {
   const double share = o.val_split < 0 ? usual : o.val_split;
   if (share == 0) {
-    fail(ErrorKind::usage, "--val-split", "got 0, but ", path, " has no part to hold out: need a share above 0");
+    fail(ErrorKind::usage, "--val-split", "got 0, but ", path, " has no validation set: expected a fraction above 0");
   }
   return share;
 }
@@ -305,25 +305,25 @@ double share_of(const TextOptions& o, double usual, const std::string& path) {
 std::pair<TextPart, TextPart> cut(const std::string& text, double share, const std::string& path) {
   auto at = static_cast<size_t>(std::llround((1 - share) * static_cast<double>(text.size())));
   while (at < text.size() && (static_cast<uint8_t>(text[at]) & 0xc0) == 0x80) ++at;
-  if (at == 0 || at >= text.size()) fail(ErrorKind::data, path, "the text is too short to hold any of it out");
+  if (at == 0 || at >= text.size()) fail(ErrorKind::data, path, "the text is too short for a validation split");
   TextPart train{{text.substr(0, at)}, {}, {}}, test{{text.substr(at)}, {}, {}};
-  test.note = cat("the last ", fixed(100 * share, 1), " % of ", path, " held out");
+  test.note = cat("the last ", fixed(100 * share, 1), " % of ", path, " for validation");
   return {train, test};
 }
 
 std::pair<TextPart, TextPart> divide(TextPart&& all, size_t classes, double share, uint64_t seed,
                                      const std::string& path) {
-  const std::vector<bool> held = hold_out(all.labels, classes, share, seed);
+  const std::vector<bool> is_validation = hold_out(all.labels, classes, share, seed);
   TextPart train, test;
-  for (size_t i = 0; i < held.size(); ++i) {
-    TextPart& to = held[i] ? test : train;
+  for (size_t i = 0; i < is_validation.size(); ++i) {
+    TextPart& to = is_validation[i] ? test : train;
     to.texts.push_back(std::move(all.texts[i]));
     to.labels.push_back(all.labels[i]);
   }
   if (test.texts.empty()) {
-    fail(ErrorKind::data, path, "too few documents to hold any out: need a class with two or more");
+    fail(ErrorKind::data, path, "too few documents for a validation split: expected a class with two or more");
   }
-  test.note = cat(fixed(100 * share, 1), " % of each class of ", path, " held out, seed ", seed);
+  test.note = cat(fixed(100 * share, 1), " % of each class of ", path, " for validation, seed ", seed);
   return {std::move(train), std::move(test)};
 }
 
@@ -366,16 +366,16 @@ bool is_corpus_source(const std::string& path) {
 
 TextSet load_text_source(const std::string& path, const std::string& name, const TextOptions& o) {
   if (o.val_split >= 1 || std::isnan(o.val_split)) {
-    fail(ErrorKind::usage, "--val-split", "got ", o.val_split, ", need a share of at least 0 and below 1");
+    fail(ErrorKind::usage, "--val-split", "expected a fraction of at least 0 and below 1, got ", o.val_split);
   }
   const TextParts l = parts_in(path);
-  if (l.train.empty()) fail(ErrorKind::data, path, "no text data set recognised; see docs/data.md");
+  if (l.train.empty()) fail(ErrorKind::data, path, "no text dataset recognised; see docs/data.md");
   const bool has_both = !l.val.empty() && !l.test.empty();
   const bool wants_test = o.held_out == HeldOut::test;
   std::string held_out = l.val.empty() || (has_both && wants_test) ? l.test : l.val;
   if (!held_out.empty() && o.val_split > 0) {
     if (!l.val.empty()) {
-      fail(ErrorKind::usage, "--val-split", "got ", o.val_split, ", but ", path, " has a part for validation, ", l.val);
+      fail(ErrorKind::usage, "--val-split", "got ", o.val_split, ", but ", path, " has a validation set, ", l.val);
     }
     if (!wants_test) held_out.clear();  // the test part stays untouched
   }
@@ -400,7 +400,7 @@ TextSet load_text_source(const std::string& path, const std::string& name, const
   if (rows.empty()) fail(ErrorKind::data, l.train, "has no documents");
   const std::vector<std::string> labels = classes_of(rows);
   if (labels.size() < 2 && !whole) {
-    fail(ErrorKind::data, l.train, "has one class alone, ", labels[0], ": need two or more");
+    fail(ErrorKind::data, l.train, "has one class alone, ", labels[0], ": expected two or more");
   }
   std::map<std::string, int64_t> numbers;
   for (size_t i = 0; i < labels.size(); ++i) numbers[labels[i]] = static_cast<int64_t>(i);

@@ -4,50 +4,40 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <unordered_map>
 
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
 #include "freight/data/columns.h"
+#include "freight/data/file_lines_internal.h"
+#include "freight/data/table_rows_internal.h"
 #include "freight/data/text.h"
 #include "freight/data/unicode.h"
-#include "freight/io/csv.h"
-#include "freight/io/json_internal.h"
-#include "freight/io/json_library.h"
 
 namespace freight::data {
 
 namespace {
 
-using Rows = std::vector<io::CsvRow>;
+using Rows = std::vector<CellRow>;
 
-std::string_view view_of(io::ByteView bytes) {
-  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
-  return text;
-}
-
-// Calls f(line, number) for every line that is not blank; line ends in LF or CRLF.
+// Calls f(line, place) for every line that is not blank.
 template <class F>
-void for_lines(std::string_view text, F&& f) {
-  int64_t number = 1;
-  for (size_t at = 0; at < text.size(); ++number) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    std::string_view line = text.substr(at, end - at);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (!trimmed(line).empty()) f(line, number);
-    at = end + 1;
-  }
+void for_lines(io::ByteView bytes, const std::string& name, F&& f) {
+  FileLines lines(std::make_unique<io::ByteStream>(bytes), name);
+  for (std::string line; lines.next_text(line);) f(trimmed(line), lines.place());
 }
 
-// Tab-separated values have no quotes: a quote is text.
-Rows parse_tsv(std::string_view text, const std::string& name) {
-  Rows rows;
-  for_lines(text, [&](std::string_view line, int64_t number) {
-    if (std::count(line.begin(), line.end(), '\t') >= static_cast<std::ptrdiff_t>(io::kMostCsvFields)) {
-      fail(ErrorKind::data, cat(name, ":", number), "the row has more than ", io::kMostCsvFields, " fields");
-    }
-    rows.push_back({split(line, '\t'), number});
-  });
+// The rows of a CSV or TSV. Documents that are not UTF-8 are reported one by one. In TSV a quote is text, and a row of
+// blanks and tabs is a blank line.
+Rows rows_of(io::ByteView bytes, const std::string& name, TextForm form) {
+  const bool tabs = form == TextForm::tsv;
+  Rows rows = next_rows(*delimited_rows(std::make_unique<io::ByteStream>(bytes), name,
+                                        {.separator = tabs ? '\t' : ',', .quotes = !tabs, .need_utf8 = false}));
+  if (tabs) {
+    std::erase_if(rows, [](const CellRow& row) {
+      return std::all_of(row.cells.begin(), row.cells.end(), [](const auto& cell) { return trimmed(cell).empty(); });
+    });
+  }
   return rows;
 }
 
@@ -64,7 +54,7 @@ struct Columns {
 class ColumnFinder {
  public:
   ColumnFinder(const Rows& rows, std::string file, const TextOptions& options)
-      : rows_(rows), file_(std::move(file)), options_(options), header_(rows[0].fields) {}
+      : rows_(rows), file_(std::move(file)), options_(options), header_(rows[0].cells) {}
 
   Columns find() const {
     if (!options_.text_column.empty() || !options_.label_column.empty()) return given();
@@ -91,7 +81,7 @@ class ColumnFinder {
       const auto at = known_column();
       if (!at) {
         fail(ErrorKind::data, file_, "has no column ", options_.text_column,
-             ", which holds the texts that the model was trained on; its first line is ", excerpt());
+             ", which had the texts that the model was trained on; its first line is ", excerpt());
       }
       c.texts = {*at};
       if (is_integer(options_.text_column) && !has_header(*at)) c.first_row = 0;
@@ -103,7 +93,8 @@ class ColumnFinder {
       try {
         c = find();
       } catch (const Error&) {
-        fail(ErrorKind::data, file_, "cannot tell which column is the text: need a header that says 'text', or a .txt ",
+        fail(ErrorKind::data, file_,
+             "cannot infer which column is the text: expected a header that says 'text', or a .txt ",
              "file with a text in each line; the first line is ", excerpt());
       }
     }
@@ -140,7 +131,7 @@ class ColumnFinder {
          excerpt());
   }
   std::string excerpt() const {
-    std::string line = join(rows_[0].fields, " | ");
+    std::string line = join(rows_[0].cells, " | ");
     if (line.size() > 80) line = line.substr(0, 77) + "...";
     return utf8_fault(line) ? std::string("not UTF-8") : line;
   }
@@ -171,8 +162,8 @@ class ColumnFinder {
     size_t images = 0, files = 0, all = 0;
     const std::filesystem::path folder = std::filesystem::path(file_).parent_path();
     for (size_t i = first_row; i < rows_.size() && all < kLookedAt; ++i) {
-      if (rows_[i].fields.size() <= at) continue;
-      const std::string cell(trimmed(rows_[i].fields[at]));
+      if (rows_[i].cells.size() <= at) continue;
+      const std::string cell(trimmed(rows_[i].cells[at]));
       std::error_code ignored;
       ++all;
       images += is_image_cell(cell) ? 1 : 0;
@@ -181,7 +172,7 @@ class ColumnFinder {
     if (all == 0 || (images < all && files < all)) return;
     const std::string column = first_row == 1 ? header_.word(at) : cat(at + 1);
     fail(ErrorKind::data, file_, "column '", column, "' holds names of ", images == all ? "pictures" : "files",
-         ", such as ", rows_[first_row].fields[at], ", and no texts: ",
+         ", such as ", rows_[first_row].cells[at], ", and no texts: ",
          images == all ? "a list of pictures has the columns path and label (or file_name, image, filename; class, "
                          "target), and that file is the data set"
                        : "documents in files lie in folders, train/CLASS/*.txt",
@@ -231,7 +222,7 @@ class ColumnFinder {
   // One of the two stands in the header: the other is what is left, unless the line is a document after all.
   Columns half_known(std::optional<size_t> label, std::vector<size_t> texts) const {
     const std::optional<size_t> other = header_.only_other_than(label ? std::vector<size_t>{*label} : texts);
-    const auto is_document = [&](size_t at) { return occurs_below(at, rows_[0].fields[at]); };
+    const auto is_document = [&](size_t at) { return occurs_below(at, rows_[0].cells[at]); };
     if (label ? is_document(*label) : other && is_document(*other)) return guessed();
     if (!other) unknown(label ? "which column is the text" : "which column is the label");
     if (label) texts = {*other};
@@ -239,16 +230,16 @@ class ColumnFinder {
   }
 
   bool occurs_below(size_t column, const std::string& cell) const {
-    return std::any_of(rows_.begin() + 1, rows_.end(), [&](const io::CsvRow& row) {
-      return row.fields.size() > column && trimmed(row.fields[column]) == trimmed(cell);
+    return std::any_of(rows_.begin() + 1, rows_.end(), [&](const CellRow& row) {
+      return row.cells.size() > column && trimmed(row.cells[column]) == trimmed(cell);
     });
   }
   bool word_over_numbers(size_t column) const {
-    return !is_number_cell(rows_[0].fields[column]) && rows_.size() > 1 && integers(column, 1);
+    return !is_number_cell(rows_[0].cells[column]) && rows_.size() > 1 && integers(column, 1);
   }
   bool integers(size_t column, size_t first_row) const {
     for (size_t i = first_row; i < rows_.size(); ++i) {
-      const auto& f = rows_[i].fields;
+      const auto& f = rows_[i].cells;
       if (f.size() > column && !is_integer(trimmed(f[column]))) return false;
     }
     return true;
@@ -259,9 +250,9 @@ class ColumnFinder {
     std::set<std::string_view> seen;
     size_t rows = 0;
     for (size_t i = first_row; i < rows_.size(); ++i) {
-      if (rows_[i].fields.size() <= column) continue;
+      if (rows_[i].cells.size() <= column) continue;
       ++rows;
-      if (!seen.insert(trimmed(rows_[i].fields[column])).second) return false;
+      if (!seen.insert(trimmed(rows_[i].cells[column])).second) return false;
     }
     return rows >= kFewest && integers(column, first_row);
   }
@@ -270,9 +261,9 @@ class ColumnFinder {
     constexpr size_t kLongest = 32, kMost = 200;
     std::set<std::string_view> seen;
     for (const auto& row : rows_) {
-      if (row.fields.size() <= column) continue;
-      if (row.fields[column].size() > kLongest) return false;
-      seen.insert(trimmed(row.fields[column]));
+      if (row.cells.size() <= column) continue;
+      if (row.cells[column].size() > kLongest) return false;
+      seen.insert(trimmed(row.cells[column]));
       if (seen.size() > kMost) return false;
     }
     return seen.size() * 2 <= rows_.size();
@@ -281,10 +272,10 @@ class ColumnFinder {
   bool label_stands_out(size_t column) const {
     std::map<std::string_view, int> count;
     for (const auto& row : rows_) {
-      if (row.fields.size() > column) ++count[trimmed(row.fields[column])];
+      if (row.cells.size() > column) ++count[trimmed(row.cells[column])];
     }
     return count.size() > 1 && std::all_of(count.begin(), count.end(), [&](const auto& entry) {
-             return (entry.first == trimmed(rows_[0].fields[column])) == (entry.second == 1);
+             return (entry.first == trimmed(rows_[0].cells[column])) == (entry.second == 1);
            });
   }
 
@@ -292,7 +283,7 @@ class ColumnFinder {
   // words. A first line that can be no document is a header.
   Columns guessed() const {
     const size_t width = header_.width();
-    if (width < 2) unknown("got one column, need a text and its label");
+    if (width < 2) unknown("expected a text and its label, got one column");
     need_no_table();
     Columns c;
     const size_t last = width - 1;
@@ -301,7 +292,7 @@ class ColumnFinder {
     };
     const bool front = is_integers(0) || (!is_integers(last) && label_like(0));
     const bool back = !front && (is_integers(last) || label_like(last));
-    if (!front && !back) unknown("cannot tell which column is the text and which the label");
+    if (!front && !back) unknown("cannot infer which column is the text and which the label");
     c.label = front ? 0 : last;
     std::vector<std::string> numbering;
     for (size_t i = 0; i < width; ++i) {
@@ -316,9 +307,9 @@ class ColumnFinder {
     if (header_.plausible() && word_over_numbers(c.label)) {
       c.first_row = 1;
     } else if (header_.plausible() && label_stands_out(c.label)) {
-      unknown("the first line looks like a header, and its words say neither text nor label");
+      unknown("the first line looks like a header, but names neither text nor label");
     } else if (!numbering.empty()) {
-      c.note = cat("column ", c.label + 1, " is taken for the label; not read, since it numbers the rows: column ",
+      c.note = cat("column ", c.label + 1, " is used as the label; skipped because it numbers the rows: column ",
                    join(numbering, ", "));
     }
     return c;
@@ -347,8 +338,8 @@ class ColumnFinder {
     std::vector<size_t> numbers;
     for (const size_t at : columns) {
       const bool all =
-          rows_.size() >= kFewest && std::all_of(rows_.begin() + 1, rows_.end(), [&](const io::CsvRow& row) {
-            return at >= row.fields.size() || trimmed(row.fields[at]).empty() || is_number_cell(row.fields[at]);
+          rows_.size() >= kFewest && std::all_of(rows_.begin() + 1, rows_.end(), [&](const CellRow& row) {
+            return at >= row.cells.size() || trimmed(row.cells[at]).empty() || is_number_cell(row.cells[at]);
           });
       if (all) numbers.push_back(at);
     }
@@ -357,11 +348,10 @@ class ColumnFinder {
   [[noreturn]] void refuse_table(const std::vector<size_t>& numbers) const {
     std::vector<std::string> names;
     for (const size_t at : numbers) names.push_back(std::to_string(at + 1));
-    fail(
-        ErrorKind::data, file_, "got a table (numbers in column ", join(names, ", "),
-        "), need texts: --target COL makes it a table, whose column COL is told; --text-column and --label-column name "
-        "columns to be read as texts; the first line is ",
-        excerpt());
+    fail(ErrorKind::data, file_, "expected texts, got a table (numbers in column ", join(names, ", "),
+         "): --target COL reads it as a table with target COL; --text-column and --label-column name columns to read "
+         "as texts; the first line is ",
+         excerpt());
   }
 
   const Rows& rows_;
@@ -403,17 +393,17 @@ std::string joined_text(const std::vector<std::string>& fields, const std::vecto
 void read_texts(const Rows& table, const std::string& name, const TextOptions& options, TextRows& out) {
   if (table.empty()) return;
   const Columns columns = ColumnFinder(table, name, options).find_texts();
-  const size_t width = table[0].fields.size();
+  const size_t width = table[0].cells.size();
   std::vector<std::string> names;
   for (const size_t at : columns.texts) {
-    names.push_back(columns.first_row > 0 ? cat("'", table[0].fields[at], "'") : cat(at + 1));
+    names.push_back(columns.first_row > 0 ? cat("'", table[0].cells[at], "'") : cat(at + 1));
   }
   out.note = cat(name, ": the texts are column ", join(names, " and "));
   for (size_t i = columns.first_row; i < table.size(); ++i) {
     const auto& [fields, line] = table[i];
     TextRow row{{}, {}, cat(name, ":", line)};
     if (fields.size() != width) {
-      row.fault = cat("got ", fields.size(), " fields, need ", width, " as in the first line");
+      row.fault = cat("expected ", width, " as in the first line, got ", fields.size(), " fields");
     } else {
       row.text = joined_text(fields, columns.texts);
     }
@@ -425,12 +415,12 @@ void read_table(const Rows& table, const std::string& name, const TextOptions& o
   if (table.empty()) return;
   const Columns columns = ColumnFinder(table, name, options).find();
   sink.note = columns.note;
-  const size_t width = table[0].fields.size();
+  const size_t width = table[0].cells.size();
   for (size_t i = columns.first_row; i < table.size(); ++i) {
     const auto& [fields, line] = table[i];
     const std::string where = cat(name, ":", line);
     if (fields.size() != width) {
-      sink.refuse(where, cat("got ", fields.size(), " fields, need ", width, " as in the first line"));
+      sink.refuse(where, cat("expected ", width, " as in the first line, got ", fields.size(), " fields"));
       continue;
     }
     sink.add(joined_text(fields, columns.texts), fields[columns.label], where);
@@ -464,10 +454,8 @@ struct Keys {
   std::string text = "text", label = "label";
 };
 
-// The options' keys, or the usual words for them that the first object has.
-Keys keys_of(const nlohmann::json& first, const TextOptions& options) {
-  std::vector<std::string> names;
-  for (const auto& entry : first.items()) names.push_back(entry.key());
+// The options' keys, or the usual words for them among those of the first object.
+Keys keys_of(const std::vector<std::string>& names, const TextOptions& options) {
   const TableHeader header(names);
   Keys keys;
   if (!options.text_column.empty()) {
@@ -483,47 +471,73 @@ Keys keys_of(const nlohmann::json& first, const TextOptions& options) {
   return keys;
 }
 
-// The object of a line; null where there is none, which `fault` tells.
-nlohmann::json object_of(std::string_view line, const std::string& where, std::string& fault) {
-  constexpr char kNeedsObject[] = R"(not a JSON object: need {"text": ..., "label": ...})";
-  if (const auto at = utf8_fault(line)) return fault = cat("not UTF-8: byte ", *at, " of the line"), nullptr;
-  nlohmann::json j;
-  try {
-    j = io::parse_json<nlohmann::json>(line, where, ErrorKind::data);
-  } catch (const Error& e) {
-    const std::string half = lone_surrogate(line);
-    fault = half.empty() ? cat(kNeedsObject, ": ", e.message())
-                         : cat("the text holds half a surrogate pair, ", half,
-                               ", which is no character: it was cut in the middle of one");
-    return nullptr;
-  }
-  if (j.is_object()) return j;
-  return fault = kNeedsObject, nullptr;
-}
+// Reads labelled texts from JSON lines.
+class JsonDocuments {
+ public:
+  explicit JsonDocuments(const TextOptions& options) : options_(options) {}
 
-// The text of an object; "" where there is none, which `fault` tells.
-std::string text_in(const nlohmann::json& object, const std::string& key, std::string& fault) {
-  const auto text = object.find(key);
-  if (text != object.end() && text->is_string()) return text->get<std::string>();
-  return fault = cat("no text under the key '", key, "'"), "";
-}
-
-void read_json_line(std::string_view line, const std::string& where, std::optional<Keys>& keys,
-                    const TextOptions& options, Sink& sink) {
-  std::string fault;
-  const nlohmann::json j = object_of(line, where, fault);
-  if (!fault.empty()) return sink.refuse(where, fault);
-  if (!keys) keys = keys_of(j, options);
-  std::string text = text_in(j, keys->text, fault);
-  if (!fault.empty()) return sink.refuse(where, fault);
-  const auto label = j.find(keys->label);
-  if (label == j.end() || label->is_null())
-    return sink.refuse(where, cat("the label is missing: no '", keys->label, "'"));
-  if (!label->is_string() && !label->is_number_integer() && !label->is_boolean()) {
-    return sink.refuse(where, cat("the label under '", keys->label, "' must be a text or an integer"));
+  // The text of a line, and with `labelled` its label; `row.fault` tells why there is none.
+  void read(std::string_view line, bool labelled, TextRow& row) {
+    read_members(line, row);
+    if (!row.fault.empty()) return;
+    if (!keys_) keys_ = keys_of(names_, options_);
+    const Member* const text = member(keys_->text);
+    if (!text || text->type != io::JsonType::text) {
+      row.fault = cat("no text under the key '", keys_->text, "'");
+      return;
+    }
+    row.text = text->value;
+    if (labelled) read_label(row);
   }
-  sink.add(std::move(text), label->is_string() ? label->get<std::string>() : label->dump(), where);
-}
+
+ private:
+  struct Member {
+    io::JsonType type = io::JsonType::null;
+    std::string value;
+  };
+
+  void read_members(std::string_view line, TextRow& row) {
+    constexpr char kNeedsObject[] = R"(not a JSON object: need {"text": ..., "label": ...})";
+    names_.clear();
+    members_.clear();
+    if (const auto at = utf8_fault(line)) {
+      row.fault = cat("not UTF-8: byte ", *at, " of the line");
+      return;
+    }
+    try {
+      read_json_row(line, row.where, [&](const std::string& key, const io::JsonValue& value) {
+        names_.push_back(key);
+        return members_.try_emplace(key, Member{value.type, std::string(value.text)}).second;
+      });
+    } catch (const Error& e) {
+      const std::string half = lone_surrogate(line);
+      row.fault = half.empty() ? cat(kNeedsObject, ": ", e.message())
+                               : cat("the text holds half a surrogate pair, ", half,
+                                     ", which is no character: it was cut in the middle of one");
+    }
+  }
+
+  void read_label(TextRow& row) const {
+    const Member* const label = member(keys_->label);
+    if (!label || label->type == io::JsonType::null) {
+      row.fault = cat("the label is missing: no '", keys_->label, "'");
+    } else if (label->type == io::JsonType::fraction || label->type == io::JsonType::nested) {
+      row.fault = cat("the label under '", keys_->label, "' must be a text or an integer");
+    } else {
+      row.label = label->value;
+    }
+  }
+
+  const Member* member(const std::string& key) const {
+    const auto at = members_.find(key);
+    return at == members_.end() ? nullptr : &at->second;
+  }
+
+  const TextOptions& options_;
+  std::optional<Keys> keys_;                         // which the first object shows
+  std::vector<std::string> names_;                   // of the line at hand
+  std::unordered_map<std::string, Member> members_;  // of the line at hand
+};
 
 // What stands behind the labels of a line, which are taken off it.
 std::string_view without_labels(std::string_view line, std::vector<std::string>& labels) {
@@ -542,7 +556,7 @@ void read_fasttext_line(std::string_view line, const std::string& where, Sink& s
   const std::string_view rest = without_labels(line, labels);
   if (labels.empty()) return sink.refuse(where, "the label is missing: the line does not begin with __label__");
   if (labels.size() > 1) {
-    return sink.refuse(where, cat("got ", labels.size(), " labels, need one class per document"));
+    return sink.refuse(where, cat("expected one class per document, got ", labels.size(), " labels"));
   }
   sink.add(std::string(rest), labels[0], where);
 }
@@ -553,28 +567,30 @@ std::string document_fault(const std::string& text) {
   if (const auto at = utf8_fault(text)) return cat("not UTF-8: byte ", *at, " of the text");
   if (trimmed(text).empty()) return "the document is empty";
   if (text.size() >= kMaxDocumentBytes) {
-    return cat("the document is too long: ", with_commas(static_cast<int64_t>(text.size())), " bytes, need fewer than ",
-               with_commas(static_cast<int64_t>(kMaxDocumentBytes)));
+    return cat("the document is too long: ", with_commas(static_cast<int64_t>(text.size())),
+               " bytes, expected fewer than ", with_commas(static_cast<int64_t>(kMaxDocumentBytes)));
   }
   return "";
 }
 
 TextRows parse_text(io::ByteView bytes, const std::string& name, TextForm form, const TextOptions& options) {
   Sink sink(options.bad);
-  const std::string_view text = view_of(bytes);
   switch (form) {
-    case TextForm::csv: read_table(io::parse_csv(bytes, name), name, options, sink); break;
-    case TextForm::tsv: read_table(parse_tsv(text, name), name, options, sink); break;
+    case TextForm::csv:
+    case TextForm::tsv: read_table(rows_of(bytes, name, form), name, options, sink); break;
     case TextForm::jsonl: {
-      std::optional<Keys> keys;
-      for_lines(text, [&](std::string_view line, int64_t number) {
-        read_json_line(line, cat(name, ":", number), keys, options, sink);
+      JsonDocuments documents(options);
+      for_lines(bytes, name, [&](std::string_view line, const std::string& place) {
+        TextRow row{{}, {}, place};
+        documents.read(line, true, row);
+        if (!row.fault.empty()) return sink.refuse(place, row.fault);
+        sink.add(std::move(row.text), std::move(row.label), place);
       });
       break;
     }
     case TextForm::fasttext:
-      for_lines(text,
-                [&](std::string_view line, int64_t number) { read_fasttext_line(line, cat(name, ":", number), sink); });
+      for_lines(bytes, name,
+                [&](std::string_view line, const std::string& place) { read_fasttext_line(line, place, sink); });
       break;
   }
   return {std::move(sink.rows), std::move(sink.note)};
@@ -582,26 +598,21 @@ TextRows parse_text(io::ByteView bytes, const std::string& name, TextForm form, 
 
 TextRows parse_unlabelled(io::ByteView bytes, const std::string& name, TextForm form, const std::string& column) {
   const TextOptions options{.text_column = column};
-  const std::string_view text = view_of(bytes);
   TextRows out;
   switch (form) {
-    case TextForm::csv: read_texts(io::parse_csv(bytes, name), name, options, out); break;
-    case TextForm::tsv: read_texts(parse_tsv(text, name), name, options, out); break;
+    case TextForm::csv:
+    case TextForm::tsv: read_texts(rows_of(bytes, name, form), name, options, out); break;
     case TextForm::jsonl: {
-      std::optional<Keys> keys;
-      for_lines(text, [&](std::string_view line, int64_t number) {
-        TextRow row{{}, {}, cat(name, ":", number)};
-        const nlohmann::json j = object_of(line, row.where, row.fault);
-        if (row.fault.empty() && !keys) keys = keys_of(j, options);
-        if (row.fault.empty()) row.text = text_in(j, keys->text, row.fault);
-        out.rows.push_back(std::move(row));
+      JsonDocuments documents(options);
+      for_lines(bytes, name, [&](std::string_view line, const std::string& place) {
+        documents.read(line, false, out.rows.emplace_back(TextRow{{}, {}, place}));
       });
       break;
     }
     case TextForm::fasttext:
-      for_lines(text, [&](std::string_view line, int64_t number) {
+      for_lines(bytes, name, [&](std::string_view line, const std::string& place) {
         std::vector<std::string> labels;
-        out.rows.push_back({std::string(without_labels(line, labels)), {}, cat(name, ":", number)});
+        out.rows.push_back({std::string(without_labels(line, labels)), {}, place});
       });
       break;
   }

@@ -100,7 +100,7 @@ class ListTokenizer : public Tokenizer {
   std::string decode(std::span<const int32_t> tokens) const override {
     std::string out;
     for (const int32_t t : tokens) {
-      if (t < 0 || t >= size()) fail(ErrorKind::usage, "decode", "got token ", t, ", need 0 to ", size() - 1);
+      if (t < 0 || t >= size()) fail(ErrorKind::usage, "decode", "expected 0 to ", size() - 1, ", got token ", t);
       if (t == kPadding) continue;
       if (kind_ == TokenizerKind::word && !out.empty()) out += ' ';
       out += t == kUnknown ? kReplacement : list_[static_cast<size_t>(t) - 2];
@@ -168,7 +168,7 @@ std::vector<std::string> parse_list(TokenizerKind kind, io::ByteView bytes, cons
     fail(ErrorKind::checkpoint, source, "the vocabulary is damaged: ", what...);
   };
   const nlohmann::json j = nlohmann::json::parse(bytes.begin(), bytes.end(), nullptr, false);
-  if (!j.is_array() || j.size() > static_cast<size_t>(kMostTokens)) damaged("need a JSON list of tokens");
+  if (!j.is_array() || j.size() > static_cast<size_t>(kMostTokens)) damaged("expected a JSON list of tokens");
   std::vector<std::string> list;
   for (const auto& token : j) {
     if (!token.is_string() || token.get_ref<const std::string&>().empty())
@@ -207,10 +207,10 @@ std::shared_ptr<const Tokenizer> learn_tokenizer(const std::vector<std::string>&
                                                  const TokenizerOptions& options) {
   TokenizerOptions o = options;
   if (o.limit < 0 || o.limit == 1 || o.limit == 2 || o.limit > kMostTokens) {
-    fail(ErrorKind::usage, "--vocabulary", "got ", o.limit, ", need 3 to ", kMostTokens,
-         " tokens, or 0 for the default");
+    fail(ErrorKind::usage, "--vocabulary", "expected 3 to ", kMostTokens, " tokens, or 0 for the default, got ",
+         o.limit);
   }
-  if (o.min_count < 1) fail(ErrorKind::usage, "--min-count", "got ", o.min_count, ", need 1 or more");
+  if (o.min_count < 1) fail(ErrorKind::usage, "--min-count", "expected 1 or more, got ", o.min_count);
   for (const std::string& text : texts) {
     if (const auto at = utf8_fault(text)) fail(ErrorKind::data, "tokenizer", "a text is not UTF-8: byte ", *at);
   }

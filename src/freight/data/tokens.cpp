@@ -28,7 +28,7 @@ void shuffle(std::vector<T>& list, PhiloxStream random) {
 }
 
 void need_batch_size(const TokenFeedOptions& o) {
-  if (o.batch_size < 1) fail(ErrorKind::usage, "feed", "batch size: got ", o.batch_size, ", need 1 or more");
+  if (o.batch_size < 1) fail(ErrorKind::usage, "feed", "batch size: expected 1 or more, got ", o.batch_size);
 }
 
 // The number of the least of `lengths` that document i fits into.
@@ -82,11 +82,11 @@ class DocumentFeed final : public TokenFeed {
   int64_t batches_per_epoch() const override { return static_cast<int64_t>(batches_.size()); }
   int64_t count_per_epoch() const override {
     return std::accumulate(batches_.begin(), batches_.end(), int64_t{0},
-                           [](int64_t n, const Piece& p) { return n + p.count; });
+                           [](int64_t n, const BucketSlice& p) { return n + p.count; });
   }
 
  private:
-  struct Piece {
+  struct BucketSlice {
     size_t bucket = 0;
     int64_t first = 0, count = 0;  // of the bucket's order
   };
@@ -112,7 +112,7 @@ class DocumentFeed final : public TokenFeed {
   }
 
   FeedBatch make(int64_t number) const override {
-    const Piece& piece = batches_[static_cast<size_t>(number)];
+    const BucketSlice& piece = batches_[static_cast<size_t>(number)];
     const int64_t length = lengths_[piece.bucket];
     FeedBatch b{Array(DType::i32, {piece.count, length}), Array(DType::i64, {piece.count}), piece.count};
     for (int64_t i = 0; i < piece.count; ++i) {
@@ -126,19 +126,19 @@ class DocumentFeed final : public TokenFeed {
 
   std::vector<int64_t> lengths_;
   std::vector<std::vector<int64_t>> members_, order_;  // document numbers by bucket
-  std::vector<Piece> batches_;
+  std::vector<BucketSlice> batches_;
 };
 
 class WindowFeed final : public TokenFeed {
  public:
   WindowFeed(std::shared_ptr<const TokenSet> corpus, int64_t length, const TokenFeedOptions& o)
       : TokenFeed(std::move(corpus), o), length_(length) {
-    if (length < 1) fail(ErrorKind::usage, "--max-length", "windows need 1 token or more: got ", length);
+    if (length < 1) fail(ErrorKind::usage, "--max-length", "windows need 1 token or more, got ", length);
     const auto tokens = static_cast<int64_t>(set->tokens.size());
     const int64_t need = options.shuffle ? length + 1 : 2;
     if (tokens < need) {
-      fail(ErrorKind::data, "corpus", "too short: got ", tokens, " tokens, need ", need, " for windows of ", length,
-           "; try a smaller --max-length");
+      fail(ErrorKind::data, "corpus", "too short: expected ", need, " for windows of ", length, ", got ", tokens,
+           " tokens; try a smaller --max-length");
     }
     // Shuffled, the beginning moves by less than a window, which a whole window makes room for where there are two.
     const int64_t targets = tokens - 1;

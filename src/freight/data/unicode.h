@@ -8,6 +8,9 @@
 
 namespace freight::data {
 
+// UTF-8 files may begin with it.
+inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
 // Where the first byte stands that is not part of valid UTF-8; none where all is.
 std::optional<size_t> utf8_fault(std::string_view text);
 // The code point that begins at `at`, and `at` behind it. `text` is valid UTF-8 and `at` inside.

@@ -28,7 +28,7 @@ bool of_photographs(const models::Model& model) {
 store::Bundle import_weights(models::Model model, const std::string& path, const ImportOptions& options) {
   if (model.reads_tokens()) {
     fail(ErrorKind::usage, "convert", "model ", model.name,
-         " reads text: weights without their tokenizer are no stored model");
+         " reads text: weights without their tokenizer are not a complete model");
   }
   store::Bundle b;
   store::Preprocessing& p = b.preprocessing;
@@ -41,15 +41,15 @@ store::Bundle import_weights(models::Model model, const std::string& path, const
     p.std = kStd;
   }
   if (p.mean.size() != p.std.size() || (!p.mean.empty() && static_cast<int64_t>(p.mean.size()) != p.input[0])) {
-    fail(ErrorKind::usage, "convert", "got ", p.mean.size(), " means and ", p.std.size(),
-         " deviations, need one each for the ", p.input[0], " channels of ", model.name);
+    fail(ErrorKind::usage, "convert", "expected one each for the ", p.input[0], " channels of ", model.name, ", got ",
+         p.mean.size(), " means and ", p.std.size(), " standard deviations");
   }
   for (const float m : p.mean) {
     if (!std::isfinite(m)) fail(ErrorKind::usage, "convert", "a mean must be a finite number: got ", m);
   }
   for (const float s : p.std) {
     if (!(s > 0) || !std::isfinite(s)) {
-      fail(ErrorKind::usage, "convert", "a deviation must be a finite number above 0: got ", s);
+      fail(ErrorKind::usage, "convert", "a standard deviation must be a finite number above 0: got ", s);
     }
   }
   if (photographs) p.arrays = {.layout = data::Layout::automatic, .values = data::Values::bytes, .range = data::kBytes};
@@ -60,8 +60,8 @@ store::Bundle import_weights(models::Model model, const std::string& path, const
   }
   const int64_t outputs = model.classes();
   if (!options.classes.empty() && static_cast<int64_t>(options.classes.size()) != outputs) {
-    fail(ErrorKind::usage, "convert", "got ", options.classes.size(), " class names, ", model.name, " tells ", outputs,
-         " classes");
+    fail(ErrorKind::usage, "convert", "got ", options.classes.size(), " class names, ", model.name, " predicts ",
+         outputs, " classes");
   }
   store::load_weights(model, path);
   b.model = std::move(model);

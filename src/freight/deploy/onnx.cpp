@@ -28,8 +28,8 @@ class Exporter {
   Exporter(const store::Bundle& bundle, const OnnxOptions& options) : bundle_(bundle), options_(options) {
     const Shape& s = bundle.model.input.shape;
     if (options.preprocessing && (s.rank() != 3 || bundle.model.reads_tokens())) {
-      fail(ErrorKind::usage, "export", "preprocessing is that of pictures (C, H, W): model ", bundle.model.name,
-           " takes ", bundle.model.input);
+      fail(ErrorKind::usage, "export", "preprocessing is for images (C, H, W): model ", bundle.model.name, " takes ",
+           bundle.model.input);
     }
     if (options.preprocessing) data::picture_sample(Array(DType::u8, {1}), bundle.preprocessing.arrays, "export");
   }
@@ -123,10 +123,11 @@ OnnxSummary summary_of(const onnx::Model& model) {
 
 OnnxSummary export_rows(const store::Bundle& bundle, const std::string& path, const OnnxOptions& options) {
   if (options.preprocessing) {
-    fail(ErrorKind::usage, "export", "preprocessing is that of pictures: ", bundle.learner, " takes rows of columns");
+    fail(ErrorKind::usage, "export", "preprocessing is for images: ", bundle.learner, " expects rows of columns");
   }
   if (!options.softmax && bundle.rows->tells_classes()) {
-    fail(ErrorKind::usage, "export", "logits are of nets: the file of ", bundle.learner, " gives probabilities");
+    fail(ErrorKind::usage, "export", "logits exist for networks only: the file of ", bundle.learner,
+         " returns probabilities");
   }
   onnx::Model model;
   model.name = bundle.learner;
@@ -147,7 +148,7 @@ OnnxSummary export_onnx(const store::Bundle& bundle, const std::string& path, co
   for (const nn::NamedVariable& v : bundle.model.net->state_dict()) bytes += v.variable.type().bytes();
   if (bytes > onnx::kMaxBytes) {
     fail(ErrorKind::capacity, "export", "the weights of ", bundle.model.name, " have ", bytes,
-         " bytes, an ONNX file holds at most ", onnx::kMaxBytes);
+         " bytes, an ONNX file is limited to ", onnx::kMaxBytes);
   }
   const Exporter exporter(bundle, options);
   const nn::Evaluating evaluating(*bundle.model.net);

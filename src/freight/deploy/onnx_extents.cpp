@@ -91,7 +91,7 @@ std::optional<Family> Family::of(std::vector<Probe> probes, std::string& why) {
       const std::optional<Formula> extent = f.fit(seen);
       if (!extent) {
         const Node& n = first.def(v);
-        why = cat("an extent of ", name(n.op), " follows no simple formula of the batch and the length (", n.location(),
+        why = cat("a size of ", name(n.op), " follows no simple formula of the batch and the length (", n.location(),
                   ")");
         return {};
       }

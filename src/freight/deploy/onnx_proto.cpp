@@ -39,7 +39,7 @@ class Message {
   Message& message(int field, const Message& m) {
     tag(field, kBytes);
     varint(m.size_);
-    for (const Piece& p : m.pieces_) {
+    for (const ProtoChunk& p : m.pieces_) {
       if (p.array.defined()) {
         pieces_.push_back(p);
       } else {
@@ -51,7 +51,7 @@ class Message {
   }
   size_t size() const { return size_; }
   void write(io::AtomicFile& file) const {
-    for (const Piece& p : pieces_) {
+    for (const ProtoChunk& p : pieces_) {
       if (p.array.defined()) {
         file.write(p.array.raw(), p.array.bytes());
       } else {
@@ -62,7 +62,7 @@ class Message {
 
  private:
   enum Wire : uint8_t { kVarint = 0, kBytes = 2, kFixed32 = 5 };
-  struct Piece {
+  struct ProtoChunk {
     std::string text;
     Array array;
   };
@@ -81,7 +81,7 @@ class Message {
     } while (v != 0);
   }
 
-  std::vector<Piece> pieces_;
+  std::vector<ProtoChunk> pieces_;
   size_t size_ = 0;
 };
 
@@ -148,7 +148,7 @@ int64_t data_type(DType dtype) {
     case DType::u64: return 13;
     case DType::c64:
     case DType::c128:
-      fail(ErrorKind::usage, "onnx", "the operators that are written do not take complex numbers: got ", dtype);
+      fail(ErrorKind::usage, "onnx", "the exported operators do not support complex numbers: got ", dtype);
   }
   return 0;
 }

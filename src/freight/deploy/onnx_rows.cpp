@@ -43,16 +43,9 @@ class RowWriter {
     return output;
   }
 
-  // Answers of sums f32 (N, groups), under the name of the output.
-  void answer(RowLink link, const std::string& sums, size_t groups, const std::string& output) {
+  // Predictions of sums f32 (N, groups), under the name of the output.
+  void answer(RowLink link, const std::string& sums, const std::string& output) {
     switch (link) {
-      case RowLink::probability:
-        if (groups == 1) {
-          const std::string first = emit("Sub", {constant(Array::of<float>({1}, {1})), sums});
-          emit("Concat", {first, sums}, {{"axis", int64_t{1}}}, {}, output);
-          return;
-        }
-        [[fallthrough]];
       case RowLink::identity: emit("Identity", {sums}, {}, {}, output); return;
       case RowLink::exponential: emit("Exp", {sums}, {}, {}, output); return;
       case RowLink::softmax: emit("Softmax", {sums}, {{"axis", int64_t{1}}}, {}, output); return;
@@ -259,10 +252,10 @@ std::vector<std::string> write_rows(const store::Bundle& bundle, Model& model) {
   const auto* linear = std::get_if<LinearForm>(&form);
   if (!forest && !linear) {
     fail(ErrorKind::usage, "export to ONNX", "a model of ", bundle.learner,
-         " has no form there: need trees that do not count 0 as missing, or a linear model");
+         " has no form there: need trees or a linear model");
   }
   if (linear && linear->terms.empty()) {
-    fail(ErrorKind::usage, "export to ONNX", "the model gives one answer to all rows: no column changed in training");
+    fail(ErrorKind::usage, "export to ONNX", "the model predicts one value for all rows: no column varied in training");
   }
   const auto width = static_cast<int64_t>(bundle.columns.size());
   const std::string output = bundle.rows->tells_classes() ? "probabilities" : "values";
@@ -272,14 +265,14 @@ std::vector<std::string> write_rows(const store::Bundle& bundle, Model& model) {
   const std::vector<double> origins = origins_of(bundle);
   if (forest) model.trees = true;
   const std::string sums = forest ? sums_of_trees(*forest, w) : sums_of_products(*linear, origins, w);
-  if (forest) w.answer(forest->link, sums, forest->bases.size(), output);
-  if (linear) w.answer(linear->link, sums, static_cast<size_t>(linear->intercepts.numel()), output);
+  if (forest) w.answer(forest->link, sums, output);
+  if (linear) w.answer(linear->link, sums, output);
   std::vector<std::string> notes;
   std::string said;
   for (size_t i = 0; i < origins.size(); ++i) {
     if (origins[i] == 0) continue;
     notes.push_back(cat("column ", bundle.columns[i].name,
-                        ": f32 does not tell its numbers apart; the file takes them less ", origins[i]));
+                        ": f32 does not separate its values; the file expects them minus ", origins[i]));
     said += cat(said.empty() ? "" : ", ", bundle.columns[i].name, " - ", origins[i]);
   }
   if (!said.empty()) model.metadata["subtracted"] = said;

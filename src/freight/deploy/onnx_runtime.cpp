@@ -59,8 +59,8 @@ void need_python(const std::string& python) {
   const io::ScratchDir dir;
   const Ended e = run(python, "import numpy, onnxruntime\nprint('ready')", {}, dir.path() + "/log");
   if (e.well && e.last_words == "ready") return;
-  fail(ErrorKind::usage, "--onnx-runtime", "got ", python,
-       ", need a Python with onnxruntime and numpy: ", e.well ? "this ran, but is no Python" : e.last_words,
+  fail(ErrorKind::usage, "--onnx-runtime", "expected a Python with onnxruntime and numpy, got ", python, ": ",
+       e.well ? "this ran, but is no Python" : e.last_words,
        "; python3 -m venv DIR and DIR/bin/pip install onnxruntime onnx numpy make one: --onnx-runtime DIR/bin/python");
 }
 

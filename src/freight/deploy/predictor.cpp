@@ -9,7 +9,7 @@
 namespace freight::deploy {
 
 Array Predictor::State::sample_of_bytes(io::ByteView, const std::string& name) const {
-  fail(ErrorKind::usage, name, "model ", bundle.name(), " reads no pictures or arrays: ", takes());
+  fail(ErrorKind::usage, name, "model ", bundle.name(), " does not read images or arrays: ", takes());
 }
 Array Predictor::State::sample_of_values(const Array&, const std::string& name) const {
   fail(ErrorKind::usage, name, "model ", bundle.name(), " reads no arrays: ", takes());
@@ -18,11 +18,11 @@ Array Predictor::State::sample_of_text(const std::string&, const std::string& na
   fail(ErrorKind::usage, name, "model ", bundle.name(), " reads no texts: ", takes());
 }
 Array Predictor::State::sample_of_row(const std::vector<std::string>&, const std::string& name) const {
-  fail(ErrorKind::usage, name, "model ", bundle.name(), " reads no rows of named columns: ", takes());
+  fail(ErrorKind::usage, name, "model ", bundle.name(), " does not read rows of named columns: ", takes());
 }
 
 Predictor::Predictor(store::Bundle bundle, const PredictorOptions& options) {
-  if (options.batch_size < 1) fail(ErrorKind::usage, "batch size", "got ", options.batch_size, ", need at least 1");
+  if (options.batch_size < 1) fail(ErrorKind::usage, "batch size", "expected at least 1, got ", options.batch_size);
   state_ = bundle.net() ? answer_by_net(std::move(bundle), options) : answer_by_rows(std::move(bundle), options);
 }
 Predictor::~Predictor() = default;

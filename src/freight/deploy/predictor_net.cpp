@@ -31,7 +31,7 @@ namespace {
 constexpr float kLargest = 1e15f;
 constexpr float kPixelSlack = 1e-3f;  // rounding of whoever scaled them
 
-struct Step {
+struct InferenceStep {
   const models::Model* model;
   Tensor operator()(const Tensor& x) const {
     const Tensor outputs = (*model->net)(x);
@@ -74,7 +74,7 @@ CompileOptions compile_options(const PredictorOptions& options) {
 
 struct NetState : Predictor::State {
   NetState(store::Bundle b, const PredictorOptions& o)
-      : State(std::move(b), o), step(compile(Step{&bundle.model}, compile_options(o))) {}
+      : State(std::move(b), o), step(compile(InferenceStep{&bundle.model}, compile_options(o))) {}
 
   bool probabilities() const override { return bundle.model.loss != models::Loss::mse; }
   int64_t outputs() const override { return outputs_; }
@@ -89,7 +89,7 @@ struct NetState : Predictor::State {
   void warm(const std::vector<int64_t>& batch_sizes) override;
   bool warm_all(const std::function<bool(int64_t done, int64_t all)>& warmed) override;
   std::string takes() const override {
-    return preprocessing().text() ? "it reads texts" : cat("it takes samples ", bundle.model.input);
+    return preprocessing().text() ? "it reads texts" : cat("it expects samples ", bundle.model.input);
   }
 
   const store::Preprocessing& preprocessing() const { return bundle.preprocessing; }
@@ -99,7 +99,7 @@ struct NetState : Predictor::State {
     const std::vector<int64_t>& lengths = preprocessing().lengths;
     const auto at = std::lower_bound(lengths.begin(), lengths.end(), tokens);
     if (at == lengths.end()) {
-      fail(ErrorKind::data, "predict", "got a text of ", tokens, " tokens, the model takes at most ",
+      fail(ErrorKind::data, "predict", "got a text of ", tokens, " tokens, the model accepts at most ",
            preprocessing().input[0]);
     }
     return *at;
@@ -164,7 +164,7 @@ struct NetState : Predictor::State {
 
   std::mutex mutex;                           // held by run and warm, of whose work all below is
   int64_t outputs_ = bundle.model.classes();  // asked once: it traces the net, as long as a step of a small net
-  Compiled<Step> step;
+  Compiled<InferenceStep> step;
   std::map<DType, Preparation> preparations;      // of samples that are no text
   std::set<std::pair<int64_t, int64_t>> warmed_;  // step sizes by elements of a sample
 };
@@ -191,10 +191,10 @@ Array NetState::sample_of_bytes(io::ByteView bytes, const std::string& name) con
     if (!picture && (p.resize == 0 || values.shape() == need)) {
       if (Array sample = sample_of_values(values, name); sample.defined()) return sample;
     }
-    if (need.rank() != 3) fail(ErrorKind::data, name, "got ", values.shape(), ", the model takes numbers ", need);
+    if (need.rank() != 3) fail(ErrorKind::data, name, "got ", values.shape(), ", the model expects numbers ", need);
   }
   if (need.rank() != 3 || (need[0] != 1 && need[0] != 3)) {
-    fail(ErrorKind::data, name, "the model takes ", need, ", no pictures: give it an npy of floats in that shape");
+    fail(ErrorKind::data, name, "the model expects ", need, ", not images: pass an npy of floats in that shape");
   }
   Array sample = data::picture_sample(data::evaluation_view(bytes, name, p.geometry()), p.arrays, name);
   check_values(sample, name);
@@ -247,10 +247,11 @@ void NetState::check_values(const Array& sample, const std::string& name) const 
     if (all) continue;
     const float* const odd = std::find_if_not(v, v + plane, sound);
     const std::string got = cat("got ", *odd, " at element ", odd - sample.data<float>());
-    if (!std::isfinite(*odd)) fail(ErrorKind::data, name, got, ", need finite numbers");
-    if (pixels) fail(ErrorKind::data, name, got, ": pixels as floats are from 0 to 1, need bytes (u8) for 0 to 255");
-    fail(ErrorKind::data, name, got, ", which is ", (*odd - mean) / std, " once normalised: beyond ", kLargest,
-         " numbers may overflow in the net");
+    if (!std::isfinite(*odd)) fail(ErrorKind::data, name, got, ", expected finite numbers");
+    if (pixels)
+      fail(ErrorKind::data, name, got, ": pixels as floats are from 0 to 1, expected bytes (u8) for 0 to 255");
+    fail(ErrorKind::data, name, got, ", which is ", (*odd - mean) / std, " after normalization: beyond ", kLargest,
+         " values may overflow in the network");
   }
 }
 
@@ -262,7 +263,7 @@ Array NetState::run(const std::vector<Array>& samples, const RunOptions& how) {
     for (size_t i = 0; i < samples.size(); ++i) {
       if (samples[i].dtype() != DType::i32 || samples[i].shape().rank() != 1) {
         fail(ErrorKind::data, "predict", "got a sample ", Type{samples[i].dtype(), samples[i].shape()},
-             ", the model takes tokens i32 (T)");
+             ", the model expects tokens i32 (T)");
       }
       buckets[padded(samples[i].numel())].push_back(i);
     }
@@ -280,7 +281,7 @@ Array NetState::run(const std::vector<Array>& samples, const RunOptions& how) {
     if (samples[i].shape() != preprocessing().input ||
         (samples[i].dtype() != DType::u8 && samples[i].dtype() != DType::f32)) {
       fail(ErrorKind::data, "predict", "got a sample ", Type{samples[i].dtype(), samples[i].shape()},
-           ", the model takes ", preprocessing().input, " of u8 or f32");
+           ", the model expects ", preprocessing().input, " of u8 or f32");
     }
     if (!how.values_checked) check_values(samples[i], cat("predict: sample ", i));
     kinds[samples[i].dtype()].push_back(i);
@@ -329,7 +330,8 @@ bool NetState::warm_all(const std::function<bool(int64_t done, int64_t all)>& wa
 
 std::unique_ptr<Predictor::State> answer_by_net(store::Bundle bundle, const PredictorOptions& options) {
   if (bundle.model.language_model()) {
-    fail(ErrorKind::usage, bundle.model.name, "tells tokens, no classes: freight generate continues a text with it");
+    fail(ErrorKind::usage, bundle.model.name,
+         "is a language model, not a classifier: freight generate continues a text with it");
   }
   bundle.model.net->eval();
   return std::make_unique<NetState>(std::move(bundle), options);

@@ -41,8 +41,8 @@ struct RowState : Predictor::State {
     for (int64_t i = 0; i < n; ++i) {
       const Array& one = samples[static_cast<size_t>(i)];
       if (one.dtype() != DType::f64 || one.shape() != Shape{width}) {
-        fail(ErrorKind::data, "predict", "got a sample ", Type{one.dtype(), one.shape()}, ", the model takes rows f64[",
-             width, "]");
+        fail(ErrorKind::data, "predict", "got a sample ", Type{one.dtype(), one.shape()},
+             ", the model expects rows f64[", width, "]");
       }
       std::copy_n(one.data<double>(), width, rows.data<double>() + i * width);
     }
@@ -51,7 +51,7 @@ struct RowState : Predictor::State {
     return answers;
   }
   std::string takes() const override {
-    return cat("it takes rows of the columns ", excerpt(join(store::sources_of(bundle.columns), ", ")),
+    return cat("it expects rows of the columns ", excerpt(join(store::sources_of(bundle.columns), ", ")),
                ", as a .csv file");
   }
 

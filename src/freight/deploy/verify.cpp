@@ -58,15 +58,17 @@ class Verifier {
     const std::function<Claim()> all[] = {
         [&] { return evaluation(); },
         [&] {
-          return compare("forward", "predict answers as the net does on inputs prepared by the definition", kLimit,
+          return compare("forward", "predict equals the network on inputs that are prepared by the definition", kLimit,
                          [&] { return forward(); });
         },
         [&] {
-          return compare("batch", "one sample at a time is answered as all together", kLimit, [&] { return singly(); });
+          return compare("batch", "single samples give the same predictions as one batch", kLimit,
+                         [&] { return singly(); });
         },
         [&] { return reference(); },
         [&] {
-          return compare("file", "stored and loaded again it answers with the same bits", 0, [&] { return again(); });
+          return compare("file", "saved and loaded again, predictions are bitwise identical", 0,
+                         [&] { return again(); });
         },
         [&] { return exported(false); },
         [&] { return exported(true); },
@@ -262,7 +264,7 @@ class Verifier {
   Claim evaluation() {
     Claim c{.name = "eval",
             .text = values() ? "predict has the error that eval measures, sample by sample"
-                             : "predict gives the true class the probability that eval gives it, sample by sample"};
+                             : "predict and eval give each sample's true class the same probability"};
     if (options_.data.empty()) {
       c.note = "needs samples with targets: --data";
       return c;
@@ -292,7 +294,7 @@ class Verifier {
     const auto affordable = static_cast<int64_t>(kReferenceFlops / std::max(flops, 1.0));
     const auto n = static_cast<size_t>(
         std::min<int64_t>(std::clamp<int64_t>(affordable, 1, kReferenceSamples), static_cast<int64_t>(raw_.size())));
-    Claim c{.name = "reference", .text = "the naive loops of the reference backend answer the same"};
+    Claim c{.name = "reference", .text = "the naive loops of the reference backend give the same results"};
     Predictor naive(predictor_.bundle(), {.backend = "ref", .deterministic = true});
     const Array got = naive.run({raw_.begin(), raw_.begin() + static_cast<int64_t>(n)});
     Array need(DType::f32, got.shape());
@@ -305,8 +307,8 @@ class Verifier {
   // Through ONNX Runtime; pixels: the file prepares its inputs itself.
   Claim exported(bool pixels) {
     Claim c{.name = pixels ? "onnx-pixels" : "onnx",
-            .text = pixels ? "ONNX Runtime answers the same on raw pixels (export --preprocessing)"
-                           : "ONNX Runtime answers the same on prepared inputs (export)"};
+            .text = pixels ? "ONNX Runtime gives the same results on raw pixels (export --preprocessing)"
+                           : "ONNX Runtime gives the same results on prepared inputs (export)"};
     if (options_.python.empty()) {
       c.note = kNeedsPython;
       return c;
@@ -389,7 +391,7 @@ Claim through_runtime(Claim c, const std::string& python, const std::string& fil
 }
 
 std::vector<Claim> verify(store::Bundle evaluated, store::Bundle deployed, const VerifyOptions& options) {
-  if (options.samples < 1) fail(ErrorKind::usage, "samples", "got ", options.samples, ", need at least 1");
+  if (options.samples < 1) fail(ErrorKind::usage, "samples", "expected at least 1, got ", options.samples);
   if (!options.python.empty()) onnx::need_python(options.python);  // before claims that take long
   if (!deployed.net()) return verify_rows(std::move(deployed), options);
   if (evaluated.model.language_model()) return verify_language(std::move(evaluated), std::move(deployed), options);

@@ -45,8 +45,8 @@ class LanguageVerifier {
     const std::function<Claim()> all[] = {
         [&] {
           return Claim{.name = "eval",
-                       .text = "predict answers as eval does",
-                       .note = "predict takes no language model; freight eval --data measures it"};
+                       .text = "predict equals eval",
+                       .note = "predict does not run language models; freight eval --data measures it"};
         },
         [&] { return batch(); }, [&] { return reference(); }, [&] { return file(); }, [&] { return exported(); }};
     return judged_in_turn(all, options_);
@@ -77,7 +77,7 @@ class LanguageVerifier {
   }
 
   Claim batch() {
-    Claim c{.name = "batch", .text = "one window at a time is answered as all together"};
+    Claim c{.name = "batch", .text = "single windows give the same predictions as one batch"};
     for (int64_t i = 0; i < windows_.shape()[0]; ++i) {
       c.difference = std::max(c.difference, difference(probabilities(evaluated_, window(i), options_.backend), i));
     }
@@ -85,8 +85,9 @@ class LanguageVerifier {
   }
 
   Claim reference() {
-    Claim c{
-        .name = "reference", .text = "the naive loops of the reference backend answer the same", .note = "1 window"};
+    Claim c{.name = "reference",
+            .text = "the naive loops of the reference backend give the same results",
+            .note = "1 window"};
     c.difference = difference(probabilities(evaluated_, window(0), "ref"));
     return judged(c);
   }
@@ -103,19 +104,19 @@ class LanguageVerifier {
 
   Claim file() {
     Claim c{.name = "file",
-            .text = "stored and loaded again it goes on with a text in the same tokens, by the same bits"};
+            .text = "saved and loaded again, it continues a text by the same tokens, bitwise identical"};
     const io::ScratchDir dir;
     const std::string path = dir.path() + "/model.safetensors";
     store::save_bundle(path, deployed_);
     store::Bundle again = store::load_net(path, "freight verify");
     again.model.net->eval();
     c.difference = difference(probabilities(again, windows_, options_.backend));
-    if (continued(again) != continued(deployed_)) c.difference = INFINITY, c.note = "it goes on with other tokens";
+    if (continued(again) != continued(deployed_)) c.difference = INFINITY, c.note = "it continues with other tokens";
     return judged(c, 0);
   }
 
   Claim exported() {
-    Claim c{.name = "onnx", .text = "ONNX Runtime answers the same on the exported file"};
+    Claim c{.name = "onnx", .text = "ONNX Runtime gives the same results with the exported file"};
     if (options_.python.empty()) {
       c.note = kNeedsPython;
       return c;
@@ -137,7 +138,7 @@ class LanguageVerifier {
 
 std::vector<Claim> verify_language(store::Bundle evaluated, store::Bundle deployed, const VerifyOptions& options) {
   if (!evaluated.preprocessing.text() || !deployed.preprocessing.text()) {
-    fail(ErrorKind::usage, evaluated.model.name, "has no tokenizer: what it tells is no text");
+    fail(ErrorKind::usage, evaluated.model.name, "has no tokenizer: its output is not text");
   }
   return LanguageVerifier(std::move(evaluated), std::move(deployed), options).run();
 }

@@ -53,9 +53,9 @@ class RowVerifier {
   }
 
   Claim replayed() {
-    Claim c{.name = "replay", .text = "the answers that were stored with the model are given again"};
+    Claim c{.name = "replay", .text = "the predictions that were saved with the model are reproduced"};
     if (!samples_.there()) {
-      c.note = "its file holds none: it was written before they were stored";
+      c.note = "its file contains none: it was written before they were saved";
       return c;
     }
     c.difference = difference(answers_, samples_.answers);
@@ -63,7 +63,7 @@ class RowVerifier {
   }
 
   Claim singly() {
-    Claim c{.name = "batch", .text = "one row at a time is answered with the same bits as all together"};
+    Claim c{.name = "batch", .text = "single rows give bitwise the same predictions as one batch"};
     Array got(DType::f32, answers_.shape());
     const int64_t k = model().outputs();
     for (int64_t i = 0; i < rows_.shape()[0]; ++i) {
@@ -77,7 +77,7 @@ class RowVerifier {
 
   // Asks by the cells of a file or of a request. Parts of a date are no cells of their own: they are missing here.
   Claim from_text() {
-    Claim c{.name = "cells", .text = "rows that are written as text and read are answered with the same bits"};
+    Claim c{.name = "cells", .text = "rows that are written as text and read back give bitwise the same predictions"};
     std::vector<Array> samples;
     Array rows(DType::f64, rows_.shape());
     for (int64_t i = 0; i < rows.numel(); ++i) {
@@ -100,7 +100,7 @@ class RowVerifier {
   }
 
   Claim again() {
-    Claim c{.name = "file", .text = "stored and loaded again it answers with the same bits"};
+    Claim c{.name = "file", .text = "saved and loaded again, predictions are bitwise identical"};
     const io::ScratchDir dir;
     const std::string path = dir.path() + "/model.safetensors";
     store::save_bundle(path, bundle());
@@ -110,13 +110,12 @@ class RowVerifier {
 
   // Sums to answers; link as the model's form has it.
   Claim added_up() {
-    Claim c{.name = "shap", .text = "what each column adds (predict --explain) is the answer in sum"};
+    Claim c{.name = "shap", .text = "the contributions of the columns (predict --explain) add up to the prediction"};
     const store::RowForm form = model().form();
     const auto* forest = std::get_if<store::ForestForm>(&form);
     const auto* linear = std::get_if<store::LinearForm>(&form);
     if (!model().explains() || (!forest && !linear)) {
-      c.note = cat("a model of ", bundle().learner,
-                   model().explains() ? " that counts 0 as missing is not compared" : " does not say what columns add");
+      c.note = cat("a model of ", bundle().learner, " does not say what columns add");
       return c;
     }
     const store::RowLink link = forest ? forest->link : linear->link;
@@ -137,7 +136,7 @@ class RowVerifier {
   }
 
   Claim exported() {
-    Claim c{.name = "onnx", .text = "ONNX Runtime answers the same (export)"};
+    Claim c{.name = "onnx", .text = "ONNX Runtime gives the same results (export)"};
     if (std::holds_alternative<std::monostate>(model().form())) {
       c.note = cat("a model of ", bundle().learner, " has no form there");
       return c;
@@ -163,8 +162,8 @@ class RowVerifier {
 
 std::vector<Claim> verify_rows(store::Bundle bundle, const VerifyOptions& options) {
   if (!options.data.empty()) {
-    fail(ErrorKind::usage, "--data", "is of nets: a model of ", bundle.learner,
-         " is verified by rows that are stored with it; leave it out");
+    fail(ErrorKind::usage, "--data", "is for networks: a model of ", bundle.learner,
+         " is verified with rows that are saved in it; remove it");
   }
   return RowVerifier(std::move(bundle), options).run();
 }

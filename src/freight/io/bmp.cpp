@@ -74,7 +74,7 @@ BmpHead bmp_head(const Reader& r) {
   const bool alpha = compression == kAlphaMasks || (compression == kMasks && size >= kHeadWithAlpha);
   if (compression == kAlphaMasks) compression = kMasks;
   if (compression != kPlain && compression != kMasks) {
-    r.bad("compressed by method ", compression, ", need an uncompressed one; save it as PNG");
+    r.bad("compressed by method ", compression, ", expected an uncompressed one; save it as PNG");
   }
   const bool depth = h.bits == 1 || h.bits == 4 || h.bits == 8 || h.bits == 16 || h.bits == 24 || h.bits == 32;
   if (!depth || (compression == kMasks && h.bits != 16 && h.bits != 32)) r.bad("got ", h.bits, " bits per pixel");
@@ -143,7 +143,7 @@ Array decode_bmp(ByteView bytes, const std::string& name, ImageRoom& room) {
   const BmpHead h = bmp_head(r);
   const size_t row_bytes = (static_cast<size_t>(h.columns) * h.bits + 31) / 32 * 4;
   if (h.pixels > bytes.size() || (bytes.size() - h.pixels) / row_bytes < static_cast<size_t>(h.rows)) {
-    r.bad("cut off: ", bytes.size(), " bytes, need ", h.pixels + row_bytes * static_cast<size_t>(h.rows));
+    r.bad("cut off: ", bytes.size(), " bytes, expected ", h.pixels + row_bytes * static_cast<size_t>(h.rows));
   }
   room.take(h.rows * h.columns);
   Array out(DType::u8, {h.rows, h.columns, 3});
@@ -187,7 +187,7 @@ Array decode_netpbm(ByteView bytes, const std::string& name, ImageRoom& room) {
   const int64_t columns = text.next(), rows = text.next();
   const uint32_t top = text.next();
   check_image_size("PPM", name, rows, columns, bytes.size());
-  if (top < 1 || top > 65535) r.bad("largest value ", top, ", need 1 to 65535");
+  if (top < 1 || top > 65535) r.bad("largest value ", top, ", expected 1 to 65535");
   const size_t size = top > 255 ? 2 : 1, first = text.at + 1, left = bytes.size() - std::min(bytes.size(), first);
   const int64_t n = rows * columns * channels;
   // In text a value takes a digit and a blank at least.

@@ -206,14 +206,14 @@ class Utf16 : public Source {
     const size_t got = wide_->read(piece_.data(), piece_.size());
     for (size_t i = 0; i + 1 < got; i += 2)
       add(static_cast<uint32_t>(piece_[i + (big_ ? 0 : 1)]) << 8 | piece_[i + (big_ ? 1 : 0)]);
-    if (got % 2 == 1) damaged("half a character stands");
-    if (got == 0 && high_ != 0) damaged("half a pair of surrogates stands");
+    if (got % 2 == 1) damaged("half a character is");
+    if (got == 0 && high_ != 0) damaged("half a surrogate pair is");
     return got > 0;
   }
   void add(uint32_t unit) {
     constexpr uint32_t kHigh = 0xd800, kLow = 0xdc00, kEnd = 0xe000, kPairs = 0x10000;
     const bool high = unit >= kHigh && unit < kLow, low = unit >= kLow && unit < kEnd;
-    if (low != (high_ != 0)) damaged("half a pair of surrogates stands");
+    if (low != (high_ != 0)) damaged("half a surrogate pair is");
     if (high) {
       high_ = unit;
     } else {

@@ -27,7 +27,7 @@ Array decode_webp(ByteView bytes, const std::string& name, ImageRoom& room);
 Array decode_gif(ByteView bytes, const std::string& name, ImageRoom& room);
 Array decode_tiff(ByteView bytes, const std::string& name, ImageRoom& room);
 // JPEG alone can leave out what is not wanted: see decode_part in image.h.
-void decode_jpeg(ByteView bytes, const std::string& name, const ChoosePart& choose, Image& out, ImageRoom& room);
+void decode_jpeg(ByteView bytes, const std::string& name, const ChooseRegion& choose, Image& out, ImageRoom& room);
 
 // Throws Error(data) for images that are empty or have more than kMaxPixels pixels. `format` starts the complaint.
 void check_image_size(const char* format, const std::string& name, int64_t rows, int64_t columns, size_t bytes);

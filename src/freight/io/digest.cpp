@@ -98,14 +98,14 @@ std::shared_ptr<Storage> read_verified(const std::string& path, const PartHashes
   const std::unique_ptr<const int, void (*)(const int*)> closer(&fd, [](const int* d) { ::close(*d); });
   struct stat st {};
   if (::fstat(fd, &st) != 0) fail(ErrorKind::data, path, "cannot read: ", std::strerror(errno));
-  if (!S_ISREG(st.st_mode)) fail(ErrorKind::checkpoint, path, "is no file");
+  if (!S_ISREG(st.st_mode)) fail(ErrorKind::checkpoint, path, "is not a file");
   const auto size = static_cast<uint64_t>(st.st_size);
   if (size != expected.bytes) {
     fail(ErrorKind::checkpoint, path, "size differs: got ", size, " bytes, the manifest has ", expected.bytes);
   }
   const uint64_t part = std::max<uint64_t>(expected.part, 1), parts = size / part + (size % part ? 1 : 0);
   if (parts != expected.parts.size()) {
-    fail(ErrorKind::checkpoint, path, "the manifest has ", expected.parts.size(), " hashes, need ", parts);
+    fail(ErrorKind::checkpoint, path, "the manifest has ", expected.parts.size(), " hashes, expected ", parts);
   }
   if (size == 0) return Storage::allocate(0);
   // Mapped, the bytes are copied once only, into the variables; read, twice. Files of checkpoints are never rewritten.

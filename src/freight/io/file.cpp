@@ -109,7 +109,7 @@ size_t read_into(const std::string& path, Bytes& bytes, uint64_t& state) {
   for (;;) {
     if (regular && done == expected) return done;
     if (!regular && done > kMostStream) {
-      fail(ErrorKind::data, path, "cannot read: is no file and gives more than ",
+      fail(ErrorKind::data, path, "cannot read: is not a file and returns more than ",
            human_bytes(static_cast<double>(kMostStream)), "; save it as a file, if it has an end");
     }
     if (done == bytes.size()) {
@@ -126,7 +126,7 @@ size_t read_into(const std::string& path, Bytes& bytes, uint64_t& state) {
     if (later || (n < 0 && errno == EINTR)) continue;
     if (n < 0) read_failed(path, errno);
     if (n == 0 && wait && !something) {
-      if (++looks == kMostLooks) fail(ErrorKind::data, path, "cannot read: is a pipe that nobody writes to");
+      if (++looks == kMostLooks) fail(ErrorKind::data, path, "cannot read: is a pipe without a writer");
       continue;
     }
     if (n == 0) return done;
@@ -173,7 +173,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
       if (fd_ >= 0 || errno != ENXIO || (stop && stop())) break;
       ::poll(nullptr, 0, kLook);
     }
-    if (fd_ < 0 && errno == ENXIO) fail(ErrorKind::runtime, path_, "cannot write: is a pipe that nobody reads from");
+    if (fd_ < 0 && errno == ENXIO) fail(ErrorKind::runtime, path_, "cannot write: is a pipe without a reader");
     if (fd_ < 0 || ::fcntl(fd_, F_SETFL, 0) != 0) give_up("cannot write", errno);
     return;
   }
@@ -265,7 +265,7 @@ bool is_gzip(ByteView bytes) { return bytes.size() >= 2 && bytes[0] == 0x1f && b
 
 Bytes gunzip(ByteView bytes, const std::string& name) {
   constexpr size_t kMinMember = 18;  // header 10, trailer 8
-  if (!is_gzip(bytes)) fail(ErrorKind::data, name, "not a gzip file: wrong magic number, need 1f 8b");
+  if (!is_gzip(bytes)) fail(ErrorKind::data, name, "not a gzip file: wrong magic number, expected 1f 8b");
   if (bytes.size() < kMinMember) fail(ErrorKind::data, name, "truncated gzip file: ", bytes.size(), " bytes");
   // The trailer holds the size modulo 2^32 of the last member: exact for nearly all files, a first guess for the rest.
   // A file beyond the size that any may become is unpacked by pieces, which sees early where it has no end.
@@ -291,7 +291,7 @@ Bytes gunzip(ByteView bytes, const std::string& name) {
       continue;
     }
     if (result == LIBDEFLATE_INSUFFICIENT_SPACE) return unpack_by_pieces(bytes, name);
-    fail(ErrorKind::data, name, "truncated or corrupt gzip data: fault in the member at byte ", in_done, " of ",
+    fail(ErrorKind::data, name, "truncated or corrupt gzip data: error in the member at byte ", in_done, " of ",
          bytes.size(), "; fetch the file again");
   }
   out.shrink(out_done);

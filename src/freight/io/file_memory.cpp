@@ -44,7 +44,7 @@ FileMemory::~FileMemory() {
 
 void FileMemory::give_up(const char* what, int error) const {
   fail(ErrorKind::runtime, folder_, what, ": ", std::strerror(error),
-       "; rows of a table that is larger than the memory lie here: TMPDIR names another folder");
+       "; it holds the rows of a table that is larger than memory: set TMPDIR to use another folder");
 }
 
 void FileMemory::open() {

@@ -53,7 +53,7 @@ std::string read_elements(ForeignType t, Endian endian, ByteView src, Array& out
   if (bytes > 0) std::memcpy(to, src.data(), bytes);
   if (t.kind == 'b') {
     for (size_t i = 0; i < bytes; ++i) {
-      if (to[i] > 1) return cat("boolean element ", i, " is ", static_cast<int>(src[i]), ", need 0 or 1");
+      if (to[i] > 1) return cat("boolean element ", i, " is ", static_cast<int>(src[i]), ", expected 0 or 1");
     }
   } else if (!keeps_bytes(t, endian)) {
     const size_t part = t.kind == 'c' ? t.size / 2 : t.size;  // real and imaginary parts are turned each

@@ -69,7 +69,7 @@ class GifFile {
     for (;;) {
       GifRecordType type = UNDEFINED_RECORD_TYPE;
       if (gif().DGifGetRecordType(file_, &type) == GIF_ERROR) bad(file_->Error);
-      if (type == TERMINATE_RECORD_TYPE) fail(ErrorKind::data, name_, "bad GIF image: it holds no frame");
+      if (type == TERMINATE_RECORD_TYPE) fail(ErrorKind::data, name_, "bad GIF image: it has no frame");
       if (type == EXTENSION_RECORD_TYPE) extension();
       if (type != IMAGE_DESC_RECORD_TYPE) continue;
       if (gif().DGifGetImageDesc(file_) == GIF_ERROR) bad(file_->Error);
@@ -129,7 +129,7 @@ class GifFile {
   }
   [[noreturn]] void bad(int error) const {
     const char* const why = gif().GifErrorString(error);
-    fail(ErrorKind::data, name_, "bad GIF image: ", why ? why : "it is damaged or cut off");
+    fail(ErrorKind::data, name_, "bad GIF image: ", why ? why : "it is damaged or truncated");
   }
   const std::string& name_;
   GifSource source_;

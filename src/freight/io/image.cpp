@@ -35,7 +35,7 @@ Array image_of_array(const Array& a, const std::string& name) {
     shape = {s[1], s[2], s[0]};
     planes_first = true;
   } else {
-    fail(ErrorKind::data, name, "not an image: shape ", s, ", need (H, W), (H, W, 1 or 3) or (1 or 3, H, W)");
+    fail(ErrorKind::data, name, "not an image: shape ", s, ", expected (H, W), (H, W, 1 or 3) or (1 or 3, H, W)");
   }
   if (a.numel() == 0) fail(ErrorKind::data, name, "not an image: shape ", s, " has no pixels");
   check_image_size("npy", name, shape[0], shape[1], a.bytes());
@@ -47,7 +47,7 @@ Array image_of_array(const Array& a, const std::string& name) {
   for (int64_t i = 0; i < a.numel(); ++i) {
     const double x = v[static_cast<size_t>(i)] * scale;
     if (!(x >= 0.0 && x <= 255.0)) {
-      fail(ErrorKind::data, name, "not an image: element ", i, " is ", v[static_cast<size_t>(i)], ", need 0 to ",
+      fail(ErrorKind::data, name, "not an image: element ", i, " is ", v[static_cast<size_t>(i)], ", expected 0 to ",
            scale == 1.0 ? "255" : "1 for floats");
     }
     const int64_t at = planes_first ? i % plane * channels + i / plane : i;
@@ -115,8 +115,9 @@ Array decode_whole(ByteView bytes, const std::string& name, ImageRoom& room) {
   if (is_npy(bytes)) return decode_npy(bytes, name, room);
   if (bytes.empty()) fail(ErrorKind::data, name, "not an image: the file is empty");
   const std::string format = foreign_format(bytes);
-  fail(ErrorKind::data, name, "not an image that can be read: got ", format.empty() ? "none of the formats" : format,
-       ", need PNG, JPEG, WebP, GIF, TIFF, BMP, PPM or npy");
+  fail(ErrorKind::data, name,
+       "not an image that can be read: expected PNG, JPEG, WebP, GIF, TIFF, BMP, PPM or npy, got ",
+       format.empty() ? "none of the formats" : format);
 }
 
 // The images that all threads decode at once.
@@ -147,7 +148,7 @@ ImageRoom::~ImageRoom() {
 int64_t ImageRoom::most() { return decoding().most; }
 
 void ImageRoom::take(int64_t pixels) {
-  FREIGHT_CHECK(pixels_ == 0 && pixels <= kMaxPixels, "room is taken once, for a picture that fits");
+  FREIGHT_CHECK(pixels_ == 0 && pixels <= kMaxPixels, "room is taken once, for an image that fits");
   Decoding& all = decoding();
   std::unique_lock lock(all.mutex);
   all.fewer.wait(lock, [&] { return all.pixels + pixels <= all.most; });
@@ -164,14 +165,14 @@ void Image::trim() {
 void check_image_size(const char* format, const std::string& name, int64_t rows, int64_t columns, size_t bytes) {
   if (rows < 1 || columns < 1 || rows > kMaxPixels || columns > kMaxPixels || rows * columns > kMaxPixels) {
     fail(ErrorKind::data, name, "bad ", format, " image: ", columns, " x ", rows, " pixels in ", bytes,
-         " bytes, need 1 to ", kMaxPixels, " pixels");
+         " bytes, expected 1 to ", kMaxPixels, " pixels");
   }
 }
 
 namespace {
 // The part as its pixels lie in the file, whose size is rows x columns.
-Part stored_part(const Part& p, const Turn& turn, int64_t rows, int64_t columns) {
-  Part out = p;
+ImageRegion stored_part(const ImageRegion& p, const Turn& turn, int64_t rows, int64_t columns) {
+  ImageRegion out = p;
   if (turn.transposed) {
     std::swap(out.y, out.x);
     std::swap(out.rows, out.columns);
@@ -199,11 +200,11 @@ void make_upright(Image& image, const Turn& turn, int64_t rows, int64_t columns)
 }
 }  // namespace
 
-void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choose, Image& out, ImageRoom& room,
+void decode_part(ByteView bytes, const std::string& name, const ChooseRegion& choose, Image& out, ImageRoom& room,
                  Orientation orientation) {
   const Turn turn = orientation == Orientation::exif ? exif_turn(bytes) : Turn{};
   int64_t rows = 0, columns = 0;  // as stored
-  const ChoosePart choose_stored = [&](int64_t h, int64_t w) {
+  const ChooseRegion choose_stored = [&](int64_t h, int64_t w) {
     rows = h;
     columns = w;
     return stored_part(turn.transposed ? choose(w, h) : choose(h, w), turn, h, w);
@@ -230,8 +231,8 @@ Array decode_image(ByteView bytes, const std::string& name, Orientation orientat
   ImageRoom room;
   Image image;
   decode_part(
-      bytes, name, [](int64_t rows, int64_t columns) { return Part{.rows = rows, .columns = columns}; }, image, room,
-      orientation);
+      bytes, name, [](int64_t rows, int64_t columns) { return ImageRegion{.rows = rows, .columns = columns}; }, image,
+      room, orientation);
   if (image.whole.defined()) return image.whole;
   Array out(DType::u8, {image.rows, image.columns, image.channels});
   std::copy_n(image.pixels(), out.bytes(), out.data<uint8_t>());

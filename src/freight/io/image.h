@@ -21,13 +21,13 @@ Array decode_image(ByteView bytes, const std::string& name, Orientation orientat
 // The part of an image that will be resampled: the pixels [y, y + rows) x [x, x + columns), and how many of them
 // become one in the end (less than 1 where it grows). A decoder may decode more, and coarser down to `shrink`. Unless
 // the file is `sound`, known to be without a fault, it is read to its end, whatever the part.
-struct Part {
+struct ImageRegion {
   int64_t y = 0, x = 0, rows = 0, columns = 0;  // of the part, in pixels of the whole image
   double shrink = 1;                            // pixels that become one along each axis
   bool sound = false;                           // known to be without a fault
 };
 // Chooses the part when the size of the whole image is known.
-using ChoosePart = std::function<Part(int64_t rows, int64_t columns)>;
+using ChooseRegion = std::function<ImageRegion(int64_t rows, int64_t columns)>;
 
 // A decoded part. Pixel (i, j) of it covers the square of side 1 / scale of the whole image whose upper left corner
 // is
@@ -71,7 +71,7 @@ class ImageRoom {
 
 // Decodes at least the chosen part; all sizes and places are those of the upright image. JPEG is decoded at the
 // smallest of 1/8, 1/4, 1/2, 1/1 that is not coarser than part.shrink, and only where the part is.
-void decode_part(ByteView bytes, const std::string& name, const ChoosePart& choose, Image& out, ImageRoom& room,
+void decode_part(ByteView bytes, const std::string& name, const ChooseRegion& choose, Image& out, ImageRoom& room,
                  Orientation orientation = Orientation::exif);
 
 // image: u8 (H, W), (H, W, 1) or (H, W, 3).

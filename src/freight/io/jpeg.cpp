@@ -148,7 +148,7 @@ unsigned eighths(double shrink) {
 
 bool is_jpeg(ByteView bytes) { return bytes.size() >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff; }
 
-void decode_jpeg(ByteView bytes, const std::string& name, const ChoosePart& choose, Image& out, ImageRoom& room) {
+void decode_jpeg(ByteView bytes, const std::string& name, const ChooseRegion& choose, Image& out, ImageRoom& room) {
   Decoder d;
   d.jpeg.err = jpeg_std_error(&d.errors);
   d.errors.error_exit = failed;
@@ -159,10 +159,10 @@ void decode_jpeg(ByteView bytes, const std::string& name, const ChoosePart& choo
   const int64_t height = d.jpeg.image_height, width = d.jpeg.image_width;
   check_image_size("JPEG", name, height, width, bytes.size());
 
-  const Part part = choose(height, width);
+  const ImageRegion part = choose(height, width);
   FREIGHT_CHECK(part.y >= 0 && part.x >= 0 && part.rows > 0 && part.columns > 0 && part.y + part.rows <= height &&
                     part.x + part.columns <= width,
-                "a part outside of the picture");
+                "a part outside of the image");
   const unsigned n = eighths(part.shrink);
   d.jpeg.scale_num = n;
   d.jpeg.scale_denom = 8;

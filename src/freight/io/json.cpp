@@ -17,7 +17,7 @@ namespace freight::io {
 namespace {
 
 std::string twice_fault(const std::string& key) {
-  return cat("the key \"", excerpt(key), "\" stands twice in one object");
+  return cat("the key \"", excerpt(key), "\" appears twice in one object");
 }
 std::string syntax_fault(std::string_view text, size_t at, const std::exception& e) {
   const std::string_view before = text.substr(0, at == 0 ? 0 : at - 1);
@@ -119,31 +119,30 @@ class Builder : public Events {
   std::vector<std::unordered_set<std::string>> keys_;  // of the open objects
 };
 
-// The members of one object of plain values.
+// The members of one object, without those of values that are objects or arrays themselves.
 class FlatReader : public Events {
  public:
-  using Member = std::function<bool(const std::string& key, std::string_view value)>;
+  using Member = std::function<bool(const std::string& key, const JsonValue& value)>;
   FlatReader(std::string_view text, const Member& member) : text_(text), member_(member) {}
 
   std::string fault;
 
-  bool null() override { return value(""); }
-  bool boolean(bool v) override { return value(v ? "true" : "false"); }
+  bool null() override { return value(JsonType::null, ""); }
+  bool boolean(bool v) override { return value(JsonType::boolean, v ? "true" : "false"); }
   bool number_integer(int64_t v) override { return number(v); }
   bool number_unsigned(uint64_t v) override { return number(v); }
-  bool number_float(double, const std::string& written) override { return value(written); }
-  bool string(std::string& v) override { return value(v); }
+  bool number_float(double, const std::string& written) override { return value(JsonType::fraction, written); }
+  bool string(std::string& v) override { return value(JsonType::text, v); }
   bool binary(binary_t&) override { return false; }
-  bool start_object(size_t) override {
-    if (open_) return nested("an object");
-    open_ = true;
+  bool start_object(size_t) override { return depth_ == 0 ? open() : nested("an object"); }
+  bool start_array(size_t) override { return depth_ == 0 ? no_object() : nested("an array"); }
+  bool end_object() override { return end_array(); }
+  bool end_array() override {
+    --depth_;
     return true;
   }
-  bool start_array(size_t) override { return nested("an array"); }
-  bool end_object() override { return true; }
-  bool end_array() override { return true; }
   bool key(std::string& text) override {
-    key_.swap(text);
+    if (depth_ == 1) key_.swap(text);
     return true;
   }
   bool parse_error(size_t at, const std::string&, const nlohmann::detail::exception& e) override {
@@ -155,28 +154,32 @@ class FlatReader : public Events {
   template <class Number>
   bool number(Number v) {
     char text[24];
-    return value({text, static_cast<size_t>(std::to_chars(text, text + sizeof text, v).ptr - text)});
+    return value(JsonType::integer, {text, static_cast<size_t>(std::to_chars(text, text + sizeof text, v).ptr - text)});
   }
-  bool value(std::string_view text) {
-    if (!open_) return no_object();
-    if (member_(key_, text)) return true;
+  bool value(JsonType type, std::string_view text) {
+    if (depth_ == 0) return no_object();
+    if (depth_ > 1 || member_(key_, {type, text})) return true;
     fault = twice_fault(key_);
     return false;
   }
-  bool nested(const char* what) {
-    if (!open_) return no_object();
-    fault = cat("key ", excerpt(key_), " holds ", what, ": need a number, a string, true, false or null");
-    return false;
+  bool nested(const char* what) { return value(JsonType::nested, what) && open(); }
+  bool open() {
+    if (depth_ == kMaxJsonDepth) {
+      fault = cat("nested deeper than ", kMaxJsonDepth, " levels of JSON");
+      return false;
+    }
+    ++depth_;
+    return true;
   }
   bool no_object() {
-    fault = cat("got ", excerpt(text_), ", need an object: {\"column\": value, ...}");
+    fault = cat("expected an object: {\"column\": value, ...}, got ", excerpt(text_));
     return false;
   }
 
   std::string_view text_;
   const Member& member_;
   std::string key_;
-  bool open_ = false;
+  size_t depth_ = 0;  // objects and arrays that are open
 };
 
 // Gives the fault of the text, or "".
@@ -204,7 +207,7 @@ std::string json_fault(const std::exception& e) {
 }
 
 void read_flat_json(std::string_view text, const std::string& name, ErrorKind kind,
-                    const std::function<bool(const std::string& key, std::string_view value)>& member) {
+                    const std::function<bool(const std::string& key, const JsonValue& value)>& member) {
   if (const std::string fault = size_fault(text); !fault.empty()) fail(kind, name, fault);
   FlatReader reader(text, member);
   if (!read_events(text, Form::json, reader)) fail(kind, name, reader.fault);

@@ -35,12 +35,18 @@ Json read_json(const std::string& path, ErrorKind kind = ErrorKind::usage);
 template <class Json>
 std::optional<Json> try_parse_json(std::string_view text);
 
-// Reads a text that is one object of plain values, without making a tree of it: a row of a table. `member` hears of
-// each key and its value as text: a number as it is written, a string without its escapes, "true", "false", "" for
-// null. It returns false for a key that it heard of before. Throws as parse_json does, and for a value that is an
-// object or array.
+enum class JsonType : uint8_t { null, boolean, integer, fraction, text, nested };
+// A value of an object as text: a number as it is written, a string without its escapes, "true", "false", "" for null;
+// of an object or array (nested) its kind, "an object" or "an array".
+struct JsonValue {
+  JsonType type = JsonType::null;
+  std::string_view text;
+};
+// Reads a text that is one object without making a tree of it: a row of a table. `member` is called for each key of the
+// object and its value; what nested values contain is passed over. It returns false for a key that it was called for
+// before. Throws as parse_json does.
 void read_flat_json(std::string_view text, const std::string& name, ErrorKind kind,
-                    const std::function<bool(const std::string& key, std::string_view value)>& member);
+                    const std::function<bool(const std::string& key, const JsonValue& value)>& member);
 
 // The text of an exception of the JSON library, without its numbers and what it echoes of the input: at most a line.
 std::string json_fault(const std::exception& e);

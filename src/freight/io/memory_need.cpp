@@ -36,7 +36,7 @@ void unpacks_to_more(const std::string& name, uint64_t packed) {
 }
 
 void no_memory_for(const std::string& name) {
-  fail(ErrorKind::capacity, name, "reading it takes more memory than there is");
+  fail(ErrorKind::capacity, name, "reading it needs more memory than available");
 }
 
 bool says_no_memory(const Error& error) { return error.kind() == ErrorKind::capacity && error.op() == "memory"; }

@@ -70,11 +70,11 @@ class HeaderParser {
     return true;
   }
   void expect(char c) {
-    if (!take(c)) bad(cat("need '", c, "'"));
+    if (!take(c)) bad(cat("expected '", c, "'"));
   }
   std::string quoted() {
     const char quote = peek();
-    if (quote != '\'' && quote != '"') bad("need a quoted string");
+    if (quote != '\'' && quote != '"') bad("expected a quoted string");
     const size_t end = text_.find(quote, at_ + 1);
     if (end == std::string_view::npos) bad("unterminated string");
     std::string out(text_.substr(at_ + 1, end - at_ - 1));
@@ -90,23 +90,23 @@ class HeaderParser {
         return value;
       }
     }
-    bad("need True or False");
+    bad("expected True or False");
   }
   std::vector<int64_t> tuple() {
     std::vector<int64_t> dims;
     expect('(');
     while (!take(')')) {
-      if (!std::isdigit(static_cast<unsigned char>(peek()))) bad("need a non-negative extent");
+      if (!std::isdigit(static_cast<unsigned char>(peek()))) bad("expected a non-negative size");
       int64_t v = 0;
       while (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_]))) {
         if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, text_[at_] - '0', &v)) {
-          bad("extent out of range");
+          bad("size out of range");
         }
         ++at_;
       }
       if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // written by Python 2
       dims.push_back(v);
-      if (!take(',') && peek() != ')') bad("need ',' or ')'");
+      if (!take(',') && peek() != ')') bad("expected ',' or ')'");
     }
     return dims;
   }
@@ -167,7 +167,7 @@ Head parse_head(ByteView bytes, const std::string& name) {
     fail(ErrorKind::data, name, "not an npy file: wrong magic number");
   }
   const int version = bytes[6];
-  if (version < 1 || version > 3) fail(ErrorKind::data, name, "unknown npy version ", version, ", need 1, 2 or 3");
+  if (version < 1 || version > 3) fail(ErrorKind::data, name, "unknown npy version ", version, ", expected 1, 2 or 3");
   const size_t prefix = version == 1 ? 10 : 12;
   if (bytes.size() < prefix) fail(ErrorKind::data, name, "truncated npy file: ", bytes.size(), " bytes");
   size_t header_size = bytes[8] | static_cast<size_t>(bytes[9]) << 8;
@@ -223,7 +223,7 @@ Array parse_npy(ByteView bytes, const std::string& name) {
 Array computable(const Array& array, const std::string& name) {
   const DType dtype = array.dtype();
   if (computes(dtype)) return array;
-  if (is_complex(dtype)) fail(ErrorKind::data, name, "need real numbers: got ", dtype, array.shape());
+  if (is_complex(dtype)) fail(ErrorKind::data, name, "expected real numbers, got ", dtype, array.shape());
   if (dtype == DType::u64) {
     const auto* values = array.data<uint64_t>();
     for (int64_t i = 0; i < array.numel(); ++i) {

@@ -111,7 +111,7 @@ Array read_array(const ZipReader& in, const Member& m, const std::string& name) 
     if (!inflate_raw(packed, unpacked.data(), m.size)) fail(ErrorKind::data, where, "corrupt deflate data");
     content = unpacked;
   } else if (m.method != 0) {
-    fail(ErrorKind::data, where, "zip method ", m.method, " is not supported, need stored or deflate");
+    fail(ErrorKind::data, where, "zip method ", m.method, " is not supported, expected stored or deflate");
   } else if (m.size != m.packed) {
     fail(ErrorKind::data, where, "corrupt zip archive: stored sizes differ: ", m.packed, " and ", m.size);
   }

@@ -130,7 +130,7 @@ Bytes encode_png(const Array& image) {
   const Shape& s = image.shape();
   if (image.dtype() != DType::u8 || s.rank() < 2 || s.rank() > 3 || (s.rank() == 3 && s[2] != 1 && s[2] != 3) ||
       s[0] < 1 || s[1] < 1) {
-    fail(ErrorKind::usage, "png", "need u8 (H, W), (H, W, 1) or (H, W, 3): got ", image.dtype(), s);
+    fail(ErrorKind::usage, "png", "expected u8 (H, W), (H, W, 1) or (H, W, 3), got ", image.dtype(), s);
   }
   const int64_t row = s[1] * (s.rank() == 3 ? s[2] : 1);
   std::vector<png_bytep> rows;

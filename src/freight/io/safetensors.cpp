@@ -190,7 +190,7 @@ SafeTensors parse(ByteView bytes, const std::string& name, uint8_t* own, const s
     const auto shape = checked_shape(e.shape, 16);
     if (!shape) fail(ErrorKind::checkpoint, name, "tensor '", e.name, "': shape has too many axes or elements");
     if (e.offsets.size() != 2 || e.offsets[0] > e.offsets[1] || static_cast<uint64_t>(e.offsets[1]) > body.size()) {
-      fail(ErrorKind::checkpoint, name, "tensor '", e.name, "': data_offsets out of range, the file holds ",
+      fail(ErrorKind::checkpoint, name, "tensor '", e.name, "': data_offsets out of range, the file contains ",
            body.size(), " bytes of data");
     }
     const int64_t need = shape->numel() * static_cast<int64_t>(t->type.size);
@@ -211,12 +211,12 @@ SafeTensors parse(ByteView bytes, const std::string& name, uint8_t* own, const s
     if (e.offsets[0] != end) {
       fail(ErrorKind::checkpoint, name, "tensor '", e.name,
            "': ", e.offsets[0] < end ? "overlaps" : "leaves a gap after", " the one before: starts at ", e.offsets[0],
-           ", need ", end);
+           ", expected ", end);
     }
     end = e.offsets[1];
   }
   if (static_cast<uint64_t>(end) != body.size()) {
-    fail(ErrorKind::checkpoint, name, "bytes after the last tensor: got ", body.size(), ", need ", end);
+    fail(ErrorKind::checkpoint, name, "bytes after the last tensor: expected ", end, ", got ", body.size());
   }
   for (size_t i = 0; i < reader.entries.size(); ++i) {
     const Entry& e = reader.entries[i];

@@ -17,14 +17,14 @@ bool is_webp(ByteView bytes) {
 Array decode_webp(ByteView bytes, const std::string& name, ImageRoom& room) {
   WebPBitstreamFeatures features;
   if (WebPGetFeatures(bytes.data(), bytes.size(), &features) != VP8_STATUS_OK) {
-    fail(ErrorKind::data, name, "bad WebP image: the header is damaged or cut off");
+    fail(ErrorKind::data, name, "bad WebP image: the header is damaged or truncated");
   }
-  if (features.has_animation) fail(ErrorKind::data, name, "bad WebP image: got an animation, need a single picture");
+  if (features.has_animation) fail(ErrorKind::data, name, "bad WebP image: expected a single image, got an animation");
   const int64_t rows = features.height, columns = features.width;
   check_image_size("WebP", name, rows, columns, bytes.size());
   room.take(rows * columns);
   Array out(DType::u8, {rows, columns, 3});
-  const auto damaged = [&] { fail(ErrorKind::data, name, "bad WebP image: the data is damaged or cut off"); };
+  const auto damaged = [&] { fail(ErrorKind::data, name, "bad WebP image: the data is damaged or truncated"); };
   if (!features.has_alpha) {
     if (!WebPDecodeRGBInto(bytes.data(), bytes.size(), out.data<uint8_t>(), out.bytes(), static_cast<int>(3 * columns)))
       damaged();

@@ -31,11 +31,11 @@ std::vector<Value> Graph::add(Op op, Attrs attributes, const std::vector<Value>&
   FREIGHT_CHECK(n.attrs.index() == row.attrs.index(), row.name, ": wrong kind of attributes");
   try {
     if (count < row.min_inputs || (row.max_inputs >= 0 && count > row.max_inputs)) {
-      fail(ErrorKind::usage, row.name, "got ", count, " inputs, need ", row.min_inputs,
+      fail(ErrorKind::usage, row.name, "expected ", row.min_inputs,
            row.max_inputs < 0                ? " or more"
            : row.max_inputs > row.min_inputs ? cat(" to ", row.max_inputs)
                                              : "",
-           ": ", row.signature);
+           ", got ", count, " inputs: ", row.signature);
     }
     out = infer_types(n, in);
   } catch (const Error& e) {

@@ -27,22 +27,22 @@ namespace {
 
 void need_index(const Node& node, const Type& t) {
   if (t.dtype == DType::i32 || t.dtype == DType::i64 || t.dtype == DType::u8) return;
-  if (is_integer(t.dtype)) bad(node, "does not index by ", t.dtype, ": got ", t, ", need i32, i64 or u8");
+  if (is_integer(t.dtype)) bad(node, "does not index by ", t.dtype, ": expected i32, i64 or u8, got ", t);
   bad(node, "indices must be integers: got ", t);
 }
 void need_equal(const Node& node, const Types& in) {
   for (size_t i = 1; i < in.size(); ++i) {
-    if (!(in[i] == in[0])) bad(node, "operands differ: got ", in[0], " and ", in[i], ", need equal types");
+    if (!(in[i] == in[0])) bad(node, "operands differ: expected equal types, got ", in[0], " and ", in[i]);
   }
 }
 int need_axis(const Node& node, int64_t axis, const Type& t) {
   if (axis < 0 || axis >= t.shape.rank()) {
-    bad(node, "axis out of range: got ", axis, ", need 0 to ", t.shape.rank() - 1, " for ", t);
+    bad(node, "axis out of range: expected 0 to ", t.shape.rank() - 1, " for ", t, ", got ", axis);
   }
   return static_cast<int>(axis);
 }
 void need_shape(const Node& node, const char* what, const Type& t, const Shape& shape) {
-  if (t.shape != shape) bad(node, what, " has the wrong shape: got ", t, ", need ", shape);
+  if (t.shape != shape) bad(node, what, " has the wrong shape: expected ", shape, ", got ", t);
 }
 
 // Bytes, FLOPs and offsets of more elements overflow 64 bits somewhere; no memory has room for them. What an attribute
@@ -53,12 +53,12 @@ constexpr int64_t kMost = int64_t{1} << 48;
 void need_extents(const Node& node, const Shape& shape) {
   double elements = 1;
   for (const int64_t d : shape) {
-    if (d < 0) bad(node, "extents must not be negative: got ", shape);
+    if (d < 0) bad(node, "sizes must not be negative: got ", shape);
     elements *= static_cast<double>(std::max<int64_t>(d, 1));
   }
   if (elements > static_cast<double>(kMost)) {
-    bad(node, "the result ", shape, " has too many elements: got ", elements, ", need at most ",
-        static_cast<double>(kMost));
+    bad(node, "the result ", shape, " has too many elements: expected at most ", static_cast<double>(kMost), ", got ",
+        elements);
   }
 }
 
@@ -69,8 +69,8 @@ bool product_fits(int64_t a, int64_t b) { return b == 0 || a <= kMost / b; }
 int64_t need_window(const Node& node, int64_t size, int64_t kernel, int64_t stride, int64_t low, int64_t high,
                     int64_t dilation) {
   if (std::max({low, high, dilation, kernel}) > kMost || !product_fits(dilation, kernel)) {
-    bad(node, "the window is too large: got kernel ", kernel, ", dilation ", dilation, ", padding ", low, " ", high,
-        ", need at most ", static_cast<double>(kMost));
+    bad(node, "the window is too large: expected at most ", static_cast<double>(kMost), ", got kernel ", kernel,
+        ", dilation ", dilation, ", padding ", low, " ", high);
   }
   return window_output(size, kernel, stride, low, high, dilation);
 }
@@ -82,7 +82,7 @@ Types leaf(const Node& node, const Types&) { return {attrs<LeafAttrs>(node).type
 Types constant(const Node& node, const Types&) {
   const auto& a = attrs<ConstantAttrs>(node);
   if (a.data.defined() && (a.data.dtype() != a.type.dtype || a.data.shape() != a.type.shape)) {
-    bad(node, "data is ", a.data.dtype(), a.data.shape(), ", need ", a.type);
+    bad(node, "data is ", a.data.dtype(), a.data.shape(), ", expected ", a.type);
   }
   return {a.type};
 }
@@ -144,7 +144,8 @@ Types reshape(const Node& node, const Types& in) {
   const Shape& s = attrs<ShapeAttrs>(node).shape;
   need_extents(node, s);
   if (s.numel() != in[0].numel()) {
-    bad(node, "element counts differ: got ", in[0], " (", in[0].numel(), " elements), need ", s, " (", s.numel(), ")");
+    bad(node, "element counts differ: expected ", s, " (", s.numel(), "), got ", in[0], " (", in[0].numel(),
+        " elements)");
   }
   return {{in[0].dtype, s}};
 }
@@ -181,8 +182,8 @@ Types slice(const Node& node, const Types& in) {
   Shape out = x;
   for (int i = 0; i < x.rank(); ++i) {
     if (a.start[i] < 0 || a.limit[i] > x[i] || a.start[i] > a.limit[i] || a.step[i] < 1) {
-      bad(node, "axis ", i, ": got [", a.start[i], ":", a.limit[i], ":", a.step[i], "], need a range inside 0 to ",
-          x[i]);
+      bad(node, "axis ", i, ": expected a range inside 0 to ", x[i], ", got [", a.start[i], ":", a.limit[i], ":",
+          a.step[i], "]");
     }
     const int64_t length = a.limit[i] - a.start[i];
     out[i] = length == 0 ? 0 : (length - 1) / a.step[i] + 1;  // the step may be as large as a number can be
@@ -199,8 +200,8 @@ Types pad(const Node& node, const Types& in) {
   for (int i = 0; i < out.rank(); ++i) {
     if (a.low[i] < 0 || a.high[i] < 0 || a.interior[i] < 0) bad(node, "negative padding on axis ", i);
     if (std::max({a.low[i], a.high[i], a.interior[i]}) > kMost || !product_fits(a.interior[i], out[i])) {
-      bad(node, "padding on axis ", i, " of ", in[0], " is too large: got ", a.low[i], " before, ", a.high[i],
-          " after and ", a.interior[i], " between the elements, need at most ", static_cast<double>(kMost));
+      bad(node, "padding on axis ", i, " of ", in[0], " is too large: expected at most ", static_cast<double>(kMost),
+          ", got ", a.low[i], " before, ", a.high[i], " after and ", a.interior[i], " between the elements");
     }
     out[i] = a.low[i] + a.high[i] + out[i] + (out[i] > 0 ? (out[i] - 1) * a.interior[i] : 0);
   }
@@ -213,7 +214,7 @@ Types concat(const Node& node, const Types& in) {
   for (size_t k = 1; k < in.size(); ++k) {
     bool ok = in[k].dtype == in[0].dtype && in[k].shape.rank() == out.rank();
     for (int i = 0; ok && i < out.rank(); ++i) ok = i == axis || in[k].shape[i] == out[i];
-    if (!ok) bad(node, "operand ", k, " does not fit: got ", in[k], " beside ", in[0], " along axis ", axis);
+    if (!ok) bad(node, "operand ", k, " does not fit: got ", in[k], " next to ", in[0], " along axis ", axis);
     out[axis] += in[k].shape[axis];
     need_extents(node, out);
   }
@@ -259,7 +260,7 @@ void check_epilogue(const Node& node, const Types& in, const Epilogue& e, const 
     if (next >= in.size() || !(in[next] == out)) bad(node, "residual must be ", out);
     ++next;
   }
-  if (next != in.size()) bad(node, "got ", in.size(), " inputs, need ", next);
+  if (next != in.size()) bad(node, "expected ", next, ", got ", in.size(), " inputs");
 }
 }  // namespace
 
@@ -288,8 +289,7 @@ Types matmul(const Node& node, const Types& in) {
 namespace {
 int conv_spatial(const Node& node, const ConvAttrs& a, int rank) {
   const int spatial = rank - 2;
-  if (spatial < 1 || spatial > 2)
-    bad(node, "need 1 or 2 spatial axes: got rank ", rank, ", need (N, C, L) or (N, C, H, W)");
+  if (spatial < 1 || spatial > 2) bad(node, "expected 1 or 2 spatial axes, (N, C, L) or (N, C, H, W), got rank ", rank);
   if (a.stride.rank() != spatial || a.pad_low.rank() != spatial || a.pad_high.rank() != spatial ||
       a.dilation.rank() != spatial) {
     bad(node, "stride, padding and dilation need ", spatial, " entries");
@@ -354,14 +354,14 @@ Shape pool_result(const Node& node, const Shape& x) {
   const int spatial = x.rank() - 2;
   if (spatial < 1 || spatial > 2 || a.kernel.rank() != spatial || a.stride.rank() != spatial ||
       a.pad_low.rank() != spatial || a.pad_high.rank() != spatial) {
-    bad(node, "kernel, stride and padding need one entry per spatial axis (1 or 2): got kernel ", a.kernel,
+    bad(node, "kernel, stride and padding need one entry per spatial axis (1 or 2), got kernel ", a.kernel,
         " for input ", x);
   }
   Shape out{x[0], x[1]};
   for (int i = 0; i < spatial; ++i) {
     if (a.kernel[i] < 1 || a.stride[i] < 1 || a.pad_low[i] < 0 || a.pad_high[i] < 0 || a.pad_low[i] >= a.kernel[i] ||
         a.pad_high[i] - a.kernel[i] >= a.stride[i]) {
-      bad(node, "need kernel and stride above 0 and padding below the kernel: got kernel ", a.kernel, ", stride ",
+      bad(node, "expected kernel and stride above 0 and padding below the kernel, got kernel ", a.kernel, ", stride ",
           a.stride, ", padding ", a.pad_low, " ", a.pad_high);
     }
     const int64_t o = need_window(node, x[2 + i], a.kernel[i], a.stride[i], a.pad_low[i], a.pad_high[i], 1);
@@ -458,11 +458,11 @@ Types along_axis(const Node& node, const Types& in) {
 Types cross_entropy(const Node& node, const Types& in) {
   need_floating(node, in[0]);
   if (in[0].shape.rank() != 2)
-    bad(node, "logits must be (N, classes): got ", in[0], "; permute and reshape them, and the target alike");
+    bad(node, "logits must be (N, classes): got ", in[0], "; permute and reshape them and the target");
   if (is_floating(in[1].dtype)) {
     if (!(in[1] == in[0]))
-      bad(node, "the target is neither classes nor probabilities: got ", in[1], ", need integers [", in[0].shape[0],
-          "] (cast them), or the logits' type ", in[0]);
+      bad(node, "the target is neither classes nor probabilities: expected integers [", in[0].shape[0],
+          "] (cast them), or the logits' type ", in[0], ", got ", in[1]);
   } else {
     need_index(node, in[1]);
     need_shape(node, "labels", in[1], {in[0].shape[0]});
@@ -518,7 +518,7 @@ Types group_norm(const Node& node, const Types& in) {
 Types dropout(const Node& node, const Types& in) {
   need_floating(node, in[0]);
   const double p = attrs<DropoutAttrs>(node).p;
-  if (!(p >= 0 && p < 1)) bad(node, "probability out of range: got ", p, ", need 0 <= p < 1");
+  if (!(p >= 0 && p < 1)) bad(node, "probability out of range: expected 0 <= p < 1, got ", p);
   if (!(in[1] == Type{DType::i64, {2}})) bad(node, "key must be i64[2] (seed, step): got ", in[1]);
   return {in[0]};
 }
@@ -544,9 +544,9 @@ Types adaptive_avg_pool(const Node& node, const Types& in) {
   need_floating(node, in[0]);
   const Shape& o = attrs<AdaptivePoolAttrs>(node).output;
   Shape out = in[0].shape;
-  if (o.rank() != out.rank() - 2) bad(node, "output extents ", o, " do not fit ", in[0]);
+  if (o.rank() != out.rank() - 2) bad(node, "output sizes ", o, " do not fit ", in[0]);
   for (int i = 0; i < o.rank(); ++i) {
-    if (o[i] < 1 || out[2 + i] < 1) bad(node, "extents must be positive: got ", o, " for ", in[0]);
+    if (o[i] < 1 || out[2 + i] < 1) bad(node, "sizes must be positive: got ", o, " for ", in[0]);
     out[2 + i] = o[i];
   }
   return {{in[0].dtype, out}};
@@ -559,7 +559,7 @@ Types sgd_rows(const Node& node, const Types& in) {
   if (in[0].shape.rank() != 2) bad(node, "the table must be (rows, width): got ", in[0]);
   rows.push_back(in[0].shape[1]);
   if (!(in[2] == Type{in[0].dtype, rows}) || !(in[3] == Type{DType::f32, {}})) {
-    bad(node, "need a gradient ", Type{in[0].dtype, rows}, " and f32[]: got ", in[2], " and ", in[3]);
+    bad(node, "expected a gradient ", Type{in[0].dtype, rows}, " and f32[]: got ", in[2], " and ", in[3]);
   }
   return {in[0]};
 }
@@ -570,7 +570,7 @@ void check_update(const Node& node, const Types& in, size_t scalars) {
   for (size_t i = 1; i < in.size(); ++i) {
     const bool scalar = i >= 2 && i < 2 + scalars;
     const Type need = scalar ? Type{DType::f32, {}} : Type{in[i].dtype, in[0].shape};
-    if (!(in[i] == need) || !is_floating(in[i].dtype)) bad(node, "input ", i, ": got ", in[i], ", need ", need);
+    if (!(in[i] == need) || !is_floating(in[i].dtype)) bad(node, "input ", i, ": expected ", need, ", got ", in[i]);
   }
 }
 }  // namespace
@@ -578,7 +578,7 @@ void check_update(const Node& node, const Types& in, size_t scalars) {
 Types sgd_update(const Node& node, const Types& in) {
   check_update(node, in, 1);
   const bool momentum = attrs<SgdAttrs>(node).momentum != 0;
-  if (momentum != (in.size() == 4)) bad(node, "got ", in.size(), " inputs, need 4 with momentum and 3 without");
+  if (momentum != (in.size() == 4)) bad(node, "expected 4 with momentum and 3 without, got ", in.size(), " inputs");
   return momentum ? Types{in[0], in[3]} : Types{in[0]};
 }
 
@@ -598,8 +598,8 @@ Types fused(const Node& node, const Types& in) {
   }
   if (!has_pattern(*body, pattern)) {
     const std::optional<FusedKind> got = find_pattern(*body);
-    bad(node, "pattern and body differ: got the body of ", got ? pattern_of(*got).name : "no pattern",
-        ", need that of ", pattern_of(pattern).name);
+    bad(node, "pattern and body differ: expected that of ", pattern_of(pattern).name, ", got the body of ",
+        got ? pattern_of(*got).name : "no pattern");
   }
   Types out;
   for (Value v : body->outputs) out.push_back(body->type(v));
@@ -617,7 +617,7 @@ bool takes_every_type(InferFn rule) {
 }
 
 std::string mend_of_carried(DType dtype) {
-  if (is_complex(dtype)) return "Freight keeps and moves complex numbers, and has no arithmetic on them";
+  if (is_complex(dtype)) return "Freight stores and moves complex numbers but has no arithmetic on them";
   return dtype == DType::u32 || dtype == DType::u64 ? "cast to i64 or f64 first" : "cast to i32 or f32 first";
 }
 

@@ -20,8 +20,8 @@ inline void need_floating(const Node& node, const Type& t) {
 inline void need_i32_places(const Node& node, int64_t places, const std::string& among) {
   constexpr int64_t kPlaces = int64_t{1} << 31;
   if (places > kPlaces) {
-    bad(node, among, " has too many elements for indices of type i32: got ", places, ", need at most ", kPlaces,
-        "; take it in parts");
+    bad(node, among, " has too many elements for indices of type i32: expected at most ", kPlaces, ", got ", places,
+        "; split it");
   }
 }
 

@@ -30,12 +30,12 @@ int64_t least(const Type& t) { return std::min(rows(t), columns(t)); }
 void need_matrix(const Node& node, const Type& t) {
   need_floating(node, t);
   if (wide(t.dtype) != t.dtype)
-    bad(node, "does not compute in ", t.dtype, ": got ", t, ", need f32 or f64; cast to f32 first");
+    bad(node, "does not compute in ", t.dtype, ": expected f32 or f64, got ", t, "; cast to f32 first");
   if (t.shape.rank() < 2) bad(node, "needs a matrix, (..., M, N): got ", t);
 }
 void need_square(const Node& node, const Type& t) {
   need_matrix(node, t);
-  if (rows(t) != columns(t)) bad(node, "the matrix is not square: got ", t, ", need (..., N, N)");
+  if (rows(t) != columns(t)) bad(node, "the matrix is not square: expected (..., N, N), got ", t);
 }
 
 // The matrices a and right sides b (..., M, K) of systems.
@@ -43,7 +43,7 @@ void need_systems(const Node& node, const Type& a, const Type& b) {
   need_matrix(node, b);
   if (a.dtype != b.dtype) bad(node, "element types differ: a ", a, ", b ", b);
   const Shape need = matrices(a.shape, rows(a), columns(b));
-  if (b.shape != need) bad(node, "b has the wrong shape: a ", a, ", b ", b, ", need ", need);
+  if (b.shape != need) bad(node, "b has the wrong shape: a ", a, ", b ", b, ", expected ", need);
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ Types solve_triangular(const Node& node, const Types& in) {
   if (a.dtype != b.dtype) bad(node, "element types differ: a ", a, ", b ", b);
   const bool right = attrs<TriangularAttrs>(node).right;
   const Shape need = right ? matrices(a.shape, rows(b), rows(a)) : matrices(a.shape, rows(a), columns(b));
-  if (b.shape != need) bad(node, "b has the wrong shape: a ", a, ", b ", b, ", need ", need);
+  if (b.shape != need) bad(node, "b has the wrong shape: a ", a, ", b ", b, ", expected ", need);
   return {b};
 }
 

@@ -10,14 +10,14 @@ Types attention(const Node& node, const Types& in) {
   const Shape &q = in[0].shape, &k = in[1].shape;
   if (q.rank() != 4 || k.rank() != 4 || k[2] < 1 || !(in[1] == Type{in[0].dtype, {q[0], q[1], k[2], q[3]}}) ||
       !(in[1] == in[2])) {
-    bad(node, "need q (B, H, T, D) and k, v (B, H, S, D): got ", in[0], ", ", in[1], " and ", in[2]);
+    bad(node, "expected q (B, H, T, D) and k, v (B, H, S, D), got ", in[0], ", ", in[1], " and ", in[2]);
   }
   const bool counted = attrs<AttentionAttrs>(node).lengths;
   if (counted != (in.size() == 4))
-    bad(node, "got ", in.size(), " inputs, need ", counted ? "4 with" : "3 without", " lengths");
+    bad(node, "expected ", counted ? "4 with" : "3 without", " lengths, got ", in.size(), " inputs");
   const Type lengths{DType::i32, {q[0]}};
   if (counted && !(in[3] == lengths) && !(in[3] == Type{DType::i64, {q[0]}})) {
-    bad(node, "lengths must be integers, one per sample: got ", in[3], ", need ", lengths);
+    bad(node, "lengths must be integers, one per sample: expected ", lengths, ", got ", in[3]);
   }
   return {in[0], {wide(in[0].dtype), {q[0], q[1], q[2]}}};
 }
@@ -42,7 +42,7 @@ Types recurrent(const Node& node, const Types& in) {
   if (a.gru) need.push_back({wide(t), {width}});
   if (a.lengths) need.push_back({DType::i32, {x[0]}});
   if (width < 1 || x[1] < 1 || in != need) {
-    bad(node, "need x (N, T, ", gates, " H), w (", gates, " H, H) ", wide(t), a.gru ? ", inside (H)" : "",
+    bad(node, "expected x (N, T, ", gates, " H), w (", gates, " H, H) ", wide(t), a.gru ? ", inside (H)" : "",
         a.lengths ? " and counts i32 (N)" : "", ": got ", in[0], ", ", in[1], in.size() > 2 ? " and others" : "");
   }
   const Type state{t, {x[0], x[1], width}};
@@ -51,14 +51,14 @@ Types recurrent(const Node& node, const Types& in) {
 
 Types recurrent_grad(const Node& node, const Types& in) {
   const auto& a = attrs<RecurrentAttrs>(node);
-  if (a.lengths != (in.size() == 6)) bad(node, "got ", in.size(), " inputs, need ", a.lengths ? 6 : 5);
+  if (a.lengths != (in.size() == 6)) bad(node, "expected ", a.lengths ? 6 : 5, ", got ", in.size(), " inputs");
   Types need{in[3], in[0]};
   if (a.gru) need.push_back({in[0].dtype, {in[0].shape.rank() == 2 ? in[0].shape[1] : 0}});
   Types out = need;
   if (a.lengths) need.push_back(in[5]);
   const Type state = recurrent(node, need)[0];
   if (!(in[1] == state) || !(in[2] == state) || !(in[4] == state)) {
-    bad(node, "y, what was kept and dy must be ", state, ": got ", in[1], ", ", in[2], " and ", in[4]);
+    bad(node, "y, the saved tensors and dy must be ", state, ": got ", in[1], ", ", in[2], " and ", in[4]);
   }
   return out;
 }
@@ -69,7 +69,7 @@ Types recurrent_layer(const Node& node, const Types& in) {
   const Shape &x = in[0].shape, &bias = in[2].shape;
   const DType t = wide(in[0].dtype);
   if (x.rank() != 3 || bias.rank() != 1 || !(in[1] == Type{t, {bias[0], x[2]}}) || in[2].dtype != t) {
-    bad(node, "need x (N, T, D), w_ih (G H, D) and bias (G H) ", t, ": got ", in[0], ", ", in[1], " and ", in[2]);
+    bad(node, "expected x (N, T, D), w_ih (G H, D) and bias (G H) ", t, ": got ", in[0], ", ", in[1], " and ", in[2]);
   }
   Node steps = node;
   steps.attrs = a.steps;

@@ -20,7 +20,7 @@ class Parser {
     expect("{");
     Graph g = body();
     skip();
-    if (at_ < text_.size()) bad("text behind the closing brace");
+    if (at_ < text_.size()) bad("text after the closing brace");
     return g;
   }
 
@@ -113,7 +113,7 @@ class Parser {
     t.shape = shape();
     auto bytes = static_cast<int64_t>(std::max(size_of(t.dtype), sizeof(int64_t)));
     for (int64_t d : t.shape) {
-      if (d < 0 || (d > 0 && bytes > (int64_t{1} << 46) / d)) bad("extent out of range in ", t.shape);
+      if (d < 0 || (d > 0 && bytes > (int64_t{1} << 46) / d)) bad("size out of range in ", t.shape);
       if (d > 0) bytes *= d;
     }
     return t;
@@ -209,8 +209,8 @@ class Parser {
       if (!reader.found) {
         std::vector<std::string> known;
         for (const OpAttribute& a : attributes_of(attributes)) known.push_back(a.name);
-        bad("unknown attribute `", field, "` of ", op_name, ": got `", field, "`, need ",
-            known.empty() ? "none" : join(known, ", "));
+        bad("unknown attribute `", field, "` of ", op_name, ": expected ", known.empty() ? "none" : join(known, ", "),
+            ", got `", field, "`");
       }
       if (!peek("}")) expect(",");
     }

@@ -123,10 +123,10 @@ const std::vector<Row>& rows() {
       {{"resnet101", "residual network of 101 layers, bottlenecks", photo, 1000}, [](const T& t) { return resnet(t, kNeck, {3, 4, 23, 3}); }},
       {{"resnet152", "residual network of 152 layers, bottlenecks", photo, 1000}, [](const T& t) { return resnet(t, kNeck, {3, 8, 36, 3}); }},
       {{"textcnn", "text: convolutions over 3, 4 and 5 words, the largest response of each filter", {64}, 2, Loss::cross_entropy, 20000}, textcnn, Takes::tokens},
-      {{"text_bow", "text: the mean of the words' vectors and one linear layer", {64}, 2, Loss::cross_entropy, 20000}, text_bow, Takes::tokens},
-      {{"lstm_text", "text: LSTM over the words' vectors, linear layer on the last state", {200}, 4, Loss::cross_entropy, 20000}, lstm_text, Takes::tokens},
-      {{"gru_text", "text: GRU over the words' vectors, linear layer on the last state", {200}, 4, Loss::cross_entropy, 20000}, gru_text, Takes::tokens},
-      {{"gpt_char", "transformer of 6 layers that tells the next character", {256}, 65, Loss::cross_entropy, 65}, gpt_char, Takes::tokens},
+      {{"text_bow", "text: the mean of the word embeddings and one linear layer", {64}, 2, Loss::cross_entropy, 20000}, text_bow, Takes::tokens},
+      {{"lstm_text", "text: LSTM over the word embeddings, linear layer on the last state", {200}, 4, Loss::cross_entropy, 20000}, lstm_text, Takes::tokens},
+      {{"gru_text", "text: GRU over the word embeddings, linear layer on the last state", {200}, 4, Loss::cross_entropy, 20000}, gru_text, Takes::tokens},
+      {{"gpt_char", "character-level language model: a transformer of 6 layers", {256}, 65, Loss::cross_entropy, 65}, gpt_char, Takes::tokens},
   };
   // clang-format on
   return kRows;
@@ -152,7 +152,7 @@ Task task_of(const Row& row, const Options& options) {
   const bool tokens = row.takes == Takes::tokens;
   if (!tokens && options.of_tokens()) {
     fail(ErrorKind::usage, e.name,
-         "does not read text, and takes no vocabulary, length, layers, width, directions or dropout: its input is ",
+         "does not read text and has no vocabulary, length, layers, width, directions or dropout: its input is ",
          e.input);
   }
   if (options.length != 0) t.input = {options.length};
@@ -162,7 +162,7 @@ Task task_of(const Row& row, const Options& options) {
   }
   if (!options.size.empty()) {
     if (t.input.rank() != 3) {
-      fail(ErrorKind::usage, e.name, "an input size of ", options.size, " needs pictures (C, H, W): the input is ",
+      fail(ErrorKind::usage, e.name, "an input size of ", options.size, " needs images (C, H, W): the input is ",
            t.input);
     }
     t.input = {t.input[0], options.size[0], options.size[1]};
@@ -172,7 +172,7 @@ Task task_of(const Row& row, const Options& options) {
   for (int64_t d : t.input) ok = ok && d > 0;
   if (!ok) {
     const char* need = any ? "a shape" : tokens ? "(T)" : "(C, H, W)";
-    fail(ErrorKind::usage, e.name, "input must be ", need, " with positive extents: got ", t.input);
+    fail(ErrorKind::usage, e.name, "input must be ", need, " with positive sizes: got ", t.input);
   }
   return t;
 }
@@ -277,8 +277,8 @@ Model load(const std::string& name_or_file, const Options& options) {
                     ends_with(name_or_file, ".safetensors");  // which is told as what it is
   if (!file) return create(name_or_file, options);
   if (options.classes != 0 || !options.input.empty() || !options.size.empty() || options.of_tokens()) {
-    fail(ErrorKind::usage, "model", "class count, sizes, vocabulary and dropout belong to named models: ", name_or_file,
-         " says its own");
+    fail(ErrorKind::usage, "model",
+         "class count, sizes, vocabulary and dropout belong to built-in models: ", name_or_file, " sets its own");
   }
   return from_spec_file(name_or_file);
 }

@@ -17,7 +17,7 @@ Tensor mean_squared_error(const Tensor& outputs, const Tensor& y, Reduction redu
   Shape targets = y.shape();
   if (targets.rank() == 1) targets.push_back(1);
   if (!is_floating(y.type().dtype) || targets != outputs.shape()) {
-    fail_here("mse", "targets do not fit: got ", y.type(), ", the model gives ", outputs.type());
+    fail_here("mse", "targets do not fit: got ", y.type(), ", the model returns ", outputs.type());
   }
   const Tensor loss = mse_loss(outputs, reshape(y, targets), Reduction::mean);
   return reduction == Reduction::sum ? loss * static_cast<double>(outputs.dim(0)) : loss;
@@ -26,7 +26,7 @@ Tensor mean_squared_error(const Tensor& outputs, const Tensor& y, Reduction redu
 // Classes (N, T) of results (N, T, K): whether a target counts, which one below 0 does not.
 Tensor counted(const Tensor& outputs, const Tensor& y) {
   if (is_floating(y.dtype()) || y.rank() != 2 || y.dim(0) != outputs.dim(0) || y.dim(1) != outputs.dim(1)) {
-    fail_here("cross_entropy", "targets do not fit: got ", y.type(), ", the model gives ", outputs.type());
+    fail_here("cross_entropy", "targets do not fit: got ", y.type(), ", the model returns ", outputs.type());
   }
   return y >= 0;
 }
@@ -49,13 +49,14 @@ Tensor over_samples(const char* what, const Objective::Function& function, const
   const Tensor given = function(outputs, y);
   const auto samples = outputs.dim(0);
   if (!given.defined()) {
-    fail_here(cat("the model's own ", what), "gave an undefined tensor, Tensor(): need a number per sample, f32[",
-              samples, "], or their mean, f32[]");
+    fail_here(cat("the model's own ", what),
+              "returned an undefined tensor, Tensor(): expected a number per sample, f32[", samples,
+              "], or their mean, f32[]");
   }
   const bool each = given.rank() == 1 && given.dim(0) == samples && samples != 0;
   if (!is_floating(given.dtype()) || !(each || given.rank() == 0)) {
-    fail_here(cat("the model's own ", what), "got ", given.type(), ", need a number per sample, f32[", samples,
-              "], or their mean, f32[]");
+    fail_here(cat("the model's own ", what), "expected a number per sample, f32[", samples,
+              "], or their mean, f32[], got ", given.type());
   }
   const Tensor numbers = cast(given, DType::f32);
   if (each) return reduction == Reduction::sum ? sum(numbers) : mean(numbers);

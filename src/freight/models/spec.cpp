@@ -119,7 +119,7 @@ class Settings {
     return Extents(s);
   }
   [[noreturn]] void bad(const char* key, const Json& j, const char* need) {
-    fail_here(type_, "'", key, "' is wrong: got ", excerpt(j), ", need ", need);
+    fail_here(type_, "'", key, "' is wrong: expected ", need, ", got ", excerpt(j));
   }
   const Json& object_;
   std::string type_;
@@ -127,7 +127,7 @@ class Settings {
 };
 
 void need_rank(const Settings& s, const Tensor& x, int rank) {
-  if (x.rank() < rank) fail_here(s.type(), "the input ", x.type(), " has too few axes: need at least ", rank);
+  if (x.rank() < rank) fail_here(s.type(), "the input ", x.type(), " has too few axes: expected at least ", rank);
 }
 
 // The values of a layer's fields, as the spec has them or as they follow from its input.
@@ -152,7 +152,7 @@ const nn::LayerType& layer_type(const std::string& name) {
   fail_here("spec", "unknown layer '", freight::excerpt(name), "'",
             near.empty() ? "" : "; did you mean '" + near + "'?",
             near.empty() ? " (known: " + join(names, ", ") + ")" : "",
-            "; a layer of your own is declared by nn::register_layer, for the command in a --plugin");
+            "; a custom layer is declared by nn::register_layer, for the command in a --plugin");
 }
 
 class SpecBuilder {
@@ -167,7 +167,7 @@ class SpecBuilder {
   // Builds a layer and applies it: x becomes its result.
   ModulePtr build(const Json& j, Tensor& x) {
     if (++depth_ > kMaxDepth) fail_here("spec", "layers are nested deeper than ", kMaxDepth);
-    if (++layers_ > kMaxLayers) fail_here("spec", "the net has more than ", kMaxLayers, " layers");
+    if (++layers_ > kMaxLayers) fail_here("spec", "the network has more than ", kMaxLayers, " layers");
     ModulePtr m;
     if (!j.is_array() && !j.is_object()) {
       fail_here("spec", "a layer must be an object with a 'type', or a list of layers: got ", excerpt(j));
@@ -270,7 +270,7 @@ class SpecBuilder {
     if (!j["ref"].is_string()) fail_here("spec", "'ref' must name an entry of 'defs': got ", excerpt(j["ref"]));
     const std::string name = j["ref"].get<std::string>();
     for (const auto& [key, value] : j.items()) {
-      if (key != "ref" && key != "name") fail_here("spec", "unknown setting '", key, "' beside 'ref'");
+      if (key != "ref" && key != "name") fail_here("spec", "unknown setting '", key, "' next to 'ref'");
     }
     open_.push_back(name);
     if (std::count(open_.begin(), open_.end(), name) > 1) {
@@ -309,7 +309,7 @@ Type input_type(const Json& root) {
     elements *= static_cast<double>(t.shape.back());
   }
   if (!ok || elements > kMaxElements) {
-    fail_here("spec", "'input' must be a list of positive extents, like [1,28,28]: got ", excerpt(*it));
+    fail_here("spec", "'input' must be a list of positive sizes, like [1,28,28]: got ", excerpt(*it));
   }
   if (const auto dtype = root.find("input_dtype"); dtype != root.end()) {
     if (!dtype->is_string() || !parse_dtype(dtype->get<std::string>(), t.dtype)) {
@@ -324,7 +324,7 @@ Loss loss_of(const Json& root) {
   Loss loss{};
   if (it == root.end()) return loss;
   if (!it->is_string() || !parse_loss(it->get<std::string>(), loss)) {
-    fail_here("spec", "'loss' is unknown: got ", excerpt(*it), ", need \"cross_entropy\" or \"mse\"");
+    fail_here("spec", "'loss' is unknown: expected \"cross_entropy\" or \"mse\", got ", excerpt(*it));
   }
   return loss;
 }
@@ -357,7 +357,7 @@ Model from_spec(const std::string& text, const std::string& source) {
   if (const auto name = root.find("name"); name != root.end()) {
     constexpr size_t kLongest = 200;
     if (!name->is_string() || name->get_ref<const std::string&>().size() > kLongest) {
-      fail_here("spec", "'name' is wrong: got ", excerpt(*name), ", need a text of at most ", kLongest, " bytes");
+      fail_here("spec", "'name' is wrong: expected a text of at most ", kLongest, " bytes, got ", excerpt(*name));
     }
     model.name = name->get<std::string>();
   }
@@ -381,7 +381,7 @@ Model from_spec_file(const std::string& path) {
   if (ends_with(path, ".safetensors")) {
     io::load_safetensors(path);  // says what is wrong with a damaged one
     fail(ErrorKind::usage, "model", "'", path,
-         "' is a stored model, need a named model or a spec file: ", "freight models show ", path,
+         "' is a saved model, expected a built-in model or a spec file: ", "freight models show ", path,
          " --spec prints its spec");
   }
   return from_spec(io::read_text(path), path);

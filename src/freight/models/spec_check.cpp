@@ -13,7 +13,7 @@ namespace freight::models {
 namespace {
 
 constexpr const char* kDeclaration =
-    "; the fields of a layer (nn::Layer) say all that its constructor makes it of, and fields() gives them back";
+    "; the fields of a layer (nn::Layer) must determine it completely, and fields() must return them";
 
 // The net's own message, or what it is not built again for.
 Model built_again(const Model& model) {
@@ -21,7 +21,7 @@ Model built_again(const Model& model) {
   try {
     return from_spec(spec, "its spec");
   } catch (const Error& e) {
-    fail(ErrorKind::usage, "spec", "the net '", model.name, "' is not built by its own spec: ", e.what(), kDeclaration);
+    fail(ErrorKind::usage, "spec", "the network '", model.name, "' is not built by its own spec: ", e.what(), kDeclaration);
   }
 }
 
@@ -32,7 +32,7 @@ std::string described(const nn::NamedVariable& v) {
 
 // The path of the first module that has an on_output hook; false where none has.
 bool find_hook(const nn::Module& m, const std::string& path, std::string& found) {
-  if (m.output_hooks() > 0) return found = path.empty() ? "the net itself" : cat("'", path, "'"), true;
+  if (m.output_hooks() > 0) return found = path.empty() ? "the network itself" : cat("'", path, "'"), true;
   return std::any_of(m.children().begin(), m.children().end(), [&](const nn::Child& c) {
     return find_hook(*c.module, path.empty() || c.name.empty() ? path + c.name : cat(path, ".", c.name), found);
   });
@@ -60,14 +60,14 @@ void need_same_variables(const Model& model, const Model& again) {
   for (const nn::NamedVariable& v : model.net->state_dict()) {
     names.push_back(described(v));
     if (paths.insert(v.name).second) continue;
-    fail(ErrorKind::usage, "spec", "the net '", model.name, "' has two variables of the path ", v.name,
+    fail(ErrorKind::usage, "spec", "the network '", model.name, "' has two variables of the path ", v.name,
          ": children without a name of their own (adopt(\"\", ...)) must not have the names of others");
   }
   for (const nn::NamedVariable& v : again.net->state_dict()) others.push_back(described(v));
   const auto [mine, other] = std::mismatch(names.begin(), names.end(), others.begin(), others.end());
   if (mine == names.end() && other == others.end()) return;
-  fail(ErrorKind::usage, "spec", "the net '", model.name, "' does not come back from its spec: it has ",
-       mine == names.end() ? "no more variables" : *mine, " where the net of the spec has ",
+  fail(ErrorKind::usage, "spec", "the network '", model.name, "' is not reproduced by its spec: it has ",
+       mine == names.end() ? "no more variables" : *mine, " where the network of the spec has ",
        other == others.end() ? "no more" : *other, kDeclaration);
 }
 
@@ -75,9 +75,9 @@ void need_same_graph(const Model& model, const Model& again, const char* when) {
   const Graph mine = graph_of(model), other = graph_of(again);
   if (structurally_equal(mine, other)) return;
   if (std::string hooked; find_hook(*model.net, "", hooked)) {
-    fail(ErrorKind::usage, "spec", "the net '", model.name, "' computes ", when, " what its spec does not say: a hook ",
-         "(on_output) on ", hooked, " takes part, and no hook is stored; remove it before, or make it the forward of ",
-         "a layer of your own");
+    fail(ErrorKind::usage, "spec", "the network '", model.name, "' computes ", when,
+         " what its spec does not contain: a hook ", "(on_output) on ", hooked,
+         " takes part, and hooks are not saved; remove it first, or make it the forward of ", "a custom layer");
   }
   std::string at;
   for (size_t i = 0; i < mine.nodes.size() && at.empty(); ++i) {
@@ -85,14 +85,14 @@ void need_same_graph(const Model& model, const Model& again, const char* when) {
     const bool same = i < other.nodes.size() && other.nodes[i].op == n.op && equal(other.nodes[i].attrs, n.attrs);
     if (!same) at = cat(" in '", n.scope, "', at ", name(n.op));
   }
-  fail(ErrorKind::usage, "spec", "the net '", model.name, "' does not come back from its spec: ", when,
-       " the net of the spec computes something else", at, kDeclaration);
+  fail(ErrorKind::usage, "spec", "the network '", model.name, "' is not reproduced by its spec: ", when,
+       " the network of the spec computes something else", at, kDeclaration);
 }
 
 }  // namespace
 
 void check_spec(const Model& model) {
-  if (!model.net) fail(ErrorKind::usage, "spec", "the model '", model.name, "' has no net: got a null pointer");
+  if (!model.net) fail(ErrorKind::usage, "spec", "the model '", model.name, "' has no network: got a null pointer");
   const Model again = built_again(model);
   need_same_variables(model, again);
   nn::tie(again.net->state_dict(), nn::ties_of(model.net->state_dict()), model.name);

@@ -30,7 +30,7 @@ Json layer_json(const nn::Module& m, const std::string& name, const std::string&
   const nn::Config config = m.config();
   if (config.type.empty())
     fail(ErrorKind::usage, "spec", "the module '", name,
-         "' is of a class that no one has declared and has no spec form: nn::register_layer gives it one");
+         "' is of a class that is not declared and has no spec form: nn::register_layer gives it one");
   Json j;
   j["type"] = config.type;
   if (name != usual_name) j["name"] = name;

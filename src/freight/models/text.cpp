@@ -12,7 +12,7 @@ constexpr nn::WeightInit kInit = nn::WeightInit::trunc_normal;
 
 void refuse_sizes(const char* name, const Options& o) {
   if (o.layers > 0 || o.width > 0 || o.bidirectional) {
-    fail(ErrorKind::usage, name, "has one size: it takes no layers, width or directions");
+    fail(ErrorKind::usage, name, "has a fixed size: layers, width and directions do not apply");
   }
 }
 }  // namespace

@@ -21,7 +21,7 @@ namespace {
 
 void need_tokens(const char* op, const Tensor& x, int64_t width) {
   if (x.rank() != 3 || x.dim(2) != width) {
-    trace::fail_here(op, "need (N, T, ", width, "): got ", x.type());
+    trace::fail_here(op, "expected (N, T, ", width, "): got ", x.type());
   }
 }
 
@@ -37,8 +37,8 @@ PositionEmbedding::PositionEmbedding(const Fields& fields) : fields_(checked<Pos
 Tensor PositionEmbedding::forward(const Tensor& x) {
   need_tokens("PositionEmbedding", x, weight.shape()[1]);
   if (x.dim(1) > weight.shape()[0]) {
-    trace::fail_here("PositionEmbedding", "more tokens than places: got ", x.type(), ", need at most ",
-                     weight.shape()[0]);
+    trace::fail_here("PositionEmbedding", "more tokens than places: expected at most ", weight.shape()[0], ", got ",
+                     x.type());
   }
   return x + narrow(weight, 0, 0, x.dim(1));
 }
@@ -93,8 +93,8 @@ Tensor MultiheadAttention::joined(const Tensor& y) const {
 Tensor MultiheadAttention::forward(const Tensor& x) {
   need_tokens("MultiheadAttention", x, fields_.width);
   if (own_widths()) {
-    trace::fail_here("MultiheadAttention", "one input is query, key and value: got ", x.type(), ", need keys of width ",
-                     key_width(), " and values of width ", value_width(), "; call it with three inputs");
+    trace::fail_here("MultiheadAttention", "one input is query, key and value: expected keys of width ", key_width(),
+                     " and values of width ", value_width(), ", got ", x.type(), "; call it with three inputs");
   }
   const Heads h = heads(x, x, x);
   const AttentionOptions options{.causal = fields_.causal, .lengths = token_counts(x)};
@@ -141,9 +141,10 @@ Shape mask_shape(const Tensor& mask, const Shape& scores) {
   bool fits = m.rank() == 4;
   for (int i = 0; fits && i < 4; ++i) fits = m[i] == 1 || m[i] == scores[i];
   if (!fits) {
-    trace::fail_here("MultiheadAttention", "attn_mask does not fit: got ", mask.type(), ", need (T, S) = ", own,
+    trace::fail_here("MultiheadAttention", "attn_mask does not fit: expected (T, S) = ", own,
                      ", (N H, T, S) = ", Shape{samples * heads, queries, keys},
-                     ", (N, T, S) = ", Shape{samples, queries, keys}, " or what broadcasts to (N, H, T, S) = ", scores);
+                     ", (N, T, S) = ", Shape{samples, queries, keys}, " or what broadcasts to (N, H, T, S) = ", scores,
+                     ", got ", mask.type());
   }
   return m;
 }
@@ -156,7 +157,7 @@ AttentionOutput MultiheadAttention::forward(const Tensor& query, const Tensor& k
   const int64_t n = query.dim(0), t = query.dim(1);
   if (key.rank() != 3 || value.rank() != 3 || key.dim(0) != n || value.dim(0) != n || key.dim(1) != value.dim(1) ||
       key.dim(2) != key_width() || value.dim(2) != value_width()) {
-    trace::fail_here("MultiheadAttention", "need key (N, S, ", key_width(), ") and value (N, S, ", value_width(),
+    trace::fail_here("MultiheadAttention", "expected key (N, S, ", key_width(), ") and value (N, S, ", value_width(),
                      ") for query ", query.type(), ": got ", key.type(), " and ", value.type());
   }
   const int64_t s = key.dim(1);
@@ -164,8 +165,8 @@ AttentionOutput MultiheadAttention::forward(const Tensor& query, const Tensor& k
   AttentionOptions options{.causal = fields_.causal || call.is_causal};
   if (call.lengths.defined()) {
     if (call.lengths.shape() != Shape{n} || !is_integer(call.lengths.dtype())) {
-      trace::fail_here("MultiheadAttention", "lengths must be integers, one per sample: got ", call.lengths.type(),
-                       ", need (", n, ")");
+      trace::fail_here("MultiheadAttention", "lengths must be integers, one per sample: expected (", n, "), got ",
+                       call.lengths.type());
     }
     options.lengths = call.lengths;
   }
@@ -174,8 +175,8 @@ AttentionOutput MultiheadAttention::forward(const Tensor& query, const Tensor& k
   }
   if (call.key_padding_mask.defined()) {
     if (call.key_padding_mask.shape() != Shape{n, s}) {
-      trace::fail_here("MultiheadAttention", "key_padding_mask does not fit: got ", call.key_padding_mask.type(),
-                       ", need (N, S) = ", Shape{n, s});
+      trace::fail_here("MultiheadAttention", "key_padding_mask does not fit: expected (N, S) = ", Shape{n, s}, ", got ",
+                       call.key_padding_mask.type());
     }
     add_mask("key_padding_mask", call.key_padding_mask, {n, 1, 1, s}, options);
   }
@@ -263,7 +264,8 @@ LayerList attention_layers() {
               "self-attention on (N, T, C), in C++ on keys and values of other tokens, too; Vaswani et al. 2017")
               .size("width", &MultiheadAttentionFields::width, 2, "C")
               .required("heads", &MultiheadAttentionFields::heads, "how many, a divisor of the width")
-              .field("causal", &MultiheadAttentionFields::causal, "a token sees itself and what precedes it")
+              .field("causal", &MultiheadAttentionFields::causal,
+                     "causal: a token attends to itself and to earlier tokens")
               .field("bias", &MultiheadAttentionFields::bias, "of both projections")
               .field("out_deviation", &MultiheadAttentionFields::out_deviation,
                      "of the last projection's initial values; 0: PyTorch's initial values", kNotNegative)
@@ -276,13 +278,15 @@ LayerList attention_layers() {
               })),
       declared(
           Layer<TransformerBlock>("TransformerBlock",
-                                  "attention and a perceptron with GELU, each behind a LayerNorm; Radford et al. 2019")
+                                  "attention and an MLP with GELU, each after a LayerNorm; Radford et al. 2019")
               .size("width", &TransformerBlockFields::width, 2, "C")
               .required("heads", &TransformerBlockFields::heads, "how many, a divisor of the width")
-              .field("causal", &TransformerBlockFields::causal, "a token sees itself and what precedes it")
+              .field("causal", &TransformerBlockFields::causal,
+                     "causal: a token attends to itself and to earlier tokens")
               .field("dropout", &TransformerBlockFields::dropout, "of what both add, in training", kProbability)
               .field("hidden", &TransformerBlockFields::hidden, "numbers inside the perceptron; 0: 4 C", kNotNegative)
-              .field("depth", &TransformerBlockFields::depth, "blocks of the net, for the initial values", kPositive)
+              .field("depth", &TransformerBlockFields::depth, "blocks of the network, for the initialization",
+                     kPositive)
               .weight([](const TransformerBlockFields& f) {
                 return static_cast<double>(std::max(f.hidden, 4 * f.width)) * static_cast<double>(f.width);
               })),

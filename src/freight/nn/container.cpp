@@ -23,7 +23,8 @@ void Sequential::append_next(std::shared_ptr<Module> child) {
 Tensor Sequential::forward(const Tensor& x) {
   std::vector<Tensor> y = forward_all({x});
   if (y.size() != 1) {
-    trace::fail_here("Sequential", "the last layer must give one result: got ", y.size(), "; take them all by call()");
+    trace::fail_here("Sequential", "the last layer must return one result: got ", y.size(),
+                     "; use call() for all of them");
   }
   return std::move(y[0]);
 }
@@ -42,7 +43,7 @@ Residual::Residual(const Fields& fields) : fields_(checked<Residual>(fields)) {
     const bool as_shortcut = fields_.shortcut && c.name == "downsample";
     if (!as_shortcut && !(fields_.activation && c.name == "activation")) continue;
     fail(ErrorKind::usage, "Residual", "a layer of main is named '", c.name, "', as the ",
-         as_shortcut ? "shortcut" : "activation", " is: give it another name");
+         as_shortcut ? "shortcut" : "activation", " is: rename it");
   }
 }
 
@@ -50,7 +51,7 @@ Tensor Residual::forward(const Tensor& x) {
   const Tensor y = (*fields_.main)(x);
   const Tensor s = fields_.shortcut ? (*fields_.shortcut)(x) : x;
   if (!(y.type() == s.type())) {
-    trace::fail_here("Residual", "shapes differ: main gives ", y.type(), ", shortcut ", s.type());
+    trace::fail_here("Residual", "shapes differ: main returns ", y.type(), ", shortcut ", s.type());
   }
   const Tensor sum = y + s;
   return fields_.activation ? (*fields_.activation)(sum) : sum;
@@ -97,11 +98,11 @@ LayerList container_layers() {
                    .required("branches", &ConcatOptions::branches, "one or more")),
       declared(
           Layer<Auxiliary>("Auxiliary",
-                           "gives its input on; in training the head is run on it too, and its loss is added times "
-                           "`weight`. Evaluation leaves it out. In paths the head's layers appear as the module's "
+                           "passes its input on; in training the head is also run on it, and its loss is added times "
+                           "`weight`. Evaluation skips the head. In paths the head's layers appear as the module's "
                            "own; Szegedy et al. 2015")
               .required("head", &AuxiliaryOptions::head, "a layer or a list")
-              .field("weight", &AuxiliaryOptions::weight, "share of the head's loss",
+              .field("weight", &AuxiliaryOptions::weight, "weight of the head's loss",
                      {.least = 0, .most = std::numeric_limits<double>::max()})),
   };
 }

@@ -48,8 +48,10 @@ Init weight_init(WeightInit kind, const Shape& shape) {
     case WeightInit::orthogonal: return init::orthogonal();
     case WeightInit::whiten:
       if (shape.rank() != 4) {
-        fail(ErrorKind::usage, "init", "whiten makes filters of the windows of pictures: got a weight ", shape,
-             ", need that of a Conv2d (out, C, rows, columns)");
+        fail(ErrorKind::usage, "init",
+             "whiten computes filters from windows of images: expected the weight of a Conv2d (out, C, rows, columns), "
+             "got ",
+             shape);
       }
       break;
     case WeightInit::dirac: break;

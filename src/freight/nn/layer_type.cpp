@@ -37,7 +37,7 @@ const LayerType* find_declared(const LayerList& list, const Matches& matches) {
   return it == list.end() ? nullptr : it->get();
 }
 
-std::string range_text(const std::string& key, const Range& r) {
+std::string range_text(const std::string& key, const FieldRange& r) {
   const bool low = std::isfinite(r.least), high = std::isfinite(r.most);
   return cat(low ? cat(r.least, " <= ") : "", key, high ? cat(r.below_most ? " < " : " <= ", r.most) : "");
 }
@@ -52,7 +52,7 @@ bool LayerType::container() const {
 
 void LayerType::check(const Field& field, const Setting& value) const {
   const auto check_number = [&](auto v) {
-    const Range& r = field.range;
+    const FieldRange& r = field.range;
     const auto number = static_cast<double>(v);
     // Written so that NaN fails.
     if (number >= r.least && (r.below_most ? number < r.most : number <= r.most)) return;
@@ -60,7 +60,7 @@ void LayerType::check(const Field& field, const Setting& value) const {
       fail(ErrorKind::usage, name_, field.key(), r.least == 0 ? " must not be negative" : " must be positive", ": got ",
            v);
     }
-    fail(ErrorKind::usage, name_, field.key(), " is out of range: got ", v, ", need ", range_text(field.key(), r));
+    fail(ErrorKind::usage, name_, field.key(), " is out of range: expected ", range_text(field.key(), r), ", got ", v);
   };
   switch (value.kind) {
     case Setting::Kind::layer:
@@ -116,7 +116,7 @@ void register_layer(std::shared_ptr<const LayerType> type) {
   const std::unique_lock lock(d.guard);
   if (find_declared(d.list, [&](const LayerType& t) { return t.name() == type->name(); })) {
     fail(ErrorKind::usage, "register_layer", "there is a layer '", excerpt(type->name()),
-         "' already: take another name");
+         "' already: use another name");
   }
   if (const LayerType* same = find_declared(d.list, [&](const LayerType& t) { return t.type() == type->type(); })) {
     fail(ErrorKind::usage, "register_layer", "the class of '", excerpt(type->name()), "' is declared already, as '",

@@ -32,15 +32,15 @@ class Module;
 struct NoFields {};
 
 // The numbers that a field may have; of extents, each of them.
-struct Range {
+struct FieldRange {
   double least = -std::numeric_limits<double>::infinity();  // the smallest allowed
   double most = std::numeric_limits<double>::infinity();    // the largest allowed
   bool below_most = false;                                  // `most` itself is too large
 };
-inline constexpr Range kAny{};                                                   // every number
-inline constexpr Range kPositive{.least = 1};                                    // 1 or more
-inline constexpr Range kNotNegative{.least = 0};                                 // 0 or more
-inline constexpr Range kProbability{.least = 0, .most = 1, .below_most = true};  // [0, 1)
+inline constexpr FieldRange kAny{};                                                   // every number
+inline constexpr FieldRange kPositive{.least = 1};                                    // 1 or more
+inline constexpr FieldRange kNotNegative{.least = 0};                                 // 0 or more
+inline constexpr FieldRange kProbability{.least = 0, .most = 1, .below_most = true};  // [0, 1)
 
 // A setting of a layer as its declaration has it.
 struct Field {
@@ -49,7 +49,7 @@ struct Field {
   std::string doc;                                         // its meaning in a few words
   Presence presence = Presence::optional;                  // whether it may be left out
   int axis = 0;                           // from_input: where it is left out, the extent of this axis of the input
-  Range range = {};                       // of numbers and extents
+  FieldRange range = {};                  // of numbers and extents
   std::vector<std::string> choices = {};  // of a text
 
   const std::string& key() const { return usual.key; }  // as in specs
@@ -102,12 +102,12 @@ class Layer : public LayerType {
   // A field that has a default, that of a Fields{}. Its type is int64_t, double, bool, Extents, or, of a container, a
   // std::shared_ptr<Module> (by default null) or a std::vector<Child> of layers by name.
   template <class V, class F>
-  Layer& field(const char* key, V F::*member, const char* field_doc, const Range& range = kAny) {
+  Layer& field(const char* key, V F::*member, const char* field_doc, const FieldRange& range = kAny) {
     return add(key, member, {.usual = {}, .doc = field_doc, .range = range});
   }
   // A field without a default.
   template <class V, class F>
-  Layer& required(const char* key, V F::*member, const char* field_doc, const Range& range = kPositive) {
+  Layer& required(const char* key, V F::*member, const char* field_doc, const FieldRange& range = kPositive) {
     return add(key, member, {.usual = {}, .doc = field_doc, .presence = Field::Presence::required, .range = range});
   }
   // A size that is the extent of an axis of the input where it is left out.

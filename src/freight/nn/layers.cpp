@@ -39,10 +39,10 @@ void ConvLayer::need_fit(const Shape& shape) const {
   if (fields_.out % 2 != 0 || fields_.out > 2 * numbers) {
     fail(ErrorKind::usage, type_,
          "init whiten makes pairs of a filter and its negative, one for each number of a window",
-         " at most: got out = ", fields_.out, ", need an even number up to ", 2 * numbers);
+         " at most: expected an even number up to ", 2 * numbers, ", got out = ", fields_.out);
   }
   for (int64_t d : fields_.dilation.values) {
-    if (d != 1) fail(ErrorKind::usage, type_, "init whiten takes windows without gaps: got dilation ", d, ", need 1");
+    if (d != 1) fail(ErrorKind::usage, type_, "init whiten requires dilation 1, got ", d);
   }
 }
 Conv1d::Conv1d(const Fields& fields) : ConvLayer("Conv1d", 1, checked<Conv1d>(fields)) {}
@@ -68,7 +68,8 @@ Embedding::Embedding(const Fields& fields) : fields_(checked<Embedding>(fields))
   const Shape shape{fields.rows, fields.width};
   weight = parameter("weight", shape, init::embedding(fields.init, shape, fields.padding_idx, fields.deviation));
   if (fields.padding_idx >= fields.rows) {
-    fail(ErrorKind::usage, "Embedding", "padding_idx ", fields.padding_idx, " is not a row: need below ", fields.rows);
+    fail(ErrorKind::usage, "Embedding", "padding_idx ", fields.padding_idx, " is not a row: expected below ",
+         fields.rows);
   }
 }
 Tensor Embedding::forward(const Tensor& x) {
@@ -91,11 +92,11 @@ std::shared_ptr<const LayerType> conv_layer(const char* name, const char* doc, d
   return declared(Layer<Conv>(name, doc)
                       .size("in", &ConvFields::in, 1, "channels of the input")
                       .required("out", &ConvFields::out, "channels of the result")
-                      .required("kernel", &ConvFields::kernel, "extents of the window")
+                      .required("kernel", &ConvFields::kernel, "sizes of the window")
                       .field("stride", &ConvFields::stride, "steps of the window", kPositive)
                       .field("padding", &ConvFields::padding, "zeros around the input", kNotNegative)
                       .field("dilation", &ConvFields::dilation, "distance of the window's elements", kPositive)
-                      .field("groups", &ConvFields::groups, "parts that the channels are divided into", kPositive)
+                      .field("groups", &ConvFields::groups, "number of channel groups", kPositive)
                       .field("bias", &ConvFields::bias, "adds one number per channel")
                       .choice("init", &ConvFields::init, weight_init_names(), kWeightInit)
                       .choice("bias_init", &ConvFields::bias_init, bias_init_names(), "initial values of the bias")
@@ -106,10 +107,10 @@ template <class Pool>
 std::shared_ptr<const LayerType> pool_layer(const char* name, const char* doc) {
   return declared(
       Layer<Pool>(name, doc)
-          .required("kernel", &PoolOptions::kernel, "extents of the window")
+          .required("kernel", &PoolOptions::kernel, "sizes of the window")
           .field("stride", &PoolOptions::stride, "steps of the window; 0: the kernel", kNotNegative)
           .field("padding", &PoolOptions::padding, "around the input", kNotNegative)
-          .field("ceil_mode", &PoolOptions::ceil_mode, "also windows that begin inside the input and reach beyond it")
+          .field("ceil_mode", &PoolOptions::ceil_mode, "also windows that start inside the input and extend beyond it")
           .field("count_include_pad", &PoolOptions::count_include_pad, "averages count the padding"));
 }
 
@@ -141,8 +142,8 @@ LayerList basic_layers() {
       pool_layer<MaxPool2d>("MaxPool2d", "the largest number of each window of (N, C, H, W)"),
       pool_layer<AvgPool2d>("AvgPool2d", "the mean of each window of (N, C, H, W)"),
       declared(Layer<AdaptiveAvgPool2d>("AdaptiveAvgPool2d",
-                                        "(N, C, H, W) to (N, C, output): means of windows that cover all")
-                   .required("output", &AdaptivePoolFields::output, "extents of the result")),
+                                        "(N, C, H, W) to (N, C, output): averages over windows that cover all")
+                   .required("output", &AdaptivePoolFields::output, "sizes of the result")),
       declared(Layer<Dropout>("Dropout", "in training, sets numbers to 0 and scales the others up")
                    .field("p", &DropoutOptions::p, "probability of a 0", kProbability)),
       declared(Layer<Flatten>("Flatten", "joins axes: (N, C, H, W) to (N, C*H*W)")

@@ -147,7 +147,7 @@ std::vector<Tensor> Module::Call::done(const std::vector<Tensor>& inputs, std::v
   Hooks& hooks = *module_.hooks_;
   if (trace::compiling()) trace::Session()->depend_on(hooks.changed);
   if (outputs.size() == 1 && !outputs[0].defined()) {
-    trace::fail_here("module", "forward gave an undefined tensor, Tensor(): need what it computes");
+    trace::fail_here("module", "forward returned an undefined tensor, Tensor(): expected its result");
   }
   const std::vector<Hooks::Entry> list = hooks.list;  // a hook may remove itself
   const std::vector<Tensor> made = outputs;
@@ -155,7 +155,7 @@ std::vector<Tensor> Module::Call::done(const std::vector<Tensor>& inputs, std::v
     if (!e.output) continue;
     e.output(module_, inputs, outputs);
     if (outputs.size() != made.size()) {
-      trace::fail_here("hook", "the module gives ", made.size(), " results: got ", outputs.size(), " from a hook");
+      trace::fail_here("hook", "the module returns ", made.size(), " results: got ", outputs.size(), " from a hook");
     }
     for (size_t i = 0; i < made.size(); ++i) {
       if (outputs[i].defined() || !made[i].defined()) continue;
@@ -172,7 +172,7 @@ std::vector<Tensor> Module::Call::done(const std::vector<Tensor>& inputs, std::v
 }
 
 void Module::refuse_inputs(size_t got, size_t need) {
-  trace::fail_here("module", "the number of inputs differs: got ", got, ", need ", need);
+  trace::fail_here("module", "the number of inputs differs: expected ", need, ", got ", got);
 }
 
 Tensor detail::input_of(const In& x) {
@@ -277,7 +277,8 @@ Variable Module::buffer(const std::string& name, const Shape& shape, double valu
 void Module::adopt(const std::string& name, std::shared_ptr<Module> child) {
   if (!child) fail(ErrorKind::usage, "module", "child '", name, "' is null");
   if (holds(*child, this)) {
-    fail(ErrorKind::usage, "module", "child '", name, "' is the module itself, or holds it: a module cannot be a part ",
+    fail(ErrorKind::usage, "module", "child '", name,
+         "' is the module itself, or contains it: a module cannot be a part ",
          "of itself; a layer that is used twice is adopted by what uses it");
   }
   for (const Child& c : children_) {

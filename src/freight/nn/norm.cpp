@@ -91,7 +91,7 @@ std::shared_ptr<const LayerType> batch_norm_layer(const char* name, const char* 
   return declared(Layer<Norm>(name, doc)
                       .size("channels", &BatchNormFields::channels, 1, "channels of the input")
                       .field("eps", &BatchNormFields::eps, kEps, kNotNegative)
-                      .field("momentum", &BatchNormFields::momentum, "share of a batch in the running statistics",
+                      .field("momentum", &BatchNormFields::momentum, "weight of a batch in the running statistics",
                              {.least = 0, .most = 1}));
 }
 
@@ -104,7 +104,7 @@ LayerList norm_layers() {
       batch_norm_layer<BatchNorm2d>("BatchNorm2d",
                                     "(N, C, H, W): each channel to mean 0 and variance 1 over the batch"),
       declared(Layer<LayerNorm>("LayerNorm", "the last axes to mean 0 and variance 1, sample by sample")
-                   .size("shape", &LayerNormFields::shape, -1, "extents of those axes")
+                   .size("shape", &LayerNormFields::shape, -1, "sizes of those axes")
                    .field("eps", &LayerNormFields::eps, kEps, kNotNegative)
                    .weight([](const LayerNormFields& f) {
                      double n = 1;

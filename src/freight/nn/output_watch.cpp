@@ -10,7 +10,8 @@ OutputWatch::OutputWatch(const std::vector<Module*>& modules) : outputs_(std::ma
   if (modules.empty()) fail(ErrorKind::usage, "OutputWatch", "there are no modules to watch");
   for (size_t i = 0; i < modules.size(); ++i) {
     if (!modules[i]) {
-      fail(ErrorKind::usage, "OutputWatch", "module ", i, " of ", modules.size(), " is a null pointer: need modules");
+      fail(ErrorKind::usage, "OutputWatch", "module ", i, " of ", modules.size(),
+           " is a null pointer: expected modules");
     }
   }
   for (Module* module : modules) {
@@ -26,7 +27,7 @@ std::vector<Tensor> OutputWatch::gradients(const In& loss) const {
   const Frame frame(loss.where);
   if (outputs_->empty()) {
     trace::fail_here("OutputWatch",
-                     "no module was called since the watch began: run the net before, with the watch "
+                     "no module was called since the watch began: run the network first, with the watch "
                      "alive");
   }
   return grad(loss, *outputs_, {.allow_unused = true});

@@ -24,8 +24,8 @@ constexpr const char* kEntry = "freight_plugin";
 // half a copy of a library is refused before. Other kinds of ELF than this program's are left to the loader's words.
 void need_whole(std::ifstream& file, uint64_t size, const std::string& path) {
   const auto cut = [&](uint64_t need) {
-    fail(ErrorKind::usage, path, "the library is cut off: got ", size, " bytes, need ", need,
-         " as its own tables say; copy or build it again");
+    fail(ErrorKind::usage, path, "the library is cut off: expected ", need, " according to its own tables, got ", size,
+         " bytes; copy or rebuild it");
   };
   Elf64_Ehdr head{};
   if (size < sizeof head) cut(sizeof head);
@@ -54,7 +54,7 @@ void need_shared_library(const std::string& path) {
   }
   if (!S_ISREG(st.st_mode)) {
     fail(ErrorKind::usage, path, "is ", S_ISDIR(st.st_mode) ? "a directory" : "no file",
-         ": need a plugin, a shared library such as libmine.so");
+         ": expected a plugin, a shared library such as libmine.so");
   }
   char magic[4] = {};
   std::ifstream file(path, std::ios::binary);
@@ -63,7 +63,7 @@ void need_shared_library(const std::string& path) {
                   "\x7f"
                   "ELF",
                   sizeof magic) != 0) {
-    fail(ErrorKind::usage, path, "is no shared library: need a plugin such as libmine.so (docs/extend/layer.md)");
+    fail(ErrorKind::usage, path, "is no shared library: expected a plugin such as libmine.so (docs/extend/layer.md)");
   }
   need_whole(file, static_cast<uint64_t>(st.st_size), path);
 }
@@ -71,9 +71,9 @@ void need_shared_library(const std::string& path) {
 void need_this_freight(const Plugin& plugin, const std::string& path) {
   const bool same = plugin.interface == kPluginInterface && std::string(plugin.version) == version();
   if (same && plugin.layout == plugin_layout()) return;
-  fail(ErrorKind::usage, path, "was built for another Freight: got ", plugin.version, " (interface ", plugin.interface,
-       same ? ", by a compiler that lays out classes differently" : "", "), need ", version(), " (interface ",
-       kPluginInterface, "); build it again with the headers of this one");
+  fail(ErrorKind::usage, path, "was built for another Freight: expected ", version(), " (interface ", kPluginInterface,
+       "), got ", plugin.version, " (interface ", plugin.interface,
+       same ? ", by a compiler that lays out classes differently" : "", "); rebuild it with the headers of this one");
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ Recurrent::Run Recurrent::run_from(const Direction& d, const Tensor& x, bool rev
 
 void Recurrent::need_steps(const Tensor& x) const {
   if (x.rank() != 3 || x.dim(2) != fields_.in || x.dim(1) < 1) {
-    trace::fail_here(type_name(), "need (N, T, ", fields_.in, "): got ", x.type());
+    trace::fail_here(type_name(), "expected (N, T, ", fields_.in, "): got ", x.type());
   }
 }
 
@@ -129,12 +129,12 @@ void Recurrent::need_states(const RecurrentCall& call, int64_t samples) const {
   const Shape shape{static_cast<int64_t>(directions_.size()), samples, fields_.hidden};
   const auto need = [&](const char* name, const Tensor& t) {
     if (t.shape() == shape) return;
-    trace::fail_here(type_name(), "state ", name, " does not fit: got ", t.type(),
-                     ", need (layers * directions, N, H) = ", shape);
+    trace::fail_here(type_name(), "state ", name, " does not fit: expected (layers * directions, N, H) = ", shape,
+                     ", got ", t.type());
   };
   const RecurrentState& s = call.state;
   if (cell_ == Cell::gru && s.c.defined()) {
-    trace::fail_here("GRU", "has no cells: got a state c ", s.c.type(), ", need h alone");
+    trace::fail_here("GRU", "has no cell state: expected h alone, got a state c ", s.c.type());
   }
   if (cell_ == Cell::lstm && s.h.defined() != s.c.defined()) {
     trace::fail_here("LSTM", "a state is h and c: got ", s.h.defined() ? "h" : "c", " alone");
@@ -143,8 +143,8 @@ void Recurrent::need_states(const RecurrentCall& call, int64_t samples) const {
   if (s.c.defined()) need("c", s.c);
   const Tensor& lengths = call.lengths;
   if (lengths.defined() && (lengths.shape() != Shape{samples} || !is_integer(lengths.dtype()))) {
-    trace::fail_here(type_name(), "lengths must be integers, one per sample: got ", lengths.type(), ", need (", samples,
-                     ")");
+    trace::fail_here(type_name(), "lengths must be integers, one per sample: expected (", samples, "), got ",
+                     lengths.type());
   }
 }
 
@@ -202,9 +202,9 @@ std::shared_ptr<const LayerType> recurrent_layer(const char* name, const char* d
                       .size("in", &RecurrentFields::in, 2, "numbers per step of the input")
                       .required("hidden", &RecurrentFields::hidden, "H, numbers of a state")
                       .field("layers", &RecurrentFields::layers, "one upon the other", {.least = 1, .most = 20000})
-                      .field("bidirectional", &RecurrentFields::bidirectional, "also from the end: results of 2 H")
+                      .field("bidirectional", &RecurrentFields::bidirectional, "bidirectional: results of size 2 H")
                       .field("dropout", &RecurrentFields::dropout, "between layers, in training", kProbability)
-                      .field("last", &RecurrentFields::last, "gives the last states (N, H) alone")
+                      .field("last", &RecurrentFields::last, "return only the last states (N, H)")
                       .field("memory", &RecurrentFields::memory,
                              "steps that states last for before training; 0: PyTorch's biases", kNotNegative)
                       .weight([](const RecurrentFields& f) {

@@ -105,7 +105,7 @@ LoadResult load_values(const std::vector<NamedVariable>& variables, const std::v
   for (const NamedArray& e : entries) {
     if (passed_over(e.name)) continue;
     if (!e.array.defined()) {
-      fail(ErrorKind::usage, options.source, "the entry '", e.name, "' is an array without storage: give it elements");
+      fail(ErrorKind::usage, options.source, "the entry '", e.name, "' is an array without storage");
     }
     if (!given.try_emplace(e.name, &e.array).second) loading.repeated.push_back(e.name);
   }

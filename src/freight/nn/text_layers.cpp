@@ -12,7 +12,7 @@ namespace freight::nn {
 
 EmbeddingBag::EmbeddingBag(const Fields& fields) : fields_(checked<EmbeddingBag>(fields)) {
   if (fields.padding_idx >= fields.rows) {
-    fail(ErrorKind::usage, "EmbeddingBag", "padding_idx ", fields.padding_idx, " is not a row: need below ",
+    fail(ErrorKind::usage, "EmbeddingBag", "padding_idx ", fields.padding_idx, " is not a row: expected below ",
          fields.rows);
   }
   const Shape shape{fields.rows, fields.width};
@@ -21,7 +21,7 @@ EmbeddingBag::EmbeddingBag(const Fields& fields) : fields_(checked<EmbeddingBag>
 
 Tensor EmbeddingBag::forward(const Tensor& x) {
   if (x.rank() != 2 || is_floating(x.dtype())) {
-    trace::fail_here("EmbeddingBag", "need tokens (N, T): got ", x.type());
+    trace::fail_here("EmbeddingBag", "expected tokens (N, T), got ", x.type());
   }
   const Tensor given = embedding(x, weight, fields_.padding_idx);  // (N, T, W)
   if (fields_.padding_idx < 0) return mean(given, 1);
@@ -35,7 +35,7 @@ Transpose::Transpose(const Fields& fields) : fields_(checked<Transpose>(fields))
 Tensor Transpose::forward(const Tensor& x) { return transpose(x, fields_.a, fields_.b); }
 
 Tensor MaxOverTime::forward(const Tensor& x) {
-  if (x.rank() != 3) trace::fail_here("MaxOverTime", "need (N, C, T): got ", x.type());
+  if (x.rank() != 3) trace::fail_here("MaxOverTime", "expected (N, C, T), got ", x.type());
   return max(x, 2);
 }
 

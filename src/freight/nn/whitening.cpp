@@ -21,8 +21,8 @@ Whitening::Whitening(const Shape& weight) : weight_(weight), numbers_(weight.num
 void Whitening::add(const Array& images) {
   const Shape& s = images.shape();
   if (s.rank() != 4 || images.dtype() != DType::f32 || s[1] != weight_[1] || s[2] < weight_[2] || s[3] < weight_[3]) {
-    fail(ErrorKind::data, "whiten", "got ", Type{images.dtype(), s}, ", need pictures f32 (N, ", weight_[1],
-         ", H, W) of ", weight_[2], " x ", weight_[3], " pixels or more");
+    fail(ErrorKind::data, "whiten", "expected images f32 (N, ", weight_[1], ", H, W) of ", weight_[2], " x ",
+         weight_[3], " pixels or more, got ", Type{images.dtype(), s});
   }
   const int64_t channels = s[1], rows = s[2], columns = s[3], n = numbers_;
   std::vector<double> window(static_cast<size_t>(n)), of_image(sums_.size());
@@ -51,8 +51,8 @@ void Whitening::add(const Array& images) {
 
 Array Whitening::filters() const {
   if (windows_ < numbers_) {
-    fail(ErrorKind::data, "whiten", "got ", windows_,
-         " windows of the pictures, need as many as one has numbers: ", numbers_);
+    fail(ErrorKind::data, "whiten", "expected as many as one has numbers, got ", windows_,
+         " windows of the images: ", numbers_);
   }
   const dense::OwnedMatrix covariance(numbers_, numbers_), directions(numbers_, numbers_);
   for (size_t i = 0; i < sums_.size(); ++i) covariance[0][i] = sums_[i] / static_cast<double>(windows_);

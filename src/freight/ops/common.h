@@ -46,7 +46,7 @@ Tensor exact(const Tensor& x, const char* op);
 // Throws with the location where an extent is negative: what makes tensors of nothing says so by its own name.
 inline void need_extents(const Shape& shape, const char* op) {
   for (const int64_t d : shape) {
-    if (d < 0) fail_here(op, "extents must not be negative: got ", shape);
+    if (d < 0) fail_here(op, "sizes must not be negative: got ", shape);
   }
 }
 // reshape / broadcast without a node where nothing changes.

@@ -12,7 +12,7 @@ namespace freight {
 Shape Extents::expand(int rank, const char* op, const char* what) const {
   if (uniform) return Shape::filled(rank, values[0]);
   if (values.rank() != rank) {
-    ops::fail_here(op, what, " needs one number, or one per spatial axis: got ", values, ", need ", rank, " entries");
+    ops::fail_here(op, what, " needs one number, or one per spatial axis: expected ", rank, " entries, got ", values);
   }
   return values;
 }
@@ -27,7 +27,7 @@ constexpr int64_t kLargestPadding = 8192;             // oneDNN writes code for 
 
 void need_at_most(const char* op, const char* what, const Shape& got, int64_t most) {
   for (const int64_t v : got) {
-    if (v > most) ops::fail_here(op, what, " is too large: got ", got, ", need at most ", most);
+    if (v > most) ops::fail_here(op, what, " is too large: expected at most ", most, ", got ", got);
   }
 }
 
@@ -43,8 +43,8 @@ void need_small(const char* op, const Tensor& x, const Shape& kernel, const Shap
   for (int i = 0; i < std::min({kernel.rank(), dilation.rank(), a.pad_low.rank()}) && i + 2 < x.rank(); ++i) {
     const int64_t padded = x.dim(2 + i) + a.pad_low[i] + a.pad_high[i], window = dilation[i] * (kernel[i] - 1) + 1;
     if (padded <= kLongestAxis && window <= kLongestAxis) continue;
-    ops::fail_here(op, "axis ", 2 + i, " is too long: got ", padded, " with padding, and a window of ", window,
-                   ", need at most ", kLongestAxis, " (input ", x.type(), ")");
+    ops::fail_here(op, "axis ", 2 + i, " is too long: expected at most ", kLongestAxis, " (input ", x.type(), "), got ",
+                   padded, " with padding, and a window of ", window);
   }
 }
 
@@ -188,8 +188,8 @@ Tensor conv_transpose2d(const In& x, const In& w, const ConvTransposeOptions& o)
   }
   need_at_most(kOp, "the result", {a.shape[2], a.shape[3]}, kLongestAxis);
   if (a.shape[2] < 0 || a.shape[3] < 0) {
-    ops::fail_here(kOp, "padding takes away more than there is: got padding ", a.pad_low, " for input ", in.type(),
-                   " and weight ", weight.type(), ", which leaves ", a.shape, "; need less padding");
+    ops::fail_here(kOp, "padding removes more than the whole axis: got padding ", a.pad_low, " for input ", in.type(),
+                   " and weight ", weight.type(), ", which leaves ", a.shape, "; expected less padding");
   }
   return ops::one(Op::conv_grad_input, a, {in, weight});
 }

@@ -76,7 +76,7 @@ std::string spelled(const std::string& text, const std::vector<Tensor>& operands
 Equation parse(const std::string& text, const std::vector<Tensor>& given) {
   for (const char c : text) {
     if (c >= '0' && c <= '9')
-      ops::fail_here(kEinsum, "'", text, "' holds '", std::string(1, c), "': need letters, ..., commas and one ->");
+      ops::fail_here(kEinsum, "'", text, "' holds '", std::string(1, c), "': expected letters, ..., commas and one ->");
   }
   const std::string plain = spelled(text, given);
   const size_t operands = given.size();
@@ -92,7 +92,7 @@ Equation parse(const std::string& text, const std::vector<Tensor>& given) {
       e.operands.back() += c;
       ++uses[c];
     } else {
-      ops::fail_here(kEinsum, "'", text, "' holds '", std::string(1, c), "': need letters, ..., commas and one ->");
+      ops::fail_here(kEinsum, "'", text, "' holds '", std::string(1, c), "': expected letters, ..., commas and one ->");
     }
   }
   if (e.operands.size() != operands)
@@ -108,7 +108,7 @@ Equation parse(const std::string& text, const std::vector<Tensor>& given) {
     const char c = e.result[i];
     if (uses.count(c) == 0 || e.result.find(c, i + 1) != std::string::npos)
       ops::fail_here(kEinsum, "letter '", std::string(1, c), "' of the result of '", text,
-                     "' must stand once there and in an operand");
+                     "' must appear once there and in an operand");
   }
   return e;
 }
@@ -132,7 +132,7 @@ Lettered with_letters(Tensor x, std::string axes, const std::string& text) {
     for (size_t k = axes.find(axes[i], i + 1); k != std::string::npos; k = axes.find(axes[i], i + 1)) {
       const int a = static_cast<int>(i), b = static_cast<int>(k);
       if (x.shape()[a] != x.shape()[b])
-        ops::fail_here(kEinsum, "letter '", std::string(1, axes[i]), "' has extents ", x.shape()[a], " and ",
+        ops::fail_here(kEinsum, "letter '", std::string(1, axes[i]), "' has sizes ", x.shape()[a], " and ",
                        x.shape()[b], " in ", x.type());
       const Tensor on = equal(iota(x.shape(), a), iota(x.shape(), b));
       const Tensor kept = where(on, x, is_floating(x.dtype()) ? In(0.0) : In(0));  // no product: 0 times infinity
@@ -197,7 +197,7 @@ std::map<char, int64_t> extents_of(const std::vector<Lettered>& terms) {
       const Lettered& other = *first.try_emplace(c, &t).first->second;
       if (other.extent(c) != t.extent(c))
         ops::fail_here(kEinsum, c <= '9' ? std::string("an axis of ...") : cat("letter '", std::string(1, c), "'"),
-                       " has extents ", other.extent(c), " and ", t.extent(c), " in ", other.x.type(), " and ",
+                       " has sizes ", other.extent(c), " and ", t.extent(c), " in ", other.x.type(), " and ",
                        t.x.type());
       extents[c] = t.extent(c);
     }

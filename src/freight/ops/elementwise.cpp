@@ -19,7 +19,7 @@ int axis_of(int64_t axis, const Type& type, const char* op) {
   const int64_t i = axis < 0 ? axis + rank : axis;
   if (i < 0 || i >= rank) {
     if (rank == 0) fail_here(op, "a tensor of rank 0 has no axes: got axis ", axis, " for ", type);
-    fail_here(op, "axis out of range: got ", axis, ", need ", -rank, " to ", rank - 1, " for ", type);
+    fail_here(op, "axis out of range: expected ", -rank, " to ", rank - 1, " for ", type, ", got ", axis);
   }
   return static_cast<int>(i);
 }
@@ -62,7 +62,7 @@ Tensor expanded(const Tensor& x, const Shape& shape, const char* op) {
 
 Tensor per_channel(const Tensor& c, const Tensor& like, const char* op) {
   if (c.rank() != 1 || c.dim(0) != like.dim(1)) {
-    fail_here(op, "need one number per channel: got ", c.type(), " for ", like.type(), " with ", like.dim(1),
+    fail_here(op, "expected one number per channel, got ", c.type(), " for ", like.type(), " with ", like.dim(1),
               " channels");
   }
   Shape s = Shape::filled(like.rank(), 1);

@@ -53,28 +53,28 @@ void reductions(FunctionList& t) {
   t.add("max", Reducing(max), "largest elements over the axes; ties share the gradient", over);
   t.add("min", Reducing(min), "smallest elements over the axes; ties share the gradient", over);
   t.add("prod", Reducing(prod), "products over the axes; of integers in i64", over);
-  t.add("any", Reducing(any), "bool: whether any element differs from 0", over);
-  t.add("all", Reducing(all), "bool: whether all elements differ from 0", over);
+  t.add("any", Reducing(any), "bool: true if any element differs from 0", over);
+  t.add("all", Reducing(all), "bool: true if all elements differ from 0", over);
   t.add("logsumexp", Reducing(logsumexp), "ln(sum(exp(x))), with the maximum subtracted first", over);
   t.add("norm", norm, "sum(|x|^p)^(1/p) over the axes", {"x", {"axes", Axes{}}});
   t.add("var", var, "the sum of squared differences from the mean, divided by n - correction", {"x", {"axes", Axes{}}});
   t.add("stddev", stddev, "the root of var", {"x", {"axes", Axes{}}});
   t.add("cumsum", cumsum, "element i is the sum of elements 0 to i along the axis; of integers in i64", {"x", "axis"});
   const std::vector<Named> along = {"x", {"axis", -1}, {"keep", Keep::no}};
-  t.add("argmax", argmax, "i32: where the first largest element lies along the axis", along);
-  t.add("argmin", argmin, "i32: where the first smallest element lies along the axis", along);
+  t.add("argmax", argmax, "i32: index of the first largest element along the axis", along);
+  t.add("argmin", argmin, "i32: index of the first smallest element along the axis", along);
 }
 
 void shaping(FunctionList& t) {
   t.header("shape.h");
-  t.add("reshape", reshape, "the same elements in row-major order under another shape; one extent may be -1",
+  t.add("reshape", reshape, "the same elements in row-major order under another shape; one size may be -1",
         {"x", "shape"});
   t.add("flatten", flatten, "joins the axes from start to end, inclusive", {"x", {"start", 1}, {"end", -1}});
   t.add("transpose", transpose, "swaps two axes", {"x", {"a", -2}, {"b", -1}});
   t.add("permute", permute, "result axis i is axis perm[i] of x", {"x", "perm"});
-  t.add("squeeze", squeeze, "drops an axis of extent 1", {"x", "axis"});
-  t.add("unsqueeze", unsqueeze, "adds an axis of extent 1 before `axis` of the result", {"x", "axis"});
-  t.add("broadcast_to", broadcast_to, "leading axes are added, extents of 1 expand", {"x", "shape"});
+  t.add("squeeze", squeeze, "drops an axis of size 1", {"x", "axis"});
+  t.add("unsqueeze", unsqueeze, "adds an axis of size 1 before `axis` of the result", {"x", "axis"});
+  t.add("broadcast_to", broadcast_to, "leading axes are added, sizes of 1 expand", {"x", "shape"});
   t.add("slice", slice, "elements start, start + step, ... below limit along the axis; ends are clamped",
         {"x", "axis", "start", "limit", {"step", 1}});
   t.add("narrow", narrow, "`length` elements from `start` along the axis", {"x", "axis", "start", "length"});
@@ -85,8 +85,8 @@ void shaping(FunctionList& t) {
   t.add("concat", concat, "joins along an existing axis", {"xs", "axis"});
   t.add("stack", stack, "joins along a new axis", {"xs", {"axis", 0}});
   t.add("split", static_cast<std::vector<Tensor> (*)(const In&, const std::vector<int64_t>&, Axis)>(split),
-        "parts of the given sizes, whose sum is the axis' extent", {"x", "sizes", "axis"});
-  t.add("chunk", chunk, "`parts` equal parts", {"x", "parts", "axis"});
+        "chunks of the given sizes, whose sum is the size of the axis", {"x", "sizes", "axis"});
+  t.add("chunk", chunk, "`parts` equal chunks", {"x", "parts", "axis"});
   t.add("zeros", zeros, "all 0", {"shape", {"dtype", DType::f32}});
   t.add("ones", ones, "all 1", {"shape", {"dtype", DType::f32}});
   t.add("full", full, "all `value`", {"shape", Named::number("value"), {"dtype", DType::f32}});
@@ -116,8 +116,8 @@ void indexing(FunctionList& t) {
         {"index", "table", {"padding_idx", -1}});
   t.header("sort.h");
   const Named axis{"axis", -1}, ascending{"order", Order::ascending};
-  t.add("argsort", argsort, "i32: where the elements in order lie in x along the axis", {"x", axis, ascending});
-  t.add("sort", sort, "the elements in order along the axis, and where they lie in x", {"x", axis, ascending});
+  t.add("argsort", argsort, "i32: indices that sort x along the axis", {"x", axis, ascending});
+  t.add("sort", sort, "the sorted elements along the axis, and their indices in x", {"x", axis, ascending});
   t.add("topk", topk, "the k largest (descending) or smallest (ascending), in that order",
         {"x", "k", axis, {"order", Order::descending}});
 }
@@ -141,7 +141,7 @@ void products(FunctionList& t) {
         "products summed over axes of a and b that correspond", {"a", "b", "a_axes", "b_axes"});
   t.add("vecdot", vecdot, "the sum of a b over the axis; the others broadcast", {"a", "b", {"axis", -1}});
   t.add("outer", Binary(outer), "a (M), b (N) -> (M, N): every product", {"a", "b"});
-  t.add("kron", Binary(kron), "each element of a times all of b, extents multiplied", {"a", "b"});
+  t.add("kron", Binary(kron), "each element of a times all of b, sizes multiplied", {"a", "b"});
   t.add("cross", cross, "the cross product of vectors of 3 numbers along the axis", {"a", "b", {"axis", -1}});
   t.add("diagonal", diagonal, "the elements at (i, i + offset) of (..., M, N)", {"x", {"offset", 0}});
   t.add("matrix_trace", matrix_trace, "the sum of the diagonal; of integers in i64", {"x", {"offset", 0}});
@@ -173,8 +173,7 @@ void factorizations(FunctionList& t) {
   t.add("eigvals", eigvals, "the eigenvalues of eig", {"x"});
   t.add("svd", svd, "u diag(s) vh = x, s descending", {"x"});
   t.add("svdvals", svdvals, "the singular values of svd", {"x"});
-  t.add("lstsq", lstsq, "the x of least norm for which that of a x - b is least, sums of squares left, the rank",
-        {"a", "b"});
+  t.add("lstsq", lstsq, "least-squares solution x of minimum norm, sums of squared residuals, the rank", {"a", "b"});
   t.add("pinv", pinv, "the pseudo-inverse (..., N, M)", {"x"});
   t.add("matrix_rank", matrix_rank, "i64: how many singular values count", {"x"});
   t.add("matrix_norm", matrix_norm, "a norm of (..., M, N)", {"x"});
@@ -257,7 +256,7 @@ void random(FunctionList& t) {
   t.header("random.h");
   t.add("random_uniform", random_uniform, "f32 in [lo, hi)", {"shape", {"lo", 0.0}, {"hi", 1.0}});
   t.add("random_normal", random_normal, "f32, normally distributed", {"shape", {"mean", 0.0}, {"deviation", 1.0}});
-  t.add("randn", randn, "f32, normally distributed with mean 0 and deviation 1", {"shape"});
+  t.add("randn", randn, "f32, normally distributed with mean 0 and standard deviation 1", {"shape"});
   t.add("randint", randint, "i64 in [low, high), at most 2^24 different ones", {"low", "high", "shape"});
   t.add("dropout", dropout, "elements zeroed with probability p, the rest scaled by 1 / (1 - p)", {"x", "p"});
 }

@@ -106,7 +106,7 @@ Tensor randint(WholeNumber low, WholeNumber high, const Shape& shape, SourceLine
   const Frame frame(at, "randint");
   // Unsigned: the difference of two numbers of i64 may be none of i64.
   if (high <= low || static_cast<uint64_t>(high) - static_cast<uint64_t>(low) > uint64_t{1} << 24)
-    ops::fail_here("randint", "need from 1 to 2^24 numbers: got [", low.value, ", ", high.value, ")");
+    ops::fail_here("randint", "expected from 1 to 2^24 numbers, got [", low.value, ", ", high.value, ")");
   // The product may be rounded up to high - low.
   const auto count = static_cast<double>(high - low);
   return cast(minimum(floor(draw(Op::random_uniform, shape, "randint") * count), count - 1), DType::i64) + low.value;
@@ -114,7 +114,7 @@ Tensor randint(WholeNumber low, WholeNumber high, const Shape& shape, SourceLine
 
 Tensor dropout(const In& x, double p) {
   const auto [frame, t] = ops::enter(x, "dropout");
-  if (!(p >= 0 && p < 1)) ops::fail_here("dropout", "probability out of range: got ", p, ", need 0 <= p < 1");
+  if (!(p >= 0 && p < 1)) ops::fail_here("dropout", "probability out of range: expected 0 <= p < 1, got ", p);
   if (p == 0) return t;
   return drawn([&, &x_in = t](int64_t stream, const Tensor& key) {
     return ops::one(Op::dropout, DropoutAttrs{p, stream}, {x_in, key});

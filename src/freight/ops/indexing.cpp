@@ -68,8 +68,8 @@ std::vector<Index> complete(const Type& x, std::initializer_list<Index> given) {
     ellipses += std::holds_alternative<Ellipsis>(i.is);
   }
   if (taken > x.shape.rank())
-    fail_here(kIndexing, "got indices for ", taken, " axes, need at most ", x.shape.rank(), " for ", x);
-  if (ellipses > 1) fail_here(kIndexing, "only one ellipsis can stand among the indices of ", x);
+    fail_here(kIndexing, "expected at most ", x.shape.rank(), " for ", x, ", got indices for ", taken, " axes");
+  if (ellipses > 1) fail_here(kIndexing, "only one ellipsis is allowed among the indices of ", x);
   const auto rest = static_cast<size_t>(x.shape.rank() - taken);
   std::vector<Index> all;
   for (const Index& i : given) {
@@ -110,21 +110,20 @@ Tensor picked(const Tensor& t, const Picks& picks) {
 
 void add_pick(Picks& picks, Tensor& t, int axis, const Tensor& index, const Type& x) {
   if (picks.closed || picks.lone_before)
-    fail_here(
-        kIndexing,
-        "indices that are tensors or integers must stand side by side where one is a tensor: got another order for ", x,
-        "; permute() brings the axes together");
+    fail_here(kIndexing,
+              "indices that are tensors or integers must be adjacent where one is a tensor: got another order for ", x,
+              "; permute() brings the axes together");
   if (picks.each.empty()) picks.first = axis;
   if (index.dtype() != DType::boolean) {
     if (!is_integer(index.dtype())) fail_here(kIndexing, "indices must be integers or bool: got ", index.type());
     if (!computes(index.dtype()))
-      fail_here(kIndexing, "does not index by ", index.dtype(), ": got ", index.type(), ", need i32, i64, u8 or bool");
+      fail_here(kIndexing, "does not index by ", index.dtype(), ": expected i32, i64, u8 or bool, got ", index.type());
     picks.each.push_back(index);
     return;
   }
   for (int i = 0; i < index.rank(); ++i) {
     if (index.shape()[i] != t.shape()[axis + i])
-      fail_here(kIndexing, "a mask must have the extents of the axes that it takes from: got ", index.type(), " for ",
+      fail_here(kIndexing, "a mask must have the sizes of the axes that it selects from: got ", index.type(), " for ",
                 x, " from axis ", axis, " on");
   }
   if (index.rank() == 0) fail_here(kIndexing, "a mask needs an axis: got ", index.type());

@@ -32,7 +32,7 @@ Tensor folded(const Tensor& a, const Tensor& b, bool trans_b) {
 
 Tensor linear_product(const Tensor& x, const Tensor& w) {
   if (w.rank() != 2 || x.rank() < 1)
-    ops::fail_here("linear", "need x (..., in) and w (out, in): got ", x.type(), ", ", w.type());
+    ops::fail_here("linear", "expected x (..., in) and w (out, in), got ", x.type(), ", ", w.type());
   if (x.dim(-1) != w.dim(1)) {
     ops::fail_here("linear", "inner dimensions differ: input ", x.type(), " axis ", x.rank() - 1, " = ", x.dim(-1),
                    ", weight ", w.type(), " axis 1 = ", w.dim(1));
@@ -82,7 +82,7 @@ Tensor linear(const In& x, const In& w, const In& b) {
   const Tensor weight = ops::get(w, "linear"), bias = ops::get(b, "linear");
   const Tensor y = linear(x, weight);
   if (bias.shape() != Shape{weight.dim(0)})
-    ops::fail_here("linear", "need bias (out): got ", bias.type(), " beside weight ", weight.type());
+    ops::fail_here("linear", "expected bias (out), got ", bias.type(), " with weight ", weight.type());
   return ops::named("linear", [&] { return y + bias; });
 }
 

@@ -54,7 +54,7 @@ Tensor expm(const In& x, const ExpmOptions& options) {
   ops::need_square(t, "expm");
   constexpr int64_t kMost = 60;  // f32 holds 2^-60 times numbers around 1
   if (options.max_squarings < 0 || options.max_squarings > kMost) {
-    ops::fail_here("expm", "max_squarings out of range: got ", options.max_squarings, ", need 0 to ", kMost);
+    ops::fail_here("expm", "max_squarings out of range: expected 0 to ", kMost, ", got ", options.max_squarings);
   }
   if (t.numel() == 0) return t;
   const Approximant& by = approximant(t.dtype());

@@ -8,18 +8,18 @@
 namespace freight::ops {
 
 inline void need_matrix(const Tensor& t, const char* op, const char* form = "(..., M, N)") {
-  if (t.rank() < 2) fail_here(op, "needs a matrix: got ", t.type(), ", need ", form);
+  if (t.rank() < 2) fail_here(op, "needs a matrix: expected ", form, ", got ", t.type());
 }
 // Factorizations need a matrix of f32 or f64.
 inline void need_factors(const Tensor& t, const char* op, const char* form = "(..., M, N)") {
   need_floating(t, op);
   if (wide(t.dtype()) != t.dtype())
-    fail_here(op, "does not compute in ", t.dtype(), ": got ", t.type(), ", need f32 or f64; cast to f32 first");
+    fail_here(op, "does not compute in ", t.dtype(), ": expected f32 or f64, got ", t.type(), "; cast to f32 first");
   need_matrix(t, op, form);
 }
 inline void need_square(const Tensor& t, const char* op) {
   need_factors(t, op, "(..., N, N)");
-  if (t.dim(-1) != t.dim(-2)) fail_here(op, "the matrix is not square: got ", t.type(), ", need (..., N, N)");
+  if (t.dim(-1) != t.dim(-2)) fail_here(op, "the matrix is not square: expected (..., N, N), got ", t.type());
 }
 
 // The axes in front of the last `count`.
@@ -49,12 +49,12 @@ inline RightSide right_side(const Tensor& a, const Tensor& b, int64_t rows, cons
   need_factors(a, op);
   if (a.dtype() != b.dtype())
     fail_here(op, "element types differ: a ", a.type(), ", b ", b.type(), "; cast one of them");
-  if (b.rank() == 0) fail_here(op, "b needs an axis: got ", b.type(), ", need (", rows, ") or (..., ", rows, ", K)");
+  if (b.rank() == 0) fail_here(op, "b needs an axis: expected (", rows, ") or (..., ", rows, ", K), got ", b.type());
   const bool vector = b.rank() == 1;
   const int axis = vector ? 0 : b.rank() - 2;
   if (b.shape()[axis] != rows) {
     fail_here(op, "a and b do not match: a ", a.type(), ", b ", b.type(), " axis ", axis, " = ", b.shape()[axis],
-              ", need ", rows);
+              ", expected ", rows);
   }
   return {vector ? unsqueeze(b, -1) : b, vector};
 }

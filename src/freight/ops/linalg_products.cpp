@@ -18,7 +18,7 @@ int64_t shared_axis(const Tensor& a, const Tensor& b, int64_t axis, const char* 
   const int64_t back = at - a.rank();
   if (-back > b.rank()) ops::fail_here(op, "axis ", axis, " is not in both: got ", a.type(), " and ", b.type());
   if (a.dim(back) != b.dim(back)) {
-    ops::fail_here(op, "extents of axis ", axis, " differ: got ", a.type(), " and ", b.type());
+    ops::fail_here(op, "sizes of axis ", axis, " differ: got ", a.type(), " and ", b.type());
   }
   return back;
 }
@@ -29,7 +29,7 @@ std::vector<int64_t> summed_axes(const std::vector<int64_t>& axes, const Tensor&
   for (const int64_t axis : axes) {
     const int64_t i = ops::axis_of(axis, x.type(), "tensordot");
     if (std::find(list.begin(), list.end(), i) != list.end())
-      ops::fail_here("tensordot", "axis ", axis, " of ", x.type(), " stands twice");
+      ops::fail_here("tensordot", "axis ", axis, " of ", x.type(), " appears twice");
     list.push_back(i);
   }
   return list;
@@ -59,8 +59,8 @@ Tensor summed_product(const Tensor& a, const Tensor& b, const std::vector<int64_
     ops::fail_here("tensordot", "needs as many axes of a as of b: got ", sa.size(), " and ", sb.size());
   for (size_t i = 0; i < sa.size(); ++i) {
     if (a.dim(sa[i]) != b.dim(sb[i])) {
-      ops::fail_here("tensordot", "extents differ: a ", a.type(), " axis ", sa[i], " = ", a.dim(sa[i]), ", b ",
-                     b.type(), " axis ", sb[i], " = ", b.dim(sb[i]));
+      ops::fail_here("tensordot", "sizes differ: a ", a.type(), " axis ", sa[i], " = ", a.dim(sa[i]), ", b ", b.type(),
+                     " axis ", sb[i], " = ", b.dim(sb[i]));
     }
   }
   const std::vector<int64_t> left = other_axes(sa, a), right = other_axes(sb, b);
@@ -68,8 +68,8 @@ Tensor summed_product(const Tensor& a, const Tensor& b, const std::vector<int64_
   for (const int64_t i : left) extents.push_back(a.dim(i));
   for (const int64_t i : right) extents.push_back(b.dim(i));
   if (extents.size() > Shape::kMaxRank) {
-    ops::fail_here("tensordot", "the result has too many axes: got ", a.type(), " and ", b.type(), ", need at most ",
-                   Shape::kMaxRank);
+    ops::fail_here("tensordot", "the result has too many axes: expected at most ", Shape::kMaxRank, ", got ", a.type(),
+                   " and ", b.type());
   }
   return ops::reshaped(matmul(in_order(a, left, sa), in_order(b, sb, right)), Shape(extents));
 }
@@ -93,8 +93,8 @@ Tensor tensordot(const In& a, const In& b, WholeNumber axes) {
   const Frame frame(a.where, "tensordot");
   const Tensor left = ops::get(a, "tensordot"), right = ops::get(b, "tensordot");
   if (axes < 0 || axes > std::min(left.rank(), right.rank())) {
-    ops::fail_here("tensordot", "got ", axes.value, " axes, need 0 to ", std::min(left.rank(), right.rank()), " for ",
-                   left.type(), " and ", right.type());
+    ops::fail_here("tensordot", "expected 0 to ", std::min(left.rank(), right.rank()), " for ", left.type(), " and ",
+                   right.type(), ", got ", axes.value, " axes");
   }
   return ops::named("tensordot",
                     [&] { return summed_product(left, right, counted(left.rank() - axes, axes), counted(0, axes)); });
@@ -122,7 +122,7 @@ Tensor outer(const In& a, const In& b) {
   const Frame frame(a.where, "outer");
   const Tensor left = ops::get(a, "outer"), right = ops::get(b, "outer");
   if (left.rank() != 1 || right.rank() != 1)
-    ops::fail_here("outer", "needs two vectors: got ", left.type(), " and ", right.type(), ", need (M) and (N)");
+    ops::fail_here("outer", "needs two vectors: expected (M) and (N), got ", left.type(), " and ", right.type());
   return ops::named("outer", [&] { return unsqueeze(left, 1) * unsqueeze(right, 0); });
 }
 
@@ -131,8 +131,8 @@ Tensor kron(const In& a, const In& b) {
   const Tensor left = ops::get(a, "kron"), right = ops::get(b, "kron");
   const int rank = std::max(left.rank(), right.rank());
   if (2 * rank > Shape::kMaxRank) {
-    ops::fail_here("kron", "too many axes: got ", left.type(), " and ", right.type(), ", need at most ",
-                   Shape::kMaxRank / 2);
+    ops::fail_here("kron", "too many axes: expected at most ", Shape::kMaxRank / 2, ", got ", left.type(), " and ",
+                   right.type());
   }
   Shape thin_a, thin_b, extents;
   for (int i = 0; i < rank; ++i) {

@@ -101,8 +101,8 @@ Tensor lu_solve(const In& lu, const In& permutation, const In& b, const LuSolveO
   Shape rows = f.shape();
   rows.erase(rows.rank() - 1);
   if (p.shape() != rows || !is_integer(p.dtype())) {
-    ops::fail_here("lu_solve", "permutation must be that of lu_factor: got ", p.type(), " beside lu ", f.type(),
-                   ", need ", Type{DType::i32, rows});
+    ops::fail_here("lu_solve", "permutation must be that of lu_factor: expected ", Type{DType::i32, rows}, ", got ",
+                   p.type(), " with lu ", f.type());
   }
   const ops::RightSide side = ops::right_side(f, ops::get(b, "lu_solve"), f.dim(-1), "lu_solve");
   const Shape batch = ops::common_batch(f, side.b, "lu_solve");
@@ -120,8 +120,8 @@ Tensor lu_cond(const In& lu, const In& norm) {
   ops::need_square(f, "lu_cond");
   const Shape batch = ops::batch_of(f);
   if (size.dtype() != f.dtype() || size.shape() != batch) {
-    ops::fail_here("lu_cond", "norm must be that of x: got ", size.type(), " beside lu ", f.type(), ", need ",
-                   Type{f.dtype(), batch});
+    ops::fail_here("lu_cond", "norm must be that of x: expected ", Type{f.dtype(), batch}, ", got ", size.type(),
+                   " with lu ", f.type());
   }
   const int64_t n = f.dim(-1);
   if (n == 0) return size * 0;
@@ -193,7 +193,7 @@ Tensor solve_triangular(const In& a, const In& b, const TriangularOptions& o) {
                             .refuse_singular = o.refuse_singular};
   if (o.right) {
     if (y.rank() < 2 || y.dim(-1) != x.dim(-1) || y.dtype() != x.dtype()) {
-      ops::fail_here(op, "a and b do not match: a ", x.type(), ", b ", y.type(), ", need b (..., K, ", x.dim(-1),
+      ops::fail_here(op, "a and b do not match: a ", x.type(), ", b ", y.type(), ", expected b (..., K, ", x.dim(-1),
                      ") of the same type with right");
     }
     const Shape batch = ops::common_batch(x, y, op);

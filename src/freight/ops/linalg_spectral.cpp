@@ -49,7 +49,7 @@ Tensor norm_of_matrices(const Tensor& t, const MatrixNormOptions& o, const char*
   const bool least =
       o.ord == MatrixOrder::minus_one || o.ord == MatrixOrder::minus_two || o.ord == MatrixOrder::minus_inf;
   if (least && (t.dim(-1) == 0 || t.dim(-2) == 0))
-    ops::fail_here(op, "an empty matrix has no least sum or singular value: got ", t.type());
+    ops::fail_here(op, "an empty matrix has no smallest sum or singular value: got ", t.type());
   return ops::in_wide(t, [&](const Tensor& x) {
     const Tensor y = kept_norm(x, o.ord);
     return o.keep == Keep::yes ? y : squeeze(squeeze(y, -1), -1);

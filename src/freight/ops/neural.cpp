@@ -48,12 +48,12 @@ void need_equal_shapes(const In& a, const In& b, const char* op) {
   if (a.is_number || b.is_number) return;
   const Tensor x = ops::get(a, op), y = ops::get(b, op);
   if (x.shape() == y.shape()) return;
-  ops::fail_here(op, "shapes differ: got ", x.type(), " and ", y.type(), ", need equal ones; reshape one of them");
+  ops::fail_here(op, "shapes differ: expected equal ones, got ", x.type(), " and ", y.type(), "; reshape one of them");
 }
 
 void need_labels(const Tensor& rows, const Tensor& target, const char* op) {
   if (rows.rank() != 2 || target.rank() != 1 || rows.dim(0) != target.dim(0) || is_floating(target.dtype())) {
-    ops::fail_here(op, "need (N, C) and N integer classes: got ", rows.type(), " and ", target.type());
+    ops::fail_here(op, "expected (N, C) and N integer classes, got ", rows.type(), " and ", target.type());
   }
 }
 
@@ -140,7 +140,7 @@ void need_class_weights(const Tensor& weight, const Tensor& logits) {
 Tensor cross_entropy(const In& logits, const In& target, const CrossEntropyOptions& options) {
   const Frame frame(logits.where, "cross_entropy");
   const double s = options.label_smoothing;
-  if (!(s >= 0 && s < 1)) ops::fail_here("cross_entropy", "label smoothing out of range: got ", s, ", need 0 <= s < 1");
+  if (!(s >= 0 && s < 1)) ops::fail_here("cross_entropy", "label smoothing out of range: expected 0 <= s < 1, got ", s);
   const Tensor given = ops::get(logits, "cross_entropy"), t = ops::get(target, "cross_entropy");
   const bool soft = is_floating(t.dtype()), weighted = options.weight.defined();
   if (weighted) need_class_weights(options.weight, given);

@@ -29,7 +29,8 @@ void need_mask(const char* op, const Tensor& mask, const Shape& scores) {
     const int64_t extent = mask.dim(-i);
     fits = extent == 1 || extent == scores[4 - i];
   }
-  if (!fits) ops::fail_here(op, "the mask does not broadcast to (B, H, T, S): got ", mask.type(), ", need ", scores);
+  if (!fits)
+    ops::fail_here(op, "the mask does not broadcast to (B, H, T, S): expected ", scores, ", got ", mask.type());
 }
 
 // Which keys a query sees, undefined for all of them, and what is added to the scores.
@@ -45,7 +46,7 @@ Sight sight_of(const char* op, const AttentionOptions& o, const Shape& scores) {
   if (o.causal) s.narrow(iota({queries, keys}, 1) <= iota({queries, keys}, 0));
   if (o.lengths.defined()) {
     if (o.lengths.shape() != Shape{samples} || !is_integer(o.lengths.dtype())) {
-      ops::fail_here(op, "lengths must be integers, one per sample: got ", o.lengths.type(), ", need (", samples, ")");
+      ops::fail_here(op, "lengths must be integers, one per sample: expected (", samples, "), got ", o.lengths.type());
     }
     const Tensor counts = maximum(ops::counts_within(o.lengths, keys), 1);
     s.narrow(iota({1, 1, 1, keys}, 3) < reshape(counts, {samples, 1, 1, 1}));
@@ -69,7 +70,7 @@ Tensor wide_weights(const char* op, const Tensor& query, const Tensor& key, cons
   ops::need_floating(query, op);
   const Shape &q = query.shape(), &k = key.shape();
   if (q.rank() != 4 || k.rank() != 4 || q[0] != k[0] || q[1] != k[1] || q[3] != k[3] || query.dtype() != key.dtype()) {
-    ops::fail_here(op, "need q (B, H, T, D) and k (B, H, S, D): got ", query.type(), " and ", key.type());
+    ops::fail_here(op, "expected q (B, H, T, D) and k (B, H, S, D), got ", query.type(), " and ", key.type());
   }
   const Shape shape{q[0], q[1], q[2], k[2]};
   const DType t = wide(query.dtype());
@@ -89,12 +90,12 @@ Tensor ops::counts_within(const Tensor& lengths, int64_t most) {
 
 Tensor attention(const In& q, const In& k, const In& v, const AttentionOptions& o) {
   const auto [frame, query] = ops::enter(q, "attention");
-  if (query.rank() != 4) ops::fail_here("attention", "need q (B, H, T, D): got ", query.type());
+  if (query.rank() != 4) ops::fail_here("attention", "expected q (B, H, T, D), got ", query.type());
   std::vector<Tensor> in{query, ops::get(k, "attention"), ops::get(v, "attention")};
   if (o.mask.defined()) {
     const Tensor &key = in[1], &value = in[2];
     if (!(key.type() == value.type())) {
-      ops::fail_here("attention", "k and v must be alike: got ", key.type(), " and ", value.type());
+      ops::fail_here("attention", "k and v must have equal types: got ", key.type(), " and ", value.type());
     }
     const Tensor weights = wide_weights("attention", query, key, o);
     return cast(matmul(weights, cast(value, weights.dtype())), query.dtype());

@@ -25,7 +25,7 @@ Tensor reshape(const In& x, const Shape& shape) {
     if (shape[i] == -1 && open < 0) {
       open = i;
     } else if (shape[i] < 0) {
-      fail_here("reshape", "at most one extent may be -1 and none may be negative: got ", shape, " for ", t.type());
+      fail_here("reshape", "at most one size may be -1 and none may be negative: got ", shape, " for ", t.type());
     } else {
       if (shape[i] > 0 && known > (int64_t{1} << 48) / shape[i])
         fail_here("reshape", "too many elements: got ", shape, " for ", t.type());
@@ -45,7 +45,7 @@ Tensor flatten(const In& x, Axis start, Axis end) {
   const auto [frame, t] = ops::enter(x, "flatten");
   if (t.rank() == 0) return reshape(t, {1});
   const int first = axis_of(start, t.type(), "flatten"), last = axis_of(end, t.type(), "flatten");
-  if (first > last) fail_here("flatten", "start ", start.value, " lies behind end ", end.value, " for ", t.type());
+  if (first > last) fail_here("flatten", "start ", start.value, " is after end ", end.value, " for ", t.type());
   Shape s;
   for (int i = 0; i < t.rank(); ++i) {
     if (i <= first || i > last) {
@@ -77,7 +77,7 @@ Tensor squeeze(const In& x, Axis axis) {
   const auto [frame, t] = ops::enter(x, "squeeze");
   const int i = axis_of(axis, t.type(), "squeeze");
   Shape s = t.shape();
-  if (s[i] != 1) fail_here("squeeze", "axis ", axis.value, " of ", t.type(), " has extent ", s[i], ", need 1");
+  if (s[i] != 1) fail_here("squeeze", "axis ", axis.value, " of ", t.type(), " has size ", s[i], ", expected 1");
   s.erase(i);
   return ops::reshaped(t, s);
 }
@@ -203,7 +203,7 @@ std::vector<Tensor> split(const In& x, const std::vector<int64_t>& sizes, Axis a
     total += s;
   }
   if (total != t.shape()[i]) {
-    fail_here("split", "sizes add up to ", total, ", need ", t.shape()[i], " for axis ", i, " of ", t.type());
+    fail_here("split", "sizes add up to ", total, ", expected ", t.shape()[i], " for axis ", i, " of ", t.type());
   }
   std::vector<Tensor> parts;
   int64_t start = 0;
@@ -226,8 +226,8 @@ std::vector<Tensor> chunk(const In& x, WholeNumber parts, Axis axis) {
   if (parts < 1 || n % parts != 0)
     fail_here("chunk", "axis ", axis.value, " of ", t.type(), " does not divide into ", parts.value);
   if (parts > kMostParts) {
-    fail_here("chunk", "too many parts of ", t.type(), ": got ", parts.value, ", need at most ", kMostParts,
-              "; reshape gives the parts an axis of their own");
+    fail_here("chunk", "too many chunks of ", t.type(), ": expected at most ", kMostParts, ", got ", parts.value,
+              "; use reshape to give the chunks their own axis");
   }
   return split(t, std::vector<int64_t>(static_cast<size_t>(parts), n / parts), axis);
 }
@@ -279,7 +279,7 @@ Tensor arange(const In& start, const In& stop, const In& step) {
   const double from = start.scalar, by = step.scalar, span = stop.scalar - from;
   if (!(std::isfinite(from) && std::isfinite(span) && std::isfinite(by)) || by == 0 || span / by < 0)
     fail_here("arange", "no way from ", from, " to ", stop.scalar, " by steps of ", by);
-  if (span / by > 0x1p48) fail_here("arange", "too many numbers: got ", span / by, ", need at most ", 0x1p48);
+  if (span / by > 0x1p48) fail_here("arange", "too many numbers: expected at most ", 0x1p48, ", got ", span / by);
   const auto n = static_cast<int64_t>(std::ceil(span / by));
   const bool whole = start.is_integer && stop.is_integer && step.is_integer;
   for (const In* end : {&start, &stop}) {

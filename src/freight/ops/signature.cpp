@@ -73,19 +73,19 @@ std::vector<const Signature*> functions_named(const std::string& name) {
 std::vector<Tensor> invoke(const Signature& function, const std::vector<ArgumentValue>& values, SourceLine at) {
   const std::vector<Parameter>& parameters = function.parameters;
   if (values.size() > parameters.size()) {
-    fail(ErrorKind::usage, function.name.c_str(), "too many arguments: got ", values.size(), ", need at most ",
-         parameters.size(), ": ", to_string(function));
+    fail(ErrorKind::usage, function.name.c_str(), "too many arguments: expected at most ", parameters.size(), ", got ",
+         values.size(), ": ", to_string(function));
   }
   std::vector<ArgumentValue> complete;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& p = parameters[i];
     const bool given = i < values.size() && !std::holds_alternative<NotGiven>(values[i]);
     if (!given && p.required) {
-      fail(ErrorKind::usage, function.name.c_str(), "argument ", p.name, " is missing: need ", needed(p));
+      fail(ErrorKind::usage, function.name.c_str(), "argument ", p.name, " is missing: expected ", needed(p));
     }
     if (given && !is_kind(p, values[i])) {
-      fail(ErrorKind::usage, function.name.c_str(), "argument ", p.name, ": got ", shown(values[i]), ", need ",
-           needed(p));
+      fail(ErrorKind::usage, function.name.c_str(), "argument ", p.name, ": expected ", needed(p), ", got ",
+           shown(values[i]));
     }
     complete.push_back(given ? values[i] : p.usual);
   }

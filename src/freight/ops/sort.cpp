@@ -22,7 +22,7 @@ Sorted sort(const In& x, Axis axis, Order order) {
 Sorted topk(const In& x, WholeNumber k, Axis axis, Order order) {
   const auto [frame, t] = ops::enter(x, "topk");
   const int64_t extent = t.shape()[ops::axis_of(axis, t.type(), "topk")];
-  if (k < 0 || k > extent) ops::fail_here("topk", "got k ", k.value, ", need 0 to ", extent, " for ", t.type());
+  if (k < 0 || k > extent) ops::fail_here("topk", "expected 0 to ", extent, " for ", t.type(), ", got k ", k.value);
   const Tensor indices = narrow(argsort(t, axis, order), axis, 0, k);
   return {gather_elements(t, indices, axis), indices};
 }

@@ -96,7 +96,7 @@ std::unique_ptr<Optimizer> create(const std::string& name, const nn::Module& net
     if (name == o.name) return o.make(net, settings);
   }
   const std::string near = nearest(name, names());
-  fail(ErrorKind::usage, "optimizer", "unknown: got ", name, ", need one of ", join(names(), ", "),
+  fail(ErrorKind::usage, "optimizer", "unknown: expected one of ", join(names(), ", "), ", got ", name,
        near.empty() ? "" : cat("; did you mean ", near, "?"));
 }
 

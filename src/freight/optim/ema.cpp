@@ -13,7 +13,7 @@ namespace freight::optim {
 EMA::EMA(const nn::Module& net, const EMAOptions& options)
     : options_(options), count_("ema.updates", {DType::f32, {}}) {
   if (!(options.decay >= 0 && options.decay < 1)) {
-    fail(ErrorKind::usage, "EMA", "decay out of range: got ", options.decay, ", need 0 <= decay < 1");
+    fail(ErrorKind::usage, "EMA", "decay out of range: expected 0 <= decay < 1, got ", options.decay);
   }
   count_.share_among_devices();
   for (const nn::NamedVariable& v : net.state_dict()) {

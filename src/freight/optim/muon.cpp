@@ -50,7 +50,7 @@ ParameterGroups both_groups(const ParameterGroups& matrices, const ParameterGrou
   for (const ParameterGroup& g : all) {
     for (const Variable& p : g.parameters) {
       if (p.shape().rank() >= 2) continue;
-      fail(ErrorKind::usage, "Muon", "parameter ", p.name(), " is ", p.type(), ", need rank 2 or more");
+      fail(ErrorKind::usage, "Muon", "parameter ", p.name(), " is ", p.type(), ", expected rank 2 or more");
     }
   }
   std::erase_if(all, [](const ParameterGroup& g) { return g.parameters.empty(); });

@@ -61,7 +61,7 @@ void need_sound(const std::vector<nn::NamedArray>& entries, const std::string& s
     for (const float v : e.array.to_vector<float>()) {
       if (std::isfinite(v) && v >= 0) continue;
       fail(ErrorKind::checkpoint, source, "the ", rate ? "rate" : "count", " '", e.name, "' is ", v,
-           ", need a finite number of at least 0; the states come from a run gone wrong, or a damaged file");
+           ", expected a finite number of at least 0; the states come from a diverged run or a damaged file");
     }
   }
 }
@@ -111,14 +111,14 @@ void Optimizer::add_group(const ParameterGroup& g) {
   }
   if (g.parameters.empty()) {
     fail(ErrorKind::usage, "optimizer", "there are no parameters to train in group '", name,
-         "': parameters() leaves out what set_trainable(false) has frozen; freeze a group by .frozen = true");
+         "': parameters() skips what set_trainable(false) has frozen; freeze a group by .frozen = true");
   }
   Group made{name, {}, g.weight_decay.value_or(common_.weight_decay), std::make_shared<bool>(g.frozen)};
   need_finite("optimizer", "weight decay", made.weight_decay);
   if (g.lr) {
     need_finite("optimizer", "learning rate", *g.lr);
     if (!(common_.lr > 0)) {
-      fail(ErrorKind::usage, "optimizer", "group '", name, "' has a rate of its own, which keeps its ratio to the ",
+      fail(ErrorKind::usage, "optimizer", "group '", name, "' has its own rate, which keeps its ratio to the ",
            "optimizer's: that must be above 0, got ", common_.lr);
     }
     made.lr_ratio = shared_scalar(kRatio + name, *g.lr / common_.lr);
@@ -157,7 +157,7 @@ void Optimizer::set_lr(const std::string& group, double lr) {
   }
   const double all = this->lr();
   if (!(all > 0)) {
-    fail(ErrorKind::usage, "set_lr", "the rate of group '", group, "' is a part of the optimizer's, which is ", all,
+    fail(ErrorKind::usage, "set_lr", "the rate of group '", group, "' is relative to the optimizer's, which is ", all,
          ": set that first");
   }
   g.lr_ratio.set(lr / all);
@@ -241,8 +241,8 @@ void Optimizer::add_state(const nn::NamedVariable& state, std::optional<size_t> 
 
 void Optimizer::keep_part(const std::vector<bool>& own) {
   if (own.size() != parameters_.size()) {
-    fail(ErrorKind::usage, "keep_part", "got ", own.size(), " values, need one for each of ", parameters_.size(),
-         " parameters");
+    fail(ErrorKind::usage, "keep_part", "expected one for each of ", parameters_.size(), " parameters, got ",
+         own.size(), " values");
   }
   own_ = own;
   states_.clear();
@@ -339,7 +339,7 @@ const Tensor& Optimizer::grad_norm() const {
 void Optimizer::apply(const std::vector<Tensor>& gradients) {
   const Scope scope("optimizer");
   if (gradients.size() != parameters_.size()) {
-    trace::fail_here("optimizer", "got ", gradients.size(), " gradients, need ", parameters_.size());
+    trace::fail_here("optimizer", "expected ", parameters_.size(), ", got ", gradients.size(), " gradients");
   }
   follow_parameters();
   {
@@ -352,7 +352,7 @@ void Optimizer::apply(const std::vector<Tensor>& gradients) {
       if (!g.defined() || !(g.type() == parameters_[i].type())) {
         trace::fail_here("optimizer", "gradient ", i, " is ", g.defined() ? cat(g.type()) : "undefined",
                          ", parameter '", names_[i], "' is ", parameters_[i].type(),
-                         "; gradients stand in the order of parameters()");
+                         "; gradients are expected in the order of parameters()");
       }
       used.push_back(g);
     }

@@ -12,7 +12,7 @@ namespace {
 template <class Enum>
 Enum enum_of(const std::string& word, const std::vector<std::string>& names, const char* what) {
   const auto at = std::find(names.begin(), names.end(), word);
-  if (at == names.end()) fail(ErrorKind::usage, what, "unknown value: got ", word, ", need ", join(names, ", "));
+  if (at == names.end()) fail(ErrorKind::usage, what, "unknown value: expected ", join(names, ", "), ", got ", word);
   return static_cast<Enum>(at - names.begin());
 }
 }  // namespace

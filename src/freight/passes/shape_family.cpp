@@ -429,7 +429,8 @@ struct ShapeFamilies::Family {
   }
 };
 
-ShapeFamilies::Kin* ShapeFamilies::find(uint64_t key, const Graph& source, const std::string& circumstances) {
+ShapeFamilies::StructureGroup* ShapeFamilies::find(uint64_t key, const Graph& source,
+                                                   const std::string& circumstances) {
   const auto [first, last] = known_.equal_range(key);
   for (auto it = first; it != last; ++it) {
     if (it->second.circumstances == circumstances && alike(*it->second.source, source)) return &it->second;
@@ -442,7 +443,8 @@ Graph ShapeFamilies::lowered(const Graph& source, const std::string& circumstanc
   std::vector<std::shared_ptr<const Family>> families;
   {
     const std::lock_guard lock(mutex_);
-    if (const Kin* kin = find(key, source, circumstances)) families.assign(kin->families.begin(), kin->families.end());
+    if (const StructureGroup* kin = find(key, source, circumstances))
+      families.assign(kin->families.begin(), kin->families.end());
   }
   if (!families.empty()) {
     const Numbers numbers(source);
@@ -475,9 +477,9 @@ void ShapeFamilies::add(uint64_t key, const Graph& source, const std::string& ci
     known_.clear();
     nodes_ = 0;
   }
-  Kin* kin = find(key, source, circumstances);
+  StructureGroup* kin = find(key, source, circumstances);
   const auto own = std::make_shared<const Graph>(source);
-  if (!kin) kin = &known_.insert({key, Kin{own, circumstances, {}}})->second;
+  if (!kin) kin = &known_.insert({key, StructureGroup{own, circumstances, {}}})->second;
   Member member{own, std::make_shared<const Graph>(lowered), Numbers(source)};
   const auto replace = [&](std::shared_ptr<const Family>& f, Family now) {
     nodes_ = nodes_ + now.nodes() - f->nodes();

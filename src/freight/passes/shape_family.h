@@ -32,16 +32,16 @@ class ShapeFamilies {
 
  private:
   struct Family;
-  struct Kin {  // graphs of one structure
+  struct StructureGroup {  // graphs of one structure
     std::shared_ptr<const Graph> source;
     std::string circumstances;
     std::list<std::shared_ptr<const Family>> families;  // the one that was of use last first
   };
-  Kin* find(uint64_t key, const Graph& source, const std::string& circumstances);
+  StructureGroup* find(uint64_t key, const Graph& source, const std::string& circumstances);
   void add(uint64_t key, const Graph& source, const std::string& circumstances, const Graph& lowered);
 
   mutable std::mutex mutex_;
-  std::unordered_multimap<uint64_t, Kin> known_;
+  std::unordered_multimap<uint64_t, StructureGroup> known_;
   size_t nodes_ = 0;  // of all that is kept
   Stats stats_;
 };

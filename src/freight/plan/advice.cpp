@@ -86,8 +86,8 @@ std::vector<Choice> machines_like_this(const std::vector<Share>& shares, const R
   return all;
 }
 
-bool in_time(const Choice& c, const Wish& w) { return c.hours() <= (w.deadline_hours > 0 ? w.deadline_hours : kNight); }
-bool affordable(const Choice& c, const Wish& w) {
+bool in_time(const Choice& c, const Goal& w) { return c.hours() <= (w.deadline_hours > 0 ? w.deadline_hours : kNight); }
+bool affordable(const Choice& c, const Goal& w) {
   return w.budget_usd <= 0 || (c.usd() >= 0 && c.usd() <= w.budget_usd);
 }
 
@@ -115,7 +115,7 @@ std::string name_of(const Choice& c) {
 std::string dollars(double usd) { return cat("$", fixed(usd, usd < 10 ? 2 : 0)); }
 
 // By how much nothing meets the wish: the nearest in time, the nearest in money, and both trades.
-void tell_miss(Advice& a, const std::vector<Choice>& all, const Wish& w) {
+void tell_miss(Advice& a, const std::vector<Choice>& all, const Goal& w) {
   const auto timely = those(all, [&](const Choice& c) { return in_time(c, w); });
   const auto paid = those(all, [&](const Choice& c) { return affordable(c, w); });
   const double deadline = w.deadline_hours > 0 ? w.deadline_hours : kNight;
@@ -138,7 +138,7 @@ void tell_miss(Advice& a, const std::vector<Choice>& all, const Wish& w) {
 }
 
 // The choice among all that can run it: the least hardware that meets the wish, and of that the cheapest.
-Advice chosen(const std::vector<Choice>& all, const Wish& w) {
+Advice chosen(const std::vector<Choice>& all, const Goal& w) {
   Advice a;
   const auto good = those(all, [&](const Choice& c) { return in_time(c, w) && affordable(c, w); });
   a.cheapest = least(good.empty() ? all : good, cheaper);
@@ -197,7 +197,7 @@ void tell_reasons(Advice& a, const Share& whole, const std::vector<Choice>& all,
                             kWords[static_cast<size_t>(most)], "."));
   }
   if (e.data_seconds.high >= e.step_seconds.high) {
-    a.reasons.push_back("Reading or sending the data holds it up: a faster device would wait.");
+    a.reasons.push_back("Reading or sending the data is the bottleneck: a faster device would wait.");
   }
   tell_several(a);
   tell_here(a);
@@ -211,11 +211,11 @@ void tell_reasons(Advice& a, const Share& whole, const std::vector<Choice>& all,
     small += fits ? 0 : 1;
   }
   if (small > 0 && c.hardware > Hardware::modest_gpu) {
-    a.reasons.push_back(cat("On ", small, " of the modest GPUs it does not fit as it is."));
+    a.reasons.push_back(cat("On ", small, " of the small GPUs it does not fit unchanged."));
   }
 }
 
-void tell_changes(Advice& a, const std::vector<Choice>& all, const Wish& w) {
+void tell_changes(Advice& a, const std::vector<Choice>& all, const Goal& w) {
   const Choice& c = *a.answer;
   // The deadline with which less would do.
   const auto less = those(all, [&](const Choice& x) { return x.hardware < c.hardware && affordable(x, w); });
@@ -243,7 +243,7 @@ double efficiency(const Advice& advice, const Choice& choice) {
 }
 
 const char* to_string(Hardware h) {
-  constexpr const char* kNames[] = {"stay on the CPU", "one modest GPU",
+  constexpr const char* kNames[] = {"stay on the CPU", "one small GPU",
                                     "a workstation or a cloud instance, one large GPU", "several GPUs or a cluster"};
   return kNames[static_cast<size_t>(h)];
 }
@@ -276,7 +276,7 @@ std::vector<Share> shares(const Subject& subject, const DraftOptions& options) {
 }
 
 Advice advise(const std::vector<Share>& shares, const Catalog& catalog, const Rates* rates, const RunLength& length,
-              const Wish& w, const Fleet& fleet) {
+              const Goal& w, const Fleet& fleet) {
   FREIGHT_CHECK(length.steps_per_epoch > 0 && length.epochs > 0, "advice needs the length of the run");
   std::vector<Choice> all = candidates(shares, catalog, length, fleet);
   for (Choice& c : machines_like_this(shares, rates, length, fleet)) all.push_back(std::move(c));
@@ -284,7 +284,7 @@ Advice advise(const std::vector<Share>& shares, const Catalog& catalog, const Ra
   const bool counts = here.estimate.timed && here.estimate.fits.value_or(true);
   if (counts) all.push_back(here);
   if (all.empty()) {
-    fail(ErrorKind::usage, "advise", "no device of the catalogue holds this run: need ",
+    fail(ErrorKind::usage, "advise", "no device of the catalog fits this run: expected ",
          human_bytes(static_cast<double>(shares[0].drafts[0].total())),
          "; try a smaller --batch-size or --recompute all");
   }
@@ -297,7 +297,7 @@ Advice advise(const std::vector<Share>& shares, const Catalog& catalog, const Ra
   return a;
 }
 
-Advice advise_trees(const std::vector<Estimate>& estimates, const Catalog& catalog, const Wish& w) {
+Advice advise_trees(const std::vector<Estimate>& estimates, const Catalog& catalog, const Goal& w) {
   FREIGHT_CHECK(!estimates.empty(), "advice on trees needs an estimate of this machine");
   const Choice here{Hardware::processor, estimates[0], true};
   const bool fits = here.estimate.fits.value_or(true);
@@ -308,7 +308,7 @@ Advice advise_trees(const std::vector<Estimate>& estimates, const Catalog& catal
     if (e.timed && e.fits.value_or(true)) all.push_back({hardware_of(catalog.device(e.device), 1), e, false});
   }
   if (all.empty()) {
-    fail(ErrorKind::usage, "advise", "neither this machine nor a GPU of the catalogue holds this table: ",
+    fail(ErrorKind::usage, "advise", "neither this machine nor a GPU of the catalog fits this table: ",
          "--external-memory on fits it from the disk");
   }
   Advice a = chosen(all, w);
@@ -316,7 +316,7 @@ Advice advise_trees(const std::vector<Estimate>& estimates, const Catalog& catal
     a.here = here;
   } else {
     a.changes.emplace_back(
-        "This machine's memory does not hold the table: --external-memory on keeps it on the disk, which takes "
+        "The table does not fit in this machine's memory: --external-memory on keeps it on disk, which takes "
         "longer.");
   }
   if (!a.answer) return a;

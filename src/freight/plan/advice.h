@@ -13,7 +13,7 @@ namespace freight::plan {
 enum class Hardware : uint8_t { processor, modest_gpu, large_gpu, several };
 const char* to_string(Hardware hardware);
 
-struct Wish {
+struct Goal {
   double deadline_hours = 0, budget_usd = 0;  // 0: none was said
 };
 // The deadline where none was said.
@@ -57,10 +57,10 @@ inline constexpr int64_t kAsOffered = 0;
 // this one are among the choices where it says what connects hosts. Throws Error(usage) where nothing in the catalogue
 // can run it.
 Advice advise(const std::vector<Share>& shares, const Catalog& catalog, const Rates* rates, const RunLength& length,
-              const Wish& wish, const Fleet& fleet = {.per_machine = kAsOffered});
+              const Goal& goal, const Fleet& fleet = {.per_machine = kAsOffered});
 
 // The same of fitting trees to a table, by one device. `estimates`: plan/trees.h's, that of this machine first.
-Advice advise_trees(const std::vector<Estimate>& estimates, const Catalog& catalog, const Wish& wish);
+Advice advise_trees(const std::vector<Estimate>& estimates, const Catalog& catalog, const Goal& goal);
 
 // "8h", "90m", "1h30m", "2d" as hours. Throws Error(usage).
 double parse_hours(const std::string& flag, const std::string& text);

@@ -230,7 +230,7 @@ std::vector<Net> nets() {
 }
 
 // As the trainer's: it counts right answers too.
-struct Step {
+struct CalibrationStep {
   const models::Model* model;
   optim::Optimizer* optimizer;
   std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& y) const {
@@ -264,7 +264,7 @@ class TimedStep {
   TimedStep(const Net& net, int64_t batch, DType compute)
       : model_(models::from_spec(net.spec, net.name)),
         optimizer_(optim::create(net.optimizer, *model_.net, {.lr = 1e-4})),
-        step_(Step{&model_, optimizer_.get()}, {.compute = compute}) {
+        step_(CalibrationStep{&model_, optimizer_.get()}, {.compute = compute}) {
     model_.net->train();
     std::tie(x_, y_) = batch_of(model_, batch);
     run_ = &step_.executable(x_, y_);
@@ -280,7 +280,7 @@ class TimedStep {
  private:
   models::Model model_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  Compiled<Step> step_;
+  Compiled<CalibrationStep> step_;
   Array x_, y_, loss_{DType::f32, {}}, right_{DType::f32, {}};
   Executable* run_ = nullptr;
   std::vector<Work> work_;

@@ -43,7 +43,7 @@ class Entry {
       return {};
     }
     if (!it->is_string() || (needed && it->get<std::string>().empty()))
-      refuse("\"", key, "\": got ", excerpt(it->dump()), ", need text");
+      refuse("\"", key, "\": expected text, got ", excerpt(it->dump()));
     return it->get<std::string>();
   }
   // A number from kLeastFigure to kMostFigure; 0 where it is not said.
@@ -57,14 +57,14 @@ class Entry {
   }
   double fraction(const char* key) const {
     const double f = number(key, false);
-    if (f > 1) refuse("\"", key, "\": got ", f, ", need at most 1");
+    if (f > 1) refuse("\"", key, "\": expected at most 1, got ", f);
     if (f > 0) text((std::string(key) + "_source").c_str(), true);
     return f;
   }
   double positive(const std::string& key, const Json& value) const {
     if (!value.is_number() || !(value.get<double>() >= kLeastFigure) || !(value.get<double>() <= kMostFigure)) {
-      refuse("\"", key, "\": got ", excerpt(value.dump()), ", need a number above 0, from ", kLeastFigure, " to ",
-             kMostFigure);
+      refuse("\"", key, "\": expected a number above 0, from ", kLeastFigure, " to ", kMostFigure, ", got ",
+             excerpt(value.dump()));
     }
     return value.get<double>();
   }
@@ -78,7 +78,7 @@ class Entry {
 Json document(const std::string& text, const std::string& source, const char* format, const char* list) {
   Json j = io::parse_json<Json>(text, source);
   if (!j.is_object() || j.value("format", Json()) != format) {
-    fail(ErrorKind::usage, source, "no catalogue: need \"format\": \"", format, "\"");
+    fail(ErrorKind::usage, source, "no catalog: expected \"format\": \"", format, "\"");
   }
   if (!j.contains(list) || !j[list].is_array()) fail(ErrorKind::usage, source, "the list \"", list, "\" is missing");
   return j;
@@ -91,7 +91,7 @@ Device device_of(const Json& j, const std::string& source, size_t number) {
   e.name(d.name);
   d.kind = e.text("kind", true);
   if (std::find(std::begin(kKinds), std::end(kKinds), d.kind) == std::end(kKinds)) {
-    e.refuse("\"kind\": got ", excerpt(d.kind), ", need cpu, gpu, tpu or npu");
+    e.refuse("\"kind\": expected cpu, gpu, tpu or npu, got ", excerpt(d.kind));
   }
   d.vendor = e.text("vendor", false);
   d.arch = e.text("arch", false);
@@ -104,7 +104,7 @@ Device device_of(const Json& j, const std::string& source, size_t number) {
   }
   for (const auto& [rate, value] : peaks->items()) {
     if (std::find(std::begin(kRates), std::end(kRates), rate) == std::end(kRates)) {
-      e.refuse("unknown rate '", excerpt(rate), "' in \"dense_tflops\", need one of ",
+      e.refuse("unknown rate '", excerpt(rate), "' in \"dense_tflops\", expected one of ",
                join(std::vector<std::string>(std::begin(kRates), std::end(kRates)), ", "));
     }
     d.tflops.emplace_back(rate, e.positive("dense_tflops." + rate, value));
@@ -139,7 +139,7 @@ Price price_of(const Json& j, const std::string& source, size_t number) {
   p.vcpus = e.number("vcpus", false);
   const auto host = j.find("host_included");
   if (host != j.end() && !host->is_boolean())
-    e.refuse("\"host_included\": got ", excerpt(host->dump()), ", need true or false");
+    e.refuse("\"host_included\": expected true or false, got ", excerpt(host->dump()));
   p.host_included = host == j.end() || host->get<bool>();
   p.region = e.text("region", false);
   p.date = e.text("date", true);
@@ -154,7 +154,7 @@ Link link_entry(const Json& j, const std::string& source, size_t number) {
   l.name = e.text("name", true);
   e.name(l.name);
   const std::string scope = e.text("scope", true);
-  if (scope != "inside" && scope != "between") e.refuse("\"scope\": got ", excerpt(scope), ", need inside or between");
+  if (scope != "inside" && scope != "between") e.refuse("\"scope\": expected inside or between, got ", excerpt(scope));
   l.inside = scope == "inside";
   l.gb = e.number("gbit_per_s", !l.inside) / 8;
   const auto ends = [&](const char* best_key, double& best, const char* usual_key, double& usual) {
@@ -164,11 +164,11 @@ Link link_entry(const Json& j, const std::string& source, size_t number) {
   ends("best_share", l.best_share, "usual_share", l.usual_share);
   ends("best_hop_us", l.best_hop, "usual_hop_us", l.usual_hop);
   if (l.best_share > 1 || l.usual_share > l.best_share) {
-    e.refuse("\"best_share\" and \"usual_share\": got ", l.best_share, " and ", l.usual_share,
-             ", need at most 1, and the best no less than the usual");
+    e.refuse("\"best_share\" and \"usual_share\": expected at most 1, and the best no less than the usual, got ",
+             l.best_share, " and ", l.usual_share);
   }
   if (l.best_hop > l.usual_hop) {
-    e.refuse("\"best_hop_us\": got ", l.best_hop, ", need no more than the usual ", l.usual_hop);
+    e.refuse("\"best_hop_us\": expected no more than the usual ", l.usual_hop, ", got ", l.best_hop);
   }
   l.best_hop *= 1e-6;
   l.usual_hop *= 1e-6;
@@ -250,11 +250,11 @@ const Device& Catalog::device(const std::string& name) const {
   }
   if (with_it.size() == 1) return *part;
   if (!with_it.empty()) {
-    fail(ErrorKind::usage, name, with_it.size(), " devices of the catalogue have that in their names: need one of ",
+    fail(ErrorKind::usage, name, with_it.size(), " devices of the catalog have that in their names: expected one of ",
          join(with_it, ", "));
   }
   const std::string near = nearest(name, names);
-  fail(ErrorKind::usage, name, "no device of the catalogue has that name",
+  fail(ErrorKind::usage, name, "no device of the catalog has that name",
        near.empty() ? "" : cat("; did you mean '", near, "'?"),
        "; one that it lacks is described by --device-memory, --device-bandwidth and --device-tflops. It has ",
        join(names, ", "));
@@ -274,8 +274,9 @@ Link Catalog::link(const std::string& name) const {
   }
   if (!like) {
     const std::string near = nearest(name, names);
-    fail(ErrorKind::usage, "--link", "got '", excerpt(name), "', need one of ", join(names, ", "),
-         ", Gbit/s of a machine as 40 or 40gbit, or a FILE", near.empty() ? "" : cat("; did you mean '", near, "'?"));
+    fail(ErrorKind::usage, "--link", "expected one of ", join(names, ", "),
+         ", Gbit/s of a machine as 40 or 40gbit, or a FILE, got '", excerpt(name), "'",
+         near.empty() ? "" : cat("; did you mean '", near, "'?"));
   }
   Link l = *like;
   l.name = cat(gbit_of(name), "gbit");

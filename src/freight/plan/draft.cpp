@@ -209,7 +209,7 @@ Draft draft(const train::Planned& p) {
     add(Part::packing, blocks.of(plan.arena_bytes()) - plan.arena_bytes());
     if (plan.arena_bytes() <= largest) continue;
     largest = plan.arena_bytes();
-    d.held = std::move(use.held);
+    d.live = std::move(use.live);
     d.peak = std::move(use.peak);
   }
   const auto ranks = static_cast<size_t>(p.ranks);

@@ -36,7 +36,7 @@ struct DraftOfLength;
 struct Draft {
   DraftOptions options;
   std::array<size_t, kParts> bytes{};  // by kind
-  std::vector<Held> held;              // in the arena of the training step at its peak, largest first
+  std::vector<LiveTensor> live;        // in the arena of the training step at its peak, largest first
   std::string peak;                    // the step at the peak
   size_t arena_bytes = 0;              // of all plans of the training step
   std::vector<size_t> arenas;          // of each

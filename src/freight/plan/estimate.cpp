@@ -366,7 +366,7 @@ std::string limit_of(const Estimate& e) {
   if (mean(e.data_seconds) >= 0.99 * mean(e.step_seconds)) return "reading data";
   const double sums = mean(e.summing_seconds), waiting = mean(e.waiting_seconds);
   if (std::max(sums, waiting) < kLittle * mean(e.step_seconds)) return "computing";
-  return sums >= waiting ? cat("sums over ", e.link) : "waiting for the slowest device";
+  return sums >= waiting ? cat("all-reduce over ", e.link) : "waiting for the slowest device";
 }
 
 void take_sums(Estimate& e, const Computed& c, const Sums& sums) {
@@ -376,7 +376,7 @@ void take_sums(Estimate& e, const Computed& c, const Sums& sums) {
   e.beyond = sums.beyond;
   if (e.beyond.empty() && e.devices > kMostCompared) {
     e.beyond =
-        cat("beyond the ", kMostCompared, " devices of the largest published run that predictions were held against");
+        cat("beyond the ", kMostCompared, " devices of the largest published run that predictions were compared with");
   }
 }
 
@@ -557,7 +557,7 @@ Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, con
   e.shares = c.by.shares();
   e.assumed = cat("rates measured on ", rates->date, " (", rates->device, ", ", rates->threads,
                   " threads); the range is the calibration's worst error",
-                  ranks.threads > 1 ? cat("; ", fleet.devices, " ranks share the processors") : "",
+                  ranks.threads > 1 ? cat("; ", fleet.devices, " ranks share the cores") : "",
                   sums.beside ? cat("; kernels take ", fixed(sums.beside->products, 2), " to ",
                                     fixed(sums.beside->rest, 2), " times as long while all ranks compute")
                               : "");

@@ -78,7 +78,7 @@ class BatchChoice {
     if (least(fits ? 1 : 0) == 0) {
       if (size <= p.ranks) throw Error(ErrorKind::capacity, "train", "not even one sample fits the memory");
       chosen_ = size / 2;
-      return {cat("a step of ", size, " took more memory than there is"), flags_for(chosen_)};
+      return {cat("a step of ", size, " needed more memory than available"), flags_for(chosen_)};
     }
     tried_ = size;
     return {cat("a step of ", size, " was tried: ", fixed(*seconds * 1e3, 1), " ms"), flags_for(size)};
@@ -103,12 +103,12 @@ Draft plan_offload(train::PreparedRun& run, double device_memory) {
 // Holds the plan against the memory; the draft is that of the run as it is.
 std::optional<Change> check_memory(const train::Planned& p, const FitOptions& options, const Memory& memory,
                                    Draft& draft) {
-  if (options.misfit == FitOptions::Misfit::ignore) {
+  if (options.if_too_large == FitOptions::IfTooLarge::ignore) {
     draft = plan::draft(p);
     return std::nullopt;
   }
-  Fit fit = check_fit(p, memory);
-  if (!fit.fits && options.misfit == FitOptions::Misfit::adapt && !fit.flags.empty() && fit.changes.empty()) {
+  FitCheck fit = check_fit(p, memory);
+  if (!fit.fits && options.if_too_large == FitOptions::IfTooLarge::adapt && !fit.flags.empty() && fit.changes.empty()) {
     return Change{"does not fit the memory as it is", fit.flags};
   }
   if (!fit.fits) throw refusal(fit);
@@ -133,14 +133,14 @@ std::optional<Change> agreed(const std::optional<Change>& mine, train::Ranks* ra
 // A learner without plans says itself what it needs, and that is compared with the memory.
 void check_cost(const train::PreparedRun& run, const FitOptions& options, Outcome& outcome) {
   if (options.choose_batch) {
-    fail(ErrorKind::usage, "--batch-size", "auto is for nets: --model ", run.config().model, " has no batches");
+    fail(ErrorKind::usage, "--batch-size", "auto is for networks: --model ", run.config().model, " has no batches");
   }
   const train::Cost cost = run.cost();
   const double free =
       options.device_memory > 0 ? options.device_memory : static_cast<double>(cpu_info().memory_available_bytes);
-  if (options.misfit != FitOptions::Misfit::ignore && cost.bytes > free) {
-    fail(ErrorKind::capacity, "train", "the run does not fit: got ", human_bytes(free), " free, need ",
-         human_bytes(cost.bytes), " besides the data; a part of the rows, or --fit off, which does not look");
+  if (options.if_too_large != FitOptions::IfTooLarge::ignore && cost.bytes > free) {
+    fail(ErrorKind::capacity, "train", "the run does not fit: needs ", human_bytes(cost.bytes),
+         " (excluding data), has ", human_bytes(free), " free; use fewer rows, or --fit off, which skips this check");
   }
   outcome.planned_bytes = cost.bytes;
   outcome.planned_seconds = cost.seconds;
@@ -151,7 +151,7 @@ void check_cost(const train::PreparedRun& run, const FitOptions& options, Outcom
 void refuse_before_data(const train::Config& config, const FitOptions& fit, const train::PrepareOptions& options) {
   const bool net = &train::learner_of(config) == train::learners().front();
   const bool shared = options.ranks || config.shards > 0, offloads = parse_offload(config.offload) != Offload::none;
-  if (fit.misfit == FitOptions::Misfit::ignore || options.own.any() || !net || shared || offloads) return;
+  if (fit.if_too_large == FitOptions::IfTooLarge::ignore || options.own.any() || !net || shared || offloads) return;
   const std::string path = data::find(config.data, {.data_dir = config.data_dir});
   if (path.empty() || !data::takes_time_to_read(path)) return;
   const std::optional<Subject> subject = subject_before_data(config);
@@ -160,8 +160,8 @@ void refuse_before_data(const train::Config& config, const FitOptions& fit, cons
   o.backend = *trace::device_named(config.backend);
   o.whole_run = subject->test_count > 0;
   if (fit.choose_batch) o.batch = o.parts = 1;
-  const Fit f = fit_within(draft(*subject, o), *subject, memory_of(o.backend, fit.device_memory));
-  const bool adapts = fit.misfit == FitOptions::Misfit::adapt && !f.flags.empty() && f.changes.empty();
+  const FitCheck f = fit_within(draft(*subject, o), *subject, memory_of(o.backend, fit.device_memory));
+  const bool adapts = fit.if_too_large == FitOptions::IfTooLarge::adapt && !f.flags.empty() && f.changes.empty();
   if (!f.fits && !adapts) throw refusal(f);
 }
 
@@ -170,7 +170,7 @@ void refuse_before_data(const train::Config& config, const FitOptions& fit, cons
 FittedRun prepare_fitting(train::Config& config, const FitOptions& fit, train::PrepareOptions options,
                           const std::function<void(const std::string&)>& say) {
   options.device_memory = fit.device_memory;
-  options.refuse_too_large = fit.misfit != FitOptions::Misfit::ignore;
+  options.refuse_too_large = fit.if_too_large != FitOptions::IfTooLarge::ignore;
   train::Ranks* const ranks = options.ranks;
   BatchChoice batch(ranks);
   refuse_before_data(config, fit, options);
@@ -193,9 +193,9 @@ FittedRun prepare_fitting(train::Config& config, const FitOptions& fit, train::P
     std::optional<Change> change;
     if (fit.choose_batch) change = batch.next(p, memory, pointer_to(rates));
     if (!change) change = check_memory(p, fit, memory, draft);
-    if (fit.choose_batch || fit.misfit == FitOptions::Misfit::adapt) change = agreed(change, ranks);
+    if (fit.choose_batch || fit.if_too_large == FitOptions::IfTooLarge::adapt) change = agreed(change, ranks);
     if (change) {
-      say(cat(change->why, ": going on with ", join(change->flags, " ")));
+      say(cat(change->why, ": continuing with ", join(change->flags, " ")));
       train::set_flags(config, change->flags);
       continue;
     }

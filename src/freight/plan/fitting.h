@@ -15,7 +15,7 @@ namespace freight::plan {
 struct FitOptions {
   // refuse: a run that does not fit is an Error(capacity). adapt: it is changed by the cheapest sufficient means.
   // ignore: nobody looks.
-  enum class Misfit { refuse, adapt, ignore } misfit = Misfit::refuse;
+  enum class IfTooLarge { refuse, adapt, ignore } if_too_large = IfTooLarge::refuse;
   double device_memory = 0;   // bytes; 0: what is free
   bool choose_batch = false;  // the largest that is good, tried with one real step
 };

@@ -96,12 +96,13 @@ ArenaUse arena_use(const Plan& plan) {
                       : gradient[l.value] ? Part::gradients
                                           : Part::signals;
     const Type type = l.value.valid() ? g.type(l.value) : Type{DType::u8, {static_cast<int64_t>(l.bytes)}};
-    use.held.push_back({n.scope, name(n.op), type, l.bytes, part});
+    use.live.push_back({n.scope, name(n.op), type, l.bytes, part});
     use.bytes[static_cast<size_t>(part)] += l.bytes;
     live += l.bytes;
   }
   use.bytes[static_cast<size_t>(Part::packing)] = plan.arena_bytes() > live ? plan.arena_bytes() - live : 0;
-  std::stable_sort(use.held.begin(), use.held.end(), [](const Held& a, const Held& b) { return a.bytes > b.bytes; });
+  std::stable_sort(use.live.begin(), use.live.end(),
+                   [](const LiveTensor& a, const LiveTensor& b) { return a.bytes > b.bytes; });
   if (!g.nodes.empty()) {
     const Node& n = g.node(peak);
     use.peak = cat(n.scope, n.scope.empty() ? "" : " ", name(n.op), forward[peak] ? "" : ", backward");

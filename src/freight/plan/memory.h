@@ -34,7 +34,7 @@ inline constexpr size_t kParts = 15;
 const char* to_string(Part part);
 
 // A tensor, or a workspace, that is alive at the peak.
-struct Held {
+struct LiveTensor {
   std::string path;  // of the module; "" outside of all
   std::string what;  // the op that makes it
   Type type;         // of a workspace u8[bytes]
@@ -44,7 +44,7 @@ struct Held {
 
 struct ArenaUse {
   std::array<size_t, kParts> bytes{};  // by kind, at the peak; their sum is the arena
-  std::vector<Held> held;              // largest first
+  std::vector<LiveTensor> live;        // largest first
   std::string peak;                    // the step at the peak
 };
 // Bytes of the constants that a plan's steps read: zeros, tables.

@@ -96,13 +96,13 @@ Memory memory_of(const std::string& name, double limit) {
   return {limit > 0 ? limit : free, limit > 0 ? std::max(0.0, free - limit) : 0};
 }
 
-Fit fit_within(Draft draft, const Subject& subject, const Memory& memory) {
+FitCheck fit_within(Draft draft, const Subject& subject, const Memory& memory) {
   // A processor's own memory holds what is offloaded beside what is not.
   const auto fits = [&](const Draft& d, double total) {
     const double host = memory.host + (d.beside ? 0 : memory.device - total);
     return total <= memory.device && static_cast<double>(d.part(Part::host)) <= host;
   };
-  Fit f;
+  FitCheck f;
   f.draft = std::move(draft);
   f.needed = static_cast<double>(f.draft.total());
   f.available = memory.device;
@@ -118,8 +118,8 @@ Fit fit_within(Draft draft, const Subject& subject, const Memory& memory) {
     return f;
   }
   const char* change = has_batch_statistics(subject.make_model())
-                           ? "BatchNorm takes its statistics over a part of the batch"
-                       : f.draft.random ? "parts of a batch draw other random numbers"
+                           ? "BatchNorm computes its statistics over a part of the batch"
+                       : f.draft.random ? "micro-batches draw other random numbers"
                                         : "";
   const auto adapt = [&](double left_out, bool others) {
     // This part stays as it is whatever the step does. The evaluation takes smaller batches where the step does,
@@ -156,13 +156,13 @@ Fit fit_within(Draft draft, const Subject& subject, const Memory& memory) {
   return f;
 }
 
-Fit check_fit(const train::Planned& planned, const Memory& memory) {
-  Fit whole = fit_within(draft(planned), subject_of(planned), memory);
+FitCheck check_fit(const train::Planned& planned, const Memory& memory) {
+  FitCheck whole = fit_within(draft(planned), subject_of(planned), memory);
   if (whole.fits || planned.data_bytes == 0) return whole;
   // A set that lies on the device makes room first; nothing else is known to go with it.
   train::Planned fed = planned;
   fed.data_bytes = 0;
-  Fit f = fit_within(draft(fed), subject_of(fed), memory);
+  FitCheck f = fit_within(draft(fed), subject_of(fed), memory);
   if (f.fits) {
     f.fits = false;
     f.options = f.draft.options;
@@ -176,9 +176,9 @@ Fit check_fit(const train::Planned& planned, const Memory& memory) {
   return f;
 }
 
-Error refusal(const Fit& f) {
+Error refusal(const FitCheck& f) {
   const auto bytes = [](double n) { return human_bytes(n); };
-  std::string text = cat("the run does not fit: got ", bytes(f.available), " free, need ", bytes(f.needed));
+  std::string text = cat("the run does not fit: needs ", bytes(f.needed), ", has ", bytes(f.available), " free");
   text += "\n  of these";
   std::vector<std::pair<size_t, Part>> parts;
   for (size_t i = 0; i < kParts; ++i) parts.emplace_back(f.draft.bytes[i], static_cast<Part>(i));
@@ -187,8 +187,8 @@ Error refusal(const Fit& f) {
     text += cat(i > 0 ? ", " : " ", to_string(parts[i].second), " ", bytes(static_cast<double>(parts[i].first)));
   }
   text += cat("\n  the largest tensors at the peak (", f.draft.peak, ")");
-  for (size_t i = 0; i < std::min<size_t>(f.draft.held.size(), 5); ++i) {
-    const Held& h = f.draft.held[i];
+  for (size_t i = 0; i < std::min<size_t>(f.draft.live.size(), 5); ++i) {
+    const LiveTensor& h = f.draft.live[i];
     text += cat("\n    ", bytes(static_cast<double>(h.bytes)), "  ", h.path.empty() ? "-" : h.path, "  ", h.what, " ",
                 h.type);
   }
@@ -244,7 +244,7 @@ std::string offload_text(const Draft& before, const Draft& after, const Rates* r
   const auto host = static_cast<double>(after.part(Part::host)) - static_cast<double>(before.part(Part::host));
   return cat(after.transfers, " copies of ", human_bytes(after.transferred), " to or from ", human_bytes(host),
              " of host memory, ", std::max<int64_t>(0, steps - after.transfers),
-             " steps computed again; predicted slowdown ", fixed(100 * slowdown(before, after, rates, speed), 0),
+             " steps recomputed; predicted slowdown ", fixed(100 * slowdown(before, after, rates, speed), 0),
              rates ? " %" : " % (by assumed rates)");
 }
 

@@ -19,7 +19,7 @@ struct Memory {
 Memory memory_for(const train::Planned& planned, double limit = 0);
 Memory memory_of(const std::string& backend, double limit = 0);  // the same of a backend's device
 
-struct Fit {
+struct FitCheck {
   bool fits = true;
   double needed = 0, available = 0;  // bytes, on the device
   // This would fit, as changes of the configuration: the cheapest first tried; empty where nothing that is known helps.
@@ -34,10 +34,10 @@ struct Fit {
 // batch (but where statistics are taken over a batch), recomputation, both, offloading (on a device that has memory of
 // its own before recomputation, which it takes to its aid), the same again without the copy; then what changes the
 // results: parts, a smaller batch.
-Fit fit_within(Draft draft, const Subject& subject, const Memory& memory);
-Fit check_fit(const train::Planned& planned, const Memory& memory);
+FitCheck fit_within(Draft draft, const Subject& subject, const Memory& memory);
+FitCheck check_fit(const train::Planned& planned, const Memory& memory);
 // Error(capacity): needed, free, the largest tensors by layer, and the command that would fit.
-Error refusal(const Fit& fit);
+Error refusal(const FitCheck& fit);
 
 // How fast this machine copies and computes, by its measured rates; null: by figures that are assumed.
 DeviceSpeed speed_of(const Rates* rates);

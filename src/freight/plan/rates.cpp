@@ -126,7 +126,7 @@ Rates Rates::parse(const std::string& text, const std::string& source) {
   Rates r;
   try {
     const auto j = io::parse_json<nlohmann::ordered_json>(text, source, ErrorKind::data);
-    if (j.at("format") != kFormat) fail(ErrorKind::data, source, "need \"format\": \"", kFormat, "\"");
+    if (j.at("format") != kFormat) fail(ErrorKind::data, source, "expected \"format\": \"", kFormat, "\"");
     r.device = j.at("device");
     r.threads = j.at("threads");
     r.version = j.at("version");
@@ -147,7 +147,7 @@ Rates Rates::parse(const std::string& text, const std::string& source) {
       point.work.distance = p.at(7);
       point.work.whole = p.at(8);
       point.seconds = p.at(9);
-      if (!(point.seconds > 0)) fail(ErrorKind::data, source, "seconds: got ", point.seconds, ", need more than 0");
+      if (!(point.seconds > 0)) fail(ErrorKind::data, source, "seconds: expected more than 0, got ", point.seconds);
       r.add(point);
     }
   } catch (const nlohmann::json::exception& e) {

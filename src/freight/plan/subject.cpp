@@ -167,7 +167,7 @@ std::vector<LengthShare> Subject::length_shares(int64_t batch) const {
 
 Subject make_subject(const train::Config& config, const Shape& input) {
   if (config.data.empty()) return of_model(config, options_of(config, input));
-  if (!input.empty()) fail(ErrorKind::usage, "--input-shape", "stands for data: got --data ", config.data, " as well");
+  if (!input.empty()) fail(ErrorKind::usage, "--input-shape", "replaces data: got --data ", config.data, " as well");
   const data::CatalogEntry* entry = known_arrays(config);
   return entry ? of_entry(config, *entry) : of_task(config);
 }

@@ -124,7 +124,8 @@ GpuWorth worth_of_gpu(const TreeWork& work, const TreeRate& rate, const Estimate
 }
 
 const char* published_crossing() {
-  return "published: beside 32 cores a GPU is slower below about 300,000 rows of 8 columns (100 trees of 10 levels)";
+  return "published: compared with 32 cores a GPU is slower below about 300,000 rows of 8 columns (100 trees of 10 "
+         "levels)";
 }
 
 }  // namespace freight::plan

@@ -55,8 +55,9 @@ class HeldOutPart {
   std::string note() const {
     if (!rows_) return set_ ? set_->note : texts_.test.note;
     if (!rows_->rows.weights) return rows_->note;
-    return cat(rows_->note, rows_->note.empty() ? "" : "; ",
-               "counts and curves below take each row once; the run's own figures weigh rows (--weight-column)");
+    return cat(
+        rows_->note, rows_->note.empty() ? "" : "; ",
+        "counts and curves below count each row once; the run's own figures use sample weights (--weight-column)");
   }
   int64_t label(int64_t i) const { return labels_.data<int64_t>()[i]; }
   // f32, values per sample.
@@ -161,7 +162,7 @@ class Examiner {
     const train::TrainedOn trained_on = train::trained_on(bundle, path);
     e_.data = options.data.empty() ? trained_on.data : options.data;
     if (e_.data.empty()) {
-      fail(ErrorKind::usage, path, "does not say what it was trained on: --data names a set or a directory");
+      fail(ErrorKind::usage, path, "does not record its training data: --data names a dataset or a directory");
     }
     part_ = std::make_unique<HeldOutPart>(bundle, e_.data, trained_on.load, options);
     e_.split = part_->split();
@@ -196,7 +197,7 @@ class Examiner {
       if (poll && !poll(k + 1, wanted)) fail(ErrorKind::runtime, "report", "stopped while the model was examined");
     }
     e_.left_out = part_->left_out;
-    if (e_.count == 0) fail(ErrorKind::data, e_.data, "no sample of the held-out part can be read");
+    if (e_.count == 0) fail(ErrorKind::data, e_.data, "no sample of the validation set can be read");
     for (const Sums& s : sums_) {
       const auto count = static_cast<double>(e_.count);
       const double variance = s.target_square / count - s.target / count * (s.target / count);
@@ -249,7 +250,7 @@ class Examiner {
 
   void take_class(int64_t i, const float* y, int64_t k) {
     const int64_t told = predictor_.bundle().told(y, k), truth = part_->label(i);
-    if (truth >= k) fail(ErrorKind::data, e_.data, "sample ", i, " has class ", truth, ", the model tells ", k);
+    if (truth >= k) fail(ErrorKind::data, e_.data, "sample ", i, " has class ", truth, ", the model predicts ", k);
     ++e_.told[{truth, told}];
     for (size_t c = 0; c < scored_.size(); ++c) {
       scored_[c].push_back({y[e_.curves[c].number], truth == e_.curves[c].number});

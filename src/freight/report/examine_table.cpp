@@ -99,7 +99,7 @@ class TableExaminer {
     if (std::isnan(v)) return {};
     const store::Column& c = bundle_.columns[static_cast<size_t>(column)];
     if (!c.words) return cat(v);
-    return v < 0 ? "(a word that training did not see)" : c.levels[static_cast<size_t>(v)];
+    return v < 0 ? "(a category that was not in the training set)" : c.levels[static_cast<size_t>(v)];
   }
 
   void find_worst(int64_t most) {

@@ -76,7 +76,7 @@ std::string base64(io::ByteView bytes) {
 }
 
 std::string figure(double v) {
-  if (!std::isfinite(v)) return "not finite";
+  if (!std::isfinite(v)) return "NaN or infinite";
   if (std::fabs(v) >= 9999.5 && std::fabs(v) < 1e15) return with_commas(std::llround(v));
   char text[32];
   std::snprintf(text, sizeof text, "%.4g", v);

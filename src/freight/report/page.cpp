@@ -32,7 +32,7 @@ Outcome outcome(const RunRecord& run) {
   if (run.status == "complete") return {"good", "\u2713 complete"};
   if (run.status == "interrupted") return {"open", cat("\u25d1 interrupted, exit code ", run.exit_code)};
   if (run.status == "failed") return {"bad", cat("\u2717 failed, exit code ", run.exit_code)};
-  if (run.status == "running") return {"open", "\u2026 running, or killed before it could say how it ended"};
+  if (run.status == "running") return {"open", "\u2026 running, or killed before it recorded its end"};
   return {"open", run.status.empty() ? "outcome unknown" : "? " + run.status};
 }
 
@@ -41,7 +41,7 @@ std::string file_name(const std::string& path) { return path.substr(path.find_la
 // The model that --model auto, --tune or --folds chose; "" where nothing was compared.
 std::string winner(const RunRecord& run) {
   if (run.leaderboard.standings.empty()) return {};
-  const Leaderboard::Standing& best = run.leaderboard.standings.front();
+  const Leaderboard::Entry& best = run.leaderboard.standings.front();
   return cat(best.learner, best.settings.empty() ? "" : " ", best.settings);
 }
 
@@ -50,7 +50,7 @@ std::string model_text(const RunRecord& run) {
   return chosen.empty() ? asked : cat(chosen, ", the best of those compared", asked == "auto" ? " (--model auto)" : "");
 }
 
-std::string heading(const std::vector<Subject>& subjects, size_t i) {
+std::string heading(const std::vector<ReportedRun>& subjects, size_t i) {
   const std::string name = escaped(file_name(subjects[i].run.path));
   return subjects.size() == 1 ? name : cat(run_letter(i), ": ", name);
 }
@@ -72,8 +72,8 @@ std::string memory_text(const RunRecord& run) {
              run.measured_bytes > 0 ? cat(", measured ", human_bytes(run.measured_bytes)) : "");
 }
 
-std::string card(const std::vector<Subject>& subjects, size_t i) {
-  const Subject& s = subjects[i];
+std::string card(const std::vector<ReportedRun>& subjects, size_t i) {
+  const ReportedRun& s = subjects[i];
   const RunRecord& run = s.run;
   const Outcome o = outcome(run);
   const io::Metrics* best = run.best();
@@ -88,12 +88,12 @@ std::string card(const std::vector<Subject>& subjects, size_t i) {
       {"model", escaped(model_text(run))},
       {"parameters", s.examination ? with_commas(s.examination->parameters) : ""},
       {"data", cat(escaped(run.data), run.train_count > 0 ? cat(": ", with_commas(run.train_count), " train, ",
-                                                                with_commas(run.test_count), " held out")
+                                                                with_commas(run.test_count), " for validation")
                                                           : "")},
       {"steps", with_commas(steps)},
       {"training time", duration_text(run.train_seconds)},
       {"memory", memory_text(run)},
-      {"left out", run.bad_samples > 0 ? cat(run.bad_samples, " samples that cannot be read") : ""},
+      {"skipped", run.bad_samples > 0 ? cat(run.bad_samples, " samples that cannot be read") : ""},
       {"ended", run.status == "running" ? "" : date_text(run.time)},
   };
   std::string out =
@@ -109,7 +109,7 @@ std::string cell(const std::optional<double>& v, int decimals = -1) {
 }
 
 // Every row of metrics, or some evenly spread.
-std::string rows_table(const std::vector<Subject>& subjects, size_t number) {
+std::string rows_table(const std::vector<ReportedRun>& subjects, size_t number) {
   const RunRecord& run = subjects[number].run;
   if (run.rows.empty()) return {};
   const size_t n = run.rows.size(), shown = std::min(n, kRows);
@@ -136,10 +136,10 @@ std::string shown_value(const std::string& value) {
 }
 
 // All keys of all runs, in the order of their files.
-std::vector<std::string> keys_of(const std::vector<Subject>& subjects) {
+std::vector<std::string> keys_of(const std::vector<ReportedRun>& subjects) {
   std::vector<std::string> keys;
   std::set<std::string> seen;
-  for (const Subject& s : subjects) {
+  for (const ReportedRun& s : subjects) {
     for (const auto& [key, value] : s.run.config) {
       if (seen.insert(key).second) keys.push_back(key);
     }
@@ -147,13 +147,13 @@ std::vector<std::string> keys_of(const std::vector<Subject>& subjects) {
   return keys;
 }
 
-bool differs(const std::vector<Subject>& subjects, const std::string& key) {
-  return std::any_of(subjects.begin(), subjects.end(), [&](const Subject& s) {
+bool differs(const std::vector<ReportedRun>& subjects, const std::string& key) {
+  return std::any_of(subjects.begin(), subjects.end(), [&](const ReportedRun& s) {
     return s.run.config_value(key) != subjects.front().run.config_value(key);
   });
 }
 
-std::string config_table(const std::vector<Subject>& subjects, const std::vector<std::string>& keys) {
+std::string config_table(const std::vector<ReportedRun>& subjects, const std::vector<std::string>& keys) {
   std::string out =
       "<div class=\"scroll\" tabindex=\"0\"><table class=\"config\"><thead><tr><th scope=\"col\">setting</th>";
   for (size_t i = 0; i < subjects.size(); ++i) {
@@ -164,13 +164,13 @@ std::string config_table(const std::vector<Subject>& subjects, const std::vector
     const bool different = differs(subjects, key);
     out += cat("<tr", different ? " class=\"differs\"" : "", "><th scope=\"row\">", escaped(key),
                different ? " <span title=\"differs\">\u2260</span>" : "", "</th>");
-    for (const Subject& s : subjects) out += cat("<td>", shown_value(s.run.config_value(key)), "</td>");
+    for (const ReportedRun& s : subjects) out += cat("<td>", shown_value(s.run.config_value(key)), "</td>");
     out += "</tr>";
   }
   return out + "</tbody></table></div>";
 }
 
-std::string configuration(const std::vector<Subject>& subjects) {
+std::string configuration(const std::vector<ReportedRun>& subjects) {
   const std::vector<std::string> keys = keys_of(subjects);
   if (keys.empty()) return {};
   std::string out = "<section><h2>Configuration</h2>";
@@ -184,7 +184,7 @@ std::string configuration(const std::vector<Subject>& subjects) {
   return out + "<details><summary>All settings</summary>" + config_table(subjects, keys) + "</details></section>";
 }
 
-std::string provenance(const std::vector<Subject>& subjects, size_t i) {
+std::string provenance(const std::vector<ReportedRun>& subjects, size_t i) {
   const RunRecord& run = subjects[i].run;
   const auto code = [](const std::string& text) {
     return text.empty() ? text : cat("<code>", escaped(shortened(text, 2000)), "</code>");
@@ -194,10 +194,6 @@ std::string provenance(const std::vector<Subject>& subjects, size_t i) {
                  {"device", escaped(run.device)},       {"threads", run.threads > 0 ? cat(run.threads) : ""},
                  {"computed in", escaped(run.compute)}, {"data fingerprint", code(run.fingerprint)},
                  {"model file", code(run.model)}};
-  if (!run.regroupings.empty()) {
-    constexpr size_t kShown = 2000;
-    facts.emplace_back("left and joined", escaped(shortened(join(run.regroupings, " - "), kShown)));
-  }
   if (subjects[i].examination) {
     for (const auto& [name, value] : subjects[i].examination->provenance) {
       facts.emplace_back("model: " + name, escaped(shortened(value, 200)));
@@ -210,25 +206,25 @@ std::string provenance(const std::vector<Subject>& subjects, size_t i) {
   return out + "</section>";
 }
 
-std::string examinations(const std::vector<Subject>& subjects) {
+std::string examinations(const std::vector<ReportedRun>& subjects) {
   std::string out;
   for (size_t i = 0; i < subjects.size(); ++i) {
-    const Subject& s = subjects[i];
+    const ReportedRun& s = subjects[i];
     if (!s.examination && s.not_examined.empty()) continue;
-    out += cat("<section><h2>Answers", subjects.size() > 1 ? cat(" of ", heading(subjects, i)) : "", "</h2>");
-    out +=
-        s.examination
-            ? examination_section(*s.examination)
-            : cat("<p class=\"note\">The model was not run over its held-out data: ", escaped(s.not_examined), "</p>");
+    out += cat("<section><h2>Predictions", subjects.size() > 1 ? cat(" of ", heading(subjects, i)) : "", "</h2>");
+    out += s.examination
+               ? examination_section(*s.examination)
+               : cat("<p class=\"note\">The model was not evaluated on its validation data: ", escaped(s.not_examined),
+                     "</p>");
     out += "</section>";
   }
   return out;
 }
 
 // Tells what forbids comparing the curves of these runs.
-std::string comparison_note(const std::vector<Subject>& subjects) {
+std::string comparison_note(const std::vector<ReportedRun>& subjects) {
   const RunRecord& first = subjects.front().run;
-  const bool other = std::any_of(subjects.begin(), subjects.end(), [&](const Subject& s) {
+  const bool other = std::any_of(subjects.begin(), subjects.end(), [&](const ReportedRun& s) {
     return first.fingerprint.empty() ? s.run.data != first.data : s.run.fingerprint != first.fingerprint;
   });
   return other ? "<p class=\"note\">These runs were trained on different data: their losses and accuracies do not "
@@ -242,9 +238,9 @@ std::string run_letter(size_t number) {
   return number < 26 ? std::string(1, static_cast<char>('A' + number)) : cat(number + 1);
 }
 
-std::string to_html(const std::vector<Subject>& subjects) {
+std::string to_html(const std::vector<ReportedRun>& subjects) {
   std::vector<std::string> names;
-  for (const Subject& s : subjects) {
+  for (const ReportedRun& s : subjects) {
     const std::string chosen = winner(s.run);
     names.push_back(cat(file_name(s.run.path), chosen.empty() ? "" : cat(" (", chosen, ")")));
   }
@@ -257,15 +253,16 @@ std::string to_html(const std::vector<Subject>& subjects) {
   out += cat("</div>\n", comparison_note(subjects));
   if (const std::string curves = charts(subjects); !curves.empty()) {
     out +=
-        "<section><h2>Curves</h2><p class=\"muted\">Solid lines: held-out data. Dashed lines: training, the mean over "
-        "an epoch while the weights change. A cross at the upper edge: a value that is not finite.</p>" +
+        "<section><h2>Curves</h2><p class=\"muted\">Solid lines: validation data. Dashed lines: training, the mean "
+        "over "
+        "an epoch while the weights change. A cross at the upper edge: a value that is NaN or infinite.</p>" +
         curves;
     for (size_t i = 0; i < subjects.size(); ++i) out += rows_table(subjects, i);
     out += "</section>\n";
   }
   for (size_t i = 0; i < subjects.size(); ++i)
     out += timeline_section(subjects[i].run.timeline, subjects.size() > 1 ? " of " + heading(subjects, i) : "");
-  for (const Subject& s : subjects) out += leaderboard_section(s.run.leaderboard);
+  for (const ReportedRun& s : subjects) out += leaderboard_section(s.run.leaderboard);
   out += cat(examinations(subjects), "\n", configuration(subjects), "\n<section><h2>Machine and provenance</h2>");
   for (size_t i = 0; i < subjects.size(); ++i) out += provenance(subjects, i);
   return document(join(names, ", ") + " - Freight report", out + "</section>\n");

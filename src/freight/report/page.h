@@ -11,12 +11,12 @@
 namespace freight::report {
 
 // A run in the report, with what became of examining its model.
-struct Subject {
+struct ReportedRun {
   RunRecord run;
   std::optional<Examination> examination = {};
   std::string not_examined = {};  // why there is none
 };
 
-std::string to_html(const std::vector<Subject>& subjects);
+std::string to_html(const std::vector<ReportedRun>& subjects);
 
 }  // namespace freight::report

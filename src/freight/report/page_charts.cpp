@@ -52,7 +52,7 @@ std::string chart_of_lines(const Plot& plot) {
 
 }  // namespace
 
-std::string charts(const std::vector<Subject>& subjects) {
+std::string charts(const std::vector<ReportedRun>& subjects) {
   const auto label = [&](size_t i, const std::string& split) {
     return subjects.size() == 1 ? split : cat(run_letter(i), " ", split);
   };

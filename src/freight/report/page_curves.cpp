@@ -58,12 +58,12 @@ std::string class_curves(const Examination& e) {
         cat("<h3>Over all thresholds</h3><p>", e.classes.size() == 2 ? "The second class" : "Each class", " against ",
             e.classes.size() == 2 ? "the first" : "all others",
             e.classes.size() > rows.size() && e.classes.size() > 2 ? ", of the most frequent ones" : "",
-            ". A model that knows nothing lies on the diagonal of the ROC curve, and at the class's share of the "
+            ". A random classifier is on the diagonal of the ROC curve, and at the class's fraction of the "
             "samples in precision.</p>",
             data_table({{"class", false}, {"samples"}, {"area under the ROC curve"}, {"average precision"}, {"share"}},
                        rows));
   }
-  Plot kept = plot_of_shares("Calibration", "probability that was told", "share that came true");
+  Plot kept = plot_of_shares("Calibration", "predicted probability", "observed frequency");
   kept.series.push_back(diagonal());
   std::vector<Point> points;
   for (const CalibrationBin& b : e.calibration) points.push_back({b.said, b.found});
@@ -71,9 +71,9 @@ std::string class_curves(const Examination& e) {
   std::string charts = rows.empty() ? std::string() : chart(roc) + chart(precision);
   if (!e.calibration.empty()) {
     charts += chart(kept);
-    out += cat("<p>Calibration is of ", e.classes.size() == 2 ? "the second class" : "the class that is told",
+    out += cat("<p>Calibration is of ", e.classes.size() == 2 ? "the second class" : "the predicted class",
                ", in tenths of its probability: it is off by ", percent(e.calibration_error),
-               " in the mean (expected calibration error).</p>");
+               " on average (expected calibration error).</p>");
   }
   return out + (charts.empty() ? charts : cat("<div class=\"charts\">", charts, "</div>"));
 }
@@ -103,13 +103,13 @@ std::string residual_charts(const Examination& e) {
     counts[std::min(bin, kResidualBins - 1)].y += 1;
   }
   const Plot errors_over{.title = "Residuals",
-                         .x_label = "answer",
-                         .y_label = "true value - answer",
+                         .x_label = "prediction",
+                         .y_label = "true value - prediction",
                          .series = {{.points = scatter, .colour = 0, .stroke = Stroke::none, .value_at_end = false}},
                          .scale = Plot::Scale::linear,
                          .x_from_zero = false};
   const Plot spread{.title = "How often",
-                    .x_label = "true value - answer, the middle 98 %",
+                    .x_label = "true value - prediction, the middle 98 %",
                     .y_label = "samples",
                     .series = {{.points = counts, .colour = 0, .value_at_end = false}},
                     .scale = Plot::Scale::linear,

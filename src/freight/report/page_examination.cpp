@@ -51,7 +51,7 @@ class Examined {
   std::string table() const {
     const size_t k = e_.classes.size();
     std::string out =
-        "<p>Rows: the true class. Columns: what the model told. A cell holds the number of samples.</p>"
+        "<p>Rows: the true class. Columns: the predicted class. A cell contains the number of samples.</p>"
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Confusion matrix\"><table "
         "class=\"confusion\">"
         "<thead><tr><td></td>";
@@ -87,11 +87,12 @@ class Examined {
       const double share = static_cast<double>(n) / static_cast<double>(figures_[static_cast<size_t>(truth)].samples);
       out += cat("<rect class=\"", truth == told ? "hit" : "miss", "\" x=\"", told, "\" y=\"", truth,
                  "\" width=\"1\" height=\"1\" fill-opacity=\"", fixed(0.12 + 0.88 * share, 2), "\"><title>",
-                 name(truth), " told as ", name(told), ": ", n, "</title></rect>");
+                 name(truth), " predicted as ", name(told), ": ", n, "</title></rect>");
     }
     return out +
-           "</svg><figcaption>Rows from the top: the true classes. Columns from the left: what the model told. Darker "
-           "is a larger share of the row; the diagonal is right.</figcaption></figure>" +
+           "</svg><figcaption>Rows from the top: the true classes. Columns from the left: the predicted classes. "
+           "Darker "
+           "is a larger fraction of the row; the diagonal is correct.</figcaption></figure>" +
            pairs();
   }
 
@@ -125,8 +126,8 @@ class Examined {
     std::sort(all.begin(), all.end());
     all.resize(std::min(all.size(), kListed));
     std::string out =
-        "<h3>Most frequent confusions</h3><div class=\"scroll\" tabindex=\"0\"><table><thead><tr>"
-        "<th scope=\"col\">true class</th><th scope=\"col\">told</th><th scope=\"col\" class=\"number\">"
+        "<h3>Most frequent errors</h3><div class=\"scroll\" tabindex=\"0\"><table><thead><tr>"
+        "<th scope=\"col\">true class</th><th scope=\"col\">predicted</th><th scope=\"col\" class=\"number\">"
         "samples</th></tr></thead><tbody>";
     for (const auto& [n, pair] : all) {
       out += cat("<tr><td>", name(pair.first), "</td><td>", name(pair.second), "</td><td class=\"number\">", -n,
@@ -140,7 +141,7 @@ class Examined {
         "<div class=\"scroll\" tabindex=\"0\"><table class=\"classes\"><thead><tr><th scope=\"col\">class</th>"
         "<th scope=\"col\" class=\"number\">samples</th><th scope=\"col\" class=\"number\">recall</th>"
         "<th scope=\"col\" class=\"number\">precision</th><th scope=\"col\" class=\"number\">F1</th>"
-        "<th scope=\"col\">mostly taken for</th></tr></thead><tbody>";
+        "<th scope=\"col\">most often confused with</th></tr></thead><tbody>";
     for (size_t i = first; i < last; ++i) {
       const ClassFigures& f = rows[i];
       const double precision = f.told > 0 ? static_cast<double>(f.right) / static_cast<double>(f.told) : 0;
@@ -174,14 +175,14 @@ std::string mistake_card(const Mistake& m, const Examined& examined) {
   std::string shown;
   if (m.image.defined()) {
     const bool small = std::max(m.image.shape()[1], m.image.shape()[2]) <= 64;
-    shown = cat("<img", small ? " class=\"pixels\"" : "", " alt=\"", truth, " taken for ", told, "\" width=\"",
+    shown = cat("<img", small ? " class=\"pixels\"" : "", " alt=\"", truth, " confused with ", told, "\" width=\"",
                 m.image.shape()[2], "\" height=\"", m.image.shape()[1], "\" src=\"", image_uri(m.image), "\">");
   } else if (!m.text.empty()) {
     shown = cat("<blockquote dir=\"auto\">", escaped(shortened(m.text, kTextLength)), "</blockquote>");
   }
   const std::string where =
       m.file.empty() ? cat("sample ", m.sample) : escaped(m.file.substr(m.file.find_last_of('/') + 1));
-  return cat("<figure class=\"mistake\">", shown, "<figcaption><span class=\"said\">told <b>", told, "</b>, ",
+  return cat("<figure class=\"mistake\">", shown, "<figcaption><span class=\"said\">predicted <b>", told, "</b>, ",
              percent(m.certainty), "</span> <span class=\"is\">is <b>", truth, "</b>, ", percent(m.truth_probability),
              "</span> <span class=\"where\">", where, "</span></figcaption></figure>");
 }
@@ -192,14 +193,15 @@ std::string class_section(const Examination& e) {
   std::string out = cat("<p><b>", percent(static_cast<double>(right) / static_cast<double>(e.count)),
                         "</b> right: ", with_commas(right), " of ", with_commas(e.count), " samples, ",
                         with_commas(wrong), " wrong.</p>");
-  out += "<div class=\"pair\"><div><h3>Confusions</h3>";
+  out += "<div class=\"pair\"><div><h3>Confusion matrix</h3>";
   out += e.classes.size() <= kTableClasses ? examined.table() : examined.map();
   out += "</div><div>" + examined.per_class() + "</div></div>" + curve_section(e);
   if (e.mistakes.empty()) return out;
-  out += cat(
-      "<h3>Most certain mistakes</h3><p>Wrong answers in which the model had the most confidence, as it saw the "
-      "samples",
-      e.text ? "" : " (cut and resized as in evaluation)", ".</p><div class=\"mistakes", e.text ? " texts" : "", "\">");
+  out +=
+      cat("<h3>Most confident errors</h3><p>Wrong predictions with the highest confidence, as the model saw the "
+          "samples",
+          e.text ? "" : " (cropped and resized as in evaluation)", ".</p><div class=\"mistakes", e.text ? " texts" : "",
+          "\">");
   for (const Mistake& m : e.mistakes) out += mistake_card(m, examined);
   return out + "</div>";
 }
@@ -209,7 +211,7 @@ std::string ranking_section(const TableExamination& t) {
   std::vector<std::vector<std::string>> rows;
   for (const train::Score& s : t.ranking) rows.push_back({s.name, figure(s.value), figure(s.low), figure(s.high)});
   return cat("<h3>Ranking</h3><p>Means over ", with_commas(t.queries),
-             " queries; from and to: where each lies with 95 %. The loss is 1 - NDCG.</p>",
+             " queries; from and to: the 95 % confidence interval. The loss is 1 - NDCG.</p>",
              data_table({{"metric", false}, {"mean"}, {"from"}, {"to"}}, rows));
 }
 
@@ -234,14 +236,14 @@ std::string value_section(const Examination& e) {
 std::string examination_section(const Examination& e) {
   const auto steps =
       std::find_if(e.provenance.begin(), e.provenance.end(), [](const auto& p) { return p.first == "steps"; });
-  std::string out = cat("<p>The stored model",
+  std::string out = cat("<p>The saved model",
                         steps == e.provenance.end() ? "" : cat(" of step ", escaped(shortened(steps->second, 20))),
-                        " over the held-out part of ", escaped(e.data), ": ");
+                        " on the validation set of ", escaped(e.data), ": ");
   out += e.count + e.left_out == e.held_out || e.count == e.held_out
              ? cat(with_commas(e.count), " samples")
              : cat(with_commas(e.count), " of ", with_commas(e.held_out), " samples, evenly spread");
   out += ", one view of each.";
-  if (e.left_out > 0) out += cat(" ", e.left_out, " could not be read and were left out.");
+  if (e.left_out > 0) out += cat(" ", e.left_out, " could not be read and were skipped.");
   if (!e.note.empty()) out += cat(" ", escaped(e.note), ".");
   return out + "</p>" + (e.classification() ? class_section(e) : value_section(e)) +
          (e.table ? table_section(*e.table) : std::string());

@@ -35,9 +35,9 @@ std::string importance_table(const TableExamination& t) {
   if (order.size() > kColumnsShown) rows.push_back({cat("and ", order.size() - kColumnsShown, " weaker ones")});
   return cat(
       "<h3>Importance of columns</h3><p>permutation: by how much the mean loss of ", with_commas(t.measured_rows),
-      " held-out rows rises where the column is shuffled among them. mean |SHAP|: what the column adds to the sums "
-      "behind their answers, up or down. gain and cover: the loss that a split of the trees took off, and the rows "
-      "that it parted, in the mean; splits: their number.</p>",
+      " validation rows increases when the column is shuffled. mean |SHAP|: the contribution of the column to the sums "
+      "behind their predictions, up or down. gain and cover: the loss reduction of a split of the trees, and the rows "
+      "that it divided, on average; splits: their number.</p>",
       data_table(heads, rows));
 }
 
@@ -46,8 +46,11 @@ std::string dependence_charts(const TableExamination& t) {
   for (const PartialDependence& d : t.dependence) {
     const std::string name = shortened(t.columns[static_cast<size_t>(d.column)], 40);
     if (d.words.empty()) {
-      Plot plot{
-          .title = name, .x_label = name, .y_label = "mean answer", .scale = Plot::Scale::linear, .x_from_zero = false};
+      Plot plot{.title = name,
+                .x_label = name,
+                .y_label = "mean prediction",
+                .scale = Plot::Scale::linear,
+                .x_from_zero = false};
       for (size_t o = 0; o < d.answers.size(); ++o) {
         Series s{
             .label = shortened(d.outputs[o], 16), .points = {}, .colour = static_cast<int>(o), .value_at_end = false};
@@ -59,7 +62,7 @@ std::string dependence_charts(const TableExamination& t) {
     }
     std::vector<Column> heads = {{name, false}};
     for (const std::string& output : d.outputs)
-      heads.push_back({output.empty() ? "mean answer" : shortened(output, 24)});
+      heads.push_back({output.empty() ? "mean prediction" : shortened(output, 24)});
     std::vector<std::vector<std::string>> rows;
     for (size_t i = 0; i < d.words.size(); ++i) {
       std::vector<std::string> row = {shortened(d.words[i], kCellLength)};
@@ -70,7 +73,8 @@ std::string dependence_charts(const TableExamination& t) {
   }
   if (charts.empty() && tables.empty()) return {};
   return cat(
-      "<h3>Partial dependence</h3><p>The mean answer, were the column the same in all rows: of the strongest "
+      "<h3>Partial dependence</h3><p>The mean prediction if the column had the same value in all rows: of the "
+      "strongest "
       "columns.</p>",
       charts.empty() ? charts : cat("<div class=\"charts\">", charts, "</div>"),
       tables.empty() ? tables : cat("<div class=\"charts\">", tables, "</div>"));
@@ -78,7 +82,7 @@ std::string dependence_charts(const TableExamination& t) {
 
 std::string worst_table(const TableExamination& t) {
   if (t.worst.empty()) return {};
-  std::vector<Column> heads = {{"row"}, {"is", false}, {"was told", false}, {"loss"}};
+  std::vector<Column> heads = {{"row"}, {"is", false}, {"predicted", false}, {"loss"}};
   for (const std::string& c : t.columns) heads.push_back({shortened(c, kCellLength), false});
   std::vector<std::vector<std::string>> rows;
   for (const WorstRow& w : t.worst) {
@@ -87,8 +91,7 @@ std::string worst_table(const TableExamination& t) {
     for (const std::string& cell : w.cells) row.push_back(shortened(cell, kCellLength));
     rows.push_back(std::move(row));
   }
-  return cat("<h3>Rows that were told worst</h3><p>By their number in the held-out part, from 0.</p>",
-             data_table(heads, rows));
+  return cat("<h3>Worst predictions</h3><p>Row numbers in the validation set, from 0.</p>", data_table(heads, rows));
 }
 
 std::string time_of(double seconds) {
@@ -106,18 +109,18 @@ std::string table_section(const TableExamination& t) {
 std::string leaderboard_section(const Leaderboard& board) {
   if (board.standings.empty()) return {};
   std::vector<std::vector<std::string>> rows;
-  for (const Leaderboard::Standing& s : board.standings) {
+  for (const Leaderboard::Entry& s : board.standings) {
     rows.push_back({s.learner, s.deviation > 0 ? cat(figure(s.mean), " \u00b1 ", figure(s.deviation)) : figure(s.mean),
-                    cat(s.folds), cat(with_commas(s.rows), s.whole ? "" : " (a share)"), time_of(s.fit_seconds),
+                    cat(s.folds), cat(with_commas(s.rows), s.whole ? "" : " (a fraction)"), time_of(s.fit_seconds),
                     time_of(s.row_seconds), human_bytes(s.bytes), s.settings});
   }
   std::string out = cat(
       "<section><h2>Leaderboard</h2><p>By ", escaped(board.metric),
-      " over folds of the training part, the chosen one first; ", time_of(board.seconds), " in all.</p>",
+      " cross-validated on the training set, the chosen one first; ", time_of(board.seconds), " in all.</p>",
       data_table(
           {{"model", false}, {board.metric}, {"folds"}, {"rows"}, {"a fit"}, {"a row"}, {"size"}, {"settings", false}},
           rows));
-  for (const std::string& why : board.left_out) out += cat("<p class=\"note\">Left out: ", escaped(why), "</p>");
+  for (const std::string& why : board.left_out) out += cat("<p class=\"note\">Skipped: ", escaped(why), "</p>");
   return out + "</section>";
 }
 

@@ -19,20 +19,20 @@ Lane of_rank(const StepTimes& t) {
   const double summed = t.sums.empty() ? t.computed : std::max(t.computed, t.sums.back().end);
   Lane lane{.label = "rank 0"};
   add(lane.bars, "forward and backward", t.computed, Filling::dense);
-  add(lane.bars, "waits for sums", summed - t.computed, Filling::empty);
+  add(lane.bars, "waits for all-reduce", summed - t.computed, Filling::empty);
   add(lane.bars, "counts, update", t.step - summed, Filling::hatched);
   return lane;
 }
 
 Lane of_sums(const StepTimes& t) {
-  Lane lane{.label = "sums of gradients", .colour = 1};
+  Lane lane{.label = "gradient all-reduce", .colour = 1};
   double at = 0;
   for (const StepTimes::Sum& s : t.sums) {
-    add(lane.bars, "nothing to sum", s.begin - at, Filling::empty);
+    add(lane.bars, "nothing to reduce", s.begin - at, Filling::empty);
     add(lane.bars, human_bytes(s.bytes), s.end - s.begin, Filling::dense);
     at = s.end;
   }
-  add(lane.bars, "nothing to sum", t.step - at, Filling::empty);
+  add(lane.bars, "nothing to reduce", t.step - at, Filling::empty);
   return lane;
 }
 
@@ -50,8 +50,9 @@ std::string timeline_section(const StepTimes& t, const std::string& of) {
   for (const StepTimes::Sum& s : t.sums) sums += s.end - s.begin;
   const auto ms = [](double seconds) { return cat(fixed(seconds * 1e3, 2), " ms"); };
   return cat("<section><h2>A step over ", t.ranks, " devices", of,
-             "</h2><p class=\"muted\">The fastest step: ", ms(t.step), ", of which sums of gradients take ", ms(sums),
-             ", ", ms(beside_computing(t)), " of them beside computing.</p><div class=\"scroll\" tabindex=\"0\">",
+             "</h2><p class=\"muted\">The fastest step: ", ms(t.step), ", of which the gradient all-reduce takes ",
+             ms(sums), ", ", ms(beside_computing(t)),
+             " of them overlapped with compute.</p><div class=\"scroll\" tabindex=\"0\">",
              to_svg({of_rank(t), of_sums(t)}, cat("A step over ", t.ranks, " devices")), "</div></section>\n");
 }
 

@@ -23,7 +23,7 @@ std::string at(double v) {  // a coordinate
   return text;
 }
 
-struct Range {
+struct DataRange {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   void take(double v) {
     low = std::min(low, v);
@@ -49,7 +49,7 @@ struct Axis {
 };
 
 Axis x_axis(const Plot& plot) {
-  Range r;
+  DataRange r;
   const bool log = plot.x_scale == Plot::Scale::logarithmic;
   if (!log && plot.x_from_zero) r.take(0);
   for (const Series& s : plot.series) {
@@ -60,7 +60,7 @@ Axis x_axis(const Plot& plot) {
 }
 
 Axis y_axis(const Plot& plot) {
-  Range r, positive;
+  DataRange r, positive;
   for (const Series& s : plot.series) {
     for (const Point& p : s.points) {
       if (!std::isfinite(p.y)) continue;
@@ -172,7 +172,7 @@ class Line {
   // A cross for a value that is not finite.
   std::string lost(const Point& p) const {
     return cat("<path class=\"lost\" d=\"M", at(x_(p.x) - 3.5), " ", at(top_), "l7 7m0 -7l-7 7\"><title>",
-               escaped(cat(series_.label, " not finite at ", figure(p.x))), "</title></path>");
+               escaped(cat(series_.label, " NaN or infinite at ", figure(p.x))), "</title></path>");
   }
   const Series& series_;
   const Axis& x_;

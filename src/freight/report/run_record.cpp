@@ -136,13 +136,6 @@ void read_outcome(RunRecord& run, const Json& j) {
   run.measured_bytes = number(plan, "measured_bytes");
   run.timeline = step_times_in(part(j, "timeline"));
   run.leaderboard = leaderboard_in(part(j, "leaderboard"));
-  if (const auto all = j.find("regroupings"); all != j.end() && all->is_array()) {
-    for (const Json& r : *all) {
-      if (!r.is_object()) continue;
-      run.regroupings.push_back(cat("step ", integer(r, "step"), ": ", text(r, "who"), "; ", integer(r, "devices"),
-                                    " devices, ", fixed(number(r, "lost_seconds"), 1), " s lost"));
-    }
-  }
   if (const auto argv = j.find("argv"); argv != j.end() && argv->is_array()) {
     run.command = "freight train";
     for (const Json& a : *argv) run.command += " " + shell_word(text_of(a));
@@ -162,8 +155,8 @@ void read_rows(RunRecord& run) {
   const size_t damaged = file.damaged.size();
   if (damaged > 0) {
     run.notes.push_back(cat(damaged, damaged == 1 ? " line" : " lines", " of metrics.jsonl ",
-                            damaged == 1 ? "is no row of metrics and was left out: line "
-                                         : "are no rows of metrics and were left out: the first is line ",
+                            damaged == 1 ? "is not a row of metrics and was skipped: line "
+                                         : "are not rows of metrics and were skipped: the first is line ",
                             file.damaged.front()));
   }
 }
@@ -209,9 +202,9 @@ RunRecord read_run(const std::string& path) {
   run.path = path;
   while (run.path.size() > 1 && run.path.back() == '/') run.path.pop_back();
   std::error_code error;
-  if (!fs::exists(path, error)) fail(ErrorKind::data, path, "there is no such directory; need that of a run");
+  if (!fs::exists(path, error)) fail(ErrorKind::data, path, "there is no such directory; expected that of a run");
   if (!fs::is_directory(path, error)) {
-    fail(ErrorKind::data, path, "is a file, need the directory of a run, as freight train -o DIR makes it");
+    fail(ErrorKind::data, path, "is a file, expected the directory of a run, as freight train -o DIR makes it");
   }
   if (!io::file_exists(run.path + "/run.json") && !io::file_exists(run.path + "/metrics.jsonl")) {
     fail(ErrorKind::data, path, "not the directory of a run: it has neither run.json nor metrics.jsonl");

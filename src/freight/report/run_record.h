@@ -14,7 +14,7 @@ using Facts = std::vector<std::pair<std::string, std::string>>;  // name and val
 
 // Learners and settings that were compared before the run's model was fitted, the chosen one first.
 struct Leaderboard {
-  struct Standing {
+  struct Entry {
     std::string learner, settings;
     double mean = 0, deviation = 0;  // of the metric over the folds
     double fit_seconds = 0, row_seconds = 0, bytes = 0;
@@ -23,7 +23,7 @@ struct Leaderboard {
   };
   std::string metric;
   double seconds = 0;
-  std::vector<Standing> standings;
+  std::vector<Entry> standings;
   std::vector<std::string> left_out;  // "gbdt: why"
 };
 
@@ -44,7 +44,6 @@ struct RunRecord {
   std::string spec;               // model.json
   std::string model;  // path of the stored model: the final one; of a run without, or that still runs, the best or last
   std::vector<std::string> notes;
-  std::vector<std::string> regroupings;  // "step 41: rank 2 was killed by signal 9; 3 devices, 0.2 s lost"
 
   // From run.json; empty or 0 where it does not say.
   std::string status, version, host, device, compute, command, data, fingerprint;

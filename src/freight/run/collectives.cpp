@@ -36,7 +36,7 @@ class AllReduce final : public Kernel {
     }
     if (!t_summing) return;
     if (t_summing->memory() != memory_.get()) {
-      fail(ErrorKind::usage, "all_reduce", "ranks sum in other memory than the plan's: ", type_);
+      fail(ErrorKind::usage, "all_reduce", "all-reduce in other memory than the plan's: ", type_);
     }
     if (!read_within_) return t_summing->ready(operands[1]);
     if (t_summing->sum_within(operands[1], type_)) return;

@@ -90,7 +90,7 @@ Array constant_array(const ConstantAttrs& a) {
 }  // namespace
 
 struct Executable::Bound {
-  struct Step {
+  struct BoundStep {
     Kernel* kernel;
     size_t first;  // entry in `table`
     Queue queue = Queue::kernels;
@@ -110,7 +110,7 @@ struct Executable::Bound {
   std::unique_ptr<Arena> kept, host;
   std::vector<Array> constants;
   std::vector<void*> table;
-  std::vector<Step> steps;
+  std::vector<BoundStep> steps;
   std::vector<Slot> inputs, outputs;
   struct Copy {
     size_t dst, src;  // table entries
@@ -149,7 +149,7 @@ struct Executable::Bound {
     for (const Fixup& f : slot.fixups) table[f.entry] = static_cast<char*>(to) + f.offset;
   }
   void run_step(size_t i) {
-    const Step& s = steps[i];
+    const BoundStep& s = steps[i];
     for (DeviceMark* m : s.after) m->await(s.queue);
     s.kernel->run(table.data() + s.first);
     if (s.mark) s.mark->set(s.queue);
@@ -184,7 +184,7 @@ struct Executable::Bound {
   }
   static void expect(const Slot& slot, const Array& a, const char* what, size_t number) {
     if (a.dtype() != slot.type.dtype || a.shape() != slot.type.shape) {
-      fail(ErrorKind::usage, "run", what, " ", number, ": got ", Type{a.dtype(), a.shape()}, ", need ", slot.type);
+      fail(ErrorKind::usage, "run", what, " ", number, ": expected ", slot.type, ", got ", Type{a.dtype(), a.shape()});
     }
   }
 };
@@ -205,7 +205,7 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
   if (memory.host_bytes > 0) b.host = std::make_unique<Arena>(b.memory, memory.host_bytes, DeviceSide::host);
   const std::vector<Value> state_leaves = g.leaves(Op::state);
   if (state_leaves.size() != states.size()) {
-    fail(ErrorKind::usage, "run", "got ", states.size(), " states, need ", state_leaves.size());
+    fail(ErrorKind::usage, "run", "expected ", state_leaves.size(), ", got ", states.size(), " states");
   }
   for (size_t i = 0; i < states.size(); ++i) {
     const Value leaf = state_leaves[i];
@@ -276,8 +276,8 @@ Executable::~Executable() = default;
 void Executable::bind(const std::vector<Array>& inputs, const std::vector<Array>& outputs) {
   Bound& b = *bound_;
   if (inputs.size() != b.inputs.size() || outputs.size() != b.outputs.size()) {
-    fail(ErrorKind::usage, "run", "got ", inputs.size(), " inputs and ", outputs.size(), " outputs, need ",
-         b.inputs.size(), " and ", b.outputs.size());
+    fail(ErrorKind::usage, "run", "expected ", b.inputs.size(), " and ", b.outputs.size(), ", got ", inputs.size(),
+         " inputs and ", outputs.size(), " outputs");
   }
   b.set(b.arena_slot, b.arena->of(b.memory, plan_->arena_bytes()));
   for (Bound::State& s : b.states) b.set(s.slot, b.address(s.storage, s.access, s.side));
@@ -377,7 +377,7 @@ void Executable::sum_together(const std::vector<Joint>& all, size_t number, cons
     const size_t step = b.sums_within[number];
     const Plan& plan = *j.executable->plan_;
     const Type& its = plan.graph().type(plan.graph().node(plan.steps()[step].node).out());
-    FREIGHT_CHECK(parts.empty() || its == type, "parts of a batch sum the same types in one order");
+    FREIGHT_CHECK(parts.empty() || its == type, "micro-batches reduce the same types in one order");
     type = its;
     places.push_back(b.table[b.steps[step].first + 1]);  // behind the one operand
     parts.push_back(places.back());

@@ -60,14 +60,14 @@ std::string meaning_fault(const Head& head) {
   const std::vector<std::string> lengths = values("content-length"), codings = values("transfer-encoding"),
                                  hosts = values("host");
   if (hosts.size() > 1 || (hosts.empty() && head.version == "HTTP/1.1")) {
-    return cat("need one Host, got ", hosts.size());
+    return cat("expected one Host, got ", hosts.size());
   }
   if (!hosts.empty() && !is_authority(hosts[0])) return "Host must be a name or an address, perhaps with a port";
   if (lengths.size() + codings.size() > 1) return "a body has one length: one Content-Length, or one Transfer-Encoding";
   if (!codings.empty() && lower(codings[0]) != "chunked") {
-    return cat("Transfer-Encoding: got ", codings[0].substr(0, 80), ", need chunked");
+    return cat("Transfer-Encoding: expected chunked, got ", codings[0].substr(0, 80));
   }
-  if (!codings.empty() && head.version != "HTTP/1.1") return "HTTP/1.0 knows no Transfer-Encoding";
+  if (!codings.empty() && head.version != "HTTP/1.1") return "HTTP/1.0 has no Transfer-Encoding";
   if (!lengths.empty() && (lengths[0].empty() || lengths[0].size() > 18 ||
                            lengths[0].find_first_not_of("0123456789") != std::string::npos)) {
     return "Content-Length must be a number";
@@ -115,7 +115,7 @@ Head parse_head(std::string_view text) {
       head.fields.push_back(std::move(field));
     } else {
       head.fault =
-          "a header must be NAME: VALUE, on one line, without blanks in or behind its name or control characters";
+          "a header must be NAME: VALUE, on one line, without blanks in or after its name or control characters";
     }
   }
   for (const auto& [name, value] : head.fields) head.chunked = head.chunked || lower(name) == "transfer-encoding";

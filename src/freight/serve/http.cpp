@@ -268,7 +268,7 @@ int bind_listener(const HttpOptions& o, int& port) {
     error = errno;
     if (fd >= 0) ::close(fd);
   }
-  fail(ErrorKind::runtime, address(o), "cannot listen there: ", std::strerror(error), "; --port 0 takes a free port");
+  fail(ErrorKind::runtime, address(o), "cannot listen there: ", std::strerror(error), "; --port 0 selects a free port");
 }
 
 bool has_body(const httplib::Request& r, const Connection& c) {
@@ -490,10 +490,11 @@ class HttpServer::Impl : public httplib::Server {
       case Fault::header_too_large:
         return error(431, cat("the request's head is larger than ", options_.max_header_bytes, " bytes"));
       case Fault::body_too_large: return body_too_large();
-      case Fault::bad_line: return error(400, "every line of a request's head ends with CR LF, and holds no CR or NUL");
+      case Fault::bad_line:
+        return error(400, "every header line of a request ends with CR LF and contains no CR or NUL");
       case Fault::bad_chunk: return error(400, "the chunks of the body are not those of RFC 9112");
       case Fault::too_late:
-        return error(408, cat("the request did not come within ", options_.timeout_seconds, " seconds"));
+        return error(408, cat("the request did not arrive within ", options_.timeout_seconds, " seconds"));
       default: return {.status = 0};
     }
   }
@@ -531,7 +532,7 @@ class HttpServer::Impl : public httplib::Server {
     c.keep_open = whole && c.body_ended();
     if (large) return body_too_large();
     if (full) {
-      Reply reply = error(503, "other requests take the memory that the server has for bodies: try again later");
+      Reply reply = error(503, "other requests use the server's memory for bodies: try again later");
       reply.headers.emplace_back("Retry-After", "1");
       return reply;
     }
@@ -546,7 +547,7 @@ class HttpServer::Impl : public httplib::Server {
       if (!request.has_header(name)) continue;
       const std::string value = request.get_header_value(name);
       if (host_allowed(host_of(value), options_.host, options_.allowed_hosts)) continue;
-      return cat(name, ": this server does not answer to ", value.substr(0, 80), " (freight serve --allow-host NAME)");
+      return cat(name, ": this server does not accept ", value.substr(0, 80), " (freight serve --allow-host NAME)");
     }
     return "";
   }
@@ -574,7 +575,7 @@ class HttpServer::Impl : public httplib::Server {
                options_.max_body_bytes) {
       c.refusal = body_too_large();
     } else if (const std::string coding = unknown_coding(request); !coding.empty()) {
-      c.refusal = error(415, cat("Content-Encoding: got ", coding.substr(0, 80), ", need gzip, deflate, br or none"));
+      c.refusal = error(415, cat("Content-Encoding: expected gzip, deflate, br or none, got ", coding.substr(0, 80)));
     }
   }
 

@@ -67,14 +67,14 @@ std::string metrics_text(const std::vector<NamedMetrics>& models, const HttpMetr
   per_model("freight_requests_total", "counter", "Requests for predictions.", &ModelMetrics::requests);
   per_model("freight_request_errors_total", "counter", "Those of them that were refused or failed.",
             &ModelMetrics::failures);
-  per_model("freight_samples_total", "counter", "Samples that were answered.", &ModelMetrics::samples);
+  per_model("freight_samples_total", "counter", "Samples predicted.", &ModelMetrics::samples);
   per_model("freight_batches_total", "counter", "Batches that were run.", &ModelMetrics::batches);
   per_model("freight_queue_samples", "gauge", "Samples that wait for a batch.", &ModelMetrics::waiting);
-  histogram("freight_batch_size", "Samples per batch, padding left out.", &ModelMetrics::batch_size);
-  histogram("freight_request_seconds", "From a request's last byte to its answer.", &ModelMetrics::request_seconds);
+  histogram("freight_batch_size", "Samples per batch, without padding.", &ModelMetrics::batch_size);
+  histogram("freight_request_seconds", "From a request's last byte to its response.", &ModelMetrics::request_seconds);
   histogram("freight_queue_seconds", "Waiting for a batch.", &ModelMetrics::queue_seconds);
   histogram("freight_compute_seconds", "Running a batch.", &ModelMetrics::compute_seconds);
-  head(out, "freight_http_responses_total", "counter", "Answers by status.");
+  head(out, "freight_http_responses_total", "counter", "Responses by status.");
   for (size_t status = 0; status < http.responses.size(); ++status) {
     if (const int64_t n = http.responses[status].load(); n > 0) {
       out += cat("freight_http_responses_total{code=\"", status, "\"} ", n, "\n");

@@ -71,7 +71,7 @@ void need_doubles(const NamedTensor& t, const std::string& name) {
     const int64_t v = t.values.data<int64_t>()[i];
     if (is_double(v)) continue;
     fail(ErrorKind::usage, name, "input \"", excerpt(t.name), "\": element ", i, " is ", v,
-         ", which no double is equal to, and the model computes in doubles: send the nearest one it may take, as FP64");
+         ", which no double equals, and the model computes in doubles: send the nearest FP64 value");
   }
 }
 
@@ -96,8 +96,8 @@ ServedModel::ServedModel(std::string name, store::Bundle bundle, const deploy::P
 // all requests of others wait while the rows of one are computed.
 void ServedModel::check_count(int64_t samples, const std::string& name) const {
   if (samples <= max_samples_) return;
-  fail(ErrorKind::usage, name, "got ", samples, " samples in one request, need at most ", max_samples_,
-       ": send them in several, or start the server with a larger --max-samples");
+  fail(ErrorKind::usage, name, "expected at most ", max_samples_, ", got ", samples,
+       " samples in one request: send them in several, or start the server with a larger --max-samples");
 }
 
 void ServedModel::describe() {
@@ -168,8 +168,8 @@ Array ServedModel::sample_of_table(const std::string& text, const std::string& n
   data::CellReader reader({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, name, asked);
   const data::Cells cells = reader.next(2);  // further ones are not read
   if (cells.rows() != 1) {
-    fail(ErrorKind::usage, name, "got ", cells.rows() > 1 ? "several" : "no",
-         " rows, need the names of the columns and one row");
+    fail(ErrorKind::usage, name, "expected the names of the columns and one row, got ",
+         cells.rows() > 1 ? "several" : "no", " rows");
   }
   const store::TableRows rows(columns, cells, places);
   if (!rows.faults().empty()) fail(ErrorKind::data, name, rows.faults()[0].reason);
@@ -186,8 +186,8 @@ Array ServedModel::sample_of_json(const std::string& text, const std::string& na
   std::vector<bool> numbers;
   for (const auto& [column, value] : j.items()) {
     if (value.is_structured()) {
-      fail(ErrorKind::usage, name, "column ", excerpt(column), ": got ", excerpt(value.dump()),
-           ", need a number, a text, true, false or null");
+      fail(ErrorKind::usage, name, "column ", excerpt(column), ": expected a number, a text, true, false or null, got ",
+           excerpt(value.dump()));
     }
     names.push_back(column);
     cells.push_back(value.is_string() ? value.get<std::string>() : value.is_null() ? "" : value.dump());
@@ -223,8 +223,8 @@ std::vector<Array> ServedModel::rows(const InferRequest& request, const std::str
     const NamedTensor& t = request.inputs[place];
     const bool flat = t.shape.rank() == 1 || (t.shape.rank() == 2 && t.shape[1] == 1);
     if (!flat || t.shape[0] != n || n < 1) {
-      fail(ErrorKind::usage, name, "input \"", excerpt(t.name), "\": got shape ", t.shape,
-           ", need [N] or [N,1] of one N in all inputs");
+      fail(ErrorKind::usage, name, "input \"", excerpt(t.name),
+           "\": expected [N] or [N,1] of one N in all inputs, got shape ", t.shape);
     }
   }
   check_count(n, name);
@@ -257,7 +257,7 @@ std::vector<Array> ServedModel::samples(InferRequest& request, const std::string
   const auto refuse = [&](const auto&... parts) { fail(ErrorKind::usage, name, parts...); };
   if (request.inputs.size() != 1)
     refuse("got ", request.inputs.size(), " inputs, model ", name_, " takes one: ", takes);
-  if (t.shape[0] == 0) refuse("input \"", excerpt(t.name), "\": shape ", t.shape, " holds no sample");
+  if (t.shape[0] == 0) refuse("input \"", excerpt(t.name), "\": shape ", t.shape, " contains no sample");
   check_count(t.shape[0], name);
   std::vector<Array> out;
   if (!text()) {
@@ -289,7 +289,7 @@ std::vector<Array> ServedModel::samples(InferRequest& request, const std::string
   }
   if (t.name == "text" && t.type == DataType::bytes) {
     if (t.shape.rank() > 2 || (t.shape.rank() == 2 && t.shape[1] != 1)) {
-      refuse("input \"text\": got shape ", t.shape, ", need [N] or [N,1]");
+      refuse("input \"text\": expected [N] or [N,1], got shape ", t.shape);
     }
     for (const std::string& one : t.texts) out.push_back(predictor_.sample_of_text(one, name));
     return out;
@@ -300,7 +300,7 @@ std::vector<Array> ServedModel::samples(InferRequest& request, const std::string
   const int64_t longest = predictor_.bundle().preprocessing.input[0];
   const int64_t known = predictor_.bundle().preprocessing.tokenizer->size();
   if (t.shape.rank() != 2 || t.shape[1] < 1 || t.shape[1] > longest) {
-    refuse("input \"tokens\": got shape ", t.shape, ", need [N,T] with T from 1 to ", longest);
+    refuse("input \"tokens\": expected [N,T] with T from 1 to ", longest, ", got shape ", t.shape);
   }
   for (int64_t i = 0; i < t.shape[0]; ++i) {
     const int32_t* row = t.values.data<int32_t>() + i * t.shape[1];
@@ -326,8 +326,7 @@ void ServedModel::check_outputs(const InferRequest& request, const std::string& 
     }
     if (wanted.classification > 0 && !predictor_.probabilities()) {
       fail(ErrorKind::usage, name, "output \"", wanted.name,
-           "\": \"classification\" asks for the best classes, and model ", name_,
-           " gives values, no classes: leave it out");
+           "\": \"classification\" requests the top classes, and model ", name_, " is a regression model: remove it");
     }
   }
 }

@@ -52,7 +52,7 @@ class Reader : public nlohmann::json_sax<json> {
     return add(nullptr);
   }
   bool boolean(bool value) override {
-    if (in_data()) refuse("true and false are no elements of a tensor that a model takes");
+    if (in_data()) refuse("true and false are not elements of a tensor that a model accepts");
     return add(value);
   }
   bool number_integer(number_integer_t value) override { return in_data() ? integer(value) : add(value); }
@@ -132,7 +132,7 @@ class Reader : public nlohmann::json_sax<json> {
     return element();
   }
   json* place(json&& value) {
-    if (++values_ > kMaxValues) refuse(cat("more than ", kMaxValues, " JSON values besides the tensors' data"));
+    if (++values_ > kMaxValues) refuse(cat("more than ", kMaxValues, " JSON values other than the tensors' data"));
     if (open_.empty()) {
       document = std::move(value);
       return &document;
@@ -143,7 +143,7 @@ class Reader : public nlohmann::json_sax<json> {
       return &parent.back();
     }
     const auto [at, fresh] = parent.emplace(key_, std::move(value));
-    if (!fresh) refuse(cat("\"", excerpt(key_), "\" stands twice in an object"));
+    if (!fresh) refuse(cat("\"", excerpt(key_), "\" appears twice in an object"));
     return &*at;
   }
   bool add(json&& value) {
@@ -208,20 +208,20 @@ struct Parser {
     for (const DataType type : kTypes) {
       if (got == to_string(type)) return type;
     }
-    refuse("input \"", excerpt(input_name), "\": got datatype ", excerpt(got),
-           ", need one of FP32, FP64, UINT8, INT32, INT64, BYTES");
+    refuse("input \"", excerpt(input_name), "\": expected one of FP32, FP64, UINT8, INT32, INT64, BYTES, got datatype ",
+           excerpt(got));
   }
 
   Shape shape(const json& input, const std::string& input_name) const {
     const json& list = need(input, "shape", json::value_t::array, "a list of integers");
     if (list.empty() || list.size() > kMaxRank) {
-      refuse("input \"", excerpt(input_name), "\": a shape has 1 to ", kMaxRank, " extents, got ", list.size());
+      refuse("input \"", excerpt(input_name), "\": a shape has 1 to ", kMaxRank, " sizes, got ", list.size());
     }
     std::vector<int64_t> extents;
     int64_t count = 1;
     for (const json& extent : list) {
       if (!extent.is_number_unsigned() || extent.get<uint64_t>() > std::numeric_limits<int32_t>::max()) {
-        refuse("input \"", excerpt(input_name), "\": the extents of a shape are integers from 0 to ",
+        refuse("input \"", excerpt(input_name), "\": the sizes of a shape are integers from 0 to ",
                std::numeric_limits<int32_t>::max(), ", got ",
                excerpt(extent.dump(-1, ' ', false, json::error_handler_t::replace)));
       }
@@ -248,7 +248,7 @@ struct Parser {
     std::vector<std::string> out;
     while (!bytes.empty()) {
       uint32_t size = 0;
-      if (bytes.size() < sizeof size) refuse("input \"", excerpt(input_name), "\": a length of BYTES is cut off");
+      if (bytes.size() < sizeof size) refuse("input \"", excerpt(input_name), "\": a length of BYTES is truncated");
       std::memcpy(&size, bytes.data(), sizeof size);
       bytes = bytes.subspan(sizeof size);
       if (out.size() == kMaxTexts) refuse("input \"", excerpt(input_name), "\": more than ", kMaxTexts, " texts");
@@ -301,13 +301,13 @@ struct Parser {
   void read_numbers(NamedTensor& t, Data& data) const {
     check_nesting(data, t);
     if (t.type == DataType::bytes) {
-      if (!data.numbers.empty()) refuse("input \"", excerpt(t.name), "\": BYTES are given as texts, got a number");
+      if (!data.numbers.empty()) refuse("input \"", excerpt(t.name), "\": expected strings for BYTES, got a number");
       check_count(data.texts.size(), t);
       t.texts = std::move(data.texts);
       return;
     }
     if (!data.texts.empty())
-      refuse("input \"", excerpt(t.name), "\": ", to_string(t.type), " takes numbers, got a text");
+      refuse("input \"", excerpt(t.name), "\": ", to_string(t.type), " expects numbers, got a string");
     check_count(data.numbers.size(), t);
     t.values = Array(array_type(t.type), t.shape);
     for (size_t i = 0; i < data.numbers.size(); ++i) {
@@ -373,7 +373,7 @@ struct Parser {
     const T* values = t.values.data<T>();
     for (int64_t i = 0; i < t.values.numel(); ++i) {
       if (!std::isfinite(values[i])) {
-        refuse("input \"", excerpt(t.name), "\": element ", i, " is ", values[i], ", need finite numbers");
+        refuse("input \"", excerpt(t.name), "\": element ", i, " is ", values[i], ", expected finite numbers");
       }
     }
   }
@@ -470,7 +470,7 @@ InferRequest parse_infer(io::ByteView body, std::optional<size_t> json_size, con
   if (inputs.empty()) p.refuse("\"inputs\" is empty");
   reader.data.resize(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) r.inputs.push_back(p.input(inputs[i], reader.data[i]));
-  if (!p.rest.empty()) p.refuse(p.rest.size(), " bytes are left behind the binary tensors");
+  if (!p.rest.empty()) p.refuse(p.rest.size(), " bytes follow the binary tensors");
   r.binary_outputs = p.flag(p.parameters(j), "binary_data_output");
   if (const json* outputs = p.find(j, "outputs", json::value_t::array, "a list")) {
     std::set<std::string> names;

@@ -47,7 +47,8 @@ std::string media_type(const Request& request) {
 std::string text_of(const Request& request, const std::string& type) {
   if (type != "application/json") return request.body();
   if (request.body().size() > kMaxTextBytes) {
-    fail(ErrorKind::usage, "predict", "the JSON has ", request.body().size(), " bytes, need at most ", kMaxTextBytes);
+    fail(ErrorKind::usage, "predict", "the JSON has ", request.body().size(), " bytes, expected at most ",
+         kMaxTextBytes);
   }
   const auto j = io::parse_json<nlohmann::json>(request.body(), "predict");
   if (!j.is_object() || !j.contains("text") || !j["text"].is_string()) {
@@ -110,7 +111,7 @@ Routes::Found Routes::find(const std::string& path) const {
     const size_t end = std::min(rest.find('/'), rest.size());
     return find_model(rest.substr(0, end), rest.substr(end));
   }
-  return {{}, "there is nothing under this path; / is the page, /v2/models/MODEL/infer and /predict answer"};
+  return {{}, "not found; / is the page, /v2/models/MODEL/infer and /predict make predictions"};
 }
 
 // `rest` is what follows the name: "", "/ready", "/versions/1/infer", ...
@@ -244,7 +245,7 @@ Reply Routes::predict(ServedModel& model, const Request& request) {
     top = parse_number<uint64_t>(given).value_or(0);
     if (top < 1) return error(400, cat("predict: got top=", given.substr(0, 80), ", need a number of classes, from 1"));
   }
-  if (request.body().empty()) return error(400, "predict: the body is empty: send a picture or a text");
+  if (request.body().empty()) return error(400, "predict: the body is empty: send an image or a text");
   Array sample;
   if (model.reads_rows()) {
     if (type != "application/json" && type != "text/csv") {
@@ -252,7 +253,8 @@ Reply Routes::predict(ServedModel& model, const Request& request) {
                             "text/csv, got ", type.empty() ? "no Content-Type" : type));
     }
     if (request.body().size() > kMaxTextBytes) {
-      return error(413, cat("predict: the row has ", request.body().size(), " bytes, need at most ", kMaxTextBytes));
+      return error(413,
+                   cat("predict: the row has ", request.body().size(), " bytes, expected at most ", kMaxTextBytes));
     }
     sample = type == "text/csv" ? model.sample_of_table(request.body(), "predict")
                                 : model.sample_of_json(request.body(), "predict");
@@ -265,7 +267,7 @@ Reply Routes::predict(ServedModel& model, const Request& request) {
   } else {
     if (!starts_with(type, "image/") && type != "application/octet-stream") {
       return error(415,
-                   cat("predict: model ", model.name(), " takes pictures or arrays: send image/png, image/jpeg, ... ",
+                   cat("predict: model ", model.name(), " takes images or arrays: send image/png, image/jpeg, ... ",
                        "or application/octet-stream, got ", type.empty() ? "no Content-Type" : type));
     }
     sample = model.predictor().sample_of_bytes(view(request.body()), "predict");

@@ -43,8 +43,7 @@ Server::Server(const std::vector<ModelFile>& files, const ServerOptions& o) : st
                                                      o.max_samples));
     models.push_back(s.models.back().get());
     if (!names.insert(models.back()->name()).second) {
-      fail(ErrorKind::usage, f.path, "is the second model named ", models.back()->name(),
-           "; give it another name as NAME=", f.path);
+      fail(ErrorKind::usage, f.path, "is a second model named ", models.back()->name(), "; rename it by NAME=", f.path);
     }
   }
   // Before the plans are made, which takes long: a port that is taken is told at once.

@@ -77,10 +77,11 @@ io::SafeTensors load_sealed(const std::string& path) {
   const auto seal = file.metadata.find(kSeal);
   if (seal == file.metadata.end()) return file;
   if (const std::string now = seal_of(file); now != seal->second) {
-    damaged(path,
-            cat("the content is not what was stored: its XXH3 is ", now, ", need ", seal->second,
-                ", as the metadata say; fetch the file again, or, if another program changed it on purpose, take ",
-                kSeal, " out of the metadata"));
+    damaged(
+        path,
+        cat("the content differs from what was saved: its XXH3 is ", now, ", expected ", seal->second,
+            ", according to the metadata; fetch the file again, or, if another program changed it on purpose, remove ",
+            kSeal, " out of the metadata"));
   }
   return file;
 }
@@ -98,8 +99,8 @@ void need_same(const data::Tokenizer& tokens, const io::SafeTensors& file, const
   const Array own = tokens.stored();
   if (!stored || (stored->bytes() == own.bytes() && std::memcmp(stored->raw(), own.raw(), own.bytes()) == 0)) return;
   fail(ErrorKind::checkpoint, path,
-       "the vocabulary is not that of these weights: it is learnt from the training texts anew, and its numbers mean "
-       "other tokens; weights of a net for text go with the data, split and tokenizer that they were trained with");
+       "the vocabulary is not that of these weights: it is built again from the training texts, and its numbers mean "
+       "other tokens; weights of a text model require the data, split and tokenizer that they were trained with");
 }
 
 // The tokenizer and its buckets; the vocabulary must be the one that the weights were trained with.
@@ -112,7 +113,7 @@ void load_text(Preprocessing& p, const json& j, const io::SafeTensors& file, con
   }
   data::TokenizerKind kind{};
   if (const auto name = j.at("tokenizer").get<std::string>(); !data::parse_tokenizer_kind(name, kind)) {
-    damaged(path, cat("unknown tokenizer: got ", name, ", need word, bpe or char"));
+    damaged(path, cat("unknown tokenizer: expected word, bpe or char, got ", name));
   }
   const Array& bytes = tensor->second;
   p.tokenizer = data::load_tokenizer(kind, {bytes.data<uint8_t>(), bytes.bytes()}, path);
@@ -126,7 +127,7 @@ void load_text(Preprocessing& p, const json& j, const io::SafeTensors& file, con
   p.keep = j.value("truncation_side", "right") == "left" ? data::Keep::end : data::Keep::start;  // not in early files
   if (!model.reads_tokens() || p.lengths.empty() || p.lengths.front() < 1 || p.lengths.back() != model.input.shape[0] ||
       std::adjacent_find(p.lengths.begin(), p.lengths.end(), std::greater_equal<>()) != p.lengths.end()) {
-    damaged(path, cat("the lengths of batches must rise to that of the model's samples, ", model.input.shape));
+    damaged(path, cat("the batch lengths must ascend to that of the model's samples, ", model.input.shape));
   }
 }
 
@@ -139,7 +140,7 @@ data::ArrayMeaning meaning_from(const json& j, const std::string& path) {
   if (!data::parse_layout(layout, m.layout)) damaged(path, cat("preprocessing: unknown layout: got ", layout));
   const auto range = j.value("value_range", std::vector<double>{0, 1});
   if (range.size() != 2 || !(range[0] <= range[1]) || (m.values == data::Values::scaled && range[0] == range[1])) {
-    damaged(path, "preprocessing: value_range must be two numbers that rise");
+    damaged(path, "preprocessing: value_range must be two numbers in ascending order");
   }
   m.range = m.values == data::Values::bytes ? data::kBytes : data::ValueRange{range[0], range[1]};
   return m;
@@ -270,7 +271,7 @@ Preprocessing preprocessing_in(const json& j, const std::string& path) {
   // Early files, which do not say it, are of models that saw images as their pixels lie.
   const std::string orientation = j.value("orientation", "ignore");
   if (!io::parse_orientation(orientation, p.orientation)) {
-    damaged(path, cat("preprocessing: unknown orientation: got ", orientation, ", need exif or ignore"));
+    damaged(path, cat("preprocessing: unknown orientation: expected exif or ignore, got ", orientation));
   }
   p.arrays = meaning_from(j, path);
   return p;
@@ -281,7 +282,7 @@ void read_common(const io::SafeTensors& file, const std::string& path, Bundle& b
   const json provenance = document_in(file, path, "provenance");
   for (const auto& [key, value] : provenance.items()) {
     if (!value.is_string() && !value.is_number()) {
-      damaged(path, cat("provenance: ", excerpt(key), ": got ", excerpt(value.dump()), ", need a text"));
+      damaged(path, cat("provenance: ", excerpt(key), ": expected a text, got ", excerpt(value.dump())));
     }
     b.provenance[key] = value.is_string() ? value.get<std::string>() : value.dump();
   }
@@ -290,14 +291,14 @@ void read_common(const io::SafeTensors& file, const std::string& path, Bundle& b
 void read_net(const io::SafeTensors& file, const std::string& path, const json& preprocessing, Bundle& b) {
   if (!file.metadata.contains("spec")) {
     damaged(path,
-            "it holds the weights of a net that has no spec form: the program that has its class reads them by "
-            "store::load_weights; declared (nn::register_layer) and stored again, it is a model");
+            "it contains the weights of a network without a spec form: the program with its class reads them by "
+            "store::load_weights; declare the layers (nn::register_layer) and save it again to make it a model");
   }
   try {
     b.model = models::from_spec(entry(file, path, "spec"), path);
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::checkpoint) throw;
-    damaged(path, cat("the stored spec does not build: ", e.what()));
+    damaged(path, cat("the saved spec cannot be built: ", e.what()));
   }
   check_said(b, path);
   try {
@@ -359,7 +360,7 @@ std::vector<Column> columns_in(const json& list, const std::string& path) {
   for (const json& j : list) {
     const auto kind = j.at("kind").get<std::string>();
     if (kind != "words" && kind != "numbers") {
-      damaged(path, cat("columns: unknown kind: got ", excerpt(kind), ", need words or numbers"));
+      damaged(path, cat("columns: unknown kind: expected words or numbers, got ", excerpt(kind)));
     }
     Column c{.name = j.at("name").get<std::string>(), .words = kind == "words"};
     if (c.words) c.levels = j.at("levels").get<std::vector<std::string>>();
@@ -367,10 +368,10 @@ std::vector<Column> columns_in(const json& list, const std::string& path) {
     c.complete = j.value("complete", false);
     const bool rise = std::adjacent_find(c.levels.begin(), c.levels.end(), std::greater_equal<>()) == c.levels.end();
     if (c.name.empty() || !names.insert(c.name).second || !rise) {
-      damaged(path, cat("columns: ", excerpt(c.name), ": need different names, and words that rise"));
+      damaged(path, cat("columns: ", excerpt(c.name), ": expected different names, and categories in ascending order"));
     }
     if (texts_of.emplace(c.source_name(), c.takes_texts()).first->second != c.takes_texts()) {
-      damaged(path, cat("columns: ", excerpt(c.source_name()), " is read as numbers and as words"));
+      damaged(path, cat("columns: ", excerpt(c.source_name()), " is read as numbers and as categories"));
     }
     columns.push_back(std::move(c));
   }
@@ -386,7 +387,7 @@ void read_rows(const io::SafeTensors& file, const std::string& path, Bundle& b) 
   }
   for (const auto& [name, array] : file.tensors) {
     if (!is_floating(array.dtype()) || count_nonfinite(array) == 0) continue;
-    damaged(path, cat("tensor ", name, " holds numbers that are not finite; train again"));
+    damaged(path, cat("tensor ", name, " contains NaN or infinity; train again"));
   }
   b.columns = columns_in(document_in(file, path, kColumns), path);
   if (file.metadata.contains(kSetAside)) b.set_aside = set_aside_in(document_in(file, path, kSetAside));
@@ -394,8 +395,8 @@ void read_rows(const io::SafeTensors& file, const std::string& path, Bundle& b) 
   if (file.metadata.contains(kThreshold)) {
     b.threshold = document_in(file, path, kThreshold).get<double>();
     if (b.classes.size() != 2 || !(*b.threshold > 0 && *b.threshold < 1)) {
-      damaged(path, cat("threshold: got ", *b.threshold, " for ", b.classes.size(),
-                        " classes, need one above 0 and below 1 for two"));
+      damaged(path, cat("threshold: expected one above 0 and below 1 for two, got ", *b.threshold, " for ",
+                        b.classes.size(), " classes"));
     }
   }
   check_rows(b, path);
@@ -406,7 +407,7 @@ void read_rows(const io::SafeTensors& file, const std::string& path, Bundle& b) 
 
 Bundle from_file(const io::SafeTensors& file, const std::string& path) {
   if (const std::string& format = entry(file, path, "format"); format != kFormat) {
-    damaged(path, cat("unknown format: got ", excerpt(format), ", need ", kFormat));
+    damaged(path, cat("unknown format: expected ", kFormat, ", got ", excerpt(format)));
   }
   Bundle b;
   if (const auto learner = file.metadata.find(kLearner); learner != file.metadata.end()) b.learner = learner->second;
@@ -429,7 +430,7 @@ Bundle from_file(const io::SafeTensors& file, const std::string& path) {
 void need_net(const Bundle& bundle, const std::string& path, const std::string& what) {
   if (bundle.net()) return;
   fail(ErrorKind::usage, path, "the model was fitted by ", bundle.learner, ": ", what,
-       " is of nets alone; eval, predict, serve, report and models show take every model");
+       " is for networks only; eval, predict, serve, report and models show accept every model");
 }
 
 Bundle load_net(const std::string& path, const std::string& what) {
@@ -445,7 +446,8 @@ void load_weights(models::Model& model, const std::string& path, const data::Tok
 void load_weights(nn::Module& net, const std::string& path, const data::Tokenizer* tokens) {
   const io::SafeTensors file = load_sealed(path);
   if (const auto learner = file.metadata.find(kLearner); learner != file.metadata.end() && learner->second != kNet) {
-    fail(ErrorKind::checkpoint, path, "it was fitted by ", excerpt(learner->second), ": it holds no weights of a net");
+    fail(ErrorKind::checkpoint, path, "it was fitted by ", excerpt(learner->second),
+         ": it contains no weights of a network");
   }
   if (tokens) need_same(*tokens, file, path);
   net.load_state_dict(arrays(file), path);

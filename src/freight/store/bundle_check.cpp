@@ -25,21 +25,22 @@ constexpr int64_t kLargestResize = 16384;
 
 void check_preprocessing(const Preprocessing& p, const models::Model& model, const std::string& path) {
   if (p.input != model.input.shape) {
-    refuse_stored(path, "preprocessing makes samples ", p.input, ", the model takes ", model.input.shape);
+    refuse_stored(path, "preprocessing makes samples ", p.input, ", the model expects ", model.input.shape);
   }
   if (p.mean.size() != p.std.size() || (!p.mean.empty() && static_cast<int64_t>(p.mean.size()) != p.input[0])) {
-    refuse_stored(path, "preprocessing has ", p.mean.size(), " means and ", p.std.size(), " deviations for ",
+    refuse_stored(path, "preprocessing has ", p.mean.size(), " means and ", p.std.size(), " standard deviations for ",
                   p.input[0], " channels");
   }
   for (size_t c = 0; c < p.std.size(); ++c) {
     // Written so that NaN fails.
     if (std::fabs(p.mean[c]) <= kLargest && p.std[c] >= kLeastDeviation && p.std[c] <= kLargest) continue;
-    refuse_stored(path, "preprocessing: channel ", c, " has mean ", p.mean[c], " and deviation ", p.std[c],
-                  ", need numbers of at most ", kLargest, " and a deviation above 0, of at least ", kLeastDeviation);
+    refuse_stored(path, "preprocessing: channel ", c, " has mean ", p.mean[c], " and standard deviation ", p.std[c],
+                  ", expected numbers of at most ", kLargest, " and a standard deviation above 0, of at least ",
+                  kLeastDeviation);
   }
   if (p.resize != 0 &&
       (p.input.rank() != 3 || p.resize < std::max(p.input[1], p.input[2]) || p.resize > kLargestResize)) {
-    refuse_stored(path, "preprocessing resizes to ", p.resize, " and then cuts out ", p.input, ", need at most ",
+    refuse_stored(path, "preprocessing resizes to ", p.resize, " and then crops ", p.input, ", expected at most ",
                   kLargestResize);
   }
 }
@@ -67,7 +68,7 @@ void check_provenance(const Bundle& b, const std::string& path) {
   for (const auto& [key, value] : b.provenance) {
     if (key.size() + value.size() > kLongest) {
       refuse_stored(path, "provenance: ", excerpt(key), " has ", key.size() + value.size(),
-                    " bytes with its name, need at most ", kLongest);
+                    " bytes with its name, expected at most ", kLongest);
     }
   }
   const auto check = [&](const char* key, auto number, double least, double most) {
@@ -90,7 +91,7 @@ void check_provenance(const Bundle& b, const std::string& path) {
 void check_rows(const Bundle& b, const std::string& path) {
   const int64_t outputs = b.rows->outputs(), names = static_cast<int64_t>(b.classes.size());
   if (b.rows->tells_classes() ? names != outputs : names != 0) {
-    refuse_stored(path, "it has names of ", names, " classes, the model gives ", outputs,
+    refuse_stored(path, "it has names of ", names, " classes, the model returns ", outputs,
                   b.rows->tells_classes() ? " probabilities" : " values");
   }
   need_different_classes(b.classes, 1, path);
@@ -114,7 +115,7 @@ void need_finite(const nn::Module& net, const std::string& path) {
     const int64_t at = find_nonfinite(std::span(x, static_cast<size_t>(f32.numel())));
     refuse_stored(path, "tensor ", v.name, " holds ", x[at], " at element ", at, " (", with_commas(odd),
                   odd == 1 ? " number" : " numbers", " of ", with_commas(f32.numel()),
-                  " are not finite); take an earlier checkpoint, or train again");
+                  " are NaN or infinite); use an earlier checkpoint, or train again");
   }
 }
 

@@ -17,7 +17,7 @@ const std::vector<std::string>& precision_names() {
 ComputeType compute_type(const std::string& precision, const std::string& backend_name) {
   const std::vector<std::string>& names = precision_names();
   if (std::find(names.begin(), names.end(), precision) == names.end()) {
-    fail(ErrorKind::usage, "--precision", "unknown value: got ", precision, ", need one of ", join(names, ", "));
+    fail(ErrorKind::usage, "--precision", "unknown value: expected one of ", join(names, ", "), ", got ", precision);
   }
   ComputeType out;
   parse_dtype(precision, out.dtype);  // TF32 is no type: values are f32
@@ -28,7 +28,7 @@ ComputeType compute_type(const std::string& precision, const std::string& backen
     if (!out.tf32) out.note = "no tf32 on this device: computing in f32";
     return out;
   }
-  const std::string missing = backend(device).lacks(out.dtype);
+  const std::string missing = backend(device).why_unsupported(out.dtype);
   if (!missing.empty())
     out = {DType::f32, false, cat("no ", precision, " on this device (", missing, "): computing in f32")};
   return out;

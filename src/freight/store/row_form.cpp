@@ -11,7 +11,6 @@ std::vector<double> answer_of(RowLink link, std::vector<double> sums) {
     case RowLink::identity: return sums;
     case RowLink::exponential: return {std::exp(sums[0])};
     case RowLink::logistic: return {1 / (1 + std::exp(sums[0])), 1 / (1 + std::exp(-sums[0]))};
-    case RowLink::probability: return sums.size() == 1 ? std::vector<double>{1 - sums[0], sums[0]} : sums;
     case RowLink::softmax: break;
   }
   const double most = *std::max_element(sums.begin(), sums.end());

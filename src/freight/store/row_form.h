@@ -10,9 +10,9 @@
 
 namespace freight::store {
 
-// The function of the sums that answers: themselves, exponential, the logistic function (two classes, of which it tells
-// the second), softmax. With probability the sums are probabilities, of two classes that of the second alone.
-enum class RowLink : uint8_t { identity, exponential, logistic, softmax, probability };
+// The function that turns sums into predictions: the sums themselves, their exponential, the logistic function (of two
+// classes, the probability of the second), softmax.
+enum class RowLink : uint8_t { identity, exponential, logistic, softmax };
 
 // The answer that a row's sums make: values, or the probabilities of classes.
 std::vector<double> answer_of(RowLink link, std::vector<double> sums);

@@ -55,7 +55,7 @@ std::vector<int64_t> Rows::group_begins() const {
 }
 
 Array RowModel::contributions(const Array&) const {
-  fail(ErrorKind::usage, "contributions", "this model does not say what each column adds to its answers");
+  fail(ErrorKind::usage, "contributions", "this model does not attribute its predictions to columns");
 }
 std::string RowModel::library_file(const std::string& format) const {
   fail(ErrorKind::usage, "library_file", "no library has a file format for this model: got ", format);
@@ -139,16 +139,16 @@ std::string cell_of_number(const Column& column, std::string_view number) {
 
 std::string unfit(const Column& column, std::string_view cell) {
   constexpr const char* kDates[] = {"2026-11-26", "26.11.2026", "11/26/2026"};
-  return cat("column ", excerpt(column.source_name()), ": got '", excerpt(cell), "', need ",
+  return cat("column ", excerpt(column.source_name()), ": expected ",
              column.date()          ? cat("a date as ", kDates[static_cast<size_t>(column.order)])
              : column.style.plain() ? std::string("a finite number")
                                     : cat("a finite number as ", data::example_of(column.style)),
-             ", or an empty cell where it is missing");
+             ", or an empty field where it is missing, got '", excerpt(cell), "'");
 }
 
 Array row_of(const std::vector<Column>& columns, const std::vector<std::string>& cells, const std::string& name) {
   if (cells.size() != columns.size()) {
-    fail(ErrorKind::data, name, "got ", cells.size(), " cells, the model takes ", columns.size(), " columns");
+    fail(ErrorKind::data, name, "got ", cells.size(), " values, the model expects ", columns.size(), " columns");
   }
   Array row(DType::f64, {static_cast<int64_t>(columns.size())});
   for (size_t i = 0; i < columns.size(); ++i) {
@@ -197,11 +197,11 @@ std::vector<size_t> places_of(const std::vector<Column>& columns, const std::vec
     const auto at = place_of.find(source);
     if (at == place_of.end()) {
       const std::string near = nearest(source, names);
-      fail(ErrorKind::data, name, "there is no column ", excerpt(source), ", which the model takes: got ",
+      fail(ErrorKind::data, name, "there is no column ", excerpt(source), ", which the model expects: got ",
            excerpt(join(names, ", ")), near.empty() ? "" : cat("; is it ", excerpt(near), "?"));
     }
     if (twice.contains(source)) {
-      fail(ErrorKind::data, name, "column ", excerpt(source), " is there twice: need each once");
+      fail(ErrorKind::data, name, "column ", excerpt(source), " appears twice: expected each once");
     }
     places.push_back(at->second);
   }

@@ -25,10 +25,10 @@ inline constexpr const char* kNet = "net";  // the learner of nets: no model of 
 enum class CellForm { number, yesno, year, month, weekday, hour, seconds };
 std::string to_string(CellForm form);
 
-struct Range {
+struct ValueRange {
   double least = 0, most = 0;
 
-  friend bool operator==(const Range&, const Range&) = default;
+  friend bool operator==(const ValueRange&, const ValueRange&) = default;
 };
 
 // A model learns from this: numbers, or words of which training saw these.
@@ -40,7 +40,7 @@ struct Column {
   // The parts of a date are columns, whose cells stand in one column of the table.
   std::string source = {};                       // its name; empty: it is the column's own
   data::DateOrder order = data::DateOrder::ymd;  // of a date
-  std::optional<Range> range = {};               // that training saw, of numbers; empty where it is not known
+  std::optional<ValueRange> range = {};          // that training saw, of numbers; empty where it is not known
   data::NumberStyle style = {};                  // of numbers: how texts write them
   bool complete = false;                         // no cell was missing in training; false where it is not known
 

@@ -34,7 +34,7 @@ TableRows::TableRows(const std::vector<Column>& columns, const data::Cells& cell
   for (size_t k = 0; k < columns.size(); ++k) {
     const data::CellColumn& cell = cells.columns[places[k]];
     FREIGHT_CHECK(cell.is_words() || !columns[k].takes_texts(), "column ", cell.name,
-                  " was read as numbers, and the model takes words");
+                  " was read as numbers, and the model expects categories");
     std::vector<double>& numbers = word_numbers_.emplace_back();
     std::vector<bool> wrong(cell.words.size());
     bool any_wrong = false;

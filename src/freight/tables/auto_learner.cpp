@@ -120,7 +120,7 @@ train::Cost AutoLearner::cost(const train::Config& config, const train::RowData&
 
 std::shared_ptr<const store::RowModel> AutoLearner::fit(const train::Config&, const train::RowData&,
                                                         const std::function<bool(const train::Round&)>&) const {
-  fail(ErrorKind::usage, "AutoLearner::fit", "auto compares learners in a run (train::prepare), and fits none itself");
+  fail(ErrorKind::usage, "AutoLearner::fit", "auto compares models in a run (train::prepare), and fits none itself");
 }
 
 }  // namespace freight::tables

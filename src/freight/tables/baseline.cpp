@@ -22,7 +22,7 @@ Array Baseline::run(const Array& rows) const {
 }
 
 std::vector<std::string> Baseline::lines() const {
-  std::string text = classes_ ? "always tells the frequencies" : "always tells the mean";
+  std::string text = classes_ ? "always predicts the class frequencies" : "always predicts the mean";
   for (int64_t i = 0; i < std::min<int64_t>(outputs(), 10); ++i) text += cat(" ", answer_.data<float>()[i]);
   return {outputs() > 10 ? text + " ..." : text};
 }

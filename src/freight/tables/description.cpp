@@ -47,7 +47,7 @@ void describe_numbers(const data::CellColumn& column, ColumnDescription& out) {
   if (!different.empty()) out.values = least == most ? cat(least) : cat(least, " to ", most);
   if (!column.odd.empty()) {
     out.note =
-        cat("line ", column.odd[0].line, " holds '", excerpt(column.odd[0].text), "', which is no finite number");
+        cat("line ", column.odd[0].line, " holds '", excerpt(column.odd[0].text), "', which is not a finite number");
   }
 }
 

@@ -41,7 +41,7 @@ Design::Design(const store::RowShape& shape, const store::Rows& rows) {
     }
     if (!std::isfinite(squares)) {
       fail(ErrorKind::data, shape.columns[static_cast<size_t>(term.column)].name,
-           "numbers of this column, or their squares, are beyond f64: linear models need finite ones");
+           "values of this column, or their squares, overflow f64: linear models need finite values");
     }
     if (squares <= 0) return;
     if (scaled) term.scale = std::sqrt(squares / count);

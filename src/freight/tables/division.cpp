@@ -31,24 +31,24 @@ std::vector<bool> hold_out_groups(const std::vector<int64_t>& groups, double sha
     held_group[group] = true;
     taken += more;
   }
-  std::vector<bool> held(groups.size());
-  for (size_t i = 0; i < groups.size(); ++i) held[i] = share > 0 && held_group[static_cast<size_t>(groups[i])];
-  return held;
+  std::vector<bool> is_validation(groups.size());
+  for (size_t i = 0; i < groups.size(); ++i) is_validation[i] = share > 0 && held_group[static_cast<size_t>(groups[i])];
+  return is_validation;
 }
 
 std::vector<bool> hold_out_last(const std::vector<double>& order, double share) {
   std::vector<double> sorted = order;
   std::sort(sorted.begin(), sorted.end());
-  std::vector<bool> held(order.size());
+  std::vector<bool> is_validation(order.size());
   const auto count = static_cast<size_t>(std::llround(share * static_cast<double>(order.size())));
-  if (count == 0) return held;
+  if (count == 0) return is_validation;
   const size_t first = sorted.size() - std::min(count, sorted.size());
   double bound = sorted[first];
   // The bound is the next number where most rows share it, so that none would stay.
   if (bound == sorted.front()) bound = *std::upper_bound(sorted.begin(), sorted.end() - 1, bound);
-  for (size_t i = 0; i < order.size(); ++i) held[i] = order[i] >= bound;
-  if (bound == sorted.front()) held.assign(held.size(), false);  // all are of one time
-  return held;
+  for (size_t i = 0; i < order.size(); ++i) is_validation[i] = order[i] >= bound;
+  if (bound == sorted.front()) is_validation.assign(is_validation.size(), false);  // all are of one time
+  return is_validation;
 }
 
 }  // namespace freight::tables

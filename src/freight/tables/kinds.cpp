@@ -58,9 +58,9 @@ bool all_different(const data::CellColumn& column) {
 TypedColumn type_of_numbers(const data::CellColumn& column, bool alone) {
   const NumberFacts facts = facts_of(column);
   const auto rows = static_cast<int64_t>(column.numbers.size());
-  if (facts.present == 0 && column.odd.empty()) return {.kind = ColumnKind::constant, .note = "no cell holds anything"};
+  if (facts.present == 0 && column.odd.empty()) return {.kind = ColumnKind::constant, .note = "all values are missing"};
   if (facts.least == facts.most && facts.present == rows) {
-    return {.kind = ColumnKind::constant, .note = cat("all cells are ", facts.least)};
+    return {.kind = ColumnKind::constant, .note = cat("all values are ", facts.least)};
   }
   if (!facts.whole) return {.kind = ColumnKind::number};
   const bool named = names_identifiers(column.name);
@@ -77,7 +77,7 @@ TypedColumn type_of_numbers(const data::CellColumn& column, bool alone) {
   TypedColumn integer{.kind = ColumnKind::integer};
   if (named)
     integer.note =
-        "its name is that of an identifier, and its numbers occur again: --drop leaves it out, =category makes them no "
+        "it is named like an identifier, and its numbers repeat: --drop removes it, =category makes it no "
         "quantity";
   return integer;
 }
@@ -162,9 +162,9 @@ TypedColumn type_of_words(const data::CellColumn& column) {
   const std::vector<int64_t> counts = counts_of_words(column);
   const auto rows = static_cast<int64_t>(column.codes.size());
   const WordFacts facts = facts_of(column, counts);
-  if (facts.present == 0) return {.kind = ColumnKind::constant, .note = "no cell holds anything"};
+  if (facts.present == 0) return {.kind = ColumnKind::constant, .note = "all values are missing"};
   if (facts.different == 1 && facts.present == rows) {
-    return {.kind = ColumnKind::constant, .note = cat("all cells are ", excerpt(column.text(0)))};
+    return {.kind = ColumnKind::constant, .note = cat("all values are ", excerpt(column.text(0)))};
   }
   if (says_yes_or_no(column, counts)) return {.kind = ColumnKind::yesno};
   bool unclear = false;
@@ -185,23 +185,31 @@ TypedColumn type_of_words(const data::CellColumn& column) {
   const bool big = column.big_integers > 0 && facts.numbers == facts.present;
   const bool named = names_identifiers(column.name);
   if ((each_differs && (facts.numbers == 0 || named || big)) || (big && named && facts.different == facts.present)) {
-    return {.kind = ColumnKind::identifier, .note = "no word stands in two rows"};
+    return {.kind = ColumnKind::identifier, .note = "every value is unique"};
   }
   TypedColumn category{.kind = ColumnKind::category};
   if (big) {
-    category.note =
-        cat("its integers of 2^53 or more are categories, since f64 does not tell all of them apart; --types ",
-            column.name, "=number rounds them");
+    category.note = cat("its integers of 2^53 or more are categories, since f64 cannot represent all of them; --types ",
+                        column.name, "=number rounds them");
   } else if (facts.different >= kManyWords) {
     category.note = cat("it has ", with_commas(facts.different),
-                        " different words: most stand in few rows, from which little can be learnt");
+                        " categories: most occur in few rows, so little can be learned from them");
   }
   return category;
 }
 
+// Counts the cells that are missing among dates, and would be words in a category, by their spellings.
+void count_missing_dates(data::CellColumn& column) {
+  const std::vector<int64_t> counts = counts_of_words(column);
+  for (uint32_t code = 0; code < counts.size(); ++code) {
+    const std::string_view word = column.words[code];
+    if (counts[code] > 0 && data::is_missing_number(word)) column.missing_as[std::string(word)] += counts[code];
+  }
+}
+
 [[noreturn]] void refuse_said(const data::CellColumn& column, const std::string& table, ColumnKind said,
                               const std::string& what) {
-  fail(ErrorKind::data, table, "column ", column.name, ": --types says ", to_string(said), ", and ", what);
+  fail(ErrorKind::data, table, "column ", column.name, ": --types specifies ", to_string(said), ", and ", what);
 }
 
 // The first row whose word does not fit.
@@ -254,11 +262,11 @@ std::map<std::string, ColumnKind> parse_types(const std::string& text) {
     const auto at = std::find(known.begin(), known.end(), kind);
     if (at == known.end()) {
       const std::string near = nearest(kind, known);
-      fail(ErrorKind::usage, "--types", "got ", part, ", need COLUMN=KIND with one of ", join(known, ", "),
+      fail(ErrorKind::usage, "--types", "expected COLUMN=TYPE with one of ", join(known, ", "), ", got ", part,
            near.empty() ? "" : cat("; did you mean ", near, "?"));
     }
     if (!types.emplace(name, static_cast<ColumnKind>(at - known.begin())).second) {
-      fail(ErrorKind::usage, "--types", "column ", name, " stands twice");
+      fail(ErrorKind::usage, "--types", "column ", name, " appears twice");
     }
   }
   return types;
@@ -287,8 +295,9 @@ TypedColumn type_column(data::Cells& cells, size_t at, const std::string& table,
   const bool numbers = options.said == ColumnKind::number || options.said == ColumnKind::integer;
   NumberReading reading;
   if (numbers || !options.said) reading = read_numbers(cells, at, {.said = numbers, .folder = options.folder});
-  const data::CellColumn& column = cells.columns[at];
+  data::CellColumn& column = cells.columns[at];
   TypedColumn typed = type_of(column, table, options);
+  if (typed.kind == ColumnKind::datetime) count_missing_dates(column);
   const bool whole = typed.kind == ColumnKind::number || typed.kind == ColumnKind::integer;
   const bool unnamed = at == 0 && cells.head.index && !options.said && typed.kind != ColumnKind::constant;
   if (unnamed && (whole ? typed.kind == ColumnKind::integer : typed.kind != ColumnKind::identifier)) {
@@ -298,7 +307,7 @@ TypedColumn type_column(data::Cells& cells, size_t at, const std::string& table,
     typed.note = "the header has no name for it, as for an index that pandas or R wrote";
   }
   typed.style = reading.style;
-  typed.note = cat(reading.note, reading.note.empty() || typed.note.empty() ? "" : "; ", typed.note);
+  typed.note = both_notes(both_notes(reading.note, missing_note(column)), typed.note);
   return typed;
 }
 

@@ -5,7 +5,6 @@
 
 #include "freight/tables/auto_learner.h"
 #include "freight/tables/baseline.h"
-#include "freight/tables/imported_trees.h"
 #include "freight/tables/linear.h"
 #include "freight/tables/mlp_learner.h"
 #include "freight/tables/mlp_model.h"
@@ -28,8 +27,7 @@ void register_learners() {
       const std::string name = learner->name();
       store::register_row_model(
           name, [name](const io::SafeTensors& file, const std::string& path, const store::RowShape& shape) {
-            return holds_imported_trees(file) ? read_imported_trees(file, path, shape)
-                                              : read_stored_trees(name, file, path, shape);
+            return read_stored_trees(name, file, path, shape);
           });
       train::register_learner(learner);
     }

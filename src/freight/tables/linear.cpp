@@ -22,11 +22,10 @@ struct KindRow {
   bool classes;   // what it tells
 };
 constexpr std::array<KindRow, 4> kKinds = {{
-    {LinearKind::linear, "linear", "least squares: a value as a sum over the columns, with standard errors", 0, false},
-    {LinearKind::ridge, "ridge", "least squares with a penalty on large coefficients (--lambda)", 1, false},
-    {LinearKind::logistic, "logistic", "logistic regression: the odds of classes as sums over the columns", 1, true},
-    {LinearKind::poisson, "poisson", "Poisson regression: the logarithm of a count as a sum over the columns", 0,
-     false},
+    {LinearKind::linear, "linear", "least squares regression, with standard errors", 0, false},
+    {LinearKind::ridge, "ridge", "ridge regression: least squares with L2 regularization (--lambda)", 1, false},
+    {LinearKind::logistic, "logistic", "logistic regression: classification", 1, true},
+    {LinearKind::poisson, "poisson", "Poisson regression: counts, with a log link", 0, false},
 }};
 const KindRow& row_of_kind(LinearKind kind) {
   return *std::find_if(kKinds.begin(), kKinds.end(), [&](const KindRow& r) { return r.kind == kind; });
@@ -178,7 +177,7 @@ const Array& need(const io::SafeTensors& file, const std::string& path, const ch
   if (dtype != DType::f64) return *found;
   const auto* const v = found->data<double>();
   if (!std::all_of(v, v + found->numel(), [](double x) { return std::isfinite(x); })) {
-    fail(ErrorKind::checkpoint, path, "the tensor ", name, " holds numbers that are not finite");
+    fail(ErrorKind::checkpoint, path, "the tensor ", name, " contains NaN or infinity");
   }
   return *found;
 }
@@ -222,7 +221,7 @@ std::shared_ptr<const store::RowModel> read_linear(const io::SafeTensors& file, 
   const auto classes = static_cast<int64_t>(shape.classes.size());
   const bool tells_classes = link == Link::logit || link == Link::softmax;
   if (tells_classes != (classes > 0) || (link == Link::logit && classes != 2)) {
-    fail(ErrorKind::checkpoint, path, "a model of link ", *at, " does not tell ", classes, " classes");
+    fail(ErrorKind::checkpoint, path, "a model of link ", *at, " does not predict ", classes, " classes");
   }
   Design design = read_design(file, path, shape);
   const int64_t sums = link == Link::softmax ? classes : 1, width = design.width();
@@ -242,9 +241,9 @@ train::RowData LinearLearner::read(const train::RowSource& source) const {
   train::RowData data = read_table(asked);
   const bool classes = !data.shape.classes.empty();
   if (classes != kind.classes) {
-    fail(ErrorKind::usage, "--model", kind.name, " tells ", kind.classes ? "classes" : "values", ", and column ",
+    fail(ErrorKind::usage, "--model", kind.name, " predicts ", kind.classes ? "classes" : "values", ", and column ",
          data.target, " holds ", classes ? cat(data.shape.classes.size(), " classes") : std::string("values"),
-         ": need ", classes ? "logistic" : "linear, ridge or poisson", ", or another --target");
+         ": expected ", classes ? "logistic" : "linear, ridge or poisson", ", or another --target");
   }
   return data;
 }

@@ -182,8 +182,8 @@ class Newton {
     const int64_t p = blocks.width(), n = blocks.outputs() * p;
     if (n > kMostUnknowns) {
       fail(ErrorKind::usage, "--model", "a linear model of ", blocks.outputs(), " outputs and ", p,
-           " numbers per row has ", n, " unknowns, need at most ", kMostUnknowns,
-           ": leave out columns of many words, or take trees");
+           " numbers per row has ", n, " unknowns, expected at most ", kMostUnknowns,
+           ": drop columns with many categories, or use trees");
     }
     held_ = reshape(broadcast_to(penalised(p), {blocks.outputs(), p}), {n});
   }
@@ -294,11 +294,11 @@ Tensor beginning(Link link, const Blocks& blocks, const store::Rows& rows) {
   double total = 0, count = 0;
   for (int64_t i = 0; i < rows.count(); ++i) {
     const auto v = static_cast<double>(rows.labels.data<float>()[i]);
-    if (v < 0) fail(ErrorKind::data, "--model", "poisson tells counts: got a value of ", v, ", need none below 0");
+    if (v < 0) fail(ErrorKind::data, "--model", "poisson predicts counts: expected none below 0, got a value of ", v);
     total += rows.weight(i) * v;
     count += rows.weight(i);
   }
-  if (total == 0) fail(ErrorKind::data, "--model", "poisson tells counts: all of the training part are 0");
+  if (total == 0) fail(ErrorKind::data, "--model", "poisson predicts counts: all of the training set are 0");
   w.data<double>()[blocks.width() - 1] = std::log(total / count);
   return Tensor(w);
 }

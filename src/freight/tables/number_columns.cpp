@@ -92,16 +92,18 @@ std::string cells_that_are_none(const data::Cells& cells, const data::CellColumn
     const int64_t line = cells.places.line(static_cast<int64_t>(i));
     shown.push_back(cat(
         "'", excerpt(column.words[code]), "' (",
-        counts[code] > 1 ? cat(with_commas(counts[code]), " cells, first in line ", line) : cat("line ", line), ")"));
+        counts[code] > 1 ? cat(with_commas(counts[code]), " values, first in line ", line) : cat("line ", line), ")"));
   }
   return cat(join(shown, ", "),
-             others > 0 ? cat(" and ", with_commas(static_cast<int64_t>(others)), " other words") : "");
+             others > 0 ? cat(" and ", with_commas(static_cast<int64_t>(others)), " other values") : "");
 }
+
+}  // namespace
 
 std::string missing_note(const data::CellColumn& column) {
   std::vector<std::string> spellings;
   for (const auto& [spelling, count] : column.missing_as) {
-    spellings.push_back(cat("'", excerpt(spelling), "' (", with_commas(count), count == 1 ? " cell)" : " cells)"));
+    spellings.push_back(cat("'", excerpt(spelling), "' (", with_commas(count), count == 1 ? " value)" : " values)"));
   }
   if (spellings.empty()) return "";
   const size_t more = spellings.size() > kMostShown ? spellings.size() - kMostShown : 0;
@@ -109,9 +111,9 @@ std::string missing_note(const data::CellColumn& column) {
   return cat(join(spellings, ", "), more > 0 ? cat(" and ", more, " other spellings") : "", " read as missing values");
 }
 
-std::string both(const std::string& a, const std::string& b) { return cat(a, a.empty() || b.empty() ? "" : "; ", b); }
-
-}  // namespace
+std::string both_notes(const std::string& a, const std::string& b) {
+  return cat(a, a.empty() || b.empty() ? "" : "; ", b);
+}
 
 bool names_identifiers(const std::string& name) {
   static constexpr const char* kUsual[] = {"id",    "index",  "idx",        "uuid",  "guid",
@@ -125,7 +127,7 @@ bool names_identifiers(const std::string& name) {
 
 NumberReading read_numbers(data::Cells& cells, size_t at, const NumberRequest& request) {
   data::CellColumn& column = cells.columns[at];
-  if (!column.is_words() || !column.first_word) return {.note = missing_note(column)};
+  if (!column.is_words() || !column.first_word) return {};
   const std::vector<int64_t> counts = counts_of_words(column);
   const Tally tally = tally_of(column, counts, cells.head);
   const int64_t big = column.big_integers;
@@ -133,25 +135,24 @@ NumberReading read_numbers(data::Cells& cells, size_t at, const NumberRequest& r
     // Most cells of an identifier have as many digits; quantities that large are rare among others.
     const bool names =
         !request.said && !request.quantity && big > 0 && (2 * big > tally.present || names_identifiers(column.name));
-    if (names) return {.note = missing_note(column)};
+    if (names) return {};
     std::string note;
     if (tally.styled) {
       note = cat("'", excerpt(column.words[*tally.styled]), "' is read as ", *tally.values[*tally.styled]);
     }
-    if (big > 0) note = both(note, cat(with_commas(big), " integers of 2^53 or more are rounded to 53 bits"));
+    if (big > 0) note = both_notes(note, cat(with_commas(big), " integers of 2^53 or more are rounded to 53 bits"));
     become_numbers(cells, at, tally, request.folder);
-    return {.style = tally.style, .note = both(note, missing_note(column))};
+    return {.style = tally.style, .note = note};
   }
   if (request.said) {
     become_numbers(cells, at, tally, request.folder);
-    return {.style = tally.style, .note = missing_note(column)};
+    return {.style = tally.style};
   }
-  if (2 * tally.numbers < tally.present || tally.numbers == 0) return {.note = missing_note(column)};
-  const std::string note =
-      cat(with_commas(tally.numbers), " of ", with_commas(tally.present),
-          " cells are numbers; read as a category because of ", cells_that_are_none(cells, column, tally, counts),
-          "; --types ", column.name, "=number refuses those rows instead, and --on-bad-sample skip leaves them out");
-  return {.note = both(note, missing_note(column))};
+  if (2 * tally.numbers < tally.present || tally.numbers == 0) return {};
+  return {.note = cat(with_commas(tally.numbers), " of ", with_commas(tally.present),
+                      " cells are numbers; read as a category because of ",
+                      cells_that_are_none(cells, column, tally, counts), "; --types ", column.name,
+                      "=number refuses those rows instead, and --on-bad-sample skip leaves them out")};
 }
 
 }  // namespace freight::tables

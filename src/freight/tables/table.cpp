@@ -43,9 +43,10 @@ void leave_out(data::Cells& cells, const train::RowSource& source, const std::ve
     kept[static_cast<size_t>(fault.row)] = false;
   }
   cells.keep(kept);
-  if (cells.rows() == 0) fail(ErrorKind::data, source.data, "holds no rows");
+  if (cells.rows() == 0) fail(ErrorKind::data, source.data, "has no rows");
   if (cells.rows() < 2 && !source.known) {
-    fail(ErrorKind::data, source.data, "holds ", cells.rows(), " rows, need two at least, for training and test");
+    fail(ErrorKind::data, source.data, "holds ", cells.rows(),
+         " rows, expected at least two, for training and validation");
   }
 }
 
@@ -63,9 +64,9 @@ std::vector<int64_t> numbered(const data::CellColumn& column, int64_t rows) {
 
 // Reads a table once. What a column is for (told, weight, group, order) is asked by name, and settled when the names
 // are known, before the rows are read.
-class Reading {
+class TableReader {
  public:
-  Reading(const train::RowSource& source, const data::TableSet& set, const data::TablePart& part)
+  TableReader(const train::RowSource& source, const data::TableSet& set, const data::TablePart& part)
       : source_(source), set_(set), types_(parse_types(source.types)) {
     cells_ = data::read_part(set, part,
                              {.kinds = [this](const data::TableHead& head) { return kinds(head); },
@@ -93,7 +94,7 @@ class Reading {
     learn_ranges();
     if (!set_.test.files.empty()) read_own_test();
     if (!source.folder.empty()) {
-      out_.notes.push_back(cat("rows lie in files of ", source.folder, " in place of memory (--external-memory)"));
+      out_.notes.push_back(cat("rows are kept in files of ", source.folder, " instead of memory (--external-memory)"));
     }
     out_.warnings = warnings_of(out_);
   }
@@ -111,30 +112,31 @@ class Reading {
       return std::nullopt;
     }
     const size_t at = column_at(head.names, asked, flag, source_.data);
-    if (at == target_) fail(ErrorKind::usage, flag, "column ", head.names[at], " is the one that is told");
+    if (at == target_) fail(ErrorKind::usage, flag, "column ", head.names[at], " is the target");
     return at;
   }
 
   std::vector<data::CellKind> kinds(const data::TableHead& head) {
-    if (data::only_names(head)) fail(ErrorKind::data, source_.data, "holds a header and no rows");
+    if (data::only_names(head)) fail(ErrorKind::data, source_.data, "has a header and no rows");
     target_ = target_of(head, source_.target, source_.data);
     order_ = asked_column(head, source_.split_by, "--split-by");
     group_ = asked_column(head, source_.group_column, "--group-column");
     if (order_ && group_)
-      fail(ErrorKind::usage, "--split-by", "does not go with --group-column: either divides the rows");
+      fail(ErrorKind::usage, "--split-by", "cannot be combined with --group-column: either divides the rows");
     weight_ = asked_column(head, source_.weight_column, "--weight-column");
     if (source_.known) return kinds_of_model(head);
     std::vector<data::CellKind> kinds(head.names.size(), data::CellKind::by_cells);
     for (const auto& [name, kind] : types_) {
       const size_t at = column_at(head.names, name, "--types", source_.data);
-      if (at == target_) fail(ErrorKind::usage, "--types", "column ", name, " is told: --task says what it holds");
+      if (at == target_)
+        fail(ErrorKind::usage, "--types", "column ", name, " is the target: --task specifies its type");
       said_[at] = kind;
       kinds[at] = cells_of(kind);
     }
     for (const std::string& name : split(source_.drop, ',')) {
       if (name.empty()) continue;
       const size_t at = column_at(head.names, name, "--drop", source_.data);
-      if (at == target_) fail(ErrorKind::usage, "--drop", "column ", name, " is told: --target names another");
+      if (at == target_) fail(ErrorKind::usage, "--drop", "column ", name, " is the target: --target names another");
       asides_[at] = "dropped";
       if (at != order_ && at != group_ && at != weight_) kinds[at] = data::CellKind::skipped;
     }
@@ -161,7 +163,8 @@ class Reading {
   void read_quantities() {
     for (const size_t at : {target_, order_.value_or(target_)}) {
       if (cells_.columns[at].kind == data::CellKind::skipped) continue;
-      const std::string note = read_numbers(cells_, at, {.quantity = true, .folder = source_.folder}).note;
+      const NumberReading reading = read_numbers(cells_, at, {.quantity = true, .folder = source_.folder});
+      const std::string note = both_notes(reading.note, missing_note(cells_.columns[at]));
       const std::string line = cat("column ", cells_.columns[at].name, ": ", note);
       const bool told = std::find(column_notes_.begin(), column_notes_.end(), line) != column_notes_.end();
       if (!note.empty() && !told) column_notes_.push_back(line);
@@ -183,7 +186,7 @@ class Reading {
     cells_.keep(kept);
     if (cells_.rows() < 2 && !source_.known) {
       fail(ErrorKind::data, source_.data, "holds ", cells_.rows(),
-           " row of a weight above 0, need two at least, for training and test");
+           " row with a weight above 0, expected at least two, for training and validation");
     }
     out_.notes.push_back(cat(gone, gone == 1 ? " row is" : " rows are", " ignored: weight 0 in column ", weights.name));
   }
@@ -193,18 +196,18 @@ class Reading {
     std::vector<store::RowFault> faults;
     for (int64_t i = 0; i < cells_.rows(); ++i) {
       if (told().missing(i)) {
-        faults.push_back({i, cat("column ", out_.target, ", which is told, is empty")});
+        faults.push_back({i, cat("column ", out_.target, ", the target, is empty")});
       } else if (group_ && cells_.columns[*group_].missing(i)) {
         faults.push_back({i, cat("column ", cells_.columns[*group_].name, ", by which rows are grouped, is empty")});
       } else if (order_ && cells_.columns[*order_].missing(i)) {
         faults.push_back({i, cat("column ", cells_.columns[*order_].name, ", by which rows are divided, is empty")});
       } else if (weight_ && !(cells_.columns[*weight_].numbers[static_cast<size_t>(i)] >= 0)) {  // NaN as well
         faults.push_back({i, cat("column ", cells_.columns[*weight_].name, ": got '",
-                                 excerpt(cells_.columns[*weight_].text(i)), "', a weight is a number of at least 0")});
+                                 excerpt(cells_.columns[*weight_].text(i)), "', expected a weight of at least 0")});
       }
     }
     if (faults.size() == static_cast<size_t>(cells_.rows()) && !faults.empty() && all_untold()) {
-      fail(ErrorKind::data, source_.data, "column ", out_.target, ", which is told, is empty in all ", cells_.rows(),
+      fail(ErrorKind::data, source_.data, "column ", out_.target, ", the target, is empty in all ", cells_.rows(),
            " rows; --target names another column");
     }
     return faults;
@@ -247,14 +250,14 @@ class Reading {
       if (!options.said) reasons.push_back(cat(column.name, " (", to_string(typed.kind), ": ", typed.note, ")"));
     }
     if (places_.empty()) {
-      fail(ErrorKind::data, source_.data, "has the column ", out_.target, " alone: there is nothing to tell it from",
-           reasons.empty() ? "" : cat("; not learnt from: ", join(reasons, ", "), "; --types COL=KIND says otherwise"));
+      fail(ErrorKind::data, source_.data, "has the column ", out_.target, " alone: there are no features",
+           reasons.empty() ? "" : cat("; ignored: ", join(reasons, ", "), "; --types COL=TYPE overrides this"));
     }
     if (reasons.empty()) return;
     const size_t more = reasons.size() > kMostListed ? reasons.size() - kMostListed : 0;
     reasons.resize(reasons.size() - more);
-    column_notes_.push_back(cat("ignored columns, not learnt from: ", join(reasons, ", "),
-                                more > 0 ? cat(" and ", more, " more") : "", "; --types COL=KIND says otherwise"));
+    column_notes_.push_back(cat("ignored columns: ", join(reasons, ", "), more > 0 ? cat(" and ", more, " more") : "",
+                                "; --types COL=TYPE overrides this"));
   }
 
   void tell() {
@@ -262,11 +265,11 @@ class Reading {
     const size_t classes = out_.shape.classes.size();
     if (source_.ranking && told().is_words()) {
       fail(ErrorKind::data, source_.data, "column ", out_.target,
-           " holds words, a ranking needs relevances: whole numbers, the greater the better");
+           " contains categories, a ranking needs relevance labels: whole numbers, higher is better");
     }
     if (classes == 0 && told().is_words()) {
       fail(ErrorKind::data, source_.data, "column ", out_.target,
-           " holds words, the model tells values: need numbers, or a model that ", "tells classes");
+           " contains categories, the model is for regression: expected numbers, or a model ", "for classification");
     }
     if (source_.ranking) need_relevances(cells_, target_);
     if (source_.ranking && weight_) need_weights_of_groups();
@@ -278,12 +281,12 @@ class Reading {
       if (const std::string note = header_note(cells_.head, source_.header); !note.empty()) out_.notes.push_back(note);
     }
     out_.notes.push_back(cat(
-        "column ", out_.target, " is told from the ", cells_.columns.size() - 1 - out_.shape.set_aside.size(),
-        " others, as ", classes > 0 ? cat(classes, " classes") : std::string(source_.ranking ? "relevances" : "values"),
+        "column ", out_.target, " is predicted from the ", cells_.columns.size() - 1 - out_.shape.set_aside.size(),
+        " others, as ", classes > 0 ? cat(classes, " classes") : std::string(source_.ranking ? "relevance labels" : "regression values"),
         source_.target.empty() ? " (--target names another)" : ""));
     std::vector<std::string> counts;
     for (const auto& [kind, count] : kinds_) counts.push_back(cat(count, " ", to_string(kind)));
-    out_.notes.push_back(cat("columns by kind: ", join(counts, ", "), " (freight data info lists them)"));
+    out_.notes.push_back(cat("columns by type: ", join(counts, ", "), " (freight data info lists them)"));
     for (const std::string& note : column_notes_) out_.notes.push_back(note);
   }
 
@@ -295,9 +298,9 @@ class Reading {
     for (size_t i = 0; i < groups.size(); ++i) {
       const double weight = weights.numbers[i], first = weight_of.try_emplace(groups[i], weight).first->second;
       if (weight == first) continue;
-      fail(ErrorKind::data, cells_.place(static_cast<int64_t>(i)), "column ", weights.name, ": got ", weight, " after ",
-           first, " for the same ", cells_.columns[*group_].name,
-           ": a ranking weighs whole queries, need one weight in all rows of each");
+      fail(ErrorKind::data, cells_.place(static_cast<int64_t>(i)), "column ", weights.name,
+           ": expected one weight in all rows of each, got ", weight, " after ", first, " for the same ",
+           cells_.columns[*group_].name, ": a ranking weighs whole queries");
     }
   }
 
@@ -308,7 +311,7 @@ class Reading {
     }
     const std::string& task = source_.task;
     if (task == "classes" && source_.values) {
-      fail(ErrorKind::usage, "--task", "got classes, and the model or its --objective tells values");
+      fail(ErrorKind::usage, "--task", "got classes, and the model or its --objective is for regression");
     }
     if (task == "values" || task == "counts" || source_.values || source_.ranking) return;
     out_.shape.classes = classes_of(told(), task == "classes" ? Classes::asked : Classes::by_cells);
@@ -350,7 +353,7 @@ class Reading {
     held_out_ = held_out(share);
     const auto count = std::count(held_out_.begin(), held_out_.end(), true);
     if (source_.whole && !source_.known && set_.test.files.empty()) {
-      fail(ErrorKind::usage, "--val-split", "nothing is held out, and there is no test part to measure a model on");
+      fail(ErrorKind::usage, "--val-split", "there is neither a validation set nor a test set to evaluate a model on");
     }
     if (!source_.known && !source_.whole && share == 0) {
       out_.notes.push_back("all rows are fitted (--val-split 0)");
@@ -362,15 +365,15 @@ class Reading {
            group_   ? "--group-column"
            : order_ ? "--split-by"
                     : "--val-split",
-           "of ", held_out_.size(), " rows ", count, " are held out: need some in either part",
+           "of ", held_out_.size(), " rows ", count, " are for validation: expected some in either split",
            rare ? cat("; column ", out_.target, " has ", out_.shape.classes.size(), " classes, of too few rows each")
                 : std::string());
     }
     if (source_.whole) {
-      out_.notes.push_back("no row is held out: the test part is another file, and folds guide the training");
+      out_.notes.push_back("no validation set: the test set is another file, and folds guide the training");
       return;
     }
-    out_.notes.push_back(cat(count, " of ", held_out_.size(), " rows are held out",
+    out_.notes.push_back(cat(count, " of ", held_out_.size(), " rows are for validation",
                              set_.test.files.empty() ? "" : " as the validation set",
                              group_   ? cat(", by groups of ", cells_.columns[*group_].name)
                              : order_ ? cat(", the last by ", cells_.columns[*order_].name)
@@ -412,12 +415,12 @@ class Reading {
     other.target = out_.target;
     other.known = &out_.shape;
     other.whole = true;
-    train::RowData test = Reading(other, set_, set_.test).take();
+    train::RowData test = TableReader(other, set_, set_.test).take();
     out_.own_test = std::move(test.train);
     if (weight_ && !out_.own_test.weights) {
-      out_.notes.push_back(cat("rows of ", other.data, " count alike: it has no column ", other.weight_column));
+      out_.notes.push_back(cat("rows of ", other.data, " are not weighted: it has no column ", other.weight_column));
     }
-    out_.notes.push_back(cat("the ", out_.own_test.count(), " rows of ", other.data, " are the test part",
+    out_.notes.push_back(cat("the ", out_.own_test.count(), " rows of ", other.data, " are the test set",
                              source_.test.empty() ? "" : " (--test)"));
   }
 
@@ -442,8 +445,8 @@ class Reading {
       if (weight_) {
         const auto weight = static_cast<float>(cells_.columns[*weight_].numbers[row]);
         if (!(weight > 0) || !std::isfinite(weight)) {
-          fail(ErrorKind::data, cells_.place(chosen[i]), "column ", cells_.columns[*weight_].name, ": got ",
-               cells_.columns[*weight_].numbers[row], ", need a weight that f32 holds");
+          fail(ErrorKind::data, cells_.place(chosen[i]), "column ", cells_.columns[*weight_].name,
+               ": expected a weight that f32 holds, got ", cells_.columns[*weight_].numbers[row]);
         }
         rows.weights->data<float>()[i] = weight;
       }
@@ -453,8 +456,8 @@ class Reading {
       }
       const auto value = static_cast<float>(told().numbers[row]);
       if (!std::isfinite(value)) {
-        fail(ErrorKind::data, cells_.place(chosen[i]), "column ", out_.target, ": got ",
-             excerpt(told().text(chosen[i])), ", need a number that f32 holds");
+        fail(ErrorKind::data, cells_.place(chosen[i]), "column ", out_.target,
+             ": expected a number that f32 holds, got ", excerpt(told().text(chosen[i])));
       }
       rows.labels.data<float>()[i] = value;
     }
@@ -499,7 +502,7 @@ void need_file(const std::string& path) {
   std::error_code ignored;
   if (!path.empty() && !std::filesystem::is_directory(path, ignored)) return;
   fail(ErrorKind::data, path.empty() ? std::string("data") : path,
-       "is no table: need a .csv, .tsv, .jsonl (.gz too) or .npz file with a row per sample");
+       "is no table: expected a .csv, .tsv, .jsonl (.gz too) or .npz file with a row per sample");
 }
 
 }  // namespace
@@ -511,12 +514,14 @@ std::optional<bool> header_of(const std::string& said) {
 std::string header_note(const data::TableHead& head, const std::string& header) {
   if (header_of(header)) return "";
   if (!head.header) {
-    return "the first row is data, no header: it holds a number, or its cells do not look like names; --columns names "
-           "the columns, --header yes makes it their names";
+    return "the first row is data, not a header: it contains a number, or its values do not look like names; --columns "
+           "names "
+           "the columns, --header yes reads it as the header";
   }
-  if (!head.numbers_in_header) return "";
-  return cat("the first row is the header, some of whose names are numbers: ", excerpt(join(head.names, ", ")),
-             "; --header no makes it data");
+  if (!head.numbers_in_header && !head.header_unsure) return "";
+  return cat("the first row is the header, ",
+             head.numbers_in_header ? "some of whose names are numbers: " : "by the look of its cells alone: ",
+             excerpt(join(head.names, ", ")), "; --header no makes it data");
 }
 
 std::vector<std::string> names_of_columns(const std::string& said) {
@@ -562,7 +567,7 @@ train::RowData read_table(const train::RowSource& source) {
   for (const data::TablePart* part : {&set.train, &set.test}) {
     for (const std::string& file : part->files) need_file(file);
   }
-  return Reading(asked, set, source.test_part ? set.test : set.train).take();
+  return TableReader(asked, set, source.test_part ? set.test : set.train).take();
 }
 
 }  // namespace freight::tables

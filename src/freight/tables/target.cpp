@@ -124,8 +124,8 @@ void need_told_apart(const data::Cells& cells, size_t target) {
     moved = std::max(moved, std::fabs(v - static_cast<double>(static_cast<float>(v))));
   }
   if (moved <= kMostOfRange * (most - least) || least == most) return;
-  fail(ErrorKind::data, cells.files[0], "column ", told.name, ": its values lie too close together for f32, in which ",
-       "they are told: got ", cells.rows(), " in a range of ", most - least, ", which f32 moves by up to ", moved,
+  fail(ErrorKind::data, cells.files[0], "column ", told.name, ": its values are too close together for f32, in which ",
+       "they are predicted: got ", cells.rows(), " in a range of ", most - least, ", which f32 moves by up to ", moved,
        "; subtract ", cat(static_cast<int64_t>(std::clamp(least, -kEndOfWholeNumbers, kEndOfWholeNumbers))),
        " from all of them");
 }
@@ -136,8 +136,8 @@ void need_different(const data::Cells& cells, size_t target, const std::vector<s
                                                   [&](double v) { return v == told.numbers[0]; })
                                     : classes.size() == 1;
   if (!same) return;
-  fail(ErrorKind::data, cells.files[0], "column ", told.name, ", which is told, holds ", excerpt(told.text(0)),
-       " in all of ", cells.rows(), " rows: there is nothing to tell apart; --target names another column");
+  fail(ErrorKind::data, cells.files[0], "column ", told.name, ", the target, contains ", excerpt(told.text(0)),
+       " in all of ", cells.rows(), " rows: there is nothing to classify; --target names another column");
 }
 
 void need_relevances(const data::Cells& cells, size_t target) {
@@ -146,7 +146,7 @@ void need_relevances(const data::Cells& cells, size_t target) {
   for (size_t i = 0; i < told.numbers.size(); ++i) {
     if (whole_number(told.numbers[i]) && told.numbers[i] >= 0 && told.numbers[i] <= kMost) continue;
     fail(ErrorKind::data, cells.place(static_cast<int64_t>(i)), "column ", told.name, ": got ", told.numbers[i],
-         ", and a ranking needs relevances: whole numbers from 0, of what does not belong to the query, to ", kMost);
+         ", and a ranking needs relevance labels: whole numbers from 0, of what does not belong to the query, to ", kMost);
   }
 }
 

@@ -20,7 +20,7 @@ constexpr double kMostOfRange = 1e-3;                // that f32 may move the nu
 
 TreeColumns::TreeColumns(const std::vector<store::Column>& columns) {
   for (const store::Column& c : columns) {
-    Reading reading{.words = c.words};
+    ColumnEncoding reading{.words = c.words};
     for (size_t i = 0; i < c.levels.size(); ++i) reading.categories.push_back(static_cast<int32_t>(i));
     columns_.push_back(std::move(reading));
   }
@@ -37,7 +37,7 @@ TreeColumns::TreeColumns(const std::vector<store::Column>& columns, const store:
 }
 
 bool TreeColumns::words(int64_t column) const {
-  const Reading& c = columns_[static_cast<size_t>(column)];
+  const ColumnEncoding& c = columns_[static_cast<size_t>(column)];
   return c.words && std::any_of(c.categories.begin(), c.categories.end(), [](int32_t k) { return k >= 0; });
 }
 
@@ -77,7 +77,7 @@ TreeColumns::TreeColumns(const std::vector<store::Column>& columns, const io::Sa
                          const std::string& path)
     : TreeColumns(columns) {
   int64_t all = 0;
-  for (const Reading& c : columns_) all += static_cast<int64_t>(c.categories.size());
+  for (const ColumnEncoding& c : columns_) all += static_cast<int64_t>(c.categories.size());
   if (const Array* origins = file.find(kOrigins)) {
     if (origins->dtype() != DType::f64 || origins->shape() != Shape{count()}) {
       fail(ErrorKind::checkpoint, path, "the tensor ", kOrigins, " is not f64[", count(), "]");
@@ -89,11 +89,11 @@ TreeColumns::TreeColumns(const std::vector<store::Column>& columns, const io::Sa
       fail(ErrorKind::checkpoint, path, "the tensor ", kTreeCategories, " is not i32[", all, "]");
     }
     const int32_t* from = categories->data<int32_t>();
-    for (Reading& c : columns_) {
+    for (ColumnEncoding& c : columns_) {
       for (int32_t& category : c.categories) {
         category = *from++;
         if (category < -1 || category >= static_cast<int64_t>(c.categories.size())) {
-          fail(ErrorKind::checkpoint, path, "the tensor ", kTreeCategories, " holds ", category, ": need -1 to ",
+          fail(ErrorKind::checkpoint, path, "the tensor ", kTreeCategories, " holds ", category, ": expected -1 to ",
                c.categories.size() - 1);
         }
       }
@@ -106,7 +106,7 @@ void TreeColumns::write(io::SafeTensors& file) const {
   std::vector<int32_t> all;
   bool shifted = false, fewer = false;
   for (int64_t i = 0; i < count(); ++i) {
-    const Reading& c = columns_[static_cast<size_t>(i)];
+    const ColumnEncoding& c = columns_[static_cast<size_t>(i)];
     origins.data<double>()[i] = c.origin;
     shifted = shifted || c.origin != 0;
     fewer = fewer || std::find(c.categories.begin(), c.categories.end(), -1) != c.categories.end();

@@ -43,7 +43,7 @@ class TreeColumns {
   }
 
  private:
-  struct Reading {
+  struct ColumnEncoding {
     bool words = false;
     double origin = 0;                     // of numbers
     std::vector<int32_t> categories = {};  // by the number of the word; -1: missing
@@ -51,7 +51,7 @@ class TreeColumns {
   void count_words(int64_t column, const store::Rows& rows);
   void find_origin(int64_t column, const Array& rows);
 
-  std::vector<Reading> columns_;
+  std::vector<ColumnEncoding> columns_;
 };
 
 }  // namespace freight::tables

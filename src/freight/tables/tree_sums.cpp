@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <type_traits>
 
 namespace freight::tables {
 
@@ -19,21 +18,15 @@ constexpr float kMostWord = 1 << 24;  // f32, in which words are numbered, count
 
 }  // namespace
 
-template <class Sum>
-LeafSums<Sum>::LeafSums(const std::vector<store::Tree>& trees, std::vector<Sum> bases)
+TreeSums::TreeSums(const std::vector<store::Tree>& trees, std::vector<float> bases)
     : bases_(std::move(bases)), bits_(1) {
-  if constexpr (std::is_same_v<Sum, float>) {
-    binned_ = BinnedTrees(trees);
-    if (binned_.use()) return;
-  }
   for (const store::Tree& tree : trees) plant(tree);
   const bool words = std::any_of(trees_.begin(), trees_.end(), [](const Planted& t) { return t.words; });
   if (!words) sets_ = {};
 }
 
 // Breadth first, so that siblings are neighbours and nodes that most rows meet lie together.
-template <class Sum>
-void LeafSums<Sum>::plant(const store::Tree& tree) {
+void TreeSums::plant(const store::Tree& tree) {
   Planted planted{.root = nodes_.size(), .group = tree.group, .levels = 0, .words = false};
   struct Open {
     size_t from = 0;
@@ -61,15 +54,14 @@ void LeafSums<Sum>::plant(const store::Tree& tree) {
       set = set_of(from.levels);
     }
     nodes_.push_back(node);
-    values_.push_back(from.left < 0 ? static_cast<Sum>(from.value) : Sum(0));
+    values_.push_back(from.left < 0 ? static_cast<float>(from.value) : 0.0f);
     sets_.push_back(set);
   }
   tops_.push_back(top_of(nodes_.data() + planted.root));
   trees_.push_back(planted);
 }
 
-template <class Sum>
-typename LeafSums<Sum>::Top LeafSums<Sum>::top_of(const Node* nodes) {
+TreeSums::Top TreeSums::top_of(const Node* nodes) {
   Top top;
   std::vector<uint32_t> level = {0};
   size_t at = 0;
@@ -116,8 +108,7 @@ inline void pass_top(const Top& top, const float* features, uint32_t* here) {
   }
 }
 
-template <class Sum>
-typename LeafSums<Sum>::Set LeafSums<Sum>::set_of(const std::vector<int64_t>& words) {
+TreeSums::Set TreeSums::set_of(const std::vector<int64_t>& words) {
   if (words.empty()) return {};
   const int64_t most = *std::max_element(words.begin(), words.end());
   const Set set{.begin = static_cast<uint32_t>(bits_.size()), .size = static_cast<uint32_t>(most) / kWordBits + 1};
@@ -130,8 +121,7 @@ typename LeafSums<Sum>::Set LeafSums<Sum>::set_of(const std::vector<int64_t>& wo
 }
 
 // 1 where the word is in the set. Any feature may be asked for: those of numbers meet the empty set.
-template <class Sum>
-inline uint32_t LeafSums<Sum>::in_set(const Set& set, float feature) const {
+inline uint32_t TreeSums::in_set(const Set& set, float feature) const {
   const auto word = static_cast<uint32_t>(std::min(std::max(0.0f, feature), kMostWord));  // 0 of NaN
   const uint32_t at = word / kWordBits;
   const uint64_t bits = bits_[set.begin + std::min(at, set.size - 1)];
@@ -139,9 +129,8 @@ inline uint32_t LeafSums<Sum>::in_set(const Set& set, float feature) const {
 }
 
 // Adds the leaves of sixteen rows to their sums, which lie `stride` apart.
-template <class Sum>
 template <bool kMissing, bool kWords>
-void LeafSums<Sum>::add(size_t number, const float* features, Sum* sums, int64_t stride) const {
+void TreeSums::add(size_t number, const float* features, float* sums, int64_t stride) const {
   const Planted& tree = trees_[number];
   const Node* const nodes = nodes_.data() + tree.root;
   const Set* const sets = kWords ? sets_.data() + tree.root : nullptr;
@@ -168,25 +157,17 @@ void LeafSums<Sum>::add(size_t number, const float* features, Sum* sums, int64_t
     for (int64_t r = 0; level < tree.levels && r < kLanes; ++r) moving |= nodes[here[r]].left ^ here[r];
     if (moving == 0) break;
   }
-  const Sum* const values = values_.data() + tree.root;
+  const float* const values = values_.data() + tree.root;
 #pragma GCC unroll 16
   for (int64_t r = 0; r < kLanes; ++r) sums[r * stride] += values[here[r]];
 }
 
-template <class Sum>
-void LeafSums<Sum>::sum(const float* features, int64_t rows, int64_t columns, Sum* sums) const {
+void TreeSums::sum(const float* features, int64_t rows, int64_t columns, float* sums) const {
   const auto k = static_cast<int64_t>(bases_.size());
-  if constexpr (std::is_same_v<Sum, float>) {
-    if (binned_.use()) {
-      for (int64_t i = 0; i < rows * k; ++i) sums[i] = bases_[static_cast<size_t>(i % k)];
-      binned_.add(features, rows, columns, sums, k);
-      return;
-    }
-  }
   const int64_t lane_features = std::max<int64_t>(columns, 1) * kLanes;
   const int64_t most = std::clamp<int64_t>(kFeaturesAtHand / lane_features, 1, kMostGroups);
   std::vector<float> across(static_cast<size_t>(most * lane_features));  // (groups of rows, columns, kLanes)
-  std::vector<Sum> lane_sums(static_cast<size_t>(most * kLanes * k));
+  std::vector<float> lane_sums(static_cast<size_t>(most * kLanes * k));
   std::vector<char> missing(static_cast<size_t>(most));
   for (int64_t begin = 0; begin < rows; begin += most * kLanes) {
     const int64_t count = std::min(rows - begin, most * kLanes), parts = (count + kLanes - 1) / kLanes;
@@ -209,19 +190,15 @@ void LeafSums<Sum>::sum(const float* features, int64_t rows, int64_t columns, Su
       const Planted& tree = trees_[number];
       for (int64_t part = 0; part < parts; ++part) {
         const float* const from = across.data() + part * lane_features;
-        Sum* const to = lane_sums.data() + part * kLanes * k + tree.group;
+        float* const to = lane_sums.data() + part * kLanes * k + tree.group;
         const bool gaps = missing[static_cast<size_t>(part)] != 0;
-        const auto added = tree.words
-                               ? (gaps ? &LeafSums::template add<true, true> : &LeafSums::template add<false, true>)
-                               : (gaps ? &LeafSums::template add<true, false> : &LeafSums::template add<false, false>);
+        const auto added = tree.words ? (gaps ? &TreeSums::add<true, true> : &TreeSums::add<false, true>)
+                                      : (gaps ? &TreeSums::add<true, false> : &TreeSums::add<false, false>);
         (this->*added)(number, from, to, k);
       }
     }
     std::copy_n(lane_sums.data(), count * k, sums + begin * k);
   }
 }
-
-template class LeafSums<float>;
-template class LeafSums<double>;
 
 }  // namespace freight::tables

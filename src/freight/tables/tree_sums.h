@@ -1,29 +1,26 @@
 // Sums the leaves that rows fall into. Sixteen rows go down a tree together without branches, so that the processor
-// waits neither for a guess nor for one row's node; all nodes of the first levels are asked at once, and each row picks
-// the answers on its way. Sums of f32 go by tree_bins.h where the processor and the trees let them. Knows no links and
-// no cells: features are tree_columns.h's.
+// neither predicts branches nor waits for one row's node. The first levels of a tree are evaluated for all rows at
+// once. This file knows no links and no cells: features are made by tree_columns.h.
 #pragma once
 #include <cstdint>
 #include <vector>
 
 #include "freight/store/row_form.h"
-#include "freight/tables/tree_bins.h"
 
 namespace freight::tables {
 
-// Sum: float, as XGBoost adds leaves, or double, as LightGBM and scikit-learn do.
-template <class Sum>
-class LeafSums {
+// Leaves are added in f32, as XGBoost adds them.
+class TreeSums {
  public:
-  LeafSums() = default;
+  TreeSums() = default;
   // `bases` by group; words of a node are numbered as the features are, and splits of numbers are f32. Trees must be
-  // sound (xgboost_trees.h, other_forest.h).
-  LeafSums(const std::vector<store::Tree>& trees, std::vector<Sum> bases);
+  // sound (xgboost_trees.h).
+  TreeSums(const std::vector<store::Tree>& trees, std::vector<float> bases);
 
   // Sums (rows, groups) of f32 (rows, columns), which are finite, or NaN where a cell is missing. The leaves are added
   // to the base in the order of the trees.
-  void sum(const float* features, int64_t rows, int64_t columns, Sum* sums) const;
-  const std::vector<Sum>& bases() const { return bases_; }
+  void sum(const float* features, int64_t rows, int64_t columns, float* sums) const;
+  const std::vector<float>& bases() const { return bases_; }
 
  private:
   // The children lie side by side. A leaf is its own left child, where all rows stay.
@@ -57,19 +54,15 @@ class LeafSums {
   Set set_of(const std::vector<int64_t>& words);
   uint32_t in_set(const Set& set, float feature) const;
   template <bool kMissing, bool kWords>
-  void add(size_t tree, const float* features, Sum* sums, int64_t stride) const;
+  void add(size_t tree, const float* features, float* sums, int64_t stride) const;
 
-  std::vector<Sum> bases_;
-  BinnedTrees binned_;  // with it nothing of what follows is there
+  std::vector<float> bases_;
   std::vector<Planted> trees_;
   std::vector<Top> tops_;  // by tree
   std::vector<Node> nodes_;
-  std::vector<Sum> values_;     // of leaves, by node
+  std::vector<float> values_;   // of leaves, by node
   std::vector<Set> sets_;       // by node; empty where no tree splits words
   std::vector<uint64_t> bits_;  // of all sets
 };
-extern template class LeafSums<float>;
-extern template class LeafSums<double>;
-using TreeSums = LeafSums<float>;
 
 }  // namespace freight::tables

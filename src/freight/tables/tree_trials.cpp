@@ -22,7 +22,7 @@ constexpr uint32_t kTrialStream = 0x54524c53;  // "TRLS"
 enum class Scale { linear, log, whole };
 
 // A setting that is drawn, where the user left it to be chosen.
-struct Range {
+struct SearchRange {
   const char* flag;
   std::variant<double Config::*, int64_t Config::*> member;
   Scale scale;
@@ -31,7 +31,7 @@ struct Range {
 
 // The ranges of Grinsztajn, Oyallon and Varoquaux, "Why do tree-based models still outperform deep learning on tabular
 // data?" (NeurIPS 2022), but for the learning rate: one below 0.02 is not done after 1,000 rounds.
-const Range kRangesOfGbdt[] = {
+const SearchRange kRangesOfGbdt[] = {
     {"--lr", &Config::lr, Scale::log, 0.02, 0.3},
     {"--max-depth", &Config::max_depth, Scale::whole, 2, 11},
     {"--min-child-weight", &Config::min_child_weight, Scale::log, 1, 100},
@@ -41,7 +41,7 @@ const Range kRangesOfGbdt[] = {
 };
 // These matter by Probst, Wright and Boulesteix, "Hyperparameters and tuning strategies for random forest" (2019):
 // columns per split, rows per tree, size of leaves.
-const Range kRangesOfForest[] = {
+const SearchRange kRangesOfForest[] = {
     {"--max-depth", &Config::max_depth, Scale::whole, 6, 24},
     {"--min-child-weight", &Config::min_child_weight, Scale::log, 1, 20},
     {"--subsample", &Config::subsample, Scale::linear, 0.5, 1},
@@ -49,7 +49,7 @@ const Range kRangesOfForest[] = {
 };
 
 // A number that its text in three digits gives again, so that the flags shown are the settings that were tried.
-double drawn(const Range& range, double u) {
+double drawn(const SearchRange& range, double u) {
   double v = range.scale == Scale::log ? range.low * std::pow(range.high / range.low, u)
                                        : range.low + u * (range.high - range.low);
   if (range.scale == Scale::whole) v = std::floor(range.low + u * (range.high - range.low + 1));
@@ -66,7 +66,7 @@ std::optional<train::Candidate> TreeLearner::trial(const Config& config, int64_t
   Config chosen;  // the same where the learner has chosen
   choose(chosen);
   std::vector<std::string> flags;
-  const auto draw = [&](const Range& range, uint64_t place) {
+  const auto draw = [&](const SearchRange& range, uint64_t place) {
     const double v =
         drawn(range, static_cast<double>(random_uniform(static_cast<uint64_t>(config.seed),
                                                         static_cast<uint64_t>(number), kTrialStream, place)));
@@ -80,9 +80,9 @@ std::optional<train::Candidate> TreeLearner::trial(const Config& config, int64_t
   };
   uint64_t place = 0;
   if (kind_ == Kind::gbdt) {
-    for (const Range& range : kRangesOfGbdt) draw(range, place++);
+    for (const SearchRange& range : kRangesOfGbdt) draw(range, place++);
   } else {
-    for (const Range& range : kRangesOfForest) draw(range, place++);
+    for (const SearchRange& range : kRangesOfForest) draw(range, place++);
   }
   if (flags.empty()) return {};
   c.settings = join(flags, " ");

@@ -30,7 +30,7 @@ class UbjsonReader {
   explicit UbjsonReader(std::span<const uint8_t> bytes) : bytes_(bytes) {}
 
   std::string fault() {
-    if (value(0) && at_ < bytes_.size()) wrong("bytes behind the end");
+    if (value(0) && at_ < bytes_.size()) wrong("bytes after the end");
     return fault_;
   }
 
@@ -40,8 +40,7 @@ class UbjsonReader {
     return false;
   }
   bool take(uint64_t count) {
-    if (count > bytes_.size() - at_)
-      return wrong(cat(count, " bytes are said to follow, and ", bytes_.size() - at_, " do"));
+    if (count > bytes_.size() - at_) return wrong(cat(count, " bytes should follow, but ", bytes_.size() - at_, " do"));
     at_ += static_cast<size_t>(count);
     return true;
   }
@@ -50,7 +49,7 @@ class UbjsonReader {
   bool length(uint64_t& count) {
     const uint8_t type = next();
     const size_t size = type == 'd' || type == 'D' ? 0 : size_of_number(type);
-    if (size == 0) return wrong("need a length");
+    if (size == 0) return wrong("expected a length");
     ++at_;
     const size_t begin = at_;
     if (!take(size)) return false;
@@ -104,7 +103,7 @@ class UbjsonReader {
   bool typed_list() {
     ++at_;
     const size_t size = size_of_number(next());
-    if (size == 0) return wrong("a list of one type that holds no numbers");
+    if (size == 0) return wrong("a list of one type that has no numbers");
     ++at_;
     if (next() != '#') return wrong("a list of one type without a length");
     ++at_;

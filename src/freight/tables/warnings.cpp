@@ -103,9 +103,10 @@ void tell_leaks(const train::RowData& data, std::vector<std::string>& told) {
     if (scaled || one_to_one(part, c)) names.push_back(column.name);
   }
   if (names.empty()) return;
-  told.push_back(cat(
-      names.size() == 1 ? "column " : "columns ", listed(names), names.size() == 1 ? " tells " : " tell ", data.target,
-      " exactly, row by row: where that is not known before ", data.target, " is, leave it out (--drop)"));
+  told.push_back(cat(names.size() == 1 ? "column " : "columns ", listed(names),
+                     names.size() == 1 ? " predicts " : " predict ", data.target,
+                     " exactly, row by row: where that is not known before ", data.target,
+                     " would be known; if not, remove it (--drop)"));
 }
 
 void tell_rare_classes(const train::RowData& data, std::vector<std::string>& told) {
@@ -124,11 +125,11 @@ void tell_rare_classes(const train::RowData& data, std::vector<std::string>& tol
   }
   if (!once.empty()) {
     told.push_back(cat(once.size() == 1 ? "class " : "classes ", listed(once), once.size() == 1 ? " has" : " have",
-                       " one row: nothing general can be learnt of it, and no figure measures it"));
+                       " one row: the model cannot generalize from it, and no metric covers it"));
   }
   if (!unlearnt.empty()) {
     told.push_back(cat(unlearnt.size() == 1 ? "class " : "classes ", listed(unlearnt),
-                       unlearnt.size() == 1 ? " has" : " have", " no row in the training part"));
+                       unlearnt.size() == 1 ? " has" : " have", " no row in the training set"));
   }
 }
 
@@ -145,16 +146,16 @@ void tell_missing(const train::RowData& data, const store::Rows& other, const st
   }
   if (!there.empty()) {
     told.push_back(cat(listed(there), there.size() == 1 ? " is" : " are", " missing in all rows of the ", part,
-                       ": its figures do not measure what was learnt of ", there.size() == 1 ? "it" : "them"));
+                       ": its metrics do not cover what was learned about ", there.size() == 1 ? "it" : "them"));
   }
   if (!unknown.empty()) {
     told.push_back(cat(listed(unknown), unknown.size() == 1 ? " has" : " have",
-                       " no category of the training part in any row of the ", part,
-                       ": its figures do not measure what was learnt of ", unknown.size() == 1 ? "it" : "them"));
+                       " no category of the training set in any row of the ", part,
+                       ": its metrics do not cover what was learned about ", unknown.size() == 1 ? "it" : "them"));
   }
   if (!here.empty()) {
     told.push_back(cat(listed(here), here.size() == 1 ? " is" : " are",
-                       " missing in all rows of the training part: nothing is learnt of ",
+                       " missing in all rows of the training set: nothing is learned about ",
                        here.size() == 1 ? "it" : "them"));
   }
 }
@@ -165,8 +166,8 @@ std::vector<std::string> warnings_of(const train::RowData& data) {
   std::vector<std::string> told;
   tell_leaks(data, told);
   if (data.train.classification()) tell_rare_classes(data, told);
-  tell_missing(data, data.test, "held-out part", told);
-  tell_missing(data, data.own_test, "test part", told);
+  tell_missing(data, data.test, "validation set", told);
+  tell_missing(data, data.own_test, "test set", told);
   return told;
 }
 

@@ -75,7 +75,7 @@ class Batches {
                      "the weights of rows");
     }
     library_.check(library_->XGDMatrixSetStrFeatureInfo(to, "feature_type", kinds_.data(), kinds_.size()),
-                   "the kinds of columns");
+                   "the column types");
     at_ = end;
   }
 

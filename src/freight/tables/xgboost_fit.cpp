@@ -75,7 +75,7 @@ bool same_gpu(const std::string& asked, const std::string& used) {
 
 void need_gpu(const Xgboost& library, const XgboostHandle& booster, const std::string& asked) {
   if (const std::string used = device_of(library, booster); !same_gpu(asked, used)) {
-    fail(ErrorKind::device, "--device", "got ", asked, ", but XGBoost found no such GPU and would go on with ", used,
+    fail(ErrorKind::device, "--device", "got ", asked, ", but XGBoost found no such GPU and would continue with ", used,
          " (", library.path(), ", ", library.version().text(), "); freight devices lists those that are there");
   }
 }
@@ -137,7 +137,7 @@ class TreeFit {
     booster_ = booster_of(library_, settings_.parameters, matrices);
     std::vector<const char*> kinds = columns_.kinds();  // for those who read the trees elsewhere
     library_.check(library_->XGBoosterSetStrFeatureInfo(booster_.get(), "feature_type", kinds.data(), kinds.size()),
-                   "the kinds of columns");
+                   "the column types");
   }
 
   // Rounds until they are all done, the held-out loss stays, or somebody says stop. `left` hears when the other ranks
@@ -179,7 +179,7 @@ class TreeFit {
     uint64_t length = 0;
     const char* bytes = nullptr;
     library_.check(library_->XGBoosterSaveModelToBuffer(booster.get(), R"({"format": "ubj"})", &length, &bytes),
-                   "the stored model");
+                   "the saved model");
     Array stored(DType::u8, {static_cast<int64_t>(length)});
     std::copy_n(reinterpret_cast<const uint8_t*>(bytes), length, stored.data<uint8_t>());
     TreesMade made{.learner = learner, .version = library_.version().text(), .rounds = kept, .fitted = fitted_};
@@ -368,8 +368,7 @@ class TreeFit {
       least_ = loss;
       best_ = fitted_;
     }
-    if (best_ == 0)
-      fail(ErrorKind::diverged, "gbdt", "the loss of the held-out rows is not finite after round ", fitted_);
+    if (best_ == 0) fail(ErrorKind::diverged, "gbdt", "the validation loss is NaN or infinite after round ", fitted_);
     return fitted_ - best_ < settings_.early_stop;
   }
 
@@ -377,8 +376,8 @@ class TreeFit {
   double score_as_loss(const Array& found) const {
     const std::optional<double> score = train::score_of(*metric_, found, data_.test);
     if (!score) {
-      fail(ErrorKind::data, "--metric", "the held-out rows give no ", metric_->name,
-           ": they are of one class, or all alike; --early-stop 0 fits without it");
+      fail(ErrorKind::data, "--metric", "the validation rows have no ", metric_->name,
+           ": they are of one class, or all equal; --early-stop 0 fits without it");
     }
     return metric_->higher ? -*score : *score;
   }
@@ -442,13 +441,13 @@ void check_ranks(const Xgboost& library, const train::RowData& data, const TreeS
   const bool absolute = settings.objective == "reg:absoluteerror";
   if (absolute || settings.objective == "reg:quantileerror") {
     fail(ErrorKind::usage, "--devices", "--objective ", absolute ? "absoluteerror" : "quantile",
-         " is fitted by one device: XGBoost takes the mean of the devices' quantiles for that of all rows");
+         " is fitted by one device: XGBoost averages the quantiles of the devices");
   }
   const auto world = static_cast<int64_t>(data.together->ranks().world());
   const auto units = data.train.ranked ? static_cast<int64_t>(data.train.group_begins().size()) : data.train.count();
   if (units < world) {
     fail(ErrorKind::usage, "--devices", "got ", world, " devices for ", units, data.train.ranked ? " groups" : " rows",
-         " of training: need one for each");
+         " of training: expected one for each");
   }
 }
 

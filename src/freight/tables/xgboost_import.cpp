@@ -15,7 +15,7 @@
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
-#include "freight/tables/other_forest.h"
+#include "freight/io/memory_need.h"
 #include "freight/tables/ubjson_check.h"
 #include "freight/tables/xgboost_model.h"
 #include "freight/train/scores.h"
@@ -25,6 +25,47 @@ namespace freight::tables {
 namespace {
 
 using Json = nlohmann::json;
+
+// No table has more columns, and no stored model names more categories.
+constexpr int64_t kMostImportedColumns = 100'000, kMostImportedCategories = 4'000'000;
+
+void check_imported_columns(int64_t columns, const std::string& path) {
+  if (columns >= 1 && columns <= kMostImportedColumns) return;
+  fail(ErrorKind::data, path, "its trees take ", columns, " columns, need 1 to ", kMostImportedColumns);
+}
+
+void check_imported_categories(int64_t categories, const std::string& path) {
+  if (categories <= kMostImportedCategories) return;
+  fail(ErrorKind::data, path, "its columns have ", categories, " categories, need at most ", kMostImportedCategories);
+}
+
+// Two rows that enclose the splits of each column: samples between them reach all branches.
+Array split_range(const std::vector<store::Tree>& trees, int64_t columns) {
+  Array rows(DType::f64, {2, columns});
+  std::vector<bool> seen(static_cast<size_t>(columns));
+  for (const store::Tree& tree : trees) {
+    for (const store::TreeNode& node : tree.nodes) {
+      if (node.left < 0 || node.words || !std::isfinite(node.value)) continue;
+      double* const at = rows.data<double>() + node.column;
+      const bool first = !seen[static_cast<size_t>(node.column)];
+      at[0] = first ? node.value - 1 : std::min(at[0], node.value - 1);
+      at[columns] = first ? node.value + 1 : std::max(at[columns], node.value + 1);
+      seen[static_cast<size_t>(node.column)] = true;
+    }
+  }
+  return rows;
+}
+
+// The names of --class-names, else "0", "1", ...
+std::vector<std::string> names_of_classes(int64_t classes, const std::vector<std::string>& names) {
+  if (!names.empty() && static_cast<int64_t>(names.size()) != classes) {
+    fail(ErrorKind::usage, "--class-names", "got ", names.size(), " names, the trees tell ", classes, " classes");
+  }
+  if (!names.empty()) return names;
+  std::vector<std::string> numbers;
+  for (int64_t k = 0; k < classes; ++k) numbers.push_back(cat(k));
+  return numbers;
+}
 
 // The words of a column, by the number of their category.
 using Categories = std::vector<std::string>;
@@ -66,7 +107,7 @@ Json imported_document(const std::string& bytes, const std::string& path) {
   Json document =
       binary ? io::parse_ubjson(view, path, ErrorKind::data) : Json::parse(without_nan(bytes), nullptr, false);
   if (document.is_object() && document.contains("learner")) return document;
-  fail(ErrorKind::data, path, "is no model of XGBoost's: need what its save_model writes as .json or .ubj");
+  fail(ErrorKind::data, path, "is not an XGBoost model: expected what its save_model writes as .json or .ubj");
 }
 
 // Names lie as bytes behind each other; numbers as they are.
@@ -77,7 +118,8 @@ Categories named_categories(const Json& encoded, const std::string& path) {
   for (size_t i = 0; i < ends.size(); ++i) {
     const auto end = ends[i].get<size_t>();
     if (end < last || end > values.size()) {
-      fail(ErrorKind::data, path, "is no model of XGBoost's: the offsets of its categories do not rise to their bytes");
+      fail(ErrorKind::data, path,
+           "is not an XGBoost model: the offsets of its categories do not ascend to their bytes");
     }
     std::string word;
     for (size_t at = last; at < end; ++at) word += static_cast<char>(values[at].get<int>());
@@ -129,9 +171,9 @@ ImportedColumns columns_of(const Json& learner, int64_t count, const std::vector
       if (const auto cats = model.find("cats"); cats != model.end() && i < cats->at("enc").size()) {
         words = named_categories(cats->at("enc")[i], path);
       }
-      if (words.empty() && numbers[i] <= kMostImportedWords) words = numbered_categories(numbers[i]);
+      if (words.empty() && numbers[i] <= kMostImportedCategories) words = numbered_categories(numbers[i]);
       total += words.empty() ? numbers[i] : static_cast<int64_t>(words.size());
-      check_imported_words(total, path);
+      check_imported_categories(total, path);
       std::vector<int32_t> order(words.size());
       std::iota(order.begin(), order.end(), 0);
       std::sort(order.begin(), order.end(),
@@ -149,7 +191,7 @@ int64_t classes_told(const std::string& objective, int64_t classes, const std::s
   const std::vector<std::string> may = objectives_of_trees(told);
   if (std::find(may.begin(), may.end(), objective) != may.end()) return told;
   fail(ErrorKind::usage, path, "the objective ", excerpt(objective),
-       " is not taken: need binary:logistic, multi:softprob, "
+       " is not supported: expected binary:logistic, multi:softprob, "
        "multi:softmax, ",
        join(may, ", "));
 }
@@ -201,7 +243,7 @@ store::Bundle imported(const std::string& file, const std::string& path, const s
   const Json& booster = learner.at("gradient_booster");
   if (booster.at("name") != "gbtree") {
     fail(ErrorKind::usage, path, "a model of the booster ", excerpt(booster.at("name").dump()),
-         " is not taken: need gbtree");
+         " is not supported: expected gbtree");
   }
   Json& objective = learner.at("objective").at("name");
   if (objective == "multi:softmax") objective = "multi:softprob";  // the same sums
@@ -236,9 +278,7 @@ store::Bundle imported(const std::string& file, const std::string& path, const s
   bundle.provenance["imported_from"] = path.substr(path.rfind('/') + 1);
   if (const auto metric = metric_of(learner.at("objective"))) train::write_metric(*metric, bundle.provenance);
   bundle.columns = std::move(said.columns);
-  std::vector<const store::Tree*> all;
-  for (const store::Tree& tree : trees) all.push_back(&tree);
-  bundle.samples = store::sampled(*bundle.rows, bundle.columns, split_range(all, columns));
+  bundle.samples = store::sampled(*bundle.rows, bundle.columns, split_range(trees, columns));
   return bundle;
 }
 
@@ -249,12 +289,14 @@ bool names_xgboost_file(const std::string& path) {
 }
 
 store::Bundle import_xgboost(const std::string& path, const std::vector<std::string>& classes) {
-  const io::Bytes bytes = io::read_file(path);
-  try {
-    return imported({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, classes);
-  } catch (const Json::exception& e) {
-    fail(ErrorKind::data, path, "is no model of XGBoost's: ", io::json_fault(e));
-  }
+  return io::reading(path, [&] {
+    const io::Bytes bytes = io::read_file(path);
+    try {
+      return imported({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, classes);
+    } catch (const Json::exception& e) {
+      fail(ErrorKind::data, path, "is no model of XGBoost's: ", io::json_fault(e));
+    }
+  });
 }
 
 }  // namespace freight::tables

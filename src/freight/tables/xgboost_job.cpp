@@ -32,7 +32,7 @@ std::string nccl_for(const Xgboost& library) {
   if (std::filesystem::exists(beside)) return beside;
   const Library found = find_library({"libnccl.so.2"}, LibraryKind::toolkit);
   if (found.handle) return found.path;
-  fail(ErrorKind::device, "--devices", "several GPUs sum by NCCL, which is not there: ", found.why,
+  fail(ErrorKind::device, "--devices", "several GPUs need NCCL, which is not available: ", found.why,
        "; install it by pip install nvidia-nccl-cu12, or name its folder by FREIGHT_CUDA_LIBS");
 }
 
@@ -69,7 +69,7 @@ XgboostJob::XgboostJob(const Xgboost& library, train::Ranks& ranks, const std::s
   // It would log the rank of each process.
   library.check(library->XGBRegisterLogCallback(hear_nothing), "its warnings");
   const int joined = x.XGCommunicatorInit(args.dump().c_str());
-  check_together(library, ranks, joined, "the meeting of its processes");
+  check_together(library, ranks, joined, "the rendezvous of its processes");
   library.hear_warnings();
 }
 

@@ -74,8 +74,8 @@ std::string TreeLearner::folder_for(const train::Config& c, const train::RowSour
   const std::string folder = std::filesystem::temp_directory_path().string();
   if (c.external_memory == "on") {
     if (!against) return folder;
-    fail(ErrorKind::usage, "--external-memory", "got on, which does not go with ", against,
-         ": need one fit on the CPU");
+    fail(ErrorKind::usage, "--external-memory", "got on, which cannot be combined with ", against,
+         ": expected one fit on the CPU");
   }
   const auto free = static_cast<double>(cpu_info().memory_available_bytes);
   return !against && free > 0 && bytes_of_reading(source, free) > free ? folder : std::string();

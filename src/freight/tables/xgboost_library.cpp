@@ -98,7 +98,7 @@ Xgboost::Xgboost(Loaded<XgboostFunctions> loaded) : functions_(loaded.functions)
 const XgboostCollectives& Xgboost::collectives() const {
   if (lacks_.empty() && !(version_ < kCollectives)) return collectives_;
   fail(ErrorKind::device, "--devices", "trees are fitted by several processes by XGBoost ", kCollectives.text(),
-       " or newer, which brings the tracker by which they meet: ", path_, " is ", version_.text(),
+       " or newer, which has the tracker for their rendezvous: ", path_, " is ", version_.text(),
        "; install one by pip install xgboost-cpu into the active Python environment, or name its libxgboost.so by ",
        "--xgboost PATH or FREIGHT_XGBOOST");
 }
@@ -141,8 +141,8 @@ const Xgboost& xgboost(const std::string& path) {
   if (!l.library.why.empty()) fail(ErrorKind::device, named.empty() ? "XGBoost" : by, l.library.why);
   std::unique_ptr<Xgboost> library(new Xgboost(std::move(l)));
   if (library->version() < kOldest) {
-    fail(ErrorKind::device, "XGBoost", library->path(), " is ", library->version().text(), ", need ", kOldest.text(),
-         " or newer; ", kInstall);
+    fail(ErrorKind::device, "XGBoost", library->path(), " is ", library->version().text(), ", expected ",
+         kOldest.text(), " or newer; ", kInstall);
   }
   return *(loaded[asked] = std::move(library));
 }

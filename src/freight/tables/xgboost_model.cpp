@@ -46,7 +46,7 @@ XgboostVersion version_in(const std::string& text, const std::string& path) {
 void need_count(const uint64_t* shape, uint64_t rank, int64_t need) {
   uint64_t count = 1;
   for (uint64_t i = 0; i < rank; ++i) count *= shape[i];
-  FREIGHT_CHECK(count == static_cast<uint64_t>(need), "XGBoost gave ", count, " answers, need ", need);
+  FREIGHT_CHECK(count == static_cast<uint64_t>(need), "XGBoost returned ", count, " predictions, expected ", need);
 }
 
 // XGBoost's functions of a sum and back, in f32 as it computes them: answers are its own to the last bits.
@@ -75,7 +75,6 @@ void answers_of_sums(store::RowLink link, std::vector<float>& sums, int64_t grou
     case store::RowLink::logistic:
       for (float& s : sums) s = logistic_of(s);
       return;
-    case store::RowLink::probability: return;
     case store::RowLink::softmax:
       for (size_t i = 0; i < sums.size(); i += static_cast<size_t>(groups)) softmax_of(sums.data() + i, groups);
       return;
@@ -103,7 +102,7 @@ XgboostHandle matrix_of_features(const Xgboost& library, const TreeColumns& colu
   XgboostHandle matrix = owned_matrix(library, made);
   std::vector<const char*> kinds = columns.kinds();
   library.check(library->XGDMatrixSetStrFeatureInfo(made, "feature_type", kinds.data(), kinds.size()),
-                "the kinds of columns");
+                "the column types");
   return matrix;
 }
 
@@ -136,8 +135,8 @@ Trees::Trees(const Xgboost& library, Array bytes, TreeColumns columns, int64_t c
   facts_ = std::move(read.facts);
   const std::vector<std::string> may = objectives_of_trees(classes);
   if (std::find(may.begin(), may.end(), facts_.objective) == may.end()) {
-    fail(ErrorKind::checkpoint, path, "the stored trees are damaged: got the objective ", excerpt(facts_.objective),
-         ", need ", join(may, " or "));
+    fail(ErrorKind::checkpoint, path, "the saved trees are damaged: expected ", join(may, " or "),
+         ", got the objective ", excerpt(facts_.objective));
   }
   void* booster = nullptr;
   library_.check(library_->XGBoosterCreate(nullptr, 0, &booster), "a booster");
@@ -150,12 +149,12 @@ Trees::Trees(const Xgboost& library, Array bytes, TreeColumns columns, int64_t c
   try {
     const std::vector<float> begun = bases(read.trees);
     if (!std::all_of(begun.begin(), begun.end(), [](float b) { return std::isfinite(b); })) {
-      fail(ErrorKind::checkpoint, path, "the stored trees are damaged: answers begin with a number that is not finite");
+      fail(ErrorKind::checkpoint, path, "the saved trees are damaged: predictions begin with NaN or infinity");
     }
     sums_ = TreeSums(read.trees, begun);
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::checkpoint) throw;
-    fail(ErrorKind::checkpoint, path, "the stored trees are damaged: ", excerpt(e.what()));
+    fail(ErrorKind::checkpoint, path, "the saved trees are damaged: ", excerpt(e.what()));
   }
 }
 

@@ -49,14 +49,15 @@ std::string constraints(const std::string& text, const std::vector<store::Column
     const auto at = std::find(names.begin(), names.end(), name);
     if (at == names.end()) {
       const std::string near = nearest(name, names);
-      fail(ErrorKind::usage, "--monotone", "there is no column ", name, ": got ", part, ", need COLUMN=1 or COLUMN=-1",
+      fail(ErrorKind::usage, "--monotone", "there is no column ", name, ": expected COLUMN=1 or COLUMN=-1, got ", part,
            near.empty() ? "" : cat("; did you mean ", near, "?"));
     }
     const auto place = static_cast<size_t>(at - names.begin());
-    if (columns[place].words) fail(ErrorKind::usage, "--monotone", "column ", name, " holds words, which do not rise");
+    if (columns[place].words)
+      fail(ErrorKind::usage, "--monotone", "column ", name, " contains categories, which have no order");
     if (sign != "1" && sign != "+1" && sign != "-1" && sign != "0") {
-      fail(ErrorKind::usage, "--monotone", "column ", name, ": got '", sign,
-           "', need 1 where the answer rises with it, ", "-1 where it falls");
+      fail(ErrorKind::usage, "--monotone", "column ", name, ": expected 1 where the prediction increases with it, ",
+           "-1 where it decreases, got '", sign, "'");
     }
     signs[place] = sign == "+1" ? "1" : sign;
   }
@@ -101,8 +102,8 @@ void check_objective(const train::Config& c, const train::RowData& data, const X
                      const std::string& objective) {
   const auto& classes = data.shape.classes;
   if (classes.size() == 1) {
-    fail(ErrorKind::data, c.data, "column ", data.target, " holds the one class ", classes[0],
-         ": there is nothing to tell apart");
+    fail(ErrorKind::data, c.data, "column ", data.target, " contains only the class ", classes[0],
+         ": there is nothing to classify");
   }
   const auto only_for = [&](const char* flag, bool given, bool fits, const std::string& what) {
     if (given && !fits) fail(ErrorKind::usage, flag, "is for ", what, ": the objective is ", objective);
@@ -121,7 +122,7 @@ void check_objective(const train::Config& c, const train::RowData& data, const X
   const float* const low = std::min_element(label, label + data.train.count());
   if (*low < 0) {
     fail(ErrorKind::data, c.data, "column ", data.target, ": --objective ", c.objective,
-         " tells values of at least 0: ", "got ", *low);
+         " predicts values of at least 0: ", "got ", *low);
   }
   if (*std::max_element(label, label + data.train.count()) == 0) {
     fail(ErrorKind::data, c.data, "column ", data.target, ": all values are 0: --objective ", c.objective,
@@ -154,7 +155,7 @@ TreeSettings tree_settings(const train::Config& c, const train::RowData& data, c
   if (data.test.count() == 0) {
     if (c.early_stop > 0) {
       fail(ErrorKind::usage, "--early-stop", "got ", c.early_stop,
-           ", which needs a validation set, and --val-split 0 holds out no row");
+           ", which needs a validation set, and --val-split 0 leaves none");
     }
     s.early_stop = 0;
   }

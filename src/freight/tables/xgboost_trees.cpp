@@ -27,7 +27,7 @@ constexpr int64_t kMostLevels = 512;
 // XGBoost keeps the categories of a node as bits up to the largest one. All of them together may take so many bytes.
 constexpr int64_t kMostCategoryBytes = int64_t{256} << 20;
 
-constexpr char kDamaged[] = "the stored trees are damaged";
+constexpr char kDamaged[] = "the saved trees are damaged";
 
 [[noreturn]] void damaged_trees(const std::string& path, const std::string& what) {
   fail(ErrorKind::checkpoint, path, kDamaged, ": ", what);
@@ -97,7 +97,7 @@ class TreeReader {
       const auto number = at[node].get<double>();  // the value of a leaf, or where numbers are split
       const int64_t children[] = {left[node].get<int64_t>(), right[node].get<int64_t>()};
       if (children[0] == -1 && children[1] == -1) {
-        if (!std::isfinite(number)) wrong(cat("leaf ", node, " is not finite"));
+        if (!std::isfinite(number)) wrong(cat("leaf ", node, " is NaN or infinite"));
         ++facts.leaves;
         continue;
       }
@@ -128,7 +128,7 @@ class TreeReader {
   const Json& array(const char* name) const {
     const Json& values = tree_.at(name);
     if (!values.is_array() || values.size() != static_cast<size_t>(nodes_)) {
-      wrong(cat(name, ": got ", values.size(), " values, need ", nodes_));
+      wrong(cat(name, ": expected ", nodes_, ", got ", values.size(), " values"));
     }
     return values;
   }
@@ -225,12 +225,12 @@ ReadTrees read_trees(std::span<const uint8_t> bytes, const std::string& path, in
     const Json document = document_of(bytes, path);
     const Json &learner = document.at("learner"), &shape = learner.at("learner_model_param");
     const int64_t takes = whole_number(shape.at("num_feature"), "num_feature", path);
-    if (takes != columns) damaged_trees(path, cat("they take ", takes, " columns, the model has ", columns));
+    if (takes != columns) damaged_trees(path, cat("they expect ", takes, " columns, the model has ", columns));
     const int64_t gives = std::max<int64_t>(whole_number(shape.at("num_class"), "num_class", path), 1);
-    if (gives != groups) damaged_trees(path, cat("they tell ", gives, " numbers, the model ", groups));
+    if (gives != groups) damaged_trees(path, cat("they predict ", gives, " numbers, the model ", groups));
     if (const auto targets = shape.find("num_target"); targets != shape.end()) {
       if (whole_number(*targets, "num_target", path) > 1 || targets->get_ref<const std::string&>().starts_with('-')) {
-        damaged_trees(path, "they tell several targets");
+        damaged_trees(path, "they predict several targets");
       }
     }
     facts.objective = learner.at("objective").at("name").get<std::string>();
@@ -242,7 +242,7 @@ ReadTrees read_trees(std::span<const uint8_t> bytes, const std::string& path, in
     facts.trees = static_cast<int64_t>(trees.size());
     const int64_t said = whole_number(model.at("gbtree_model_param").at("num_trees"), "num_trees", path);
     if (!trees.is_array() || trees.size() != group.size() || said != facts.trees) {
-      damaged_trees(path, cat("got ", trees.size(), " trees, need ", said));
+      damaged_trees(path, cat("expected ", said, ", got ", trees.size(), " trees"));
     }
     for (size_t i = 0; i < trees.size(); ++i) {
       const auto of = group[i].get<int64_t>();

@@ -40,11 +40,12 @@ inline const Node* norm_without_variance(const Graph& graph) {
 // Throws Error(usage) for one.
 inline void need_batch_statistics(const Graph& graph, const Node& n) {
   if (!lacks_variance(graph, n)) return;
-  throw Error(ErrorKind::usage, "BatchNorm",
-              cat("one value per channel has no variance to train with: got ", graph.type(n.in(0)),
-                  ", need more than one sample or place; take larger batches, fewer parts of a batch or larger images, "
-                  "or eval(), which uses the running statistics"),
-              n.location());
+  throw Error(
+      ErrorKind::usage, "BatchNorm",
+      cat("one value per channel has no variance to train with: expected more than one sample or place, got ",
+          graph.type(n.in(0)),
+          "; use larger batches, fewer micro-batches or larger images, or eval(), which uses the running statistics"),
+      n.location());
 }
 inline void need_batch_statistics(const Graph& graph) {
   if (const Node* const n = norm_without_variance(graph)) need_batch_statistics(graph, *n);

@@ -18,7 +18,7 @@ Type Argument::type() const {
   const bool undefined = (tensor_ && !tensor_->defined()) || (array_ && !array_->defined());
   if (undefined) {
     trace::fail_here("compile",
-                     "got an undefined tensor or array as an argument of a compiled function: need one with ",
+                     "got an undefined tensor or array as an argument of a compiled function: expected one with ",
                      "elements; what a call leaves out belongs into another function");
   }
   if (tensor_) return tensor_->type();

@@ -40,12 +40,12 @@ Value changed(trace::Trace& tape, const trace::GradientHook& hook, Value gradien
   const Tensor got = (*hook.function)(tape.wrap(gradient));
   const std::string at = node.location(), which = at.empty() ? "" : cat(" at ", at);
   if (!got.defined()) {
-    trace::fail_here("on_gradient", "the function", which, " gave an undefined tensor, Tensor(), for a gradient ", need,
-                     ": return what takes its place, or the gradient itself");
+    trace::fail_here("on_gradient", "the function", which, " returned an undefined tensor, Tensor(), for a gradient ",
+                     need, ": return its replacement, or the gradient itself");
   }
   if (!(got.type() == need)) {
-    trace::fail_here("on_gradient", "the function", which, " gave another type than the gradient's: got ", got.type(),
-                     ", need ", need);
+    trace::fail_here("on_gradient", "the function", which, " returned another type than the gradient's: expected ",
+                     need, ", got ", got.type());
   }
   return tape.value_of(got, "on_gradient");
 }
@@ -95,7 +95,7 @@ std::vector<Tensor> gradients(trace::Trace& tape, Value loss, const std::vector<
                                     "the gradient before"
                        : leaf ? ": it has no history (detached, made from an array or by a compiled function); take "
                                 "the gradient where it is computed"
-                              : ": leave it out, or set allow_unused for a zero gradient");
+                              : ": remove it, or set allow_unused for a zero gradient");
     }
   }
   return out;
@@ -163,9 +163,9 @@ std::vector<Tensor> grad(const In& loss, const std::vector<Tensor>& tensors, con
 
 Tensor on_gradient(const In& x, std::function<Tensor(const Tensor&)> f) {
   const Frame frame(x.where);
-  if (x.is_number) trace::fail_here("on_gradient", "a plain number has no gradient: need a tensor");
+  if (x.is_number) trace::fail_here("on_gradient", "a plain number has no gradient: expected a tensor");
   const Tensor t = trace::tensor_of(x, "on_gradient");
-  if (!f) trace::fail_here("on_gradient", "the function is empty: need one that takes a gradient and gives one");
+  if (!f) trace::fail_here("on_gradient", "the function is empty: expected one that takes a gradient and returns one");
   if (!is_floating(t.dtype())) trace::fail_here("on_gradient", "only floating tensors have gradients: got ", t.type());
   // A view of the same shape is nothing to the plan, and a node to the gradient: x may have other readers.
   const trace::Device device = trace::compiling() ? nullptr : trace::device_of_operands("on_gradient", {t});

@@ -203,13 +203,14 @@ class Recall {
   Value run(Value value) {
     const bool found = need_all(value);
     if (!found) return value;
-    std::vector<Part*> older;
+    std::vector<RecalledTrace*> older;
     for (auto& [trace, p] : parts_) {
       if (trace != &into_) older.push_back(&p);
     }
-    std::sort(older.begin(), older.end(), [](Part* a, Part* b) { return a->trace->order_ < b->trace->order_; });
-    for (Part* p : older) copy(*p);
-    Part& own = parts_.at(&into_);
+    std::sort(older.begin(), older.end(),
+              [](RecalledTrace* a, RecalledTrace* b) { return a->trace->order_ < b->trace->order_; });
+    for (RecalledTrace* p : older) copy(*p);
+    RecalledTrace& own = parts_.at(&into_);
     copy(own);
     commit(own, older);
     return own.given[value.index()];
@@ -220,7 +221,7 @@ class Recall {
     Trace* trace = nullptr;
     Value value;
   };
-  struct Part {
+  struct RecalledTrace {
     Trace* trace;
     std::shared_ptr<Trace> keep;     // null for the trace itself
     std::vector<bool> needed;        // by value of the trace, as the next three
@@ -231,14 +232,14 @@ class Recall {
     std::unordered_map<int32_t, std::pair<std::shared_ptr<VariableImpl>, std::shared_ptr<Version>>> states;
   };
 
-  Part& part(const std::shared_ptr<Trace>& trace) {
-    Part& p = part(*trace);
+  RecalledTrace& part(const std::shared_ptr<Trace>& trace) {
+    RecalledTrace& p = part(*trace);
     if (trace.get() != &into_) p.keep = trace;
     return p;
   }
-  Part& part(Trace& trace) {
+  RecalledTrace& part(Trace& trace) {
     const auto [it, fresh] = parts_.try_emplace(&trace);
-    Part& p = it->second;
+    RecalledTrace& p = it->second;
     if (!fresh) return p;
     const size_t n = trace.graph_.values.size();
     p.trace = &trace;
@@ -271,7 +272,7 @@ class Recall {
     while (!stack.empty()) {
       const Origin at = stack.back();
       stack.pop_back();
-      Part& p = parts_.at(at.trace);
+      RecalledTrace& p = parts_.at(at.trace);
       if (p.needed[at.value.index()]) continue;
       p.needed[at.value.index()] = true;
       found = found || at.trace != &into_;
@@ -297,7 +298,7 @@ class Recall {
   }
 
   // Appends what is needed of an older trace, or all of the trace itself.
-  void copy(Part& p) {
+  void copy(RecalledTrace& p) {
     const bool own = p.trace == &into_;
     for (const Node& n : p.trace->graph_.nodes) {
       if (!own && std::none_of(n.outputs.begin(), n.outputs.end(), [&](Value v) { return p.needed[v.index()]; }))
@@ -311,7 +312,7 @@ class Recall {
   }
 
   // Values that are not computed here: recalled from elsewhere, elements that are there, states.
-  bool bound(Part& p, Value v, const Node& n) {
+  bool bound(RecalledTrace& p, Value v, const Node& n) {
     if (p.origin[v.index()].trace) {
       for (Value out : n.outputs) {
         const Origin from = p.origin[out.index()];
@@ -332,14 +333,14 @@ class Recall {
     return give(version(s->second.first, s->second.second));
   }
 
-  void define(Part& p, Value old, Value now) {
+  void define(RecalledTrace& p, Value old, Value now) {
     p.here[old.index()] = p.given[old.index()] = now;
     const Value leaf = stand_for(p, old, now);
     if (leaf.valid()) p.given[old.index()] = leaf;
   }
 
   // A leaf for the tensors that hold the elements of this value, which leads on to its definition; none: invalid.
-  Value stand_for(const Part& p, Value old, Value now) {
+  Value stand_for(const RecalledTrace& p, Value old, Value now) {
     const auto e = p.evaluated.find(old.id);
     if (e == p.evaluated.end()) return {};
     const Value leaf = source(e->second[0]);
@@ -398,7 +399,7 @@ class Recall {
     return states_[it->second].leaf;
   }
 
-  void commit(Part& own, const std::vector<Part*>& older) {
+  void commit(RecalledTrace& own, const std::vector<RecalledTrace*>& older) {
     const auto now = [&](Value v) { return v.valid() ? own.given[v.index()] : v; };
     for (const StateUse& s : into_.states_) {
       StateUse& mine = states_[state_index_.at(s.variable.get())];
@@ -410,7 +411,7 @@ class Recall {
     }
     into_.sound_ = now(into_.sound_);
     std::vector<GradientHook> hooks;
-    for (const Part* p : older) add_hooks(*p, hooks);
+    for (const RecalledTrace* p : older) add_hooks(*p, hooks);
     add_hooks(own, hooks);
     into_.gradient_hooks_ = std::move(hooks);
     into_.states_ = std::move(states_);
@@ -429,14 +430,14 @@ class Recall {
     into_.old_versions_ = std::move(old_versions_);
     for (const Trace::Recalled& r : into_.recalled_) --r.trace->recalled_by_;
     into_.recalled_.clear();
-    for (Part* p : older) {
+    for (RecalledTrace* p : older) {
       ++p->trace->recalled_by_;
       into_.recalled_.push_back({p->keep, std::move(p->needed), std::move(p->here)});
     }
   }
 
   // Those of nodes that are here now. What was recalled from elsewhere has its hooks there.
-  static void add_hooks(const Part& p, std::vector<GradientHook>& hooks) {
+  static void add_hooks(const RecalledTrace& p, std::vector<GradientHook>& hooks) {
     for (const GradientHook& h : p.trace->gradient_hooks_) {
       const Value here = p.here[h.value.index()];
       if (here.valid() && !p.origin[h.value.index()].trace) hooks.push_back({here, h.function});
@@ -444,7 +445,7 @@ class Recall {
   }
 
   Trace& into_;
-  std::map<Trace*, Part> parts_;
+  std::map<Trace*, RecalledTrace> parts_;
   Graph graph_;
   std::vector<Array> captured_;
   std::vector<Trace::Source> sources_;

@@ -10,12 +10,12 @@ namespace freight::trace {
 
 namespace {
 
-struct Range {
+struct IntegerRange {
   int64_t least;
   uint64_t most;
 };
-Range range_of(DType integer) {
-  Range range{0, 1};
+IntegerRange range_of(DType integer) {
+  IntegerRange range{0, 1};
   dispatch(integer, [&]<class T>(T) {
     if constexpr (std::is_integral_v<T>)
       range = {static_cast<int64_t>(std::numeric_limits<T>::min()), std::numeric_limits<T>::max()};
@@ -35,7 +35,7 @@ double largest(DType floating) {
 }
 
 [[noreturn]] void refuse(const In& n, DType dtype, const std::string& what, const char* op) {
-  const Range r = range_of(dtype);
+  const IntegerRange r = range_of(dtype);
   if (is_floating(dtype) || is_complex(dtype)) {
     fail_here(op, "number ", number_text(n), " does not fit ", what, ": the largest ", dtype, " is ",
               dtype == DType::f16 ? 65504.0 : largest(dtype), "; cast to a wider type first");
@@ -58,7 +58,7 @@ DType beside(DType dtype, const In& n) { return is_integer(dtype) && !n.is_integ
 
 bool holds(DType dtype, const In& n) {
   if (is_floating(dtype) || is_complex(dtype)) return !std::isfinite(n.scalar) || std::fabs(n.scalar) <= largest(dtype);
-  const Range r = range_of(dtype);
+  const IntegerRange r = range_of(dtype);
   if (n.beyond_i64) return static_cast<uint64_t>(n.integer) <= r.most;
   if (n.is_integer) return n.integer >= r.least && (n.integer < 0 || static_cast<uint64_t>(n.integer) <= r.most);
   // 2^63 and 2^64 are doubles, the largest i64 and u64 are not.
@@ -72,7 +72,7 @@ void need_held(const In& n, DType dtype, const std::string& what, const char* op
 }
 
 Tensor constant_of(const In& n, const Type& type, const char* op) {
-  need_held(n, type.dtype, cat("beside ", type), op);
+  need_held(n, type.dtype, cat("next to ", type), op);
   const bool wide_integer = type.dtype == DType::i64 || type.dtype == DType::u64;
   if (!wide_integer || exact_as_double(n)) return constant(n.scalar, type);
   // A double does not hold it: the elements come from an array. As u64 the bits of an i64 are what beyond_i64 promises.
@@ -87,7 +87,7 @@ double attribute_of(const In& n, DType dtype, const char* op) {
   need_held(n, dtype, cat("into ", dtype), op);
   if (is_integer(dtype) && !exact_as_double(n)) {
     fail_here(op, "number ", number_text(n),
-              " may be rounded here: need less than 2^53 in size; concat a full() of it");
+              " may be rounded here: expected less than 2^53 in size; concat a full() of it");
   }
   return n.scalar;
 }

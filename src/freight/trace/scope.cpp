@@ -6,13 +6,13 @@
 namespace freight {
 
 namespace {
-struct Place {
+struct ScopeState {
   std::string scope;
   const char* file = nullptr;
   unsigned line = 0;
   const char* function = nullptr;
 };
-thread_local Place t_place;
+thread_local ScopeState t_place;
 }  // namespace
 
 Scope::Scope(const std::string& name) : restore_(t_place.scope.size()) {

@@ -126,8 +126,8 @@ Value Trace::find(const Tensor& tensor) const {
 Value Trace::value_of(const Tensor& tensor, const char* op) {
   if (!tensor.defined()) fail_here("tensor", "an undefined tensor was used; give it a value first");
   if (!tensor.impl()->follows && tensor.impl()->trace.get() != this && !admits(device_of(*tensor.impl()))) {
-    fail_here(op, "a tensor ", tensor.type(), " lies on another device: got ", tensor.device(), ", need ", *device_,
-              " here; move it with to_device(\"", *device_, "\")");
+    fail_here(op, "a tensor ", tensor.type(), " is on another device: expected ", *device_, " here, got ",
+              tensor.device(), "; move it with to_device(\"", *device_, "\")");
   }
   const Value known = find(tensor);
   if (known.valid()) return known;
@@ -358,8 +358,8 @@ Device device_of_operands(const char* op, const std::vector<Tensor>& operands) {
     if (!t.defined() || t.impl()->follows) continue;
     if (!first) first = &t;
     if (device_of(*t.impl()) == device_of(*first->impl())) continue;
-    fail_here(op, "operands lie on two devices: got ", first->type(), " on ", first->device(), " and ", t.type(),
-              " on ", t.device(), ", need one; move one of them with to_device(\"", first->device(), "\")");
+    fail_here(op, "operands are on two devices: expected one, got ", first->type(), " on ", first->device(), " and ",
+              t.type(), " on ", t.device(), "; move one of them with to_device(\"", first->device(), "\")");
   }
   const Device device = first ? device_of(*first->impl()) : nullptr;
   return device ? device : thread_device();

@@ -204,7 +204,7 @@ void trace::VariableImpl::release() {
 Variable::Variable(const std::string& name, const Type& type, const Init& init, Role role)
     : impl_(std::make_shared<trace::VariableImpl>()) {
   for (const int64_t d : type.shape) {
-    if (d < 0) trace::fail_here("variable", "'", name, "': extents must not be negative: got ", type);
+    if (d < 0) trace::fail_here("variable", "'", name, "': sizes must not be negative: got ", type);
   }
   if (init.kind == Init::Kind::constant)
     trace::need_held(init.a, type.dtype, cat("into variable '", name, "' ", type), "variable");
@@ -302,9 +302,9 @@ namespace {
 // The trace that reads and assigns it: that of its device.
 void need_device(trace::Trace& trace, const Variable& v, const char* op) {
   if (trace.admits(v.impl()->device)) return;
-  trace::fail_here(op, "variable '", v.name(), "' ", v.type(), " lies on another device: got ", v.device(), ", need ",
-                   *trace.device(), " as what else the compiled function uses; move one with to_device, or compile ",
-                   "with .backend, which brings all of them there");
+  trace::fail_here(op, "variable '", v.name(), "' ", v.type(), " is on another device: expected ", *trace.device(),
+                   " as what else the compiled function uses, got ", v.device(),
+                   "; move one with to_device, or compile ", "with .backend, which brings all of them there");
 }
 }  // namespace
 

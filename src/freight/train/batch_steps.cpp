@@ -79,7 +79,7 @@ const data::FeedBatch* BatchSteps::usable(const data::FeedBatch& batch) {
     usable_count_ = run_.net->step->trainable({batch.inputs.dtype(), batch.inputs.shape()},
                                               {batch.targets.dtype(), batch.targets.shape()});
     if (usable_count_ < count) {
-      logging::warn(cat("of a batch of ", count, " samples, since others were left out, ", usable_count_,
+      logging::warn(cat("of a batch of ", count, " samples, since others were skipped, ", usable_count_,
                         " are trained on: BatchNorm needs more than one value per channel"));
     }
   }

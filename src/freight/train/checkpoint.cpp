@@ -60,7 +60,7 @@ int64_t count_in(const json& j, const char* key, int64_t least) {
   const json& v = j.at(key);
   // A number beyond 64 bits with a sign comes out negative.
   if (!v.is_number_integer() || v.get<int64_t>() < least) {
-    fail(ErrorKind::checkpoint, key, "got ", excerpt(v.dump()), ", need an integer of at least ", least);
+    fail(ErrorKind::checkpoint, key, "expected an integer of at least ", least, ", got ", excerpt(v.dump()));
   }
   return v.get<int64_t>();
 }
@@ -77,7 +77,7 @@ RunPosition place_from(const json& j) {
   p.last_loss = j.at("last_loss");
   if (j.contains("lr")) {
     p.lr = j.at("lr").get<double>();
-    if (*p.lr < 0) fail(ErrorKind::checkpoint, "lr", "got ", *p.lr, ", need a learning rate of at least 0");
+    if (*p.lr < 0) fail(ErrorKind::checkpoint, "lr", "expected a learning rate of at least 0, got ", *p.lr);
   }
   p.best_score = or_else(j.at("best_score"), p.best_score);
   p.train_seconds = j.at("train_seconds");
@@ -244,7 +244,7 @@ io::PartHashes hashes_in(const std::string& manifest, const std::string& file, c
     hashes.part = static_cast<uint64_t>(count_in(said, "part_bytes", 1));
     hashes.parts = said.at("xxh3_128").get<std::vector<std::string>>();
   } catch (const std::exception& e) {
-    damaged_checkpoint(path, cat("says nothing sound of ", file, ": ", io::json_fault(e)));
+    damaged_checkpoint(path, cat("has no valid entry for ", file, ": ", io::json_fault(e)));
   }
   return hashes;
 }
@@ -340,17 +340,17 @@ void tidy_checkpoints(const std::string& folder) {
   }
 }
 
-Found find_checkpoint(const std::string& resume, const std::string& output_dir, Hold wanted) {
+Found find_checkpoint(const std::string& resume, const std::string& output_dir) {
   Found found;
   if (resume == "auto") {
-    if (wanted == Hold::run) hold(output_dir, found);
+    hold(output_dir, found);
     for (const std::string& path : checkpoints_of(output_dir)) {
       try {
         if (!has_manifest(path)) continue;
         found.checkpoint = load(path);
         break;
       } catch (const Error& e) {
-        found.warnings.push_back(cat("passed over: ", e.what()));
+        found.warnings.push_back(cat("skipped: ", e.what()));
       }
     }
     return found;
@@ -362,7 +362,7 @@ Found find_checkpoint(const std::string& resume, const std::string& output_dir, 
   const bool of_checkpoint = has_manifest(dir);
   if (of_checkpoint) dir = fs::canonical(dir).string();
   const std::string run = of_checkpoint ? fs::path(dir).parent_path().parent_path().string() : dir;
-  if (wanted == Hold::run && (output_dir.empty() || same_path(output_dir, run))) hold(run, found);
+  if (output_dir.empty() || same_path(output_dir, run)) hold(run, found);
   const std::vector<std::string> all = of_checkpoint ? std::vector<std::string>{dir} : checkpoints_of(dir);
   if (!all.empty() && has_manifest(all.front())) {
     found.checkpoint = load_or_offer(all.front());
@@ -370,13 +370,13 @@ Found find_checkpoint(const std::string& resume, const std::string& output_dir, 
   }
   if (!all.empty()) {
     damaged_checkpoint(all.front(),
-                       "has no manifest.json: what lies there are weights alone, from which --weights "
+                       "has no manifest.json: it contains weights only, from which --weights "
                        "starts a new run");
   }
-  fail(ErrorKind::usage, "--resume", "there is no checkpoint to go on from in ", resume,
+  fail(ErrorKind::usage, "--resume", "there is no checkpoint to resume from in ", resume,
        io::file_exists(dir + "/" + kModel)
-           ? ": what lies there are weights alone; --weights starts a new run from them"
-           : "; need the path of a run that saved one, and --resume auto begins anew where there is none");
+           ? ": it contains weights only; --weights starts a new run from them"
+           : "; pass the path of a run that saved one, or --resume auto, which starts over if there is none");
 }
 
 int64_t step_of(const std::string& checkpoint) {
@@ -407,7 +407,7 @@ void restore(Checkpoint& c, models::Model& model, const std::vector<nn::NamedVar
   if (const auto spec = c.model->metadata.find("spec"); spec != c.model->metadata.end()) {
     // Weights may fit a net of other activations or strides just as well.
     if (models::to_spec(models::from_spec(spec->second, weights)) != models::to_spec(model)) {
-      fail(ErrorKind::usage, "--model", "cannot change when a run goes on: the net is not that of ", c.dir,
+      fail(ErrorKind::usage, "--model", "cannot change when a run resumes: the network is not that of ", c.dir,
            ", whose model.json shows it; --weights starts a new run from its weights");
     }
   }
@@ -417,7 +417,8 @@ void restore(Checkpoint& c, models::Model& model, const std::vector<nn::NamedVar
     const Array* stored = file.find(v.name);
     if (!stored) damaged_checkpoint(path, cat("has no ", v.name, ", which this run needs"));
     if (stored->dtype() != v.variable.type().dtype || stored->shape() != v.variable.shape()) {
-      damaged_checkpoint(path, cat(v.name, ": got ", stored->dtype(), stored->shape(), ", need ", v.variable.type()));
+      damaged_checkpoint(path,
+                         cat(v.name, ": expected ", v.variable.type(), ", got ", stored->dtype(), stored->shape()));
     }
   }
   for (const auto& stored : file.tensors) {
@@ -442,8 +443,8 @@ void need_same_run(const Checkpoint& c, const Config& config) {
             // The checkpoint may have been moved here from another machine; what is behind the name is compared apart.
             if (same_path(before, now) || (base_name(now) == before && now != before)) return;
           }
-          fail(ErrorKind::usage, f.flag(), "cannot change when a run goes on: got ", now, ", ", c.dir,
-               " was made with ", before, "; --weights starts a new run from its weights");
+          fail(ErrorKind::usage, f.flag(), "cannot change when a run resumes: got ", now, ", ", c.dir,
+               " was created with ", before, "; --weights starts a new run from its weights");
         },
         f.member);
   }

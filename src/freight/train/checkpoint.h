@@ -88,14 +88,11 @@ struct Found {
   std::optional<Checkpoint> checkpoint;
   std::vector<std::string> warnings;
 };
-// run: whoever finds a checkpoint holds the directory of its run. nothing: another process has that run, or will have
-// it, and this one trains with it.
-enum class Hold : uint8_t { run, nothing };
 // The checkpoint that `resume` means: the path of a run's directory (its newest), of a checkpoint, or of a file in it;
 // or "auto": the newest intact one in the output directory, and none where there is no run. Damaged ones that auto
 // passes over are told in `warnings`. Throws Error(checkpoint) for a damaged one: what is wrong with which file, and
 // the path of the newest that is intact; Error(usage) for a path without one, and where another process has that run.
-Found find_checkpoint(const std::string& resume, const std::string& output_dir, Hold hold = Hold::run);
+Found find_checkpoint(const std::string& resume, const std::string& output_dir);
 // Paths of a run's checkpoints, the newest first; nothing is read of them.
 std::vector<std::string> checkpoints_of(const std::string& run);
 // Takes a checkpoint away: first its name, so that what has the name is whole.

@@ -99,7 +99,7 @@ struct Config {
   std::string class_weight = "none";           // none, balanced
   std::string external_memory = "auto";        // auto, on, off: whether rows lie on the disk
   std::string xgboost;                         // path of the library
-  // Settings of comparisons between learners of tables and their settings (docs/tables.md, train/selection.h).
+  // How models for tables and their hyperparameters are compared (docs/tables.md, train/selection.cpp).
   std::string metric = "auto";  // check_metric_name() in train/scores.h
   int64_t folds = 0;            // 0: none, or 5 where something is compared
   int64_t tune = 0;             // further settings that are tried
@@ -114,6 +114,7 @@ struct Config {
   std::string device_data = "auto";  // whether the training set lies on the device: auto, yes, no
   int64_t steps_per_launch = 0;      // where it does; 0 chooses
   int64_t save_every = 0;            // steps; 0: each epoch
+  double save_seconds = 0;           // between checkpoints, where save_every is a time; 0: it is none
   int64_t keep = 3;
   bool save_in_place = false;
   int64_t eval_every = 1;  // epochs; the last is always evaluated

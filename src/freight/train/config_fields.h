@@ -30,6 +30,8 @@ struct Field {
   std::vector<std::string> aliases = {};
   const char* value = "";   // name of the value in the help; "" follows from the type
   bool may_change = false;  // when a run goes on: its length, record keeping and the machine
+  // A time like 30s may stand in place of a whole number, and goes here; the number is 0 then.
+  double Config::*seconds = nullptr;
 
   // The long flag: "--batch-size".
   std::string flag() const;

@@ -67,7 +67,7 @@ std::shared_ptr<const Plan> plan_of_addition(const Type& type, const std::string
 }
 
 // True where the sum of a rank's shards is a part of the tree over all ranks' sums.
-bool adds_here(const Deal& deal, bool exact) { return !exact || deal.aligned(); }
+bool adds_here(const ShardAssignment& deal, bool exact) { return !exact || deal.aligned(); }
 
 }  // namespace
 
@@ -122,7 +122,7 @@ struct DeviceSums::State {
 
   const Variables summands;
   DeviceCollectives& ranks;
-  const Deal deal;
+  const ShardAssignment deal;
   const bool exact;
   const CompileOptions options;
   // Sums of 1, 2, 4, ... shards of this rank that are complete, as they meet in the tree.
@@ -136,8 +136,8 @@ struct DeviceSums::State {
   int64_t done = 0;  // shards of this step
 };
 
-DeviceSums::DeviceSums(std::vector<Variable> summands, DeviceCollectives& ranks, const Deal& deal, bool exact,
-                       const CompileOptions& compile)
+DeviceSums::DeviceSums(std::vector<Variable> summands, DeviceCollectives& ranks, const ShardAssignment& deal,
+                       bool exact, const CompileOptions& compile)
     : state_(new State{std::move(summands), ranks, deal, exact, {.backend = compile.backend, .deterministic = true}}) {
   State& s = *state_;
   const std::string device = compile.backend.empty() ? current_device() : *trace::device_named(compile.backend);
@@ -195,7 +195,7 @@ void DeviceSums::finish() {
   });
 }
 
-size_t DeviceSums::kept_bytes(size_t summands, const Deal& deal, bool exact) {
+size_t DeviceSums::kept_bytes(size_t summands, const ShardAssignment& deal, bool exact) {
   size_t blocks = 0;
   if (adds_here(deal, exact)) {
     const auto count = static_cast<uint64_t>(deal.count());

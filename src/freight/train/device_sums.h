@@ -16,7 +16,7 @@ class DeviceSums {
  public:
   // `summands` are f32 and those that plans make and read; `ranks` outlives this. `exact`: see sharded_step.h. All
   // ranks have the same summands.
-  DeviceSums(std::vector<Variable> summands, DeviceCollectives& ranks, const Deal& deal, bool exact,
+  DeviceSums(std::vector<Variable> summands, DeviceCollectives& ranks, const ShardAssignment& deal, bool exact,
              const CompileOptions& compile);
   ~DeviceSums();
   DeviceSums(const DeviceSums&) = delete;
@@ -31,7 +31,7 @@ class DeviceSums {
   void add_kept(size_t summand) const;
 
   // Bytes on the device besides the summands, of which each shard has so many bytes.
-  static size_t kept_bytes(size_t summands, const Deal& deal, bool exact);
+  static size_t kept_bytes(size_t summands, const ShardAssignment& deal, bool exact);
 
  private:
   struct State;

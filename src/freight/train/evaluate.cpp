@@ -57,7 +57,7 @@ class Views final : public nn::Module {
 models::Model with_views(const models::Model& model, TestViews views) {
   if (views == TestViews::one) return model;
   if (model.input.shape.rank() != 3 || model.input.shape[1] < 2 || model.input.shape[2] < 2) {
-    fail(ErrorKind::usage, "--tta", "model ", model.name, " takes ", model.input, ", need images (C, H, W)");
+    fail(ErrorKind::usage, "--tta", "model ", model.name, " takes ", model.input, ", expected images (C, H, W)");
   }
   models::Model out = model;
   out.net = std::make_shared<Views>(model.net, views);
@@ -100,10 +100,10 @@ data::Share share_of_batches(Ranks* ranks) {
   if (!ranks) return {};
   if (ranks->weights().empty()) return {.of = ranks->world(), .first = ranks->rank(), .end = ranks->rank() + 1};
   // In turns of four batches for each rank, of which those who are faster get more.
-  const Deal turn{.shards = int64_t{4} * ranks->world(),
-                  .rank = ranks->rank(),
-                  .world = ranks->world(),
-                  .counts = dealt(int64_t{4} * ranks->world(), ranks->weights(), 1)};
+  const ShardAssignment turn{.shards = int64_t{4} * ranks->world(),
+                             .rank = ranks->rank(),
+                             .world = ranks->world(),
+                             .counts = dealt(int64_t{4} * ranks->world(), ranks->weights(), 1)};
   return {.of = turn.shards, .first = turn.first(), .end = turn.first() + turn.count()};
 }
 
@@ -118,7 +118,7 @@ bool parse_test_views(const std::string& name, TestViews& out) {
 
 struct Evaluator::State {
   // (images, labels) -> (summed loss, number right)
-  struct Step {
+  struct EvaluationStep {
     models::Model model;
     std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& y) const {
       const auto [outputs, losses] = models::score(model, x, y, {.reduction = Reduction::sum});
@@ -128,29 +128,31 @@ struct Evaluator::State {
   models::Model& model;
   int64_t batch_size;
   DType compute;
-  Compiled<Step> step;
+  Compiled<EvaluationStep> step;
 };
 
 void need_fit(const models::Model& model, const data::Dataset& set) {
   const auto refuse = [&](const auto&... difference) {
-    fail(ErrorKind::usage, "data", "model ", model.name, " does not fit data set ", set.name, ": ", difference...);
+    fail(ErrorKind::usage, "data", "model ", model.name, " does not fit dataset ", set.name, ": ", difference...);
   };
   if (model.reads_tokens()) refuse("it reads text, the samples are numbers ", set.sample_shape());
   if (model.input.shape != set.sample_shape()) {
-    refuse("it takes samples ", model.input.shape, ", got ", set.sample_shape());
+    refuse("it expects samples ", model.input.shape, ", got ", set.sample_shape());
   }
   if (model.own.loss) return;  // says itself what targets it takes
   const int64_t outputs = model.classes();
   if (model.loss == models::Loss::mse) {
     const int64_t values = set.labels.numel() / set.count();
-    if (set.classification()) refuse("it regresses values (loss mse), the targets are classes");
-    if (outputs != values) refuse("it gives ", outputs, " values per sample, the targets have ", values);
+    if (set.classification()) refuse("it is a regression model (loss mse), the targets are classes");
+    if (outputs != values) refuse("it returns ", outputs, " values per sample, the targets have ", values);
   } else {
     if (!set.classification()) {
-      refuse("it tells classes (loss cross_entropy), the targets are values; linear_regression, or a spec with ",
-             "\"loss\": \"mse\", takes those");
+      refuse(
+          "it is a classifier (loss cross_entropy), the targets are regression values; use linear_regression, or a "
+          "spec with ",
+          "\"loss\": \"mse\"");
     }
-    if (outputs < set.class_count()) refuse("it gives ", outputs, " classes, the data has ", set.class_count());
+    if (outputs < set.class_count()) refuse("it returns ", outputs, " classes, the data has ", set.class_count());
   }
 }
 
@@ -206,13 +208,14 @@ void adapt(data::Dataset& set, const store::Bundle& bundle) {
 }
 
 Evaluator::Evaluator(models::Model& model, const CompileOptions& options, int64_t batch_size, TestViews views)
-    : state_(new State{model, batch_size, options.compute, compile(State::Step{with_views(model, views)}, options)}) {}
+    : state_(new State{model, batch_size, options.compute,
+                       compile(State::EvaluationStep{with_views(model, views)}, options)}) {}
 Evaluator::~Evaluator() = default;
 
 Evaluation Evaluator::run(const data::Dataset& set, const std::function<bool(int64_t, int64_t)>& poll,
                           const EvaluationOptions& options) {
   const std::string what = cat(set.name, ", ", set.split);
-  if (set.count() == 0) fail(ErrorKind::data, what, "nothing to evaluate: the part is empty");
+  if (set.count() == 0) fail(ErrorKind::data, what, "nothing to evaluate: the split is empty");
   const auto feed = data::loader_feed(set, {.batch_size = state_->batch_size,
                                             .workers = options.workers,
                                             .bad = options.bad,
@@ -244,8 +247,8 @@ Evaluation Evaluator::run(data::Feed& feed, const std::string& what, const std::
       const std::string sample = first_nonfinite(feed, *b);
       fail(ErrorKind::diverged, what, "the loss of samples ", e.count, " to ", e.count + b->count - 1, " is ",
            std::isnan(batch_loss) ? "nan" : "infinite",
-           sample.empty() ? ": the model's answers to them are not finite, so that there is no figure" : ": ", sample,
-           state_->compute == DType::f16 ? "; try --precision bf16 or fp32" : "");
+           sample.empty() ? ": the model's predictions for them are NaN or infinite, so there is no metric" : ": ",
+           sample, state_->compute == DType::f16 ? "; try --precision bf16 or fp32" : "");
     }
     const double batch_right = static_cast<double>(right.item<float>());
     figures.add({batch_loss, batch_right, static_cast<double>(b->count)});

@@ -9,13 +9,13 @@ namespace {
 class FeedTask : public Task {
  public:
   FeedTask(const Config& config, const Own& own) : c_(config), feeds_(*own.feeds) {
-    if (own.data) fail(ErrorKind::usage, "train", "got a data set and feeds of the program's own, need one of them");
+    if (own.data) fail(ErrorKind::usage, "train", "expected one of them, got a dataset and custom feeds");
     if (!own.model) {
-      fail(ErrorKind::usage, "train", "feeds of the program's own go with a net of its own: Own::model is empty");
+      fail(ErrorKind::usage, "train", "custom feeds need a custom network: Own::model is empty");
     }
     if (!feeds_.train || !feeds_.test) {
       fail(ErrorKind::usage, "train", feeds_.name, " has no feed for ", feeds_.train ? "the test" : "training",
-           ": need both functions of Feeds");
+           ": set both functions of Feeds");
     }
     model_ = *own.model;
     refuse_flags();
@@ -70,7 +70,8 @@ class FeedTask : public Task {
            y.defined() ? cat(y.dtype(), y.shape()) : "no targets");
     }
     if (const Type need = model_.batch_type(x.shape()[0]); Type{x.dtype(), x.shape()} != need) {
-      fail(ErrorKind::usage, what, "the feed gives ", x.dtype(), x.shape(), ", the net ", model_.name, " takes ", need);
+      fail(ErrorKind::usage, what, "the feed returns ", x.dtype(), x.shape(), ", the network ", model_.name, " takes ",
+           need);
     }
     out.types = {{x.dtype(), x.shape()}, {y.dtype(), y.shape()}};
     out.types.first.shape[0] = out.types.second.shape[0] = c_.batch_size;
@@ -79,7 +80,7 @@ class FeedTask : public Task {
 
   // What changes samples of a data set has none to change here.
   void refuse_flags() const {
-    const std::string why = cat("is for data sets: ", feeds_.name, " makes its batches itself");
+    const std::string why = cat("is for datasets: ", feeds_.name, " makes its batches itself");
     refuse_given({{"--num-classes", c_.num_classes > 0}, {"--val-split", c_.val_split >= 0}}, why);
     refuse_given(image_flags(c_), why);
   }

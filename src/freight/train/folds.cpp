@@ -56,7 +56,7 @@ std::vector<int64_t> divided(const store::Rows& rows, int64_t folds, uint64_t se
   const int64_t n = rows.count(), units = units_of(rows);
   if (folds < 2 || folds > units) {
     fail(ErrorKind::usage, "--folds", "got ", folds, " for ", units, rows.groups ? " groups of" : "",
-         " training rows: need 2 to ", units);
+         " training rows: expected 2 to ", units);
   }
   std::vector<int64_t> order(static_cast<size_t>(n));
   std::iota(order.begin(), order.end(), int64_t{0});

@@ -18,7 +18,7 @@ namespace {
 constexpr uint32_t kDrawStream = 0x67656e72;
 
 // Tokens (1, T) and a place (1) in them: the logits there, (1, V).
-struct Step {
+struct NextTokenStep {
   const models::Model* model;
   Tensor operator()(const Tensor& tokens, const Tensor& place) const {
     const Tensor logits = (*model->net)(tokens);  // (1, T, V)
@@ -45,8 +45,8 @@ int32_t draw(const float* logits, int64_t size, const GenerateOptions& o, float 
 
 void check(const store::Bundle& bundle, const GenerateOptions& o) {
   if (!bundle.preprocessing.text() || !bundle.model.language_model()) {
-    fail(ErrorKind::usage, bundle.model.name, "is no language model: it gives ", bundle.model.output_type(1),
-         ", need (N, T, vocabulary)");
+    fail(ErrorKind::usage, bundle.model.name, "is not a language model: it returns ", bundle.model.output_type(1),
+         ", expected (N, T, vocabulary)");
   }
   if (o.max_tokens < 0) fail(ErrorKind::usage, "--max-tokens", "must not be negative: got ", o.max_tokens);
   if (!std::isfinite(o.temperature) || o.temperature < 0) {
@@ -62,11 +62,11 @@ Generated generate(store::Bundle& bundle, const std::string& prompt, const Gener
   check(bundle, options);
   const data::Tokenizer& tokenizer = *bundle.preprocessing.tokenizer;
   std::vector<int32_t> tokens = tokenizer.encode(prompt);
-  if (tokens.empty()) fail(ErrorKind::data, "--prompt", "is empty: need a text to continue");
+  if (tokens.empty()) fail(ErrorKind::data, "--prompt", "is empty: expected a text to continue");
   const size_t given = tokens.size(), before = tokenizer.decode(tokens).size();
   const int64_t length = bundle.preprocessing.input[0];
   const nn::Evaluating evaluating(*bundle.model.net);
-  auto step = compile(Step{&bundle.model}, compile_options);
+  auto step = compile(NextTokenStep{&bundle.model}, compile_options);
   Generated out;
   for (int64_t i = 0; i < options.max_tokens; ++i) {
     const auto seen = std::min(length, static_cast<int64_t>(tokens.size()));

@@ -32,7 +32,7 @@ std::string time_text(double seconds) {
 
 std::vector<std::string> lines_of(const Leaderboard& board) {
   std::vector<std::vector<std::string>> table = {{"model", board.metric, "folds", "rows", "fit", "a row", "size", ""}};
-  for (const Standing& s : board.standings) {
+  for (const ModelScore& s : board.standings) {
     table.push_back({s.learner, mean_text(s.mean, s.deviation), cat(s.folds), with_commas(s.rows),
                      time_text(s.fit_seconds), time_text(s.row_seconds), human_bytes(s.bytes), s.settings});
   }
@@ -51,7 +51,7 @@ std::vector<std::string> lines_of(const Leaderboard& board) {
     line.erase(line.find_last_not_of(' ') + 1);
     lines.push_back(std::move(line));
   }
-  for (const std::string& reason : board.left_out) lines.push_back(cat("left out  ", reason));
+  for (const std::string& reason : board.left_out) lines.push_back(cat("skipped   ", reason));
   return lines;
 }
 
@@ -62,7 +62,7 @@ std::string to_json(const Leaderboard& board) {
                               {"seconds", board.seconds},
                               {"standings", nlohmann::ordered_json::array()},
                               {"left_out", board.left_out}};
-  for (const Standing& s : board.standings) {
+  for (const ModelScore& s : board.standings) {
     j["standings"].push_back({{"learner", s.learner},
                               {"settings", s.settings},
                               {"mean", s.mean},

@@ -8,7 +8,7 @@
 namespace freight::train {
 
 // A learner with settings, as far as it was measured.
-struct Standing {
+struct ModelScore {
   std::string learner, settings;   // the latter where they are not the usual ones: "--lr 0.05 --max-depth 4"
   double mean = 0, deviation = 0;  // of the metric over the folds
   int64_t folds = 0;               // measured on so many
@@ -24,7 +24,7 @@ struct Leaderboard {
   bool higher = false;         // the higher, the better
   std::string pass = "round";  // of the chosen one's fit: "round" or "epoch"
   int64_t folds = 0;
-  std::vector<Standing> standings;    // the chosen one first
+  std::vector<ModelScore> standings;  // the chosen one first
   std::vector<std::string> left_out;  // "gbdt: why"
   double seconds = 0;                 // that the comparison took
 };

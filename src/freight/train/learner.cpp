@@ -39,7 +39,7 @@ void need_net(const std::string& model) {
   all.insert(all.end(), others.begin(), others.end());
   const std::string near = nearest(model, all);
   fail(ErrorKind::usage, "--model", "unknown model '", model, "'", near.empty() ? "" : "; did you mean '" + near + "'?",
-       " (nets: ", join(nets, ", "), "; learners of tables: ", join(others, ", "), "; or a path of a spec file)");
+       " (networks: ", join(nets, ", "), "; for tables: ", join(others, ", "), "; or a path of a spec file)");
 }
 
 }  // namespace
@@ -58,7 +58,8 @@ void register_learner(std::shared_ptr<const Learner> learner) {
   const bool taken =
       std::any_of(known.all.begin(), known.all.end(), [&](const auto& other) { return other->name() == name; });
   if (name.empty() || (net && !learner->beside_net()) || taken) {
-    fail(ErrorKind::usage, "register_learner", "the name '", name, "' is that of another learner, of a net, or none");
+    fail(ErrorKind::usage, "register_learner", "the name '", name,
+         "' belongs to another model for tables or to a network, or does not exist");
   }
   known.all.push_back(std::move(learner));
 }
@@ -125,7 +126,7 @@ void need_several(const Config& config) {
     const auto* const rows = dynamic_cast<const RowLearner*>(l);
     if (rows && rows->fits_by_several()) others.push_back(l->name());
   }
-  fail(ErrorKind::usage, "--devices", "--model ", learner.name(), " is fitted by one device: need a net, or ",
+  fail(ErrorKind::usage, "--devices", "--model ", learner.name(), " is fitted by one device: expected a network, or ",
        join(others, ", "), ", which several fit together");
 }
 
@@ -133,14 +134,14 @@ const Learner& learner_of(const store::Bundle& bundle) {
   if (const Learner* learner = find_learner(bundle.learner)) return *learner;
   std::vector<std::string> names;
   for (const Learner* learner : learners()) names.push_back(learner->name());
-  fail(ErrorKind::usage, bundle.learner, "is no learner that this program has: it has ", join(names, ", "));
+  fail(ErrorKind::usage, bundle.learner, "is not a model for tables of this program: expected ", join(names, ", "));
 }
 
 void need_net_model(const std::string& model, const std::string& what) {
   const Learner* learner = find_learner(model);
   if (!learner || learner == learners().front() || learner->beside_net()) return;
-  fail(ErrorKind::usage, what, "--model ", model, " is no net: need a net, which alone has layers and plans; ",
-       "freight train DATA --model ", model, " --dry-run says what its run would take");
+  fail(ErrorKind::usage, what, "--model ", model, " is not a network, and only networks have layers and plans; ",
+       "freight train DATA --model ", model, " --dry-run shows what its run would need");
 }
 
 }  // namespace freight::train

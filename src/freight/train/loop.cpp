@@ -22,19 +22,19 @@ double rounded(double rate) { return static_cast<double>(static_cast<float>(rate
 
 Loop::Loop(NetRun& run, RunRecord& record, Observer& observer)
     : run_(run), record_(record), observer_(observer), steps_(run), place_(run.start.place()) {
-  take_last_rate();
-  if (place_.step > 0) run_.net->optimizer->set_lr(rate_);
+  if (place_.step > 0) {
+    rate_ = rounded(rate_of(run_, place_, place_.step - 1));
+    run_.net->optimizer->set_lr(rate_);
+  }
   result_.parameters = run_.net->model.net->parameter_count();
   result_.test = place_.test;
   result_.train_loss = place_.last_loss;
   result_.train_seconds = place_.train_seconds;
   result_.steps = place_.step;
   result_.epochs = place_.epoch - 1;
-  begun_at_ = place_.step;
 }
 
 void Loop::run() {
-  if (run_.ranks && run_.ranks->members()) return run_elastic();
   if (complete()) result_.ended = Ended::nothing_left;
   while (unfinished()) run_epoch();
   store();
@@ -44,6 +44,17 @@ void Loop::run() {
 bool Loop::stop_asked() const {
   if (run_.ranks) return run_.ranks->agreed().any_stop();
   return asked_.stop || signals::stop_requested();
+}
+
+// True where a signal or the time since the last checkpoint asks for one. Ranks save together, after the step at which
+// all know of it; the first says when the time is over.
+bool Loop::save_asked() {
+  const double every = run_.config.save_seconds;
+  const bool due = every > 0 && (!run_.ranks || run_.ranks->first()) && seconds_since(saved_at_) >= every;
+  if (due) saved_at_ = Clock::now();
+  if (!run_.ranks) return signals::take_save_request() || due;
+  if (due) run_.ranks->wish({.saves = 1});
+  return run_.ranks->take_save();
 }
 
 void Loop::stopped() {
@@ -56,14 +67,15 @@ void Loop::stopped() {
 void Loop::run_epoch() {
   begin_epoch();
   bool save = false;
-  while (place_.batch < epoch_.steps && !result_.interrupted() && !meeting_due()) {
+  while (place_.batch < epoch_.steps && !result_.interrupted()) {
     // A request waits until all that a device was given is known: till then it is given no more. An epoch has
     // a step before it is stopped, since its means are over the steps done.
     const bool settle = save || asked_.lr || (stop_asked() && place_.batch > 0);
     const int64_t before = place_.step;
     if (!step(settle ? place_.batch : next_pause())) break;
+    record_.check_written();
     save = save || (place_.step > before && run_.config.save_every > 0 && place_.step % run_.config.save_every == 0);
-    save = (run_.ranks ? run_.ranks->take_save() : signals::take_save_request()) || save;
+    save = save_asked() || save;
     if (!steps_.settled()) continue;
     if (run_.ranks) asked_.lr = run_.ranks->take_rate();
     if (asked_.lr) change_rate();
@@ -71,31 +83,20 @@ void Loop::run_epoch() {
     if (save && !result_.interrupted()) checkpoint();
     save = false;
   }
-  if (meeting_due()) return;
   if (place_.batch == 0) gather_left_out();
   if (place_.batch == 0) fail(ErrorKind::data, run_.config.data, "no sample of the train split can be read");
   close_epoch();
 }
 
-void Loop::take_last_rate() {
-  if (place_.step > 0) rate_ = rounded(rate_of(run_, place_, place_.step - 1));
-}
-
 void Loop::begin_epoch() {
-  // An epoch that goes on after a meeting of the ranks began before it.
-  if (epoch_.number != place_.epoch && closed_.number == place_.epoch) epoch_ = closed_;
-  if (epoch_.number != place_.epoch) {
-    epoch_ = {.number = place_.epoch,
-              .steps = run_.length.steps_of(place_.epoch),
-              .batch_before = place_.batch,
-              .seen_before = place_.seen,
-              .began = Clock::now(),
-              .waited_before = run_.feed->wait_seconds()};
-  }
+  epoch_ = {.number = place_.epoch,
+            .steps = run_.length.steps_of(place_.epoch),
+            .batch_before = place_.batch,
+            .seen_before = place_.seen,
+            .began = Clock::now(),
+            .waited_before = run_.feed->wait_seconds()};
   run_.level_ranks();
-  epoch_.ranks.reset();
-  const bool watched = run_.ranks && (!run_.ranks->members() || place_.batch == 0);
-  if (watched) epoch_.ranks.emplace(run_.ranks->comm());
+  if (run_.ranks) epoch_.ranks.emplace(run_.ranks->comm());
   steps_.start_epoch(place_, epoch_.steps);
   place_.closed = false;
 }
@@ -138,12 +139,10 @@ void Loop::account(const BatchSteps::Done& done) {
   place_.loss_sum += loss;
   place_.right += done.outcome.right;
   place_.seen += done.samples;
-  counted_at_ = Clock::now();
-  if (run_.ranks && run_.ranks->members()) run_.ranks->members()->did_step();
   if (!observer_.wants_step()) return;
   const AfterStep asked = observer_.on_step(report());
   if (asked.lr && !(std::isfinite(*asked.lr) && *asked.lr >= 0)) {
-    fail(ErrorKind::usage, "Observer::on_step", "lr: got ", *asked.lr, ", need a finite number of at least 0");
+    fail(ErrorKind::usage, "Observer::on_step", "lr: expected a finite number of at least 0, got ", *asked.lr);
   }
   if (run_.ranks) {
     run_.ranks->wish({.stop = asked.stop ? 1 : 0, .lr = run_.ranks->first() ? asked.lr : std::nullopt});
@@ -184,9 +183,6 @@ StepReport Loop::report() const {
 
 // Does what follows an epoch's last step, or the step after which the run is stopped: figures, evaluation, checkpoint.
 void Loop::close_epoch() {
-  before_close_ = place_;
-  trained_before_ = trained_;
-  closing_ = true;
   const double seconds = seconds_since(epoch_.began);
   const int64_t batches = place_.batch - epoch_.batch_before;
   place_.train_seconds += seconds;
@@ -203,9 +199,7 @@ void Loop::close_epoch() {
   }
   if (!e.slow.empty()) record_.note_heard(e.slow);
   // Nothing was trained here where the run went on with the evaluation alone: then the row is there already.
-  const bool elastic = run_.ranks && run_.ranks->members();
-  if (elastic ? !epoch_.told : e.train.samples_per_s > 0) record_.trained(e.train, batches, seconds);
-  epoch_.told = record_.writes();
+  if (e.train.samples_per_s > 0) record_.trained(e.train, batches, seconds);
   const bool last = place_.epoch == run_.length.epochs;
   if (!result_.interrupted() && (last || place_.epoch % run_.config.eval_every == 0)) {
     need_finite();
@@ -226,8 +220,6 @@ void Loop::close_epoch() {
     place_.batch = place_.seen = 0;
     place_.loss_sum = place_.right = 0;
   }
-  closed_ = epoch_;
-  closing_ = false;
   checkpoint(e.best);
   observer_.on_epoch(e);
 }
@@ -249,8 +241,7 @@ std::optional<Evaluation> Loop::evaluate() {
   return e;
 }
 
-// A rank finds the samples that cannot be read in its own part of the batches. The first lists those of all, once each,
-// and the others know them for when they are the first.
+// A rank finds the samples that cannot be read in its own part of the batches. The first lists those of all, once each.
 void Loop::gather_left_out() {
   if (!run_.ranks || run_.config.on_bad_sample == "error") return;
   const std::vector<data::BadSample>& mine = run_.left_out.samples();
@@ -259,12 +250,7 @@ void Loop::gather_left_out() {
   for (const std::string& of_rank : run_.ranks->from_all(text)) {
     const std::vector<std::string> words = split(of_rank, '\0');
     for (size_t i = 0; i + 1 < words.size(); i += 2) {
-      const data::BadSample bad{words[i], words[i + 1]};
-      if (run_.ranks->first()) {
-        run_.left_out.add(bad);
-      } else {
-        run_.left_out.know(bad);
-      }
+      if (run_.ranks->first()) run_.left_out.add({words[i], words[i + 1]});
     }
   }
   gathered_ = mine.size();
@@ -279,8 +265,8 @@ void Loop::need_some_step() const {
   const auto halvings = static_cast<int>(std::min<int64_t>(place_.step, 1000));
   if (factor > std::ldexp(scale->initial(), -halvings)) return;
   fail(ErrorKind::diverged, "train", place_.step == 1 ? "the only step" : cat("none of the ", place_.step, " steps"),
-       place_.step == 1 ? " did not change the model" : " changed the model",
-       ": the gradients were not finite in fp16 ", "at any loss scale from ", scale->initial(), " down to ", factor * 2,
+       place_.step == 1 ? " did not change the model" : " changed the model", ": NaN or infinite gradients in fp16 ",
+       "at any loss scale from ", scale->initial(), " down to ", factor * 2,
        "; try --precision bf16 or fp32, or smaller inputs");
 }
 
@@ -314,6 +300,7 @@ void Loop::checkpoint(bool best) {
   record_.drop_given();
   const WholeStates states = run_.whole_states();
   run_.net->with_averages([&] { record_.checkpoint(place_, states, best); });
+  saved_at_ = Clock::now();
 }
 
 // Weights, averages and optimizer states that are not finite are neither measured nor stored. One pass over them, once
@@ -344,7 +331,7 @@ void Loop::diverged(double loss) {
   if (finite) checkpoint();
   record_.settle();
   fail(ErrorKind::diverged, "train", "the loss is ", loss, " at step ", place_.step + 1, " (epoch ", place_.epoch,
-       ", lr ", rate_, "); first not finite: ", layer.empty() ? "the loss alone" : layer, "; ",
+       ", lr ", rate_, "); first NaN or infinity: ", layer.empty() ? "the loss alone" : layer, "; ",
        record_.saved_weights(finite ? "the weights before that step" : "the last saved weights"),
        "; try a smaller --lr or --clip-grad-norm 1");
 }

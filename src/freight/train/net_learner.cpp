@@ -69,16 +69,17 @@ Config completed(Config c, const Own& own) {
 void check_objective(const models::Model& model, const Type& targets, const Config& c) {
   const models::Objective& own = model.own;
   if (own.metric && !io::is_metric_name(own.metric_name)) {
-    fail(ErrorKind::usage, "Objective::metric_name", "got '", own.metric_name,
-         "', need letters, digits, '_', '-' and '.', and none of the names that metrics.jsonl has");
+    fail(ErrorKind::usage, "Objective::metric_name",
+         "expected letters, digits, '_', '-' and '.', and none of the names that metrics.jsonl has, got '",
+         own.metric_name, "'");
   }
   if (!own.loss) return;
   refuse_given({{"--label-smoothing", c.label_smoothing > 0}}, "is for cross_entropy: the loss is the program's own");
   if (!models::tells_top1(model)) return;
   const bool one_class = !is_floating(targets.dtype) && targets.shape.rank() == 1;
   if (one_class && model.output_type(1).shape.rank() == 2) return;
-  fail(ErrorKind::usage, "train", "the net ", model.name, " has a loss of its own, targets ", targets, " and outputs ",
-       model.output_type(targets.shape[0]), ", of which no top1 follows: give Objective::metric, or say with ",
+  fail(ErrorKind::usage, "train", "the network ", model.name, " has a custom loss, targets ", targets, " and outputs ",
+       model.output_type(targets.shape[0]), ", which have no top1: set Objective::metric, or pass ",
        "Model::loss = Loss::mse that the outputs are values");
 }
 
@@ -86,8 +87,8 @@ void check_objective(const models::Model& model, const Type& targets, const Conf
 void check_own_net(NetRun& p) {
   if (models::has_spec(p.net->model)) return models::check_spec(p.net->model);
   p.notes.push_back(
-      cat("the net has layers that nobody declared (nn::register_layer): what is stored are its weights, which ",
-          "store::load_weights gives back to it; eval, predict and serve need the declaration"));
+      cat("the network has layers that are not declared (nn::register_layer): only its weights are saved, which ",
+          "store::load_weights restores; eval, predict and serve need the declaration"));
 }
 
 void read_data(NetRun& p, const Own& own) {
@@ -99,7 +100,7 @@ void read_data(NetRun& p, const Own& own) {
   for (const std::string& name : p.task->classes()) {
     if (data::utf8_fault(name)) {
       fail(ErrorKind::data, p.config.data, "the class name ", name,
-           " is not UTF-8, as a stored model needs it: rename it");
+           " is not UTF-8, which a saved model requires: rename it");
     }
   }
 }
@@ -120,16 +121,14 @@ void refuse_too_large(const NetTraining& net, double device_memory) {
                       : device          ? static_cast<double>(device->free_bytes())
                                         : static_cast<double>(cpu_info().memory_available_bytes);
   if (least <= free) return;
-  fail(ErrorKind::capacity, "train", "the run does not fit: got ", human_bytes(free), " free, need more than ",
-       human_bytes(least), " for the weights", device ? "" : " and what the optimizer keeps",
-       "; no batch size, accumulation or recomputation would fit");
+  fail(ErrorKind::capacity, "train", "the run does not fit: needs more than ", human_bytes(least), " for the weights",
+       device ? "" : " and the optimizer state", ", has ", human_bytes(free),
+       " free; no batch size, accumulation or recomputation would fit");
 }
 
 // Sets the weights that a new run starts from: those of a file, or drawn ones, of which a layer may come from the data.
 void set_weights(NetRun& p) {
-  // Each process of an elastic job may be the one with whose weights all begin.
-  const bool begins = p.records() || p.ranks->members();
-  if (p.start.checkpoint || !begins) return;
+  if (p.start.checkpoint || !p.records()) return;
   if (p.config.weights.empty()) {
     whiten(p.net->model, *p.task);
   } else {
@@ -158,17 +157,18 @@ void place_data(NetRun& p, double device_memory) {
   const auto memory = own_memory(c);
   if (p.sharding.shards > 0) {
     if (asked) {
-      fail(ErrorKind::usage, "--device-data", "yes does not go with ", p.ranks ? "several devices" : "--shards", ": ",
-           p.ranks ? "each epoch deals the samples anew, so that every device would keep all of them"
-                   : "a batch that is cut comes from the host",
-           "; leave it out");
+      fail(ErrorKind::usage, "--device-data", "yes cannot be combined with ", p.ranks ? "several devices" : "--shards",
+           ": ",
+           p.ranks ? "each epoch shuffles the samples over the devices, so every device would keep all of them"
+                   : "micro-batches come from the host",
+           "; remove it");
     }
     return;
   }
   if (c.device_data == "no" || (!asked && (!memory || c.grad_accum > 1 || c.offload != "none"))) return;
   std::string why;
   const std::optional<data::BatchRecipe> recipe = p.feed->recipe(why);
-  if (asked && c.grad_accum > 1) why = cat("a batch is cut into ", c.grad_accum, " parts (--grad-accum)");
+  if (asked && c.grad_accum > 1) why = cat("a batch is divided into ", c.grad_accum, " micro-batches (--grad-accum)");
   if (asked && !why.empty()) fail(ErrorKind::usage, "--device-data", "yes: not with ", c.data, ": ", why);
   if (!recipe) return;
   auto data = std::make_unique<DeviceData>(*recipe);
@@ -178,7 +178,7 @@ void place_data(NetRun& p, double device_memory) {
   }
   p.data = std::move(data);
   p.block = c.steps_per_launch > 0 ? c.steps_per_launch : kStepsPerLaunch;
-  p.notes.push_back(cat("the training set lies on the device (", human_bytes(static_cast<double>(p.data->bytes())),
+  p.notes.push_back(cat("the training set is on the device (", human_bytes(static_cast<double>(p.data->bytes())),
                         "), which makes its batches itself, ", p.block, " steps at a time"));
 }
 
@@ -196,17 +196,17 @@ void plan_evaluation(NetRun& p) {
 // Throws Error(usage) that says why several processes cannot train a run, where they cannot.
 void need_ranks(const NetRun& p) {
   const Config& c = p.config;
-  const auto world = static_cast<int64_t>(p.ranks->members() ? p.ranks->members()->most() : p.ranks->world());
+  const auto world = static_cast<int64_t>(p.ranks->world());
   if (p.sharding.shards < world) {
-    fail(ErrorKind::usage, "--shards", "got ", p.sharding.shards, " for ", world, " devices: need one for each");
+    fail(ErrorKind::usage, "--shards", "got ", p.sharding.shards, " for ", world, " devices: expected one for each");
   }
   const bool by_devices = p.ranks->devices() && c.shards == 0;
   if (c.sync_batch_norm && p.ranks->overlap() == Overlap::yes && !by_devices) {
-    fail(ErrorKind::usage, "--overlap", "yes does not go with --sync-batch-norm: all shards end together");
+    fail(ErrorKind::usage, "--overlap", "yes cannot be combined with --sync-batch-norm: all shards end together");
   }
   if (p.sharding.shards > c.batch_size) {
     fail(ErrorKind::usage, "--batch-size", "got ", c.batch_size, " for ", world, " devices",
-         c.grad_accum > 1 ? cat(" and ", c.grad_accum, " parts") : "", ": need a sample for each");
+         c.grad_accum > 1 ? cat(" and ", c.grad_accum, " parts") : "", ": expected a sample for each");
   }
 }
 
@@ -232,12 +232,6 @@ std::optional<RankShares> known_shares(const NetRun& p, RankShares like) {
 void settle_shares(NetRun& p, const CompileOptions& compile) {
   using Kind = DeviceWeights::Kind;
   Ranks& ranks = *p.ranks;
-  if (ranks.members()) {  // they meet later, and are alike
-    if (ranks.asked().kind == Kind::given) {
-      p.notes.emplace_back("shards are dealt by --device-weights to the devices that are there");
-    }
-    return;
-  }
   const Config& c = p.config;
   const std::string name = device_name(c);
   ranks.meet_devices(name == "cpu" ? cpu_info().model : backend(name).description(), own_memory(c) != nullptr);
@@ -261,8 +255,7 @@ void settle_shares(NetRun& p, const CompileOptions& compile) {
   ranks.set_weights({p.shares->units.begin(), p.shares->units.end()});
   p.notes.push_back(p.shares->note());
   if (c.shards > 0 && ranks.unlike()) {
-    p.notes.emplace_back(
-        "the devices are of several kinds: shards then give the same model to rounding, not to the byte");
+    p.notes.emplace_back("the devices are of several kinds: with shards the models agree up to rounding, not bitwise");
   }
   if (const std::string w = p.shares->warning(); !w.empty()) p.start.warnings.push_back(w);
 }
@@ -271,20 +264,11 @@ void share_states(NetRun& p) {
   const std::vector<size_t> bytes = state_bytes(*p.net->optimizer);
   size_t all = 0;
   for (const size_t n : bytes) all += n;
-  const bool elastic = p.ranks->members() != nullptr;
-  // Each process of an elastic job takes what it goes on from out of the checkpoint, and has all of it till they meet.
-  const int fewest = elastic && p.start.checkpoint ? 1 : p.ranks->fewest();
-  p.net->share_states(*p.ranks, fewest);
-  const auto share = [&](int world) {
-    return human_bytes(static_cast<double>(largest_share(bytes, world, elastic ? Copies::two : Copies::one)));
-  };
-  const int world = elastic ? p.ranks->members()->most() : p.ranks->world();
-  const std::string at_fewest = elastic && fewest < world
-                                    ? cat(", ", share(fewest), " where ", fewest, fewest == 1 ? " is" : " are", " left")
-                                    : "";
-  p.notes.push_back(cat("the optimizer's states are dealt out over ", world, " devices", elastic ? ", each on two" : "",
-                        ": ", share(world), " on one at most", at_fewest, ", of ",
-                        human_bytes(static_cast<double>(all))));
+  p.net->share_states(*p.ranks);
+  const int world = p.ranks->world();
+  p.notes.push_back(cat("the optimizer's states are dealt out over ", world,
+                        " devices: ", human_bytes(static_cast<double>(largest_share(bytes, world))),
+                        " on one at most, of ", human_bytes(static_cast<double>(all))));
 }
 
 // A set that is smaller than a batch gives one batch, which is not full.
@@ -302,7 +286,7 @@ void refuse_flags_of_tables(const Config& c) {
     std::visit(
         [&](auto member) {
           if (c.*member == usual.*member) return;
-          fail(ErrorKind::usage, f.flag(), "is for models of tables (docs/tables.md): --model ", c.model, " is a net; ",
+          fail(ErrorKind::usage, f.flag(), "is for models of tables (docs/tables.md): --model ", c.model, " is a network; ",
                "leave it out");
         },
         f.member);
@@ -355,7 +339,7 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
   TrainedOn on = trained_on(bundle, path);
   Measurement out{.figures = {}, .data = r.data.empty() ? on.data : r.data};
   if (out.data.empty()) {
-    fail(ErrorKind::usage, "--data", "is missing, and ", path, " does not say what it was trained on");
+    fail(ErrorKind::usage, "--data", "is missing, and ", path, " does not record its training data");
   }
   data::LoadOptions& load = on.load;
   load.data_dir = r.data_dir;
@@ -364,14 +348,14 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
   if (r.val_split) load.images.val_split = load.text.val_split = *r.val_split;
   if (r.seed) load.images.split_seed = load.text.split_seed = static_cast<uint64_t>(*r.seed);
   if (r.text_column) load.text.text_column = *r.text_column;
-  if (r.target) fail(ErrorKind::usage, "--target", "is for tables: ", path, " is a net");
-  if (r.group_column) fail(ErrorKind::usage, "--group-column", "is for tables: ", path, " is a net");
+  if (r.target) fail(ErrorKind::usage, "--target", "is for tables: ", path, " is a network");
+  if (r.group_column) fail(ErrorKind::usage, "--group-column", "is for tables: ", path, " is a network");
   if (r.label_column) load.text.label_column = *r.label_column;
   load.images.held_out = r.split == "test" ? data::HeldOut::test : data::HeldOut::validation;
   load.text.held_out = load.images.held_out;
   TestViews views = TestViews::one;
   if (const std::string tta = r.tta.value_or(on.tta); !parse_test_views(tta, views)) {
-    fail(ErrorKind::usage, "--tta", "got ", tta, ", need none, flip or shift");
+    fail(ErrorKind::usage, "--tta", "expected none, flip or shift, got ", tta);
   }
   const store::ComputeType compute = store::compute_type(on.precision, r.device);
   if (!compute.note.empty()) r.note(cat("the model was trained with --precision ", on.precision, ": ", compute.note));
@@ -414,7 +398,7 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
 class NetLearner : public Learner {
  public:
   std::string name() const override { return store::kNet; }
-  std::string doc() const override { return "nets: named ones (freight models list), and any as a spec FILE.json"; }
+  std::string doc() const override { return "networks: built-in (freight models list), or a spec FILE.json"; }
   std::unique_ptr<Prepared> prepare(const Config& config, PrepareOptions options) const override {
     return prepare_net(config, std::move(options));
   }
@@ -423,7 +407,7 @@ class NetLearner : public Learner {
   }
   MeasuredRows rows_to_measure(const store::Bundle& bundle, const std::string& path,
                                const MeasureRequest&) const override {
-    fail(ErrorKind::usage, path, "the net ", bundle.name(), " takes samples, no rows of named columns");
+    fail(ErrorKind::usage, path, "the network ", bundle.name(), " expects samples, not rows of named columns");
   }
 };
 
@@ -439,7 +423,7 @@ Planned NetRun::planned() const {
   planned.kept_bytes = task->kept_bytes() + net->step->kept_bytes();
   planned.ranks = ranks ? ranks->world() : 1;
   planned.lengths = task->lengths();
-  planned.writes = records() || ranks->members();  // whoever is the first by then
+  planned.writes = records();
   return planned;
 }
 
@@ -474,7 +458,7 @@ void NetRun::restore() {
   if (from.averaged) net->averages->swap();
   // For the weights load_weights has said so already.
   if (const std::string at = train::first_nonfinite(states); !at.empty()) {
-    fail(ErrorKind::checkpoint, from.dir, at, ": nothing can be learnt from there; take an earlier checkpoint");
+    fail(ErrorKind::checkpoint, from.dir, at, ": training cannot continue from there; use an earlier checkpoint");
   }
   const RunPosition& place = from.place;
   const bool complete = place.step >= length.steps && place.closed;
@@ -509,7 +493,6 @@ RunSummary NetRun::summary() const {
   s.has_plans = true;
   std::vector<std::string> on_data = task->notes();
   if (!precision_note.empty()) on_data.push_back(precision_note);
-  if (ranks && ranks->members() && !ranks->note().empty()) s.notes.push_back(ranks->note());  // known since they met
   s.notes.insert(s.notes.begin(), on_data.begin(), on_data.end());
   return s;
 }
@@ -548,13 +531,6 @@ std::string names_and_types(const std::vector<nn::NamedVariable>& values) {
   return all;
 }
 }  // namespace
-
-void NetRun::need_same_start() const {
-  Config alike = config;
-  alike.backend = alike.backend.substr(0, alike.backend.find(':'));  // each has a device of its own, of one kind
-  const std::string all = cat(version_and_data(*this), to_json(alike), names_and_types(common_values()));
-  ranks->members()->need_same(std::hash<std::string>()(all) | 1);
-}
 
 // The others go on from what rank 0 begins with: weights, states, and the place in the run.
 void NetRun::share_start() {
@@ -596,11 +572,7 @@ void NetRun::level_ranks() {
 }
 
 void NetRun::train(RunRecord& to, Observer& observer) {
-  if (ranks && ranks->members()) {
-    need_same_start();
-  } else if (ranks) {
-    share_start();
-  }
+  if (ranks) share_start();
   loop = std::make_unique<Loop>(*this, to, observer);
   loop->run();
 }

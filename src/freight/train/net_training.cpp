@@ -72,9 +72,7 @@ Planned NetTraining::planned() const {
           .test_count = 0};
 }
 
-void NetTraining::share_states(Ranks& ranks, int world) {
-  shares = std::make_unique<StateShares>(*optimizer, ranks, world);
-}
+void NetTraining::share_states(Ranks& ranks) { shares = std::make_unique<StateShares>(*optimizer, ranks); }
 
 std::vector<nn::NamedVariable> NetTraining::states_with(const std::vector<nn::NamedVariable>& of_optimizer) const {
   std::vector<nn::NamedVariable> all = step->state_dict();

@@ -58,8 +58,8 @@ struct NetTraining {
   // The counts and bytes of the data are left 0.
   Planned planned() const;
 
-  // Each rank keeps a part of the optimizer's states from here on, of a deal over so many; before plan_step.
-  void share_states(Ranks& ranks, int world);
+  // Each rank keeps a part of the optimizer's states from here on; before plan_step.
+  void share_states(Ranks& ranks);
   // All that a step changes beside the model, as far as it is kept here; the second with these for the optimizer's.
   std::vector<nn::NamedVariable> states() const { return states_with(optimizer->states()); }
   std::vector<nn::NamedVariable> states_with(const std::vector<nn::NamedVariable>& of_optimizer) const;

@@ -59,17 +59,6 @@ struct EpochReport {
   std::string slow = {};  // which of several processes the others wait for, and how long; "" where it is little
 };
 
-// Processes that left a run and came to it (docs/several-devices.md, --elastic), after which the others went on.
-struct Regrouping {
-  std::string who;          // "rank 2 was killed by signal 9"
-  int64_t devices = 1;      // that go on
-  int64_t step = 0;         // from 1: with it
-  double lost_seconds = 0;  // since the last step that counts
-};
-
-// "rank 2 was killed by signal 9; 3 devices go on from step 41, 0.2 s lost".
-std::string to_string(const Regrouping& regrouping);
-
 // Why a run ended that ended as it should: everything is saved. Whatever else ends one is thrown as an Error, whose
 // kind (base/error.h) is the exit code of the command: diverged, capacity, checkpoint, data, ...
 enum class Ended {
@@ -128,9 +117,6 @@ class Observer {
   // A sample that cannot be read and is left out; once per sample.
   virtual void on_bad_sample(const std::string& /*path*/, const std::string& /*reason*/) {}
   virtual void on_evaluation_progress(int64_t /*done*/, int64_t /*total*/) {}
-  // This process takes over from the first one, which was lost: it reports and records from here on.
-  virtual void on_succession(const RunSummary&) {}
-  virtual void on_regrouping(const Regrouping&) {}
   // When the run has ended as it should: what the observer measured beside it, for run.json ("plan"), which is then
   // written once, whole.
   virtual Figures figures(const Result&) { return {}; }

@@ -66,14 +66,15 @@ void OverlappedSums::begin(Mode mode, Prepare prepare) {
 }
 
 void OverlappedSums::ready(void* data) {
-  const auto part = std::lower_bound(parts_.begin(), parts_.end(), data,
-                                     [](const Part& p, const void* at) { return static_cast<const void*>(p.at) < at; });
+  const auto part = std::lower_bound(parts_.begin(), parts_.end(), data, [](const PendingGradient& p, const void* at) {
+    return static_cast<const void*>(p.at) < at;
+  });
   // The plan may make a state elsewhere and copy it at the end: computed() sees to that.
   if (part == parts_.end() || part->at != data || part->ready) return;
   mark(*part, seconds_since(begun_));
 }
 
-void OverlappedSums::mark(Part& part, double seconds) {
+void OverlappedSums::mark(PendingGradient& part, double seconds) {
   part.ready = true;
   part.seconds = seconds;
   if (--missing_[part.piece] > 0 || mode_ == Mode::watched || part.piece != complete_) return;
@@ -86,7 +87,7 @@ void OverlappedSums::mark(Part& part, double seconds) {
 
 void OverlappedSums::computed() {
   compute_ = seconds_since(begun_);
-  for (Part& p : parts_) {
+  for (PendingGradient& p : parts_) {
     if (!p.ready) mark(p, compute_);
   }
 }
@@ -156,7 +157,7 @@ double OverlappedSums::sum(size_t piece) {
 std::vector<Summand> OverlappedSums::summands() const {
   std::vector<Summand> all;
   double last = 0;
-  for (const Part& p : parts_) {
+  for (const PendingGradient& p : parts_) {
     last = std::max(last, p.seconds);  // in the order of the block, which another shape's plan may not keep to
     all.push_back({last, static_cast<double>(p.size) * sizeof(float)});
   }

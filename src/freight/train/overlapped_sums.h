@@ -57,7 +57,7 @@ class OverlappedSums final : public Collectives {
   const Times& times() const { return times_; }
 
  private:
-  struct Part {
+  struct PendingGradient {
     float* at;
     int64_t size;
     size_t piece = 0;
@@ -65,15 +65,15 @@ class OverlappedSums final : public Collectives {
     double seconds = 0;  // since begin()
   };
 
-  void mark(Part& part, double seconds);
+  void mark(PendingGradient& part, double seconds);
   void work();
   void wait_for_more(uint32_t than, bool within_step);
   uint32_t sum_published();
   double sum(size_t piece);  // returns its bytes
 
   comm::Comm& comm_;
-  std::vector<Part> parts_;   // in the order of addresses
-  std::vector<size_t> ends_;  // of pieces
+  std::vector<PendingGradient> parts_;  // in the order of addresses
+  std::vector<size_t> ends_;            // of pieces
   Mode mode_ = Mode::watched;
   Prepare prepare_;
   std::chrono::steady_clock::time_point begun_;

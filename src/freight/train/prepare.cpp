@@ -11,13 +11,7 @@ void begin(Prepared& run, const Config& config, PrepareOptions options) {
   validate(config);
   run.config = config;
   run.ranks = options.ranks;
-  const bool elastic = run.ranks && run.ranks->members();
-  if (elastic &&
-      !config.resume.empty()) {  // each begins with the checkpoint: who of them is the first is not known yet
-    run.start = start_point(run.config, std::move(options.found), Hold::nothing);
-  } else if (run.records()) {
-    run.start = start_point(run.config, std::move(options.found));
-  }
+  if (run.records()) run.start = start_point(run.config, std::move(options.found));
   run.notes = run.start.notes;
   run.left_out.heard = std::move(options.on_bad_sample);
 }
@@ -36,11 +30,11 @@ RunSummary common_summary(const Prepared& run) {
 PreparedRun prepare(const Config& config, PrepareOptions options) {
   const Learner& nets = *learners().front();
   if (options.own.model && !options.own.model->net) {
-    fail(ErrorKind::usage, "own.model", "has no net: got a null pointer, need the module that is to be trained");
+    fail(ErrorKind::usage, "own.model", "has no network: expected the module to train, got a null pointer");
   }
   const Learner& learner = options.own.model ? nets : learner_of(config);
   if (options.own.any() && &learner != &nets) {
-    fail(ErrorKind::usage, "train", "--model ", config.model, " is no net: data of a program's own are for nets");
+    fail(ErrorKind::usage, "train", "--model ", config.model, " is not a network: custom data are for networks");
   }
   if (options.ranks && !options.own.model) need_several(config);
   return PreparedRun(learner.prepare(config, std::move(options)));
@@ -62,7 +56,7 @@ namespace {
 
 NetRun& net_of(Prepared& run, const char* what) {
   if (NetRun* net = run.net_run()) return *net;
-  fail(ErrorKind::usage, what, "--model ", run.config.model, " is no net: nets alone have plans");
+  fail(ErrorKind::usage, what, "--model ", run.config.model, " is not a network: only networks have plans");
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ struct PrepareOptions {
   // A net and data of the program's own. The configuration's `model` and `data` then are their names.
   Own own = {};
   // Says whether the user's command gave a flag ("--lr"): a learner that lacks it refuses its usual value, too.
-  std::function<bool(const std::string& flag)> gave = {};
+  std::function<bool(const std::string& flag)> flag_is_given = {};
   // The processes that train the run together; null: this one alone. They outlive the run. All prepare the same
   // configuration; those behind rank 0 neither look for a checkpoint nor touch the run's directory, and get weights,
   // states and the place in the run from rank 0 when it runs.

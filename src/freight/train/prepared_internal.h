@@ -24,13 +24,9 @@ namespace freight::train {
 class LeftOut {
  public:
   void add(const data::BadSample& bad) {
-    if (know(bad) && heard) heard(bad);
-  }
-  // The same of one that another process tells of. False where it was known.
-  bool know(const data::BadSample& bad) {
-    if (!paths_.insert(bad.path).second) return false;
+    if (!paths_.insert(bad.path).second) return;
     samples_.push_back(bad);
-    return true;
+    if (heard) heard(bad);
   }
   const std::vector<data::BadSample>& samples() const { return samples_; }
   std::function<void(const data::BadSample&)> heard = {};
@@ -127,9 +123,6 @@ struct NetRun : Prepared {
   // Ranks on devices of several kinds take over rank 0's weights and states, from which theirs differ by rounding.
   void level_ranks();
   const RankShares* rank_shares() const override { return shares ? &*shares : nullptr; }
-  // The same of a process of an elastic job, which gets them when it has met the others (elastic_loop.cpp): throws
-  // Error(usage) where it does not fit those.
-  void need_same_start() const;
 
   std::unique_ptr<Task> task;
   std::unique_ptr<data::Feed> feed;  // of training

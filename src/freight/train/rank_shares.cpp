@@ -115,15 +115,15 @@ std::string RankShares::text() const {
 std::string RankShares::note() const {
   std::string all = cat("a batch is shared as ", text(), of_shards ? " shards" : " samples");
   if (!measured()) return all;
-  all += cat(": ", ms(together()), " a step predicted, of which ", ms(sums), " of sums; alone");
+  all += cat(": ", ms(together()), " a step predicted, of which ", ms(sums), " of all-reduce; alone");
   for (size_t i = 0; i < units.size(); ++i) all += cat(i > 0 ? ", " : " ", devices[i], " ", ms(alone(i)));
   return all;
 }
 
 std::string RankShares::warning() const {
   if (!measured() || together() <= alone(fastest())) return {};
-  return cat("the devices together take ", ms(together()), " a step, rank ", fastest(), " (", devices[fastest()],
-             ") alone would take ", ms(alone(fastest())), ": the others make it slower, leave them out");
+  return cat("together the devices take ", ms(together()), " a step, rank ", fastest(), " (", devices[fastest()],
+             ") alone would take ", ms(alone(fastest())), ": the others make it slower, remove them");
 }
 
 double seconds_of_step(const TriedNet& net, int64_t units, const std::function<void()>& ready) {

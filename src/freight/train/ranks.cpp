@@ -16,7 +16,7 @@ namespace freight::train {
 
 Overlap parse_overlap(const std::string& word) {
   if (word == "auto") return Overlap::automatic;
-  if (word != "yes" && word != "no") fail(ErrorKind::usage, "--overlap", "got ", word, ", need auto, yes or no");
+  if (word != "yes" && word != "no") fail(ErrorKind::usage, "--overlap", "expected auto, yes or no, got ", word);
   return word == "yes" ? Overlap::yes : Overlap::no;
 }
 
@@ -34,8 +34,8 @@ DeviceWeights parse_device_weights(const std::string& text, int world) {
     w.given.push_back(v);
   }
   if (static_cast<int>(w.given.size()) != world) {
-    fail(ErrorKind::usage, "--device-weights", "got ", w.given.size(), " numbers for ", world,
-         " devices, need one for each");
+    fail(ErrorKind::usage, "--device-weights", "expected one for each, got ", w.given.size(), " numbers for ", world,
+         " devices");
   }
   return w;
 }
@@ -44,32 +44,6 @@ void Ranks::meet_devices(const std::string& description, bool own_memory) {
   const std::vector<std::string> all = from_all(cat(own_memory ? 1 : 0, description));
   unlike_ = std::any_of(all.begin(), all.end(), [&](const std::string& d) { return d != all[0]; });
   beside_host_ = std::any_of(all.begin(), all.end(), [](const std::string& d) { return d[0] == '1'; });
-}
-
-Ranks::Ranks(std::unique_ptr<comm::Membership> members, double timeout)
-    : overlap_(Overlap::no), members_(std::move(members)), timeout_(timeout) {}
-
-void Ranks::meet(bool broken) {
-  constexpr const char* kWhy = "it goes to another meeting";
-  if (comm_ && broken) comm_->abort(kWhy);
-  if (devices_ && broken) devices_->abort(kWhy);
-  devices_.reset();
-  comm_.reset();
-  comm_ = members_->meet(timeout_);
-  wish(std::exchange(taken_, {}));  // a step that was not finished has agreed on nothing
-  agreed_.meeting = 0;
-}
-
-void Ranks::gather_weights() {
-  if (asked_.kind != DeviceWeights::Kind::given) return;
-  weights_ = gather({asked_.given.at(static_cast<size_t>(members_->number()))});
-}
-
-void Ranks::share_agreement(int root) {
-  std::vector<double> numbers(kWishNumbers);
-  put(agreed_, numbers.data());
-  broadcast(numbers.data(), numbers.size() * sizeof(double), root);
-  agreed_ = wish_of(numbers.data());
 }
 
 std::string Ranks::from(int root, const std::string& text) {
@@ -112,7 +86,8 @@ void Ranks::need_equal(const std::string& what, const std::string& mine) {
   const auto who = static_cast<int>(odd - differs.begin());
   const std::string text = from(who, mine);  // known to it alone
   fail(ErrorKind::usage, "ranks", "rank ", who, " has ", what, " ", excerpt(where_it_differs(text, theirs)),
-       ", rank 0 has ", excerpt(where_it_differs(theirs, text)), ": all ranks of a job must be started alike");
+       ", rank 0 has ", excerpt(where_it_differs(theirs, text)),
+       ": all ranks of a job must be started with the same arguments");
 }
 
 void Ranks::broadcast(const std::vector<nn::NamedVariable>& variables, int root) {
@@ -143,9 +118,7 @@ std::vector<double> Ranks::gather(const std::vector<double>& mine) {
 }
 
 Wish Ranks::take_wish() {
-  Wish w = mine_;
-  taken_ = std::exchange(mine_, {});
-  if (members_ && members_->called()) ++w.meeting;
+  Wish w = std::exchange(mine_, {});
   if (signals::own_signal() == SIGINT) ++w.interrupts;
   if (signals::own_signal() == SIGTERM) ++w.terminations;
   if (signals::take_save_request()) ++w.saves;
@@ -154,12 +127,11 @@ Wish Ranks::take_wish() {
 
 void Ranks::wish(const Wish& also) {
   mine_.stop += also.stop;
+  mine_.saves += also.saves;
   if (also.lr) mine_.lr = also.lr;
 }
 
 void Ranks::agree(const Wish& all) {
-  taken_ = {};
-  agreed_.meeting += all.meeting;
   agreed_.interrupts += all.interrupts;
   agreed_.terminations += all.terminations;
   agreed_.stop += all.stop;
@@ -184,15 +156,13 @@ void put(const Wish& w, double* numbers) {
   numbers[3] = w.lr ? 1 : 0;
   numbers[4] = w.lr.value_or(0);
   numbers[5] = static_cast<double>(w.saves);
-  numbers[6] = static_cast<double>(w.meeting);
 }
 
 Wish wish_of(const double* numbers) {
   Wish w{.interrupts = static_cast<int64_t>(numbers[0]),
          .terminations = static_cast<int64_t>(numbers[1]),
          .stop = static_cast<int64_t>(numbers[2]),
-         .saves = static_cast<int64_t>(numbers[5]),
-         .meeting = static_cast<int64_t>(numbers[6])};
+         .saves = static_cast<int64_t>(numbers[5])};
   if (numbers[3] > 0) w.lr = numbers[4] / numbers[3];
   return w;
 }

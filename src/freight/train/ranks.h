@@ -11,7 +11,6 @@
 
 #include "freight/base/device_collectives.h"
 #include "freight/comm/comm.h"
-#include "freight/comm/membership.h"
 #include "freight/nn/module.h"
 #include "freight/train/sharding.h"
 
@@ -22,7 +21,6 @@ struct Wish {
   int64_t interrupts = 0, terminations = 0;  // signals: SIGINT, SIGTERM
   int64_t stop = 0;                          // by the observer
   int64_t saves = 0;                         // SIGUSR1
-  int64_t meeting = 0;                       // somebody waits to be let in (comm/membership.h)
   std::optional<double> lr = {};             // the learning rate in place of the schedule's; of rank 0 alone
   bool any_stop() const { return interrupts > 0 || terminations > 0 || stop > 0; }
 };
@@ -50,21 +48,10 @@ DeviceWeights parse_device_weights(const std::string& text, int world);
 class Ranks {
  public:
   explicit Ranks(std::unique_ptr<comm::Comm> comm, Overlap overlap = Overlap::automatic, RankMeeting meeting = {});
-  // The ranks of an elastic job. They are in no meeting before meet(): till then this process is for itself, and not
-  // the first.
-  Ranks(std::unique_ptr<comm::Membership> members, double timeout);
 
-  int rank() const { return comm_ ? comm_->rank() : 0; }
-  int world() const { return comm_ ? comm_->world() : 1; }
-  bool first() const { return comm_ && rank() == 0; }
-  bool met() const { return comm_ != nullptr; }
-  comm::Membership* members() { return members_.get(); }  // null unless the job is elastic
-  // Meets those who are in the job now. Those that leave a meeting since another was lost say so by `broken`, and the
-  // rest learns of it. Throws Error(peer_lost) where the job does not go on.
-  void meet(bool broken);
-  // Takes the weights of the ranks that are there, where --device-weights gave one to each number. All call it after a
-  // meeting.
-  void gather_weights();
+  int rank() const { return comm_->rank(); }
+  int world() const { return comm_->world(); }
+  bool first() const { return rank() == 0; }
   comm::Comm& comm() { return *comm_; }
   Overlap overlap() const { return overlap_; }
   const RankMeeting& meeting() const { return meeting_; }
@@ -76,10 +63,8 @@ class Ranks {
   const std::vector<double>& weights() const { return weights_; }
   void set_weights(std::vector<double> weights) { weights_ = std::move(weights); }
   // Each rank keeps a part of the optimizer's states (state_shares.h).
-  bool shares_states() const { return fewest_ > 0; }
-  // `fewest`: ranks to which an elastic job may come down; others stay as many as they are.
-  void share_states(int fewest = 1) { fewest_ = fewest; }
-  int fewest() const { return members_ ? fewest_ : world(); }
+  bool shares_states() const { return shares_states_; }
+  void share_states() { shares_states_ = true; }
   // True where devices are of several kinds: the same sums then lead to weights that differ by rounding, and rank 0's
   // are taken over by the others now and then.
   bool unlike() const { return unlike_; }
@@ -91,11 +76,6 @@ class Ranks {
   DeviceCollectives* devices() const { return devices_.get(); }
   // The same on all ranks. They are left before the ranks are.
   void use(std::unique_ptr<DeviceCollectives> devices) { devices_ = std::move(devices); }
-  // The same in an elastic job, where each meeting has other ranks: `join` is called behind each, by all.
-  void use_by(std::function<void()> join) { join_ = std::move(join); }
-  void join_devices() const {
-    if (join_) join_();
-  }
   // Says how devices sum, in words for whoever starts the run; "" where there is nothing to say.
   const std::string& note() const { return note_; }
   void set_note(std::string note) { note_ = std::move(note); }
@@ -128,30 +108,24 @@ class Ranks {
   const Wish& agreed() const { return agreed_; }
   // True once where somebody was asked to save.
   bool take_save();
-  // Rank `root`'s agreement, on all.
-  void share_agreement(int root);
   // The learning rate that was agreed on, once.
   std::optional<double> take_rate();
 
  private:
-  std::unique_ptr<comm::Comm> comm_;  // null before the first meeting of an elastic job
+  std::unique_ptr<comm::Comm> comm_;
   Overlap overlap_;
   RankMeeting meeting_;
   DeviceWeights asked_;
   std::vector<double> weights_;
   bool unlike_ = false, beside_host_ = false;
-  int fewest_ = 0;  // 0: each rank keeps all of the optimizer's states
-  std::unique_ptr<comm::Membership> members_ = {};
-  double timeout_ = 0;  // seconds, of meetings
+  bool shares_states_ = false;
   Wish mine_, agreed_;
-  Wish taken_;  // and not agreed on yet
   std::string note_ = {};
-  std::function<void()> join_ = {};
   std::unique_ptr<DeviceCollectives> devices_ = {};  // the last member: it asks comm_ who is lost
 };
 
 // A wish as numbers that can be added, and back.
-constexpr size_t kWishNumbers = 7;
+constexpr size_t kWishNumbers = 6;
 void put(const Wish& wish, double* numbers);
 Wish wish_of(const double* numbers);
 

@@ -30,7 +30,7 @@ Recipe read(const std::string& text, const std::string& source) {
   for (const auto& [key, field] : {std::pair{"for", &r.data}, {"name", &r.name}}) {
     if (!j.is_object() || !j.contains(key) || !j[key].is_string()) {
       fail(ErrorKind::usage, source,
-           "not a recipe: need an object with the texts \"for\" and \"name\" and a \"config\"");
+           "not a recipe: expected an object with the texts \"for\" and \"name\" and a \"config\"");
     }
     *field = j[key].get<std::string>();
   }
@@ -91,14 +91,14 @@ Config recipe(const std::string& data, const std::string& name, const std::strin
     return c;
   };
   if (ends_with(name, ".json")) {
-    if (!io::file_exists(name)) fail(ErrorKind::usage, "--recipe", "there is no file ", name);
+    if (!io::file_exists(name)) fail(ErrorKind::usage, "--recipe", "there is not a file ", name);
     return named(read(io::read_text(name), name).config);
   }
   for (const Recipe* r : for_data(data, data_dir)) {
     if (r->name == name) return named(r->config);
   }
-  fail(ErrorKind::usage, "--recipe", "unknown recipe: got ", name, ", need one of ",
-       join(recipe_names(data, data_dir), ", "), " for data ", data, ", or a FILE.json");
+  fail(ErrorKind::usage, "--recipe", "unknown recipe: expected one of ", join(recipe_names(data, data_dir), ", "),
+       " for data ", data, ", or a FILE.json, got ", name);
 }
 
 void set_model(Config& c, const std::string& model) {

@@ -71,22 +71,6 @@ json json_of(const StepTimeline& t) {
   return {{"ranks", t.ranks}, {"samples", t.samples}, {"computed_s", t.computed}, {"step_s", t.step}, {"sums", sums}};
 }
 
-// Reads those that a first rank which was lost has written.
-std::vector<Regrouping> regroupings_in(const std::string& path) {
-  std::vector<Regrouping> all;
-  try {
-    const json j = io::read_json<json>(path, ErrorKind::data);
-    for (const json& r : j.value("regroupings", json::array())) {
-      all.push_back({.who = r.at("who").get<std::string>(),
-                     .devices = r.at("devices").get<int64_t>(),
-                     .step = r.at("step").get<int64_t>(),
-                     .lost_seconds = r.at("lost_seconds").get<double>()});
-    }
-  } catch (const std::exception&) {  // the log has them
-  }
-  return all;
-}
-
 RunDir directory_of(const Prepared& p, const std::shared_ptr<RunLock>& lock) {
   const std::string& path = p.config.output_dir;
   if (p.start.in_its_directory) {
@@ -102,43 +86,6 @@ RunDir directory_of(const Prepared& p, const std::shared_ptr<RunLock>& lock) {
 RunRecord::RunRecord(const Prepared& run, std::vector<std::string> argv, bool heard)
     : run_(run), argv_(std::move(argv)), heard_(heard) {
   if (run.records()) dir_.reset(new RunDir(directory_of(run, run.start.lock)));
-}
-
-bool RunRecord::claim() {
-  if (dir_ || claimed_) return true;
-  try {
-    claimed_ = std::make_shared<RunLock>(run_.config.output_dir);
-  } catch (const Error& e) {
-    if (e.kind() != ErrorKind::usage) throw;
-  }
-  return claimed_ != nullptr;
-}
-
-void RunRecord::make_directory(bool again) {
-  if (run_.start.in_its_directory) {
-    dir_.reset(new RunDir(directory_of(run_, claimed_)));
-  } else {
-    dir_ = std::make_unique<RunDir>(run_.config.output_dir, again || run_.config.overwrite, claimed_);
-  }
-}
-
-void RunRecord::take_over(const RunPosition& place) {
-  const int64_t open = place.batch > 0 ? place.epoch : 0;
-  dir_ = std::make_unique<RunDir>(
-      run_.config.output_dir, RunDir::GoesOn{.step = place.step, .open_epoch = open, .tested_again = true}, claimed_);
-  planned_bytes_ = static_cast<int64_t>(run_.summary().planned_bytes);
-  regroupings_ = regroupings_in(dir_->file("run.json"));
-}
-
-std::string to_string(const Regrouping& r) {
-  return cat(r.who, "; ", r.devices, r.devices == 1 ? " device goes on from step " : " devices go on from step ",
-             r.step, ", ", fixed(r.lost_seconds, 1), " s lost");
-}
-
-void RunRecord::note(const Regrouping& r) {
-  regroupings_.push_back(r);
-  note_heard(to_string(r));
-  if (dir_) write_run("running", 0, nullptr);  // which a successor reads
 }
 
 void RunRecord::begin(const RunSummary& summary) {
@@ -166,7 +113,7 @@ void RunRecord::left_out(size_t first) {
   }
   std::string rows;
   for (size_t i = first; i < all.size(); ++i) {
-    note_heard(cat("left out: ", all[i].path, ": ", all[i].reason));
+    note_heard(cat("skipped: ", all[i].path, ": ", all[i].reason));
     const std::string row = cat(cell(all[i].path), "\t", cell(all[i].reason));
     if (listed_->insert(row).second) rows += row + "\n";
   }
@@ -281,15 +228,11 @@ void RunRecord::write_run(const char* status, int exit_code, const Result* resul
                {"test", summary.test_count},
                {"fingerprint", cat(run_.fingerprint)}};
   if (const RankShares* shares = run_.rank_shares()) j["ranks"] = json::parse(to_json(*shares));
-  j["local"] = "names paths of this machine: stored models, checkpoints and ONNX files do not";
+  j["local"] = "contains paths of this machine: saved models, checkpoints and ONNX files do not";
   if (result) j["result"] = json_of(*result, run_.left_out.samples().size(), run_.metric_name());
   if (result && result->leaderboard)
     j["leaderboard"] = io::parse_json<json>(to_json(*result->leaderboard), "leaderboard");
   if (result && result->timeline) j["timeline"] = json_of(*result->timeline);
-  for (const Regrouping& r : regroupings_) {
-    j["regroupings"].push_back(
-        {{"who", r.who}, {"devices", r.devices}, {"step", r.step}, {"lost_seconds", r.lost_seconds}});
-  }
   for (const auto& [name, value] : figures) j["plan"][name] = value;
   dir_->write_text("run.json", j.dump(2) + "\n");
 }

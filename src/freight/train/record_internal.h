@@ -22,17 +22,6 @@ class RunRecord {
   // `heard`: an observer keeps the log of what it hears (Observer::keeps_log).
   RunRecord(const Prepared& run, std::vector<std::string> argv, bool heard = false);
 
-  // True of the process that writes.
-  bool writes() const { return dir_ != nullptr; }
-  // Makes the directory of a run whose first process is known only now (comm/membership.h), or goes on in that of one
-  // that was lost: as at `place`, whose epoch is evaluated anew.
-  void make_directory(bool again);
-  void take_over(const RunPosition& place);
-  // Takes the lock of the run's directory for a process that is to be the first: false where another process has it.
-  // Throws Error(runtime) where the directory is not there.
-  bool claim();
-  void note(const Regrouping& regrouping);
-
   // Writes config.json, model.json, warnings and notes, and run.json with the status "running".
   void begin(const RunSummary& summary);
   // Lists the samples that were left out, from number `first` on.
@@ -58,6 +47,10 @@ class RunRecord {
   void drop_given() {
     if (dir_) dir_->drop_given();
   }
+  // Throws what went wrong where the last checkpoint could not be written; waits for nothing.
+  void check_written() {
+    if (dir_) dir_->check_written();
+  }
   // Waits for the last checkpoint.
   void settle() {
     if (dir_) dir_->settle();
@@ -77,11 +70,9 @@ class RunRecord {
   const Prepared& run_;
   std::vector<std::string> argv_;
   const bool heard_;
-  std::unique_ptr<RunDir> dir_;       // null: nothing is recorded
-  std::shared_ptr<RunLock> claimed_;  // by claim()
+  std::unique_ptr<RunDir> dir_;  // null: nothing is recorded
   int64_t planned_bytes_ = 0;
-  std::string held_out_ = "test";  // RunSummary::held_out
-  std::vector<Regrouping> regroupings_;
+  std::string held_out_ = "test";                          // RunSummary::held_out
   std::optional<std::unordered_set<std::string>> listed_;  // rows of bad_samples.tsv
 };
 

@@ -38,7 +38,7 @@ constexpr const char* kValidation = "val";
 
 // Refuses what is said to a learner that would pass it over. A recipe of the data, which speaks of nets, says nothing.
 void refuse_flags_of_nets(const Config& c, const RowLearner& learner,
-                          const std::function<bool(const std::string&)>& gave) {
+                          const std::function<bool(const std::string&)>& flag_is_given) {
   Config usual[2];
   try {
     usual[1] = recipe(c.data, c.recipe, c.data_dir);
@@ -53,21 +53,22 @@ void refuse_flags_of_nets(const Config& c, const RowLearner& learner,
         [&](auto member) {
           const bool as_usual =
               std::any_of(std::begin(usual), std::end(usual), [&](const Config& u) { return c.*member == u.*member; });
-          if (as_usual && !(gave && gave(flag))) return;
+          if (as_usual && !(flag_is_given && flag_is_given(flag))) return;
           if (f.member == Field::Member(&Config::label_column)) {
-            fail(ErrorKind::usage, flag, "is for texts: --target names the column that a table tells");
+            fail(ErrorKind::usage, flag, "is for texts: --target names the target column of a table");
           }
-          fail(ErrorKind::usage, flag, for_tables(f) ? "is for trees" : "is for nets", ": --model ", learner.name(),
-               " does not have it; leave it out");
+          fail(ErrorKind::usage, flag, for_tables(f) ? "is for trees" : "is for networks", ": --model ", learner.name(),
+               " does not have it; remove it");
         },
         f.member);
   }
   if (c.backend != "auto" && c.backend != "cpu" && !learner.runs_on(c.backend)) {
-    fail(ErrorKind::usage, "--device", "got ", c.backend, ": --model ", learner.name(), " runs on the CPU; need cpu");
+    fail(ErrorKind::usage, "--device", "got ", c.backend, ": --model ", learner.name(),
+         " runs on the CPU; expected cpu");
   }
   if (c.precision != Config().precision) {
-    fail(ErrorKind::usage, "--precision", "is for nets: --model ", learner.name(), " computes in ", learner.compute(),
-         "; leave it out");
+    fail(ErrorKind::usage, "--precision", "is for networks: --model ", learner.name(), " computes in ",
+         learner.compute(), "; remove it");
   }
 }
 
@@ -96,7 +97,7 @@ void settle_ranking(Config& c, const RowLearner& learner) {
   if (ranks(c.objective) && c.task == "auto") c.task = "ranking";
   if (c.task != "ranking") {
     if (!ranks(c.objective)) return;
-    fail(ErrorKind::usage, "--objective", c.objective, " ranks rows: got --task ", c.task, ", need ranking");
+    fail(ErrorKind::usage, "--objective", c.objective, " ranks rows: expected ranking, got --task ", c.task);
   }
   if (!learner.ranks()) {
     std::vector<std::string> others;
@@ -104,11 +105,11 @@ void settle_ranking(Config& c, const RowLearner& learner) {
       const auto* const of_rows = dynamic_cast<const RowLearner*>(l);
       if (of_rows && of_rows->ranks()) others.push_back(l->name());
     }
-    fail(ErrorKind::usage, "--task", "--model ", learner.name(), " does not rank: need ", join(others, " or "));
+    fail(ErrorKind::usage, "--task", "--model ", learner.name(), " does not rank: expected ", join(others, " or "));
   }
   if (c.group_column.empty()) {
     fail(ErrorKind::usage, "--task",
-         "ranking needs --group-column COL: rows with one cell in it, those of a query, are ",
+         "ranking needs --group-column COL: rows with the same value in it, those of a query, are ",
          "ranked among each other");
   }
   if (c.objective != Config().objective && !ranks(c.objective)) {
@@ -149,15 +150,15 @@ class RowFit {
 // A run of a learner of rows, with all that is settled before it begins.
 struct RowRun : Prepared {
   RowRun(const RowLearner& l, const Config& c, PrepareOptions options) : learner(l), fitting(*this) {
-    const auto gave = options.gave;
+    const auto flag_is_given = options.flag_is_given;
     begin(*this, named(c), std::move(options));
     FREIGHT_CHECK(records(), "ranks behind the first follow it: they prepare no run of rows");
     if (ranks) work = std::make_unique<RankWork>(*ranks);
-    refuse_flags_of_nets(config, learner, gave);
+    refuse_flags_of_nets(config, learner, flag_is_given);
     settle_ranking(config, learner);
     if (start.checkpoint) {
       fail(ErrorKind::usage, "--resume", "--model ", learner.name(),
-           " is fitted at once and goes on from nothing: ", "without --resume it is fitted anew (--overwrite)");
+           " is fitted at once and cannot resume: ", "without --resume it is fitted from scratch (--overwrite)");
     }
     data::BadSamples bad;
     if (config.on_bad_sample != "error") {
@@ -166,7 +167,7 @@ struct RowRun : Prepared {
     const std::vector<std::string> flags = learner.flags();
     const bool counts = config.task == "counts" && config.objective == Config().objective;
     if (counts && std::find(flags.begin(), flags.end(), "--objective") != flags.end()) config.objective = "poisson";
-    choose_rate(!gave);
+    choose_rate(!flag_is_given);
     const std::string data = data::find(config.data, {.data_dir = config.data_dir});
     const bool whole = joins_held_out(data);
     if (whole) config.val_split = 0;  // so that nobody measures the model on a part that it was fitted to
@@ -198,8 +199,8 @@ struct RowRun : Prepared {
     if (by_program && config.lr != kAutomaticRate && std::find(flags.begin(), flags.end(), "--lr") != flags.end()) {
       try {
         if (config.lr == recipe(config.data, config.recipe, config.data_dir).lr) {
-          notes.push_back(cat("the learning rate ", config.lr, " is that of the recipe, for nets: ", learner.name(),
-                              " takes its own"));
+          notes.push_back(cat("the learning rate ", config.lr, " belongs to the recipe, for networks: ", learner.name(),
+                              " uses its own"));
           config.lr = kAutomaticRate;
         }
       } catch (const Error&) {  // data without a recipe
@@ -246,15 +247,15 @@ struct RowRun : Prepared {
     }
     compares = choice || config.tune > 0 || config.folds > 0;
     if (compares && !config.split_by.empty()) {
-      fail(ErrorKind::usage, "--split-by", "holds out the last rows, and ",
+      fail(ErrorKind::usage, "--split-by", "validates on the last rows, and ",
            choice             ? "--model auto"
            : config.folds > 0 ? "--folds"
                               : "--tune",
-           " divides at random: leave out one of the two");
+           " splits at random: remove one of the two");
     }
     if (!compares) {
       if (config.time_budget.empty()) return;
-      fail(ErrorKind::usage, "--time-budget", "is for comparing: need --model auto, --tune or --folds with it");
+      fail(ErrorKind::usage, "--time-budget", "is for comparing: add --model auto, --tune or --folds with it");
     }
     comparison.metric = metric;
     comparison.folds = config.folds > 0 ? config.folds : std::min(kUsualFolds, rows.train.count());
@@ -267,7 +268,7 @@ struct RowRun : Prepared {
     told_cost.bytes += static_cast<double>(rows.train.values.bytes());  // a fold's rows are a copy
     note_small_classes();
     if (!config.split_by.empty()) {
-      notes.push_back(cat("folds are drawn at random, not by ", config.split_by,
+      notes.push_back(cat("folds are random, not by ", config.split_by,
                           ": what is compared is fitted to rows of later times than some that it is measured on"));
     }
   }
@@ -281,7 +282,7 @@ struct RowRun : Prepared {
     const auto least = std::min_element(counts.begin(), counts.end());
     if (*least >= comparison.folds) return;
     notes.push_back(cat("class ", rows.shape.classes[static_cast<size_t>(least - counts.begin())], " has ", *least,
-                        " training rows, fewer than the ", comparison.folds, " folds: some folds do not tell it"));
+                        " training rows, fewer than the ", comparison.folds, " folds: some folds do not report it"));
   }
 
   RunSummary summary() const override {
@@ -308,8 +309,8 @@ struct RowRun : Prepared {
     }
     if (ranks) {
       s.devices = ranks->world();
-      s.notes.push_back(cat(s.devices, " devices fit trees together, each by its share of the rows",
-                            learner.chooses() ? "; other learners are fitted by the first" : ""));
+      s.notes.push_back(cat(s.devices, " devices fit trees together, each on its shard of the rows",
+                            learner.chooses() ? "; other models are fitted by the first" : ""));
     }
     return s;
   }
@@ -552,7 +553,8 @@ Evaluation evaluate(const Array& answers, const store::Rows& rows, std::optional
   if (all == 0) all = 1;  // no rows
   e.loss = rows.ranked ? ranking_loss(answers, rows) : e.loss / all;
   if (!std::isfinite(e.loss)) {
-    fail(ErrorKind::diverged, "evaluate", "the model's answers to ", n, " rows are not finite: there is no figure");
+    fail(ErrorKind::diverged, "evaluate", "the model's predictions for ", n,
+         " rows are NaN or infinite: there is no metric");
   }
   if (rows.classification()) e.top1 = 100.0 * right / all;
   return e;
@@ -577,7 +579,7 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
   const TrainedOn on = trained_on(bundle, path);
   MeasuredRows out{.rows = {}, .data = request.data.empty() ? on.data : request.data, .note = {}};
   if (out.data.empty()) {
-    fail(ErrorKind::usage, "--data", "is missing, and ", path, " does not say what it was trained on");
+    fail(ErrorKind::usage, "--data", "is missing, and ", path, " does not record its training data");
   }
   const store::RowShape shape{bundle.columns, bundle.classes, bundle.set_aside};
   const auto said = [&](const char* key) {
@@ -587,7 +589,7 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
   const std::string groups = request.group_column.value_or(said("group_column"));
   if (bundle.rows->ranks() && groups.empty()) {
     fail(ErrorKind::usage, "--group-column", "is missing, and ", path,
-         " does not say it: rows of a ranking are measured within those that share a cell of this column");
+         " does not have it: rows of a ranking are evaluated within those with the same value in this column");
   }
   // A test part of its own is measured whole, unless another data set or the held-out rows are asked for.
   const bool asked = request.val_split || request.seed;  // for a division of its own
@@ -612,7 +614,7 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
                          .known = &shape};
   RowData data = read(source);
   if (!source.weight_column.empty() && !data.train.weights) {
-    out.note = cat("rows count alike: ", out.data, " has no column ", source.weight_column,
+    out.note = cat("rows are not weighted: ", out.data, " has no column ", source.weight_column,
                    ", by which training weighed them");
   }
   if (own_test) {
@@ -630,11 +632,11 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
   if (request.split == "test" && trained_here && said("held_out") == kValidation) out.part = kValidation;
   if (out.rows.count() == 0 && trained_here && source.val_split == 0 && request.split != "train") {
     fail(ErrorKind::usage, "--split", "nothing of ", out.data,
-         " was held out of training (--val-split 0): --data names ",
+         " was for validation for validation (--val-split 0): --data names ",
          "other rows, and --split train measures those of training");
   }
   if (out.rows.count() == 0) {
-    fail(ErrorKind::usage, "--split", "no row of ", out.data, " is in the part ", request.split,
+    fail(ErrorKind::usage, "--split", "no row of ", out.data, " is in the split ", request.split,
          ": another --split has them all");
   }
   return out;
@@ -646,7 +648,7 @@ Measurement RowLearner::measure(store::Bundle bundle, const std::string& path, c
   if (request.text_column) fail(ErrorKind::usage, "--text-column", "is for texts: ", path, " reads rows of columns");
   if (request.label_column) {
     fail(ErrorKind::usage, "--label-column", "is for texts: ", path,
-         " reads rows of columns; --target names the told one");
+         " reads rows of columns; --target names the target column");
   }
   if (request.device != "auto" && request.device != "cpu") {
     fail(ErrorKind::usage, "--device", "got ", request.device, ": a model of ", bundle.learner, " runs on the CPU");

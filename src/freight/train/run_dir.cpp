@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -55,7 +56,7 @@ void keep_lines(const std::string& path, F f) {
 
 // Says whether a row of metrics is still true of a run that goes on.
 bool stays(int64_t step, double epoch, const std::string& split, const RunDir::GoesOn& from) {
-  const bool part = (split == "train" || from.tested_again) && epoch == static_cast<double>(from.open_epoch);
+  const bool part = split == "train" && epoch == static_cast<double>(from.open_epoch);
   return step <= from.step && !part;
 }
 }  // namespace
@@ -66,7 +67,7 @@ std::string usual_dir(const Config& c) {
 
 void RunDir::check(const std::string& path, bool overwrite) {
   std::error_code error;
-  if (path == "-") fail(ErrorKind::usage, "--output-dir", "got -: a run is a directory, need its name");
+  if (path == "-") fail(ErrorKind::usage, "--output-dir", "expected its name, got -: a run is a directory");
   if (fs::exists(path, error) && !fs::is_directory(path, error)) {
     fail(ErrorKind::usage, "--output-dir", path, " is not a directory");
   }
@@ -156,7 +157,7 @@ void RunDir::set_aside_after(int64_t step) {
     fs::create_directories(aside);
     if (fs::exists(aside / name)) remove_checkpoint((aside / name).string());
     fs::rename(path, aside / name);
-    log(cat("set aside: ", (aside / name).string(), ", since the run goes on from step ", step));
+    log(cat("moved: ", (aside / name).string(), ", since the run resumes from step ", step));
     moved = true;
   }
   if (!moved) return;
@@ -218,6 +219,10 @@ void RunDir::checkpoint(const store::Bundle& bundle, const RunState& state, bool
   if (saving.in_place) return write(values_of(bundle, state), best, saving.keep);
   taken_ = snapshot(bundle, state, std::move(taken_));
   writing_ = std::async(std::launch::async, [this, best, keep = saving.keep] { write(taken_, best, keep); });
+}
+
+void RunDir::check_written() {
+  if (writing_.valid() && writing_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) writing_.get();
 }
 
 void RunDir::settle() {

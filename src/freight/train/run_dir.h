@@ -37,8 +37,7 @@ class RunDir {
   // take its place.
   struct GoesOn {
     int64_t step = 0;
-    int64_t open_epoch = 0;     // from 1; 0: none is
-    bool tested_again = false;  // the row of its evaluation goes, too
+    int64_t open_epoch = 0;  // from 1; 0: none is
   };
   // Goes on in the directory of an earlier run.
   RunDir(const std::string& path, const GoesOn& from, std::shared_ptr<RunLock> lock = {});
@@ -70,7 +69,9 @@ class RunDir {
   void checkpoint(const store::Bundle& bundle, const RunState& state, bool best, const Saving& saving);
   // Waits until the last checkpoint is written, and lets go of what was given to it.
   void drop_given();
-  // Waits until the last checkpoint is written; what went wrong there is thrown here, or by the next checkpoint().
+  // What went wrong in writing the last checkpoint is thrown by the first of these and checkpoint(). The first waits
+  // for nothing, the second until the checkpoint is written.
+  void check_written();
   void settle();
 
  private:

@@ -53,7 +53,7 @@ RunLock::RunLock(const std::string& run) : path_(cat(run, "/", kFile)) {
       ::close(fd_);
       fd_ = -1;
       fail(ErrorKind::usage, "--output-dir", run, " is in use by ", who,
-           ": wait until it ends, or give another directory");
+           ": wait until it ends, or use another directory");
     }
     // The one before took its file away between our opening and locking it.
     if (is_at(fd_, path_)) break;

@@ -194,7 +194,7 @@ constexpr double kLeastMean = 1e-30;  // a prediction of 0 or below, which such 
 void need_no_negative(const Answered& a, const Metric& m) {
   for (int64_t i = 0; i < a.count(); ++i) {
     if (a.truth(i) >= 0) continue;
-    fail(ErrorKind::data, m.name, "is of values of at least 0: got a target of ", a.truth(i),
+    fail(ErrorKind::data, m.name, "is for values of at least 0: got a target of ", a.truth(i),
          "; --metric names another");
   }
 }
@@ -288,11 +288,11 @@ const MetricRow& row_of_metric(const std::string& name) {
   const std::string whole = name.substr(0, name.find('@'));
   if (const MetricRow* const row = find_metric(whole)) {
     fail(ErrorKind::usage, "--metric", "got ", name, ": ",
-         row->what == For::ranking ? "need a whole number of at least 1 behind the @, as in ndcg@10"
-                                   : cat(whole, " is of all rows; ndcg and map alone take an @"));
+         row->what == For::ranking ? "expected a whole number of at least 1 after the @, as in ndcg@10"
+                                   : cat(whole, " is computed on all rows; only ndcg and map accept an @"));
   }
   const std::string near = nearest(name, metric_names());
-  fail(ErrorKind::usage, "--metric", "unknown value: got ", name, ", need one of ", join(metric_names(), ", "),
+  fail(ErrorKind::usage, "--metric", "unknown value: expected one of ", join(metric_names(), ", "), ", got ", name,
        near.empty() ? "" : cat("; did you mean ", near, "?"));
 }
 
@@ -336,12 +336,12 @@ Metric metric_for(const Config& c, size_t classes) {
     const char* const what[] = {"two classes", "more than two classes", "classes", "values",
                                 "rankings (--task ranking)"};
     fail(ErrorKind::usage, "--metric", name, " is for ", what[static_cast<size_t>(row.what)],
-         ": the told column holds ",
-         ranking        ? std::string("relevances, by which rows are ranked")
+         ": the target column contains ",
+         ranking        ? std::string("relevance labels for ranking")
          : classes == 0 ? std::string("values")
          : classes == 1 ? std::string("one class")
                         : cat(classes, " classes"),
-         ", need ", others.empty() ? std::string("another column") : join(others, ", "));
+         ", expected ", others.empty() ? std::string("another column") : join(others, ", "));
   }
   if (name == "quantile_loss" && c.objective != "quantile") {
     fail(ErrorKind::usage, "--metric", "quantile_loss is for --objective quantile: got ", c.objective);
@@ -434,7 +434,7 @@ std::vector<std::string> notes_on_scores(const Array& answers, const Truth& trut
     for (int64_t i = 0; i < answered.count(); ++i) count += answered.value(i) <= 0;
     if (count > 0) {
       notes.push_back(cat(count, count == 1 ? " prediction is" : " predictions are", " 0 or below, which ",
-                          options.first.name, " does not know: they count as ", kLeastMean));
+                          options.first.name, " does not have: they count as ", kLeastMean));
     }
   }
   return notes;

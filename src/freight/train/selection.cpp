@@ -65,7 +65,7 @@ class Comparison {
     measure_whole(r_.whole, r_.trials.empty() ? end : kForFirst * end);
     halve(end);
     if (!best_) {
-      fail(ErrorKind::runtime, "--model", "no learner could be fitted: ", join(board_.left_out, "; "));
+      fail(ErrorKind::runtime, "--model", "no model could be fitted: ", join(board_.left_out, "; "));
     }
     return chosen();
   }
@@ -101,7 +101,7 @@ class Comparison {
     for (size_t n = left.size(); n > kKeepOneOf; n = (n + kKeepOneOf - 1) / kKeepOneOf) share /= kKeepOneOf;
     while (left.size() > kKeepOneOf && !over(end)) {
       std::vector<std::pair<double, size_t>> ranks;
-      std::vector<Standing> standings;
+      std::vector<ModelScore> standings;
       const double rung_end = now() + std::max(end - now(), 0.0) / (kKeepOneOf - 1);
       for (size_t i = 0; i < left.size(); ++i) {
         if (over(rung_end)) break;
@@ -116,7 +116,7 @@ class Comparison {
       ranks.resize(std::min(ranks.size(), (left.size() + kKeepOneOf - 1) / kKeepOneOf));
       std::vector<Candidate> better;
       for (const auto& [rank, i] : ranks) better.push_back(left[i]);
-      for (Standing& s : standings) {
+      for (ModelScore& s : standings) {
         const auto same = [&](const Candidate& c) {
           return c.learner->name() == s.learner && c.settings == s.settings;
         };
@@ -180,7 +180,7 @@ class Comparison {
     }
     if (m.scores.empty()) {
       if (stopped_) return std::nullopt;
-      fail(ErrorKind::data, c.learner->name(), "the rows of the folds give no ", r_.metric.name);
+      fail(ErrorKind::data, c.learner->name(), "the rows of the folds have no ", r_.metric.name);
     }
     return m;
   }
@@ -192,7 +192,7 @@ class Comparison {
     const double asked = data_.shape.classes.size() == 2 ? c.config.threshold : 0;
     const auto score = score_of(r_.metric, answers, held_out, asked > 0 ? std::optional(asked) : std::nullopt);
     if (score && !std::isfinite(*score)) {
-      fail(ErrorKind::diverged, "fit", "the answers to held-out rows give no finite ", r_.metric.name);
+      fail(ErrorKind::diverged, "fit", "the predictions for validation rows have no finite ", r_.metric.name);
     }
     if (score) m.scores.push_back(*score);
     m.answers.push_back(answers);
@@ -200,7 +200,7 @@ class Comparison {
     if (held_out.weights) m.weights.push_back(*held_out.weights);
   }
 
-  Standing standing(const Candidate& c, const FoldFigures& m, bool whole) const {
+  ModelScore standing(const Candidate& c, const FoldFigures& m, bool whole) const {
     const auto fits = static_cast<double>(m.models.size());
     return {.learner = c.learner->name(),
             .settings = c.settings,
@@ -226,12 +226,12 @@ class Comparison {
     if (not_reached_ > 0 && !stopped_) {
       board_.left_out.push_back(cat(not_reached_, " further settings: not reached in the time, or not fitted"));
     }
-    std::stable_sort(board_.standings.begin(), board_.standings.end(), [&](const Standing& a, const Standing& b) {
+    std::stable_sort(board_.standings.begin(), board_.standings.end(), [&](const ModelScore& a, const ModelScore& b) {
       if (a.whole != b.whole) return a.whole;
       if (!a.whole && a.rows != b.rows) return a.rows > b.rows;
       return r_.metric.better(a.mean, b.mean);
     });
-    std::stable_partition(board_.standings.begin(), board_.standings.end(), [&](const Standing& s) {
+    std::stable_partition(board_.standings.begin(), board_.standings.end(), [&](const ModelScore& s) {
       return s.whole && s.learner == winner_.learner->name() && s.settings == winner_.settings;
     });
     board_.metric = r_.metric.name;

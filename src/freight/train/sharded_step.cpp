@@ -91,9 +91,6 @@ struct ShardedStep::State {
   void choose();
   void sum_blocks();
   std::vector<double> exchange();
-  // The sums are those of all shards before any rank changes a weight: whoever has the numbers of all ranks, which each
-  // gives when it has the sums, knows that all have them.
-  bool sums_first() const { return trained.shares && ranks().members(); }
   Outcome outcome() const;
   void set_key(int64_t later) const;
   void update();
@@ -104,7 +101,7 @@ struct ShardedStep::State {
   Trained trained;
   Sharding sharding;
   CompileOptions options;
-  Deal deal;
+  ShardAssignment deal;
   std::vector<Variable> gradients;
   std::vector<Statistic> statistics;
   Compiled<ShardSums> shard;
@@ -115,7 +112,6 @@ struct ShardedStep::State {
   struct Totals {
     double loss = 0, right = 0, counted = 0, samples = 0;
   } totals;  // of the last step whose numbers all have given
-  Stage stage = Stage::before;
 
   std::unique_ptr<ShardsTogether> together = {};  // null where one shard runs after the other
 
@@ -133,7 +129,6 @@ struct ShardedStep::State {
   StepTimeline timeline{.ranks = 0}, now{};     // the one that is told of, and of this step
   int64_t done = 0;                             // shards of this step so far
   bool placed = false;                          // place() was called
-  bool open = false;                            // a step has begun, and is not finished
   std::vector<double> numbers;                  // by shard of this rank
   bool tokens = false;                          // are what targets are counted by
   int64_t width = 1;                            // targets of a sample
@@ -150,7 +145,7 @@ bool ShardedStep::State::sums_in_step() const {
 
 // True where sums may be made beside the last shard: not where the shards of all ranks meet first.
 bool ShardedStep::State::may_overlap() const {
-  if (!sharding.ranks || !local_sums || together || ranks().members()) return false;
+  if (!sharding.ranks || !local_sums || together) return false;
   if (ranks().world() == 1 || ranks().beside_host()) return false;
   const Overlap asked = ranks().overlap();
   return asked == Overlap::yes || (asked == Overlap::automatic && ranks().comm().over_network());
@@ -267,7 +262,7 @@ ShardedStep::ShardedStep(const Trained& trained, const Sharding& sharding, const
   State& s = *state_;
   const auto beside = [](const char* kind, const Variable& v) {
     if (v.type().dtype != DType::f32) {
-      fail(ErrorKind::usage, "shards", v.name(), " is ", v.type(), ": sums over shards are of f32");
+      fail(ErrorKind::usage, "shards", v.name(), " is ", v.type(), ": the all-reduce over shards is for f32");
     }
     return Variable(cat(kind, ".", v.name()), v.type());
   };
@@ -305,7 +300,7 @@ ShardedStep::~ShardedStep() {
   if (!state_->sums || state_->sums->times().steps == 0 || !state_->ranks().first()) return;
   const OverlappedSums::Times& t = state_->sums->times();
   const auto ms = [&](double seconds) { return fixed(seconds * 1e3 / static_cast<double>(t.steps), 2); };
-  logging::info(cat("sums over devices beside ", t.steps, " steps: ", ms(t.sums), " ms each, of which ", ms(t.waited),
+  logging::info(cat("all-reduce overlapped with ", t.steps, " steps: ", ms(t.sums), " ms each, of which ", ms(t.waited),
                     " ms were waited for"));
 }
 
@@ -316,18 +311,16 @@ void ShardedStep::State::start(const data::FeedBatch& first) {
   begun = std::chrono::steady_clock::now();
   if (std::exchange(moved, false)) timeline = {.ranks = 0};
   now = {.ranks = deal.world};
-  open = true;
   numbers.assign(static_cast<size_t>(deal.most()) * kNumbers, 0.0);
   partial.start();
   random_numbers = rng_state().array().clone();
-  stage = Stage::before;
 }
 
 bool ShardedStep::State::lacks_variance(const data::FeedBatch& b) {
   if (b.inputs.shape()[0] != 1) return false;
   const Type x{b.inputs.dtype(), b.inputs.shape()}, y{b.targets.dtype(), b.targets.shape()};
   if (!trace::norm_without_variance(shard.graph(x, y))) return false;
-  logging::warn("a shard of one sample, since others were left out, is not trained on: BatchNorm needs more than one");
+  logging::warn("a shard of one sample, since others were skipped, is not used: BatchNorm needs more than one");
   return true;
 }
 
@@ -412,7 +405,7 @@ void ShardedStep::add(const data::FeedBatch& b) {
   State& s = *state_;
   if (s.done == 0) s.start(b);
   const int64_t number = s.done++;
-  FREIGHT_CHECK(number < s.deal.count(), "a rank has more shards than it was dealt");
+  FREIGHT_CHECK(number < s.deal.count(), "a rank has more shards than its assignment");
   if (s.together) {
     s.count(b, number);
     s.together->add(b.inputs, b.targets, s.random_numbers_of(number));
@@ -458,9 +451,9 @@ void ShardedStep::State::choose() {
   sums->cut(ends);
   if (!ranks().first()) return;
   const auto ms = [](double seconds) { return fixed(seconds * 1e3, 1); };
-  logging::info(cat("sums over devices: ", ms(cost.of(static_cast<double>(block_array.bytes()))), " ms in one piece, ",
-                    ms(compute), " ms of compute before it; beside compute in ", ends.size(), " pieces ", ms(least),
-                    " ms instead of ", ms(behind), beside ? "" : ": not worth it"));
+  logging::info(cat("all-reduce: ", ms(cost.of(static_cast<double>(block_array.bytes()))), " ms in one piece, ",
+                    ms(compute), " ms of compute before it; overlapped with compute in ", ends.size(), " pieces ",
+                    ms(least), " ms instead of ", ms(behind), beside ? "" : ": not worth it"));
 }
 
 // The block becomes the sum of all shards' blocks.
@@ -468,8 +461,6 @@ void ShardedStep::State::sum_blocks() {
   if (in_step && in_step->sums_all()) return;
   if (device) {
     device->finish();  // enqueued: when they are made the device alone knows
-    // Sums that a lost rank leaves unfinished must not reach the weights where others go on with these.
-    if (ranks().members()) ranks().devices()->memory()->wait();
     return;
   }
   const int64_t floats = block_array.numel();
@@ -535,7 +526,6 @@ void ShardedStep::State::update() {
   set_key(0);
   apply(scalar_array(outcome().loss), scalar_array(by_count()),
         scalar_array(static_cast<double>(sharding.batch_size) / totals.samples));
-  stage = Stage::updated;
 }
 
 // Does what is left when all weights are there.
@@ -543,26 +533,20 @@ ShardedStep::Outcome ShardedStep::State::end() {
   const Outcome o = outcome();
   if (follows()) follow(scalar_array(o.loss), scalar_array(by_count()));
   if (std::isfinite(o.loss)) set_key(1);
-  stage = Stage::before;
   return o;
 }
 
 ShardedStep::Outcome ShardedStep::finish() {
   State& s = *state_;
-  FREIGHT_CHECK(s.done == s.deal.count(), "a rank has fewer shards than it was dealt");
+  FREIGHT_CHECK(s.done == s.deal.count(), "a rank has fewer shards than its assignment");
   s.done = 0;
   if (s.beside) {
     s.sums->finish();
     for (const SumTime& t : s.sums->sum_times())
       s.now.sums.push_back({t.begin + s.before_last, t.end + s.before_last, t.bytes});
   }
-  bool summed = s.beside;
+  const bool summed = s.beside;
   if (s.sums && ++s.steps == kWatched) s.choose();
-  if (s.sums_first()) {
-    s.sum_blocks();
-    s.stage = Stage::summed;
-    summed = true;
-  }
   const std::vector<double> numbers = s.exchange();
   s.totals = {};
   for (size_t i = 0; i < numbers.size(); i += kNumbers) {
@@ -573,11 +557,7 @@ ShardedStep::Outcome ShardedStep::finish() {
   }
   if (!summed) s.sum_blocks();
   s.set_key(0);
-  s.open = false;
-  if (s.totals.samples == 0) {
-    s.stage = Stage::before;
-    return s.outcome();
-  }
+  if (s.totals.samples == 0) return s.outcome();
   s.update();
   if (s.trained.shares) s.trained.shares->hand_over_weights();
   const Outcome o = s.end();
@@ -585,46 +565,7 @@ ShardedStep::Outcome ShardedStep::finish() {
   return o;
 }
 
-ShardedStep::Outcome ShardedStep::follow(int root, bool behind) {
-  State& s = *state_;
-  State::Totals totals = s.totals;
-  s.ranks().broadcast(&totals, sizeof totals, root);
-  if (behind && s.stage == Stage::summed) {
-    s.totals = totals;
-    s.update();
-  }
-  FREIGHT_CHECK(!behind || s.stage == Stage::updated, "whoever follows has the sums");
-  s.trained.shares->hand_over_found();
-  return behind ? s.end() : Outcome{};
-}
-
-ShardedStep::Stage ShardedStep::stage() const { return state_->stage; }
-
 const StepTimeline& ShardedStep::timeline() const { return state_->timeline; }
-
-void ShardedStep::give_up() {
-  State& s = *state_;
-  s.done = 0;
-  if (s.together) s.together->clear();
-  if (std::exchange(s.open, false)) rng_state().set(s.random_numbers);
-}
-
-void ShardedStep::deal_anew() {
-  State& s = *state_;
-  give_up();
-  s.stage = Stage::before;
-  s.deal = s.sharding.deal();
-  if (s.together) s.together->forget();
-  if (s.trained.shares) s.apply = {ApplySums{&s.trained, &s.gradients, &s.statistics}, s.of_update};  // of this part
-  if (!s.placed) return;
-  if (s.device) {
-    FREIGHT_CHECK(s.devices(), "devices that summed among themselves do so at each meeting");
-    s.device = std::make_unique<DeviceSums>(s.summands(), *s.devices(), s.deal, s.sharding.exact, s.options);
-    return;
-  }
-  s.local_sums = !s.sharding.exact || !s.sharding.ranks || s.deal.aligned();
-  s.place_slots();
-}
 
 std::vector<ShardedStep::Run> ShardedStep::plans(const Type& x, const Type& y) {
   State& s = *state_;

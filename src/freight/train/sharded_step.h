@@ -51,18 +51,6 @@ class ShardedStep {
   // Meets the other ranks, and updates the weights where the loss is finite. Throws Error(peer_lost).
   Outcome finish();
 
-  // Around another meeting of the ranks (comm/membership.h) these give up the shards of a step that was not
-  // finished, and deal those of the next one by the ranks that there are. Weights and states are as before that step,
-  // but where each rank keeps a part of the states: then the step may have come so far that some ranks have made their
-  // weights, and the others must follow. Nobody is further than that before all have the sums of all shards.
-  enum class Stage : uint8_t { before, summed, updated };
-  Stage stage() const;
-  void give_up();
-  void deal_anew();
-  // Finishes that step by the numbers of rank `root`, which has updated by them. All call it together; those that are
-  // `behind` follow. The ranks have found by then who has which weights (StateShares::find_holders).
-  Outcome follow(int root, bool behind);
-
   // The plans for a full batch of these types: per shape of this rank's shards one with how often it runs, in one
   // arena, then the update's, and that of averages where it is apart.
   struct Run {

@@ -10,17 +10,17 @@
 
 namespace freight::train {
 
-int64_t Deal::first_of(int r) const {
+int64_t ShardAssignment::first_of(int r) const {
   if (!counts.empty()) return std::accumulate(counts.begin(), counts.begin() + r, int64_t{0});
   const int64_t each = shards / world, more = shards % world;
   return r * each + std::min<int64_t>(r, more);
 }
 
-int64_t Deal::most() const {
+int64_t ShardAssignment::most() const {
   return counts.empty() ? (shards + world - 1) / world : *std::max_element(counts.begin(), counts.end());
 }
 
-data::Share Deal::pieces() const {
+data::Share ShardAssignment::pieces() const {
   data::Share share{.of = shards, .first = first(), .end = first() + count(), .cut = true};
   if (widths.empty()) return share;
   share.bounds = {0};
@@ -32,14 +32,14 @@ data::Share Deal::pieces() const {
   return share;
 }
 
-int64_t Deal::least_rows(int64_t n) const {
+int64_t ShardAssignment::least_rows(int64_t n) const {
   const data::Share share = pieces();
   int64_t least = n;
   for (int64_t i = 0; i < shards; ++i) least = std::min(least, share.rows(i, n).second);
   return least;
 }
 
-bool Deal::aligned() const {
+bool ShardAssignment::aligned() const {
   const auto even = [&](int64_t c) { return c == counts[0]; };
   if (!counts.empty() && !std::all_of(counts.begin(), counts.end(), even)) return false;
   const int64_t each = shards / world;
@@ -70,16 +70,16 @@ std::vector<int64_t> dealt(int64_t total, const std::vector<double>& weights, in
 }
 
 std::vector<double> Sharding::unequal_work() const {
-  const Deal all = deal();
+  const ShardAssignment all = deal();
   std::vector<double> work;
   if (!ranks || !ranks->weights().empty() || all.shards % all.world == 0) return work;
   for (int r = 0; r < all.world; ++r) work.push_back(static_cast<double>(all.first_of(r + 1) - all.first_of(r)));
   return work;
 }
 
-Deal Sharding::deal() const {
+ShardAssignment Sharding::deal() const {
   if (!ranks) return {.shards = shards};
-  Deal deal{.shards = shards, .rank = ranks->rank(), .world = ranks->world()};
+  ShardAssignment deal{.shards = shards, .rank = ranks->rank(), .world = ranks->world()};
   if (ranks->weights().empty()) return deal;
   // Shards of the contract are alike, and so one gets more of them; others are as large as it takes.
   if (exact) deal.counts = dealt(shards, ranks->weights(), 1);

@@ -11,7 +11,7 @@ class Ranks;
 
 // A batch is cut into shards, which are dealt to the ranks in order and as evenly as possible: 8 to 3 ranks as 3, 3, 2.
 // Ranks that are not alike get more or fewer of them, or larger and smaller ones.
-struct Deal {
+struct ShardAssignment {
   int64_t shards = 1;
   int rank = 0, world = 1;
   std::vector<int64_t> counts = {};  // of shards, by rank; empty: even ones
@@ -39,7 +39,7 @@ struct Sharding {
   // BatchNorm takes its statistics over the whole batch, not over each shard.
   bool shared_statistics = false;
   Ranks* ranks = nullptr;  // or null: this process computes all shards. Outlives the step
-  Deal deal() const;
+  ShardAssignment deal() const;
   // The shards of each rank where some get more of them than others without being faster; empty elsewhere.
   std::vector<double> unequal_work() const;
 };

@@ -35,13 +35,8 @@ void ShardsTogether::add(const Array& x, const Array& y, const Array& random_num
   shards_.push_back({x.clone(), y.clone(), random_numbers.clone()});
 }
 
-void ShardsTogether::forget() {
-  clear();
-  slots_.clear();
-}
-
 ShardsTogether::Bound& ShardsTogether::bind(size_t shard, const Array& block, const void* random_numbers) {
-  Slot& slot = *slots_[shard];
+  ShardBuffers& slot = *slots_[shard];
   const Shard& s = shards_[shard];
   const std::string key = cat(type_of(s.x), type_of(s.y));
   if (const auto known = slot.bound.find(key); known != slot.bound.end()) return known->second;
@@ -50,7 +45,7 @@ ShardsTogether::Bound& ShardsTogether::bind(size_t shard, const Array& block, co
   const Graph& g = plan->graph();
   if (g.leaves(Op::input).size() != 2) {
     fail(ErrorKind::usage, "--sync-batch-norm",
-         "is not for a net that reads arrays of the program in its forward pass");
+         "is not for a network that reads the program's arrays in its forward pass");
   }
   if (!slot.block.defined()) slot.block = Array(block.dtype(), block.shape());
   Bound b;
@@ -76,8 +71,9 @@ ShardsTogether::Bound& ShardsTogether::bind(size_t shard, const Array& block, co
   return slot.bound.emplace(key, std::move(b)).first->second;
 }
 
-void ShardsTogether::run(const Array& block, const void* random_numbers, const Sharding& sharding, const Deal& deal) {
-  while (slots_.size() < shards_.size()) slots_.push_back(std::make_unique<Slot>());
+void ShardsTogether::run(const Array& block, const void* random_numbers, const Sharding& sharding,
+                         const ShardAssignment& deal) {
+  while (slots_.size() < shards_.size()) slots_.push_back(std::make_unique<ShardBuffers>());
   std::vector<Executable::Joint> all;
   std::vector<Bound*> bound;
   for (size_t i = 0; i < shards_.size(); ++i) {
@@ -105,7 +101,7 @@ void ShardsTogether::run(const Array& block, const void* random_numbers, const S
 
 // The parts are those of the shards that are not empty.
 void ShardsTogether::sum(const std::vector<void*>& parts, const Type& type, const Sharding& sharding,
-                         const Deal& deal) {
+                         const ShardAssignment& deal) {
   const int64_t n = type.shape.numel();
   const auto room = [&](std::vector<double>& memory, int64_t tensors) {
     memory.assign((static_cast<size_t>(tensors) * type.bytes() + sizeof(double) - 1) / sizeof(double), 0.0);

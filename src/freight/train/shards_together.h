@@ -30,12 +30,10 @@ class ShardsTogether {
   void add(const Array& x, const Array& y, const Array& random_numbers);
   size_t count() const { return shards_.size(); }
   void clear() { shards_.clear(); }
-  // Other shards will be dealt: nothing that was made for these is kept.
-  void forget();
 
   // Runs all that were added. States that lie in `block` go to the shards' own blocks; the state at `random_numbers`
   // is each shard's. Sums are made over the shards of all ranks, in the tree over them where `sharding` is exact.
-  void run(const Array& block, const void* random_numbers, const Sharding& sharding, const Deal& deal);
+  void run(const Array& block, const void* random_numbers, const Sharding& sharding, const ShardAssignment& deal);
   // The next are asked after run(). An empty shard has nothing but its rows.
   int64_t rows(size_t shard) const { return shards_[shard].x.shape()[0]; }
   const float* block(size_t shard) const { return slots_[shard]->block.data<float>(); }
@@ -52,18 +50,18 @@ class ShardsTogether {
     std::vector<Array> own;  // states in the shard's block
     Array random_numbers;    // undefined where the net draws none
   };
-  struct Slot {
+  struct ShardBuffers {
     Array block;
     std::shared_ptr<SharedArena> arena = make_shared_arena();
     std::map<std::string, Bound> bound = {};  // by the shard's types
     std::vector<Array> results = {};
   };
   Bound& bind(size_t shard, const Array& block, const void* random_numbers);
-  void sum(const std::vector<void*>& parts, const Type& type, const Sharding& sharding, const Deal& deal);
+  void sum(const std::vector<void*>& parts, const Type& type, const Sharding& sharding, const ShardAssignment& deal);
 
   Source source_;
   std::vector<Shard> shards_;
-  std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<std::unique_ptr<ShardBuffers>> slots_;
   std::vector<double> total_, mine_, all_;  // memory of sums, of any type
 };
 

@@ -21,15 +21,15 @@ void name_damaged_record(const std::string& run, std::vector<std::string>& warni
   if (!io::file_exists(path)) return;
   try {
     if (io::read_json<nlohmann::json>(path, ErrorKind::data).is_object()) return;
-    warnings.push_back(cat(path, " is damaged: no JSON object; it is written anew"));
+    warnings.push_back(cat(path, " is damaged: not a JSON object; it will be rewritten"));
   } catch (const Error& e) {
-    warnings.push_back(cat(path, " is damaged: ", e.message(), "; it is written anew"));
+    warnings.push_back(cat(path, " is damaged: ", e.message(), "; it will be rewritten"));
   }
 }
 
-void find_checkpoint_of(Config& c, std::optional<Found> found, StartPoint& start, Hold hold) {
+void find_checkpoint_of(Config& c, std::optional<Found> found, StartPoint& start) {
   if (c.resume == "auto" && c.output_dir.empty()) c.output_dir = usual_dir(c);
-  if (!found) found = find_checkpoint(c.resume, c.output_dir, hold);
+  if (!found) found = find_checkpoint(c.resume, c.output_dir);
   start.lock = found->lock;
   start.checkpoint = std::move(found->checkpoint);
   start.warnings = std::move(found->warnings);
@@ -63,11 +63,11 @@ void claim_output(const Config& c, StartPoint& start) {
 
 }  // namespace
 
-StartPoint start_point(Config& c, std::optional<Found> found, Hold hold) {
+StartPoint start_point(Config& c, std::optional<Found> found) {
   StartPoint start;
-  if (!c.resume.empty()) find_checkpoint_of(c, std::move(found), start, hold);
+  if (!c.resume.empty()) find_checkpoint_of(c, std::move(found), start);
   if (c.output_dir.empty()) c.output_dir = RunDir::free_name(usual_dir(c));
-  if (!start.in_its_directory && hold == Hold::run) claim_output(c, start);
+  if (!start.in_its_directory) claim_output(c, start);
   return start;
 }
 

@@ -21,8 +21,7 @@ struct StartPoint {
 };
 
 // Says what config.resume means; `found` is what it led to where that was looked for. Settles config.output_dir and
-// config.overwrite. With Hold::nothing the directory is had later, by whoever writes there. Throws Error: usage where
-// the directory cannot be had, checkpoint.
-StartPoint start_point(Config& config, std::optional<Found> found, Hold hold = Hold::run);
+// config.overwrite. Throws Error: usage where the directory cannot be had, checkpoint.
+StartPoint start_point(Config& config, std::optional<Found> found);
 
 }  // namespace freight::train

@@ -200,7 +200,7 @@ TrainStep::TrainStep(const models::Model& model, optim::Optimizer& optimizer, op
             options.data != nullptr});
   FREIGHT_CHECK(!options.data || options.parts == 1, "the device makes whole batches");
   if (options.sharding.shards > 0) {
-    FREIGHT_CHECK(!options.data && options.parts == 1, "a batch is cut into shards, or else into parts");
+    FREIGHT_CHECK(!options.data && options.parts == 1, "a batch is divided into shards, or else into parts");
     state_->sharding = options.sharding;
     state_->sharded = std::make_unique<ShardedStep>(
         ShardedStep::Trained{&model, &optimizer, ema, scale, options.label_smoothing, options.shares}, options.sharding,
@@ -254,18 +254,6 @@ TrainStep::Outcome TrainStep::finish_shards(int64_t& counted) {
   return {o.loss, o.right};
 }
 
-TrainStep::Outcome TrainStep::follow_shards(int root, bool behind, int64_t& counted) {
-  const ShardedStep::Outcome o = state_->sharded->follow(root, behind);
-  need_scale(state_->scale.get());
-  counted = o.counted;
-  return {o.loss, o.right};
-}
-
-bool TrainStep::has_updated() const { return state_->sharded->stage() == ShardedStep::Stage::updated; }
-
-void TrainStep::give_up_shards() { state_->sharded->give_up(); }
-void TrainStep::deal_shards_anew() { state_->sharded->deal_anew(); }
-
 std::shared_ptr<const Plan> TrainStep::largest_shard(const Type& x, const Type& y) {
   return state_->sharded ? state_->sharded->largest_shard(x, y) : nullptr;
 }
@@ -295,8 +283,8 @@ void TrainStep::enqueue(int64_t times) { state_->from_device.repeat(times); }
 // Scaling cannot help gradients that are infinite below a factor of 2^-20.
 void TrainStep::check_scale(double scale) {
   if (scale > 0x1p-20) return;
-  fail(ErrorKind::diverged, "train", "the gradients are not finite in fp16 at any loss scale: got ", scale,
-       ", need more than ", 0x1p-20, "; try a smaller --lr, --precision bf16 or fp32");
+  fail(ErrorKind::diverged, "train", "NaN or infinite gradients in fp16 at every loss scale: expected more than ",
+       0x1p-20, ", got ", scale, "; try a smaller --lr, --precision bf16 or fp32");
 }
 
 std::vector<TrainStep::Run> TrainStep::plans(const Type& x, const Type& y) {

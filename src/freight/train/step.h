@@ -64,11 +64,6 @@ class TrainStep {
   // finish_shards(), which tells what run() does, and of how many samples or tokens: of 0 nothing is changed.
   void add_shard(const data::FeedBatch& shard);
   Outcome finish_shards(int64_t& counted);
-  // The same of a step that some ranks have finished when others were lost (ShardedStep::follow).
-  Outcome follow_shards(int root, bool behind, int64_t& counted);
-  bool has_updated() const;  // such a step: its weights are not those before it, nor all of those behind it
-  void give_up_shards();
-  void deal_shards_anew();
   // Enqueues so many steps on the next batches of StepOptions::data, as one piece of work where the device can. What
   // they did comes from DeviceData::results; the steps behind one whose loss is not finite change nothing.
   void enqueue(int64_t times);

@@ -23,7 +23,7 @@ void StepSums::lay(std::vector<Variable> summands, std::vector<size_t> ends) {
 // Says where the summands lie, since a recording may not ask.
 void StepSums::start() {
   missing_.assign(ends_.size(), 0);
-  for (Part& p : parts_) {
+  for (PendingGradient& p : parts_) {
     p.at = p.variable.array().storage()->on_device(devices_.memory(), DeviceAccess::update);
     p.ready = false;
     ++missing_[p.piece];
@@ -48,7 +48,7 @@ int64_t StepSums::agree(const SumOrder& order, bool recordable, int64_t kept) {
     repeats = repeats && all[i + 1] == all[1];
     if (all[i + 2] != all[2]) {
       fail(ErrorKind::usage, "--sync-batch-norm", "the plan of rank ", i / kSaid,
-           " sums other statistics than that of rank 0, or in another order");
+           " reduces other statistics than rank 0, or in another order");
     }
     if (!order.within.empty() && all[i + 3] != all[3]) in_plan_order_ = false;
   }
@@ -57,14 +57,14 @@ int64_t StepSums::agree(const SumOrder& order, bool recordable, int64_t kept) {
 }
 
 void StepSums::ready(void* data) {
-  const auto part = std::find_if(parts_.begin(), parts_.end(), [&](const Part& p) { return p.at == data; });
+  const auto part = std::find_if(parts_.begin(), parts_.end(), [&](const PendingGradient& p) { return p.at == data; });
   // The plan may make a state elsewhere and copy it at the end: run_ends() sees to that.
   if (part == parts_.end() || part->ready) return;
   mark(*part);
   if (in_plan_order_) give_complete();
 }
 
-void StepSums::mark(Part& part) {
+void StepSums::mark(PendingGradient& part) {
   part.ready = true;
   --missing_[part.piece];
 }
@@ -88,7 +88,7 @@ bool StepSums::sum_within(void* data, const Type& type) {
 }
 
 void StepSums::run_ends() {
-  for (Part& p : parts_) {
+  for (PendingGradient& p : parts_) {
     if (!p.ready) mark(p);
   }
   give_complete();

@@ -45,27 +45,27 @@ class StepSums final : public Collectives {
   void enqueued() override { devices_.enqueued(); }
 
  private:
-  struct Part {
+  struct PendingGradient {
     Variable variable;
     size_t piece = 0;
     void* at = nullptr;  // on the device, in this run
     bool ready = false;
   };
   void start();
-  void mark(Part& part);
+  void mark(PendingGradient& part);
   void give_complete();
 
   DeviceCollectives& devices_;
   Gather gather_;
   std::function<void(size_t summand)> prepare_ = {};
-  std::vector<Part> parts_;      // in the order of pieces
-  std::vector<size_t> ends_;     // of pieces
-  std::vector<size_t> missing_;  // parts of each piece of this run
-  size_t given_ = 0;             // pieces of this run, in order
-  bool has_summed_ = false;      // in a run
-  int64_t recordings_ = 0;       // that the ranks have made together
-  bool in_plan_order_ = true;    // pieces of this run travel as soon as they are complete
-  std::vector<Array> zeros_;     // that the last empty run brought
+  std::vector<PendingGradient> parts_;  // in the order of pieces
+  std::vector<size_t> ends_;            // of pieces
+  std::vector<size_t> missing_;         // parts of each piece of this run
+  size_t given_ = 0;                    // pieces of this run, in order
+  bool has_summed_ = false;             // in a run
+  int64_t recordings_ = 0;              // that the ranks have made together
+  bool in_plan_order_ = true;           // pieces of this run travel as soon as they are complete
+  std::vector<Array> zeros_;            // that the last empty run brought
 };
 
 }  // namespace freight::train

@@ -38,8 +38,7 @@ data::LoadOptions load_options(const Config& c, const Own& own) {
   if (!c.input_size.empty()) {
     const Shape size = models::parse_size(c.input_size);
     if (size[0] != size[1]) {
-      fail(ErrorKind::usage, "--input-size", "got ", c.input_size,
-           ": pictures in files become squares, need one number");
+      fail(ErrorKind::usage, "--input-size", "expected one number, got ", c.input_size, ": image files become squares");
     }
     input = {3, size[0], size[1]};
   } else {
@@ -64,14 +63,14 @@ data::TrainTest checked(data::TrainTest sets, const std::string& name) {
   for (const auto& [set, part] : parts) {
     const bool classes = set->labels.defined() && set->labels.dtype() == DType::i64;
     if (classes && set->classes.empty()) set->classes = data::numbered_classes(largest + 1);
-    set->validate(cat(name, ", ", part, " part, samples"), cat(name, ", ", part, " part, labels"));
+    set->validate(cat(name, ", ", part, " set, samples"), cat(name, ", ", part, " set, labels"));
   }
   if (sets.train.sample_shape() != sets.test.sample_shape() && !sets.train.files) {
-    fail(ErrorKind::data, name, "the parts differ: samples of training are ", sets.train.sample_shape(),
+    fail(ErrorKind::data, name, "the splits differ: samples of training are ", sets.train.sample_shape(),
          ", those of the test ", sets.test.sample_shape());
   }
   if (sets.train.classes != sets.test.classes) {
-    fail(ErrorKind::data, name, "the parts differ: the classes of training are ", join(sets.train.classes, ", "),
+    fail(ErrorKind::data, name, "the splits differ: the classes of training are ", join(sets.train.classes, ", "),
          ", those of the test ", join(sets.test.classes, ", "));
   }
   return sets;
@@ -104,7 +103,7 @@ class SampleTask : public Task {
     refuse_other_flags();
     models::Model model;
     if (own_model_) {
-      refuse_given({{"--num-classes", c_.num_classes > 0}}, "is for named nets: this one is the program's own");
+      refuse_given({{"--num-classes", c_.num_classes > 0}}, "is for built-in networks: this one is custom");
       model = *own_model_;
     } else if (is_spec_file(c_.model)) {
       model = models::load(c_.model, {.classes = c_.num_classes});
@@ -205,7 +204,7 @@ class SampleTask : public Task {
                   {"--tokenizer", c_.tokenizer != Config().tokenizer},
                   {"--vocabulary", c_.vocabulary > 0},
                   {"--max-length", c_.max_length > 0}},
-                 cat("is for nets that read text: ", c_.data, " is not text"));
+                 cat("is for networks that read text: ", c_.data, " is not text"));
     if (data_.train.meaning.values == data::Values::unstated) {
       refuse_given({{"--layout", c_.layout != Config().layout}, {"--value-range", !c_.value_range.empty()}},
                    cat("is for arrays in .npy and .npz files: ", c_.data, " is none"));
@@ -214,9 +213,9 @@ class SampleTask : public Task {
     refuse_given({{"--train-crop-size", c_.train_crop_size > 0},
                   {"--val-crop-size", c_.val_crop_size > 0},
                   {"--val-resize-size", c_.val_resize_size > 0}},
-                 cat("is for pictures in files: ", c_.data, " is in memory and takes --input-size"));
+                 cat("is for image files: ", c_.data, " is in memory and uses --input-size"));
     refuse_given({{"--val-split", c_.val_split >= 0}},
-                 cat("is for pictures in files and for text: of ", c_.data, " a part is held out as it is"));
+                 cat("is for image files and for text: of ", c_.data, " the split is fixed"));
   }
   // The part whose samples are what evaluation and prediction see: images may be trained on in another size.
   const data::Dataset& deployed() const { return data_.train.files ? data_.test : data_.train; }

@@ -24,11 +24,11 @@ std::unique_ptr<data::Feed> text_feed(std::shared_ptr<const data::TokenSet> set,
 std::unique_ptr<data::Feed> evaluation_feed(const data::TextSet& set, const data::TextPart& part,
                                             const store::Bundle& bundle, int64_t batch_size) {
   if (!bundle.preprocessing.text()) {
-    fail(ErrorKind::usage, bundle.model.name, "does not read text: it takes samples ", bundle.model.input);
+    fail(ErrorKind::usage, bundle.model.name, "does not read text: it expects samples ", bundle.model.input);
   }
   const bool corpus = set.corpus();
   if (corpus != bundle.model.language_model()) {
-    fail(ErrorKind::usage, "data", "model ", bundle.model.name, " does not fit data set ", set.name, ": it tells ",
+    fail(ErrorKind::usage, "data", "model ", bundle.model.name, " does not fit dataset ", set.name, ": it predicts ",
          corpus ? "classes, the data is a corpus" : "tokens, the data has classes");
   }
   const auto tokens = std::make_shared<data::TokenSet>(*encoded(part, bundle.preprocessing, corpus));

@@ -20,18 +20,19 @@ class TextTask : public Task {
       : c_(config), text_(data::load_text(config.data, load_options(config, bad))) {
     refuse_image_flags();
     if (c_.model.empty()) {
-      fail(ErrorKind::usage, "--model", "is missing: ", c_.data, text_.corpus() ? " is a corpus" : " holds documents",
+      fail(ErrorKind::usage, "--model", "is missing: ", c_.data,
+           text_.corpus() ? " is a corpus" : " contains documents",
            text_.corpus()
                ? " and needs a language model: gpt_char, or a spec FILE.json whose result is (N, T, vocabulary)"
-               : " and needs a net that reads text: textcnn, or a spec FILE.json");
+               : " and needs a network that reads text: textcnn, or a spec FILE.json");
     }
     const bool file = own.model || ends_with(c_.model, ".json") || c_.model.find('/') != std::string::npos;
     models::Model spec;
     if (file) {
       spec = own.model ? *own.model : models::from_spec_file(c_.model);
       if (!spec.reads_tokens()) {
-        fail(ErrorKind::usage, "--model", c_.model, " does not read text: it takes ", spec.input,
-             ", need \"input\": [T] and \"input_dtype\": \"i32\"");
+        fail(ErrorKind::usage, "--model", c_.model, " does not read text: it expects ", spec.input,
+             ", expected \"input\": [T] and \"input_dtype\": \"i32\"");
       }
     }
     learn(spec);
@@ -93,7 +94,7 @@ class TextTask : public Task {
                            text_.corpus() ? "windows of " : "at most ", preprocessing_.input[0], " tokens");
     if (train_->cut > 0) {
       line += cat(", ", fixed(100.0 * static_cast<double>(train_->cut) / static_cast<double>(train_->count()), 1),
-                  " % of the documents are cut off there");
+                  " % of the documents are truncated there");
     }
     notes.push_back(line);
     return notes;
@@ -114,7 +115,7 @@ class TextTask : public Task {
                      .bad = bad}};
   }
 
-  void refuse_image_flags() const { refuse_given(image_flags(c_), cat("is for pictures: ", c_.data, " is text")); }
+  void refuse_image_flags() const { refuse_given(image_flags(c_), cat("is for images: ", c_.data, " is text")); }
 
   void learn(const models::Model& spec) {
     data::TokenizerOptions o{.kind = text_.corpus() ? data::TokenizerKind::character : data::TokenizerKind::word,
@@ -149,27 +150,27 @@ class TextTask : public Task {
 
   void check(const models::Model& model) const {
     const auto refuse = [&](const auto&... why) {
-      fail(ErrorKind::usage, "--model", "model ", model.name, " does not fit data set ", text_.name, ": ", why...);
+      fail(ErrorKind::usage, "--model", "model ", model.name, " does not fit dataset ", text_.name, ": ", why...);
     };
     if (text_.corpus() && (model.own.loss || model.own.metric)) {
       refuse("a loss and a metric of a program's own are over samples, of a corpus tokens are counted");
     }
     if (model.own.loss) return;
-    if (model.loss == models::Loss::mse) refuse("it regresses values (loss mse), the data has classes");
+    if (model.loss == models::Loss::mse) refuse("it is a regression model (loss mse), the data has classes");
     const Type result = model.output_type(1);
     const int64_t outputs = result.shape.back();
     if (text_.corpus()) {
       if (result.shape.rank() != 3)
-        refuse("it tells a class per text, a corpus needs a result (N, T, vocabulary): got ", result);
+        refuse("it classifies texts, a corpus needs a result (N, T, vocabulary): got ", result);
       if (outputs < preprocessing_.tokenizer->size()) {
-        refuse("it tells ", outputs, " tokens, the vocabulary has ", preprocessing_.tokenizer->size());
+        refuse("it predicts ", outputs, " tokens, the vocabulary has ", preprocessing_.tokenizer->size());
       }
       return;
     }
     if (result.shape.rank() != 2)
-      refuse("it tells tokens, the data has classes: need a result (N, classes), got ", result);
+      refuse("it is a language model, the data has classes: expected a result (N, classes), got ", result);
     if (outputs < static_cast<int64_t>(text_.classes.size())) {
-      refuse("it gives ", outputs, " classes, the data has ", text_.classes.size());
+      refuse("it returns ", outputs, " classes, the data has ", text_.classes.size());
     }
   }
 

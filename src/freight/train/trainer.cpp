@@ -61,10 +61,9 @@ Result PreparedRun::run(Observer& observer, const std::vector<std::string>& argv
       record.left_out(p.left_out.samples().size() - 1);
       observer.on_bad_sample(bad.path, bad.reason);
     };
-    const bool elastic = p.ranks && p.ranks->members();
-    if (!elastic) observer.on_start(s);  // else the first rank's hears it, once it is known
+    observer.on_start(s);
     p.train(record, observer);
-    if (!elastic) record.end(p.result(), observer.figures(p.result()));  // else before the ranks part
+    record.end(p.result(), observer.figures(p.result()));
   });
   return p.result();
 }

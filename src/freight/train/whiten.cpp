@@ -32,13 +32,13 @@ void whiten(const models::Model& model, const Task& task) {
   for (size_t i = 1; i < recorder.calls.size(); ++i) {
     if (!whitening_layer(*recorder.calls[i].module)) continue;
     fail(ErrorKind::usage, "whiten", "layer ", recorder.calls[i].path, " of ", model.name,
-         " has init whiten, and is not the net's first: filters are taken from pictures alone; need another init");
+         " has init whiten, and is not the network's first layer: filters are computed from images only; use another "
+         "init");
   }
   const nn::ConvLayer* layer = whitening_layer(*recorder.calls.front().module);
   const std::unique_ptr<data::Feed> feed = task.plain_feed();
   if (!layer || !feed) {
-    fail(ErrorKind::usage, "whiten", "model ", model.name,
-         " has a layer of init whiten, which needs pictures (C, H, W)");
+    fail(ErrorKind::usage, "whiten", "model ", model.name, " has a layer of init whiten, which needs images (C, H, W)");
   }
   nn::Whitening whitening(layer->weight.shape());
   int64_t images = 0;

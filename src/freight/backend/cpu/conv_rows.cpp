@@ -22,7 +22,7 @@ constexpr int64_t kMostInPlane = 1 << 20;          // pixels of a row where rows
 struct Columns {
   int64_t first, count;
 };
-struct Piece {
+struct RowSegment {
   Columns x, y;
   int64_t pad_low, pad_high;
 };
@@ -39,14 +39,14 @@ struct Row {
         reach(p.a.dilation[0] * (p.w.shape[2] - 1)) {}
 
   // The piece for results [first, last) of the convolution.
-  Piece of_results(int64_t first, int64_t last) const {
+  RowSegment of_results(int64_t first, int64_t last) const {
     const int64_t begin = first * stride - low, end = (last - 1) * stride - low + reach + 1;
     const int64_t from = std::max<int64_t>(begin, 0), to = std::min(end, w);
     return {{from, to - from}, {first, last - first}, from - begin, end - to};
   }
   // The piece for pixels [first, last) of the image, of which the first is seen by the first tap of a window, or is the
   // row's first.
-  Piece of_pixels(int64_t first, int64_t last) const {
+  RowSegment of_pixels(int64_t first, int64_t last) const {
     const int64_t before = first == 0 ? 0 : std::max<int64_t>((first + low) / stride - reach / stride, 0);
     const int64_t behind = std::min((last - 1 + low) / stride + 1, ow);
     const int64_t pad = first + low - before * stride;
@@ -57,7 +57,7 @@ struct Row {
 
 int64_t row_bytes(const Type& t) { return t.shape[1] * t.shape[2] * static_cast<int64_t>(size_of(t.dtype)); }
 
-std::vector<Piece> pieces_of(const ConvOp& p) {
+std::vector<RowSegment> pieces_of(const ConvOp& p) {
   const Row row(p);
   const bool of_pixels = p.op == Op::conv_grad_input;
   const int64_t length = of_pixels ? row.w : row.ow, longest = std::max(row.w, row.ow);
@@ -66,7 +66,7 @@ std::vector<Piece> pieces_of(const ConvOp& p) {
   const int64_t least = ceil_div(std::max(row.low, row.high) + 1, of_pixels ? 1 : row.stride);
   const int64_t piece = round_up(std::max(length / parts, least), row.stride),
                 count = std::max<int64_t>(length / piece, 1);
-  std::vector<Piece> pieces;
+  std::vector<RowSegment> pieces;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t shift = of_pixels ? row.low % row.stride : 0;
     const auto start = [&](int64_t k) { return k == 0 ? 0 : k == count ? length : k * piece - shift; };
@@ -75,7 +75,7 @@ std::vector<Piece> pieces_of(const ConvOp& p) {
   return pieces;
 }
 
-ConvOp problem_of(const ConvOp& p, const Piece& piece) {
+ConvOp problem_of(const ConvOp& p, const RowSegment& piece) {
   ConvOp part = p;
   part.x.shape[0] = part.y.shape[0] = 1;
   part.x.shape[2] = piece.x.count;
@@ -91,7 +91,7 @@ class RowsKernel final : public Kernel {
              const std::function<std::unique_ptr<Kernel>(const ConvOp&)>& make)
       : op_(p.op), operands_(operands), samples_(p.x.shape[0]), x_(p.x), y_(p.y), weight_bytes_(weight_bytes) {
     std::map<std::tuple<int64_t, int64_t, int64_t, int64_t>, size_t> known;
-    for (const Piece& piece : pieces_of(p)) {
+    for (const RowSegment& piece : pieces_of(p)) {
       const auto [at, made] =
           known.insert({{piece.x.count, piece.y.count, piece.pad_low, piece.pad_high}, kernels_.size()});
       if (made) kernels_.push_back(make(problem_of(p, piece)));
@@ -112,7 +112,7 @@ class RowsKernel final : public Kernel {
     std::vector<void*> bound(operands, operands + operands_ + (scratch_ > 0));
     void* const more = op_ == Op::conv_grad_weight ? static_cast<char*>(operands[operands_]) + sum_ : nullptr;
     for (int64_t n = 0; n < samples_; ++n) {
-      for (const Part& part : parts_) {
+      for (const KernelCall& part : parts_) {
         bound[x] = x_.at(operands[x], n, part.x);
         bound[y] = y_.at(operands[y], n, part.y);
         const bool adds = more && !(n == 0 && &part == parts_.data());
@@ -124,7 +124,7 @@ class RowsKernel final : public Kernel {
   }
 
  private:
-  struct Part {
+  struct KernelCall {
     size_t kernel;
     int64_t x, y;  // the first columns
   };
@@ -151,7 +151,7 @@ class RowsKernel final : public Kernel {
   Side x_, y_;
   size_t weight_bytes_, scratch_ = 0, sum_ = 0;
   std::vector<std::unique_ptr<Kernel>> kernels_;
-  std::vector<Part> parts_;
+  std::vector<KernelCall> parts_;
 };
 
 }  // namespace
@@ -162,20 +162,20 @@ bool cuts_rows(const ConvOp& p) {
   if (p.x.shape.rank() > 3) {
     if (longest <= kMostInPlane) return false;
     fail(ErrorKind::device, freight::name(p.op), "rows of ", p.x, " -> ", p.y,
-         " are too long for a convolution over two axes on the CPU: got ", longest, " pixels, need at most ",
-         kMostInPlane, "; exchange the axes, or take a convolution over one axis, which cuts its rows");
+         " are too long for a convolution over two axes on the CPU: expected at most ", kMostInPlane, ", got ", longest,
+         " pixels; exchange the axes, or use a convolution over one axis, which splits its rows");
   }
   if (longest <= kLongRow && std::max(row_bytes(p.x), row_bytes(p.y)) <= kPieceBytes) return false;
   const bool sums = p.op == Op::conv_grad_weight;
   if (sums && p.w.dtype != DType::f32) {
     fail(ErrorKind::device, freight::name(p.op), "the weight's gradient by rows of ", p.x,
-         " is summed up by pieces, in f32 alone: got ", p.w, ", need f32");
+         " is summed up by pieces, in f32 alone: expected f32, got ", p.w);
   }
   return pieces_of(p).size() > 1;
 }
 
 ConvOp usual_piece(const ConvOp& p) {
-  const std::vector<Piece> pieces = pieces_of(p);
+  const std::vector<RowSegment> pieces = pieces_of(p);
   return problem_of(p, pieces[pieces.size() / 2]);
 }
 

@@ -50,11 +50,11 @@ class CpuBackend final : public Backend {
 
   std::string name() const override { return "cpu"; }
   std::string description() const override { return cat(cpu_info().model, ", ", thread_count(), " threads"); }
-  std::string lacks(DType dtype) const override {
-    if (dtype != DType::bf16) return Backend::lacks(dtype);
+  std::string why_unsupported(DType dtype) const override {
+    if (dtype != DType::bf16) return Backend::why_unsupported(dtype);
     if (dnnl_has_bf16_instructions()) return {};
     if (env::get("FREIGHT_BF16") == "1" && dnnl_multiplies(dtype)) return {};
-    return "the processor has neither avx512_bf16 nor AMX";
+    return "the CPU has neither avx512_bf16 nor AMX";
   }
   bool has_kernel(const Graph& graph, const Node& node) const override { return family_of(graph, node) != nullptr; }
   bool narrows(const Graph&, const Node&, DType dtype) const override { return dtype == DType::bf16 && bf16_table(); }

@@ -125,9 +125,9 @@ Lapack load_lapack(const std::string& named) {
   if (l.library.handle) l = with_functions(l.library);
   if (l.usable()) return l;
   if (!named.empty()) {
-    fail(ErrorKind::usage, kVariable, "cannot be used: ", l.library.why, "; got '", named,
-         "', need the file of a LAPACK library, like liblapack.so.3 of Debian's libopenblas0-pthread, or ", kWithout,
-         " for the reference loops");
+    fail(ErrorKind::usage, kVariable, "cannot be used: ", l.library.why,
+         "; expected the file of a LAPACK library, like liblapack.so.3 of Debian's libopenblas0-pthread, or ", kWithout,
+         " for the reference loops, got '", named, "'");
   }
   l.library.why += cat("; install libopenblas0-pthread, or name a library's file in ", kVariable);
   if (l.library.broken) logging::warn(cat("LAPACK is not used: ", l.library.why));

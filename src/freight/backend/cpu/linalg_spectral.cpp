@@ -55,7 +55,7 @@ void need_countable(const Fault& fault, const Lapack& lapack, const Matrices& of
   if (need <= kMost) return;
   fault.tell(cat("a matrix of ", fault.type(), " needs a workspace of ", need, " numbers: the integers of ",
                  lapack.library.path, " have 32 bits and count to ", kMost,
-                 "; name a LAPACK with integers of 64 bits in FREIGHT_LAPACK"),
+                 "; set FREIGHT_LAPACK to a LAPACK with 64-bit integers"),
              ErrorKind::capacity);
 }
 

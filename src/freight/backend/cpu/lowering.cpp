@@ -20,7 +20,7 @@ constexpr int64_t kMaxRow = 65536;
 size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Where a value lies: an operand of the step, or scratch.
-struct Place {
+struct ValueLocation {
   int operand = -1;
   DType dtype = DType::f32;
   Strides strides;  // by axis of the body; 0 where the extent is 1
@@ -89,8 +89,8 @@ class Lowering {
   }
 
  private:
-  static Place external(size_t operand, const Operand& o) {
-    Place p{static_cast<int>(operand), o.type.dtype, o.layout.strides};
+  static ValueLocation external(size_t operand, const Operand& o) {
+    ValueLocation p{static_cast<int>(operand), o.type.dtype, o.layout.strides};
     for (int i = 0; i < p.strides.rank(); ++i) {
       if (o.type.shape[i] == 1) p.strides[i] = 0;
     }
@@ -99,7 +99,7 @@ class Lowering {
   bool placed(Value v) const { return place_[v.index()].operand >= 0; }
   const Node& def(Value v) const { return g_.def(v); }
   const Shape& shape(Value v) const { return g_.type(v).shape; }
-  Place output(size_t i) const { return external(spec_.in.size() + i, spec_.out[i]); }
+  ValueLocation output(size_t i) const { return external(spec_.in.size() + i, spec_.out[i]); }
 
   // Which of the axes are in the set, in the order of order_.
   std::vector<bool> along_order(AxisSet axes) const {
@@ -147,7 +147,7 @@ class Lowering {
   int make(Build& b, Value v) {
     TileProgram& p = b.program;
     if (placed(v)) {
-      const Place& place = place_[v.index()];
+      const ValueLocation& place = place_[v.index()];
       return p.input(place.operand, place.dtype, select(place.strides, b.axes));
     }
     const Node& n = def(v);
@@ -187,7 +187,7 @@ class Lowering {
     return p.apply(n.op, type.dtype, in[0], in[1], in[2]);
   }
 
-  void store(Build& b, Value v, const Place& to) {
+  void store(Build& b, Value v, const ValueLocation& to) {
     const int value = emit(b, v);
     b.program.stores.push_back({.value = value,
                                 .dtype = to.dtype,
@@ -267,7 +267,7 @@ class Lowering {
     return first.empty() || changes <= (first[0] ? 1 : 2);
   }
 
-  void accumulate(Build& b, Value v, const Place& to, const std::vector<bool>& reduced, int value) const {
+  void accumulate(Build& b, Value v, const ValueLocation& to, const std::vector<bool>& reduced, int value) const {
     TileAccumulate a{.value = value,
                      .op = def(v).op,
                      .dtype = to.dtype,
@@ -293,8 +293,9 @@ class Lowering {
 
   // --- reductions of any axes in any order: innermost group of reduced axes first ---
 
-  Place temporary(DType dtype, const Shape& extents) {
-    Place p{static_cast<int>(kernel_->external + kernel_->temporaries.size()), dtype, Shape::filled(space_.rank(), 0)};
+  ValueLocation temporary(DType dtype, const Shape& extents) {
+    ValueLocation p{static_cast<int>(kernel_->external + kernel_->temporaries.size()), dtype,
+                    Shape::filled(space_.rank(), 0)};
     int64_t step = 1;
     for (size_t i = order_.size(); i-- > 0;) {  // dense, in the region's order
       const int a = order_[i];
@@ -308,7 +309,7 @@ class Lowering {
   }
 
   // The operand that receives v at the end: its own output, or scratch.
-  Place destination(Value v) {
+  ValueLocation destination(Value v) {
     for (size_t i = 0; i < g_.outputs.size(); ++i) {
       if (g_.outputs[i] == v) return output(i);
     }
@@ -319,7 +320,7 @@ class Lowering {
     const DType dtype = wide(g_.type(v).dtype);
     std::vector<bool> reduced = reduced_axes(v);
     std::vector<int> axes = order_;
-    Place source;  // of the second and later stages
+    ValueLocation source;  // of the second and later stages
     for (;;) {
       // The last group of reduced axes goes now; with what is kept behind it this is [kept][reduced][kept].
       std::vector<bool> now(axes.size());
@@ -341,7 +342,7 @@ class Lowering {
         left.push_back(axes[k]);
         left_reduced.push_back(reduced[k]);
       }
-      const Place to = last ? destination(v) : temporary(dtype, extents);
+      const ValueLocation to = last ? destination(v) : temporary(dtype, extents);
       accumulate(b, v, to, now, value);
       finish(b);
       if (last) {
@@ -361,7 +362,7 @@ class Lowering {
   const std::vector<int> order_;           // axes longer than 1, slowest first
   const std::vector<bool> first_reduced_;  // of them: those that the first reduction removes
   std::unique_ptr<TileStepKernel> kernel_;
-  std::vector<Place> place_;
+  std::vector<ValueLocation> place_;
 };
 
 bool blocked(const StepSpec& spec) {

@@ -13,20 +13,20 @@ namespace {
 // One or more copies into one result, after an optional fill.
 class CopyKernel : public Kernel {
  public:
-  struct Part {
+  struct PlacedCopy {
     StridedCopy copy;
     size_t input;
     size_t offset;  // bytes into the result
   };
-  CopyKernel(std::vector<Part> parts, size_t inputs, std::string label)
+  CopyKernel(std::vector<PlacedCopy> parts, size_t inputs, std::string label)
       : parts_(std::move(parts)), inputs_(inputs), label_(std::move(label)) {
-    for (const Part& p : parts_) tasks_ = std::max(tasks_, p.copy.tasks());
+    for (const PlacedCopy& p : parts_) tasks_ = std::max(tasks_, p.copy.tasks());
   }
   void run(void* const* operands) override {
     if (fill_) fill_(operands[inputs_]);
     // Parts that meet in a line of memory are copied together.
     parallel_for(tasks_, [&](int64_t i) {
-      for (const Part& p : parts_)
+      for (const PlacedCopy& p : parts_)
         p.copy.run(operands[p.input], static_cast<char*>(operands[inputs_]) + p.offset, i, tasks_);
     });
   }
@@ -43,7 +43,7 @@ class CopyKernel : public Kernel {
   }
 
  private:
-  std::vector<Part> parts_;
+  std::vector<PlacedCopy> parts_;
   size_t inputs_;
   std::string label_;
   int64_t tasks_ = 1;
@@ -58,7 +58,7 @@ StridedCopy copying(const Operand& in, const Strides& to) {
 
 std::unique_ptr<Kernel> make_copy(const StepSpec& spec) {
   if (spec.out[0].type.numel() == 0) return nullptr;
-  std::vector<CopyKernel::Part> parts{{copying(spec.in[0], spec.out[0].layout.strides), 0, 0}};
+  std::vector<CopyKernel::PlacedCopy> parts{{copying(spec.in[0], spec.out[0].layout.strides), 0, 0}};
   return std::make_unique<CopyKernel>(std::move(parts), 1, "copy");
 }
 
@@ -83,7 +83,7 @@ std::unique_ptr<Kernel> make_concat(const StepSpec& spec) {
   if (spec.out[0].type.numel() == 0) return nullptr;
   const int axis = static_cast<int>(attrs<AxisAttrs>(*spec.node).axis);
   const Operand& out = spec.out[0];
-  std::vector<CopyKernel::Part> parts;
+  std::vector<CopyKernel::PlacedCopy> parts;
   size_t at = 0;
   for (size_t i = 0; i < spec.in.size(); ++i) {
     const Operand& in = spec.in[i];
@@ -104,7 +104,7 @@ std::unique_ptr<Kernel> make_pad(const StepSpec& spec) {
     offset += a.low[i] * spread[i];
     spread[i] *= a.interior[i] + 1;
   }
-  std::vector<CopyKernel::Part> parts;
+  std::vector<CopyKernel::PlacedCopy> parts;
   if (in.type.numel() > 0) {
     parts.push_back({copying(in, spread), 0, static_cast<size_t>(offset) * size_of(in.type.dtype)});
   }

@@ -31,7 +31,7 @@ int64_t number_of(const Check& check) {
 }
 
 std::string text_of(const Check& check, int64_t found) {
-  if (!check.fault) return cat("index out of range: got ", found, ", need 0 to ", check.rows - 1);
+  if (!check.fault) return cat("index out of range: expected 0 to ", check.rows - 1, ", got ", found);
   const int64_t matrix = found / check.rows, place = found % check.rows;
   switch (*check.fault) {
     case MatrixFault::zero_pivot: return zero_pivot_text(check.matrices, matrix, place);

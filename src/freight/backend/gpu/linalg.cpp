@@ -96,7 +96,7 @@ Lowered lower_lu(const StepSpec& spec, int64_t local_bytes) {
   if (fits_local(x.dtype, x.rows, x.columns, local_bytes)) {
     s.then(lu_panel(x, lu, order, local_bytes));
   } else {
-    s.then(copy_part(x, lu, Part::all));
+    s.then(copy_part(x, lu, Triangle::all));
     for (int64_t k = 0; k < steps; k += kFactorBlock) {
       const int64_t w = std::min(kFactorBlock, steps - k), below = x.rows - k - w, beside = x.columns - k - w;
       const MatrixBatch panel = lu.block(k, k, x.rows - k, w), right = lu.block(k, k + w, w, beside);
@@ -125,7 +125,7 @@ Lowered lower_cholesky(const StepSpec& spec, int64_t local_bytes) {
   if (fits_local(x.dtype, n, n, local_bytes)) {
     s.then(cholesky_block(x, l));
   } else {
-    s.then(copy_part(given, made, Part::all));
+    s.then(copy_part(given, made, Triangle::all));
     for (int64_t k = 0; k < n; k += kFactorBlock) {
       const int64_t w = std::min(kFactorBlock, n - k), next = k + w, rest = n - next;
       const MatrixBatch block = l.block(k, k, w, w), below = l.block(next, k, rest, w);
@@ -140,7 +140,7 @@ Lowered lower_cholesky(const StepSpec& spec, int64_t local_bytes) {
                            below.block(j, 0, wide, w).transposed());
       }
     }
-    s.then(copy_part(l, l, Part::lower));
+    s.then(copy_part(l, l, Triangle::lower));
   }
   s.then(report_diagonal(l, Bad::not_positive, matrix_check(*spec.node, spec.in[0].type, MatrixFault::not_positive)));
   return s.finish();
@@ -160,7 +160,7 @@ Lowered lower_triangular(const StepSpec& spec) {
     s.then(report_diagonal(a, Bad::zero, matrix_check(*spec.node, spec.in[0].type, MatrixFault::zero_diagonal)));
   }
   if (x.columns == 0) return s.finish();
-  s.then(copy_part(b, result, Part::all));
+  s.then(copy_part(b, result, Triangle::all));
   for (int64_t done = 0; done < n; done += kFactorBlock) {
     const int64_t w = std::min(kFactorBlock, n - done), rest = n - done - w, k = upper ? rest : done;
     const MatrixBatch block = t.block(k, k, w, w), rows = x.block(k, 0, w, x.columns);
@@ -205,7 +205,7 @@ Lowered lower_qr(const StepSpec& spec) {
                     gram = scratch(kFactorBlock, kFactorBlock);
   const int64_t widest = std::max(x.columns, q.columns);
   const std::array<MatrixBatch, 2> rows{scratch(kFactorBlock, widest), scratch(kFactorBlock, widest)};
-  s.then(copy_part(x, work, Part::all));
+  s.then(copy_part(x, work, Triangle::all));
   const auto width = [&](int64_t k) { return std::min(kFactorBlock, steps - k); };
   const auto v_of = [&](int64_t k) { return reflectors.block(k, k, x.rows - k, width(k)); };
   const auto t_of = [&](int64_t k) { return triangles.block(k, 0, width(k), width(k)); };
@@ -217,7 +217,7 @@ Lowered lower_qr(const StepSpec& spec) {
     s.then(qr_triangle(of_panel, tau, t_of(k)));
     reflect(s, work.block(k, next, x.rows - k, x.columns - next), v, t_of(k).transposed(), rows);
   }
-  s.then(copy_part(work.block(0, 0, r.rows, r.columns), r, Part::upper));
+  s.then(copy_part(work.block(0, 0, r.rows, r.columns), r, Triangle::upper));
   s.then(set_identity(q));
   for (int64_t k = (panels - 1) * kFactorBlock; k >= 0; k -= kFactorBlock) {
     reflect(s, q.block(k, k, q.rows - k, q.columns - k), v_of(k), t_of(k), rows);

@@ -228,13 +228,13 @@ bool fits_local(DType dtype, int64_t rows, int64_t columns, int64_t bytes) {
   return rows * columns * static_cast<int64_t>(size_of(dtype)) <= bytes;
 }
 
-Launch copy_part(const MatrixBatch& from, const MatrixBatch& to, Part part) {
+Launch copy_part(const MatrixBatch& from, const MatrixBatch& to, Triangle part) {
   KernelText text;
   text.begin_elements(to.count * to.rows * to.columns);
   text.line(text.split("e", to.columns, "r", "j"), text.split("r", to.rows, "matrix", "i"));
   const Place source = place_in(text, from, false), target = place_in(text, to, true);
   const std::string value = source("i", "j");
-  const std::string taken = part == Part::all ? "1" : part == Part::lower ? "j <= i" : "j >= i";
+  const std::string taken = part == Triangle::all ? "1" : part == Triangle::lower ? "j <= i" : "j >= i";
   text.line(value_type(to.dtype), " v = 0; if (", taken, ") v = ", value, ";");
   text.line(target("i", "j"), " = v;");
   return text.finish_elements("copy_part", std::max(reach(from), reach(to)));

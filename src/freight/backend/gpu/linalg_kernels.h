@@ -37,8 +37,8 @@ constexpr int64_t kLocalBytes = 28 << 10, kMostLocalBytes = 44 << 10;
 bool fits_local(DType dtype, int64_t rows, int64_t columns, int64_t bytes = kLocalBytes);
 
 // Elements that a copy takes; the others become 0.
-enum class Part { all, lower, upper };
-Launch copy_part(const MatrixBatch& from, const MatrixBatch& to, Part part);
+enum class Triangle { all, lower, upper };
+Launch copy_part(const MatrixBatch& from, const MatrixBatch& to, Triangle part);
 // Ones on the diagonal and zeros elsewhere.
 Launch set_identity(const MatrixBatch& to);
 

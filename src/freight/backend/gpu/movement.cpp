@@ -59,7 +59,7 @@ Lowered lower(const StepSpec& spec) {
     for (const Operand& o : *list) {
       if (!is_complex(o.type.dtype)) continue;
       fail(ErrorKind::device, name(op), "GPU backends have no kernel for ", o.type.dtype, ": got ", o.type,
-           "; run what takes complex numbers on the CPU");
+           "; run ops on complex numbers on the CPU");
     }
   }
   if (is_pointwise(op) || is_reduce(op)) return lower_region(spec);

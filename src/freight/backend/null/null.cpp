@@ -15,7 +15,7 @@ class NullBackend : public Backend {
  public:
   std::string name() const override { return "null"; }
   std::string description() const override { return "computes nothing"; }
-  std::string lacks(DType) const override { return {}; }
+  std::string why_unsupported(DType) const override { return {}; }
   bool has_kernel(const Graph&, const Node&) const override { return true; }
   bool fuses() const override { return true; }
   bool has_epilogue(const Graph&, const Node&, const Epilogue&) const override { return true; }

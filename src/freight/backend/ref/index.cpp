@@ -11,7 +11,7 @@ namespace {
 
 int64_t checked(const Call& call, int64_t index, int64_t size) {
   if (index < 0 || index >= size) {
-    fail(ErrorKind::data, name(call.op), "index out of range: got ", index, ", need 0 to ", size - 1);
+    fail(ErrorKind::data, name(call.op), "index out of range: expected 0 to ", size - 1, ", got ", index);
   }
   return index;
 }

@@ -59,14 +59,14 @@ std::vector<Array> interpret(const Graph& graph, const std::vector<Array>& input
   const auto bind = [&](Op kind, const std::vector<Array>& given) {
     const std::vector<Value> leaves = graph.leaves(kind);
     if (given.size() != leaves.size()) {
-      fail(ErrorKind::usage, "interpret", "got ", given.size(), " tensors for the ", name(kind), " leaves, need ",
-           leaves.size());
+      fail(ErrorKind::usage, "interpret", "expected ", leaves.size(), ", got ", given.size(), " tensors for the ",
+           name(kind), " leaves");
     }
     for (size_t i = 0; i < leaves.size(); ++i) {
       const Type& type = graph.type(leaves[i]);
       if (given[i].dtype() != type.dtype || given[i].shape() != type.shape) {
-        fail(ErrorKind::usage, "interpret", name(kind), " '", leaf_name(graph, leaves[i]), "': got ", given[i].dtype(),
-             given[i].shape(), ", need ", type);
+        fail(ErrorKind::usage, "interpret", name(kind), " '", leaf_name(graph, leaves[i]), "': expected ", type,
+             ", got ", given[i].dtype(), given[i].shape());
       }
       slot(leaves[i]) = given[i];
     }

@@ -127,7 +127,7 @@ class FusedKernel : public Kernel {
       : external_(spec.in.size() + spec.out.size()), where_(spec.node->location()) {
     const Graph& body = *attrs<FusedAttrs>(*spec.node).body;
     const std::vector<Operand>&in = spec.in, &out = spec.out;
-    std::vector<Slot> slots(body.values.size());  // by value
+    std::vector<ValueSlot> slots(body.values.size());  // by value
     size_t inputs = 0;
     for (const Node& node : body.nodes) {
       if (node.op == Op::input) {
@@ -135,7 +135,7 @@ class FusedKernel : public Kernel {
         ++inputs;
         continue;
       }
-      std::vector<Slot> operands, results;
+      std::vector<ValueSlot> operands, results;
       for (Value v : node.inputs) operands.push_back(slots[v.index()]);
       for (Value v : node.outputs) {
         const Type& type = body.type(v);
@@ -153,7 +153,7 @@ class FusedKernel : public Kernel {
 
   void run(void* const* operands) override {
     char* scratch = static_cast<char*>(operands[external_]);
-    for (Step& s : steps_) {
+    for (FusedStep& s : steps_) {
       for (size_t i = 0; i < s.places.size(); ++i) {
         s.addresses[i] = s.places[i] < external_ ? operands[s.places[i]] : scratch + offsets_[s.places[i] - external_];
       }
@@ -165,25 +165,25 @@ class FusedKernel : public Kernel {
   size_t scratch_bytes() const override { return values_bytes_ + most_; }
 
  private:
-  struct Slot {
+  struct ValueSlot {
     Operand operand;
     size_t place = 0;  // below external_ a given operand, else a value in scratch
   };
-  struct Step {
+  struct FusedStep {
     std::unique_ptr<LoopKernel> kernel;
     std::vector<size_t> places;  // of inputs, then outputs
     std::vector<void*> addresses;
   };
 
-  void add(Op op, const Attrs& attrs, const std::vector<Slot>& in, const std::vector<Slot>& out) {
-    Step step;
+  void add(Op op, const Attrs& attrs, const std::vector<ValueSlot>& in, const std::vector<ValueSlot>& out) {
+    FusedStep step;
     std::vector<Operand> given, made;
-    const auto take = [&](const Slot& s, std::vector<Operand>& to) {
+    const auto take = [&](const ValueSlot& s, std::vector<Operand>& to) {
       to.push_back(s.operand);
       step.places.push_back(s.place);
     };
-    for (const Slot& s : in) take(s, given);
-    for (const Slot& s : out) take(s, made);
+    for (const ValueSlot& s : in) take(s, given);
+    for (const ValueSlot& s : out) take(s, made);
     step.kernel = std::make_unique<LoopKernel>(op, attrs, given, made, freight::name(op), where_);
     step.addresses.resize(step.places.size() + 1);
     most_ = std::max(most_, step.kernel->scratch_bytes());
@@ -193,7 +193,7 @@ class FusedKernel : public Kernel {
   size_t external_;
   std::string where_;
   std::vector<size_t> offsets_;  // of the values in scratch
-  std::vector<Step> steps_;
+  std::vector<FusedStep> steps_;
   size_t values_bytes_ = 0, most_ = 0;  // of the values; of what a step needs beside them
 };
 
@@ -201,7 +201,7 @@ class RefBackend : public Backend {
  public:
   std::string name() const override { return "ref"; }
   std::string description() const override { return "naive loops in double precision, the oracle of the tests"; }
-  std::string lacks(DType) const override { return {}; }
+  std::string why_unsupported(DType) const override { return {}; }
   bool has_kernel(const Graph&, const Node& node) const override { return info(node.op).kind != OpKind::composite; }
   std::unique_ptr<Kernel> prepare(const StepSpec& spec) override {
     const Node& n = *spec.node;

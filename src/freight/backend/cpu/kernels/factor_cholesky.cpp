@@ -59,7 +59,7 @@ void clear_mirrored(const TriangleBlock& b, T* x, ptrdiff_t row, ptrdiff_t col) 
 template <class T>
 class PackedCholesky {
  public:
-  struct Place {
+  struct CholeskyBlock {
     const T* x;
     ptrdiff_t x_row, x_col;
     T* factor;
@@ -67,7 +67,7 @@ class PackedCholesky {
     int64_t n;
   };
   // There is memory for n reciprocals and for packed_size(n) numbers.
-  PackedCholesky(const Place& place, T* reciprocals, T* packed)
+  PackedCholesky(const CholeskyBlock& place, T* reciprocals, T* packed)
       : at_(place), reciprocals_(reciprocals), packed_(packed), w_(panel_rows<T>()) {
     const int64_t wanted = at_.n >= kFewestNarrow && at_.n <= kMostNarrow ? kNarrow : kWide;
     block_ = std::max(wanted / w_ * w_, w_);
@@ -244,7 +244,7 @@ class PackedCholesky {
     }
   }
 
-  Place at_;
+  CholeskyBlock at_;
   T *reciprocals_, *packed_;
   int64_t w_, block_ = 0, blocks_ = 0;
   std::atomic<int64_t> next_{0};       // task

@@ -62,15 +62,15 @@ struct Gemm<T>::Call {
 };
 
 template <class T>
-struct Gemm<T>::Part {
+struct Gemm<T>::ResultBlock {
   int64_t tile0, tile1, panel0, panel1;
 };
 
 // Packed next is, behind the rows of the tiles before `tile1` and the columns from `panel0` to `panel1` of the
 // block of steps from k0 on: rows, and at the end of that block columns.
 template <class T>
-std::pair<Ahead<T>, Ahead<T>> Gemm<T>::packed_next(const Call& call, const Part& part, int64_t tile1, int64_t panel0,
-                                                   int64_t panel1, int64_t k0) const {
+std::pair<Ahead<T>, Ahead<T>> Gemm<T>::packed_next(const Call& call, const ResultBlock& part, int64_t tile1,
+                                                   int64_t panel0, int64_t panel1, int64_t k0) const {
   const bool same_steps = tile1 < part.tile1;
   const int64_t tile = same_steps ? tile1 : part.tile0, k = same_steps ? k0 : k0 + k_block_;
   const int64_t rows = std::min(std::min(tile + tile_block_, part.tile1) * rows_, m_) - tile * rows_;
@@ -173,7 +173,7 @@ int64_t Gemm<T>::pack_panels(const Call& call, int64_t panel0, int64_t panel1, i
 }
 
 template <class T>
-void Gemm<T>::multiply(const Call& call, const Part& part) const {
+void Gemm<T>::multiply(const Call& call, const ResultBlock& part) const {
   const GemmTable<T>& table = gemm_table<T>();
   const int64_t lanes = table.lanes;
   T* packed = thread_bytes_ > 0 ? static_cast<T*>(thread_scratch(thread_bytes_)) : nullptr;

@@ -49,12 +49,12 @@ class Gemm {
 
  private:
   struct Call;
-  struct Part;  // of the result: rows and panels as computed
+  struct ResultBlock;  // of the result: rows and panels as computed
   void cut(int64_t threads);
   int64_t pack_panels(const Call& call, int64_t panel0, int64_t panel1, int64_t k0, int64_t steps, T* to) const;
-  std::pair<Ahead<T>, Ahead<T>> packed_next(const Call& call, const Part& part, int64_t tile1, int64_t panel0,
+  std::pair<Ahead<T>, Ahead<T>> packed_next(const Call& call, const ResultBlock& part, int64_t tile1, int64_t panel0,
                                             int64_t panel1, int64_t k0) const;
-  void multiply(const Call& call, const Part& part) const;
+  void multiply(const Call& call, const ResultBlock& part) const;
   void multiply_flipped(const Call& call, int64_t row0, int64_t row1) const;
 
   GemmProblem p_;

@@ -21,7 +21,7 @@ int64_t index_at(const void* idx, DType dtype, int64_t i) {
 
 void check_index(const IndexProblem& p, int64_t index) {
   if (index >= 0 && index < p.rows) return;
-  throw Error(ErrorKind::data, p.op, cat("index out of range: got ", index, ", need 0 to ", p.rows - 1), p.where);
+  throw Error(ErrorKind::data, p.op, cat("index out of range: expected 0 to ", p.rows - 1, ", got ", index), p.where);
 }
 
 // Chunks are (outer, block of rows): a block of rows looks at all indices of its outer part.

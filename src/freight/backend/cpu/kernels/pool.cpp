@@ -24,7 +24,7 @@ using V = hn::Vec<D>;
 using VI = hn::Vec<DI>;
 
 // Up to one vector of channels of one pixel.
-struct Part {
+struct ChannelVector {
   bool whole;  // a whole vector may be touched
   size_t count;
   hn::Mask<D> mask;
@@ -69,13 +69,13 @@ HWY_INLINE void each_part(int64_t pixels, int64_t channels, F f) {
   const auto mask = hn::FirstN(d, count);
   for (int64_t w = 0; w < pixels; ++w) {
     for (int64_t c = 0; c < channels; c += lanes) {
-      f(w, c, Part{c + lanes <= channels || (pixels - w - 1) * channels >= lanes, count, mask});
+      f(w, c, ChannelVector{c + lanes <= channels || (pixels - w - 1) * channels >= lanes, count, mask});
     }
   }
 }
 
 // The part for reading at `left` elements before the end of a plane: whole where that is inside.
-HWY_INLINE Part reader(const Part& part, int64_t left) {
+HWY_INLINE ChannelVector reader(const ChannelVector& part, int64_t left) {
   return {left >= static_cast<int64_t>(hn::Lanes(D())), part.count, part.mask};
 }
 
@@ -93,7 +93,7 @@ void max(const PoolGeometry& g, const void* x_, void* y_, int32_t* index, int64_
   x += image * plane * channels;
   y += row * g.out[1] * channels;
   index += row * g.out[1] * channels;
-  each_part(g.out[1], channels, [&](int64_t ow, int64_t c, Part part) HWY_ATTR {
+  each_part(g.out[1], channels, [&](int64_t ow, int64_t c, ChannelVector part) HWY_ATTR {
     const PoolRange cols = g.window(1, ow);
     const bool any = rows.from < rows.to && cols.from < cols.to;
     V best = hn::Set(d, -std::numeric_limits<float>::infinity());
@@ -122,7 +122,7 @@ void max_values(const PoolGeometry& g, const void* x_, void* y_, float* line, in
   T* y = static_cast<T*>(y_) + row * g.out[1] * channels;
   const V least = hn::Set(d, -std::numeric_limits<float>::infinity());
   const PoolRange rows = g.window(0, row % g.out[0]);
-  each_part(1, width, [&](int64_t, int64_t i, Part part) HWY_ATTR {
+  each_part(1, width, [&](int64_t, int64_t i, ChannelVector part) HWY_ATTR {
     V best = rows.from < rows.to ? part.load(x + rows.from * width + i) : least;
     for (int64_t h = rows.from + 1; h < rows.to; ++h) {
       const V v = part.load(x + h * width + i);
@@ -130,7 +130,7 @@ void max_values(const PoolGeometry& g, const void* x_, void* y_, float* line, in
     }
     hn::StoreU(best, d, line + i);
   });
-  each_part(g.out[1], channels, [&](int64_t ow, int64_t c, Part part) HWY_ATTR {
+  each_part(g.out[1], channels, [&](int64_t ow, int64_t c, ChannelVector part) HWY_ATTR {
     const PoolRange cols = g.window(1, ow);
     V best = cols.from < cols.to ? hn::LoadU(d, line + cols.from * channels + c) : least;
     for (int64_t w = cols.from + 1; w < cols.to; ++w) {
@@ -150,13 +150,13 @@ HWY_INLINE void sum_covering(const PoolGeometry& g, void* dx_, int64_t row, F f)
   const int64_t image = row / g.in[0] * out_plane * channels;
   T* dx = static_cast<T*>(dx_) + row * g.in[1] * channels;
   const PoolRange rows = g.covering(0, h);
-  each_part(g.in[1], channels, [&](int64_t w, int64_t c, Part part) HWY_ATTR {
+  each_part(g.in[1], channels, [&](int64_t w, int64_t c, ChannelVector part) HWY_ATTR {
     const PoolRange cols = g.covering(1, w);
     V sum = hn::Zero(d);
     for (int64_t oh = rows.from; oh < rows.to; ++oh) {
       for (int64_t ow = cols.from; ow < cols.to; ++ow) {
         const int64_t o = oh * g.out[1] + ow;
-        const Part source = reader(part, (out_plane - o) * channels - c);
+        const ChannelVector source = reader(part, (out_plane - o) * channels - c);
         sum = hn::Add(sum, f(source, image + o * channels + c, oh, ow, h * g.in[1] + w));
       }
     }
@@ -166,7 +166,7 @@ HWY_INLINE void sum_covering(const PoolGeometry& g, void* dx_, int64_t row, F f)
 
 template <class T>
 void max_grad(const PoolGeometry& g, const void* dy, const int32_t* index, void* dx, int64_t row) {
-  const auto chosen = [&](const Part& part, int64_t at, int64_t, int64_t, int64_t pixel) HWY_ATTR {
+  const auto chosen = [&](const ChannelVector& part, int64_t at, int64_t, int64_t, int64_t pixel) HWY_ATTR {
     const auto here = hn::Eq(part.load(index + at), hn::Set(DI(), static_cast<int32_t>(pixel)));
     return hn::IfThenElseZero(hn::RebindMask(D(), here), part.load(static_cast<const T*>(dy) + at));
   };
@@ -190,7 +190,7 @@ void average(const PoolGeometry& g, const void* x_, void* y_, int64_t row) {
   const PoolRange rows = g.window(0, row % g.out[0]);
   x += image * plane * channels;
   y += row * g.out[1] * channels;
-  each_part(g.out[1], channels, [&](int64_t ow, int64_t c, Part part) HWY_ATTR {
+  each_part(g.out[1], channels, [&](int64_t ow, int64_t c, ChannelVector part) HWY_ATTR {
     const PoolRange cols = g.window(1, ow);
     V sum = hn::Zero(d), some = sum;
     int64_t summed = 0;  // in `some`
@@ -215,7 +215,7 @@ void average(const PoolGeometry& g, const void* x_, void* y_, int64_t row) {
 
 template <class T>
 void average_grad(const PoolGeometry& g, const void* dy, void* dx, int64_t row) {
-  const auto part_of = [&](const Part& part, int64_t at, int64_t oh, int64_t ow, int64_t) HWY_ATTR {
+  const auto part_of = [&](const ChannelVector& part, int64_t at, int64_t oh, int64_t ow, int64_t) HWY_ATTR {
     const float factor = share(g, g.window(0, oh), g.window(1, ow));
     return hn::Mul(part.load(static_cast<const T*>(dy) + at), hn::Set(D(), factor));
   };

@@ -172,7 +172,7 @@ class Compiler {
         const bool keep = s.keep[static_cast<size_t>(i)];
         const bool wanted = i < leading_ || (i >= outer_ && s.keep.back());
         if (keep != wanted) {
-          fail(ErrorKind::device, "tile", "accumulations keep unlike dimensions of ", p_.space);
+          fail(ErrorKind::device, "tile", "accumulations keep different dimensions of ", p_.space);
         }
       }
     }

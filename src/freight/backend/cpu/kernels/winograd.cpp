@@ -57,15 +57,15 @@ WinogradGrid::Axis WinogradGrid::axis(int64_t in, int64_t out, int64_t taps, int
 
 // Images lie `image` floats apart, their pixels along the axis, so many, `pixel` floats, those of a square `step`
 // places.
-std::vector<WinogradGrid::Parts> WinogradGrid::parts(const Axis& axis, int64_t image, int64_t pixels, int64_t pixel,
-                                                     int64_t pad, int64_t side, int64_t step) {
-  std::vector<Parts> all(static_cast<size_t>(axis.tiles));
+std::vector<WinogradGrid::AxisSpans> WinogradGrid::parts(const Axis& axis, int64_t image, int64_t pixels, int64_t pixel,
+                                                         int64_t pad, int64_t side, int64_t step) {
+  std::vector<AxisSpans> all(static_cast<size_t>(axis.tiles));
   for (int64_t tile = 0; tile < axis.tiles; ++tile) {
-    Parts& parts = all[static_cast<size_t>(tile)];
+    AxisSpans& parts = all[static_cast<size_t>(tile)];
     const int64_t first = tile * kTile / axis.period;
     for (int64_t i = first; i < std::min(first + 1 + axis.joined, axis.count); ++i) {
       const int64_t from = tile * kTile - i * axis.period - pad;
-      Part part = {i * image + from * pixel, std::max<int64_t>(-from, 0), std::min(pixels - from, side), 0};
+      AxisSpan part = {i * image + from * pixel, std::max<int64_t>(-from, 0), std::min(pixels - from, side), 0};
       for (int64_t k = part.first; k < part.last; ++k) part.bits |= uint64_t{1} << (k * step);
       if (part.bits != 0) parts.of[parts.count++] = part;
     }
@@ -92,14 +92,14 @@ WinogradGrid::WinogradGrid(const ConvProblem& p, int64_t side, bool apart) {
 
 WinogradPatch WinogradGrid::patch(const Squares& squares, int64_t tile) {
   const auto at = static_cast<uint32_t>(tile);
-  const Parts &down = squares.down[at / squares.columns], &across = squares.across[at % squares.columns];
+  const AxisSpans &down = squares.down[at / squares.columns], &across = squares.across[at % squares.columns];
   WinogradPatch p;
   p.row = squares.strides[0];
   p.col = squares.strides[1];
   p.pieces[0].first = 0;
   for (int i = 0; i < down.count; ++i) {
     for (int j = 0; j < across.count; ++j) {
-      const Part &rows = down.of[i], &cols = across.of[j];
+      const AxisSpan &rows = down.of[i], &cols = across.of[j];
       p.pieces[p.count++] = {rows.at + cols.at, rows.first, rows.last, cols.first, cols.last};
       p.exists |= rows.bits * cols.bits;
     }

@@ -30,22 +30,22 @@ class WinogradGrid {
     bool joined;
   };
   // Pixels [first, last) of a square, along an axis, exist in an image, whose pixel 0 of it would be at `at`.
-  struct Part {
+  struct AxisSpan {
     int64_t at, first, last;
     uint64_t bits;  // of their places in the square
   };
-  struct Parts {
-    Part of[2];
+  struct AxisSpans {
+    AxisSpan of[2];
     int count = 0;
   };
   struct Squares {
     int64_t strides[2], side;  // of rows and columns
     uint32_t columns;
-    std::vector<Parts> down, across;
+    std::vector<AxisSpans> down, across;
   };
   static Axis axis(int64_t in, int64_t out, int64_t taps, int64_t pad, int64_t count, bool apart);
-  static std::vector<Parts> parts(const Axis& axis, int64_t image, int64_t pixels, int64_t pixel, int64_t pad,
-                                  int64_t side, int64_t step);
+  static std::vector<AxisSpans> parts(const Axis& axis, int64_t image, int64_t pixels, int64_t pixel, int64_t pad,
+                                      int64_t side, int64_t step);
   static WinogradPatch patch(const Squares& squares, int64_t tile);
   Squares in_, out_;
 };

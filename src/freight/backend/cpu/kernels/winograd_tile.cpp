@@ -149,7 +149,7 @@ struct Form {
   template <class F>
   static HWY_INLINE void each(const WinogradPatch& p, int64_t side, F f) {
     for (int k = 0; k < p.count; ++k) {
-      const WinogradPatch::Piece& piece = p.pieces[k];
+      const WinogradPatch::PatchRectangle& piece = p.pieces[k];
       for (int64_t i = piece.row0; i < piece.row1; ++i) {
         for (int64_t j = piece.col0; j < piece.col1; ++j) f(i * side + j, piece.first + i * p.row + j * p.col);
       }

@@ -12,7 +12,7 @@ namespace freight::cpu {
 // A square of pixels of channels-last images. Rows [row0, row1) and columns [col0, col1) of it exist in some image,
 // whose pixel would be at `first` in row 0, column 0; what is in none is zero.
 struct WinogradPatch {
-  struct Piece {
+  struct PatchRectangle {
     ptrdiff_t first;
     int64_t row0, row1, col0, col1;
   };
@@ -20,7 +20,7 @@ struct WinogradPatch {
   bool whole = false;          // all of it is in pieces[0]
   uint64_t exists = 0;         // bits of the square's pixels that do
   int count = 0;
-  Piece pieces[4];  // so many
+  PatchRectangle pieces[4];  // so many
 };
 
 struct WinogradTable {

@@ -45,7 +45,7 @@ std::optional<Target> Compiler::target_for(int architecture, std::string& why) c
   const auto after = std::upper_bound(all.begin(), all.end(), architecture);
   if (after == all.begin()) {
     why = cat("architecture sm_", architecture, " is not covered by ", path(), ": it begins with sm_",
-              all.empty() ? 0 : all.front(), "; give FREIGHT_CUDA_LIBS an older toolkit's folder");
+              all.empty() ? 0 : all.front(), "; set FREIGHT_CUDA_LIBS to an older toolkit's folder");
     return std::nullopt;
   }
   const int nearest = *std::prev(after);

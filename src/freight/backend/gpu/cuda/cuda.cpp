@@ -123,7 +123,7 @@ class StepKernel final : public Kernel {
     for (const gpu::Launch& l : lowered_.launches) {
       if (l.groups > INT32_MAX) {
         fail(ErrorKind::device, lowered_.name, "CUDA's grids end at ", INT32_MAX, " groups: got ", l.groups,
-             " for kernel ", l.entry, "; take the tensor in parts");
+             " for kernel ", l.entry, "; split the tensor");
       }
       Bound& b = bound_.emplace_back();
       b.addresses.resize(l.arguments.size());
@@ -181,7 +181,7 @@ class CudaBackend final : public gpu::GpuBackend {
   std::shared_ptr<DeviceMemory> memory() override { return memory_; }
 
   // The tensor cores are the library's: generated kernels multiply in f32.
-  std::string lacks(DType dtype) const override {
+  std::string why_unsupported(DType dtype) const override {
     if (wide(dtype) == dtype) return {};
     const int first = dtype == DType::f16 ? 70 : 80;
     if (architecture_ < first) return cat(device_.architecture, " multiplies no ", dtype, ", sm_", first, " does");
@@ -301,7 +301,7 @@ class CudaBackend final : public gpu::GpuBackend {
       return op == Op::solve_triangular ? triangular_solver()->kernel(spec, generate)
                                         : solver()->kernel(spec, generate);
     }
-    const std::string why = solver() ? Solver::lacks(op) : why_no_solver_;
+    const std::string why = solver() ? Solver::why_unsupported(op) : why_no_solver_;
     if (!why.empty()) {
       fail(ErrorKind::device, freight::name(op), "a CUDA device computes it by cuSOLVER: ", why,
            "; or compute it on the CPU: x.to_device(\"cpu\")");
@@ -320,7 +320,7 @@ class CudaBackend final : public gpu::GpuBackend {
     const FusedPattern& pattern = pattern_of(*spec.node);
     const std::optional<gpu::MatrixProduct> product = by_dnn ? std::nullopt : gpu::matrix_product(spec);
     if (!by_dnn && (!product || !blas())) return {};
-    const auto kernels = [&](Dnn::Part part, const std::shared_ptr<Kernel>& before,
+    const auto kernels = [&](Dnn::Fusion part, const std::shared_ptr<Kernel>& before,
                              const std::shared_ptr<Kernel>& rest) {
       return by_dnn ? dnn()->kernels(spec, part, rest, before) : blas()->kernels(spec, *product, before, rest);
     };
@@ -333,12 +333,12 @@ class CudaBackend final : public gpu::GpuBackend {
     // cuBLASLt says max(x, 0) of its ReLU, not what becomes of NaN: a generated kernel behind the product keeps it.
     if (!pattern.product && !by_dnn) whole = !attrs<MatmulAttrs>(*spec.node).epilogue.relu;
     std::vector<std::unique_ptr<Kernel>> all;
-    if (whole) all = kernels(Dnn::Part::whole, mask_bits, moments);
+    if (whole) all = kernels(Dnn::Fusion::whole, mask_bits, moments);
     if (!pattern.product && (!all.empty() || (by_dnn && spec.node->op != Op::conv))) return all;
     gpu::Lowered lowered = gpu::lower_epilogue(spec);
     if (!lowered.launches.empty()) rest = generated(std::move(lowered));
     if (!rest && !normed) return all;
-    for (auto& k : kernels(Dnn::Part::alone, normed, rest)) all.push_back(std::move(k));
+    for (auto& k : kernels(Dnn::Fusion::alone, normed, rest)) all.push_back(std::move(k));
     return all;
   }
   std::unique_ptr<Kernel> generated(gpu::Lowered lowered) {
@@ -400,8 +400,9 @@ std::unique_ptr<Backend> make_cuda_backend(int index) {
   const cuda::Driver& d = cuda::driver();
   const int count = cuda::count_devices(d);
   if (index < 0 || index >= count) {
-    fail(ErrorKind::device, "device", "no CUDA device ", index, ": got 'cuda:", index, "', need cuda:0",
-         count > 1 ? cat(" to cuda:", count - 1) : std::string(), "; `freight devices` lists them");
+    fail(ErrorKind::device, "device", "no CUDA device ", index, ": expected cuda:0",
+         count > 1 ? cat(" to cuda:", count - 1) : std::string(), ", got 'cuda:", index,
+         "'; `freight devices` lists them");
   }
   cuda::Device handle = 0;
   cuda::check(d, d.device_get(&handle, index), "cannot find the device");

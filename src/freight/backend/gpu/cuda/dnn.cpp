@@ -368,7 +368,8 @@ bool Dnn::takes(const freight::Graph& graph, const Node& node) {
   return known->second;
 }
 
-std::vector<std::unique_ptr<Kernel>> Dnn::kernels(const StepSpec& spec, Part part, const std::shared_ptr<Kernel>& rest,
+std::vector<std::unique_ptr<Kernel>> Dnn::kernels(const StepSpec& spec, Fusion part,
+                                                  const std::shared_ptr<Kernel>& rest,
                                                   const std::shared_ptr<Kernel>& before) {
   const Node& node = *spec.node;
   const size_t out = spec.in.size(), scratch = out + spec.out.size();
@@ -388,10 +389,10 @@ std::vector<std::unique_ptr<Kernel>> Dnn::kernels(const StepSpec& spec, Part par
     plans = known->second;
   } else if (std::optional<Convolution> c = convolution(*spec.graph, node, spec.tf32)) {
     const Epilogue epilogue = node.op == Op::conv ? attrs<ConvAttrs>(node).epilogue : Epilogue{};
-    if (epilogue.residual && part == Part::whole) return {};
+    if (epilogue.residual && part == Fusion::whole) return {};
     c->bias = epilogue.bias;
     c->relu = epilogue.relu;
-    if (part == Part::alone) c->bias = c->relu = c->moments = c->normed = false;
+    if (part == Fusion::alone) c->bias = c->relu = c->moments = c->normed = false;
     for (const auto* list : {&spec.in, &spec.out}) {
       for (const Operand& o : *list) c->alignment = std::min<int64_t>(c->alignment, gpu::alignment_of(o));
     }

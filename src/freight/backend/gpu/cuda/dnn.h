@@ -104,8 +104,8 @@ class Dnn : public std::enable_shared_from_this<Dnn> {
   // Returns kernels for attention, or for a convolution, whole with its epilogue and pattern or alone. `before` runs
   // first and writes what is read in place of x to the start of the scratch memory; `rest` runs last. The library's
   // best guess comes first; none where it has none. Equal steps of attention share what was compiled, until forget().
-  enum class Part { whole, alone };
-  std::vector<std::unique_ptr<Kernel>> kernels(const StepSpec& spec, Part part, const std::shared_ptr<Kernel>& rest,
+  enum class Fusion { whole, alone };
+  std::vector<std::unique_ptr<Kernel>> kernels(const StepSpec& spec, Fusion part, const std::shared_ptr<Kernel>& rest,
                                                const std::shared_ptr<Kernel>& before = nullptr);
 
   void* handle() const { return handle_; }

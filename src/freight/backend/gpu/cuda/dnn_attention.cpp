@@ -14,7 +14,11 @@ class AttentionGraph {
   explicit AttentionGraph(const StepSpec& spec)
       : spec_(spec), type_(data_type(spec.in[0].type.dtype)), scores_(extents(q)), scale_(number(kScale)) {
     scores_[3] = extents(k)[2];
-    spec.node->op == Op::attention ? forward() : gradient();
+    if (spec.node->op == Op::attention) {
+      forward();
+    } else {
+      gradient();
+    }
   }
   std::vector<Descriptor> operations;
 

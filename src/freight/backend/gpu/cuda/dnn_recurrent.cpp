@@ -85,7 +85,7 @@ struct Layer {
 };
 
 // Elements from so many bytes behind the beginning of one of the step's operands on.
-struct Place {
+struct OperandSlice {
   size_t operand = 0, offset = 0;
   DType type = DType::u8;
 };
@@ -115,7 +115,9 @@ class LayerKernel final : public Kernel {
     if (gradient_) dw_ = take(layer_.weights, type_);
     zeroed_ = bytes_;
     work_ = take(layer_.workspace);
-    const auto operand = [&](size_t i) { return Place{i, 0, (i < out ? spec.in[i] : spec.out[i - out]).type.dtype}; };
+    const auto operand = [&](size_t i) {
+      return OperandSlice{i, 0, (i < out ? spec.in[i] : spec.out[i - out]).type.dtype};
+    };
     for (size_t i = 1; i < weights_of(attrs_); ++i) {
       add_gates(before, spec.in[i].type.shape, operand(i), w_, layer_.places[i], false);
       if (gradient_) add_gates(after, spec.in[i].type.shape, operand(out + i), dw_, layer_.places[i], true);
@@ -123,14 +125,14 @@ class LayerKernel final : public Kernel {
     const auto& [gru, reverse, lengths] = attrs_.steps;
     const Way way = reverse ? Way::reversed : Way::same;
     const bool own = reverse || lengths;  // the library's y is another one, and kept
-    const Place own_y{reserve_.operand, layer_.reserve, type_};
+    const OperandSlice own_y{reserve_.operand, layer_.reserve, type_};
     x_ = stage(before, spec.in[0], operand(0), way, false);
     if (gradient_) {
       y_ = own ? own_y : stage(before, spec.in[y], operand(y), Way::same, false);
       dy_ = stage(before, spec.in[dy], operand(dy), lengths && !reverse ? Way::gathered : way, false);
       dx_ = stage(after, spec.out[0], operand(out), way, true);
     } else {
-      const Place inner = own && keeps(spec) ? own_y : Place{};
+      const OperandSlice inner = own && keeps(spec) ? own_y : OperandSlice{};
       y_ = stage(after, spec.out[0], operand(out), lengths && !reverse ? Way::held : way, true, inner);
     }
     before_ = generate(std::move(before));
@@ -139,7 +141,7 @@ class LayerKernel final : public Kernel {
 
   void run(void* const* operands) override {
     const auto entered = dnn_->memory().enter();
-    const auto at = [&](Place p) -> void* { return static_cast<char*>(operands[p.operand]) + p.offset; };
+    const auto at = [&](OperandSlice p) -> void* { return static_cast<char*>(operands[p.operand]) + p.offset; };
     const Driver& driver = dnn_->memory().driver();
     // The library adds to gradients, and reads two biases where the op has one.
     check(driver, driver.fill(reinterpret_cast<Address>(at(w_)), 0, zeroed_, dnn_->memory().stream()), "fill");
@@ -170,15 +172,15 @@ class LayerKernel final : public Kernel {
     const Operand& o = gradient_ ? spec.in[reserve_.operand] : spec.out[kResultGates];
     return o.layout.blocked->bytes > 0;
   }
-  Place take(size_t bytes, DType type = DType::u8) {
-    const Place place{scratch_, bytes_, type};
+  OperandSlice take(size_t bytes, DType type = DType::u8) {
+    const OperandSlice place{scratch_, bytes_, type};
     bytes_ += aligned(bytes);
     return place;
   }
   // A parameter to the library's weights, or its gradient from them; gates that lie behind each other there go
   // together.
-  void add_gates(gpu::Lowered& to, const Shape& shape, Place outer, Place inner, const std::vector<size_t>& places,
-                 bool result) {
+  void add_gates(gpu::Lowered& to, const Shape& shape, OperandSlice outer, OperandSlice inner,
+                 const std::vector<size_t>& places, bool result) {
     const size_t gates = places.size(), first = inner.offset, each = static_cast<size_t>(shape.numel()) / gates;
     for (size_t k = 0, end = 0; k < gates; k = end) {
       for (end = k + 1; end < gates && places[end] == places[end - 1] + each * size_of(type_);) ++end;
@@ -189,15 +191,16 @@ class LayerKernel final : public Kernel {
   }
   // Where the library finds or leaves a sequence (N, T, W) of the step: there, unless it is another one or vectors
   // cannot begin there; else in `inner`, or if that is none in scratch memory.
-  Place stage(gpu::Lowered& to, const Operand& o, Place outer, Way way, bool result, Place inner = {}) {
+  OperandSlice stage(gpu::Lowered& to, const Operand& o, OperandSlice outer, Way way, bool result,
+                     OperandSlice inner = {}) {
     if (way == Way::same && gpu::alignment_of(o) >= kLeastAlignment) return outer;
     if (inner.operand == 0) inner = take(o.type.bytes(), type_);
     add_copy(to, o.type.shape, result ? inner : outer, result ? outer : inner, way);
     return inner;
   }
-  void add_copy(gpu::Lowered& to, const Shape& shape, Place from, Place into, Way way = Way::same) {
+  void add_copy(gpu::Lowered& to, const Shape& shape, OperandSlice from, OperandSlice into, Way way = Way::same) {
     gpu::KernelText text;
-    const auto elements = [&](const Place& p, bool written) {
+    const auto elements = [&](const OperandSlice& p, bool written) {
       return text.operand(static_cast<int>(p.operand), p.type, written, p.offset);
     };
     const gpu::Elements src = elements(from, false), dst = elements(into, true);
@@ -228,10 +231,10 @@ class LayerKernel final : public Kernel {
   bool gradient_;
   DType type_;
   size_t scratch_;  // its place among the operands
-  Place reserve_;
+  OperandSlice reserve_;
   Layer layer_;
   size_t bytes_ = 0, zeroed_ = 0;  // of scratch memory
-  Place w_, dw_, work_, x_, y_, dy_, dx_;
+  OperandSlice w_, dw_, work_, x_, y_, dy_, dx_;
   std::unique_ptr<Kernel> before_, after_;
 };
 

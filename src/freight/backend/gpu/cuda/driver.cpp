@@ -14,11 +14,11 @@ namespace {
 std::string why_not_ready(const Driver& d, Status status, const std::string& path) {
   switch (status) {
     case kNoDevice:
-      return cat("the driver ", path, " finds no device: there is none, this container is not given one, or ",
+      return cat("the driver ", path, " finds no device: there is none, this container has none, or ",
                  "CUDA_VISIBLE_DEVICES hides all");
     case kStubLibrary:
       return cat(path,
-                 " is the toolkit's stub, not a driver: install NVIDIA's driver, or take the stub out of the "
+                 " is the toolkit's stub, not a driver: install NVIDIA's driver, or remove the stub from the "
                  "loader's path");
     case kSystemDriverMismatch:
       return cat("the driver's library ", path, " does not belong to the kernel's driver: reboot, or give the ",
@@ -49,7 +49,7 @@ freight::Loaded<Driver> load() {
   }
   d.driver_version(&d.version);
   if (d.version < kOldestDriver) {
-    why = cat("the driver ", l.library.path, " is too old: it is for CUDA ", version_text(d.version), ", need ",
+    why = cat("the driver ", l.library.path, " is too old: it is for CUDA ", version_text(d.version), ", expected ",
               version_text(kOldestDriver), " or newer; install driver 525 or newer");
   }
   return l;
@@ -96,8 +96,8 @@ void check(const Driver& driver, Status status, const char* what) {
   const std::string said = describe(driver, status);
   if (status == kOutOfMemory) fail(ErrorKind::capacity, "cuda", what, ": the device's memory is exhausted: ", said);
   if (is_lost(status)) {
-    fail(ErrorKind::device, "cuda", what, ": the device is lost to this process: ", said,
-         "; what was saved before is whole: run again with --resume auto");
+    fail(ErrorKind::device, "cuda", what, ": the device failed for this process: ", said,
+         "; earlier checkpoints are intact: run again with --resume auto");
   }
   fail(ErrorKind::device, "cuda", what, ": ", said);
 }

@@ -104,8 +104,8 @@ void* Memory::allocate(size_t bytes) {
     size_t free = 0, total = 0;
     driver_.memory_info(&free, &total);
     const auto text = [](size_t n) { return human_bytes(static_cast<double>(n)); };
-    fail(ErrorKind::capacity, "cuda", "device cuda:", index_, " has too little memory left: got ", text(free),
-         " free of ", text(total), ", need ", text(bytes),
+    fail(ErrorKind::capacity, "cuda", "device cuda:", index_, " has too little memory left: needs ", text(bytes),
+         ", has ", text(free), " free of ", text(total),
          "; other programs may hold the rest (nvidia-smi lists them); a smaller --batch-size or --grad-accum needs "
          "less");
   }

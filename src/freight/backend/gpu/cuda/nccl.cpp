@@ -137,7 +137,7 @@ class Nccl final : public DeviceCollectives {
 };
 
 Nccl::Nccl(std::shared_ptr<Memory> memory, NcclJob job) : memory_(std::move(memory)), job_(std::move(job)) {
-  FREIGHT_CHECK(job_.meeting.size() == sizeof(UniqueId), "the identity of a meeting has ", job_.meeting.size(),
+  FREIGHT_CHECK(job_.meeting.size() == sizeof(UniqueId), "the identity of a rendezvous has ", job_.meeting.size(),
                 " bytes");
   UniqueId id;
   std::memcpy(id.bytes, job_.meeting.data(), sizeof id);
@@ -149,8 +149,8 @@ Nccl::Nccl(std::shared_ptr<Memory> memory, NcclJob job) : memory_(std::move(memo
     const std::lock_guard lock(guard_);
     Config config;
     const int status = f().CommInitRankConfig(&communicator_, job_.world, id, job_.rank, &config);
-    need(status, "cannot meet the other devices");
-    settle("cannot meet the other devices");
+    need(status, "cannot connect to the other devices");
+    settle("cannot connect to the other devices");
   } catch (...) {
     if (lost_) f().CommAbort(lost_);
     close();
@@ -228,7 +228,7 @@ bool Nccl::is_waiting() const { return memory_->driver().event_query(done_) == k
 std::string Nccl::fault(double waited) const {
   std::string lost = job_.lost ? job_.lost() : std::string();
   if (!lost.empty() || waited < job_.timeout) return lost;
-  return cat("not all devices came to what they do together within ", job_.timeout, " s",
+  return cat("not all devices reached the collective operation within ", job_.timeout, " s",
              job_.others ? cat("; ", job_.others()) : std::string());
 }
 
@@ -266,7 +266,7 @@ void Nccl::give(const std::function<void()>& calls, Stream to) {
   const auto entered = memory_->enter();
   const std::lock_guard lock(guard_);
   if (!communicator_) fail(ErrorKind::peer_lost, "NCCL", why_ended_);
-  constexpr const char* kWhat = "cannot sum or move";
+  constexpr const char* kWhat = "cannot reduce or move";
   need(f().GroupStart(), kWhat);
   given_to_ = to;
   try {
@@ -313,7 +313,7 @@ void Nccl::enqueued() {
 
 template <class F>
 void Nccl::call(F make) {
-  const auto make_it = [&] { need(make(given_to_), "cannot sum or move"); };
+  const auto make_it = [&] { need(make(given_to_), "cannot reduce or move"); };
   if (given_to_) {
     make_it();
   } else {

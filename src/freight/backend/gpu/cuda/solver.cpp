@@ -28,10 +28,9 @@ struct LoadedSolver {
 const LoadedSolver& loaded_solver() {
   static const LoadedSolver kLoaded = [] {
     LoadedSolver l;
-    l.library =
-        load_library(solver_names(), "the CUDA toolkit or the Python package nvidia-cusolver", "cusolver",
-                     {FREIGHT_CUSOLVER_FUNCTIONS(FREIGHT_SYMBOL)}, &l.functions,
-                     "older than those that can be told to give the same bits in every run; install a newer one");
+    l.library = load_library(solver_names(), "the CUDA toolkit or the Python package nvidia-cusolver", "cusolver",
+                             {FREIGHT_CUSOLVER_FUNCTIONS(FREIGHT_SYMBOL)}, &l.functions,
+                             "too old to give bitwise identical results in every run; install a newer one");
     l.newer_library = l.library;
     look_up(l.newer_library, "cusolver", {FREIGHT_CUSOLVER_NEWER_FUNCTIONS(FREIGHT_SYMBOL)}, &l.newer,
             "too old; install the Python package nvidia-cusolver, of version 12, or a newer CUDA toolkit");
@@ -57,7 +56,7 @@ void check_solver(int status, const char* function) {
   fail(ErrorKind::device, "cuSOLVER", function, " ended with status ", status, " (cusolverStatus_t)");
 }
 
-std::string Solver::lacks(Op op) {
+std::string Solver::why_unsupported(Op op) {
   const LoadedSolver& l = loaded_solver();
   return op == Op::eig ? l.newer_library.why : l.library.why;
 }

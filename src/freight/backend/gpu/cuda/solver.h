@@ -35,7 +35,7 @@ class Solver : public std::enable_shared_from_this<Solver> {
   Solver& operator=(const Solver&) = delete;
 
   // Why the library computes no such op; empty where it does.
-  static std::string lacks(Op op);
+  static std::string why_unsupported(Op op);
   // The kernel of a factorization, eigh, svd or eig. `generate` makes those that stand around the library's.
   std::unique_ptr<Kernel> kernel(const StepSpec& spec,
                                  const std::function<std::unique_ptr<Kernel>(gpu::Lowered)>& generate);

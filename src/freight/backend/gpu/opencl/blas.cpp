@@ -53,7 +53,7 @@ bool counts_in_32_bits(const gpu::MatrixProduct& p) {
 // own, for one product. The device keeps that until the product is done.
 class Window {
  public:
-  Window(const Memory::Part& part, size_t bytes, size_t element) : block_(part.block), offset_(part.offset) {
+  Window(const Memory::BufferOffset& part, size_t bytes, size_t element) : block_(part.block), offset_(part.offset) {
     if (part.offset + bytes <= kMostElements * element) return;
     const size_t origin = part.offset / kOrigin * kOrigin;
     offset_ = part.offset - origin;

@@ -78,7 +78,7 @@ void Memory::release(void* address) noexcept {
   blocks_.erase(it);
 }
 
-Memory::Part Memory::find(const void* address) const {
+Memory::BufferOffset Memory::find(const void* address) const {
   const auto at = reinterpret_cast<uintptr_t>(address);
   std::lock_guard lock(mutex_);
   auto it = blocks_.upper_bound(at);
@@ -104,13 +104,13 @@ void Memory::unpin(void* host) noexcept {
 }
 
 void Memory::send(void* to, const void* from, size_t bytes) {
-  const Part t = find(to);
+  const BufferOffset t = find(to);
   check(api_.EnqueueWriteBuffer(queue(kTransfers), t.block, CL_FALSE, t.offset, bytes, from, 0, nullptr, nullptr),
         "upload");
 }
 
 void Memory::fetch(void* to, const void* from, size_t bytes) {
-  const Part f = find(from);
+  const BufferOffset f = find(from);
   check(api_.EnqueueReadBuffer(queue(), f.block, CL_FALSE, f.offset, bytes, to, 0, nullptr, nullptr), "download");
 }
 
@@ -130,7 +130,7 @@ size_t Memory::allocated_bytes() const {
 
 void Memory::copy(void* to, const void* from, size_t bytes, Queue queue) {
   if (bytes == 0) return;
-  const Part t = find(to), f = find(from);
+  const BufferOffset t = find(to), f = find(from);
   check(api_.EnqueueCopyBuffer(this->queue(queue), f.block, t.block, f.offset, t.offset, bytes, 0, nullptr, nullptr),
         "copy");
 }

@@ -22,12 +22,12 @@ class Memory final : public gpu::QueuedMemory {
   void copy(void* to, const void* from, size_t bytes, Queue queue) override;
   void wait() override;
 
-  struct Part {
+  struct BufferOffset {
     cl_mem block;
     size_t offset;  // bytes
   };
   // Throws Error(runtime) for what is no address of this device.
-  Part find(const void* address) const;
+  BufferOffset find(const void* address) const;
   // Bytes of all blocks on the device that are allocated.
   size_t allocated_bytes() const;
 

@@ -104,7 +104,7 @@ class StepKernel final : public Kernel {
     const void* operand = argument.operand == gpu::kFaults ? memory_->fault_words() : operands[argument.operand];
     const char* address = static_cast<const char*>(operand) + argument.offset;
     if (address == b.addresses[k]) return;
-    const Memory::Part part = memory_->find(address);
+    const Memory::BufferOffset part = memory_->find(address);
     FREIGHT_CHECK(part.offset % argument.element == 0, "an operand is not aligned to its elements");
     const auto first = static_cast<cl_long>(part.offset / argument.element);
     check(api_.SetKernelArg(b.kernel, static_cast<cl_uint>(2 * k), sizeof part.block, &part.block), "argument");
@@ -188,8 +188,9 @@ std::unique_ptr<Backend> make_opencl_backend(int index) {
   const std::vector<cl_device_id> devices = opencl::all_devices();
   if (devices.empty()) fail(ErrorKind::device, "opencl", opencl_devices().why_none);
   if (index < 0 || index >= static_cast<int>(devices.size())) {
-    fail(ErrorKind::device, "device", "no OpenCL device ", index, ": got 'opencl:", index, "', need opencl:0",
-         devices.size() > 1 ? cat(" to opencl:", devices.size() - 1) : std::string(), "; `freight devices` lists them");
+    fail(ErrorKind::device, "device", "no OpenCL device ", index, ": expected opencl:0",
+         devices.size() > 1 ? cat(" to opencl:", devices.size() - 1) : std::string(), ", got 'opencl:", index,
+         "'; `freight devices` lists them");
   }
   return std::make_unique<opencl::OpenClBackend>(index, devices[static_cast<size_t>(index)]);
 }

@@ -57,7 +57,7 @@ FREIGHT_AVX512 inline void each(const Grid& g, int64_t channels, F f) {
 }
 
 // 32 channels of one pixel, or what is left of them.
-struct Part {
+struct ChannelBlock {
   __mmask32 some;
   bool whole;
   FREIGHT_AVX512 __m512i load(const Bf16* p) const {
@@ -86,8 +86,8 @@ struct Part {
 template <class F>
 FREIGHT_AVX512 inline void each_part(int64_t channels, F f) {
   int64_t c = 0;
-  for (; c + kLanes <= channels; c += kLanes) f(c, Part{~__mmask32{0}, true});
-  if (c < channels) f(c, Part{first32(channels - c), false});
+  for (; c + kLanes <= channels; c += kLanes) f(c, ChannelBlock{~__mmask32{0}, true});
+  if (c < channels) f(c, ChannelBlock{first32(channels - c), false});
 }
 
 struct Winners {
@@ -106,7 +106,7 @@ FREIGHT_AVX512 inline __m512i ordered(__m512i v) {
 // The first of the largest numbers of a window; of numbers that are none, the first.
 enum class Numbers : uint8_t { positive, any };
 template <Numbers kNumbers, int kGridRows, int kGridColumns>
-FREIGHT_AVX512 inline Winners largest(const Grid& g, int64_t channels, const Bf16* x, Part part) {
+FREIGHT_AVX512 inline Winners largest(const Grid& g, int64_t channels, const Bf16* x, ChannelBlock part) {
   __m512i best = part.load(x + g.first), key = kNumbers == Numbers::any ? ordered(best) : best;
   __m256i at = _mm256_set1_epi8(static_cast<char>(g.place));
   each<kGridRows, kGridColumns>(g, channels, [&](int64_t i, int place) FREIGHT_AVX512 {
@@ -159,7 +159,7 @@ FREIGHT_AVX512 void max(const PoolGeometry& g, const void* x_, void* y_, int32_t
                     static_cast<int>(g.kernel[1]),
                     1};
     with_extents(grid, [&]<int kGridRows, int kGridColumns>() FREIGHT_AVX512 {
-      each_part(channels, [&](int64_t c, Part part) FREIGHT_AVX512 {
+      each_part(channels, [&](int64_t c, ChannelBlock part) FREIGHT_AVX512 {
         Winners w = largest<Numbers::positive, kGridRows, kGridColumns>(grid, channels, x + c, part);
         if (_mm512_cmpgt_epu16_mask(w.values, _mm512_set1_epi16(kInfinity)) != 0)
           w = largest<Numbers::any, 0, 0>(grid, channels, x + c, part);
@@ -186,7 +186,7 @@ FREIGHT_AVX512 void max_grad(const PoolGeometry& g, const void* dy_, const int32
                     static_cast<int>(-g.stride[0] * g.kernel[1]),
                     static_cast<int>(-g.stride[1])};
     with_extents(grid, [&]<int kGridRows, int kGridColumns>() FREIGHT_AVX512 {
-      each_part(channels, [&](int64_t c, Part part) FREIGHT_AVX512 {
+      each_part(channels, [&](int64_t c, ChannelBlock part) FREIGHT_AVX512 {
         const auto chosen = [&](int64_t i, int place) FREIGHT_AVX512 {
           const __m256i here = _mm256_set1_epi8(static_cast<char>(place));
           return _mm512_maskz_mov_epi16(_mm256_cmpeq_epi8_mask(part.load(at + i + c), here), part.load(dy + i + c));

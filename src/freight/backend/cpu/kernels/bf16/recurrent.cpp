@@ -22,7 +22,7 @@ constexpr int64_t kStretch = 512;   // steps of the weights' gradient that are p
 constexpr int64_t kMostSums = 256;  // blocks of it that a task holds, or nearly
 
 // A step of some samples and 32 of their hidden numbers, or fewer. Pointers are to the first sample's.
-struct Part {
+struct StepBlock {
   int64_t samples = 0, numbers = 0;
   ptrdiff_t gate = 0, gates_row = 0, state_row = 0;  // from gate to gate; from sample to sample
   ptrdiff_t gates_next = 0, state_next = 0;          // to what the next step reads
@@ -84,12 +84,12 @@ FREIGHT_AVX512 inline void put(__m256i bits, Bf16* piece, int64_t row, Lane l) {
   _mm256_store_si256(reinterpret_cast<__m256i*>(piece + row * kSide + l.j), bits);
 }
 
-inline bool ended(const Part& p, int64_t i) { return p.counts && p.counts[i] <= p.step; }
+inline bool ended(const StepBlock& p, int64_t i) { return p.counts && p.counts[i] <= p.step; }
 inline const Bf16* row_of(const Bf16* p, int64_t i, ptrdiff_t stride) { return p ? p + i * stride : nullptr; }
 FREIGHT_AVX512 inline void ask(const Bf16* p) { _mm_prefetch(p, _MM_HINT_T1); }
 
 // Gates i f g o, of which f is stored as 1 - f: c = f c + i g, h = o tanh(c).
-FREIGHT_AVX512 void lstm(const Part& p) {
+FREIGHT_AVX512 void lstm(const StepBlock& p) {
   for (int64_t i = 0; i < p.samples; ++i) {
     const Bf16* x = p.x + i * p.gates_row;
     Bf16 *gates = p.gates + i * p.gates_row, *cells = p.inner + i * p.state_row, *y = p.y + i * p.state_row;
@@ -121,7 +121,7 @@ FREIGHT_AVX512 void lstm(const Part& p) {
 }
 
 // Gates r z n, of which z is stored as 1 - z: n = tanh(x_n + r inner), h = n + z (h - n).
-FREIGHT_AVX512 void gru(const Part& p) {
+FREIGHT_AVX512 void gru(const StepBlock& p) {
   for (int64_t i = 0; i < p.samples; ++i) {
     const Bf16* x = p.x + i * p.gates_row;
     Bf16 *gates = p.gates + i * p.gates_row, *inners = p.inner + i * p.state_row, *y = p.y + i * p.state_row;
@@ -151,7 +151,7 @@ FREIGHT_AVX512 void gru(const Part& p) {
 }
 
 // A step behind the last token: the state's gradient goes on to the step before, the gates have none.
-FREIGHT_AVX512 inline void pass_on(const Part& p, int64_t i, int64_t gates) {
+FREIGHT_AVX512 inline void pass_on(const StepBlock& p, int64_t i, int64_t gates) {
   for (int64_t j = 0; j < p.numbers; j += kRows) {
     const Lane l{j, first(p.numbers - j)};
     put(_mm512_add_ps(at(p.dh, i, l), l(p.dy + i * p.state_row)), p.dh, i, l);
@@ -163,7 +163,7 @@ FREIGHT_AVX512 inline void pass_on(const Part& p, int64_t i, int64_t gates) {
   }
 }
 
-FREIGHT_AVX512 void lstm_grad(const Part& p) {
+FREIGHT_AVX512 void lstm_grad(const StepBlock& p) {
   for (int64_t i = 0; i < p.samples; ++i) {
     const Bf16 *gates = p.gates + i * p.gates_row, *cells = p.inner + i * p.state_row, *dy = p.dy + i * p.state_row;
     const Bf16* cells_before = row_of(p.inner_before, i, p.state_row);
@@ -194,7 +194,7 @@ FREIGHT_AVX512 void lstm_grad(const Part& p) {
   }
 }
 
-FREIGHT_AVX512 void gru_grad(const Part& p) {
+FREIGHT_AVX512 void gru_grad(const StepBlock& p) {
   for (int64_t i = 0; i < p.samples; ++i) {
     const Bf16 *gates = p.gates + i * p.gates_row, *inners = p.inner + i * p.state_row, *dy = p.dy + i * p.state_row;
     const Bf16* y_before = row_of(p.y_before, i, p.state_row);
@@ -258,10 +258,10 @@ FREIGHT_AVX512 void sum_up(const Bf16* from, int64_t rows, int64_t width, float*
 
 constexpr int64_t kRows = 16;
 constexpr int64_t place(int64_t line) { return line; }
-void lstm(const Part&) {}
-void gru(const Part&) {}
-void lstm_grad(const Part&) {}
-void gru_grad(const Part&) {}
+void lstm(const StepBlock&) {}
+void gru(const StepBlock&) {}
+void lstm_grad(const StepBlock&) {}
+void gru_grad(const StepBlock&) {}
 void pack_piece(Bf16*, const float*, int64_t, int64_t, int64_t, int64_t) {}
 void sum_up(const Bf16*, int64_t, int64_t, float*, int64_t) {}
 
@@ -325,12 +325,12 @@ void Bf16Recurrent::run_forward(const RecurrentOperands<Bf16>& o, const Bf16* pa
   float* sums = state + blocks_ * kBlock;
   std::fill(before, now + blocks_ * kPiece, Bf16{0});
   std::fill_n(state, blocks_ * kBlock, 0.0f);
-  Part part{.samples = last - first,
-            .gate = h,
-            .gates_row = p_.steps * gh,
-            .state_row = p_.steps * h,
-            .counts = o.counts ? o.counts + first : nullptr,
-            .sums = sums};
+  StepBlock part{.samples = last - first,
+                 .gate = h,
+                 .gates_row = p_.steps * gh,
+                 .state_row = p_.steps * h,
+                 .counts = o.counts ? o.counts + first : nullptr,
+                 .sums = sums};
   table.begin();
   for (int64_t i = 0; i < p_.steps; ++i, std::swap(before, now)) {
     const int64_t t = p_.reverse ? p_.steps - 1 - i : i, at = first * p_.steps + t;
@@ -386,12 +386,12 @@ void Bf16Recurrent::run_backward(const RecurrentOperands<Bf16>& o, const Bf16* p
   float* dc = dh + blocks_ * kBlock;
   std::fill(dz, dz + g * blocks_ * kPiece, Bf16{0});
   std::fill(dh, dc + blocks_ * kBlock, 0.0f);
-  Part part{.samples = last - first,
-            .gate = h,
-            .gates_row = p_.steps * gh,
-            .state_row = p_.steps * h,
-            .counts = o.counts ? o.counts + first : nullptr,
-            .dz_gate = blocks_ * kPiece};
+  StepBlock part{.samples = last - first,
+                 .gate = h,
+                 .gates_row = p_.steps * gh,
+                 .state_row = p_.steps * h,
+                 .counts = o.counts ? o.counts + first : nullptr,
+                 .dz_gate = blocks_ * kPiece};
   table.begin();
   for (int64_t i = p_.steps - 1; i >= 0; --i) {
     const int64_t t = p_.reverse ? p_.steps - 1 - i : i, at = first * p_.steps + t, earlier = p_.reverse ? 1 : -1;

@@ -1,5 +1,5 @@
-// The listening end of a meeting, where strangers may come beside the ranks: more of them than this process can have
-// files open, and some that never say who they are. Both meetings, of one host and over a network, use it.
+// Acceptor: the listening end of a meeting, where strangers may come beside the ranks: more of them than this process
+// can have files open, and some that never say who they are. Both meetings, of one host and over a network, use it.
 #pragma once
 #include <poll.h>
 #include <sys/resource.h>
@@ -20,7 +20,7 @@
 
 namespace freight::comm {
 
-class Door {
+class Acceptor {
  public:
   // Guests that have not said yet which rank they are, at a time.
   static constexpr size_t kMostStrangers = 64;
