@@ -216,7 +216,8 @@ struct Options::Impl {
   std::vector<std::pair<std::string, std::string>> shorthands;
   bool with_config = false, dry_run = false, print_config = false, help_wanted = false, verbose = false, quiet = false;
   std::string config_file;
-  std::vector<std::string> sets, plugins;
+  std::vector<std::string> sets, plugins, essentials;
+  bool help_all = false;
 
   std::vector<std::string> known_flags() const {
     std::vector<std::string> all;

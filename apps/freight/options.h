@@ -45,6 +45,9 @@ class Options {
   void shorthand(const std::string& flag, const std::string& meaning);
   // `word` may stand where the option has a number: sets `*said`, and leaves the number alone. `help` is added.
   void accept(const std::string& name, const std::string& word, bool* said, const std::string& help);
+  // The arguments and flags that `--help` shows, one line each, of a command with many; `--help all` shows the others,
+  // too. Without it both show all.
+  void essentials(const std::vector<std::string>& names);
   // Adds --config, --set, --print-config and --dry-run.
   void enable_config();
 
