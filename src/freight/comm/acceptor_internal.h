@@ -41,19 +41,19 @@ class Acceptor {
 
   // One of those who wait outside, or an empty descriptor. A guest is a struct with `socket`, `rank` (-1 of strangers)
   // and `came`; `guests` are in the order in which they came.
-  template <class Guest>
-  Descriptor let_in(std::vector<Guest>& guests, int flags) {
-    const auto is_stranger = [](const Guest& g) { return g.rank < 0; };
-    const auto strangers = std::count_if(guests.begin(), guests.end(), is_stranger);
+  template <class Joining>
+  Descriptor let_in(std::vector<Joining>& joining, int flags) {
+    const auto is_stranger = [](const Joining& g) { return g.rank < 0; };
+    const auto strangers = std::count_if(joining.begin(), joining.end(), is_stranger);
     if (static_cast<size_t>(strangers) < kMostStrangers) {
       Descriptor came(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | flags));
       const bool full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
       if (came.get() >= 0 || !full) return came;
       out_of_files_ = errno == EMFILE;
     }
-    const auto first = std::find_if(guests.begin(), guests.end(), is_stranger);
-    if (first != guests.end() && seconds_since(first->came) > kGraceSeconds) {
-      guests.erase(first);
+    const auto first = std::find_if(joining.begin(), joining.end(), is_stranger);
+    if (first != joining.end() && seconds_since(first->came) > kGraceSeconds) {
+      joining.erase(first);
     } else {
       rest_from_ = Clock::now();
     }
