@@ -1,5 +1,5 @@
 // See shared_memory.h. Every collective is a row of meetings: a rank writes what it brings into its slot, says so in
-// its seat, waits until all have said so, and reads what the others brought. shared_layout_internal.h says why two
+// its status, waits until all have said so, and reads what the others brought. shared_layout_internal.h says why two
 // halves of a slot are enough.
 #include "freight/comm/shared_memory.h"
 
