@@ -1,5 +1,5 @@
-// A backend of one's own, outside of Freight's tree: it counts the steps that it runs, and hands each to the reference
-// backend. A real one makes kernels for its device in prepare(), and asks the reference backend for what it lacks.
+// A custom backend outside of Freight's tree: it counts the steps that it runs, and passes each to the reference
+// backend. A real one makes kernels for its device in prepare(), and uses the reference backend for what it lacks.
 #include <cstdio>
 #include <memory>
 #include <string>

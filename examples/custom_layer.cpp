@@ -1,4 +1,4 @@
-// A module of one's own: a scaled residual branch with a trained factor. Trains it on a line and prints loss and
+// A custom module: a scaled residual branch with a trained factor. Trains it on a line and prints loss and
 // factor.
 #include <cstdio>
 

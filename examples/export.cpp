@@ -1,4 +1,4 @@
-// A module of one's own as an ONNX file: it is exported by the graph that it traces, and need not be declared.
+// A custom module as an ONNX file: the graph that it traces is exported, so it need not be declared.
 //   export FILE.onnx
 #include <cstdio>
 

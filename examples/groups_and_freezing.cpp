@@ -1,5 +1,5 @@
-// A trained body and a new head in one optimizer: the body is frozen at first, then learns at a tenth of the head's
-// rate; the run is stopped between two steps and goes on. The numbers are PyTorch's for the same weights.
+// A trained body and a new head in one optimizer: the body is frozen at first, then trained at a tenth of the head's
+// rate; the run is stopped between two steps and resumed. The numbers are PyTorch's for the same weights.
 #include <cmath>
 #include <cstdio>
 
@@ -7,7 +7,7 @@
 
 using namespace freight;
 
-// A net whose weights follow a formula, so that any program can make them.
+// A model whose weights follow a formula, so that any program can make them.
 nn::Sequential make_net() {
   nn::Sequential net;
   net.append("body", nn::Linear(2, 3)).append("bend", nn::Tanh()).append("head", nn::Linear(3, 1));

@@ -1,5 +1,5 @@
-// Sequences of different lengths: an LSTM with lengths and states reads them, a decoder of one's own attends to what it
-// gave, and a mask hides the padding. The numbers are PyTorch's for the same weights.
+// Sequences of different lengths: an LSTM with lengths and states reads them, a custom decoder attends to its results,
+// and a mask hides the padding. The numbers are PyTorch's for the same weights.
 #include <cmath>
 #include <cstdio>
 
@@ -59,7 +59,7 @@ int main() {
   print("last cells", c);
   print("answer", answer);
 
-  // Two halves of a sequence, the second from the state behind the first.
+  // Two halves of a sequence, the second from the last state of the first.
   nn::GRU gru(2, 2);
   for (const Variable& p : gru.parameters()) p.set(wave(p.shape()));
   const auto [first, between] = gru(narrow(words, 1, 0, 2), {});

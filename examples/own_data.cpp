@@ -1,5 +1,5 @@
-// A net, data, loss and metric of one's own, trained as `freight train` trains: planned first, watched, stopped half
-// way, gone on with from its checkpoint, recorded in a run's directory.
+// A custom model, data, loss and metric, trained as `freight train` does: planned first, observed, stopped half way,
+// resumed from its checkpoint, recorded in a run directory.
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -21,13 +21,13 @@ class Ripple : public nn::Module {
 };
 
 models::Model ripple() {
-  const auto distance = [](const Tensor& outputs, const Tensor& y) {  // of each sample
+  const auto distance = [](const Tensor& outputs, const Tensor& y) {  // per sample
     return abs(reshape(outputs, {outputs.dim(0)}) - y);
   };
   return {.name = "ripple",
           .input = {DType::f32, {2}},
           .net = std::make_shared<Ripple>(),
-          .loss = models::Loss::mse,  // what the outputs are: values
+          .loss = models::Loss::mse,  // regression
           .own = {.loss = [=](const Tensor& o, const Tensor& y) { return square(distance(o, y)); },
                   .metric = distance,
                   .metric_name = "distance",
@@ -74,7 +74,7 @@ int main() {
 
   Watch half_way;
   half_way.stop_at = 320;  // of 640 steps
-  // A run that does not fit the memory is refused here, before anything is written, with what would fit.
+  // A run that does not fit into memory is refused here, before anything is written, with what would fit.
   const train::Result first = plan::prepare_fitting(config, {}, {.own = own(ripple())}).run.run(half_way);
 
   config.overwrite = false;

@@ -1,5 +1,5 @@
-// A layer of one's own in a stored model: declared, it is saved and loaded like any other. What nobody declared is
-// refused by name, and its weights can be kept all the same.
+// A custom layer in a saved model: once declared, it is saved and loaded like any other. An undeclared layer is refused
+// by name; its weights can still be saved.
 #include <cstdio>
 #include <filesystem>
 

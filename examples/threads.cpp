@@ -1,4 +1,4 @@
-// One compiled function, four threads: every answer is that of one thread alone.
+// One compiled function, four threads: every result is that of a single thread.
 #include <atomic>
 #include <cstdio>
 #include <thread>

@@ -1,4 +1,4 @@
-// Two optimizers in one step: the last layer learns by Adam, the rest by SGD; the first layer is frozen.
+// Two optimizers in one step: the last layer is trained by Adam, the rest by SGD; the first layer is frozen.
 #include <cstdio>
 
 #include "freight/freight.h"

@@ -38,7 +38,7 @@ def npy(descr, shape, data):
 
 
 def write_npz(path, rng, sample, values):
-    """43 and 19 samples of the shape `sample`: f32 rows, or u8 images; classes, or values to regress."""
+    """43 and 19 samples of the shape `sample`: f32 rows, or u8 images; classes, or regression target."""
     size = math.prod(sample)
     with zipfile.ZipFile(path, "w") as z:
         for part, n in (("train", 43), ("test", 19)):

@@ -150,7 +150,7 @@ plan::Advice advise_table(const PlanInput& in, const AdviseFlags& flags, const p
   if (!flags.input_shape.empty()) fail(ErrorKind::usage, "--input-shape", "is for networks: a table defines its rows");
   const TablePlan p = make_table_plan(flags.config, *in.trees, in.catalog, flags.samples);
   plan::Advice advice = plan::advise_trees(p.estimates, in.catalog, goal);
-  advice.reasons.insert(advice.reasons.begin(), cat("A GPU ", p.verdict(), "."));
+  advice.reasons.insert(advice.reasons.begin(), cat("A GPU ", p.outcome(), "."));
   if (flags.json) {
     std::printf("%s\n", json_of(advice, goal, json_of_run(p), in.catalog).dump(2).c_str());
     return advice;

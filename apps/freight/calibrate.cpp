@@ -59,13 +59,14 @@ int calibrate_command(const Args& args) {
     out.commit();
   }
   if (json) {
-    const nlohmann::ordered_json j = {{"device", rates.device},
-                                      {"threads", rates.threads},
-                                      {"date", rates.date},
-                                      {"kernels", rates.size()},
-                                      {"median_error", rates.median_error},
-                                      {"p90_error", rates.p90_error},
-                                      {"kept", path.empty() ? nlohmann::ordered_json(nullptr) : path}};
+    const nlohmann::ordered_json j = {
+        {"device", rates.device},
+        {"threads", rates.threads},
+        {"date", rates.date},
+        {"kernels", rates.size()},
+        {"median_error", rates.median_error},
+        {"p90_error", rates.p90_error},
+        {"kept", path.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(path)}};
     std::printf("%s\n", j.dump(2).c_str());
     return 0;
   }

@@ -127,7 +127,8 @@ int explain_command(const Args& args) {
   const plan::DraftOptions options = plan::options_of_run(in->subject);
   const std::vector<plan::Draft> drafts = plan::drafts(in->subject, options);
   const plan::Draft& draft = drafts[0];
-  const std::vector<plan::Estimate> estimated = estimates(drafts, *in, {.samples = flags.samples}, nullptr);
+  const std::vector<plan::Estimate> estimated =
+      estimates(drafts, *in, {.fleet = {}, .samples = flags.samples}, nullptr);
   const plan::Estimate &here = estimated[0], &there = estimated[1];
   const plan::Assumption assumed = plan::assumption(device, options.compute);
   const plan::Rates* rates = in->rates ? &*in->rates : nullptr;

@@ -98,14 +98,14 @@ std::string seconds_text(double s) {
   return s < 100 ? cat(number(s), " s") : s < 6000 ? cat(number(s / 60), " min") : cat(number(s / 3600), " h");
 }
 
-const char* name_of(GpuWorth::Verdict v) {
-  return v == GpuWorth::Verdict::pays ? "yes" : v == GpuWorth::Verdict::even ? "even" : "no";
+const char* name_of(GpuWorth::Outcome v) {
+  return v == GpuWorth::Outcome::pays ? "yes" : v == GpuWorth::Outcome::even ? "even" : "no";
 }
 
 Json json_of(const TablePlan& p, const plan::Catalog& catalog) {
   const GpuWorth& w = p.worth;
   Json j = json_of_run(p);
-  j["gpu"] = {{"pays", name_of(w.verdict)},
+  j["gpu"] = {{"pays", name_of(w.outcome)},
               {"rows_from", w.rows_here > 0 ? Json(w.rows_here) : Json(nullptr)},
               {"seconds_here", w.seconds_here},
               {"seconds_on_gpu", w.gpu.empty() ? Json(nullptr) : Json(w.seconds_on_gpu)},
@@ -119,7 +119,7 @@ void print_head(const TablePlan& p) {
   std::printf("model     %s: %s\n", p.model.c_str(), p.trees_text().c_str());
   std::printf("data      %s: %s\n", p.data.c_str(), p.rows_text().c_str());
   std::printf("memory    %s on this machine, the table included\n", human_bytes(p.bytes).c_str());
-  std::printf("gpu       %s\n          %s\n\n", p.verdict().c_str(), plan::published_crossing());
+  std::printf("gpu       %s\n          %s\n\n", p.outcome().c_str(), plan::published_crossing());
 }
 
 void print(const TablePlan& p, int64_t top) {
@@ -176,7 +176,7 @@ std::string TablePlan::rows_text() const {
              columns, " features, ", classes == 0 ? std::string("values") : cat(classes, " classes"));
 }
 
-std::string TablePlan::verdict() const {
+std::string TablePlan::outcome() const {
   const auto rounded = [](double n) {
     const double unit = std::pow(10.0, std::max(0.0, std::floor(std::log10(n)) - 1));
     return with_commas(static_cast<int64_t>(std::round(n / unit) * unit));
@@ -187,10 +187,10 @@ std::string TablePlan::verdict() const {
   if (worth.gpu.empty()) return "does not pay off: the table fits no GPU of the catalog";
   const std::string times = cat("about ", seconds_text(worth.seconds_on_gpu), " on ", worth.gpu, ", ",
                                 seconds_text(worth.seconds_here), " here");
-  switch (worth.verdict) {
-    case GpuWorth::Verdict::pays: return cat("pays: ", times, from);
-    case GpuWorth::Verdict::even: return cat("is about as fast: ", times, from);
-    case GpuWorth::Verdict::loses: break;
+  switch (worth.outcome) {
+    case GpuWorth::Outcome::pays: return cat("pays: ", times, from);
+    case GpuWorth::Outcome::even: return cat("is about as fast: ", times, from);
+    case GpuWorth::Outcome::loses: break;
   }
   return cat("does not pay: ", times, from);
 }

@@ -30,7 +30,7 @@ struct TablePlan {
   bool forest() const { return fit.rounds == 1 && fit.trees_of_round > 1; }
   std::string trees_text() const;  // "1,000 rounds at most, 6 levels"
   std::string rows_text() const;   // "about 80,000 rows to fit, 28 columns learnt from, 2 classes"
-  std::string verdict() const;     // whether a GPU pays
+  std::string outcome() const;     // whether a GPU pays
 };
 // Measures a few rounds on this machine, on the table's first rows. `rows`: of the table, where it is not the file's
 // number; 0: that. Throws Error.

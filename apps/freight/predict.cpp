@@ -154,6 +154,9 @@ void predict_table(deploy::Predictor& predictor, RowStream& stream, PredictionWr
     return !signals::stop_requested();
   });
   end_file();
+  if (const int64_t n = stream.blank_rows(); n > 0) {
+    progress.line(cat("warning: ", with_commas(n), n == 1 ? " row" : " rows", " without any value skipped"));
+  }
 }
 
 void check_explained(const store::Bundle& bundle, const OutputOptions& output) {

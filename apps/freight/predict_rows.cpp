@@ -169,6 +169,7 @@ bool RowStream::next(RowBlock& block) {
       open(files_[next_file_++]);
     }
     cells = reader_->next(most_);
+    blank_rows_ += cells.blank_rows;
     if (cells.rows() == 0) reader_ = nullptr;
   }
   const store::TableRows rows(columns_, cells, places_);

@@ -41,6 +41,8 @@ class RowStream {
   // The next rows; false at the end. Throws Error(data) for a file that cannot be read or lacks a column, and, behind
   // the rows before it, for one that cannot be read.
   bool next(RowBlock& block);
+  // Rows of separators alone that were skipped so far.
+  int64_t blank_rows() const { return blank_rows_; }
 
  private:
   void open(const std::string& file);
@@ -50,6 +52,7 @@ class RowStream {
   const int64_t most_;
   const bool stop_at_bad_;
   size_t next_file_ = 0;
+  int64_t blank_rows_ = 0;
   std::unique_ptr<data::CellReader> reader_;  // of the file at hand
   std::vector<size_t> places_;                // of the model's columns
   PassedColumns passed_;

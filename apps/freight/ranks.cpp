@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -334,15 +333,13 @@ struct Bounds {
   int least = 0, most = 0;
 };
 Bounds parse_elastic(const std::string& text) {
-  Bounds e;
-  const char* const last = text.data() + text.size();
-  const auto [colon, fault] = std::from_chars(text.data(), last, e.least);
-  const bool two = fault == std::errc() && colon != last && *colon == ':';
-  const auto [end, second] = std::from_chars(two ? colon + 1 : last, last, e.most);
-  if (!two || second != std::errc() || end != last) {
+  const std::vector<std::string> parts = split(text, ':');
+  const std::optional<int> least = parse_number<int>(parts[0]), most = parse_number<int>(parts.back());
+  if (parts.size() != 2 || !least || !most) {
     fail(ErrorKind::usage, "--elastic", "expected the fewest and the most devices, as in 1:4, got '", excerpt(text),
          "'");
   }
+  const Bounds e{.least = *least, .most = *most};
   if (e.least < 1) fail(ErrorKind::usage, "--elastic", "expected at least 1 device, got ", text);
   if (e.least > e.most) fail(ErrorKind::usage, "--elastic", "got ", text, ": the fewest are more than the most");
   return e;

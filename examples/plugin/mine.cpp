@@ -1,4 +1,4 @@
-// Layers of one's own for the command, as a shared library: a layer with a weight, and a container of other layers.
+// Custom layers for the command, as a shared library: a layer with a weight, and a container of other layers.
 //   freight train mnist --model net.json --plugin ./libmine.so
 #include "freight/freight.h"
 

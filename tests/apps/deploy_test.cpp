@@ -185,7 +185,7 @@ TEST(ModelsConvert, ARankingIsEvaluatedByAColumnOfQueries) {
   grouped.insert(grouped.end(), {"--group-column", "query"});
   const Ran with = run_freight(grouped);
   ASSERT_EQ(with.code, 0) << with.err;
-  EXPECT_EQ(nlohmann::json::parse(with.out)["scores"]["ndcg"]["value"], 1.0);
+  EXPECT_GT(nlohmann::json::parse(with.out)["scores"]["ndcg"]["value"].get<double>(), 0.99);
 }
 
 }  // namespace

@@ -52,6 +52,9 @@ TEST(TablesCommand, ATableIsTrainedMeasuredPredictedAndShown) {
   EXPECT_NE(predicted.out.find("new.csv:2,rose,0.333333,0.666667"), std::string::npos) << predicted.out;
   EXPECT_NE(predicted.out.find("new.csv:3,rose,0.333333,0.666667"), std::string::npos) << predicted.out;
   EXPECT_NE(predicted.err.find("2 rows"), std::string::npos) << predicted.err;
+  write_file(dir + "/gaps.csv", "colour,length\nred,1\n,\nred,2\n");
+  const Ran gaps = run_freight({"predict", model, dir + "/gaps.csv", "--csv"});
+  EXPECT_NE(gaps.err.find("warning: 1 row without any value skipped"), std::string::npos) << gaps.err;
   write_file(dir + "/far.csv", "colour,length\nred,2\nred,9\nred,10\n");
   const Ran far = run_freight({"predict", model, dir + "/far.csv", "--csv"});
   EXPECT_NE(far.err.find("far.csv:3: length is 9, in training 1 to 3"), std::string::npos) << far.err;

@@ -107,6 +107,14 @@ TEST(Cells, NamesComeFromTheHeaderOrFromWhoAsks) {
   EXPECT_EQ(parse("|noise\n1,2\n", {.skip_lines = 1}).place(0), "t.csv:2");
 }
 
+TEST(Cells, RowsOfSeparatorsAloneAreSkippedAndCounted) {
+  const Cells c = parse("a,b\n1,2\n\"\",\n3,4\n,\n");
+  EXPECT_EQ(c.rows(), 2);
+  EXPECT_EQ(c.blank_rows, 2);
+  EXPECT_EQ(c.place(1), "t.csv:4");
+  EXPECT_EQ(parse("a\n1\n\"\"\n").blank_rows, 0) << "a column's cell is missing";
+}
+
 // A first row of words alone is data where it looks like the rows below it, and a header of which that is said where
 // nothing shows it.
 TEST(Cells, WordsInTheFirstRowMayBeData) {

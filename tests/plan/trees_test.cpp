@@ -44,11 +44,11 @@ TEST(TreesOnDevices, BesideThirtyTwoCoresAGpuIsWorthItFromSome300000RowsOn) {
   const GpuWorth large = worth(1e7), small = worth(1e4);
   EXPECT_GT(large.rows_here, 2e5);
   EXPECT_LT(large.rows_here, 4e5);
-  EXPECT_EQ(large.verdict, GpuWorth::Verdict::pays);
+  EXPECT_EQ(large.outcome, GpuWorth::Outcome::pays);
   EXPECT_EQ(large.gpu, "H100 SXM5 80GB");
-  EXPECT_EQ(small.verdict, GpuWorth::Verdict::loses);
+  EXPECT_EQ(small.outcome, GpuWorth::Outcome::loses);
   EXPECT_DOUBLE_EQ(small.rows_here, large.rows_here);
-  EXPECT_EQ(worth(3e5).verdict, GpuWorth::Verdict::even);
+  EXPECT_EQ(worth(3e5).outcome, GpuWorth::Outcome::even);
 }
 
 TEST(TreesOnDevices, ATableThatFillsItsMemoryDoesNotFitAndOtherKindsHaveNoTimes) {

@@ -369,6 +369,13 @@ TEST_F(Reading, SpellingsThatAreMissingAmongDatesOrAsSaidAreNoted) {
   EXPECT_EQ(d.columns[1].note, "'?' (4 cells) read as missing values");
 }
 
+TEST_F(Reading, RowsWithoutAnyValueAreNoted) {
+  const std::string csv =
+      file("gaps.csv", "a,b", 30, [](int i) { return i % 10 == 4 ? std::string(",") : cat(i, ".5,", i % 7); });
+  EXPECT_EQ(describe_table(csv, "", "").note, "3 rows without any value skipped");
+  expect_told(read_table({.data = csv, .target = "a"}).notes, {"3 rows without any value skipped"});
+}
+
 TEST_F(Reading, ColumnsAreListedWithTheirKinds) {
   const TableDescription d = describe_table(visits(), "", "");
   EXPECT_EQ(d.rows, 60);

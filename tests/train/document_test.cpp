@@ -58,7 +58,7 @@ std::string variables_table() {
 
 std::string exit_codes_table() {
   const std::vector<std::pair<ErrorKind, const char*>> kinds = {
-      {ErrorKind::runtime, "failure at run time: reading or writing a file, a full disk, a fault of Freight"},
+      {ErrorKind::runtime, "failure at run time: reading or writing a file, a full disk, a bug in Freight"},
       {ErrorKind::usage, "wrong arguments, a spec or shapes that do not fit"},
       {ErrorKind::data, "a data file is missing, damaged or inconsistent"},
       {ErrorKind::device, "the device is missing, or cannot do what was asked"},

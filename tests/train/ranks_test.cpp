@@ -142,7 +142,7 @@ TEST(Wish, GoesThroughNumbersThatAreAdded) {
   put({.interrupts = 1, .lr = 0.25}, a);
   put({.terminations = 2, .stop = 1, .saves = 3}, b);
   for (size_t i = 0; i < kWishNumbers; ++i) a[i] += b[i];
-  const Wish both = wish_of(a);
+  const StepRequest both = request_of(a);
   EXPECT_EQ(both.interrupts, 1);
   EXPECT_EQ(both.terminations, 2);
   EXPECT_EQ(both.stop, 1);

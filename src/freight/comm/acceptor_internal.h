@@ -22,7 +22,7 @@ namespace freight::comm {
 
 class Acceptor {
  public:
-  // Guests that have not said yet which rank they are, at a time.
+  // Limit of joining processes that have not yet sent their rank.
   static constexpr size_t kMostStrangers = 64;
   // A rank greets at once. Whoever has not by then is sent away when others wait and there is no room for them.
   static constexpr double kGraceSeconds = 0.25;
@@ -39,21 +39,21 @@ class Acceptor {
     return static_cast<int>(std::min(seconds, most) * 1e3) + 1;
   }
 
-  // One of those who wait outside, or an empty descriptor. A guest is a struct with `socket`, `rank` (-1 of strangers)
-  // and `came`; `guests` are in the order in which they came.
-  template <class Guest>
-  Descriptor let_in(std::vector<Guest>& guests, int flags) {
-    const auto is_stranger = [](const Guest& g) { return g.rank < 0; };
-    const auto strangers = std::count_if(guests.begin(), guests.end(), is_stranger);
+  // One of those who wait outside, or an empty descriptor. `joining` has structs with `socket`, `rank` (-1 of strangers)
+  // and `came`; in the order in which they came.
+  template <class Joining>
+  Descriptor let_in(std::vector<Joining>& joining, int flags) {
+    const auto is_stranger = [](const Joining& g) { return g.rank < 0; };
+    const auto strangers = std::count_if(joining.begin(), joining.end(), is_stranger);
     if (static_cast<size_t>(strangers) < kMostStrangers) {
       Descriptor came(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | flags));
       const bool full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
       if (came.get() >= 0 || !full) return came;
       out_of_files_ = errno == EMFILE;
     }
-    const auto first = std::find_if(guests.begin(), guests.end(), is_stranger);
-    if (first != guests.end() && seconds_since(first->came) > kGraceSeconds) {
-      guests.erase(first);
+    const auto first = std::find_if(joining.begin(), joining.end(), is_stranger);
+    if (first != joining.end() && seconds_since(first->came) > kGraceSeconds) {
+      joining.erase(first);
     } else {
       rest_from_ = Clock::now();
     }

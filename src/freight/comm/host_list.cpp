@@ -1,7 +1,6 @@
 // Slurm's lists of hosts; see launch_environment.h.
-#include <charconv>
-
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/comm/launch_environment.h"
 
@@ -59,11 +58,9 @@ class HostList {
   }
 
   int64_t number(const std::string& digits) const {
-    int64_t v = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), v);
     constexpr size_t kMostDigits = 12;
-    if (digits.empty() || digits.size() > kMostDigits || error != std::errc() || end != digits.data() + digits.size() ||
-        v < 0) {
+    const int64_t v = digits.size() <= kMostDigits ? parse_number<int64_t>(digits).value_or(-1) : -1;
+    if (v < 0) {
       refuse(cat("'", digits, "' in its brackets is no number"));
     }
     return v;

@@ -100,7 +100,7 @@ SocketAddress place_of(const NetworkPlan& plan) {
   return a;
 }
 
-struct TcpGuest {
+struct TcpJoiningRank {
   Descriptor socket;
   std::string address, inbox;
   Nonce challenge{};
@@ -131,7 +131,7 @@ class TcpHost {
     meeting.peers.resize(ranks());
     meeting.peers[0] = {.host = host_name(), .address = address_.text(), .process = ::getpid(), .card = {}};
     const std::string roster = roster_of_all();
-    for (TcpGuest& g : guests_) {
+    for (TcpJoiningRank& g : guests_) {
       if (g.rank < 0) continue;
       welcome(g, roster);
       const auto r = static_cast<size_t>(g.rank);
@@ -175,19 +175,19 @@ class TcpHost {
 
   void look(double seconds) {
     std::vector<pollfd> all = {acceptor_.entry()};
-    for (const TcpGuest& g : guests_) all.push_back({.fd = g.socket.get(), .events = POLLIN, .revents = 0});
+    for (const TcpJoiningRank& g : guests_) all.push_back({.fd = g.socket.get(), .events = POLLIN, .revents = 0});
     ::poll(all.data(), all.size(), acceptor_.patience(seconds));
     for (size_t i = 1; i < all.size(); ++i) {
-      TcpGuest& g = guests_[i - 1];
+      TcpJoiningRank& g = guests_[i - 1];
       if (all[i].revents != 0) hear(g);
       if (g.rank < 0 && seconds_since(g.came) > kGreetingSeconds) g.socket = Descriptor();
     }
-    std::erase_if(guests_, [](const TcpGuest& g) { return g.socket.get() < 0; });
+    std::erase_if(guests_, [](const TcpJoiningRank& g) { return g.socket.get() < 0; });
     if (all[0].revents != 0) let_in();
   }
 
   void let_in() {
-    TcpGuest g;
+    TcpJoiningRank g;
     g.socket = acceptor_.let_in(guests_, SOCK_NONBLOCK);
     if (g.socket.get() < 0) return;
     send_at_once(g.socket.get());
@@ -197,7 +197,7 @@ class TcpHost {
   }
 
   // A greeting may come in pieces. What is none, or knows no token, is sent away and holds nobody up.
-  void hear(TcpGuest& g) {
+  void hear(TcpJoiningRank& g) {
     if (g.rank > 0) {  // it says only one thing: this is its end
       char byte = 0;
       const ssize_t n = ::recv(g.socket.get(), &byte, 1, 0);
@@ -220,7 +220,7 @@ class TcpHost {
       return;
     }
     g.cards = g.inbox.substr(sizeof(Greeting));
-    if (proves(g.said, g.cards, plan_.token, kVisitorSays, g.challenge)) return seat(g);
+    if (proves(g.said, g.cards, plan_.token, kVisitorSays, g.challenge)) return accept_rank(g);
     if (wrong_token_.empty()) {  // it may come again and again
       wrong_token_ = g.address;
       logging::warn(
@@ -231,7 +231,7 @@ class TcpHost {
   }
 
   // A rank that knows the token came.
-  void seat(TcpGuest& g) {
+  void accept_rank(TcpJoiningRank& g) {
     const std::string who = cat("rank ", g.said.rank, " on host ", text_in(g.said.host));
     if (text_in(g.said.version) != version() || g.said.card_bytes != card_bytes()) {
       refuse(ErrorKind::usage, cat(who, " runs Freight ", text_in(g.said.version), ", rank 0 on host ", host_name(),
@@ -265,7 +265,7 @@ class TcpHost {
     put_text(all[0].host, host_name());
     put_text(all[0].address, address_.text());
     all[0].process = ::getpid();
-    for (const TcpGuest& g : guests_) {
+    for (const TcpJoiningRank& g : guests_) {
       if (g.rank < 0) continue;
       RosterEntry& e = all[static_cast<size_t>(g.rank)];
       e.host = g.said.host;
@@ -278,10 +278,10 @@ class TcpHost {
   }
 
   // Tells a rank who the others are, and gives it the cards that they brought for it.
-  void welcome(const TcpGuest& g, const std::string& roster) {
+  void welcome(const TcpJoiningRank& g, const std::string& roster) {
     std::vector<std::string> cards(ranks());
     cards[0] = card_of(cards_, card_bytes(), g.rank);
-    for (const TcpGuest& other : guests_) {
+    for (const TcpJoiningRank& other : guests_) {
       if (other.rank >= 0) cards[static_cast<size_t>(other.rank)] = card_of(other.cards, card_bytes(), g.rank);
     }
     std::string rest = roster;
@@ -291,7 +291,7 @@ class TcpHost {
     if (!send_bytes(g.socket.get(), bytes_in(w) + rest, kGreetingSeconds)) lost(g);
   }
 
-  void answer(const TcpGuest& g, ErrorKind kind, const std::string& text) const {
+  void answer(const TcpJoiningRank& g, ErrorKind kind, const std::string& text) const {
     Welcome w;
     w.kind = static_cast<int32_t>(kind);
     put_text(w.text, text);
@@ -299,7 +299,7 @@ class TcpHost {
     send_bytes(g.socket.get(), bytes_in(w), 1);
   }
 
-  [[noreturn]] void lost(const TcpGuest& g) {
+  [[noreturn]] void lost(const TcpJoiningRank& g) {
     refuse(ErrorKind::peer_lost, cat("rank ", g.rank, " (process ", g.said.process, " on host ", text_in(g.said.host),
                                      ") ended before all ranks had joined"));
   }
@@ -315,7 +315,7 @@ class TcpHost {
 
   // Tells all that came, and throws.
   [[noreturn]] void refuse(ErrorKind kind, const std::string& text) {
-    for (const TcpGuest& g : guests_) {
+    for (const TcpJoiningRank& g : guests_) {
       if (!g.cards.empty()) answer(g, kind, text);
     }
     throw Error(kind, "rendezvous", text, cat("rank 0 of ", plan_.world, ", host ", host_name()));
@@ -328,7 +328,7 @@ class TcpHost {
   SocketAddress address_;
   Acceptor acceptor_;
   std::string cards_;  // rank 0's
-  std::vector<TcpGuest> guests_;
+  std::vector<TcpJoiningRank> guests_;
   int arrived_ = 1;
 };
 

@@ -125,7 +125,7 @@ bool send_answer(int socket, const Answer& answer, const std::vector<int>& proce
   return ::sendmsg(socket, &m, MSG_NOSIGNAL) > 0;
 }
 
-struct Guest {
+struct JoiningRank {
   Descriptor socket;
   ucred who{};
   Clock::time_point came = Clock::now();
@@ -151,10 +151,10 @@ class Host {
       look(until_asked(plan_, left));
     }
     // Strangers and those who still wait must not keep descriptors from what the job needs.
-    std::erase_if(guests_, [](const Guest& g) { return g.rank < 0; });
+    std::erase_if(guests_, [](const JoiningRank& g) { return g.rank < 0; });
     acceptor_.close();
     Descriptor file = memory_file(plan_.bytes);
-    for (const Guest& g : guests_) {
+    for (const JoiningRank& g : guests_) {
       if (!send_answer(g.socket.get(), Answer{}, processes_, file.get())) lost(g);
     }
     return {.file = file.release(), .processes = processes_};
@@ -178,24 +178,24 @@ class Host {
 
   void look(double seconds) {
     std::vector<pollfd> all = {acceptor_.entry()};
-    for (const Guest& g : guests_) all.push_back({.fd = g.socket.get(), .events = POLLIN, .revents = 0});
+    for (const JoiningRank& g : guests_) all.push_back({.fd = g.socket.get(), .events = POLLIN, .revents = 0});
     if (::poll(all.data(), all.size(), acceptor_.patience(seconds)) <= 0) return;
     for (size_t i = 1; i < all.size(); ++i) {
       if (all[i].revents != 0) hear(guests_[i - 1]);
     }
-    std::erase_if(guests_, [](const Guest& g) { return g.socket.get() < 0; });
+    std::erase_if(guests_, [](const JoiningRank& g) { return g.socket.get() < 0; });
     if (all[0].revents != 0) let_in();
   }
 
   void let_in() {
-    Guest g;
+    JoiningRank g;
     g.socket = acceptor_.let_in(guests_, 0);
     if (g.socket.get() < 0) return;
     g.who = user_of(g.socket.get());
     if (g.who.uid == ::geteuid()) guests_.push_back(std::move(g));
   }
 
-  void hear(Guest& g) {
+  void hear(JoiningRank& g) {
     Hello h{};
     const ssize_t n = ::recv(g.socket.get(), &h, sizeof(h), MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
@@ -225,7 +225,7 @@ class Host {
     ++arrived_;
   }
 
-  [[noreturn]] void lost(const Guest& g) {
+  [[noreturn]] void lost(const JoiningRank& g) {
     refuse(ErrorKind::peer_lost, cat("rank ", g.rank, " (process ", g.who.pid, ") ended before all ranks had joined"));
   }
 
@@ -234,13 +234,13 @@ class Host {
     Answer a{};
     a.kind = static_cast<int32_t>(kind);
     std::strncpy(a.text.data(), text.c_str(), a.text.size() - 1);
-    for (const Guest& g : guests_) send_answer(g.socket.get(), a, {}, -1);
+    for (const JoiningRank& g : guests_) send_answer(g.socket.get(), a, {}, -1);
     throw Error(kind, "rendezvous", text, cat("rank 0 of ", plan_.world, ", host ", host_name()));
   }
 
   const MeetingPlan& plan_;
   Acceptor acceptor_;
-  std::vector<Guest> guests_;
+  std::vector<JoiningRank> guests_;
   std::vector<bool> came_;      // by rank
   std::vector<int> processes_;  // their numbers
   int arrived_ = 1;

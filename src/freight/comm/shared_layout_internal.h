@@ -1,4 +1,5 @@
-// The memory file of a job on one host holds a head, a seat per rank and a slot per rank. Zeros are its first state.
+// The memory file of a job on one host contains a head, a status per rank and a slot per rank. Zeros are its first
+// state.
 #pragma once
 #include <array>
 #include <atomic>
@@ -8,7 +9,7 @@
 namespace freight::comm {
 
 // Errors go to all ranks: the first that finds one writes it here, and every rank throws it.
-struct Verdict {
+struct SharedError {
   std::atomic<uint32_t> state;  // kNone, kBeingWritten, kWritten
   int32_t kind;                 // an ErrorKind
   std::array<char, 512> text;   // ends with a zero
@@ -17,12 +18,12 @@ struct Verdict {
 };
 
 struct alignas(128) SharedHead {
-  Verdict verdict;
+  SharedError shared_error;
 };
 
-// A seat tells how far its rank is. Others poll `arrived`, hence a seat has cache lines of its own: two, since
+// The status shows how far its rank is. Others poll `arrived`, hence it has separate cache lines: two, since
 // processors fetch pairs.
-struct alignas(128) Seat {
+struct alignas(128) RankStatus {
   std::atomic<uint32_t> arrived;               // meetings that the rank came to; sleepers sleep on this word
   std::atomic<uint32_t> sleepers;              // ranks that do
   std::atomic<uint32_t> call_count;            // collectives that it entered
@@ -39,9 +40,9 @@ constexpr size_t kInputBytes = size_t{512} << 10;       // of a half: what a ran
 constexpr size_t kResultBytes = kInputBytes / 2 + 128;  // and what it computed: its slice of a sum
 constexpr size_t kHalfBytes = (kInputBytes + kResultBytes + 4095) / 4096 * 4096;
 
-inline size_t seats_at() { return sizeof(SharedHead); }
+inline size_t statuses_at() { return sizeof(SharedHead); }
 inline size_t slots_at(int world) {
-  return (seats_at() + static_cast<size_t>(world) * sizeof(Seat) + 4095) / 4096 * 4096;
+  return (statuses_at() + static_cast<size_t>(world) * sizeof(RankStatus) + 4095) / 4096 * 4096;
 }
 inline size_t shared_bytes(int world) { return slots_at(world) + static_cast<size_t>(world) * 2 * kHalfBytes; }
 

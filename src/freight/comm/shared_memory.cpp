@@ -1,5 +1,5 @@
 // See shared_memory.h. Every collective is a row of meetings: a rank writes what it brings into its slot, says so in
-// its seat, waits until all have said so, and reads what the others brought. shared_layout_internal.h says why two
+// its status, waits until all have said so, and reads what the others brought. shared_layout_internal.h says why two
 // halves of a slot are enough.
 #include "freight/comm/shared_memory.h"
 
@@ -65,14 +65,14 @@ class SharedMemory final : public Comm {
   void broadcast(void* data, int64_t count, DType dtype, int root) override;
   void barrier() override;
   void abort(const std::string& reason) noexcept override;
-  void at_step(int64_t step) override { seat(rank_).step.store(step, std::memory_order_relaxed); }
+  void at_step(int64_t step) override { status(rank_).step.store(step, std::memory_order_relaxed); }
   std::vector<double> waited() const override { return waited_; }
   std::string lost() const override;
   std::string whereabouts() const override;
 
  private:
-  Seat& seat(int r) const { return reinterpret_cast<Seat*>(memory_ + seats_at())[r]; }
-  Verdict& verdict() const { return reinterpret_cast<SharedHead*>(memory_)->verdict; }
+  RankStatus& status(int r) const { return reinterpret_cast<RankStatus*>(memory_ + statuses_at())[r]; }
+  SharedError& shared_error() const { return reinterpret_cast<SharedHead*>(memory_)->shared_error; }
   // Rank r's input and result of the next meeting (`ahead` 1) or of the last one (0) lie here.
   char* input(int r, uint32_t ahead) const { return half(r, ahead) + place_; }
   char* result(int r, uint32_t ahead) const { return half(r, ahead) + kInputBytes + place_ / 2; }
@@ -91,12 +91,12 @@ class SharedMemory final : public Comm {
   void sum_slices(char* data, int64_t count, DType dtype);
   std::string last_seen(int r) const;
   std::string loss_of(int r, bool left) const;
-  std::string written_verdict() const;
-  bool pronounce(ErrorKind kind, const std::string& text) noexcept;
-  [[noreturn]] void throw_verdict() const;
+  std::string written_error() const;
+  bool report_error(ErrorKind kind, const std::string& text) noexcept;
+  [[noreturn]] void throw_shared_error() const;
   [[noreturn]] void give_up(ErrorKind kind, const std::string& text) {
-    pronounce(kind, text);
-    throw_verdict();
+    report_error(kind, text);
+    throw_shared_error();
   }
 
   int rank_, world_;
@@ -128,14 +128,14 @@ SharedMemory::SharedMemory(const Launch& launch, const Meeting& meeting, const S
 }
 
 SharedMemory::~SharedMemory() {
-  seat(rank_).left.store(1, std::memory_order_release);
-  wake_all(seat(rank_).arrived);
+  status(rank_).left.store(1, std::memory_order_release);
+  wake_all(status(rank_).arrived);
   ::munmap(memory_, shared_bytes(world_));
 }
 
 // A rank's last words about another: "rank 2 was last in barrier at step 7".
 std::string SharedMemory::last_seen(int r) const {
-  const Seat& s = seat(r);
+  const RankStatus& s = status(r);
   const uint32_t n = s.call_count.load(std::memory_order_acquire);
   if (n == 0) return cat("rank ", r, " has not been in a collective yet");
   return cat("rank ", r, " was last in ", Call(s.calls[n % 2].load()), " at step ", s.step.load());
@@ -147,9 +147,9 @@ std::string SharedMemory::loss_of(int r, bool left) const {
 }
 
 std::string SharedMemory::lost() const {
-  if (verdict().state.load(std::memory_order_acquire) != Verdict::kNone) return written_verdict();
+  if (shared_error().state.load(std::memory_order_acquire) != SharedError::kNone) return written_error();
   for (int r = 0; r < world_; ++r) {
-    if (r == rank_ || seat(r).left.load(std::memory_order_acquire) == 1) continue;
+    if (r == rank_ || status(r).left.load(std::memory_order_acquire) == 1) continue;
     if (has_ended(watched_[static_cast<size_t>(r)])) return loss_of(r, false);
   }
   return {};
@@ -167,43 +167,43 @@ std::string SharedMemory::whereabouts() const {
 }
 
 // False where another error was first.
-bool SharedMemory::pronounce(ErrorKind kind, const std::string& text) noexcept {
-  Verdict& v = verdict();
-  uint32_t none = Verdict::kNone;
-  if (!v.state.compare_exchange_strong(none, Verdict::kBeingWritten)) return false;
+bool SharedMemory::report_error(ErrorKind kind, const std::string& text) noexcept {
+  SharedError& v = shared_error();
+  uint32_t none = SharedError::kNone;
+  if (!v.state.compare_exchange_strong(none, SharedError::kBeingWritten)) return false;
   v.kind = static_cast<int32_t>(kind);
   const size_t n = std::min(text.size(), v.text.size() - 1);
   std::memcpy(v.text.data(), text.data(), n);
   v.text[n] = 0;
-  v.state.store(Verdict::kWritten, std::memory_order_release);
-  for (int r = 0; r < world_; ++r) wake_all(seat(r).arrived);
+  v.state.store(SharedError::kWritten, std::memory_order_release);
+  for (int r = 0; r < world_; ++r) wake_all(status(r).arrived);
   return true;
 }
 
 // Waits a little for who is writing it.
-std::string SharedMemory::written_verdict() const {
-  const Verdict& v = verdict();
+std::string SharedMemory::written_error() const {
+  const SharedError& v = shared_error();
   const auto start = Clock::now();
-  while (v.state.load(std::memory_order_acquire) != Verdict::kWritten && seconds_since(start) < kWrite) {
+  while (v.state.load(std::memory_order_acquire) != SharedError::kWritten && seconds_since(start) < kWrite) {
     pause_a_little();
   }
-  const bool known = v.state.load(std::memory_order_acquire) == Verdict::kWritten;
+  const bool known = v.state.load(std::memory_order_acquire) == SharedError::kWritten;
   return known ? v.text.data() : "a rank failed while it wrote its error";
 }
 
-void SharedMemory::throw_verdict() const {
-  const std::string text = written_verdict();
-  const Verdict& v = verdict();
-  const bool known = v.state.load(std::memory_order_acquire) == Verdict::kWritten;
+void SharedMemory::throw_shared_error() const {
+  const std::string text = written_error();
+  const SharedError& v = shared_error();
+  const bool known = v.state.load(std::memory_order_acquire) == SharedError::kWritten;
   throw Error(known ? static_cast<ErrorKind>(v.kind) : ErrorKind::peer_lost, to_string(call_.which), text,
-              cat("rank ", rank_, " of ", world_, ", step ", seat(rank_).step.load(), ", host ", host_name()));
+              cat("rank ", rank_, " of ", world_, ", step ", status(rank_).step.load(), ", host ", host_name()));
 }
 
 void SharedMemory::begin(const Call& call) {
   check_call(call, world_);
   call_ = call;
-  if (verdict().state.load(std::memory_order_acquire) != Verdict::kNone) throw_verdict();
-  Seat& s = seat(rank_);
+  if (shared_error().state.load(std::memory_order_acquire) != SharedError::kNone) throw_shared_error();
+  RankStatus& s = status(rank_);
   const uint32_t n = s.call_count.load(std::memory_order_relaxed) + 1;
   s.calls[n % 2].store(call.packed(), std::memory_order_relaxed);
   s.call_count.store(n, std::memory_order_release);
@@ -223,9 +223,9 @@ void SharedMemory::move_on(size_t bytes) {
 
 void SharedMemory::compare_calls() {
   compared_ = true;
-  const uint32_t n = seat(rank_).call_count.load(std::memory_order_relaxed);
+  const uint32_t n = status(rank_).call_count.load(std::memory_order_relaxed);
   for (int r = 0; r < world_; ++r) {
-    const uint64_t theirs = seat(r).calls[n % 2].load(std::memory_order_relaxed);
+    const uint64_t theirs = status(r).calls[n % 2].load(std::memory_order_relaxed);
     if (theirs == call_.packed()) continue;
     give_up(ErrorKind::usage, cat("ranks call different collectives: rank ", rank_, " calls ", call_, ", rank ", r,
                                   " calls ", Call(theirs)));
@@ -233,7 +233,7 @@ void SharedMemory::compare_calls() {
 }
 
 void SharedMemory::meet() {
-  Seat& mine = seat(rank_);
+  RankStatus& mine = status(rank_);
   ++meetings_;
   mine.processor.store(::sched_getcpu(), std::memory_order_relaxed);
   stores_done();
@@ -242,7 +242,7 @@ void SharedMemory::meet() {
   if (mine.sleepers.load(std::memory_order_seq_cst) > 0) wake_all(mine.arrived);
   for (int i = 1; i < world_; ++i) {
     const int other = (rank_ + i) % world_;
-    if (static_cast<int32_t>(seat(other).arrived.load(std::memory_order_acquire) - meetings_) < 0) wait_for(other);
+    if (static_cast<int32_t>(status(other).arrived.load(std::memory_order_acquire) - meetings_) < 0) wait_for(other);
   }
   if (!compared_) compare_calls();
 }
@@ -251,7 +251,7 @@ void SharedMemory::meet() {
 bool SharedMemory::processors_are_shared() const {
   std::array<uint64_t, 64> seen{};  // a bit per processor
   for (int r = 0; r < world_; ++r) {
-    const auto processor = static_cast<uint32_t>(seat(r).processor.load(std::memory_order_relaxed)) % 4096;
+    const auto processor = static_cast<uint32_t>(status(r).processor.load(std::memory_order_relaxed)) % 4096;
     const uint64_t bit = uint64_t{1} << processor % 64;
     if (seen[processor / 64] & bit) return true;
     seen[processor / 64] |= bit;
@@ -263,7 +263,7 @@ bool SharedMemory::processors_are_shared() const {
 // programs have the processors the wait is long whatever is done here, and spinning takes time from whoever the rank
 // waits for: so each long wait halves the next spin, and a shorter one restores it.
 void SharedMemory::wait_for(int other) {
-  Seat& s = seat(other);
+  RankStatus& s = status(other);
   const auto missing = [&] { return static_cast<int32_t>(s.arrived.load(std::memory_order_acquire) - meetings_) < 0; };
   const auto start = Clock::now();
   const auto spin_until = [&](double seconds) {
@@ -295,9 +295,9 @@ void SharedMemory::wait_for(int other) {
 
 // Throws where the job is over: another rank says so, a rank ended, or the awaited one has had its time.
 void SharedMemory::look_after(int awaited, double waited) {
-  if (verdict().state.load(std::memory_order_acquire) != Verdict::kNone) throw_verdict();
+  if (shared_error().state.load(std::memory_order_acquire) != SharedError::kNone) throw_shared_error();
   for (int r = 0; r < world_; ++r) {
-    const Seat& s = seat(r);
+    const RankStatus& s = status(r);
     const auto came = [&] { return static_cast<int32_t>(s.arrived.load(std::memory_order_acquire) - meetings_) >= 0; };
     const bool ended = has_ended(watched_[static_cast<size_t>(r)]);
     // A rank that was here and left in good order is missed only by those that wait for it.
@@ -308,7 +308,7 @@ void SharedMemory::look_after(int awaited, double waited) {
       continue;
     }
     // Whoever found the loss of another rank says so before it ends itself.
-    if (verdict().state.load(std::memory_order_acquire) != Verdict::kNone) throw_verdict();
+    if (shared_error().state.load(std::memory_order_acquire) != SharedError::kNone) throw_shared_error();
     give_up(ErrorKind::peer_lost, loss_of(r, left));
   }
   if (waited < timeout_) return;
@@ -433,9 +433,10 @@ void SharedMemory::barrier() {
 
 void SharedMemory::abort(const std::string& reason) noexcept {
   try {
-    pronounce(ErrorKind::peer_lost, cat("rank ", rank_, " gave up at step ", seat(rank_).step.load(), ": ", reason));
+    report_error(ErrorKind::peer_lost,
+                 cat("rank ", rank_, " gave up at step ", status(rank_).step.load(), ": ", reason));
   } catch (...) {  // no memory for the text
-    pronounce(ErrorKind::peer_lost, "a rank gave up");
+    report_error(ErrorKind::peer_lost, "a rank gave up");
   }
 }
 

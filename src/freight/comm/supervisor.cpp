@@ -7,12 +7,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <map>
 
 #include "freight/base/env.h"
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 
@@ -125,9 +125,8 @@ std::string StepCount::setting() const { return cat(kStepsVariable, "=", file_);
 std::unique_ptr<StepCount> StepCount::of_process() {
   const std::string text = env::get(kStepsVariable);
   if (text.empty()) return nullptr;
-  int file = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), file);
-  if (error != std::errc() || end != text.data() + text.size() || ::fcntl(file, F_SETFD, FD_CLOEXEC) != 0) {
+  const int file = parse_number<int>(text).value_or(-1);
+  if (::fcntl(file, F_SETFD, FD_CLOEXEC) != 0) {
     fail(ErrorKind::usage, kStepsVariable, "expected what freight train --elastic sets, got '", excerpt(text),
          "': unset it");
   }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
@@ -195,6 +196,7 @@ struct CellReader::State {
     head.first_row = has_header ? second : first;
     head.only_row = !has_header && second.empty();
     rows->rewind();
+    blank_rows = 0;
     if (has_header) skip_header();
   }
 
@@ -235,6 +237,7 @@ struct CellReader::State {
       if (own_names) return true;
       const auto blank = [](std::string_view cell) { return trimmed(cell).empty(); };
       if (cells.size() == 1 || !cells[0].empty() || !std::all_of(cells.begin(), cells.end(), blank)) return true;
+      ++blank_rows;
     }
     return false;
   }
@@ -273,8 +276,10 @@ struct CellReader::State {
     }
     rows_before += out.rows();
     rows_of_part = static_cast<size_t>(out.rows());
+    out.blank_rows = std::exchange(blank_rows, 0);
     out.share = share_read();
     correct(begun, fillers);
+    blank_rows = 0;
     for (CellColumn& c : out.columns) {
       c.numbers.fit();
       c.codes.fit();
@@ -379,6 +384,7 @@ struct CellReader::State {
   bool short_header = false;                   // it lacks a name for the first column
   size_t nameless = 0;                         // columns behind those
   int64_t rows_before = 0;                     // the part at hand
+  int64_t blank_rows = 0;                      // of the part at hand
   uint64_t bytes_before = 0;                   // the file at hand
   size_t rows_of_part = 0;                     // of the last one: the next is likely as large
   TableHead head;

@@ -112,6 +112,7 @@ struct Cells {
   TableHead head;
   std::vector<CellColumn> columns;
   RowPlaces places;
+  int64_t blank_rows = 0;  // rows of separators alone, which are skipped
   // The share of the files' bytes, unpacked, that the rows are of: below 1 where CellsAsked::most_bytes ended them.
   double share = 1;
 

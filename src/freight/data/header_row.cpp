@@ -109,7 +109,9 @@ Below kind_of(const std::vector<std::string_view>& cells, char separator) {
   if (cells.empty()) return Below::nothing;
   if (are_numbers(cells, separator)) return Below::numbers;
   if (std::all_of(cells.begin(), cells.end(), is_date_cell)) return Below::dates;
-  return std::all_of(cells.begin(), cells.end(), is_yes_or_no) ? Below::yesno : Below::words;
+  const bool yesno = std::all_of(cells.begin(), cells.end(), is_yes_or_no);
+  const bool both = std::any_of(cells.begin(), cells.end(), [&](std::string_view cell) { return cell != cells[0]; });
+  return yesno && both ? Below::yesno : Below::words;
 }
 
 // Few different cells, each of which occurs again: the values of a category.
@@ -134,7 +136,10 @@ Evidence evidence_of(std::string_view first, const std::vector<std::string_view>
   if (is_missing_cell(first)) return {.data = true};
   const Below kind = kind_of(below, separator);
   const bool number = are_numbers({first}, separator), date = is_date_cell(first);
-  if (number || date) return {.data = (number && kind == Below::numbers) || (date && kind == Below::dates)};
+  if (number || date) {
+    return {.data = (number && kind == Below::numbers) || (date && kind == Below::dates),
+            .name = date && !number && kind == Below::numbers};
+  }
   if (std::find(below.begin(), below.end(), first) != below.end()) return {.again = true};
   const bool values = kind == Below::numbers || kind == Below::dates;
   const bool other = kind == Below::yesno ? !is_yes_or_no(first) : all_occur_again(below);

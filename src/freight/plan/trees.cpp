@@ -117,9 +117,9 @@ GpuWorth worth_of_gpu(const TreeWork& work, const TreeRate& rate, const Estimate
   if (!best) return worth;
   worth.gpu = best->device;
   worth.seconds_on_gpu = best->run_hours.middle() * 3600;
-  worth.verdict = best->run_hours.high < here.run_hours.low   ? GpuWorth::Verdict::pays
-                  : best->run_hours.low > here.run_hours.high ? GpuWorth::Verdict::loses
-                                                              : GpuWorth::Verdict::even;
+  worth.outcome = best->run_hours.high < here.run_hours.low   ? GpuWorth::Outcome::pays
+                  : best->run_hours.low > here.run_hours.high ? GpuWorth::Outcome::loses
+                                                              : GpuWorth::Outcome::even;
   return worth;
 }
 

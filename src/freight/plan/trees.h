@@ -36,7 +36,7 @@ struct GpuWorth {
   double rows_here = 0;
   double seconds_here = 0, seconds_on_gpu = 0;  // of the run: here, and on the fastest of the catalogue's that fit
   std::string gpu;                              // empty: none fits
-  enum class Verdict { pays, even, loses } verdict = Verdict::loses;
+  enum class Outcome { pays, even, loses } outcome = Outcome::loses;
 };
 GpuWorth worth_of_gpu(const TreeWork& work, const TreeRate& rate, const Estimate& here,
                       const std::vector<Estimate>& devices);

@@ -13,6 +13,7 @@
 #include "freight/data/columns.h"
 #include "freight/data/table_set.h"
 #include "freight/tables/kinds.h"
+#include "freight/tables/number_columns.h"
 #include "freight/tables/table.h"
 #include "freight/tables/target.h"
 
@@ -101,7 +102,7 @@ TableDescription describe_table(const std::string& path, const std::string& name
   const bool named = !names.empty() || !set.names.empty();
   TableDescription out{.rows = cells.rows(),
                        .header = cells.head.header,
-                       .note = named ? std::string() : header_note(cells.head, header),
+                       .note = both_notes(named ? std::string() : header_note(cells.head, header), blank_note(cells)),
                        .columns = {}};
   for (size_t i = 0; i < cells.columns.size(); ++i) {
     const auto asked = said_at.find(i);

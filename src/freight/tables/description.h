@@ -18,7 +18,7 @@ struct ColumnDescription {
 struct TableDescription {
   int64_t rows = 0;
   bool header = false;
-  std::string note = {};  // on the header
+  std::string note = {};  // on the header and on rows that were skipped
   std::vector<ColumnDescription> columns;
 };
 

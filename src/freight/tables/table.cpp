@@ -280,6 +280,7 @@ class TableReader {
     if (source_.columns.empty() && set_.names.empty()) {
       if (const std::string note = header_note(cells_.head, source_.header); !note.empty()) out_.notes.push_back(note);
     }
+    if (const std::string note = blank_note(cells_); !note.empty()) out_.notes.push_back(note);
     out_.notes.push_back(cat("column ", out_.target, " is predicted from the ",
                              cells_.columns.size() - 1 - out_.shape.set_aside.size(), " others, as ",
                              classes > 0 ? cat(classes, " classes")
@@ -523,6 +524,11 @@ std::string header_note(const data::TableHead& head, const std::string& header) 
   return cat("the first row is the header, ",
              head.numbers_in_header ? "some of whose names are numbers: " : "by the look of its cells alone: ",
              excerpt(join(head.names, ", ")), "; --header no reads it as data");
+}
+
+std::string blank_note(const data::Cells& cells) {
+  if (cells.blank_rows == 0) return "";
+  return cat(with_commas(cells.blank_rows), cells.blank_rows == 1 ? " row" : " rows", " without any value skipped");
 }
 
 std::vector<std::string> names_of_columns(const std::string& said) {

@@ -24,6 +24,8 @@ double bytes_of_reading(const train::RowSource& source, double enough);
 std::optional<bool> header_of(const std::string& said);
 // How the first row was read, where --header does not say it and others could read it otherwise.
 std::string header_note(const data::TableHead& head, const std::string& header);
+// Says how many rows without any value were skipped; empty where there are none.
+std::string blank_note(const data::Cells& cells);
 // "a,b,c", or the lines of the file of that name.
 std::vector<std::string> names_of_columns(const std::string& said);
 

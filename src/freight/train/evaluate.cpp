@@ -79,9 +79,9 @@ class BatchFigures {
   // Their sums over all batches; what ranks want is agreed on beside.
   std::array<double, 3> of_all() {
     const size_t end = numbers_.size() - kWishNumbers;
-    put(ranks_->take_wish(), numbers_.data() + end);
+    put(ranks_->take_request(), numbers_.data() + end);
     ranks_->sum(numbers_);  // of each batch one rank has figures, the others zeros
-    ranks_->agree(wish_of(numbers_.data() + end));
+    ranks_->agree(request_of(numbers_.data() + end));
     std::array<double, 3> all{};
     for (size_t i = 0; i < end; ++i) all[i % kOfBatch] += numbers_[i];
     return all;

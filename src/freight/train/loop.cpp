@@ -20,7 +20,7 @@ double rounded(double rate) { return static_cast<double>(static_cast<float>(rate
 
 }  // namespace
 
-Loop::Loop(NetRun& run, RunRecord& record, Observer& observer)
+Loop::Loop(NetRun& run, RunRecorder& record, Observer& observer)
     : run_(run), record_(record), observer_(observer), steps_(run), place_(run.start.place()) {
   if (place_.step > 0) {
     rate_ = rounded(rate_of(run_, place_, place_.step - 1));
@@ -53,7 +53,7 @@ bool Loop::save_asked() {
   const bool due = every > 0 && (!run_.ranks || run_.ranks->first()) && seconds_since(saved_at_) >= every;
   if (due) saved_at_ = Clock::now();
   if (!run_.ranks) return signals::take_save_request() || due;
-  if (due) run_.ranks->wish({.saves = 1});
+  if (due) run_.ranks->request({.saves = 1});
   return run_.ranks->take_save();
 }
 
@@ -145,7 +145,7 @@ void Loop::account(const BatchSteps::Done& done) {
     fail(ErrorKind::usage, "Observer::on_step", "lr: expected a finite number of at least 0, got ", *asked.lr);
   }
   if (run_.ranks) {
-    run_.ranks->wish({.stop = asked.stop ? 1 : 0, .lr = run_.ranks->first() ? asked.lr : std::nullopt});
+    run_.ranks->request({.stop = asked.stop ? 1 : 0, .lr = run_.ranks->first() ? asked.lr : std::nullopt});
     return;
   }
   asked_.stop = asked_.stop || asked.stop;

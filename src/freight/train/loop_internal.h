@@ -14,7 +14,7 @@ namespace freight::train {
 
 class Loop {
  public:
-  Loop(NetRun& run, RunRecord& record, Observer& observer);
+  Loop(NetRun& run, RunRecorder& record, Observer& observer);
   // Trains from where the run stands to its end, or until it is stopped, and stores the model.
   void run();
   // As far as the run has come.
@@ -63,7 +63,7 @@ class Loop {
   [[noreturn]] void diverged(double loss);
 
   NetRun& run_;
-  RunRecord& record_;
+  RunRecorder& record_;
   Observer& observer_;
   BatchSteps steps_;
   RunPosition place_;

@@ -571,7 +571,7 @@ void NetRun::level_ranks() {
   if (ranks && ranks->unlike()) ranks->broadcast(common_values());
 }
 
-void NetRun::train(RunRecord& to, Observer& observer) {
+void NetRun::train(RunRecorder& to, Observer& observer) {
   if (ranks) share_start();
   loop = std::make_unique<Loop>(*this, to, observer);
   loop->run();

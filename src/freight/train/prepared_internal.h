@@ -52,7 +52,7 @@ struct WholeStates {
 
 class Learner;
 class Loop;
-class RunRecord;
+class RunRecorder;
 
 // A run that was prepared: what those of all learners have, and the functions in which they differ.
 struct Prepared {
@@ -75,7 +75,7 @@ struct Prepared {
   // See PreparedRun::restore. A learner without checkpoints and random numbers has nothing to put back.
   virtual void restore() {}
   // Trains to the end, or until it is stopped, and stores the model.
-  virtual void train(RunRecord& record, Observer& observer) = 0;
+  virtual void train(RunRecorder& record, Observer& observer) = 0;
   virtual const Result& result() const = 0;  // as far as it came
   virtual struct NetRun* net_run() { return nullptr; }
   // Says who computes how much of a batch, where that was to be decided; null: nothing was.
@@ -93,7 +93,7 @@ struct Prepared {
   Ranks* ranks = nullptr;                // with whom the run is shared, or null
   size_t planned_bytes = 0;              // of the whole run; 0: nobody has planned it as yet
   bool ran = false;                      // or runs
-  std::unique_ptr<RunRecord> record;     // while it runs
+  std::unique_ptr<RunRecorder> record;   // while it runs
 };
 
 // A net's.
@@ -108,7 +108,7 @@ struct NetRun : Prepared {
   std::string metric_name() const override;
   bool within_epoch() const override;
   void restore() override;
-  void train(RunRecord& record, Observer& observer) override;
+  void train(RunRecorder& record, Observer& observer) override;
   const Result& result() const override;
   NetRun* net_run() override { return this; }
   Planned planned() const;

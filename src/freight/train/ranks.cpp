@@ -118,21 +118,21 @@ std::vector<double> Ranks::gather(const std::vector<double>& mine) {
   return all;
 }
 
-Wish Ranks::take_wish() {
-  Wish w = std::exchange(mine_, {});
+StepRequest Ranks::take_request() {
+  StepRequest w = std::exchange(mine_, {});
   if (signals::own_signal() == SIGINT) ++w.interrupts;
   if (signals::own_signal() == SIGTERM) ++w.terminations;
   if (signals::take_save_request()) ++w.saves;
   return w;
 }
 
-void Ranks::wish(const Wish& also) {
+void Ranks::request(const StepRequest& also) {
   mine_.stop += also.stop;
   mine_.saves += also.saves;
   if (also.lr) mine_.lr = also.lr;
 }
 
-void Ranks::agree(const Wish& all) {
+void Ranks::agree(const StepRequest& all) {
   agreed_.interrupts += all.interrupts;
   agreed_.terminations += all.terminations;
   agreed_.stop += all.stop;
@@ -150,7 +150,7 @@ std::optional<double> Ranks::take_rate() {
   return lr;
 }
 
-void put(const Wish& w, double* numbers) {
+void put(const StepRequest& w, double* numbers) {
   numbers[0] = static_cast<double>(w.interrupts);
   numbers[1] = static_cast<double>(w.terminations);
   numbers[2] = static_cast<double>(w.stop);
@@ -159,11 +159,11 @@ void put(const Wish& w, double* numbers) {
   numbers[5] = static_cast<double>(w.saves);
 }
 
-Wish wish_of(const double* numbers) {
-  Wish w{.interrupts = static_cast<int64_t>(numbers[0]),
-         .terminations = static_cast<int64_t>(numbers[1]),
-         .stop = static_cast<int64_t>(numbers[2]),
-         .saves = static_cast<int64_t>(numbers[5])};
+StepRequest request_of(const double* numbers) {
+  StepRequest w{.interrupts = static_cast<int64_t>(numbers[0]),
+                .terminations = static_cast<int64_t>(numbers[1]),
+                .stop = static_cast<int64_t>(numbers[2]),
+                .saves = static_cast<int64_t>(numbers[5])};
   if (numbers[3] > 0) w.lr = numbers[4] / numbers[3];
   return w;
 }

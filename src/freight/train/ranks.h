@@ -17,7 +17,7 @@
 namespace freight::train {
 
 // Something that a rank wants and all must do at the same step.
-struct Wish {
+struct StepRequest {
   int64_t interrupts = 0, terminations = 0;  // signals: SIGINT, SIGTERM
   int64_t stop = 0;                          // by the observer
   int64_t saves = 0;                         // SIGUSR1
@@ -56,7 +56,7 @@ class Ranks {
   Overlap overlap() const { return overlap_; }
   const RankMeeting& meeting() const { return meeting_; }
 
-  // The wish of the flags, which preparing a run turns into weights.
+  // The flag values, which preparing a run turns into weights.
   void ask(const DeviceWeights& asked) { asked_ = asked; }
   const DeviceWeights& asked() const { return asked_; }
   // The shares of a batch for ranks that are not alike (Sharding::deal), the same on all; empty: evenly.
@@ -99,13 +99,13 @@ class Ranks {
   // Everybody's numbers, by rank; each brings as many.
   std::vector<double> gather(const std::vector<double>& mine);
 
-  // The wishes of this rank, as of now: what was said by wish() and by signals. They are taken: the next call has those
+  // The requests of this rank, as of now: those of request() and of signals. They are taken: the next call has those
   // that came since.
-  Wish take_wish();
-  void wish(const Wish& also);
+  StepRequest take_request();
+  void request(const StepRequest& also);
   // Takes in what all ranks want together, the same on each; a stop holds from then on (signals.h).
-  void agree(const Wish& all);
-  const Wish& agreed() const { return agreed_; }
+  void agree(const StepRequest& all);
+  const StepRequest& agreed() const { return agreed_; }
   // True once where somebody was asked to save.
   bool take_save();
   // The learning rate that was agreed on, once.
@@ -119,14 +119,14 @@ class Ranks {
   std::vector<double> weights_;
   bool unlike_ = false, beside_host_ = false;
   bool shares_states_ = false;
-  Wish mine_, agreed_;
+  StepRequest mine_, agreed_;
   std::string note_ = {};
   std::unique_ptr<DeviceCollectives> devices_ = {};  // the last member: it asks comm_ who is lost
 };
 
-// A wish as numbers that can be added, and back.
+// A request as numbers that can be added, and back.
 constexpr size_t kWishNumbers = 6;
-void put(const Wish& wish, double* numbers);
-Wish wish_of(const double* numbers);
+void put(const StepRequest& request, double* numbers);
+StepRequest request_of(const double* numbers);
 
 }  // namespace freight::train

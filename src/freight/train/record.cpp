@@ -83,12 +83,12 @@ RunDir directory_of(const Prepared& p, const std::shared_ptr<RunLock>& lock) {
 
 }  // namespace
 
-RunRecord::RunRecord(const Prepared& run, std::vector<std::string> argv, bool heard)
+RunRecorder::RunRecorder(const Prepared& run, std::vector<std::string> argv, bool heard)
     : run_(run), argv_(std::move(argv)), heard_(heard) {
   if (run.records()) dir_.reset(new RunDir(directory_of(run, run.start.lock)));
 }
 
-void RunRecord::begin(const RunSummary& summary) {
+void RunRecorder::begin(const RunSummary& summary) {
   if (!dir_) return;
   planned_bytes_ = static_cast<int64_t>(summary.planned_bytes);
   held_out_ = summary.held_out;
@@ -100,7 +100,7 @@ void RunRecord::begin(const RunSummary& summary) {
   write_run("running", 0, nullptr);
 }
 
-void RunRecord::left_out(size_t first) {
+void RunRecorder::left_out(size_t first) {
   if (!dir_) return;
   const std::vector<data::BadSample>& all = run_.left_out.samples();
   if (!listed_) {
@@ -120,7 +120,7 @@ void RunRecord::left_out(size_t first) {
   if (run_.config.on_bad_sample == "report" && !rows.empty()) dir_->append_text("bad_samples.tsv", rows);
 }
 
-void RunRecord::trained(const StepReport& r, int64_t batches, double seconds) {
+void RunRecorder::trained(const StepReport& r, int64_t batches, double seconds) {
   if (!dir_) return;
   dir_->metrics().write({.step = r.total_step,
                          .epoch = static_cast<double>(r.epoch),
@@ -136,7 +136,7 @@ void RunRecord::trained(const StepReport& r, int64_t batches, double seconds) {
                          .metric = r.metric});
 }
 
-void RunRecord::tested(const StepReport& r, const Evaluation& test) {
+void RunRecorder::tested(const StepReport& r, const Evaluation& test) {
   if (!dir_) return;
   dir_->metrics().write({.step = r.total_step,
                          .epoch = static_cast<double>(r.epoch),
@@ -150,7 +150,7 @@ void RunRecord::tested(const StepReport& r, const Evaluation& test) {
                          .metric = test.metric});
 }
 
-void RunRecord::epoch(const EpochReport& e) {
+void RunRecorder::epoch(const EpochReport& e) {
   if (!dir_) return;
   const StepReport& r = e.train;
   const std::string own = run_.metric_name();
@@ -161,26 +161,26 @@ void RunRecord::epoch(const EpochReport& e) {
                  metric_text(own, r.metric), test, e.best ? " * best" : ""));
 }
 
-void RunRecord::diverged(const RunPosition& place, double loss, double rate) {
+void RunRecorder::diverged(const RunPosition& place, double loss, double rate) {
   if (!dir_) return;
   dir_->metrics().write(
       {.step = place.step + 1, .epoch = static_cast<double>(place.epoch), .split = "train", .loss = loss, .lr = rate});
 }
 
-void RunRecord::checkpoint(const RunPosition& place, const WholeStates& states, bool best) {
+void RunRecorder::checkpoint(const RunPosition& place, const WholeStates& states, bool best) {
   if (!dir_) return;
   RunState state{place, states.kept, run_.config, run_.fingerprint, run_.config.model_ema > 0, states.given};
   dir_->checkpoint(run_.bundle(place), state, best, {run_.config.keep, run_.config.save_in_place});
 }
 
-std::string RunRecord::saved_weights(const char* which) const {
+std::string RunRecorder::saved_weights(const char* which) const {
   if (!dir_) return cat(which, " are with rank 0");
   const std::string last = dir_->file("last/model.safetensors");
   if (!std::filesystem::exists(last)) return "no weights were saved yet";
   return cat(which, " are in ", last);
 }
 
-std::string RunRecord::store_model(const RunPosition& place) {
+std::string RunRecorder::store_model(const RunPosition& place) {
   if (!dir_) return {};
   const std::string path = dir_->file("model.safetensors");
   const store::Bundle bundle = run_.bundle(place);
@@ -192,14 +192,14 @@ std::string RunRecord::store_model(const RunPosition& place) {
   return path;
 }
 
-void RunRecord::end(const Result& result, const Figures& figures) {
+void RunRecorder::end(const Result& result, const Figures& figures) {
   if (!dir_) return;
   write_run(result.interrupted() ? "interrupted" : "complete", result.interrupted() ? signals::exit_code() : 0, &result,
             figures);
 }
 
 // A fault here has mostly the same cause, and must not take the place of the first error.
-void RunRecord::fail_with(const Result& result, const char* what, ErrorKind kind) noexcept {
+void RunRecorder::fail_with(const Result& result, const char* what, ErrorKind kind) noexcept {
   if (!dir_) return;
   try {
     dir_->log(cat(heard_ ? "freight: error: " : "error: ", printable(what, "\n\t")));
@@ -212,7 +212,7 @@ void RunRecord::fail_with(const Result& result, const char* what, ErrorKind kind
   }
 }
 
-void RunRecord::write_run(const char* status, int exit_code, const Result* result, const Figures& figures) {
+void RunRecorder::write_run(const char* status, int exit_code, const Result* result, const Figures& figures) {
   const RunSummary summary = run_.summary();
   json j = {{"freight", version()},
             {"argv", argv_},

@@ -15,12 +15,12 @@
 
 namespace freight::train {
 
-class RunRecord {
+class RunRecorder {
  public:
   // Makes or takes over the output directory; from here on the run is on disk. Of a rank that does not record
   // (Prepared::records) nothing is written, and every function does nothing.
   // `heard`: an observer keeps the log of what it hears (Observer::keeps_log).
-  RunRecord(const Prepared& run, std::vector<std::string> argv, bool heard = false);
+  RunRecorder(const Prepared& run, std::vector<std::string> argv, bool heard = false);
 
   // Writes config.json, model.json, warnings and notes, and run.json with the status "running".
   void begin(const RunSummary& summary);

@@ -125,7 +125,7 @@ struct RowRun;
 class RowFit {
  public:
   explicit RowFit(const RowRun& run) : run_(run) {}
-  void train(RunRecord& to, Observer& observer);
+  void train(RunRecorder& to, Observer& observer);
 
   const RowLearner& fitted_by() const;
   const std::optional<double>& threshold() const { return threshold_; }
@@ -135,9 +135,9 @@ class RowFit {
  private:
   Array answers_to(const store::Rows& rows) const;
   Evaluation figures_of(const Array& answers, const store::Rows& of) const;
-  Candidate compared(RunRecord& to, Observer& observer);
+  Candidate compared(RunRecorder& to, Observer& observer);
   void choose_threshold(const Array& answers, const Truth& truth);
-  void fit(const Candidate& chosen, RunRecord& to, Observer& observer);
+  void fit(const Candidate& chosen, RunRecorder& to, Observer& observer);
 
   const RowRun& run_;
   const RowLearner* fitted_by_ = nullptr;            // null: the run's own
@@ -359,7 +359,7 @@ struct RowRun : Prepared {
   // True where a metric is told besides the loss. More than two classes have their accuracy.
   bool judged() const { return config.metric != "auto" || compares || rows.shape.classes.size() <= 2; }
 
-  void train(RunRecord& to, Observer& observer) override {
+  void train(RunRecorder& to, Observer& observer) override {
     fitting.train(to, observer);
     if (work) work->finish(result().ended == Ended::by_signal);
   }
@@ -405,7 +405,7 @@ Evaluation RowFit::figures_of(const Array& answers, const store::Rows& of) const
 }
 
 // The best of what is compared.
-Candidate RowFit::compared(RunRecord& to, Observer& observer) {
+Candidate RowFit::compared(RunRecorder& to, Observer& observer) {
   SelectionRequest comparison = run_.comparison;
   const double budget = comparison.seconds;
   if (budget > 0) comparison.seconds = std::max(budget - seconds_since(run_.began), 1e-9);
@@ -440,7 +440,7 @@ void RowFit::choose_threshold(const Array& answers, const Truth& truth) {
   }
 }
 
-void RowFit::train(RunRecord& to, Observer& observer) {
+void RowFit::train(RunRecorder& to, Observer& observer) {
   Candidate chosen{.learner = &run_.learner, .config = run_.config};
   if (run_.compares) chosen = compared(to, observer);
   if (!so_far_.interrupted()) fit(chosen, to, observer);
@@ -471,7 +471,7 @@ Array RowFit::answers_to(const store::Rows& rows) const {
   return rows.count() > 0 ? model_->run(rows.values) : Array(DType::f32, {0, model_->outputs()});
 }
 
-void RowFit::fit(const Candidate& chosen, RunRecord& to, Observer& observer) {
+void RowFit::fit(const Candidate& chosen, RunRecorder& to, Observer& observer) {
   RunPosition place;
   RowData part;  // after a comparison the test part decides nothing
   const bool apart = run_.compares && chosen.learner->reads_held_out(chosen.config) && run_.rows.train.count() > 1;

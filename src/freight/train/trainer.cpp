@@ -12,7 +12,7 @@ namespace {
 
 // Calls f; its failure becomes the run's, and is thrown on.
 template <class F>
-void recorded(RunRecord& record, const Prepared& run, F f) {
+void recorded(RunRecorder& record, const Prepared& run, F f) {
   try {
     f();
   } catch (const Error& e) {
@@ -50,9 +50,9 @@ Result PreparedRun::run(Observer& observer, const std::vector<std::string>& argv
     ~Unheard() { left_out.heard = {}; }
   } unheard{p.left_out};
   restore();
-  p.record =
-      std::make_unique<RunRecord>(p, argv, observer.keeps_log());  // what fails before this leaves no directory behind
-  RunRecord& record = *p.record;
+  p.record = std::make_unique<RunRecorder>(p, argv,
+                                           observer.keeps_log());  // what fails before this leaves no directory behind
+  RunRecorder& record = *p.record;
   recorded(record, p, [&] {
     record.left_out(0);
     const RunSummary s = summary();
