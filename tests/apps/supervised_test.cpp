@@ -81,7 +81,7 @@ TEST_F(Supervised, OverANetworkWithSharedStatesARankIsRestartedToo) {
   ASSERT_NO_FATAL_FAILURE(kill_rank(running, "run", 1, "step-21"));
   const Ran r = running.finish();
   expect_undisturbed(r, "run");
-  expect_said(r, "rank 1 was killed by signal 9 (Killed); 2 devices go on");
+  expect_said(r, "rank 1 was killed by signal 9 (Killed); 2 devices resume");
 }
 
 TEST_F(Supervised, ASupervisorThatIsKilledIsStartedAgainByTheSameCommand) {
