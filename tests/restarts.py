@@ -22,7 +22,7 @@ import time
 KINDS = ["one rank", "all ranks", "supervisor", "in a checkpoint", "full disk", "stopped rank"]
 AUTOMATIC = ["one rank", "all ranks", "in a checkpoint", "stopped rank"]
 SAVE_EVERY = 5  # seconds
-UNDISTURBED = 9  # seconds that an undisturbed run is to take
+UNDISTURBED = 8  # seconds that an undisturbed run is to take
 MOST_SECONDS = 8  # from the failure to the start of the first step after the lost one
 SHARE_IN_TIME = 0.95
 BATCH = 64
