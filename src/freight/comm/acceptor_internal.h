@@ -39,8 +39,8 @@ class Acceptor {
     return static_cast<int>(std::min(seconds, most) * 1e3) + 1;
   }
 
-  // One of those who wait outside, or an empty descriptor. `joining` has structs with `socket`, `rank` (-1 of strangers)
-  // and `came`; in the order in which they came.
+  // One of those who wait outside, or an empty descriptor. `joining` has structs with `socket`, `rank` (-1 of
+  // strangers) and `came`; in the order in which they came.
   template <class Joining>
   Descriptor let_in(std::vector<Joining>& joining, int flags) {
     const auto is_stranger = [](const Joining& g) { return g.rank < 0; };
