@@ -114,7 +114,7 @@ TEST_F(PredictMany, ABadImageStopsOrIsLeftOut) {
     const Ran r = predict({folder, folder + "/none.png", "--csv", "--on-bad-sample", policy});
     EXPECT_EQ(r.code, 0) << r.err;
     EXPECT_EQ(lines(r.out).size(), 6u) << r.out;
-    for (const char* part : {"skipped: ", "b/15.png", "none.png", "2 left out"})
+    for (const char* part : {"skipped: ", "b/15.png", "none.png", "2 skipped"})
       EXPECT_NE(r.err.find(part), std::string::npos) << part << "\n" << r.err;
   }
 }
@@ -123,7 +123,7 @@ TEST_F(PredictMany, CtrlCLeavesNoHalfFile) {
   std::string list = folder + "/none.png\n";
   for (int i = 0; i < 200000; ++i) list += folder + "/a.png\n";
   Running running({"predict", model, "-", "-o", dir + "/all.txt", "--on-bad-sample", "skip"}, list);
-  ASSERT_TRUE(running.wait_for("left out", 30));
+  ASSERT_TRUE(running.wait_for("skipped", 30));
   running.send(SIGINT);
   const Ran r = running.finish();
   EXPECT_EQ(r.code, 130) << r.err;
@@ -182,7 +182,7 @@ TEST_F(PredictMany, CtrlCEndsTheWaitForAPipe) {
   const std::string pipe = dir + "/pipe.png", line = folder + "/none.png";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   Running image({"predict", model, line, pipe, "--on-bad-sample", "skip", "-b", "1"});
-  ASSERT_TRUE(image.wait_for("left out", 30));
+  ASSERT_TRUE(image.wait_for("skipped", 30));
   image.send(SIGINT);
   EXPECT_EQ(image.finish().code, 130);
 }

@@ -63,12 +63,12 @@ TEST_F(Supervised, RanksThatAreKilledOneAfterTheOtherAreRestartedToTheModelOfAnU
   train_undisturbed(kSteps);
   Running running(args("run", kSteps, {"--devices", "cpu*3", "--elastic", "1:3"}));
   ASSERT_NO_FATAL_FAILURE(kill_rank(running, "run", 2, "step-21"));
-  ASSERT_TRUE(running.wait_for("rank 2 was killed by signal 9 (Killed); 3 devices go on from the last checkpoint", 60));
+  ASSERT_TRUE(running.wait_for("rank 2 was killed by signal 9 (Killed); 3 devices resume from the last checkpoint", 60));
   ASSERT_TRUE(running.wait_for("resumed from", 60));
   ASSERT_NO_FATAL_FAILURE(kill_rank(running, "run", 0, "step-21"));
   const Ran r = running.finish();
   expect_undisturbed(r, "run");
-  expect_said(r, "rank 0 was killed by signal 9 (Killed); 3 devices go on from the last checkpoint");
+  expect_said(r, "rank 0 was killed by signal 9 (Killed); 3 devices resume from the last checkpoint");
   EXPECT_NE(read_file(path("run") + "/log.txt").find("rank 0 was killed by signal 9"), std::string::npos);
 }
 
@@ -81,7 +81,7 @@ TEST_F(Supervised, OverANetworkWithSharedStatesARankIsRestartedToo) {
   ASSERT_NO_FATAL_FAILURE(kill_rank(running, "run", 1, "step-21"));
   const Ran r = running.finish();
   expect_undisturbed(r, "run");
-  expect_said(r, "rank 1 was killed by signal 9 (Killed); 2 devices go on");
+  expect_said(r, "rank 1 was killed by signal 9 (Killed); 2 devices resume");
 }
 
 TEST_F(Supervised, ASupervisorThatIsKilledIsStartedAgainByTheSameCommand) {

@@ -49,8 +49,8 @@ class Supervisor {
       if (const int stop = s_.stop_signal()) return {.forwarded = stop};
       JobEnd shown = end;
       shown.log.clear();
-      s_.tell(cat(to_string(shown), left_out, "; ", left, left == 1 ? " device goes" : " devices go",
-                  " on from the last checkpoint, after step ", steps_.load()));
+      s_.tell(cat(to_string(shown), left_out, "; ", left, left == 1 ? " device resumes" : " devices resume",
+                  " from the last checkpoint, after step ", steps_.load()));
     }
   }
 

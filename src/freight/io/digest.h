@@ -22,7 +22,7 @@ struct PartHashes {                // The hashes of a file's parts.
   uint64_t part = 0;               // bytes of each part but the last
   std::vector<std::string> parts;  // the XXH3 of each, in order
 };
-// Of what the pieces are together, by several threads.
+// The hashes of all pieces together, computed by several threads.
 PartHashes part_hashes(const std::vector<ByteView>& pieces);
 // The content of a file that must be as it was hashed; read and checked by several threads. Throws Error(checkpoint)
 // that names the file and what differs, Error(data) where it cannot be read.

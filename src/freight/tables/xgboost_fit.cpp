@@ -236,10 +236,10 @@ class TreeFit {
   }
   // A signal to any rank stops all.
   void agree_to_stop() {
-    std::vector<double> wish(train::kWishNumbers);
-    train::put(ranks_->take_wish(), wish.data());
-    ranks_->sum(wish);
-    ranks_->agree(train::wish_of(wish.data()));
+    std::vector<double> request(train::kRequestNumbers);
+    train::put(ranks_->take_request(), request.data());
+    ranks_->sum(request);
+    ranks_->agree(train::request_of(request.data()));
   }
   void check(int result, const std::string& what) const {
     if (ranks_) {

@@ -68,7 +68,7 @@ models::Model with_views(const models::Model& model, TestViews views) {
 class BatchFigures {
  public:
   BatchFigures(int64_t batches, Ranks* ranks) : ranks_(ranks) {
-    if (ranks) numbers_.assign(static_cast<size_t>(batches) * kOfBatch + kWishNumbers, 0.0);
+    if (ranks) numbers_.assign(static_cast<size_t>(batches) * kOfBatch + kRequestNumbers, 0.0);
   }
   // Takes the figures of this rank's next batch.
   void add(const std::array<double, 3>& batch) {
@@ -78,7 +78,7 @@ class BatchFigures {
   }
   // Their sums over all batches; what ranks want is agreed on beside.
   std::array<double, 3> of_all() {
-    const size_t end = numbers_.size() - kWishNumbers;
+    const size_t end = numbers_.size() - kRequestNumbers;
     put(ranks_->take_request(), numbers_.data() + end);
     ranks_->sum(numbers_);  // of each batch one rank has figures, the others zeros
     ranks_->agree(request_of(numbers_.data() + end));

@@ -125,7 +125,7 @@ class Ranks {
 };
 
 // A request as numbers that can be added, and back.
-constexpr size_t kWishNumbers = 6;
+constexpr size_t kRequestNumbers = 6;
 void put(const StepRequest& request, double* numbers);
 StepRequest request_of(const double* numbers);
 

@@ -494,16 +494,16 @@ void ShardedStep::State::keep_timeline(double samples) {
 std::vector<double> ShardedStep::State::exchange() {
   if (!sharding.ranks) return numbers;
   Ranks& ranks = *sharding.ranks;
-  std::vector<double> mine(kWishNumbers);
+  std::vector<double> mine(kRequestNumbers);
   put(ranks.take_request(), mine.data());
   mine.insert(mine.end(), numbers.begin(), numbers.end());
   const std::vector<double> all = ranks.gather(mine);
-  std::vector<double> requests(kWishNumbers), by_shard;
+  std::vector<double> requests(kRequestNumbers), by_shard;
   for (int r = 0; r < deal.world; ++r) {
     const double* of = all.data() + static_cast<size_t>(r) * mine.size();
-    for (size_t i = 0; i < kWishNumbers; ++i) requests[i] += of[i];
+    for (size_t i = 0; i < kRequestNumbers; ++i) requests[i] += of[i];
     const auto count = static_cast<size_t>(deal.first_of(r + 1) - deal.first_of(r)) * kNumbers;
-    by_shard.insert(by_shard.end(), of + kWishNumbers, of + kWishNumbers + count);
+    by_shard.insert(by_shard.end(), of + kRequestNumbers, of + kRequestNumbers + count);
   }
   ranks.agree(request_of(requests.data()));
   return by_shard;
