@@ -294,7 +294,8 @@ TEST(HostList, HasSixtyFiveThousandHostsAndNumbersOfTwelveDigits) {
   EXPECT_EQ(comm::expand_host_list("L", "n[00000000001]"), std::vector<std::string>{"n00000000001"});
   EXPECT_EQ(comm::expand_host_list("L", "n[000000000001]"), std::vector<std::string>{"n000000000001"});
   for (const char* text : {"n[1-65537]", "n[0000000000001]"}) {
-    testing::expect_error(ErrorKind::usage, {"L: got '"}, [&] { comm::expand_host_list("L", text); });
+    testing::expect_error(ErrorKind::usage, {"L: expected a list of hosts", "got '"},
+                          [&] { comm::expand_host_list("L", text); });
   }
 }
 
@@ -312,7 +313,7 @@ TEST(Meeting, HasAThousandRanksOnAHost) {
 TEST(HostList, RefusesOtherForms) {
   for (const char* text : {"", "a,,b", "a[", "a]", "a[]", "a[1", "a[1-2", "a[[1]]", "a[x]", "a[1-]", "a[-2]", "a[3-1]",
                            "a[1-2-3]", "a[1-99999999]", "a[1-300][1-300]", "a[99999999999999]", "a[1,]"}) {
-    testing::expect_error(ErrorKind::usage, {"L: got '", "expected a list of hosts"},
+    testing::expect_error(ErrorKind::usage, {"L: expected a list of hosts", "got '"},
                           [&] { comm::expand_host_list("L", text); });
   }
 }
