@@ -222,7 +222,7 @@ class Bench:
     def words(self, data, run, steps, more):
         name = "digits" if data == "digits" else str(self.folder / "cifar")
         return [self.freight, "train", name, "--model", "convnet", "-b", str(BATCH), "--epochs", "0", "--max-steps", str(steps),
-                "--optimizer", "adamw", "--lr", "0.001", "--model-ema", "0.99", "--no-progress",
+                "--optimizer", "adamw", "--lr", "0.001", "--model-ema", "0.99", "-q",
                 "--save-every", f"{self.save_every}s", "-o", str(run)] + more
 
     def undisturbed(self, data):
@@ -236,7 +236,7 @@ class Bench:
             run = self.folder / f"probe2-{data}"
             subprocess.run(self.words(data, run, 48, ["--shards", "8", "--devices", "1"]), check=True, capture_output=True)
             step = max((time.monotonic() - begin - start) / 40, 1e-4)
-            steps = max(int(UNDISTURBED / step), 40)
+            steps = max(int(UNDISTURBED / step), 48)
             run = self.folder / f"undisturbed-{data}"
             begin = time.monotonic()
             subprocess.run(self.words(data, run, steps, ["--shards", "8", "--devices", "2"]), check=True, capture_output=True)
