@@ -279,14 +279,14 @@ TEST(ClassNames, AFileThatNamesOneTwiceIsRefused) {
 }
 
 TEST(ClassNames, ThatDifferInUnicodeFormAloneAreToldSo) {
-  EXPECT_NE(class_hint(kDecomposed, {"z", kComposed}).find("Unicode form alone"), std::string::npos);
+  EXPECT_NE(class_hint(kDecomposed, {"z", kComposed}).find("only in Unicode form"), std::string::npos);
   EXPECT_EQ(class_hint("cat", {"cats", "dog"}), "; is it cats?");
   const TemporaryDir dir;
   for (const char* name : {kComposed, "z"}) put(dir / cat("train/", name, "/1.png"), "x");
   for (const char* name : {kDecomposed, "z"}) put(dir / cat("val/", name, "/1.png"), "x");
-  expect_error(ErrorKind::data, {"val/", "Unicode form alone"}, [&] { load(dir.path()); });
+  expect_error(ErrorKind::data, {"val/", "only in Unicode form"}, [&] { load(dir.path()); });
   put(dir / "l.csv", cat("path,label\na.png,", kComposed, "\nb.png,", kDecomposed, "\nc.png,z\nd.png,z\n"));
-  EXPECT_NE(load(dir / "l.csv").train.note.find("Unicode form alone"), std::string::npos);
+  EXPECT_NE(load(dir / "l.csv").train.note.find("only in Unicode form"), std::string::npos);
 }
 
 TEST(NamedSets, AFolderHereGoesBeforeThem) {

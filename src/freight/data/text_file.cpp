@@ -171,7 +171,7 @@ class ColumnFinder {
     }
     if (all == 0 || (images < all && files < all)) return;
     const std::string column = first_row == 1 ? header_.word(at) : cat(at + 1);
-    fail(ErrorKind::data, file_, "column '", column, "' has names of ", images == all ? "pictures" : "files",
+    fail(ErrorKind::data, file_, "column '", column, "' has names of ", images == all ? "images" : "files",
          ", such as ", rows_[first_row].cells[at], ", and no texts: ",
          images == all ? "a list of images has the columns path and label (or file_name, image, filename; class, "
                          "target), and that file is the dataset"
