@@ -300,7 +300,7 @@ TEST(Cells, ARowHasAHundredThousandCellsAtMost) {
       if (separator[0] == ' ' && cell[0] == '"') continue;  // quotes make no columns between blanks
       EXPECT_EQ(parse(of(99'999, separator, cell)).columns.size(), 99'999u);
       EXPECT_EQ(parse(of(100'000, separator, cell)).columns.size(), 100'000u);
-      expect_error(ErrorKind::data, {"t.csv:1", "more than 100000 cells"},
+      expect_error(ErrorKind::data, {"t.csv:1", "more than 100000 values"},
                    [&] { parse(of(100'001, separator, cell)); });
     }
   }
