@@ -89,7 +89,7 @@ TEST(TablesCommand, ATableIsTrainedMeasuredPredictedAndShown) {
     expect_refused(run_freight(args), 2, {"fitted by baseline", "of networks alone"});
   }
   for (const char* command : {"plan", "explain", "advise", "profile"}) {
-    expect_refused(run_freight({command, "--model", "baseline"}), 2, {"baseline is no network"});
+    expect_refused(run_freight({command, "--model", "baseline"}), 2, {"baseline is not a network"});
   }
   expect_refused(run_freight({"train", csv, "--model", "baseline", "--lr", "0.5", "-o", dir + "/b"}), 2,
                  {"--lr", "is for networks"});
@@ -313,8 +313,8 @@ TEST(TablesCommand, PlanSaysWhetherAGpuPaysForTheTable) {
   const Ran text = planned({"--rounds", "50"});
   ASSERT_EQ(text.code, 0) << text.err;
   for (const char* part :
-       {"gbdt: 50 rounds at most, 6 levels", "800 rows to fit, 2 features, 2 classes",
-        "gpu       does not pay", "below about 300,000 rows", "H100", "ms/round", "XGBoost is not available"}) {
+       {"gbdt: 50 rounds at most, 6 levels", "800 rows to fit, 2 features, 2 classes", "gpu       does not pay",
+        "below about 300,000 rows", "H100", "ms/round", "XGBoost is not available"}) {
     EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
   }
   const Ran small = planned({"--rounds", "50", "--json"});
