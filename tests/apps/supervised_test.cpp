@@ -63,7 +63,8 @@ TEST_F(Supervised, RanksThatAreKilledOneAfterTheOtherAreRestartedToTheModelOfAnU
   train_undisturbed(kSteps);
   Running running(args("run", kSteps, {"--devices", "cpu*3", "--elastic", "1:3"}));
   ASSERT_NO_FATAL_FAILURE(kill_rank(running, "run", 2, "step-21"));
-  ASSERT_TRUE(running.wait_for("rank 2 was killed by signal 9 (Killed); 3 devices resume from the last checkpoint", 60));
+  ASSERT_TRUE(
+      running.wait_for("rank 2 was killed by signal 9 (Killed); 3 devices resume from the last checkpoint", 60));
   ASSERT_TRUE(running.wait_for("resumed from", 60));
   ASSERT_NO_FATAL_FAILURE(kill_rank(running, "run", 0, "step-21"));
   const Ran r = running.finish();
