@@ -169,7 +169,7 @@ TEST(TrainCommand, APrecisionThatTheDeviceLacksIsSaidInOneLineAndTrainsInF32) {
   EXPECT_EQ(half_type, "f32");
   stored();
   const auto [brain, brain_type] = run("bf16", "cpu", {});
-  const bool has = backend("cpu").lacks(DType::bf16).empty();  // as this machine is
+  const bool has = backend("cpu").why_unsupported(DType::bf16).empty();  // as this machine is
   EXPECT_EQ(brain.find("note    no bf16 on this device (the CPU has neither avx512_bf16 nor AMX)") == std::string::npos,
             has)
       << brain;
