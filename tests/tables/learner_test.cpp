@@ -260,7 +260,7 @@ TEST_F(Tables, WrongTablesAreRefusedByFileAndLine) {
     io::write_file_atomic(dir_ / "bad.csv", std::string_view(text));
     expect_error(kind, parts, [&] { read_table({.data = dir_ / "bad.csv", .target = label}); });
   };
-  refused("a,b\n1,2\n3\n", ErrorKind::data, {"bad.csv:3", "got 1 cells", "2"});
+  refused("a,b\n1,2\n3\n", ErrorKind::data, {"bad.csv:3", "got 1 fields", "2"});
   refused("a,a\n1,2\n3,4\n", ErrorKind::data, {"bad.csv:1", "two columns are named a"});
   refused("a,b\n", ErrorKind::data, {"bad.csv", "has a header and no rows"});
   refused(
