@@ -218,13 +218,13 @@ TEST(ImageLists, OfMillionsOfCommasAreRefusedByTheirLine) {
   const std::string commas(3'000'000, ',');
   put(dir / "early.csv", "path,label\na.png,x\n" + commas + "\nb.png,y\n");
   EXPECT_NE(content_of(dir / "early.csv"), Content::images);
-  expect_error(ErrorKind::data, {"early.csv:3", "more than 100000 cells"}, [&] { read_cells(dir / "early.csv"); });
+  expect_error(ErrorKind::data, {"early.csv:3", "more than 100000 values"}, [&] { read_cells(dir / "early.csv"); });
   // Behind the rows that tell what a file is.
   std::string rows = "path,label\n";
   for (int i = 0; i < 30; ++i) rows += cat(i, ".png,x\n");
   put(dir / "late.csv", rows + commas + "\n");
   ASSERT_EQ(content_of(dir / "late.csv"), Content::images);
-  expect_error(ErrorKind::data, {"late.csv:32", "more than 100000 cells"}, [&] { load(dir / "late.csv"); });
+  expect_error(ErrorKind::data, {"late.csv:32", "more than 100000 values"}, [&] { load(dir / "late.csv"); });
   put(dir / "empty.csv", rows + ",\n");
   expect_error(ErrorKind::data, {"empty.csv:32", "the path is empty"}, [&] { load(dir / "empty.csv"); });
 }
@@ -240,7 +240,7 @@ TEST(TextTables, ARowHasAHundredThousandFieldsAtMost) {
   for (const TextForm form : {TextForm::csv, TextForm::tsv}) {
     EXPECT_EQ(parsed(form, 99'999), 2u);
     EXPECT_EQ(parsed(form, 100'000), 2u);
-    expect_error(ErrorKind::data, {"t:1", "more than 100000 cells"}, [&] { parsed(form, 100'001); });
+    expect_error(ErrorKind::data, {"t:1", "more than 100000 values"}, [&] { parsed(form, 100'001); });
   }
 }
 
@@ -279,14 +279,14 @@ TEST(ClassNames, AFileThatNamesOneTwiceIsRefused) {
 }
 
 TEST(ClassNames, ThatDifferInUnicodeFormAloneAreToldSo) {
-  EXPECT_NE(class_hint(kDecomposed, {"z", kComposed}).find("Unicode form alone"), std::string::npos);
+  EXPECT_NE(class_hint(kDecomposed, {"z", kComposed}).find("only in Unicode form"), std::string::npos);
   EXPECT_EQ(class_hint("cat", {"cats", "dog"}), "; is it cats?");
   const TemporaryDir dir;
   for (const char* name : {kComposed, "z"}) put(dir / cat("train/", name, "/1.png"), "x");
   for (const char* name : {kDecomposed, "z"}) put(dir / cat("val/", name, "/1.png"), "x");
-  expect_error(ErrorKind::data, {"val/", "Unicode form alone"}, [&] { load(dir.path()); });
+  expect_error(ErrorKind::data, {"val/", "only in Unicode form"}, [&] { load(dir.path()); });
   put(dir / "l.csv", cat("path,label\na.png,", kComposed, "\nb.png,", kDecomposed, "\nc.png,z\nd.png,z\n"));
-  EXPECT_NE(load(dir / "l.csv").train.note.find("Unicode form alone"), std::string::npos);
+  EXPECT_NE(load(dir / "l.csv").train.note.find("only in Unicode form"), std::string::npos);
 }
 
 TEST(NamedSets, AFolderHereGoesBeforeThem) {

@@ -366,7 +366,7 @@ TEST_F(Resume, ADamagedRecordIsNamed) {
   };
   const struct {
     const char *run, *content, *part;
-  } kCases[] = {{"cut", "{\"a\":", "not valid JSON"}, {"list", "[1]", "no JSON object"}};
+  } kCases[] = {{"cut", "{\"a\":", "not valid JSON"}, {"list", "[1]", "not a JSON object"}};
   for (const auto& [name, content, part] : kCases) {
     run(at(name), 90);
     const std::string path = dir_ / (std::string(name) + "/run.json");
