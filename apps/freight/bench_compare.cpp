@@ -21,7 +21,7 @@ namespace {
 // What can be compared: each has flags of its own.
 enum Compared : unsigned { kNets = 1, kTrees = 2, kWorlds = 4, kClassic = 8 };
 constexpr std::pair<Compared, const char*> kComparedNames[] = {
-    {kNets, "nets"}, {kTrees, "trees of a table"}, {kWorlds, "--world"}, {kClassic, "--workloads classic"}};
+    {kNets, "networks"}, {kTrees, "trees of a table"}, {kWorlds, "--world"}, {kClassic, "--workloads classic"}};
 
 // The flags that not every comparison has a use for.
 constexpr std::pair<const char*, unsigned> kTakers[] = {
@@ -241,10 +241,7 @@ bool print_json(const CompareFlags& f, const std::string& json) {
 int bench_compare_command(const Args& args) {
   CompareFlags f;
   Options o(
-      "bench compare",
-      "Times training steps on several devices over batch sizes, with 1, 2, 4 devices together, or of the networks of "
-      "a "
-      "study of 2017; or times fits of trees.",
+      "bench compare", "Times training steps or fits of trees on several devices, or on 1, 2, 4 devices together.",
       "[DATA] [options]",
       "A missing device is an error (exit code 4); use --predict for those.\n"
       "  freight bench compare --model lenet --devices cpu,opencl:0 --html lenet.html\n"

@@ -371,9 +371,9 @@ int predict_command(const Args& args) {
   PredictFlags f;
   Options o(
       "predict", "Predicts images, texts or tables with a saved model.", "MODEL.safetensors FILE|DIR|- ... [options]",
-      "Images are PNG, JPEG, WebP, GIF, TIFF, BMP, PPM or npy; they are converted to grayscale or RGB, resized and "
-      "cropped\n"
-      "in evaluation. Folders are walked. For a model of texts every line of a file is one, blank ones too; of a\n"
+      "Images are PNG, JPEG, WebP, GIF, TIFF, BMP, PPM or npy; they are converted to grayscale or RGB, resized and\n"
+      "cropped as in evaluation. Folders are walked. For a model of texts every line of a file is one, blank ones too; "
+      "of a\n"
       "folder, every line of its .txt and .txt.gz files. Of .csv, .tsv and .jsonl files the text column is read.\n"
       "- reads paths, or texts, from standard input, a line each. A model of tables reads .csv, .tsv, .jsonl and\n"
       ".npz files (- is one), whose columns it finds by their names. With --devices batches\n"

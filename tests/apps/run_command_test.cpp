@@ -205,6 +205,8 @@ TEST(Command, HelpFitsAScreenAndHelpAllShowsEveryOption) {
     const std::string brief = run_freight(command).out;
     EXPECT_LE(std::count(brief.begin(), brief.end(), '\n'), 40) << brief;
     EXPECT_NE(brief.find("-h, --help"), std::string::npos) << brief;
+    std::istringstream lines(brief.substr(0, brief.find("--help all: all ")));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 120u) << line;
     command.emplace_back("all");
     const std::string all = run_freight(command).out;
     EXPECT_GE(all.size(), brief.size()) << all;

@@ -26,11 +26,28 @@ class Supervised : public ::testing::Test {
   std::string model(const std::string& run) const { return read_file(path(run) + "/model.safetensors"); }
 
   Words args(const std::string& run, int64_t steps, const Words& more) const {
-    Words all = {"train",        dir_,  "--model",      path("normed.json"),
-                 "-b",           "32",  "--max-steps",  cat(steps),
-                 "--epochs",     "0",   "--optimizer",  "adamw",
-                 "--model-ema",  "0.9", "--eval-every", "3",
-                 "--save-every", "7",   "-o",           path(run)};
+    Words all = {"train",
+                 dir_,
+                 "--model",
+                 path("normed.json"),
+                 "-b",
+                 "32",
+                 "--max-steps",
+                 cat(steps),
+                 "--epochs",
+                 "0",
+                 "--optimizer",
+                 "adamw",
+                 "--model-ema",
+                 "0.9",
+                 "--eval-every",
+                 "3",
+                 "--save-every",
+                 "7",
+                 "-o",
+                 path(run),
+                 "--lr-scheduler",
+                 "constant"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -63,7 +80,8 @@ TEST_F(Supervised, RanksThatAreKilledOneAfterTheOtherAreRestartedToTheModelOfAnU
   train_undisturbed(kSteps);
   Running running(args("run", kSteps, {"--devices", "cpu*3", "--elastic", "1:3"}));
   ASSERT_NO_FATAL_FAILURE(kill_rank(running, "run", 2, "step-21"));
-  ASSERT_TRUE(running.wait_for("rank 2 was killed by signal 9 (Killed); 3 devices resume from the last checkpoint", 60));
+  ASSERT_TRUE(
+      running.wait_for("rank 2 was killed by signal 9 (Killed); 3 devices resume from the last checkpoint", 60));
   ASSERT_TRUE(running.wait_for("resumed from", 60));
   ASSERT_NO_FATAL_FAILURE(kill_rank(running, "run", 0, "step-21"));
   const Ran r = running.finish();
@@ -107,7 +125,7 @@ TEST_F(Supervised, ASignalToTheCommandStopsAllAndTheRunCanBeResumed) {
   const Ran r = running.finish();
   EXPECT_EQ(r.code, 143) << r.err;
   EXPECT_EQ(Json::parse(read_file(path("run") + "/run.json"))["status"], "interrupted");
-  EXPECT_NE(r.out.find(cat("go on   freight train --resume ", path("run"),
+  EXPECT_NE(r.out.find(cat("resume  freight train --resume ", path("run"),
                            " --devices 'cpu*2' --elastic 1:2 --output-dir ", path("run"))),
             std::string::npos)
       << r.out;

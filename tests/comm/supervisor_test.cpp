@@ -49,7 +49,8 @@ TEST_F(Supervisor, StartsAllAgainWhereOneIsKilled) {
       run(3, 1, cat(step("7"), "test $n -gt 1 && exit 0; test $device = 1 && kill -9 $$; sleep 0.3; exit 7"));
   EXPECT_FALSE(end.failed()) << to_string(end);
   ASSERT_EQ(told_.size(), 1u);
-  EXPECT_EQ(told_[0], "rank 1 was killed by signal 9 (Killed); 3 devices resume from the last checkpoint, after step 7");
+  EXPECT_EQ(told_[0],
+            "rank 1 was killed by signal 9 (Killed); 3 devices resume from the last checkpoint, after step 7");
   for (int d = 0; d < 3; ++d) EXPECT_EQ(starts(d), 2) << d;
 }
 

@@ -103,7 +103,7 @@ TEST(Cells, NamesComeFromTheHeaderOrFromWhoAsks) {
   EXPECT_EQ(parse("red,blue\n1,2\n", named).rows(), 2) << "names that are given say that there is no header";
   EXPECT_EQ(parse("x,y\n1,2\n", named).rows(), 1) << "but for one of just these";
   EXPECT_EQ(parse("red,blue\n1,2\n", named).head.names, (Texts{"x", "y"}));
-  expect_error(ErrorKind::data, {"t.csv:1", "got 3 cells", "2 columns are named"}, [&] { parse("1,2,3\n", named); });
+  expect_error(ErrorKind::data, {"t.csv:1", "got 3 fields", "2 columns are named"}, [&] { parse("1,2,3\n", named); });
   EXPECT_EQ(parse("|noise\n1,2\n", {.skip_lines = 1}).place(0), "t.csv:2");
 }
 
@@ -228,9 +228,9 @@ TEST(Cells, BlanksSeparateNumbersAndSeparatorsAtTheEndOfLinesAreNoColumns) {
 }
 
 TEST(Cells, BrokenRowsAreRefusedByTheirLine) {
-  expect_error(ErrorKind::data, {"t.csv:3", "got 1 cells", "2"}, [] { parse("a,b\n1,2\n3\n"); });
-  expect_error(ErrorKind::data, {"t.csv:3", "got 3 cells", "2"}, [] { parse("a,b\n1,2\n3,4,5\n"); });
-  expect_error(ErrorKind::data, {"t.csv:3", "got 2 cells", "3"}, [] { parse("a,b\n1,2,3\n4,5\n"); });
+  expect_error(ErrorKind::data, {"t.csv:3", "got 1 fields", "2"}, [] { parse("a,b\n1,2\n3\n"); });
+  expect_error(ErrorKind::data, {"t.csv:3", "got 3 fields", "2"}, [] { parse("a,b\n1,2\n3,4,5\n"); });
+  expect_error(ErrorKind::data, {"t.csv:3", "got 2 fields", "3"}, [] { parse("a,b\n1,2,3\n4,5\n"); });
   expect_error(ErrorKind::data, {"t.csv:2", "opened and never closed"}, [] { parse("a,b\n1,\"2\n3,4\n"); });
   expect_error(ErrorKind::data, {"t.csv:2", "text after a closing quote"}, [] { parse("a,b\n1,\"2\" x\n"); });
   expect_error(ErrorKind::data, {"t.csv", "no rows"}, [] { parse(""); });

@@ -73,7 +73,7 @@ TEST(IoLimits, NoFileTakesMoreThanTheMemoryThereIs) {
                  [&] { need_memory(above, "f", "its bytes"); });
   }
   // Memory that runs out in spite of that names the file, too.
-  expect_error(ErrorKind::capacity, {"g: reading it takes more memory"},
+  expect_error(ErrorKind::capacity, {"g: reading it needs more memory"},
                [] { reading("g", []() -> int { throw std::bad_alloc(); }); });
   EXPECT_EQ(reading("g", [] { return 3; }), 3);
 }

@@ -69,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"a layer named as the shortcut",
             with_net(R"([{"type":"Residual","main":[{"type":"Conv2d","out":3,"kernel":1,"name":"downsample"}],
                 "shortcut":{"type":"Conv2d","out":3,"kernel":1}}])"),
-            {"Residual", "'downsample'", "another name"}},
+            {"Residual", "'downsample'", "rename it"}},
         Bad{"concat differs",
             with_net(R"([{"type":"Concat","branches":[{"type":"MaxPool2d","kernel":2},{"type":"Identity"}]}])"),
             {"[2,1,14,14]", "[2,1,28,28]"}},

@@ -219,7 +219,7 @@ TEST_F(SeveralInputs, UndefinedResultsAreRefusedByName) {
     Tensor forward(const Tensor&) override { return {}; }
   };
   Sequential net{Empty()};
-  expect_error(ErrorKind::usage, {"module: forward gave an undefined tensor", "(0, several_inputs_test.cpp:"},
+  expect_error(ErrorKind::usage, {"module: forward returned an undefined tensor", "(0, several_inputs_test.cpp:"},
                [&] { net(ones({1})); });
   Linear layer(2, 2);
   const HookHandle hook = layer.on_output([](const Module&, const auto&, std::vector<Tensor>& out) { out[0] = {}; });

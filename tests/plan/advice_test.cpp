@@ -150,7 +150,7 @@ TEST_F(Advising, WhatFitsNowhereIsRefused) {
     advise(shares_, tiny, nullptr, length_, {});
     FAIL();
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("no device of the catalog holds"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("no device of the catalog fits"), std::string::npos) << e.what();
   }
 }
 

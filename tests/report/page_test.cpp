@@ -168,7 +168,7 @@ TEST_F(Report, OfMoreClassesThanATableHoldsIsAMap) {
   s.examination = e;
   const std::string html = to_html({s});
   EXPECT_NE(html.find("Most frequent errors"), std::string::npos);
-  EXPECT_NE(html.find("class 7 told as class 8: 1"), std::string::npos);
+  EXPECT_NE(html.find("class 7 predicted as class 8: 1"), std::string::npos);
   EXPECT_NE(html.find("The other 80 classes"), std::string::npos);
   EXPECT_EQ(html.find("class=\"confusion\""), std::string::npos);
 }
@@ -208,7 +208,7 @@ TEST_F(Report, OfSeveralDevicesShowsWhenAStepComputesAndSums) {
   const std::string page = with(R"([{"begin_s": 0.02, "end_s": 0.04, "bytes": 1048576}])");
   EXPECT_NE(page.find("A step over 2 devices"), std::string::npos);
   EXPECT_NE(
-      page.find("The fastest step: 50.00 ms, of which the gradient all-reduce takes 20.00 ms, 10.00 ms of them beside"),
+      page.find("The fastest step: 50.00 ms, of which the gradient all-reduce takes 20.00 ms, 10.00 ms of them overlapped"),
       std::string::npos);
   EXPECT_NE(page.find("waits for all-reduce, 10 ms"), std::string::npos);
   EXPECT_NE(page.find("1.0 MiB, 20 ms"), std::string::npos);

@@ -260,7 +260,7 @@ TEST_F(Tables, WrongTablesAreRefusedByFileAndLine) {
     io::write_file_atomic(dir_ / "bad.csv", std::string_view(text));
     expect_error(kind, parts, [&] { read_table({.data = dir_ / "bad.csv", .target = label}); });
   };
-  refused("a,b\n1,2\n3\n", ErrorKind::data, {"bad.csv:3", "got 1 cells", "2"});
+  refused("a,b\n1,2\n3\n", ErrorKind::data, {"bad.csv:3", "got 1 fields", "2"});
   refused("a,a\n1,2\n3,4\n", ErrorKind::data, {"bad.csv:1", "two columns are named a"});
   refused("a,b\n", ErrorKind::data, {"bad.csv", "has a header and no rows"});
   refused(
@@ -449,7 +449,7 @@ TEST_F(Tables, WhatIsForNetsIsRefusedByName) {
                [&] { named("basline"); });
   expect_error(ErrorKind::usage, {"unknown model 'lenett'", "did you mean 'lenet'?", "learners of tables: baseline"},
                [&] { named("lenett"); });
-  expect_error(ErrorKind::usage, {"a plan", "baseline is no network"},
+  expect_error(ErrorKind::usage, {"a plan", "baseline is not a network"},
                [] { train::need_net_model("baseline", "a plan"); });
   train::need_net_model("lenet", "a plan");
   models::Model lenet = models::create("lenet");

@@ -172,7 +172,7 @@ class Line {
   // A cross for a value that is not finite.
   std::string lost(const Point& p) const {
     return cat("<path class=\"lost\" d=\"M", at(x_(p.x) - 3.5), " ", at(top_), "l7 7m0 -7l-7 7\"><title>",
-               escaped(cat(series_.label, " NaN or infinite at ", figure(p.x))), "</title></path>");
+               escaped(cat(series_.label, " NaN or Inf at ", figure(p.x))), "</title></path>");
   }
   const Series& series_;
   const Axis& x_;
