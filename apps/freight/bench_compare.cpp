@@ -21,7 +21,7 @@ namespace {
 // What can be compared: each has flags of its own.
 enum Compared : unsigned { kNets = 1, kTrees = 2, kWorlds = 4, kClassic = 8 };
 constexpr std::pair<Compared, const char*> kComparedNames[] = {
-    {kNets, "nets"}, {kTrees, "trees of a table"}, {kWorlds, "--world"}, {kClassic, "--workloads classic"}};
+    {kNets, "networks"}, {kTrees, "trees of a table"}, {kWorlds, "--world"}, {kClassic, "--workloads classic"}};
 
 // The flags that not every comparison has a use for.
 constexpr std::pair<const char*, unsigned> kTakers[] = {

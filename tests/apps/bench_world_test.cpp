@@ -121,8 +121,8 @@ TEST_F(BenchScaling, RefusesWhatItCannotMeasure) {
     EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
     EXPECT_EQ(r.out, "");
   };
-  refused({"--world", "0"}, "--world: got '0'");
-  refused({"--world", "a"}, "--world: got 'a'");
+  refused({"--world", "0"}, "1,2,4,8, got '0'");
+  refused({"--world", "a"}, "1,2,4,8, got 'a'");
   refused({"--world", "2,1"}, "in ascending order");
   refused({"--world", "1,31"}, "got 31 devices for a batch of 30");
   refused({"--world", "1,65", "-b", "100"}, "at most 64");

@@ -211,7 +211,7 @@ TEST(PlanCommand, WorldComparesNumbersOfDevices) {
       {{"--world", "1,2", "--on", "Cart"}, "did you mean 'Card'"},
       {{"--world", "4,2"}, "expected whole numbers from 1 to 1000000 in ascending order"},
       {{"--world", "1,512"}, "a batch of 256 has no 512 parts"},
-      {{"--world", "1,4", "--shards", "2"}, "got 4 devices for 2 shards: use --shards 4 or fewer devices"},
+      {{"--world", "1,4", "--shards", "2"}, "got 4 devices for 2 shards: add --shards 4 or fewer devices"},
       {{"--world", "1,2", "--devices", "2"}, "cannot be combined with --devices"},
       {{"--world", "1,2", "--csv"}, "cannot be combined with --csv"}};
   for (const auto& [flags, part] : refused) {
@@ -236,7 +236,7 @@ TEST(PlanCommand, TheLinkIsANameANumberOrAFile) {
   EXPECT_EQ(last("25"), named);  // a bare number is Gbit/s
   EXPECT_EQ(last("NVLINK,25gbit"), named);
   EXPECT_NE(named.at("link").get<std::string>().find("25 Gbit/s"), std::string::npos);
-  EXPECT_NE(named.at("limit").get<std::string>().find("sums over a network of 25 Gbit/s"), std::string::npos);
+  EXPECT_NE(named.at("limit").get<std::string>().find("all-reduce over a network of 25 Gbit/s"), std::string::npos);
   EXPECT_LT(last("1gbit").at("efficiency").get<double>(), named.at("efficiency").get<double>());
   EXPECT_GT(last("400gbit-rdma").at("efficiency").get<double>(), named.at("efficiency").get<double>());
   write_file(dir + "/own.json", R"({"format": "freight-links-1", "links": [{"name": "switch", "scope": "between",
@@ -410,7 +410,7 @@ TEST(AdviseCommand, AnswersInPlainWords) {
   };
   const Ran text = with({"--deadline", "7d"});
   EXPECT_EQ(text.code, 0) << text.err << text.out;
-  for (const char* part : {"answer  ", "GPU", "cheapest", "fastest", "reason", "assumed", "calibrate"}) {
+  for (const char* part : {"result  ", "GPU", "cheapest", "fastest", "reason", "assumed", "calibrate"}) {
     EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
   }
   const Ran json = with({"--deadline", "2d", "--budget", "500", "--json"});

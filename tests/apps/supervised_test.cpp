@@ -26,11 +26,28 @@ class Supervised : public ::testing::Test {
   std::string model(const std::string& run) const { return read_file(path(run) + "/model.safetensors"); }
 
   Words args(const std::string& run, int64_t steps, const Words& more) const {
-    Words all = {"train",        dir_,  "--model",      path("normed.json"),
-                 "-b",           "32",  "--max-steps",  cat(steps),
-                 "--epochs",     "0",   "--optimizer",  "adamw",
-                 "--model-ema",  "0.9", "--eval-every", "3",
-                 "--save-every", "7",   "-o",           path(run)};
+    Words all = {"train",
+                 dir_,
+                 "--model",
+                 path("normed.json"),
+                 "-b",
+                 "32",
+                 "--max-steps",
+                 cat(steps),
+                 "--epochs",
+                 "0",
+                 "--optimizer",
+                 "adamw",
+                 "--model-ema",
+                 "0.9",
+                 "--eval-every",
+                 "3",
+                 "--save-every",
+                 "7",
+                 "-o",
+                 path(run),
+                 "--lr-scheduler",
+                 "constant"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -108,7 +125,7 @@ TEST_F(Supervised, ASignalToTheCommandStopsAllAndTheRunCanBeResumed) {
   const Ran r = running.finish();
   EXPECT_EQ(r.code, 143) << r.err;
   EXPECT_EQ(Json::parse(read_file(path("run") + "/run.json"))["status"], "interrupted");
-  EXPECT_NE(r.out.find(cat("go on   freight train --resume ", path("run"),
+  EXPECT_NE(r.out.find(cat("resume  freight train --resume ", path("run"),
                            " --devices 'cpu*2' --elastic 1:2 --output-dir ", path("run"))),
             std::string::npos)
       << r.out;

@@ -89,7 +89,7 @@ TEST(TablesCommand, ATableIsTrainedMeasuredPredictedAndShown) {
     expect_refused(run_freight(args), 2, {"fitted by baseline", "of networks alone"});
   }
   for (const char* command : {"plan", "explain", "advise", "profile"}) {
-    expect_refused(run_freight({command, "--model", "baseline"}), 2, {"baseline is no network"});
+    expect_refused(run_freight({command, "--model", "baseline"}), 2, {"baseline is not a network"});
   }
   expect_refused(run_freight({"train", csv, "--model", "baseline", "--lr", "0.5", "-o", dir + "/b"}), 2,
                  {"--lr", "is for networks"});
@@ -313,8 +313,8 @@ TEST(TablesCommand, PlanSaysWhetherAGpuPaysForTheTable) {
   const Ran text = planned({"--rounds", "50"});
   ASSERT_EQ(text.code, 0) << text.err;
   for (const char* part :
-       {"gbdt: 50 rounds at most, 6 levels", "800 rows to fit, 2 columns learned from, 2 classes",
-        "gpu       does not pay", "below about 300,000 rows", "H100", "ms/round", "XGBoost is not available"}) {
+       {"gbdt: 50 rounds at most, 6 levels", "800 rows to fit, 2 features, 2 classes", "gpu       does not pay",
+        "below about 300,000 rows", "H100", "ms/round", "XGBoost is not available"}) {
     EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
   }
   const Ran small = planned({"--rounds", "50", "--json"});
@@ -351,7 +351,7 @@ TEST(TablesCommand, PlanSaysWhetherAGpuPaysForTheTable) {
   EXPECT_NE(forest.out.find("forest: 30 trees, 12 levels"), std::string::npos) << forest.out << forest.err;
   EXPECT_NE(planned({"--csv"}).out.find("device,fits"), std::string::npos);
   expect_refused(planned({"--world", "1,2"}), 2, {"--world", "is for networks"});
-  expect_refused(planned({"--model", "linear"}), 2, {"linear is no network"});
+  expect_refused(planned({"--model", "linear"}), 2, {"linear is not a network"});
   const Ran here = run_freight({"plan", csv, "--target", "species"});
   EXPECT_EQ(here.code, 0) << here.err;
   EXPECT_NE(here.out.find("this machine"), std::string::npos) << here.out;
@@ -370,7 +370,7 @@ TEST(TablesCommand, AdviceSaysOnWhichHardwareTreesAreFitted) {
   const Ran advice = advised({});
   EXPECT_EQ(advice.code, 0) << advice.err;
   for (const char* expected : {"run       gbdt on ", "800 rows to fit", "50 rounds at most, 6 levels",
-                               "answer    stay on the CPU: this machine", "A GPU does not pay"}) {
+                               "result    stay on the CPU: this machine", "A GPU does not pay"}) {
     EXPECT_NE(advice.out.find(expected), std::string::npos) << expected << "\n" << advice.out;
   }
   const Ran in_time = advised({"--samples", "1000000000", "--deadline", "3m", "--json"});

@@ -123,8 +123,8 @@ TEST_F(VerifyWorld, RefusesWhatItCannotCompare) {
     EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
     EXPECT_EQ(r.out, "");
   };
-  refused({"--world", "0"}, "--world: got '0'");
-  refused({"--world", "a"}, "--world: got 'a'");
+  refused({"--world", "0"}, "1,2,4,8, got '0'");
+  refused({"--world", "a"}, "1,2,4,8, got 'a'");
   refused({"--world", "2,1"}, "in ascending order");
   refused({"--world", "2"}, "expected two numbers to compare");
   refused({"--world", ""}, "--world");

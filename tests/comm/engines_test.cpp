@@ -195,7 +195,8 @@ TEST_P(Engines, RefusesWhatNoRankMayAsk) {
   const Row rows[] = {
       {[&] { c->all_reduce(&d, 1, DType::u8); }, "all_reduce: cannot add: expected f32, f64 or i64, got u8"},
       {[&] { c->all_reduce(&d, -1, DType::f64); }, "got -1 elements"},
-      {[&] { c->reduce_scatter(&d, &d, 1, DType::boolean); }, "reduce_scatter: cannot add: got bool"},
+      {[&] { c->reduce_scatter(&d, &d, 1, DType::boolean); },
+       "reduce_scatter: cannot add: expected f32, f64 or i64, got bool"},
       {[&] { c->broadcast(&d, 1, DType::f16, 0); }, "broadcast"},
       {[&] { c->broadcast(&d, 1, DType::f64, 1); }, "expected a rank from 0 to 0, got root 1"},
       {[&] { c->broadcast(&d, 1, DType::f64, -1); }, "got root -1"},

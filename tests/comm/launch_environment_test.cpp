@@ -225,38 +225,40 @@ TEST(LaunchEnvironment, NamesWhatIsJunkMissingOrContradictory) {
     std::vector<std::string> parts;
   };
   const Row rows[] = {
-      {{{"RANK", "one"}, {"WORLD_SIZE", "2"}}, {"RANK: expected a whole number from 0, got 'one'"}},
-      {{{"RANK", "-1"}, {"WORLD_SIZE", "2"}}, {"RANK: got '-1'"}},
-      {{{"RANK", "0x1"}, {"WORLD_SIZE", "2"}}, {"RANK: got '0x1'"}},
-      {{{"RANK", "1"}, {"WORLD_SIZE", "99999999999"}}, {"WORLD_SIZE: got '99999999999'"}},
-      {{{"RANK", "0"}, {"WORLD_SIZE", "0"}}, {"WORLD_SIZE: expected a whole number from 1, got '0'"}},
+      {{{"RANK", "one"}, {"WORLD_SIZE", "2"}}, {"RANK: expected a whole number from 0 to 65535, got 'one'"}},
+      {{{"RANK", "-1"}, {"WORLD_SIZE", "2"}}, {"RANK: expected a whole number from 0 to 65535, got '-1'"}},
+      {{{"RANK", "0x1"}, {"WORLD_SIZE", "2"}}, {"RANK: expected a whole number from 0 to 65535, got '0x1'"}},
+      {{{"RANK", "1"}, {"WORLD_SIZE", "99999999999"}},
+       {"WORLD_SIZE: expected a whole number from 1 to 65535, got '99999999999'"}},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "0"}}, {"WORLD_SIZE: expected a whole number from 1 to 65535, got '0'"}},
       {{{"RANK", "2"}, {"WORLD_SIZE", "2"}}, {"RANK: expected less than WORLD_SIZE, which is 2, got 2"}},
       {{{"RANK", "1"}}, {"WORLD_SIZE: is not set, but RANK is"}},
       {{{"WORLD_SIZE", "2"}}, {"RANK: is not set, but WORLD_SIZE is"}},
       {{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}}, {"LOCAL_WORLD_SIZE: is not set, but LOCAL_RANK is"}},
       {{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "3"}, {"LOCAL_WORLD_SIZE", "2"}},
-       {"LOCAL_RANK: expected less than LOCAL_WORLD_SIZE, got 3"}},
+       {"LOCAL_RANK: expected less than LOCAL_WORLD_SIZE, which is 2, got 3"}},
       {{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "4"}},
-       {"LOCAL_WORLD_SIZE: expected at most WORLD_SIZE, got 4"}},
+       {"LOCAL_WORLD_SIZE: expected at most WORLD_SIZE, which is 2, got 4"}},
       {{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "node7"}}, {"LOCAL_RANK: is not set", "node7"}},
       {{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"NPROC_PER_NODE", "8"}},
        {"LOCAL_RANK: is not set", "NPROC_PER_NODE is '8'", "may count machines"}},
-      {{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "70000"}}, {"MASTER_PORT: got '70000'"}},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "70000"}},
+       {"MASTER_PORT: expected a whole number from 1 to 65535, got '70000'"}},
       {{{"FREIGHT_RANK", "0"}, {"FREIGHT_WORLD_SIZE", "1"}}, {"FREIGHT_JOB: is not set"}},
-      {{{"PMIX_RANK", "1"}}, {"PMIX_RANK: is set, but nothing says how many"}},
+      {{{"PMIX_RANK", "1"}}, {"PMIX_RANK: is set, but the number of ranks is not"}},
       {{{"PMIX_RANK", "1"}, {"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}},
        {"PMIX_RANK: got 1", "Open MPI's variables say rank 0"}},
       {{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}},
        {"launch variables: contradict each other", "torchrun's say rank 0 of 2, Open MPI's say rank 3 of 4"}},
       {{{"SLURM_STEP_ID", "0"}, {"SLURM_NTASKS", "2"}}, {"SLURM_PROCID: is not set, but SLURM_STEP_ID is"}},
       {{{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_NODELIST", "a[1-"}},
-       {"SLURM_JOB_NODELIST: got 'a[1-'", "brackets do not match"}},
+       {"SLURM_JOB_NODELIST: expected a list of hosts", "got 'a[1-'", "brackets do not match"}},
       {{{"SLURM_STEP_ID", "0"},
         {"SLURM_PROCID", "0"},
         {"SLURM_NTASKS", "2"},
         {"SLURM_JOB_NODELIST", "a,b"},
         {"SLURM_TASKS_PER_NODE", "1(y2)"}},
-       {"SLURM_TASKS_PER_NODE: got '1(y2)'"}},
+       {"SLURM_TASKS_PER_NODE: expected numbers of tasks like 2(x3),1, got '1(y2)'"}},
       {{{"PET_NODE_RANK", "0"}, {"PET_NNODES", "2"}, {"PET_NPROC_PER_NODE", "4"}},
        {"PET_NPROC_PER_NODE: expected 1, got '4'"}},
       {{{"PET_NNODES", "2"}}, {"PET_NODE_RANK: is not set"}},
@@ -292,7 +294,8 @@ TEST(HostList, HasSixtyFiveThousandHostsAndNumbersOfTwelveDigits) {
   EXPECT_EQ(comm::expand_host_list("L", "n[00000000001]"), std::vector<std::string>{"n00000000001"});
   EXPECT_EQ(comm::expand_host_list("L", "n[000000000001]"), std::vector<std::string>{"n000000000001"});
   for (const char* text : {"n[1-65537]", "n[0000000000001]"}) {
-    testing::expect_error(ErrorKind::usage, {"L: got '"}, [&] { comm::expand_host_list("L", text); });
+    testing::expect_error(ErrorKind::usage, {"L: expected a list of hosts", "got '"},
+                          [&] { comm::expand_host_list("L", text); });
   }
 }
 
@@ -310,7 +313,7 @@ TEST(Meeting, HasAThousandRanksOnAHost) {
 TEST(HostList, RefusesOtherForms) {
   for (const char* text : {"", "a,,b", "a[", "a]", "a[]", "a[1", "a[1-2", "a[[1]]", "a[x]", "a[1-]", "a[-2]", "a[3-1]",
                            "a[1-2-3]", "a[1-99999999]", "a[1-300][1-300]", "a[99999999999999]", "a[1,]"}) {
-    testing::expect_error(ErrorKind::usage, {"L: got '", "expected a list of hosts"},
+    testing::expect_error(ErrorKind::usage, {"L: expected a list of hosts", "got '"},
                           [&] { comm::expand_host_list("L", text); });
   }
 }

@@ -230,9 +230,11 @@ TEST(ImageCsv, OneFileOfNumbersIsSplit) {
   EXPECT_EQ(train.count(), 8);
   EXPECT_EQ(test.labels.to_vector<int64_t>(), (std::vector<int64_t>{2, 10}));
   io::write_file_atomic(dir / "bad.csv", std::string_view("a.jpg,1\nb.jpg\n"));
-  expect_error(ErrorKind::data, {"bad.csv:2", "expected 2 as in the first line, got 1 fields"}, [&] { load_small(dir / "bad.csv"); });
+  expect_error(ErrorKind::data, {"bad.csv:2", "expected 2 fields as in the first line, got 1"},
+               [&] { load_small(dir / "bad.csv"); });
   io::write_file_atomic(dir / "bad.csv", std::string_view("a.jpg,1\nb.jpg,2\nc, the first.jpg,1\n"));
-  expect_error(ErrorKind::data, {"bad.csv:3", "expected 2 as in the first line, got 3 fields"}, [&] { load_small(dir / "bad.csv"); });
+  expect_error(ErrorKind::data, {"bad.csv:3", "expected 2 fields as in the first line, got 3"},
+               [&] { load_small(dir / "bad.csv"); });
   io::write_file_atomic(dir / "bad.csv", std::string_view("a.jpg,1\n\"b.jpg,2\n"));
   expect_error(ErrorKind::data, {"bad.csv:2", "never closed"}, [&] { load_small(dir / "bad.csv"); });
   io::write_file_atomic(dir / "text.csv", std::string_view("a review,1\nanother,2\n"));

@@ -449,7 +449,7 @@ TEST_F(Tables, WhatIsForNetsIsRefusedByName) {
                [&] { named("basline"); });
   expect_error(ErrorKind::usage, {"unknown model 'lenett'", "did you mean 'lenet'?", "learners of tables: baseline"},
                [&] { named("lenett"); });
-  expect_error(ErrorKind::usage, {"a plan", "baseline is no network"},
+  expect_error(ErrorKind::usage, {"a plan", "baseline is not a network"},
                [] { train::need_net_model("baseline", "a plan"); });
   train::need_net_model("lenet", "a plan");
   models::Model lenet = models::create("lenet");

@@ -102,7 +102,7 @@ TEST(RankShares, SayWhenOneAloneWouldBeFaster) {
   EXPECT_EQ(s.warning(), "");
   EXPECT_EQ(s.note(),
             "a batch is shared as cpu 100 + opencl:0 40 samples: 112.0 ms a step predicted, of which 2.0 ms "
-            "of sums; alone cpu 150.0 ms, opencl:0 360.0 ms");
+            "of all-reduce; alone cpu 150.0 ms, opencl:0 360.0 ms");
   s.sums = 0.05;
   EXPECT_NE(s.warning().find("rank 0 (cpu) alone would take 150.0 ms"), std::string::npos) << s.warning();
 }

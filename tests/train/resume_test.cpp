@@ -366,7 +366,7 @@ TEST_F(Resume, ADamagedRecordIsNamed) {
   };
   const struct {
     const char *run, *content, *part;
-  } kCases[] = {{"cut", "{\"a\":", "not valid JSON"}, {"list", "[1]", "no JSON object"}};
+  } kCases[] = {{"cut", "{\"a\":", "not valid JSON"}, {"list", "[1]", "not a JSON object"}};
   for (const auto& [name, content, part] : kCases) {
     run(at(name), 90);
     const std::string path = dir_ / (std::string(name) + "/run.json");
@@ -441,6 +441,12 @@ TEST_F(Resume, AutoBeginsAnewWhereARunWasKilledBeforeItsFirstCheckpoint) {
   config_.epochs = 1;
   { const RunDir killed(dir_ / "new", false); }
   EXPECT_EQ(go_on(at("new")).steps, 20);
+  // Its first file is there before, and what its ranks print.
+  std::filesystem::create_directories(dir_ / "first/ranks");
+  RunDir::add_to_log(dir_ / "first", "rank 1 was killed");
+  EXPECT_TRUE(RunDir::is_empty(dir_ / "first"));
+  io::write_file_atomic(dir_ / "first/metrics.jsonl", std::string_view());
+  EXPECT_EQ(go_on(at("first")).steps, 20);
   // But not where a model or a checkpoint would be lost, or where the files are no run's.
   std::filesystem::remove_all(dir_ / "new/checkpoints");
   expect_error(ErrorKind::usage, {"not empty"}, [&] { go_on(at("new")); });

@@ -150,8 +150,8 @@ ImageListing read_image_list(const std::string& file, std::vector<std::string>& 
     if (number++ < columns->first_row) continue;
     const std::string where = cat(file, ":", line);
     if (fields.size() != first[0].cells.size()) {
-      fail(ErrorKind::data, where, "expected ", first[0].cells.size(), " as in the first line, got ", fields.size(),
-           " fields");
+      fail(ErrorKind::data, where, "expected ", first[0].cells.size(), " fields as in the first line, got ",
+           fields.size());
     }
     const std::string path(trimmed(fields[columns->path])), name(trimmed(fields[columns->label]));
     if (path.empty()) fail(ErrorKind::data, where, "the path is empty");

@@ -171,7 +171,7 @@ class ColumnFinder {
     }
     if (all == 0 || (images < all && files < all)) return;
     const std::string column = first_row == 1 ? header_.word(at) : cat(at + 1);
-    fail(ErrorKind::data, file_, "column '", column, "' has names of ", images == all ? "pictures" : "files",
+    fail(ErrorKind::data, file_, "column '", column, "' has names of ", images == all ? "images" : "files",
          ", such as ", rows_[first_row].cells[at], ", and no texts: ",
          images == all ? "a list of images has the columns path and label (or file_name, image, filename; class, "
                          "target), and that file is the dataset"
@@ -403,7 +403,7 @@ void read_texts(const Rows& table, const std::string& name, const TextOptions& o
     const auto& [fields, line] = table[i];
     TextRow row{{}, {}, cat(name, ":", line)};
     if (fields.size() != width) {
-      row.fault = cat("expected ", width, " as in the first line, got ", fields.size(), " fields");
+      row.fault = cat("expected ", width, " fields as in the first line, got ", fields.size());
     } else {
       row.text = joined_text(fields, columns.texts);
     }
@@ -420,7 +420,7 @@ void read_table(const Rows& table, const std::string& name, const TextOptions& o
     const auto& [fields, line] = table[i];
     const std::string where = cat(name, ":", line);
     if (fields.size() != width) {
-      sink.refuse(where, cat("expected ", width, " as in the first line, got ", fields.size(), " fields"));
+      sink.refuse(where, cat("expected ", width, " fields as in the first line, got ", fields.size()));
       continue;
     }
     sink.add(joined_text(fields, columns.texts), fields[columns.label], where);

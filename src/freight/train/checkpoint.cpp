@@ -299,9 +299,14 @@ Snapshot snapshot(const store::Bundle& bundle, const RunState& state, Snapshot r
 
 void save_checkpoint(const std::string& dir, const Snapshot& snapshot) {
   const std::string parent = fs::path(dir).parent_path().string(), fresh = hidden(dir, "new");
-  fs::create_directories(parent);
+  const auto make = [](const std::string& path) {
+    std::error_code error;
+    fs::create_directories(path, error);
+    if (error) fail(ErrorKind::runtime, path, "cannot make: ", error.message());
+  };
+  make(parent);
   tidy_checkpoints(parent);
-  fs::create_directories(fresh);
+  make(fresh);
   try {
     write_files(fresh, snapshot);
     put_in_place(fresh, dir);

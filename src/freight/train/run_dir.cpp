@@ -33,14 +33,14 @@ void remove_old_run(const fs::path& dir) {
   std::error_code none;
   fs::remove_all(dir / kGone);
   fs::rename(dir / "checkpoints", dir / kGone, none);  // no checkpoint is ever there in part
-  for (const char* name :
-       {"run.json", "config.json", "model.json", "log.txt", "metrics.jsonl", "metrics.csv", "bad_samples.tsv",
-        "model.safetensors", "report.html", kGone, "checkpoints", "last", "best"}) {
+  for (const char* name : {"run.json", "config.json", "model.json", "log.txt", "metrics.csv", "bad_samples.tsv",
+                           "model.safetensors", "report.html", kGone, "checkpoints", "last", "best"}) {
     fs::remove_all(dir / name);
   }
   for (const auto& e : fs::directory_iterator(dir)) {
     if (e.path().filename().string().find("tfevents") != std::string::npos) fs::remove(e.path());
   }
+  fs::remove(dir / "metrics.jsonl");  // the last: by it a run is known that was killed here (barely_begun)
 }
 
 // Leaves the lines of a text file that f(line) is true for.
@@ -86,7 +86,7 @@ std::string RunDir::free_name(const std::string& name) {
 
 bool RunDir::barely_begun(const std::string& path) {
   const auto has = [&](const char* name) { return fs::exists(path + "/" + name); };
-  return has("log.txt") && has("metrics.jsonl") && !has("model.safetensors") && checkpoints_of(path).empty();
+  return has("metrics.jsonl") && !has("model.safetensors") && checkpoints_of(path).empty();
 }
 
 bool RunDir::is_empty(const std::string& path) {
@@ -167,10 +167,10 @@ void RunDir::set_aside_after(int64_t step) {
 }
 
 void RunDir::open(std::optional<int64_t> last_step) {
+  metrics_ = std::make_unique<io::MetricsWriter>(path_, last_step);  // its rows are the first file (barely_begun)
   log_->file = std::fopen(file("log.txt").c_str(), "ae");
   if (!log_->file)
     fail(ErrorKind::runtime, "--output-dir", "cannot write ", file("log.txt"), ": ", std::strerror(errno));
-  metrics_ = std::make_unique<io::MetricsWriter>(path_, last_step);
 }
 
 RunDir::~RunDir() {
@@ -203,6 +203,7 @@ void RunDir::append_text(const std::string& name, const std::string& text) {
 }
 
 void RunDir::add_to_log(const std::string& path, const std::string& line) {
+  if (!io::file_exists(path + "/log.txt")) return;  // a directory with a log alone would be no run's
   std::FILE* const f = std::fopen((path + "/log.txt").c_str(), "ae");
   if (!f) return;
   std::fputs((line + "\n").c_str(), f);
