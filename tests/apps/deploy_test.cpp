@@ -30,7 +30,7 @@ TEST(Export, WritesAFileAndSaysWhatItTakes) {
   EXPECT_EQ(run_freight({"export", kModel}).code, 2);
   const Ran text = run_freight({"export", kGolden + "texts.safetensors", "-o", file, "--preprocessing"});
   EXPECT_EQ(text.code, 2);
-  EXPECT_TRUE(has(text.err, "pictures")) << text.err;
+  EXPECT_TRUE(has(text.err, "images")) << text.err;
   EXPECT_EQ(run_freight({"export", kGolden + "net.json", "-o", file}).code, 8);
   EXPECT_EQ(run_freight({"export", kModel, "-o", "/no/such/dir/m.onnx"}).code, 1);
 }
@@ -95,7 +95,7 @@ TEST(ModelsConvert, MakesAStoredModelOfPlainWeightsAndBack) {
   const Ran made = run_freight({"models", "convert", plain, model, "--model", kGolden + "net.json", "--class-names",
                                 dir + "/names.txt", "--mean", "0.2", "--std", "0.3"});
   EXPECT_EQ(made.code, 0) << made.err;
-  EXPECT_TRUE(has(made.out, "mean 0.2, standard deviation 0.3")) << made.out;
+  EXPECT_TRUE(has(made.out, "mean 0.2, std 0.3")) << made.out;
   EXPECT_EQ(run_freight({"eval", model, "--data", kGolden + "data"}).code, 0);
   EXPECT_EQ(run_freight({"models", "convert", plain, model}).code, 2);
   for (const auto& [names, part] :

@@ -65,7 +65,7 @@ TEST_F(Reading, KindsDecideWhatIsLearntFrom) {
   EXPECT_TRUE(data.shape.columns[3].words);
   EXPECT_EQ(data.shape.columns[4].form, store::CellForm::yesno);
   EXPECT_EQ(data.train.count(), 48);
-  expect_told(data.notes, {"not learned from: visit_id (identifier", "note (constant", "--types"});
+  expect_told(data.notes, {"ignored columns: visit_id (identifier", "note (constant", "--types"});
   expect_told(data.notes, {"columns by type: 1 integer, 1 category, 1 yesno, 1 datetime"});
   EXPECT_TRUE(data.warnings.empty()) << data.warnings[0];
   // The ranges are those of the training part.
