@@ -327,7 +327,7 @@ TEST_F(Ranks, AStoppedRunOfFourGoesOnOnTwoToTheSameModel) {
   EXPECT_EQ(run["status"], "failed");
   EXPECT_EQ(run["exit_code"], 7);
   EXPECT_NE(read_file(path("stopped") + "/ranks/rank-2.log").find("rank 2 of 4 started"), std::string::npos);
-  EXPECT_NE(lost.err.find("go on with: freight train --resume " + path("stopped") + " --devices 'cpu*4'\n"),
+  EXPECT_NE(lost.err.find("resume with: freight train --resume " + path("stopped") + " --devices 'cpu*4'\n"),
             std::string::npos)
       << lost.err;
   const Ran more = run_freight({"train", "--resume", path("stopped"), "--devices", "cpu*2", "-q"});
