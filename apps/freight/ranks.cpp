@@ -117,7 +117,7 @@ std::string device_of(const RankFlags& flags, const std::string& device, int ran
 
 void need_shards(const char* flag, int64_t devices, int64_t shards) {
   if (shards == 0 || devices <= shards) return;
-  fail(ErrorKind::usage, flag, "got ", devices, " devices for ", shards, " shards: add --shards ", devices,
+  fail(ErrorKind::usage, flag, "got ", devices, " devices for ", shards, " shards: use --shards ", devices,
        " or fewer devices");
 }
 

@@ -84,12 +84,12 @@ int serve_command(const Args& args) {
   o.group("Limits");
   o.add("--max-connections", &s.max_connections,
         "maximum connections; one more replaces an idle one or gets status 503", {.min = 1, .max = 10000});
-  o.add("--max-body-mb", &max_body_mb, "maximum body of a request in MiB; larger ones get status 413",
+  o.add("--max-body-mb", &max_body_mb, "maximum body of a request in MiB; larger ones get 413",
         {.min = 1, .max = 4096});
   o.add("--max-held-mb", &max_held_mb,
         "maximum memory of all bodies in MiB, unpacked; a request beyond it gets status 503",
         {.min = 1, .max = 1 << 20});
-  o.add("--max-header-kb", &max_header_kb, "maximum header of a request in KiB; larger ones get status 431",
+  o.add("--max-header-kb", &max_header_kb, "maximum header of a request in KiB; larger ones get 431",
         {.min = 1, .max = 1024});
   o.add("--max-samples", &s.max_samples, "maximum samples of a request; more get status 400",
         {.min = 1, .max = 1 << 24});

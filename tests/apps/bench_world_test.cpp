@@ -80,7 +80,7 @@ TEST_F(BenchScaling, SaysWhyAndWarnsWhereRanksShareProcessors) {
         std::string("freight calibrate measures this machine once")}) {
     EXPECT_NE(r.out.find(part), std::string::npos) << part << "\n" << r.out;
   }
-  EXPECT_NE(r.err.find(cat(more, " ranks share ", cpu_info().cores, " processor")), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find(cat(more, " ranks share ", cpu_info().cores, " core")), std::string::npos) << r.err;
   const Ran own = scaling({"--world", "1", "--seconds", "0.01"});
   EXPECT_EQ(own.err.find("ranks share"), std::string::npos) << own.err;
 }

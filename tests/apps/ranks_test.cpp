@@ -327,7 +327,7 @@ TEST_F(Ranks, AStoppedRunOfFourGoesOnOnTwoToTheSameModel) {
   EXPECT_EQ(run["status"], "failed");
   EXPECT_EQ(run["exit_code"], 7);
   EXPECT_NE(read_file(path("stopped") + "/ranks/rank-2.log").find("rank 2 of 4 started"), std::string::npos);
-  EXPECT_NE(lost.err.find("go on with: freight train --resume " + path("stopped") + " --devices 'cpu*4'\n"),
+  EXPECT_NE(lost.err.find("resume with: freight train --resume " + path("stopped") + " --devices 'cpu*4'\n"),
             std::string::npos)
       << lost.err;
   const Ran more = run_freight({"train", "--resume", path("stopped"), "--devices", "cpu*2", "-q"});
@@ -343,7 +343,7 @@ TEST_F(Ranks, ASignalEndsAllInOrderAndTheRunCanBeResumed) {
   const Ran r = running.finish();
   EXPECT_EQ(r.code, 143) << r.err;
   EXPECT_NE(r.out.find("stopped after "), std::string::npos) << r.out;
-  EXPECT_NE(r.out.find("\ngo on   freight train --resume " + path("stopped") + " --devices 2\n"), std::string::npos)
+  EXPECT_NE(r.out.find("\nresume  freight train --resume " + path("stopped") + " --devices 2\n"), std::string::npos)
       << r.out;
   EXPECT_FALSE(fs::exists(path("stopped") + "/.lock"));
   const Ran more = run_freight({"train", "--resume", path("stopped"), "--max-steps", "40", "-q"});
@@ -516,7 +516,7 @@ TEST_F(Ranks, AreNamedAndRefused) {
     EXPECT_FALSE(fs::exists(path("refused"))) << part;
   };
   refused({"--devices", "0,1"}, "expected names");
-  refused({"--devices", "2.5"}, "--devices: expected names, got '2.5'");
+  refused({"--devices", "2.5"}, "--devices: expected names like cuda:0,cuda:1, NAME*COUNT, all, or one number, got '2.5'");
   refused({"--devices", "99999999999999999999"}, "expected names");
   refused({"--hosts", "a,b"}, "--hosts");
   refused({"--devices", "nonsense*2"}, "nonsense", 4);
@@ -524,13 +524,13 @@ TEST_F(Ranks, AreNamedAndRefused) {
   refused({"--devices", "cpu*3", "--device-weights", "4,1"}, "2 numbers for 3 devices");
   refused({"--devices", "cpu*2", "--device-weights", "4,0"}, "expected auto, or numbers above 0");
   refused({"--device-weights", "auto"}, "is for several devices");
-  refused({"--devices", "cpu*2", "--device", "ref"}, "leave it out");
+  refused({"--devices", "cpu*2", "--device", "ref"}, "remove it");
   refused({"--devices", "4", "--shards", "3"}, "for 4 devices");
   refused({"--devices", "2", "-b", "1"}, "expected a sample for each");
   refused({"--shards", "33"}, "has no 33 shards");
   refused({"--shards", "4", "--grad-accum", "2"}, "--grad-accum");
   refused({"--devices", "2", "--device-data", "yes"},
-          "--device-data: yes cannot be combined with several devices: each epoch deals the samples again");
+          "--device-data: yes cannot be combined with several devices: each epoch shuffles the samples over the devices");
   refused({"--shards", "4", "--devices", "1", "--device-data", "yes"},
           "--device-data: yes cannot be combined with --shards");
   const Ran dry = run_freight({"train", dir_, "--model", "mlp", "-b", "32", "--devices", "cpu*4", "--dry-run"});

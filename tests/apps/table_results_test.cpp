@@ -89,7 +89,7 @@ TEST(TableResults, EvalWeighsRowsAndKnowsWhatTheModelWasFittedFor) {
   const Ran whole =
       run_freight({"train", csv, "--target", "y", "--model", "linear", "--val-split", "0", "-o", dir + "/whole"});
   ASSERT_EQ(whole.code, 0) << whole.err;
-  EXPECT_NE(whole.err.find("120 train, none held out"), std::string::npos) << whole.err;
+  EXPECT_NE(whole.err.find("120 train, no validation set"), std::string::npos) << whole.err;
   EXPECT_NE(whole.out.find("eval --weights " + dir + "/whole/model.safetensors --split train"), std::string::npos)
       << whole.out;
   EXPECT_EQ(run_freight({"eval", dir + "/whole/model.safetensors", "--split", "train"}).code, 0);

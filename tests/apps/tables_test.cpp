@@ -86,7 +86,7 @@ TEST(TablesCommand, ATableIsTrainedMeasuredPredictedAndShown) {
   const std::vector<std::string> for_nets[] = {
       {"generate", model, "--prompt", "a"}, {"profile", "--model", model}, {"models", "show", model, "--spec"}};
   for (const std::vector<std::string>& args : for_nets) {
-    expect_refused(run_freight(args), 2, {"fitted by baseline", "of networks alone"});
+    expect_refused(run_freight(args), 2, {"fitted by baseline", "for networks only"});
   }
   for (const char* command : {"plan", "explain", "advise", "profile"}) {
     expect_refused(run_freight({command, "--model", "baseline"}), 2, {"baseline is not a network"});
@@ -170,7 +170,7 @@ TEST(TablesCommand, JsonLinesAreTheTableThatTheirCsvIs) {
     const Ran trained = run_freight(
         {"train", dir + "/" + name, "--model", "ridge", "--target", "rent", "-o", dir + "/" + name + ".run"});
     ASSERT_EQ(trained.code, 0) << trained.err;
-    EXPECT_NE(trained.err.find("not learned from: code (identifier"), std::string::npos) << trained.err;
+    EXPECT_NE(trained.err.find("ignored columns: code (identifier"), std::string::npos) << trained.err;
   }
   const auto predicted = [&](const std::string& model, const std::string& data, const char* block = "1000") {
     const Ran r =
@@ -564,7 +564,7 @@ TEST(TablesCommand, ColumnsAreListedAndReadAsTheFlagsSay) {
                                    "--drop", "shop", "-o", dir + "/run"});
   ASSERT_EQ(trained.code, 0) << trained.err;
   EXPECT_NE(trained.err.find("10 test"), std::string::npos) << trained.err;
-  EXPECT_NE(trained.err.find("not learned from: sale_id (identifier"), std::string::npos) << trained.err;
+  EXPECT_NE(trained.err.find("ignored columns: sale_id (identifier"), std::string::npos) << trained.err;
   const std::string model = dir + "/run/model.safetensors";
   const Ran own = run_freight({"eval", model, "--json"});
   ASSERT_EQ(own.code, 0) << own.err;

@@ -66,7 +66,7 @@ TEST(TrainCommand, ResumeTakesTheRunsOwnConfiguration) {
                  {"state.safetensors", "the one before is intact", "step-20"});
   const Ran quiet = run_freight({"train", dir, "--model", "mlp", "--epochs", "3", "-o", run, "--resume", "auto", "-q"});
   EXPECT_EQ(quiet.code, 0) << quiet.err;
-  EXPECT_NE(quiet.err.find("warning: passed over: "), std::string::npos) << quiet.err;
+  EXPECT_NE(quiet.err.find("warning: skipped: "), std::string::npos) << quiet.err;
   EXPECT_EQ(run_freight({"train", "--resume", run + "/checkpoints/step-20", "--epochs", "3"}).code, 0);
 }
 
@@ -132,7 +132,7 @@ TEST(TrainCommand, ADryRunChecksModelDataAndWeightsAndWritesNothing) {
   expect_refused(dry({dir, "--model", "lenett"}), 2, {"lenett", "did you mean 'lenet'"});
   expect_refused(dry({dir + "/nowhere"}), 3, {"nowhere"});
   expect_refused(dry({dir, "--model", "mlp", "--weights", dir + "/none.safetensors"}), 3, {"none.safetensors"});
-  expect_refused(dry({dir, "--model", "mlp", "--num-classes", "9"}), 2, {"gives 9 classes", "has 10"});
+  expect_refused(dry({dir, "--model", "mlp", "--num-classes", "9"}), 2, {"returns 9 classes", "has 10"});
   const Ran sound = dry({dir, "--model", "mlp", "-b", "32"});
   EXPECT_EQ(sound.code, 0) << sound.err;
   EXPECT_NE(sound.err.find("batch   32 = 1 device x 32"), std::string::npos) << sound.err;
@@ -294,7 +294,7 @@ TEST(TrainCommand, ImagesAreResizedToTheInputSizeInTrainingAndEvaluation) {
   const Json e = Json::parse(run_freight({"eval", dir + "/run/model.safetensors", "--data", dir, "--json"}).out);
   EXPECT_DOUBLE_EQ(e.at("loss").get<double>(), Json::parse(r.out).at("test_loss").get<double>());
   expect_refused(run_freight({"train", dir, "--model", "lenet", "--num-classes", "9", "-o", dir + "/b"}), 2,
-                 {"gives 9 classes", "has 10"});
+                 {"returns 9 classes", "has 10"});
   expect_refused(run_freight({"train", dir, "--model", "alexnet", "-o", dir + "/b"}), 2,
                  {"[1,28,28]", "a larger --input-size"});
 }

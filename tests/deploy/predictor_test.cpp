@@ -115,7 +115,7 @@ TEST(Predictor, SamplesThatDoNotFitAreRefused) {
   for (const float large : {3e38f, -1e20f}) {
     odd.data<float>()[5] = large;
     io::save_npy(dir / "odd.npy", odd);
-    expect_error(ErrorKind::data, {"odd.npy", cat(large), "element 5", "normalised"},
+    expect_error(ErrorKind::data, {"odd.npy", cat(large), "element 5", "normalization"},
                  [&] { predictor.sample_of_file(dir / "odd.npy"); });
     expect_error(ErrorKind::data, {"sample 1", "element 5"}, [&] { predictor.run({pixels(1), odd}); });
   }

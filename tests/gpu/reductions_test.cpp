@@ -36,7 +36,7 @@ OpCase normalised(DType dtype, const Shape& shape, const Shape& axes, const Shap
   const Ex mean = mean_over(x, axes), centred = x - expanded(mean);
   const Ex variance = mean_over(apply(Op::square, centred), axes);
   g.outputs = {b.cast((centred * expanded(apply(Op::rsqrt, variance + 0.1))).v, dtype), mean.v, variance.v};
-  return case_of("normalised", std::move(g));
+  return case_of("normalization", std::move(g));
 }
 
 // Sums of x (N, 1) alone and of its products with y (N, 6): one operand lies beside all rows.

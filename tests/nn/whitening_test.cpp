@@ -107,7 +107,7 @@ TEST(Whitening, LayersThatItDoesNotSuitAreRefused) {
   expect_error(ErrorKind::usage, {"Conv2d", "got out = 26", "up to 24"}, [&] { Conv2d(3, 26, 2, whiten); });
   expect_error(ErrorKind::usage, {"Conv2d", "whiten", "one group"},
                [&] { Conv2d(4, 8, 2, with([](auto& o) { o.groups = 2; })); });
-  expect_error(ErrorKind::usage, {"Conv2d", "dilation 2"},
+  expect_error(ErrorKind::usage, {"Conv2d", "requires dilation 1, got 2"},
                [&] { Conv2d(3, 8, 2, with([](auto& o) { o.dilation = 2; })); });
   expect_error(ErrorKind::usage, {"whiten", "Conv2d"}, [&] { Conv1d(3, 6, 2, whiten); });
   expect_error(ErrorKind::usage, {"whiten", "Conv2d"}, [&] { Linear(3, 6, {.init = WeightInit::whiten}); });

@@ -66,7 +66,7 @@ TEST_P(Expm, IsNanBeyondItsReachAndForWhatIsNotFinite) {
 TEST_P(Expm, RefusesByName) {
   EXPECT_NE(message_of([] {
               expm(zeros({2, 3}));
-            }).find("expm: the matrix is not square: got f32[2,3]"),
+            }).find("expm: the matrix is not square: expected (..., N, N), got f32[2,3]"),
             std::string::npos);
   EXPECT_NE(message_of([] {
               expm(zeros({2, 2}, DType::bf16));

@@ -170,7 +170,7 @@ TEST_F(Front, MatmulFollowsNumPy) {
   EXPECT_MESSAGE(matmul(range({2, 2, 3}), range({3, 3, 2})), "batch axes do not broadcast");
   EXPECT_MESSAGE(linear(range({2, 3}), range({2, 4})), "axis 1 = 3, weight f32[2,4] axis 1 = 4");
   EXPECT_MESSAGE(linear(range({2, 3}), range({2, 3}), range({1})),
-                 "expected bias (out), got f32[1] beside weight f32[2,3]");
+                 "expected bias (out), got f32[1] with weight f32[2,3]");
 }
 
 TEST_F(Front, ConvolutionsAndPools) {
@@ -236,8 +236,8 @@ TEST_F(Front, LossesAndMetrics) {
   EXPECT_MESSAGE(nll_loss(logits, logits), "expected (N, C) and N integer classes");
   const Tensor column = range({3, 1}), row = range({3});
   EXPECT_MESSAGE(mse_loss(column, row), "mse_loss: shapes differ: expected equal ones, got f32[3,1] and f32[3]");
-  EXPECT_MESSAGE(l1_loss(row, column), "l1_loss: shapes differ: got f32[3] and f32[3,1]");
-  EXPECT_MESSAGE(bce_with_logits(column, row), "bce_with_logits: shapes differ: got f32[3,1] and f32[3]");
+  EXPECT_MESSAGE(l1_loss(row, column), "l1_loss: shapes differ: expected equal ones, got f32[3] and f32[3,1]");
+  EXPECT_MESSAGE(bce_with_logits(column, row), "bce_with_logits: shapes differ: expected equal ones, got f32[3,1] and f32[3]");
 }
 
 TEST_F(Front, ActivationsAtTheirKinks) {

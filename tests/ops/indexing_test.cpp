@@ -64,17 +64,17 @@ TEST(Indexing, WhatDoesNotFitIsNamed) {
     });
   };
   EXPECT_NE(message({2}).find("index 2 is outside of axis 0 of i32[2,3,4]"), std::string::npos) << message({2});
-  EXPECT_NE(message({0, 0, 0, 0}).find("indices for 4 axes, expected at most 3"), std::string::npos);
+  EXPECT_NE(message({0, 0, 0, 0}).find("got indices for 4 axes"), std::string::npos);
   EXPECT_NE(message({ellipsis, ellipsis}).find("only one ellipsis"), std::string::npos);
   EXPECT_NE(message({Slice{.step = -1}}).find("flip() reverses"), std::string::npos);
   EXPECT_NE(message({places({0, 2})}).find("index out of range: expected 0 to 1, got 2"), std::string::npos);
-  EXPECT_NE(message({places({-3})}).find("index out of range: got -3"), std::string::npos);
+  EXPECT_NE(message({places({-3})}).find("index out of range: expected 0 to 1, got -3"), std::string::npos);
   EXPECT_NE(message({zeros({2})}).find("indices must be integers or bool: got f32[2]"), std::string::npos);
   EXPECT_NE(message({places({1, 1, 1}) > 0}).find("a mask must have the sizes"), std::string::npos);
   // NumPy moves the picked axes to the front here, which nobody expects.
-  EXPECT_NE(message({0, Slice{}, places({1})}).find("side by side"), std::string::npos);
-  EXPECT_NE(message({places({1}), Slice{}, places({1})}).find("side by side"), std::string::npos);
-  EXPECT_NE(message({places({1}), Slice{}, 0}).find("side by side"), std::string::npos);
+  EXPECT_NE(message({0, Slice{}, places({1})}).find("adjacent"), std::string::npos);
+  EXPECT_NE(message({places({1}), Slice{}, places({1})}).find("adjacent"), std::string::npos);
+  EXPECT_NE(message({places({1}), Slice{}, 0}).find("adjacent"), std::string::npos);
   auto step = compile([](const Tensor& x) { return sum(x[x > 0]); });
   EXPECT_NE(message_of([&] { step(ones({3})); }).find("unknown shape"), std::string::npos);
 }

@@ -439,7 +439,7 @@ TEST_F(Tables, WhatIsForNetsIsRefusedByName) {
   const train::Result r = run();
   refused({"is not empty", "--overwrite"}, [](train::Config&) {});
   refused({"--resume", "no checkpoint to resume from"}, [](train::Config& c) { c.resume = c.output_dir; });
-  expect_error(ErrorKind::usage, {r.model_path, "fitted by baseline", "ONNX", "of networks alone"},
+  expect_error(ErrorKind::usage, {r.model_path, "fitted by baseline", "ONNX", "for networks only"},
                [&] { store::load_net(r.model_path, "export to ONNX"); });
   // A mistyped name may be meant for either list.
   const auto named = [&](const std::string& model) { config_.model = model, train::prepare(config_); };

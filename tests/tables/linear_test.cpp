@@ -255,7 +255,7 @@ TEST_F(LinearRuns, ADamagedFileIsRefused) {
   expect_error(ErrorKind::checkpoint, {"linear.link"}, [&] { read_linear(bad, "m", shape); });
   bad = good;
   bad.metadata["linear.link"] = "softmax";
-  expect_error(ErrorKind::checkpoint, {"does not tell 0 classes"}, [&] { read_linear(bad, "m", shape); });
+  expect_error(ErrorKind::checkpoint, {"does not predict 0 classes"}, [&] { read_linear(bad, "m", shape); });
   for (const int64_t column : {-1, 3}) {
     bad = good;
     for (auto& [name, tensor] : bad.tensors) {

@@ -65,7 +65,7 @@ TEST_F(Reading, KindsDecideWhatIsLearntFrom) {
   EXPECT_TRUE(data.shape.columns[3].words);
   EXPECT_EQ(data.shape.columns[4].form, store::CellForm::yesno);
   EXPECT_EQ(data.train.count(), 48);
-  expect_told(data.notes, {"not learned from: visit_id (identifier", "note (constant", "--types"});
+  expect_told(data.notes, {"ignored columns: visit_id (identifier", "note (constant", "--types"});
   expect_told(data.notes, {"columns by type: 1 integer, 1 category, 1 yesno, 1 datetime"});
   EXPECT_TRUE(data.warnings.empty()) << data.warnings[0];
   // The ranges are those of the training part.
@@ -97,9 +97,9 @@ TEST_F(Reading, FlagsSayOtherwise) {
                [&] { read_table({.data = csv, .target = "spent", .drop = "shops"}); });
   expect_error(ErrorKind::usage, {"--types", "no column shopp", "did you mean shop?"},
                [&] { read_table({.data = csv, .target = "spent", .types = "shopp=text"}); });
-  expect_error(ErrorKind::usage, {"--types", "column spent is told", "--task"},
+  expect_error(ErrorKind::usage, {"--types", "column spent is the target", "--task"},
                [&] { read_table({.data = csv, .target = "spent", .types = "spent=integer"}); });
-  expect_error(ErrorKind::usage, {"--drop", "column spent is told"},
+  expect_error(ErrorKind::usage, {"--drop", "column spent is the target"},
                [&] { read_table({.data = csv, .target = "spent", .drop = "spent"}); });
   expect_error(ErrorKind::data, {"visits.csv:2", "column shop", "'shop 0'", "expected a finite number"},
                [&] { read_table({.data = csv, .target = "spent", .types = "shop=number"}); });
@@ -241,13 +241,13 @@ TEST_F(Reading, WhatGivesTheTargetAwayIsTold) {
     const int y = i * 7 % 40;
     return cat(i * 11 % 13, ",", y % 2 ? "p" : "q", ",", y * 1.5 + 2, ",", y, ",", y);
   });
-  expect_told(read_table({.data = csv, .target = "y"}).warnings, {"columns price, copy tell y exactly", "--drop"});
+  expect_told(read_table({.data = csv, .target = "y"}).warnings, {"columns price, copy predict y exactly", "--drop"});
   const RowData classes = read_table({.data = csv, .target = "code", .drop = "price,copy"});
   EXPECT_TRUE(classes.warnings.empty()) << classes.warnings[0];
   const std::string coded = file("coded.csv", "a,number,kind", 40, [](int i) {
     return cat(i * 11 % 13, ",", 10 * (i % 3), ",", i % 3 == 0 ? "x" : i % 3 == 1 ? "y" : "z");
   });
-  expect_told(read_table({.data = coded, .target = "kind"}).warnings, {"column number tells kind exactly"});
+  expect_told(read_table({.data = coded, .target = "kind"}).warnings, {"column number predicts kind exactly"});
 }
 
 TEST_F(Reading, RareClassesAndColumnsThatOnePartLacksAreTold) {

@@ -193,7 +193,7 @@ TEST_F(DeviceRun, ADivergedStepLeavesTheRandomNumbersWhereItBegan) {
 
 TEST_F(DeviceRun, SaysWhyItCannotBe) {
   config_.grad_accum = 2;
-  expect_error(ErrorKind::usage, {"--device-data", "cut into 2 parts", "--grad-accum"}, [&] { run("a"); });
+  expect_error(ErrorKind::usage, {"--device-data", "divided into 2 micro-batches", "--grad-accum"}, [&] { run("a"); });
   config_.grad_accum = 1;
   config_.mixup_alpha = 0.2;
   expect_error(ErrorKind::usage, {"--device-data", "samples are mixed"}, [&] { run("b"); });

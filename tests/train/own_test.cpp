@@ -117,7 +117,7 @@ TEST_F(OwnRun, ANetAndDataOfOnesOwnAreTrainedAndRecorded) {
   EXPECT_EQ(record().at("status"), "complete");
   EXPECT_NE(read_text(dir_ / "run/log.txt").find("are not declared"), std::string::npos);
   // What is stored are its weights.
-  expect_error(ErrorKind::checkpoint, {"no spec form"}, [&] { store::load_bundle(r.model_path); });
+  expect_error(ErrorKind::checkpoint, {"without a spec form"}, [&] { store::load_bundle(r.model_path); });
   models::Model again = wave();
   store::load_weights(again, r.model_path);
   EXPECT_EQ(weights(again), weights(model));
@@ -395,7 +395,7 @@ TEST_F(OwnRun, WhatDoesNotFitIsToldBeforeAnythingIsWritten) {
   refused(no_test, {"made has no feed for the test"});
   Own both = fed(wave());
   both.data = own(wave()).data;
-  refused(both, {"a dataset and feeds"});
+  refused(both, {"a dataset and custom feeds"});
 
   models::Model odd = wave();
   odd.own.loss = [](const Tensor& o, const Tensor& y) { return reshape(o, {o.dim(0), 1}) - reshape(y, {y.dim(0), 1}); };
@@ -417,9 +417,9 @@ TEST_F(OwnRun, WhatDoesNotFitIsToldBeforeAnythingIsWritten) {
 TEST_F(OwnRun, UndefinedLossesAndMetricsAreNamed) {
   models::Model model = wave();
   model.own.loss = [](const Tensor&, const Tensor&) { return Tensor(); };
-  expect_error(ErrorKind::usage, {"the model's own loss: gave an undefined tensor"}, [&] { run(own(model)); });
+  expect_error(ErrorKind::usage, {"the model's own loss: returned an undefined tensor"}, [&] { run(own(model)); });
   model.own = {.metric = [](const Tensor&, const Tensor&) { return Tensor(); }};
-  expect_error(ErrorKind::usage, {"the model's own metric: gave an undefined tensor"}, [&] { run(own(model)); });
+  expect_error(ErrorKind::usage, {"the model's own metric: returned an undefined tensor"}, [&] { run(own(model)); });
 }
 
 TEST_F(OwnRun, ASampleThatIsNotFiniteIsNamedWhereItSpoilsTheLoss) {

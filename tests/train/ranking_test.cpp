@@ -84,10 +84,10 @@ TEST(Ranking, AMetricOfAnotherTaskIsRefusedByName) {
   refused("ndcg", 0, {"--metric", "ndcg is for rankings (--task ranking)", "contains values", "rmse"});
   refused("map@5", 2, {"--metric", "map@5 is for rankings", "2 classes", "auc"});
   c.task = "ranking";
-  refused("rmse", 0, {"--metric", "rmse is for values", "holds relevances", "ndcg, ndcg@10, map"});
+  refused("rmse", 0, {"--metric", "rmse is for values", "contains relevance labels", "ndcg, ndcg@10, map"});
   refused("ndcg@0", 0, {"--metric", "ndcg@0", "at least 1", "ndcg@10"});
   refused("ndcg@ten", 0, {"--metric", "ndcg@ten", "at least 1"});
-  refused("auc@3", 0, {"--metric", "auc@3", "auc is of all rows"});
+  refused("auc@3", 0, {"--metric", "auc@3", "auc is computed on all rows"});
   refused("ndgc", 0, {"--metric", "unknown value", "did you mean ndcg?"});
   c.metric = "auto";
   EXPECT_EQ(metric_for(c, 0).name, "ndcg");

@@ -362,7 +362,7 @@ TEST_F(Training, WhatIsPreparedLeavesNoTraceUntilItRuns) {
 }
 
 TEST_F(Training, ARunTooLargeForItsMemoryIsRefusedBeforeAnythingIsAllocated) {
-  expect_error(ErrorKind::capacity, {"does not fit", "1.0 KiB free", "weights and what the optimizer keeps"},
+  expect_error(ErrorKind::capacity, {"does not fit", "1.0 KiB free", "weights and the optimizer state"},
                [&] { prepare(config_, {.device_memory = 1024, .refuse_too_large = true}); });
   EXPECT_EQ(prepare(config_, {.device_memory = 1024}).summary().steps, 30);
 }

@@ -376,7 +376,7 @@ class TableReader {
       return;
     }
     out_.notes.push_back(cat(count, " of ", held_out_.size(), " rows are for validation",
-                             set_.test.files.empty() ? "" : " as the validation set",
+                             set_.test.files.empty() ? "" : ", which guide the training",
                              group_   ? cat(", by groups of ", cells_.columns[*group_].name)
                              : order_ ? cat(", the last by ", cells_.columns[*order_].name)
                                       : std::string(),
