@@ -70,7 +70,8 @@ TEST_F(Masks, MasksThatDoNotFitAreRefusedByName) {
   const auto refused = [&](const std::vector<std::string>& parts, const AttentionCall& call) {
     expect_error(ErrorKind::usage, parts, [&] { m(q, k, k, call); });
   };
-  refused({"attn_mask does not fit: expected (T, S) = [3,5], (N H, T, S) = [4,3,5], (N, T, S) = [2,3,5] or what broadcasts to (N, H, T, S) = [2,2,3,5], got bool[5,3]"},
+  refused({"attn_mask does not fit: expected (T, S) = [3,5], (N H, T, S) = [4,3,5], (N, T, S) = [2,3,5] or what "
+           "broadcasts to (N, H, T, S) = [2,2,3,5], got bool[5,3]"},
           {.attn_mask = flags(std::vector<int>(15), {5, 3})});
   refused({"attn_mask does not fit", "(N H, T, S) = [4,3,5]"}, {.attn_mask = zeros({3, 3, 5})});
   refused({"key_padding_mask does not fit: expected (N, S) = [2,5], got f32[2,3]"},
@@ -138,7 +139,9 @@ TEST_F(Masks, StatesThatDoNotFitAreRefusedByName) {
   LSTM lstm(3, 4);
   GRU gru(3, 4);
   const Tensor x = zeros({2, 5, 3}), h = zeros({1, 2, 4});
-  expect_error(ErrorKind::usage, {"LSTM: state h does not fit: expected (layers * directions, N, H) = [1,2,4], got f32[2,4]", "(layers * directions, N, H) = [1,2,4]"},
+  expect_error(ErrorKind::usage,
+               {"LSTM: state h does not fit: expected (layers * directions, N, H) = [1,2,4], got f32[2,4]",
+                "(layers * directions, N, H) = [1,2,4]"},
                [&] {
                  lstm(x, {.state = {zeros({2, 4}), h}});
                });

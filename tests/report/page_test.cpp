@@ -208,7 +208,8 @@ TEST_F(Report, OfSeveralDevicesShowsWhenAStepComputesAndSums) {
   const std::string page = with(R"([{"begin_s": 0.02, "end_s": 0.04, "bytes": 1048576}])");
   EXPECT_NE(page.find("A step over 2 devices"), std::string::npos);
   EXPECT_NE(
-      page.find("The fastest step: 50.00 ms, of which the gradient all-reduce takes 20.00 ms, 10.00 ms of them overlapped"),
+      page.find(
+          "The fastest step: 50.00 ms, of which the gradient all-reduce takes 20.00 ms, 10.00 ms of them overlapped"),
       std::string::npos);
   EXPECT_NE(page.find("waits for all-reduce, 10 ms"), std::string::npos);
   EXPECT_NE(page.find("1.0 MiB, 20 ms"), std::string::npos);
