@@ -516,7 +516,8 @@ TEST_F(Ranks, AreNamedAndRefused) {
     EXPECT_FALSE(fs::exists(path("refused"))) << part;
   };
   refused({"--devices", "0,1"}, "expected names");
-  refused({"--devices", "2.5"}, "--devices: expected names like cuda:0,cuda:1, NAME*COUNT, all, or one number, got '2.5'");
+  refused({"--devices", "2.5"},
+          "--devices: expected names like cuda:0,cuda:1, NAME*COUNT, all, or one number, got '2.5'");
   refused({"--devices", "99999999999999999999"}, "expected names");
   refused({"--hosts", "a,b"}, "--hosts");
   refused({"--devices", "nonsense*2"}, "nonsense", 4);
@@ -529,8 +530,9 @@ TEST_F(Ranks, AreNamedAndRefused) {
   refused({"--devices", "2", "-b", "1"}, "expected a sample for each");
   refused({"--shards", "33"}, "has no 33 shards");
   refused({"--shards", "4", "--grad-accum", "2"}, "--grad-accum");
-  refused({"--devices", "2", "--device-data", "yes"},
-          "--device-data: yes cannot be combined with several devices: each epoch shuffles the samples over the devices");
+  refused(
+      {"--devices", "2", "--device-data", "yes"},
+      "--device-data: yes cannot be combined with several devices: each epoch shuffles the samples over the devices");
   refused({"--shards", "4", "--devices", "1", "--device-data", "yes"},
           "--device-data: yes cannot be combined with --shards");
   const Ran dry = run_freight({"train", dir_, "--model", "mlp", "-b", "32", "--devices", "cpu*4", "--dry-run"});

@@ -237,7 +237,8 @@ TEST_F(Front, LossesAndMetrics) {
   const Tensor column = range({3, 1}), row = range({3});
   EXPECT_MESSAGE(mse_loss(column, row), "mse_loss: shapes differ: expected equal ones, got f32[3,1] and f32[3]");
   EXPECT_MESSAGE(l1_loss(row, column), "l1_loss: shapes differ: expected equal ones, got f32[3] and f32[3,1]");
-  EXPECT_MESSAGE(bce_with_logits(column, row), "bce_with_logits: shapes differ: expected equal ones, got f32[3,1] and f32[3]");
+  EXPECT_MESSAGE(bce_with_logits(column, row),
+                 "bce_with_logits: shapes differ: expected equal ones, got f32[3,1] and f32[3]");
 }
 
 TEST_F(Front, ActivationsAtTheirKinks) {

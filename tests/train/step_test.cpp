@@ -376,7 +376,10 @@ TEST(TrainStep, BatchNormOfOneValuePerChannelIsRefusedWhereItWouldTrain) {
     return told;
   };
   const std::string refused = run(1, 1);
-  EXPECT_NE(refused.find("one value per channel has no variance to train with: expected more than one sample or place, got f32[1,5]"), std::string::npos)
+  EXPECT_NE(
+      refused.find(
+          "one value per channel has no variance to train with: expected more than one sample or place, got f32[1,5]"),
+      std::string::npos)
       << refused;
   EXPECT_EQ(run(4, 4), refused);
   EXPECT_EQ(run(6, 3), "no error");

@@ -53,7 +53,7 @@ void need_shared_library(const std::string& path) {
     fail(ErrorKind::usage, path, "there is no plugin: ", std::strerror(errno));
   }
   if (!S_ISREG(st.st_mode)) {
-    fail(ErrorKind::usage, path, "is ", S_ISDIR(st.st_mode) ? "a directory" : "no file",
+    fail(ErrorKind::usage, path, "is ", S_ISDIR(st.st_mode) ? "a directory" : "not a file",
          ": expected a plugin, a shared library such as libmine.so");
   }
   char magic[4] = {};
