@@ -34,8 +34,7 @@ TEST(TablesCommand, ATableIsTrainedMeasuredPredictedAndShown) {
   EXPECT_NE(dry.err.find("model   baseline: planned"), std::string::npos) << dry.err;
   const Ran trained = run_freight({"train", csv, "--model", "baseline", "-o", dir + "/run"});
   ASSERT_EQ(trained.code, 0) << trained.err;
-  EXPECT_NE(trained.err.find("column species is predicted from the 2 others, as 2 classes"), std::string::npos)
-      << trained.err;
+  EXPECT_NE(trained.err.find("target species: 2 classes on 2 features"), std::string::npos) << trained.err;
   const std::string model = dir + "/run/model.safetensors";
   EXPECT_NE(trained.out.find(cat("freight predict ", model, " ", csv)), std::string::npos) << trained.out;
 

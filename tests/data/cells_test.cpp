@@ -103,7 +103,7 @@ TEST(Cells, NamesComeFromTheHeaderOrFromWhoAsks) {
   EXPECT_EQ(parse("red,blue\n1,2\n", named).rows(), 2) << "names that are given say that there is no header";
   EXPECT_EQ(parse("x,y\n1,2\n", named).rows(), 1) << "but for one of just these";
   EXPECT_EQ(parse("red,blue\n1,2\n", named).head.names, (Texts{"x", "y"}));
-  expect_error(ErrorKind::data, {"t.csv:1", "got 3 fields", "2 columns are named"}, [&] { parse("1,2,3\n", named); });
+  expect_error(ErrorKind::data, {"t.csv:1", "each of 3 columns, got 2"}, [&] { parse("1,2,3\n", named); });
   EXPECT_EQ(parse("|noise\n1,2\n", {.skip_lines = 1}).place(0), "t.csv:2");
 }
 

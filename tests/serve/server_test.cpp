@@ -150,7 +150,7 @@ TEST(Server, AModelThatGivesValuesIsNotAskedForClasses) {
   request.outputs = {{"values", false, 0}};
   model.check_outputs(request, "infer");
   request.outputs[0].classification = 2;
-  expect_error(ErrorKind::usage, {"infer", "values", "classification", "prices", "leave it out"},
+  expect_error(ErrorKind::usage, {"infer", "values", "classification", "prices", "remove it"},
                [&] { model.check_outputs(request, "infer"); });
 }
 

@@ -140,7 +140,7 @@ TEST(OwnLayers, TheWeightsOfOneThatNobodyDeclaredAreReadBack) {
   const std::string path = dir / "weights.safetensors";
   const Bundle before = bundle_with(Undeclared());
   io::save_safetensors(path, sealed(to_file(before)));
-  expect_error(ErrorKind::checkpoint, {path, "weights of a network that has no spec form", "load_weights"},
+  expect_error(ErrorKind::checkpoint, {path, "weights of a network without a spec form", "load_weights"},
                [&] { load_bundle(path); });
   Bundle after = bundle_with(Undeclared());
   load_weights(after.model, path);

@@ -137,7 +137,7 @@ TEST(Kinds, MixedCellsAndNamesThatMisleadAreTold) {
   EXPECT_EQ(typed("store", 30, [](int i) { return cat(i % 3); }).note, "");
   const TypedColumn many = typed("town", 30000, [](int i) { return cat("t", i / 3); });
   EXPECT_EQ(many.kind, ColumnKind::category);
-  EXPECT_NE(many.note.find("10,000 different categories"), std::string::npos) << many.note;
+  EXPECT_NE(many.note.find("10,000 categories"), std::string::npos) << many.note;
   EXPECT_EQ(type_of(column_of("a", 100, [](int i) { return cat(i); }).columns[0], "t.csv", {.alone = true}).kind,
             ColumnKind::integer)
       << "there is nothing else to learn from";
@@ -159,9 +159,9 @@ TEST(Kinds, NumbersOfSeveralCountriesAreReadAndTold) {
            {{"\"9,1\"", "9.5"}, {9.1, 9.5}, "'9,1' is read as 9.1"},
            {{"\"9,1\"", "1.234"}, {9.1, 1234}, "'9,1' is read as 9.1"},
            {{"1.234.567", "1.234"}, {1234567, 1234}, "'1.234.567' is read as 1234567"},
-           {{"\"-1 234,5e1\"", "-"}, {-12345, kNan}, "'-' (15 cells) read as missing values"},
-           {{"3", "."}, {3, kNan}, "'.' (15 cells) read as missing values"},
-           {{"3", "?"}, {3, kNan}, "'?' (15 cells) read as missing values"},
+           {{"\"-1 234,5e1\"", "-"}, {-12345, kNan}, "'-' (15 values) read as missing values"},
+           {{"3", "."}, {3, kNan}, "'.' (15 values) read as missing values"},
+           {{"3", "?"}, {3, kNan}, "'?' (15 values) read as missing values"},
            {{"3", "None"}, {3, kNan}, ""},
            {{"9007199254740993", "1", "2"}, {9007199254740992, 1, 2}, "10 integers of 2^53 or more are rounded"},
        }) {
@@ -204,7 +204,7 @@ TEST(Kinds, AreSaidByNameAndHeldAgainstTheCells) {
             (std::map<std::string, ColumnKind>{{"a", ColumnKind::number}, {"b c", ColumnKind::yesno}}));
   EXPECT_TRUE(parse_types("").empty());
   expect_error(ErrorKind::usage, {"--types", "a=catgory", "did you mean category?"}, [] { parse_types("a=catgory"); });
-  expect_error(ErrorKind::usage, {"--types", "expected COLUMN=KIND"}, [] { parse_types("a"); });
+  expect_error(ErrorKind::usage, {"--types", "expected COLUMN=TYPE"}, [] { parse_types("a"); });
   expect_error(ErrorKind::usage, {"--types", "column a appears twice"}, [] { parse_types("a=text,a=number"); });
   const auto said = [](ColumnKind kind, const char* one, const char* other) {
     const auto cell = [&](int i) { return std::string(i % 2 ? one : other); };

@@ -221,7 +221,8 @@ TEST_F(LinearRuns, ARunIsBetterThanTheBaselineAndItsFileAnswersAlike) {
 TEST_F(LinearRuns, ALearnerOfClassesRefusesValuesAndTheOtherWayRound) {
   expect_error(ErrorKind::usage, {"expected linear, ridge or poisson"}, [&] { run("logistic"); });
   config_.target = "colour";
-  expect_error(ErrorKind::data, {"column colour holds words, the model predicts values"}, [&] { run("ridge"); });
+  expect_error(ErrorKind::data, {"column colour contains categories, the model is for regression"},
+               [&] { run("ridge"); });
   EXPECT_GT(run("logistic").test.count, 0);
 }
 

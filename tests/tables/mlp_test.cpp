@@ -342,7 +342,7 @@ TEST_F(MlpRuns, ADamagedFileIsRefused) {
   expect_damaged(path, number("mlp.words", 77), {"mlp.words", "77"});
   expect_damaged(path, number("mlp.scales", kGone), {"mlp.scales"});
   expect_damaged(path, number("mlp.edges", 1e6), {"mlp.edges", "do not rise"});
-  expect_damaged(path, number("mlp.net.layer0.weight", kGone), {"mlp.net.layer0.weight", "finite"});
+  expect_damaged(path, number("mlp.net.layer0.weight", kGone), {"mlp.net.layer0.weight", "NaN or infinity"});
   const auto entry = [](const std::string& text) { return [=](io::SafeTensors& f) { f.metadata["mlp"] = text; }; };
   expect_damaged(path, entry("{"), {"metadata: mlp"});
   expect_damaged(path, [](io::SafeTensors& f) { f.metadata.erase("mlp"); }, {"no entry mlp"});

@@ -172,7 +172,7 @@ TEST_F(RankingTest, WhatDoesNotRankIsRefusedByName) {
     c.objective = "ndcg";
     c.task = "values";
   });
-  refused(ErrorKind::usage, {"--metric", "auc is for two classes", "relevances", "ndcg"},
+  refused(ErrorKind::usage, {"--metric", "auc is for two classes", "relevance labels", "ndcg"},
           [](C& c) { c.metric = "auc"; });
   for (const char* model : {"ridge", "forest", "baseline", "mlp"}) {
     refused(ErrorKind::usage, {"--task", model, "does not rank", "gbdt"}, [&](C& c) {
@@ -186,7 +186,7 @@ TEST_F(RankingTest, WhatDoesNotRankIsRefusedByName) {
     config_.data = dir_ / "odd.csv";
   };
   with("q1,1,2,long,-1\n");
-  refused(ErrorKind::data, {"odd.csv:", "column relevance", "got -1", "relevances"}, [](C&) {});
+  refused(ErrorKind::data, {"odd.csv:", "column relevance", "got -1", "relevance labels"}, [](C&) {});
   with("q1,1,2,long,1.5\n");
   refused(ErrorKind::data, {"odd.csv:", "got 1.5"}, [](C&) {});
   with("q1,1,2,long,32\n");

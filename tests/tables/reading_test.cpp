@@ -144,7 +144,7 @@ TEST_F(Reading, NamesComeFromAFlagOrAFileWhereThereIsNoHeader) {
   const std::string csv =
       file("bare.csv", "", 20, [](int i) { return cat(i * 3 % 20, ".5,", i % 2, ",", i % 2 ? "x" : "y"); });
   EXPECT_EQ(read_table({.data = csv}).target, "column_3");
-  expect_told(read_table({.data = csv}).notes, {"no header", "--columns"});
+  expect_told(read_table({.data = csv}).notes, {"not a header", "--columns"});
   const RowData data = read_table({.data = csv, .target = "flag", .columns = "size, flag,kind"});
   EXPECT_EQ(names(data.shape.columns), "size kind");
   io::write_file_atomic(dir_ / "names.txt", std::string_view("size\nflag\n\nkind\n"));
@@ -259,8 +259,8 @@ TEST_F(Reading, RareClassesAndColumnsThatOnePartLacksAreTold) {
     return cat(i, ".5,", i < 30 ? cat(i % 7) : "", ",", i < 35 ? "" : cat(i % 3), ",", i * 7 % 40, ".5");
   });
   const RowData data = read_table({.data = late, .target = "y", .split_by = "t"});
-  expect_told(data.warnings, {"a is missing in all rows of the held-out part"});
-  expect_told(data.warnings, {"b is missing in all rows of the training part"});
+  expect_told(data.warnings, {"a is missing in all rows of the validation set"});
+  expect_told(data.warnings, {"b is missing in all rows of the training set"});
 }
 
 TEST_F(Reading, TargetsThatTellNothingAreRefused) {
@@ -365,8 +365,8 @@ TEST_F(Reading, SpellingsThatAreMissingAmongDatesOrAsSaidAreNoted) {
   const TableDescription d = describe_table(csv, "", "mark=category");
   EXPECT_EQ(d.columns[0].kind, "datetime");
   EXPECT_EQ(d.columns[0].missing, 5);
-  EXPECT_EQ(d.columns[0].note, "'-' (5 cells) read as missing values");
-  EXPECT_EQ(d.columns[1].note, "'?' (4 cells) read as missing values");
+  EXPECT_EQ(d.columns[0].note, "'-' (5 values) read as missing values");
+  EXPECT_EQ(d.columns[1].note, "'?' (4 values) read as missing values");
 }
 
 TEST_F(Reading, RowsWithoutAnyValueAreNoted) {

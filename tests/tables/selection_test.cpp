@@ -235,7 +235,7 @@ TEST_F(Selection, ATestPartOfItsOwnLeavesAllRowsToTheComparison) {
   EXPECT_EQ(learner_->measure(bundle, r.model_path, {}).figures.count, 2);
   train::MeasureRequest held_out;
   held_out.split = "val";
-  expect_error(ErrorKind::usage, {"--split", "was held out for validation", "--split train measures"},
+  expect_error(ErrorKind::usage, {"--split", "was left for validation", "--split train measures"},
                [&] { learner_->measure(bundle, r.model_path, held_out); });
   // Without a comparison the held-out rows guide the fit, as before.
   learner_->fits.clear();
@@ -464,7 +464,7 @@ TEST_F(Selection, NonsenseIsRefusedByItsFlag) {
     c.data = values;
     c.metric = "quantile_loss";
   });
-  refused({"--metric", "unknown value: got acc", "accuracy"}, [](C& c) { c.metric = "acc"; });
+  refused({"--metric", "unknown value", "got acc", "accuracy"}, [](C& c) { c.metric = "acc"; });
   refused({"--threshold", "two classes", "contains values"}, [&](C& c) {
     c.data = values;
     c.threshold = 0.4;
@@ -502,7 +502,7 @@ TEST_F(Selection, ALearnerHasItsOwnLearningRateHoweverItIsNamed) {
   EXPECT_EQ(run.config().lr, kGbdtRate);
   const std::vector<std::string> notes = run.summary().notes;
   EXPECT_TRUE(std::any_of(notes.begin(), notes.end(), [](const std::string& n) {
-    return n.find("is that of the recipe, for networks") != std::string::npos;
+    return n.find("belongs to the recipe, for networks") != std::string::npos;
   }));
 }
 

@@ -83,13 +83,13 @@ TEST_F(XgboostImport, WhatIsNotTakenIsSaid) {
   refused(ErrorKind::usage, {"rank:map", "expected binary:logistic", "reg:squarederror"},
           [](Json& j) { j["learner"]["objective"]["name"] = "rank:map"; });
   // Names that share their bytes would be any number of long ones.
-  refused(ErrorKind::data, {"is no model of XGBoost's", "the offsets of its categories do not ascend"}, [](Json& j) {
+  refused(ErrorKind::data, {"is not an XGBoost model", "the offsets of its categories do not ascend"}, [](Json& j) {
     j["learner"]["feature_types"] = Json::array({"c"});
     const Json names = {{"offsets", {0, 2, 1}}, {"values", {97, 98}}};
     j["learner"]["gradient_booster"]["model"]["cats"] = {{"enc", Json::array({names})}};
   });
-  refused(ErrorKind::data, {"is no model of XGBoost's"}, [](Json& j) { j.erase("learner"); });
-  refused(ErrorKind::data, {"is no model of XGBoost's", "objective"}, [](Json& j) { j["learner"].erase("objective"); });
+  refused(ErrorKind::data, {"is not an XGBoost model"}, [](Json& j) { j.erase("learner"); });
+  refused(ErrorKind::data, {"is not an XGBoost model", "objective"}, [](Json& j) { j["learner"].erase("objective"); });
   refused(ErrorKind::checkpoint, {"damaged", "child"},
           [](Json& j) { j["learner"]["gradient_booster"]["model"]["trees"][0]["left_children"][0] = 100; });
   // Files of a few bytes that claim many columns or categories.

@@ -329,7 +329,7 @@ TEST_F(XgboostTest, WhatDoesNotGoWithTheDataIsRefusedByItsFlag) {
   refused(ErrorKind::usage, {"--monotone", "no column lenght", "length?"}, [](C& c) { c.monotone = "lenght=1"; });
   refused(ErrorKind::usage, {"--monotone", "column length", "'up'", "expected 1"},
           [](C& c) { c.monotone = "length=up"; });
-  refused(ErrorKind::usage, {"--monotone", "column colour holds words"}, [](C& c) { c.monotone = "colour=1"; });
+  refused(ErrorKind::usage, {"--monotone", "column colour contains categories"}, [](C& c) { c.monotone = "colour=1"; });
   refused(ErrorKind::data, {"contains categories"}, [](C& c) { c.objective = "poisson"; });
   refused(ErrorKind::usage, {"--quantile", "--objective quantile"}, [](C& c) { c.quantile = 0.9; });
   refused(ErrorKind::usage, {"--momentum", "is for networks", "gbdt"}, [](C& c) { c.momentum = 0.5; });

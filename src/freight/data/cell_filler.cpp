@@ -83,8 +83,8 @@ std::vector<std::string> column_names(const std::vector<std::string>& first, boo
                                       const std::string& place) {
   const size_t width = first.size();
   if (!asked.names.empty() && asked.names.size() != width) {
-    fail(ErrorKind::data, place, "got ", width, " cells, ", asked.names.size(),
-         " columns are named: expected a name for ", "each (", excerpt(join(asked.names, ", ")), ")");
+    fail(ErrorKind::data, place, "expected a name for each of ", width, " columns, got ", asked.names.size(), " (",
+         excerpt(join(asked.names, ", ")), ")");
   }
   std::vector<std::string> names;
   std::set<std::string> seen;

@@ -242,7 +242,7 @@ train::RowData LinearLearner::read(const train::RowSource& source) const {
   const bool classes = !data.shape.classes.empty();
   if (classes != kind.classes) {
     fail(ErrorKind::usage, "--model", kind.name, " predicts ", kind.classes ? "classes" : "values", ", and column ",
-         data.target, " holds ", classes ? cat(data.shape.classes.size(), " classes") : std::string("values"),
+         data.target, " contains ", classes ? cat(data.shape.classes.size(), " classes") : std::string("values"),
          ": expected ", classes ? "logistic" : "linear, ridge or poisson", ", or another --target");
   }
   return data;

@@ -281,10 +281,12 @@ class TableReader {
       if (const std::string note = header_note(cells_.head, source_.header); !note.empty()) out_.notes.push_back(note);
     }
     if (const std::string note = blank_note(cells_); !note.empty()) out_.notes.push_back(note);
-    out_.notes.push_back(cat("column ", out_.target, " is predicted from the ",
-                             cells_.columns.size() - 1 - out_.shape.set_aside.size(), " others, as ",
-                             classes > 0 ? cat(classes, " classes")
-                                         : std::string(source_.ranking ? "relevance labels" : "regression values"),
+    const size_t features = cells_.columns.size() - 1 - out_.shape.set_aside.size();
+    out_.notes.push_back(cat("target ", out_.target, ": ",
+                             classes > 0       ? cat(classes, " classes")
+                             : source_.ranking ? std::string("ranking")
+                                               : std::string("regression"),
+                             " on ", features, features == 1 ? " feature" : " features",
                              source_.target.empty() ? " (--target names another)" : ""));
     std::vector<std::string> counts;
     for (const auto& [kind, count] : kinds_) counts.push_back(cat(count, " ", to_string(kind)));

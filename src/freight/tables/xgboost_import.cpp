@@ -295,7 +295,7 @@ store::Bundle import_xgboost(const std::string& path, const std::vector<std::str
     try {
       return imported({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, classes);
     } catch (const Json::exception& e) {
-      fail(ErrorKind::data, path, "is no model of XGBoost's: ", io::json_fault(e));
+      fail(ErrorKind::data, path, "is not an XGBoost model: ", io::json_fault(e));
     }
   });
 }

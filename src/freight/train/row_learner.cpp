@@ -220,7 +220,7 @@ struct RowRun : Prepared {
 
   void check_threshold() const {
     if (config.threshold > 0 && rows.shape.classes.size() != 2) {
-      fail(ErrorKind::usage, "--threshold", "is for two classes: column ", rows.target, " holds ",
+      fail(ErrorKind::usage, "--threshold", "is for two classes: column ", rows.target, " contains ",
            rows.shape.classes.empty() ? std::string("values") : cat(rows.shape.classes.size(), " classes"));
     }
   }
@@ -631,8 +631,7 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
   }
   if (request.split == "test" && trained_here && said("held_out") == kValidation) out.part = kValidation;
   if (out.rows.count() == 0 && trained_here && source.val_split == 0 && request.split != "train") {
-    fail(ErrorKind::usage, "--split", "nothing of ", out.data,
-         " was for validation for validation (--val-split 0): --data names ",
+    fail(ErrorKind::usage, "--split", "no row of ", out.data, " was left for validation (--val-split 0): --data names ",
          "other rows, and --split train measures those of training");
   }
   if (out.rows.count() == 0) {
