@@ -318,7 +318,7 @@ def check(case):
             return "", "refused by " + re.search(r"--[a-z-]+", err).group()
         return f"one device trains, several end with {code}: {err[-400:]}", ""
     if "--elastic" in case.several and not case.shards:
-        shards = case.dir / "shards"  # an elastic run has 8 shards by default, fewer where a batch has fewer samples
+        shards = case.dir / "shards"  # a supervised run has 8 shards by default, fewer where a batch has fewer samples
         code8, err8, result8 = train(case.args + ["--shards", str(min(8, case.batch)), "--devices", "1"], shards)
         if code8 != 0:
             return f"8 shards on one device end with {code8}: {err8[-300:]}", ""

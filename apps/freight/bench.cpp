@@ -72,7 +72,7 @@ int bench_command(const Args& args) {
                                  {"compare", "a model on several devices, or several numbers of them; classic networks",
                                   bench_compare_command},
                                  {"linalg", "factorizations and solves", bench_linalg_command},
-                                 {"comm", "all-reduce over processes of this host", bench_comm_command},
+                                 {"comm", "all-reduce over the processes of a job", bench_comm_command},
                              }},
                             args);
   constexpr double kMuch = 0.2;

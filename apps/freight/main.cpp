@@ -39,7 +39,7 @@ int run(const Args& args) {
                        {"advise", "recommend hardware to train on, within a deadline and a budget", advise_command},
                        {"calibrate", "measure this machine once, for the time estimates of plan", calibrate_command},
                        {"profile", "the plan of a step, kernel by kernel, with times", profile_command},
-                       {"bench", "time whole steps, compare devices, rerun the study of 2017", bench_command},
+                       {"bench", "time whole steps, and compare devices", bench_command},
                        {"linalg", "solve systems and factorize matrices in npy files", linalg_command},
                        {"run", "execute a graph in text form on npy tensors", run_command},
                        {"ops", "the functions on tensors and the ops of graphs, with their arguments", ops_command},

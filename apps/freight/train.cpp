@@ -58,7 +58,8 @@ void declare(Options& o, train::Config& c, TrainFlags& f) {
       "--shard-optimizer", &f.ranks.shard_optimizer,
       "each device keeps a part of the optimizer's state and updates that (ZeRO stage 1): less memory, the same bits");
   o.add("--elastic", &f.ranks.elastic,
-        "MIN:MAX of --devices: restarts the job from its last checkpoint when a process fails; implies --resume auto "
+        "restart the job on MIN to MAX of --devices when a process fails; from the last checkpoint; implies --resume "
+        "auto "
         "--shards 8, and needs --output-dir",
         {.value = "MIN:MAX"});
   o.accept("--batch-size", "auto", &f.choose_batch, "auto: the largest efficient one, tried with one real step");
@@ -132,7 +133,7 @@ Request read_request(const Args& args) {
   return r;
 }
 
-// Turns on what a run that may go on with fewer devices needs: sums that do not depend on who makes them.
+// Turns on what a run that may be restarted on fewer devices needs: sums that do not depend on the number of ranks.
 void settle_elastic(Request& r) {
   train::Config& c = r.config;
   constexpr int64_t kShards = 8;

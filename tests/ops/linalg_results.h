@@ -92,18 +92,8 @@ inline std::vector<Value> unambiguous_eigvals(Builder& b, const std::vector<Valu
   return {sum(re + (re * re - im * im) * 0.5, last).v, sum(im * im, last).v};
 }
 
-// Writes -1 in place of every count of refinements, which is each backend's own affair.
-inline void without_counts(Graph& g) {
-  const bool refines = std::any_of(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op == Op::solve; });
-  Builder b(g);
-  for (Value& v : g.outputs) {
-    if (refines && g.type(v).dtype == DType::i64) v = b.binary(Op::minimum, v, b.constant_like(-1, v));
-  }
-}
-
 // The graph with such results of its own in place of a decomposition's.
 inline Graph unambiguous(Graph g) {
-  without_counts(g);
   if (g.outputs.empty()) return g;
   const Node node = g.def(g.outputs[0]);
   Builder b(g, node.scope, node.where);

@@ -24,7 +24,7 @@ constexpr const char* kStepsVariable = "FREIGHT_STEPS";
 constexpr double kMostStopped = 5;  // seconds
 constexpr size_t kFailures = 3;     // of one device, within kWithinSteps, by which it is left out
 constexpr int64_t kWithinSteps = 10;
-constexpr int kWholeJob = -1;  // fails where nobody knows which process is at fault
+constexpr int kWholeJob = -1;  // key of failures of which no device is known to be the cause
 
 int new_file() {
   const int file = ::memfd_create("freight-steps", MFD_CLOEXEC);

@@ -26,7 +26,7 @@ class AutoLearner : public train::RowLearner {
                                            std::vector<std::string>& left_out) const override;
   // Throws Error(usage): by itself it fits nothing.
   std::shared_ptr<const store::RowModel> fit(const train::Config& config, const train::RowData& data,
-                                             const std::function<bool(const train::Round&)>& told) const override;
+                                             const std::function<bool(const train::Round&)>& on_round) const override;
 };
 
 }  // namespace freight::tables

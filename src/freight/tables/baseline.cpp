@@ -49,7 +49,7 @@ train::Cost BaselineLearner::cost(const train::Config&, const train::RowData& da
 }
 
 std::shared_ptr<const store::RowModel> BaselineLearner::fit(
-    const train::Config&, const train::RowData& data, const std::function<bool(const train::Round&)>& told) const {
+    const train::Config&, const train::RowData& data, const std::function<bool(const train::Round&)>& on_round) const {
   const bool classes = data.train.classification();
   const auto k = std::max<int64_t>(static_cast<int64_t>(data.shape.classes.size()), 1);
   std::vector<double> sums(static_cast<size_t>(k));
@@ -68,7 +68,7 @@ std::shared_ptr<const store::RowModel> BaselineLearner::fit(
     answer.data<float>()[i] = static_cast<float>(sums[static_cast<size_t>(i)] / all);
   }
   auto model = std::make_shared<const Baseline>(answer, classes);
-  told({.loss = train::evaluate(*model, data.train).loss, .model = model.get()});
+  on_round({.loss = train::evaluate(*model, data.train).loss, .model = model.get()});
   return model;
 }
 

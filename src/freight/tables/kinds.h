@@ -1,5 +1,5 @@
-// Kinds of a table's columns: told by their cells and names, or said by --types. The kind decides whether a model
-// learns from a column, and as what numbers. Knows neither the told column nor the parts of the data (table.h).
+// Kinds of a table's columns: inferred from their cells and names, or given by --types. The kind decides whether a
+// model learns from a column, and as what numbers. Knows neither the target column nor the parts of the data (table.h).
 #pragma once
 #include <map>
 #include <optional>

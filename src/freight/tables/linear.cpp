@@ -262,8 +262,9 @@ train::Cost LinearLearner::cost(const train::Config&, const train::RowData& data
           .seconds = flops / kFlopsPerSecond};
 }
 
-std::shared_ptr<const store::RowModel> LinearLearner::fit(const train::Config& config, const train::RowData& data,
-                                                          const std::function<bool(const train::Round&)>& told) const {
+std::shared_ptr<const store::RowModel> LinearLearner::fit(
+    const train::Config& config, const train::RowData& data,
+    const std::function<bool(const train::Round&)>& on_round) const {
   const Link link = link_of(kind_, data.shape.classes.size());
   const double lambda = config.lambda < 0 ? row_of_kind(kind_).lambda : config.lambda;
   const Design design(data.shape, data.train);
@@ -273,10 +274,10 @@ std::shared_ptr<const store::RowModel> LinearLearner::fit(const train::Config& c
              [&](const LinearFit& so_far, bool last) {
                model = std::make_shared<const LinearModel>(link, design, so_far, data.shape);
                ++number;
-               return told({.number = number,
-                            .of = last ? number : number + 1,
-                            .loss = train::evaluate(*model, data.train).loss,
-                            .model = model.get()});
+               return on_round({.number = number,
+                                .of = last ? number : number + 1,
+                                .loss = train::evaluate(*model, data.train).loss,
+                                .model = model.get()});
              });
   return model;
 }

@@ -45,7 +45,7 @@ class LinearLearner : public train::RowLearner {
   train::RowData read(const train::RowSource& source) const override;
   train::Cost cost(const train::Config& config, const train::RowData& data) const override;
   std::shared_ptr<const store::RowModel> fit(const train::Config& config, const train::RowData& data,
-                                             const std::function<bool(const train::Round&)>& told) const override;
+                                             const std::function<bool(const train::Round&)>& on_round) const override;
 
  private:
   LinearKind kind_;

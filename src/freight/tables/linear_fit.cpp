@@ -101,7 +101,7 @@ LinearFit fit_of(const Array& parameters, const Array& errors, int64_t rank) {
 
 // Least squares. The triangle R of [x y] is all that the rows leave: each block is factorized below the triangle of
 // those before it. That keeps what normal equations would lose, the lower half of the digits.
-LinearFit least_squares(const Blocks& blocks, double lambda, const Fitted& told) {
+LinearFit least_squares(const Blocks& blocks, double lambda, const Fitted& on_fit) {
   const int64_t p = blocks.width();
   auto append = compile([](const Tensor& r, const Tensor& rows) { return qr(concat({r, rows}, 0)).r; }, kFixed);
   Tensor r = zeros({p + 1, p + 1}, DType::f64);
@@ -127,7 +127,7 @@ LinearFit least_squares(const Blocks& blocks, double lambda, const Fitted& told)
     errors = transpose(sqrt(noise * sum(square(inv(a)), 1, Keep::yes))).array();
   }
   LinearFit fit = fit_of(transpose(solution.x).array(), errors, rank);
-  told(fit, true);
+  on_fit(fit, true);
   return fit;
 }
 
@@ -188,7 +188,7 @@ class Newton {
     held_ = reshape(broadcast_to(penalised(p), {blocks.outputs(), p}), {n});
   }
 
-  LinearFit run(Tensor w, const Fitted& told) {
+  LinearFit run(Tensor w, const Fitted& on_fit) {
     double loss = loss_at(w);
     for (int round = 1;; ++round) {
       const Sums s = sums_at(w);
@@ -200,7 +200,7 @@ class Newton {
       const bool lowered = descend(w, step, promise, loss);
       const bool ends = last || !lowered;
       LinearFit fit = fit_of(w.array(), ends ? errors_at(w) : Array(), rank_);
-      if (!told(fit, ends) || ends) return fit;
+      if (!on_fit(fit, ends) || ends) return fit;
     }
   }
 
@@ -306,11 +306,11 @@ Tensor beginning(Link link, const Blocks& blocks, const store::Rows& rows) {
 }  // namespace
 
 LinearFit fit_linear(Link link, const Design& design, const store::Rows& rows, int64_t classes, double lambda,
-                     const Fitted& told) {
+                     const Fitted& on_fit) {
   const DeviceScope on_cpu("cpu");
   const Blocks blocks(link, design, rows, classes);
-  if (link == Link::identity) return least_squares(blocks, lambda, told);
-  return Newton(link, blocks, lambda).run(beginning(link, blocks, rows), told);
+  if (link == Link::identity) return least_squares(blocks, lambda, on_fit);
+  return Newton(link, blocks, lambda).run(beginning(link, blocks, rows), on_fit);
 }
 
 }  // namespace freight::tables

@@ -34,6 +34,6 @@ using Fitted = std::function<bool(const LinearFit& so_far, bool last)>;
 // is the one of least norm. Throws Error(usage) for an output count times width that is too large to be solved so, and
 // Error(data) for negative counts.
 LinearFit fit_linear(Link link, const Design& design, const store::Rows& rows, int64_t classes, double lambda,
-                     const Fitted& told);
+                     const Fitted& on_fit);
 
 }  // namespace freight::tables

@@ -91,7 +91,7 @@ Array mlp_targets(const store::Rows& rows, const MlpTarget& target) {
 }
 
 // An epoch of a small table has some steps, too: a batch is at most a 32nd of the rows, but for 32 rows. Batches of 32
-// told yacht, concrete and energy best, among 8 to 128.
+// predicted yacht, concrete and energy best, among 8 to 128.
 int64_t batch_of(const train::Config& config, int64_t rows) {
   constexpr int64_t kLeastSteps = 32, kLeastBatch = 32;
   return std::min({config.batch_size, rows, std::max(rows / kLeastSteps, kLeastBatch)});
@@ -117,8 +117,8 @@ class MlpSteps {
                    targets = kept("mlp.targets", mlp_targets(rows, target)),
                    weights = kept("mlp.weights", mlp_weights_of(rows));
     auto step = [this, &net, numbers, words, targets, weights, classes = target.classes](const Tensor& batch) {
-      const Tensor told = net(gather(numbers, batch), gather(words, batch));
-      const Tensor loss = mlp_loss(told, gather(targets, batch), gather(weights, batch), classes);
+      const Tensor outputs = net(gather(numbers, batch), gather(words, batch));
+      const Tensor loss = mlp_loss(outputs, gather(targets, batch), gather(weights, batch), classes);
       optimizer_.step(loss);
       averages_.update();
       return loss;
@@ -199,7 +199,7 @@ train::Cost MlpLearner::cost(const train::Config& config, const train::RowData& 
 }
 
 std::shared_ptr<const store::RowModel> MlpLearner::fit(const train::Config& config, const train::RowData& data,
-                                                       const std::function<bool(const train::Round&)>& told) const {
+                                                       const std::function<bool(const train::Round&)>& on_round) const {
   const DeviceScope cpu("cpu");
   const int64_t patience = config.early_stop < 0 ? kMlpPatience : config.early_stop;
   const MlpParts parts = parts_of(data.train, static_cast<uint64_t>(config.seed), patience > 0);
@@ -234,7 +234,7 @@ std::shared_ptr<const store::RowModel> MlpLearner::fit(const train::Config& conf
       if (data.test.count() > 0) round.test = train::evaluate(answers(data.test.values), data.test);
     });
     on = made.epochs < config.epochs && (!watches || made.epochs - made.kept < patience);
-    on = told(round) && on;
+    on = on_round(round) && on;
   }
   return std::make_shared<MlpModel>(columns, made, best);
 }

@@ -48,8 +48,8 @@ Array MlpAnswers::operator()(const Array& rows) const {
   Array out(DType::f32, {n, k});
   for (int64_t begin = 0; begin < n; begin += kMlpBlockRows) {
     const int64_t end = std::min(n, begin + kMlpBlockRows);
-    const Array told = block_(columns_.encode(rows, begin, end, kMlpBlockRows));
-    const auto* const from = told.data<float>();
+    const Array outputs = block_(columns_.encode(rows, begin, end, kMlpBlockRows));
+    const auto* const from = outputs.data<float>();
     auto* const to = out.data<float>() + begin * k;
     for (int64_t i = 0; i < (end - begin) * k; ++i) {
       to[i] = target_.classes == 0 ? static_cast<float>(target_.mean + target_.scale * static_cast<double>(from[i]))
@@ -143,7 +143,7 @@ std::shared_ptr<const store::RowModel> read_mlp(const io::SafeTensors& file, con
   MlpColumns columns(shape, file, path);
   if (columns.numbers() + columns.words() == 0) fail(ErrorKind::checkpoint, path, "its network reads no column");
   // The net is made with all its weights, so that the file must hold about as many before it is. Which one is missing
-  // is told below.
+  // is predicted below.
   constexpr double kFewWeights = 1 << 20;
   double held = 0;
   for (const auto& [name, array] : file.tensors) held += static_cast<double>(array.numel());

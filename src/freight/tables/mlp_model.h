@@ -11,7 +11,7 @@
 
 namespace freight::tables {
 
-// Values are told in the units of the column: told by the net, times scale, plus mean.
+// Values are predicted in the units of the column: output of the network, times scale, plus mean.
 struct MlpTarget {
   int64_t classes = 0;  // 0: values
   double mean = 0, scale = 1;
@@ -60,7 +60,7 @@ class MlpModel : public store::RowModel {
 std::shared_ptr<const store::RowModel> read_mlp(const io::SafeTensors& file, const std::string& path,
                                                 const store::RowShape& shape);
 
-// A net on the CPU, where models of rows answer, whatever device the process is told to use.
+// A net on the CPU, where models of rows answer, whatever device the process is set to use.
 std::unique_ptr<MlpNet> make_mlp(const MlpColumns& columns, const MlpMade& made);
 // The weights that training changes and files hold, by the names of the net's state_dict.
 std::vector<nn::NamedVariable> mlp_weights(const MlpNet& net);

@@ -112,20 +112,21 @@ Tensor MlpNet::forward(const Tensor& numbers, const Tensor& words) {
   return permute(matmul(permute(h, {1, 0, 2}), head_weight_), {1, 0, 2}) + head_bias_;
 }
 
-Tensor mlp_answers(const Tensor& told, int64_t classes) {
-  if (classes == 0) return mean(told, 1);
-  if (classes != 2) return mean(softmax(told, 2), 1);
+Tensor mlp_answers(const Tensor& outputs, int64_t classes) {
+  if (classes == 0) return mean(outputs, 1);
+  if (classes != 2) return mean(softmax(outputs, 2), 1);
   // Each by an own sigmoid, so that the smaller one is not lost beside 1.
-  return concat({mean(sigmoid(-told), 1), mean(sigmoid(told), 1)}, 1);
+  return concat({mean(sigmoid(-outputs), 1), mean(sigmoid(outputs), 1)}, 1);
 }
 
-Tensor mlp_loss(const Tensor& told, const Tensor& targets, const Tensor& weights, int64_t classes) {
-  const int64_t n = told.dim(0), k = told.dim(1);
+Tensor mlp_loss(const Tensor& outputs, const Tensor& targets, const Tensor& weights, int64_t classes) {
+  const int64_t n = outputs.dim(0), k = outputs.dim(1);
   const Tensor target = broadcast_to(unsqueeze(targets, 1), {n, k});
   const auto each = [&] {  // (N, K), or (N K)
-    if (classes == 0) return mse_loss(reshape(told, {n, k}), target, Reduction::none);
-    if (classes == 2) return bce_with_logits(reshape(told, {n, k}), cast(target, DType::f32), Reduction::none);
-    return cross_entropy(reshape(told, {n * k, told.dim(2)}), reshape(target, {n * k}), {.reduction = Reduction::none});
+    if (classes == 0) return mse_loss(reshape(outputs, {n, k}), target, Reduction::none);
+    if (classes == 2) return bce_with_logits(reshape(outputs, {n, k}), cast(target, DType::f32), Reduction::none);
+    return cross_entropy(reshape(outputs, {n * k, outputs.dim(2)}), reshape(target, {n * k}),
+                         {.reduction = Reduction::none});
   };
   return mean(reshape(each(), {n, k}) * unsqueeze(weights, 1));
 }

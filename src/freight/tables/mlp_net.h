@@ -41,9 +41,9 @@ class MlpNet : public nn::ModuleOf<Tensor(const Tensor& numbers, const Tensor& w
 };
 
 // The members' mean: probabilities of each class, or values, (N, outputs), of (N, K, O).
-Tensor mlp_answers(const Tensor& told, int64_t classes);
+Tensor mlp_answers(const Tensor& outputs, int64_t classes);
 // Mean over rows and members of weights (N) times the loss of (N, K, O): cross-entropy of classes i32 (N), squared
 // error of f32 (N).
-Tensor mlp_loss(const Tensor& told, const Tensor& targets, const Tensor& weights, int64_t classes);
+Tensor mlp_loss(const Tensor& outputs, const Tensor& targets, const Tensor& weights, int64_t classes);
 
 }  // namespace freight::tables

@@ -62,7 +62,7 @@ std::vector<int64_t> numbered(const data::CellColumn& column, int64_t rows) {
   return numbers;
 }
 
-// Reads a table once. What a column is for (told, weight, group, order) is asked by name, and settled when the names
+// Reads a table once. What a column is for (target, weight, group, order) is asked by name, and settled when the names
 // are known, before the rows are read.
 class TableReader {
  public:
@@ -77,7 +77,7 @@ class TableReader {
                               .folder = source.folder});
     out_.share = cells_.share;
     out_.folder = source.folder;
-    out_.target = told().name;
+    out_.target = target_column().name;
     read_quantities();
     leave_out(cells_, source_, unusable());
     leave_out_weightless();
@@ -101,7 +101,7 @@ class TableReader {
   train::RowData take() { return std::move(out_); }
 
  private:
-  const data::CellColumn& told() const { return cells_.columns[target_]; }
+  const data::CellColumn& target_column() const { return cells_.columns[target_]; }
   bool set_aside(size_t column) const { return asides_.contains(column); }
 
   // A column that is asked for by a flag; none where a model is measured on a table without it.
@@ -159,15 +159,15 @@ class TableReader {
     return kinds;
   }
 
-  // The told column and that of --split-by are quantities, however their numbers are written.
+  // The target column and that of --split-by are quantities, however their numbers are written.
   void read_quantities() {
     for (const size_t at : {target_, order_.value_or(target_)}) {
       if (cells_.columns[at].kind == data::CellKind::skipped) continue;
       const NumberReading reading = read_numbers(cells_, at, {.quantity = true, .folder = source_.folder});
       const std::string note = both_notes(reading.note, missing_note(cells_.columns[at]));
       const std::string line = cat("column ", cells_.columns[at].name, ": ", note);
-      const bool told = std::find(column_notes_.begin(), column_notes_.end(), line) != column_notes_.end();
-      if (!note.empty() && !told) column_notes_.push_back(line);
+      const bool known = std::find(column_notes_.begin(), column_notes_.end(), line) != column_notes_.end();
+      if (!note.empty() && !known) column_notes_.push_back(line);
     }
   }
 
@@ -191,11 +191,11 @@ class TableReader {
     out_.notes.push_back(cat(gone, gone == 1 ? " row is" : " rows are", " ignored: weight 0 in column ", weights.name));
   }
 
-  // Rows without what is told, or what they are weighed and divided by.
+  // Rows without a target, weight or group are left out or refused.
   std::vector<store::RowFault> unusable() const {
     std::vector<store::RowFault> faults;
     for (int64_t i = 0; i < cells_.rows(); ++i) {
-      if (told().missing(i)) {
+      if (target_column().missing(i)) {
         faults.push_back({i, cat("column ", out_.target, ", the target, is empty")});
       } else if (group_ && cells_.columns[*group_].missing(i)) {
         faults.push_back({i, cat("column ", cells_.columns[*group_].name, ", by which rows are grouped, is empty")});
@@ -206,15 +206,15 @@ class TableReader {
                                  excerpt(cells_.columns[*weight_].text(i)), "', expected a weight of at least 0")});
       }
     }
-    if (faults.size() == static_cast<size_t>(cells_.rows()) && !faults.empty() && all_untold()) {
+    if (faults.size() == static_cast<size_t>(cells_.rows()) && !faults.empty() && all_without_target()) {
       fail(ErrorKind::data, source_.data, "column ", out_.target, ", the target, is empty in all ", cells_.rows(),
            " rows; --target names another column");
     }
     return faults;
   }
-  bool all_untold() const {
+  bool all_without_target() const {
     for (int64_t i = 0; i < cells_.rows(); ++i) {
-      if (!told().missing(i)) return false;
+      if (!target_column().missing(i)) return false;
     }
     return true;
   }
@@ -263,11 +263,11 @@ class TableReader {
   void tell() {
     choose_classes();
     const size_t classes = out_.shape.classes.size();
-    if (source_.ranking && told().is_words()) {
+    if (source_.ranking && target_column().is_words()) {
       fail(ErrorKind::data, source_.data, "column ", out_.target,
            " contains categories, a ranking needs relevance labels: whole numbers, higher is better");
     }
-    if (classes == 0 && told().is_words()) {
+    if (classes == 0 && target_column().is_words()) {
       fail(ErrorKind::data, source_.data, "column ", out_.target,
            " contains categories, the model is for regression: expected numbers, or a model ", "for classification");
     }
@@ -318,7 +318,7 @@ class TableReader {
       fail(ErrorKind::usage, "--task", "got classes, and the model or its --objective is for regression");
     }
     if (task == "values" || task == "counts" || source_.values || source_.ranking) return;
-    out_.shape.classes = classes_of(told(), task == "classes" ? Classes::asked : Classes::by_cells);
+    out_.shape.classes = classes_of(target_column(), task == "classes" ? Classes::asked : Classes::by_cells);
   }
 
   std::vector<bool> held_out(double share) const {
@@ -458,10 +458,10 @@ class TableReader {
         rows.labels.data<int64_t>()[i] = labels_[row];
         continue;
       }
-      const auto value = static_cast<float>(told().numbers[row]);
+      const auto value = static_cast<float>(target_column().numbers[row]);
       if (!std::isfinite(value)) {
         fail(ErrorKind::data, cells_.place(chosen[i]), "column ", out_.target,
-             ": expected a number that f32 holds, got ", excerpt(told().text(chosen[i])));
+             ": expected a number that f32 holds, got ", excerpt(target_column().text(chosen[i])));
       }
       rows.labels.data<float>()[i] = value;
     }

@@ -1,5 +1,6 @@
-// Tables as rows of named columns, one of which is told from the others: which columns there are, of what kind, which
-// is told, and what is held out. What a cell means is store/row_model.h's, how cells lie in a file data/cells.h's.
+// Tables as rows of named columns, one of which is predicted from the others: which columns there are, of what kind,
+// which is the target, and what is held out. What a cell means is store/row_model.h's, how cells lie in a file
+// data/cells.h's.
 #pragma once
 #include <optional>
 #include <string>
@@ -10,7 +11,7 @@
 
 namespace freight::tables {
 
-// Reads and divides a table. The kinds of its columns are those of kinds.h; the told one is the one that is asked for,
+// Reads and divides a table. The kinds of its columns are those of kinds.h; the target is the column that is asked for,
 // by name or by number from 1, else the one with a usual name (data/columns.h), else the last (target.h). Notes say
 // what was decided, warnings what looks wrong. Throws Error(data) that names file and line, Error(usage) for a column
 // that is not there.

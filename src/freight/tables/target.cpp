@@ -76,37 +76,37 @@ std::vector<std::string> words_in(const data::CellColumn& column, const std::vec
   return words;
 }
 
-std::vector<std::string> classes_of(const data::CellColumn& told, Classes how) {
-  if (told.is_words()) return words_in(told, std::vector<bool>(told.codes.size(), true));
+std::vector<std::string> classes_of(const data::CellColumn& column, Classes how) {
+  if (column.is_words()) return words_in(column, std::vector<bool>(column.codes.size(), true));
   std::set<double> values;
-  for (const double v : told.numbers) {
+  for (const double v : column.numbers) {
     if (how == Classes::by_cells && !whole_number(v)) return {};
     values.insert(v);
     if (how == Classes::by_cells && values.size() > kMostNumberedClasses) return {};
   }
-  if (how == Classes::by_cells && told.numbers.size() < kLeastRowsPerNumber * values.size()) return {};
+  if (how == Classes::by_cells && column.numbers.size() < kLeastRowsPerNumber * values.size()) return {};
   std::vector<std::string> names;
   for (const double v : values) names.push_back(name_of_number(v));
   return names;
 }
 
 std::vector<int64_t> labels_of(const data::Cells& cells, size_t target, const std::vector<std::string>& classes) {
-  const data::CellColumn& told = cells.columns[target];
+  const data::CellColumn& column = cells.columns[target];
   std::vector<int64_t> labels(static_cast<size_t>(cells.rows()));
   std::vector<int64_t> by_code;
-  for (uint32_t code = 0; code < told.words.size(); ++code) by_code.push_back(class_of(classes, told.words[code]));
+  for (uint32_t code = 0; code < column.words.size(); ++code) by_code.push_back(class_of(classes, column.words[code]));
   std::map<double, int64_t> by_number;
   for (size_t i = 0; i < labels.size(); ++i) {
     const auto row = static_cast<int64_t>(i);
-    if (told.is_words()) {
-      labels[i] = by_code[told.codes[i]];
+    if (column.is_words()) {
+      labels[i] = by_code[column.codes[i]];
     } else {
-      const auto [at, fresh] = by_number.try_emplace(told.numbers[i], -1);
-      if (fresh) at->second = class_of(classes, told.text(row));
+      const auto [at, fresh] = by_number.try_emplace(column.numbers[i], -1);
+      if (fresh) at->second = class_of(classes, column.text(row));
       labels[i] = at->second;
     }
     if (labels[i] >= 0) continue;
-    fail(ErrorKind::data, cells.place(row), "has class ", excerpt(told.text(row)), ", the model has ",
+    fail(ErrorKind::data, cells.place(row), "has class ", excerpt(column.text(row)), ", the model has ",
          excerpt(join(classes, ", ")));
   }
   return labels;
@@ -114,48 +114,48 @@ std::vector<int64_t> labels_of(const data::Cells& cells, size_t target, const st
 
 void need_told_apart(const data::Cells& cells, size_t target) {
   constexpr double kMostOfRange = 1e-3;
-  const data::CellColumn& told = cells.columns[target];
+  const data::CellColumn& column = cells.columns[target];
   double least = 0, most = 0, moved = 0;
-  for (size_t i = 0; i < told.numbers.size(); ++i) {
-    const double v = told.numbers[i];
+  for (size_t i = 0; i < column.numbers.size(); ++i) {
+    const double v = column.numbers[i];
     if (!std::isfinite(static_cast<float>(v))) return;  // refused by its line where it is read
     least = i == 0 ? v : std::min(least, v);
     most = i == 0 ? v : std::max(most, v);
     moved = std::max(moved, std::fabs(v - static_cast<double>(static_cast<float>(v))));
   }
   if (moved <= kMostOfRange * (most - least) || least == most) return;
-  fail(ErrorKind::data, cells.files[0], "column ", told.name, ": its values are too close together for f32, in which ",
-       "they are predicted: got ", cells.rows(), " in a range of ", most - least, ", which f32 moves by up to ", moved,
-       "; subtract ", cat(static_cast<int64_t>(std::clamp(least, -kEndOfWholeNumbers, kEndOfWholeNumbers))),
-       " from all of them");
+  fail(ErrorKind::data, cells.files[0], "column ", column.name,
+       ": its values are too close together for f32, in which ", "they are predicted: got ", cells.rows(),
+       " in a range of ", most - least, ", which f32 moves by up to ", moved, "; subtract ",
+       cat(static_cast<int64_t>(std::clamp(least, -kEndOfWholeNumbers, kEndOfWholeNumbers))), " from all of them");
 }
 
 void need_different(const data::Cells& cells, size_t target, const std::vector<std::string>& classes) {
-  const data::CellColumn& told = cells.columns[target];
-  const bool same = classes.empty() ? std::all_of(told.numbers.begin(), told.numbers.end(),
-                                                  [&](double v) { return v == told.numbers[0]; })
+  const data::CellColumn& column = cells.columns[target];
+  const bool same = classes.empty() ? std::all_of(column.numbers.begin(), column.numbers.end(),
+                                                  [&](double v) { return v == column.numbers[0]; })
                                     : classes.size() == 1;
   if (!same) return;
-  fail(ErrorKind::data, cells.files[0], "column ", told.name, ", the target, contains ", excerpt(told.text(0)),
+  fail(ErrorKind::data, cells.files[0], "column ", column.name, ", the target, contains ", excerpt(column.text(0)),
        " in all of ", cells.rows(), " rows: there is nothing to classify; --target names another column");
 }
 
 void need_relevances(const data::Cells& cells, size_t target) {
   constexpr double kMost = 31;
-  const data::CellColumn& told = cells.columns[target];
-  for (size_t i = 0; i < told.numbers.size(); ++i) {
-    if (whole_number(told.numbers[i]) && told.numbers[i] >= 0 && told.numbers[i] <= kMost) continue;
-    fail(ErrorKind::data, cells.place(static_cast<int64_t>(i)), "column ", told.name, ": got ", told.numbers[i],
+  const data::CellColumn& column = cells.columns[target];
+  for (size_t i = 0; i < column.numbers.size(); ++i) {
+    if (whole_number(column.numbers[i]) && column.numbers[i] >= 0 && column.numbers[i] <= kMost) continue;
+    fail(ErrorKind::data, cells.place(static_cast<int64_t>(i)), "column ", column.name, ": got ", column.numbers[i],
          ", and a ranking needs relevance labels: whole numbers from 0, of what does not belong to the query, to ",
          kMost);
   }
 }
 
 void need_counts(const data::Cells& cells, size_t target) {
-  const data::CellColumn& told = cells.columns[target];
-  for (size_t i = 0; i < told.numbers.size(); ++i) {
-    if (whole_number(told.numbers[i]) && told.numbers[i] >= 0) continue;
-    fail(ErrorKind::data, cells.place(static_cast<int64_t>(i)), "column ", told.name, ": got ", told.numbers[i],
+  const data::CellColumn& column = cells.columns[target];
+  for (size_t i = 0; i < column.numbers.size(); ++i) {
+    if (whole_number(column.numbers[i]) && column.numbers[i] >= 0) continue;
+    fail(ErrorKind::data, cells.place(static_cast<int64_t>(i)), "column ", column.name, ": got ", column.numbers[i],
          ", and --task counts needs whole numbers of at least 0");
   }
 }

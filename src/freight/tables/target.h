@@ -1,4 +1,4 @@
-// The told column of a table: which one it is, and whether it holds classes or values.
+// The target column of a table: which one it is, and whether it contains classes or values.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -19,9 +19,9 @@ size_t target_of(const data::TableHead& head, const std::string& asked, const st
 std::vector<std::string> words_in(const data::CellColumn& column, const std::vector<bool>& rows);
 // The classes that a column tells: its words; its numbers where they are asked for as classes, or are at most 20
 // different whole ones, each twice in the mean. Empty where it holds values. Whole numbers of which most stand in one
-// row, such as prices, are values: their classes would have nothing to be learned from and told by.
+// row, such as prices, are values: their classes would have too few rows to be learned from.
 enum class Classes { by_cells, asked };
-std::vector<std::string> classes_of(const data::CellColumn& told, Classes how);
+std::vector<std::string> classes_of(const data::CellColumn& column, Classes how);
 // The place of each row's class. Throws Error(data) with file and line for one that is none of `classes`.
 std::vector<int64_t> labels_of(const data::Cells& cells, size_t target, const std::vector<std::string>& classes);
 

@@ -94,7 +94,7 @@ std::string listed(const std::vector<std::string>& names) {
                                   : join(first, ", ");
 }
 
-void tell_leaks(const train::RowData& data, std::vector<std::string>& told) {
+void warn_of_leaks(const train::RowData& data, std::vector<std::string>& warnings) {
   const PartView part(data.train);
   std::vector<std::string> names;
   for (size_t c = 0; c < data.shape.columns.size(); ++c) {
@@ -103,13 +103,13 @@ void tell_leaks(const train::RowData& data, std::vector<std::string>& told) {
     if (scaled || one_to_one(part, c)) names.push_back(column.name);
   }
   if (names.empty()) return;
-  told.push_back(cat(names.size() == 1 ? "column " : "columns ", listed(names),
-                     names.size() == 1 ? " predicts " : " predict ", data.target,
-                     " exactly, row by row: where that is not known before ", data.target,
-                     " would be known; if not, remove it (--drop)"));
+  warnings.push_back(cat(names.size() == 1 ? "column " : "columns ", listed(names),
+                         names.size() == 1 ? " predicts " : " predict ", data.target,
+                         " exactly, row by row: where that is not known before ", data.target,
+                         " would be known; if not, remove it (--drop)"));
 }
 
-void tell_rare_classes(const train::RowData& data, std::vector<std::string>& told) {
+void warn_of_rare_classes(const train::RowData& data, std::vector<std::string>& warnings) {
   std::vector<int64_t> train(data.shape.classes.size()), all(data.shape.classes.size());
   for (const store::Rows* part : {&data.train, &data.test}) {
     const auto* label = part->labels.data<int64_t>();
@@ -124,17 +124,17 @@ void tell_rare_classes(const train::RowData& data, std::vector<std::string>& tol
     if (all[k] > 0 && train[k] == 0) unlearnt.push_back(excerpt(data.shape.classes[k]));
   }
   if (!once.empty()) {
-    told.push_back(cat(once.size() == 1 ? "class " : "classes ", listed(once), once.size() == 1 ? " has" : " have",
-                       " one row: the model cannot generalize from it, and no metric covers it"));
+    warnings.push_back(cat(once.size() == 1 ? "class " : "classes ", listed(once), once.size() == 1 ? " has" : " have",
+                           " one row: the model cannot generalize from it, and no metric covers it"));
   }
   if (!unlearnt.empty()) {
-    told.push_back(cat(unlearnt.size() == 1 ? "class " : "classes ", listed(unlearnt),
-                       unlearnt.size() == 1 ? " has" : " have", " no row in the training set"));
+    warnings.push_back(cat(unlearnt.size() == 1 ? "class " : "classes ", listed(unlearnt),
+                           unlearnt.size() == 1 ? " has" : " have", " no row in the training set"));
   }
 }
 
-void tell_missing(const train::RowData& data, const store::Rows& other, const std::string& part,
-                  std::vector<std::string>& told) {
+void warn_of_missing(const train::RowData& data, const store::Rows& other, const std::string& part,
+                     std::vector<std::string>& warnings) {
   if (other.values.shape().rank() != 2 || other.count() == 0) return;
   const PartView train(data.train), held(other);
   std::vector<std::string> there, here, unknown;
@@ -145,30 +145,30 @@ void tell_missing(const train::RowData& data, const store::Rows& other, const st
     if (data.shape.columns[c].words && held.all_unknown(c)) unknown.push_back(data.shape.columns[c].name);
   }
   if (!there.empty()) {
-    told.push_back(cat(listed(there), there.size() == 1 ? " is" : " are", " missing in all rows of the ", part,
-                       ": its metrics do not cover what was learned about ", there.size() == 1 ? "it" : "them"));
+    warnings.push_back(cat(listed(there), there.size() == 1 ? " is" : " are", " missing in all rows of the ", part,
+                           ": its metrics do not cover what was learned about ", there.size() == 1 ? "it" : "them"));
   }
   if (!unknown.empty()) {
-    told.push_back(cat(listed(unknown), unknown.size() == 1 ? " has" : " have",
-                       " no category of the training set in any row of the ", part,
-                       ": its metrics do not cover what was learned about ", unknown.size() == 1 ? "it" : "them"));
+    warnings.push_back(cat(listed(unknown), unknown.size() == 1 ? " has" : " have",
+                           " no category of the training set in any row of the ", part,
+                           ": its metrics do not cover what was learned about ", unknown.size() == 1 ? "it" : "them"));
   }
   if (!here.empty()) {
-    told.push_back(cat(listed(here), here.size() == 1 ? " is" : " are",
-                       " missing in all rows of the training set: nothing is learned about ",
-                       here.size() == 1 ? "it" : "them"));
+    warnings.push_back(cat(listed(here), here.size() == 1 ? " is" : " are",
+                           " missing in all rows of the training set: nothing is learned about ",
+                           here.size() == 1 ? "it" : "them"));
   }
 }
 
 }  // namespace
 
 std::vector<std::string> warnings_of(const train::RowData& data) {
-  std::vector<std::string> told;
-  tell_leaks(data, told);
-  if (data.train.classification()) tell_rare_classes(data, told);
-  tell_missing(data, data.test, "validation set", told);
-  tell_missing(data, data.own_test, "test set", told);
-  return told;
+  std::vector<std::string> warnings;
+  warn_of_leaks(data, warnings);
+  if (data.train.classification()) warn_of_rare_classes(data, warnings);
+  warn_of_missing(data, data.test, "validation set", warnings);
+  warn_of_missing(data, data.own_test, "test set", warnings);
+  return warnings;
 }
 
 }  // namespace freight::tables

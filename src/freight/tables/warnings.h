@@ -1,4 +1,4 @@
-// Warns of what makes a model useless or its figures untrue: columns that give the told one away, classes of
+// Warns of what makes a model useless or its figures untrue: columns that give the target away, classes of
 // one row, columns that one part lacks. Told, not mended: whoever knows the table knows better.
 #pragma once
 #include <string>

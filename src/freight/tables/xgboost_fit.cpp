@@ -142,9 +142,9 @@ class TreeFit {
 
   // Rounds until they are all done, the held-out loss stays, or somebody says stop. `left` hears when the other ranks
   // are let go, as they are by an error of rank 0's own, between the steps.
-  void rounds(const std::function<bool(const train::Round&)>& told, const std::function<void()>& left) {
+  void rounds(const std::function<bool(const train::Round&)>& on_round, const std::function<void()>& left) {
     try {
-      boost(told);
+      boost(on_round);
     } catch (...) {
       if (!in_step_) {
         leave();
@@ -188,7 +188,7 @@ class TreeFit {
   }
 
  private:
-  void boost(const std::function<bool(const train::Round&)>& told) {
+  void boost(const std::function<bool(const train::Round&)>& on_round) {
     const int64_t period = settings_.rounds <= kToldRounds ? 1 : settings_.rounds / kShownOfMore;
     int64_t last_told = 0;
     bool on = true;
@@ -210,7 +210,7 @@ class TreeFit {
                    : round.test             ? std::nullopt
                                             : std::optional(false);
       last_told = fitted_;
-      on = told(round) && on;
+      on = on_round(round) && on;
     }
   }
 
@@ -453,11 +453,11 @@ void check_ranks(const Xgboost& library, const train::RowData& data, const TreeS
 
 std::shared_ptr<const store::RowModel> fit_trees(const TreeLearner& learner, const train::Config& config,
                                                  const train::RowData& data,
-                                                 const std::function<bool(const train::Round&)>& told) {
+                                                 const std::function<bool(const train::Round&)>& on_round) {
   const Xgboost& library = xgboost(config.xgboost);
   if (!data.together) {
     TreeFit fit(library, config, data, learner.kind(), nullptr);
-    fit.rounds(told, [] {});
+    fit.rounds(on_round, [] {});
     return fit.model(learner.name());
   }
   check_ranks(library, data, tree_settings(config, data, library, learner.kind()));  // before the others are called
@@ -467,7 +467,7 @@ std::shared_ptr<const store::RowModel> fit_trees(const TreeLearner& learner, con
   std::shared_ptr<const store::RowModel> model;
   on_thread_of_job([&] {
     TreeFit fit(library, config, data, learner.kind(), &ranks);
-    fit.rounds(told, [&] { piece.done(); });
+    fit.rounds(on_round, [&] { piece.done(); });
     model = fit.model(learner.name());
   });
   return model;

@@ -25,7 +25,7 @@ void check_ranks(const Xgboost& library, const train::RowData& data, const TreeS
 // See RowLearner::fit. `data.together`: the ranks behind the first are called to help_to_fit.
 std::shared_ptr<const store::RowModel> fit_trees(const TreeLearner& learner, const train::Config& config,
                                                  const train::RowData& data,
-                                                 const std::function<bool(const train::Round&)>& told);
+                                                 const std::function<bool(const train::Round&)>& on_round);
 void help_to_fit(const TreeLearner& learner, const train::Config& config, train::Ranks& ranks);
 
 }  // namespace freight::tables

@@ -187,10 +187,10 @@ ImportedColumns columns_of(const Json& learner, int64_t count, const std::vector
   return out;
 }
 
-int64_t classes_told(const std::string& objective, int64_t classes, const std::string& path) {
-  const int64_t told = objective == "binary:logistic" ? 2 : objective == "multi:softprob" ? classes : 0;
-  const std::vector<std::string> may = objectives_of_trees(told);
-  if (std::find(may.begin(), may.end(), objective) != may.end()) return told;
+int64_t classes_of_objective(const std::string& objective, int64_t classes, const std::string& path) {
+  const int64_t classes_of_file = objective == "binary:logistic" ? 2 : objective == "multi:softprob" ? classes : 0;
+  const std::vector<std::string> may = objectives_of_trees(classes_of_file);
+  if (std::find(may.begin(), may.end(), objective) != may.end()) return classes_of_file;
   fail(ErrorKind::usage, path, "the objective ", excerpt(objective),
        " is not supported: expected binary:logistic, multi:softprob, "
        "multi:softmax, ",
@@ -253,7 +253,7 @@ store::Bundle imported(const std::string& file, const std::string& path, const s
   const int64_t columns = number_in(shape.at("num_feature")),
                 groups = std::max<int64_t>(number_in(shape.at("num_class")), 1);
   check_imported_columns(columns, path);
-  const int64_t classes = classes_told(objective.get<std::string>(), groups, path);
+  const int64_t classes = classes_of_objective(objective.get<std::string>(), groups, path);
   const std::vector<uint8_t> looked_through = Json::to_ubjson(document);
   const ReadTrees read = read_trees(looked_through, path, columns, groups);
   const TreeFacts& facts = read.facts;

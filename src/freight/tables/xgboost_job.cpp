@@ -88,8 +88,8 @@ void check_together(const Xgboost& library, train::Ranks& ranks, int result, con
   try {
     library.check(result, what);
   } catch (const Error& e) {
-    // XGBoost says in which of its sources a collective failed: an error of this rank's own is told at once, since the
-    // others still wait for this one there.
+    // XGBoost says in which of its sources a collective failed: an error of this rank's own is reported at once, since
+    // the others still wait for this one there.
     if (std::string(e.what()).find("collective") != std::string::npos) ranks.wait_for_all();
     throw;
   }

@@ -82,7 +82,7 @@ std::string TreeLearner::folder_for(const train::Config& c, const train::RowSour
 }
 
 train::Cost TreeLearner::cost(const train::Config& c, const train::RowData& data) const {
-  const Xgboost& library = xgboost(c.xgboost);  // a missing one is told before anything is written
+  const Xgboost& library = xgboost(c.xgboost);  // a missing one is reported before anything is written
   library.hear_warnings();
   check_device(library, c.backend);
   const TreeSettings settings = tree_settings(c, data, library, kind_);
@@ -107,9 +107,10 @@ train::Cost TreeLearner::cost(const train::Config& c, const train::RowData& data
   return {.bytes = bytes, .seconds = fit_seconds(work, cells)};
 }
 
-std::shared_ptr<const store::RowModel> TreeLearner::fit(const train::Config& config, const train::RowData& data,
-                                                        const std::function<bool(const train::Round&)>& told) const {
-  return fit_trees(*this, config, data, told);
+std::shared_ptr<const store::RowModel> TreeLearner::fit(
+    const train::Config& config, const train::RowData& data,
+    const std::function<bool(const train::Round&)>& on_round) const {
+  return fit_trees(*this, config, data, on_round);
 }
 
 void TreeLearner::help(const train::Config& config, train::Ranks& ranks) const { help_to_fit(*this, config, ranks); }

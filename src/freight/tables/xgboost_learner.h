@@ -30,7 +30,7 @@ class TreeLearner : public train::RowLearner {
   train::Cost cost(const train::Config& config, const train::RowData& data) const override;
   std::optional<train::TreeFitWork> tree_work(const train::Config& config, const train::RowData& data) const override;
   std::shared_ptr<const store::RowModel> fit(const train::Config& config, const train::RowData& data,
-                                             const std::function<bool(const train::Round&)>& told) const override;
+                                             const std::function<bool(const train::Round&)>& on_round) const override;
   std::optional<train::Candidate> trial(const train::Config& config, int64_t number) const override;
   train::Config settled(const train::Config& config,
                         const std::vector<std::shared_ptr<const store::RowModel>>& folds) const override;
@@ -43,7 +43,7 @@ class TreeLearner : public train::RowLearner {
   Kind kind_;
 };
 
-// XGBoost is told these, by its own names.
+// Parameters are passed to XGBoost under its own names.
 using TreeParameters = std::vector<std::pair<std::string, std::string>>;
 
 // Settings of a fit, in which nothing is left to be chosen.

@@ -197,8 +197,8 @@ std::vector<float> Trees::bases(const std::vector<store::Tree>& trees) const {
   for (size_t g = 0; g < left.size(); ++g) {
     all.push_back(static_cast<float>(left[g]));
     if (facts_.start.size() != 1 && facts_.start.size() != left.size()) continue;
-    const float told = sum_of_answer(link(), facts_.start[facts_.start.size() == 1 ? 0 : g]);
-    if (std::fabs(static_cast<double>(told) - left[g]) <= kNearBase * (size[g] + std::fabs(left[g]))) all[g] = told;
+    const float start = sum_of_answer(link(), facts_.start[facts_.start.size() == 1 ? 0 : g]);
+    if (std::fabs(static_cast<double>(start) - left[g]) <= kNearBase * (size[g] + std::fabs(left[g]))) all[g] = start;
   }
   return all;
 }

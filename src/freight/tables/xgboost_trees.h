@@ -15,7 +15,7 @@ struct TreeFacts {
   int64_t category_bytes = 0;  // that XGBoost takes for the categories of all nodes
   std::string objective;       // "binary:logistic"
   // The values that boosting began with, in the units of the answers: one number, or one by group; empty where it is
-  // not told.
+  // not reported.
   std::vector<float> start;
   // By column: how many nodes split it, the sum of what they took off the loss, the sum of the rows' weights there.
   std::vector<double> splits, gain, cover;
