@@ -90,7 +90,7 @@ void print(const plan::Advice& a, const plan::Goal& w) {
   print_devices(a);
   if (w.deadline_hours <= 0) say(cat("assumed   a night (", fixed(plan::kNight, 0), " h), as no --deadline was given"));
   say(cat("assumed   times are predicted and judged by their slow end; GPUs of up to ", fixed(plan::kModestGib, 0),
-          " GiB are modest; prices by the hour, of their dates"));
+          " GiB count as small; hourly prices as of the dates shown"));
 }
 
 // `run`: what is planned.
@@ -134,7 +134,7 @@ plan::Advice advise_net(const PlanInput& in, const AdviseFlags& flags, const pla
   std::fputs(texts_line(in.subject).c_str(), stdout);
   print(advice, goal);
   say(cat("assumed   up to 64 devices, ",
-          fleet.per_machine > 0 ? cat(fleet.per_machine, " in a machine") : "as many in a machine as are offered",
+          fleet.per_machine > 0 ? cat(fleet.per_machine, " in a machine") : "machine sizes as offered",
           "; machines are joined by ",
           fleet.measured  ? fleet.measured->source
           : fleet.between ? fleet.between->name

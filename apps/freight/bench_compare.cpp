@@ -187,7 +187,7 @@ void CompareFlags::declare(Options& o) {
   // Not --link, which `freight plan` has for what lies between machines, in Gbit/s.
   o.add("--host-link", &run.link_gb, "GB/s between the host and predicted devices, for times with moved batches",
         {.value = "GB/S", .min = 0});
-  o.group("Utilisation, money, energy");
+  o.group("Utilization, money, energy");
   o.add("--samples", &run.samples, "samples per epoch, without data", {.min = 0});
   o.add("--peaks", &peaks, "peak dense TFLOP/s of measured devices: cpu=0.9 (default: the fastest matmul measured)",
         {.value = "LIST"});

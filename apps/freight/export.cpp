@@ -41,7 +41,7 @@ int export_command(const Args& args) {
   std::string model, output, format = "onnx";
   deploy::OnnxOptions options;
   bool json = false;
-  Options o("export", "Writes export a saved model as an ONNX file (opset 17) for any batch size, or as XGBoost's own.",
+  Options o("export", "Writes a saved model as an ONNX file (opset 17, any batch size), or as XGBoost's own file.",
             "MODEL.safetensors -o FILE.onnx [options]",
             "  freight export runs/convnet-digits/model.safetensors -o digits.onnx --preprocessing\n"
             "  freight export runs/gbdt-adult/model.safetensors --format xgboost -o adult.ubj\n"
@@ -52,7 +52,7 @@ int export_command(const Args& args) {
         {.one_of = {"onnx", "xgboost"}});
   o.add("--softmax", &options.softmax, "end with probabilities, as freight predict does; else with logits");
   o.add("--preprocessing", &options.preprocessing,
-        "images: accept u8 pixels (N, C, H, W) of the model's size instead of normalised floats");
+        "images: accept u8 pixels (N, C, H, W) of the model's size instead of normalized floats");
   o.add("--json", &json, "print JSON");
   if (o.parse(args) == Options::Outcome::done) return 0;
   if (output.empty()) fail(ErrorKind::usage, "-o", "is missing; see freight export --help");

@@ -20,10 +20,10 @@ int generate_command(const Args& args) {
   int64_t seed = 0;
   bool json = false;
   Options o("generate", "Completes a prompt with a saved language model.", "MODEL.safetensors [options]",
-            "  freight generate runs/lm-tinyshakespeare/model.safetensors --prompt \"ROMEO:\" --temperature 0.8");
+            "  freight generate runs/gpt_char-tinyshakespeare/model.safetensors --prompt \"ROMEO:\" --temperature 0.8");
   o.positional("model", &model, "the saved model", true);
   o.add("--prompt", &given_prompt, "the prompt to complete (default: a newline)", {.value = "TEXT"});
-  o.add("--max-tokens", &options.max_tokens, "tokens to make", {.min = 0, .aliases = {"--max-new-tokens"}});
+  o.add("--max-tokens", &options.max_tokens, "tokens to generate", {.min = 0, .aliases = {"--max-new-tokens"}});
   o.add("--temperature", &options.temperature, "sampling temperature; 0 picks the most likely token", {.min = 0});
   o.add("--top-k", &options.top_k, "sample from this many most likely tokens (0: all)", {.min = 0});
   o.add("--seed", &seed, "random seed of the sampling", {.min = 0});

@@ -401,7 +401,7 @@ int linalg_command(const Args& args) {
   o.add("--upper", &f.upper, "read the upper triangle of a symmetric matrix, not the lower one");
   o.add("--reduced", &f.reduced, "qr, svd: reduced factors");
   o.add("--rcond", &f.rcond, "lstsq, pinv, rank: singular values up to this fraction of the largest count as 0",
-        {.value = "SHARE", .min = 0});
+        {.value = "FRACTION", .min = 0});
   o.add("--json", &f.json, "print JSON");
   o.essentials({"operation", "files", "--output", "--device", "--assume", "--upper", "--reduced", "--rcond", "--json",
                 "--help"});

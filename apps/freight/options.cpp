@@ -167,10 +167,8 @@ std::string flag_text(const Option& o) {
 // The beginning of a description, up to its first semicolon, in at most `width` characters where it can be cut there.
 std::string first_clause(const std::string& help, size_t width) {
   std::string text = help.substr(0, help.find("; "));
-  for (const char* end : {" (", ": "}) {
-    if (text.size() > width) text = text.substr(0, text.find(end));
-  }
-  return text.size() > width ? text.substr(0, text.rfind(", ", width)) : text;
+  if (text.size() > width) text = text.substr(0, text.find(" ("));
+  return text.size() > width ? text.substr(0, std::min(text.rfind(", ", width), text.rfind(' ', width))) : text;
 }
 
 // "--no-progress" for "--progress".
@@ -568,7 +566,8 @@ std::string Options::short_help() const {
     const auto at = std::find_if(m.options.begin(), m.options.end(), [&](const Option& o) { return o.name == name; });
     FREIGHT_CHECK(at != m.options.end(), "no option ", name);
     std::string left = flag_text(*at);
-    if (left.size() + 2 > kColumn) left = cat(left.substr(0, left.rfind(' ')), " NAME");  // of a list of values
+    if (left.size() + 2 > kColumn)
+      left = cat(left.substr(0, left.rfind(' ')), value_name(*at).find('|') == std::string::npos ? " N" : " NAME");
     left.resize(std::max(left.size() + 2, kColumn), ' ');
     std::string right = first_clause(at->help, kWidth - left.size());
     // A default in the text explains itself; one from the table is shown where there is space for it.

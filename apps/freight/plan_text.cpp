@@ -61,7 +61,7 @@ std::string memory_table(const plan::Draft& d) {
   }
   add("total", d.total());
   add("and host memory", d.part(plan::Part::host));
-  out += cat("\nthe peak is at ", d.peak, "; the largest that are alive there\n");
+  out += cat("\nthe peak is at ", d.peak, "; largest live tensors at the peak\n");
   std::vector<std::vector<std::string>> rows;
   for (size_t i = 0; i < std::min<size_t>(d.live.size(), 8); ++i) {
     const plan::LiveTensor& h = d.live[i];

@@ -204,7 +204,7 @@ int verify_world(const Args& args) {
   }
   if (a.flags.json) std::printf("%s\n", json_of(a, all, others.empty()).dump(2).c_str());
   if (others.empty()) return 0;
-  fail(ErrorKind::verification, "verify", "another model than that of ", counted_devices(a.world[0]), " is saved by ",
+  fail(ErrorKind::verification, "verify", "the model of ", counted_devices(a.world[0]), " differs from that of ",
        join(others, ", "), c.shards == 0 ? ": --shards 8 makes them the same" : "");
 }
 

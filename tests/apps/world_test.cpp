@@ -85,7 +85,7 @@ TEST_F(VerifyWorld, NamesTheFirstElementThatDiffersWithBothValues) {
   all.insert(all.end(), {"--world", "1,2"});
   const Ran r = verify(all);
   ASSERT_EQ(r.code, 9) << r.out << r.err;
-  EXPECT_NE(r.err.find("another model than that of 1 device is saved by 2"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("the model of 1 device differs from that of 2"), std::string::npos) << r.err;
   io::SafeTensors models[2];
   for (const int devices : {1, 2}) {
     const std::string to = cat(dir_, "/by-", devices);

@@ -115,8 +115,8 @@ TEST_F(TableReport, OfClassesShowsCurvesAndWhatColumnsAreWorth) {
   const Json page = opened({s});
   if (page.is_null()) GTEST_SKIP() << "no browser";
   const auto text = page["text"].get<std::string>();
-  for (const char* part : {"Over all thresholds", "Importance of columns", "Partial dependence", "Worst predictions",
-                           "F1", "Leaderboard", "--lr 0.05", "mlp: <slow>", "expected calibration error"}) {
+  for (const char* part : {"Over all thresholds", "Feature importance", "Partial dependence", "Worst predictions", "F1",
+                           "Leaderboard", "--lr 0.05", "mlp: <slow>", "expected calibration error"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part;
   }
   EXPECT_EQ(page["scripts"], 0);

@@ -39,6 +39,15 @@ TEST(RunDir, ADirectoryThatHoldsSomethingIsRefused) {
   EXPECT_EQ(dir.entries(), 1u);
 }
 
+TEST(RunDir, IsNamedAfterTheModelAndTheDataWhateverEndsTheirPath) {
+  Config c;
+  c.model = "specs/my_net.json";
+  for (const char* data : {"photos", "photos/", "sets/photos//", "./photos/."}) {
+    c.data = data;
+    EXPECT_EQ(usual_dir(c), "runs/my_net-photos") << data;
+  }
+}
+
 TEST(RunDir, AFileInItsPlaceIsRefused) {
   const TemporaryDir dir;
   io::write_file_atomic(dir / "f", std::string_view("mine"));

@@ -90,7 +90,7 @@ Transform::Transform(const Dataset& set, const Augment& augment, uint64_t seed, 
 void Transform::check_colours() const {
   const Augment& a = augment_;
   for (const double v : {a.color_jitter.brightness, a.color_jitter.contrast, a.color_jitter.saturation}) {
-    if (!(v >= 0 && v <= 10)) fail(ErrorKind::usage, "augment", "colour jitter: expected 0 to 10, got ", v);
+    if (!(v >= 0 && v <= 10)) fail(ErrorKind::usage, "augment", "color jitter: expected 0 to 10, got ", v);
   }
   if (!(a.color_jitter.hue >= 0 && a.color_jitter.hue <= 0.5)) {
     fail(ErrorKind::usage, "augment", "hue jitter: expected 0 to 0.5, got ", a.color_jitter.hue);
@@ -109,7 +109,7 @@ void Transform::check_colours() const {
   const Shape s = set_->sample_shape();
   const bool u8 = set_->files || set_->images.dtype() == DType::u8;
   if (recolours() && !(u8 && s.rank() == 3 && s[0] == 3)) {
-    fail(ErrorKind::usage, "augment", "colour jitter and RandAugment need u8 colour images (3, H, W): samples of ",
+    fail(ErrorKind::usage, "augment", "color jitter and RandAugment need u8 color images (3, H, W): samples of ",
          set_->name, " are ", u8 ? "u8 " : "floats ", s);
   }
   if (a.random_erase > 0 && s.rank() != 3) {

@@ -98,7 +98,7 @@ std::vector<CatalogEntry> table_entries() {
            .files = {{"train.csv", "14769fb1850e2d26d8e6db0ee49c213878040432827e39b13caaa15603c6598f", 61904}},
            .table = TableSet{.train = {{"train.csv"}}, .test = {}, .target = "Survived", .drop = {"PassengerId"}}}),
       entry_of(
-          "wine_quality", "marks of red and white wines by eleven measurements (Cortez et al. 2009)",
+          "wine_quality", "quality scores of red and white wines from eleven measurements (Cortez et al. 2009)",
           {.train = 6497,
            .shape = "12 columns",
            .files = {{"winequality-red.csv", "4a402cf041b025d4566d954c3b9ba8635a3a8a01e039005d97d6a710278cf05e", 84199},

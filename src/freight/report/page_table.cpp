@@ -34,7 +34,7 @@ std::string importance_table(const TableExamination& t) {
   }
   if (order.size() > kColumnsShown) rows.push_back({cat("and ", order.size() - kColumnsShown, " weaker ones")});
   return cat(
-      "<h3>Importance of columns</h3><p>permutation: by how much the mean loss of ", with_commas(t.measured_rows),
+      "<h3>Feature importance</h3><p>permutation: by how much the mean loss of ", with_commas(t.measured_rows),
       " validation rows increases when the column is shuffled. mean |SHAP|: the contribution of the column to the sums "
       "behind their predictions, up or down. gain and cover: the loss reduction of a split of the trees, and the rows "
       "that it divided, on average; splits: their number.</p>",

@@ -28,7 +28,7 @@ std::shared_ptr<const store::RowModel> read_baseline(const io::SafeTensors& file
 class BaselineLearner : public train::RowLearner {
  public:
   std::string name() const override { return "baseline"; }
-  std::string doc() const override { return "class frequencies, or the mean: what to be better than"; }
+  std::string doc() const override { return "class frequencies, or the mean: a baseline to beat"; }
   bool reads_held_out(const train::Config&) const override { return false; }
   std::vector<std::string> flags() const override { return {"--weight-column"}; }
   train::RowData read(const train::RowSource& source) const override;

@@ -12,9 +12,7 @@ namespace freight::tables {
 class MlpLearner : public train::RowLearner {
  public:
   std::string name() const override { return "mlp"; }
-  std::string doc() const override {
-    return "on a table: networks that share their layers (TabM), with embeddings of columns";
-  }
+  std::string doc() const override { return "a neural network (TabM on tables), with feature embeddings"; }
   bool beside_net() const override { return true; }
   void choose(train::Config& config) const override;
   std::vector<std::string> flags() const override {

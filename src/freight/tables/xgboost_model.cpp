@@ -292,7 +292,7 @@ std::string Trees::library_file(const std::string& format) const {
 std::vector<std::string> Trees::lines() const {
   std::vector<std::string> lines = {
       cat(with_commas(facts_.trees), " trees of XGBoost ", made_.version, ", ", facts_.objective),
-      cat(with_commas(facts_.leaves), " leaves, ", facts_.depth, " levels at most")};
+      cat(with_commas(facts_.leaves), " leaves, maximum depth ", facts_.depth)};
   if (made_.fitted > made_.rounds) lines.push_back(cat("the first ", made_.rounds, " of ", made_.fitted, " rounds"));
   return lines;
 }

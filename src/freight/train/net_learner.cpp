@@ -287,7 +287,7 @@ void refuse_flags_of_tables(const Config& c) {
         [&](auto member) {
           if (c.*member == usual.*member) return;
           fail(ErrorKind::usage, f.flag(), "is for models of tables (docs/tables.md): --model ", c.model,
-               " is a network; ", "leave it out");
+               " is a network; remove it");
         },
         f.member);
   }

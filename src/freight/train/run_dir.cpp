@@ -62,7 +62,9 @@ bool stays(int64_t step, double epoch, const std::string& split, const RunDir::G
 }  // namespace
 
 std::string usual_dir(const Config& c) {
-  return cat("runs/", fs::path(c.model).stem().string(), "-", fs::path(c.data).filename().string());
+  fs::path data = fs::path(c.data).lexically_normal();
+  if (!data.has_filename()) data = data.parent_path();  // photos/ is photos
+  return cat("runs/", fs::path(c.model).stem().string(), "-", data.filename().string());
 }
 
 void RunDir::check(const std::string& path, bool overwrite) {
