@@ -127,7 +127,7 @@ TEST(CudaCommand, MemoryThatIsTakenIsExitCode5) {
   // Less than the weights take is known beforehand, less than the step takes when it is allocated.
   const Ran less = train(dir, {"--max-steps", "2"}, on_fake(dir, {"FAKE_CUDA_FREE=200000"}));
   EXPECT_EQ(less.code, 5) << less.err;
-  EXPECT_TRUE(contains(less.err, "does not fit: got 131.1 KiB free")) << less.err;
+  EXPECT_TRUE(contains(less.err, "has 131.1 KiB free")) << less.err;
   const Ran taken = train(dir, {"--max-steps", "2"}, on_fake(dir, {"FAKE_CUDA_FREE=500000"}));
   EXPECT_EQ(taken.code, 5) << taken.err;
   EXPECT_TRUE(contains(taken.err, "too little memory left")) << taken.err;

@@ -489,14 +489,14 @@ TEST_F(FitOfTrain, IsRefusedWithTheCommandThatWouldFit) {
   const std::string limit = std::to_string(0.85 * gib);
   const Ran refused = train({"--memory-limit", limit});
   EXPECT_EQ(refused.code, 5);
-  for (const char* part : {"expected", "free", "largest tensors", "--grad-accum 2"}) {
+  for (const char* part : {"needs", "free", "largest tensors", "--grad-accum 2"}) {
     EXPECT_NE(refused.err.find(part), std::string::npos) << refused.err;
   }
   EXPECT_FALSE(std::filesystem::exists(dir_ + "/run"));
 
   const Ran adapted = train({"--memory-limit", limit, "--fit", "auto"});
   ASSERT_EQ(adapted.code, 0) << adapted.err;
-  EXPECT_NE(adapted.err.find("going on with --grad-accum 2"), std::string::npos) << adapted.err;
+  EXPECT_NE(adapted.err.find("continuing with --grad-accum 2"), std::string::npos) << adapted.err;
   const Json then = Json::parse(adapted.out);
   EXPECT_LE(then.at("planned_bytes").get<double>(), 0.85 * gib * (1 << 30));
   EXPECT_NEAR(then.at("train_loss").get<double>(), result.at("train_loss").get<double>(), 1e-4);
@@ -541,9 +541,10 @@ TEST_F(FitOfTrain, OffloadsWhereNothingElseKeepsTheResults) {
   ASSERT_EQ(whole.code, 0) << whole.err;
   const auto planned = Json::parse(whole.out).at("planned_bytes").get<int64_t>();
   const auto share = [&](int64_t percent) { return std::to_string(planned * percent / 100) + "B"; };
-  const Ran adapted = resnet({"--device-memory", share(25), "--fit", "auto"});
+  // Two fifths: a quarter of the plan is the process and the evaluation, which are not offloaded.
+  const Ran adapted = resnet({"--device-memory", share(40), "--fit", "auto"});
   ASSERT_EQ(adapted.code, 0) << adapted.err;
-  EXPECT_NE(adapted.err.find("going on with --offload "), std::string::npos) << adapted.err;
+  EXPECT_NE(adapted.err.find("continuing with --offload "), std::string::npos) << adapted.err;
   EXPECT_NE(adapted.err.find("offload "), std::string::npos) << adapted.err;
   EXPECT_NE(adapted.err.find("predicted slowdown"), std::string::npos) << adapted.err;
   EXPECT_EQ(Json::parse(adapted.out).at("train_loss"), Json::parse(whole.out).at("train_loss"));
