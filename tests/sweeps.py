@@ -136,7 +136,7 @@ HOSTILE = [-1, 0, 1, 2**31 - 1, 2**31, 2**32, 2**40, 2**53, 2**63 - 1, 2**63, -2
 
 def layers_of_document():
     layers, name = {}, ""
-    for line in (ROOT / "docs" / "model-spec.md").read_text().splitlines():
+    for line in (ROOT / "docs" / "layers.md").read_text().splitlines():
         if m := re.match(r"\| \*\*`(\w+)`\*\*", line):
             name = m[1]
             layers[name] = []
