@@ -419,7 +419,7 @@ TEST(LoaderTest, RefusesOptionsThatCannotWork) {
                [] { Loader l(colour_set(3), {.augment = {.color_jitter = {.hue = 0.7}}}); });
   expect_error(ErrorKind::usage, {"erasing", "1.5"},
                [] { Loader l(colour_set(3), {.augment = {.random_erase = 1.5}}); });
-  expect_error(ErrorKind::usage, {"RandAugment", "colour images", "[1,28,28]"},
+  expect_error(ErrorKind::usage, {"RandAugment", "color images", "[1,28,28]"},
                [] { Loader l(draw_digits(0, 3), {.augment = {.rand_augment = 2}}); });
   expect_error(ErrorKind::usage, {"position"}, [] { Loader(colour_set(3), {}).epoch(0, 2); });
   Dataset bad = colour_set(3);
