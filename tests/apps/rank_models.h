@@ -4,11 +4,24 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "freight/io/safetensors.h"
+#include "run_command.h"
+#include "tests/support/small_digits.h"
 
 namespace freight::test {
+
+// Runs on small digits in a folder of the test.
+class DigitRuns : public ::testing::Test {
+ protected:
+  DigitRuns() : dir_(scratch_dir()) { write_small_digits(dir_); }
+  std::string path(const std::string& name) const { return dir_ + "/" + name; }
+  std::string model(const std::string& run) const { return read_file(path(run) + "/model.safetensors"); }
+
+  const std::string dir_;
+};
 
 // A spec with running statistics and draws: states that all ranks must have.
 constexpr const char* kNormed = R"({"format": "freight-model-1", "name": "normed", "input": [1, 28, 28], "net": [

@@ -19,7 +19,6 @@
 #include "rank_models.h"
 #include "rank_processes.h"
 #include "run_command.h"
-#include "tests/support/small_digits.h"
 
 namespace freight::test {
 namespace {
@@ -28,12 +27,8 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
-class Ranks : public ::testing::Test {
+class Ranks : public DigitRuns {
  protected:
-  Ranks() : dir_(scratch_dir()) { write_small_digits(dir_); }
-  std::string path(const std::string& name) const { return dir_ + "/" + name; }
-  std::string model(const std::string& run) const { return read_file(path(run) + "/model.safetensors"); }
-
   Words args(const std::string& run, const Words& more) const {
     Words all = {"train", dir_, "--model", "mlp", "-b", "32", "--max-steps", "45", "-q", "-o", path(run)};
     all.insert(all.end(), more.begin(), more.end());
@@ -66,8 +61,6 @@ class Ranks : public ::testing::Test {
     write_file(path("song.txt"), text);
     return path("song.txt");
   }
-
-  const std::string dir_;
 };
 
 TEST_F(Ranks, SeveralDevicesTrainWhatOneDoes) {

@@ -10,8 +10,8 @@
 
 #include "freight/base/strings.h"
 #include "freight/io/safetensors.h"
+#include "rank_models.h"
 #include "run_command.h"
-#include "tests/support/small_digits.h"
 
 namespace freight::test {
 namespace {
@@ -24,14 +24,9 @@ constexpr const char* kNet = R"({"format": "freight-model-1", "name": "net", "in
     {"type": "MaxPool2d", "kernel": 2}, {"type": "Flatten"}, {"type": "Linear", "out": 40}, {"type": "ReLU"},
     {"type": "Dropout", "p": 0.2}, {"type": "Linear", "out": 10}]})";
 
-class ShardOptimizer : public ::testing::Test {
+class ShardOptimizer : public DigitRuns {
  protected:
-  ShardOptimizer() : dir_(scratch_dir()) {
-    write_small_digits(dir_);
-    write_file(path("net.json"), kNet);
-  }
-  std::string path(const std::string& name) const { return dir_ + "/" + name; }
-  std::string model(const std::string& run) const { return read_file(path(run) + "/model.safetensors"); }
+  ShardOptimizer() { write_file(path("net.json"), kNet); }
 
   Words args(const std::string& run, const std::vector<Words>& parts) const {
     Words all = {"train", dir_, "--model", path("net.json"), "-b", "24", "--shards", "4", "-q", "-o", path(run)};
@@ -51,8 +46,6 @@ class ShardOptimizer : public ::testing::Test {
     std::sort(all.begin(), all.end());
     return all;
   }
-
-  const std::string dir_;
 };
 
 bool waited_for(const std::string& file) {

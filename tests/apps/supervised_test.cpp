@@ -7,7 +7,6 @@
 
 #include "rank_models.h"
 #include "rank_processes.h"
-#include "tests/support/small_digits.h"
 
 namespace freight::test {
 namespace {
@@ -16,14 +15,9 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
-class Supervised : public ::testing::Test {
+class Supervised : public DigitRuns {
  protected:
-  Supervised() : dir_(scratch_dir()) {
-    write_small_digits(dir_);
-    write_file(path("normed.json"), kNormed);
-  }
-  std::string path(const std::string& name) const { return dir_ + "/" + name; }
-  std::string model(const std::string& run) const { return read_file(path(run) + "/model.safetensors"); }
+  Supervised() { write_file(path("normed.json"), kNormed); }
 
   Words args(const std::string& run, int64_t steps, const Words& more) const {
     Words all = {"train",
@@ -71,8 +65,6 @@ class Supervised : public ::testing::Test {
     ASSERT_GT(process, 0);
     ::kill(process, SIGKILL);
   }
-
-  const std::string dir_;
 };
 
 TEST_F(Supervised, RanksThatAreKilledOneAfterTheOtherAreRestartedToTheModelOfAnUndisturbedRun) {

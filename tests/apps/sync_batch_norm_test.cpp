@@ -7,7 +7,6 @@
 #include "rank_models.h"
 #include "rank_processes.h"
 #include "run_command.h"
-#include "tests/support/small_digits.h"
 
 namespace freight::test {
 namespace {
@@ -20,15 +19,12 @@ constexpr const char* kTwice = R"({"format": "freight-model-1", "name": "twice",
     {"type": "MaxPool2d", "kernel": 2}, {"type": "Flatten"}, {"type": "Linear", "out": 20}, {"type": "BatchNorm1d"},
     {"type": "ReLU"}, {"type": "Linear", "out": 10}]})";
 
-class SyncBatchNorm : public ::testing::Test {
+class SyncBatchNorm : public DigitRuns {
  protected:
-  SyncBatchNorm() : dir_(scratch_dir()) {
-    write_small_digits(dir_);
+  SyncBatchNorm() {
     write_file(path("normed.json"), kNormed);
     write_file(path("twice.json"), kTwice);
   }
-  std::string path(const std::string& name) const { return dir_ + "/" + name; }
-  std::string model(const std::string& run) const { return read_file(path(run) + "/model.safetensors"); }
   Ran train(const std::string& run, const std::vector<Words>& parts) const {
     Words all = {"train", dir_, "-q", "-o", path(run)};
     for (const Words& more : parts) all.insert(all.end(), more.begin(), more.end());
@@ -40,7 +36,6 @@ class SyncBatchNorm : public ::testing::Test {
     return io::load_safetensors(path(run) + "/model.safetensors");
   }
 
-  const std::string dir_;
   const Words sync_ = {"--sync-batch-norm"};
 };
 

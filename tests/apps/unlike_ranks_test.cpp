@@ -9,7 +9,6 @@
 #include "freight/base/strings.h"
 #include "rank_models.h"
 #include "run_command.h"
-#include "tests/support/small_digits.h"
 
 namespace freight::test {
 namespace {
@@ -17,11 +16,8 @@ namespace {
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
-class UnlikeRanks : public ::testing::Test {
+class UnlikeRanks : public DigitRuns {
  protected:
-  UnlikeRanks() : dir_(scratch_dir()) { write_small_digits(dir_); }
-  std::string path(const std::string& name) const { return dir_ + "/" + name; }
-  std::string model(const std::string& run) const { return read_file(path(run) + "/model.safetensors"); }
   io::SafeTensors weights(const std::string& run) const {
     return io::load_safetensors(path(run) + "/model.safetensors");
   }
@@ -33,8 +29,6 @@ class UnlikeRanks : public ::testing::Test {
     return run_freight(all);
   }
   static bool has_opencl() { return run_freight({"devices"}).out.find("opencl:0") != std::string::npos; }
-
-  const std::string dir_;
 };
 
 TEST_F(UnlikeRanks, UnequalPartsTrainWhatOneDeviceDoes) {
