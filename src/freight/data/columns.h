@@ -50,6 +50,9 @@ inline bool is_number_cell(std::string_view cell) { return number_in(cell).has_v
 bool is_missing_cell(std::string_view cell);
 // The same of a cell among numbers or dates, where "-", "." and "none" say so, too.
 bool is_missing_number(std::string_view cell);
+// The ways to write yes and no, in lower case.
+inline constexpr std::string_view kYesNo[][2] = {
+    {"yes", "no"}, {"true", "false"}, {"on", "off"}, {"y", "n"}, {"t", "f"}};
 // True of the spellings that pandas itself reads as missing, which need no mention.
 bool is_usual_missing(std::string_view cell);
 

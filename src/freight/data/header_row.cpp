@@ -1,6 +1,6 @@
-// Whether the first row of a table is its header. Words above numbers, dates or the values of a category are one, and
-// so are numbers that are names: years (region,2019,2020) and the places that pandas gives to columns without names
-// (0,1,2,3).
+// Decides whether the first row of a table is its header. Words above numbers, dates or the values of a category are
+// one, and so are numbers that are names: years (region,2019,2020) and the places that pandas gives to columns without
+// names (0,1,2,3).
 #include <algorithm>
 
 #include "freight/base/parse_number.h"
@@ -88,7 +88,7 @@ bool numbers_are_names(const Row& first, const Row& second) {
                                       : names.size() > 1 && (places || years);
 }
 
-// What the cells of a column below the first row are, as far as they are all of one kind.
+// The kind of the cells of a column below the first row, where all have one.
 enum class Below { nothing, numbers, dates, yesno, words };
 
 bool is_date_cell(std::string_view cell) {
@@ -96,8 +96,9 @@ bool is_date_cell(std::string_view cell) {
                      [&](DateOrder order) { return date_time_in(cell, order).has_value(); });
 }
 bool is_yes_or_no(std::string_view cell) {
-  static constexpr std::string_view kWords[] = {"yes", "no", "true", "false", "on", "off", "y", "n", "t", "f"};
-  return std::find(std::begin(kWords), std::end(kWords), lower(cell)) != std::end(kWords);
+  const std::string word = lower(cell);
+  return std::any_of(std::begin(kYesNo), std::end(kYesNo),
+                     [&](const auto& pair) { return word == pair[0] || word == pair[1]; });
 }
 bool are_numbers(const std::vector<std::string_view>& cells, char separator) {
   const NumberStyle style = style_of(cells, separator);
@@ -126,7 +127,7 @@ bool all_occur_again(std::vector<std::string_view> cells) {
   return cells.size() >= kLeastCells;
 }
 
-// What a column shows of its first cell: that it is data, which its own form shows or that it occurs again, or a name.
+// A column shows that its first cell is data, by its own form or because it occurs again, or that it is a name.
 struct Evidence {
   bool data = false, again = false, name = false;
 };

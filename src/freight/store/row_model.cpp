@@ -92,11 +92,11 @@ std::vector<std::string> row_learners() {
 std::string to_string(CellForm form) { return kFormNames[static_cast<size_t>(form)]; }
 
 std::optional<double> yes_or_no(std::string_view cell) {
-  static constexpr std::string_view kYes[] = {"yes", "y", "true", "t", "on", "1"},
-                                    kNo[] = {"no", "n", "false", "f", "off", "0"};
   const std::string word = lower(data::trimmed(cell));
-  if (std::find(std::begin(kYes), std::end(kYes), word) != std::end(kYes)) return 1;
-  if (std::find(std::begin(kNo), std::end(kNo), word) != std::end(kNo)) return 0;
+  if (word == "1" || word == "0") return word == "1" ? 1 : 0;
+  for (const auto& [yes, no] : data::kYesNo) {
+    if (word == yes || word == no) return word == yes ? 1 : 0;
+  }
   return std::nullopt;
 }
 

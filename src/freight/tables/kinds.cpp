@@ -144,8 +144,7 @@ WordFacts facts_of(const data::CellColumn& column, const std::vector<int64_t>& c
 
 // Words of one way to say yes and no, both of which occur.
 bool says_yes_or_no(const data::CellColumn& column, const std::vector<int64_t>& counts) {
-  static constexpr const char* kPairs[][2] = {{"yes", "no"}, {"true", "false"}, {"on", "off"}, {"y", "n"}, {"t", "f"}};
-  for (const auto& [yes, no] : kPairs) {
+  for (const auto& [yes, no] : data::kYesNo) {
     bool seen[2] = {}, other = false;
     for (uint32_t code = 0; code < counts.size() && !other; ++code) {
       if (counts[code] == 0) continue;
