@@ -256,7 +256,7 @@ ShardWork shard_work(const train::Config& config, const RankFlags& flags, const 
   const bool free_to_choose = launch.source.empty() && flags.devices.empty();
   const int64_t processes = std::min({config.shards, threads, kMostDevices});
   if (!free_to_choose || processes < 2 || *trace::device_named(config.backend) != "cpu") return work;
-  if (&train::learner_of(config) != train::learners().front()) return work;
+  if (!train::is_network(config)) return work;
   work.why_one = why_one;
   if (!why_one.empty()) return work;
   return {processes, threads / processes};
@@ -360,7 +360,7 @@ Args flags_of_start(const RankFlags& flags, const std::vector<int>& devices) {
   return words;
 }
 
-// `launch`: of all devices. A restart goes on in the folder of the run, also of one that began with a checkpoint of
+// `launch`: of all devices. A restart resumes in the folder of the run, also one that began with a checkpoint of
 // another.
 comm::JobEnd supervise(const comm::LaunchOptions& launch, const RankFlags& flags, int64_t count,
                        const std::string& logs) {
@@ -410,10 +410,9 @@ int run_ranks(const std::string& command, const Args& args, const RankFlags& fla
   return end_on_terminal(command, comm::run_job(o), Logs::go);
 }
 
-bool is_of_rows(const train::Config& config) { return &train::learner_of(config) != train::learners().front(); }
-
 std::string device_of_rank(const train::Config& config, const RankFlags& flags, const comm::Launch& launch) {
-  return is_of_rows(config) ? table_device_of(flags, config.backend, launch) : device_of(flags, config.backend, launch);
+  return train::is_network(config) ? device_of(flags, config.backend, launch)
+                                   : table_device_of(flags, config.backend, launch);
 }
 
 void share_devices(train::Ranks& ranks, const std::string& device, const RankFlags& flags) {
@@ -466,8 +465,8 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
   if (launch.source == "freight") return;  // its supervisor has looked
   if (!launch.source.empty()) {
     fail(ErrorKind::usage, "--elastic", "restarts processes that this command starts: ", launch.source,
-         " restarts those ",
-         "that it starts. Leave it out and give -o DIR --resume auto --shards 8 (docs/several-devices.md)");
+         " restarts those that it starts. Leave it out and give -o DIR --resume auto --shards 8 "
+         "(docs/several-devices.md)");
   }
   if (flags.devices.empty()) {
     fail(ErrorKind::usage, "--elastic", "needs --devices, as in --devices cpu*", bounds.most, " --elastic ",

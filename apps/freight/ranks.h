@@ -43,8 +43,6 @@ struct RankFlags : JobFlags {
 };
 void declare(Options& o, RankFlags& f);
 
-// True where the run is one of rows: rank 0's, which calls the others to fits.
-bool is_of_rows(const train::Config& config);
 // The device of a rank that trains by this configuration.
 std::string device_of_rank(const train::Config& config, const RankFlags& flags, const comm::Launch& launch);
 // The ranks of a net find out whether their devices sum among themselves. All call it together.

@@ -58,9 +58,8 @@ void declare(Options& o, train::Config& c, TrainFlags& f) {
       "--shard-optimizer", &f.ranks.shard_optimizer,
       "each device keeps a part of the optimizer's state and updates that (ZeRO stage 1): less memory, the same bits");
   o.add("--elastic", &f.ranks.elastic,
-        "restart the job on MIN to MAX of --devices when a process fails; from the last checkpoint; implies --resume "
-        "auto "
-        "--shards 8, and needs --output-dir",
+        "restart the job on MIN to MAX of --devices when a process fails; from the last checkpoint; implies "
+        "--resume auto --shards 8, and needs --output-dir",
         {.value = "MIN:MAX"});
   o.accept("--batch-size", "auto", &f.choose_batch, "auto: the largest efficient one, tried with one real step");
   o.add("--json", &f.json, "print the result as one JSON line; with --dry-run the configuration");
@@ -145,7 +144,7 @@ void settle_elastic(Request& r) {
     fail(ErrorKind::usage, "--elastic",
          "needs --output-dir: the folder of the run, whose last checkpoint a restart resumes from");
   }
-  if (&train::learner_of(c) != train::learners().front()) {
+  if (!train::is_network(c)) {
     fail(ErrorKind::usage, "--elastic", "currently supports only networks, and --model ", c.model, " is none");
   }
   if (r.flags.fit == "auto" || r.flags.choose_batch) {
@@ -285,7 +284,7 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
       train::need_several(r.config);
     }
     const std::string json = ranks->from_first(train::to_json(r.config));
-    const bool of_rows = ranks->from_first(ranks->first() && is_of_rows(r.config) ? "rows" : "net") == "rows";
+    const bool of_rows = ranks->from_first(ranks->first() && !train::is_network(r.config) ? "rows" : "net") == "rows";
     if (ranks->first()) {
       r.config.backend = device_of_rank(r.config, flags, launch);
       if (!of_rows) share_devices(*ranks, r.config.backend, flags);  // XGBoost says what is wrong with its own
@@ -328,7 +327,7 @@ int start_ranks(Request r, Args args, const std::string& dir, const ShardWork& w
     std::filesystem::remove_all(logs, error);
     std::filesystem::remove(dir, error);
   };
-  const auto saved = [&] { return !is_of_rows(r.config) && !train::checkpoints_of(dir).empty(); };
+  const auto saved = [&] { return train::is_network(r.config) && !train::checkpoints_of(dir).empty(); };
   try {
     const int code = run_ranks("train", args, r.flags.ranks, work.processes, logs, work.threads);
     if (code == static_cast<int>(ErrorKind::peer_lost) && saved()) {
@@ -345,7 +344,7 @@ int start_ranks(Request r, Args args, const std::string& dir, const ShardWork& w
 // Throws Error where so many devices cannot train this run, whether it is started or only told (--dry-run).
 void check_devices(Request& r, int64_t count) {
   train::need_several(r.config);
-  if (is_of_rows(r.config)) {
+  if (!train::is_network(r.config)) {
     refuse_nccl(r.flags.ranks);
     for (const char* const flag : {"--device-weights", "--shard-optimizer", "--overlap"}) {
       if (!r.options->typed(flag)) continue;
@@ -408,7 +407,7 @@ std::string needs_one_process(const TrainFlags& flags) {
   return flags.fit == "auto" ? "--fit auto supports only one" : "";
 }
 
-// --elastic implies --resume auto: a restart goes on from the last checkpoint, and so does who starts the command
+// --elastic implies --resume auto: a restart resumes from the last checkpoint, and so does who starts the command
 // again.
 Args with_implied(Args args) {
   train::Config probe;

@@ -149,7 +149,7 @@ void check_cost(const train::PreparedRun& run, const FitOptions& options, Outcom
 // A run is refused before its data are read where that takes time and it is known by then that it does not fit. What
 // the data add comes later: this is the least that the run takes.
 void refuse_before_data(const train::Config& config, const FitOptions& fit, const train::PrepareOptions& options) {
-  const bool net = &train::learner_of(config) == train::learners().front();
+  const bool net = train::is_network(config);
   const bool shared = options.ranks || config.shards > 0, offloads = parse_offload(config.offload) != Offload::none;
   if (fit.if_too_large == FitOptions::IfTooLarge::ignore || options.own.any() || !net || shared || offloads) return;
   const std::string path = data::find(config.data, {.data_dir = config.data_dir});

@@ -117,6 +117,8 @@ const Learner& learner_of(const Config& config) {
   return *learners().front();
 }
 
+bool is_network(const Config& config) { return &learner_of(config) == learners().front(); }
+
 void need_several(const Config& config) {
   const Learner& learner = learner_of(config);
   const auto* const of_rows = dynamic_cast<const RowLearner*>(&learner);

@@ -87,6 +87,8 @@ bool is_table(const Config& config);
 const Learner* named_learner(const Config& config);
 // The learner that trains a configuration: the one that its model names, else that of nets.
 const Learner& learner_of(const Config& config);
+// True where that is the learner of networks.
+bool is_network(const Config& config);
 // The learner of tables where none is said.
 inline constexpr const char* kLearnerOfTables = "gbdt";
 // The name of the model that a configuration asks for, by itself or by naming what a table tells; "": the data's own.
