@@ -176,7 +176,7 @@ class Classic {
   std::vector<int64_t> threads_;
 };
 
-// What is measured for how long: as the flags say, else as --quick does, else as long as is usual.
+// Flags decide what is measured and for how long, then --quick, then the usual times.
 bench::ClassicOptions options_of(const CompareFlags& f, const Options& o) {
   bench::ClassicOptions run{.batch = one_batch(f, o), .most_steps = f.most_steps, .data_dir = f.data_dir};
   if (f.quick) {

@@ -18,7 +18,7 @@
 namespace freight::app {
 namespace {
 
-// What can be compared: each has flags of its own.
+// The kinds of comparisons. Each has flags of its own.
 enum Compared : unsigned { kNets = 1, kTrees = 2, kWorlds = 4, kClassic = 8 };
 constexpr std::pair<Compared, const char*> kComparedNames[] = {
     {kNets, "networks"}, {kTrees, "trees of a table"}, {kWorlds, "--world"}, {kClassic, "--workloads classic"}};

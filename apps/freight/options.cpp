@@ -493,7 +493,8 @@ Options::Outcome Options::parse(const std::vector<std::string>& args) {
     o.given = true;
   }
   if (m.help_wanted) {
-    std::fputs((m.help_all ? help() : short_help()).c_str(), stdout);
+    const std::string text = m.help_all ? help() : short_help();
+    std::fputs(text.c_str(), stdout);
     return Outcome::done;
   }
   for (const Option& o : m.options) {

@@ -68,9 +68,9 @@ class Options {
   bool typed(const std::string& name) const;
   // Every option with a key, as nested JSON: what --print-config prints and a run saves.
   std::string config_json() const;
-  // What `--help all` prints: every option by subject.
+  // The text of `--help all`: every option by subject.
   std::string help() const;
-  // What `--help` prints: at most 40 lines.
+  // The text of `--help`: at most 40 lines.
   std::string short_help() const;
 
  private:

@@ -37,7 +37,7 @@ struct TablePlan {
 TablePlan make_table_plan(const train::Config& config, const train::RowLearner& learner, const plan::Catalog& catalog,
                           int64_t rows);
 
-// What is planned, as each command begins its JSON.
+// The planned fit of trees: each command begins its JSON with it.
 nlohmann::ordered_json json_of_run(const TablePlan& plan);
 
 struct TablePlanFlags {

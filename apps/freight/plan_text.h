@@ -51,7 +51,7 @@ std::string estimate_table(const std::vector<const plan::Estimate*>& rows, const
 // The first `top` of them behind this machine, the first of all; 0: all.
 std::vector<const plan::Estimate*> shown_of(const std::vector<plan::Estimate>& all, int64_t top);
 nlohmann::ordered_json json_of(const plan::Estimate& e, const plan::Catalog& catalog);
-// What is planned, as each command begins its JSON: the run, and its step by `draft`.
+// The planned run, and its step by `draft`: each command begins its JSON with it.
 nlohmann::ordered_json json_of_run(const plan::Subject& subject, const plan::Draft& draft);
 void print_csv(const std::vector<plan::Estimate>& all);
 

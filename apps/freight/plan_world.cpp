@@ -60,7 +60,7 @@ void take_file(plan::Fleet& fleet, const std::string& path) {
 struct Share {
   int64_t devices = 1, batch = 0;   // batch: of each
   size_t bytes = 0, optimizer = 0;  // of each: all, and the optimizer's state among them
-  size_t sharded_bytes = 0;         // the one that has most, with that state dealt out (train --shard-optimizer)
+  size_t sharded_bytes = 0;         // the one that has most, with that state sharded (train --shard-optimizer)
   std::vector<Estimate> estimates;
 };
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "freight/base/env.h"
 #include "freight/base/error.h"
@@ -81,8 +82,8 @@ class Supervisor {
     const bool peer_lost = end.exit_code == static_cast<int>(ErrorKind::peer_lost);
     if (end.exit_code == static_cast<int>(ErrorKind::device) && step > 0) {
       restarts_ = true;
-      left_out_[device] = true;
-      return cat("; its device is gone and is skipped");
+      left_out_.insert(device);
+      return "; its device is gone and is skipped";
     }
     restarts_ = end.signal != 0 || peer_lost;
     // A process that ends with 7 has missed another, which has not failed itself: it hung, say.
@@ -94,14 +95,14 @@ class Supervisor {
       restarts_ = false;
       return {};
     }
-    left_out_[device] = true;
+    left_out_.insert(device);
     return cat("; its device is skipped, since it failed ", kFailures, " times within ", kWithinSteps, " steps");
   }
 
   const Supervision& s_;
   StepCount steps_;
   std::map<int, std::vector<int64_t>> failures_;  // by device: the last step before each
-  std::map<int, bool> left_out_;
+  std::set<int> left_out_;
   bool restarts_ = false;
 };
 

@@ -39,7 +39,7 @@ struct Supervision {
   int devices = 1;          // of which a start takes as many as it may, the first ones that are not left out
   // The program and arguments of a start on these devices, by number from 0 to devices - 1.
   std::function<std::vector<std::string>(const std::vector<int>& devices)> command = {};
-  std::function<void(const std::string& line)> tell = {};  // says what was lost and how the job goes on
+  std::function<void(const std::string& line)> tell = {};  // reports what failed and how the job resumes
   std::function<int()> stop_signal = [] { return 0; };  // a signal that asked this process to stop between two starts
 };
 

@@ -96,7 +96,7 @@ class ColumnFiller {
 // column_1, ... Throws Error(data) at `place` for names that are there twice.
 std::vector<std::string> column_names(const std::vector<std::string>& first, bool header, const CellsAsked& asked,
                                       const std::string& place);
-// Whether the first row of a table is its header, by the rows below it.
+// The first row of a table is its header, or it is not: the rows below it decide.
 struct HeaderReading {
   bool header = false;
   bool sure = true;  // false of a header of which nothing but the look of its cells tells that it is one

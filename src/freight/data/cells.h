@@ -147,7 +147,7 @@ struct CellsAsked {
 
 // The first row is a header where none of its cells is a number, a date above dates or missing, and either a number
 // stands below one of them or all of them look like names, unless they are values of their columns; and where its
-// numbers look like names (header_row.cpp). A '#' before a header is passed over. Throws
+// numbers look like names (header_row.cpp). A '#' before a header is skipped. Throws
 // Error(data) naming file and line for a row of another number of cells, a column without rows, names that are there
 // twice, and bytes that are not UTF-8. Several files are read one after the other, and have the same columns.
 Cells read_cells(const std::vector<std::string>& files, const CellsAsked& asked = {});

@@ -49,7 +49,7 @@ struct DelimitedForm {
   int64_t skip_lines = 0;  // in front of the rows
 };
 // Rows of separated cells by RFC 4180: quoted cells may contain separators, line breaks and doubled quotes. Lines end
-// in LF, CRLF or CR; empty ones are passed over, as are a byte order mark and blanks between a separator and a quoted
+// in LF, CRLF or CR; empty ones are skipped, as are a byte order mark and blanks between a separator and a quoted
 // cell. `name` is for messages.
 std::unique_ptr<FileRows> delimited_rows(std::unique_ptr<io::ByteStream> stream, const std::string& name,
                                          const DelimitedForm& form = {});

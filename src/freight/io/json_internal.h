@@ -43,7 +43,7 @@ struct JsonValue {
   std::string_view text;
 };
 // Reads a text that is one object without making a tree of it: a row of a table. `member` is called for each key of the
-// object and its value; what nested values contain is passed over. It returns false for a key that it was called for
+// object and its value; what nested values contain is skipped. It returns false for a key that it was called for
 // before. Throws as parse_json does.
 void read_flat_json(std::string_view text, const std::string& name, ErrorKind kind,
                     const std::function<bool(const std::string& key, const JsonValue& value)>& member);

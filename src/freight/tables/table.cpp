@@ -269,7 +269,7 @@ class TableReader {
     }
     if (classes == 0 && target_column().is_words()) {
       fail(ErrorKind::data, source_.data, "column ", out_.target,
-           " contains categories, the model is for regression: expected numbers, or a model ", "for classification");
+           " contains categories, the model is for regression: expected numbers, or a model for classification");
     }
     if (source_.ranking) need_relevances(cells_, target_);
     if (source_.ranking && weight_) need_weights_of_groups();
