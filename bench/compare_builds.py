@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Training-step times of two builds of Freight, in alternation, beside the older one against itself.
 
-usage: bench/compare_builds.py OLD NEW [workload ...] [--steps 200] [--seconds 2] [--limit 180] [--out FILE.json]
+usage: bench/compare_builds.py OLD NEW [workload ...] [--steps 200] [--seconds 2] [--limit 180]
+                               [--precision bf16] [--out FILE.json]
 
 OLD and NEW are two `freight` commands. Each round runs `bench step` of the old one, the new one and the old one again, in an
 order that is turned round by round; rounds go on until each has timed --steps steps, or a net has taken --limit seconds. The
@@ -22,9 +23,10 @@ import time
 from compare_torch import WORKLOADS
 
 
-def step(freight, workload, seconds):
+def step(freight, workload, options):
     model, batch, optimizer = WORKLOADS[workload]
-    command = [freight, "bench", "step", "--model", model, "-b", str(batch), "--optimizer", optimizer, "--seconds", str(seconds), "--json"]
+    command = [freight, "bench", "step", "--model", model, "-b", str(batch), "--optimizer", optimizer,
+               "--precision", options.precision, "--seconds", str(options.seconds), "--json"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"compare_builds: {' '.join(command)} ended with {done.returncode}: {done.stderr.strip()[-400:]}")
@@ -50,7 +52,7 @@ def compared(old, new, workload, options):
     while len(rounds) < 3 or (timed < options.steps and time.monotonic() - begin < options.limit):
         order = [("old", old), ("new", new), ("again", old)]
         shift = len(rounds) % 3
-        times = {name: step(freight, workload, options.seconds) for name, freight in order[shift:] + order[:shift]}
+        times = {name: step(freight, workload, options) for name, freight in order[shift:] + order[:shift]}
         timed += max(1, int(1000 * options.seconds / max(times.values())))
         rounds.append(times)
     return {"workload": workload, "rounds": len(rounds), "steps_of_each": timed,
@@ -67,6 +69,7 @@ def main():
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--limit", type=float, default=180)
+    parser.add_argument("--precision", default="fp32")
     parser.add_argument("--out")
     options = parser.parse_args()
     rows = []
