@@ -111,11 +111,11 @@ void print_steps(const MeasuredPlan& m, int64_t top) {
 }
 
 // "lenet batch 64: 31 steps, 1.234 ms (...)".
-void print_sum(const std::string& subject, const Profile& p) {
+void print_sum(const std::string& title, const Profile& p) {
   std::printf(
       "\n%s: %zu steps, %.3f ms (sum of steps %.3f ms), arena %s (lower bound %s), plan cache %lld hits "
       "%lld misses\n",
-      subject.c_str(), p.steps.size(), p.total_ms, p.steps_ms, human_bytes(static_cast<double>(p.arena_bytes)).c_str(),
+      title.c_str(), p.steps.size(), p.total_ms, p.steps_ms, human_bytes(static_cast<double>(p.arena_bytes)).c_str(),
       human_bytes(static_cast<double>(p.lower_bound_bytes)).c_str(), static_cast<long long>(p.cache.hits),
       static_cast<long long>(p.cache.misses));
   if (p.once_steps > 0) {

@@ -570,7 +570,7 @@ TEST(TablesCommand, ColumnsAreListedAndReadAsTheFlagsSay) {
   EXPECT_EQ(Json::parse(own.out).at("count"), 10);
   EXPECT_EQ(Json::parse(run_freight({"eval", model, "--split", "val", "--json"}).out).at("count"), 10);
   const Json shown = Json::parse(run_freight({"models", "show", model, "--json"}).out);
-  EXPECT_EQ(shown.at("set_aside"), Json::parse(R"([{"name": "sale_id", "kind": "identifier"},
+  EXPECT_EQ(shown.at("ignored_columns"), Json::parse(R"([{"name": "sale_id", "kind": "identifier"},
                                                    {"name": "shop", "kind": "dropped"}])"));
   EXPECT_EQ(shown.at("columns")[0].at("source"), "day");
   write_file(dir + "/new.csv", "open,day\nNo,2024-03-01\n");

@@ -48,7 +48,8 @@ bool is_loopback(const std::string& host) {
   return host.empty() || host == "localhost" || host == "::1" || starts_with(host, "127.");
 }
 
-// Ranks whose launcher does not count those of a host are all on this one, as far as the meeting place says so.
+// Ranks whose launcher does not count those of a host are all on this one, unless the address of the rendezvous says
+// otherwise.
 void guess_local(const Names& n, Launch& l) {
   if (const std::string per_node = env::get("NPROC_PER_NODE"); !per_node.empty()) {
     fail(ErrorKind::usage, n.local_rank, "is not set, and NPROC_PER_NODE is '", excerpt(per_node), "': ", n.rank,
