@@ -178,8 +178,8 @@ int advise_command(const Args& args) {
         "      --precision bf16 --deadline 8h --budget 50");
     flags.declare(*o);
     declare_links(*o, flags.fleet);
-    o->add("--deadline", &flags.deadline, "for the whole run: 8h, 90m, 1h30m, 2d", {.value = "TIME"});
-    o->add("--budget", &flags.budget, "for the whole run, in dollars", {.value = "USD"});
+    o->add("--deadline", &flags.deadline, "deadline of the whole run: 8h, 90m, 1h30m, 2d", {.value = "TIME"});
+    o->add("--budget", &flags.budget, "budget of the whole run, in dollars", {.value = "USD"});
     o->essentials({"data", "--model", "--target", "--batch-size", "--epochs", "--samples", "--precision", "--deadline",
                    "--budget", "--link", "--devices-per-machine", "--catalog", "--prices", "--rates", "--json",
                    "--help"});

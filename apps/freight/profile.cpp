@@ -33,6 +33,7 @@ struct ProfileFlags {
 
   void declare(Options& o) {
     source.declare(o);
+    source.declare_training(o);
     o.add("--inference", &inference, "inference (weights frozen, no loss) instead of the training step");
     o.add("--seconds", &seconds, "seconds to measure", {.min = 0});
     o.add("--top", &top, "only the N slowest steps", {.min = 0});

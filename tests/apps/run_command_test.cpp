@@ -217,6 +217,9 @@ TEST(Command, HelpFitsAScreenAndHelpAllShowsEveryOption) {
     EXPECT_GE(all.size(), brief.size()) << all;
     EXPECT_EQ(all.find("--help all: all "), std::string::npos) << all;
   }
+  const std::string predict = run_freight({"predict", "--help"}).out;
+  EXPECT_NE(predict.find("--csv                   write CSV\n"), std::string::npos) << predict;
+  EXPECT_NE(predict.find("--columns NAMES         columns of the CSV"), std::string::npos) << predict;
   const std::string brief = run_freight({"train", "--help"}).out, all = run_freight({"train", "--help=all"}).out;
   EXPECT_NE(brief.find("freight train --help all: all "), std::string::npos) << brief;
   EXPECT_NE(brief.find("--epochs N"), std::string::npos) << brief;

@@ -229,6 +229,9 @@ TEST(TrainCommand, RefusesWhatCannotWorkBeforeAnythingIsWritten) {
   const Row rows[] = {
       {{"--model", "lenett"}, 2, {"lenett", "did you mean 'lenet'?"}},
       {{"--lerning-rate", "1"}, 2, {"--lerning-rate", "did you mean --learning-rate?"}},
+      {{"--patience", "3"}, 2, {"--patience", "--early-stop", "networks have no early stopping yet"}},
+      {{"--freeze", "3"}, 2, {"--freeze", "no flag for frozen layers yet", "docs/cpp.md"}},
+      {{"--loss", "mse"}, 2, {"--loss", "--objective", "has no flag yet"}},
       {{"--batch-size", "0"}, 2, {"--batch-size", "0"}},
       {{"--lr", "nan"}, 2, {"--lr", "nan"}},
       {{"--optimizer", "adma"}, 2, {"--optimizer", "did you mean adam?"}},

@@ -12,7 +12,6 @@ struct Launch {
   std::string job = {};                 // names this job among those of this host and user; "" where it is alone
   std::string master_address = {};      // host of the rendezvous; "" where it is not set
   int master_port = 0;                  // 0 where nobody said
-  std::vector<std::string> hosts = {};  // of the job, in the order of their ranks; empty where nobody said
   std::string source = {};              // "torchrun", "Slurm", ...; "" for a process that was started alone
 };
 
