@@ -57,7 +57,7 @@ def numbers_of(texts, columns, numpy, pandas):
     for c, column in enumerate(columns):
         said = texts[column["name"]].str.strip()
         gone = said.isin(MISSING)
-        if column["kind"] == "words":
+        if column["kind"] == "categories":
             levels = {word: float(i) for i, word in enumerate(column["levels"])}
             cells[:, c] = [levels.get(word, -1.0) for word in said]
         else:

@@ -204,7 +204,7 @@ class Table:
         out = n.empty((len(frame), len(columns)))
         for c, column in enumerate(columns):
             cells = frame[column["name"]]
-            if column["kind"] == "words":
+            if column["kind"] == "categories":
                 levels = {word: i for i, word in enumerate(column["levels"])}
                 out[:, c] = [n.nan if v is None or v != v else levels.get(str(v), -1) for v in cells]
             else:
@@ -231,14 +231,14 @@ class Table:
 
         for c, column in enumerate(columns):
             pair = (fitted[:, c], asked[:, c])
-            if column["kind"] == "words":
+            if column["kind"] == "categories":
                 for level in range(1, len(column["levels"])):
                     values = [n.where(n.isnan(v), n.nan, v == level) for v in pair]
                     if add(values, False):  # a word that training did not see counts as the mean
                         sides[1][-1] = n.where(pair[1] == -1, 0, sides[1][-1])
             else:
                 add(pair, True)
-            if add([n.isnan(v).astype(float) for v in pair], False) and column["kind"] == "words":
+            if add([n.isnan(v).astype(float) for v in pair], False) and column["kind"] == "categories":
                 sides[1][-1] = n.where(pair[1] == -1, 0, sides[1][-1])
         shape = [n.column_stack(side) if side else n.zeros((len(v), 0)) for side, v in zip(sides, (fitted, asked))]
         return shape
@@ -280,7 +280,7 @@ class Table:
         n = self.n
         kinds = []
         for c, column in enumerate(columns):
-            if column["kind"] == "words":
+            if column["kind"] == "categories":
                 seen = n.zeros(len(column["levels"]))
                 for v, w in zip(fitted[:, c], weight):
                     if v >= 0:

@@ -116,22 +116,22 @@ Json json_of(const plan::Advice& a, const plan::Goal& w, Json run, const plan::C
 }
 
 plan::Advice advise_net(const PlanInput& in, const AdviseFlags& flags, const plan::Goal& goal) {
-  const plan::RunLength length = plan::RunLength::of(in.subject, flags.samples);
+  const plan::RunLength length = plan::RunLength::of(in.setup, flags.samples);
   if (length.steps_per_epoch <= 0 || length.epochs <= 0) {
     fail(ErrorKind::usage, "advise", "how long the run is depends on the data: add DATA, or --samples N with --epochs");
   }
   const plan::Fleet fleet = flags.fleet.fleet(in.catalog);
-  const std::vector<plan::Share> shares = plan::shares(in.subject, plan::options_of_run(in.subject));
+  const std::vector<plan::Share> shares = plan::shares(in.setup, plan::options_of_run(in.setup));
   plan::Advice advice = plan::advise(shares, in.catalog, in.rates ? &*in.rates : nullptr, length, goal, fleet);
   if (flags.json) {
-    const Json run = json_of_run(in.subject, shares[0].drafts[0]);
+    const Json run = json_of_run(in.setup, shares[0].step_plans[0]);
     std::printf("%s\n", json_of(advice, goal, run, in.catalog).dump(2).c_str());
     return advice;
   }
-  say(cat("run       ", in.subject.config.model, in.subject.data.empty() ? "" : cat(" on ", in.subject.data),
-          ", batch ", in.subject.config.batch_size, ", ", in.subject.config.precision, ": ", fixed(length.epochs, 0),
-          " epochs of ", with_commas(static_cast<int64_t>(length.steps_per_epoch)), " steps"));
-  std::fputs(texts_line(in.subject).c_str(), stdout);
+  say(cat("run       ", in.setup.config.model, in.setup.data.empty() ? "" : cat(" on ", in.setup.data), ", batch ",
+          in.setup.config.batch_size, ", ", in.setup.config.precision, ": ", fixed(length.epochs, 0), " epochs of ",
+          with_commas(static_cast<int64_t>(length.steps_per_epoch)), " steps"));
+  std::fputs(texts_line(in.setup).c_str(), stdout);
   print(advice, goal);
   say(cat("assumed   up to 64 devices, ",
           fleet.per_machine > 0 ? cat(fleet.per_machine, " in a machine") : "machine sizes as offered",
@@ -178,8 +178,8 @@ int advise_command(const Args& args) {
         "      --precision bf16 --deadline 8h --budget 50");
     flags.declare(*o);
     declare_links(*o, flags.fleet);
-    o->add("--deadline", &flags.deadline, "for the whole run: 8h, 90m, 1h30m, 2d", {.value = "TIME"});
-    o->add("--budget", &flags.budget, "for the whole run, in dollars", {.value = "USD"});
+    o->add("--deadline", &flags.deadline, "deadline of the whole run: 8h, 90m, 1h30m, 2d", {.value = "TIME"});
+    o->add("--budget", &flags.budget, "budget of the whole run, in dollars", {.value = "USD"});
     o->essentials({"data", "--model", "--target", "--batch-size", "--epochs", "--samples", "--precision", "--deadline",
                    "--budget", "--link", "--devices-per-machine", "--catalog", "--prices", "--rates", "--json",
                    "--help"});

@@ -21,6 +21,7 @@ int time_command(const Args& args, const std::string& name, const std::string& s
   double seconds = 3;
   Options o("bench " + name, summary);
   source.declare(o);
+  if (pass == bench::Pass::training) source.declare_training(o);
   o.add("--seconds", &seconds, "seconds to measure, after warm-up", {.min = 0.01});
   o.add("--json", &json, "print JSON");
   if (o.parse(args) == Options::Outcome::done) return 0;

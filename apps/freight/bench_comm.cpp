@@ -71,7 +71,7 @@ std::variant<bench::CommTimes, int> times_of_world(int64_t world, const CommFlag
                                      cat(flags.comm_timeout), "--comm", flags.comm});
   if (!flags.interface.empty()) o.command.insert(o.command.end(), {"--interface", flags.interface});
   o.world = static_cast<int>(world);
-  o.bound = flags.engine() == comm::Engine::shared_memory;
+  o.bound = flags.transport() == comm::Transport::shared_memory;
   o.log_dir = logs.path();
   o.result = logs.path() + "/result.json";
   const comm::JobEnd end = comm::run_job(o);
@@ -86,12 +86,12 @@ std::variant<bench::CommTimes, int> times_of_world(int64_t world, const CommFlag
 
 std::string machine() { return cat(cpu_info().model, ", ", cpu_info().cores, " cores"); }
 
-void print_times(const std::vector<bench::CommTimes>& all, comm::Engine engine, bool json) {
+void print_times(const std::vector<bench::CommTimes>& all, comm::Transport transport, bool json) {
   if (json) {
-    std::printf("%s\n", bench::to_json(machine(), comm::to_string(engine), all).c_str());
+    std::printf("%s\n", bench::to_json(machine(), comm::to_string(transport), all).c_str());
     return;
   }
-  std::printf("all-reduce of f32 over processes (%s): %s\n\n", comm::to_string(engine), machine().c_str());
+  std::printf("all-reduce of f32 over processes (%s): %s\n\n", comm::to_string(transport), machine().c_str());
   print(bench::figures_of(all));
   for (const std::string& text : bench::findings(all)) std::printf("%s\n", text.c_str());
 }
@@ -128,7 +128,7 @@ int bench_comm_command(const Args& args) {
     bench::CommTimes times = bench::time_all_reduce(*comm, sizes, flags.seconds);
     if (launch.world > 1) times.beside = bench::time_beside_compute(*comm, times.cost, sizes, flags.seconds);
     times.hosts = (launch.world + launch.local_world - 1) / launch.local_world;
-    if (launch.rank == 0) print_times({times}, comm::engine_for(launch, job), flags.json);
+    if (launch.rank == 0) print_times({times}, comm::transport_for(launch, job), flags.json);
     return 0;
   }
   std::vector<bench::CommTimes> all;
@@ -138,7 +138,7 @@ int bench_comm_command(const Args& args) {
     if (const int* const signal = std::get_if<int>(&times)) return 128 + *signal;
     all.push_back(std::get<bench::CommTimes>(std::move(times)));
   }
-  print_times(all, flags.engine(), flags.json);
+  print_times(all, flags.transport(), flags.json);
   return 0;
 }
 

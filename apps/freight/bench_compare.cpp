@@ -104,14 +104,14 @@ void compare_table(const CompareFlags& f, const Options& o, const train::Config&
   if (!print_json(f, to_json(c))) print(c);
 }
 
-plan::Subject subject_of(const CompareFlags& f, train::Config c) {
+plan::TrainingSetup setup_of(const CompareFlags& f, train::Config c) {
   if (!f.optimizer.empty()) c.optimizer = f.optimizer;
   c.precision = f.precision;
   c.input_size = f.input_size;
   c.num_classes = f.classes;
   train::need_net_model(c.model, "a plan");
   train::validate(c);
-  return plan::make_subject(c, f.input_shape.empty() ? Shape() : plan::parse_input_shape(f.input_shape));
+  return plan::make_setup(c, f.input_shape.empty() ? Shape() : plan::parse_input_shape(f.input_shape));
 }
 
 int compare_nets(CompareFlags& f, const Options& o, const train::Config& config) {
@@ -125,7 +125,7 @@ int compare_nets(CompareFlags& f, const Options& o, const train::Config& config)
   const plan::Catalog catalog = plan::load_catalog(f.catalog, f.price_file);
   for (const std::string& q : catalog.questions) std::fprintf(stderr, "freight: warning: %s\n", q.c_str());
   // There is nothing to save, so a signal ends the process, also in the middle of a long step.
-  const bench::Comparison c = bench::compare(subject_of(f, config), catalog, run, [&](const std::string& what) {
+  const bench::Comparison c = bench::compare(setup_of(f, config), catalog, run, [&](const std::string& what) {
     if (!o.quiet()) std::fprintf(stderr, "%s\n", what.c_str());
     return true;
   });

@@ -14,7 +14,7 @@
 #include "freight/comm/join.h"
 #include "freight/io/file.h"
 #include "freight/plan/rates.h"
-#include "freight/plan/subject.h"
+#include "freight/plan/training_setup.h"
 #include "freight/train/learner.h"
 #include "freight/train/signals.h"
 #include "lists.h"
@@ -121,8 +121,8 @@ void predict(bench::Scaling& s, const train::Config& c, const CompareFlags& f, b
         "Nothing is predicted: freight calibrate measures this machine once, for freight plan --world.";
     return;
   }
-  const plan::Subject subject = plan::make_subject(c);
-  plan::DraftOptions options = plan::options_of(subject);
+  const plan::TrainingSetup setup = plan::make_setup(c);
+  plan::StepPlanOptions options = plan::options_of(setup);
   for (bench::ScalingPoint& p : s.points) {
     options.batch = p.batch;
     options.ranks = p.devices;
@@ -133,7 +133,7 @@ void predict(bench::Scaling& s, const train::Config& c, const CompareFlags& f, b
                         .sums = {{p.devices, p.cost.start, p.cost.per_byte, p.cost.worst, p.beside}}};
     }
     p.predicted =
-        plan::estimate_here(plan::drafts(subject, options), &*rates, plan::RunLength::of(subject), nullptr, fleet)
+        plan::estimate_here(plan::plan_steps(setup, options), &*rates, plan::RunLength::of(setup), nullptr, fleet)
             .step_seconds;
   }
 }
@@ -143,7 +143,7 @@ int show(const bench::Scaling& s, const CompareFlags& f) {
   if (print_json(f, bench::to_json(s))) return 0;
   std::printf("%s on %s, batch %lld%s, by ranks of %s (%s)\n\n", s.model.c_str(), s.data.c_str(),
               static_cast<long long>(s.batch), s.shards > 0 ? cat(" in ", s.shards, " shards").c_str() : "",
-              s.machine.c_str(), s.engine.c_str());
+              s.machine.c_str(), s.transport.c_str());
   print(bench::figures_of(s));
   std::printf(
       "\nms of each step, the mean over the ranks: compute, gradient all-reduce, waiting for the slowest, data\n");
@@ -151,9 +151,9 @@ int show(const bench::Scaling& s, const CompareFlags& f) {
   return 0;
 }
 
-bench::Scaling scaling_of(const train::Config& c, const std::string& engine) {
+bench::Scaling scaling_of(const train::Config& c, const std::string& transport) {
   return {.machine = cat(cpu_info().model, ", ", cpu_info().cores, " cores"),
-          .engine = engine,
+          .transport = transport,
           .model = c.model,
           .data = c.data,
           .processors = cpu_info().cores,
@@ -177,7 +177,7 @@ int run_as_rank(const CompareFlags& f, const Args& args, const train::Config& c,
     std::printf("%s\n", bench::to_json(p).c_str());
     return 0;
   }
-  bench::Scaling s = scaling_of(c, comm::to_string(comm::engine_for(launch, f.job())));
+  bench::Scaling s = scaling_of(c, comm::to_string(comm::transport_for(launch, f.job())));
   s.points = {p};
   predict(s, c, f, launch.world == launch.local_world);
   return show(s, f);
@@ -195,7 +195,7 @@ int compare_worlds(const CompareFlags& flags, const Options& o, const Args& args
   const std::vector<int64_t> worlds = parse_counts("--world", f.world);
   need_parts("--world", worlds.back(), c);
   rates_of(f);  // what is wrong with them is reported before all is measured
-  bench::Scaling s = scaling_of(c, comm::to_string(f.engine()));
+  bench::Scaling s = scaling_of(c, comm::to_string(f.transport()));
   const LogFolder folder("bench-world", f.scratch);
   for (const int64_t world : worlds) {
     if (!o.quiet()) std::fprintf(stderr, "devices: %lld\n", static_cast<long long>(world));

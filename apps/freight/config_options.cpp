@@ -16,6 +16,7 @@ void declare_config(Options& o, train::Config& c) {
           o.add(field.names, &(c.*member), field.help,
                 {.key = field.key,
                  .value = field.value,
+                 .synonyms = field.limits.synonyms,
                  .aliases = field.aliases,
                  .seconds = field.seconds ? &(c.*field.seconds) : nullptr});
         },

@@ -159,24 +159,24 @@ int info_command(const Args& args) {
   Options options("data info", "Reads a dataset and describes it.", "[NAME or PATH] [options]");
   options.positional("NAME or PATH", &name, "a set of `freight data list`, a directory or a file (default digits)",
                      false);
-  options.add("--text-column", &common.load.text.text_column, "of a text file: name or number of the text",
+  options.add("--text-column", &common.load.text.text_column, "text column of a text file, by name or number",
               {.value = "NAME|N"});
-  options.add("--label-column", &common.load.text.label_column, "of a text file: name or number of the label",
+  options.add("--label-column", &common.load.text.label_column, "label column of a text file, by name or number",
               {.value = "NAME|N"});
   options.add("--on-bad-sample", &on_bad_sample, "unreadable documents: error stops, skip ignores them",
               {.one_of = {"error", "skip", "report"}});
   std::string layout = "auto", range;
   options.add("--layout", &layout, "layout of arrays (auto: inferred from the shape)",
               {.one_of = {"auto", "nchw", "nhwc", "nhw", "features"}});
-  options.add("--value-range", &range, "of arrays: the values of black and white", {.value = "LOW:HIGH"});
+  options.add("--value-range", &range, "value range of arrays, black to white", {.value = "LOW:HIGH"});
   std::string columns, types, target, header = "auto";
   options.add("--target", &target, "target column: reads the file as a table", {.value = "COL"});
-  options.add("--columns", &columns,
-              "of a table without a header: names of its columns, or a file with one in each line",
+  options.add("--columns", &columns, "column names of a table without a header, or a file with one in each line",
               {.value = "NAMES|FILE"});
-  options.add("--header", &header, "table: whether the first row has the column names (auto: inferred)",
+  options.add("--header", &header, "whether the first row of a table has the column names (auto: inferred)",
               {.one_of = {"auto", "yes", "no"}});
-  options.add("--types", &types, "table: column types that differ from the inferred ones", {.value = "COL=KIND,..."});
+  options.add("--types", &types, "column types of a table that differ from the inferred ones",
+              {.value = "COL=KIND,..."});
   common.add_to(options);
   if (options.parse(args) == Options::Outcome::done) return 0;
   data::parse_layout(layout, common.load.arrays.asked.layout);
@@ -262,7 +262,7 @@ int info_command(const Args& args) {
   std::printf("mean     %s%s\n", figures(own.mean).c_str(), of.c_str());
   std::printf("std      %s\n", figures(own.std).c_str());
   if (files) {
-    std::printf("note     training normalises by ImageNet's mean %s and std %s, as networks for photographs expect\n",
+    std::printf("note     training normalizes by ImageNet's mean %s and std %s, as networks for photographs expect\n",
                 figures(sets.train.mean).c_str(), figures(sets.train.std).c_str());
   }
   return 0;

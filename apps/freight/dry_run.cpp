@@ -42,8 +42,8 @@ void say_run(plan::FittedRun& run, int64_t devices, train::Observer& observer, c
     return;
   }
   std::string out;
-  if (run.draft) {
-    const plan::Draft& d = *run.draft;
+  if (run.step_plan) {
+    const plan::StepPlan& d = *run.step_plan;
     out +=
         cat("memory of the run at its peak\n", memory_table(d), "\nplan    ",
             with_commas(static_cast<int64_t>(d.plan_steps)), " plan steps in a training step: ", number(d.flops * 1e-9),

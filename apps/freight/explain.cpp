@@ -50,10 +50,10 @@ struct Layer {
 };
 
 // The module that a step belongs to, without the parts inside of it: "layer1.0.conv1", "blocks.2".
-std::vector<Layer> layers_of(const plan::Draft& draft, const plan::Speed& speed, const plan::Rates* rates) {
+std::vector<Layer> layers_of(const plan::StepPlan& step_plan, const plan::Speed& speed, const plan::Rates* rates) {
   std::vector<Layer> layers;
   std::map<std::string, size_t> number;
-  for (const plan::Draft::Stage& stage : draft.stages) {
+  for (const plan::StepPlan::Stage& stage : step_plan.stages) {
     for (const Work& w : stage.work) {
       const std::string path = w.path.empty() ? "(loss and updates)" : w.path;
       const auto [it, fresh] = number.try_emplace(path, layers.size());
@@ -68,7 +68,7 @@ std::vector<Layer> layers_of(const plan::Draft& draft, const plan::Speed& speed,
 }
 
 // One short paragraph per finding, with the numbers of this net.
-std::vector<std::string> findings(const Layer& all, const plan::Draft& draft, const plan::Estimate& here,
+std::vector<std::string> findings(const Layer& all, const plan::StepPlan& step_plan, const plan::Estimate& here,
                                   const plan::Estimate& there, const ExplainFlags& f) {
   std::vector<std::string> out;
   const plan::ByBound shares = all.by.shares();
@@ -79,13 +79,13 @@ std::vector<std::string> findings(const Layer& all, const plan::Draft& draft, co
           "are fastest at; the step does ", fixed(all.flops / all.bytes, 1), " FLOPs per byte that it moves."));
   if (launch > 0.3) {
     out.push_back(cat("Launch-bound on ", f.on, ": ", percent(launch), " of the time goes into starting ",
-                      draft.plan_steps, " kernels that are done before the next can be started. The batch of ",
-                      draft.options.batch, " is too small for the device: a larger one costs nearly nothing."));
+                      step_plan.plan_steps, " kernels that are done before the next can be started. The batch of ",
+                      step_plan.options.batch, " is too small for the device: a larger one costs nearly nothing."));
   }
   if (memory > 0.3) {
     out.push_back(cat("Memory-bound on ", f.on, " for ", percent(memory),
                       " of the time: passes over activations wait for memory, not arithmetic. ",
-                      draft.options.compute == DType::f32 ? "--precision bf16 halves their bytes; a" : "A",
+                      step_plan.options.compute == DType::f32 ? "--precision bf16 halves their bytes; a" : "A",
                       " device with more bandwidth helps, one with more FLOP/s does not."));
   }
   if (compute > 0.3) {
@@ -124,15 +124,15 @@ int explain_command(const Args& args) {
   const plan::Device device = in->catalog.device(flags.on);
   flags.on = device.name;
   in->catalog.devices = {device};
-  const plan::DraftOptions options = plan::options_of_run(in->subject);
-  const std::vector<plan::Draft> drafts = plan::drafts(in->subject, options);
-  const plan::Draft& draft = drafts[0];
+  const plan::StepPlanOptions options = plan::options_of_run(in->setup);
+  const std::vector<plan::StepPlan> step_plans = plan::plan_steps(in->setup, options);
+  const plan::StepPlan& step_plan = step_plans[0];
   const std::vector<plan::Estimate> estimated =
-      estimates(drafts, *in, {.fleet = {}, .samples = flags.samples}, nullptr);
+      estimates(step_plans, *in, {.fleet = {}, .samples = flags.samples}, nullptr);
   const plan::Estimate &here = estimated[0], &there = estimated[1];
   const plan::Assumption assumed = plan::assumption(device, options.compute);
   const plan::Rates* rates = in->rates ? &*in->rates : nullptr;
-  std::vector<Layer> layers = layers_of(draft, plan::usual_speed(device, assumed), rates);
+  std::vector<Layer> layers = layers_of(step_plan, plan::usual_speed(device, assumed), rates);
   Layer all;
   for (const Layer& l : layers) {
     all.flops += l.flops;
@@ -142,9 +142,9 @@ int explain_command(const Args& args) {
     all.there += l.there;
     all.by.add(l.by);
   }
-  const std::vector<std::string> found = findings(all, draft, here, there, flags);
+  const std::vector<std::string> found = findings(all, step_plan, here, there, flags);
   if (flags.json) {
-    Json j = json_of_run(in->subject, draft);
+    Json j = json_of_run(in->setup, step_plan);
     j["product_share"] = all.products / all.flops;
     j["share"] = json_of(all.by.shares());
     j["findings"] = found;
@@ -172,12 +172,12 @@ int explain_command(const Args& args) {
                     l.outputs > 0 ? with_commas(static_cast<int64_t>(l.outputs)) : "-",
                     rates ? fixed(l.here * 1e3, 2) : "-", fixed(l.there * 1e3, 3), l.bound()});
   }
-  std::printf("%s, batch %lld, %s; the other device: %s (%s, %s GB/s), predicted\n\n", in->subject.config.model.c_str(),
-              static_cast<long long>(options.batch), in->subject.config.precision.c_str(), device.name.c_str(),
+  std::printf("%s, batch %lld, %s; the other device: %s (%s, %s GB/s), predicted\n\n", in->setup.config.model.c_str(),
+              static_cast<long long>(options.batch), in->setup.config.precision.c_str(), device.name.c_str(),
               assumed.peak.c_str(), fixed(device.bandwidth_gb, 0).c_str());
-  if (!in->subject.length_shares(options.batch).empty()) {
+  if (!in->setup.length_shares(options.batch).empty()) {
     std::printf("layers: of a step of the longest texts, %lld tokens; devices: the mean over all lengths\n\n",
-                static_cast<long long>(in->subject.input.shape[0]));
+                static_cast<long long>(in->setup.input.shape[0]));
   }
   std::fputs(
       table({"layer", "GFLOP", "bytes", "FLOPs/byte", "outputs", "ms here", "ms there", "bound there"}, rows).c_str(),
@@ -187,7 +187,7 @@ int explain_command(const Args& args) {
                                                        {Figure::total},
                                                        {Figure::fits},
                                                        {Figure::step},
-                                                       {Figure::rate, cat(in->subject.unit, "/s")},
+                                                       {Figure::rate, cat(in->setup.unit, "/s")},
                                                        {Figure::run_hours},
                                                        {Figure::dollars}})
                           .c_str());

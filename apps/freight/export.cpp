@@ -52,7 +52,7 @@ int export_command(const Args& args) {
         {.one_of = {"onnx", "xgboost"}});
   o.add("--softmax", &options.softmax, "end with probabilities, as freight predict does; else with logits");
   o.add("--preprocessing", &options.preprocessing,
-        "images: accept u8 pixels (N, C, H, W) of the model's size instead of normalized floats");
+        "accept images as u8 pixels (N, C, H, W) of the model's size instead of normalized floats");
   o.add("--json", &json, "print JSON");
   if (o.parse(args) == Options::Outcome::done) return 0;
   if (output.empty()) fail(ErrorKind::usage, "-o", "is missing; see freight export --help");

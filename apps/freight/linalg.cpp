@@ -396,11 +396,11 @@ int linalg_command(const Args& args) {
                true);
   o.add("-o,--output", &f.output, "file of the results: .npz, or .npy for a single one", {.value = "FILE"});
   o.add("--device", &f.device, "auto, cpu, ref, cuda:N, opencl:N or another backend");
-  o.add("--assume", &f.assume, "solve: the matrix is general, positive definite, symmetric, or triangular",
+  o.add("--assume", &f.assume, "structure of the matrix for solve: general, positive definite, symmetric or triangular",
         {.one_of = {"gen", "pos", "sym", kUpperTriangle, kLowerTriangle}});
   o.add("--upper", &f.upper, "read the upper triangle of a symmetric matrix, not the lower one");
-  o.add("--reduced", &f.reduced, "qr, svd: reduced factors");
-  o.add("--rcond", &f.rcond, "lstsq, pinv, rank: singular values up to this fraction of the largest count as 0",
+  o.add("--reduced", &f.reduced, "reduced factors of qr and svd");
+  o.add("--rcond", &f.rcond, "singular values up to this fraction of the largest count as 0 (lstsq, pinv, rank)",
         {.value = "FRACTION", .min = 0});
   o.add("--json", &f.json, "print JSON");
   o.essentials({"operation", "files", "--output", "--device", "--assume", "--upper", "--reduced", "--rcond", "--json",

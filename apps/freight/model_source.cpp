@@ -17,8 +17,13 @@ void ModelSource::declare(Options& o) {
   o.add("--model", &model, "a built-in model, a spec FILE.json or a saved model", {.aliases = {"-a", "--arch"}});
   o.add("-b,--batch-size", &batch_size, "samples per step", {.min = 1, .max = 1 << 24});
   size.declare(o);
-  o.add("--optimizer", &optimizer, "optimizer of the training step", {.one_of = optim::names()});
   o.add("--device", &backend, "auto, cpu, ref, cuda:N or opencl:N");
+  o.add("--precision", &precision, "fp32, tf32, bf16 or fp16", {.one_of = store::precision_names()});
+  o.add("--deterministic", &deterministic, "fixed kernel choices, no measurement");
+}
+
+void ModelSource::declare_training(Options& o) {
+  o.add("--optimizer", &optimizer, "optimizer of the training step", {.one_of = optim::names()});
   o.add("--recompute", &recompute,
         "gradient checkpointing: recompute activations in the backward pass: auto (the cheap ones) or all",
         {.one_of = recompute_names()});
@@ -26,10 +31,8 @@ void ModelSource::declare(Options& o) {
         "offload to host memory: the optimizer state and, with --device-memory, activations, or with auto and "
         "all the cheaper of recomputing and copying",
         {.one_of = offload_names()});
-  o.add("--device-memory", &device_memory, "with --offload: limit of the step's arena (default: none)",
+  o.add("--device-memory", &device_memory, "limit of the step's arena with --offload (default: none)",
         {.value = "4GiB", .aliases = {"--memory-limit"}});
-  o.add("--precision", &precision, "fp32, tf32, bf16 or fp16", {.one_of = store::precision_names()});
-  o.add("--deterministic", &deterministic, "fixed kernel choices, no measurement");
 }
 
 models::Model load_model(const std::string& name_or_file, const models::Options& options) {

@@ -32,6 +32,7 @@ struct ModelSource {
   std::string offload = "none", device_memory;
 
   void declare(Options& o);
+  void declare_training(Options& o);  // what only a training step reads
   models::Model load() const;
   ArenaLimit limit() const;  // that --offload and --device-memory say
   // The training step, or inference. Says on stderr where the device lacks the precision.

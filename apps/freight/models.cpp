@@ -85,7 +85,7 @@ int show_rows(const store::Bundle& bundle, const std::string& path, bool spec, b
     const std::string range = c.range ? cat(", ", c.range->least, " to ", c.range->most) : std::string();
     const std::string source = c.source.empty() ? std::string() : cat(" of ", c.source);
     const std::string kind = c.words ? cat(c.levels.size(), " words") : cat(numbers, source, range);
-    j["columns"].push_back({{"name", c.name}, {"kind", c.words ? "words" : "numbers"}});
+    j["columns"].push_back({{"name", c.name}, {"kind", c.words ? "categories" : "numbers"}});
     Json& column = j["columns"].back();
     if (c.words) column["levels"] = c.levels;
     if (c.form != store::CellForm::number) column["form"] = store::to_string(c.form);
@@ -98,8 +98,8 @@ int show_rows(const store::Bundle& bundle, const std::string& path, bool spec, b
     Json& of = j["importance"][measure.measure];
     for (size_t i = 0; i < bundle.columns.size(); ++i) of[bundle.columns[i].name] = measure.columns[i];
   }
-  for (const store::SetAside& s : bundle.set_aside) {
-    j["set_aside"].push_back({{"name", s.name}, {"kind", s.kind}});
+  for (const store::IgnoredColumn& s : bundle.ignored_columns) {
+    j["ignored_columns"].push_back({{"name", s.name}, {"kind", s.kind}});
     rows.push_back({s.name, cat("ignored (", s.kind, ")")});
   }
   if (json) {

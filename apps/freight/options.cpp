@@ -104,6 +104,9 @@ void assign(Option& o, const std::string& text) {
       return;
     }
   }
+  for (const auto& [synonym, means] : o.more.synonyms) {
+    if (text == synonym) return assign(o, means);
+  }
   if (!o.more.one_of.empty() && std::find(o.more.one_of.begin(), o.more.one_of.end(), text) == o.more.one_of.end()) {
     const std::string near = nearest(text, o.more.one_of);
     bad_value(o, text, "one of " + join(o.more.one_of, ", "), near.empty() ? "" : cat("; did you mean ", near, "?"));
@@ -168,7 +171,9 @@ std::string flag_text(const Option& o) {
 std::string first_clause(const std::string& help, size_t width) {
   std::string text = help.substr(0, help.find("; "));
   if (text.size() > width) text = text.substr(0, text.find(" ("));
-  return text.size() > width ? text.substr(0, std::min(text.rfind(", ", width), text.rfind(' ', width))) : text;
+  if (text.size() > width) text = text.substr(0, std::min(text.rfind(", ", width), text.rfind(' ', width)));
+  while (!text.empty() && (text.back() == ':' || text.back() == ',')) text.pop_back();
+  return text;
 }
 
 // "--no-progress" for "--progress".
@@ -220,7 +225,7 @@ Json read_once(const std::string& path) {
 struct Options::Impl {
   std::string command, summary, synopsis, notes, heading = "Options";
   std::vector<Option> options;
-  std::vector<std::pair<std::string, std::string>> shorthands;
+  std::vector<std::pair<std::string, std::string>> shorthands, advice;
   bool with_config = false, dry_run = false, print_config = false, help_wanted = false, verbose = false, quiet = false;
   std::string config_file;
   std::vector<std::string> sets, plugins, essentials;
@@ -243,6 +248,9 @@ struct Options::Impl {
 
   [[noreturn]] void unknown_flag(const std::string& token) const {
     const std::string flag = token.substr(0, token.find('='));
+    for (const auto& [foreign, text] : advice) {
+      if (canonical(flag) == foreign) fail(ErrorKind::usage, flag, "unknown flag of `freight ", command, "`: ", text);
+    }
     const std::string near = nearest(flag, known_flags());
     fail(ErrorKind::usage, flag, "unknown flag of `freight ", command, "`",
          near.empty() ? cat("; see freight ", command, " --help") : cat("; did you mean ", near, "?"));
@@ -451,6 +459,8 @@ void Options::positional(const std::string& name, Target target, const std::stri
 void Options::shorthand(const std::string& flag, const std::string& meaning) {
   impl_->shorthands.emplace_back(flag, meaning);
 }
+
+void Options::advise(const std::string& flag, const std::string& advice) { impl_->advice.emplace_back(flag, advice); }
 
 void Options::accept(const std::string& name, const std::string& word, bool* said, const std::string& help) {
   Option* o = impl_->find(name);

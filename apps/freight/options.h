@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -18,9 +19,10 @@ class Options {
   using Target = std::variant<bool*, int64_t*, double*, std::string*, std::vector<std::string>*, std::optional<bool>*,
                               std::optional<int64_t>*, std::optional<double>*, std::optional<std::string>*>;
   struct More {
-    std::string key = {};                      // dotted name in configuration files; "" keeps the option out of them
-    std::string value = {};                    // name of the value in the help; "" follows from the type
-    std::vector<std::string> one_of = {};      // allowed values; empty allows all
+    std::string key = {};                  // dotted name in configuration files; "" keeps the option out of them
+    std::string value = {};                // name of the value in the help; "" follows from the type
+    std::vector<std::string> one_of = {};  // allowed values; empty allows all
+    std::vector<std::pair<std::string, std::string>> synonyms = {};  // other words for values, and which each means
     std::optional<double> min = {}, max = {};  // inclusive bounds of a number (NaN and infinity are always refused)
     std::vector<std::string> aliases = {};     // accepted, not shown first in the help
     // A time like 30s may stand in place of a whole number, and goes here; the number is 0 then.
@@ -43,6 +45,8 @@ class Options {
   void positional(const std::string& name, Target target, const std::string& help, bool required);
   // `flag` stands for `meaning`: shorthand("--bf16", "--precision=bf16").
   void shorthand(const std::string& flag, const std::string& meaning);
+  // `flag` is one of other programs, without a counterpart here: its error gives `advice`, not the nearest flag.
+  void advise(const std::string& flag, const std::string& advice);
   // `word` may stand where the option has a number: sets `*said`, and leaves the number alone. `help` is added.
   void accept(const std::string& name, const std::string& word, bool* said, const std::string& help);
   // The arguments and flags that `--help` shows, one line each, of a command with many; `--help all` shows the others,

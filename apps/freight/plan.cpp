@@ -22,11 +22,11 @@ namespace freight::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using plan::Draft;
 using plan::Estimate;
 using plan::Formula;
 using plan::Part;
 using plan::Range;
+using plan::StepPlan;
 
 constexpr double kGib = 1024.0 * 1024 * 1024;
 constexpr int kSizes[] = {4, 8, 12, 16, 24, 40, 48, 80, 141, 192};  // GiB
@@ -65,13 +65,13 @@ struct Means {
   std::string flag;
   double total = 0, flops = 0;
 };
-std::vector<Means> means_of(const plan::Subject& s, const Draft& base) {
+std::vector<Means> means_of(const plan::TrainingSetup& s, const StepPlan& base) {
   std::vector<Means> all;
-  const auto add = [&](const std::string& flag, plan::DraftOptions o) {
-    const Draft d = plan::draft(s, o);
+  const auto add = [&](const std::string& flag, plan::StepPlanOptions o) {
+    const StepPlan d = plan::plan_step(s, o);
     all.push_back({flag, static_cast<double>(d.total()), d.flops});
   };
-  plan::DraftOptions o = base.options;
+  plan::StepPlanOptions o = base.options;
   for (const char* mode : {"auto", "all"}) {
     o.recompute = parse_recompute(mode);
     if (o.recompute != base.options.recompute) add(cat("--recompute ", mode), o);
@@ -92,13 +92,13 @@ std::vector<Means> means_of(const plan::Subject& s, const Draft& base) {
 
 // The plan that --offload leads to, beside the one without.
 struct Within {
-  Draft draft;
+  StepPlan step_plan;
   double device_bytes = 0;
   double slowdown = 0;
   std::string text;
 };
-std::optional<Within> within(const PlanInput& in, const Draft& base, const PlanFlags& f) {
-  const Offload offload = parse_offload(in.subject.config.offload);
+std::optional<Within> within(const PlanInput& in, const StepPlan& base, const PlanFlags& f) {
+  const Offload offload = parse_offload(in.setup.config.offload);
   if (offload == Offload::none) return std::nullopt;
   const plan::Rates* rates = in.rates ? &*in.rates : nullptr;
   Within w;
@@ -108,31 +108,32 @@ std::optional<Within> within(const PlanInput& in, const Draft& base, const PlanF
     speed = {.transfer = 20e9, .bytes = 0.55e9 * f.device_bandwidth, .flops = 0.4e12 * f.device_tflops, .beside = true};
     rates = nullptr;
   }
-  plan::DraftOptions o = base.options;
+  plan::StepPlanOptions o = base.options;
   o.offload = offload;
   o.device_bytes = w.device_bytes;
   o.speed = speed;
-  w.draft = plan::draft(in.subject, o);
-  plan::add_lengths(w.draft, in.subject);
-  w.slowdown = plan::slowdown(base, w.draft, rates, speed);
-  w.text = plan::offload_text(base, w.draft, rates, speed);
+  w.step_plan = plan::plan_step(in.setup, o);
+  plan::add_lengths(w.step_plan, in.setup);
+  w.slowdown = plan::slowdown(base, w.step_plan, rates, speed);
+  w.text = plan::offload_text(base, w.step_plan, rates, speed);
   return w;
 }
 Json json_of(const Within& w) {
-  return {{"mode", offload_names()[static_cast<size_t>(w.draft.options.offload)]},
-          {"device_memory_bytes", w.device_bytes > 0 ? Json(w.device_bytes) : Json(nullptr)},
-          {"fits", w.device_bytes > 0 ? Json(static_cast<double>(w.draft.total()) <= w.device_bytes) : Json(nullptr)},
-          {"total_bytes", w.draft.total()},
-          {"host_bytes", w.draft.part(Part::host)},
-          {"copies", w.draft.transfers},
-          {"copied_bytes", w.draft.transferred},
-          {"plan_steps", w.draft.plan_steps},
-          {"predicted_slowdown", w.slowdown}};
+  return {
+      {"mode", offload_names()[static_cast<size_t>(w.step_plan.options.offload)]},
+      {"device_memory_bytes", w.device_bytes > 0 ? Json(w.device_bytes) : Json(nullptr)},
+      {"fits", w.device_bytes > 0 ? Json(static_cast<double>(w.step_plan.total()) <= w.device_bytes) : Json(nullptr)},
+      {"total_bytes", w.step_plan.total()},
+      {"host_bytes", w.step_plan.part(Part::host)},
+      {"copies", w.step_plan.transfers},
+      {"copied_bytes", w.step_plan.transferred},
+      {"plan_steps", w.step_plan.plan_steps},
+      {"predicted_slowdown", w.slowdown}};
 }
 void print_within(const Within& w) {
-  const auto total = static_cast<double>(w.draft.total());
-  std::printf("\n--offload %s: %s on the device", offload_names()[static_cast<size_t>(w.draft.options.offload)].c_str(),
-              bytes(total).c_str());
+  const auto total = static_cast<double>(w.step_plan.total());
+  std::printf("\n--offload %s: %s on the device",
+              offload_names()[static_cast<size_t>(w.step_plan.options.offload)].c_str(), bytes(total).c_str());
   if (w.device_bytes > 0) {
     std::printf(", %s %s", total <= w.device_bytes ? "within" : "which does not fit", bytes(w.device_bytes).c_str());
   }
@@ -146,15 +147,15 @@ struct DeviceLimit {
   std::string means;          // by what it fits where it does not as it is; "" where nothing is known
   int64_t largest_batch = 0;  // 0: none
 };
-std::optional<DeviceLimit> device_limit(const std::vector<Draft>& drafts, const Formula& line,
+std::optional<DeviceLimit> device_limit(const std::vector<StepPlan>& step_plans, const Formula& line,
                                         const PlanCommandFlags& f) {
   if (!memory_alone(f)) return std::nullopt;
   if (f.csv)
     fail(ErrorKind::usage, "--csv",
          "lists devices: without it, or with --json, the plan shows what fits --device-memory");
   DeviceLimit l{.bytes = f.device_bytes(), .fits = false, .means = {}, .largest_batch = line.largest(f.device_bytes())};
-  l.fits = static_cast<double>(drafts[0].total()) <= l.bytes;
-  if (!l.fits) l.means = plan::accumulation_for(drafts, l.bytes);
+  l.fits = static_cast<double>(step_plans[0].total()) <= l.bytes;
+  if (!l.fits) l.means = plan::accumulation_for(step_plans, l.bytes);
   return l;
 }
 void print_limit(const DeviceLimit& l, int64_t batch) {
@@ -170,12 +171,12 @@ void print_limit(const DeviceLimit& l, int64_t batch) {
   std::printf("              times on such a device need --device-bandwidth and --device-tflops, or --on NAME\n");
 }
 
-Json json_of(const std::vector<Draft>& drafts, const Formula& line, const std::vector<Means>& means,
+Json json_of(const std::vector<StepPlan>& step_plans, const Formula& line, const std::vector<Means>& means,
              const std::vector<Estimate>& all, const PlanInput& in, const std::optional<Within>& offloaded,
              const std::optional<DeviceLimit>& limit) {
-  const Draft& d = drafts[0];
-  const auto [x, y] = in.subject.batch_types(d.options.batch);
-  Json j = json_of_run(in.subject, d);
+  const StepPlan& d = step_plans[0];
+  const auto [x, y] = in.setup.batch_types(d.options.batch);
+  Json j = json_of_run(in.setup, d);
   j["input"] = to_string(x);
   j["targets"] = to_string(y);
   j["grad_accum"] = d.options.parts;
@@ -190,7 +191,7 @@ Json json_of(const std::vector<Draft>& drafts, const Formula& line, const std::v
                                     {"kind", plan::to_string(h.part)}});
   }
   j["formula"] = {{"fixed_bytes", line.fixed}, {"bytes_per_sample", line.per_sample}, {"batches", Json::array()}};
-  for (const Draft& other : drafts) j["formula"]["batches"].push_back(other.options.batch);
+  for (const StepPlan& other : step_plans) j["formula"]["batches"].push_back(other.options.batch);
   j["formula"]["error"] = line.third > 0 ? Json(line.error) : Json(nullptr);
   for (const int gib : kSizes) j["largest_batch"][std::to_string(gib) + " GiB"] = line.largest(gib * kGib);
   for (const Means& m : means) {
@@ -207,11 +208,11 @@ Json json_of(const std::vector<Draft>& drafts, const Formula& line, const std::v
   return j;
 }
 
-void print_memory(const std::vector<Draft>& drafts, const Formula& line) {
-  std::printf("\nmemory of a training step at its peak\n%s", memory_table(drafts[0]).c_str());
+void print_memory(const std::vector<StepPlan>& step_plans, const Formula& line) {
+  std::printf("\nmemory of a training step at its peak\n%s", memory_table(step_plans[0]).c_str());
   std::string batches;
-  for (size_t i = 0; i < drafts.size(); ++i) {
-    batches += cat(i == 0 ? "" : i + 1 < drafts.size() ? ", " : " and ", drafts[i].options.batch);
+  for (size_t i = 0; i < step_plans.size(); ++i) {
+    batches += cat(i == 0 ? "" : i + 1 < step_plans.size() ? ", " : " and ", step_plans[i].options.batch);
   }
   std::printf("\nformula   %s + %s x batch, from batches %s", bytes(line.fixed).c_str(), bytes(line.per_sample).c_str(),
               batches.c_str());
@@ -224,7 +225,7 @@ void print_memory(const std::vector<Draft>& drafts, const Formula& line) {
   std::printf("\n");
 }
 
-void print_means(const std::vector<Means>& means, const Draft& d) {
+void print_means(const std::vector<Means>& means, const StepPlan& d) {
   if (means.empty()) return;
   std::vector<std::vector<std::string>> rows;
   for (const Means& m : means) {
@@ -243,13 +244,13 @@ const Estimate* held_up(const std::vector<Estimate>& all) {
   return nullptr;
 }
 
-void print_devices(const std::vector<Estimate>& all, const Draft& draft, const PlanCommandFlags& f, const PlanInput& in,
-                   int64_t devices) {
+void print_devices(const std::vector<Estimate>& all, const StepPlan& step_plan, const PlanCommandFlags& f,
+                   const PlanInput& in, int64_t devices) {
   const std::vector<const Estimate*> shown = shown_of(all, f.top);
   std::printf("\n%s", estimate_table(shown, {{Figure::device},
                                              {Figure::fits},
                                              {Figure::largest_batch},
-                                             {Figure::rate, cat(in.subject.unit, "/s")},
+                                             {Figure::rate, cat(in.setup.unit, "/s")},
                                              {Figure::epoch_hours},
                                              {Figure::run_hours},
                                              {Figure::dollars},
@@ -270,7 +271,7 @@ void print_devices(const std::vector<Estimate>& all, const Draft& draft, const P
     std::printf(
         "%lld of each, with a batch of %lld on every one: predicted; the all-reduce overlaps with the backward pass\n"
         "         runs (docs/plan.md); memory is that of one, dollars and energy are those of all\n",
-        static_cast<long long>(devices), static_cast<long long>(draft.options.batch));
+        static_cast<long long>(devices), static_cast<long long>(step_plan.options.batch));
   }
   if (const Estimate* slow = held_up(all)) {
     std::printf("reading or sending data may slow down %s: %s s per step\n", slow->device.c_str(),
@@ -396,48 +397,47 @@ int plan_command(const Args& args) {
     }
     fleet.devices = *list.count;
   }
-  plan::DraftOptions options = plan::options_of_run(in->subject);
+  plan::StepPlanOptions options = plan::options_of_run(in->setup);
   options.batch = batch_of_each("--devices", *in, fleet.devices, flags.shared.per_device_batch);
   options.ranks = fleet.devices;
   options.offload = Offload::none;
   if (flags.shared.rate_of_one > 0) {
     fail(ErrorKind::usage, "--rate-of-one", "is what --world scales from: add --world 1,", fleet.devices);
   }
-  const std::vector<Draft> drafts = plan::drafts(in->subject, options);
-  const std::optional<Within> offloaded = within(*in, drafts[0], flags);
-  const Formula line = plan::formula(drafts);
-  const std::optional<DeviceLimit> limit = device_limit(drafts, line, flags);
-  const std::vector<Means> means = flags.means ? means_of(in->subject, drafts[0]) : std::vector<Means>{};
-  const std::vector<Estimate> all = estimates(drafts, *in,
+  const std::vector<StepPlan> step_plans = plan::plan_steps(in->setup, options);
+  const std::optional<Within> offloaded = within(*in, step_plans[0], flags);
+  const Formula line = plan::formula(step_plans);
+  const std::optional<DeviceLimit> limit = device_limit(step_plans, line, flags);
+  const std::vector<Means> means = flags.means ? means_of(in->setup, step_plans[0]) : std::vector<Means>{};
+  const std::vector<Estimate> all = estimates(step_plans, *in,
                                               {.fleet = fleet,
                                                .samples = flags.samples,
                                                .sort = flags.sort,
                                                .batch = flags.shared.per_device_batch * fleet.devices},
-                                              offloaded ? &offloaded->draft : nullptr);
+                                              offloaded ? &offloaded->step_plan : nullptr);
   if (flags.csv) {
     print_csv(all);
     return 0;
   }
   if (flags.json) {
-    std::printf("%s\n", json_of(drafts, line, means, all, *in, offloaded, limit).dump(2).c_str());
+    std::printf("%s\n", json_of(step_plans, line, means, all, *in, offloaded, limit).dump(2).c_str());
     return 0;
   }
-  const Draft& d = drafts[0];
-  const auto [x, y] = in->subject.batch_types(options.batch);
-  std::printf("model     %s: %s parameters, %s\n", in->subject.config.model.c_str(), with_commas(d.parameters).c_str(),
+  const StepPlan& d = step_plans[0];
+  const auto [x, y] = in->setup.batch_types(options.batch);
+  std::printf("model     %s: %s parameters, %s\n", in->setup.config.model.c_str(), with_commas(d.parameters).c_str(),
               to_string(x).c_str());
-  if (!in->subject.data.empty()) {
-    std::printf("data      %s: %s train, %s test\n", in->subject.data.c_str(),
-                with_commas(in->subject.train_count).c_str(), with_commas(in->subject.test_count).c_str());
+  if (!in->setup.data.empty()) {
+    std::printf("data      %s: %s train, %s test\n", in->setup.data.c_str(), with_commas(in->setup.train_count).c_str(),
+                with_commas(in->setup.test_count).c_str());
   }
-  std::fputs(texts_line(in->subject).c_str(), stdout);
+  std::fputs(texts_line(in->setup).c_str(), stdout);
   std::printf("step      batch %lld%s, %s, %s: %s GFLOP, %s moved, %s FLOPs per byte, %s plan steps\n",
               static_cast<long long>(options.batch),
-              options.parts > 1 ? cat(" in ", options.parts, " parts").c_str() : "",
-              in->subject.config.precision.c_str(), in->subject.config.optimizer.c_str(),
-              number(d.flops * 1e-9).c_str(), bytes(d.moved).c_str(), number(d.flops / d.moved).c_str(),
-              with_commas(static_cast<int64_t>(d.plan_steps)).c_str());
-  print_memory(drafts, line);
+              options.parts > 1 ? cat(" in ", options.parts, " parts").c_str() : "", in->setup.config.precision.c_str(),
+              in->setup.config.optimizer.c_str(), number(d.flops * 1e-9).c_str(), bytes(d.moved).c_str(),
+              number(d.flops / d.moved).c_str(), with_commas(static_cast<int64_t>(d.plan_steps)).c_str());
+  print_memory(step_plans, line);
   if (limit) print_limit(*limit, options.batch);
   print_means(means, d);
   if (offloaded) print_within(*offloaded);

@@ -26,10 +26,10 @@ using Json = nlohmann::ordered_json;
 // The steps that a device is tried with.
 train::TriedNet tried(const PlanInput& in, const train::Config& on_device) {
   const train::Config& c = on_device;
-  const auto [x, y] = in.subject.batch_types(c.batch_size);
+  const auto [x, y] = in.setup.batch_types(c.batch_size);
   const store::ComputeType compute = store::compute_type(c.precision, c.backend);
   return {.config = c,
-          .make_model = in.subject.make_model,
+          .make_model = in.setup.make_model,
           .inputs = x,
           .targets = y,
           .compile = {.backend = *trace::device_named(c.backend),
@@ -40,7 +40,7 @@ train::TriedNet tried(const PlanInput& in, const train::Config& on_device) {
 }
 
 train::Config on(const PlanInput& in, const std::string& device) {
-  train::Config c = in.subject.config;
+  train::Config c = in.setup.config;
   c.backend = device;
   return c;
 }
@@ -53,7 +53,7 @@ double seconds_alone(const PlanInput& in, const std::string& device) {
 
 // One of the processes that measure at once.
 int measure_as_rank(const PlanInput& in, const DevicesRequest& r, const comm::Launch& launch) {
-  train::Ranks ranks(comm::join_job(launch, {.timeout = 120, .engine = comm::Engine::shared_memory}));
+  train::Ranks ranks(comm::join_job(launch, {.timeout = 120, .transport = comm::Transport::shared_memory}));
   return with_others(&ranks, [&] {
     const train::Config c = on(in, r.names.at(static_cast<size_t>(launch.rank)));
     need_own_gpus(ranks, c.backend);
@@ -79,7 +79,7 @@ std::string ms(double seconds) { return cat(fixed(seconds * 1e3, 1), " ms"); }
 }  // namespace
 
 int plan_devices(const PlanInput& in, const DevicesRequest& r, const Args& args) {
-  const train::Config& c = in.subject.config;
+  const train::Config& c = in.setup.config;
   const comm::Launch launch = comm::read_launch_environment();
   if (launch.source == "freight" && launch.world == static_cast<int>(r.names.size())) {
     return measure_as_rank(in, r, launch);
@@ -121,7 +121,7 @@ int plan_devices(const PlanInput& in, const DevicesRequest& r, const Args& args)
               table({"device", "a step alone", cat(found["of"].get<std::string>(), " together")}, rows).c_str());
   const double rate = static_cast<double>(c.batch_size) / together;
   std::printf("together  %s a step, %s %s/s: %s %% of the sum of the individual rates\n", ms(together).c_str(),
-              with_commas(static_cast<int64_t>(rate)).c_str(), in.subject.unit,
+              with_commas(static_cast<int64_t>(rate)).c_str(), in.setup.unit,
               fixed(100 / (together * rates), 0).c_str());
   if (together < best->second) {
     std::printf("worth it  %s times as fast as %s alone\n", fixed(best->second / together, 2).c_str(),

@@ -142,7 +142,7 @@ std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
   for (const std::string& q : in.catalog.questions) std::fprintf(stderr, "freight: warning: %s\n", q.c_str());
   if (in.trees) return in;
   const Shape input = flags.input_shape.empty() ? Shape() : plan::parse_input_shape(flags.input_shape);
-  in.subject = plan::make_subject(flags.config, input);
+  in.setup = plan::make_setup(flags.config, input);
   plan::Rates rates;
   if (!flags.rates.empty()) {
     in.rates = plan::Rates::parse(io::read_text(flags.rates), flags.rates);

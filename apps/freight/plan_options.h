@@ -1,4 +1,4 @@
-// `freight plan`, `explain` and `advise` have this in common: the flags of training, the catalogue, and the subject
+// `freight plan`, `explain` and `advise` have this in common: the flags of training, the catalogue, and the setup
 // that they make of them.
 #pragma once
 #include <functional>
@@ -13,7 +13,7 @@
 #include "freight/plan/catalog.h"
 #include "freight/plan/estimate.h"
 #include "freight/plan/rates.h"
-#include "freight/plan/subject.h"
+#include "freight/plan/training_setup.h"
 #include "freight/train/row_learner.h"
 #include "options.h"
 
@@ -36,9 +36,9 @@ struct PlanFlags {
 // Parses as `train` does: the data set's recipe gives the defaults, flags change them. `make` makes the command's
 // options, which declare `flags`. Null where help or the configuration was printed.
 struct PlanInput {
-  plan::Subject subject;
+  plan::TrainingSetup setup;
   plan::Catalog catalog;
-  const train::RowLearner* trees = nullptr;  // set: these are planned for a table, and there is no subject
+  const train::RowLearner* trees = nullptr;  // set: these are planned for a table, and there is no setup
   std::optional<plan::Rates> rates;
 };
 // Trees: whether the command plans those of a table, too.

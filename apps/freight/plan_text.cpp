@@ -47,7 +47,7 @@ std::string number(double v) {
 }
 std::string range(const plan::Range& r) { return r.high <= 0 ? "-" : cat(number(r.low), " - ", number(r.high)); }
 
-std::string memory_table(const plan::Draft& d) {
+std::string memory_table(const plan::StepPlan& d) {
   std::string out;
   const auto add = [&](const char* name, size_t n) {
     if (n == 0) return;
@@ -71,7 +71,7 @@ std::string memory_table(const plan::Draft& d) {
   return out + table({"  bytes", "kind", "layer", "op", "type"}, rows);
 }
 
-std::string texts_line(const plan::Subject& s) {
+std::string texts_line(const plan::TrainingSetup& s) {
   if (s.assumes_full_length()) {
     return cat("texts     all of ", s.input.shape[0],
                " tokens, the full length: without data the lengths are unknown\n");
@@ -87,7 +87,7 @@ std::string texts_line(const plan::Subject& s) {
              "\n");
 }
 
-Json json_of_texts(const plan::Subject& s) {
+Json json_of_texts(const plan::TrainingSetup& s) {
   Json lengths = Json::array();
   for (const plan::LengthShare& l : s.length_shares(s.config.batch_size)) {
     lengths.push_back({{"tokens", l.tokens}, {"share_of_steps", l.steps}, {"share_of_test", l.tested}});
@@ -188,7 +188,7 @@ std::vector<const Estimate*> shown_of(const std::vector<Estimate>& all, int64_t 
   return rows;
 }
 
-Json json_of_run(const plan::Subject& s, const plan::Draft& d) {
+Json json_of_run(const plan::TrainingSetup& s, const plan::StepPlan& d) {
   return {{"model", s.config.model},
           {"data", s.data},
           {"batch_size", s.config.batch_size},

@@ -15,11 +15,11 @@ std::string number(double v);             // three digits, as ranges deserve
 std::string range(const plan::Range& r);  // "0.21 - 0.43", "-" where it is not known
 std::string fits_text(const plan::Estimate& e);
 // Bytes of a plan by kind with their total, and below the largest tensors at the peak.
-std::string memory_table(const plan::Draft& draft);
+std::string memory_table(const plan::StepPlan& step_plan);
 // A line on how long texts are taken to be, with its end; "" where samples are none, or all have one length.
-std::string texts_line(const plan::Subject& subject);
+std::string texts_line(const plan::TrainingSetup& setup);
 // The same: {"lengths": [{"tokens": 32, "share_of_steps": 0.9}, ...], "assumed": false}, or null.
-nlohmann::ordered_json json_of_texts(const plan::Subject& subject);
+nlohmann::ordered_json json_of_texts(const plan::TrainingSetup& setup);
 std::string text_of(const plan::Offer& o);
 // Sorts by speed, dollars, energy, batch, memory or name; what is not known comes last.
 void sort_estimates(std::vector<plan::Estimate>& all, const std::string& by);
@@ -51,8 +51,8 @@ std::string estimate_table(const std::vector<const plan::Estimate*>& rows, const
 // The first `top` of them behind this machine, the first of all; 0: all.
 std::vector<const plan::Estimate*> shown_of(const std::vector<plan::Estimate>& all, int64_t top);
 nlohmann::ordered_json json_of(const plan::Estimate& e, const plan::Catalog& catalog);
-// The planned run, and its step by `draft`: each command begins its JSON with it.
-nlohmann::ordered_json json_of_run(const plan::Subject& subject, const plan::Draft& draft);
+// The planned run, and its step by `step_plan`: each command begins its JSON with it.
+nlohmann::ordered_json json_of_run(const plan::TrainingSetup& setup, const plan::StepPlan& step_plan);
 void print_csv(const std::vector<plan::Estimate>& all);
 
 }  // namespace freight::app

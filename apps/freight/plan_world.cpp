@@ -23,10 +23,10 @@ namespace freight::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using plan::Draft;
 using plan::Estimate;
 using plan::Part;
 using plan::Range;
+using plan::StepPlan;
 
 bool is_path(const std::string& text) { return ends_with(text, ".json") || text.find('/') != std::string::npos; }
 
@@ -65,39 +65,39 @@ struct Share {
 };
 
 // Bytes of a rank with its part of the optimizer's state, whole tensors.
-size_t sharded_bytes(const Draft& d, int64_t devices) {
+size_t sharded_bytes(const StepPlan& d, int64_t devices) {
   const size_t all = std::accumulate(d.states.begin(), d.states.end(), size_t{0});
   return d.total() - all + train::largest_share(d.states, static_cast<int>(devices));
 }
 
 std::vector<Share> shares_of(const PlanInput& in, const WorldRequest& r) {
-  plan::DraftOptions options = plan::options_of_run(in.subject);
+  plan::StepPlanOptions options = plan::options_of_run(in.setup);
   EstimateOptions how{.fleet = r.fleet, .samples = r.samples, .sort = r.sort, .rate_of_one = r.rate_of_one};
   if (r.rate_of_one > 0 && r.devices[0] != 1) {
     fail(ErrorKind::usage, "--rate-of-one", "is of one device: add --world 1,...");
   }
   std::vector<Share> all;
-  std::vector<std::vector<Draft>> drafts;
-  drafts.reserve(r.devices.size());
+  std::vector<std::vector<StepPlan>> step_plans;
+  step_plans.reserve(r.devices.size());
   for (const int64_t devices : r.devices) {
     options.batch = batch_of_each("--world", in, devices, r.batch_of_each);
     options.ranks = devices;
     const bool same = !all.empty() && all.back().batch == options.batch;
-    drafts.push_back(same ? drafts.back() : plan::drafts(in.subject, options));
-    Draft& d = drafts.back()[0];
+    step_plans.push_back(same ? step_plans.back() : plan::plan_steps(in.setup, options));
+    StepPlan& d = step_plans.back()[0];
     if (same) {  // as many samples make other batches of each length
       d.options.ranks = devices;
-      plan::add_lengths(d, in.subject);
+      plan::add_lengths(d, in.setup);
     }
     how.fleet.devices = devices;
     how.batch = r.batch_of_each * devices;
-    how.one = &drafts[0];
+    how.one = &step_plans[0];
     all.push_back({.devices = devices,
                    .batch = options.batch,
                    .bytes = d.total(),
                    .optimizer = d.part(Part::optimizer),
                    .sharded_bytes = sharded_bytes(d, devices),
-                   .estimates = estimates(drafts.back(), in, how, nullptr)});
+                   .estimates = estimates(step_plans.back(), in, how, nullptr)});
   }
   return all;
 }
@@ -125,9 +125,8 @@ std::string percent(const Range& r) {
 }
 
 Json json_of(const std::vector<Share>& world, const PlanInput& in) {
-  Json j = {
-      {"model", in.subject.config.model}, {"data", in.subject.data}, {"batch_size", in.subject.config.batch_size}};
-  j["texts"] = json_of_texts(in.subject);
+  Json j = {{"model", in.setup.config.model}, {"data", in.setup.data}, {"batch_size", in.setup.config.batch_size}};
+  j["texts"] = json_of_texts(in.setup);
   for (const Share& s : world) {
     Json one = {{"devices", s.devices},
                 {"batch_per_device", s.batch},
@@ -257,30 +256,31 @@ void declare(Options& o, FleetFlags& f) {
 }
 
 int64_t batch_of_each(const char* flag, const PlanInput& in, int64_t devices, int64_t per_device_batch) {
-  need_shards(flag, devices, in.subject.config.shards);
+  need_shards(flag, devices, in.setup.config.shards);
   if (per_device_batch > 0) return per_device_batch;
-  const int64_t batch = in.subject.config.batch_size;
+  const int64_t batch = in.setup.config.batch_size;
   if (batch < devices) {
     fail(ErrorKind::usage, flag, "a batch of ", batch, " has no ", devices, " parts: use a larger --batch-size");
   }
   return (batch + devices - 1) / devices;
 }
 
-std::vector<Estimate> estimates(const std::vector<Draft>& drafts, const PlanInput& in, const EstimateOptions& options,
-                                const Draft* running) {
-  plan::RunLength length = plan::RunLength::of(in.subject, options.samples);
+std::vector<Estimate> estimates(const std::vector<StepPlan>& step_plans, const PlanInput& in,
+                                const EstimateOptions& options, const StepPlan* running) {
+  plan::RunLength length = plan::RunLength::of(in.setup, options.samples);
   if (options.batch > 0 && length.steps_per_epoch > 0) {
-    const double fewer = static_cast<double>(in.subject.config.batch_size) / static_cast<double>(options.batch);
+    const double fewer = static_cast<double>(in.setup.config.batch_size) / static_cast<double>(options.batch);
     length.steps_per_epoch = std::max(1.0, length.steps_per_epoch * fewer);
   }
   plan::Fleet fleet = options.fleet;
   std::vector<Estimate> all;
   for (const plan::Device& d : in.catalog.devices) {
     if (options.one && options.rate_of_one > 0) fleet.pace = plan::pace_of(*options.one, d, options.rate_of_one);
-    all.push_back(plan::estimate(drafts, d, in.catalog, length, fleet, running));
+    all.push_back(plan::estimate(step_plans, d, in.catalog, length, fleet, running));
   }
   sort_estimates(all, options.sort);
-  all.insert(all.begin(), plan::estimate_here(drafts, in.rates ? &*in.rates : nullptr, length, running, options.fleet));
+  all.insert(all.begin(),
+             plan::estimate_here(step_plans, in.rates ? &*in.rates : nullptr, length, running, options.fleet));
   return all;
 }
 
@@ -291,10 +291,10 @@ void print_world(const PlanInput& in, const WorldRequest& r) {
     return;
   }
   std::printf("model     %s, %s: %s/s, and the rate over that of %lld times as much\n%s\n",
-              in.subject.config.model.c_str(),
+              in.setup.config.model.c_str(),
               r.batch_of_each > 0 ? cat("batch ", r.batch_of_each, " on each device").c_str()
-                                  : cat("batch ", in.subject.config.batch_size, " shared by the devices").c_str(),
-              in.subject.unit, static_cast<long long>(world[0].devices), texts_line(in.subject).c_str());
+                                  : cat("batch ", in.setup.config.batch_size, " shared by the devices").c_str(),
+              in.setup.unit, static_cast<long long>(world[0].devices), texts_line(in.setup).c_str());
   const std::vector<const Estimate*> shown = print_rates(world, r.top);
   // This machine where it is timed, and the first of the devices.
   for (size_t i = 0; i < shown.size() && i < 2; ++i) {

@@ -31,13 +31,14 @@ struct EstimateOptions {
   plan::Fleet fleet;
   int64_t samples = 0;
   std::string sort = "speed";
-  int64_t batch = 0;                              // of all devices; 0: the configuration's
-  double rate_of_one = 0;                         // samples per second, with the batch of these drafts:
-  const std::vector<plan::Draft>* one = nullptr;  // of one device; null: there is no such rate
+  int64_t batch = 0;                                 // of all devices; 0: the configuration's
+  double rate_of_one = 0;                            // samples per second, with the batch of these step plans:
+  const std::vector<plan::StepPlan>* one = nullptr;  // of one device; null: there is no such rate
 };
-// This machine first, then the catalogue's devices. `running`: the plan that offloads; null: the first of the drafts.
-std::vector<plan::Estimate> estimates(const std::vector<plan::Draft>& drafts, const PlanInput& in,
-                                      const EstimateOptions& options, const plan::Draft* running);
+// This machine first, then the catalogue's devices. `running`: the plan that offloads; null: the first of the step
+// plans.
+std::vector<plan::Estimate> estimates(const std::vector<plan::StepPlan>& step_plans, const PlanInput& in,
+                                      const EstimateOptions& options, const plan::StepPlan* running);
 
 struct WorldRequest {
   std::vector<int64_t> devices;  // numbers of them, rising

@@ -218,13 +218,13 @@ void declare(Options& o, PredictFlags& f) {
   o.add("--json", &f.json, "write one JSON document per sample, with all probabilities");
   o.add("--jsonl", &f.jsonl, "write one JSON document per sample, with the top-k classes in their order");
   o.add("--csv", &f.csv,
-        "write CSV: path (or text), class and probability, top-k lines per sample; for tables what identifies "
+        "write CSV; path (or text), class and probability, top-k lines per sample; for tables what identifies "
         "a row, the target and the probability of each class");
   o.add("--columns", &f.columns,
-        "tables: columns of the CSV: the target, classes, probability, path and columns of the table",
+        "columns of the CSV for tables: the target, classes, probability, path and columns of the table",
         {.value = "NAMES"});
   o.add("--explain", &f.output.explain,
-        "tables: SHAP values of each column, as columns shap:NAME and shap:base (CSV, or --json)");
+        "SHAP values of each column of a table, as columns shap:NAME and shap:base (CSV, or --json)");
   o.add("--npy", &f.output.npy, "write the probabilities (samples, classes) to an npy file", {.value = "FILE"});
   o.add("-o,--output", &f.output.file, "write to a file instead of standard output (-)", {.value = "FILE"});
   o.add("--no-progress", &f.no_progress, "no progress line");

@@ -23,7 +23,7 @@ std::string target_of(const store::Bundle& bundle) {
 // The columns that identify the rows of a model's table and are no features: identifiers, and the queries of a ranking.
 std::vector<std::string> identifying(const store::Bundle& bundle) {
   std::vector<std::string> names;
-  for (const store::SetAside& column : bundle.set_aside) {
+  for (const store::IgnoredColumn& column : bundle.ignored_columns) {
     if (column.kind == "identifier" || (column.kind == "group" && bundle.rows->ranks())) names.push_back(column.name);
   }
   return names;

@@ -33,6 +33,7 @@ struct ProfileFlags {
 
   void declare(Options& o) {
     source.declare(o);
+    source.declare_training(o);
     o.add("--inference", &inference, "inference (weights frozen, no loss) instead of the training step");
     o.add("--seconds", &seconds, "seconds to measure", {.min = 0});
     o.add("--top", &top, "only the N slowest steps", {.min = 0});
@@ -111,11 +112,11 @@ void print_steps(const MeasuredPlan& m, int64_t top) {
 }
 
 // "lenet batch 64: 31 steps, 1.234 ms (...)".
-void print_sum(const std::string& subject, const Profile& p) {
+void print_sum(const std::string& title, const Profile& p) {
   std::printf(
       "\n%s: %zu steps, %.3f ms (sum of steps %.3f ms), arena %s (lower bound %s), plan cache %lld hits "
       "%lld misses\n",
-      subject.c_str(), p.steps.size(), p.total_ms, p.steps_ms, human_bytes(static_cast<double>(p.arena_bytes)).c_str(),
+      title.c_str(), p.steps.size(), p.total_ms, p.steps_ms, human_bytes(static_cast<double>(p.arena_bytes)).c_str(),
       human_bytes(static_cast<double>(p.lower_bound_bytes)).c_str(), static_cast<long long>(p.cache.hits),
       static_cast<long long>(p.cache.misses));
   if (p.once_steps > 0) {

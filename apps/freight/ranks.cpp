@@ -71,12 +71,12 @@ void declare(Options& o, RankFlags& f) {
 
 comm::JobOptions JobFlags::job() const {
   return {.timeout = comm_timeout,
-          .engine = comm::parse_engine("--comm", comm),
+          .transport = comm::parse_transport("--comm", comm),
           .interface = interface,
           .token_file = token_file};
 }
 
-comm::Engine JobFlags::engine() const { return comm::engine_for(comm::Launch{}, job()); }
+comm::Transport JobFlags::transport() const { return comm::transport_for(comm::Launch{}, job()); }
 
 int64_t device_count(const RankFlags& flags, const comm::Launch& launch) {
   if (flags.devices.empty()) return launch.world;
@@ -156,7 +156,7 @@ int64_t sharers_of(const RankFlags& flags, const std::string& device, const comm
 }
 
 void need_own_gpus(train::Ranks& ranks, const std::string& device, const RankFlags& flags) {
-  const bool nccl = comm::asked_engine(flags.job()) == comm::Engine::nccl;
+  const bool nccl = comm::requested_transport(flags.job()) == comm::Transport::nccl;
   if (nccl && env::get("NCCL_MULTI_RANK_GPU_ENABLE") == "1") return;
   std::string mine;
   if (starts_with(device, "cuda")) {
@@ -175,7 +175,7 @@ void need_own_gpus(train::Ranks& ranks, const std::string& device, const RankFla
 }
 
 void need_nccl(const RankFlags& flags, const train::Config& config) {
-  if (comm::asked_engine(flags.job()) != comm::Engine::nccl) return;
+  if (comm::requested_transport(flags.job()) != comm::Transport::nccl) return;
   if (config.sync_batch_norm && config.shards > 0) {
     fail(ErrorKind::usage, "--comm",
          "nccl cannot be combined with --sync-batch-norm and --shards: shards wait for each other in memory of the "
@@ -185,9 +185,9 @@ void need_nccl(const RankFlags& flags, const train::Config& config) {
 }
 
 void join_devices(train::Ranks& ranks, const std::string& device, const RankFlags& flags) {
-  const comm::Engine asked = comm::asked_engine(flags.job());
-  const bool forced = asked == comm::Engine::nccl;
-  if (!forced && asked != comm::Engine::automatic) return;
+  const comm::Transport asked = comm::requested_transport(flags.job());
+  const bool forced = asked == comm::Transport::nccl;
+  if (!forced && asked != comm::Transport::automatic) return;
   // Each rank names its device unless it is one of CUDA's, and then says why it cannot use NCCL.
   const std::string& name = *trace::device_named(device);
   const bool cuda_device = starts_with(name, "cuda:");
@@ -205,10 +205,10 @@ void join_devices(train::Ranks& ranks, const std::string& device, const RankFlag
     if (forced) fail(ErrorKind::device, "--comm nccl", why);
     return ranks.set_note(cat("gradients go through memory of the host: ", why));
   }
-  const std::string meeting = ranks.from_first(ranks.first() ? cuda::new_nccl_meeting() : std::string());
+  const std::string nccl_id = ranks.from_first(ranks.first() ? cuda::new_nccl_id() : std::string());
   ranks.use(cuda::join_nccl(backend(name).memory(), {.rank = ranks.rank(),
                                                      .world = ranks.world(),
-                                                     .meeting = meeting,
+                                                     .id = nccl_id,
                                                      .timeout = flags.comm_timeout,
                                                      .lost = [&ranks] { return ranks.comm().lost(); },
                                                      .others = [&ranks] { return ranks.comm().whereabouts(); }}));
@@ -216,7 +216,7 @@ void join_devices(train::Ranks& ranks, const std::string& device, const RankFlag
 }
 
 void refuse_nccl(const JobFlags& flags) {
-  if (flags.job().engine != comm::Engine::nccl) return;
+  if (flags.job().transport != comm::Transport::nccl) return;
   fail(ErrorKind::usage, "--comm",
        "nccl sums gradients between CUDA devices, for freight train alone: expected auto, shared or "
        "gloo");
@@ -304,7 +304,7 @@ comm::LaunchOptions launch_of(Args words, const JobFlags& flags, int64_t count, 
   o.command = {std::filesystem::read_symlink("/proc/self/exe").string()};
   o.command.insert(o.command.end(), words.begin(), words.end());
   o.world = static_cast<int>(count);
-  o.bound = flags.engine() == comm::Engine::shared_memory;
+  o.bound = flags.transport() == comm::Transport::shared_memory;
   o.log_dir = logs;
   return o;
 }
@@ -481,11 +481,11 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
 std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch) {
   comm::JobOptions job = flags.job();
   job.called_off = [] { return signals::stop_requested(); };
-  train::RankMeeting meeting{.address = [launch, job] { return comm::meeting_address(launch, job); },
-                             .timeout = flags.comm_timeout};
+  train::RankRendezvous rendezvous{.address = [launch, job] { return comm::rendezvous_address(launch, job); },
+                                   .timeout = flags.comm_timeout};
   try {
     return std::make_unique<train::Ranks>(comm::join_job(launch, job), train::parse_overlap(flags.overlap),
-                                          std::move(meeting));
+                                          std::move(rendezvous));
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::peer_lost || !signals::stop_requested()) throw;
     return nullptr;

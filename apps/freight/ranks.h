@@ -25,13 +25,14 @@ struct JobFlags {
   double comm_timeout = 120;                    // seconds
 
   comm::JobOptions job() const;
-  // The engine of ranks that this process starts, all on this host.
-  comm::Engine engine() const;
+  // The transport of ranks that this process starts, all on this host.
+  comm::Transport transport() const;
   // The flags as words for the processes that are started.
   Args words() const;
 };
 void declare_job(Options& o, JobFlags& f);
-// Throws Error(usage) where a command whose processes meet in memory of the host alone is asked for --comm nccl.
+// Throws Error(usage) where a command whose processes communicate only through memory of the host is asked for --comm
+// nccl.
 void refuse_nccl(const JobFlags& flags);
 
 struct RankFlags : JobFlags {

@@ -48,14 +48,14 @@ int report_command(const Args& args) {
   signals::install();
   if (!examine.data.empty()) data::find(examine.data, {.data_dir = examine.data_dir});  // is it there at all?
   Progress progress(o.quiet() ? Progress::Mode::off : Progress::Mode::automatic);
-  std::vector<report::ReportedRun> subjects;
-  for (const std::string& path : runs) subjects.push_back({.run = report::read_run(path)});
-  for (const report::ReportedRun& s : subjects) {
+  std::vector<report::ReportedRun> reported;
+  for (const std::string& path : runs) reported.push_back({.run = report::read_run(path)});
+  for (const report::ReportedRun& s : reported) {
     for (const std::string& note : s.run.notes) {
       if (!o.quiet()) progress.line(cat("warning: ", s.run.path, ": ", note));
     }
   }
-  for (report::ReportedRun& s : subjects) {
+  for (report::ReportedRun& s : reported) {
     if (!examples) continue;
     try {
       if (s.run.model.empty()) fail(ErrorKind::data, s.run.path, "the run has no saved model yet");
@@ -73,12 +73,12 @@ int report_command(const Args& args) {
     if (signals::stop_requested()) return signals::exit_code();
   }
   progress.clear();
-  const std::string html = report::to_html(subjects);
+  const std::string html = report::to_html(reported);
   if (output == "-") {
     std::fwrite(html.data(), 1, html.size(), stdout);
     return 0;
   }
-  if (output.empty()) output = subjects.size() == 1 ? subjects.front().run.path + "/report.html" : "report.html";
+  if (output.empty()) output = reported.size() == 1 ? reported.front().run.path + "/report.html" : "report.html";
   io::write_file_atomic(output, std::string_view(html));
   std::printf("%s: %s\n", output.c_str(), human_bytes(static_cast<double>(html.size())).c_str());
   return 0;

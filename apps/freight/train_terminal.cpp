@@ -34,7 +34,8 @@ void Terminal::on_start(const train::RunSummary& s) {
   pass_ = s.pass;
   held_out_ = s.held_out;
   steps_ = s.has_plans;
-  rate_ = s.unit + "/s";
+  rate_ = s.unit == "row" ? "rows/s" : s.unit + "/s";
+  squared_ = !s.has_plans && s.classes == 0 && !s.ranks;
   for (const std::string& warning : s.warnings) say(cat("warning: ", warning));
   tell(cat("freight ", version(), " on ", s.device));
   const std::string what = s.classes > 0     ? cat(s.classes, " classes")
@@ -42,7 +43,7 @@ void Terminal::on_start(const train::RunSummary& s) {
                            : s.ranks         ? "relevance labels to rank by"
                                              : "regression target";
   const std::string measured = s.test_count > 0 || s.has_plans
-                                   ? cat(with_commas(s.test_count), " ", name_of_set(s.measured))
+                                   ? cat(with_commas(s.test_count), " ", name_of_set(steps_ ? held_out_ : s.measured))
                                    : "no validation set";
   tell(cat("data    ", s.data, ": ", with_commas(s.train_count), " train, ", measured, ", ", what));
   if (s.has_plans) {
@@ -74,8 +75,9 @@ train::AfterStep Terminal::on_step(const train::StepReport& r) {
                                 .epochs = r.epochs,
                                 .step = r.step,
                                 .steps = r.steps,
-                                .loss = r.loss,
-                                .mean_loss = r.mean_loss,
+                                .loss_name = loss_name(),
+                                .loss = shown_loss(r.loss),
+                                .mean_loss = shown_loss(r.mean_loss),
                                 .top1 = r.top1,
                                 .lr = steps_ ? std::optional(r.lr) : std::nullopt,
                                 .samples_per_s = r.samples_per_s,
@@ -109,9 +111,9 @@ void Terminal::on_leaderboard(const train::Leaderboard& board) {
 void Terminal::on_epoch(const train::EpochReport& e) {
   look_at_device();
   const train::StepReport& r = e.train;
-  std::string text = cat(pass_, " ", r.epoch, "/", r.epochs, "  loss ", figure(r.mean_loss));
+  std::string text = cat(pass_, " ", r.epoch, "/", r.epochs, "  ", loss_name(), " ", figure(shown_loss(r.mean_loss)));
   if (r.top1) text += cat("  top1 ", fixed(*r.top1, 2));
-  if (e.test) text += cat("  ", held_out_, " loss ", figure(e.test->loss));
+  if (e.test) text += cat("  ", held_out_, " ", loss_name(), " ", figure(shown_loss(e.test->loss)));
   if (e.test && tokens()) text += cat("  ", held_out_, " perplexity ", figure(std::exp(e.test->loss)));
   if (e.test && e.test->top1) text += cat("  ", held_out_, " top1 ", fixed(*e.test->top1, 2));
   text += cat("  ", with_commas(static_cast<int64_t>(r.samples_per_s)), " ", rate_);
@@ -188,6 +190,8 @@ void Terminal::look_at_device() {
   if (device)
     device_peak_ = std::max(device_peak_, static_cast<double>(free_before) - static_cast<double>(device->free_bytes()));
 }
+
+double Terminal::shown_loss(double loss) const { return squared_ ? std::sqrt(loss) : loss; }
 
 // "1,248 steps" of a net, "135 rounds" or "1 fit" of a learner of tables.
 std::string Terminal::counted(int64_t n) const {

@@ -65,6 +65,9 @@ class Terminal : public train::Observer {
   void update(const std::string& text);
   void look_at_device();
   std::string counted(int64_t n) const;
+  // Rounds of a regression show the root of their mean squared error, which has the unit of the target.
+  const char* loss_name() const { return squared_ ? "rmse" : "loss"; }
+  double shown_loss(double loss) const;
   bool tokens() const { return rate_ == "tok/s"; }  // of a language model
 
   std::mutex log_mutex_;
@@ -72,6 +75,7 @@ class Terminal : public train::Observer {
   std::vector<std::string> early_;  // lines until then
   double device_peak_ = 0;
   bool quiet_, steps_ = true;  // a net, whose steps are planned
+  bool squared_ = false;       // a regression on a table
   std::string example_, sample_set_, pass_ = "epoch", held_out_ = "test", rate_ = "img/s";
   Progress progress_;
 };

@@ -6,11 +6,11 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <sstream>
 
 #include <nlohmann/json.hpp>
 
 #include "freight/base/strings.h"
+#include "rank_processes.h"
 #include "run_command.h"
 #include "tests/support/folders.h"
 
@@ -132,8 +132,8 @@ TEST(BenchComm, StopsItsRanksOnASignal) {
   std::signal(SIGINT, SIG_DFL);  // a shell that runs the tests in its background ignores it, and so would all programs
   const std::string dir = scratch_dir();
   Running bench({"bench", "comm", "--world", "2", "--bytes", "1k", "--seconds", "600"}, "", {"TMPDIR=" + dir});
-  ASSERT_TRUE(bench.wait_for("ranks: 2", 20));
-  for (int i = 0; i < 250 && std::filesystem::is_empty(dir); ++i) ::usleep(20000);
+  ASSERT_TRUE(bench.wait_for("ranks: 2"));
+  ASSERT_TRUE(bench.wait_until([&] { return !std::filesystem::is_empty(dir); }));
   ::usleep(200000);
   bench.send(SIGINT);
   EXPECT_EQ(bench.finish().code, 130);
@@ -143,16 +143,8 @@ TEST(BenchComm, StopsItsRanksOnASignal) {
 TEST(BenchComm, NamesARankThatIsKilled) {
   const std::string dir = scratch_dir();
   Running bench({"bench", "comm", "--world", "3", "--bytes", "64k", "--seconds", "600"}, "", {"TMPDIR=" + dir});
-  ASSERT_TRUE(bench.wait_for("ranks: 3", 20));
-  const std::string pid = std::to_string(bench.pid());
-  int victim = 0;
-  for (int i = 0; i < 500 && victim == 0; ++i, ::usleep(20000)) {
-    std::istringstream children(read_file("/proc/" + pid + "/task/" + pid + "/children"));
-    for (int child = 0; children >> child;) {
-      const std::string environment = read_file("/proc/" + std::to_string(child) + "/environ");
-      if (holds(environment, std::string("\0FREIGHT_RANK=1\0", 16))) victim = child;
-    }
-  }
+  ASSERT_TRUE(bench.wait_for("ranks: 3"));
+  const int victim = awaited_process(bench, 1);
   ASSERT_GT(victim, 0);
   ::usleep(300000);
   ASSERT_EQ(::kill(victim, SIGKILL), 0);

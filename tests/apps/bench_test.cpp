@@ -45,6 +45,14 @@ TEST(BenchCompare, WritesTableJsonPageAndTrace) {
   EXPECT_NE(r.err.find("cpu, batch 1"), std::string::npos);
 }
 
+TEST(BenchInfer, HasNoFlagsOfTraining) {
+  for (const char* flag : {"--optimizer", "--recompute", "--offload", "--device-memory"}) {
+    const Ran r = run_freight({"bench", "infer", "--model", "mlp", flag, "none"});
+    EXPECT_EQ(r.code, 2) << flag;
+    EXPECT_NE(r.err.find(std::string(flag) + ": unknown flag of `freight bench infer`"), std::string::npos) << r.err;
+  }
+}
+
 TEST(BenchCompare, PrintsFiguresLayersAndFindings) {
   const Ran r = run_freight(compare({"--devices", "cpu", "--predict", "Tesla P4", "--batches", "2", "--quiet"}));
   ASSERT_EQ(r.code, 0) << r.err;

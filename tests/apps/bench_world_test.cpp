@@ -143,7 +143,7 @@ TEST_F(BenchScaling, RefusesWhatItCannotMeasure) {
 
 TEST_F(BenchScaling, NamesARankThatIsKilledAndLeavesNothing) {
   Running running(args({"--world", "3", "--seconds", "600"}), {}, {"TMPDIR=" + dir_ + "/tmp"});
-  const int pid = awaited_process(running.pid(), 1);
+  const int pid = awaited_process(running, 1);
   ASSERT_GT(pid, 0);
   ASSERT_EQ(::kill(pid, SIGKILL), 0);
   const Ran r = running.finish();

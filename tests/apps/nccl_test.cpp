@@ -60,11 +60,10 @@ class NcclCommand : public ::testing::Test {
 
   // Kills rank 1 when the run sums by NCCL and has stored a first state.
   void kill_rank_1(Running& running, const std::string& run) const {
-    ASSERT_TRUE(running.wait_for(kNote, 120));
-    const std::string saved = path(run) + "/checkpoints/step-3";
-    ASSERT_TRUE(waited_for(saved) || waited_for(saved) || waited_for(saved));  // the fakes are slow
-    const int rank = awaited_process(running.pid(), 1);
+    ASSERT_TRUE(running.wait_for(kNote));
+    const int rank = awaited_process(running, 1);
     ASSERT_GT(rank, 0);
+    ASSERT_TRUE(waited_for_step(running, path(run), 3));
     ::kill(rank, SIGKILL);
   }
 

@@ -28,12 +28,14 @@ struct Sample {
     options.add("-b,--batch-size", &batch, "samples per step", {.key = "batch_size", .min = 1});
     options.add("--lr", &lr, "learning rate", {.key = "optimizer.lr", .min = 0, .aliases = {"--learning-rate"}});
     options.add("--optimizer", &optimizer, "rule", {.key = "optimizer.name", .one_of = {"sgd", "adam", "adamw"}});
-    options.add("--precision", &precision, "", {.key = "precision", .one_of = {"fp32", "bf16"}});
+    options.add("--precision", &precision, "",
+                {.key = "precision", .one_of = {"fp32", "bf16"}, .synonyms = {{"single", "fp32"}, {"brain", "bf16"}}});
     options.add("--epochs", &epochs, "passes", {.key = "epochs", .min = 0});
     options.add("--progress", &progress, "progress line");
     options.add("--nesterov", &nesterov, "look ahead", {.key = "optimizer.nesterov"});
     options.add("--tag", &tags, "labels", {.key = "tags"});
     options.shorthand("--bf16", "--precision=bf16");
+    options.advise("--turbo-mode", "there is none yet");
     options.enable_config();
     outcome = options.parse(args);
   }
@@ -84,6 +86,12 @@ TEST(OptionsTest, ArgumentsMayBeADashAndFollowATwoDashes) {
   EXPECT_EQ(Sample({"--", "--odd.png"}).files, (Words{"--odd.png"}));
 }
 
+TEST(OptionsTest, SynonymsOfAValueMeanIt) {
+  EXPECT_EQ(Sample({"--precision", "brain"}).precision, "bf16");
+  EXPECT_EQ(Sample({"--bf16", "--precision=single"}).precision, "fp32");
+  EXPECT_EQ(Sample({"--set", "precision=brain"}).precision, "bf16");
+}
+
 struct Refused {
   Words args;
   std::string text;
@@ -99,6 +107,7 @@ TEST(OptionsTest, BadValuesNameTheFlagTheValueAndTheNeed) {
       {{"--lr", "-1"}, "--lr: expected at least 0, got '-1'"},
       {{"--lr="}, "--lr: expected a number, got ''"},
       {{"--optimizer", "adamx"}, "--optimizer: expected one of sgd, adam, adamw, got 'adamx'; did you mean adam?"},
+      {{"--turbo_mode=3"}, "--turbo_mode: unknown flag of `freight sample`: there is none yet"},
       {{"--btach-size", "3"}, "--btach-size: unknown flag of `freight sample`; did you mean --batch-size?"},
       {{"--progress=maybe"}, "--progress: expected true or false, got 'maybe'"},
       {{"--set", "optimizer.lt=3"}, "--set: unknown key 'optimizer.lt'; did you mean optimizer.lr?"},

@@ -123,7 +123,7 @@ TEST_F(PredictMany, CtrlCLeavesNoHalfFile) {
   std::string list = folder + "/none.png\n";
   for (int i = 0; i < 200000; ++i) list += folder + "/a.png\n";
   Running running({"predict", model, "-", "-o", dir + "/all.txt", "--on-bad-sample", "skip"}, list);
-  ASSERT_TRUE(running.wait_for("skipped", 30));
+  ASSERT_TRUE(running.wait_for("skipped"));
   running.send(SIGINT);
   const Ran r = running.finish();
   EXPECT_EQ(r.code, 130) << r.err;
@@ -183,7 +183,7 @@ TEST_F(PredictMany, CtrlCEndsTheWaitForAPipe) {
   const std::string pipe = dir + "/pipe.png", line = folder + "/none.png";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   Running image({"predict", model, line, pipe, "--on-bad-sample", "skip", "-b", "1"});
-  ASSERT_TRUE(image.wait_for("skipped", 30));
+  ASSERT_TRUE(image.wait_for("skipped"));
   image.send(SIGINT);
   EXPECT_EQ(image.finish().code, 130);
 }
@@ -249,7 +249,7 @@ TEST_F(PredictMany, ADeviceThatIsKilledIsNamedAndNothingStays) {
   for (int i = 0; i < 12'000; ++i) args.push_back(folder + "/a.png");
   args.insert(args.end(), {"-b", "1", "--devices", "3", "-o", out + "/answers", "--npy", out + "/answers.npy"});
   Running running(args, {}, {"TMPDIR=" + tmp});
-  const int pid = awaited_process(running.pid(), 1);
+  const int pid = awaited_process(running, 1);
   ASSERT_GT(pid, 0);
   ASSERT_EQ(::kill(pid, SIGKILL), 0);
   const Ran r = running.finish();
@@ -266,7 +266,7 @@ TEST_F(PredictMany, DevicesStopTogetherOnASignal) {
   for (int i = 0; i < 12'000; ++i) args.push_back(folder + "/a.png");
   args.insert(args.end(), {"-b", "1", "--devices", "2", "-o", out + "/answers"});
   Running running(args);
-  ASSERT_GT(awaited_process(running.pid(), 1), 0);
+  ASSERT_GT(awaited_process(running, 1), 0);
   ::usleep(300'000);
   running.send(SIGTERM);
   const Ran r = running.finish();

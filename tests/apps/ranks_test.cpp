@@ -167,9 +167,9 @@ TEST_F(Ranks, SumsBesideTheBackwardHalfChangeNoBit) {
 TEST_F(Ranks, ARankThatIsLostBesideTheBackwardHalfIsNamed) {
   Running running(args(
       "lost", {"--max-steps", "100000", "--epochs", "0", "--save-every", "20", "--devices", "3", "--overlap", "yes"}));
-  ASSERT_TRUE(waited_for(path("lost") + "/checkpoints/step-20"));
-  const int pid = process_of(running.pid(), 1);
+  const int pid = awaited_process(running, 1);
   ASSERT_GT(pid, 0);
+  ASSERT_TRUE(waited_for_step(running, path("lost"), 20));
   ::kill(pid, SIGKILL);
   const Ran lost = running.finish();
   EXPECT_EQ(lost.code, 7) << lost.err;
@@ -180,8 +180,7 @@ TEST_F(Ranks, ARankThatIsLostBesideTheBackwardHalfIsNamed) {
 TEST_F(Ranks, ARankThatIsLostBeforeTheMeetingIsNamedWithinThreeSeconds) {
   for (const char* engine : {"shared", "gloo"}) {
     Running running(args(engine, {"--max-steps", "100000", "--epochs", "0", "--devices", "3", "--comm", engine}));
-    int pid = 0;
-    for (int i = 0; i < 30'000 && pid == 0; ++i, usleep(1000)) pid = process_of(running.pid(), 1);
+    const int pid = awaited_process(running, 1);
     ASSERT_GT(pid, 0);
     const auto start = std::chrono::steady_clock::now();
     ::kill(pid, SIGKILL);
@@ -194,7 +193,7 @@ TEST_F(Ranks, ARankThatIsLostBeforeTheMeetingIsNamedWithinThreeSeconds) {
 
 TEST_F(Ranks, ASignalBeforeTheMeetingEndsAll) {
   Running running(args("early", {"--max-steps", "100000", "--epochs", "0", "--devices", "3"}));
-  const int last = awaited_process(running.pid(), 2);
+  const int last = awaited_process(running, 2);
   ASSERT_GT(last, 0);
   ::kill(last, SIGSTOP);  // so that nobody meets
   usleep(500'000);        // the others wait by now, or get the signal before
@@ -300,7 +299,7 @@ TEST_F(Ranks, TheCostOfShardsOnOneDeviceIsMeasuredAndTold) {
 
 TEST_F(Ranks, AStoppedRunOfFourGoesOnOnTwoToTheSameModel) {
   write_file(path("normed.json"), kNormed);
-  const Words set = {"--model", path("normed.json"), "--shards", "8", "--max-steps", "60", "--save-every", "7"};
+  const Words set = {"--model", path("normed.json"), "--shards", "8", "--max-steps", "240", "--save-every", "7"};
   const auto with = [&](const Words& more) {
     Words all = set;
     all.insert(all.end(), more.begin(), more.end());
@@ -308,9 +307,9 @@ TEST_F(Ranks, AStoppedRunOfFourGoesOnOnTwoToTheSameModel) {
   };
   trained("whole", set);
   Running running(args("stopped", with({"--devices", "cpu*4"})));
-  ASSERT_TRUE(waited_for(path("stopped") + "/checkpoints/step-14"));
-  const int pid = process_of(running.pid(), 2);
+  const int pid = awaited_process(running, 2);
   ASSERT_GT(pid, 0);
+  ASSERT_TRUE(waited_for_step(running, path("stopped"), 14));
   ::kill(pid, SIGKILL);
   const Ran lost = running.finish();
   EXPECT_EQ(lost.code, 7) << lost.err;
@@ -331,7 +330,7 @@ TEST_F(Ranks, AStoppedRunOfFourGoesOnOnTwoToTheSameModel) {
 
 TEST_F(Ranks, ASignalEndsAllInOrderAndTheRunCanBeResumed) {
   Running running(args("stopped", {"--max-steps", "100000", "--epochs", "0", "--save-every", "20", "--devices", "2"}));
-  ASSERT_TRUE(waited_for(path("stopped") + "/checkpoints/step-20"));
+  ASSERT_TRUE(waited_for_step(running, path("stopped"), 20));
   running.send(SIGTERM);
   const Ran r = running.finish();
   EXPECT_EQ(r.code, 143) << r.err;
@@ -480,7 +479,7 @@ TEST_F(Ranks, EvalNamesARankThatIsKilledAndLeavesNothing) {
   Running running({"eval", path("run") + "/model.safetensors", "--data", "digits", "--split", "train", "--tta", "shift",
                    "-b", "1", "--devices", "3"},
                   {}, {"TMPDIR=" + path("tmp")});
-  const int pid = awaited_process(running.pid(), 2);
+  const int pid = awaited_process(running, 2);
   ASSERT_GT(pid, 0);
   ASSERT_EQ(::kill(pid, SIGKILL), 0);
   const Ran r = running.finish();

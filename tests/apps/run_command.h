@@ -1,5 +1,6 @@
 // Runs the built command and returns what it wrote and its exit code.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,11 @@ class Running {
   ~Running();
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
-  // Waits until standard error holds `text`; false after `seconds` or when the command ended without it.
-  bool wait_for(const std::string& text, double seconds);
+  // Waits until `event` is true; false where the command ended without it. The limit of five minutes only ends a hang:
+  // a loaded machine may be slow.
+  bool wait_until(const std::function<bool()>& event);
+  // Waits until standard error contains `text`.
+  bool wait_for(const std::string& text);
   void send(int signal) const;
   int pid() const { return child_; }
   Ran finish();

@@ -1,5 +1,6 @@
 // The helper of this folder's tests (see run_command.h), and the behaviour that all commands share.
 #include "run_command.h"
+#include "freight/base/clock.h"
 #include "tests/support/folders.h"
 
 #include <fcntl.h>
@@ -105,15 +106,19 @@ bool Running::ended() {
   return done_;
 }
 
-bool Running::wait_for(const std::string& text, double seconds) {
+bool Running::wait_until(const std::function<bool()>& event) {
   const auto start = std::chrono::steady_clock::now();
-  while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < seconds) {
+  while (seconds_since(start) < 300) {
     const bool last = ended();
-    if (read_file(dir_ + "/err").find(text) != std::string::npos) return true;
+    if (event()) return true;
     if (last) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::this_thread::sleep_for(std::chrono::microseconds(200));  // a checkpoint is half-written for a few milliseconds
   }
   return false;
+}
+
+bool Running::wait_for(const std::string& text) {
+  return wait_until([&] { return read_file(dir_ + "/err").find(text) != std::string::npos; });
 }
 
 void Running::send(int signal) const { kill(child_, signal); }
@@ -212,6 +217,9 @@ TEST(Command, HelpFitsAScreenAndHelpAllShowsEveryOption) {
     EXPECT_GE(all.size(), brief.size()) << all;
     EXPECT_EQ(all.find("--help all: all "), std::string::npos) << all;
   }
+  const std::string predict = run_freight({"predict", "--help"}).out;
+  EXPECT_NE(predict.find("--csv                   write CSV\n"), std::string::npos) << predict;
+  EXPECT_NE(predict.find("--columns NAMES         columns of the CSV"), std::string::npos) << predict;
   const std::string brief = run_freight({"train", "--help"}).out, all = run_freight({"train", "--help=all"}).out;
   EXPECT_NE(brief.find("freight train --help all: all "), std::string::npos) << brief;
   EXPECT_NE(brief.find("--epochs N"), std::string::npos) << brief;

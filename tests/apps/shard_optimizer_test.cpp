@@ -48,11 +48,6 @@ class ShardOptimizer : public DigitRuns {
   }
 };
 
-bool waited_for(const std::string& file) {
-  for (int i = 0; i < 30'000 && !fs::exists(file); ++i) usleep(1000);
-  return fs::exists(file);
-}
-
 TEST_F(ShardOptimizer, ChangesNoByteOfModelAndCheckpoint) {
   int number = 0;
   for (const Words& optimizer : {Words{"--optimizer", "sgd", "--momentum", "0.9", "--lr", "0.05"},
@@ -103,10 +98,12 @@ TEST_F(ShardOptimizer, ARunGoesOnWithAnyNumberOfDevicesWithTheFlagAndWithout) {
 TEST_F(ShardOptimizer, ASignalToSaveSavesTheStatesOfAllRanks) {
   const Words set = {"--optimizer", "adamw", "--lr", "0.002", "--devices", "3", "--shard-optimizer"};
   Running running(args("run", {set, {"--max-steps", "100000", "--epochs", "0"}}));
-  ASSERT_TRUE(waited_for(path("run") + "/log.txt"));
-  usleep(300'000);
-  running.send(SIGUSR1);
-  ASSERT_TRUE(waited_for(path("run") + "/last"));
+  ASSERT_TRUE(running.wait_until([&] { return fs::exists(path("run") + "/log.txt"); }));
+  // Ranks ignore the signal until they train, so it is sent until it has been heard.
+  ASSERT_TRUE(running.wait_until([&] {
+    running.send(SIGUSR1);
+    return fs::exists(path("run") + "/last");
+  }));
   running.send(SIGTERM);
   const Ran r = running.finish();
   EXPECT_EQ(r.code, 143) << r.err;

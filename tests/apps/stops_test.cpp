@@ -11,7 +11,7 @@
 
 #include "freight/base/philox.h"
 #include "freight/train/checkpoint.h"
-#include "run_command.h"
+#include "rank_processes.h"
 #include "tests/support/small_digits.h"
 
 namespace freight::test {
@@ -46,16 +46,8 @@ bool handles(int pid, int signal) {
   return at != std::string::npos && (std::strtoull(status.c_str() + at + 7, nullptr, 16) >> (signal - 1) & 1);
 }
 
-bool waited_for(const std::function<bool()>& event) {
-  for (int i = 0; i < 300'000; ++i) {
-    if (event()) return true;
-    usleep(200);
-  }
-  return false;
-}
-
 TEST_F(Stops, InEveryPhaseASignalSavesAndTheRunGoesOn) {
-  const std::vector<std::string> more = {"--epochs", "3", "--save-every", "25"};
+  const std::vector<std::string> more = {"--epochs", "3", "--save-every", "10"};
   ASSERT_EQ(run_freight(args("whole", more)).code, 0);
   const std::string whole = weights("whole");
   struct Phase {
@@ -64,7 +56,7 @@ TEST_F(Stops, InEveryPhaseASignalSavesAndTheRunGoesOn) {
   };
   const Phase phases[] = {
       {"start-up", [](const std::string&, int pid) { return handles(pid, SIGUSR1); }},
-      {"training", [](const std::string& run, int) { return fs::exists(run + "/checkpoints/step-25"); }},
+      {"training", [](const std::string& run, int) { return newest_step(run) >= 20; }},
       {"evaluation",
        [](const std::string& run, int) {
          return fs::exists(run + "/metrics.jsonl") && fs::file_size(run + "/metrics.jsonl") > 0;
@@ -83,7 +75,7 @@ TEST_F(Stops, InEveryPhaseASignalSavesAndTheRunGoesOn) {
       const std::string name = std::string(phase.name) + "-" + std::to_string(signal);
       SCOPED_TRACE(name);
       Running running(args(name, more));
-      EXPECT_TRUE(waited_for([&] { return phase.begun(path(name), running.pid()); }));
+      EXPECT_TRUE(running.wait_until([&] { return phase.begun(path(name), running.pid()); }));
       running.send(signal);
       const Ran r = running.finish();
       EXPECT_EQ(r.code, signal == SIGUSR1 ? 0 : 128 + signal) << r.err;
@@ -99,7 +91,7 @@ TEST_F(Stops, InEveryPhaseASignalSavesAndTheRunGoesOn) {
 TEST_F(Stops, ASecondProcessInTheDirectoryOfARunIsRefusedByName) {
   const std::string run = path("one");
   Running first(args("one", {"--epochs", "100000"}));
-  ASSERT_TRUE(waited_for([&] { return fs::exists(run + "/last/manifest.json"); }));
+  ASSERT_TRUE(first.wait_until([&] { return fs::exists(run + "/last/manifest.json"); }));
   const std::vector<std::string> ways[] = {{"-o", run},
                                            {"-o", run, "--overwrite"},
                                            {"-o", run, "--resume", "auto"},
@@ -126,22 +118,11 @@ TEST_F(Stops, ASecondProcessInTheDirectoryOfARunIsRefusedByName) {
 // A step of bench compare may take seconds, and there is nothing to save.
 TEST_F(Stops, BenchCompareEndsAtOnce) {
   Running bench({"bench", "compare", "--model", "vgg16", "--devices", "cpu", "--batches", "8", "--seconds", "1"});
-  ASSERT_TRUE(bench.wait_for("batch 8", 100));
+  ASSERT_TRUE(bench.wait_for("batch 8"));
   const auto start = std::chrono::steady_clock::now();
   bench.send(SIGTERM);
   EXPECT_EQ(bench.finish().code, 128 + SIGTERM);
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 2);
-}
-
-// The step of the newest whole checkpoint in the directory of a run; 0 where there is none.
-int64_t newest_step(const std::string& run) {
-  int64_t newest = 0;
-  std::error_code none_yet;
-  for (const auto& e : fs::directory_iterator(run + "/checkpoints", none_yet)) {
-    const std::string name = e.path().filename();
-    if (name.rfind("step-", 0) == 0) newest = std::max<int64_t>(newest, std::atoll(name.c_str() + 5));
-  }
-  return newest;
 }
 
 // Killed at random moments, also while a checkpoint is written: whatever checkpoint is there is intact, and the run
@@ -160,7 +141,7 @@ TEST_F(Stops, KilledAgainAndAgainARunEndsAsOneThatWasNot) {
   for (int i = 0; i < kills; ++i) {
     const int64_t checkpoints = i == 0 ? 0 : 1 + draw.below(8);  // a third of what there is: no part comes to the end
     Running running(args("parts", more));
-    EXPECT_TRUE(waited_for([&] { return newest_step(path("parts")) >= step + kEvery * checkpoints; }));
+    EXPECT_TRUE(waited_for_step(running, path("parts"), step + kEvery * checkpoints));
     usleep(static_cast<useconds_t>(draw.below(4000)));
     running.send(SIGKILL);
     EXPECT_EQ(running.finish().code, 128 + SIGKILL);

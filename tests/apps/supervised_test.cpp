@@ -58,11 +58,12 @@ class Supervised : public DigitRuns {
   static void expect_said(const Ran& r, const std::string& text) {
     EXPECT_NE(r.err.find(text), std::string::npos) << text << "\nin:\n" << r.err;
   }
-  // Kills a rank of a run that has saved something.
-  void kill_rank(Running& running, const std::string& run, int rank, const char* step) const {
-    ASSERT_TRUE(waited_for(path(run) + "/checkpoints/" + step));
-    const int process = awaited_process(running.pid(), rank);
+  // Kills a rank of a run once it has a checkpoint of that step or a later one. The process is found first, so that
+  // little time passes between the checkpoint and the signal.
+  void kill_rank(Running& running, const std::string& run, int rank, int64_t step) const {
+    const int process = awaited_process(running, rank);
     ASSERT_GT(process, 0);
+    ASSERT_TRUE(waited_for_step(running, path(run), step));
     ::kill(process, SIGKILL);
   }
 };
@@ -71,11 +72,10 @@ TEST_F(Supervised, RanksThatAreKilledOneAfterTheOtherAreRestartedToTheModelOfAnU
   constexpr int64_t kSteps = 1200;
   train_undisturbed(kSteps);
   Running running(args("run", kSteps, {"--devices", "cpu*3", "--elastic", "1:3"}));
-  ASSERT_NO_FATAL_FAILURE(kill_rank(running, "run", 2, "step-21"));
-  ASSERT_TRUE(
-      running.wait_for("rank 2 was killed by signal 9 (Killed); 3 devices resume from the last checkpoint", 60));
-  ASSERT_TRUE(running.wait_for("resumed from", 60));
-  ASSERT_NO_FATAL_FAILURE(kill_rank(running, "run", 0, "step-21"));
+  ASSERT_NO_FATAL_FAILURE(kill_rank(running, "run", 2, 21));
+  ASSERT_TRUE(running.wait_for("rank 2 was killed by signal 9 (Killed); 3 devices resume from the last checkpoint"));
+  ASSERT_TRUE(running.wait_for("resumed from"));
+  ASSERT_NO_FATAL_FAILURE(kill_rank(running, "run", 0, 21));
   const Ran r = running.finish();
   expect_undisturbed(r, "run");
   expect_said(r, "rank 0 was killed by signal 9 (Killed); 3 devices resume from the last checkpoint");
@@ -88,7 +88,7 @@ TEST_F(Supervised, OverANetworkWithSharedStatesARankIsRestartedToo) {
   Running running(args(
       "run", kSteps,
       {"--devices", "cpu*2", "--elastic", "2:2", "--comm", "gloo", "--shard-optimizer", "--device-weights", "3,1"}));
-  ASSERT_NO_FATAL_FAILURE(kill_rank(running, "run", 1, "step-21"));
+  ASSERT_NO_FATAL_FAILURE(kill_rank(running, "run", 1, 21));
   const Ran r = running.finish();
   expect_undisturbed(r, "run");
   expect_said(r, "rank 1 was killed by signal 9 (Killed); 2 devices resume");
@@ -99,11 +99,11 @@ TEST_F(Supervised, ASupervisorThatIsKilledIsStartedAgainByTheSameCommand) {
   train_undisturbed(kSteps);
   const Words all = args("run", kSteps, {"--devices", "cpu*2", "--elastic", "1:2"});
   Running first(all);
-  ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-21"));
-  const int rank = awaited_process(first.pid(), 1);
+  const int rank = awaited_process(first, 1);
+  ASSERT_TRUE(waited_for_step(first, path("run"), 21));
   first.send(SIGKILL);
   first.finish();
-  for (int i = 0; i < 1000 && ::kill(rank, 0) == 0; ++i) usleep(10'000);
+  for (int i = 0; i < 30'000 && lives(rank); ++i) usleep(10'000);
   const Ran r = run_freight(all);
   expect_undisturbed(r, "run");
   expect_said(r, "resumed from");
@@ -112,7 +112,7 @@ TEST_F(Supervised, ASupervisorThatIsKilledIsStartedAgainByTheSameCommand) {
 TEST_F(Supervised, ASignalToTheCommandStopsAllAndTheRunCanBeResumed) {
   constexpr int64_t kSteps = 2000;
   Running running(args("run", kSteps, {"--devices", "cpu*2", "--elastic", "1:2"}));
-  ASSERT_TRUE(waited_for(path("run") + "/checkpoints/step-21"));
+  ASSERT_TRUE(waited_for_step(running, path("run"), 21));
   running.send(SIGTERM);
   const Ran r = running.finish();
   EXPECT_EQ(r.code, 143) << r.err;
@@ -128,7 +128,7 @@ TEST_F(Supervised, ARestartGoesOnInItsOwnFolderWhereTheRunBeganWithACheckpointOf
   train_undisturbed(kSteps);
   ASSERT_EQ(run_freight(args("part", 14, {"--shards", "8", "-q"})).code, 0);
   Running running(args("run", kSteps, {"--resume", path("part"), "--devices", "cpu*2", "--elastic", "1:2"}));
-  ASSERT_NO_FATAL_FAILURE(kill_rank(running, "run", 1, "step-28"));
+  ASSERT_NO_FATAL_FAILURE(kill_rank(running, "run", 1, 28));
   expect_undisturbed(running.finish(), "run");
   EXPECT_FALSE(fs::exists(path("part") + "/checkpoints/step-28"));
 }

@@ -98,9 +98,9 @@ TEST_F(SyncBatchNorm, ARunThatLosesARankIsRestartedToTheSameModel) {
   Words all = {"train", dir_, "-o", path("loses"), "--save-every", "20", "--devices", "cpu*3", "--elastic", "1:3"};
   for (const Words* more : {&set, &sync_}) all.insert(all.end(), more->begin(), more->end());
   Running running(all);
-  ASSERT_TRUE(waited_for(path("loses") + "/checkpoints/step-20"));
-  const int pid = process_of(running.pid(), 1);
+  const int pid = awaited_process(running, 1);
   ASSERT_GT(pid, 0);
+  ASSERT_TRUE(waited_for_step(running, path("loses"), 20));
   ::kill(pid, SIGKILL);
   const Ran r = running.finish();
   EXPECT_EQ(r.code, 0) << r.err;

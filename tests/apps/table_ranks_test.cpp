@@ -106,10 +106,13 @@ class TableRanks : public ::testing::Test {
       ASSERT_NEAR(a, b, limit * std::max(1.0, std::fabs(b))) << "answer " << i;
     }
   }
-  // Rows are written when a fit is over: there is no sign of its beginning but the file for them.
-  void wait_for_fit(const std::string& run) const {
-    ASSERT_TRUE(waited_for(path(run) + "/metrics.jsonl"));
-    usleep(2'000'000);
+  // Waits until a run fits trees. The file is opened before that, and its rows are written afterwards: the processor
+  // time of a rank shows that it is fitting in between.
+  void wait_for_fit(Running& running, const std::string& run) const {
+    ASSERT_TRUE(running.wait_until([&] { return fs::exists(path(run) + "/metrics.jsonl"); }));
+    const int pid = process_of(running.pid(), 1);
+    const double before = processor_seconds(pid);
+    ASSERT_TRUE(running.wait_until([&] { return processor_seconds(pid) > before + 1; }));
   }
   void expect_refused(int code, const Words& more, const Words& parts, const Words& environment = {}) const {
     Words with = environment_;
@@ -216,7 +219,7 @@ TEST_F(TableRanks, CompareOnFoldsAsOneDeviceDoes) {
 TEST_F(TableRanks, ALostRankIsNamed) {
   const Words endless = {"--target", "y", "--rounds", "1000000", "--early-stop", "0", "--devices", "3"};
   Running running(args("lost", table(testing::Told::value), endless), {}, environment_);
-  wait_for_fit("lost");
+  wait_for_fit(running, "lost");
   const int pid = process_of(running.pid(), 1);
   ASSERT_GT(pid, 0);
   ::kill(pid, SIGKILL);
@@ -231,7 +234,7 @@ TEST_F(TableRanks, ASignalEndsAllAndTheTreesSoFarAreStored) {
   const std::string csv = table(testing::Told::value);
   const Words endless = {"--target", "y", "--rounds", "1000000", "--early-stop", "0", "--devices", "2"};
   Running running(args("stopped", csv, endless), {}, environment_);
-  wait_for_fit("stopped");
+  wait_for_fit(running, "stopped");
   running.send(SIGTERM);
   const Ran r = running.finish();
   EXPECT_EQ(r.code, 143) << r.err;

@@ -144,7 +144,7 @@ TEST_F(VerifyWorld, RefusesWhatItCannotCompare) {
 TEST_F(VerifyWorld, NamesARankThatIsKilledAndLeavesNothing) {
   Running running({"verify", dir_ + "/data", "--model", "mlp", "-b", "32", "--world", "2,3", "--max-steps", "1000000"},
                   {}, {"TMPDIR=" + dir_ + "/tmp"});
-  const int pid = awaited_process(running.pid(), 1);
+  const int pid = awaited_process(running, 1);
   ASSERT_GT(pid, 0);
   ASSERT_EQ(::kill(pid, SIGKILL), 0);
   const Ran r = running.finish();
@@ -156,7 +156,7 @@ TEST_F(VerifyWorld, NamesARankThatIsKilledAndLeavesNothing) {
 TEST_F(VerifyWorld, ASignalEndsItAndLeavesNothing) {
   Running running({"verify", dir_ + "/data", "--model", "mlp", "-b", "32", "--world", "2,3", "--max-steps", "1000000"},
                   {}, {"TMPDIR=" + dir_ + "/tmp"});
-  ASSERT_GT(awaited_process(running.pid(), 1), 0);
+  ASSERT_GT(awaited_process(running, 1), 0);
   usleep(500'000);
   running.send(SIGTERM);
   const Ran r = running.finish();

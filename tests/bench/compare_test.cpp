@@ -37,10 +37,10 @@ Curve curve(const std::string& name, const std::vector<std::array<double, 3>>& p
   return c;
 }
 
-Piece piece(const std::string& path, double seconds, plan::Bound bound) {
+StepTime step_time(const std::string& path, double seconds, plan::Bound bound) {
   return {{.kind = "matmul", .path = path, .flops = 2e6, .bytes = 1e6}, seconds, bound};
 }
-Piece backward(Piece p) {
+StepTime backward(StepTime p) {
   p.work.backward = true;
   return p;
 }
@@ -62,10 +62,12 @@ Comparison comparison() {
   c.curves[2].watts_high = 100;
   c.curves[2].power = "60 to 100 % of 100 W";
   c.curves[1].points.push_back({.batch = 64, .skipped = "needs 3 GiB, free are 2 GiB"});
-  c.curves[0].pieces = {piece("fc1", 0.002, plan::Bound::compute), backward(piece("fc1", 0.001, plan::Bound::memory)),
-                        backward(piece("", 0.001, plan::Bound::launch))};
-  c.curves[1].pieces = {piece("fc1", 0.0005, plan::Bound::memory), backward(piece("fc1", 0.0015, plan::Bound::memory))};
-  c.curves[2].pieces = {piece("fc1", 0.0001, plan::Bound::launch)};
+  c.curves[0].step_times = {step_time("fc1", 0.002, plan::Bound::compute),
+                            backward(step_time("fc1", 0.001, plan::Bound::memory)),
+                            backward(step_time("", 0.001, plan::Bound::launch))};
+  c.curves[1].step_times = {step_time("fc1", 0.0005, plan::Bound::memory),
+                            backward(step_time("fc1", 0.0015, plan::Bound::memory))};
+  c.curves[2].step_times = {step_time("fc1", 0.0001, plan::Bound::launch)};
   return c;
 }
 

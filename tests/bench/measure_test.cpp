@@ -14,11 +14,11 @@ namespace {
 
 using freight::testing::expect_error;
 
-plan::Subject subject(const std::string& model) {
+plan::TrainingSetup setup(const std::string& model) {
   train::Config c;
   c.data.clear();
   train::set_model(c, model);
-  return plan::make_subject(c);
+  return plan::make_setup(c);
 }
 
 CompareOptions quick(std::vector<std::string> devices) {
@@ -53,7 +53,7 @@ TEST(Compare, MeasuresWhatIsHereAndPredictsWhatIsNot) {
   o.peaks = {{"cpu", 0.5}};
   o.link_gb = 10;
   std::vector<std::string> heard;
-  const Comparison c = compare(subject("mlp"), plan::load_catalog(), o, [&](const std::string& what) {
+  const Comparison c = compare(setup("mlp"), plan::load_catalog(), o, [&](const std::string& what) {
     heard.push_back(what);
     return true;
   });
@@ -68,7 +68,7 @@ TEST(Compare, MeasuresWhatIsHereAndPredictsWhatIsNot) {
       EXPECT_GT(p.flops, 0);
       EXPECT_GT(utilisation(curve, p), 0);
     }
-    EXPECT_FALSE(curve.pieces.empty());
+    EXPECT_FALSE(curve.step_times.empty());
     EXPECT_FALSE(curve.assumed.empty());
   }
   EXPECT_DOUBLE_EQ(c.curves[0].peak_flops, 0.5e12);
@@ -89,7 +89,7 @@ TEST(Compare, MeasuresWhatIsHereAndPredictsWhatIsNot) {
 
 TEST(Compare, AnOpenClDeviceIsMeasuredWithAndWithoutTransfers) {
   if (opencl_devices().devices.empty()) GTEST_SKIP() << "no OpenCL device";
-  const Comparison c = compare(subject("mlp"), plan::load_catalog(), quick({"cpu", "opencl:0"}), kGoOn);
+  const Comparison c = compare(setup("mlp"), plan::load_catalog(), quick({"cpu", "opencl:0"}), kGoOn);
   for (const BatchPoint& p : c.curves[1].points) {
     EXPECT_GT(p.seconds, 0) << p.skipped;
     EXPECT_GT(p.moved_seconds, 0);
@@ -101,7 +101,7 @@ TEST(Compare, ASingleBatchSizeCanBePredictedToo) {
   CompareOptions o = quick({"cpu"});
   o.batches = {3};
   o.predicted = {"Tesla P4"};
-  const Comparison c = compare(subject("mlp"), plan::load_catalog(), o, kGoOn);
+  const Comparison c = compare(setup("mlp"), plan::load_catalog(), o, kGoOn);
   ASSERT_EQ(c.curves[1].points.size(), 1u);
   EXPECT_EQ(c.curves[1].points[0].batch, 3);
 }
@@ -109,31 +109,31 @@ TEST(Compare, ASingleBatchSizeCanBePredictedToo) {
 TEST(Compare, RefusesDevicesThatAreNotThereBeforeAnythingIsRun) {
   const Progress none = [](const std::string&) -> bool { throw std::logic_error("something was run"); };
   const plan::Catalog catalog = plan::load_catalog();
-  expect_error(ErrorKind::device, {"cuda"}, [&] { compare(subject("mlp"), catalog, quick({"cpu", "cuda"}), none); });
-  expect_error(ErrorKind::device, {"77"}, [&] { compare(subject("mlp"), catalog, quick({"opencl:77"}), none); });
+  expect_error(ErrorKind::device, {"cuda"}, [&] { compare(setup("mlp"), catalog, quick({"cpu", "cuda"}), none); });
+  expect_error(ErrorKind::device, {"77"}, [&] { compare(setup("mlp"), catalog, quick({"opencl:77"}), none); });
   CompareOptions o = quick({"cpu"});
   o.predicted = {"GeForce 9999"};
-  expect_error(ErrorKind::usage, {"GeForce 9999"}, [&] { compare(subject("mlp"), catalog, o, none); });
+  expect_error(ErrorKind::usage, {"GeForce 9999"}, [&] { compare(setup("mlp"), catalog, o, none); });
 }
 
 TEST(Compare, ABatchThatCannotFitHasTheReasonInsteadOfATime) {
   CompareOptions o = quick({"cpu"});
   o.batches = {1, 1'000'000'000};
-  const Comparison c = compare(subject("logistic_regression"), plan::load_catalog(), o, kGoOn);
+  const Comparison c = compare(setup("logistic_regression"), plan::load_catalog(), o, kGoOn);
   EXPECT_TRUE(c.curves[0].points[0].known());
   EXPECT_NE(c.curves[0].points[1].skipped.find("needs "), std::string::npos) << c.curves[0].points[1].skipped;
   o.batches = {1'000'000'000};
   expect_error(ErrorKind::capacity, {"no batch size", "needs "},
-               [&] { compare(subject("logistic_regression"), plan::load_catalog(), o, kGoOn); });
+               [&] { compare(setup("logistic_regression"), plan::load_catalog(), o, kGoOn); });
 }
 
 TEST(Compare, StopsWhereItIsAskedTo) {
   int asked = 0;
   const Comparison c =
-      compare(subject("mlp"), plan::load_catalog(), quick({"cpu"}), [&](const std::string&) { return ++asked == 1; });
+      compare(setup("mlp"), plan::load_catalog(), quick({"cpu"}), [&](const std::string&) { return ++asked == 1; });
   EXPECT_TRUE(c.curves[0].points[0].known());
   EXPECT_EQ(c.curves[0].points[1].skipped, "stopped");
-  EXPECT_TRUE(c.curves[0].pieces.empty());
+  EXPECT_TRUE(c.curves[0].step_times.empty());
 }
 
 TEST(Study, NetsHaveTheParametersOfTheirSources) {

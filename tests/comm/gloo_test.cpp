@@ -19,7 +19,7 @@ namespace freight::test {
 namespace {
 
 using comm::Comm;
-using comm::Engine;
+using comm::Transport;
 
 bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
@@ -32,7 +32,7 @@ std::string sum_for_ever(Comm& c) {
 }
 
 std::string join_and(const comm::Launch& launch, const std::function<std::string(Comm&)>& body, double timeout = 60) {
-  return body(*join_by(Engine::gloo, launch, timeout));
+  return body(*join_by(Transport::gloo, launch, timeout));
 }
 
 // Counts across processes.
@@ -326,7 +326,7 @@ TEST(NetworkMeeting, RefusesAnotherTokenAndGoesOnWithoutItsOwner) {
       });
     }
     ::setenv("FREIGHT_TOKEN", "not the token of this job", 1);
-    comm::join_job(launch_of(job, 1, 2), {.timeout = 5, .engine = Engine::gloo});
+    comm::join_job(launch_of(job, 1, 2), {.timeout = 5, .transport = Transport::gloo});
     return "came through";
   });
   const std::vector<RankEnd> ends = ranks.finish(30);
@@ -341,7 +341,7 @@ TEST(NetworkMeeting, SaysThatSomebodyCameWithAnotherToken) {
   const std::string job = new_job();
   Ranks ranks(2, [&](int r) -> std::string {
     ::setenv("FREIGHT_TOKEN", r == 0 ? "the first one's token" : "the other one's token", 1);
-    comm::join_job(launch_of(job, r, 2), {.timeout = 1.5, .engine = Engine::gloo});
+    comm::join_job(launch_of(job, r, 2), {.timeout = 1.5, .transport = Transport::gloo});
     return "came through";
   });
   const std::vector<RankEnd> ends = ranks.finish(30);
@@ -420,7 +420,7 @@ TEST(NetworkMeeting, RefusesALoopbackInterfaceOnSeveralHosts) {
     ::setenv("FREIGHT_TOKEN", "the secret of the tests", 1);
     comm::Launch l = launch_of(job, 0, 2);
     l.local_world = 1;
-    comm::join_job(l, {.timeout = 20, .engine = Engine::gloo, .interface = "lo"});
+    comm::join_job(l, {.timeout = 20, .transport = Transport::gloo, .interface = "lo"});
     return "came through";
   });
   const std::string report = ranks.finish(10)[0].report;
@@ -446,14 +446,14 @@ TEST(NetworkMeeting, RefusesWhatWasNotSaid) {
       {[](comm::Launch&, comm::JobOptions&) { ::setenv("FREIGHT_GLOO", "/nowhere/libgloo.so.0", 1); },
        "Gloo: moves bytes between hosts and cannot be used: found no /nowhere/libgloo.so.0"},
       {[](comm::Launch&, comm::JobOptions&) { ::setenv("FREIGHT_GLOO", "libz.so.1", 1); }, "not Gloo"},
-      {[](comm::Launch&, comm::JobOptions& o) { o.engine = comm::parse_engine("--comm", "glue"); },
+      {[](comm::Launch&, comm::JobOptions& o) { o.transport = comm::parse_transport("--comm", "glue"); },
        "--comm: expected auto, shared, gloo or nccl, got 'glue'"},
   };
   for (const Row& row : rows) {
     const std::string job = new_job();
     Ranks ranks(1, [&](int) -> std::string {
       comm::Launch l = launch_of(job, 0, 2);
-      comm::JobOptions o = {.timeout = 1, .engine = Engine::gloo};
+      comm::JobOptions o = {.timeout = 1, .transport = Transport::gloo};
       ::setenv("FREIGHT_TOKEN", "the secret of the tests", 1);
       row.change(l, o);
       comm::join_job(l, o);
@@ -472,7 +472,8 @@ TEST(NetworkMeeting, TakesTheTokenOfAFileThatRankZeroMakes) {
     Ranks ranks(2, [&](int r) -> std::string {
       ::unsetenv("FREIGHT_TOKEN");
       if (r == 0) ::usleep(200000);
-      comm::join_job(launch_of(job, r, 2), {.timeout = 10, .engine = Engine::gloo, .token_file = path})->barrier();
+      comm::join_job(launch_of(job, r, 2), {.timeout = 10, .transport = Transport::gloo, .token_file = path})
+          ->barrier();
       return "";
     });
     return ranks.finish(30);
@@ -493,12 +494,12 @@ TEST(NetworkMeeting, TakesTheTokenOfAFileThatRankZeroMakes) {
 TEST(Engine, FitsTheHostsUnlessItIsNamed) {
   comm::Launch one = launch_of(new_job(), 0, 2), two = one;
   two.local_world = 1;
-  EXPECT_EQ(comm::engine_for(one), Engine::shared_memory);
-  EXPECT_EQ(comm::engine_for(two), Engine::gloo);
-  EXPECT_EQ(comm::engine_for(one, {.engine = Engine::gloo}), Engine::gloo);
+  EXPECT_EQ(comm::transport_for(one), Transport::shared_memory);
+  EXPECT_EQ(comm::transport_for(two), Transport::gloo);
+  EXPECT_EQ(comm::transport_for(one, {.transport = Transport::gloo}), Transport::gloo);
   ::setenv("FREIGHT_COMM", "gloo", 1);
-  EXPECT_EQ(comm::engine_for(one), Engine::gloo);
-  EXPECT_EQ(comm::engine_for(one, {.engine = Engine::shared_memory}), Engine::shared_memory);
+  EXPECT_EQ(comm::transport_for(one), Transport::gloo);
+  EXPECT_EQ(comm::transport_for(one, {.transport = Transport::shared_memory}), Transport::shared_memory);
   ::unsetenv("FREIGHT_COMM");
 }
 

@@ -1,6 +1,6 @@
 // Ranks are told their place by those who start them.
 #include "freight/comm/launch_environment.h"
-#include "freight/comm/rendezvous.h"
+#include "freight/comm/host_rendezvous.h"
 
 #include <gtest/gtest.h>
 
@@ -303,11 +303,11 @@ TEST(HostList, HasSixtyFiveThousandHostsAndNumbersOfTwelveDigits) {
 TEST(Meeting, HasAThousandRanksOnAHost) {
   for (const int world : {1023, 1024}) {
     testing::expect_error(ErrorKind::peer_lost, {}, [&] {
-      comm::meet_on_host({.job = cat("limit-", world), .world = world, .bytes = 64, .timeout = 0.1});
+      comm::rendezvous_on_host({.job = cat("limit-", world), .world = world, .bytes = 64, .timeout = 0.1});
     });
   }
   testing::expect_error(ErrorKind::usage, {"expected 1 to 1024, got 1025 ranks on one host"},
-                        [] { comm::meet_on_host({.job = "limit", .world = 1025, .bytes = 64, .timeout = 0.1}); });
+                        [] { comm::rendezvous_on_host({.job = "limit", .world = 1025, .bytes = 64, .timeout = 0.1}); });
 }
 
 TEST(HostList, RefusesOtherForms) {

@@ -17,7 +17,7 @@ using comm::Comm;
 
 bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-class ByEngine : public ::testing::TestWithParam<comm::Engine> {
+class ByEngine : public ::testing::TestWithParam<comm::Transport> {
  protected:
   static std::vector<std::string> by_engine(int world, const std::function<std::string(Comm&)>& body) {
     return reports_of(world, body, 60, GetParam());
@@ -25,9 +25,9 @@ class ByEngine : public ::testing::TestWithParam<comm::Engine> {
 };
 class LossByEngine : public ByEngine {};
 class UnequalCalls : public ByEngine {};
-const auto kEngines = ::testing::Values(comm::Engine::shared_memory, comm::Engine::gloo);
+const auto kEngines = ::testing::Values(comm::Transport::shared_memory, comm::Transport::gloo);
 const auto name_engine = [](const auto& row) {
-  return std::string(row.param == comm::Engine::gloo ? "Gloo" : "SharedMemory");
+  return std::string(row.param == comm::Transport::gloo ? "Gloo" : "SharedMemory");
 };
 INSTANTIATE_TEST_SUITE_P(All, LossByEngine, kEngines, name_engine);
 INSTANTIATE_TEST_SUITE_P(All, UnequalCalls, kEngines, name_engine);
@@ -107,7 +107,7 @@ TEST(LossOfARank, NothingIsLeftWhenAllAreKilled) {
     ::usleep(100000);
   }
   EXPECT_EQ(shared_files(), before);
-  // The name of the meeting is free again.
+  // The name of the rendezvous is free again.
   Ranks again(2, [&](int r) {
     comm::join_shared_memory(launch_of(job, r, 2))->barrier();
     return std::string();

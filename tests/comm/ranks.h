@@ -39,7 +39,7 @@ inline int free_port() {
   return ntohs(a.sin_port);
 }
 
-// The name ends with a port for engines that meet on one.
+// The name ends with a port for transports that meet on one.
 inline std::string new_job() {
   static std::atomic<int> counter{0};
   return cat("test-", static_cast<int64_t>(::getpid()), "-", counter++, "-", free_port());
@@ -52,10 +52,10 @@ inline comm::Launch launch_of(const std::string& job, int rank, int world) {
   return l;
 }
 
-// All tests of engines that meet over a network have one secret.
-inline std::unique_ptr<comm::Comm> join_by(comm::Engine engine, const comm::Launch& launch, double timeout = 60) {
+// All tests of transports that meet over a network have one secret.
+inline std::unique_ptr<comm::Comm> join_by(comm::Transport transport, const comm::Launch& launch, double timeout = 60) {
   ::setenv("FREIGHT_TOKEN", "the secret of the tests", 1);
-  return comm::join_job(launch, {.timeout = timeout, .engine = engine});
+  return comm::join_job(launch, {.timeout = timeout, .transport = transport});
 }
 
 struct RankEnd {
@@ -134,10 +134,11 @@ class Ranks {
 
 // Runs body(comm) in `world` ranks that met, and returns their reports.
 inline std::vector<std::string> reports_of(int world, const std::function<std::string(comm::Comm&)>& body,
-                                           double timeout = 60, comm::Engine engine = comm::Engine::shared_memory) {
+                                           double timeout = 60,
+                                           comm::Transport transport = comm::Transport::shared_memory) {
   const std::string job = new_job();
   Ranks ranks(world, [&](int r) {
-    const auto c = join_by(engine, launch_of(job, r, world), timeout);
+    const auto c = join_by(transport, launch_of(job, r, world), timeout);
     return body(*c);
   });
   std::vector<std::string> reports;

@@ -10,8 +10,8 @@
 #include <cstring>
 
 #include "freight/comm/acceptor_internal.h"
-#include "freight/comm/network_meeting.h"
-#include "freight/comm/rendezvous.h"
+#include "freight/comm/host_rendezvous.h"
+#include "freight/comm/network_rendezvous.h"
 #include "tests/comm/ranks.h"
 
 namespace freight::test {
@@ -145,16 +145,16 @@ comm::NetworkPlan network_plan(int rank, int world, int port, double timeout) {
           .timeout = timeout};
 }
 
-std::vector<std::string> cards_of_two(int rank) {
+std::vector<std::string> endpoints_of_two(int rank) {
   return rank == 0 ? std::vector<std::string>{"", "a"} : std::vector<std::string>{"b", ""};
 }
 
 void meet_over_network(int rank, int port) {
-  const auto met =
-      comm::meet_on_network(network_plan(rank, 2, port, 40), [&](const std::string&) { return cards_of_two(rank); });
+  const auto met = comm::rendezvous_on_network(network_plan(rank, 2, port, 40),
+                                               [&](const std::string&) { return endpoints_of_two(rank); });
   const auto other = static_cast<size_t>(1 - rank);
-  if (met.peers.at(other).card != cards_of_two(1 - rank)[static_cast<size_t>(rank)]) {
-    throw Error(ErrorKind::runtime, "test", "got another card", "");
+  if (met.peers.at(other).endpoint != endpoints_of_two(1 - rank)[static_cast<size_t>(rank)]) {
+    throw Error(ErrorKind::runtime, "test", "got another endpoint", "");
   }
 }
 
@@ -163,12 +163,13 @@ TEST(NetworkMeeting, HandsOnTwoHundredAndFiftySixBytesOfEachRank) {
   for (const size_t bytes : {255, 256, 257}) {
     const int port = free_port();
     Ranks ranks(2, [&](int r) -> std::string {
-      const std::string card(bytes, r == 0 ? 'a' : 'b');
-      const auto met = comm::meet_on_network(network_plan(r, 2, port, bytes > 256 ? 1 : 20), [&](const std::string&) {
-        return r == 0 ? std::vector<std::string>{"", card} : std::vector<std::string>{card, ""};
-      });
-      return met.peers.at(static_cast<size_t>(1 - r)).card == std::string(bytes, r == 0 ? 'b' : 'a') ? "met"
-                                                                                                     : "differs";
+      const std::string endpoint(bytes, r == 0 ? 'a' : 'b');
+      const auto met =
+          comm::rendezvous_on_network(network_plan(r, 2, port, bytes > 256 ? 1 : 20), [&](const std::string&) {
+            return r == 0 ? std::vector<std::string>{"", endpoint} : std::vector<std::string>{endpoint, ""};
+          });
+      return met.peers.at(static_cast<size_t>(1 - r)).endpoint == std::string(bytes, r == 0 ? 'b' : 'a') ? "met"
+                                                                                                         : "differs";
     });
     for (const RankEnd& e : ranks.finish(40)) EXPECT_EQ(e.report == "met", bytes <= 256) << bytes << " " << e.report;
   }
@@ -187,7 +188,8 @@ TEST(Strangers, OfTheSameUserKeepNoRankOut) {
   for (const rlim_t files : {rlim_t{0}, rlim_t{40}}) {
     const std::string job = new_job();
     const auto meet = [&](int r) {
-      const comm::Meeting m = comm::meet_on_host({.job = job, .rank = r, .world = 2, .bytes = 4096, .timeout = 40});
+      const comm::HostRendezvous m =
+          comm::rendezvous_on_host({.job = job, .rank = r, .world = 2, .bytes = 4096, .timeout = 40});
       ::close(m.file);
     };
     const auto ends = meet_in_a_crowd(100, 0, files, meet, [&] { return connect_to_name(job); });
@@ -211,11 +213,11 @@ TEST(Strangers, ALimitOfFilesThatKeepsRanksOutIsNamed) {
   };
   Ranks network(kWorld, [&](int r) -> std::string {
     few(r);
-    std::vector<std::string> cards(kWorld, "c");
-    cards[static_cast<size_t>(r)] = "";
+    std::vector<std::string> endpoints(kWorld, "c");
+    endpoints[static_cast<size_t>(r)] = "";
     const double before = processor_seconds();
     try {
-      comm::meet_on_network(network_plan(r, kWorld, port, 2), [&](const std::string&) { return cards; });
+      comm::rendezvous_on_network(network_plan(r, kWorld, port, 2), [&](const std::string&) { return endpoints; });
     } catch (const Error&) {
       if (r == 0 && processor_seconds() - before > 1) return "spins";
       throw;
@@ -225,7 +227,7 @@ TEST(Strangers, ALimitOfFilesThatKeepsRanksOutIsNamed) {
   expect_named(network.finish(30)[0].report);
   Ranks host(kWorld, [&](int r) -> std::string {
     few(r);
-    comm::meet_on_host({.job = job, .rank = r, .world = kWorld, .bytes = 4096, .timeout = 2});
+    comm::rendezvous_on_host({.job = job, .rank = r, .world = kWorld, .bytes = 4096, .timeout = 2});
     return "came through";
   });
   expect_named(host.finish(30)[0].report);

@@ -28,18 +28,18 @@ std::shared_ptr<Memory> memory_of(const Comm& c) {
   return std::make_shared<Memory>(*fake_driver(), c.rank());
 }
 
-std::string meeting_of(Comm& c) {
-  std::string meeting(128, '\0');
-  if (c.rank() == 0) meeting = cuda::new_nccl_meeting();
-  c.broadcast(meeting.data(), 128, DType::u8, 0);
-  return meeting;
+std::string nccl_id_of(Comm& c) {
+  std::string nccl_id(128, '\0');
+  if (c.rank() == 0) nccl_id = cuda::new_nccl_id();
+  c.broadcast(nccl_id.data(), 128, DType::u8, 0);
+  return nccl_id;
 }
 
 Device join_devices(Comm& c, double timeout = 60, std::function<std::string()> lost = {}) {
   Device d{memory_of(c), nullptr};
   d.devices = cuda::join_nccl(d.memory, {.rank = c.rank(),
                                          .world = c.world(),
-                                         .meeting = meeting_of(c),
+                                         .id = nccl_id_of(c),
                                          .timeout = timeout,
                                          .lost = std::move(lost),
                                          .others = [&c] { return c.whereabouts(); }});
@@ -186,9 +186,9 @@ TEST(Nccl, ADeviceThatDoesNotComeInTimeIsMissed) {
 TEST(Nccl, ARankThatDoesNotMeetIsMissed) {
   const std::vector<std::string> said = reports_of(2, [](Comm& c) -> std::string {
     std::string text = "nothing";
-    const std::string meeting = meeting_of(c);
+    const std::string nccl_id = nccl_id_of(c);
     try {
-      if (c.rank() == 0) cuda::join_nccl(memory_of(c), {.rank = 0, .world = 2, .meeting = meeting, .timeout = 0.3});
+      if (c.rank() == 0) cuda::join_nccl(memory_of(c), {.rank = 0, .world = 2, .id = nccl_id, .timeout = 0.3});
     } catch (const Error& e) {
       text = cat(e.exit_code(), ": ", e.what());
     }
@@ -248,8 +248,8 @@ class FakeNccl : public ::testing::Test {
       Rank r{c, memory_of(c)};
       const auto entered = r.memory->enter();
       cuda::nccl::UniqueId id;
-      const std::string meeting = meeting_of(c);
-      std::memcpy(id.bytes, meeting.data(), sizeof id);
+      const std::string nccl_id = nccl_id_of(c);
+      std::memcpy(id.bytes, nccl_id.data(), sizeof id);
       cuda::nccl::Config config;
       cuda::nccl_functions().CommInitRankConfig(&r.communicator, 2, id, c.rank(), &config);
       r.settle();
@@ -441,7 +441,7 @@ TEST(Nccl, AnOldLibrarySaysWhatToInstall) {
   const std::string folders = cat(kFakeFolder, "/old:", kFakeFolder);
   const freight::testing::ScopedEnvironment old("FREIGHT_CUDA_LIBS", folders.c_str());
   for (const std::string& said : reports_of(1, [](Comm&) -> std::string {
-         cuda::new_nccl_meeting();
+         cuda::new_nccl_id();
          return "it is used";
        })) {
     EXPECT_NE(said.find("error 4: "), std::string::npos) << said;

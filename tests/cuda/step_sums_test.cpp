@@ -79,14 +79,14 @@ class Rank {
   explicit Rank(Comm& comm, Normed normed = Normed::no)
       : comm_(comm), layers_(normed), device_(cat("cuda:", comm.rank())) {
     ::setenv("FAKE_CUDA_DEVICES", "8", 1);
-    std::string meeting(128, '\0');
-    if (comm_.rank() == 0) meeting = cuda::new_nccl_meeting();
-    comm_.broadcast(meeting.data(), 128, DType::u8, 0);
-    devices_ = cuda::join_nccl(
-        backend(device_).memory(),
-        {.rank = comm_.rank(), .world = comm_.world(), .meeting = meeting, .timeout = 60, .lost = [this] {
-           return lost_ ? "rank 1 is lost" : "";
-         }});
+    std::string nccl_id(128, '\0');
+    if (comm_.rank() == 0) nccl_id = cuda::new_nccl_id();
+    comm_.broadcast(nccl_id.data(), 128, DType::u8, 0);
+    devices_ =
+        cuda::join_nccl(backend(device_).memory(),
+                        {.rank = comm_.rank(), .world = comm_.world(), .id = nccl_id, .timeout = 60, .lost = [this] {
+                           return lost_ ? "rank 1 is lost" : "";
+                         }});
     sums_ = std::make_unique<train::StepSums>(*devices_, [this](const std::vector<double>& mine) {
       std::vector<double> all(mine.size() * static_cast<size_t>(comm_.world()));
       comm_.all_gather(mine.data(), all.data(), static_cast<int64_t>(mine.size()), DType::f64);

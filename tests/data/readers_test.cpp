@@ -159,7 +159,7 @@ TEST(Catalog, AMissListsWhereItLookedAndHowToGetTheSet) {
   expect_error(ErrorKind::data, {"cifar10", dir / "cifar-10-batches-bin", "freight data get cifar10", "--data-dir"},
                [&] { find("cifar10", {.data_dir = dir.path()}); });
   expect_error(ErrorKind::data, {"mnits", "did you mean mnist?"}, [] { find("mnits"); });
-  expect_error(ErrorKind::data, {dir.path(), "no dataset recognised"}, [&] { load(dir.path()); });
+  expect_error(ErrorKind::data, {dir.path(), "no dataset recognized"}, [&] { load(dir.path()); });
 }
 
 TEST(Catalog, FindsUsualFolderNames) {

@@ -39,18 +39,18 @@ class Advising : public ::testing::Test {
     c.model = "resnet20";
     c.batch_size = 256;
     c.epochs = 100;
-    subject_ = make_subject(c);
-    shares_ = shares(subject_, options_of(subject_));
-    length_ = RunLength::of(subject_, 1'000'000);
+    setup_ = make_setup(c);
+    shares_ = shares(setup_, options_of(setup_));
+    length_ = RunLength::of(setup_, 1'000'000);
     length_.load_seconds = {};  // so that the devices decide
   }
   Advice with(double deadline, double budget) const {
     return advise(shares_, catalog_, nullptr, length_, {.deadline_hours = deadline, .budget_usd = budget});
   }
   double hours(const char* name) const {
-    return estimate(shares_[0].drafts, catalog_.device(name), catalog_, length_).run_hours.high;
+    return estimate(shares_[0].step_plans, catalog_.device(name), catalog_, length_).run_hours.high;
   }
-  Subject subject_;
+  TrainingSetup setup_;
   std::vector<Share> shares_;
   RunLength length_;
   Catalog catalog_ = catalog();
@@ -171,7 +171,7 @@ TEST_F(Advising, SeveralMachinesAreJoinedByTheNetwork) {
       EXPECT_EQ(e.offer->machines, std::ceil(static_cast<double>(e.devices) / e.offer->price->count));
       double least = c.usd();
       for (const int64_t size : {1, 8}) {
-        const Estimate other = estimate(shares_[i].drafts, catalog_.device("Big"), catalog_, length_,
+        const Estimate other = estimate(shares_[i].step_plans, catalog_.device("Big"), catalog_, length_,
                                         {.devices = e.devices, .per_machine = size, .between = catalog_.link(link)});
         const double hourly =
             std::ceil(static_cast<double>(e.devices) / static_cast<double>(size)) * (size == 1 ? 5 : 40);
@@ -241,10 +241,10 @@ TEST_F(Advising, SeveralMachinesLikeThisOneAreChoicesWhereItIsKnownWhatJoinsThem
 TEST_F(Advising, AShareIsAPartOfTheBatch) {
   ASSERT_EQ(shares_.size(), 7u);
   EXPECT_EQ(shares_.back().devices, 64);
-  for (const Share& s : shares_) EXPECT_EQ(s.drafts[0].options.batch, 256 / s.devices);
-  DraftOptions one = options_of(subject_);
+  for (const Share& s : shares_) EXPECT_EQ(s.step_plans[0].options.batch, 256 / s.devices);
+  StepPlanOptions one = options_of(setup_);
   one.batch = 1;
-  EXPECT_EQ(shares(subject_, one).size(), 1u);
+  EXPECT_EQ(shares(setup_, one).size(), 1u);
 }
 
 TEST(Hours, AreReadWithTheirUnits) {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "freight/base/error.h"
-#include "tests/plan/subject.h"
+#include "tests/plan/training_setup.h"
 
 namespace freight::plan {
 namespace {
@@ -138,9 +138,9 @@ class Estimates : public ::testing::Test {
     c.data.clear();
     c.model = "resnet20";
     c.batch_size = 32;
-    subject_ = make_subject(c);
-    DraftOptions o = options_of(subject_);
-    drafts_ = drafts(subject_, o);
+    setup_ = make_setup(c);
+    StepPlanOptions o = options_of(setup_);
+    step_plans_ = plan_steps(setup_, o);
   }
   static Device device(double gib, double bandwidth, double tflops) {
     return {.name = "D",
@@ -155,9 +155,9 @@ class Estimates : public ::testing::Test {
             .date = {},
             .note = {}};
   }
-  Estimate with(const Device& d) const { return estimate(drafts_, d, catalog_, RunLength::of(subject_, 3200)); }
-  Subject subject_;
-  std::vector<Draft> drafts_;
+  Estimate with(const Device& d) const { return estimate(step_plans_, d, catalog_, RunLength::of(setup_, 3200)); }
+  TrainingSetup setup_;
+  std::vector<StepPlan> step_plans_;
   Catalog catalog_ = {.devices = {}, .prices = {}, .links = load_catalog().links, .questions = {}};
 };
 
@@ -172,7 +172,7 @@ TEST_F(Estimates, ARangeThatShrinksWithBetterHardware) {
   }
   EXPECT_LT(fast.step_seconds.high, slow.step_seconds.high);
   // No step is faster than its arithmetic at the whole peak.
-  EXPECT_GT(fast.step_seconds.low, drafts_[0].flops / 40e12);
+  EXPECT_GT(fast.step_seconds.low, step_plans_[0].flops / 40e12);
   EXPECT_NEAR(slow.epoch_hours.high, slow.step_seconds.high * 100 / 3600, 1e-12);
 }
 
@@ -187,7 +187,7 @@ TEST_F(Estimates, WhatCrossesTheHostsLinkIsBoundByIt) {
   d.pcie = 4;
   EXPECT_NEAR(seconds_of(copy, best_speed(d, a), &bound), 1 / (31.5 * 0.85) + 2e-6, 1e-9);
   EXPECT_EQ(bound, Bound::transfer);
-  drafts_[0].stages[0].work.push_back(copy);
+  step_plans_[0].stages[0].work.push_back(copy);
   const Estimate e = with(d);
   EXPECT_GT(e.shares[Bound::transfer], 0.1);
   EXPECT_NEAR(e.shares.sum(), 1, 1e-9);
@@ -227,15 +227,15 @@ TEST(Seconds, OfCopiesAreThoseThatKernelsWaitForThem) {
 }
 
 TEST_F(Estimates, APlanThatOffloadsIsTimedWithItsCopiesBesideItsKernels) {
-  DraftOptions o = drafts_[0].options;
+  StepPlanOptions o = step_plans_[0].options;
   o.offload = Offload::optimizer;
-  const Draft offloaded = draft(subject_, o);
+  const StepPlan offloaded = plan_step(setup_, o);
   ASSERT_GT(offloaded.transferred, 0);
   Device d = device(16, 300, 8);
   d.pcie = 4;
-  const RunLength length = RunLength::of(subject_, 3200);
-  const Estimate without = estimate(drafts_, d, catalog_, length),
-                 with = estimate(drafts_, d, catalog_, length, {}, &offloaded);
+  const RunLength length = RunLength::of(setup_, 3200);
+  const Estimate without = estimate(step_plans_, d, catalog_, length),
+                 with = estimate(step_plans_, d, catalog_, length, {}, &offloaded);
   EXPECT_EQ(without.shares[Bound::transfer], 0);
   const double copies = static_cast<double>(offloaded.transferred) / (31.5e9 * 0.85);
   EXPECT_GE(with.step_seconds.low, std::max(without.step_seconds.low, copies / 2));  // as many go as come
@@ -243,20 +243,20 @@ TEST_F(Estimates, APlanThatOffloadsIsTimedWithItsCopiesBesideItsKernels) {
 }
 
 TEST_F(Estimates, ABatchThatIsSentAtItsLinksPaceHoldsTheStepUp) {
-  RunLength length = RunLength::of(subject_, 3200);
+  RunLength length = RunLength::of(setup_, 3200);
   EXPECT_EQ(length.sample_bytes, 3 * 32 * 32 * 4 + 8);
   Device d = device(16, 300, 8);
-  const double read = estimate(drafts_, d, catalog_, length).data_seconds.high;
+  const double read = estimate(step_plans_, d, catalog_, length).data_seconds.high;
   d.pcie = 3;
-  EXPECT_EQ(estimate(drafts_, d, catalog_, length).data_seconds.high, read);  // hidden behind reading
+  EXPECT_EQ(estimate(step_plans_, d, catalog_, length).data_seconds.high, read);  // hidden behind reading
   length.sample_bytes = 1e9;
-  const Estimate e = estimate(drafts_, d, catalog_, length);
+  const Estimate e = estimate(step_plans_, d, catalog_, length);
   EXPECT_NEAR(e.data_seconds.low, 32 / (15.75 * 0.85), 1e-9);
   EXPECT_EQ(e.step_seconds.low, e.data_seconds.low);
 }
 
 TEST_F(Estimates, SmallMemoriesNeedParts) {
-  const double gib = 1024.0 * 1024 * 1024, all = static_cast<double>(drafts_[0].total());
+  const double gib = 1024.0 * 1024 * 1024, all = static_cast<double>(step_plans_[0].total());
   EXPECT_EQ(with(device(all * 0.6 / gib, 300, 8)).means, "--grad-accum 2");
   const Estimate none = with(device(1e-4, 300, 8));
   EXPECT_FALSE(none.fits.value());
@@ -282,37 +282,37 @@ TEST_F(Estimates, MoneyAndEnergyFollowTheHours) {
 }
 
 TEST_F(Estimates, ARunIsStepsEvaluationsAndCheckpoints) {
-  RunLength length = RunLength::of(subject_, 3200);
+  RunLength length = RunLength::of(setup_, 3200);
   EXPECT_EQ(length.steps_per_epoch, 100);
   EXPECT_EQ(length.checkpoints, length.epochs);
   length.epochs = 3;
   length.checkpoints = 7;
-  const Estimate e = estimate(drafts_, device(16, 300, 8), catalog_, length);
+  const Estimate e = estimate(step_plans_, device(16, 300, 8), catalog_, length);
   EXPECT_GT(e.checkpoint_hours.low, 0);
   EXPECT_GT(e.checkpoint_hours.high, e.checkpoint_hours.low);
   EXPECT_NEAR(e.run_hours.high, 3 * e.epoch_hours.high + e.evaluation_hours.high + e.checkpoint_hours.high, 1e-12);
 }
 
 TEST_F(Estimates, DataThatAreSlowToReadHoldADeviceUp) {
-  RunLength length = RunLength::of(subject_, 3200);
+  RunLength length = RunLength::of(setup_, 3200);
   length.load_seconds = {0.01, 0.01};  // 32 samples on 8 cores: 40 ms
-  const Estimate gpu = estimate(drafts_, device(16, 300, 8), catalog_, length);
+  const Estimate gpu = estimate(step_plans_, device(16, 300, 8), catalog_, length);
   EXPECT_NEAR(gpu.step_seconds.low, 0.04, 1e-9);
   length.workers = 2;
-  EXPECT_NEAR(estimate(drafts_, device(16, 300, 8), catalog_, length).step_seconds.low, 0.16, 1e-9);
+  EXPECT_NEAR(estimate(step_plans_, device(16, 300, 8), catalog_, length).step_seconds.low, 0.16, 1e-9);
   // A processor does both.
   Device cpu = device(16, 300, 8);
   cpu.kind = "cpu";
-  const Estimate host = estimate(drafts_, cpu, catalog_, length);
-  EXPECT_GT(host.step_seconds.low, host.data_seconds.low + drafts_[0].flops / 8e12);
+  const Estimate host = estimate(step_plans_, cpu, catalog_, length);
+  EXPECT_GT(host.step_seconds.low, host.data_seconds.low + step_plans_[0].flops / 8e12);
 }
 
 TEST_F(Estimates, SeveralDevicesAreFasterButNotByTheirNumber) {
   Device d = device(16, 300, 8);
   d.pcie = 3;
-  const RunLength length = RunLength::of(subject_, 3200);
-  const Estimate one = estimate(drafts_, d, catalog_, length);
-  const Estimate four = estimate(drafts_, d, catalog_, length, {.devices = 4});  // each with a batch as large
+  const RunLength length = RunLength::of(setup_, 3200);
+  const Estimate one = estimate(step_plans_, d, catalog_, length);
+  const Estimate four = estimate(step_plans_, d, catalog_, length, {.devices = 4});  // each with a batch as large
   EXPECT_GT(four.summing_seconds.high, 0);
   EXPECT_NEAR(four.step_seconds.low, one.step_seconds.low + four.summing_seconds.low, 1e-12);
   // All wait for the slowest: 1.0294 standard deviations of 2 % above the mean of four.
@@ -323,18 +323,18 @@ TEST_F(Estimates, SeveralDevicesAreFasterButNotByTheirNumber) {
   EXPECT_LT(four.samples_per_second.high, 4 * one.samples_per_second.high);
   EXPECT_NE(four.assumed.find("PCIe 3"), std::string::npos);
   d.pcie = 0;
-  EXPECT_FALSE(estimate(drafts_, d, catalog_, length, {.devices = 4}).timed);  // what connects them is not guessed
+  EXPECT_FALSE(estimate(step_plans_, d, catalog_, length, {.devices = 4}).timed);  // what connects them is not guessed
 }
 
 // 100 documents of up to 32 tokens, 50 of up to 64 and 7 longer ones: batches of 16 make 6, 3 and 1, the short ones
 // left out where there are full ones.
-Subject texts() {
+TrainingSetup texts() {
   train::Config c;
   c.data.clear();
   c.model = "gru_text";
   c.batch_size = 16;
   c.epochs = 4;
-  Subject s = make_subject(c, {128});
+  TrainingSetup s = make_setup(c, {128});
   s.data = "reviews";
   s.lengths = {.train = {{32, 100}, {64, 50}, {128, 7}}, .test = {{32, 30}, {64, 10}, {128, 0}}};
   s.train_count = 157;
@@ -343,7 +343,7 @@ Subject texts() {
 }
 
 TEST(Texts, AreWeighedByTheStepsThatHaveTheirLength) {
-  const Subject s = texts();
+  const TrainingSetup s = texts();
   const double steps[] = {0.6, 0.3, 0.1}, tested[] = {0.75, 0.25, 0};
   const std::vector<LengthShare> shares = s.length_shares(16);
   ASSERT_EQ(shares.size(), 3u);
@@ -354,23 +354,23 @@ TEST(Texts, AreWeighedByTheStepsThatHaveTheirLength) {
   }
   // Larger batches make one, one and one; a length without documents does not come.
   EXPECT_DOUBLE_EQ(s.length_shares(64)[2].steps, 1.0 / 3);
-  Subject fewer = s;
+  TrainingSetup fewer = s;
   fewer.lengths.train[1].documents = fewer.lengths.test[1].documents = 0;
   ASSERT_EQ(fewer.length_shares(16).size(), 2u);
   EXPECT_DOUBLE_EQ(fewer.length_shares(16)[1].steps, 1.0 / 7);
-  const Subject alone = subject("gru_text", "128");
+  const TrainingSetup alone = setup("gru_text", "128");
   EXPECT_TRUE(alone.length_shares(16).empty());
   EXPECT_TRUE(alone.assumes_full_length());
-  EXPECT_FALSE(subject("lenet").assumes_full_length());
-  EXPECT_FALSE(subject("gpt_char").assumes_full_length());  // windows of a corpus are full
+  EXPECT_FALSE(setup("lenet").assumes_full_length());
+  EXPECT_FALSE(setup("gpt_char").assumes_full_length());  // windows of a corpus are full
   EXPECT_FALSE(s.assumes_full_length());
 }
 
 TEST(Texts, TakeTheMeanOfTheStepsOfTheirLengths) {
-  const Subject s = texts();
-  DraftOptions o = options_of(s);
+  const TrainingSetup s = texts();
+  StepPlanOptions o = options_of(s);
   o.whole_run = true;
-  const std::vector<Draft> all = drafts(s, o);
+  const std::vector<StepPlan> all = plan_steps(s, o);
   const Rates rates = machine();
   const Device gpu{.name = "D",
                    .kind = "gpu",
@@ -393,7 +393,7 @@ TEST(Texts, TakeTheMeanOfTheStepsOfTheirLengths) {
   double here = 0, there = 0, of_two = 0, sums = 0, evaluated = 0;
   for (size_t i = 0; i < 3; ++i) {
     o.tokens = 32 << i;
-    const std::vector<Draft> one = {draft(s, o), all[1]};
+    const std::vector<StepPlan> one = {plan_step(s, o), all[1]};
     EXPECT_EQ(one[0].parameters, all[0].parameters);
     here += steps[i] * estimate_here(one, &rates, length).step_seconds.middle();
     there += steps[i] * estimate(one, gpu, catalog, length).step_seconds.high;
@@ -414,33 +414,33 @@ TEST(Texts, TakeTheMeanOfTheStepsOfTheirLengths) {
   EXPECT_NEAR(e.shares.sum(), 1, 1e-9);
   // Memory is that of the longest, and its step takes longer than the mean.
   o.tokens = 0;
-  const Draft longest = draft(s, o);
+  const StepPlan longest = plan_step(s, o);
   EXPECT_EQ(all[0].total(), longest.total());
   EXPECT_LT(here, 0.95 * step_seconds(longest, rates).middle());
 }
 
 TEST(Texts, OfSeveralDevicesHaveTheStepsOfTheirSharedBatch) {
-  const Subject s = texts();
-  DraftOptions o = options_of(s);
+  const TrainingSetup s = texts();
+  StepPlanOptions o = options_of(s);
   o.batch = 6;  // of each of three, which have 16 together
   o.ranks = 3;
-  Draft d = draft(s, o);
+  StepPlan d = plan_step(s, o);
   add_lengths(d, s);
   ASSERT_EQ(d.lengths.size(), 3u);
   EXPECT_DOUBLE_EQ(d.lengths[0].length.steps, 0.6);
   d.options.batch = 16;  // 48 together: 2, 1 and 1
   add_lengths(d, s);
   EXPECT_DOUBLE_EQ(d.lengths[0].length.steps, 0.5);
-  EXPECT_EQ(d.lengths[2].draft.options.batch, 16);
+  EXPECT_EQ(d.lengths[2].step_plan.options.batch, 16);
 }
 
-// Seconds of a draft's products and of its other kernels, the update's apart.
+// Seconds of a step plan's products and of its other kernels, the update's apart.
 struct Kernels {
   double products = 0, rest = 0, update = 0;
 };
-Kernels kernels_of(const Draft& d, const Rates& rates) {
+Kernels kernels_of(const StepPlan& d, const Rates& rates) {
   Kernels k;
-  for (const Draft::Stage& s : d.stages) {
+  for (const StepPlan::Stage& s : d.stages) {
     for (const Work& w : s.work) {
       const double seconds = rates.seconds(w) * s.times;
       (w.product() ? k.products : k.rest) += seconds;
@@ -452,12 +452,12 @@ Kernels kernels_of(const Draft& d, const Rates& rates) {
 
 TEST_F(Estimates, RanksThatComputeTogetherAreSlowerByWhatWasMeasured) {
   const Rates rates = machine();
-  const Kernels k = kernels_of(drafts_[0], rates);
-  const double bytes = static_cast<double>(drafts_[0].parameters) * 4;
+  const Kernels k = kernels_of(step_plans_[0], rates);
+  const double bytes = static_cast<double>(step_plans_[0].parameters) * 4;
   // A line of 2 ms for all gradients: less than a tenth of the step, so that the sums stay behind it.
   MeasuredSums sums{.source = "sums.json", .one_host = false, .sums = {{2, 1e-3, 1e-3 / bytes, 0.05}}};
   ASSERT_LT(2e-3, 0.09 * (k.products + k.rest));
-  const auto of = [&] { return estimate_here(drafts_, &rates, {}, nullptr, {.devices = 2, .measured = sums}); };
+  const auto of = [&] { return estimate_here(step_plans_, &rates, {}, nullptr, {.devices = 2, .measured = sums}); };
   const auto middle = [](const Range& r) { return (r.low + r.high) / 2; };
   const Estimate plain = of();
   EXPECT_NEAR(plain.step_seconds.high, 1.1 * (k.products + k.rest) + 1.05 * 2e-3, 1e-9);
@@ -470,25 +470,25 @@ TEST_F(Estimates, RanksThatComputeTogetherAreSlowerByWhatWasMeasured) {
   EXPECT_NEAR(e.shares[Bound::compute], 1.2 * k.products / compute, 1e-9);
   EXPECT_NE(e.assumed.find("1.20 to 1.50 times as long while all ranks compute"), std::string::npos) << e.assumed;
   // One device computes alone.
-  EXPECT_NEAR(estimate_here(drafts_, &rates, {}, nullptr, {.devices = 1, .measured = sums}).step_seconds.high,
+  EXPECT_NEAR(estimate_here(step_plans_, &rates, {}, nullptr, {.devices = 1, .measured = sums}).step_seconds.high,
               1.1 * (k.products + k.rest), 1e-9);
 }
 
 TEST_F(Estimates, SumsBesideComputeTakeWhatWasMeasuredThereAndTakeFromIt) {
   const Rates rates = machine();
-  const Kernels k = kernels_of(drafts_[0], rates);
-  const double bytes = static_cast<double>(drafts_[0].parameters) * 4, compute = k.products + k.rest;
+  const Kernels k = kernels_of(step_plans_[0], rates);
+  const double bytes = static_cast<double>(step_plans_[0].parameters) * 4, compute = k.products + k.rest;
   // The sums are as long as the step: beside it they pay, and all but what the last gradients have behind them is
   // hidden.
   const SumCost line{1e-3, compute / bytes}, beside{2e-3, 1.5 * compute / bytes};
   const double lost = 0.2 * compute / bytes;
   MeasuredSums sums{.source = "sums.json", .one_host = false, .sums = {{2, line.start, line.per_byte, 0.05}}};
-  const auto of = [&] { return estimate_here(drafts_, &rates, {}, nullptr, {.devices = 2, .measured = sums}); };
+  const auto of = [&] { return estimate_here(step_plans_, &rates, {}, nullptr, {.devices = 2, .measured = sums}); };
   const Estimate plain = of();
   sums.sums[0].beside = BesideCompute{.sum = beside, .lost_per_byte = lost};
   const Estimate e = of();
   std::vector<double> seconds;
-  const std::vector<Work>& work = drafts_[0].stages[0].work;
+  const std::vector<Work>& work = step_plans_[0].stages[0].work;
   for (const Work& w : work) seconds.push_back(w.kind == "update" ? 0 : rates.seconds(w));
   const auto of_line = [](const SumCost& c, double times) { return SumCost{times * c.start, times * c.per_byte}; };
   const Summing low = sum_gradients(work, seconds, bytes, {of_line(line, 0.95), of_line(beside, 0.95)});
@@ -504,11 +504,11 @@ TEST_F(Estimates, SumsBesideComputeTakeWhatWasMeasuredThereAndTakeFromIt) {
 }
 
 TEST_F(Estimates, ThisMachineIsTimedOnlyWhereItWasMeasured) {
-  EXPECT_FALSE(estimate_here(drafts_, nullptr, {}).timed);
+  EXPECT_FALSE(estimate_here(step_plans_, nullptr, {}).timed);
   const Rates rates = machine();
-  const Estimate e = estimate_here(drafts_, &rates, {});
+  const Estimate e = estimate_here(step_plans_, &rates, {});
   EXPECT_TRUE(e.timed);
-  EXPECT_GT(e.step_seconds.middle(), drafts_[0].flops / 110e9);
+  EXPECT_GT(e.step_seconds.middle(), step_plans_[0].flops / 110e9);
   EXPECT_NE(e.assumed.find("2026-01-01"), std::string::npos);
 }
 

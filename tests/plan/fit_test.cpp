@@ -10,21 +10,21 @@
 #include "freight/plan/preflight.h"
 #include "freight/run/plan.h"
 #include "freight/train/step.h"
-#include "tests/plan/subject.h"
+#include "tests/plan/training_setup.h"
 
 namespace freight::plan {
 namespace {
 
 // Of a few steps from the same start on the same batch.
-std::vector<double> losses(const Subject& s, const DraftOptions& o) {
+std::vector<double> losses(const TrainingSetup& s, const StepPlanOptions& o) {
   const DeviceScope on("cpu");
   clear_plan_cache();
   seed(7);
   const models::Model model = s.make_model();
   model.net->train();
-  DraftOptions unlimited = o;
+  StepPlanOptions unlimited = o;
   unlimited.device_bytes = 0;
-  const ArenaLimit within{o.offload, arena_within(draft(s, unlimited), o.device_bytes), o.speed};
+  const ArenaLimit within{o.offload, arena_within(plan_step(s, unlimited), o.device_bytes), o.speed};
   train::Config c = s.config;
   c.offload = offload_names()[static_cast<size_t>(o.offload)];
   const auto optimizer = train::make_optimizer(c, *model.net);
@@ -50,10 +50,10 @@ class FitWithin : public ::testing::TestWithParam<Row> {};
 
 TEST_P(FitWithin, KeepsTheLossesOrSaysWhatChanges) {
   const Row& row = GetParam();
-  const Subject s = subject(row.model, row.shape, row.optimizer);
-  DraftOptions o;
+  const TrainingSetup s = setup(row.model, row.shape, row.optimizer);
+  StepPlanOptions o;
   o.batch = row.batch;
-  const Draft whole = draft(s, o);
+  const StepPlan whole = plan_step(s, o);
   const auto total = static_cast<double>(whole.total());
   EXPECT_TRUE(fit_within(whole, s, {total}).fits);
   std::vector<double> before;
@@ -64,7 +64,7 @@ TEST_P(FitWithin, KeepsTheLossesOrSaysWhatChanges) {
       const FitCheck fit = fit_within(whole, s, {share * total, host});
       EXPECT_FALSE(fit.fits);
       if (fit.flags.empty()) continue;
-      const auto then = static_cast<double>(draft(s, fit.options).total());
+      const auto then = static_cast<double>(plan_step(s, fit.options).total());
       EXPECT_EQ(then, fit.needed_then);
       EXPECT_LE(then, share * total);
       EXPECT_TRUE(host > 0 || fit.options.offload == Offload::none);
@@ -95,10 +95,10 @@ INSTANTIATE_TEST_SUITE_P(Nets, FitWithin,
                          [](const auto& i) { return std::string(i.param.model); });
 
 TEST(Fit, PartsAreNotChosenWhereTheyChangeTheResults) {
-  const Subject norm = subject("resnet20", "3x32x32", "sgd");
-  DraftOptions o;
+  const TrainingSetup norm = setup("resnet20", "3x32x32", "sgd");
+  StepPlanOptions o;
   o.batch = 32;
-  const Draft whole = draft(norm, o);
+  const StepPlan whole = plan_step(norm, o);
   const FitCheck fit = fit_within(whole, norm, {0.25 * static_cast<double>(whole.total())});
   ASSERT_FALSE(fit.flags.empty());
   EXPECT_NE(fit.changes.find("BatchNorm"), std::string::npos) << fit.changes;
@@ -106,19 +106,19 @@ TEST(Fit, PartsAreNotChosenWhereTheyChangeTheResults) {
   EXPECT_NE(text.find("other results: BatchNorm"), std::string::npos) << text;
   EXPECT_EQ(text.find("--fit auto"), std::string::npos) << text;
   // Dropout draws by the shape of what runs.
-  const Subject drops = subject("alexnet", "3x96x96", "sgd");
+  const TrainingSetup drops = setup("alexnet", "3x96x96", "sgd");
   o.batch = 64;
-  EXPECT_TRUE(draft(drops, o).random);
+  EXPECT_TRUE(plan_step(drops, o).random);
   EXPECT_FALSE(whole.random);
 }
 
 TEST(Fit, WithoutTheCopyForACheckpointFirst) {
-  Subject s = subject("mlp_wide", "1x28x28", "sgd");  // weights are most of its memory
+  TrainingSetup s = setup("mlp_wide", "1x28x28", "sgd");  // weights are most of its memory
   s.test_count = 1000;
-  DraftOptions o;
+  StepPlanOptions o;
   o.batch = 16;
   o.whole_run = true;
-  const Draft whole = draft(s, o);
+  const StepPlan whole = plan_step(s, o);
   const auto copy = static_cast<double>(whole.part(Part::checkpoint)), total = static_cast<double>(whole.total());
   ASSERT_GT(copy, 0.3 * (total - static_cast<double>(whole.part(Part::process))));
   const FitCheck fit = fit_within(whole, s, {total - 1});
@@ -126,7 +126,7 @@ TEST(Fit, WithoutTheCopyForACheckpointFirst) {
   EXPECT_EQ(fit.changes, "");
   EXPECT_EQ(fit.needed_then, total - copy);
   s.config.save_in_place = true;
-  EXPECT_EQ(static_cast<double>(draft(s, o).total()), total - copy);
+  EXPECT_EQ(static_cast<double>(plan_step(s, o).total()), total - copy);
   // Where that is not enough, beside other means.
   const FitCheck both = fit_within(whole, s, {total - copy - 1, 1e12});
   ASSERT_FALSE(both.flags.empty());
@@ -136,15 +136,15 @@ TEST(Fit, WithoutTheCopyForACheckpointFirst) {
 }
 
 TEST(Fit, WhatKeepsTheResultsGoesBeforeWhatChangesThem) {
-  Subject s = subject("resnet20", "3x32x32", "sgd");
+  TrainingSetup s = setup("resnet20", "3x32x32", "sgd");
   s.test_count = 64;
-  DraftOptions o;
+  StepPlanOptions o;
   o.batch = 32;
   o.whole_run = true;
-  const Draft whole = draft(s, o);
-  DraftOptions again = o;
+  const StepPlan whole = plan_step(s, o);
+  StepPlanOptions again = o;
   again.recompute = Recompute::all;
-  const Draft recomputed = draft(s, again);  // its evaluation takes less, too
+  const StepPlan recomputed = plan_step(s, again);  // its evaluation takes less, too
   const auto copy = static_cast<double>(recomputed.part(Part::checkpoint)),
              least = static_cast<double>(recomputed.total()) - copy;
   // Two parts of the batch would fit beside the copy, but BatchNorm would take other statistics.
@@ -155,33 +155,33 @@ TEST(Fit, WhatKeepsTheResultsGoesBeforeWhatChangesThem) {
 }
 
 TEST(Fit, EvaluationTakesNoMoreThanTheStepDoes) {
-  Subject s = subject("gpt_char", "64", "adamw");
+  TrainingSetup s = setup("gpt_char", "64", "adamw");
   s.test_count = 1000;
-  DraftOptions o;
+  StepPlanOptions o;
   o.batch = 4;
   o.whole_run = true;
-  const Draft small = draft(s, o);
+  const StepPlan small = plan_step(s, o);
   EXPECT_EQ(small.evaluation_batch, 4);
   EXPECT_LE(small.part(Part::evaluation), small.arena_bytes);
   o.batch = 256;
-  EXPECT_EQ(draft(s, o).evaluation_batch, 256);
+  EXPECT_EQ(plan_step(s, o).evaluation_batch, 256);
   s.test_count = 7;
-  EXPECT_EQ(draft(s, o).evaluation_batch, 7);
+  EXPECT_EQ(plan_step(s, o).evaluation_batch, 7);
 }
 
 // Test images may be larger than those of training, and their labels are not mixed.
 TEST(Fit, EvaluationIsPlannedForTheSizeOfTestImages) {
-  Subject alike = subject("resnet18", "3x32x32", "sgd"), larger = alike,
-          large = subject("resnet18", "3x224x224", "sgd");
-  for (Subject* s : {&alike, &larger, &large}) s->test_count = 8;
+  TrainingSetup alike = setup("resnet18", "3x32x32", "sgd"), larger = alike,
+                large = setup("resnet18", "3x224x224", "sgd");
+  for (TrainingSetup* s : {&alike, &larger, &large}) s->test_count = 8;
   larger.tested = {large.input, large.target};
   larger.target = {DType::f32, {1000}};
-  DraftOptions o;
+  StepPlanOptions o;
   o.batch = 8;
   o.whole_run = true;
-  const Draft small = draft(alike, o), d = draft(larger, o);
+  const StepPlan small = plan_step(alike, o), d = plan_step(larger, o);
   EXPECT_EQ(d.evaluation_batch, 8);
-  EXPECT_EQ(d.part(Part::evaluation), draft(large, o).part(Part::evaluation));
+  EXPECT_EQ(d.part(Part::evaluation), plan_step(large, o).part(Part::evaluation));
   EXPECT_GT(d.part(Part::evaluation), 3 * small.part(Part::evaluation));
   EXPECT_EQ(d.arena_bytes > 0, small.arena_bytes > 0);
 }
@@ -196,7 +196,7 @@ class Batch : public ::testing::Test {
     c.data.clear();
     c.model = "lenet";
     c.batch_size = 16;
-    const Subject s = make_subject(c);
+    const TrainingSetup s = make_setup(c);
     train::NetTraining net(c, s.make_model());
     net.plan_step(s.batch_types(c.batch_size), {.backend = "cpu", .deterministic = true});
     train::Planned planned = net.planned();
@@ -212,9 +212,9 @@ TEST_F(Batch, TheLargestThatIsGood) {
     EXPECT_EQ(most.size, 1024);
     EXPECT_NE(most.why.find("32 steps"), std::string::npos);
     // Memory for some 200 samples: 128 fit, 256 do not.
-    DraftOptions o;
+    StepPlanOptions o;
     o.batch = 200;
-    const auto limit = static_cast<double>(draft(subject_of(p), o).total()) / 0.9;
+    const auto limit = static_cast<double>(plan_step(setup_of(p), o).total()) / 0.9;
     const GoodBatch held = good_batch(p, limit, nullptr);
     EXPECT_EQ(held.size, 128);
     EXPECT_NE(held.why.find("memory"), std::string::npos);

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "freight/plan/draft.h"
+#include "freight/plan/step_plan.h"
 
 namespace freight::plan {
 namespace {
@@ -150,11 +150,11 @@ TEST(Gradients, APlanSaysWhenEachIsFinal) {
       c.model = model;
       c.optimizer = optimizer;
       c.model_ema = 0.99;  // reads weights, not gradients
-      DraftOptions o;
+      StepPlanOptions o;
       o.batch = 4;
-      const Subject s = make_subject(c);
+      const TrainingSetup s = make_setup(c);
       o.compute = options_of(s).compute;
-      const Draft d = draft(s, o);
+      const StepPlan d = plan_step(s, o);
       double seen = 0;
       size_t steps = 0;
       for (const Work& w : d.stages[0].work) {

@@ -43,10 +43,10 @@ double predicted(const PublishedRun& run, const Catalog& catalog) {
   train::Config c;
   c.data.clear();
   c.model = run.model;
-  DraftOptions o;
+  StepPlanOptions o;
   o.batch = run.batch;
   o.compute = run.compute;
-  const std::vector<Draft> made = drafts(make_subject(c), o);
+  const std::vector<StepPlan> made = plan_steps(make_setup(c), o);
   Device d = catalog.device(run.device);
   if (run.tflops > 0) d.tflops = {{"fp32", run.tflops}};
   constexpr double kPiece = 25.0 * 1024 * 1024;  // PyTorch's DistributedDataParallel

@@ -53,8 +53,8 @@ class Report : public ::testing::Test {
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
     return Json::parse(read_text(out), nullptr, false);
   }
-  static Json opened(const std::vector<ReportedRun>& subjects) {
-    io::write_file_atomic(*dir_ / "page.html", std::string_view(to_html(subjects)));
+  static Json opened(const std::vector<ReportedRun>& runs) {
+    io::write_file_atomic(*dir_ / "page.html", std::string_view(to_html(runs)));
     return python("open_page.py", *dir_ / "page.html");
   }
 

@@ -61,7 +61,7 @@ TEST(Curves, CalibrationIsOffByWhatIsToldTooMuch) {
 
 class TableReport : public ::testing::Test {
  protected:
-  ReportedRun subject(const char* model, Told told) {
+  ReportedRun reported(const char* model, Told told) {
     freight::testing::write_mixed_table(dir_ / "table.csv", told);
     freight::testing::trained_on_table(dir_ / "table.csv", model, dir_ / model);
     ReportedRun s{.run = read_run(dir_ / model)};
@@ -69,8 +69,8 @@ class TableReport : public ::testing::Test {
     return s;
   }
   // The page as a browser shows it; null where there is none.
-  Json opened(const std::vector<ReportedRun>& subjects) {
-    io::write_file_atomic(dir_ / "page.html", std::string_view(to_html(subjects)));
+  Json opened(const std::vector<ReportedRun>& runs) {
+    io::write_file_atomic(dir_ / "page.html", std::string_view(to_html(runs)));
     const std::string python = freight::testing::peer_python(), out = dir_ / "out.json";
     if (python.empty()) return nullptr;
     const std::string command =
@@ -82,7 +82,7 @@ class TableReport : public ::testing::Test {
 };
 
 TEST_F(TableReport, OfClassesShowsCurvesAndWhatColumnsAreWorth) {
-  ReportedRun s = subject("logistic", Told::two);
+  ReportedRun s = reported("logistic", Told::two);
   const Examination& e = *s.examination;
   ASSERT_EQ(e.curves.size(), 1u);
   EXPECT_EQ(e.curves[0].number, 1);
@@ -127,7 +127,7 @@ TEST_F(TableReport, OfClassesShowsCurvesAndWhatColumnsAreWorth) {
 }
 
 TEST_F(TableReport, OfValuesShowsResiduals) {
-  const ReportedRun s = subject("linear", Told::value);
+  const ReportedRun s = reported("linear", Told::value);
   const Examination& e = *s.examination;
   EXPECT_EQ(static_cast<int64_t>(e.residuals.size()), e.count);
   double squares = 0;
@@ -142,7 +142,7 @@ TEST_F(TableReport, OfValuesShowsResiduals) {
 }
 
 TEST_F(TableReport, AModelThatReadsNoColumnHasNoneThatCounts) {
-  const ReportedRun s = subject("baseline", Told::three);
+  const ReportedRun s = reported("baseline", Told::three);
   EXPECT_TRUE(s.examination->table->dependence.empty());
   EXPECT_EQ(s.examination->curves.size(), 3u);
   EXPECT_NEAR(s.examination->curves[0].curves.area, 0.5, 1e-9);

@@ -494,8 +494,10 @@ TEST_F(Tables, DamagedFilesAndUnknownLearnersAreRefused) {
   changed([](auto& f) { f.tensors[0].second = Array::of<float>({NAN, 1}, {2}); }, {"NaN or infinity"});
   changed([](auto& f) { f.metadata["classes"] = R"(["rose", "rose"])"; }, {"several classes are named", "rose"});
   const auto columns = [](const std::string& text) { return [=](auto& f) { f.metadata["columns"] = text; }; };
-  changed(columns(R"([{"name": "a", "kind": "numbers", "source": "s"}, {"name": "s", "kind": "words", "levels": []}])"),
-          {"columns: s is read as numbers and as categories"});
+  changed(
+      columns(
+          R"([{"name": "a", "kind": "numbers", "source": "s"}, {"name": "s", "kind": "categories", "levels": []}])"),
+      {"columns: s is read as numbers and as categories"});
   changed(columns(R"([{"name": "a", "kind": "numbers"}, {"name": "a", "kind": "numbers"}])"),
           {"columns: a: expected different names"});
   // verify asked for the third word of a column that has two.
@@ -539,7 +541,7 @@ TEST_F(Tables, RowsAreServedByNamedInputsTablesAndObjects) {
   const auto card = nlohmann::json::parse(model.card());
   EXPECT_EQ(card.at("kind"), "rows");
   EXPECT_EQ(card.at("fields")[0],
-            nlohmann::json::parse(R"({"name": "length", "kind": "numbers", "words": 0, "levels": []})"));
+            nlohmann::json::parse(R"({"name": "length", "kind": "numbers", "categories": 0, "levels": []})"));
   EXPECT_EQ(card.at("fields")[2].at("levels"), nlohmann::json({"blue", "red"}));
   serve::InferRequest request;
   request.inputs = {{.name = "colour", .type = serve::DataType::bytes, .shape = {2}, .texts = {"red", "blue"}},

@@ -216,6 +216,7 @@ TEST_F(LinearRuns, ARunIsBetterThanTheBaselineAndItsFileAnswersAlike) {
   ASSERT_GE(lines.size(), 3u);
   EXPECT_NE(lines[1].find("b  -1.19"), std::string::npos) << lines[1];
   EXPECT_NE(lines[1].find(" +- "), std::string::npos) << lines[1];
+  EXPECT_LE(lines[1].size(), std::string("b  -1.19000 +- 0.000123456").size()) << "six digits each: " << lines[1];
 }
 
 TEST_F(LinearRuns, ALearnerOfClassesRefusesValuesAndTheOtherWayRound) {

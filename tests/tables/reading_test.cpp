@@ -42,9 +42,9 @@ class Reading : public ::testing::Test {
     for (const store::Column& c : columns) all.push_back(c.name);
     return join(all, " ");
   }
-  static std::string aside(const RowData& data) {
+  static std::string ignored(const RowData& data) {
     std::vector<std::string> all;
-    for (const store::SetAside& s : data.shape.set_aside) all.push_back(cat(s.name, "=", s.kind));
+    for (const store::IgnoredColumn& s : data.shape.ignored_columns) all.push_back(cat(s.name, "=", s.kind));
     return join(all, " ");
   }
   static void expect_told(const std::vector<std::string>& lines, const std::vector<std::string>& parts) {
@@ -61,7 +61,7 @@ class Reading : public ::testing::Test {
 TEST_F(Reading, KindsDecideWhatIsLearntFrom) {
   const RowData data = read_table({.data = visits(), .target = "spent"});
   EXPECT_EQ(names(data.shape.columns), "day.month day.weekday day.seconds shop open weight");
-  EXPECT_EQ(aside(data), "visit_id=identifier note=constant");
+  EXPECT_EQ(ignored(data), "visit_id=identifier note=constant");
   EXPECT_TRUE(data.shape.columns[3].words);
   EXPECT_EQ(data.shape.columns[4].form, store::CellForm::yesno);
   EXPECT_EQ(data.train.count(), 48);
@@ -90,7 +90,7 @@ TEST_F(Reading, FlagsSayOtherwise) {
   const RowData data = read_table(
       {.data = csv, .target = "spent", .drop = "shop,day", .types = "visit_id=integer,weight=category,open=text"});
   EXPECT_EQ(names(data.shape.columns), "visit_id weight");
-  EXPECT_EQ(aside(data), "day=dropped shop=dropped open=text note=constant");
+  EXPECT_EQ(ignored(data), "day=dropped shop=dropped open=text note=constant");
   EXPECT_TRUE(data.shape.columns[1].words);
   EXPECT_EQ(data.shape.columns[1].levels, (std::vector<std::string>{"1", "2"}));
   expect_error(ErrorKind::usage, {"--drop", "no column shops", "did you mean shop?"},
@@ -154,7 +154,7 @@ TEST_F(Reading, NamesComeFromAFlagOrAFileWhereThereIsNoHeader) {
 TEST_F(Reading, GroupsAndTimesDivideTheRows) {
   const std::string csv = visits();
   const RowData groups = read_table({.data = csv, .target = "spent", .group_column = "shop"});
-  EXPECT_EQ(aside(groups), "visit_id=identifier shop=group note=constant");
+  EXPECT_EQ(ignored(groups), "visit_id=identifier shop=group note=constant");
   ASSERT_TRUE(groups.train.groups && groups.test.groups);
   for (const int64_t g : groups.test.groups->to_vector<int64_t>()) {
     const std::vector<int64_t> train = groups.train.groups->to_vector<int64_t>();
@@ -180,7 +180,7 @@ TEST_F(Reading, GroupsAndTimesDivideTheRows) {
 TEST_F(Reading, WeightsAreReadAndChecked) {
   const RowData data = read_table({.data = visits(), .target = "spent", .weight_column = "weight"});
   EXPECT_EQ(names(data.shape.columns), "day.month day.weekday day.seconds shop open");
-  EXPECT_NE(aside(data).find("weight=weight"), std::string::npos) << aside(data);
+  EXPECT_NE(ignored(data).find("weight=weight"), std::string::npos) << ignored(data);
   ASSERT_TRUE(data.train.weights);
   const std::vector<float> weights = data.train.weights->to_vector<float>();
   EXPECT_EQ(*std::min_element(weights.begin(), weights.end()), 1);

@@ -151,6 +151,20 @@ TEST(Config, ValuesThatCannotWorkNameTheirFlag) {
   }
 }
 
+TEST(Config, TasksHaveTheirUsualNamesToo) {
+  const std::pair<const char*, const char*> names[] = {
+      {"classification", "classes"}, {"regression", "values"}, {"count", "counts"}, {"values", "values"}};
+  for (const auto& [name, task] : names) {
+    Config c = recipe("digits");
+    set_from_json(c, cat(R"({"tables": {"task": ")", name, R"("}})"), "f");
+    EXPECT_EQ(c.task, task);
+    c.task.clear();
+    set_flags(c, {"--task", name});
+    EXPECT_EQ(c.task, task);
+    validate(c);
+  }
+}
+
 TEST(Config, CheckpointsMayBeASpanOfTimeApart) {
   Config c = recipe("digits");
   set_from_json(c, R"({"save_every": "1m30s"})", "f");

@@ -34,7 +34,7 @@ TEST(DeviceBatches, AreRefusedWhereTheyAreMadeInAnotherWay) {
     return why;
   };
   data::LoaderOptions o = small_batches({.color_jitter = {.brightness = 0.5}});
-  EXPECT_EQ(why_not(o), "its colours are changed");
+  EXPECT_EQ(why_not(o), "its colors are changed");
   o = small_batches({});
   o.mix.mixup_alpha = 0.2;
   EXPECT_EQ(why_not(o), "its samples are mixed");

@@ -319,7 +319,7 @@ TEST_F(OwnRun, OneIsFittedToTheMemoryAsTheCommandsRunsAre) {
   EXPECT_EQ(whole.run.summary().planned_bytes, static_cast<size_t>(needed));
   EXPECT_TRUE(heard.empty());
   // The process takes its part whatever the batch.
-  const double less = needed - 0.1 * (needed - static_cast<double>(whole.draft->part(plan::Part::process)));
+  const double less = needed - 0.1 * (needed - static_cast<double>(whole.step_plan->part(plan::Part::process)));
   expect_error(ErrorKind::capacity, {"does not fit", "would fit, with"}, [&] { fitted(less, IfTooLarge::refuse); });
   plan::FittedRun adapted = fitted(less, IfTooLarge::adapt);
   EXPECT_FALSE(heard.empty());

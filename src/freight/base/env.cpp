@@ -95,7 +95,7 @@ const std::vector<Variable>& variables() {
       {"XDG_CACHE_HOME", "base of the cache directory", ""},
       {"HOME", "base of the cache directory", ""},
       {"TMPDIR", "temporary files", ""},
-      {"NO_COLOR", "no colours on the terminal", ""},
+      {"NO_COLOR", "no colors on the terminal", ""},
       {"CI", "plain lines instead of a rewriting progress line", "--no-progress"},
       {"TERM", "dumb: plain lines instead of a rewriting progress line", "--no-progress"},
   };

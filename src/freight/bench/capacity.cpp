@@ -23,7 +23,7 @@ double opencl_memory(const std::string& name) {
 
 }  // namespace
 
-std::string lacks_memory(const plan::Draft& d, const std::string& device) {
+std::string lacks_memory(const plan::StepPlan& d, const std::string& device) {
   const auto total = static_cast<double>(d.total());
   const auto lacks = [&](double needed, double has, const char* where) {
     return has > 0 && needed > kShare * has ? cat("needs ", human_bytes(needed), where, ", free are ", human_bytes(has))

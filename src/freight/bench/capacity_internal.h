@@ -2,12 +2,12 @@
 #pragma once
 #include <string>
 
-#include "freight/plan/draft.h"
+#include "freight/plan/step_plan.h"
 
 namespace freight::bench {
 
 // Why not: "needs 3.1 GiB, free are 2.0 GiB"; "" where it fits. A device with memory of its own needs the step there
 // and the weights and batches on the host too, and may share the host's memory (PoCL does).
-std::string lacks_memory(const plan::Draft& draft, const std::string& device);
+std::string lacks_memory(const plan::StepPlan& step_plan, const std::string& device);
 
 }  // namespace freight::bench

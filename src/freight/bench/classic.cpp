@@ -139,17 +139,17 @@ StepResult measure_step(const StudyNet& net, const std::string& device, const Cl
   StepResult r{.net = net.name, .device = device, .threads = threads_of(device)};
   r.batch = o.batch > 0 ? o.batch : net.batch;
   try {
-    plan::Subject subject;
-    subject.config.optimizer = "sgd";
-    subject.config.batch_size = r.batch;
-    subject.make_model = [&net] { return net.make(); };
+    plan::TrainingSetup setup;
+    setup.config.optimizer = "sgd";
+    setup.config.batch_size = r.batch;
+    setup.make_model = [&net] { return net.make(); };
     const models::Model model = net.make();
-    subject.input = model.input;
-    subject.target = model.language_model() ? model.input : Type{DType::i64, {}};
-    const plan::Draft draft = plan::draft(subject, plan::options_of(subject));
-    r.skipped = lacks_memory(draft, device);
+    setup.input = model.input;
+    setup.target = model.language_model() ? model.input : Type{DType::i64, {}};
+    const plan::StepPlan step_plan = plan::plan_step(setup, plan::options_of(setup));
+    r.skipped = lacks_memory(step_plan, device);
     if (!r.skipped.empty()) return r;
-    const double expected = draft.flops / product_rate(device);
+    const double expected = step_plan.flops / product_rate(device);
     if (expected > o.most_seconds) {
       r.skipped = cat("a step would take ", fixed(expected, 0), " s at the rate of a large product");
       return r;

@@ -53,8 +53,8 @@ CommCost fit_cost(const std::vector<CommFigure>& figures);
 Listing figures_of(const std::vector<CommTimes>& all);
 // A sentence per number of ranks: the fitted line.
 std::vector<std::string> findings(const std::vector<CommTimes>& all);
-// `engine`: what moved the data, "shared memory".
-std::string to_json(const std::string& machine, const std::string& engine, const std::vector<CommTimes>& all);
+// `transport`: what moved the data, "shared memory".
+std::string to_json(const std::string& machine, const std::string& transport, const std::vector<CommTimes>& all);
 // The times in a text of to_json(). Throws Error(data) that names `source`.
 std::vector<CommTimes> read_comm_times(const std::string& text, const std::string& source);
 

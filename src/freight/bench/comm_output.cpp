@@ -53,9 +53,9 @@ std::vector<std::string> findings(const std::vector<CommTimes>& all) {
   return out;
 }
 
-std::string to_json(const std::string& machine, const std::string& engine, const std::vector<CommTimes>& all) {
+std::string to_json(const std::string& machine, const std::string& transport, const std::vector<CommTimes>& all) {
   using Json = nlohmann::ordered_json;
-  Json j = {{"machine", machine}, {"collective", "all_reduce"}, {"dtype", "f32"}, {"engine", engine}};
+  Json j = {{"machine", machine}, {"collective", "all_reduce"}, {"dtype", "f32"}, {"engine", transport}};
   j["worlds"] = Json::array();
   for (const CommTimes& t : all) {
     Json w = {{"world", t.world}, {"hosts", t.hosts}, {"figures", Json::array()}};

@@ -89,7 +89,7 @@ std::vector<LayerRow> layers_of(const Comparison& c) {
   std::map<std::string, size_t> number_of;
   std::vector<std::vector<plan::ByBound>> bounds;
   for (size_t device = 0; device < c.curves.size(); ++device) {
-    for (const Piece& p : c.curves[device].pieces) {
+    for (const StepTime& p : c.curves[device].step_times) {
       const std::string path = layer_of(p.work);
       const auto [it, fresh] = number_of.try_emplace(path, rows.size());
       if (fresh) {
@@ -160,7 +160,7 @@ std::vector<std::string> findings(const Comparison& c) {
   }
   for (const Curve& curve : c.curves) {
     plan::ByBound by;
-    for (const Piece& p : curve.pieces) by[p.bound] += p.seconds;
+    for (const StepTime& p : curve.step_times) by[p.bound] += p.seconds;
     if (by.sum() <= 0) continue;
     const plan::ByBound shares = by.shares();
     const double copies = shares[plan::Bound::transfer];

@@ -9,7 +9,7 @@
 
 #include "freight/bench/workload.h"
 #include "freight/plan/estimate.h"
-#include "freight/plan/subject.h"
+#include "freight/plan/training_setup.h"
 
 namespace freight::bench {
 
@@ -26,7 +26,7 @@ struct BatchPoint {
 };
 
 // One step of the plan at Comparison::detail.
-struct Piece {
+struct StepTime {
   plan::Work work;
   double seconds = 0;
   plan::Bound bound = plan::Bound::compute;
@@ -43,7 +43,7 @@ struct Curve {
   double usd_per_hour = 0, watts_low = 0, watts_high = 0;  // 0: not known
   std::string price, power;                                // their sources
   std::vector<BatchPoint> points = {};
-  std::vector<Piece> pieces = {};
+  std::vector<StepTime> step_times = {};
 
   const BatchPoint* at(int64_t batch) const;  // null where it is not known
   const BatchPoint* fastest() const;          // most samples per second; null where none is known
@@ -53,7 +53,7 @@ struct Comparison {
   std::string model, input, precision, optimizer, unit, data;
   int64_t parameters = 0;
   double samples = 0;  // of an epoch; 0: not known
-  int64_t detail = 0;  // the batch size of all `pieces`; 0: none
+  int64_t detail = 0;  // the batch size of all `step_times`; 0: none
   std::vector<Curve> curves = {};
 };
 
@@ -113,7 +113,7 @@ using Progress = std::function<bool(const std::string& what)>;
 
 // Throws Error(device) for a device that is not there, Error(usage) for one the catalogue lacks, before anything is
 // run; Error(capacity) where no batch size fits any device at hand.
-Comparison compare(const plan::Subject& subject, const plan::Catalog& catalog, const CompareOptions& options,
+Comparison compare(const plan::TrainingSetup& setup, const plan::Catalog& catalog, const CompareOptions& options,
                    const Progress& progress);
 
 }  // namespace freight::bench

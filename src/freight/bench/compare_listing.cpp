@@ -188,7 +188,7 @@ std::string chrome_trace(const Comparison& c) {
   Json events = Json::array();
   for (size_t i = 0; i < c.curves.size(); ++i) {
     const Curve& curve = c.curves[i];
-    if (curve.pieces.empty()) continue;
+    if (curve.step_times.empty()) continue;
     const std::string name = cat(curve.name, curve.predicted ? " (predicted)" : "");
     events.push_back({{"name", "process_name"}, {"ph", "M"}, {"pid", i}, {"args", {{"name", name}}}});
     events.push_back({{"name", "thread_name"},
@@ -197,7 +197,7 @@ std::string chrome_trace(const Comparison& c) {
                       {"tid", 0},
                       {"args", {{"name", cat(c.model, ", batch ", c.detail)}}}});
     double at = 0;
-    for (const Piece& p : curve.pieces) {
+    for (const StepTime& p : curve.step_times) {
       if (p.seconds <= 0) continue;
       events.push_back(
           {{"name", cat(layer_of(p.work), " ", p.work.kind)},

@@ -105,7 +105,7 @@ std::string roofline(const Comparison& c) {
   for (const Curve& curve : c.curves) high = std::max(high, 2 * curve.roof_flops / std::max(curve.roof_bytes, 1.0));
   for (size_t i = 0; i < c.curves.size(); ++i) {
     const Curve& curve = c.curves[i];
-    if (curve.pieces.empty() || curve.roof_bytes <= 0) continue;
+    if (curve.step_times.empty() || curve.roof_bytes <= 0) continue;
     const double ridge = curve.roof_flops / curve.roof_bytes, top = curve.roof_flops * 1e-9;
     const auto at = [&](double x) { return report::Point{x, std::min(top, x * curve.roof_bytes * 1e-9)}; };
     Series roof{.label = report::shortened(curve.name, kLabel),
@@ -133,7 +133,7 @@ std::string timeline(const Comparison& c) {
     report::Lane lane{.label = cat(curve.name, curve.predicted ? " (predicted)" : ""),
                       .colour = static_cast<int>(i),
                       .dashed = curve.predicted};
-    for (const Piece& p : curve.pieces) {
+    for (const StepTime& p : curve.step_times) {
       constexpr report::Filling kFillings[] = {report::Filling::dense, report::Filling::hatched, report::Filling::empty,
                                                report::Filling::crossed};
       lane.bars.push_back({cat(layer_of(p.work), p.work.backward ? " \u2190" : ""), p.seconds,

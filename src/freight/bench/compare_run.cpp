@@ -35,15 +35,15 @@ plan::Speed speed_of(const Curve& c) {
 
 class Measurement {
  public:
-  Measurement(const plan::Subject& subject, const CompareOptions& options, const Progress& progress,
-              const std::vector<plan::Draft>& drafts)
-      : subject_(subject), options_(options), progress_(progress), drafts_(drafts) {}
+  Measurement(const plan::TrainingSetup& setup, const CompareOptions& options, const Progress& progress,
+              const std::vector<plan::StepPlan>& step_plans)
+      : setup_(setup), options_(options), progress_(progress), step_plans_(step_plans) {}
 
   Curve curve(const std::string& device) const {
     Curve c;
     c.name = device;
     c.description = backend(device).description();
-    const store::ComputeType compute = store::compute_type(subject_.config.precision, device);
+    const store::ComputeType compute = store::compute_type(setup_.config.precision, device);
     const Roofs plain = measure_roofs(device, DType::f32, options_.seconds / 2);
     const Roofs roofs =
         compute.dtype == DType::f32 ? plain : measure_roofs(device, compute.dtype, options_.seconds / 2);
@@ -61,20 +61,20 @@ class Measurement {
     if (c.usd_per_hour > 0) c.price = cat("$", c.usd_per_hour, " per hour, as given");
     c.watts_low = c.watts_high = given(options_.watts, device);
     if (c.watts_high > 0) c.power = cat(c.watts_high, " W, as given");
-    for (const plan::Draft& draft : drafts_) c.points.push_back(point(c, draft, compute));
+    for (const plan::StepPlan& step_plan : step_plans_) c.points.push_back(point(c, step_plan, compute));
     return c;
   }
 
   // The plan's steps at one batch size.
-  std::vector<Piece> pieces(const Curve& c, int64_t batch) const {
-    const store::ComputeType compute = store::compute_type(subject_.config.precision, c.name);
+  std::vector<StepTime> step_times(const Curve& c, int64_t batch) const {
+    const store::ComputeType compute = store::compute_type(setup_.config.precision, c.name);
     const Workload w = workload(c.name, batch, compute);
     const std::vector<double> times = time_plan_steps(w, options_.seconds);
     const std::vector<plan::Work> work = plan::work_of(w.plan());
     const plan::Speed roofs = speed_of(c);
-    std::vector<Piece> all;
+    std::vector<StepTime> all;
     for (size_t i = 0; i < work.size(); ++i) {
-      Piece p{work[i], times[i]};
+      StepTime p{work[i], times[i]};
       plan::seconds_of(p.work, roofs, &p.bound);
       all.push_back(std::move(p));
     }
@@ -83,19 +83,19 @@ class Measurement {
 
  private:
   Workload workload(const std::string& device, int64_t batch, const store::ComputeType& compute) const {
-    return {subject_.make_model(),
+    return {setup_.make_model(),
             {.batch = batch,
-             .optimizer = subject_.config.optimizer,
+             .optimizer = setup_.config.optimizer,
              .compile = {.backend = device,
                          .deterministic = options_.deterministic,
                          .compute = compute.dtype,
                          .tf32 = compute.tf32}}};
   }
 
-  BatchPoint point(const Curve& c, const plan::Draft& draft, const store::ComputeType& compute) const {
+  BatchPoint point(const Curve& c, const plan::StepPlan& step_plan, const store::ComputeType& compute) const {
     BatchPoint p;
-    p.batch = draft.options.batch;
-    p.skipped = lacks_memory(draft, c.name);
+    p.batch = step_plan.options.batch;
+    p.skipped = lacks_memory(step_plan, c.name);
     if (p.skipped.empty() && !c.points.empty()) {
       const BatchPoint& last = c.points.back();
       const double expected = last.seconds * static_cast<double>(p.batch) / static_cast<double>(last.batch);
@@ -122,19 +122,19 @@ class Measurement {
     return p;
   }
 
-  const plan::Subject& subject_;
+  const plan::TrainingSetup& setup_;
   const CompareOptions& options_;
   const Progress& progress_;
-  const std::vector<plan::Draft>& drafts_;
+  const std::vector<plan::StepPlan>& step_plans_;
 };
 
 Curve predicted(const plan::Device& d, const plan::Catalog& catalog, const CompareOptions& options,
-                const std::vector<plan::Draft>& drafts, double batch_bytes) {
+                const std::vector<plan::StepPlan>& step_plans, double batch_bytes) {
   Curve c;
   c.name = d.name;
   c.description = cat(d.vendor, d.vendor.empty() ? "" : " ", d.kind, d.year > 0 ? cat(" of ", d.year) : "");
   c.predicted = true;
-  const DType compute = drafts[0].options.compute;
+  const DType compute = step_plans[0].options.compute;
   const plan::Assumption a = plan::assumption(d, compute);
   c.peak_flops = d.rate(compute).first * 1e12;
   c.peak = a.peak;
@@ -152,17 +152,17 @@ Curve predicted(const plan::Device& d, const plan::Catalog& catalog, const Compa
     c.usd_per_hour = offer->usd();
     c.price = cat("$", offer->usd(), " per hour: ", price.provider, " ", price.instance, ", ", price.date);
   }
-  for (size_t i = 0; i < drafts.size(); ++i) {
+  for (size_t i = 0; i < step_plans.size(); ++i) {
     // The formula of memory wants a second batch size.
-    const std::vector<plan::Draft> pair = {drafts[i], drafts[i == 0 ? 1 : i - 1]};
+    const std::vector<plan::StepPlan> pair = {step_plans[i], step_plans[i == 0 ? 1 : i - 1]};
     const plan::Estimate e = plan::estimate(pair, d, catalog, {});
     c.assumed = cat("predicted, not measured: ", e.assumed);
     BatchPoint p;
-    p.batch = drafts[i].options.batch;
-    p.flops = drafts[i].flops;
+    p.batch = step_plans[i].options.batch;
+    p.flops = step_plans[i].flops;
     if (e.fits && !*e.fits) {
       p.skipped =
-          cat("needs ", human_bytes(static_cast<double>(drafts[i].total())), ", has ", human_bytes(e.memory_bytes));
+          cat("needs ", human_bytes(static_cast<double>(step_plans[i].total())), ", has ", human_bytes(e.memory_bytes));
     } else {
       p.range = e.step_seconds;
       p.seconds = e.step_seconds.middle();
@@ -176,13 +176,13 @@ Curve predicted(const plan::Device& d, const plan::Catalog& catalog, const Compa
 }
 
 // Each step at the middle of its range.
-std::vector<Piece> predicted_pieces(const plan::Device& d, const plan::Draft& draft) {
-  const plan::Assumption a = plan::assumption(d, draft.options.compute);
+std::vector<StepTime> predicted_step_times(const plan::Device& d, const plan::StepPlan& step_plan) {
+  const plan::Assumption a = plan::assumption(d, step_plan.options.compute);
   const plan::Speed best_speed = plan::best_speed(d, a), usual_speed = plan::usual_speed(d, a);
-  std::vector<Piece> all;
-  for (const plan::Draft::Stage& stage : draft.stages) {
+  std::vector<StepTime> all;
+  for (const plan::StepPlan::Stage& stage : step_plan.stages) {
     for (const plan::Work& w : stage.work) {
-      Piece p{w};
+      StepTime p{w};
       const double usual = plan::seconds_of(w, usual_speed, &p.bound), best = plan::seconds_of(w, best_speed);
       p.seconds = plan::Range{best, usual}.middle() * stage.times;
       all.push_back(std::move(p));
@@ -206,42 +206,42 @@ int64_t detail_of(const std::vector<Curve>& curves) {
 
 }  // namespace
 
-Comparison compare(const plan::Subject& subject, const plan::Catalog& catalog, const CompareOptions& options,
+Comparison compare(const plan::TrainingSetup& setup, const plan::Catalog& catalog, const CompareOptions& options,
                    const Progress& progress) {
   for (const std::string& d : options.devices) backend(d);
   std::vector<const plan::Device*> predicted_devices;
   for (const std::string& name : options.predicted) predicted_devices.push_back(&catalog.device(name));
-  std::vector<plan::Draft> drafts;
+  std::vector<plan::StepPlan> step_plans;
   for (const int64_t batch : options.batches) {
-    plan::DraftOptions o = plan::options_of(subject);
+    plan::StepPlanOptions o = plan::options_of(setup);
     o.batch = batch;
     o.parts = 1;
-    drafts.push_back(plan::draft(subject, o));
+    step_plans.push_back(plan::plan_step(setup, o));
   }
   Comparison c;
-  const auto [x, y] = subject.batch_types(1);
-  c.model = subject.config.model;
+  const auto [x, y] = setup.batch_types(1);
+  c.model = setup.config.model;
   c.input = to_string(x);
-  c.precision = subject.config.precision;
-  c.optimizer = subject.config.optimizer;
-  c.unit = subject.unit;
-  c.data = subject.data;
-  c.parameters = drafts[0].parameters;
-  c.samples = options.samples > 0 ? options.samples : static_cast<double>(subject.train_count);
-  const Measurement measurement(subject, options, progress, drafts);
+  c.precision = setup.config.precision;
+  c.optimizer = setup.config.optimizer;
+  c.unit = setup.unit;
+  c.data = setup.data;
+  c.parameters = step_plans[0].parameters;
+  c.samples = options.samples > 0 ? options.samples : static_cast<double>(setup.train_count);
+  const Measurement measurement(setup, options, progress, step_plans);
   for (const std::string& d : options.devices) c.curves.push_back(measurement.curve(d));
   const bool any = std::any_of(c.curves.begin(), c.curves.end(), [](const Curve& k) { return k.fastest() != nullptr; });
   if (!any) {
     fail(ErrorKind::capacity, "bench compare", "no batch size could be run: ", c.curves[0].points[0].skipped);
   }
-  if (!predicted_devices.empty() && drafts.size() == 1) {
-    plan::DraftOptions o = drafts[0].options;
+  if (!predicted_devices.empty() && step_plans.size() == 1) {
+    plan::StepPlanOptions o = step_plans[0].options;
     o.batch *= 2;
-    drafts.push_back(plan::draft(subject, o));  // for the formula of memory
+    step_plans.push_back(plan::plan_step(setup, o));  // for the formula of memory
   }
   const auto batch_bytes = static_cast<double>(x.bytes() + y.bytes());
   for (const plan::Device* d : predicted_devices) {
-    c.curves.push_back(predicted(*d, catalog, options, drafts, batch_bytes));
+    c.curves.push_back(predicted(*d, catalog, options, step_plans, batch_bytes));
     c.curves.back().points.resize(options.batches.size());
   }
   c.detail = detail_of(c.curves);
@@ -249,12 +249,13 @@ Comparison compare(const plan::Subject& subject, const plan::Catalog& catalog, c
     Curve& curve = c.curves[i];
     if (!curve.at(c.detail)) continue;
     if (!curve.predicted) {
-      if (progress(cat(curve.name, ", layers at batch ", c.detail))) curve.pieces = measurement.pieces(curve, c.detail);
+      if (progress(cat(curve.name, ", layers at batch ", c.detail)))
+        curve.step_times = measurement.step_times(curve, c.detail);
       continue;
     }
-    const auto draft =
-        std::find_if(drafts.begin(), drafts.end(), [&](const plan::Draft& d) { return d.options.batch == c.detail; });
-    curve.pieces = predicted_pieces(*predicted_devices[i - options.devices.size()], *draft);
+    const auto step_plan = std::find_if(step_plans.begin(), step_plans.end(),
+                                        [&](const plan::StepPlan& d) { return d.options.batch == c.detail; });
+    curve.step_times = predicted_step_times(*predicted_devices[i - options.devices.size()], *step_plan);
   }
   return c;
 }

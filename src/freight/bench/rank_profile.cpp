@@ -37,7 +37,7 @@ RankWorkload::RankWorkload(models::Model model, const WorkloadOptions& o, train:
   std::tie(inputs_, targets_) = random_batch(model, o.batch);
   const std::string device = *trace::device_named(config_.backend);
   Backend& on = backend(device);
-  ranks_.meet_devices(device == "cpu" ? cpu_info().model : on.description(), on.memory() != nullptr);
+  ranks_.exchange_devices(device == "cpu" ? cpu_info().model : on.description(), on.memory() != nullptr);
   net_ = std::make_unique<train::NetTraining>(config_, std::move(model));
   const Offload offload = o.compile.limit.offload;
   if (offload == Offload::optimizer || offload == Offload::all) train::keep_on_host(*net_->optimizer);

@@ -140,18 +140,18 @@ double efficiency(const Scaling& s, const ScalingPoint& p) {
   return p.step_seconds > 0 ? first.step_seconds / (p.step_seconds * times) : 0;
 }
 
-std::vector<Loss> losses(const Scaling& s, const ScalingPoint& p) {
+std::vector<LostTime> lost_times(const Scaling& s, const ScalingPoint& p) {
   const ScalingPoint& first = s.points[0];
   const double share = static_cast<double>(first.devices) / static_cast<double>(p.devices);
   const RankTimes before = first.mean(), now = p.mean();
   // The same work on the processors that there are, were each as fast as before.
   const double same = before.compute * processors_of(s, first) / processors_of(s, p);
-  std::vector<Loss> all = {{"ranks share the cores", same - before.compute * share},
-                           {"compute on smaller batches", now.compute - same},
-                           {"gradient all-reduce", now.sums - before.sums * share},
-                           {"waiting for the slowest rank", now.waiting - before.waiting * share},
-                           {"reading data", now.data - before.data * share}};
-  std::stable_sort(all.begin(), all.end(), [](const Loss& a, const Loss& b) { return a.seconds > b.seconds; });
+  std::vector<LostTime> all = {{"ranks share the cores", same - before.compute * share},
+                               {"compute on smaller batches", now.compute - same},
+                               {"gradient all-reduce", now.sums - before.sums * share},
+                               {"waiting for the slowest rank", now.waiting - before.waiting * share},
+                               {"reading data", now.data - before.data * share}};
+  std::stable_sort(all.begin(), all.end(), [](const LostTime& a, const LostTime& b) { return a.seconds > b.seconds; });
   return all;
 }
 

@@ -18,7 +18,7 @@
 
 namespace freight::bench {
 
-// Passes all on to another engine, and notes the seconds that this rank spends in its collectives.
+// Passes all on to another transport, and notes the seconds that this rank spends in its collectives.
 class TimedComm final : public comm::Comm {
  public:
   explicit TimedComm(std::unique_ptr<comm::Comm> timed) : timed_(std::move(timed)) {}
@@ -74,7 +74,7 @@ struct ScalingPoint {
 ScalingPoint time_training(train::PreparedRun run, train::Ranks* ranks, const TimedComm* comm, double seconds);
 
 struct Scaling {
-  std::string machine, engine, model, data;
+  std::string machine, transport, model, data;
   int64_t processors = 1;  // that all ranks share
   int64_t batch = 0, shards = 0;
   std::string why_not_predicted = {};
@@ -84,12 +84,12 @@ struct Scaling {
 // The share of as many times the first point's rate.
 double efficiency(const Scaling& scaling, const ScalingPoint& point);
 // A cause with the seconds of each step that it costs, against F / N of the first point's step.
-struct Loss {
+struct LostTime {
   std::string cause;
   double seconds = 0;
 };
 // The largest first. Their sum is what is lost; a cause below 0 is a gain.
-std::vector<Loss> losses(const Scaling& scaling, const ScalingPoint& point);
+std::vector<LostTime> lost_times(const Scaling& scaling, const ScalingPoint& point);
 
 Listing figures_of(const Scaling& scaling);
 // A sentence for each number of devices but the first: how much faster they are, and why not more.

@@ -24,7 +24,7 @@ std::string range_ms(const plan::Range& r) {
 
 std::string limit_of(const Scaling& s, const ScalingPoint& p) {
   if (&p == s.points.data()) return "";
-  const Loss most = losses(s, p)[0];
+  const LostTime most = lost_times(s, p)[0];
   return most.seconds < kLittle * p.step_seconds ? "nothing" : most.cause;
 }
 
@@ -77,7 +77,7 @@ std::vector<std::string> findings(const Scaling& s) {
     std::string text = cat(p.devices, " devices are ", fixed(first.step_seconds / p.step_seconds, 2),
                            " times as fast as ", first.devices, ", ", fixed(100 * efficiency(s, p), 0), " % of linear");
     std::vector<std::string> why;
-    for (const Loss& loss : losses(s, p)) {
+    for (const LostTime& loss : lost_times(s, p)) {
       if (std::abs(loss.seconds) < kLittle * p.step_seconds) continue;
       why.push_back(loss.seconds > 0 ? cat(loss.cause, " ", milliseconds(loss.seconds), " ms")
                                      : cat("less for ", loss.cause, ", ", milliseconds(-loss.seconds), " ms"));
@@ -103,8 +103,8 @@ std::vector<std::string> warnings(const Scaling& s) {
 }
 
 std::string to_json(const Scaling& s) {
-  Json j = {{"machine", s.machine},   {"processors", s.processors}, {"engine", s.engine}, {"model", s.model},
-            {"data", s.data},         {"batch_size", s.batch},      {"shards", s.shards}, {"warnings", warnings(s)},
+  Json j = {{"machine", s.machine},   {"processors", s.processors}, {"engine", s.transport}, {"model", s.model},
+            {"data", s.data},         {"batch_size", s.batch},      {"shards", s.shards},    {"warnings", warnings(s)},
             {"worlds", Json::array()}};
   for (const ScalingPoint& p : s.points) {
     Json one = json_of(p);
@@ -113,7 +113,8 @@ std::string to_json(const Scaling& s) {
     one["predicted_step_seconds"] = nullptr;
     if (p.predicted.high > 0) one["predicted_step_seconds"] = {{"low", p.predicted.low}, {"high", p.predicted.high}};
     one["losses"] = Json::array();
-    for (const Loss& loss : losses(s, p)) one["losses"].push_back({{"cause", loss.cause}, {"seconds", loss.seconds}});
+    for (const LostTime& loss : lost_times(s, p))
+      one["losses"].push_back({{"cause", loss.cause}, {"seconds", loss.seconds}});
     j["worlds"].push_back(std::move(one));
   }
   return j.dump(2);

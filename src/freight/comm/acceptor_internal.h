@@ -1,5 +1,6 @@
-// Acceptor: the listening end of a meeting, where strangers may come beside the ranks: more of them than this process
-// can have files open, and some that never say who they are. Both meetings, of one host and over a network, use it.
+// Acceptor: the listening end of a rendezvous, where strangers may come beside the ranks: more of them than this
+// process can have files open, and some that never say who they are. Both meetings, of one host and over a network, use
+// it.
 #pragma once
 #include <poll.h>
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-// A call of a collective as a number that ranks compare, and the checks that engines share.
+// A call of a collective as a number that ranks compare, and the checks that transports share.
 #pragma once
 #include <cstdint>
 #include <cstring>

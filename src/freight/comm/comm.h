@@ -1,5 +1,5 @@
 // The processes of one job sum and move arrays together; every one of them takes part in each call. This is the
-// interface; shared_memory.h is the engine for processes of one host, network_comm.h that between hosts, and join.h
+// interface; shared_memory.h is the transport for processes of one host, network_comm.h that between hosts, and join.h
 // takes the one or the other. Nothing here knows graphs or plans. A process of a job is a rank: R of W, from 0 on.
 // "Step" is whatever number the caller gives by at_step().
 #pragma once

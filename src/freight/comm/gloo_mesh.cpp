@@ -1,9 +1,11 @@
-// Gloo's connections over TCP: each rank listens for each other one, and connects to it.
+// See gloo_mesh_internal.h.
+#include "freight/comm/gloo_mesh_internal.h"
+
 #include <chrono>
+#include <utility>
 
 #include "freight/base/error.h"
 #include "freight/comm/gloo_library_internal.h"
-#include "freight/comm/mesh_internal.h"
 
 namespace freight::comm {
 
@@ -24,80 +26,68 @@ auto with_words_of_gloo(const F& f) {
   }
 }
 
-class GlooMessage final : public Mesh::Message {
- public:
-  GlooMessage(std::unique_ptr<gloo::transport::UnboundBuffer> buffer, Mesh::Way way, int peer, uint64_t slot)
-      : buffer_(std::move(buffer)), way_(way), peer_(peer), slot_(slot) {}
-
-  void begin() override {
-    with_words_of_gloo([this] {
-      return way_ == Mesh::Way::send ? buffer_->send(peer_, slot_, 0, buffer_->size)
-                                     : buffer_->recv(peer_, slot_, 0, buffer_->size);
-    });
-  }
-  bool is_done_within(double seconds) override {
-    const std::chrono::milliseconds most(static_cast<int64_t>(seconds * 1e3));
-    return with_words_of_gloo(
-        [&] { return way_ == Mesh::Way::send ? buffer_->waitSend(nullptr, most) : buffer_->waitRecv(nullptr, most); });
-  }
-  void wake() noexcept override {
-    buffer_->abortWaitRecv();
-    buffer_->abortWaitSend();
-  }
-
- private:
-  std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
-  Mesh::Way way_;
-  int peer_;
-  uint64_t slot_;
-};
-
-class GlooMesh final : public Mesh {
- public:
-  GlooMesh(int rank, int world, double timeout) : rank_(rank), world_(world), timeout_(timeout) {}
-
-  std::vector<std::string> make_cards(const std::string& address) override {
-    device_ = gloo_device(address);
-    return with_words_of_gloo([this] {
-      context_ = device_->createContext(rank_, world_);
-      context_->setTimeout(std::chrono::milliseconds(static_cast<int64_t>(timeout_ * 1e3)));
-      std::vector<std::string> cards(static_cast<size_t>(world_));
-      for (int r = 0; r < world_; ++r) {
-        if (r == rank_) continue;
-        const std::vector<char> bytes = context_->createPair(r)->address().bytes();
-        cards[static_cast<size_t>(r)] = std::string(bytes.begin(), bytes.end());
-      }
-      return cards;
-    });
-  }
-  void connect(int peer, const std::string& card) override {
-    with_words_of_gloo([&] { return context_->getPair(peer)->connect(std::vector<char>(card.begin(), card.end())); });
-  }
-  void close() noexcept override {
-    for (int r = 0; context_ && r < world_; ++r) {
-      try {
-        if (r != rank_) context_->getPair(r)->close();
-      } catch (...) {  // it is closed already
-      }
-    }
-  }
-  std::unique_ptr<Message> message(Way way, int peer, void* at, int64_t bytes, uint64_t slot) override {
-    return std::make_unique<GlooMessage>(context_->createUnboundBuffer(at, static_cast<size_t>(bytes)), way, peer,
-                                         slot);
-  }
-  void leave() noexcept override {}  // connections close with the object, when they have sent what they hold
-
- private:
-  int rank_, world_;
-  double timeout_;
-  std::shared_ptr<gloo::transport::Device> device_;
-  std::shared_ptr<gloo::transport::Context> context_;
-};
-
 }  // namespace
 
-std::unique_ptr<Mesh> gloo_mesh(int rank, int world, double timeout) {
-  return std::make_unique<GlooMesh>(rank, world, timeout);
+GlooMesh::Message::Message(std::unique_ptr<gloo::transport::UnboundBuffer> buffer, Direction direction, int peer,
+                           uint64_t slot)
+    : buffer_(std::move(buffer)), direction_(direction), peer_(peer), slot_(slot) {}
+
+GlooMesh::Message::~Message() = default;
+
+void GlooMesh::Message::begin() {
+  with_words_of_gloo([this] {
+    return direction_ == Direction::send ? buffer_->send(peer_, slot_, 0, buffer_->size)
+                                         : buffer_->recv(peer_, slot_, 0, buffer_->size);
+  });
+}
+
+bool GlooMesh::Message::is_done_within(double seconds) {
+  const std::chrono::milliseconds most(static_cast<int64_t>(seconds * 1e3));
+  return with_words_of_gloo([&] {
+    return direction_ == Direction::send ? buffer_->waitSend(nullptr, most) : buffer_->waitRecv(nullptr, most);
+  });
+}
+
+void GlooMesh::Message::wake() noexcept {
+  buffer_->abortWaitRecv();
+  buffer_->abortWaitSend();
+}
+
+GlooMesh::GlooMesh(int rank, int world, double timeout) : rank_(rank), world_(world), timeout_(timeout) {}
+
+std::vector<std::string> GlooMesh::make_endpoints(const std::string& address) {
+  device_ = gloo_device(address);
+  return with_words_of_gloo([this] {
+    context_ = device_->createContext(rank_, world_);
+    context_->setTimeout(std::chrono::milliseconds(static_cast<int64_t>(timeout_ * 1e3)));
+    std::vector<std::string> endpoints(static_cast<size_t>(world_));
+    for (int r = 0; r < world_; ++r) {
+      if (r == rank_) continue;
+      const std::vector<char> bytes = context_->createPair(r)->address().bytes();
+      endpoints[static_cast<size_t>(r)] = std::string(bytes.begin(), bytes.end());
+    }
+    return endpoints;
+  });
+}
+
+void GlooMesh::connect(int peer, const std::string& endpoint) {
+  with_words_of_gloo(
+      [&] { return context_->getPair(peer)->connect(std::vector<char>(endpoint.begin(), endpoint.end())); });
+}
+
+void GlooMesh::close() noexcept {
+  for (int r = 0; context_ && r < world_; ++r) {
+    try {
+      if (r != rank_) context_->getPair(r)->close();
+    } catch (...) {  // it is closed already
+    }
+  }
+}
+
+std::unique_ptr<GlooMesh::Message> GlooMesh::message(Direction direction, int peer, void* at, int64_t bytes,
+                                                     uint64_t slot) {
+  return std::make_unique<Message>(context_->createUnboundBuffer(at, static_cast<size_t>(bytes)), direction, peer,
+                                   slot);
 }
 
 }  // namespace freight::comm

@@ -16,7 +16,7 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/comm/network_comm.h"
-#include "freight/comm/network_meeting.h"
+#include "freight/comm/network_rendezvous.h"
 #include "freight/comm/process_internal.h"
 #include "freight/comm/shared_memory.h"
 
@@ -109,7 +109,7 @@ NetworkPlan network_plan(const Launch& launch, const JobOptions& options) {
   return plan;
 }
 
-// The port at which the ranks meet, as the launcher says. Throws Error(usage) where nothing says it. Slurm says none:
+// The port of the rendezvous, as the launcher says. Throws Error(usage) where nothing says it. Slurm says none:
 // it is one that its other jobs on the host do not have, below those that systems hand out.
 int port_of(const Launch& launch) {
   int port = launch.master_port;
@@ -130,7 +130,7 @@ int port_of(const Launch& launch) {
 
 std::unique_ptr<Comm> join_by_gloo(const Launch& launch, const JobOptions& options) {
   NetworkPlan plan = network_plan(launch, options);
-  if (plan.world == 1) return join_gloo(plan);  // nobody to meet
+  if (plan.world == 1) return join_gloo(plan);  // there is no other rank
   if (plan.host.empty()) {
     fail(ErrorKind::usage, "MASTER_ADDR", "is not set: on which host is rank 0 of the ", launch.world,
          " ranks? Set the same name or address for all");
@@ -142,44 +142,44 @@ std::unique_ptr<Comm> join_by_gloo(const Launch& launch, const JobOptions& optio
 
 }  // namespace
 
-Engine parse_engine(const std::string& flag, const std::string& text) {
-  if (text == "auto") return Engine::automatic;
-  if (text == "shared") return Engine::shared_memory;
-  if (text == "gloo") return Engine::gloo;
-  if (text == "nccl") return Engine::nccl;
+Transport parse_transport(const std::string& flag, const std::string& text) {
+  if (text == "auto") return Transport::automatic;
+  if (text == "shared") return Transport::shared_memory;
+  if (text == "gloo") return Transport::gloo;
+  if (text == "nccl") return Transport::nccl;
   fail(ErrorKind::usage, flag, "expected auto, shared, gloo or nccl, got '", excerpt(text), "'");
 }
 
-const char* to_string(Engine engine) {
-  switch (engine) {
-    case Engine::shared_memory: return "shared memory";
-    case Engine::gloo: return "Gloo";
-    case Engine::nccl: return "NCCL";
-    case Engine::automatic: break;
+const char* to_string(Transport transport) {
+  switch (transport) {
+    case Transport::shared_memory: return "shared memory";
+    case Transport::gloo: return "Gloo";
+    case Transport::nccl: return "NCCL";
+    case Transport::automatic: break;
   }
   return "automatic";
 }
 
-Engine asked_engine(const JobOptions& options) {
+Transport requested_transport(const JobOptions& options) {
   const std::string said = env::get("FREIGHT_COMM");
-  if (options.engine != Engine::automatic || said.empty()) return options.engine;
-  return parse_engine("FREIGHT_COMM", said);
+  if (options.transport != Transport::automatic || said.empty()) return options.transport;
+  return parse_transport("FREIGHT_COMM", said);
 }
 
-Engine engine_for(const Launch& launch, const JobOptions& options) {
-  const Engine engine = asked_engine(options);
-  if (engine != Engine::automatic && engine != Engine::nccl) return engine;
-  return launch.local_world == launch.world ? Engine::shared_memory : Engine::gloo;
+Transport transport_for(const Launch& launch, const JobOptions& options) {
+  const Transport transport = requested_transport(options);
+  if (transport != Transport::automatic && transport != Transport::nccl) return transport;
+  return launch.local_world == launch.world ? Transport::shared_memory : Transport::gloo;
 }
 
 std::unique_ptr<Comm> join_job(const Launch& launch, const JobOptions& options) {
-  switch (engine_for(launch, options)) {
-    case Engine::gloo: return join_by_gloo(launch, options);
+  switch (transport_for(launch, options)) {
+    case Transport::gloo: return join_by_gloo(launch, options);
     default: return join_shared_memory(launch, {.timeout = options.timeout, .called_off = options.called_off});
   }
 }
 
-std::string meeting_address(const Launch& launch, const JobOptions& options) {
+std::string rendezvous_address(const Launch& launch, const JobOptions& options) {
   if (launch.local_world == launch.world) return "127.0.0.1";
   NetworkPlan plan = network_plan(launch, options);
   if (plan.host.empty()) plan.host = host_name();

@@ -1,4 +1,4 @@
-// Joins a job by the engine that fits it: shared memory where all ranks are on one host, Gloo between hosts.
+// Joins a job by the transport that suits it: shared memory where all ranks are on one host, Gloo between hosts.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -11,33 +11,33 @@
 namespace freight::comm {
 
 // nccl: devices sum among themselves (base/device_collectives.h), and the rest of a job is as with automatic.
-enum class Engine : uint8_t { automatic, shared_memory, gloo, nccl };
+enum class Transport : uint8_t { automatic, shared_memory, gloo, nccl };
 // "auto", "shared", "gloo", "nccl". Throws Error(usage) that names `flag` for another word.
-Engine parse_engine(const std::string& flag, const std::string& text);
-const char* to_string(Engine engine);  // as people call it: "shared memory", "Gloo", "NCCL"
+Transport parse_transport(const std::string& flag, const std::string& text);
+const char* to_string(Transport transport);  // as people call it: "shared memory", "Gloo", "NCCL"
 
 struct JobOptions {
-  double timeout = 120;               // seconds that a rank waits for another before it counts as lost (--comm-timeout)
-  Engine engine = Engine::automatic;  // --comm; automatic: what FREIGHT_COMM says, else what fits
-  std::string interface = {};         // --interface: this host's, by name or address; "": FREIGHT_INTERFACE, else
-                                      // the one by which rank 0's host is reached
-  std::string token_file = {};        // --token-file: holds the job's secret, and is made by rank 0 where it is
-                                      // missing; "": FREIGHT_TOKEN_FILE, else the text of FREIGHT_TOKEN
-  // Asked while the ranks meet: true where they need not any more, which is Error(peer_lost).
+  double timeout = 120;  // seconds that a rank waits for another before it counts as lost (--comm-timeout)
+  Transport transport = Transport::automatic;  // --comm; automatic: what FREIGHT_COMM says, else what fits
+  std::string interface = {};   // --interface: this host's, by name or address; "": FREIGHT_INTERFACE, else
+                                // the one by which rank 0's host is reached
+  std::string token_file = {};  // --token-file: holds the job's secret, and is made by rank 0 where it is
+                                // missing; "": FREIGHT_TOKEN_FILE, else the text of FREIGHT_TOKEN
+  // Polled: true cancels the rendezvous, which then throws Error(peer_lost).
   std::function<bool()> called_off = {};
 };
 
-// The one that somebody asked for, by the options or by FREIGHT_COMM.
-Engine asked_engine(const JobOptions& options = {});
-// The engine that join_job() takes.
-Engine engine_for(const Launch& launch, const JobOptions& options = {});
+// The transport that the options or FREIGHT_COMM request.
+Transport requested_transport(const JobOptions& options = {});
+// The transport that join_job() takes.
+Transport transport_for(const Launch& launch, const JobOptions& options = {});
 
 // Meets the other ranks of `launch` and returns when all are there. Throws what join_shared_memory() and join_gloo()
 // throw, and Error(usage) where the job has several hosts and nothing says where rank 0 is, or what the token is.
 std::unique_ptr<Comm> join_job(const Launch& launch, const JobOptions& options = {});
 
-// The numeric address by which the other ranks reach rank 0, for libraries that let them meet once more: on one host
+// The numeric address by which the other ranks reach rank 0, for libraries that have their own rendezvous: on one host
 // the loopback, which no other host reaches. Asked by rank 0. Throws Error(usage) where a name leads nowhere.
-std::string meeting_address(const Launch& launch, const JobOptions& options = {});
+std::string rendezvous_address(const Launch& launch, const JobOptions& options = {});
 
 }  // namespace freight::comm

@@ -48,7 +48,8 @@ bool is_loopback(const std::string& host) {
   return host.empty() || host == "localhost" || host == "::1" || starts_with(host, "127.");
 }
 
-// Ranks whose launcher does not count those of a host are all on this one, as far as the meeting place says so.
+// Ranks whose launcher does not count those of a host are all on this one, unless the address of the rendezvous says
+// otherwise.
 void guess_local(const Names& n, Launch& l) {
   if (const std::string per_node = env::get("NPROC_PER_NODE"); !per_node.empty()) {
     fail(ErrorKind::usage, n.local_rank, "is not set, and NPROC_PER_NODE is '", excerpt(per_node), "': ", n.rank,
@@ -127,11 +128,12 @@ std::optional<Launch> read_slurm() {
   Launch l = {.rank = *rank, .world = *world, .source = "Slurm"};
   require_below("SLURM_PROCID", l.rank, world_name, l.world);
   const char* const list = first_set({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"});
-  if (const std::string text = env::get(list); !text.empty()) l.hosts = expand_host_list(list, text);
-  l.local_rank = number("SLURM_LOCALID", 0, kMostProcesses).value_or(l.hosts.size() <= 1 ? l.rank : 0);
+  const std::string text = env::get(list);
+  const std::vector<std::string> hosts = text.empty() ? std::vector<std::string>{} : expand_host_list(list, text);
+  l.local_rank = number("SLURM_LOCALID", 0, kMostProcesses).value_or(hosts.size() <= 1 ? l.rank : 0);
   const auto node = static_cast<size_t>(number("SLURM_NODEID", 0, kMostProcesses).value_or(0));
   const char* const tasks = first_set({"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
-  if (l.hosts.size() <= 1) {
+  if (hosts.size() <= 1) {
     l.local_world = l.world;
   } else {
     const std::vector<int> all = tasks_per_node(tasks);
@@ -142,7 +144,7 @@ std::optional<Launch> read_slurm() {
   }
   require_below("SLURM_LOCALID", l.local_rank, tasks, l.local_world);
   l.master_address = env::get("MASTER_ADDR");
-  if (l.master_address.empty() && !l.hosts.empty()) l.master_address = l.hosts[0];
+  if (l.master_address.empty() && !hosts.empty()) l.master_address = hosts[0];
   l.master_port = number("MASTER_PORT", 1, 65535).value_or(0);
   l.job = cat("slurm-", env::get("SLURM_JOB_ID"), ".", env::get("SLURM_STEP_ID"));
   return l;

@@ -10,9 +10,8 @@ struct Launch {
   int rank = 0, world = 1;              // of all processes
   int local_rank = 0, local_world = 1;  // of those on this host
   std::string job = {};                 // names this job among those of this host and user; "" where it is alone
-  std::string master_address = {};      // of the host where the ranks meet; "" where nobody said
+  std::string master_address = {};      // host of the rendezvous; "" where it is not set
   int master_port = 0;                  // 0 where nobody said
-  std::vector<std::string> hosts = {};  // of the job, in the order of their ranks; empty where nobody said
   std::string source = {};              // "torchrun", "Slurm", ...; "" for a process that was started alone
 };
 

@@ -363,7 +363,7 @@ class Job {
 
   const LaunchOptions& options_;
   const std::string name_, token_ = new_secret();
-  const int port_;  // where ranks meet that do not share memory
+  const int port_;  // of the rendezvous of ranks that do not share memory
   CaughtSignals signals_;
   std::vector<Process> processes_;  // by rank
   JobEnd end_;

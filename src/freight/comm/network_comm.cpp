@@ -16,7 +16,7 @@
 
 #include "freight/base/clock.h"
 #include "freight/comm/call_internal.h"
-#include "freight/comm/mesh_internal.h"
+#include "freight/comm/gloo_mesh_internal.h"
 #include "freight/comm/process_internal.h"
 #include "freight/comm/watchdog.h"
 
@@ -47,13 +47,13 @@ constexpr double kSayGoodbye = 5;    // seconds that a rank which leaves waits f
 constexpr double kCauseSeconds = 2;  // so long after a connection broke the watchdog has said why
 
 struct Transfer {
-  std::unique_ptr<Mesh::Message> message;
+  std::unique_ptr<GlooMesh::Message> message;
   int peer = 0;
 };
 
 class NetworkComm final : public Comm {
  public:
-  NetworkComm(const NetworkPlan& plan, std::unique_ptr<Mesh> mesh);
+  explicit NetworkComm(const NetworkPlan& plan);
   ~NetworkComm() override;
 
   int rank() const override { return rank_; }
@@ -80,21 +80,21 @@ class NetworkComm final : public Comm {
   }
 
  private:
-  // A call's transfers, from its begin to its end, in whatever way that comes.
+  // Ends the transfers of a call when it is left, also by an exception.
   class Scope;
 
-  void connect_all(const NetworkMeeting& meeting);
+  void connect_all(const NetworkRendezvous& rendezvous);
   void begin(const Call& call);
   void leave_call();
   void exchange_heads(const void* carried, int64_t bytes);
   void compare_heads();
-  Transfer& post(Mesh::Way way, int peer, void* at, int64_t bytes, uint64_t slot);
+  Transfer& post(GlooMesh::Direction direction, int peer, void* at, int64_t bytes, uint64_t slot);
   void receive(int peer, void* to, int64_t bytes, uint64_t slot) {
-    receives_.push_back(&post(Mesh::Way::receive, peer, to, bytes, slot));
+    receives_.push_back(&post(GlooMesh::Direction::receive, peer, to, bytes, slot));
   }
   void send(int peer, const void* from, int64_t bytes, uint64_t slot) {
-    // A mesh has one kind of message for both ways.
-    sends_.push_back(&post(Mesh::Way::send, peer, const_cast<void*>(from), bytes, slot));
+    // Messages have one type of pointer for both directions.
+    sends_.push_back(&post(GlooMesh::Direction::send, peer, const_cast<void*>(from), bytes, slot));
   }
   static bool is_done_within(Transfer& transfer, double seconds, std::string& why);
   void await(Transfer& transfer);
@@ -106,7 +106,7 @@ class NetworkComm final : public Comm {
   void sum_slices(char* data, int64_t count, DType dtype);
   void sum_parts(const char* own, const char* others, int64_t stride, char* to, int64_t count, DType dtype);
   char* inbox(int64_t chunk, int peer, int64_t bytes);
-  bool say_goodbye() noexcept;
+  void say_goodbye() noexcept;
   void wake() noexcept;
   void end_transfers();
   char* head_of(int r) { return heads_.data() + r * kHeadBytes; }
@@ -116,7 +116,7 @@ class NetworkComm final : public Comm {
 
   const int rank_, world_;
   const double timeout_;
-  const std::unique_ptr<Mesh> mesh_;
+  GlooMesh mesh_;
   RankState state_;
   Call call_ = Call(0);
   uint64_t slot_ = 0;                   // of the next message; all ranks count alike
@@ -146,32 +146,33 @@ class NetworkComm::Scope {
   WithoutSigpipe quiet_;
 };
 
-NetworkComm::NetworkComm(const NetworkPlan& plan, std::unique_ptr<Mesh> mesh)
+NetworkComm::NetworkComm(const NetworkPlan& plan)
     : rank_(plan.rank),
       world_(plan.world),
       timeout_(plan.timeout),
-      mesh_(std::move(mesh)),
+      mesh_(plan.rank, plan.world, plan.timeout),
       heads_(static_cast<size_t>(plan.world * kHeadBytes)),
       own_head_(static_cast<size_t>(kHeadBytes)),
       parts_(static_cast<size_t>(plan.world)),
       waited_(static_cast<size_t>(plan.world)) {
   const Scope scope(*this);
-  NetworkMeeting meeting;
+  NetworkRendezvous rendezvous;
   if (world_ == 1) {
-    meeting.peers.push_back({.host = host_name(), .address = {}, .process = ::getpid(), .card = {}});
+    rendezvous.peers.push_back({.host = host_name(), .address = {}, .process = ::getpid(), .endpoint = {}});
   } else {
-    meeting = meet_on_network(plan, [this](const std::string& address) { return mesh_->make_cards(address); });
+    rendezvous =
+        rendezvous_on_network(plan, [this](const std::string& address) { return mesh_.make_endpoints(address); });
   }
-  dog_ = std::make_unique<Watchdog>(rank_, meeting, [this] { wake(); });
-  connect_all(meeting);
+  dog_ = std::make_unique<Watchdog>(rank_, rendezvous, [this] { wake(); });
+  connect_all(rendezvous);
 }
 
-void NetworkComm::connect_all(const NetworkMeeting& meeting) {
+void NetworkComm::connect_all(const NetworkRendezvous& rendezvous) {
   for (int r = 0; r < world_; ++r) {
-    const NetworkPeer& peer = meeting.peers[static_cast<size_t>(r)];
+    const NetworkPeer& peer = rendezvous.peers[static_cast<size_t>(r)];
     std::string why;
     try {
-      if (r != rank_) mesh_->connect(r, peer.card);
+      if (r != rank_) mesh_.connect(r, peer.endpoint);
     } catch (const std::exception& e) {
       why = e.what();
     }
@@ -186,16 +187,15 @@ void NetworkComm::connect_all(const NetworkMeeting& meeting) {
 }
 
 NetworkComm::~NetworkComm() {
-  const bool well = !dog_->is_over() && (world_ == 1 || say_goodbye());
+  if (!dog_->is_over() && world_ > 1) say_goodbye();
   dog_.reset();  // it ends before what it would wake
-  if (well) mesh_->leave();
 }
 
 // Called by the watchdog when the job is over.
 void NetworkComm::wake() noexcept {
   const std::lock_guard lock(guard_);
   for (const Transfer& t : transfers_) t.message->wake();
-  if (connecting_) mesh_->close();
+  if (connecting_) mesh_.close();
 }
 
 // Nothing is written into an array of a call after this.
@@ -208,19 +208,19 @@ void NetworkComm::end_transfers() {
 
 void NetworkComm::throw_fault(const JobFault& fault) {
   end_transfers();
-  mesh_->close();  // a message that nobody awaits any more would keep a thread of Gloo's busy
+  mesh_.close();  // a message that nobody awaits any more would keep a thread of Gloo's busy
   throw Error(fault.kind, to_string(call_.which), fault.text,
               cat("rank ", rank_, " of ", world_, ", step ", state_.step, ", host ", host_name()));
 }
 
-Transfer& NetworkComm::post(Mesh::Way way, int peer, void* at, int64_t bytes, uint64_t slot) {
+Transfer& NetworkComm::post(GlooMesh::Direction direction, int peer, void* at, int64_t bytes, uint64_t slot) {
   std::string why;
   try {
     Transfer* t = nullptr;
     {
       const std::lock_guard lock(guard_);
       // Either the watchdog finds this transfer, or the job is known to be over here.
-      t = &transfers_.emplace_back(Transfer{mesh_->message(way, peer, at, bytes, slot), peer});
+      t = &transfers_.emplace_back(Transfer{mesh_.message(direction, peer, at, bytes, slot), peer});
     }
     if (!dog_->is_over()) {
       t->message->begin();
@@ -514,7 +514,7 @@ void NetworkComm::abort(const std::string& reason) noexcept {
 
 // A rank that leaves waits until the others leave, too: what it sent last may still be on its way, and is lost when its
 // connections close. One that goes on finds this word where it awaits a head.
-bool NetworkComm::say_goodbye() noexcept {
+void NetworkComm::say_goodbye() noexcept {
   try {
     const Scope scope(*this);
     const Head own = {.step = state_.step, .calls = state_.calls, .leaves = 1};
@@ -529,23 +529,15 @@ bool NetworkComm::say_goodbye() noexcept {
     std::string why;
     for (std::vector<Transfer*>* all : {&receives_, &sends_}) {
       for (Transfer* t : *all) {
-        if (!is_done_within(*t, std::max(0.001, kSayGoodbye - seconds_since(start)), why)) return false;
+        if (!is_done_within(*t, std::max(0.001, kSayGoodbye - seconds_since(start)), why)) return;
       }
     }
-    return true;
-  } catch (...) {  // somebody is gone already
-    return false;
+  } catch (...) {  // a rank is gone already
   }
 }
 
 }  // namespace
 
-std::unique_ptr<Comm> join_network(const NetworkPlan& plan, std::unique_ptr<Mesh> mesh) {
-  return std::make_unique<NetworkComm>(plan, std::move(mesh));
-}
-
-std::unique_ptr<Comm> join_gloo(const NetworkPlan& plan) {
-  return join_network(plan, gloo_mesh(plan.rank, plan.world, plan.timeout));
-}
+std::unique_ptr<Comm> join_gloo(const NetworkPlan& plan) { return std::make_unique<NetworkComm>(plan); }
 
 }  // namespace freight::comm

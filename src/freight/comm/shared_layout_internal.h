@@ -24,18 +24,18 @@ struct alignas(128) SharedHead {
 // The status shows how far its rank is. Others poll `arrived`, hence it has separate cache lines: two, since
 // processors fetch pairs.
 struct alignas(128) RankStatus {
-  std::atomic<uint32_t> arrived;               // meetings that the rank came to; sleepers sleep on this word
+  std::atomic<uint32_t> arrived;               // rounds that the rank has entered; sleepers sleep on this word
   std::atomic<uint32_t> sleepers;              // ranks that do
   std::atomic<uint32_t> call_count;            // collectives that it entered
   std::atomic<uint32_t> left;                  // 1: it ended this object in good order
-  std::atomic<int32_t> processor;              // that it ran on at its last meeting
+  std::atomic<int32_t> processor;              // that it ran on in its last round
   std::array<std::atomic<uint64_t>, 2> calls;  // the last two, packed; the n-th lies in calls[n % 2]
   std::atomic<int64_t> step;
 };
 
-// Half h of a slot is written before the meetings whose number is h modulo 2, and read between such a meeting and the
-// next one. A rank that is one meeting ahead writes the other half. It cannot be two ahead, since others would have had
-// to come to the meeting between, and those had read what they wanted by then.
+// Half h of a slot is written before the rounds whose number is h modulo 2, and read between such a round and the next
+// one. A rank that is one round ahead writes the other half. It cannot be two ahead: the others would have entered the
+// round in between, and they enter it only after they have read the half.
 constexpr size_t kInputBytes = size_t{512} << 10;       // of a half: what a rank brings
 constexpr size_t kResultBytes = kInputBytes / 2 + 128;  // and what it computed: its slice of a sum
 constexpr size_t kHalfBytes = (kInputBytes + kResultBytes + 4095) / 4096 * 4096;

@@ -1,6 +1,6 @@
-// See shared_memory.h. Every collective is a row of meetings: a rank writes what it brings into its slot, says so in
-// its status, waits until all have said so, and reads what the others brought. shared_layout_internal.h says why two
-// halves of a slot are enough.
+// See shared_memory.h. Every collective is a sequence of rounds, each of which is a barrier: a rank writes its input
+// into its slot, announces that in its status, waits until all ranks have done so, and reads the inputs of the others.
+// shared_layout_internal.h explains why two halves of a slot are enough.
 #include "freight/comm/shared_memory.h"
 
 #include <sched.h>
@@ -18,8 +18,8 @@
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/comm/call_internal.h"
+#include "freight/comm/host_rendezvous.h"
 #include "freight/comm/process_internal.h"
-#include "freight/comm/rendezvous.h"
 #include "freight/comm/shared_layout_internal.h"
 #include "freight/comm/stream_internal.h"
 #include "freight/comm/tree_sum.h"
@@ -30,7 +30,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Up to so many bytes every rank adds the whole array: a second meeting costs more than what slices would save.
+// Up to this size every rank adds the whole array: a second round costs more than slices would save.
 constexpr int64_t kWholeBytes = 4 << 10;
 // A waiting rank looks after the others so often, in seconds.
 constexpr double kLook = 0.05;
@@ -53,7 +53,7 @@ void pause_a_little() {
 
 class SharedMemory final : public Comm {
  public:
-  SharedMemory(const Launch& launch, const Meeting& meeting, const SharedMemoryOptions& options);
+  SharedMemory(const Launch& launch, const HostRendezvous& rendezvous, const SharedMemoryOptions& options);
   ~SharedMemory() override;
 
   int rank() const override { return rank_; }
@@ -73,16 +73,16 @@ class SharedMemory final : public Comm {
  private:
   RankStatus& status(int r) const { return reinterpret_cast<RankStatus*>(memory_ + statuses_at())[r]; }
   SharedError& shared_error() const { return reinterpret_cast<SharedHead*>(memory_)->shared_error; }
-  // Rank r's input and result of the next meeting (`ahead` 1) or of the last one (0) lie here.
+  // Rank r's input and result of the next round (`ahead` 1) or of the last one (0) are stored here.
   char* input(int r, uint32_t ahead) const { return half(r, ahead) + place_; }
   char* result(int r, uint32_t ahead) const { return half(r, ahead) + kInputBytes + place_ / 2; }
   char* half(int r, uint32_t ahead) const {
-    return memory_ + slots_at(world_) + (static_cast<size_t>(r) * 2 + ((meetings_ + ahead) & 1)) * kHalfBytes;
+    return memory_ + slots_at(world_) + (static_cast<size_t>(r) * 2 + ((rounds_ + ahead) & 1)) * kHalfBytes;
   }
 
   void begin(const Call& call);
   void move_on(size_t bytes);
-  void meet();
+  void run_round();
   void compare_calls();
   bool processors_are_shared() const;
   void wait_for(int other);
@@ -105,22 +105,22 @@ class SharedMemory final : public Comm {
   std::vector<Descriptor> watched_;  // by rank, this one's is empty
   char* memory_;
   size_t place_ = 0, next_ = 0;     // bytes of a half before this collective, and before the next one
-  uint32_t meetings_ = 0;           // that this rank came to
+  uint32_t rounds_ = 0;             // of this rank so far
   bool compared_ = true;            // the calls of this collective
   Call call_ = Call(0);             // the last one
   std::vector<const void*> parts_;  // what a sum adds, by rank
   std::vector<double> waited_;      // seconds, by rank
 };
 
-SharedMemory::SharedMemory(const Launch& launch, const Meeting& meeting, const SharedMemoryOptions& options)
-    : rank_(launch.rank), world_(launch.world), timeout_(options.timeout), processes_(meeting.processes) {
+SharedMemory::SharedMemory(const Launch& launch, const HostRendezvous& rendezvous, const SharedMemoryOptions& options)
+    : rank_(launch.rank), world_(launch.world), timeout_(options.timeout), processes_(rendezvous.processes) {
   watched_.resize(static_cast<size_t>(world_));
   parts_.resize(static_cast<size_t>(world_));
   waited_.resize(static_cast<size_t>(world_));
   for (int r = 0; r < world_; ++r) {
     if (r != rank_) watched_[static_cast<size_t>(r)] = watch_process(processes_[static_cast<size_t>(r)]);
   }
-  void* const p = ::mmap(nullptr, shared_bytes(world_), PROT_READ | PROT_WRITE, MAP_SHARED, meeting.file, 0);
+  void* const p = ::mmap(nullptr, shared_bytes(world_), PROT_READ | PROT_WRITE, MAP_SHARED, rendezvous.file, 0);
   if (p == MAP_FAILED) {
     fail(ErrorKind::runtime, "mmap", "cannot map ", shared_bytes(world_), " bytes: ", std::strerror(errno));
   }
@@ -232,22 +232,22 @@ void SharedMemory::compare_calls() {
   }
 }
 
-void SharedMemory::meet() {
+void SharedMemory::run_round() {
   RankStatus& mine = status(rank_);
-  ++meetings_;
+  ++rounds_;
   mine.processor.store(::sched_getcpu(), std::memory_order_relaxed);
   stores_done();
   // Either a sleeper is seen here, or it sees the new number before it sleeps: both sides write, then read.
-  mine.arrived.store(meetings_, std::memory_order_seq_cst);
+  mine.arrived.store(rounds_, std::memory_order_seq_cst);
   if (mine.sleepers.load(std::memory_order_seq_cst) > 0) wake_all(mine.arrived);
   for (int i = 1; i < world_; ++i) {
     const int other = (rank_ + i) % world_;
-    if (static_cast<int32_t>(status(other).arrived.load(std::memory_order_acquire) - meetings_) < 0) wait_for(other);
+    if (static_cast<int32_t>(status(other).arrived.load(std::memory_order_acquire) - rounds_) < 0) wait_for(other);
   }
   if (!compared_) compare_calls();
 }
 
-// True where two ranks ran on one processor at their last meetings: then a rank that spins keeps others from coming.
+// True where two ranks ran on one processor in their last rounds: a rank that spins then delays the others.
 bool SharedMemory::processors_are_shared() const {
   std::array<uint64_t, 64> seen{};  // a bit per processor
   for (int r = 0; r < world_; ++r) {
@@ -264,7 +264,7 @@ bool SharedMemory::processors_are_shared() const {
 // waits for: so each long wait halves the next spin, and a shorter one restores it.
 void SharedMemory::wait_for(int other) {
   RankStatus& s = status(other);
-  const auto missing = [&] { return static_cast<int32_t>(s.arrived.load(std::memory_order_acquire) - meetings_) < 0; };
+  const auto missing = [&] { return static_cast<int32_t>(s.arrived.load(std::memory_order_acquire) - rounds_) < 0; };
   const auto start = Clock::now();
   const auto spin_until = [&](double seconds) {
     do {
@@ -284,7 +284,7 @@ void SharedMemory::wait_for(int other) {
   while (missing()) {
     s.sleepers.fetch_add(1, std::memory_order_seq_cst);
     const uint32_t now = s.arrived.load(std::memory_order_seq_cst);
-    if (static_cast<int32_t>(now - meetings_) < 0) sleep_while(s.arrived, now, kLook);
+    if (static_cast<int32_t>(now - rounds_) < 0) sleep_while(s.arrived, now, kLook);
     s.sleepers.fetch_sub(1, std::memory_order_relaxed);
     if (missing()) look_after(other, seconds_since(start));
   }
@@ -298,7 +298,7 @@ void SharedMemory::look_after(int awaited, double waited) {
   if (shared_error().state.load(std::memory_order_acquire) != SharedError::kNone) throw_shared_error();
   for (int r = 0; r < world_; ++r) {
     const RankStatus& s = status(r);
-    const auto came = [&] { return static_cast<int32_t>(s.arrived.load(std::memory_order_acquire) - meetings_) >= 0; };
+    const auto came = [&] { return static_cast<int32_t>(s.arrived.load(std::memory_order_acquire) - rounds_) >= 0; };
     const bool ended = has_ended(watched_[static_cast<size_t>(r)]);
     // A rank that was here and left in good order is missed only by those that wait for it.
     const bool left = s.left.load(std::memory_order_acquire) == 1;
@@ -318,16 +318,16 @@ void SharedMemory::look_after(int awaited, double waited) {
               host_name(), " ", process > 0 ? state_of(process) : "is in another namespace", "; ", last_seen(awaited)));
 }
 
-// The whole array in one meeting: everybody adds everything.
+// Sums the whole array in one round: every rank adds all inputs.
 void SharedMemory::sum_whole(char* data, int64_t count, DType dtype) {
   copy_bytes(input(rank_, 1), data, count * bytes_of(dtype));
-  meet();
+  run_round();
   for (int r = 0; r < world_; ++r) parts_[static_cast<size_t>(r)] = r == rank_ ? data : input(r, 0);
   tree_sum(parts_.data(), world_, data, count, dtype);
 }
 
-// Each rank adds its slice of a chunk and hands it to the others. One meeting says two things: that the sums of this
-// chunk can be taken, and that the next chunk can be added.
+// Each rank adds its slice of a chunk and passes it to the others. One round announces two things: that the sums of
+// this chunk can be read, and that the next chunk can be added.
 void SharedMemory::sum_slices(char* data, int64_t count, DType dtype) {
   const int64_t size = bytes_of(dtype), most = static_cast<int64_t>(kInputBytes) / size;
   const auto bring = [&](int64_t at) {
@@ -338,7 +338,7 @@ void SharedMemory::sum_slices(char* data, int64_t count, DType dtype) {
     }
   };
   bring(0);
-  meet();
+  run_round();
   for (int64_t at = 0; at < count; at += most) {
     const int64_t n = std::min(most, count - at);
     const Slice mine = slice_of(n, rank_, world_, size);
@@ -349,7 +349,7 @@ void SharedMemory::sum_slices(char* data, int64_t count, DType dtype) {
     tree_sum(parts_.data(), world_, own, mine.count, dtype);
     stream_bytes(result(rank_, 1), own, mine.count * size);
     if (at + most < count) bring(at + most);
-    meet();
+    run_round();
     for (int i = 1; i < world_; ++i) {  // each begins with another rank's
       const int r = (rank_ + i) % world_;
       const Slice s = slice_of(n, r, world_, size);
@@ -381,7 +381,7 @@ void SharedMemory::reduce_scatter(const void* from, void* to, int64_t count, DTy
     for (int r = 0; r < world_; ++r) {
       if (r != rank_) stream_bytes(input(rank_, 1) + r * most * size, source + (r * count + at) * size, n * size);
     }
-    meet();
+    run_round();
     for (int r = 0; r < world_; ++r) {
       parts_[static_cast<size_t>(r)] =
           r == rank_ ? source + (r * count + at) * size : input(r, 0) + rank_ * most * size;
@@ -401,7 +401,7 @@ void SharedMemory::all_gather(const void* from, void* to, int64_t count, DType d
   do {
     const int64_t n = std::min(most, count - at);
     stream_bytes(input(rank_, 1), source + at * size, n * size);
-    meet();
+    run_round();
     for (int i = 1; i < world_; ++i) {
       const int r = (rank_ + i) % world_;
       copy_bytes(target + (r * count + at) * size, input(r, 0), n * size);
@@ -420,7 +420,7 @@ void SharedMemory::broadcast(void* data, int64_t count, DType dtype, int root) {
   do {
     const int64_t n = std::min(most, count - at);
     if (rank_ == root) stream_bytes(input(rank_, 1), bytes + at * size, n * size);
-    meet();
+    run_round();
     if (rank_ != root) copy_bytes(bytes + at * size, input(root, 0), n * size);
     at += n;
   } while (at < count);
@@ -428,7 +428,7 @@ void SharedMemory::broadcast(void* data, int64_t count, DType dtype, int root) {
 
 void SharedMemory::barrier() {
   begin({Collective::barrier, DType::u8, 0, 0});
-  meet();
+  run_round();
 }
 
 void SharedMemory::abort(const std::string& reason) noexcept {
@@ -447,14 +447,14 @@ std::unique_ptr<Comm> join_shared_memory(const Launch& launch, const SharedMemor
     fail(ErrorKind::usage, "shared memory", "joins processes of one host: got ", launch.world, " ranks, of which ",
          launch.local_world, " are on ", host_name());
   }
-  const Meeting meeting = meet_on_host({.job = launch.job,
-                                        .rank = launch.rank,
-                                        .world = launch.world,
-                                        .bytes = shared_bytes(launch.world),
-                                        .timeout = options.timeout,
-                                        .called_off = options.called_off});
-  const Descriptor file(meeting.file);  // the mapping keeps the memory
-  return std::make_unique<SharedMemory>(launch, meeting, options);
+  const HostRendezvous rendezvous = rendezvous_on_host({.job = launch.job,
+                                                        .rank = launch.rank,
+                                                        .world = launch.world,
+                                                        .bytes = shared_bytes(launch.world),
+                                                        .timeout = options.timeout,
+                                                        .called_off = options.called_off});
+  const Descriptor file(rendezvous.file);  // the mapping keeps the memory
+  return std::make_unique<SharedMemory>(launch, rendezvous, options);
 }
 
 }  // namespace freight::comm

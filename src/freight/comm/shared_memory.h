@@ -1,4 +1,4 @@
-// The engine for processes of one host: a memory file that all map, and words in it that say how far each rank is.
+// The transport for processes of one host: a memory file that all map, and words in it that say how far each rank is.
 // There is nothing to install, no thread in the background, and nothing that is left behind: the file has no name and
 // goes with the last process that maps it, however that one ends.
 #pragma once
@@ -12,12 +12,12 @@ namespace freight::comm {
 
 struct SharedMemoryOptions {
   double timeout = 120;  // seconds that a rank waits for another before it counts as lost (--comm-timeout)
-  // Asked while the ranks meet: true where they need not any more, which is Error(peer_lost).
+  // Polled: true cancels the rendezvous, which then throws Error(peer_lost).
   std::function<bool()> called_off = {};
 };
 
-// Meets the other ranks of `launch` on this host (rendezvous.h) and returns when all are there. W is launch.world.
-// Throws Error(usage) where not all ranks are on this host, and what meet_on_host() throws.
+// Meets the other ranks of `launch` on this host (host_rendezvous.h) and returns when all are there. W is launch.world.
+// Throws Error(usage) where not all ranks are on this host, and what rendezvous_on_host() throws.
 //
 // A rank that ended is named by all that wait for it, or will, within a tenth of a second, since the system says so
 // (pidfd); one that lives and does not come, when the timeout is over, with what its process does (stopped, running).

@@ -7,7 +7,7 @@
 
 namespace freight::comm {
 
-// Copies `bytes` from one place to another that does not overlap. Others see them after a meeting that begins with
+// Copies `bytes` from one place to another that does not overlap. Others see them after a round that begins with
 // stores_done().
 void stream_bytes(void* to, const void* from, int64_t bytes);
 

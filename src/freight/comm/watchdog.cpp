@@ -56,13 +56,13 @@ struct Watchdog::Message {
   std::array<char, 480> text{};
 };
 
-Watchdog::Watchdog(int rank, NetworkMeeting& meeting, std::function<void()> on_fault)
+Watchdog::Watchdog(int rank, NetworkRendezvous& rendezvous, std::function<void()> on_fault)
     : rank_(rank),
-      peers_(meeting.peers),
+      peers_(rendezvous.peers),
       on_fault_(std::move(on_fault)),
-      states_(meeting.peers.size()),
+      states_(rendezvous.peers.size()),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  for (Descriptor& socket : meeting.sockets) {
+  for (Descriptor& socket : rendezvous.sockets) {
     const bool open = socket.get() >= 0;
     if (open) send_at_once(socket.get());
     lines_.push_back({.socket = std::move(socket), .inbox = {}, .open = open});
@@ -200,7 +200,7 @@ void Watchdog::read_all() {
       line.silent = 0;
       m.text.back() = 0;
       if (m.kind == MessageKind::left) {
-        line.open = false;  // who still waits for it hears so from the engine
+        line.open = false;  // who still waits for it hears so from the transport
       } else {
         hear(rank_of(i), m);
       }

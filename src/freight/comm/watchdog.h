@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "freight/base/error.h"
-#include "freight/comm/network_meeting.h"
+#include "freight/comm/network_rendezvous.h"
 
 namespace freight::comm {
 
@@ -30,8 +30,9 @@ struct RankState {
 
 class Watchdog {
  public:
-  // Takes the meeting's connections, and begins. `on_fault` is called once, from another thread, when the job is over.
-  Watchdog(int rank, NetworkMeeting& meeting, std::function<void()> on_fault);
+  // Takes the connections of the rendezvous and starts. `on_fault` is called once, from another thread, when the job is
+  // over.
+  Watchdog(int rank, NetworkRendezvous& rendezvous, std::function<void()> on_fault);
   // Tells the others that this rank leaves in good order, where the job is not over.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;

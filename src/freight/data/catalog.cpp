@@ -80,7 +80,7 @@ TrainTest load_path(const std::string& path, const std::string& name, const Load
   if (is_text_source(path)) fail(ErrorKind::data, path, "holds text: expected arrays or images here");
   std::string files;
   for (const Format& f : kFormats) files += cat(f.files, ", ");
-  fail(ErrorKind::data, path, "no dataset recognised: expected ", files, "or images (", io::image_endings(),
+  fail(ErrorKind::data, path, "no dataset recognized: expected ", files, "or images (", io::image_endings(),
        ") as train/CLASS/* and val/CLASS/*, as CLASS/*, or listed in train.csv, or text (train.csv, .tsv, .jsonl, "
        ".txt, or train/CLASS/*.txt; docs/data.md)");
 }
@@ -140,7 +140,7 @@ const std::vector<CatalogEntry>& catalog() {
        {"fashion-mnist", "FashionMNIST/raw", "FashionMNIST", "fashion_mnist"},
        {"http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"}},
       {"cifar10",
-       "32x32 colour photographs (Krizhevsky), binary records",
+       "32x32 color photographs (Krizhevsky), binary records",
        50000,
        10000,
        10,

@@ -472,7 +472,7 @@ std::optional<BatchRecipe> Loader::recipe(std::string& why) const {
   } else if (s.set.files) {
     why = "its images are read from files";
   } else if (!s.transform.drawn()) {
-    why = "its colours are changed";
+    why = "its colors are changed";
   } else if (o.mix.any()) {
     why = "its samples are mixed";
   } else if (!o.drop_last && s.batches > 1 && s.set.count() % o.batch_size != 0) {

@@ -369,7 +369,7 @@ TextSet load_text_source(const std::string& path, const std::string& name, const
     fail(ErrorKind::usage, "--val-split", "expected a fraction of at least 0 and below 1, got ", o.val_split);
   }
   const TextParts l = parts_in(path);
-  if (l.train.empty()) fail(ErrorKind::data, path, "no text dataset recognised; see docs/data.md");
+  if (l.train.empty()) fail(ErrorKind::data, path, "no text dataset recognized; see docs/data.md");
   const bool has_both = !l.val.empty() && !l.test.empty();
   const bool wants_test = o.held_out == HeldOut::test;
   std::string held_out = l.val.empty() || (has_both && wants_test) ? l.test : l.val;

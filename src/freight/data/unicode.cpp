@@ -58,7 +58,7 @@ std::string fold(std::string_view text) {
   const utf8proc_ssize_t n = utf8proc_map(bytes_of(text), static_cast<utf8proc_ssize_t>(text.size()), &folded,
                                           static_cast<utf8proc_option_t>(kOptions));
   const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(folded, &std::free);
-  if (n < 0) fail(ErrorKind::data, "text", "cannot be normalised: ", utf8proc_errmsg(n));
+  if (n < 0) fail(ErrorKind::data, "text", "cannot be normalized: ", utf8proc_errmsg(n));
   return {reinterpret_cast<const char*>(folded), static_cast<size_t>(n)};
 }
 

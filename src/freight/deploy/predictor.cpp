@@ -49,7 +49,7 @@ Array Predictor::sample_of_row(const std::vector<std::string>& cells, const std:
 }
 void Predictor::check_values(const Array& sample, const std::string& name) const { state_->check_values(sample, name); }
 
-Array Predictor::run(const std::vector<Array>& samples, const RunOptions& options) {
+Array Predictor::run(const std::vector<Array>& samples, const PredictOptions& options) {
   return state_->run(samples, options);
 }
 void Predictor::warm(const std::vector<Array>& samples) { state_->warm(samples); }

@@ -21,7 +21,7 @@ struct PredictorOptions {
 };
 
 // Settings of one call of Predictor::run.
-struct RunOptions {
+struct PredictOptions {
   // The values were checked when the samples were made (Predictor::sample_of_...), or by check_values.
   bool values_checked = false;
   // Hears of each step that has run: of how many samples, and how long it took.
@@ -70,7 +70,7 @@ class Predictor {
   // values that check_values refuses. This is the one place that groups samples by what decides their plan, pads texts
   // and fills up batches: steps take 1, 2, 4, ... samples up to the batch size, the last one repeated, so that plans
   // are few.
-  Array run(const std::vector<Array>& samples, const RunOptions& options = {});
+  Array run(const std::vector<Array>& samples, const PredictOptions& options = {});
   // Plans the steps that `run` takes for samples of these types and runs each once. Nothing where that was done.
   void warm(const std::vector<Array>& samples);
   // The same for batches of these sizes; of texts at every padded length.

@@ -25,7 +25,7 @@ struct Predictor::State {
   virtual Array sample_of_row(const std::vector<std::string>& cells, const std::string& name) const;
   virtual std::string range_warning(const Array& /*sample*/) const { return ""; }
   virtual void check_values(const Array& /*sample*/, const std::string& /*name*/) const {}
-  virtual Array run(const std::vector<Array>& samples, const RunOptions& how) = 0;
+  virtual Array run(const std::vector<Array>& samples, const PredictOptions& how) = 0;
   virtual void warm(const std::vector<Array>& /*samples*/) {}
   virtual void warm(const std::vector<int64_t>& /*batch_sizes*/) {}
   virtual bool warm_all(const std::function<bool(int64_t done, int64_t all)>& /*warmed*/) { return true; }

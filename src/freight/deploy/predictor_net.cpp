@@ -84,7 +84,7 @@ struct NetState : Predictor::State {
   Array sample_of_text(const std::string& text, const std::string& name) const override;
   std::string range_warning(const Array& sample) const override;
   void check_values(const Array& sample, const std::string& name) const override;
-  Array run(const std::vector<Array>& samples, const RunOptions& how) override;
+  Array run(const std::vector<Array>& samples, const PredictOptions& how) override;
   void warm(const std::vector<Array>& samples) override;
   void warm(const std::vector<int64_t>& batch_sizes) override;
   bool warm_all(const std::function<bool(int64_t done, int64_t all)>& warmed) override;
@@ -134,7 +134,7 @@ struct NetState : Predictor::State {
 
   // Runs the samples at `places`, which have one kind, in batches.
   void run_batch(const std::vector<Array>& samples, const std::vector<size_t>& places, const Type& type,
-                 const std::function<void(const Array&, void*)>& prepare, const RunOptions& how, Array& all) {
+                 const std::function<void(const Array&, void*)>& prepare, const PredictOptions& how, Array& all) {
     const auto n = static_cast<int64_t>(places.size());
     for (int64_t first = 0; first < n; first += options.batch_size) {
       const int64_t count = std::min(options.batch_size, n - first);
@@ -255,7 +255,7 @@ void NetState::check_values(const Array& sample, const std::string& name) const 
   }
 }
 
-Array NetState::run(const std::vector<Array>& samples, const RunOptions& how) {
+Array NetState::run(const std::vector<Array>& samples, const PredictOptions& how) {
   const std::lock_guard lock(mutex);
   Array all(DType::f32, {static_cast<int64_t>(samples.size()), outputs()});
   if (preprocessing().text()) {

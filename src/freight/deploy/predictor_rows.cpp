@@ -34,7 +34,7 @@ struct RowState : Predictor::State {
     }
     return join(fresh, "; ");
   }
-  Array run(const std::vector<Array>& samples, const RunOptions& how) override {
+  Array run(const std::vector<Array>& samples, const PredictOptions& how) override {
     const auto start = std::chrono::steady_clock::now();
     const auto n = static_cast<int64_t>(samples.size()), width = static_cast<int64_t>(bundle.columns.size());
     Array rows(DType::f64, {n, width});

@@ -157,7 +157,7 @@ Array decode_bmp(ByteView bytes, const std::string& name, ImageRoom& room) {
       if (h.bits <= 8) {
         const size_t bit = column * h.bits;
         const uint32_t colour = row[bit / 8] >> (8 - h.bits - bit % 8) & ((1u << h.bits) - 1);
-        if (colour >= h.colours) r.bad("colour ", colour, " of a palette of ", h.colours);
+        if (colour >= h.colours) r.bad("color ", colour, " of a palette of ", h.colours);
         const uint32_t bgr = r.le(h.palette + colour * h.colour_bytes, 3);
         for (int c = 0; c < 3; ++c) dst[c] = static_cast<uint8_t>(bgr >> (16 - 8 * c));
       } else if (h.bits == 24) {

@@ -120,7 +120,7 @@ class GifFile {
   void put(const ColorMapObject& map, int pixel, uint8_t* dst) const {
     if (pixel == transparent_) return;
     if (pixel >= map.ColorCount) {
-      fail(ErrorKind::data, name_, "bad GIF image: colour ", pixel, " of a palette of ", map.ColorCount);
+      fail(ErrorKind::data, name_, "bad GIF image: color ", pixel, " of a palette of ", map.ColorCount);
     }
     const GifColorType& c = map.Colors[pixel];
     dst[0] = c.Red;

@@ -154,7 +154,7 @@ class TiffFile {
     char why[1024] = "";
     if (format == SAMPLEFORMAT_INT) std::snprintf(why, sizeof why, "its samples are signed integers");
     if (why[0] != 0 || !tiff().TIFFRGBAImageOK(tiff_, why) || !tiff().TIFFRGBAImageBegin(&image_, tiff_, 1, why)) {
-      bad(cat("this kind of TIFF is not supported (", why, "); save it with 8 or 16 bits per colour, or as PNG"));
+      bad(cat("this kind of TIFF is not supported (", why, "); save it with 8 or 16 bits per color, or as PNG"));
     }
     begun_ = true;
     // Rows and columns are wanted as they lie.

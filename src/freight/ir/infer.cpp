@@ -498,7 +498,7 @@ Types layer_norm(const Node& node, const Types& in) {
   need_floating(node, in[0]);
   const auto& a = attrs<NormAttrs>(node);
   const int rank = in[0].shape.rank();
-  if (a.axes < 1 || a.axes > rank) bad(node, "cannot normalise the last ", a.axes, " axes of ", in[0]);
+  if (a.axes < 1 || a.axes > rank) bad(node, "cannot normalize the last ", a.axes, " axes of ", in[0]);
   const Shape tail(in[0].shape.end() - a.axes, in[0].shape.end());
   need_shape(node, "scale", in[1], tail);
   need_shape(node, "shift", in[2], tail);

@@ -41,12 +41,12 @@ std::vector<Estimate> estimates_of(const Share& share, const Device& d, const Ca
   const std::map<int64_t, const Price*> machines = machines_of(d, catalog);
   if (fleet.per_machine != kAsOffered || machines.empty()) {
     if (fleet.per_machine == kAsOffered) fleet.per_machine = kUsualMachine;
-    return {estimate(share.drafts, d, catalog, length, fleet)};
+    return {estimate(share.step_plans, d, catalog, length, fleet)};
   }
   std::vector<Estimate> all;
   for (const auto& [size, price] : machines) {
     fleet.per_machine = size;
-    Estimate e = estimate(share.drafts, d, catalog, length, fleet);
+    Estimate e = estimate(share.step_plans, d, catalog, length, fleet);
     e.offer = Offer{price, std::ceil(static_cast<double>(share.devices) / static_cast<double>(size))};
     if (e.run_hours.high > 0) e.dollars = e.run_hours * e.offer->usd();
     all.push_back(std::move(e));
@@ -80,7 +80,7 @@ std::vector<Choice> machines_like_this(const std::vector<Share>& shares, const R
   for (const Share& share : shares) {
     if (share.devices == 1) continue;
     fleet.devices = share.devices;
-    Choice c{Hardware::several, estimate_here(share.drafts, rates, length, nullptr, fleet), false};
+    Choice c{Hardware::several, estimate_here(share.step_plans, rates, length, nullptr, fleet), false};
     if (c.estimate.run_hours.high > 0 && c.estimate.fits.value_or(true)) all.push_back(std::move(c));
   }
   return all;
@@ -185,7 +185,7 @@ void tell_here(Advice& a) {
 }
 
 void tell_reasons(Advice& a, const Share& whole, const std::vector<Choice>& all, const Catalog& catalog) {
-  const Draft& d = whole.drafts[0];
+  const StepPlan& d = whole.step_plans[0];
   const Choice& c = *a.answer;
   const Estimate& e = c.estimate;
   a.reasons.push_back(cat("A step does ", fixed(d.flops / d.moved, 1), " FLOPs per byte that it moves and needs ",
@@ -248,11 +248,11 @@ const char* to_string(Hardware h) {
   return kNames[static_cast<size_t>(h)];
 }
 
-std::vector<Share> shares(const Subject& subject, const DraftOptions& options) {
+std::vector<Share> shares(const TrainingSetup& setup, const StepPlanOptions& options) {
   std::vector<int64_t> devices;
-  std::vector<DraftOptions> each;
+  std::vector<StepPlanOptions> each;
   for (const int64_t n : kFleets) {
-    DraftOptions o = options;
+    StepPlanOptions o = options;
     o.batch = (options.batch + n - 1) / n;
     o.ranks = n;
     o.parts = std::min(options.parts, o.batch);
@@ -262,12 +262,12 @@ std::vector<Share> shares(const Subject& subject, const DraftOptions& options) {
     each.push_back(o);
   }
   if (each.size() == 1) {  // a batch of one: the formula needs another
-    DraftOptions o = options;
+    StepPlanOptions o = options;
     o.batch = 2 * options.batch;
     each.push_back(o);
   }
-  std::vector<Draft> made = drafts(subject, each);
-  for (Draft& d : made) add_lengths(d, subject);
+  std::vector<StepPlan> made = plan_steps(setup, each);
+  for (StepPlan& d : made) add_lengths(d, setup);
   std::vector<Share> all;
   for (size_t i = 0; i < devices.size(); ++i) {
     all.push_back({devices[i], {made[i], made[i + 1 < made.size() ? i + 1 : i - 1]}});
@@ -280,12 +280,12 @@ Advice advise(const std::vector<Share>& shares, const Catalog& catalog, const Ra
   FREIGHT_CHECK(length.steps_per_epoch > 0 && length.epochs > 0, "advice needs the length of the run");
   std::vector<Choice> all = candidates(shares, catalog, length, fleet);
   for (Choice& c : machines_like_this(shares, rates, length, fleet)) all.push_back(std::move(c));
-  Choice here{Hardware::processor, estimate_here(shares[0].drafts, rates, length), true};
+  Choice here{Hardware::processor, estimate_here(shares[0].step_plans, rates, length), true};
   const bool counts = here.estimate.timed && here.estimate.fits.value_or(true);
   if (counts) all.push_back(here);
   if (all.empty()) {
     fail(ErrorKind::usage, "advise", "no device of the catalog fits this run: expected ",
-         human_bytes(static_cast<double>(shares[0].drafts[0].total())),
+         human_bytes(static_cast<double>(shares[0].step_plans[0].total())),
          "; try a smaller --batch-size or --recompute all");
   }
   Advice a = chosen(all, w);

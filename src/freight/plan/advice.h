@@ -42,13 +42,13 @@ struct Advice {
 // The share of so many times one device's rate that a choice of by_devices keeps; 0 where one alone is not among them.
 double efficiency(const Advice& advice, const Choice& choice);
 
-// For so many devices at once, from 1 to 64, in powers of two: drafts of a device's share of the batch and of a
+// For so many devices at once, from 1 to 64, in powers of two: step plans of a device's share of the batch and of a
 // neighbouring one.
 struct Share {
   int64_t devices = 1;
-  std::vector<Draft> drafts;
+  std::vector<StepPlan> step_plans;
 };
-std::vector<Share> shares(const Subject& subject, const DraftOptions& options);
+std::vector<Share> shares(const TrainingSetup& setup, const StepPlanOptions& options);
 
 // A fleet that leaves open how many devices a machine has: as many as in the offer that is taken.
 inline constexpr int64_t kAsOffered = 0;

@@ -28,25 +28,25 @@ int64_t power_below(double limit) {
 }  // namespace
 
 GoodBatch good_batch(const train::Planned& p, double available, const Rates* rates) {
-  const Draft now = draft(p);
-  const Subject subject = subject_of(p);
-  DraftOptions o = now.options;
+  const StepPlan now = plan_step(p);
+  const TrainingSetup setup = setup_of(p);
+  StepPlanOptions o = now.options;
   o.batch = 1;
   o.parts = 1;
-  const Draft least = draft(subject, o);
+  const StepPlan least = plan_step(setup, o);
   const double kept = static_cast<double>(least.part(Part::evaluation) + now.part(Part::checkpoint));
   o.whole_run = false;
   const auto at = [&](int64_t batch) {
     o.batch = batch;
     o.parts = std::min(now.options.parts, batch);
-    return draft(subject, o);
+    return plan_step(setup, o);
   };
   // Evaluation grows with the batch up to a size, so that the whole run is looked at too.
-  const auto fits = [&](const Draft& d) {
+  const auto fits = [&](const StepPlan& d) {
     if (static_cast<double>(d.total()) + kept > kShare * available) return false;
-    DraftOptions whole = d.options;
+    StepPlanOptions whole = d.options;
     whole.whole_run = now.options.whole_run;
-    return static_cast<double>(draft(subject, whole).total()) <= kShare * available;
+    return static_cast<double>(plan_step(setup, whole).total()) <= kShare * available;
   };
   // A corpus is counted in tokens, and its samples are windows.
   const int64_t samples = p.train_count / (p.model.language_model() ? std::max<int64_t>(p.inputs.shape[1], 1) : 1);
@@ -55,22 +55,22 @@ GoodBatch good_batch(const train::Planned& p, double available, const Rates* rat
   const int64_t least_size = has_batch_statistics(p.model) ? std::min<int64_t>(2, samples) : 1;
   GoodBatch good{std::max(least_size, power_below(steps)),
                  cat("an epoch would have fewer than ", kLeastSteps, " steps")};
-  const Draft small = at(2), larger = at(4);
+  const StepPlan small = at(2), larger = at(4);
   const auto hold = static_cast<double>(formula({small, larger}).largest(kShare * available - kept));
   if (hold < static_cast<double>(good.size)) good = {power_below(hold), kTooMuch};
-  Draft d = at(good.size);
+  StepPlan d = at(good.size);
   while (good.size > 1 && !fits(d)) {
     good = {good.size / 2, kTooMuch};
     d = at(good.size);
   }
   if (!rates) return good;
-  const auto each = [&](Draft x) {
-    add_lengths(x, subject);
+  const auto each = [&](StepPlan x) {
+    add_lengths(x, setup);
     return step_seconds(x, *rates).middle() / static_cast<double>(x.options.batch);
   };
   const double fastest = each(d);
   while (good.size > 1) {
-    const Draft half = at(good.size / 2);
+    const StepPlan half = at(good.size / 2);
     if (each(half) > kAsFast * fastest) break;
     good = {good.size / 2, "it would not train faster"};
   }

@@ -2,8 +2,8 @@
 #pragma once
 #include <string>
 
-#include "freight/plan/draft.h"
 #include "freight/plan/rates.h"
+#include "freight/plan/step_plan.h"
 
 namespace freight::plan {
 

@@ -35,12 +35,12 @@ using Clock = std::chrono::steady_clock;
 // Passes over all nets, apart in time: a shared host is slow for seconds at a time.
 constexpr size_t kRounds = 3;
 
-// Waits while the threads take much longer to meet than they can. A shared host that moves one of the cores to where it
-// shares no cache with the others makes short kernels two to three times as slow, for seconds to minutes.
+// Waits while a barrier of the threads takes much longer than it can. A shared host that moves one of the cores to
+// where it shares no cache with the others makes short kernels two to three times as slow, for seconds to minutes.
 class Quiet {
  public:
   bool now() {
-    const double last = meeting();
+    const double last = barrier_seconds();
     return last <= kSlow * best_;
   }
   // For so many seconds at most.
@@ -58,7 +58,7 @@ class Quiet {
   static constexpr double kSlow = 1.6, kPause = 0.25, kPatience = 40;  // seconds
   static constexpr double kShare = 0.1;  // of the time that is left, before each measurement
   // Seconds of a fork and join, the median of some.
-  double meeting() {
+  double barrier_seconds() {
     std::vector<double> times(300);
     for (double& t : times) {
       const auto start = Clock::now();

@@ -109,7 +109,7 @@ Range together(const Range& compute, const Range& data, const Host& host) {
 }
 
 // `compute`: seconds of a step's computation; `evaluation`: of a sample's. `host`: what there is of it for each device.
-void fill_run(Estimate& e, const Draft& d, const Range& compute, const Range& evaluation, const RunLength& length,
+void fill_run(Estimate& e, const StepPlan& d, const Range& compute, const Range& evaluation, const RunLength& length,
               const Host& host) {
   const double batch = static_cast<double>(d.options.batch), global = batch * static_cast<double>(e.devices);
   e.timed = true;
@@ -135,14 +135,14 @@ void fill_run(Estimate& e, const Draft& d, const Range& compute, const Range& ev
   }
 }
 
-void fill_fit(Estimate& e, const std::vector<Draft>& drafts, const Draft& running, double memory) {
+void fill_fit(Estimate& e, const std::vector<StepPlan>& step_plans, const StepPlan& running, double memory) {
   e.total_bytes = static_cast<double>(running.total());
   e.memory_bytes = memory;
   if (memory <= 0) return;
-  e.largest_batch = formula(drafts).largest(memory);
+  e.largest_batch = formula(step_plans).largest(memory);
   e.fits = e.total_bytes <= memory;
   if (*e.fits) return;
-  e.means = accumulation_for(drafts, memory);
+  e.means = accumulation_for(step_plans, memory);
 }
 
 }  // namespace
@@ -225,7 +225,7 @@ double seconds_of(const std::vector<Work>& work, const Speed& speed) { return ti
 namespace {
 
 // Tokens of a text of the training set as its batch has them, the mean, as a share of the longest; 1 of all else.
-double share_of_longest(const Subject& s) {
+double share_of_longest(const TrainingSetup& s) {
   double tokens = 0, documents = 0;
   for (const data::LengthCount& l : s.lengths.train) {
     tokens += static_cast<double>(l.length * l.documents);
@@ -235,7 +235,7 @@ double share_of_longest(const Subject& s) {
 }
 
 // Each length has batches of its own.
-double steps_of_texts(const Subject& s) {
+double steps_of_texts(const TrainingSetup& s) {
   int64_t steps = 0;
   for (const data::LengthCount& l : s.lengths.train) {
     steps += data::batches_of(l.documents, {.batch_size = s.config.batch_size, .drop_last = true});
@@ -245,7 +245,7 @@ double steps_of_texts(const Subject& s) {
 
 }  // namespace
 
-RunLength RunLength::of(const Subject& s, int64_t samples) {
+RunLength RunLength::of(const TrainingSetup& s, int64_t samples) {
   RunLength l;
   const auto values = static_cast<double>(s.input.numel());
   // Decoding a photograph, per pixel of the sample: small images and photographs as measured (docs/tour/time.md). Else
@@ -280,9 +280,9 @@ RunLength RunLength::of(const Subject& s, int64_t samples) {
   return l;
 }
 
-std::string accumulation_for(const std::vector<Draft>& drafts, double bytes) {
-  const Draft& d = drafts[0];
-  const Formula line = formula(drafts);
+std::string accumulation_for(const std::vector<StepPlan>& step_plans, double bytes) {
+  const StepPlan& d = step_plans[0];
+  const Formula line = formula(step_plans);
   const auto weights = static_cast<double>(d.parameters) * 4;
   const double more = d.options.parts > 1 ? 0 : weights;  // accumulators
   for (int64_t parts = std::max<int64_t>(2, d.options.parts); parts <= d.options.batch; ++parts) {
@@ -306,15 +306,15 @@ std::vector<double> at_pace(std::vector<double> steps, double pace) {
 }
 
 // Gradients are final in the last part of a batch, before the stage that applies them.
-size_t last_stage_of_gradients(const Draft& d) { return d.stages.size() > 1 ? d.stages.size() - 2 : 0; }
+size_t last_stage_of_gradients(const StepPlan& d) { return d.stages.size() > 1 ? d.stages.size() - 2 : 0; }
 
 // The mean over the lengths that texts have in an epoch, and in the test.
 template <class F>
-Computed over_lengths(const Draft& d, F computed) {
+Computed over_lengths(const StepPlan& d, F computed) {
   if (d.lengths.empty()) return computed(d);
   Computed mean;
-  for (const DraftOfLength& l : d.lengths) {
-    const Computed c = computed(l.draft);
+  for (const StepPlanOfLength& l : d.lengths) {
+    const Computed c = computed(l.step_plan);
     mean.step = mean.step + c.step * l.length.steps;
     mean.exposed = mean.exposed + c.exposed * l.length.steps;
     mean.sums = mean.sums + c.sums * l.length.steps;
@@ -325,14 +325,14 @@ Computed over_lengths(const Draft& d, F computed) {
   return mean;
 }
 
-Computed of_one_length(const Draft& d, const Device& device, const Assumption& a, const Fleet& fleet,
+Computed of_one_length(const StepPlan& d, const Device& device, const Assumption& a, const Fleet& fleet,
                        const Sums& sums) {
   Computed c;
   const Speed best_of = best_speed(device, a), usual_of = usual_speed(device, a);
   const Pace& pace = fleet.pace;
   const size_t last = last_stage_of_gradients(d);
   for (size_t i = 0; i < d.stages.size(); ++i) {
-    const Draft::Stage& s = d.stages[i];
+    const StepPlan::Stage& s = d.stages[i];
     const Timed best = time_of(s.work, best_of), usual = time_of(s.work, usual_of);
     c.step = c.step + Range{best.total * pace.best, usual.total * pace.usual} * s.times;
     c.by.add(usual.by, s.times);
@@ -355,8 +355,8 @@ Computed of_one_length(const Draft& d, const Device& device, const Assumption& a
   return c;
 }
 
-Computed computed(const Draft& d, const Device& device, const Assumption& a, const Fleet& fleet, const Sums& sums) {
-  return over_lengths(d, [&](const Draft& one) { return of_one_length(one, device, a, fleet, sums); });
+Computed computed(const StepPlan& d, const Device& device, const Assumption& a, const Fleet& fleet, const Sums& sums) {
+  return over_lengths(d, [&](const StepPlan& one) { return of_one_length(one, device, a, fleet, sums); });
 }
 
 double mean(const Range& r) { return (r.low + r.high) / 2; }
@@ -382,9 +382,9 @@ void take_sums(Estimate& e, const Computed& c, const Sums& sums) {
 
 }  // namespace
 
-Estimate estimate(const std::vector<Draft>& drafts, const Device& device, const Catalog& catalog,
-                  const RunLength& length, const Fleet& fleet, const Draft* running) {
-  const Draft& d = running ? *running : drafts[0];
+Estimate estimate(const std::vector<StepPlan>& step_plans, const Device& device, const Catalog& catalog,
+                  const RunLength& length, const Fleet& fleet, const StepPlan* running) {
+  const StepPlan& d = running ? *running : step_plans[0];
   const DType compute = d.options.compute;
   const Assumption a = assumption(device, compute);
   Estimate e;
@@ -393,7 +393,7 @@ Estimate estimate(const std::vector<Draft>& drafts, const Device& device, const 
   e.offer = catalog.cheapest(device.name, fleet.devices);
   const bool host = device.kind == "cpu";
   const double gib = static_cast<double>(int64_t{1} << 30);
-  fill_fit(e, drafts, d, host ? 0 : device.memory_gib * gib * (1 - kReserved));
+  fill_fit(e, step_plans, d, host ? 0 : device.memory_gib * gib * (1 - kReserved));
   const Sums sums = sums_of(device, fleet, catalog);
   if (fleet.devices > 1 && (sums.link.empty() || host)) {
     e.assumed = "what connects several of them is not known";
@@ -417,7 +417,7 @@ Estimate estimate(const std::vector<Draft>& drafts, const Device& device, const 
   fill_run(e, d, c.step, c.sample, length,
            {host ? std::max(cores, 16.0) : cores, Range{kUsualHost, kBestHost} * bytes, host});
   e.limit = limit_of(e);
-  e.utilisation = mean_over_steps(d, [](const Draft& one) { return one.flops; }) /
+  e.utilisation = mean_over_steps(d, [](const StepPlan& one) { return one.flops; }) /
                   (e.step_seconds.middle() * device.rate(compute).first * 1e12);
   if (e.run_hours.high > 0 && e.offer) e.dollars = e.run_hours * e.offer->usd();
   // From 60 % of the rating, which averages of long trainings come to, to all of it; host and cooling are not in it.
@@ -428,8 +428,8 @@ Estimate estimate(const std::vector<Draft>& drafts, const Device& device, const 
   return e;
 }
 
-Pace pace_of(const std::vector<Draft>& drafts, const Device& device, double rate) {
-  const Draft& d = drafts[0];
+Pace pace_of(const std::vector<StepPlan>& step_plans, const Device& device, double rate) {
+  const StepPlan& d = step_plans[0];
   const Computed c = computed(d, device, assumption(device, d.options.compute), {}, {});
   const double seconds = static_cast<double>(d.options.batch) / rate;
   return {seconds / c.step.low, seconds / c.step.high};
@@ -442,10 +442,10 @@ double spread_of(const Rates& rates) { return 1 + std::clamp(rates.p90_error, 0.
 
 }  // namespace
 
-Range step_seconds(const Draft& d, const Rates& rates) {
-  const double middle = mean_over_steps(d, [&](const Draft& one) {
+Range step_seconds(const StepPlan& d, const Rates& rates) {
+  const double middle = mean_over_steps(d, [&](const StepPlan& one) {
     double sum = 0;
-    for (const Draft::Stage& s : one.stages) sum += rates.seconds(s.work) * s.times;
+    for (const StepPlan::Stage& s : one.stages) sum += rates.seconds(s.work) * s.times;
     return sum;
   });
   const double spread = spread_of(rates);
@@ -474,7 +474,7 @@ struct RanksHere {
 
 // Sums of gradients: behind the steps that make them, or over a network beside these, where a run chooses that (train
 // --overlap auto). The update follows them.
-void sum_here(Computed& c, const Draft& d, const RanksHere& ranks) {
+void sum_here(Computed& c, const StepPlan& d, const RanksHere& ranks) {
   const double bytes = static_cast<double>(d.parameters) * 4;
   const Sums& sums = ranks.sums;
   c.sums = {sums.best.of(bytes), sums.usual.of(bytes)};
@@ -502,10 +502,10 @@ void sum_here(Computed& c, const Draft& d, const RanksHere& ranks) {
   take(sums.usual, c.sums.high, c.exposed.high);
 }
 
-Computed of_one_length(const Draft& d, const RanksHere& ranks) {
+Computed of_one_length(const StepPlan& d, const RanksHere& ranks) {
   Computed c;
   double compute = 0;
-  for (const Draft::Stage& s : d.stages) {
+  for (const StepPlan::Stage& s : d.stages) {
     compute += ranks.seconds(s.work) * s.times;
     for (const Work& w : s.work) {
       const Bound bound = w.product() ? Bound::compute : w.kind == kTransfer ? Bound::transfer : Bound::memory;
@@ -525,16 +525,16 @@ Computed of_one_length(const Draft& d, const RanksHere& ranks) {
 
 }  // namespace
 
-Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, const RunLength& length,
-                       const Draft* running, const Fleet& fleet) {
+Estimate estimate_here(const std::vector<StepPlan>& step_plans, const Rates* rates, const RunLength& length,
+                       const StepPlan* running, const Fleet& fleet) {
   const CpuInfo cpu = cpu_info();
-  const Draft& d = running ? *running : drafts[0];
+  const StepPlan& d = running ? *running : step_plans[0];
   const bool one_host = fleet.devices > 1 && fleet.measured && fleet.measured->one_host;
   const double ranks_here = one_host ? static_cast<double>(fleet.devices) : 1;
   Estimate e;
   e.devices = fleet.devices;
   e.device = cat("this machine: ", cpu.model, ", ", thread_count(), " threads");
-  fill_fit(e, drafts, d, static_cast<double>(cpu.memory_bytes) / ranks_here);
+  fill_fit(e, step_plans, d, static_cast<double>(cpu.memory_bytes) / ranks_here);
   if (!rates) {
     e.assumed = "not calibrated: freight calibrate measures this machine once, in about two minutes";
     return e;
@@ -552,7 +552,7 @@ Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, con
   const double threads = sums.beside ? static_cast<double>(sums.beside->threads) : cpu.cores / ranks_here;
   if (one_host) ranks.threads = std::max(1.0, thread_count() / threads);
   e.link = sums.link;
-  const Computed c = over_lengths(d, [&](const Draft& one) { return of_one_length(one, ranks); });
+  const Computed c = over_lengths(d, [&](const StepPlan& one) { return of_one_length(one, ranks); });
   take_sums(e, c, sums);
   e.shares = c.by.shares();
   e.assumed = cat("rates measured on ", rates->date, " (", rates->device, ", ", rates->threads,

@@ -1,5 +1,5 @@
-// Estimate: a draft on a device: does it fit and by what means, how long, what it costs. Every time is a range, and the
-// assumption behind it is named.
+// Estimate: a step plan on a device: does it fit and by what means, how long, what it costs. Every time is a range, and
+// the assumption behind it is named.
 #pragma once
 #include <array>
 #include <optional>
@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "freight/plan/catalog.h"
-#include "freight/plan/draft.h"
 #include "freight/plan/parallel.h"
 #include "freight/plan/rates.h"
+#include "freight/plan/step_plan.h"
 
 namespace freight::plan {
 
@@ -101,26 +101,26 @@ struct RunLength {
   double sample_bytes = 0;                 // sent to the device
   bool saves_in_place = false;             // the run waits until a checkpoint is written
   double workers = 0;                      // threads that read; 0: one for each core
-  // From the subject's data and configuration; `samples` > 0 stands for the data's count.
-  static RunLength of(const Subject& subject, int64_t samples = 0);
+  // From the setup's data and configuration; `samples` > 0 stands for the data's count.
+  static RunLength of(const TrainingSetup& setup, int64_t samples = 0);
 };
 
-// On devices of the catalogue. `drafts`: as plan::drafts makes them, of the batch of one device. `running`: the plan
-// that runs, where it is not the first of them, but one that offloads.
-Estimate estimate(const std::vector<Draft>& drafts, const Device& device, const Catalog& catalog,
-                  const RunLength& length, const Fleet& fleet = {}, const Draft* running = nullptr);
-// The pace at which one device that trains `rate` samples per second, as was measured, does the first draft.
-Pace pace_of(const std::vector<Draft>& drafts, const Device& device, double rate);
+// On devices of the catalogue. `step_plans`: as plan_steps() makes them, of the batch of one device. `running`: the
+// plan that runs, where it is not the first of them, but one that offloads.
+Estimate estimate(const std::vector<StepPlan>& step_plans, const Device& device, const Catalog& catalog,
+                  const RunLength& length, const Fleet& fleet = {}, const StepPlan* running = nullptr);
+// The pace at which one device that trains `rate` samples per second, as was measured, does the first step plan.
+Pace pace_of(const std::vector<StepPlan>& step_plans, const Device& device, double rate);
 // Seconds of the computation of one training step, by rates measured on the machine.
-Range step_seconds(const Draft& draft, const Rates& rates);
+Range step_seconds(const StepPlan& step_plan, const Rates& rates);
 // On this machine, by its measured rates (null: not calibrated; then without times). Several devices are ranks that
 // share its processors where the fleet's sums were measured on one host, and sum gradients behind the backward half.
 // Else they are machines like this one, and sum beside it where a run would. What computing and summing cost each other
 // counts where that was measured.
-Estimate estimate_here(const std::vector<Draft>& drafts, const Rates* rates, const RunLength& length,
-                       const Draft* running = nullptr, const Fleet& fleet = {});
+Estimate estimate_here(const std::vector<StepPlan>& step_plans, const Rates* rates, const RunLength& length,
+                       const StepPlan* running = nullptr, const Fleet& fleet = {});
 
 // "--grad-accum 4", the fewest parts with which `bytes` hold a batch; "" where not even single samples fit.
-std::string accumulation_for(const std::vector<Draft>& drafts, double bytes);
+std::string accumulation_for(const std::vector<StepPlan>& step_plans, double bytes);
 
 }  // namespace freight::plan

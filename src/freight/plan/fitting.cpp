@@ -88,10 +88,10 @@ class BatchChoice {
   int64_t chosen_ = 0, tried_ = 0;  // sizes
 };
 
-// Plans a run that offloads within the memory there is; the draft of it without a limit.
-Draft plan_offload(train::PreparedRun& run, double device_memory) {
+// Plans a run that offloads within the memory there is; the step plan of it without a limit.
+StepPlan plan_offload(train::PreparedRun& run, double device_memory) {
   const train::Planned p = run.planned();
-  Draft unlimited = draft(p);
+  StepPlan unlimited = plan_step(p);
   const std::optional<Rates> rates = rates_of(p);
   DeviceSpeed speed = speed_of(pointer_to(rates));
   speed.beside = unlimited.beside;
@@ -100,11 +100,11 @@ Draft plan_offload(train::PreparedRun& run, double device_memory) {
   return unlimited;
 }
 
-// Holds the plan against the memory; the draft is that of the run as it is.
+// Holds the plan against the memory; the step plan is that of the run as it is.
 std::optional<Change> check_memory(const train::Planned& p, const FitOptions& options, const Memory& memory,
-                                   Draft& draft) {
+                                   StepPlan& step_plan) {
   if (options.if_too_large == FitOptions::IfTooLarge::ignore) {
-    draft = plan::draft(p);
+    step_plan = plan::plan_step(p);
     return std::nullopt;
   }
   FitCheck fit = check_fit(p, memory);
@@ -112,7 +112,7 @@ std::optional<Change> check_memory(const train::Planned& p, const FitOptions& op
     return Change{"does not fit the memory as it is", fit.flags};
   }
   if (!fit.fits) throw refusal(fit);
-  draft = std::move(fit.draft);
+  step_plan = std::move(fit.step_plan);
   return std::nullopt;
 }
 
@@ -154,13 +154,13 @@ void refuse_before_data(const train::Config& config, const FitOptions& fit, cons
   if (fit.if_too_large == FitOptions::IfTooLarge::ignore || options.own.any() || !net || shared || offloads) return;
   const std::string path = data::find(config.data, {.data_dir = config.data_dir});
   if (path.empty() || !data::takes_time_to_read(path)) return;
-  const std::optional<Subject> subject = subject_before_data(config);
-  if (!subject) return;
-  DraftOptions o = options_of(*subject);
+  const std::optional<TrainingSetup> setup = setup_before_data(config);
+  if (!setup) return;
+  StepPlanOptions o = options_of(*setup);
   o.backend = *trace::device_named(config.backend);
-  o.whole_run = subject->test_count > 0;
+  o.whole_run = setup->test_count > 0;
   if (fit.choose_batch) o.batch = o.parts = 1;
-  const FitCheck f = fit_within(draft(*subject, o), *subject, memory_of(o.backend, fit.device_memory));
+  const FitCheck f = fit_within(plan_step(*setup, o), *setup, memory_of(o.backend, fit.device_memory));
   const bool adapts = fit.if_too_large == FitOptions::IfTooLarge::adapt && !f.flags.empty() && f.changes.empty();
   if (!f.fits && !adapts) throw refusal(f);
 }
@@ -175,7 +175,7 @@ FittedRun prepare_fitting(train::Config& config, const FitOptions& fit, train::P
   BatchChoice batch(ranks);
   refuse_before_data(config, fit, options);
   for (;;) {
-    FittedRun fitted{.run = train::prepare(config, options), .outcome = {}, .draft = {}, .offload = {}};
+    FittedRun fitted{.run = train::prepare(config, options), .outcome = {}, .step_plan = {}, .offload = {}};
     options.found.reset();
     if (!fitted.run.has_plans()) {
       check_cost(fitted.run, fit, fitted.outcome);
@@ -184,34 +184,35 @@ FittedRun prepare_fitting(train::Config& config, const FitOptions& fit, train::P
       return fitted;
     }
     const bool offloads = parse_offload(config.offload) != Offload::none;
-    Draft unlimited;
+    StepPlan unlimited;
     if (offloads) unlimited = plan_offload(fitted.run, options.device_memory);
     const train::Planned p = fitted.run.planned();
     const Memory memory = memory_for(p, options.device_memory);
     const std::optional<Rates> rates = rates_of(p);
-    Draft draft;
+    StepPlan step_plan;
     std::optional<Change> change;
     if (fit.choose_batch) change = batch.next(p, memory, pointer_to(rates));
-    if (!change) change = check_memory(p, fit, memory, draft);
+    if (!change) change = check_memory(p, fit, memory, step_plan);
     if (fit.choose_batch || fit.if_too_large == FitOptions::IfTooLarge::adapt) change = agreed(change, ranks);
     if (change) {
       say(cat(change->why, ": continuing with ", join(change->flags, " ")));
       train::set_flags(config, change->flags);
       continue;
     }
-    if (offloads) fitted.offload = offload_text(unlimited, draft, pointer_to(rates), draft.options.speed);
+    if (offloads) fitted.offload = offload_text(unlimited, step_plan, pointer_to(rates), step_plan.options.speed);
     // On a processor what was offloaded is measured too.
-    fitted.outcome.planned_bytes = static_cast<double>(draft.total() + (draft.beside ? 0 : draft.part(Part::host)));
+    fitted.outcome.planned_bytes =
+        static_cast<double>(step_plan.total() + (step_plan.beside ? 0 : step_plan.part(Part::host)));
     if (rates) {
-      add_lengths(draft, subject_of(p));
-      fitted.outcome.planned_seconds = step_seconds(draft, *rates).middle();
+      add_lengths(step_plan, setup_of(p));
+      fitted.outcome.planned_seconds = step_seconds(step_plan, *rates).middle();
     }
     fitted.run.set_planned_bytes(static_cast<size_t>(fitted.outcome.planned_bytes));
-    fitted.draft = draft;
+    fitted.step_plan = step_plan;
     // Until here data were read and kernels were measured: the memory of that is free again.
     restart_peak();
     fitted.resident_before = memory_use().resident;
-    fitted.device = freight::backend(draft.options.backend).memory();
+    fitted.device = freight::backend(step_plan.options.backend).memory();
     if (fitted.device) fitted.free_before = fitted.device->free_bytes();
     return fitted;
   }

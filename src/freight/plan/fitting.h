@@ -22,9 +22,9 @@ struct FitOptions {
 
 struct FittedRun {
   train::PreparedRun run;
-  Outcome outcome;             // what is planned of it
-  std::optional<Draft> draft;  // the same by kind; nothing of a run without plans
-  std::string offload;         // what goes to host memory; "" for a run that does not offload
+  Outcome outcome;                    // what is planned of it
+  std::optional<StepPlan> step_plan;  // the same by kind; nothing of a run without plans
+  std::string offload;                // what goes to host memory; "" for a run that does not offload
   // Before the run: bytes of this process; of a device with memory of its own that memory, and what was free of it.
   int64_t resident_before = 0;
   std::shared_ptr<DeviceMemory> device = nullptr;

@@ -15,7 +15,7 @@ namespace freight::plan {
 namespace {
 
 struct Mean {
-  DraftOptions options;
+  StepPlanOptions options;
   std::vector<std::string> flags;
   std::string changes;
 };
@@ -23,12 +23,12 @@ struct Mean {
 // The cheapest first: more parts cost little, recomputation up to a third of the FLOPs, and copies the time to move
 // their bytes. `parts_change`: what of the results parts of a batch change, "" where nothing. `device_bytes`: for the
 // step; 0 where there is no host memory to offload to.
-std::vector<Mean> means_for(const Draft& draft, const std::string& parts_change, double device_bytes) {
-  const DraftOptions& now = draft.options;
+std::vector<Mean> means_for(const StepPlan& step_plan, const std::string& parts_change, double device_bytes) {
+  const StepPlanOptions& now = step_plan.options;
   const bool same = parts_change.empty();
   std::vector<Mean> all;
   const auto add = [&](int64_t batch, int64_t parts, Recompute recompute, Offload offload) {
-    DraftOptions o = now;
+    StepPlanOptions o = now;
     o.batch = batch;
     o.parts = parts;
     o.recompute = recompute;
@@ -58,13 +58,13 @@ std::vector<Mean> means_for(const Draft& draft, const std::string& parts_change,
     }
   };
   if (same) add_parts(now.recompute, now.offload);
-  if (draft.beside) add_offload();
+  if (step_plan.beside) add_offload();
   if (now.recompute == Recompute::none) add(now.batch, now.parts, Recompute::automatic, now.offload);
   if (now.recompute != Recompute::all) {
     add(now.batch, now.parts, Recompute::all, now.offload);
     if (same) add_parts(Recompute::all, now.offload);
   }
-  if (!draft.beside) add_offload();
+  if (!step_plan.beside) add_offload();
   if (!same) {
     add_parts(now.recompute, now.offload);
     if (now.recompute != Recompute::all) add_parts(Recompute::all, now.offload);
@@ -96,48 +96,49 @@ Memory memory_of(const std::string& name, double limit) {
   return {limit > 0 ? limit : free, limit > 0 ? std::max(0.0, free - limit) : 0};
 }
 
-FitCheck fit_within(Draft draft, const Subject& subject, const Memory& memory) {
+FitCheck fit_within(StepPlan step_plan, const TrainingSetup& setup, const Memory& memory) {
   // A processor's own memory holds what is offloaded beside what is not.
-  const auto fits = [&](const Draft& d, double total) {
+  const auto fits = [&](const StepPlan& d, double total) {
     const double host = memory.host + (d.beside ? 0 : memory.device - total);
     return total <= memory.device && static_cast<double>(d.part(Part::host)) <= host;
   };
   FitCheck f;
-  f.draft = std::move(draft);
-  f.needed = static_cast<double>(f.draft.total());
+  f.step_plan = std::move(step_plan);
+  f.needed = static_cast<double>(f.step_plan.total());
   f.available = memory.device;
-  f.fits = fits(f.draft, f.needed);
+  f.fits = fits(f.step_plan, f.needed);
   if (f.fits) return f;
   // The copy for a checkpoint saves a wait per checkpoint and no step: what can do without goes first.
-  const auto copy = static_cast<double>(f.draft.part(Part::checkpoint));
+  const auto copy = static_cast<double>(f.step_plan.part(Part::checkpoint));
   const std::vector<std::string> in_place = {"--save-in-place"};
-  if (copy > 0 && fits(f.draft, f.needed - copy)) {
+  if (copy > 0 && fits(f.step_plan, f.needed - copy)) {
     f.flags = in_place;
-    f.options = f.draft.options;
+    f.options = f.step_plan.options;
     f.needed_then = f.needed - copy;
     return f;
   }
-  const char* change = has_batch_statistics(subject.make_model())
+  const char* change = has_batch_statistics(setup.make_model())
                            ? "BatchNorm computes its statistics over a part of the batch"
-                       : f.draft.random ? "micro-batches draw other random numbers"
-                                        : "";
+                       : f.step_plan.random ? "micro-batches draw other random numbers"
+                                            : "";
   const auto adapt = [&](double left_out, bool others) {
     // This part stays as it is whatever the step does. The evaluation takes smaller batches where the step does,
     // and no more than it.
-    const double run = static_cast<double>(f.draft.part(Part::process)) + copy - left_out;
-    const auto evaluation = std::min(static_cast<double>(f.draft.part(Part::evaluation)), (memory.device - run) / 2);
-    auto kept = run + static_cast<double>(f.draft.part(Part::weights) + f.draft.part(Part::averages));
-    if (memory.host <= 0) kept += static_cast<double>(f.draft.part(Part::optimizer));
+    const double run = static_cast<double>(f.step_plan.part(Part::process)) + copy - left_out;
+    const auto evaluation =
+        std::min(static_cast<double>(f.step_plan.part(Part::evaluation)), (memory.device - run) / 2);
+    auto kept = run + static_cast<double>(f.step_plan.part(Part::weights) + f.step_plan.part(Part::averages));
+    if (memory.host <= 0) kept += static_cast<double>(f.step_plan.part(Part::optimizer));
     if (kept > f.available) return false;
-    for (const Mean& m : means_for(f.draft, change, memory.host > 0 ? memory.device - run - evaluation : 0)) {
+    for (const Mean& m : means_for(f.step_plan, change, memory.host > 0 ? memory.device - run - evaluation : 0)) {
       if (m.changes.empty() == others) continue;
-      Draft then = plan::draft(subject, m.options);
+      StepPlan then = plan::plan_step(setup, m.options);
       double total = static_cast<double>(then.total()) + run;
       if (!fits(then, total)) continue;
-      if (f.draft.options.whole_run) {
-        DraftOptions whole = m.options;
+      if (f.step_plan.options.whole_run) {
+        StepPlanOptions whole = m.options;
         whole.whole_run = true;
-        then = plan::draft(subject, whole);
+        then = plan::plan_step(setup, whole);
         total = static_cast<double>(then.total()) - left_out;
         if (!fits(then, total)) continue;
       }
@@ -157,22 +158,22 @@ FitCheck fit_within(Draft draft, const Subject& subject, const Memory& memory) {
 }
 
 FitCheck check_fit(const train::Planned& planned, const Memory& memory) {
-  FitCheck whole = fit_within(draft(planned), subject_of(planned), memory);
+  FitCheck whole = fit_within(plan_step(planned), setup_of(planned), memory);
   if (whole.fits || planned.data_bytes == 0) return whole;
   // A set that lies on the device makes room first; nothing else is known to go with it.
   train::Planned fed = planned;
   fed.data_bytes = 0;
-  FitCheck f = fit_within(draft(fed), subject_of(fed), memory);
+  FitCheck f = fit_within(plan_step(fed), setup_of(fed), memory);
   if (f.fits) {
     f.fits = false;
-    f.options = f.draft.options;
+    f.options = f.step_plan.options;
     f.needed_then = f.needed;
     f.flags = {"--device-data", "no"};
   } else if (!f.flags.empty()) {
     f.flags.insert(f.flags.begin(), {"--device-data", "no"});
   }
   f.needed = whole.needed;
-  f.draft = std::move(whole.draft);
+  f.step_plan = std::move(whole.step_plan);
   return f;
 }
 
@@ -181,14 +182,14 @@ Error refusal(const FitCheck& f) {
   std::string text = cat("the run does not fit: needs ", bytes(f.needed), ", has ", bytes(f.available), " free");
   text += "\n  of these";
   std::vector<std::pair<size_t, Part>> parts;
-  for (size_t i = 0; i < kParts; ++i) parts.emplace_back(f.draft.bytes[i], static_cast<Part>(i));
+  for (size_t i = 0; i < kParts; ++i) parts.emplace_back(f.step_plan.bytes[i], static_cast<Part>(i));
   std::sort(parts.rbegin(), parts.rend());
   for (size_t i = 0; i < 4 && parts[i].first > 0; ++i) {
     text += cat(i > 0 ? ", " : " ", to_string(parts[i].second), " ", bytes(static_cast<double>(parts[i].first)));
   }
-  text += cat("\n  the largest tensors at the peak (", f.draft.peak, ")");
-  for (size_t i = 0; i < std::min<size_t>(f.draft.live.size(), 5); ++i) {
-    const LiveTensor& h = f.draft.live[i];
+  text += cat("\n  the largest tensors at the peak (", f.step_plan.peak, ")");
+  for (size_t i = 0; i < std::min<size_t>(f.step_plan.live.size(), 5); ++i) {
+    const LiveTensor& h = f.step_plan.live[i];
     text += cat("\n    ", bytes(static_cast<double>(h.bytes)), "  ", h.path.empty() ? "-" : h.path, "  ", h.what, " ",
                 h.type);
   }
@@ -217,7 +218,7 @@ DeviceSpeed speed_of(const Rates* rates) {
   return s;
 }
 
-double slowdown(const Draft& before, const Draft& after, const Rates* rates, const DeviceSpeed& speed) {
+double slowdown(const StepPlan& before, const StepPlan& after, const Rates* rates, const DeviceSpeed& speed) {
   const Speed assumed{.f32 = speed.flops,
                       .f64 = speed.flops / 2,
                       .bf16 = speed.flops,
@@ -225,10 +226,10 @@ double slowdown(const Draft& before, const Draft& after, const Rates* rates, con
                       .plain = speed.flops,
                       .bytes = speed.bytes,
                       .transfer = speed.transfer};
-  const auto seconds = [&](const Draft& d) {
+  const auto seconds = [&](const StepPlan& d) {
     if (rates) return step_seconds(d, *rates).middle();
     double sum = 0;
-    for (const Draft::Stage& stage : d.stages) {
+    for (const StepPlan::Stage& stage : d.stages) {
       double once = 0;
       for (const Work& w : stage.work) once += seconds_of(w, assumed);
       sum += stage.times * (speed.beside ? seconds_of(stage.work, assumed) : once);
@@ -238,7 +239,7 @@ double slowdown(const Draft& before, const Draft& after, const Rates* rates, con
   return seconds(after) / seconds(before) - 1;
 }
 
-std::string offload_text(const Draft& before, const Draft& after, const Rates* rates, const DeviceSpeed& speed) {
+std::string offload_text(const StepPlan& before, const StepPlan& after, const Rates* rates, const DeviceSpeed& speed) {
   if (after.transfers == 0) return "everything fits: nothing is offloaded";
   const auto steps = static_cast<int64_t>(after.plan_steps) - static_cast<int64_t>(before.plan_steps);
   const auto host = static_cast<double>(after.part(Part::host)) - static_cast<double>(before.part(Part::host));

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "freight/base/error.h"
-#include "freight/plan/draft.h"
 #include "freight/plan/rates.h"
+#include "freight/plan/step_plan.h"
 
 namespace freight::plan {
 
@@ -24,17 +24,17 @@ struct FitCheck {
   double needed = 0, available = 0;  // bytes, on the device
   // This would fit, as changes of the configuration: the cheapest first tried; empty where nothing that is known helps.
   std::vector<std::string> flags;  // "--grad-accum", "4"
-  DraftOptions options;            // the same
+  StepPlanOptions options;         // the same
   double needed_then = 0;
   std::string changes;  // what of the results these flags change; empty where they stay, but for rounding
-  Draft draft;
+  StepPlan step_plan;
 };
 
 // Means are tried in the order of their cost, those that keep the results first: no copy for checkpoints, parts of the
 // batch (but where statistics are taken over a batch), recomputation, both, offloading (on a device that has memory of
 // its own before recomputation, which it takes to its aid), the same again without the copy; then what changes the
 // results: parts, a smaller batch.
-FitCheck fit_within(Draft draft, const Subject& subject, const Memory& memory);
+FitCheck fit_within(StepPlan step_plan, const TrainingSetup& setup, const Memory& memory);
 FitCheck check_fit(const train::Planned& planned, const Memory& memory);
 // Error(capacity): needed, free, the largest tensors by layer, and the command that would fit.
 Error refusal(const FitCheck& fit);
@@ -42,9 +42,9 @@ Error refusal(const FitCheck& fit);
 // How fast this machine copies and computes, by its measured rates; null: by figures that are assumed.
 DeviceSpeed speed_of(const Rates* rates);
 // By which share a step is slower after means were taken: by measured rates, or by the speeds.
-double slowdown(const Draft& before, const Draft& after, const Rates* rates, const DeviceSpeed& speed);
+double slowdown(const StepPlan& before, const StepPlan& after, const Rates* rates, const DeviceSpeed& speed);
 // "23 copies of 310.0 MiB to host memory and back, 12 steps computed again; predicted slowdown 8 %".
-std::string offload_text(const Draft& before, const Draft& after, const Rates* rates, const DeviceSpeed& speed);
+std::string offload_text(const StepPlan& before, const StepPlan& after, const Rates* rates, const DeviceSpeed& speed);
 
 // A run that is over. Bytes beyond those that were resident before it; seconds of a step's computation; 0: not known.
 struct Outcome {

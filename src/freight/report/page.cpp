@@ -50,9 +50,9 @@ std::string model_text(const RunRecord& run) {
   return chosen.empty() ? asked : cat(chosen, ", the best of those compared", asked == "auto" ? " (--model auto)" : "");
 }
 
-std::string heading(const std::vector<ReportedRun>& subjects, size_t i) {
-  const std::string name = escaped(file_name(subjects[i].run.path));
-  return subjects.size() == 1 ? name : cat(run_letter(i), ": ", name);
+std::string heading(const std::vector<ReportedRun>& runs, size_t i) {
+  const std::string name = escaped(file_name(runs[i].run.path));
+  return runs.size() == 1 ? name : cat(run_letter(i), ": ", name);
 }
 
 std::string metrics_text(const io::Metrics& m) {
@@ -72,8 +72,8 @@ std::string memory_text(const RunRecord& run) {
              run.measured_bytes > 0 ? cat(", measured ", human_bytes(run.measured_bytes)) : "");
 }
 
-std::string card(const std::vector<ReportedRun>& subjects, size_t i) {
-  const ReportedRun& s = subjects[i];
+std::string card(const std::vector<ReportedRun>& runs, size_t i) {
+  const ReportedRun& s = runs[i];
   const RunRecord& run = s.run;
   const Outcome o = outcome(run);
   const io::Metrics* best = run.best();
@@ -97,8 +97,8 @@ std::string card(const std::vector<ReportedRun>& subjects, size_t i) {
       {"ended", run.status == "running" ? "" : date_text(run.time)},
   };
   std::string out =
-      cat("<section class=\"card\"><h2>", subjects.size() > 1 ? legend_mark(static_cast<int>(i)) : "",
-          heading(subjects, i), "</h2><p class=\"outcome ", o.kind, "\">", escaped(o.text), "</p>", definitions(facts));
+      cat("<section class=\"card\"><h2>", runs.size() > 1 ? legend_mark(static_cast<int>(i)) : "", heading(runs, i),
+          "</h2><p class=\"outcome ", o.kind, "\">", escaped(o.text), "</p>", definitions(facts));
   for (const std::string& note : run.notes) out += cat("<p class=\"note\">", escaped(note), "</p>");
   return out + "</section>";
 }
@@ -109,11 +109,11 @@ std::string cell(const std::optional<double>& v, int decimals = -1) {
 }
 
 // Every row of metrics, or some evenly spread.
-std::string rows_table(const std::vector<ReportedRun>& subjects, size_t number) {
-  const RunRecord& run = subjects[number].run;
+std::string rows_table(const std::vector<ReportedRun>& runs, size_t number) {
+  const RunRecord& run = runs[number].run;
   if (run.rows.empty()) return {};
   const size_t n = run.rows.size(), shown = std::min(n, kRows);
-  std::string out = cat("<details><summary>Figures of ", heading(subjects, number), ": ",
+  std::string out = cat("<details><summary>Figures of ", heading(runs, number), ": ",
                         shown < n ? cat(shown, " of ", with_commas(static_cast<int64_t>(n)), " rows, evenly spread")
                                   : cat(n, n == 1 ? " row" : " rows"),
                         "</summary><div class=\"scroll\" tabindex=\"0\"><table><thead><tr>");
@@ -136,10 +136,10 @@ std::string shown_value(const std::string& value) {
 }
 
 // All keys of all runs, in the order of their files.
-std::vector<std::string> keys_of(const std::vector<ReportedRun>& subjects) {
+std::vector<std::string> keys_of(const std::vector<ReportedRun>& runs) {
   std::vector<std::string> keys;
   std::set<std::string> seen;
-  for (const ReportedRun& s : subjects) {
+  for (const ReportedRun& s : runs) {
     for (const auto& [key, value] : s.run.config) {
       if (seen.insert(key).second) keys.push_back(key);
     }
@@ -147,45 +147,45 @@ std::vector<std::string> keys_of(const std::vector<ReportedRun>& subjects) {
   return keys;
 }
 
-bool differs(const std::vector<ReportedRun>& subjects, const std::string& key) {
-  return std::any_of(subjects.begin(), subjects.end(), [&](const ReportedRun& s) {
-    return s.run.config_value(key) != subjects.front().run.config_value(key);
+bool differs(const std::vector<ReportedRun>& runs, const std::string& key) {
+  return std::any_of(runs.begin(), runs.end(), [&](const ReportedRun& s) {
+    return s.run.config_value(key) != runs.front().run.config_value(key);
   });
 }
 
-std::string config_table(const std::vector<ReportedRun>& subjects, const std::vector<std::string>& keys) {
+std::string config_table(const std::vector<ReportedRun>& runs, const std::vector<std::string>& keys) {
   std::string out =
       "<div class=\"scroll\" tabindex=\"0\"><table class=\"config\"><thead><tr><th scope=\"col\">setting</th>";
-  for (size_t i = 0; i < subjects.size(); ++i) {
-    out += cat("<th scope=\"col\">", subjects.size() == 1 ? "value" : heading(subjects, i), "</th>");
+  for (size_t i = 0; i < runs.size(); ++i) {
+    out += cat("<th scope=\"col\">", runs.size() == 1 ? "value" : heading(runs, i), "</th>");
   }
   out += "</tr></thead><tbody>";
   for (const std::string& key : keys) {
-    const bool different = differs(subjects, key);
+    const bool different = differs(runs, key);
     out += cat("<tr", different ? " class=\"differs\"" : "", "><th scope=\"row\">", escaped(key),
                different ? " <span title=\"differs\">\u2260</span>" : "", "</th>");
-    for (const ReportedRun& s : subjects) out += cat("<td>", shown_value(s.run.config_value(key)), "</td>");
+    for (const ReportedRun& s : runs) out += cat("<td>", shown_value(s.run.config_value(key)), "</td>");
     out += "</tr>";
   }
   return out + "</tbody></table></div>";
 }
 
-std::string configuration(const std::vector<ReportedRun>& subjects) {
-  const std::vector<std::string> keys = keys_of(subjects);
+std::string configuration(const std::vector<ReportedRun>& runs) {
+  const std::vector<std::string> keys = keys_of(runs);
   if (keys.empty()) return {};
   std::string out = "<section><h2>Configuration</h2>";
-  if (subjects.size() > 1) {
+  if (runs.size() > 1) {
     std::vector<std::string> different;
     std::copy_if(keys.begin(), keys.end(), std::back_inserter(different),
-                 [&](const std::string& key) { return differs(subjects, key); });
+                 [&](const std::string& key) { return differs(runs, key); });
     out += different.empty() ? "<p>The runs have the same configuration.</p>"
-                             : "<h3>What differs</h3>" + config_table(subjects, different);
+                             : "<h3>What differs</h3>" + config_table(runs, different);
   }
-  return out + "<details><summary>All settings</summary>" + config_table(subjects, keys) + "</details></section>";
+  return out + "<details><summary>All settings</summary>" + config_table(runs, keys) + "</details></section>";
 }
 
-std::string provenance(const std::vector<ReportedRun>& subjects, size_t i) {
-  const RunRecord& run = subjects[i].run;
+std::string provenance(const std::vector<ReportedRun>& runs, size_t i) {
+  const RunRecord& run = runs[i].run;
   const auto code = [](const std::string& text) {
     return text.empty() ? text : cat("<code>", escaped(shortened(text, 2000)), "</code>");
   };
@@ -194,24 +194,24 @@ std::string provenance(const std::vector<ReportedRun>& subjects, size_t i) {
                  {"device", escaped(run.device)},       {"threads", run.threads > 0 ? cat(run.threads) : ""},
                  {"computed in", escaped(run.compute)}, {"data fingerprint", code(run.fingerprint)},
                  {"model file", code(run.model)}};
-  if (subjects[i].examination) {
-    for (const auto& [name, value] : subjects[i].examination->provenance) {
+  if (runs[i].examination) {
+    for (const auto& [name, value] : runs[i].examination->provenance) {
       facts.emplace_back("model: " + name, escaped(shortened(value, 200)));
     }
   }
-  std::string out = cat("<section><h3>", heading(subjects, i), "</h3>", definitions(facts));
+  std::string out = cat("<section><h3>", heading(runs, i), "</h3>", definitions(facts));
   if (!run.spec.empty()) {
     out += cat("<details><summary>Model spec</summary><pre tabindex=\"0\">", escaped(run.spec), "</pre></details>");
   }
   return out + "</section>";
 }
 
-std::string examinations(const std::vector<ReportedRun>& subjects) {
+std::string examinations(const std::vector<ReportedRun>& runs) {
   std::string out;
-  for (size_t i = 0; i < subjects.size(); ++i) {
-    const ReportedRun& s = subjects[i];
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const ReportedRun& s = runs[i];
     if (!s.examination && s.not_examined.empty()) continue;
-    out += cat("<section><h2>Predictions", subjects.size() > 1 ? cat(" of ", heading(subjects, i)) : "", "</h2>");
+    out += cat("<section><h2>Predictions", runs.size() > 1 ? cat(" of ", heading(runs, i)) : "", "</h2>");
     out += s.examination
                ? examination_section(*s.examination)
                : cat("<p class=\"note\">The model was not evaluated on its validation data: ", escaped(s.not_examined),
@@ -222,9 +222,9 @@ std::string examinations(const std::vector<ReportedRun>& subjects) {
 }
 
 // Tells what forbids comparing the curves of these runs.
-std::string comparison_note(const std::vector<ReportedRun>& subjects) {
-  const RunRecord& first = subjects.front().run;
-  const bool other = std::any_of(subjects.begin(), subjects.end(), [&](const ReportedRun& s) {
+std::string comparison_note(const std::vector<ReportedRun>& runs) {
+  const RunRecord& first = runs.front().run;
+  const bool other = std::any_of(runs.begin(), runs.end(), [&](const ReportedRun& s) {
     return first.fingerprint.empty() ? s.run.data != first.data : s.run.fingerprint != first.fingerprint;
   });
   return other ? "<p class=\"note\">These runs were trained on different data: their losses and accuracies do not "
@@ -238,33 +238,33 @@ std::string run_letter(size_t number) {
   return number < 26 ? std::string(1, static_cast<char>('A' + number)) : cat(number + 1);
 }
 
-std::string to_html(const std::vector<ReportedRun>& subjects) {
+std::string to_html(const std::vector<ReportedRun>& runs) {
   std::vector<std::string> names;
-  for (const ReportedRun& s : subjects) {
+  for (const ReportedRun& s : runs) {
     const std::string chosen = winner(s.run);
     names.push_back(cat(file_name(s.run.path), chosen.empty() ? "" : cat(" (", chosen, ")")));
   }
-  const std::string chosen = winner(subjects.front().run);
+  const std::string chosen = winner(runs.front().run);
   std::string out = cat("<h1>",
-                        subjects.size() == 1 ? cat("Training run", chosen.empty() ? "" : cat(": ", escaped(chosen)))
-                                             : cat(subjects.size(), " training runs"),
+                        runs.size() == 1 ? cat("Training run", chosen.empty() ? "" : cat(": ", escaped(chosen)))
+                                         : cat(runs.size(), " training runs"),
                         "</h1>\n<div class=\"cards\">");
-  for (size_t i = 0; i < subjects.size(); ++i) out += card(subjects, i);
-  out += cat("</div>\n", comparison_note(subjects));
-  if (const std::string curves = charts(subjects); !curves.empty()) {
+  for (size_t i = 0; i < runs.size(); ++i) out += card(runs, i);
+  out += cat("</div>\n", comparison_note(runs));
+  if (const std::string curves = charts(runs); !curves.empty()) {
     out +=
         "<section><h2>Curves</h2><p class=\"muted\">Solid lines: validation data. Dashed lines: training, the mean "
         "over "
         "an epoch while the weights change. A cross at the upper edge: a value that is NaN or infinite.</p>" +
         curves;
-    for (size_t i = 0; i < subjects.size(); ++i) out += rows_table(subjects, i);
+    for (size_t i = 0; i < runs.size(); ++i) out += rows_table(runs, i);
     out += "</section>\n";
   }
-  for (size_t i = 0; i < subjects.size(); ++i)
-    out += timeline_section(subjects[i].run.timeline, subjects.size() > 1 ? " of " + heading(subjects, i) : "");
-  for (const ReportedRun& s : subjects) out += leaderboard_section(s.run.leaderboard);
-  out += cat(examinations(subjects), "\n", configuration(subjects), "\n<section><h2>Machine and provenance</h2>");
-  for (size_t i = 0; i < subjects.size(); ++i) out += provenance(subjects, i);
+  for (size_t i = 0; i < runs.size(); ++i)
+    out += timeline_section(runs[i].run.timeline, runs.size() > 1 ? " of " + heading(runs, i) : "");
+  for (const ReportedRun& s : runs) out += leaderboard_section(s.run.leaderboard);
+  out += cat(examinations(runs), "\n", configuration(runs), "\n<section><h2>Machine and provenance</h2>");
+  for (size_t i = 0; i < runs.size(); ++i) out += provenance(runs, i);
   return document(join(names, ", ") + " - Freight report", out + "</section>\n");
 }
 

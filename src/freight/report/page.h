@@ -17,6 +17,6 @@ struct ReportedRun {
   std::string not_examined = {};  // why there is none
 };
 
-std::string to_html(const std::vector<ReportedRun>& subjects);
+std::string to_html(const std::vector<ReportedRun>& runs);
 
 }  // namespace freight::report

@@ -52,15 +52,15 @@ std::string chart_of_lines(const Plot& plot) {
 
 }  // namespace
 
-std::string charts(const std::vector<ReportedRun>& subjects) {
+std::string charts(const std::vector<ReportedRun>& runs) {
   const auto label = [&](size_t i, const std::string& split) {
-    return subjects.size() == 1 ? split : cat(run_letter(i), " ", split);
+    return runs.size() == 1 ? split : cat(run_letter(i), " ", split);
   };
   const auto over_splits = [&](Plot plot, const Value& value) {
-    for (size_t i = 0; i < subjects.size(); ++i) {
-      for (const std::string& split : subjects[i].run.splits()) {
+    for (size_t i = 0; i < runs.size(); ++i) {
+      for (const std::string& split : runs[i].run.splits()) {
         plot.series.push_back({.label = label(i, split),
-                               .points = points(subjects[i].run, split, value),
+                               .points = points(runs[i].run, split, value),
                                .colour = static_cast<int>(i),
                                .stroke = split == "train" ? Stroke::dashed : Stroke::solid});
       }
@@ -68,9 +68,9 @@ std::string charts(const std::vector<ReportedRun>& subjects) {
     return chart_of_lines(plot);
   };
   const auto of_training = [&](Plot plot, const std::function<std::vector<Point>(const RunRecord&)>& make) {
-    for (size_t i = 0; i < subjects.size(); ++i) {
-      plot.series.push_back({.label = subjects.size() == 1 ? std::string() : run_letter(i),
-                             .points = make(subjects[i].run),
+    for (size_t i = 0; i < runs.size(); ++i) {
+      plot.series.push_back({.label = runs.size() == 1 ? std::string() : run_letter(i),
+                             .points = make(runs[i].run),
                              .colour = static_cast<int>(i)});
     }
     return chart_of_lines(plot);

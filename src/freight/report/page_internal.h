@@ -10,7 +10,7 @@ namespace freight::report {
 // "A", "B", ... "Z", "27": how a run is called in charts and tables where there are several.
 std::string run_letter(size_t number);
 // Loss, accuracy, learning rate, throughput and data wait of all runs; a <div> of figures.
-std::string charts(const std::vector<ReportedRun>& subjects);
+std::string charts(const std::vector<ReportedRun>& runs);
 // ROC, precision and recall, calibration of classes; residuals of values; "" where there are none.
 std::string curve_section(const Examination& examination);
 // Importance of columns, partial dependence, the rows that were told worst.

@@ -77,7 +77,7 @@ void need_doubles(const NamedTensor& t, const std::string& name) {
 
 // The form of the page asks for this in a field.
 const char* kind_of(const store::Column& column) {
-  if (column.words) return "words";
+  if (column.words) return "categories";
   if (column.date()) return "date";
   return column.takes_texts() ? "yes or no" : "numbers";
 }
@@ -115,7 +115,7 @@ void ServedModel::describe() {
     columns.push_back(source);
     Json levels = Json::array();
     for (size_t i = 0; i < std::min(c.levels.size(), kMostLevels); ++i) levels.push_back(c.levels[i]);
-    fields.push_back({{"name", source}, {"kind", kind_of(c)}, {"words", c.levels.size()}, {"levels", levels}});
+    fields.push_back({{"name", source}, {"kind", kind_of(c)}, {"categories", c.levels.size()}, {"levels", levels}});
     take(source, c.takes_texts() ? "BYTES" : "FP64", {-1}, {1});  // models of rows compute in doubles
   }
   if (!reads_rows()) {

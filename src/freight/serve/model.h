@@ -27,7 +27,8 @@ class ServedModel {
   const std::string& config() const { return config_; }
   // {"name", "architecture", "kind": "picture" | "text" | "array" | "rows", "input" or "columns", "outputs",
   // "probabilities", "parameters", "classes", "provenance"}: what the page shows. Of rows also "fields": of each column
-  // {"name", "kind": "numbers" | "words" | "yes or no" | "date", "words": how many there are, "levels": the first 200}.
+  // {"name", "kind": "numbers" | "categories" | "yes or no" | "date", "categories": how many there are, "levels": the
+  // first 200}.
   const std::string& card() const { return card_; }
 
   // Samples of an infer request: the input "input" (FP32 0..1, or UINT8 0..255, both (N, ...)), or "text" (BYTES (N))

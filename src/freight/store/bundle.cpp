@@ -29,7 +29,7 @@ namespace {
 constexpr const char* kFormat = "freight-bundle-1";
 constexpr const char* kSeal = "xxh3_128";                     // of all the rest; not in early files
 constexpr const char* kLearner = "learner";                   // not in files of nets
-constexpr const char* kSetAside = "set_aside";                // of other learners, where there are some
+constexpr const char* kIgnoredColumns = "ignored_columns";    // of other learners, where there are some
 constexpr const char* kColumns = "columns";                   // of other learners
 constexpr const char* kOrderNames[] = {"ymd", "dmy", "mdy"};  // of data::DateOrder
 constexpr const char* kThreshold = "threshold";               // of those of two classes that have one
@@ -200,7 +200,7 @@ void write_net(const Bundle& bundle, io::SafeTensors& file) {
 void write_rows(const Bundle& bundle, io::SafeTensors& file) {
   json columns = json::array();
   for (const Column& c : bundle.columns) {
-    json j = {{"name", c.name}, {"kind", c.words ? "words" : "numbers"}};
+    json j = {{"name", c.name}, {"kind", c.words ? "categories" : "numbers"}};
     if (c.words) j["levels"] = c.levels;
     if (c.form != CellForm::number) j["form"] = to_string(c.form);
     if (!c.source.empty()) j["source"] = c.source;
@@ -216,10 +216,10 @@ void write_rows(const Bundle& bundle, io::SafeTensors& file) {
   file.metadata[kLearner] = bundle.learner;
   file.metadata[kColumns] = columns.dump();
   if (bundle.threshold) file.metadata[kThreshold] = json(*bundle.threshold).dump();
-  if (bundle.set_aside.empty()) return;
-  json aside = json::array();
-  for (const SetAside& s : bundle.set_aside) aside.push_back({{"name", s.name}, {"kind", s.kind}});
-  file.metadata[kSetAside] = aside.dump();
+  if (bundle.ignored_columns.empty()) return;
+  json ignored = json::array();
+  for (const IgnoredColumn& s : bundle.ignored_columns) ignored.push_back({{"name", s.name}, {"kind", s.kind}});
+  file.metadata[kIgnoredColumns] = ignored.dump();
 }
 
 }  // namespace
@@ -347,8 +347,8 @@ void read_form(const json& j, const std::string& path, Column& c) {
   c.range = {range[0], range[1]};
 }
 
-std::vector<SetAside> set_aside_in(const json& list) {
-  std::vector<SetAside> all;
+std::vector<IgnoredColumn> ignored_columns_in(const json& list) {
+  std::vector<IgnoredColumn> all;
   for (const json& j : list) all.push_back({j.at("name").get<std::string>(), j.at("kind").get<std::string>()});
   return all;
 }
@@ -359,10 +359,10 @@ std::vector<Column> columns_in(const json& list, const std::string& path) {
   std::map<std::string, bool> texts_of;  // by source: a cell is read as one kind
   for (const json& j : list) {
     const auto kind = j.at("kind").get<std::string>();
-    if (kind != "words" && kind != "numbers") {
-      damaged(path, cat("columns: unknown kind: expected words or numbers, got ", excerpt(kind)));
+    if (kind != "categories" && kind != "numbers") {
+      damaged(path, cat("columns: unknown kind: expected categories or numbers, got ", excerpt(kind)));
     }
-    Column c{.name = j.at("name").get<std::string>(), .words = kind == "words"};
+    Column c{.name = j.at("name").get<std::string>(), .words = kind == "categories"};
     if (c.words) c.levels = j.at("levels").get<std::vector<std::string>>();
     if (!c.words) read_form(j, path, c);
     c.complete = j.value("complete", false);
@@ -390,8 +390,9 @@ void read_rows(const io::SafeTensors& file, const std::string& path, Bundle& b) 
     damaged(path, cat("tensor ", name, " contains NaN or infinity; train again"));
   }
   b.columns = columns_in(document_in(file, path, kColumns), path);
-  if (file.metadata.contains(kSetAside)) b.set_aside = set_aside_in(document_in(file, path, kSetAside));
-  b.rows = read(file, path, {b.columns, b.classes, b.set_aside});
+  if (file.metadata.contains(kIgnoredColumns))
+    b.ignored_columns = ignored_columns_in(document_in(file, path, kIgnoredColumns));
+  b.rows = read(file, path, {b.columns, b.classes, b.ignored_columns});
   if (file.metadata.contains(kThreshold)) {
     b.threshold = document_in(file, path, kThreshold).get<double>();
     if (b.classes.size() != 2 || !(*b.threshold > 0 && *b.threshold < 1)) {

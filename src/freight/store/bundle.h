@@ -46,13 +46,13 @@ struct Bundle {
   models::Model model;          // of a net
   Preprocessing preprocessing;  // of a net
   std::vector<std::string> classes;
-  std::map<std::string, std::string> provenance;  // data, metrics, version: shown, not needed
-  std::string learner = kNet;                     // what fitted it; files that do not say hold nets
-  std::vector<Column> columns = {};               // of every other learner's
-  std::vector<SetAside> set_aside = {};           // of every other learner's: what it did not learn from
-  std::shared_ptr<const RowModel> rows = {};      // of every other learner's; null: a net
-  RowSamples samples = {};                        // of every other learner's, where there are some
-  std::optional<double> threshold = {};           // of two classes, see told_class; empty: the likelier is told
+  std::map<std::string, std::string> provenance;    // data, metrics, version: shown, not needed
+  std::string learner = kNet;                       // what fitted it; files that do not say hold nets
+  std::vector<Column> columns = {};                 // of every other learner's
+  std::vector<IgnoredColumn> ignored_columns = {};  // of every other learner's: what it did not learn from
+  std::shared_ptr<const RowModel> rows = {};        // of every other learner's; null: a net
+  RowSamples samples = {};                          // of every other learner's, where there are some
+  std::optional<double> threshold = {};             // of two classes, see told_class; empty: the likelier is told
 
   bool net() const { return rows == nullptr; }
   const std::string& name() const { return net() ? model.name : learner; }

@@ -52,13 +52,13 @@ struct Column {
 };
 
 // A column of the table that nothing is learnt from, and the reason: "identifier", "text", "constant", "weight".
-struct SetAside {
+struct IgnoredColumn {
   std::string name, kind;
 
-  friend bool operator==(const SetAside&, const SetAside&) = default;
+  friend bool operator==(const IgnoredColumn&, const IgnoredColumn&) = default;
 };
 
-inline constexpr const char* kWeightColumn = "weight";  // a SetAside::kind: rows count by it
+inline constexpr const char* kWeightColumn = "weight";  // an IgnoredColumn::kind: rows count by it
 inline constexpr double kUnknownWord = -1;              // a word that training did not see
 
 // Samples that a model of rows is fitted to or measured on.
@@ -117,8 +117,8 @@ int64_t told_class(const float* probabilities, int64_t classes, std::optional<do
 // A model of rows takes and gives these, as its file says.
 struct RowShape {
   std::vector<Column> columns;
-  std::vector<std::string> classes;      // empty: values
-  std::vector<SetAside> set_aside = {};  // of the table that it was fitted to
+  std::vector<std::string> classes;                 // empty: values
+  std::vector<IgnoredColumn> ignored_columns = {};  // of the table that it was fitted to
 };
 
 // Makes the model of what write() wrote. Throws Error(checkpoint) that names `path` where that is damaged.

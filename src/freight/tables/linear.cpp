@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <numeric>
 
 #include "freight/base/error.h"
@@ -123,6 +124,14 @@ store::RowForm LinearModel::form() const {
 }
 
 // The strongest terms first, by what a deviation of a number, or the presence of a word, adds.
+namespace {
+std::string six_digits(double v) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.6g", v);
+  return text.data();
+}
+}  // namespace
+
 std::vector<std::string> LinearModel::lines() const {
   const int64_t width = design_.width(), sums = fit_.intercepts.numel();
   const auto* const weights = fit_.weights.data<double>();
@@ -139,9 +148,9 @@ std::vector<std::string> LinearModel::lines() const {
   for (size_t i = 0; i < std::min(order.size(), kMostLines); ++i) {
     const size_t output = order[i] / static_cast<size_t>(width), at = order[i] % static_cast<size_t>(width);
     const double scale = design_.terms()[at].scale;
-    std::string text =
-        cat(names_[at], sums > 1 ? cat(" -> ", classes_[output]) : std::string(), "  ", weights[order[i]] / scale);
-    if (has_errors) text += cat(" +- ", errors[output * static_cast<size_t>(width + 1) + at + 1] / scale);
+    std::string text = cat(names_[at], sums > 1 ? cat(" -> ", classes_[output]) : std::string(), "  ",
+                           six_digits(weights[order[i]] / scale));
+    if (has_errors) text += cat(" +- ", six_digits(errors[output * static_cast<size_t>(width + 1) + at + 1] / scale));
     lines.push_back(std::move(text));
   }
   if (order.size() > kMostLines) lines.push_back(cat("... and ", order.size() - kMostLines, " smaller ones"));

@@ -102,7 +102,7 @@ class TableReader {
 
  private:
   const data::CellColumn& target_column() const { return cells_.columns[target_]; }
-  bool set_aside(size_t column) const { return asides_.contains(column); }
+  bool is_ignored(size_t column) const { return ignored_.contains(column); }
 
   // A column that is asked for by a flag; none where a model is measured on a table without it.
   std::optional<size_t> asked_column(const data::TableHead& head, const std::string& asked, const char* flag) const {
@@ -137,11 +137,11 @@ class TableReader {
       if (name.empty()) continue;
       const size_t at = column_at(head.names, name, "--drop", source_.data);
       if (at == target_) fail(ErrorKind::usage, "--drop", "column ", name, " is the target: --target names another");
-      asides_[at] = "dropped";
+      ignored_[at] = "dropped";
       if (at != order_ && at != group_ && at != weight_) kinds[at] = data::CellKind::skipped;
     }
-    if (weight_) asides_[*weight_] = store::kWeightColumn, kinds[*weight_] = data::CellKind::numbers;
-    if (group_) asides_[*group_] = "group";
+    if (weight_) ignored_[*weight_] = store::kWeightColumn, kinds[*weight_] = data::CellKind::numbers;
+    if (group_) ignored_[*group_] = "group";
     return kinds;
   }
 
@@ -228,13 +228,13 @@ class TableReader {
     for (size_t i = 0; i < cells_.columns.size(); ++i) {
       if (i == target_) continue;
       data::CellColumn& column = cells_.columns[i];
-      if (set_aside(i)) {
-        out_.shape.set_aside.push_back({column.name, asides_.at(i)});
+      if (is_ignored(i)) {
+        out_.shape.ignored_columns.push_back({column.name, ignored_.at(i)});
         continue;
       }
       const auto said = said_.find(i);
       const TypingOptions options{.said = said == said_.end() ? std::nullopt : std::optional(said->second),
-                                  .alone = cells_.columns.size() - asides_.size() == 2,
+                                  .alone = cells_.columns.size() - ignored_.size() == 2,
                                   .folder = source_.folder};
       const TypedColumn typed = type_column(cells_, i, source_.data, options);
       for (store::Column& part : learnt_of(column, typed, cells_.head.names)) {
@@ -246,7 +246,7 @@ class TableReader {
         if (!typed.note.empty()) column_notes_.push_back(cat("column ", column.name, ": ", typed.note));
         continue;
       }
-      out_.shape.set_aside.push_back({column.name, to_string(typed.kind)});
+      out_.shape.ignored_columns.push_back({column.name, to_string(typed.kind)});
       if (!options.said) reasons.push_back(cat(column.name, " (", to_string(typed.kind), ": ", typed.note, ")"));
     }
     if (places_.empty()) {
@@ -281,7 +281,7 @@ class TableReader {
       if (const std::string note = header_note(cells_.head, source_.header); !note.empty()) out_.notes.push_back(note);
     }
     if (const std::string note = blank_note(cells_); !note.empty()) out_.notes.push_back(note);
-    const size_t features = cells_.columns.size() - 1 - out_.shape.set_aside.size();
+    const size_t features = cells_.columns.size() - 1 - out_.shape.ignored_columns.size();
     out_.notes.push_back(cat("target ", out_.target, ": ",
                              classes > 0       ? cat(classes, " classes")
                              : source_.ranking ? std::string("ranking")
@@ -489,8 +489,8 @@ class TableReader {
   const train::RowSource& source_;
   const data::TableSet& set_;
   std::map<std::string, ColumnKind> types_;
-  std::map<size_t, ColumnKind> said_;     // by column
-  std::map<size_t, std::string> asides_;  // columns that are not learnt from because a flag says so, and why
+  std::map<size_t, ColumnKind> said_;      // by column
+  std::map<size_t, std::string> ignored_;  // columns that are not learnt from because a flag says so, and why
   data::Cells cells_;
   size_t target_ = 0;
   std::optional<size_t> weight_, group_, order_;

@@ -46,7 +46,7 @@ XgboostJob::XgboostJob(const Xgboost& library, train::Ranks& ranks, const std::s
   ranks.need_equal("XGBoost", library.version().text());
   Json args = {
       {"dmlc_communicator", "rabit"},
-      {"dmlc_timeout", whole_seconds(ranks.meeting().timeout)},
+      {"dmlc_timeout", whole_seconds(ranks.rendezvous().timeout)},
       // Ranks are sorted by this text, so that XGBoost's are ours.
       {"dmlc_task_id", std::string(8 - std::min<size_t>(cat(ranks.rank()).size(), 8), '0') + cat(ranks.rank())}};
   if (starts_with(device, "cuda")) args["dmlc_nccl_path"] = nccl_for(library);
@@ -55,10 +55,10 @@ XgboostJob::XgboostJob(const Xgboost& library, train::Ranks& ranks, const std::s
     constexpr int kByTask = 1;
     const Json tracker = {{"dmlc_communicator", "rabit"},
                           {"n_workers", ranks.world()},
-                          {"host", ranks.meeting().address()},
+                          {"host", ranks.rendezvous().address()},
                           {"port", 0},
                           {"sortby", kByTask},
-                          {"timeout", whole_seconds(ranks.meeting().timeout)}};
+                          {"timeout", whole_seconds(ranks.rendezvous().timeout)}};
     library.check(x.XGTrackerCreate(tracker.dump().c_str(), &tracker_), "a tracker for its processes");
     library.check(x.XGTrackerRun(tracker_, "{}"), "the tracker of its processes");
     const char* text = nullptr;
@@ -78,7 +78,7 @@ void XgboostJob::leave() {
   check_together(library_, ranks_, x.XGCommunicatorFinalize(), "the end of its processes");
   if (!tracker_) return;
   library_.check(
-      x.XGTrackerWaitFor(tracker_, cat(R"({"timeout": )", whole_seconds(ranks_.meeting().timeout), "}").c_str()),
+      x.XGTrackerWaitFor(tracker_, cat(R"({"timeout": )", whole_seconds(ranks_.rendezvous().timeout), "}").c_str()),
       "the end of its tracker");
   library_.check(x.XGTrackerFree(tracker_), "the end of its tracker");
   tracker_ = nullptr;

@@ -1,4 +1,4 @@
-// The processes of a run meet once more, in XGBoost's own collective: a tracker at rank 0 lets them find each other,
+// The processes of a run join XGBoost's own collective, too: a tracker at rank 0 lets them find each other,
 // and from then on XGBoost sums the histograms of their rows in each level of a tree.
 #pragma once
 #include <functional>
@@ -12,9 +12,9 @@ namespace freight::tables {
 // This process's part in it, of one thread: XGBoost keeps the connections by thread.
 class XgboostJob {
  public:
-  // Returns when all ranks are there. On one host the tracker listens on the loopback, else where rank 0's meeting was.
-  // `device`: that of this rank; GPUs sum by NCCL. Throws Error(device) where XGBoost or NCCL is missing or too old,
-  // Error(usage) where ranks have different versions of XGBoost.
+  // Returns when all ranks are there. On one host the tracker listens on the loopback, else at the address of rank 0's
+  // rendezvous. `device`: that of this rank; GPUs sum by NCCL. Throws Error(device) where XGBoost or NCCL is missing or
+  // too old, Error(usage) where ranks have different versions of XGBoost.
   XgboostJob(const Xgboost& library, train::Ranks& ranks, const std::string& device);
   XgboostJob(const XgboostJob&) = delete;
   XgboostJob& operator=(const XgboostJob&) = delete;

@@ -174,8 +174,9 @@ std::vector<Field> make_fields() {
       {kTables, "--types", "tables.types", &C::types,
        "column types that differ from the inferred ones: number, integer, category, yesno, datetime, text, constant or identifier",
        {}, {}, "COL=TYPE,..."},
-      {kTables, "--task", "tables.task", &C::task, "classes (classification), values (regression), counts or ranking (auto: inferred from the target)",
-       words({"auto", "classes", "values", "counts", "ranking"})},
+      {kTables, "--task", "tables.task", &C::task, "classes, values, counts or ranking; also classification, regression or count (auto: inferred from the target)",
+       {.one_of = {"auto", "classes", "values", "counts", "ranking"},
+        .synonyms = {{"classification", "classes"}, {"regression", "values"}, {"count", "counts"}}}},
       {kTables, "--weight-column", "tables.weight_column", &C::weight_column, "column with the sample weights", {}, {}, "COL"},
       {kTables, "--group-column", "tables.group_column", &C::group_column,
        "group (or query) column: rows of a group are split and ranked together; it is not a feature", {}, {}, "COL"},
@@ -292,6 +293,7 @@ void set(Config& c, const Field& f, const Json& value, const std::string& source
                ", got ", excerpt(value.dump()));
         }
         c.*member = value.get<T>();
+        if constexpr (std::is_same_v<T, std::string>) c.*member = f.meaning(c.*member);
       },
       f.member);
 }
@@ -355,6 +357,13 @@ std::string Field::flag() const {
   return all.substr(all.find("--"));
 }
 
+std::string Field::meaning(const std::string& word) const {
+  for (const auto& [synonym, means] : limits.synonyms) {
+    if (word == synonym) return means;
+  }
+  return word;
+}
+
 bool for_tables(const Field& field) {
   return std::string_view(field.group) == kTables || field.member == Field::Member(&Config::xgboost);
 }
@@ -391,7 +400,7 @@ void set_flags(Config& c, const std::vector<std::string>& flags) {
     }
     if (++i == flags.size()) fail(ErrorKind::usage, f->flag(), "needs a value");
     if (const auto* text = std::get_if<std::string Config::*>(&f->member)) {
-      c.** text = flags[i];
+      c.** text = f->meaning(flags[i]);
     } else {
       set(c, *f, io::try_parse_json<Json>(flags[i]).value_or(Json(flags[i])), f->flag());
     }

@@ -3,6 +3,7 @@
 #pragma once
 #include <limits>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct Limits {
   bool below_max = false;  // max itself is refused
   bool above_min = false;  // min itself is refused
   std::vector<std::string> one_of = {};
+  std::vector<std::pair<std::string, std::string>> synonyms = {};  // other words for these, and which each means
 };
 
 struct Field {
@@ -35,6 +37,8 @@ struct Field {
 
   // The long flag: "--batch-size".
   std::string flag() const;
+  // The word that `word` means, which is itself unless it is a synonym.
+  std::string meaning(const std::string& word) const;
 };
 // True of a field that is for models of tables alone.
 bool for_tables(const Field& field);

@@ -234,7 +234,7 @@ void settle_shares(NetRun& p, const CompileOptions& compile) {
   Ranks& ranks = *p.ranks;
   const Config& c = p.config;
   const std::string name = device_name(c);
-  ranks.meet_devices(name == "cpu" ? cpu_info().model : backend(name).description(), own_memory(c) != nullptr);
+  ranks.exchange_devices(name == "cpu" ? cpu_info().model : backend(name).description(), own_memory(c) != nullptr);
   ranks.need_equal("the arithmetic", to_string(compile.compute));
   if (ranks.devices() && c.sync_batch_norm && c.shards > 0) {
     p.notes.emplace_back(

@@ -1,6 +1,6 @@
 // A net in training: model, optimizer, averages, the compiled step and the evaluation between steps, as a configuration
-// says. Runs train with it; plans (plan/draft.h) and trials of a batch size make one without data. It knows the types
-// of a batch, but neither data sets nor files.
+// says. Runs train with it; plans (plan/step_plan.h) and trials of a batch size make one without data. It knows the
+// types of a batch, but neither data sets nor files.
 #pragma once
 #include <memory>
 #include <string>

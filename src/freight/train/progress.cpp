@@ -49,7 +49,7 @@ std::string clock_text(double seconds) {
 std::string progress_text(const ProgressFigures& f) {
   std::string text = cat(f.pass, " ", f.epoch, "/", f.epochs);
   if (f.steps > 1) text += cat("  ", f.step, "/", f.steps);
-  text += cat("  loss ", figure(f.loss));
+  text += cat("  ", f.loss_name, " ", figure(f.loss));
   if (f.mean_loss) text += cat(" (", figure(*f.mean_loss), ")");
   if (f.top1) text += cat("  top1 ", fixed(*f.top1, 1));
   if (f.lr) {

@@ -14,6 +14,7 @@ struct ProgressFigures {
   const char* pass = "epoch";     // RunSummary::pass
   int64_t epoch = 0, epochs = 0;  // 1-based
   int64_t step = 0, steps = 0;    // within the epoch
+  const char* loss_name = "loss";
   double loss = 0;
   std::optional<double> mean_loss = {}, top1 = {};  // top1 in percent
   std::optional<double> lr = {};

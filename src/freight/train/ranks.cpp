@@ -20,8 +20,8 @@ Overlap parse_overlap(const std::string& word) {
   return word == "yes" ? Overlap::yes : Overlap::no;
 }
 
-Ranks::Ranks(std::unique_ptr<comm::Comm> comm, Overlap overlap, RankMeeting meeting)
-    : comm_(std::move(comm)), overlap_(overlap), meeting_(std::move(meeting)) {}
+Ranks::Ranks(std::unique_ptr<comm::Comm> comm, Overlap overlap, RankRendezvous rendezvous)
+    : comm_(std::move(comm)), overlap_(overlap), rendezvous_(std::move(rendezvous)) {}
 
 DeviceWeights parse_device_weights(const std::string& text, int world) {
   if (text.empty()) return {};
@@ -41,7 +41,7 @@ DeviceWeights parse_device_weights(const std::string& text, int world) {
   return w;
 }
 
-void Ranks::meet_devices(const std::string& description, bool own_memory) {
+void Ranks::exchange_devices(const std::string& description, bool own_memory) {
   const std::vector<std::string> all = from_all(cat(own_memory ? 1 : 0, description));
   unlike_ = std::any_of(all.begin(), all.end(), [&](const std::string& d) { return d != all[0]; });
   beside_host_ = std::any_of(all.begin(), all.end(), [](const std::string& d) { return d[0] == '1'; });

@@ -30,8 +30,8 @@ enum class Overlap : uint8_t { automatic, yes, no };
 // "auto", "yes", "no". Throws Error(usage) for another word.
 Overlap parse_overlap(const std::string& word);
 
-// The place where a library with collectives of its own lets the ranks meet, and how long they wait for each other.
-struct RankMeeting {
+// Where libraries with collectives of their own (XGBoost) find the ranks, and how long ranks wait for each other.
+struct RankRendezvous {
   // The numeric address of rank 0, which alone asks. It may throw Error(usage) where there is none.
   std::function<std::string()> address = [] { return std::string("127.0.0.1"); };
   double timeout = 120;  // seconds
@@ -47,14 +47,15 @@ DeviceWeights parse_device_weights(const std::string& text, int world);
 
 class Ranks {
  public:
-  explicit Ranks(std::unique_ptr<comm::Comm> comm, Overlap overlap = Overlap::automatic, RankMeeting meeting = {});
+  explicit Ranks(std::unique_ptr<comm::Comm> comm, Overlap overlap = Overlap::automatic,
+                 RankRendezvous rendezvous = {});
 
   int rank() const { return comm_->rank(); }
   int world() const { return comm_->world(); }
   bool first() const { return rank() == 0; }
   comm::Comm& comm() { return *comm_; }
   Overlap overlap() const { return overlap_; }
-  const RankMeeting& meeting() const { return meeting_; }
+  const RankRendezvous& rendezvous() const { return rendezvous_; }
 
   // The flag values, which preparing a run turns into weights.
   void ask(const DeviceWeights& asked) { asked_ = asked; }
@@ -71,7 +72,7 @@ class Ranks {
   // Somebody's device has memory of its own: sums are made in the host's, behind the step.
   bool beside_host() const { return beside_host_; }
   // Says both, of what this rank computes on; all call it together.
-  void meet_devices(const std::string& description, bool own_memory);
+  void exchange_devices(const std::string& description, bool own_memory);
   // Devices of all ranks that sum among themselves; null: sums are made in memory of the host.
   DeviceCollectives* devices() const { return devices_.get(); }
   // The same on all ranks. They are left before the ranks are.
@@ -114,7 +115,7 @@ class Ranks {
  private:
   std::unique_ptr<comm::Comm> comm_;
   Overlap overlap_;
-  RankMeeting meeting_;
+  RankRendezvous rendezvous_;
   DeviceWeights asked_;
   std::vector<double> weights_;
   bool unlike_ = false, beside_host_ = false;

@@ -318,10 +318,10 @@ struct RowRun : Prepared {
   std::string description() const override {
     nlohmann::ordered_json j = {{"learner", learner.name()}, {"target", rows.target}, {"columns", {}}};
     for (const store::Column& c : rows.shape.columns) {
-      j["columns"].push_back({{"name", c.name}, {"kind", c.words ? "words" : "numbers"}});
+      j["columns"].push_back({{"name", c.name}, {"kind", c.words ? "categories" : "numbers"}});
     }
-    for (const store::SetAside& s : rows.shape.set_aside) {
-      j["set_aside"].push_back({{"name", s.name}, {"kind", s.kind}});
+    for (const store::IgnoredColumn& s : rows.shape.ignored_columns) {
+      j["ignored_columns"].push_back({{"name", s.name}, {"kind", s.kind}});
     }
     return j.dump(2);
   }
@@ -348,7 +348,7 @@ struct RowRun : Prepared {
     b.learner = fitting.fitted_by().name();
     b.threshold = fitting.threshold();
     b.columns = rows.shape.columns;
-    b.set_aside = rows.shape.set_aside;
+    b.ignored_columns = rows.shape.ignored_columns;
     b.rows = fitting.model();
     b.samples = store::sampled(*b.rows, b.columns, rows.train.values);
     return b;
@@ -567,7 +567,7 @@ std::unique_ptr<Prepared> RowLearner::prepare(const Config& config, PrepareOptio
 namespace {
 // The column by which training weighed rows; "" where there was none.
 std::string weight_column_of(const store::RowShape& shape) {
-  for (const store::SetAside& column : shape.set_aside) {
+  for (const store::IgnoredColumn& column : shape.ignored_columns) {
     if (column.kind == store::kWeightColumn) return column.name;
   }
   return {};
@@ -581,7 +581,7 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
   if (out.data.empty()) {
     fail(ErrorKind::usage, "--data", "is missing, and ", path, " does not record its training data");
   }
-  const store::RowShape shape{bundle.columns, bundle.classes, bundle.set_aside};
+  const store::RowShape shape{bundle.columns, bundle.classes, bundle.ignored_columns};
   const auto said = [&](const char* key) {
     const auto at = bundle.provenance.find(key);
     return at == bundle.provenance.end() ? std::string() : at->second;

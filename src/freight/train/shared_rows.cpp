@@ -48,7 +48,7 @@ void send_fit(Ranks& ranks, const Config& config, const RowData& data) {
   Json j = {{"config", to_json(config)}, {"target", data.target},          {"classes", data.shape.classes},
             {"columns", Json::array()},  {"train", described(data.train)}, {"test", described(data.test)}};
   for (const store::Column& c : data.shape.columns) {
-    j["columns"].push_back({{"name", c.name}, {"words", c.words}, {"levels", c.levels}});
+    j["columns"].push_back({{"name", c.name}, {"categories", c.words}, {"levels", c.levels}});
   }
   ranks.from_first(j.dump(-1, ' ', false, Json::error_handler_t::replace));
   broadcast(ranks, data.train);
@@ -66,7 +66,7 @@ SharedFit receive_fit(Ranks& ranks, const Config& config) {
   out.data.shape.classes = j.at("classes").get<std::vector<std::string>>();
   for (const Json& c : j.at("columns")) {
     out.data.shape.columns.push_back({.name = c.at("name").get<std::string>(),
-                                      .words = c.at("words").get<bool>(),
+                                      .words = c.at("categories").get<bool>(),
                                       .levels = c.at("levels").get<std::vector<std::string>>()});
   }
   out.data.train = room_for(j.at("train"));

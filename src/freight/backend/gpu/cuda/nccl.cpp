@@ -137,10 +137,9 @@ class Nccl final : public DeviceCollectives {
 };
 
 Nccl::Nccl(std::shared_ptr<Memory> memory, NcclJob job) : memory_(std::move(memory)), job_(std::move(job)) {
-  FREIGHT_CHECK(job_.meeting.size() == sizeof(UniqueId), "the identity of a rendezvous has ", job_.meeting.size(),
-                " bytes");
+  FREIGHT_CHECK(job_.id.size() == sizeof(UniqueId), "the identity of a rendezvous has ", job_.id.size(), " bytes");
   UniqueId id;
-  std::memcpy(id.bytes, job_.meeting.data(), sizeof id);
+  std::memcpy(id.bytes, job_.id.data(), sizeof id);
   const auto entered = memory_->enter();
   const Driver& d = memory_->driver();
   try {
@@ -347,7 +346,7 @@ std::string nccl_name() {
 }
 const NcclFunctions& nccl_functions() { return loaded_nccl().functions; }
 
-std::string new_nccl_meeting() {
+std::string new_nccl_id() {
   const LoadedNccl& l = loaded_nccl();
   if (!l.library.why.empty()) fail(ErrorKind::device, "NCCL", l.library.why);
   UniqueId id;

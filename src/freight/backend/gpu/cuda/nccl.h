@@ -1,5 +1,5 @@
 // Sums and moves between the CUDA devices of several processes by NVIDIA's NCCL, which is found at run time like the
-// driver. It knows neither how ranks meet nor what they train: the caller hands the identity of the meeting from rank 0
+// driver. It knows neither how ranks meet nor what they train: the caller passes the unique id from rank 0
 // to the others, and tells which rank is lost.
 #pragma once
 #include <functional>
@@ -21,12 +21,12 @@ struct NcclFunctions {
 };
 const NcclFunctions& nccl_functions();  // loaded
 
-// An identity under which ranks meet, which rank 0 makes: bytes, that all are to be given.
-std::string new_nccl_meeting();
+// NCCL's unique id of a communicator: rank 0 makes it, and all ranks join with its bytes.
+std::string new_nccl_id();
 
 struct NcclJob {
   int rank = 0, world = 1;
-  std::string meeting;                       // new_nccl_meeting() of rank 0
+  std::string id;                            // new_nccl_id() of rank 0
   double timeout = 120;                      // seconds that devices wait for each other
   std::function<std::string()> lost = {};    // the rank that is known to be lost, in words; "": none is
   std::function<std::string()> others = {};  // what the others do, in words, for when time is over

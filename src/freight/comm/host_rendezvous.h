@@ -9,25 +9,25 @@
 
 namespace freight::comm {
 
-struct Meeting {
+struct HostRendezvous {
   int file = -1;               // the memory file, zeros at first; the caller closes it
   std::vector<int> processes;  // process numbers by rank; 0 for one of another process namespace
 };
 
 // The ranks agree on this before they share memory: a job's name among those of this host and user, their number, and
 // bytes that must be the same for all of them (the layout).
-struct MeetingPlan {
+struct HostRendezvousPlan {
   std::string job;
   int rank = 0, world = 1;
   size_t bytes = 0;      // of the memory file
   double timeout = 120;  // seconds
-  // Asked now and then: true where the meeting is not to be any more. Throws Error(peer_lost) then.
+  // Polled: true cancels the rendezvous, which then throws Error(peer_lost).
   std::function<bool()> called_off = {};
 };
 
 // Returns when all ranks came. Throws Error(peer_lost) that names the ranks which did not come in time, or ended before
 // the others came; Error(usage) where the name is taken by another job, a rank comes twice, or ranks were told
 // different numbers of ranks or run different versions of Freight.
-Meeting meet_on_host(const MeetingPlan& plan);
+HostRendezvous rendezvous_on_host(const HostRendezvousPlan& plan);
 
 }  // namespace freight::comm

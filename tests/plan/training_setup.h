@@ -3,18 +3,19 @@
 #include <string>
 
 #include "freight/base/philox.h"
-#include "freight/plan/subject.h"
+#include "freight/plan/training_setup.h"
 
 namespace freight::plan {
 
 // With a learning rate so low that losses stay finite; `shape` "": the model's own.
-inline Subject subject(const std::string& model, const std::string& shape = {}, const std::string& optimizer = "sgd") {
+inline TrainingSetup setup(const std::string& model, const std::string& shape = {},
+                           const std::string& optimizer = "sgd") {
   train::Config c;
   c.data.clear();
   c.model = model;
   c.optimizer = optimizer;
   c.lr = 0.001;
-  return make_subject(c, shape.empty() ? Shape() : parse_input_shape(shape));
+  return make_setup(c, shape.empty() ? Shape() : parse_input_shape(shape));
 }
 
 // Random numbers; whole ones are below `limit`.

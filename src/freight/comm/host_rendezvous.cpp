@@ -1,6 +1,6 @@
-// See rendezvous.h. One message each way: a rank says who it is, rank 0 answers when all are there, with the file or
-// with what is wrong.
-#include "freight/comm/rendezvous.h"
+// See host_rendezvous.h. One message each way: a rank says who it is, rank 0 answers when all are there, with the file
+// or with what is wrong.
+#include "freight/comm/host_rendezvous.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -43,12 +43,12 @@ struct Answer {
 };
 
 constexpr int kMostRanks = 1024;  // on one host
-// Seconds between two looks at whether a meeting was called off.
+// Seconds between two checks of whether the rendezvous was cancelled.
 constexpr double kAskIfCalledOff = 0.02;
 
-bool is_called_off(const MeetingPlan& plan) { return plan.called_off && plan.called_off(); }
+bool is_called_off(const HostRendezvousPlan& plan) { return plan.called_off && plan.called_off(); }
 // Seconds, of `left`, that may pass until the next look.
-double until_asked(const MeetingPlan& plan, double left) {
+double until_asked(const HostRendezvousPlan& plan, double left) {
   return plan.called_off ? std::min(left, kAskIfCalledOff) : left;
 }
 
@@ -95,7 +95,7 @@ ucred user_of(int socket) {
   return who;
 }
 
-Hello hello_of(const MeetingPlan& plan) {
+Hello hello_of(const HostRendezvousPlan& plan) {
   Hello h{};
   std::strncpy(h.version.data(), version(), h.version.size() - 1);
   h.rank = plan.rank;
@@ -135,13 +135,13 @@ struct JoiningRank {
 // Rank 0: collects the others.
 class Host {
  public:
-  explicit Host(const MeetingPlan& plan)
+  explicit Host(const HostRendezvousPlan& plan)
       : plan_(plan), came_(static_cast<size_t>(plan.world)), processes_(static_cast<size_t>(plan.world)) {
     came_[0] = true;
     processes_[0] = ::getpid();
   }
 
-  Meeting meet() {
+  HostRendezvous run() {
     if (plan_.world > 1) listen();
     const auto start = Clock::now();
     while (arrived_ < plan_.world) {
@@ -238,7 +238,7 @@ class Host {
     throw Error(kind, "rendezvous", text, cat("rank 0 of ", plan_.world, ", host ", host_name()));
   }
 
-  const MeetingPlan& plan_;
+  const HostRendezvousPlan& plan_;
   Acceptor acceptor_;
   std::vector<JoiningRank> guests_;
   std::vector<bool> came_;      // by rank
@@ -249,9 +249,9 @@ class Host {
 // The other ranks: one says who it is, and waits for the answer.
 class Visitor {
  public:
-  explicit Visitor(const MeetingPlan& plan) : plan_(plan), start_(Clock::now()) {}
+  explicit Visitor(const HostRendezvousPlan& plan) : plan_(plan), start_(Clock::now()) {}
 
-  Meeting meet() {
+  HostRendezvous run() {
     connect();
     const Hello h = hello_of(plan_);
     if (::send(socket_.get(), &h, sizeof(h), MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof(h))) ended();
@@ -293,13 +293,13 @@ class Visitor {
     }
   }
 
-  Meeting receive() {
+  HostRendezvous receive() {
     Answer a{};
-    Meeting meeting;
-    meeting.processes.resize(static_cast<size_t>(plan_.world));
+    HostRendezvous rendezvous;
+    rendezvous.processes.resize(static_cast<size_t>(plan_.world));
     std::array<iovec, 2> parts = {
         {{.iov_base = &a, .iov_len = sizeof(a)},
-         {.iov_base = meeting.processes.data(), .iov_len = meeting.processes.size() * sizeof(int)}}};
+         {.iov_base = rendezvous.processes.data(), .iov_len = rendezvous.processes.size() * sizeof(int)}}};
     alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
     msghdr m{};
     m.msg_iov = parts.data();
@@ -314,8 +314,8 @@ class Visitor {
     }
     const cmsghdr* const c = CMSG_FIRSTHDR(&m);
     if (!c || c->cmsg_type != SCM_RIGHTS) ended();
-    std::memcpy(&meeting.file, CMSG_DATA(c), sizeof(int));
-    return meeting;
+    std::memcpy(&rendezvous.file, CMSG_DATA(c), sizeof(int));
+    return rendezvous;
   }
 
   std::string where() const { return cat("rank ", plan_.rank, " of ", plan_.world, ", host ", host_name()); }
@@ -324,19 +324,19 @@ class Visitor {
   }
   [[noreturn]] void ended() const { throw_lost("rank 0 ended before all ranks had joined"); }
 
-  const MeetingPlan& plan_;
+  const HostRendezvousPlan& plan_;
   const Clock::time_point start_;
   Descriptor socket_;
 };
 
 }  // namespace
 
-Meeting meet_on_host(const MeetingPlan& plan) {
+HostRendezvous rendezvous_on_host(const HostRendezvousPlan& plan) {
   if (plan.world < 1 || plan.world > kMostRanks) {
     fail(ErrorKind::usage, "rendezvous", "expected 1 to ", kMostRanks, ", got ", plan.world, " ranks on one host");
   }
   FREIGHT_CHECK(plan.rank >= 0 && plan.rank < plan.world);
-  return plan.rank == 0 ? Host(plan).meet() : Visitor(plan).meet();
+  return plan.rank == 0 ? Host(plan).run() : Visitor(plan).run();
 }
 
 }  // namespace freight::comm

@@ -1,6 +1,6 @@
-// Subject: what is planned, a model with the types of its batches and the sizes of its data, from a configuration of
-// training. Allocates no weights. Data are read only where neither the model nor the catalogue of data sets says their
-// shape: folders, texts and files of the user's own. N samples, T tokens, K classes or values.
+// TrainingSetup: what is planned, a model with the types of its batches and the sizes of its data, from a configuration
+// of training. Allocates no weights. Data are read only where neither the model nor the catalogue of data sets says
+// their shape: folders, texts and files of the user's own. N samples, T tokens, K classes or values.
 #pragma once
 #include <functional>
 #include <optional>
@@ -21,7 +21,7 @@ struct LengthShare {
   double tested = 0;   // share of the test's documents
 };
 
-struct Subject {
+struct TrainingSetup {
   train::Config config;
   std::function<models::Model()> make_model;  // a fresh net each time
   Type input, target;                         // of one sample, without the batch axis
@@ -49,11 +49,11 @@ struct Subject {
 
 // `config.data` empty: the model alone, with its own input, or `input` of one sample: {3, 224, 224}, or {T}. Throws as
 // training does where data and model do not fit each other.
-Subject make_subject(const train::Config& config, const Shape& input = {});
+TrainingSetup make_setup(const train::Config& config, const Shape& input = {});
 
-// The subject of a run before its data are read: of a set that the catalogue or the data's first bytes describe, and of
+// The setup of a run before its data are read: of a set that the catalogue or the data's first bytes describe, and of
 // images and arrays wherever a spec says the input. Their number need not be known. Nothing where only reading tells.
-std::optional<Subject> subject_before_data(const train::Config& config);
+std::optional<TrainingSetup> setup_before_data(const train::Config& config);
 
 // "3x224x224" or "256" as a shape. Throws Error(usage).
 Shape parse_input_shape(const std::string& text);

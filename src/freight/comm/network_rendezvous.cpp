@@ -1,7 +1,7 @@
-// See network_meeting.h. Rank 0 sends a challenge to whoever connects; a rank answers with a greeting, whose proof
+// See network_rendezvous.h. Rank 0 sends a challenge to whoever connects; a rank answers with a greeting, whose proof
 // covers the challenge and all that it says; rank 0's welcome, sent when all are there, proves that it knows the token,
 // too.
-#include "freight/comm/network_meeting.h"
+#include "freight/comm/network_rendezvous.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -34,7 +34,7 @@ using Clock = std::chrono::steady_clock;
 
 // Whoever connects has so many seconds to say who it is: it may be no rank at all.
 constexpr double kGreetingSeconds = 10;
-// Seconds between two looks at whether a meeting was called off.
+// Seconds between two checks of whether the rendezvous was cancelled.
 constexpr double kLookForCall = 0.05;
 constexpr const char* kCalledOff = "the rendezvous was cancelled";
 
@@ -43,16 +43,16 @@ bool is_called_off(const NetworkPlan& plan) { return plan.called_off && plan.cal
 struct Greeting {
   std::array<char, 8> magic = kMagic;
   std::array<char, 32> version{};
-  int32_t rank = 0, world = 0, process = 0, card_bytes = 0;
+  int32_t rank = 0, world = 0, process = 0, endpoint_bytes = 0;
   std::array<char, 64> host{};
   Nonce nonce{};
   Proof proof{};
-};  // cards of `world` ranks follow, its own of zeros
+};  // endpoints of `world` ranks follow, its own of zeros
 struct Welcome {
   int32_t kind = 0;              // 0, or an ErrorKind
   std::array<char, 504> text{};  // of the error
   Proof proof{};
-};  // where there is no error, `world` entries and the cards for the rank follow
+};  // where there is no error, `world` entries and the endpoints for the rank follow
 struct RosterEntry {
   std::array<char, 64> host{}, address{};
   int32_t process = 0;
@@ -60,14 +60,14 @@ struct RosterEntry {
 
 constexpr const char *kVisitorSays = "rank", *kHostSays = "host";
 
-std::string joined_cards(const std::vector<std::string>& cards, int rank) {
+std::string joined_endpoints(const std::vector<std::string>& endpoints, int rank) {
   size_t size = 0;
-  for (const std::string& c : cards) size = std::max(size, c.size());
+  for (const std::string& c : endpoints) size = std::max(size, c.size());
   std::string all;
-  for (int r = 0; r < static_cast<int>(cards.size()); ++r) {
-    const std::string& card = cards[static_cast<size_t>(r)];
-    FREIGHT_CHECK(r == rank || (card.size() == size && size > 0 && size <= kMostCardBytes));
-    all += r == rank ? std::string(size, '\0') : card;
+  for (int r = 0; r < static_cast<int>(endpoints.size()); ++r) {
+    const std::string& endpoint = endpoints[static_cast<size_t>(r)];
+    FREIGHT_CHECK(r == rank || (endpoint.size() == size && size > 0 && size <= kMostEndpointBytes));
+    all += r == rank ? std::string(size, '\0') : endpoint;
   }
   return all;
 }
@@ -107,18 +107,18 @@ struct TcpJoiningRank {
   Clock::time_point came = Clock::now();
   int rank = -1;  // -1: has not said yet
   Greeting said{};
-  std::string cards;
+  std::string endpoints;
 };
 
 // Rank 0: collects the others.
 class TcpHost {
  public:
-  TcpHost(const NetworkPlan& plan, const MakeCards& make_cards) : plan_(plan) {
+  TcpHost(const NetworkPlan& plan, const MakeEndpoints& make_endpoints) : plan_(plan) {
     listen();
-    cards_ = joined_cards(make_cards(address_.text()), 0);
+    endpoints_ = joined_endpoints(make_endpoints(address_.text()), 0);
   }
 
-  NetworkMeeting meet() {
+  NetworkRendezvous run() {
     const auto start = Clock::now();
     while (arrived_ < plan_.world) {
       const double left = plan_.timeout - seconds_since(start);
@@ -126,22 +126,22 @@ class TcpHost {
       if (is_called_off(plan_)) refuse(ErrorKind::peer_lost, kCalledOff);
       look(std::min(left, plan_.called_off ? kLookForCall : 1.0));
     }
-    NetworkMeeting meeting;
-    meeting.sockets.resize(ranks());
-    meeting.peers.resize(ranks());
-    meeting.peers[0] = {.host = host_name(), .address = address_.text(), .process = ::getpid(), .card = {}};
+    NetworkRendezvous rendezvous;
+    rendezvous.sockets.resize(ranks());
+    rendezvous.peers.resize(ranks());
+    rendezvous.peers[0] = {.host = host_name(), .address = address_.text(), .process = ::getpid(), .endpoint = {}};
     const std::string roster = roster_of_all();
     for (TcpJoiningRank& g : guests_) {
       if (g.rank < 0) continue;
       welcome(g, roster);
       const auto r = static_cast<size_t>(g.rank);
-      meeting.peers[r] = {.host = text_in(g.said.host),
-                          .address = g.address,
-                          .process = g.said.process,
-                          .card = card_of(g.cards, card_bytes(), 0)};
-      meeting.sockets[r] = std::move(g.socket);
+      rendezvous.peers[r] = {.host = text_in(g.said.host),
+                             .address = g.address,
+                             .process = g.said.process,
+                             .endpoint = endpoint_of(g.endpoints, endpoint_bytes(), 0)};
+      rendezvous.sockets[r] = std::move(g.socket);
     }
-    return meeting;
+    return rendezvous;
   }
 
  private:
@@ -210,8 +210,8 @@ class TcpHost {
     if (there) {
       std::memcpy(&g.said, g.inbox.data(), sizeof(Greeting));
       there = g.said.magic == kMagic && g.said.world >= 1 && g.said.world <= kMostNetworkRanks &&
-              g.said.card_bytes >= 1 && g.said.card_bytes <= static_cast<int>(kMostCardBytes);
-      whole = sizeof(Greeting) + static_cast<size_t>(g.said.world) * static_cast<size_t>(g.said.card_bytes);
+              g.said.endpoint_bytes >= 1 && g.said.endpoint_bytes <= static_cast<int>(kMostEndpointBytes);
+      whole = sizeof(Greeting) + static_cast<size_t>(g.said.world) * static_cast<size_t>(g.said.endpoint_bytes);
     }
     there = there && receive_some(g.socket.get(), g.inbox, whole);
     if (there && g.inbox.size() < whole) return;
@@ -219,8 +219,8 @@ class TcpHost {
       g.socket = Descriptor();
       return;
     }
-    g.cards = g.inbox.substr(sizeof(Greeting));
-    if (proves(g.said, g.cards, plan_.token, kVisitorSays, g.challenge)) return accept_rank(g);
+    g.endpoints = g.inbox.substr(sizeof(Greeting));
+    if (proves(g.said, g.endpoints, plan_.token, kVisitorSays, g.challenge)) return accept_rank(g);
     if (wrong_token_.empty()) {  // it may come again and again
       wrong_token_ = g.address;
       logging::warn(
@@ -233,7 +233,7 @@ class TcpHost {
   // A rank that knows the token came.
   void accept_rank(TcpJoiningRank& g) {
     const std::string who = cat("rank ", g.said.rank, " on host ", text_in(g.said.host));
-    if (text_in(g.said.version) != version() || g.said.card_bytes != card_bytes()) {
+    if (text_in(g.said.version) != version() || g.said.endpoint_bytes != endpoint_bytes()) {
       refuse(ErrorKind::usage, cat(who, " runs Freight ", text_in(g.said.version), ", rank 0 on host ", host_name(),
                                    " runs ", version(), ": expected the same program for all ranks"));
     }
@@ -254,10 +254,11 @@ class TcpHost {
     ++arrived_;
   }
 
-  int card_bytes() const { return static_cast<int>(cards_.size() / ranks()); }
+  int endpoint_bytes() const { return static_cast<int>(endpoints_.size() / ranks()); }
 
-  static std::string card_of(const std::string& cards, int card_bytes, int rank) {
-    return cards.substr(static_cast<size_t>(rank) * static_cast<size_t>(card_bytes), static_cast<size_t>(card_bytes));
+  static std::string endpoint_of(const std::string& endpoints, int endpoint_bytes, int rank) {
+    return endpoints.substr(static_cast<size_t>(rank) * static_cast<size_t>(endpoint_bytes),
+                            static_cast<size_t>(endpoint_bytes));
   }
 
   std::string roster_of_all() const {
@@ -277,15 +278,16 @@ class TcpHost {
     return text;
   }
 
-  // Tells a rank who the others are, and gives it the cards that they brought for it.
+  // Tells a rank who the others are, and gives it the endpoints that they brought for it.
   void welcome(const TcpJoiningRank& g, const std::string& roster) {
-    std::vector<std::string> cards(ranks());
-    cards[0] = card_of(cards_, card_bytes(), g.rank);
+    std::vector<std::string> endpoints(ranks());
+    endpoints[0] = endpoint_of(endpoints_, endpoint_bytes(), g.rank);
     for (const TcpJoiningRank& other : guests_) {
-      if (other.rank >= 0) cards[static_cast<size_t>(other.rank)] = card_of(other.cards, card_bytes(), g.rank);
+      if (other.rank >= 0)
+        endpoints[static_cast<size_t>(other.rank)] = endpoint_of(other.endpoints, endpoint_bytes(), g.rank);
     }
     std::string rest = roster;
-    for (const std::string& c : cards) rest += c;
+    for (const std::string& c : endpoints) rest += c;
     Welcome w;
     prove(w, rest, plan_.token, kHostSays, g.said.nonce);
     if (!send_bytes(g.socket.get(), bytes_in(w) + rest, kGreetingSeconds)) lost(g);
@@ -316,7 +318,7 @@ class TcpHost {
   // Tells all that came, and throws.
   [[noreturn]] void refuse(ErrorKind kind, const std::string& text) {
     for (const TcpJoiningRank& g : guests_) {
-      if (!g.cards.empty()) answer(g, kind, text);
+      if (!g.endpoints.empty()) answer(g, kind, text);
     }
     throw Error(kind, "rendezvous", text, cat("rank 0 of ", plan_.world, ", host ", host_name()));
   }
@@ -327,7 +329,7 @@ class TcpHost {
   std::string wrong_token_;  // the address of the first process that did not know the token
   SocketAddress address_;
   Acceptor acceptor_;
-  std::string cards_;  // rank 0's
+  std::string endpoints_;  // rank 0's
   std::vector<TcpJoiningRank> guests_;
   int arrived_ = 1;
 };
@@ -335,14 +337,14 @@ class TcpHost {
 // The other ranks: one greets, and waits for the welcome.
 class TcpVisitor {
  public:
-  TcpVisitor(const NetworkPlan& plan, const MakeCards& make_cards)
-      : plan_(plan), make_cards_(make_cards), start_(Clock::now()) {}
+  TcpVisitor(const NetworkPlan& plan, const MakeEndpoints& make_endpoints)
+      : plan_(plan), make_endpoints_(make_endpoints), start_(Clock::now()) {}
 
-  NetworkMeeting meet() {
+  NetworkRendezvous run() {
     for (;;) {
       connect();
-      if (cards_.empty()) cards_ = joined_cards(make_cards_(own_end(socket_.get()).text()), plan_.rank);
-      if (std::optional<NetworkMeeting> met = greet()) return std::move(*met);
+      if (endpoints_.empty()) endpoints_ = joined_endpoints(make_endpoints_(own_end(socket_.get()).text()), plan_.rank);
+      if (std::optional<NetworkRendezvous> met = greet()) return std::move(*met);
       // Rank 0 has ended, or needed room when strangers came in numbers: it listens still, then.
       sent_away_ = true;
     }
@@ -359,7 +361,7 @@ class TcpVisitor {
   }
 
   // Empty where rank 0 closed the connection.
-  std::optional<NetworkMeeting> greet() {
+  std::optional<NetworkRendezvous> greet() {
     const auto challenge = take<Challenge>();
     if (!challenge) return std::nullopt;
     if (challenge->magic != kMagic) stranger();
@@ -368,36 +370,37 @@ class TcpVisitor {
     g.rank = plan_.rank;
     g.world = plan_.world;
     g.process = ::getpid();
-    g.card_bytes = static_cast<int32_t>(card_bytes());
+    g.endpoint_bytes = static_cast<int32_t>(endpoint_bytes());
     put_text(g.host, host_name());
     g.nonce = new_nonce();
-    prove(g, cards_, plan_.token, kVisitorSays, challenge->nonce);
-    if (!send_bytes(socket_.get(), bytes_in(g) + cards_, plan_.timeout)) return std::nullopt;
+    prove(g, endpoints_, plan_.token, kVisitorSays, challenge->nonce);
+    if (!send_bytes(socket_.get(), bytes_in(g) + endpoints_, plan_.timeout)) return std::nullopt;
     const auto w = take<Welcome>();
     if (!w) return std::nullopt;
     if (w->kind != 0) throw Error(kind_of(*w), "rendezvous", text_in(w->text), where());
-    const auto rest = receive(ranks() * (sizeof(RosterEntry) + card_bytes()));
+    const auto rest = receive(ranks() * (sizeof(RosterEntry) + endpoint_bytes()));
     if (!rest) return std::nullopt;
     if (!proves(*w, *rest, plan_.token, kHostSays, g.nonce)) stranger();
-    return meeting_of(*rest);
+    return rendezvous_of(*rest);
   }
 
-  NetworkMeeting meeting_of(const std::string& roster_and_cards) {
-    NetworkMeeting meeting;
+  NetworkRendezvous rendezvous_of(const std::string& roster_and_endpoints) {
+    NetworkRendezvous rendezvous;
     for (size_t r = 0; r < ranks(); ++r) {
       RosterEntry e;
-      std::memcpy(&e, roster_and_cards.data() + r * sizeof(e), sizeof(e));
-      meeting.peers.push_back({.host = text_in(e.host),
-                               .address = text_in(e.address),
-                               .process = e.process,
-                               .card = roster_and_cards.substr(ranks() * sizeof(e) + r * card_bytes(), card_bytes())});
+      std::memcpy(&e, roster_and_endpoints.data() + r * sizeof(e), sizeof(e));
+      rendezvous.peers.push_back(
+          {.host = text_in(e.host),
+           .address = text_in(e.address),
+           .process = e.process,
+           .endpoint = roster_and_endpoints.substr(ranks() * sizeof(e) + r * endpoint_bytes(), endpoint_bytes())});
     }
-    meeting.sockets.push_back(std::move(socket_));
-    return meeting;
+    rendezvous.sockets.push_back(std::move(socket_));
+    return rendezvous;
   }
 
   size_t ranks() const { return static_cast<size_t>(plan_.world); }
-  size_t card_bytes() const { return cards_.size() / ranks(); }
+  size_t endpoint_bytes() const { return endpoints_.size() / ranks(); }
 
   std::string place() const {
     return cat("'", excerpt(plan_.host), "'", tried_.empty() ? "" : cat(" (", tried_, ")"), ", port ", plan_.port);
@@ -485,22 +488,22 @@ class TcpVisitor {
   }
 
   const NetworkPlan& plan_;
-  const MakeCards& make_cards_;
+  const MakeEndpoints& make_endpoints_;
   const Clock::time_point start_;
-  std::string tried_;  // the last address
-  std::string cards_;  // this rank's for the others
+  std::string tried_;      // the last address
+  std::string endpoints_;  // this rank's for the others
   bool sent_away_ = false;
   Descriptor socket_;
 };
 
 }  // namespace
 
-NetworkMeeting meet_on_network(const NetworkPlan& plan, const MakeCards& make_cards) {
+NetworkRendezvous rendezvous_on_network(const NetworkPlan& plan, const MakeEndpoints& make_endpoints) {
   if (plan.world < 1 || plan.world > kMostNetworkRanks) {
     fail(ErrorKind::usage, "rendezvous", "expected 1 to ", kMostNetworkRanks, ", got ", plan.world, " ranks");
   }
   FREIGHT_CHECK(plan.rank >= 0 && plan.rank < plan.world && !plan.token.empty());
-  return plan.rank == 0 ? TcpHost(plan, make_cards).meet() : TcpVisitor(plan, make_cards).meet();
+  return plan.rank == 0 ? TcpHost(plan, make_endpoints).run() : TcpVisitor(plan, make_endpoints).run();
 }
 
 std::string listening_address(const NetworkPlan& plan) { return place_of(plan).text(); }

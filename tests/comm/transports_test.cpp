@@ -1,4 +1,4 @@
-// Collectives by every engine: what they compute, which is the same to the bit.
+// Collectives by every transport: what they compute, which is the same to the bit.
 #include <gtest/gtest.h>
 
 #include "freight/comm/wait_report.h"
@@ -15,15 +15,15 @@ using comm::Comm;
 const std::vector<int64_t> kCounts = {0,    1,    2,     7,     16,    17,    255,   256,   1023,   2047,  2048,
                                       2049, 4099, 16384, 32768, 32769, 65535, 65536, 65537, 131073, 200001};
 
-class Engines : public ::testing::TestWithParam<comm::Engine> {
+class Engines : public ::testing::TestWithParam<comm::Transport> {
  protected:
   static std::vector<std::string> by_engine(int world, const std::function<std::string(Comm&)>& body) {
     return reports_of(world, body, 60, GetParam());
   }
 };
-INSTANTIATE_TEST_SUITE_P(All, Engines, ::testing::Values(comm::Engine::shared_memory, comm::Engine::gloo),
+INSTANTIATE_TEST_SUITE_P(All, Engines, ::testing::Values(comm::Transport::shared_memory, comm::Transport::gloo),
                          [](const auto& row) {
-                           return std::string(row.param == comm::Engine::gloo ? "Gloo" : "SharedMemory");
+                           return std::string(row.param == comm::Transport::gloo ? "Gloo" : "SharedMemory");
                          });
 
 TEST_P(Engines, AllReduceEqualsTheSerialTreeToTheBit) {
@@ -60,7 +60,7 @@ TEST_P(Engines, MovesAndScatteredSumsAreExact) {
   }
 }
 
-// Several chunks of slices of a mebibyte, which both engines cut in their own ways.
+// Several chunks of slices of a mebibyte, which both transports cut in their own ways.
 TEST_P(Engines, LongArraysAreSummedExactly) {
   for (const int world : {2, 3}) {
     expect_well(by_engine(world, [](Comm& c) {

@@ -1,6 +1,6 @@
-// Drafts: planned memory against what training really allocates, the formula over the batch, and that nothing is
+// Step plans: planned memory against what training really allocates, the formula over the batch, and that nothing is
 // allocated for a plan.
-#include "freight/plan/draft.h"
+#include "freight/plan/step_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -11,13 +11,13 @@
 #include "freight/optim/create.h"
 #include "freight/run/executable.h"
 #include "freight/train/step.h"
-#include "tests/plan/subject.h"
+#include "tests/plan/training_setup.h"
 
 namespace freight::plan {
 namespace {
 
 // Bytes that one training step leaves allocated: variables and arenas.
-int64_t allocated_by_a_step(const Subject& s, const DraftOptions& o) {
+int64_t allocated_by_a_step(const TrainingSetup& s, const StepPlanOptions& o) {
   const DeviceScope on("cpu");
   clear_plan_cache();
   const models::Model model = s.make_model();
@@ -46,12 +46,12 @@ TEST(Draft, PlannedBytesAreThoseThatAStepAllocates) {
                       {"gpt_char", "16", "adamw"},
                       {"gru_text", "12", "adam"}};
   for (const Row& row : rows) {
-    const Subject s = subject(row.model, row.shape, row.optimizer);
+    const TrainingSetup s = setup(row.model, row.shape, row.optimizer);
     for (const int64_t batch : {2, 5, 8}) {
       SCOPED_TRACE(std::string(row.model) + " " + std::to_string(batch));
-      DraftOptions o;
+      StepPlanOptions o;
       o.batch = batch;
-      const Draft d = draft(s, o);
+      const StepPlan d = plan_step(s, o);
       const auto planned = static_cast<int64_t>(d.total() - d.part(Part::staging));
       // Beside it: the loss and the random state.
       EXPECT_NEAR(static_cast<double>(allocated_by_a_step(s, o)), static_cast<double>(planned), 4096);
@@ -60,12 +60,12 @@ TEST(Draft, PlannedBytesAreThoseThatAStepAllocates) {
 }
 
 TEST(Draft, ARunIsCountedWithWholePagesAndItsThreads) {
-  const Subject s = subject("resnet18", "3x32x32");
-  DraftOptions o;
+  const TrainingSetup s = setup("resnet18", "3x32x32");
+  StepPlanOptions o;
   o.batch = 4;
-  const Draft step = draft(s, o);
+  const StepPlan step = plan_step(s, o);
   o.whole_run = true;
-  const Draft run = draft(s, o);
+  const StepPlan run = plan_step(s, o);
   EXPECT_EQ(step.part(Part::process), 0u);
   EXPECT_GT(run.part(Part::process), size_t{8} << 20);
   // Three weights of 9 MiB, and one of 4.5, take 10 and 6 on pages of 2 MiB.
@@ -73,12 +73,12 @@ TEST(Draft, ARunIsCountedWithWholePagesAndItsThreads) {
 }
 
 TEST(Draft, PartsAndRecomputationAreCountedToo) {
-  const Subject s = subject("resnet20", "3x16x16");
-  DraftOptions o;
+  const TrainingSetup s = setup("resnet20", "3x16x16");
+  StepPlanOptions o;
   o.batch = 9;
   o.parts = 4;  // 3 + 3 + 3, and 2 parts of 5 would leave a shorter one
   const auto check = [&] {
-    const Draft d = draft(s, o);
+    const StepPlan d = plan_step(s, o);
     EXPECT_GT(d.part(Part::accumulators), 0u);
     EXPECT_NEAR(static_cast<double>(allocated_by_a_step(s, o)), static_cast<double>(d.total() - d.part(Part::staging)),
                 4096);
@@ -93,12 +93,12 @@ TEST(Draft, EveryNamedModelIsPlannedWithoutWeights) {
   for (const models::Entry& e : models::registry()) {
     SCOPED_TRACE(e.name);
     if (std::string(e.name) == "resnet101" || std::string(e.name) == "resnet152") continue;  // as resnet50, but slow
-    const Subject s = subject(e.name);
-    DraftOptions o;
+    const TrainingSetup s = setup(e.name);
+    StepPlanOptions o;
     o.batch = 2;
     clear_plan_cache();
     const int64_t before = storage_bytes();
-    const Draft d = draft(s, o);
+    const StepPlan d = plan_step(s, o);
     clear_plan_cache();
     EXPECT_LT(storage_bytes() - before, 1 << 16);
     EXPECT_GE(d.part(Part::weights), static_cast<size_t>(d.parameters) * 4);
@@ -115,40 +115,40 @@ TEST(Draft, EveryNamedModelIsPlannedWithoutWeights) {
 TEST(Draft, TheFormulaTellsOtherBatches) {
   for (const char* model : {"mlp", "textcnn", "vgg11"}) {
     SCOPED_TRACE(model);
-    const Subject s = subject(model);
-    DraftOptions o;
+    const TrainingSetup s = setup(model);
+    StepPlanOptions o;
     o.batch = 32;
-    const Formula line = formula(drafts(s, o));
+    const Formula line = formula(plan_steps(s, o));
     EXPECT_EQ(line.third, 64);
     EXPECT_LT(line.error, 0.002);
     o.batch = 48;
-    EXPECT_NEAR(line.at(48) / static_cast<double>(draft(s, o).total()), 1, 0.002);
+    EXPECT_NEAR(line.at(48) / static_cast<double>(plan_step(s, o).total()), 1, 0.002);
     EXPECT_EQ(line.largest(line.at(20) + 1), 20);
     EXPECT_EQ(line.largest(line.at(1) - 1), 0);
   }
 }
 
 TEST(Draft, AThirdBatchTellsWhereTheFormulaIsNoLine) {
-  const Subject s = subject("lenet");
-  DraftOptions o;
+  const TrainingSetup s = setup("lenet");
+  StepPlanOptions o;
   o.batch = 32;
-  const std::vector<Draft> all = drafts(s, o);
+  const std::vector<StepPlan> all = plan_steps(s, o);
   const Formula line = formula(all);
   o.batch = 64;
-  EXPECT_NEAR(line.error, std::fabs(line.at(64) / static_cast<double>(draft(s, o).total()) - 1), 1e-9);
+  EXPECT_NEAR(line.error, std::fabs(line.at(64) / static_cast<double>(plan_step(s, o).total()) - 1), 1e-9);
   EXPECT_GT(line.error, 0.002);  // the workspaces of its small convolutions grow in steps
 }
 
 TEST(Draft, ABatchHalfAsLongInBfloatAndLessWithRecompute) {
-  const Subject s = subject("resnet20");
-  DraftOptions o;
+  const TrainingSetup s = setup("resnet20");
+  StepPlanOptions o;
   o.batch = 32;
-  const Draft base = draft(s, o);
+  const StepPlan base = plan_step(s, o);
   o.compute = DType::bf16;
-  EXPECT_LT(draft(s, o).part(Part::activations), base.part(Part::activations) * 3 / 4);
+  EXPECT_LT(plan_step(s, o).part(Part::activations), base.part(Part::activations) * 3 / 4);
   o.compute = DType::f32;
   o.recompute = Recompute::all;
-  const Draft less = draft(s, o);
+  const StepPlan less = plan_step(s, o);
   EXPECT_LT(less.total(), base.total() * 4 / 5);
   EXPECT_GT(less.flops, base.flops);
 }
@@ -158,11 +158,11 @@ TEST(Subject, TheCatalogueOfDataStandsForSetsThatAreNotHere) {
   c.data = "cifar10";
   c.data_dir = "/nowhere";
   c.model = "resnet20";
-  const Subject s = make_subject(c);
+  const TrainingSetup s = make_setup(c);
   EXPECT_EQ(s.train_count, 50000);
   EXPECT_EQ(s.batch_types(7).first, (Type{DType::f32, {7, 3, 32, 32}}));
   EXPECT_EQ(s.batch_types(7).second, (Type{DType::i64, {7}}));
-  EXPECT_THROW(make_subject(c, {3, 8, 8}), Error);  // data say their shape themselves
+  EXPECT_THROW(make_setup(c, {3, 8, 8}), Error);  // data say their shape themselves
 }
 
 TEST(Subject, InputShapesAreNumbers) {

@@ -1,5 +1,5 @@
-// See subject.h.
-#include "freight/plan/subject.h"
+// See training_setup.h.
+#include "freight/plan/training_setup.h"
 
 #include <memory>
 
@@ -24,13 +24,13 @@ Type target_of(const models::Model& model) {
   return {DType::i64, {}};
 }
 
-Subject of_model(const train::Config& config, const models::Options& options) {
-  Subject s{.config = config,
-            .make_model = [name = config.model, options] { return models::load(name, options); },
-            .input = {},
-            .target = {},
-            .data = {},
-            .notes = {}};
+TrainingSetup of_model(const train::Config& config, const models::Options& options) {
+  TrainingSetup s{.config = config,
+                  .make_model = [name = config.model, options] { return models::load(name, options); },
+                  .input = {},
+                  .target = {},
+                  .data = {},
+                  .notes = {}};
   const models::Model model = s.make_model();
   s.input = model.input;
   s.target = target_of(model);
@@ -67,7 +67,7 @@ const data::CatalogEntry* known_arrays(const train::Config& c) {
 }
 
 // Samples of training have a share of every class where they are mixed, those of the test never.
-void mix_labels(Subject& s, int64_t classes) {
+void mix_labels(TrainingSetup& s, int64_t classes) {
   if (s.config.mixup_alpha <= 0 && s.config.cutmix_alpha <= 0) return;
   s.tested = {s.input, s.target};
   s.target = {DType::f32, {classes}};
@@ -75,10 +75,10 @@ void mix_labels(Subject& s, int64_t classes) {
 
 Type without_batch_axis(const Type& t) { return {t.dtype, Shape(t.shape.begin() + 1, t.shape.end())}; }
 
-Subject of_entry(const train::Config& config, const data::CatalogEntry& e) {
+TrainingSetup of_entry(const train::Config& config, const data::CatalogEntry& e) {
   models::Options o = options_of(config, parse_input_shape(e.shape));
   if (o.classes == 0) o.classes = e.classes;
-  Subject s = of_model(config, o);
+  TrainingSetup s = of_model(config, o);
   s.data = e.name;
   s.images_in_files = false;
   s.train_count = e.train;
@@ -87,35 +87,35 @@ Subject of_entry(const train::Config& config, const data::CatalogEntry& e) {
   return s;
 }
 
-Subject of_outline(const train::Config& c, const data::Outline& o) {
+TrainingSetup of_outline(const train::Config& c, const data::Outline& o) {
   models::Options options{.classes = c.num_classes, .input = o.sample};
   if (options.classes == 0) options.classes = o.classes > 0 ? o.classes : o.target.numel();
   if (!c.input_size.empty() && o.sample.rank() == 3) {
     const Shape size = models::parse_size(c.input_size);
     options.input = {o.sample[0], size[0], size[1]};
   }
-  Subject s{.config = c,
-            .make_model = [name = c.model, options] { return models::create(name, options); },
-            .input = {DType::f32, options.input},
-            .target = {o.classes > 0 ? DType::i64 : DType::f32, o.target},
-            .data = c.data,
-            .notes = {}};
+  TrainingSetup s{.config = c,
+                  .make_model = [name = c.model, options] { return models::create(name, options); },
+                  .input = {DType::f32, options.input},
+                  .target = {o.classes > 0 ? DType::i64 : DType::f32, o.target},
+                  .data = c.data,
+                  .notes = {}};
   mix_labels(s, o.classes);
   return s;
 }
 
-Subject of_task(const train::Config& config) {
+TrainingSetup of_task(const train::Config& config) {
   const std::shared_ptr<const train::Task> task = train::make_task(config, {});
   const auto [x, y] = task->batch_types();
-  Subject s{.config = config,
-            .make_model = [task] { return task->make_model(); },
-            .input = without_batch_axis(x),
-            .target = without_batch_axis(y),
-            .train_count = task->train_count(),
-            .test_count = task->test_count(),
-            .data = config.data,
-            .unit = task->unit(),
-            .notes = task->notes()};
+  TrainingSetup s{.config = config,
+                  .make_model = [task] { return task->make_model(); },
+                  .input = without_batch_axis(x),
+                  .target = without_batch_axis(y),
+                  .train_count = task->train_count(),
+                  .test_count = task->test_count(),
+                  .data = config.data,
+                  .unit = task->unit(),
+                  .notes = task->notes()};
   const auto [test_x, test_y] = task->test_types(1);
   s.tested = {without_batch_axis(test_x), without_batch_axis(test_y)};
   s.kept_bytes = task->kept_bytes();
@@ -131,7 +131,7 @@ Subject of_task(const train::Config& config) {
 
 }  // namespace
 
-std::pair<Type, Type> Subject::batch_types(int64_t batch, int64_t tokens) const {
+std::pair<Type, Type> TrainingSetup::batch_types(int64_t batch, int64_t tokens) const {
   Type x = input, y = target;
   if (tokens > 0) x.shape = {tokens};
   x.shape.insert(0, batch);
@@ -139,14 +139,14 @@ std::pair<Type, Type> Subject::batch_types(int64_t batch, int64_t tokens) const 
   return {x, y};
 }
 
-std::pair<Type, Type> Subject::test_types(int64_t batch) const {
+std::pair<Type, Type> TrainingSetup::test_types(int64_t batch) const {
   auto [x, y] = tested ? *tested : std::pair(input, target);
   x.shape.insert(0, batch);
   y.shape.insert(0, batch);
   return {x, y};
 }
 
-std::vector<LengthShare> Subject::length_shares(int64_t batch) const {
+std::vector<LengthShare> TrainingSetup::length_shares(int64_t batch) const {
   std::vector<LengthShare> all;
   double steps = 0, tests = 0;
   for (size_t i = 0; i < lengths.train.size(); ++i) {
@@ -165,20 +165,20 @@ std::vector<LengthShare> Subject::length_shares(int64_t batch) const {
   return all;
 }
 
-Subject make_subject(const train::Config& config, const Shape& input) {
+TrainingSetup make_setup(const train::Config& config, const Shape& input) {
   if (config.data.empty()) return of_model(config, options_of(config, input));
   if (!input.empty()) fail(ErrorKind::usage, "--input-shape", "replaces data: got --data ", config.data, " as well");
   const data::CatalogEntry* entry = known_arrays(config);
   return entry ? of_entry(config, *entry) : of_task(config);
 }
 
-std::optional<Subject> subject_before_data(const train::Config& c) {
+std::optional<TrainingSetup> setup_before_data(const train::Config& c) {
   if (const data::CatalogEntry* entry = known_arrays(c)) return of_entry(c, *entry);
   data::LoadOptions where{.data_dir = c.data_dir, .text = {.text_column = c.text_column}};
   const data::Content content = data::content_of(c.data, where);
   if (content != data::Content::arrays && content != data::Content::images) return std::nullopt;
   if (train::is_spec_file(c.model)) {
-    Subject s = of_model(c, {.classes = c.num_classes});
+    TrainingSetup s = of_model(c, {.classes = c.num_classes});
     if (s.make_model().reads_tokens()) return std::nullopt;  // the data say how long a batch is
     mix_labels(s, s.make_model().classes());
     return s;

@@ -1,5 +1,5 @@
-// See draft.h.
-#include "freight/plan/draft.h"
+// See step_plan.h.
+#include "freight/plan/step_plan.h"
 
 #include <algorithm>
 #include <bit>
@@ -110,28 +110,28 @@ void in_parallel(size_t count, F f) {
 
 }  // namespace
 
-DraftOptions options_of(const Subject& s) {
-  DraftOptions o{.batch = s.config.batch_size,
-                 .parts = s.config.grad_accum,
-                 .recompute = parse_recompute(s.config.recompute),
-                 .offload = parse_offload(s.config.offload)};
+StepPlanOptions options_of(const TrainingSetup& s) {
+  StepPlanOptions o{.batch = s.config.batch_size,
+                    .parts = s.config.grad_accum,
+                    .recompute = parse_recompute(s.config.recompute),
+                    .offload = parse_offload(s.config.offload)};
   parse_dtype(s.config.precision, o.compute);
   return o;
 }
 
-DraftOptions options_of_run(const Subject& s) {
-  DraftOptions o = options_of(s);
+StepPlanOptions options_of_run(const TrainingSetup& s) {
+  StepPlanOptions o = options_of(s);
   o.whole_run = s.test_count > 0;
   return o;
 }
 
-size_t Draft::total() const {
+size_t StepPlan::total() const {
   size_t sum = 0;
   for (const size_t b : bytes) sum += b;
   return sum - part(Part::host);
 }
 
-size_t arena_within(const Draft& d, double device_bytes) {
+size_t arena_within(const StepPlan& d, double device_bytes) {
   if (device_bytes <= 0 || static_cast<double>(d.total()) <= device_bytes) return 0;
   // Plans that take less than an equal share of what is left leave the rest of it to the others.
   double left = device_bytes - static_cast<double>(d.total() - d.arena_bytes);
@@ -152,8 +152,8 @@ bool has_batch_statistics(const models::Model& model) {
   return false;
 }
 
-Draft draft(const train::Planned& p) {
-  Draft d;
+StepPlan plan_step(const train::Planned& p) {
+  StepPlan d;
   d.options.ranks = p.ranks;
   d.options.batch = (p.inputs.shape[0] + p.ranks - 1) / p.ranks;
   d.options.parts = p.config.grad_accum;
@@ -240,9 +240,9 @@ Draft draft(const train::Planned& p) {
   return d;
 }
 
-Subject subject_of(const train::Planned& p) {
+TrainingSetup setup_of(const train::Planned& p) {
   const auto sample = [](const Type& t) { return Type{t.dtype, Shape(t.shape.begin() + 1, t.shape.end())}; };
-  Subject s;
+  TrainingSetup s;
   s.config = p.config;
   // A net without a spec form is planned as it is: plans change no weights.
   s.make_model = [model = p.model] { return models::has_spec(model) ? models::again(model) : model; };
@@ -259,51 +259,51 @@ Subject subject_of(const train::Planned& p) {
 namespace {
 
 // The samples of a step of all ranks. A batch that is shared has fewer where it is not a multiple of them.
-int64_t samples_of_step(const train::Config& c, const DraftOptions& o) {
+int64_t samples_of_step(const train::Config& c, const StepPlanOptions& o) {
   const int64_t whole = o.batch * o.ranks;
   return whole >= c.batch_size && whole - c.batch_size < o.ranks ? c.batch_size : whole;
 }
 
-Draft draft_within(const Subject& subject, const DraftOptions& options, const ArenaLimit& limit) {
-  train::Config c = subject.config;
+StepPlan plan_step_within(const TrainingSetup& setup, const StepPlanOptions& options, const ArenaLimit& limit) {
+  train::Config c = setup.config;
   c.batch_size = options.batch;
   c.grad_accum = options.parts;
   c.offload = offload_names()[static_cast<size_t>(options.offload)];
-  train::NetTraining net(c, subject.make_model());
-  net.plan_step(subject.batch_types(options.batch, options.tokens), {.backend = options.backend,
-                                                                     .deterministic = true,
-                                                                     .recompute = options.recompute,
-                                                                     .compute = options.compute,
-                                                                     .limit = limit});
+  train::NetTraining net(c, setup.make_model());
+  net.plan_step(setup.batch_types(options.batch, options.tokens), {.backend = options.backend,
+                                                                   .deterministic = true,
+                                                                   .recompute = options.recompute,
+                                                                   .compute = options.compute,
+                                                                   .limit = limit});
   if (options.whole_run) {
-    net.plan_evaluation(subject.test_count > 0 ? subject.test_count : train::kEvaluationBatch,
-                        [&](int64_t batch) { return subject.test_types(batch); });
+    net.plan_evaluation(setup.test_count > 0 ? setup.test_count : train::kEvaluationBatch,
+                        [&](int64_t batch) { return setup.test_types(batch); });
   }
   train::Planned planned = net.planned();
-  planned.train_count = subject.train_count;
-  planned.test_count = subject.test_count;
-  planned.kept_bytes = subject.kept_bytes;
-  planned.lengths = subject.lengths;
-  Draft d = draft(planned);
+  planned.train_count = setup.train_count;
+  planned.test_count = setup.test_count;
+  planned.kept_bytes = setup.kept_bytes;
+  planned.lengths = setup.lengths;
+  StepPlan d = plan_step(planned);
   d.options = options;
   return d;
 }
 
 }  // namespace
 
-Draft draft(const Subject& subject, const DraftOptions& options) {
-  Draft d = draft_within(subject, options, {});
+StepPlan plan_step(const TrainingSetup& setup, const StepPlanOptions& options) {
+  StepPlan d = plan_step_within(setup, options, {});
   const size_t arena = arena_within(d, options.device_bytes);
   if (arena == 0 || options.offload == Offload::none || options.offload == Offload::optimizer) return d;
-  return draft_within(subject, options, {options.offload, arena, options.speed});
+  return plan_step_within(setup, options, {options.offload, arena, options.speed});
 }
 
-void add_lengths(Draft& d, const Subject& s) {
-  std::vector<DraftOfLength> lengths;
-  DraftOptions o = d.options;
+void add_lengths(StepPlan& d, const TrainingSetup& s) {
+  std::vector<StepPlanOfLength> lengths;
+  StepPlanOptions o = d.options;
   for (const LengthShare& share : s.length_shares(samples_of_step(s.config, d.options))) {
     o.tokens = share.tokens;
-    lengths.push_back({share, share.tokens == s.input.shape[0] ? d : draft(s, o)});
+    lengths.push_back({share, share.tokens == s.input.shape[0] ? d : plan_step(s, o)});
   }
   d.lengths = std::move(lengths);
 }
@@ -314,11 +314,11 @@ int64_t Formula::largest(double bytes) const {
   return static_cast<int64_t>(std::min((bytes - fixed) / per_sample, 1e9));
 }
 
-Formula formula(const std::vector<Draft>& all) {
+Formula formula(const std::vector<StepPlan>& all) {
   FREIGHT_CHECK(all.size() >= 2 && all[0].options.batch != all[1].options.batch, "a line needs two batch sizes");
   // Evaluation takes as many samples as the step does up to a size: the most that it takes is counted at every batch.
   size_t evaluation = 0;
-  for (const Draft& d : all) evaluation = std::max(evaluation, d.part(Part::evaluation));
+  for (const StepPlan& d : all) evaluation = std::max(evaluation, d.part(Part::evaluation));
   const auto bytes = [&](size_t i) {
     return static_cast<double>(all[i].total() - all[i].part(Part::evaluation) + evaluation);
   };
@@ -333,22 +333,22 @@ Formula formula(const std::vector<Draft>& all) {
   return f;
 }
 
-std::vector<Draft> drafts(const Subject& subject, const std::vector<DraftOptions>& options) {
-  std::vector<Draft> all(options.size());
-  in_parallel(options.size(), [&](size_t i) { all[i] = draft(subject, options[i]); });
+std::vector<StepPlan> plan_steps(const TrainingSetup& setup, const std::vector<StepPlanOptions>& options) {
+  std::vector<StepPlan> all(options.size());
+  in_parallel(options.size(), [&](size_t i) { all[i] = plan_step(setup, options[i]); });
   return all;
 }
 
-std::vector<Draft> drafts(const Subject& subject, const DraftOptions& options) {
-  DraftOptions other = options;
+std::vector<StepPlan> plan_steps(const TrainingSetup& setup, const StepPlanOptions& options) {
+  StepPlanOptions other = options;
   other.batch = options.batch > 1 ? (options.batch + 1) / 2 : 2;
   other.parts = std::min(options.parts, other.batch);
-  std::vector<Draft> all = drafts(subject, std::vector<DraftOptions>{options, other});
-  add_lengths(all[0], subject);
+  std::vector<StepPlan> all = plan_steps(setup, std::vector<StepPlanOptions>{options, other});
+  add_lengths(all[0], setup);
   if (all[0].plan_steps <= kFewSteps) {
     other.batch = options.batch > 1 ? 2 * options.batch : 4;
     other.parts = options.parts;
-    all.push_back(draft(subject, other));
+    all.push_back(plan_step(setup, other));
   }
   return all;
 }
