@@ -9,6 +9,7 @@
 #include "freight/ir/builder.h"
 #include "tests/backend/cpu_kernels.h"
 #include "tests/support/run.h"
+#include "tests/support/simd_targets.h"
 
 namespace freight::cpu {
 namespace {
@@ -17,7 +18,7 @@ struct ConvCase {
   int64_t n, c, h, w, o, kh, kw, stride, pad;
 };
 
-TEST(CpuConv, ForwardAndWeightGradientAgreeWithPlainLoops) {
+void compare_convolutions_with_plain_loops() {
   for (const ConvCase& k : {ConvCase{1, 1, 1, 1, 1, 1, 1, 1, 0}, ConvCase{3, 1, 28, 28, 6, 5, 5, 1, 2},
                             ConvCase{2, 6, 14, 14, 16, 5, 5, 1, 0}, ConvCase{2, 3, 9, 7, 17, 3, 3, 2, 1},
                             ConvCase{3, 17, 8, 8, 33, 3, 3, 1, 1}, ConvCase{40, 1, 1, 65, 7, 1, 5, 1, 2},
@@ -63,6 +64,10 @@ TEST(CpuConv, ForwardAndWeightGradientAgreeWithPlainLoops) {
     expect_close(gradient(), r.dw, false);
     for_any_threads(gradient);
   }
+}
+
+TEST(CpuConv, ForwardAndWeightGradientAgreeWithPlainLoops) {
+  test::for_each_simd_target(compare_convolutions_with_plain_loops);
 }
 
 // Where nobody reads the indices, another loop finds the values.

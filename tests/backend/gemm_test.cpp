@@ -8,6 +8,7 @@
 #include "freight/backend/cpu/kernels/gemm.h"
 #include "freight/base/error.h"
 #include "tests/backend/cpu_kernels.h"
+#include "tests/support/simd_targets.h"
 
 namespace freight::cpu {
 namespace {
@@ -135,6 +136,21 @@ TYPED_TEST(CpuGemm, AgreesWithPlainLoopsForSizesAroundTheTile) {
     for_transpositions({m, width + 1, 19}, [](const GemmCase& c) { expect_product<TypeParam>(c); });
   for (int n = 1; n <= 2 * width + 1; ++n)
     for_transpositions({rows + 1, n, 19, false, false, 1, 1}, [](const GemmCase& c) { expect_product<TypeParam>(c); });
+}
+
+TYPED_TEST(CpuGemm, AgreesWithPlainLoopsWithEachInstructionSet) {
+  test::for_each_simd_target([] {
+    const int rows = gemm_table<TypeParam>().rows, width = 2 * gemm_table<TypeParam>().lanes;
+    for (const auto& [m, n, k] :
+         {std::tuple<int, int, int>{1, 1, 1}, {rows + 1, width + 1, 19}, {2 * rows - 1, 3 * width - 2, 300}}) {
+      for_transpositions({m, n, k}, [](GemmCase c) {
+        expect_product<TypeParam>(c);
+        c.bias = c.residual = c.relu = true;
+        c.gap = 3;
+        expect_product<TypeParam>(c);
+      });
+    }
+  });
 }
 
 TYPED_TEST(CpuGemm, RunsBatches) {

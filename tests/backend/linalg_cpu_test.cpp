@@ -18,6 +18,7 @@
 #include "freight/run/executable.h"
 #include "freight/run/plan.h"
 #include "tests/backend/aligned_scratch.h"
+#include "tests/support/simd_targets.h"
 
 namespace freight::cpu {
 namespace {
@@ -418,6 +419,22 @@ void expect_solution(TriangularProblem p) {
     EXPECT_LT(p.right ? residual<T>(xs, of, bs, p.other, p.n, p.n) : residual<T>(of, xs, bs, p.n, p.other, p.n),
               kMostResidual);
   }
+}
+
+// Large ones, of which each has a kernel of its own, and many small ones side by side in the lanes of vectors.
+TEST(LinalgCpu, FactorsLeaveSmallResidualsWithEachInstructionSet) {
+  test::for_each_simd_target([] {
+    for (const int64_t n : {1, 5, 8, 17, 33, 70, 129}) {
+      for (const int64_t batch : n > 40 ? std::vector<int64_t>{1} : std::vector<int64_t>{1, 35}) {
+        expect_lu<float>(Content::random, n, n, batch);
+        expect_lu<double>(Content::random, n, n, batch);
+        expect_cholesky<float>(n, batch, batch == 1);
+        expect_cholesky<double>(n, batch, batch == 1);
+      }
+      expect_qr<float>(Content::random, n + 9, n, 1, false);
+      expect_qr<double>(Content::random, n + 9, n, 1, true);
+    }
+  });
 }
 
 TEST(LinalgCpu, TrianglesAreSolvedOnEitherSide) {

@@ -4,6 +4,7 @@
 #include "freight/ir/builder.h"
 #include "tests/backend/bf16_kernels.h"
 #include "tests/support/run.h"
+#include "tests/support/simd_targets.h"
 
 namespace freight::cpu {
 namespace {
@@ -55,7 +56,7 @@ Graph pool_graph(const PoolCase& p, DType dtype, DType gradient, Indices indices
 }
 
 // Mixed precision decides for both by themselves: one may be f32 and the other bf16.
-TEST(CpuPool, MaximaAndGradientsAreThoseOfTheReference) {
+void compare_with_reference() {
   constexpr DType kTypes[][2] = {
       {DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::f32, DType::bf16}, {DType::bf16, DType::f32}};
   for (const auto& [dtype, gradient] : kTypes) {
@@ -81,6 +82,14 @@ TEST(CpuPool, MaximaAndGradientsAreThoseOfTheReference) {
       }
     }
   }
+}
+
+TEST(CpuPool, MaximaAndGradientsAreThoseOfTheReference) {
+  test::for_each_simd_target([] {
+    clear_plan_cache();
+    compare_with_reference();
+  });
+  clear_plan_cache();
 }
 
 // Where the processor has kernels of its own for bf16.

@@ -10,6 +10,7 @@
 #include "freight/backend/cpu/kernels/tile.h"
 #include "freight/base/philox.h"
 #include "tests/backend/bf16_kernels.h"
+#include "tests/support/simd_targets.h"
 
 namespace freight::cpu {
 namespace {
@@ -161,20 +162,26 @@ class ChainOf : public ::testing::TestWithParam<Sizes> {
     }
   }
 
+  void check_seeds(uint64_t seeds) {
+    for (uint64_t seed = 0; seed < seeds; ++seed) {
+      p_ = {};
+      p_.space = Shape{r_, w_};
+      make(2 + static_cast<int>(seed % 9), 100 * seed + static_cast<uint64_t>(w_));
+      SCOPED_TRACE(seed);
+      check();
+      if (HasFatalFailure()) return;
+    }
+  }
+
   const int64_t r_ = GetParam().rows, w_ = GetParam().width;
   TileProgram p_;
   std::vector<const void*> given_;
 };
 
-TEST_P(ChainOf, RandomStepsGivesWhatDoubleGives) {
-  for (uint64_t seed = 0; seed < 60; ++seed) {
-    p_ = {};
-    p_.space = Shape{r_, w_};
-    make(2 + static_cast<int>(seed % 9), 100 * seed + static_cast<uint64_t>(w_));
-    SCOPED_TRACE(seed);
-    check();
-    if (HasFatalFailure()) return;
-  }
+TEST_P(ChainOf, RandomStepsGivesWhatDoubleGives) { check_seeds(60); }
+
+TEST_P(ChainOf, RandomStepsGivesWhatDoubleGivesWithEachInstructionSet) {
+  test::for_each_simd_target([&] { check_seeds(9); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, ChainOf,

@@ -8,6 +8,7 @@
 
 #include "freight/backend/cpu/kernels/gemm_tile.h"
 #include "tests/backend/cpu_kernels.h"
+#include "tests/support/simd_targets.h"
 
 namespace freight::cpu {
 namespace {
@@ -32,12 +33,8 @@ ConvProblem transposed(const ConvProblem& p) {
   return t;
 }
 
-class WinogradOf : public testing::TestWithParam<Size> {};
-
-TEST_P(WinogradOf, EqualsPlainLoopsForAnyNumberOfThreads) {
-  ConvProblem p = convolution(GetParam());
+void check_all_products(ConvProblem p, const ConvReference& r) {
   ASSERT_TRUE(winograd_fits(p));
-  const ConvReference r(p);
   for (bool relu : {false, true}) {
     p.relu = relu;
     const auto forward = [&] {
@@ -66,6 +63,14 @@ TEST_P(WinogradOf, EqualsPlainLoopsForAnyNumberOfThreads) {
   };
   expect_near(weight_gradient(), r.dw, false, 3e-5);
   for_any_threads(weight_gradient);
+}
+
+class WinogradOf : public testing::TestWithParam<Size> {};
+
+TEST_P(WinogradOf, EqualsPlainLoopsForAnyNumberOfThreads) {
+  const ConvProblem p = convolution(GetParam());
+  const ConvReference r(p);
+  test::for_each_simd_target([&] { check_all_products(p, r); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, WinogradOf,

@@ -74,7 +74,7 @@ TEST_F(Reading, KindsDecideWhatIsLearntFrom) {
   EXPECT_EQ(weight.range->least, 1);
   EXPECT_EQ(weight.range->most, 2);
   EXPECT_FALSE(data.shape.columns[3].range);
-  const std::vector<std::string> cells = {"2024-01-31", "2024-01-31", "2024-01-31", "shop 3", "NO", "5"};
+  const std::vector<store::Cell> cells = {"2024-01-31", "2024-01-31", "2024-01-31", "shop 3", "NO", "5"};
   const Array row = store::row_of(data.shape.columns, cells, "row");
   EXPECT_EQ(row.data<double>()[0], 1);
   EXPECT_EQ(row.data<double>()[1], 2);

@@ -209,7 +209,7 @@ TEST_F(XgboostTest, ARowsAnswerDoesNotDependOnItsNeighboursOrThreads) {
 TEST_F(XgboostTest, MissingCellsAndUnknownWordsAreAnsweredAlike) {
   const train::RowData rows = data();
   const auto model = fit(rows);
-  const auto answer = [&](const std::vector<std::string>& cells) {
+  const auto answer = [&](const std::vector<store::Cell>& cells) {
     const Array row = store::row_of(rows.shape.columns, cells, "row");
     Array one(DType::f64, {1, row.numel()});
     std::copy_n(row.data<double>(), row.numel(), one.data<double>());

@@ -17,7 +17,7 @@ Array Predictor::State::sample_of_values(const Array&, const std::string& name) 
 Array Predictor::State::sample_of_text(const std::string&, const std::string& name) const {
   fail(ErrorKind::usage, name, "model ", bundle.name(), " reads no texts: ", takes());
 }
-Array Predictor::State::sample_of_row(const std::vector<std::string>&, const std::string& name) const {
+Array Predictor::State::sample_of_row(const std::vector<store::Cell>&, const std::string& name) const {
   fail(ErrorKind::usage, name, "model ", bundle.name(), " does not read rows of named columns: ", takes());
 }
 
@@ -44,7 +44,7 @@ std::string Predictor::range_warning(const Array& sample) const { return state_-
 Array Predictor::sample_of_text(const std::string& text, const std::string& name) const {
   return state_->sample_of_text(text, name);
 }
-Array Predictor::sample_of_row(const std::vector<std::string>& cells, const std::string& name) const {
+Array Predictor::sample_of_row(const std::vector<store::Cell>& cells, const std::string& name) const {
   return state_->sample_of_row(cells, name);
 }
 void Predictor::check_values(const Array& sample, const std::string& name) const { state_->check_values(sample, name); }

@@ -61,7 +61,7 @@ class Predictor {
   // A text as tokens i32 (T); of a blank one the token for unknown words.
   Array sample_of_text(const std::string& text, const std::string& name = "text") const;
   // A row of a table, its cells in the order of bundle().columns (store::places_of finds them by name): f64 (columns).
-  Array sample_of_row(const std::vector<std::string>& cells, const std::string& name) const;
+  Array sample_of_row(const std::vector<store::Cell>& cells, const std::string& name) const;
   // Throws Error(data) that begins with `name` where a sample of floats holds what no input is: NaN, infinity, numbers
   // that overflow within a net (beyond 1e15 once normalised), or, of a model of pixels, numbers outside of 0 to 1.
   void check_values(const Array& sample, const std::string& name) const;

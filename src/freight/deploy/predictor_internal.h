@@ -22,7 +22,7 @@ struct Predictor::State {
   virtual Array sample_of_bytes(io::ByteView bytes, const std::string& name) const;
   virtual Array sample_of_values(const Array& values, const std::string& name) const;
   virtual Array sample_of_text(const std::string& text, const std::string& name) const;
-  virtual Array sample_of_row(const std::vector<std::string>& cells, const std::string& name) const;
+  virtual Array sample_of_row(const std::vector<store::Cell>& cells, const std::string& name) const;
   virtual std::string range_warning(const Array& /*sample*/) const { return ""; }
   virtual void check_values(const Array& /*sample*/, const std::string& /*name*/) const {}
   virtual Array run(const std::vector<Array>& samples, const PredictOptions& how) = 0;

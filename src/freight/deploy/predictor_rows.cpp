@@ -22,7 +22,7 @@ struct RowState : Predictor::State {
   // What is known of every learner is an upper bound: a row meets each fitted number once at most, in a product and a
   // sum, or in the comparison of a tree.
   double flops() override { return 2.0 * static_cast<double>(bundle.rows->parameters()); }
-  Array sample_of_row(const std::vector<std::string>& cells, const std::string& name) const override {
+  Array sample_of_row(const std::vector<store::Cell>& cells, const std::string& name) const override {
     return store::row_of(bundle.columns, cells, name);
   }
   // Each column is told once.

@@ -85,13 +85,13 @@ class RowVerifier {
       rows.data<double>()[i] = date ? std::numeric_limits<double>::quiet_NaN() : rows_.data<double>()[i];
     }
     for (int64_t i = 0; i < rows_.shape()[0]; ++i) {
-      std::vector<std::string> cells;
+      std::vector<store::Cell> cells;
       for (int64_t k = 0; k < width(); ++k) {
         const store::Column& column = bundle().columns[static_cast<size_t>(k)];
         const double v = rows.data<double>()[i * width() + k];
-        std::string cell = std::isnan(v) ? std::string() : store::cell_of_number(column, cat(v));
+        std::string cell = std::isnan(v) ? "" : column.style.plain() ? cat(v) : data::in_style(cat(v), column.style);
         if (column.words && !std::isnan(v)) cell = v < 0 ? kNoWord : column.levels[static_cast<size_t>(v)];
-        cells.push_back(std::move(cell));
+        cells.emplace_back(std::move(cell));
       }
       samples.push_back(predictor_.sample_of_row(cells, cat("row ", i)));
     }

@@ -1,7 +1,7 @@
-// HTTP over sockets: httplib routes and writes the messages, and this file holds what it leaves open: strict framing
-// (framing_internal.h), limits on header, body, connections and time, pipelining, connections that are closed after a
-// fault, and a graceful end. What the paths
-// mean is routes.h's. The only file besides http.cpp that stands for httplib; it shows nothing of it.
+// HTTP over sockets: httplib routes and writes the messages, and these files hold what it leaves open: strict framing
+// (framing_internal.h), limits on header, body and time, pipelining and the end after a fault
+// (http_connection_internal.h), a limit on connections and a graceful end (http.cpp). What the paths mean is
+// routes.h's. Shows nothing of httplib.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -58,21 +58,38 @@ Array cut(const Array& all, int64_t i) {
   return out;
 }
 
-// Whether a double is equal to the integer.
-bool is_double(int64_t v) {
-  const auto d = static_cast<double>(v);
-  return d < 0x1p63 && static_cast<int64_t>(d) == v;  // 2^63 itself is no int64
-}
-
 // Models of rows compute in doubles: an integer that none is equal to would be answered for as its neighbour.
 void need_doubles(const NamedTensor& t, const std::string& name) {
   if (t.type != DataType::int64) return;
   for (int64_t i = 0; i < t.values.numel(); ++i) {
     const int64_t v = t.values.data<int64_t>()[i];
-    if (is_double(v)) continue;
+    if (std::holds_alternative<double>(store::cell_of(v))) continue;
     fail(ErrorKind::usage, name, "input \"", excerpt(t.name), "\": element ", i, " is ", v,
          ", which no double equals, and the model computes in doubles: send the nearest FP64 value");
   }
+}
+
+// Element i of an input as a cell. A float is its shortest digits: 0.1 is the 0.1 of a file, whose number is a double,
+// and not the double that lies next to the float.
+store::Cell cell_in(const NamedTensor& t, size_t i) {
+  switch (t.type) {
+    case DataType::fp32: return as_printed(t.values.data<float>()[i]);
+    case DataType::fp64: return t.values.data<double>()[i];
+    case DataType::uint8: return static_cast<double>(t.values.data<uint8_t>()[i]);
+    case DataType::int32: return static_cast<double>(t.values.data<int32_t>()[i]);
+    case DataType::int64: return store::cell_of(t.values.data<int64_t>()[i]);
+    case DataType::bytes: break;
+  }
+  return t.texts[i];
+}
+
+// A member of a JSON object as a cell; its numbers are doubles, or integers that may be larger than doubles hold.
+store::Cell cell_in(const Json& value) {
+  if (value.is_null()) return std::string();
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number_float()) return value.get<double>();
+  const bool larger = value.is_number_unsigned() && value.get<uint64_t>() > std::numeric_limits<int64_t>::max();
+  return value.is_number() && !larger ? store::cell_of(value.get<int64_t>()) : value.dump();
 }
 
 // The form of the page asks for this in a field.
@@ -182,22 +199,17 @@ Array ServedModel::sample_of_json(const std::string& text, const std::string& na
     fail(ErrorKind::usage, name, "the JSON must be an object {\"column\": number, text or null, ...}");
   }
   const std::vector<store::Column>& columns = predictor_.bundle().columns;
-  std::vector<std::string> names, cells;
-  std::vector<bool> numbers;
+  std::vector<std::string> names;
+  std::vector<store::Cell> cells, row;
   for (const auto& [column, value] : j.items()) {
     if (value.is_structured()) {
       fail(ErrorKind::usage, name, "column ", excerpt(column), ": expected a number, a text, true, false or null, got ",
            excerpt(value.dump()));
     }
     names.push_back(column);
-    cells.push_back(value.is_string() ? value.get<std::string>() : value.is_null() ? "" : value.dump());
-    numbers.push_back(value.is_number());
+    cells.push_back(cell_in(value));
   }
-  const std::vector<size_t> places = store::places_of(columns, names, name);
-  std::vector<std::string> row = store::cells_at(cells, places);
-  for (size_t k = 0; k < row.size(); ++k) {
-    if (numbers[places[k]]) row[k] = store::cell_of_number(columns[k], row[k]);
-  }
+  for (const size_t place : store::places_of(columns, names, name)) row.push_back(cells[place]);
   return predictor_.sample_of_row(row, name);
 }
 
@@ -233,13 +245,9 @@ std::vector<Array> ServedModel::rows(const InferRequest& request, const std::str
   }
   std::vector<Array> out;
   store::ColumnGaps gaps;
+  std::vector<store::Cell> cells(places.size());
   for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
-    std::vector<std::string> cells;
-    for (size_t k = 0; k < places.size(); ++k) {
-      const NamedTensor& input = request.inputs[places[k]];
-      const std::string text = element_text(input, i);
-      cells.push_back(input.type == DataType::bytes ? text : store::cell_of_number(columns[k], text));
-    }
+    for (size_t k = 0; k < places.size(); ++k) cells[k] = cell_in(request.inputs[places[k]], i);
     out.push_back(predictor_.sample_of_row(cells, cat(name, ": row ", i)));
     if (const std::string odd = predictor_.range_warning(out.back()); !odd.empty()) {
       logging::warn(cat(name_, ": row ", i, ": ", odd));

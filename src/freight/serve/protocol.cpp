@@ -422,12 +422,6 @@ std::string quoted(const std::string& text) {
 }
 
 std::string json_text(const NamedTensor& t, size_t i) {
-  return t.type == DataType::bytes ? quoted(t.texts[i]) : element_text(t, i);
-}
-
-}  // namespace
-
-std::string element_text(const NamedTensor& t, size_t i) {
   switch (t.type) {
     case DataType::fp32: return cat(t.values.data<float>()[i]);
     case DataType::fp64: return cat(t.values.data<double>()[i]);
@@ -436,8 +430,10 @@ std::string element_text(const NamedTensor& t, size_t i) {
     case DataType::int64: return cat(t.values.data<int64_t>()[i]);
     case DataType::bytes: break;
   }
-  return t.texts[i];
+  return quoted(t.texts[i]);
 }
+
+}  // namespace
 
 const char* to_string(DataType type) {
   switch (type) {

@@ -25,10 +25,6 @@ struct NamedTensor {
   std::vector<std::string> texts = {};  // of bytes: shape.numel() of them
 };
 
-// Element i as text. A float is written by its shortest digits: 0.1 is the 0.1 of a file, whose number is a double, and
-// not the double that lies next to the float.
-std::string element_text(const NamedTensor& tensor, size_t i);
-
 struct WantedOutput {
   std::string name;
   bool binary = false;

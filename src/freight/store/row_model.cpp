@@ -133,8 +133,21 @@ std::optional<double> value_in(const Column& column, std::string_view cell) {
   return data::number_as(cell, column.style);
 }
 
-std::string cell_of_number(const Column& column, std::string_view number) {
-  return column.style.plain() || column.words ? std::string(number) : data::in_style(number, column.style);
+// Categories and dates are texts, of numbers as they print.
+std::optional<double> value_in(const Column& column, double number) {
+  if (std::isnan(number)) return number;
+  if (column.words || column.date()) return value_in(column, cat(number));
+  if (column.form == CellForm::yesno) {
+    return number == 0 || number == 1 ? number : std::numeric_limits<double>::quiet_NaN();
+  }
+  return std::isfinite(number) ? std::optional(number) : std::nullopt;
+}
+
+Cell cell_of(int64_t integer) {
+  const auto number = static_cast<double>(integer);
+  // 2^63 itself is no int64.
+  if (number < 0x1p63 && static_cast<int64_t>(number) == integer) return number;
+  return cat(integer);
 }
 
 std::string unfit(const Column& column, std::string_view cell) {
@@ -146,14 +159,19 @@ std::string unfit(const Column& column, std::string_view cell) {
              ", or an empty field where it is missing, got '", excerpt(cell), "'");
 }
 
-Array row_of(const std::vector<Column>& columns, const std::vector<std::string>& cells, const std::string& name) {
+Array row_of(const std::vector<Column>& columns, const std::vector<Cell>& cells, const std::string& name) {
   if (cells.size() != columns.size()) {
     fail(ErrorKind::data, name, "got ", cells.size(), " values, the model expects ", columns.size(), " columns");
   }
   Array row(DType::f64, {static_cast<int64_t>(columns.size())});
   for (size_t i = 0; i < columns.size(); ++i) {
-    const std::optional<double> value = value_in(columns[i], cells[i]);
-    if (!value) fail(ErrorKind::data, name, unfit(columns[i], data::trimmed(cells[i])));
+    const auto* const text = std::get_if<std::string>(&cells[i]);
+    const std::optional<double> value =
+        text ? value_in(columns[i], *text) : value_in(columns[i], std::get<double>(cells[i]));
+    if (!value) {
+      fail(ErrorKind::data, name,
+           unfit(columns[i], text ? data::trimmed(*text) : std::string_view(cat(std::get<double>(cells[i])))));
+    }
     row.data<double>()[i] = *value;
   }
   return row;
@@ -206,12 +224,6 @@ std::vector<size_t> places_of(const std::vector<Column>& columns, const std::vec
     places.push_back(at->second);
   }
   return places;
-}
-
-std::vector<std::string> cells_at(const std::vector<std::string>& row, const std::vector<size_t>& places) {
-  std::vector<std::string> cells;
-  for (const size_t place : places) cells.push_back(row[place]);
-  return cells;
 }
 
 }  // namespace freight::store

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "freight/base/array.h"
@@ -134,16 +135,19 @@ std::vector<std::string> row_learners();
 // 1 and 0 of "yes" and "no", "true" and "false", "on" and "off", their first letters, and of 1 and 0 themselves, in any
 // case; empty for other cells.
 std::optional<double> yes_or_no(std::string_view cell);
-// The cell that holds this plain number ("1.5"), as the column writes numbers ("1,5").
-std::string cell_of_number(const Column& column, std::string_view number);
+// A cell of a row: a number, NaN where it is missing, or a text as it stands in a file, empty where it is missing.
+using Cell = std::variant<double, std::string>;
+// The cell of an integer, which is exact even where no double equals it.
+Cell cell_of(int64_t integer);
 // The number that a cell means; NaN where it is missing, or says neither yes nor no where the column does. Empty where
 // it is no finite number or date and one is needed.
-std::optional<double> value_in(const Column& column, std::string_view cell);
+std::optional<double> value_in(const Column& column, std::string_view text);
+std::optional<double> value_in(const Column& column, double number);
 // Says that of such a cell.
 std::string unfit(const Column& column, std::string_view cell);
 // One row of cells, f64 (columns), in the columns' order. Throws Error(data) that begins with `name` and says which
 // column for a cell that is no number or date where one is needed.
-Array row_of(const std::vector<Column>& columns, const std::vector<std::string>& cells, const std::string& name);
+Array row_of(const std::vector<Column>& columns, const std::vector<Cell>& cells, const std::string& name);
 // True of a number that lies outside of what training saw. Parts of dates other than the time itself have no such
 // range.
 bool beyond_range(const Column& column, double value);
@@ -159,7 +163,5 @@ std::vector<std::string> sources_of(const std::vector<Column>& columns);
 // is missing or there twice.
 std::vector<size_t> places_of(const std::vector<Column>& columns, const std::vector<std::string>& names,
                               const std::string& name);
-// The cells of a row that stand at these places, in their order.
-std::vector<std::string> cells_at(const std::vector<std::string>& row, const std::vector<size_t>& places);
 
 }  // namespace freight::store

@@ -40,9 +40,10 @@ TableRows::TableRows(const std::vector<Column>& columns, const data::Cells& cell
     bool any_wrong = false;
     for (uint32_t code = 0; code < cell.words.size(); ++code) {
       const std::string_view word = cell.words[code];
-      const bool number = cells.head.typed && data::is_number_cell(word);
-      const std::optional<double> value =
-          number ? value_in(columns[k], cell_of_number(columns[k], word)) : value_in(columns[k], word);
+      // A form that tells numbers from texts writes plain numbers, whatever the column's style.
+      const std::optional<double> number =
+          cells.head.typed && !columns[k].takes_texts() ? data::number_in(word) : std::nullopt;
+      const std::optional<double> value = number ? value_in(columns[k], *number) : value_in(columns[k], word);
       numbers.push_back(value.value_or(std::numeric_limits<double>::quiet_NaN()));
       wrong[code] = !value;
       any_wrong = any_wrong || !value;

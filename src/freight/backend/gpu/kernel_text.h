@@ -9,6 +9,7 @@
 
 #include "freight/backend/backend.h"
 #include "freight/backend/gpu/dialect.h"
+#include "freight/backend/gpu/kernel_template.h"
 #include "freight/backend/gpu/launch.h"
 #include "freight/base/strings.h"
 
@@ -56,6 +57,8 @@ class KernelText {
   void line(const Parts&... parts) {
     body_ += cat("  ", parts..., "\n");
   }
+  // Appends a template, its words replaced.
+  void lines(const Words& words, std::string_view text) { body_ += filled(text, words); }
   // `elements`: the largest number that index arithmetic meets; from 2^31 on it is done in 64 bits. In lines the type
   // is written idx_t. What does not fit a grid of groups is the caller's loop.
   Launch finish(const char* purpose, int64_t elements, int64_t groups, int64_t lanes);

@@ -25,11 +25,25 @@ std::string taken(Triangle take, const char* row, const char* column) {
   return cat(column, take == Triangle::lower ? " <= " : " >= ", row);
 }
 
-// Statements behind which `v` is finite.
-void look_for_nan(KernelText& text, const CopyOptions& options) {
-  if (!options.not_finite) return;
-  const std::string flags = elements(text, *options.not_finite, DType::i32, true).pointer;
-  text.line("if (v - v != 0) { ", flags, "[b] = 1; v = 0; }");
+// A statement behind which `v` is finite; none where the matrix need not be.
+std::string look_for_nan(KernelText& text, const CopyOptions& options) {
+  if (!options.not_finite) return "";
+  return gpu::statement(gpu::filled(R"cpp(
+                                      if (v - v != 0) {
+                                        $flags[b] = 1;
+                                        v = 0;
+                                      }
+                                    )cpp",
+                                    {{"flags", elements(text, *options.not_finite, DType::i32, true).pointer}}));
+}
+
+// Elements as words of a template: $x(index), and $store_y(index, value) as a statement.
+gpu::Word loaded(const gpu::Elements& x) {
+  return gpu::Word::OfOne([x](const std::string& index) { return x.load(index); });
+}
+gpu::Word stored(const gpu::Elements& y) {
+  return gpu::Word::OfTwo(
+      [y](const std::string& index, const std::string& value) { return gpu::statement(y.store(index, value)); });
 }
 
 // Begins a kernel with a work-item for element (i, j) of every matrix b.
@@ -44,19 +58,31 @@ std::string index_in(KernelText& text, const Rows& m, const char* row, const cha
   return cat("b * ", apart, " + ", row, " * ", lead, " + ", column);
 }
 
-// A kernel of one group that finds the first matrix e for which `bad` holds. `find` declares the `place` in it.
+// A kernel of one group that finds the first matrix e for which `bad` holds. `find` declares the `place` in it. An
+// earlier fault is the cause, and stays.
 gpu::Launch scan(KernelText& text, int64_t batches, int64_t k, int64_t check, const std::string& bad,
                  const std::string& find) {
   const std::string end = text.number(batches), places = text.number(k), checked = text.number(check),
-                    words = text.operand(gpu::kFaults, DType::i64, true).pointer;
-  text.line("i64 first = ", end, ";");
-  text.line("for (i64 e = LANE; e < ", end, "; e += ", kScanLanes, ") if ((", bad, ") && e < first) first = e;");
-  text.line("SHARE(i64, ", kScanLanes, ", all, first, MIN_OF);");
-  // An earlier fault is the cause, and stays.
-  text.line("if (LANE == 0 && first < ", end, " && ", words, "[0] == 0) {");
-  text.line("const i64 e = first;");
-  text.line(find);
-  text.line(words, "[0] = ", checked, "; ", words, "[1] = e * ", places, " + place; }");
+                    faults = text.operand(gpu::kFaults, DType::i64, true).pointer;
+  text.lines({{"end", end},
+              {"places", places},
+              {"check", checked},
+              {"faults", faults},
+              {"lanes", kScanLanes},
+              {"bad", bad},
+              {"find", gpu::statement(find)}},
+             R"cpp(
+               i64 first = $end;
+               for (i64 e = LANE; e < $end; e += $lanes)
+                 if (($bad) && e < first) first = e;
+               SHARE(i64, $lanes, all, first, MIN_OF);
+               if (LANE == 0 && first < $end && $faults[0] == 0) {
+                 const i64 e = first;
+                 $find;
+                 $faults[0] = $check;
+                 $faults[1] = e * $places + place;
+               }
+             )cpp");
   return text.finish("report", batches, 1, kScanLanes);
 }
 
@@ -67,40 +93,59 @@ gpu::Launch copy_matrices(const Rows& from, const Rows& to, const CopyOptions& o
   const gpu::Elements x = elements(text, from.at, options.dtype, false), y = elements(text, to.at, options.dtype, true);
   begin_matrices(text, from, options.batches);
   const std::string at = index_in(text, from, "i", "j"), into = index_in(text, to, "i", "j");
-  text.line(gpu::value_type(options.dtype), " v = 0;");
-  text.line("if (", taken(options.take, "i", "j"), ") {");
-  text.line("v = ", x.load(at), ";");
-  look_for_nan(text, options);
-  text.line("}");
-  text.line(y.store(into, "v"));
+  text.lines({{"real", gpu::value_type(options.dtype)},
+              {"taken", taken(options.take, "i", "j")},
+              {"x", x.load(at)},
+              {"look_for_nan", look_for_nan(text, options)},
+              {"store", gpu::statement(y.store(into, "v"))}},
+             R"cpp(
+               $real v = 0;
+               if ($taken) {
+                 v = $x;
+                 $look_for_nan;
+               }
+               $store;
+             )cpp");
   return text.finish_elements("copy_matrices", std::max(reach(from, options.batches), reach(to, options.batches)));
 }
 
+// A row of the tile has one element more than it holds, so that a column's elements lie in banks of their own.
 gpu::Launch transpose_matrices(const Rows& from, const Rows& to, const CopyOptions& options) {
   KernelText text;
   const gpu::Elements x = elements(text, from.at, options.dtype, false), y = elements(text, to.at, options.dtype, true);
   const int64_t down = gpu::ceil_div(from.rows, kTile), across = gpu::ceil_div(from.columns, kTile);
-  const char* type = gpu::value_type(options.dtype);
-  text.line("LOCAL ", type, " tile[", kTile * (kTile + 1), "];");  // a column's elements lie in banks of their own
-  text.line("const idx_t group = GROUP; const int lane = LANE;");
+  gpu::Words words{{"real", gpu::value_type(options.dtype)}, {"size", kTile * (kTile + 1)}};
+  text.lines(words, R"cpp(
+    LOCAL $real tile[$size];
+    const idx_t group = GROUP;
+    const int lane = LANE;
+  )cpp");
   text.line(text.split("group", down * across, "b", "in_matrix"));
   text.line(text.split("in_matrix", across, "tile_row", "tile_column"));
   const std::string rows = text.number(from.rows), columns = text.number(from.columns);
   const std::string at = index_in(text, from, "i", "j"), into = index_in(text, to, "j", "i");
-  text.line("for (int k = lane / 32; k < 32; k += 8) {");
-  text.line("const idx_t i = tile_row * 32 + k, j = tile_column * 32 + lane % 32;");
-  text.line(type, " v = 0;");
-  text.line("if (i < ", rows, " && j < ", columns, " && ", taken(options.take, "i", "j"), ") {");
-  text.line("v = ", x.load(at), ";");
-  look_for_nan(text, options);
-  text.line("}");
-  text.line("tile[k * 33 + lane % 32] = v;");
-  text.line("}");
-  text.line("BARRIER;");
-  text.line("for (int k = lane / 32; k < 32; k += 8) {");
-  text.line("const idx_t i = tile_row * 32 + lane % 32, j = tile_column * 32 + k;");
-  text.line("if (i < ", rows, " && j < ", columns, ") ", y.store(into, "tile[lane % 32 * 33 + k]"));
-  text.line("}");
+  words.insert({{"rows", rows},
+                {"columns", columns},
+                {"taken", taken(options.take, "i", "j")},
+                {"x", x.load(at)},
+                {"look_for_nan", look_for_nan(text, options)},
+                {"store", gpu::statement(y.store(into, "tile[lane % 32 * 33 + k]"))}});
+  text.lines(words, R"cpp(
+    for (int k = lane / 32; k < 32; k += 8) {
+      const idx_t i = tile_row * 32 + k, j = tile_column * 32 + lane % 32;
+      $real v = 0;
+      if (i < $rows && j < $columns && $taken) {
+        v = $x;
+        $look_for_nan;
+      }
+      tile[k * 33 + lane % 32] = v;
+    }
+    BARRIER;
+    for (int k = lane / 32; k < 32; k += 8) {
+      const idx_t i = tile_row * 32 + lane % 32, j = tile_column * 32 + k;
+      if (i < $rows && j < $columns) $store;
+    }
+  )cpp");
   const int64_t most = std::max(reach(from, options.batches), reach(to, options.batches));
   return text.finish("transpose", most + kTile * (from.columns + from.rows + kTile), options.batches * down * across,
                      kTileLanes);
@@ -124,14 +169,17 @@ gpu::Launch set_identity(const Rows& to, DType dtype, int64_t batches) {
   return text.finish_elements("identity", reach(to, batches));
 }
 
+// NaN has no largest number: its pivot is row k itself.
 gpu::Launch pivots_from_zero(Location from, Location to, int64_t batches, int64_t rows, int64_t pivots) {
   KernelText text;
   const gpu::Elements x = elements(text, from, DType::i64, false), y = elements(text, to, DType::i32, true);
   text.begin_elements(batches * pivots);
   text.line(text.split("e", pivots, "b", "k"));
-  text.line("i64 p = ", x.load("e"), " - 1;");
-  text.line("if (p < k || p >= ", text.number(rows), ") p = k;");  // NaN has no largest number
-  text.line(y.store("e", "(int)p"));
+  text.lines({{"x", loaded(x)}, {"store_y", stored(y)}, {"rows", text.number(rows)}}, R"cpp(
+    i64 p = $x(e) - 1;
+    if (p < k || p >= $rows) p = k;
+    $store_y(e, (int)p);
+  )cpp");
   return text.finish_elements("pivots", batches * rows);
 }
 
@@ -141,13 +189,14 @@ gpu::Launch permutation_of(Location pivots, Location to, int64_t batches, int64_
   const gpu::Elements x = elements(text, pivots, DType::i32, false), y = elements(text, to, DType::i32, true);
   text.begin_elements(batches * rows);
   text.line(text.split("e", rows, "b", "i"));
-  const std::string each = text.number(count);
-  text.line("int p = (int)i;");
-  text.line("for (int k = (int)", each, " - 1; k >= 0; --k) {");
-  text.line("const int other = ", x.load(cat("b * ", each, " + k")), ";");
-  text.line("p = p == k ? other : p == other ? k : p;");
-  text.line("}");
-  text.line(y.store("e", "p"));
+  text.lines({{"x", loaded(x)}, {"store_y", stored(y)}, {"each", text.number(count)}}, R"cpp(
+    int p = (int)i;
+    for (int k = (int)$each - 1; k >= 0; --k) {
+      const int other = $x(b * $each + k);
+      p = p == k ? other : p == other ? k : p;
+    }
+    $store_y(e, p);
+  )cpp");
   return text.finish_elements("permutation", batches * rows);
 }
 
@@ -165,9 +214,10 @@ gpu::Launch unpack_eigenvalues(const EigenResults& r, DType dtype, int64_t batch
                       im = elements(text, r.values_im, dtype, true);
   text.begin_elements(batches * n);
   text.line(text.split("e", n, "b", "j"));
-  const std::string each = text.number(n);
-  text.line(re.store("e", w.load(cat("2 * b * ", each, " + j"))));
-  text.line(im.store("e", w.load(cat("(2 * b + 1) * ", each, " + j"))));
+  text.lines({{"w", loaded(w)}, {"store_re", stored(re)}, {"store_im", stored(im)}, {"each", text.number(n)}}, R"cpp(
+    $store_re(e, $w(2 * b * $each + j));
+    $store_im(e, $w((2 * b + 1) * $each + j));
+  )cpp");
   return text.finish_elements("eigenvalues", 2 * batches * n);
 }
 
@@ -179,11 +229,19 @@ gpu::Launch unpack_eigenvectors(const EigenResults& r, DType dtype, int64_t batc
   text.line(text.split("e", n * n, "b", "in_matrix"));
   text.line(text.split("in_matrix", n, "i", "j"));
   const std::string each = text.number(n), square = text.number(n * n);
-  text.line("const ", gpu::value_type(dtype), " part = ", w.load(cat("(2 * b + 1) * ", each, " + j")), ";");
-  text.line("const idx_t first = part < 0 && j > 0 ? j - 1 : j, second = first + 1 < ", each, " ? first + 1 : first;");
-  text.line(re.store("e", v.load(cat("b * ", square, " + first * ", each, " + i"))));
-  const std::string imaginary = v.load(cat("b * ", square, " + second * ", each, " + i"));
-  text.line(im.store("e", cat("part == 0 ? 0 : part < 0 ? -", imaginary, " : ", imaginary)));
+  text.lines({{"real", gpu::value_type(dtype)},
+              {"w", loaded(w)},
+              {"v", loaded(v)},
+              {"store_re", stored(re)},
+              {"store_im", stored(im)},
+              {"each", each},
+              {"square", square}},
+             R"cpp(
+               const $real part = $w((2 * b + 1) * $each + j);
+               const idx_t first = part < 0 && j > 0 ? j - 1 : j, second = first + 1 < $each ? first + 1 : first;
+               $store_re(e, $v(b* $square + first * $each + i));
+               $store_im(e, part == 0 ? 0 : part < 0 ? -$v(b * $square + second * $each + i) : $v(b * $square + second * $each + i));
+             )cpp");
   return text.finish_elements("eigenvectors", batches * n * n);
 }
 
@@ -200,11 +258,17 @@ gpu::Launch report_not_positive(Location info, const Rows& factor, const CopyOpt
   const gpu::Elements x = elements(text, info, DType::i32, false), y = elements(text, factor.at, options.dtype, false);
   const std::string apart = text.number(factor.apart), step = text.number(factor.lead + 1),
                     n = text.number(factor.rows);
-  const auto diagonal = [&](const std::string& i) { return y.load(cat("e * ", apart, " + (", i, ") * ", step)); };
-  const std::string last = diagonal(cat(n, " - 1")), next = diagonal("place");
-  const std::string find =
-      cat("i64 place = ", x.load("e"), " - 1; if (place < 0) for (place = 0; ", next, " == ", next, "; ) ++place;");
-  return scan(text, options.batches, factor.rows, check, cat(x.load("e"), " > 0 || ", last, " != ", last), find);
+  const gpu::Words words{{"info", x.load("e")}, {"n", n}, {"diagonal", gpu::Word::OfOne([=](const std::string& i) {
+                                                             return y.load(cat("e * ", apart, " + (", i, ") * ", step));
+                                                           })}};
+  const std::string find = gpu::filled(R"cpp(
+                                         i64 place = $info - 1;
+                                         if (place < 0)
+                                           for (place = 0; $diagonal(place) == $diagonal(place);) ++place;
+                                       )cpp",
+                                       words);
+  const std::string bad = gpu::filled("$info > 0 || $diagonal($n - 1) != $diagonal($n - 1)", words);
+  return scan(text, options.batches, factor.rows, check, bad, find);
 }
 
 gpu::Launch addresses_of(Location matrices, Location to, DType dtype, int64_t batches, int64_t apart) {

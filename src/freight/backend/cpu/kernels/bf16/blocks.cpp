@@ -4,6 +4,7 @@
 
 #include "freight/backend/cpu/kernels/bf16/convert.h"
 #include "freight/backend/cpu/kernels/bf16/tiles.h"
+#include "freight/backend/cpu/kernels/simd_tables.h"
 
 #include <algorithm>
 #include <limits>
@@ -424,6 +425,7 @@ int64_t cache_bytes() {
 }
 
 const Bf16Table* bf16_table() {
+  if (!ForcedSimdTarget::allows_avx512()) return nullptr;
   int count = 0;
   const Bf16Table* const* tables = bf16_tables(count);
   return count > 0 ? tables[0] : nullptr;

@@ -45,9 +45,10 @@ struct ThinGemm::Call {
 };
 
 bool ThinGemm::fits(const GemmProblem& p) {
-  static const bool kTiles = bf16_table() && std::string_view(bf16_table()->name) == "amx";
+  const Bf16Table* const table = bf16_table();
+  const bool tiles = table && std::string_view(table->name) == "amx";
   const bool whole_tiles = p.b_row == 1 && p.b_col > 1 && p.k % kSteps == 0;
-  return kTiles && !p.accumulate && !p.subtract && p.batch == 1 && p.m <= kSide && p.n >= kSide &&
+  return tiles && !p.accumulate && !p.subtract && p.batch == 1 && p.m <= kSide && p.n >= kSide &&
          (whole_tiles || p.b_col == 1) && p.n * p.k * static_cast<int64_t>(sizeof(Bf16)) > cache_bytes();
 }
 
