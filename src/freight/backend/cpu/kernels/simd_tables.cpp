@@ -31,7 +31,7 @@ ForcedSimdTarget::ForcedSimdTarget(const std::string& name) {
   for (const int64_t bit : target_bits()) {
     if (name == hwy::TargetName(bit)) forced = bit;
   }
-  FREIGHT_CHECK(forced != 0, "this processor has no instruction set ", name);
+  FREIGHT_CHECK(forced != 0, "this CPU has no instruction set ", name);
   hwy::GetChosenTarget().Update(forced);
   avx512_allowed = forced <= HWY_AVX3;
 }
