@@ -129,8 +129,8 @@ class HttpServer::Impl {
     }
   }
 
-  // Connections that were refused, and whose clients may not have read the reason: they are closed after the client has
-  // read it, or after a moment, while other connections are accepted.
+  // Refused connections whose clients may not have read the reason yet: they are closed once it is read, or after a
+  // moment.
   class Leaving {
    public:
     bool empty() const { return left_.empty(); }
