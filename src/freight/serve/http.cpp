@@ -129,8 +129,7 @@ class HttpServer::Impl {
     }
   }
 
-  // Refused connections whose clients may not have read the reason yet: they are closed once it is read, or after a
-  // moment.
+  // Refused connections whose clients may not have read the reason yet: they close once it is read, or after a moment.
   class Leaving {
    public:
     bool empty() const { return left_.empty(); }
