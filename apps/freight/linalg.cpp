@@ -1,5 +1,5 @@
-// `freight linalg`: solves systems and factorizes matrices that lie in npy files, and says how far the answer can be
-// trusted: the residual, and what the matrix makes of an error.
+// `freight linalg`: solves systems and factorizes matrices in npy files, and reports how far the result can be trusted:
+// the residual, and the condition of the matrix.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -34,7 +34,7 @@ struct LinalgFlags {
   bool upper = false, reduced = false, json = false;
 };
 
-// An operation gives these; and where it has made an LU, its factors, by which the condition is estimated.
+// The results of an operation; if it made an LU, its factors are used to estimate the condition.
 struct Computed {
   Computed(Named named) : results(std::move(named)) {}
   Computed(Named named, Tensor factors) : results(std::move(named)), lu(std::move(factors)) {}
@@ -42,16 +42,16 @@ struct Computed {
   Tensor lu;
 };
 
-// finite: results of finite operands have to be finite, too. The condition of a singular matrix is not.
+// finite: results of finite operands must be finite, too. The condition of a singular matrix is not.
 enum class Bounds { finite, none };
 
-// A row: what is computed of the files, and the matrix that must vanish, against what its size is measured.
+// An operation: what is computed from the files, and the residual, relative to the size that it is measured by.
 struct Operation {
   const char* name;
   int operands, results;
   const char* doc;
   std::function<Computed(const std::vector<Tensor>& in, const LinalgFlags& f)> run;
-  // Null: there is none. Gets the operands and the results.
+  // Null if there is none. Called with the operands and the results.
   std::function<Tensor(const std::vector<Tensor>& in, const Named& out, const LinalgFlags& f)> rest = nullptr;
   Bounds bounds = Bounds::finite;
 };
