@@ -36,8 +36,8 @@ class Job {
   std::exception_ptr error;
   Clock::time_point arrived;
 
-  // Waits on a condition variable: the library's semaphore spins first, which does not pay off for the length of a
-  // batch.
+  // A condition variable wakes the thread: the library's semaphore would spin first, which does not pay off for the
+  // length of a batch.
   void finish(std::exception_ptr e) {
     {
       const std::lock_guard lock(mutex_);
