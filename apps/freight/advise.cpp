@@ -1,4 +1,4 @@
-// `freight advise`: the least hardware that does a run within a deadline and a budget, and why.
+// `freight advise`: the least hardware that completes a run within a deadline and a budget, and why.
 #include <cstdio>
 #include <optional>
 
@@ -56,7 +56,7 @@ Json json_of(const std::optional<Choice>& c, const plan::Catalog& catalog) {
 
 void say(const std::string& text) { std::printf("%s\n", text.c_str()); }
 
-// The answer's device by its number, in the machines that cost least.
+// Prints the answer's device by number of devices, in the cheapest machines.
 void print_devices(const plan::Advice& a) {
   if (a.by_devices.size() < 2) return;
   std::vector<const plan::Estimate*> rows;
@@ -93,7 +93,7 @@ void print(const plan::Advice& a, const plan::Goal& w) {
           " GiB count as small; hourly prices as of the dates shown"));
 }
 
-// `run`: what is planned.
+// `run`: the planned run.
 Json json_of(const plan::Advice& a, const plan::Goal& w, Json run, const plan::Catalog& catalog) {
   Json j = std::move(run);
   j.update({{"deadline_hours", w.deadline_hours > 0 ? w.deadline_hours : plan::kNight},

@@ -1,5 +1,5 @@
-// `freight bench compare --workloads classic`: the networks of the study of 2017 on this machine, beside published
-// figures. Another number of CPU threads than this process's own is measured in a process of its own: kernels are
+// `freight bench compare --workloads classic`: the networks of the study of 2017 on this machine, next to published
+// figures. For another number of CPU threads than this process has, a separate process is started, since kernels are
 // chosen for a number of threads.
 #include <fcntl.h>
 #include <spawn.h>
@@ -30,7 +30,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Returns what this command prints with --json in a process with so many threads; its messages go where ours go.
+// Returns what this command prints with --json in a process with that many threads; its messages go where ours go.
 Json in_process_of(int64_t threads, const std::vector<std::string>& arguments) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   std::vector<std::string> words = {self, "bench", "compare", "--workloads", "classic"};
@@ -87,7 +87,7 @@ class Classic {
     threads_ = thread_counts();
   }
 
-  // Null where a signal asked to stop.
+  // Null if a signal asked to stop.
   const bench::Study* run() {
     for (const std::string& name : selected_) {
       for (const auto& [device, unused] : study_.devices) {
@@ -176,7 +176,7 @@ class Classic {
   std::vector<int64_t> threads_;
 };
 
-// Flags decide what is measured and for how long, then --quick, then the usual times.
+// Flags determine what is measured and for how long, then --quick, then the defaults.
 bench::ClassicOptions options_of(const CompareFlags& f, const Options& o) {
   bench::ClassicOptions run{.batch = one_batch(f, o), .most_steps = f.most_steps, .data_dir = f.data_dir};
   if (f.quick) {

@@ -1,5 +1,5 @@
-// `freight bench comm`: sums over processes of this host, by the number of ranks and of bytes. The command starts the
-// ranks, which are this command again; under another launcher (mpirun, srun, torchrun) it is one of them.
+// `freight bench comm`: all-reduce over processes of this host, by the number of ranks and of bytes. The command starts
+// the ranks, which run it again; under another launcher (mpirun, srun, torchrun) it is one of them.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -34,7 +34,7 @@ struct CommFlags : JobFlags {
   double seconds = 0.5;
   bool json = false;
 
-  // "1,2,4": up to a rank per processor.
+  // The default numbers of ranks: powers of two up to a rank per core.
   static std::string default_world() {
     std::string text = "1";
     for (int n = 2; n <= cpu_info().cores; n *= 2) text += cat(",", n);
@@ -42,7 +42,7 @@ struct CommFlags : JobFlags {
   }
 };
 
-// "1k,64k,1M": bytes, in powers of 1024, rising.
+// Parses "1k,64k,1M": bytes, in powers of 1024, ascending.
 std::vector<int64_t> parse_sizes(const std::string& text) {
   constexpr int64_t kMost = int64_t{1} << 34;
   std::vector<int64_t> all;
@@ -62,7 +62,7 @@ std::vector<int64_t> parse_sizes(const std::string& text) {
   return all;
 }
 
-// A signal's number where one ended the job.
+// The times, or the number of the signal that ended the job.
 std::variant<bench::CommTimes, int> times_of_world(int64_t world, const CommFlags& flags) {
   LogFolder logs("bench-comm");
   comm::LaunchOptions o;
@@ -78,7 +78,7 @@ std::variant<bench::CommTimes, int> times_of_world(int64_t world, const CommFlag
   if (end.forwarded != 0) return end.forwarded;
   if (end.failed()) {
     logs.keep();
-    const std::string why = last_line(end.log);  // nothing of a rank that was killed
+    const std::string why = last_line(end.log);  // empty for a rank that was killed
     fail(kind_of(end), "bench comm", to_string(end), why.empty() ? "" : ": " + why);
   }
   return bench::read_comm_times(io::read_text(o.result), "rank 0").at(0);

@@ -1,4 +1,4 @@
-// `freight bench compare`: its flags, and a net on several devices over batch sizes.
+// `freight bench compare`: its flags, and the comparison of devices for a network over batch sizes.
 #include "bench_compare.h"
 
 #include <cstdio>
@@ -18,12 +18,12 @@
 namespace freight::app {
 namespace {
 
-// The kinds of comparisons. Each has flags of its own.
+// The kinds of comparisons, each of which has its own flags.
 enum Compared : unsigned { kNets = 1, kTrees = 2, kWorlds = 4, kClassic = 8 };
 constexpr std::pair<Compared, const char*> kComparedNames[] = {
     {kNets, "networks"}, {kTrees, "trees of a table"}, {kWorlds, "--world"}, {kClassic, "--workloads classic"}};
 
-// The flags that not every comparison has a use for.
+// The flags that only some comparisons use.
 constexpr std::pair<const char*, unsigned> kTakers[] = {
     {"--model", kNets | kTrees | kWorlds},
     {"--target", kTrees},
@@ -124,7 +124,7 @@ int compare_nets(CompareFlags& f, const Options& o, const train::Config& config)
   run.watts = parse_figures("--watts", f.watts, run.devices);
   const plan::Catalog catalog = plan::load_catalog(f.catalog, f.price_file);
   for (const std::string& q : catalog.questions) std::fprintf(stderr, "freight: warning: %s\n", q.c_str());
-  // There is nothing to save, so a signal ends the process, also in the middle of a long step.
+  // There is nothing to save, so a signal ends the process, even during a long step.
   const bench::Comparison c = bench::compare(setup_of(f, config), catalog, run, [&](const std::string& what) {
     if (!o.quiet()) std::fprintf(stderr, "%s\n", what.c_str());
     return true;
@@ -184,7 +184,7 @@ void CompareFlags::declare(Options& o) {
   o.add("--most-seconds", &run.most_seconds,
         "skip batch sizes or networks whose steps would take longer (default: 60 with --workloads)", {.min = 0.01});
   o.add("--deterministic", &run.deterministic, "fixed kernel choices, no measurement");
-  // Not --link, which `freight plan` has for what lies between machines, in Gbit/s.
+  // Not --link: `freight plan` uses that for the network between machines, in Gbit/s.
   o.add("--host-link", &run.link_gb, "GB/s between the host and predicted devices, for times with moved batches",
         {.value = "GB/S", .min = 0});
   o.group("Utilization, money, energy");

@@ -1,6 +1,6 @@
-// The flags of `freight bench compare`, and the two comparisons that have files of their own: numbers of devices
-// (bench_world.cpp) and the networks of a study of 2017 (bench_classic.cpp). Nets on several devices are in
-// bench_compare.cpp, trees of a table in bench_trees.cpp.
+// The flags of `freight bench compare`, and the two comparisons with their own files: numbers of devices
+// (bench_world.cpp) and the networks of a study of 2017 (bench_classic.cpp). bench_compare.cpp compares devices for a
+// network, bench_trees.cpp for trees of a table.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -25,9 +25,9 @@ struct CompareFlags : JobFlags {
   void declare(Options& o);
 };
 
-// The batch size where one comparison takes one only; 0: none was given. Throws Error(usage) for several.
+// The batch size, for comparisons with a single one; 0: not given. Throws Error(usage) for several.
 int64_t one_batch(const CompareFlags& flags, const Options& options);
-// Writes the JSON to --out and prints it with --json; false: the table is to be printed.
+// Writes the JSON to --out and prints it with --json; returns false if the table is to be printed instead.
 bool print_json(const CompareFlags& flags, const std::string& json);
 
 // Both return the exit code.

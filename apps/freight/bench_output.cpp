@@ -60,7 +60,7 @@ std::map<std::string, double> parse_figures(const std::string& flag, const std::
 }
 
 void print(const bench::Listing& listing) {
-  // Notes take a line of their own between the rows, whose columns stay those of the whole table.
+  // Notes have their own line between the rows, whose columns stay aligned over the whole table.
   std::vector<std::vector<std::string>> rows;
   for (const auto& row : listing.rows) {
     if (row.size() > 1) rows.push_back(row);
@@ -76,7 +76,7 @@ void need_writable(const std::string& path) {
   const auto there = std::filesystem::status(path, ignored);
   if (path.empty() || (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there) &&
                        !std::filesystem::is_directory(there))) {
-    return;  // what is written to a pipe comes out of it
+    return;  // a pipe's reader sees the data itself
   }
   const io::AtomicFile opened(path);
 }

@@ -1,5 +1,5 @@
-// `freight bench compare` and `classic` have this in common: devices and figures on the command line, and results on
-// the terminal.
+// Common to `freight bench compare` and its workloads: devices and figures on the command line, and results on the
+// terminal.
 #pragma once
 #include <map>
 #include <string>
@@ -9,17 +9,18 @@
 
 namespace freight::app {
 
-// The devices that --devices lists (device_list.h), each once; "" stands for all of this machine, a number for the
-// first of these. Throws Error(device) for one that is not there.
+// The devices in --devices (device_list.h), each once; "" means all devices of this machine, a number the first of
+// them. Throws Error(device) for one that does not exist.
 std::vector<std::string> parse_devices(const std::string& text);
-// "cpu=0.4,opencl:0=1.2": numbers above 0 by device. Throws Error(usage) naming the flag for what is not of `devices`.
+// Parses "cpu=0.4,opencl:0=1.2": numbers above 0 by device. Throws Error(usage) that names the flag for a device that
+// is not in `devices`.
 std::map<std::string, double> parse_figures(const std::string& flag, const std::string& text,
                                             const std::vector<std::string>& devices);
 // A table with notes between its rows.
 void print(const bench::Listing& listing);
-// Throws where write_output() could not write there: measurements of minutes would be lost.
+// Throws if write_output() could not write there: minutes of measurements would be lost.
 void need_writable(const std::string& path);
-// Writes a file whole or not at all and says so, with its size; `path` "" writes none.
+// Writes a file atomically and reports it with its size; nothing if `path` is "".
 void write_output(const std::string& path, const std::string& text);
 
 }  // namespace freight::app

@@ -20,12 +20,12 @@ namespace {
 
 using TimedFit = TreeComparison::TimedFit;
 
-constexpr int64_t kFewestRows = 100;  // that are fitted where none are asked for
+constexpr int64_t kFewestRows = 100;  // that are fitted by default
 constexpr int kMostFits = 20;         // of each kind
 constexpr double kSecondsOfHour = 3600;
-constexpr double kFitsPriced = 1000;  // in what is printed: one costs too little to read
+constexpr double kFitsPriced = 1000;  // in the output: the price of a single one is too small to read
 
-// Sixteenth, quarter, all.
+// A sixteenth, a quarter and all rows.
 std::vector<int64_t> usual_rows(int64_t all) {
   std::vector<int64_t> rows;
   for (const int64_t part : {16, 4, 1}) {
@@ -34,7 +34,7 @@ std::vector<int64_t> usual_rows(int64_t all) {
   return rows;
 }
 
-// The training part with so many of its rows, from all over it.
+// The training part with fewer rows, spread over all of it.
 train::RowData with_rows(const train::RowData& data, int64_t rows) {
   const int64_t all = data.train.count();
   std::vector<int64_t> numbers;
@@ -92,7 +92,7 @@ std::vector<std::string> TreeComparison::findings() const {
     for (const TimedFit& g : fits) {
       if (g.device == f.device) own.push_back(&g);
     }
-    // The fewest rows from which on all measured numbers of rows are faster.
+    // Finds the fewest rows from which on all measurements are faster.
     const TimedFit* from = nullptr;
     for (auto it = own.rbegin(); it != own.rend() && (*it)->times > 1; ++it) from = *it;
     const TimedFit& most = *own.back();

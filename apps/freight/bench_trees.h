@@ -14,8 +14,8 @@ struct TreeComparison {
   struct TimedFit {
     std::string device;
     int64_t rows = 0;
-    double seconds = 0;  // of the fastest fit, the table in memory
-    double times = 1;    // as fast as the first device
+    double seconds = 0;  // of the fastest fit, with the table in memory
+    double times = 1;    // speedup over the first device
     std::optional<double> dollars = {};
   };
   std::string model, data;
@@ -25,18 +25,19 @@ struct TreeComparison {
   std::vector<std::string> left_out = {};
 
   void add(const std::string& device, int64_t rows, double seconds);
-  // A sentence on each GPU: whether it pays, and from how many of the measured rows on.
+  // A sentence on each GPU: whether it pays off, and from how many of the measured rows on.
   std::vector<std::string> findings() const;
 };
 
 struct TreeComparisonOptions {
-  std::vector<std::string> devices;  // named: one that cannot fit is an error; empty: those of this machine that can
-  std::vector<int64_t> rows;         // to fit, rising; empty: a sixteenth, a quarter and all of the table's
-  double seconds = 1;                // to repeat each fit for
+  // If given, a device that cannot fit is an error; empty: those of this machine that can.
+  std::vector<std::string> devices;
+  std::vector<int64_t> rows;  // to fit, ascending; empty: a sixteenth, a quarter and all of the table's rows
+  double seconds = 1;         // for which each fit is repeated
   std::map<std::string, double> hourly = {};  // dollars, by device
 };
 
-// Fits all rounds without early stopping. Throws Error: device, data, usage where the table has fewer rows.
+// Fits all rounds without early stopping. Throws Error: device, data, and usage if the table has fewer rows.
 TreeComparison compare_trees(train::Config config, const train::RowLearner& learner,
                              const TreeComparisonOptions& options, const std::function<void(const std::string&)>& told);
 std::string to_json(const TreeComparison& comparison);

@@ -1,6 +1,5 @@
-// `freight bench compare --world`: steps of training by 1, 2, 4 devices, and why more are not as many times as fast.
-// The command starts the ranks, which are this command again; under another launcher (mpirun, srun, torchrun) it is one
-// of them.
+// `freight bench compare --world`: training steps on 1, 2, 4 devices, and why the speedup is not linear. The command
+// starts the ranks, which run it again; under another launcher (mpirun, srun, torchrun) it is one of them.
 #include <cstdio>
 #include <optional>
 
@@ -22,9 +21,9 @@
 namespace freight::app {
 namespace {
 
-constexpr double kSecondsOfWorld = 3;  // that each number of devices is measured for, unless --seconds says otherwise
+constexpr double kSecondsOfWorld = 3;  // for each number of devices, unless --seconds is given
 
-// The device that each rank is.
+// The device of each rank.
 std::string device_of_ranks(const CompareFlags& f) {
   if (f.devices.empty()) return "auto";
   if (f.devices == "all" || f.devices.find_first_of(",*") != std::string::npos ||
@@ -55,7 +54,7 @@ train::Config config_of_world(const CompareFlags& f, const Options& o) {
   return c;
 }
 
-// The run is stopped when enough was measured; it learns too little to diverge.
+// The run is stopped when enough was measured; its learning rate is too small to diverge.
 train::Config measured_run(train::Config c, const std::string& folder) {
   constexpr int64_t kManySteps = 1'000'000'000;
   c.epochs = 0;
@@ -66,27 +65,27 @@ train::Config measured_run(train::Config c, const std::string& folder) {
   c.lr_warmup_epochs = 0;
   c.save_every = 0;
   c.save_seconds = 0;
-  c.save_in_place = true;  // between epochs, not beside the steps of the next
+  c.save_in_place = true;  // between epochs, so that it does not overlap with the next epoch's steps
   c.keep = 1;
   c.output_dir = folder + "/run";
   return c;
 }
 
-// Sizes around that of the gradients, for the line of a sum's cost.
+// Sizes around that of the gradients, for the fitted line of a sum's cost.
 std::vector<int64_t> sizes_of(int64_t parameters) {
   constexpr int64_t kLeast = 1 << 12, kMost = 1 << 26;
   const int64_t all = std::clamp<int64_t>(parameters * 4, 4 * kLeast, kMost) / 16 * 16;
   return {kLeast, all / 2, all};
 }
 
-// Rates of this machine, for predictions; null where it is not calibrated.
+// The rates of this machine, for predictions; null if it is not calibrated.
 std::optional<plan::Rates> rates_of(const CompareFlags& f) {
   if (!f.rates.empty()) return plan::Rates::parse(io::read_text(f.rates), f.rates);
   plan::Rates own;
   return plan::own_rates(own) ? std::optional(std::move(own)) : std::nullopt;
 }
 
-// This process as one of the ranks of a job.
+// Measures as one of the ranks of a job.
 bench::ScalingPoint measure(const CompareFlags& f, const Args& args, const train::Config& c,
                             const comm::Launch& launch) {
   constexpr double kSumSeconds = 0.1, kBesideSeconds = 0.3;  // for each size
@@ -112,7 +111,7 @@ bench::ScalingPoint measure(const CompareFlags& f, const Args& args, const train
   });
 }
 
-// Puts beside each point what freight plan --world says of it, by this machine's rates and the sums that the ranks
+// Adds to each point the prediction of freight plan --world, by this machine's rates and the sums that the ranks
 // measured.
 void predict(bench::Scaling& s, const train::Config& c, const CompareFlags& f, bool one_host) {
   const std::optional<plan::Rates> rates = rates_of(f);
@@ -162,7 +161,7 @@ bench::Scaling scaling_of(const train::Config& c, const std::string& transport) 
           .points = {}};
 }
 
-// Started by another launcher, or by this command: rank 0 prints what all measured.
+// Runs as a rank that another launcher or this command started: rank 0 prints what all measured.
 int run_as_rank(const CompareFlags& f, const Args& args, const train::Config& c, const comm::Launch& launch) {
   if (!f.world.empty() && parse_counts("--world", f.world) != std::vector<int64_t>{launch.world}) {
     fail(ErrorKind::usage, "--world", "got ", f.world, ", but ", launch.source, " started ", launch.world,
@@ -194,7 +193,7 @@ int compare_worlds(const CompareFlags& flags, const Options& o, const Args& args
   if (!launch.source.empty()) return run_as_rank(f, args, c, launch);
   const std::vector<int64_t> worlds = parse_counts("--world", f.world);
   need_parts("--world", worlds.back(), c);
-  rates_of(f);  // what is wrong with them is reported before all is measured
+  rates_of(f);  // reports errors in them before anything is measured
   bench::Scaling s = scaling_of(c, comm::to_string(f.transport()));
   const LogFolder folder("bench-world", f.scratch);
   for (const int64_t world : worlds) {

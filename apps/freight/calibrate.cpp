@@ -1,4 +1,4 @@
-// `freight calibrate`: measures what this machine's kernels reach, once, for the times that `freight plan` tells.
+// `freight calibrate`: measures once what this machine's kernels reach, for the time estimates of `freight plan`.
 #include <unistd.h>
 
 #include <cstdio>

@@ -6,7 +6,7 @@
 
 namespace freight::app {
 
-using Args = std::vector<std::string>;  // what follows the command's name
+using Args = std::vector<std::string>;  // the words after the command's name
 
 struct Command {
   const char* name;
@@ -14,7 +14,7 @@ struct Command {
   int (*run)(const Args& args);  // the exit code
 };
 
-// `freight` itself, or a command with commands of its own (`freight data`).
+// `freight` itself, or a command with subcommands (`freight data`).
 struct CommandGroup {
   std::string name;  // "freight", "freight data"
   std::string summary;

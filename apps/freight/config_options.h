@@ -1,11 +1,11 @@
-// The flags of a training configuration, for the commands that take what `freight train` takes.
+// The flags of a training configuration, for commands with the flags of `freight train`.
 #pragma once
 #include "freight/train/config.h"
 #include "options.h"
 
 namespace freight::app {
 
-// Declares a flag for every field (train/config_fields.h), on top of what `config` holds.
+// Declares a flag for every field (train/config_fields.h); its default is the value in `config`.
 void declare_config(Options& options, train::Config& config);
 
 }  // namespace freight::app

@@ -18,10 +18,10 @@ namespace freight::app {
 
 namespace {
 
-// Shorter runs say nothing but noise.
+// In shorter runs noise hides the difference.
 constexpr double kLeastSeconds = 2;
 constexpr double kMostSeconds = 5, kShare = 0.1;
-constexpr int64_t kLeastSteps = 4;  // the first of them allocates, and is not counted
+constexpr int64_t kLeastSteps = 4;  // the first step allocates, and is not counted
 
 class Trial : public train::Observer {
  public:
@@ -54,7 +54,7 @@ std::string contract_cost(train::Config config, const ShardedTime& sharded) {
     const LogFolder folder("train");
     config.shards = 0;
     config.resume.clear();
-    config.weights.clear();  // they may have been replaced since, and change no time
+    config.weights.clear();  // they may have been replaced since, and do not change the time
     config.save_every = 0;
     config.save_seconds = 0;
     config.output_dir = folder.path() + "/run";
@@ -66,7 +66,7 @@ std::string contract_cost(train::Config config, const ShardedTime& sharded) {
     return cat(milliseconds(sharded.step_seconds), " a step, ", milliseconds(without), " without: they cost ",
                percent <= 0 ? "nothing" : cat(fixed(percent, 0), " %"));
   } catch (const std::exception&) {
-    return {};  // the run itself is done and stored: a full disk for the trial is no fault of its
+    return {};  // the run itself is complete and saved: a full disk only prevents the comparison
   }
 }
 

@@ -1,5 +1,4 @@
-// The price of --shards on one device: the same run is trained for some steps without them, elsewhere and beside
-// nothing.
+// Measures the cost of --shards on one device: the same run is trained for some steps without them, in another folder.
 #pragma once
 #include <string>
 
@@ -9,10 +8,10 @@ namespace freight::app {
 
 // How long a run with shards took.
 struct ShardedTime {
-  double step_seconds = 0;   // of a step; 0: it did too few to tell
-  double train_seconds = 0;  // of all
+  double step_seconds = 0;   // of a step; 0: there were too few to measure
+  double train_seconds = 0;  // of all steps
 };
-// Reads it from the record of a run, which must be complete; zeros where it does not say.
+// Reads the times from a run's record; zeros if the run is not complete, or the record lacks them.
 ShardedTime sharded_time(const std::string& run);
 
 // "3.9 ms a step, 3.6 ms without: they cost 8 %". To be asked when the run is over: it trains for a tenth of the run's

@@ -1,4 +1,5 @@
-// `freight models convert`: weights with torchvision's names as a stored model, and back; XGBoost's trees as one.
+// `freight models convert`: converts weights with torchvision's names to a saved model, and back; and XGBoost's trees
+// to a saved model.
 #include <cstdio>
 #include <map>
 
@@ -16,7 +17,7 @@
 namespace freight::app {
 namespace {
 
-// "0.485,0.456,0.406".
+// Parses "0.485,0.456,0.406".
 std::vector<float> numbers(const std::string& text, const char* flag) {
   std::vector<float> out;
   if (text.empty()) return out;
@@ -30,7 +31,7 @@ std::vector<float> numbers(const std::string& text, const char* flag) {
   return out;
 }
 
-// A name per line; each one once, or answers could not be told apart.
+// Reads one name per line; names must differ, so that predictions can be distinguished.
 std::vector<std::string> names_in(const std::string& file) {
   std::vector<std::string> out;
   if (file.empty()) return out;

@@ -1,4 +1,4 @@
-// `freight data list|info|verify|get|sample`: the data sets that Freight knows, and the user's own.
+// `freight data list|info|verify|get|sample`: the built-in data sets, and the user's own data.
 #include <algorithm>
 #include <cstdio>
 
@@ -30,7 +30,7 @@ void print_json(const Json& json) {
   std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
-// The options that all four share.
+// The options that all of them share.
 struct Common {
   data::LoadOptions load;
   bool as_json = false;
@@ -42,7 +42,7 @@ struct Common {
   }
 };
 
-// Where the set is, "" when it is not here.
+// The folder of the data set; "" if it is not on this machine.
 std::string place_of(const data::CatalogEntry& entry, const data::LoadOptions& load) {
   try {
     return entry.builtin() ? "built in" : data::find(entry.name, load);
@@ -94,14 +94,14 @@ Json describe_json(const data::Dataset& set) {
   return j;
 }
 
-// "0.1307, 0.2859"; "-" when there are none.
+// "0.1307, 0.2859"; "-" if there are none.
 std::string figures(const std::vector<float>& values) {
   std::vector<std::string> texts;
   for (const float v : values) texts.push_back(fixed(v, 4));
   return texts.empty() ? "-" : join(texts, ", ");
 }
 
-// A file of cells of which no flag says that they are texts.
+// True for a file of a table, unless a flag says that it contains texts.
 bool could_be_table(const std::string& path, const data::TextOptions& text) {
   const std::string name = ends_with(path, ".gz") ? path.substr(0, path.size() - 3) : path;
   constexpr const char* kEndings[] = {".csv", ".tsv", ".jsonl", ".ndjson", ".npz"};
@@ -109,12 +109,12 @@ bool could_be_table(const std::string& path, const data::TextOptions& text) {
          std::any_of(std::begin(kEndings), std::end(kEndings), [&](const char* e) { return ends_with(name, e); });
 }
 
-// Values of the flags of these names.
+// The values of these flags.
 struct TableFlags {
   std::string names = {}, types = {}, target = {}, header = {};
 };
 
-// A line for each column.
+// Prints a line for each column.
 int print_table(const std::string& path, const TableFlags& flags, bool as_json) {
   const tables::TableDescription described = tables::describe_table(path, flags.names, flags.types, flags.header);
   std::vector<std::string> all;
@@ -183,7 +183,7 @@ int info_command(const Args& args) {
   if (!range.empty()) common.load.arrays.asked.range = data::parse_range(range, "--value-range");
 
   const std::string path = data::find(name, common.load);
-  // A table is one by these flags, or where it cannot be read as texts or arrays.
+  // The file is read as a table if one of these flags is given, or if it cannot be read as texts or arrays.
   const bool said = !columns.empty() || !types.empty() || !target.empty() || header != "auto";
   if (!path.empty() && (said || !data::table_at(path).target.empty())) {
     return print_table(path, {.names = columns, .types = types, .target = target, .header = header}, common.as_json);
@@ -219,7 +219,7 @@ int info_command(const Args& args) {
     if (e.kind() != ErrorKind::data || !could_be_table(path, common.load.text)) throw;
     return print_table(path, {}, common.as_json);
   }
-  // A data set of image files holds the constants that nets normalise by, which are not the data's own.
+  // A data set of image files has the constants by which networks for photographs normalize, not its own statistics.
   const data::ImageFiles* const files = sets.train.files.get();
   constexpr int64_t kMostDecoded = 2000;
   const data::PixelStatistics own =

@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::pair<const char*, int64_t> kPercentiles[] = {
     {"p50", 50}, {"p90", 90}, {"p95", 95}, {"p99", 99}, {"max", 100}};
 
-// Lengths of the documents in words, sorted.
+// The lengths of the documents in words, sorted.
 std::vector<int64_t> lengths_of(const data::TextPart& part) {
   std::vector<int64_t> out;
   for (const std::string& text : part.texts) out.push_back(static_cast<int64_t>(data::words(text).size()));
@@ -23,7 +23,7 @@ std::vector<int64_t> lengths_of(const data::TextPart& part) {
   return out;
 }
 
-// The least length that `percent` of the documents do not exceed.
+// The smallest length that `percent` of the documents do not exceed.
 int64_t percentile(const std::vector<int64_t>& sorted, int64_t percent) {
   const auto n = static_cast<int64_t>(sorted.size());
   return sorted[static_cast<size_t>(std::max<int64_t>((n * percent + 99) / 100 - 1, 0))];

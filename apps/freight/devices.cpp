@@ -1,5 +1,5 @@
-// `freight devices`: which devices exist, what they are, and why others are missing. Allocates nothing on any device
-// unless it is told to measure what they reach.
+// `freight devices`: lists the devices of this machine, and why others are missing. Allocates nothing on a device
+// unless it measures what they reach.
 #include <algorithm>
 #include <cstdio>
 
@@ -19,7 +19,7 @@ namespace freight::app {
 
 namespace {
 
-// Kinds of devices that there are none of here, and why.
+// Kinds of devices that this machine does not have, and the reason.
 struct Absent {
   const char* kind;
   std::string reason;
@@ -52,11 +52,11 @@ nlohmann::ordered_json to_json(const CudaDevice& d, const std::string& name) {
   return out;
 }
 
-// The rates that one device reaches, by plans of our own.
+// The rates that a device reaches in our own plans.
 struct Measured {
   bench::Roofs f32;
   double bf16_flops = 0;
-  std::string why_no_bf16;  // where it gains nothing
+  std::string why_no_bf16;  // if it gains nothing
 };
 
 Measured measure(const std::string& device, double seconds) {

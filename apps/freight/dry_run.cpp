@@ -33,7 +33,7 @@ std::string time_text(const plan::Outcome& planned, const train::RunSummary& s) 
 }  // namespace
 
 void say_run(plan::FittedRun& run, int64_t devices, train::Observer& observer, const std::string& config_json) {
-  run.run.restore();  // a damaged checkpoint is told now
+  run.run.restore();  // a damaged checkpoint is reported now
   train::RunSummary summary = run.run.summary();
   if (devices > 0) summary.devices = devices;
   observer.on_start(summary);

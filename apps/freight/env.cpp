@@ -1,4 +1,4 @@
-// `freight env`: the environment variables that are honoured, and their values.
+// `freight env`: the environment variables that Freight reads, and their values.
 #include "freight/base/env.h"
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// `freight eval`: a stored model on a data set.
+// `freight eval`: evaluates a saved model on a data set.
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -34,7 +34,7 @@ train::Measurement measure(const Args& args, const std::string& weights, const t
 void print(const train::Measurement& measured, const std::string& split, int64_t left_out, bool json) {
   const train::Evaluation& e = measured.figures;
   const std::string& data = measured.data;
-  const bool tokens = measured.unit == std::string("tokens");  // of a language model
+  const bool tokens = measured.unit == std::string("tokens");  // for a language model
   const std::string part = measured.part.empty() ? split : measured.part;
   if (json) {
     nlohmann::ordered_json j = {{"data", data},   {"split", part},        {"count", e.count},       {"top1", nullptr},

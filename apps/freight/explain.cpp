@@ -1,5 +1,5 @@
-// `freight explain`: why a device helps a net or not: per layer FLOPs, bytes and what bounds it, and what follows from
-// that in plain words.
+// `freight explain`: why a device helps a network or not: FLOPs, bytes and the limit of each layer, and conclusions in
+// plain words.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -25,13 +25,13 @@ struct ExplainFlags : PlanFlags {
   int64_t top = 20;
 };
 
-// The figures of one layer, over forward, backward and update.
+// The figures of a layer, over forward pass, backward pass and update.
 struct Layer {
   std::string path;
-  double flops = 0, bytes = 0, products = 0;  // products: FLOPs in matrix products and convolutions
-  double outputs = 0;                         // independent ones, of its largest product
-  double here = 0, there = 0;                 // seconds; here 0 without rates
-  plan::ByBound by;                           // seconds there
+  double flops = 0, bytes = 0, products = 0;  // products: FLOPs in matmuls and convolutions
+  double outputs = 0;                         // independent outputs of its largest product
+  double here = 0, there = 0;                 // in seconds; `here` is 0 without rates
+  plan::ByBound by;                           // in seconds on the other device
   size_t steps = 0;
 
   const char* bound() const { return plan::to_string(by.largest()); }
@@ -49,7 +49,7 @@ struct Layer {
   }
 };
 
-// The module that a step belongs to, without the parts inside of it: "layer1.0.conv1", "blocks.2".
+// The layers: the modules of the steps, without their inner parts: "layer1.0.conv1", "blocks.2".
 std::vector<Layer> layers_of(const plan::StepPlan& step_plan, const plan::Speed& speed, const plan::Rates* rates) {
   std::vector<Layer> layers;
   std::map<std::string, size_t> number;
@@ -67,7 +67,7 @@ std::vector<Layer> layers_of(const plan::StepPlan& step_plan, const plan::Speed&
   return layers;
 }
 
-// One short paragraph per finding, with the numbers of this net.
+// One short paragraph per finding, with the network's figures.
 std::vector<std::string> findings(const Layer& all, const plan::StepPlan& step_plan, const plan::Estimate& here,
                                   const plan::Estimate& there, const ExplainFlags& f) {
   std::vector<std::string> out;

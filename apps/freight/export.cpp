@@ -1,4 +1,4 @@
-// `freight export`: a stored model as an ONNX file, or in the format of the library that fitted it.
+// `freight export`: writes a saved model as an ONNX file, or in the format of the library that fitted it.
 #include <cstdio>
 
 #include "command.h"
@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 void print_line(const Json& j) { std::printf("%s\n", j.dump(-1, ' ', false, Json::error_handler_t::replace).c_str()); }
 
-// XGBoost's own file, from which its packages load the model.
+// Writes XGBoost's own file, which its packages load.
 void export_library(const store::Bundle& bundle, const std::string& library, const std::string& output, bool json) {
   if (bundle.net() || bundle.rows->library() != library) {
     fail(ErrorKind::usage, "--format", "got ", library, ": a model of ",

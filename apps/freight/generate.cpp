@@ -1,4 +1,4 @@
-// `freight generate`: continues a text with a stored language model; the text appears as it is made.
+// `freight generate`: continues a text with a saved language model; the text appears as it is generated.
 #include <cstdio>
 #include <optional>
 #include <utility>
@@ -35,7 +35,7 @@ int generate_command(const Args& args) {
   signals::install();
   store::Bundle bundle = store::load_net(model, "freight generate");
   bool begun = false;
-  std::optional<logging::Held> held(std::in_place);  // warnings follow the text
+  std::optional<logging::Held> held(std::in_place);  // warnings are shown after the text
   const train::Generated made = train::generate(
       bundle, prompt, options, {.backend = device == "auto" ? std::string() : device}, [&](const std::string& piece) {
         if (!json) {

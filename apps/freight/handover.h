@@ -1,4 +1,4 @@
-// Hands things from one thread to another, in order and a few ahead at most.
+// A bounded queue between two threads.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -13,7 +13,7 @@ class Handover {
  public:
   explicit Handover(size_t ahead) : ahead_(ahead) {}
 
-  // Waits while `ahead` things wait to be taken; false where nobody will take more.
+  // Waits while `ahead` elements are in the queue; false if nothing more will be taken.
   bool put(T thing) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return things_.size() < ahead_ || closed_; });
@@ -22,14 +22,14 @@ class Handover {
     changed_.notify_all();
     return true;
   }
-  // Nothing more is put; what was put is still taken, and then `fault` thrown.
+  // Ends the queue: what was put is still taken, and then `fault` is thrown.
   void end(std::exception_ptr fault = nullptr) {
     const std::lock_guard lock(mutex_);
     ended_ = true;
     fault_ = std::move(fault);
     changed_.notify_all();
   }
-  // Nothing more is taken.
+  // Nothing more will be taken.
   void close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;

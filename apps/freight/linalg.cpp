@@ -1,5 +1,5 @@
-// `freight linalg`: solves systems and factorizes matrices that lie in npy files, and says how far the answer can be
-// trusted: the residual, and what the matrix makes of an error.
+// `freight linalg`: solves systems and factorizes matrices in npy files, and reports how far the result can be trusted:
+// the residual, and the condition of the matrix.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -34,7 +34,7 @@ struct LinalgFlags {
   bool upper = false, reduced = false, json = false;
 };
 
-// An operation gives these; and where it has made an LU, its factors, by which the condition is estimated.
+// The results of an operation; if it made an LU, its factors are used to estimate the condition.
 struct Computed {
   Computed(Named named) : results(std::move(named)) {}
   Computed(Named named, Tensor factors) : results(std::move(named)), lu(std::move(factors)) {}
@@ -42,21 +42,21 @@ struct Computed {
   Tensor lu;
 };
 
-// finite: results of finite operands have to be finite, too. The condition of a singular matrix is not.
+// finite: results of finite operands must be finite, too. The condition of a singular matrix is not.
 enum class Bounds { finite, none };
 
-// A row: what is computed of the files, and the matrix that must vanish, against what its size is measured.
+// An operation: what is computed from the files, and the residual, relative to the size that it is measured by.
 struct Operation {
   const char* name;
   int operands, results;
   const char* doc;
   std::function<Computed(const std::vector<Tensor>& in, const LinalgFlags& f)> run;
-  // Null: there is none. Gets the operands and the results.
+  // Null if there is none. Called with the operands and the results.
   std::function<Tensor(const std::vector<Tensor>& in, const Named& out, const LinalgFlags& f)> rest = nullptr;
   Bounds bounds = Bounds::finite;
 };
 
-// The kinds that --assume names.
+// The structures that --assume names.
 constexpr const char* kUpperTriangle = "upper_triangular";
 constexpr const char* kLowerTriangle = "lower_triangular";
 Assume assumed(const std::string& text) {
@@ -66,14 +66,14 @@ Assume assumed(const std::string& text) {
   return text == "sym" ? Assume::sym : Assume::gen;
 }
 
-// The matrix that solve is told: all of A, or what one triangle of it says.
+// The matrix for solve: all of A, or the matrix that one triangle of it determines.
 Tensor told(const Tensor& a, const LinalgFlags& f) {
   if (f.assume == kUpperTriangle) return triu(a);
   if (f.assume == kLowerTriangle) return tril(a);
   return f.assume == "gen" ? a : mirrored(a, {.upper = f.upper});
 }
 
-// b, or a solution for it, as columns: a b of one axis is a vector, and so are the solutions of a batch for it.
+// b, or a solution for it, as columns: a b with one axis is a vector, and so are the solutions of a batch for it.
 Tensor right_columns(const Tensor& t, const Tensor& b) { return b.rank() == 1 ? unsqueeze(t, -1) : t; }
 
 Computed solution(const std::vector<Tensor>& in, const LinalgFlags& f) {
@@ -191,7 +191,7 @@ const Operation& operation_of(const std::string& name) {
   fail(ErrorKind::usage, "linalg", "expected one of ", join(names, ", "), ", got ", name);
 }
 
-// Refuses an option that the operation has no use for.
+// Refuses an option that the operation does not use.
 void need_no_others(const Options& options, const std::string& operation) {
   static const std::pair<const char*, std::vector<std::string>> kTakenBy[] = {
       {"--assume", {"solve"}},
@@ -205,7 +205,7 @@ void need_no_others(const Options& options, const std::string& operation) {
   }
 }
 
-// "element (0, 3) is nan" of the first number that is NaN or infinite; empty where there is none.
+// Describes the first element that is NaN or infinite: "element (0, 3) is nan"; empty if there is none.
 std::string not_finite_text(const Array& array) {
   if (count_nonfinite(array) == 0) return "";
   const Array wide = array.cast(DType::f64);
@@ -229,7 +229,7 @@ Array matrix_of(const std::string& file) {
   return a;
 }
 
-// Finite operands may have results beyond the range of their type.
+// Refuses infinite results: finite operands may have results beyond the range of their type.
 void need_finite(const Operation& o, const std::string& name, const Array& result) {
   if (o.bounds == Bounds::none) return;
   if (const std::string fault = not_finite_text(result); !fault.empty()) {
@@ -242,7 +242,7 @@ void need_finite(const Operation& o, const std::string& name, const Array& resul
 // The 1-norm of each matrix.
 Tensor norms_of(const Tensor& x) { return matrix_norm(cast(x, DType::f64), {.ord = MatrixOrder::one}); }
 
-// The largest of the numbers, NaN where one is NaN.
+// The maximum; NaN if an element is NaN.
 double largest(const Tensor& x) { return x.numel() == 0 ? 0 : max(x).item<double>(); }
 
 double epsilon_of(const Tensor& x) {
@@ -250,13 +250,13 @@ double epsilon_of(const Tensor& x) {
                                  : static_cast<double>(std::numeric_limits<float>::epsilon());
 }
 
-// The norm of what is left over the norms of what was given and found, in units of rounding, of the matrix of the batch
-// where it is largest: below about 30 the answer is as exact as its type allows.
+// The norm of the residual divided by the norms of operands and results, in units of rounding, for the matrix of the
+// batch where it is largest: below about 30 the result is as exact as its type allows.
 double scaled_residual(const Operation& o, const std::vector<Tensor>& in, const Named& out, const LinalgFlags& f) {
   const Tensor left = o.rest(in, out, f);
   if (left.numel() == 0) return 0;
   const Tensor rest = norms_of(left);
-  // One division after the other: a product of the norms might overflow.
+  // Divides step by step: a product of the norms might overflow.
   Tensor ratio = rest / norms_of(in[0]);
   if (o.operands == 2) ratio = ratio / norms_of(right_columns(out[0].second, in[1]));
   if (f.operation == "inv") ratio = ratio / norms_of(out[0].second);
@@ -264,8 +264,8 @@ double scaled_residual(const Operation& o, const std::vector<Tensor>& in, const 
   return largest(where(equal(rest, 0.0), 0.0, ratio)) / (n * epsilon_of(in[0]));
 }
 
-// The condition in the 1-norm, of the matrix of the batch where it is largest: an estimate from the factors, or exact
-// where the inverse is there.
+// The condition in the 1-norm, for the matrix of the batch where it is largest: an estimate from the factors, or exact
+// if the inverse is known.
 std::optional<double> condition_of(const std::vector<Tensor>& in, const Computed& computed, const LinalgFlags& f) {
   if (in[0].numel() == 0) return std::nullopt;
   if (f.operation == "inv") return largest(norms_of(in[0]) * norms_of(computed.results[0].second));
@@ -275,13 +275,13 @@ std::optional<double> condition_of(const std::vector<Tensor>& in, const Computed
   return largest(cast(lu_cond(lu, norm), DType::f64));
 }
 
-// JSON has no infinity and no NaN; as words they stay apart from each other and from what is missing.
+// JSON has no infinity and no NaN; as words they differ from each other and from missing values.
 Json number(double v) {
   if (std::isfinite(v)) return v;
   return std::isnan(v) ? "nan" : v > 0 ? "inf" : "-inf";
 }
 
-// A number of an array without axes, else all numbers in row-major order. Whole numbers stay whole.
+// The number of an array without axes, else all numbers in row-major order. Whole numbers stay whole.
 Json numbers(const Array& a) {
   Json j = Json::array();
   if (is_floating(a.dtype())) {
@@ -301,7 +301,7 @@ void write(const std::string& path, const std::vector<std::pair<std::string, Arr
   }
 }
 
-// Runs the operation; errors of matrices say which files they came from.
+// Runs the operation; errors about a matrix name its file.
 Computed computed_from_files(const Operation& op, const std::vector<Tensor>& in, const LinalgFlags& f,
                              std::vector<std::pair<std::string, Array>>& results) {
   try {
@@ -320,7 +320,7 @@ Computed computed_from_files(const Operation& op, const std::vector<Tensor>& in,
   }
 }
 
-// What the command says.
+// What the command prints.
 struct Answer {
   double seconds = 0, epsilon = 0;  // epsilon of the matrix's type
   std::optional<double> residual = std::nullopt, condition = std::nullopt;
@@ -329,7 +329,7 @@ struct Answer {
 
 constexpr int64_t kShown = 16;  // numbers of a result on the terminal
 
-// True where the output file has the result: an npy file has the first result alone.
+// True if the output file has the result: an npy file has only the first one.
 bool is_written(size_t result, const LinalgFlags& f) {
   return ends_with(f.output, ".npz") || (!f.output.empty() && result == 0);
 }
@@ -347,7 +347,7 @@ void print_json(const Answer& a, const LinalgFlags& f) {
   std::printf("%s\n", j.dump(2).c_str());
 }
 
-// The numbers of a result, or where they are.
+// The numbers of a result, or where they were written.
 std::string values_text(const Array& array, size_t result, const LinalgFlags& f) {
   if (array.numel() > kShown) {
     if (is_written(result, f)) return "";
@@ -424,7 +424,7 @@ int linalg_command(const Args& args) {
   if (in.size() == 2 && in[0].dtype() != in[1].dtype()) {
     for (Tensor& t : in) t = cast(t, DType::f64);
   }
-  // Whatever an operation is made of, errors name it, and no line of this program.
+  // Errors name the operation, and not the line of this program or the ops that it consists of.
   const Frame frame(SourceLine{"", 0}, op.name);
   const auto start = std::chrono::steady_clock::now();
   Answer answer{.epsilon = epsilon_of(in[0])};

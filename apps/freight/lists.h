@@ -1,4 +1,4 @@
-// Lists on the command line, of parts with commas between them.
+// Comma-separated lists on the command line.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace freight::app {
 
-inline constexpr size_t kMostListed = 1024;  // parts
+inline constexpr size_t kMostListed = 1024;  // of parts
 // "cpu,opencl:0": parts without blanks around them. Throws Error(usage) naming the flag for an empty or repeated part,
 // and for more than kMostListed.
 std::vector<std::string> parse_list(const std::string& flag, const std::string& text);

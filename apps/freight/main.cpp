@@ -1,5 +1,5 @@
-// The command `freight`: the table of commands, and how an error leaves the program. To add a command: a file NAME.cpp
-// here, its declaration in command.h, a row below, a test in tests/apps.
+// The command `freight`: the table of commands, and how an error ends the program. To add a command, write a file
+// NAME.cpp here, its declaration in command.h, a row below, and a test in tests/apps.
 #include <fcntl.h>
 
 #include <csignal>
@@ -52,7 +52,7 @@ int run(const Args& args) {
                   args);
 }
 
-// An error after a stop signal is its consequence: the signal's exit code wins.
+// An error after a stop signal is a consequence of it: the signal's exit code takes precedence.
 int report(const char* text, ErrorKind kind) {
   std::fflush(stdout);
   std::fprintf(stderr, "freight: error: %s\n", printable(text, "\n\t").c_str());
@@ -64,7 +64,7 @@ int guarded(const Args& args) {
     env::check();
     tables::register_learners();
     const int code = run(args);
-    // Results that could not be written are a failure even though the work was done.
+    // Results that could not be written are a failure, even though the work was done.
     if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
       return report("cannot write to standard output", ErrorKind::runtime);
     }
@@ -78,9 +78,8 @@ int guarded(const Args& args) {
   }
 }
 
-// The number of a standard stream that is closed would be that of the next file or pipe which is opened: what is
-// printed would go into a checkpoint, or a job would wait for its own pipe. Nothing can be read from what takes its
-// place, nor written to it.
+// If a standard stream is closed, the next file or pipe that is opened gets its number: output would go into a
+// checkpoint, or a job would wait for its own pipe. This opens a replacement that can neither be read nor written.
 void fill_closed_streams() {
   for (const int stream : {0, 1, 2}) {
     if (::fcntl(stream, F_GETFD) < 0) ::open("/dev/null", O_RDONLY);

@@ -16,7 +16,7 @@ namespace {
 
 std::string type_of(const Array& a) { return cat(a.dtype(), a.shape()); }
 
-// "[3,0,1,1]" of an element of a row-major array; "" of a scalar.
+// The index "[3,0,1,1]" of an element of a row-major array; "" for a scalar.
 std::string place_in(const Shape& shape, int64_t element) {
   std::vector<std::string> at(static_cast<size_t>(shape.rank()));
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {
@@ -26,7 +26,7 @@ std::string place_in(const Shape& shape, int64_t element) {
   return at.empty() ? "" : cat("[", join(at, ","), "]");
 }
 
-// The value, and its bytes where `bits`: NaNs and zeros may look alike and differ.
+// The value, with its bytes if `bits`: NaNs and zeros may look alike and differ.
 std::string element_text(const Array& a, int64_t element, bool bits) {
   const size_t size = size_of(a.dtype());
   const auto* bytes = static_cast<const uint8_t*>(a.raw()) + static_cast<size_t>(element) * size;
@@ -42,7 +42,7 @@ std::string element_text(const Array& a, int64_t element, bool bits) {
   }
   if (!bits) return text;
   text += " (0x";
-  for (size_t i = size; i-- > 0;) {  // the last byte in memory is the first of the number
+  for (size_t i = size; i-- > 0;) {  // from the last byte in memory, which is the most significant
     char hex[3];
     std::snprintf(hex, sizeof hex, "%02x", bytes[i]);
     text += hex;
@@ -80,7 +80,7 @@ std::optional<ModelDifference> difference_of(const std::string& first, const std
     const auto other = b.metadata.find(key);
     const std::string there = other == b.metadata.end() ? "" : other->second;
     if (there == text) continue;
-    // The text before the difference is the same, and may be long.
+    // The text before the difference is equal, and may be long.
     constexpr std::ptrdiff_t kBefore = 20;
     const size_t same = std::min(text.size(), there.size());
     const auto at = std::mismatch(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(same), there.begin()).first;

@@ -1,4 +1,4 @@
-// Commands that work on one model are told this: a stored bundle, a named model or a spec file, and a batch size.
+// The flags of commands for one model: a saved model, a built-in one or a spec file, and a batch size.
 #pragma once
 #include <string>
 
@@ -8,10 +8,10 @@
 
 namespace freight::app {
 
-// A named model, a spec FILE.json, or the model of a stored FILE.safetensors.
+// A built-in model, a spec FILE.json, or the model in a saved FILE.safetensors.
 models::Model load_model(const std::string& name_or_file, const models::Options& options = {});
 
-// --num-classes and --input-size, which change a named model.
+// --num-classes and --input-size, which change a built-in model.
 struct ModelSize {
   int64_t classes = 0;
   std::string input_size;
@@ -32,12 +32,12 @@ struct ModelSource {
   std::string offload = "none", device_memory;
 
   void declare(Options& o);
-  void declare_training(Options& o);  // what only a training step reads
+  void declare_training(Options& o);  // the flags of a training step
   models::Model load() const;
-  ArenaLimit limit() const;  // that --offload and --device-memory say
-  // The training step, or inference. Says on stderr where the device lacks the precision.
+  ArenaLimit limit() const;  // by --offload and --device-memory
+  // The options of the training step, or of inference. Prints a note if the device lacks the precision.
   bench::WorkloadOptions options(bench::Pass pass) const;
-  // The same compiled.
+  // The compiled training step, or inference.
   bench::Workload workload(bench::Pass pass) const;
 };
 

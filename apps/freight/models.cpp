@@ -1,4 +1,4 @@
-// `freight models list|show|convert`: the models known by name, and what one model is made of (convert: convert.cpp).
+// `freight models list|show|convert`: the built-in models, and the parts of a model (convert: convert.cpp).
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
@@ -47,7 +47,7 @@ int list_command(const Args& args) {
   return 0;
 }
 
-// "feature importance", the features that matter most first.
+// The "feature importance", the most important features first.
 std::string importance_text(const store::Bundle& bundle, const std::vector<store::Importance>& importance) {
   constexpr size_t kMost = 30;
   std::vector<std::string> heads = {"feature importance"};
@@ -71,7 +71,7 @@ std::string importance_text(const store::Bundle& bundle, const std::vector<store
   return text;
 }
 
-// A model of another learner has columns where a net has layers.
+// A model of tables has columns instead of layers.
 int show_rows(const store::Bundle& bundle, const std::string& path, bool spec, bool json) {
   if (spec) store::need_net(bundle, path, "--spec");
   Json j = {{"learner", bundle.learner},

@@ -1,4 +1,4 @@
-// `freight ops`: the functions that users call and the ops of graphs, with their arguments, defaults and meaning.
+// `freight ops`: lists the functions that users call and the ops of graphs, with their arguments, defaults and meaning.
 #include <cstdio>
 
 #include "command.h"

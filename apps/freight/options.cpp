@@ -24,19 +24,19 @@ namespace freight::app {
 
 namespace {
 
-// Ordered: a printed configuration keeps the order of the help.
+// Ordered, so that a printed configuration has the order of the help.
 using Json = nlohmann::ordered_json;
 
 struct Option {
-  std::vector<std::string> names;  // shown; the first long one is the option's name in messages
+  std::vector<std::string> names;  // as shown; the first long one names the option in messages
   std::vector<std::string> hidden;
   std::string name, help, heading;
   Options::Target target;
   Options::More more;
   bool positional = false, required = false, given = false;
   std::string default_text;
-  std::vector<std::string> values;                   // as the command line gave them
-  std::vector<std::pair<std::string, bool*>> words;  // that may stand for a value
+  std::vector<std::string> values;                   // as on the command line
+  std::vector<std::pair<std::string, bool*>> words;  // words that the option accepts instead of a number
 };
 
 template <class T>
@@ -60,7 +60,7 @@ bool counts(const Option& o) {
 void check_bounds(const Option& o, double v, const std::string& text) {
   const auto& m = o.more;
   if (!std::isfinite(v)) bad_value(o, text, "a finite number");
-  // Counts beyond are typing errors, and products of two of them leave 64 bits. A seed is no count.
+  // Larger counts are typing errors, and products of two of them overflow 64 bits. A seed is not a count.
   constexpr double kLargestCount = 0x1p40;
   if (std::fabs(v) > kLargestCount && !m.max && counts(o) && o.name != "--seed") {
     bad_value(o, text, cat("at most ", kLargestCount));
@@ -90,7 +90,7 @@ T convert(const Option& o, const std::string& text) {
   }
 }
 
-// Stores one value; a list gets it appended.
+// Stores a value; appends it to a list.
 void assign(Option& o, const std::string& text) {
   for (const auto& [word, said] : o.words) {
     *said = text == word;
@@ -156,7 +156,7 @@ std::string value_name(const Option& o) {
   return o.more.one_of.empty() ? "TEXT" : join(o.more.one_of, "|");
 }
 
-// Column of the descriptions in a help text, and its width.
+// The column of the descriptions in a help text, and the width of the text.
 constexpr size_t kColumn = 30, kWidth = 100;
 
 // "  -b, --batch-size N"
@@ -167,7 +167,7 @@ std::string flag_text(const Option& o) {
   return text;
 }
 
-// The beginning of a description, up to its first semicolon, in at most `width` characters where it can be cut there.
+// The beginning of a description, up to its first semicolon, cut to at most `width` characters where possible.
 std::string first_clause(const std::string& help, size_t width) {
   std::string text = help.substr(0, help.find("; "));
   if (text.size() > width) text = text.substr(0, text.find(" ("));
@@ -188,9 +188,9 @@ std::vector<std::string> wrap(const std::string& text, size_t width) {
   return lines;
 }
 
-// Scalars of a JSON document by dotted key.
+// The scalars of a JSON document by dotted key.
 void flatten(const Json& node, const std::string& prefix, std::vector<std::pair<std::string, Json>>& out) {
-  // An empty object is no value either, but is refused under its name.
+  // An empty object is not a value either, and is refused under its name.
   if (!node.is_object() || (node.empty() && !prefix.empty())) {
     out.emplace_back(prefix, node);
     return;
@@ -198,7 +198,7 @@ void flatten(const Json& node, const std::string& prefix, std::vector<std::pair<
   for (const auto& [key, value] : node.items()) flatten(value, prefix.empty() ? key : prefix + "." + key, out);
 }
 
-// A command looks at its options several times, but a pipe gives its content once.
+// A command reads its options several times, but a pipe provides its content only once.
 Json read_once(const std::string& path) {
   struct Read {
     Json document;
@@ -256,7 +256,7 @@ struct Options::Impl {
          near.empty() ? cat("; see freight ", command, " --help") : cat("; did you mean ", near, "?"));
   }
 
-  // A positional argument and a flag may stand for one setting: either may be given.
+  // A positional argument and a flag may set the same value: only one of them may be given.
   void need_one_of_each() const {
     for (const Option& p : options) {
       if (!p.positional || p.values.empty()) continue;
@@ -288,7 +288,7 @@ struct Options::Impl {
     return nullptr;
   }
 
-  // The value after a flag: the next argument, whatever it looks like.
+  // The value after a flag: the next argument, in any form.
   static std::string next_value(const Option& o, const std::vector<std::string>& args, size_t& i) {
     if (i + 1 >= args.size()) fail(ErrorKind::usage, o.name, "needs a value (", value_name(o), ")");
     return args[++i];
@@ -310,7 +310,7 @@ struct Options::Impl {
     positive->values.emplace_back("false");
   }
 
-  // "-b 7", "-b7", and clusters of booleans: "-vq".
+  // Parses "-b 7", "-b7", and clusters of booleans: "-vq".
   void collect_short(const std::vector<std::string>& args, size_t& i) {
     const std::string& token = args[i];
     for (size_t at = 1; at < token.size(); ++at) {
@@ -368,7 +368,7 @@ struct Options::Impl {
           near.empty() ? "; freight " + command + " --print-config lists the keys" : cat("; did you mean ", near, "?"));
     }
     Option& o = *at;
-    if (o.given) return;  // the command line beats the file
+    if (o.given) return;  // the command line takes precedence over the file
     if (value.is_null()) return;
     clear_list(o);
     const auto text = [](const Json& v) { return v.is_string() ? v.get<std::string>() : v.dump(); };
@@ -385,7 +385,7 @@ struct Options::Impl {
     }
   }
 
-  // Later layers are applied first and mark their options as given.
+  // Layers with precedence are applied first and mark their options as given.
   void apply_layer(const Json& document, const std::string& source) {
     std::vector<std::pair<std::string, Json>> values;
     flatten(document, "", values);
@@ -535,10 +535,10 @@ void Options::peek(const std::vector<std::string>& args) {
     }
     m.apply_sets();
     m.apply_file();
-  } catch (const Error&) {  // parse reports it
+  } catch (const Error&) {  // parse() reports it
   }
   if (m.help_wanted) return;
-  for (const std::string& path : m.plugins) nn::load_plugin(path);  // may know what the arguments name
+  for (const std::string& path : m.plugins) nn::load_plugin(path);  // plugins may define what the arguments name
 }
 
 bool Options::dry_run() const { return impl_->dry_run; }
@@ -581,7 +581,7 @@ std::string Options::short_help() const {
       left = cat(left.substr(0, left.rfind(' ')), value_name(*at).find('|') == std::string::npos ? " N" : " NAME");
     left.resize(std::max(left.size() + 2, kColumn), ' ');
     std::string right = first_clause(at->help, kWidth - left.size());
-    // A default in the text explains itself; one from the table is shown where there is space for it.
+    // A default in the text is sufficient; one from the table is shown if there is space for it.
     const std::string shown = at->default_text.empty() ? "" : cat(" (default ", at->default_text, ")");
     if (left.size() + right.size() + shown.size() <= kWidth) right += shown;
     out += left + right + "\n";

@@ -15,7 +15,7 @@ namespace freight::app {
 
 class Options {
  public:
-  // Where a value goes; its initial content is the default that help and --print-config show.
+  // Where a value goes; its initial value is the default that the help and --print-config show.
   using Target = std::variant<bool*, int64_t*, double*, std::string*, std::vector<std::string>*, std::optional<bool>*,
                               std::optional<int64_t>*, std::optional<double>*, std::optional<std::string>*>;
   struct More {
@@ -25,7 +25,7 @@ class Options {
     std::vector<std::pair<std::string, std::string>> synonyms = {};  // other words for values, and which each means
     std::optional<double> min = {}, max = {};  // inclusive bounds of a number (NaN and infinity are always refused)
     std::vector<std::string> aliases = {};     // accepted, not shown first in the help
-    // A time like 30s may stand in place of a whole number, and goes here; the number is 0 then.
+    // A time like 30s may replace a whole number, and is stored here; the number is 0 then.
     double* seconds = nullptr;
   };
   enum class Outcome { run, done };  // done: help or the configuration was printed
@@ -36,21 +36,22 @@ class Options {
   Options(const Options&) = delete;
   Options& operator=(const Options&) = delete;
 
-  // Heading of the options added next.
+  // The heading of the options added next.
   void group(const std::string& heading);
   // `names`: "-b,--batch-size"; the first long one names the option in messages. A bool also accepts --no-NAME.
   void add(const std::string& names, Target target, const std::string& help, const More& more);
   void add(const std::string& names, Target target, const std::string& help) { add(names, target, help, More{}); }
-  // An argument without a flag, in order of addition; a vector takes all that are left.
+  // An argument without a flag, in the order of addition; a vector takes all remaining ones.
   void positional(const std::string& name, Target target, const std::string& help, bool required);
   // `flag` stands for `meaning`: shorthand("--bf16", "--precision=bf16").
   void shorthand(const std::string& flag, const std::string& meaning);
   // `flag` is one of other programs, without a counterpart here: its error gives `advice`, not the nearest flag.
   void advise(const std::string& flag, const std::string& advice);
-  // `word` may stand where the option has a number: sets `*said`, and leaves the number alone. `help` is added.
+  // The option also accepts `word` instead of a number, which sets `*said` and leaves the number. `help` is added to
+  // its help.
   void accept(const std::string& name, const std::string& word, bool* said, const std::string& help);
-  // The arguments and flags that `--help` shows, one line each, of a command with many; `--help all` shows the others,
-  // too. Without it both show all.
+  // The arguments and flags that `--help` shows, one line each, for a command with many; `--help all` shows the others,
+  // too. Without it both show everything.
   void essentials(const std::vector<std::string>& names);
   // Adds --config, --set, --print-config and --dry-run.
   void enable_config();
@@ -58,17 +59,17 @@ class Options {
   // Fills the targets. Throws Error(usage). Also applies -v and -q to the log level.
   Outcome parse(const std::vector<std::string>& args);
 
-  // Fills the targets as far as the arguments are sound, says nothing: for a command whose defaults depend on an
-  // option. Then parse() with fresh Options.
+  // Fills the targets as far as the arguments are valid, without messages: for commands whose defaults depend on an
+  // option. Then parse() with new Options.
   void peek(const std::vector<std::string>& args);
 
   bool dry_run() const;
-  // True where the command says something and stops: --dry-run, --print-config or --help.
+  // True if the command only prints something: --dry-run, --print-config or --help.
   bool only_tells() const;
   bool quiet() const;
-  // Says whether a configuration file, --set or a flag gave the option (named as in `add`, "--batch-size").
+  // True if a configuration file, --set or a flag set the option (named as in `add`, "--batch-size").
   bool given(const std::string& name) const;
-  // Says whether a flag on the command line did: a configuration file may be of another model and name all there are.
+  // True if a flag on the command line set it. A configuration file may be of another model and contain all options.
   bool typed(const std::string& name) const;
   // Every option with a key, as nested JSON: what --print-config prints and a run saves.
   std::string config_json() const;

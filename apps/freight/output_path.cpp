@@ -16,7 +16,7 @@ void check_output(const std::string& flag, const std::string& path, const std::v
   std::error_code error;
   if (path.empty() || !fs::is_regular_file(path, error)) return;
   for (const std::string& input : inputs) {
-    // Standard input may come from a file, too.
+    // Standard input may be a file, too.
     if (fs::equivalent(path, input == "-" ? "/dev/stdin" : input, error) && !error) {
       fail(ErrorKind::usage, flag, path, " is what is read (", input, "), use another file");
     }

@@ -1,4 +1,4 @@
-// `freight plan`: memory, time and cost of a training run on this machine and on every device of the catalogue, before
+// `freight plan`: memory, time and cost of a training run on this machine and on every device of the catalog, before
 // anything runs.
 #include <algorithm>
 #include <cstdio>
@@ -29,7 +29,7 @@ using plan::Range;
 using plan::StepPlan;
 
 constexpr double kGib = 1024.0 * 1024 * 1024;
-constexpr int kSizes[] = {4, 8, 12, 16, 24, 40, 48, 80, 141, 192};  // GiB
+constexpr int kSizes[] = {4, 8, 12, 16, 24, 40, 48, 80, 141, 192};  // in GiB
 
 struct PlanCommandFlags : PlanFlags {
   std::string devices, world, on;
@@ -39,13 +39,13 @@ struct PlanCommandFlags : PlanFlags {
   int64_t top = 20;
 };
 
-// Only the memory of such a device is known.
+// True if only the memory of the described device is known.
 bool memory_alone(const PlanFlags& f) {
   const bool described = f.device_bandwidth > 0 || f.device_tflops > 0 || f.config.offload != "none";
   return f.device_bytes() > 0 && !described;
 }
 
-// Names are measured, by a table of their own; nothing of the rest of the plan goes with them.
+// With names, --devices measures and prints its own table, so the other parts of the plan are refused.
 void refuse_beside_names(const PlanCommandFlags& f) {
   const std::pair<const char*, bool> others[] = {{"--csv", f.csv},
                                                  {"--means", f.means},
@@ -60,7 +60,7 @@ void refuse_beside_names(const PlanCommandFlags& f) {
 
 std::string bytes(double n) { return human_bytes(n); }
 
-// The change that another way to compute would make.
+// How another way to compute changes memory and FLOPs.
 struct Means {
   std::string flag;
   double total = 0, flops = 0;
@@ -90,7 +90,7 @@ std::vector<Means> means_of(const plan::TrainingSetup& s, const StepPlan& base) 
   return all;
 }
 
-// The plan that --offload leads to, beside the one without.
+// The plan with --offload, next to the one without.
 struct Within {
   StepPlan step_plan;
   double device_bytes = 0;
@@ -104,7 +104,7 @@ std::optional<Within> within(const PlanInput& in, const StepPlan& base, const Pl
   Within w;
   w.device_bytes = f.device_bytes();
   DeviceSpeed speed = plan::speed_of(rates);
-  if (f.device_bandwidth > 0) {  // a described device: usual fractions, and a link of PCIe 4.0 x16, assumed
+  if (f.device_bandwidth > 0) {  // for a described device: the usual fractions, and an assumed link of PCIe 4.0 x16
     speed = {.transfer = 20e9, .bytes = 0.55e9 * f.device_bandwidth, .flops = 0.4e12 * f.device_tflops, .beside = true};
     rates = nullptr;
   }
@@ -140,12 +140,12 @@ void print_within(const Within& w) {
   std::printf("\n  %s\n", w.text.c_str());
 }
 
-// What --device-memory alone says of a device: whether the run fits, and how.
+// What is known of a device from --device-memory only: whether the run fits, and how.
 struct DeviceLimit {
   double bytes = 0;
   bool fits = false;
-  std::string means;          // by what it fits where it does not as it is; "" where nothing is known
-  int64_t largest_batch = 0;  // 0: none
+  std::string means;          // how it fits if it does not as it is; "": no means is known
+  int64_t largest_batch = 0;  // 0: none fits
 };
 std::optional<DeviceLimit> device_limit(const std::vector<StepPlan>& step_plans, const Formula& line,
                                         const PlanCommandFlags& f) {
@@ -236,7 +236,7 @@ void print_means(const std::vector<Means>& means, const StepPlan& d) {
   std::printf("\n%s", table({"  with", "total", "memory", "FLOPs"}, rows).c_str());
 }
 
-// The first of the listed devices that waits for its data; null: none.
+// The first of the listed devices that waits for its data; null if none does.
 const Estimate* held_up(const std::vector<Estimate>& all) {
   for (size_t i = 1; i < std::min<size_t>(all.size(), 4); ++i) {
     if (all[i].timed && all[i].data_seconds.high >= all[i].step_seconds.high) return &all[i];
@@ -286,7 +286,7 @@ void print_devices(const std::vector<Estimate>& all, const StepPlan& step_plan, 
   }
 }
 
-// Trees are fitted by one device, and have no parts to do otherwise.
+// Trees are fitted on one device, and do not have these options.
 void refuse_beside_trees(const PlanCommandFlags& f) {
   const std::pair<const char*, bool> of_nets[] = {{"--world", !f.world.empty()},
                                                   {"--devices", !f.devices.empty()},
@@ -298,7 +298,7 @@ void refuse_beside_trees(const PlanCommandFlags& f) {
   }
 }
 
-// The table of several numbers of devices has no room for these.
+// The table of several numbers of devices does not show these.
 void refuse_beside_world(const PlanCommandFlags& f) {
   const std::pair<const char*, bool> others[] = {{"--devices", !f.devices.empty()},
                                                  {"--csv", f.csv},

@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The steps that a device is tried with.
+// The training steps by which a device is measured.
 train::TriedNet tried(const PlanInput& in, const train::Config& on_device) {
   const train::Config& c = on_device;
   const auto [x, y] = in.setup.batch_types(c.batch_size);
@@ -45,13 +45,13 @@ train::Config on(const PlanInput& in, const std::string& device) {
   return c;
 }
 
-// Seconds of a step of the whole batch on the device, with all that this machine has for it.
+// The seconds of a step of the whole batch on one device, with all cores of this machine for it.
 double seconds_alone(const PlanInput& in, const std::string& device) {
   const train::Config c = on(in, device);
   return train::seconds_of_step(tried(in, c), c.shards > 0 ? c.shards : c.batch_size);
 }
 
-// One of the processes that measure at once.
+// Measures as one of the processes that run at the same time.
 int measure_as_rank(const PlanInput& in, const DevicesRequest& r, const comm::Launch& launch) {
   train::Ranks ranks(comm::join_job(launch, {.timeout = 120, .transport = comm::Transport::shared_memory}));
   return with_others(&ranks, [&] {
@@ -63,7 +63,7 @@ int measure_as_rank(const PlanInput& in, const DevicesRequest& r, const comm::La
   });
 }
 
-// Returns what the processes print, or puts the number of the signal that ended them into `signal`.
+// Returns the output of the processes, or stores the number of the signal that ended them in `signal`.
 Json measured_together(const DevicesRequest& r, const Args& args, int& signal) {
   const LogFolder logs("plan");
   Args words = {"plan"};

@@ -1,5 +1,5 @@
-// `freight plan --devices cpu,opencl:0`: says whether devices that are not alike are worth sharing a batch. Steps of
-// the net are measured, on each device alone and on all at once; without names --devices is a count, and predicted.
+// `freight plan --devices cpu,opencl:0`: whether it pays to share a batch between different devices. Training steps are
+// measured, on each device alone and on all together. Without names --devices is a number, and the times are predicted.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,7 +13,7 @@ struct DevicesRequest {
   std::vector<std::string> names;
   bool json = false;
 };
-// `args`: of the command, which is started again as a process for each device. Returns the exit code.
+// `args`: of the command, which is started again for each device. Returns the exit code.
 int plan_devices(const PlanInput& in, const DevicesRequest& request, const Args& args);
 
 }  // namespace freight::app

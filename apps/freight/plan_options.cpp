@@ -18,9 +18,9 @@ namespace freight::app {
 
 namespace {
 
-// The device that the flags describe, added to the catalogue with its price.
+// Adds the device that the flags describe, with its price, to the catalog.
 void add_described(const PlanFlags& f, const Options& o, MemoryAlone alone, plan::Catalog& catalog) {
-  // Beside --offload the memory alone is the limit of the run.
+  // With --offload, the memory alone is the limit of the run.
   const bool limit = f.config.offload != "none" || alone == MemoryAlone::answered;
   const bool any = (f.device_bytes() > 0 && !limit) || f.device_bandwidth > 0 || f.device_tflops > 0;
   if (!any) {
@@ -65,7 +65,7 @@ void add_described(const PlanFlags& f, const Options& o, MemoryAlone alone, plan
   }
 }
 
-// Of a data set that is not here, the message says what a plan takes instead.
+// If the data set is not on this machine, the message names what a plan accepts instead.
 void need_data(const train::Config& probe) {
   try {
     data::find(probe.data, {.data_dir = probe.data_dir});
@@ -105,16 +105,16 @@ void PlanFlags::declare(Options& o) {
 std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
                                          const std::function<std::unique_ptr<Options>()>& make, Trees trees,
                                          MemoryAlone alone) {
-  // Passes make and drop graphs of megabytes, again and again: the heap keeps them, or a tenth of the time is the
-  // kernel's, which clears pages.
+  // Passes allocate and free graphs of megabytes again and again. The heap keeps them: otherwise the kernel takes a
+  // tenth of the time to clear pages.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 512 << 20);
-  // The recipe decides the defaults, and the data set decides the recipe: read those two first.
+  // The recipe determines the defaults, and the data set the recipe, so these two are read first.
   flags.config.data.clear();
   make()->peek(args);
   const train::Config probe = flags.config;
   if (probe.data.empty() && probe.model.empty()) {
-    const auto o = make();  // help needs no model
+    const auto o = make();  // the help needs no model
     if (o->parse(args) == Options::Outcome::done) return std::nullopt;
     fail(ErrorKind::usage, "--model",
          "nothing to plan: expected a dataset (freight data list), or a model (freight models list) with --samples N "

@@ -1,5 +1,5 @@
-// `freight plan`, `explain` and `advise` have this in common: the flags of training, the catalogue, and the setup
-// that they make of them.
+// Common to `freight plan`, `explain` and `advise`: the flags of training, the catalog, and the training setup that
+// follows from them.
 #pragma once
 #include <functional>
 #include <memory>
@@ -23,27 +23,27 @@ struct PlanFlags {
   train::Config config;
   std::string input_shape, catalog, prices, rates;
   int64_t samples = 0;
-  // A device that the catalogue lacks.
+  // A device that is not in the catalog.
   std::string device_name = "described";
   std::string device_memory;
   double device_bandwidth = 0, device_tflops = 0, device_watts = 0, device_price = 0;
   bool json = false;
 
-  double device_bytes() const;  // 0: not said
+  double device_bytes() const;  // 0: not set
   void declare(Options& o);
 };
 
-// Parses as `train` does: the data set's recipe gives the defaults, flags change them. `make` makes the command's
-// options, which declare `flags`. Null where help or the configuration was printed.
+// Parses like `train`: the data set's recipe gives the defaults, flags change them. `make` makes the command's options,
+// which declare `flags`. Null if the help or the configuration was printed.
 struct PlanInput {
   plan::TrainingSetup setup;
   plan::Catalog catalog;
-  const train::RowLearner* trees = nullptr;  // set: these are planned for a table, and there is no setup
+  const train::RowLearner* trees = nullptr;  // set for trees of a table, which have no setup
   std::optional<plan::Rates> rates;
 };
-// Trees: whether the command plans those of a table, too.
+// Whether the command also plans trees of a table.
 enum class Trees : uint8_t { refused, planned };
-// Whether the command answers for --device-memory alone, of a device of which nothing else is said.
+// Whether the command accepts --device-memory without other figures of the device.
 enum class MemoryAlone : uint8_t { refused, answered };
 std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
                                          const std::function<std::unique_ptr<Options>()>& make,

@@ -22,17 +22,17 @@ using Json = nlohmann::ordered_json;
 using plan::Estimate;
 using plan::GpuWorth;
 
-constexpr uint64_t kReadBytes = uint64_t{16} << 20;  // of the files, for the columns and the rounds that are measured
-constexpr double kUsualRate = 1.6e-9;  // seconds of a cell on a level, of one core, where nothing is measured
-constexpr double kShortFit = 0.3, kLongFit = 1.3;  // seconds of the fits that are measured
-constexpr int64_t kRoundsMeasured = 1000;          // at most
+constexpr uint64_t kReadBytes = uint64_t{16} << 20;  // of the files, for the columns and the measured rounds
+constexpr double kUsualRate = 1.6e-9;                // seconds per value and level on one core, if nothing is measured
+constexpr double kShortFit = 0.3, kLongFit = 1.3;    // in seconds, of the measured fits
+constexpr int64_t kRoundsMeasured = 1000;            // at most
 
 struct Sampled {
   train::RowData data;
-  double rows = 0;  // that are fitted, of all
+  double rows = 0;  // of all rows those that are fitted
 };
 
-// A large table is read as far as its columns and a few rounds need.
+// Reads as much of a large table as its columns and a few rounds need.
 Sampled sample(train::Config& c, const train::RowLearner& learner, int64_t rows_said) {
   Sampled s{.data = read_rows(c, learner, kReadBytes)};
   const auto fitted = static_cast<double>(s.data.train.count()), held = static_cast<double>(s.data.test.count());
@@ -40,7 +40,7 @@ Sampled sample(train::Config& c, const train::RowLearner& learner, int64_t rows_
   return s;
 }
 
-// Trees that a fit of so many seconds comes to, and how long it took.
+// The number of trees that a fit of some seconds makes, and its time.
 struct Fitted {
   double trees = 0, seconds = 0;
 };
@@ -57,7 +57,7 @@ Fitted fit_for(double seconds, const train::RowLearner& learner, train::Config c
   return {rounds * static_cast<double>(work.trees_of_round), seconds_since(start)};
 }
 
-// A forest is one round: it is measured by its number of trees.
+// A forest is a single round, so it is measured by its number of trees.
 plan::TreeRate measured_rate(const train::Config& config, const train::RowLearner& learner, const train::RowData& data,
                              const train::TreeFitWork& work) {
   plan::TreeRate rate{.seconds_of_cell = kUsualRate / thread_count(), .spread = {0.5, 2}, .from = {}};
@@ -215,7 +215,7 @@ TablePlan make_table_plan(const train::Config& config, const train::RowLearner& 
                             .trees = rounds * static_cast<double>(p.fit.trees_of_round),
                             .levels = static_cast<double>(p.fit.levels)};
   const double fitted = std::max(1.0, static_cast<double>(s.data.train.count()));
-  // Reading is the peak: when it is over the file's columns make room for the rows' bins.
+  // Reading is the peak: after it the file's columns are freed before the rows' bins are made.
   p.bytes = tables::bytes_of_reading(work.cells() * (1 + static_cast<double>(s.data.test.count()) / fitted));
   const plan::TreeRate rate = measured_rate(c, learner, s.data, p.fit);
   const Estimate here = plan::trees_here(work, rounds, p.bytes, rate);

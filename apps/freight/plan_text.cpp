@@ -17,7 +17,7 @@ using plan::Range;
 
 namespace {
 
-// A table is sorted by this key; larger ones come last, rows without one behind all.
+// The key by which a table is sorted, ascending; rows without a figure come last.
 double sort_key(const Estimate& e, const std::string& by) {
   constexpr double kLast = 1e300;
   const bool usable = e.timed && e.fits.value_or(true);

@@ -43,7 +43,7 @@ plan::MeasuredSums measured_sums(const std::string& text, const std::string& pat
   return m;
 }
 
-// One link, or what `freight bench comm --json` wrote.
+// Reads a file with a link, or with the output of `freight bench comm --json`.
 void take_file(plan::Fleet& fleet, const std::string& path) {
   const std::string text = io::read_text(path);
   const Json j = io::parse_json<Json>(text, path);
@@ -56,15 +56,15 @@ void take_file(plan::Fleet& fleet, const std::string& path) {
   (links[0].inside ? fleet.inside : fleet.between) = links[0];
 }
 
-// A batch shared by so many devices of each kind.
+// A batch that a number of devices of each kind share.
 struct Share {
-  int64_t devices = 1, batch = 0;   // batch: of each
-  size_t bytes = 0, optimizer = 0;  // of each: all, and the optimizer's state among them
-  size_t sharded_bytes = 0;         // the one that has most, with that state sharded (train --shard-optimizer)
+  int64_t devices = 1, batch = 0;   // `batch`: of each
+  size_t bytes = 0, optimizer = 0;  // of each: all bytes, and those of the optimizer's state
+  size_t sharded_bytes = 0;         // of the device with the most, if that state is sharded (train --shard-optimizer)
   std::vector<Estimate> estimates;
 };
 
-// Bytes of a rank with its part of the optimizer's state, whole tensors.
+// The bytes of a rank with its part of the optimizer's state, in whole tensors.
 size_t sharded_bytes(const StepPlan& d, int64_t devices) {
   const size_t all = std::accumulate(d.states.begin(), d.states.end(), size_t{0});
   return d.total() - all + train::largest_share(d.states, static_cast<int>(devices));
@@ -85,7 +85,7 @@ std::vector<Share> shares_of(const PlanInput& in, const WorldRequest& r) {
     const bool same = !all.empty() && all.back().batch == options.batch;
     step_plans.push_back(same ? step_plans.back() : plan::plan_steps(in.setup, options));
     StepPlan& d = step_plans.back()[0];
-    if (same) {  // as many samples make other batches of each length
+    if (same) {  // for as many samples, batches of each length differ
       d.options.ranks = devices;
       plan::add_lengths(d, in.setup);
     }
@@ -102,7 +102,7 @@ std::vector<Share> shares_of(const PlanInput& in, const WorldRequest& r) {
   return all;
 }
 
-// This machine is the first of each table, whatever its name.
+// This machine is the first row of each table, under any name.
 const Estimate* same_device(const Share& share, const Estimate& e, const Share& of) {
   if (&e == of.estimates.data()) return share.estimates.data();
   for (const Estimate& other : share.estimates) {
@@ -111,7 +111,7 @@ const Estimate* same_device(const Share& share, const Estimate& e, const Share& 
   return nullptr;
 }
 
-// Rates of so many devices over as many times the rates of the first number; 0: not known.
+// The rates of a number of devices divided by linear scaling from the first number; 0: not known.
 Range efficiency(const Share& first, const Estimate& one, const Share& share, const Estimate& e) {
   if (!one.timed || !e.timed) return {};
   const double times = static_cast<double>(share.devices) / static_cast<double>(first.devices);
@@ -156,7 +156,7 @@ std::string rate_text(const std::vector<Share>& world, const Estimate& first, co
   return &s == world.data() ? text : cat(text, ", ", fixed(100 * efficiency(world[0], first, s, *e).middle(), 0), " %");
 }
 
-// The rate by the number of devices; returns the devices of the rows.
+// Prints the rate by the number of devices; returns the devices of the rows.
 std::vector<const Estimate*> print_rates(const std::vector<Share>& world, int64_t top) {
   std::vector<std::string> heads{"device"};
   for (const Share& s : world) heads.push_back(cat(s.devices, s.devices == 1 ? " device" : " devices"));
@@ -180,7 +180,7 @@ std::vector<const Estimate*> print_rates(const std::vector<Share>& world, int64_
   return shown;
 }
 
-// Tells the time of a step and of a run on so many of one device, and why it is not less.
+// Prints the time of a step and of a run on several of one device, and why it is not less.
 void print_device(const std::vector<Share>& world, const Estimate& first) {
   std::vector<const Estimate*> rows;
   EstimateColumn batches{.heading = "batch of each"}, of_linear{.heading = "efficiency"};
@@ -296,7 +296,7 @@ void print_world(const PlanInput& in, const WorldRequest& r) {
                                   : cat("batch ", in.setup.config.batch_size, " shared by the devices").c_str(),
               in.setup.unit, static_cast<long long>(world[0].devices), texts_line(in.setup).c_str());
   const std::vector<const Estimate*> shown = print_rates(world, r.top);
-  // This machine where it is timed, and the first of the devices.
+  // Shows this machine if it has times, and the first of the devices.
   for (size_t i = 0; i < shown.size() && i < 2; ++i) {
     print_device(world, *shown[i]);
     if (shown[i] != world[0].estimates.data()) break;

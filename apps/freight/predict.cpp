@@ -1,4 +1,5 @@
-// `freight predict`: the classes of images or texts by a stored model, any number of them, in batches as they come.
+// `freight predict`: predicts classes of images or texts with a saved model, for any number of inputs, in batches as
+// they arrive.
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,15 +35,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kFirstLineAfter = 10;  // seconds, where the progress is no rewriting line
+constexpr double kFirstLineAfter = 10;  // seconds before the first line of progress, if it is not rewritten
 
-// How fast it went; said at the end and, in short, while it goes on.
+// The speed, which is shown at the end and, in short, during prediction.
 struct Figures {
   const char* unit = "images";
   Clock::time_point start = Clock::now();
   int64_t samples = 0, left_out = 0;
   double planning_s = 0;
-  bool warned = false;                 // of values in another range than that of training
+  bool warned = false;                 // of values in another range than in training
   std::vector<double> batches_s = {};  // each from prepared samples to probabilities
 
   std::string progress() const {
@@ -70,7 +71,7 @@ struct Figures {
   }
 };
 
-// Takes the answers; only the first of several ranks has one.
+// Receives the predictions; of several ranks only the first has one.
 struct Sink {
   PredictionWriter& writer;
   Progress& progress;
@@ -100,12 +101,12 @@ struct Sink {
   }
 };
 
-// Everything was read: an error that ended it is told by the first rank.
+// Called after everything was read: the first rank reports an error that ended reading.
 void end_of(const Round& round, const Sink* sink) {
   if (round.fault && sink) throw Error(*round.fault);
 }
 
-// `sink` null: a rank behind the first. `comm` null: this process alone.
+// `sink` is null on all ranks but the first; `comm` is null for a single process.
 void predict_samples(deploy::Predictor& predictor, InputStream& inputs, const Turns& turns, bool stop_at_bad,
                      comm::Comm* comm, Sink* sink) {
   for (;;) {
@@ -136,7 +137,7 @@ void predict_table(deploy::Predictor& predictor, RowStream& stream, PredictionWr
                    Progress& progress, Figures& figures) {
   const std::vector<store::Column>& columns = predictor.bundle().columns;
   std::string file;
-  store::ColumnGaps gaps;  // of the file at hand
+  store::ColumnGaps gaps;  // of the current file
   const auto end_file = [&] {
     for (const std::string& gap : gaps.warnings(columns)) progress.line(cat("warning: ", file, ": ", gap));
     gaps = {};
@@ -170,7 +171,7 @@ void check_explained(const store::Bundle& bundle, const OutputOptions& output) {
     fail(ErrorKind::usage, "--explain", "writes to -o or standard output: add -o together with --npy");
 }
 
-// Neither file may be an input: one that is named, or that the walk through a folder finds.
+// Neither output may be an input, whether named or found in a folder.
 void check_outputs(const OutputOptions& output, std::vector<std::string> inputs, const std::string& model, bool text) {
   inputs.push_back(model);
   const auto check = [&](const std::string& flag, const std::string& file) {
@@ -231,7 +232,7 @@ void declare(Options& o, PredictFlags& f) {
   declare(o, f.ranks);
 }
 
-// Draws conclusions from the flags, and refuses those that do not go together.
+// Derives settings from the flags, and refuses flags that cannot be combined.
 void settle(PredictFlags& f, const Options& o) {
   if (f.sources.files.empty() && f.sources.texts.empty()) {
     fail(ErrorKind::usage, "files", "are missing (for texts also --text); see freight predict --help");
@@ -252,19 +253,21 @@ void settle(PredictFlags& f, const Options& o) {
   if (output.form == Form::lines && !output.npy.empty() && output.file.empty()) output.form = Form::none;
 }
 
-// Ranks go through the same inputs, which a pipe gives to one of them alone.
+// All ranks list the same inputs, but only one process can read a pipe.
 void need_files(const Sources& sources) {
   for (const std::string& file : sources.files) {
     std::error_code ignored;
     const bool kept = std::filesystem::is_regular_file(file, ignored) || std::filesystem::is_directory(file, ignored);
-    if (kept || (file != "-" && !std::filesystem::exists(file, ignored))) continue;  // what is missing is told later
+    // Missing files are reported later.
+    if (kept || (file != "-" && !std::filesystem::exists(file, ignored))) continue;
     fail(ErrorKind::usage, "--devices", file == "-" ? "standard input" : file,
          " is read once, by one process: expected files or folders, which all devices go through");
   }
 }
 
 deploy::Predictor make_predictor(const PredictFlags& f, const comm::Launch& launch) {
-  const bool together = launch.world > 1 || !f.ranks.devices.empty();  // the same answers on any number of devices
+  // The predictions are the same on any number of devices.
+  const bool together = launch.world > 1 || !f.ranks.devices.empty();
   const std::string device = device_of(f.ranks, f.device, launch.rank);
   const store::ComputeType compute = store::compute_type(f.precision, device);
   if (!compute.note.empty() && launch.rank == 0) std::fprintf(stderr, "note    %s\n", compute.note.c_str());
@@ -291,7 +294,7 @@ void check_model(const deploy::Predictor& predictor, PredictFlags& f, const comm
   f.sources.text_column = train::trained_on(bundle, f.model).load.text.text_column;
 }
 
-// The answers of a rank behind the first go to that.
+// Predicts as another rank than the first, which gets the predictions.
 void predict_beside(deploy::Predictor& predictor, const PredictFlags& f, const Turns& turns, comm::Comm& comm) {
   InputStream inputs(predictor, f.sources, f.workers, 2 * turns.batch * static_cast<size_t>(turns.world), turns);
   predict_samples(predictor, inputs, turns, f.stop_at_bad(), &comm, nullptr);
@@ -306,7 +309,7 @@ int predict_here(deploy::Predictor& predictor, PredictFlags& f, const Options& o
   OutputOptions& output = f.output;
   const store::Bundle& bundle = predictor.bundle();
   if (output.file == "-") output.file.clear();
-  // Results on the same terminal would break the line.
+  // Results on the same terminal would break the progress line.
   const bool quiet = f.no_progress || o.quiet() || (output.file.empty() && isatty(STDOUT_FILENO));
   Progress progress(quiet ? Progress::Mode::off : Progress::Mode::automatic);
   const bool rows = !bundle.net();
@@ -321,7 +324,7 @@ int predict_here(deploy::Predictor& predictor, PredictFlags& f, const Options& o
     }
     output.columns = csv_columns(bundle, asked);
   }
-  std::optional<logging::Held> held(std::in_place);  // warnings follow the answers
+  std::optional<logging::Held> held(std::in_place);  // warnings are shown after the predictions
   PredictionWriter writer(predictor, output);
   if (rows) {
     const int64_t most = o.given("--batch-size") ? f.batch_size : rows_per_block(bundle);
@@ -333,7 +336,7 @@ int predict_here(deploy::Predictor& predictor, PredictFlags& f, const Options& o
     Sink sink{writer, progress, figures};
     predict_samples(predictor, inputs, turns, f.stop_at_bad(), comm, &sink);
     progress.clear();
-    // Of a command that is stopped, a worker may wait for room with the lock that notes() takes.
+    // After a stop, a worker may still hold the lock that notes() takes while it waits for room in the queue.
     if (!signals::stop_requested()) {
       for (const std::string& note : inputs.notes()) say_note(note, o.quiet());
     }

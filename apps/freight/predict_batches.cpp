@@ -1,4 +1,4 @@
-// See predict_batches.h. Answers travel as bytes: numbers as they lie in memory, and texts behind their lengths.
+// See predict_batches.h. Predictions are sent as bytes: numbers as in memory, and texts after their lengths.
 #include "predict_batches.h"
 
 #include <algorithm>
@@ -104,7 +104,7 @@ BatchAnswer take_answer(ByteReader& from) {
   return a;
 }
 
-// Everybody's bytes, by rank.
+// The bytes of all ranks, by rank.
 std::vector<std::string> gather_bytes(comm::Comm& comm, const std::string& mine) {
   const auto world = static_cast<size_t>(comm.world());
   const auto size = static_cast<int64_t>(mine.size());
@@ -121,7 +121,7 @@ std::vector<std::string> gather_bytes(comm::Comm& comm, const std::string& mine)
   return out;
 }
 
-// The names of a round's inputs, in short.
+// A hash of the names of a round's inputs.
 std::string names_in_short(const Round& round) {
   std::string all;
   for (const std::vector<Input>& batch : round.batches) {
@@ -137,7 +137,7 @@ BatchAnswer answer(deploy::Predictor& predictor, const std::vector<Input>& batch
   using Of = BatchAnswer::Note::Of;
   BatchAnswer a;
   std::vector<Array> samples;
-  bool told = false;  // of a range
+  bool told = false;  // about a range
   for (size_t i = 0; i < batch.size(); ++i) {
     const Input& input = batch[i];
     if (input.fault && stop_at_bad) {
@@ -190,7 +190,7 @@ std::optional<std::vector<BatchAnswer>> exchange(comm::Comm& comm, const Round& 
   std::vector<ByteReader> readers;
   for (const std::string& one : gathered) readers.emplace_back(one.data(), one.size());
   for (ByteReader& r : readers) signal = std::max(signal, r.number<int>());
-  if (signal != 0) return std::nullopt;  // names may be fewer where reading was stopped
+  if (signal != 0) return std::nullopt;  // there may be fewer names because reading was stopped
   for (size_t r = 0; r < readers.size(); ++r) {
     const std::string names = readers[r].text();
     if (r == 0) first = names;

@@ -1,5 +1,5 @@
-// Batches of inputs as `freight predict` answers them, and the ranks of a job that answer them in turn: batch b is rank
-// b % W's. All go through the same inputs by name, read their own, and get what became of the others'.
+// Batches of inputs for `freight predict`, and the ranks of a job that predict them in turn: batch b belongs to rank b
+// % W. All ranks list the same inputs by name, read only their own, and get the others' results.
 #pragma once
 #include <optional>
 #include <string>
@@ -14,30 +14,31 @@
 
 namespace freight::app {
 
-// The outcome of a batch.
+// The predictions of a batch.
 struct BatchAnswer {
   struct Note {
-    enum class Of : uint8_t { left_out, range } of;  // an input that cannot be read; values beyond those of training
+    // An input that cannot be read; values outside the range of training.
+    enum class Of : uint8_t { left_out, range } of;
     std::string text;
   };
-  std::vector<Note> notes;        // in the order of the inputs; of ranges the first alone
-  std::optional<Error> fault;     // of an input that ends everything; the answers are those before it
-  std::vector<int64_t> answered;  // numbers of the inputs with answers
-  Array rows;                     // f32 (answered, outputs); undefined where there are none
+  std::vector<Note> notes;        // in the order of the inputs; of ranges only the first
+  std::optional<Error> fault;     // of an input that ends everything; the predictions are those of the inputs before it
+  std::vector<int64_t> answered;  // numbers of the inputs with predictions
+  Array rows;                     // f32 (answered, outputs); undefined if there are none
   double seconds = 0, planning_s = 0;
 };
-// `stop_at_bad`: an input that cannot be read ends the batch.
+// Predicts a batch. `stop_at_bad`: an input that cannot be read ends the batch.
 BatchAnswer answer(deploy::Predictor& predictor, const std::vector<Input>& batch, bool stop_at_bad);
 
 // A batch for each rank, or for this process alone.
 struct Round {
-  std::vector<std::vector<Input>> batches;  // the last may be short, or empty: that is the end
-  std::optional<Error> fault;               // by which reading ended behind them
+  std::vector<std::vector<Input>> batches;  // the last one may be short, or empty at the end
+  std::optional<Error> fault;               // the error by which reading ended after them
 };
 Round next_round(InputStream& inputs, const Turns& turns);
 
-// Hands round what ranks made of their batches. `signal`: what this rank was asked to stop by; 0: nothing. Returns null
-// where any was asked, and puts that into `signal` on all. Throws Error(data) where ranks see other inputs.
+// Exchanges the ranks' predictions. `signal`: the signal that asked this rank to stop; 0: none. If any rank was asked,
+// returns null and sets `signal` on all. Throws Error(data) if ranks see different inputs.
 std::optional<std::vector<BatchAnswer>> exchange(comm::Comm& comm, const Round& round, const BatchAnswer& mine,
                                                  int& signal);
 

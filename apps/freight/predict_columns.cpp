@@ -20,7 +20,7 @@ std::string target_of(const store::Bundle& bundle) {
   return at == bundle.provenance.end() || at->second.empty() ? kNamelessTarget : at->second;
 }
 
-// The columns that identify the rows of a model's table and are no features: identifiers, and the queries of a ranking.
+// The columns that identify a table's rows and are not features: identifiers, and the queries of a ranking.
 std::vector<std::string> identifying(const store::Bundle& bundle) {
   std::vector<std::string> names;
   for (const store::IgnoredColumn& column : bundle.ignored_columns) {

@@ -1,5 +1,5 @@
-// The columns of the CSV that `freight predict` writes for a table: what identifies a row first, then the prediction
-// under the target's name and the probability of each class under the class's name; or those of --columns.
+// The columns of the CSV that `freight predict` writes for a table: first those that identify a row, then the
+// prediction under the target's name and the probability of each class under the class's name; or those of --columns.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,8 +11,8 @@ namespace freight::app {
 struct CsvColumn {
   enum class Of {
     place,       // file:line of the row
-    input,       // a column of the table, as it is written
-    prediction,  // the value, or the class; of top-k lines that of the line
+    input,       // a column of the table, as it is written there
+    prediction,  // the value, or the class; for top-k lines the class of the line
     confidence,  // the probability of that class
     probability  // of the class `index`
   };
@@ -22,13 +22,13 @@ struct CsvColumn {
 };
 
 struct CsvAsked {
-  std::vector<std::string> names = {};  // of --columns; empty: the usual ones
-  bool lines_of_classes = false;        // top-k lines for each row, with a class and its probability in each
+  std::vector<std::string> names = {};  // of --columns; empty: the default ones
+  bool lines_of_classes = false;        // top-k lines for each row, each with a class and its probability
 };
-// Names that are neither the target, a class, "path" nor "probability" are columns of the table. Throws Error(usage)
-// that names --columns for one that stands twice.
+// Names other than the target, a class, "path" and "probability" are columns of the table. Throws Error(usage) that
+// names --columns for a name that appears twice.
 std::vector<CsvColumn> csv_columns(const store::Bundle& bundle, const CsvAsked& asked);
-// Those of the table, in the order of CsvColumn::index.
+// The columns of the table among them, in the order of CsvColumn::index.
 std::vector<std::string> input_columns(const std::vector<CsvColumn>& columns);
 
 }  // namespace freight::app

@@ -22,9 +22,9 @@ namespace freight::app {
 namespace fs = std::filesystem;
 
 namespace {
-constexpr size_t kLongestLine = size_t{16} << 20;  // much more than a document may have (data::document_fault)
+constexpr size_t kLongestLine = size_t{16} << 20;  // far more than a document may have (data::document_fault)
 
-// Threads have no one above them who could catch what an input did: it becomes the fault of that input.
+// Runs f in a thread, where no caller could catch an exception: it becomes an error of that input.
 template <class F>
 std::optional<Error> fault_of(const std::string& name, F&& f) {
   try {
@@ -45,7 +45,7 @@ LineReader::LineReader(const std::string& path) : path_(path) {
     fd_ = STDIN_FILENO;
     return;
   }
-  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe's writer may come later: next() waits
+  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe's writer may open it later: next() waits
   if (fd_ < 0) fail(ErrorKind::data, path, "cannot open: ", std::strerror(errno));
   uint8_t magic[2] = {};
   if (::pread(fd_, magic, 2, 0) == 2 && io::is_gzip({magic, 2})) {
@@ -95,11 +95,11 @@ InputStream::InputStream(const deploy::Predictor& predictor, Sources sources, in
       sources_(std::move(sources)),
       ahead_(ahead),
       turns_(turns) {
-  // One thread makes the tokens of texts: a tokenizer serves one at a time, and it is quick.
+  // One thread makes the tokens of texts: a tokenizer serves one thread at a time, and is fast.
   for (int64_t i = 0; i < (text_ ? 1 : std::max<int64_t>(workers, 1)); ++i) {
     try {
       threads_.emplace_back([this] { work(); });
-    } catch (const std::system_error&) {  // no more threads to be had: fewer do
+    } catch (const std::system_error&) {  // the system has no more threads, so there are fewer
       if (threads_.empty()) throw;
       break;
     }
@@ -120,8 +120,8 @@ bool is_wanted(const std::string& name, bool text) {
   return text ? ends_with(name, ".txt") || ends_with(name, ".txt.gz") : io::is_image_name(name);
 }
 
-// The entries of a folder, by bytes, before what is pending. Links to folders are not followed: they may lead in
-// circles.
+// Lists the entries of a folder, ordered by bytes, before the pending inputs. Links to folders are not followed, since
+// they may form cycles.
 void InputStream::walk(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -140,7 +140,7 @@ void InputStream::walk(const std::string& folder) {
   for (const std::string& name : names) pending_.push_front((fs::path(folder) / name).string());
 }
 
-// A file of documents with a label each gives its texts; of every other a line is a text, or a path.
+// Opens a file: a file of labeled documents yields its texts; in any other file each line is a text or a path.
 void InputStream::open(const std::string& file) {
   const auto form = text_ ? data::document_form(file) : std::nullopt;
   if (!form) {
@@ -172,7 +172,7 @@ InputStream::Pulled InputStream::pull_line(Input& input) {
       lines_.reset();
       return Pulled::end;
     }
-    // Of a list of paths; a blank text is a text.
+    // Skips blank lines in a list of paths; a blank text is a text.
     if (!text_ && line.find_first_not_of(" \t") == std::string::npos) continue;
     input.place = text_ ? cat(lines_->path(), ":", lines_->number()) : line;
     input.name = std::move(line);
@@ -180,7 +180,7 @@ InputStream::Pulled InputStream::pull_line(Input& input) {
   }
 }
 
-// The next input, by name alone; a line of a list for `wait` may follow later.
+// The next input, by name only; after `wait` a line of a list may follow later.
 InputStream::Pulled InputStream::pull(Input& input) {
   if (next_text_ < sources_.texts.size()) {
     input.name = sources_.texts[next_text_++];
@@ -248,7 +248,8 @@ void InputStream::work() {
     auto item = std::make_unique<Item>();
     bool mine = true;
     {
-      const std::lock_guard order(pull_mutex_);  // whoever pulls also queues: the queue has the order of the sources
+      // The thread that takes an input also queues it, so that the queue keeps the order.
+      const std::lock_guard order(pull_mutex_);
       {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [&] { return stop_ || ended_ || queue_.size() < ahead_; });
@@ -268,7 +269,7 @@ void InputStream::work() {
       changed_.notify_all();
       if (got != Pulled::item) continue;
     }
-    Item* const queued = item.release();  // the queue's
+    Item* const queued = item.release();  // owned by the queue
     if (mine) read(queued->input);
     const std::lock_guard lock(mutex_);
     queued->ready = true;

@@ -24,11 +24,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kWidest = 80;       // of the first column
-constexpr size_t kUsualAnswer = 32;  // characters behind the name
+constexpr size_t kUsualAnswer = 32;  // characters after the name
 
 std::string dump(const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
-// RFC 4180.
+// Quotes a field as RFC 4180 says.
 void add_csv_field(std::string& out, const std::string& text) {
   const bool plain = std::none_of(text.begin(), text.end(),
                                   [](char c) { return c == ',' || c == '"' || static_cast<unsigned char>(c) < ' '; });
@@ -47,7 +47,7 @@ std::string csv_field(const std::string& text) {
   return out;
 }
 
-// fixed(v, 6) at a tenth of the time: tables have millions of rows.
+// Like fixed(v, 6) in a tenth of the time: tables have millions of rows.
 void add_fixed(std::string& out, float v) {
   char buffer[64];
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, v, std::chars_format::fixed, 6);
@@ -58,7 +58,7 @@ void add_fixed(std::string& out, float v) {
   fail(ErrorKind::runtime, what, "cannot write: ", std::strerror(errno));
 }
 
-// Has no name, and lies in the folder that TMPDIR names; null where none can be made.
+// An unnamed file in the folder that TMPDIR names; null if it cannot be made.
 std::FILE* temporary_file() {
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
@@ -146,7 +146,7 @@ std::string PredictionWriter::added_cells(Added added, int64_t group) const {
   return out;
 }
 
-// "shap" and "base" of the sums; of several sums by their classes.
+// "shap" and "base" of the sum; of several sums by class.
 Json PredictionWriter::added_members(Added added) const {
   const size_t width = bundle_.columns.size() + 1;
   Json shap = Json::object(), base = Json::object();
@@ -202,7 +202,7 @@ void PredictionWriter::add_record(std::string& out, const std::string& name, con
   }
 }
 
-// A line is "a.png  7  0.9981   (1 0.0012, 9 0.0004)".
+// Appends a line "a.png  7  0.9981   (1 0.0012, 9 0.0004)".
 void PredictionWriter::add_text(std::string& out, const std::string& name, const float* row, Added added) const {
   const std::vector<int64_t> order = ranked_classes(row);
   const size_t top = std::min(options_.top, order.size());
@@ -246,7 +246,7 @@ void PredictionWriter::add_text(std::string& out, const std::string& name, const
              others.empty() ? "" : cat("  (", join(others, ", "), ")"), "\n");
 }
 
-// A model that regresses gives "a.npy  1.25 -0.5", or a JSON document, or path,output,value records.
+// Appends the values of a regression: "a.npy  1.25 -0.5", or a JSON document, or path,output,value records.
 void PredictionWriter::add_values(std::string& out, const std::string& name, const float* row, Added added) const {
   if (options_.form == Form::json || options_.form == Form::jsonl) {
     Json j = {{"path", name}, {"values", std::vector<float>(row, row + outputs_)}};
@@ -270,7 +270,8 @@ void PredictionWriter::commit() {
   if (rows_) {
     io::AtomicFile npy(options_.npy);
     npy.write(std::string_view(io::npy_header(DType::f32, {count_, outputs_})));
-    if (std::fflush(rows_) != 0) cannot_write(cat(options_.npy, ", by a temporary file"));  // rewind() forgets faults
+    // Rewind() would clear errors.
+    if (std::fflush(rows_) != 0) cannot_write(cat(options_.npy, ", by a temporary file"));
     std::rewind(rows_);
     char block[1 << 16];
     for (size_t n = 0; (n = std::fread(block, 1, sizeof block, rows_)) > 0;) npy.write(block, n);

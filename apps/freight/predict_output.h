@@ -1,4 +1,4 @@
-// `freight predict` writes this: one line, CSV record or JSON document per sample on standard output or in a file, and
+// What `freight predict` writes: a line, CSV record or JSON document per sample on standard output or in a file, and
 // the probabilities as an npy file. Files appear when they are complete.
 #pragma once
 #include <cstdio>
@@ -17,10 +17,10 @@ enum class Form { lines, csv, json, jsonl, none };
 
 struct OutputOptions {
   Form form = Form::lines;
-  size_t top = 3;                       // classes per sample, of lines, CSV and JSONL
+  size_t top = 3;                       // classes per sample, in lines, CSV and JSONL
   std::string file;                     // empty: standard output
   std::string npy;                      // empty: none
-  bool explain = false;                 // of a model of rows: what each column adds, too
+  bool explain = false;                 // of a model of tables: also the contribution of each column
   std::vector<CsvColumn> columns = {};  // of the CSV of a table
 };
 
@@ -31,34 +31,34 @@ class PredictionWriter {
   PredictionWriter(const PredictionWriter&) = delete;
   PredictionWriter& operator=(const PredictionWriter&) = delete;
 
-  // Rows (N, outputs) of the named samples, with store::RowModel::contributions where they are asked for, and the cells
-  // of input_columns(), sample by sample; standard output is flushed. Throws Error(runtime) where it cannot be
-  // written.
+  // Writes rows (N, outputs) of the named samples one by one, with their contributions (store::RowModel::contributions)
+  // if requested, and the values of input_columns(); then flushes standard output. Throws Error(runtime) if it cannot
+  // be written.
   void write(const std::vector<std::string>& names, const Array& rows, const Array* contributions = nullptr,
              const std::vector<std::string>& passed = {});
-  // True where the text of some samples does not depend on those before: all forms but lines, whose first column grows.
+  // True if the text of a sample does not depend on earlier ones: all forms but lines, whose first column grows.
   bool texts_stand_alone() const { return options_.form != Form::lines; }
-  // The text that write() makes of these samples. Any number of threads may ask.
+  // The text that write() makes of these samples. Any number of threads may call it.
   std::string text_of(const std::vector<std::string>& names, const Array& rows, const Array* contributions,
                       const std::vector<std::string>& passed) const;
-  // Writes a text that was made so, and its rows.
+  // Writes a text from text_of(), and its rows.
   void write_text(const std::string& text, const Array& rows);
-  // Puts the files under their names.
+  // Renames the files to their final names.
   void commit();
 
  private:
-  // Contributions of columns to the sums of one sample: (groups, columns + 1), null where they are not asked for.
+  // The contributions of columns to the sums of one sample: (groups, columns + 1), null if they were not requested.
   using Added = const double*;
   void add_text(std::string& out, const std::string& name, const float* row, Added added) const;
   void add_values(std::string& out, const std::string& name, const float* row, Added added) const;
-  // The CSV of a row of a table. `passed`: its cells of input_columns().
+  // Appends the CSV record of a table's row. `passed`: its values of input_columns().
   void add_record(std::string& out, const std::string& name, const float* row, const std::string* passed,
                   Added added) const;
-  // Classes by rising rank: the predicted one, then the most likely ones; ties by number.
+  // The classes by rank: the predicted one, then the most probable others; ties are ordered by number.
   std::vector<int64_t> ranked_classes(const float* row) const;
   std::string added_cells(Added added, int64_t group) const;
   nlohmann::ordered_json added_members(Added added) const;  // "shap" and "base"
-  std::string first_column(const std::string& name) const;  // of a line
+  std::string first_column(const std::string& name) const;  // of lines
   void put(const std::string& text);
 
   const store::Bundle& bundle_;
@@ -66,10 +66,10 @@ class PredictionWriter {
   const bool probabilities_;
   const int64_t outputs_;
   int64_t groups_ = 1;  // of contributions
-  size_t inputs_ = 0;   // input_columns()
-  size_t width_ = 0;    // of the first column of lines
+  size_t inputs_ = 0;   // number of input_columns()
+  size_t width_ = 0;    // of the first column in lines
   std::unique_ptr<io::AtomicFile> file_;
-  std::FILE* rows_ = nullptr;  // of the npy file, whose header needs their number; without a name
+  std::FILE* rows_ = nullptr;  // an unnamed file for the rows of the npy file, whose header needs their number
   int64_t count_ = 0;
 };
 

@@ -22,20 +22,20 @@ namespace freight::app {
 
 namespace {
 
-// A block and what is made of it stay in the caches of a core.
+// A block and its results fit in the caches of a core.
 constexpr int64_t kMostRows = 1 << 13, kLeastRows = 64, kCells = 1 << 18;
-constexpr size_t kBlocksAhead = 2;  // of those that are answered: read, or waiting to be written
+constexpr size_t kBlocksAhead = 2;  // in addition to those being predicted: read, or waiting to be written
 
-// A block's answers, and its text where that does not depend on the blocks before.
+// A block's predictions, and its text if that does not depend on earlier blocks.
 struct AnsweredBlock {
   RowsAnswered told;
-  std::vector<store::Beyond> beyond;  // the first number of each column
+  std::vector<store::Beyond> beyond;  // the first of each column
   std::vector<std::string> names;
   Array answers, contributions;
   std::optional<std::string> text;
 };
 
-// Joins a thread whatever happens, after `release` has freed it from waiting.
+// Joins a thread in all cases, after `release` has ended its waits.
 class Joined {
  public:
   Joined(std::function<void()> release, std::function<void()> body)
@@ -53,12 +53,12 @@ class Joined {
   std::thread thread_;
 };
 
-// The first number of each column that lies beyond those of training.
+// The first number of each column outside the range of training.
 std::vector<store::Beyond> beyond_in(const RowBlock& block, const std::vector<store::Column>& columns) {
   constexpr double kNone = std::numeric_limits<double>::infinity();
   std::vector<double> least(columns.size(), -kNone), most(columns.size(), kNone);
   for (size_t k = 0; k < columns.size(); ++k) {
-    if (!store::beyond_range(columns[k], kNone)) continue;  // it has no range
+    if (!store::beyond_range(columns[k], kNone)) continue;  // the column has no range
     least[k] = columns[k].range->least;
     most[k] = columns[k].range->most;
   }
@@ -133,7 +133,7 @@ RowStream::RowStream(const store::Bundle& bundle, std::vector<std::string> files
 void RowStream::open(const std::string& file) {
   data::CellsAsked asked{.needed = store::sources_of(columns_)};
   asked.kinds = [this, file](const data::TableHead& head) {
-    // A lone row of words is a sample unless it is the names of the columns, behind which the samples were forgotten.
+    // A single row of words is a sample, unless it consists of the column names and the samples after it are missing.
     const bool names = data::only_names(head) && std::all_of(columns_.begin(), columns_.end(), [&](const auto& c) {
                          return std::any_of(head.first_row.begin(), head.first_row.end(),
                                             [&](const auto& cell) { return data::trimmed(cell) == c.source_name(); });
@@ -201,8 +201,8 @@ void predict_rows(const deploy::Predictor& predictor, RowStream& stream, Predict
                   const std::function<bool(const RowsAnswered&)>& answered) {
   using Task = std::packaged_task<AnsweredBlock()>;
   const store::Bundle& bundle = predictor.bundle();
-  // With --explain one block follows the other, since contributions take all threads. Otherwise a thread answers a
-  // block by itself, so that none waits for others at the end of each.
+  // With --explain blocks are predicted one after the other, since contributions use all threads. Otherwise each thread
+  // predicts a block by itself, so that none waits for others at the end of each.
   const size_t threads = explain ? 1 : static_cast<size_t>(thread_count());
   Handover<std::future<AnsweredBlock>> in_order(threads + kBlocksAhead);
   Handover<Task> open(threads + kBlocksAhead + 1);

@@ -1,6 +1,6 @@
-// `freight profile`: the plan of a training step, or of inference, one line per step with kernel, shapes and rates, and
-// beside its time the one that `freight plan` reckons with where the machine was calibrated. Of a step that several
-// devices share it is rank 0's part, and the sums over them.
+// `freight profile`: the plan of a training step, or of inference, one line per step with kernel, shapes and rates;
+// next to its time the estimate of `freight plan` if the machine is calibrated. For a step that several devices share
+// it shows rank 0's part, and the sums over the devices.
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
@@ -47,7 +47,7 @@ struct ProfileFlags {
   bench::Pass pass() const { return inference ? bench::Pass::inference : bench::Pass::training; }
 };
 
-// Milliseconds of every step of a replay by the rates of this processor; none without such, and on other devices.
+// The milliseconds of every step of a replay by this CPU's rates; empty without rates, and on other devices.
 std::vector<double> planned_ms(const Plan& plan) {
   plan::Rates rates;
   if (plan.options().backend != "cpu" || !plan::own_rates(rates)) return {};
@@ -161,7 +161,7 @@ ordered_json to_json(const bench::RankProfile& p) {
           {"waited_for_rank_ms", waited}};
 }
 
-// The sums of the fastest step and what the ranks wait for each other.
+// Prints the sums of the fastest step, and how long ranks wait for each other.
 void print_sums(const bench::RankProfile& p) {
   const auto ms = [](double seconds) { return fixed(1e3 * seconds, 3); };
   std::vector<std::vector<std::string>> rows;

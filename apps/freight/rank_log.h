@@ -1,4 +1,4 @@
-// What a training rank behind the first says: it goes to its log, and names what the rank was doing when it was lost.
+// The log of a training rank other than the first; it also records what the rank was doing when it was lost.
 #pragma once
 #include <string>
 
@@ -7,7 +7,7 @@
 
 namespace freight::app {
 
-// Writes the first line of the log of a rank that this command started; the first rank has none.
+// Writes the first line of the log of a rank that this command started; the first rank has no log.
 void begin_rank_log(const comm::Launch& launch);
 
 class RankLog : public train::Observer {
@@ -18,7 +18,7 @@ class RankLog : public train::Observer {
   void on_bad_sample(const std::string& path, const std::string& reason) override;
 
  private:
-  // Another launcher's ranks may all print on one terminal.
+  // The ranks of another launcher may all print on one terminal.
   bool own_ = comm::read_launch_environment().source == "freight";
 };
 

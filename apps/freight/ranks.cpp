@@ -34,7 +34,7 @@ namespace {
 
 std::string kind_of_device(const std::string& name) { return name.substr(0, name.find(':')); }
 
-// Throws Error(usage) where the list names a GPU of this host twice.
+// Throws Error(usage) if the list names a GPU of this host twice.
 void need_gpus_once(const RankFlags& flags) {
   std::vector<std::string> gpus;
   for (const std::string& name : parse_device_list("--devices", flags.devices).names) {
@@ -101,7 +101,8 @@ std::string device_of(const RankFlags& flags, const std::string& device, const c
   const CudaDevices cuda = cuda_devices();
   const auto works = [](const CudaDevice& d) { return d.why_not.empty(); };
   const auto here = static_cast<int>(std::count_if(cuda.devices.begin(), cuda.devices.end(), works));
-  if (here == 1) return name;  // a launcher has shown each rank its own; else need_own_gpus says so
+  // A launcher has made only its own GPU visible to each rank; otherwise need_own_gpus reports it.
+  if (here == 1) return name;
   if (launch.local_rank < here) return cat("cuda:", launch.local_rank);
   fail(ErrorKind::usage, "--devices", "got ", launch.local_world, " ranks on this host, which has ", here, " GPUs");
 }
@@ -188,7 +189,7 @@ void join_devices(train::Ranks& ranks, const std::string& device, const RankFlag
   const comm::Transport asked = comm::requested_transport(flags.job());
   const bool forced = asked == comm::Transport::nccl;
   if (!forced && asked != comm::Transport::automatic) return;
-  // Each rank names its device unless it is one of CUDA's, and then says why it cannot use NCCL.
+  // Each rank names its device if it is not one of CUDA's; such a rank cannot use NCCL.
   const std::string& name = *trace::device_named(device);
   const bool cuda_device = starts_with(name, "cuda:");
   const std::vector<std::string> devices = ranks.from_all(cuda_device ? "" : name);
@@ -309,17 +310,17 @@ comm::LaunchOptions launch_of(Args words, const JobFlags& flags, int64_t count, 
   return o;
 }
 
-// Logs: whether those of the ranks are there when the error is read.
+// Whether the logs of the ranks still exist when the error is read.
 enum class Logs : uint8_t { stay, go };
 [[noreturn]] void fail_with(const std::string& command, comm::JobEnd end, Logs logs) {
-  // A rank that is killed so could not say why.
+  // A rank that was killed could not log the reason.
   const std::string why = end.log.empty() || end.signal == SIGKILL ? "" : last_line(end.log);
   if (logs == Logs::go) end.log.clear();
   fail(kind_of(end), command, to_string(end), why.empty() ? "" : ": " + why);
 }
 
 int end_on_terminal(const std::string& command, const comm::JobEnd& end, Logs logs) {
-  // A rank that was asked to stop has said so by its exit code, or ended by the signal before it could.
+  // A rank that was asked to stop reports that by its exit code, or was ended by the signal before it could.
   const bool of_signal = end.exit_code == 128 + end.forwarded || end.signal == end.forwarded;
   const bool stopped = end.forwarded != 0 && (!end.failed() || of_signal);
   if (stopped) return 128 + end.forwarded;
@@ -328,7 +329,7 @@ int end_on_terminal(const std::string& command, const comm::JobEnd& end, Logs lo
   fail_with(command, end, logs);
 }
 
-// "1:4" of --elastic.
+// The bounds "1:4" of --elastic.
 struct Bounds {
   int least = 0, most = 0;
 };
@@ -345,7 +346,7 @@ Bounds parse_elastic(const std::string& text) {
   return e;
 }
 
-// The flags by which a start takes some devices alone, by their numbers in --devices.
+// The flags with which a start uses only some devices, by their numbers in --devices.
 Args flags_of_start(const RankFlags& flags, const std::vector<int>& devices) {
   const auto those_of = [&](const std::vector<std::string>& all) {
     std::vector<std::string> some;
@@ -360,7 +361,7 @@ Args flags_of_start(const RankFlags& flags, const std::vector<int>& devices) {
   return words;
 }
 
-// `launch`: of all devices. A restart resumes in the folder of the run, also one that began with a checkpoint of
+// `launch`: for all devices. A restart resumes in the run's own folder, even if the run began from a checkpoint of
 // another.
 comm::JobEnd supervise(const comm::LaunchOptions& launch, const RankFlags& flags, int64_t count,
                        const std::string& logs) {
@@ -462,7 +463,7 @@ RanksRan run_ranks_apart(const std::string& what, const Args& words, const JobFl
 void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t devices) {
   if (flags.elastic.empty()) return;
   const Bounds bounds = parse_elastic(flags.elastic);
-  if (launch.source == "freight") return;  // its supervisor has looked
+  if (launch.source == "freight") return;  // its supervisor has checked that
   if (!launch.source.empty()) {
     fail(ErrorKind::usage, "--elastic", "restarts processes that this command starts: ", launch.source,
          " restarts those that it starts. Leave it out and give -o DIR --resume auto --shards 8 "

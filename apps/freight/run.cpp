@@ -1,4 +1,4 @@
-// `freight run`: executes a graph in text form on npy tensors, on any backend, with gradients on request. For bug
+// `freight run`: executes a graph in text form on npy tensors, on any backend, with gradients on request. It is for bug
 // reports and for checking ops against other programs.
 #include <cstdio>
 #include <filesystem>
@@ -35,7 +35,7 @@ struct Tensors {
   }
 };
 
-// The graph's outputs are written as out0.npy, out1.npy, ...; updated states under their names; gradients as
+// The names of the graph's outputs: out0.npy, out1.npy, ...; updated states have their own names, gradients are
 // grad.NAME.npy.
 std::vector<std::string> output_names(Graph& g, const std::string& loss) {
   std::vector<std::string> names;
@@ -61,7 +61,7 @@ std::vector<std::string> output_names(Graph& g, const std::string& loss) {
 }
 
 // The files that a run writes: its outputs, then updated states under their names. A graph may come from a stranger, so
-// that no name leads out of the folder, and no file is written twice.
+// names must not lead out of the folder, and no file may be written twice.
 std::vector<std::string> files_of(const Graph& g, std::vector<std::string> names, const std::string& source) {
   for (const Update& u : g.updates) names.push_back(leaf_name(g, u.state));
   std::set<std::string> seen;

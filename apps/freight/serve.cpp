@@ -1,4 +1,4 @@
-// `freight serve`: stored models behind HTTP until a signal.
+// `freight serve`: serves saved models over HTTP until a signal.
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,14 +18,14 @@
 namespace freight::app {
 namespace {
 
-// NAME=FILE, or FILE: a '=' behind a slash belongs to the path.
+// Parses NAME=FILE, or FILE: a '=' after a slash belongs to the path.
 serve::ModelFile parse_model(const std::string& text) {
   const size_t at = text.find('=');
   if (at == std::string::npos || text.find('/') < at) return {"", text};
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
-// The token itself, or @FILE that holds it: a command line can be seen by others on the machine.
+// The token itself, or the content of @FILE: other users of the machine can see a command line.
 std::string read_token(const std::string& text) {
   if (!starts_with(text, "@")) return text;
   std::string token = io::read_text(text.substr(1));
@@ -34,7 +34,8 @@ std::string read_token(const std::string& text) {
   return token;
 }
 
-// A token that no header can hold would never match: headers are trimmed, and hold no control characters.
+// Refuses a token that no header can contain, since it would never match: headers are trimmed and have no control
+// characters.
 void check_token(const std::string& token) {
   const auto is_control = [](char c) { return (c >= 0 && c < ' ') || c == 0x7f; };
   const bool trimmed = token.empty() || (token.front() != ' ' && token.back() != ' ');
@@ -45,9 +46,9 @@ void check_token(const std::string& token) {
 
 bool loopback(const std::string& host) { return starts_with(host, "127.") || host == "localhost" || host == "::1"; }
 
-// A request that computes, and cannot be broken off, must not keep the process beyond what was promised.
+// Ends the process in time even if a request computes and cannot be interrupted.
 void end_after(double seconds) {
-  constexpr double kGrace = 0.5;  // for connections to be closed
+  constexpr double kGrace = 0.5;  // for closing connections
   std::thread([seconds] {
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds + kGrace));
     std::fprintf(stderr, "warning: a request still computed %g seconds after the signal\n", seconds);

@@ -33,7 +33,7 @@
 namespace freight::app {
 namespace {
 
-// Everything the command line says besides the configuration.
+// The flags that are not part of the configuration.
 struct TrainFlags {
   std::string fit = "refuse";
   std::string device_memory;  // "4GiB"; "": what is free
@@ -43,7 +43,7 @@ struct TrainFlags {
   RankFlags ranks;
 };
 
-// All options, on top of what `c` holds.
+// Declares all options; their defaults are the values in `c`.
 void declare(Options& o, train::Config& c, TrainFlags& f) {
   o.positional("data", &c.data, "a built-in dataset (freight data list), a directory or a file", false);
   declare_config(o, c);
@@ -99,19 +99,19 @@ std::unique_ptr<Options> train_options(train::Config& c, TrainFlags& f) {
   return o;
 }
 
-// What goes on with a run that was stopped.
+// The command that resumes a stopped run.
 std::string resume_command(const std::string& run, const train::Config& config, const TrainFlags& flags) {
   Args more;
   if (!config.data_dir.empty()) more.insert(more.end(), {"--data-dir", config.data_dir});
   if (flags.fit != "refuse") more.insert(more.end(), {"--fit", flags.fit});
   if (!flags.device_memory.empty()) more.insert(more.end(), {"--device-memory", flags.device_memory});
-  // Processes that only share the shards of one device are the command's own choice, which it makes again.
+  // Processes that only share the shards of one device were the command's own choice, which it makes again.
   const std::string source = comm::read_launch_environment().source;
   const bool one = flags.ranks.devices.empty() && (source.empty() || source == "freight");
   return resume_command(run, one ? RankFlags() : flags.ranks, more);
 }
 
-// A request is the command line with all that follows from it.
+// The command line with all that follows from it.
 struct Request {
   train::Config config;
   TrainFlags flags;
@@ -120,7 +120,7 @@ struct Request {
   bool done = false;  // help or the configuration was printed
 };
 
-// The recipe decides the defaults, and the data set decides the recipe: those two are read first.
+// The recipe determines the defaults, and the data set determines the recipe, so these two are read first.
 Request read_request(const Args& args) {
   train::Config probe;
   Request r;
@@ -142,7 +142,7 @@ Request read_request(const Args& args) {
   return r;
 }
 
-// Turns on what a run that may be restarted on fewer devices needs: sums that do not depend on the number of ranks.
+// Sets what a run that may restart on fewer devices needs: sums that do not depend on the number of ranks.
 void settle_elastic(Request& r) {
   train::Config& c = r.config;
   constexpr int64_t kShards = 8;
@@ -168,7 +168,7 @@ void settle_elastic(Request& r) {
   if (c.shards == 0) c.shards = std::min(kShards, c.batch_size);
 }
 
-// Sets the flags on top; the request stays where it is from here on, since its options refer to it.
+// Applies the flags. From here on the request must not move, since its options refer to it.
 void parse_request(Request& r, const Args& args) {
   r.options = train_options(r.config, r.flags);
   r.done = r.options->parse(args) == Options::Outcome::done;
@@ -183,7 +183,7 @@ void parse_request(Request& r, const Args& args) {
   r.flags.dry_run = r.options->dry_run();
 }
 
-// The memory that a run may take; of several ranks, a rank.
+// The memory that a run may use; with several ranks, each rank.
 plan::FitOptions fit_options(const TrainFlags& flags, const train::Config& config, bool of_several) {
   using IfTooLarge = plan::FitOptions::IfTooLarge;
   plan::FitOptions fit = {.if_too_large = flags.fit == "off"    ? IfTooLarge::ignore
@@ -193,7 +193,7 @@ plan::FitOptions fit_options(const TrainFlags& flags, const train::Config& confi
                           .choose_batch = flags.choose_batch};
   if (!of_several) return fit;
   const comm::Launch launch = comm::read_launch_environment();
-  const bool parts = is_shard_process(flags.ranks, launch);  // what is allowed is for all of them
+  const bool parts = is_shard_process(flags.ranks, launch);  // the limit is for all of them
   if (!parts && fit.device_memory > 0) return fit;
   const auto memory = backend(*trace::device_named(config.backend)).memory();
   const double free =
@@ -203,8 +203,8 @@ plan::FitOptions fit_options(const TrainFlags& flags, const train::Config& confi
   return fit;
 }
 
-// Holds the run against the memory there is; nothing where processes that share shards do not fit together, since one
-// may.
+// Compares the run with the available memory; empty if processes that share shards do not fit together, since one
+// process may.
 std::optional<plan::FittedRun> fit_run(Request& r, train::Ranks* ranks, Terminal& terminal) {
   try {
     return plan::prepare_fitting(
@@ -221,7 +221,7 @@ std::optional<plan::FittedRun> fit_run(Request& r, train::Ranks* ranks, Terminal
   }
 }
 
-// The flags among `args` that name plugins, as they are typed for another command.
+// The flags among `args` that name plugins, as another command needs them.
 std::string plugin_flags(const Args& args) {
   std::string flags;
   for (size_t i = 0; i < args.size(); ++i) {
@@ -257,7 +257,7 @@ int train_here(Request& r, const Args& args, train::Ranks* ranks, const ShardWor
   const train::Result result = fitted.run.run(terminal, args);
   r.config.output_dir = result.output_dir;
   if (ranks && !ranks->first()) return result.interrupted() ? signals::exit_code() : 0;
-  const bool trained = result.samples_per_second > 0;  // not complete before
+  const bool trained = result.samples_per_second > 0;  // false for a run that was already complete
   if (trained && fitted.run.has_plans()) terminal.compare(result.output_dir);
   if (flags.json) {
     terminal.print_json(result);
@@ -267,12 +267,12 @@ int train_here(Request& r, const Args& args, train::Ranks* ranks, const ShardWor
   return result.interrupted() ? signals::exit_code() : 0;
 }
 
-// Rank 0 says whether the run is one of rows: it has the data.
+// Trains as another rank than the first. Rank 0 has the data and tells whether the run is one of a table.
 int train_beside(train::Config& config, const TrainFlags& flags, const Args& args, train::Ranks& ranks, bool of_rows) {
   if (of_rows) return train::follow(config, ranks) ? signals::exit_code() : 0;
   RankLog log;
   plan::FitOptions fit = fit_options(flags, config, true);
-  // The first of processes that share shards says whether they fit together.
+  // The first of the processes that share shards decides whether they fit together.
   if (is_shard_process(flags.ranks, comm::read_launch_environment()))
     fit.if_too_large = plan::FitOptions::IfTooLarge::ignore;
   plan::FittedRun fitted = plan::prepare_fitting(config, fit, {.ranks = &ranks});
@@ -297,7 +297,7 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
     const bool of_rows = ranks->from_first(ranks->first() && !train::is_network(r.config) ? "rows" : "net") == "rows";
     if (ranks->first()) {
       r.config.backend = device_of_rank(r.config, flags, launch);
-      if (!of_rows) share_devices(*ranks, r.config.backend, flags);  // XGBoost says what is wrong with its own
+      if (!of_rows) share_devices(*ranks, r.config.backend, flags);  // XGBoost reports errors of its own devices
       const int code = train_here(r, args, ranks.get(), shard_work(r.config, r.flags.ranks, launch));
       if (code == kShardsDoNotFit) ranks->comm().abort("the processes do not fit the memory together");
       return code;
@@ -307,15 +307,14 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
     train_options(probe, own)->peek(args);
     train::Config config;
     train::set_from_json(config, json, "rank 0");
-    config.data_dir = probe.data_dir;  // of this machine, and no part of a configuration
+    config.data_dir = probe.data_dir;  // belongs to this machine, not to the configuration
     config.backend = of_rows ? table_device_of(flags, probe.backend, launch) : device_of(flags, config.backend, launch);
     if (!of_rows) share_devices(*ranks, config.backend, flags);
     return train_beside(config, own, args, *ranks, of_rows);
   });
 }
 
-// The folder of the run, for the logs that are there before it. The lock of a run that goes on is let go: rank 0 takes
-// it again.
+// The folder of the run, for logs that exist before it. The lock of a resumed run is released: rank 0 takes it again.
 std::string directory_of(Request& r) {
   if (r.found && r.found->checkpoint && r.config.output_dir.empty()) return train::run_of(*r.found->checkpoint);
   if (!r.config.output_dir.empty()) {
@@ -330,7 +329,7 @@ int start_ranks(Request r, Args args, const std::string& dir, const ShardWork& w
   if (r.config.output_dir.empty()) args.insert(args.end(), {"--output-dir", dir});
   r.found.reset();
   const std::string logs = dir + "/" + train::RunDir::kRankLogs;
-  // A run that failed before it began leaves nothing; what was there before stays.
+  // A run that failed before it began leaves nothing behind; files that existed before stay.
   const auto clear = [&] {
     std::error_code error;
     if (!train::RunDir::is_empty(dir)) return;
@@ -351,7 +350,7 @@ int start_ranks(Request r, Args args, const std::string& dir, const ShardWork& w
   }
 }
 
-// Throws Error where so many devices cannot train this run, whether it is started or only told (--dry-run).
+// Throws Error if this number of devices cannot train the run, also for --dry-run.
 void check_devices(Request& r, int64_t count) {
   train::need_several(r.config);
   if (!train::is_network(r.config)) {
@@ -367,7 +366,7 @@ void check_devices(Request& r, int64_t count) {
     of_rank.backend =
         device_of_rank(r.config, r.flags.ranks, comm::Launch{.rank = rank, .world = static_cast<int>(count)});
     train::validate(of_rank);
-    // A rank on another host says it itself.
+    // A rank on another host reports it itself.
     if (r.flags.dry_run) backend(*trace::device_named(of_rank.backend));
     if (rank == 0) r.config.backend = of_rank.backend;
   }
@@ -398,8 +397,8 @@ int train_alone(Request& r, const Args& args, const ShardWork& work) {
   return code;
 }
 
-// Trains by processes of which each computes some of the shards. They do not fit where they need more memory together
-// than one: kShardsDoNotFit.
+// Trains by processes of which each computes some of the shards. Returns kShardsDoNotFit if they need too much memory
+// together.
 int train_by_processes(Request r, Args args, const ShardWork& work) {
   r.flags.ranks.comm = "shared";
   args.insert(args.end(), {"--comm", "shared"});  // FREIGHT_COMM is for devices
@@ -411,14 +410,13 @@ int train_by_processes(Request r, Args args, const ShardWork& work) {
   return code;
 }
 
-// Flags that several processes do not know as yet.
+// The reason why a run needs one process: a flag that several processes do not support yet.
 std::string needs_one_process(const TrainFlags& flags) {
   if (flags.choose_batch) return "--batch-size auto supports only one";
   return flags.fit == "auto" ? "--fit auto supports only one" : "";
 }
 
-// --elastic implies --resume auto: a restart resumes from the last checkpoint, and so does who starts the command
-// again.
+// --elastic implies --resume auto: a restart resumes from the last checkpoint, and so does starting the command again.
 Args with_implied(Args args) {
   train::Config probe;
   TrainFlags flags;
@@ -444,7 +442,7 @@ int train_command(const Args& given) {
       begin_rank_log(launch);
       return train_together(args, flags.ranks, launch);
     }
-    if (launch.rank > 0) return 0;  // rank 0 says it alone, and meets nobody for that
+    if (launch.rank > 0) return 0;  // rank 0 prints it alone, without joining the others
   }
   Request r = read_request(args);
   parse_request(r, args);

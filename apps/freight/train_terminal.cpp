@@ -162,13 +162,13 @@ void Terminal::say(const std::string& text) {
   }
 }
 
-// The lines before the run's directory was there come first.
+// Writes the lines from before the run's directory existed first.
 void Terminal::begin_log(const std::string& dir) {
   log_dir_ = dir;
   for (const std::string& line : std::exchange(early_, {})) log(line);
 }
 
-// It is called in any thread.
+// Any thread may call it.
 void Terminal::log(const std::string& line) {
   if (!logs) return;
   const std::lock_guard lock(log_mutex_);
@@ -184,8 +184,8 @@ void Terminal::update(const std::string& text) {
   progress_.update(text);
 }
 
-// The plan of a device with memory of its own is of that memory. Arenas stay, so that it is enough to look now and
-// then.
+// The plan of a device with its own memory counts only that memory. Arenas stay allocated, so checking it now and then
+// is sufficient.
 void Terminal::look_at_device() {
   if (device)
     device_peak_ = std::max(device_peak_, static_cast<double>(free_before) - static_cast<double>(device->free_bytes()));
@@ -193,7 +193,7 @@ void Terminal::look_at_device() {
 
 double Terminal::shown_loss(double loss) const { return squared_ ? std::sqrt(loss) : loss; }
 
-// "1,248 steps" of a net, "135 rounds" or "1 fit" of a learner of tables.
+// "1,248 steps" for a network, "135 rounds" or "1 fit" for a learner of tables.
 std::string Terminal::counted(int64_t n) const {
   return cat(with_commas(n), " ", steps_ ? "step" : pass_, n == 1 ? "" : "s");
 }
@@ -239,7 +239,7 @@ void Terminal::print(const train::Result& r, const std::string& resume) {
     effort += cat(", ", with_commas(static_cast<int64_t>(r.samples_per_second)), " samples/s");
   }
   train::Result shown = r;
-  if (steps_) shown.measured = held_out_;  // the rows that training measured are those that `eval` has to measure
+  if (steps_) shown.measured = held_out_;  // names the rows that training measured, which `eval` must measure, too
   result(result_line(shown, tokens(), effort));
   if (r.leaderboard && !r.leaderboard->standings.empty()) {
     const train::ModelScore& best = r.leaderboard->standings.front();

@@ -1,5 +1,5 @@
-// Shows a run of `freight train` on the terminal, and keeps what it shows in the run's log.txt: all but the line that
-// is rewritten. With --quiet the log has the lines nevertheless. Progress goes to stderr, the result to stdout.
+// Shows a run of `freight train` on the terminal, and writes the same lines to the run's log.txt, except the progress
+// line. With --quiet only the log has the lines. Progress goes to stderr, the result to stdout.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -35,30 +35,30 @@ class Terminal : public train::Observer {
   void on_epoch(const train::EpochReport& e) override;
   train::Figures figures(const train::Result& result) override;
 
-  // Shows a line, and keeps it.
+  // Shows a line and logs it.
   void say(const std::string& text);
-  // Tells what the run took, against the plan; its figures are in run.json.
+  // Shows what the run took, compared with the plan; run.json has the figures.
   void compare(const std::string& output_dir);
-  // The result on stdout: what was reached, and the commands to use the model with; of a run that was stopped `resume`,
+  // The result on stdout: the metrics reached, and commands that use the model; for a run that was stopped `resume`,
   // the command that resumes it.
   void print(const train::Result& result, const std::string& resume);
   void print_json(const train::Result& result);
 
-  std::string plugin_flags, data_flags;  // " --plugin FILE", " --data-dir DIR": commands on the stored model need them
-  std::string offload, shards;           // lines of the start block; "" for none
-  bool logs = true;                      // false: a run that is only told leaves no log
-  bool one_device = false;               // all processes of the run are
+  std::string plugin_flags, data_flags;  // " --plugin FILE", " --data-dir DIR": needed by commands on the saved model
+  std::string offload, shards;           // lines of the start block; "": not shown
+  bool logs = true;                      // false: a dry run has no log
+  bool one_device = false;               // all processes of the run share one device
   std::unique_ptr<comm::StepCount> steps_done;  // where the supervisor counts the run's steps, or null
-  plan::Outcome outcome;                        // what is planned of the run, and, once it is over, measured
-  int64_t resident_before = 0;                  // bytes of this process before it
+  plan::Outcome outcome;                        // the planned figures of the run, and the measured ones when it is over
+  int64_t resident_before = 0;                  // bytes of this process before the run
   std::shared_ptr<DeviceMemory> device;
   size_t free_before = 0;  // of the device's memory
 
  private:
   void say_net(const train::RunSummary& s);
-  // Keeps a line, and shows it unless the command is to be quiet.
+  // Logs a line, and shows it unless --quiet.
   void tell(const std::string& text);
-  // Keeps a line of the result, and prints it.
+  // Logs a line of the result, and prints it.
   void result(const std::string& text);
   void begin_log(const std::string& dir);
   void log(const std::string& line);
@@ -68,13 +68,13 @@ class Terminal : public train::Observer {
   // Rounds of a regression show the root of their mean squared error, which has the unit of the target.
   const char* loss_name() const { return squared_ ? "rmse" : "loss"; }
   double shown_loss(double loss) const;
-  bool tokens() const { return rate_ == "tok/s"; }  // of a language model
+  bool tokens() const { return rate_ == "tok/s"; }  // for a language model
 
   std::mutex log_mutex_;
-  std::string log_dir_;             // "": the directory is not there yet
-  std::vector<std::string> early_;  // lines until then
+  std::string log_dir_;             // "": the directory does not exist yet
+  std::vector<std::string> early_;  // lines until it does
   double device_peak_ = 0;
-  bool quiet_, steps_ = true;  // a net, whose steps are planned
+  bool quiet_, steps_ = true;  // a network, whose steps are planned
   bool squared_ = false;       // a regression on a table
   std::string example_, sample_set_, pass_ = "epoch", held_out_ = "test", rate_ = "img/s";
   Progress progress_;

@@ -1,4 +1,4 @@
-// `freight verify`: whether a stored model answers the same wherever it is used; one line per claim on stdout.
+// `freight verify`: checks that a saved model predicts the same wherever it is used; one line per claim on stdout.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -43,7 +43,7 @@ struct VerifyFlags {
   std::optional<std::string> text_column, label_column;
   int64_t seed = 0;
   bool json = false;
-  std::string world;  // read by verify_world() alone
+  std::string world;  // read by verify_world() only
 };
 
 void declare(Options& o, VerifyFlags& f, deploy::VerifyOptions& options) {
@@ -67,7 +67,7 @@ void declare(Options& o, VerifyFlags& f, deploy::VerifyOptions& options) {
         {.value = "LIST"});
 }
 
-// All claims were judged.
+// Prints all claims with their results.
 void judge(const std::string& model, const std::vector<deploy::Claim>& claims, bool json) {
   std::vector<std::string> failed;
   Json list = Json::array();
@@ -89,7 +89,7 @@ void judge(const std::string& model, const std::vector<deploy::Claim>& claims, b
   fail(ErrorKind::verification, model, failed.size(), " of ", claims.size(), " checks failed: ", join(failed, ", "));
 }
 
-// True where --world is among the words, under any spelling that Options take.
+// True if --world is among the arguments, in any spelling that Options accepts.
 bool asks_for_world(const Args& args) {
   return std::any_of(args.begin(), args.end(),
                      [](const std::string& a) { return a == "--world" || starts_with(a, "--world="); });

@@ -58,7 +58,7 @@ std::unique_ptr<Options> world_options(train::Config& c, WorldFlags& f) {
   return o;
 }
 
-// Everything that the command line says.
+// The parsed command line.
 struct Asked {
   train::Config config;
   WorldFlags flags = {};
@@ -100,7 +100,7 @@ Asked read_asked(const Args& args) {
   return a;
 }
 
-// Tells what is wrong before the first of them trains.
+// Reports errors before the first of them trains.
 void check(const Asked& a) {
   const train::Config& c = a.config;
   if (a.world.size() < 2) {
@@ -116,12 +116,12 @@ void check(const Asked& a) {
   }
 }
 
-// A number of devices and the model that they stored.
+// A number of devices and the model that they saved.
 struct Trained {
   int64_t devices = 1;
-  double step_seconds = 0;                         // 0: it made too few steps to tell
-  std::string fingerprint;                         // XXH3 of the file's bytes
-  std::optional<ModelDifference> difference = {};  // from the first's
+  double step_seconds = 0;                         // 0: it made too few steps to measure
+  std::string fingerprint;                         // XXH3 of the file
+  std::optional<ModelDifference> difference = {};  // to the first model
 };
 
 std::string counted_devices(int64_t n) { return cat(n, n == 1 ? " device" : " devices"); }
@@ -156,7 +156,7 @@ nlohmann::ordered_json json_of(const Asked& a, const std::vector<Trained>& all, 
   return j;
 }
 
-// Null where a signal came, which is put into `signal`.
+// Null if a signal arrived, which is stored in `signal`.
 std::optional<Trained> train_by(int64_t devices, const Asked& a, const std::string& folder, int& signal) {
   const std::string run = cat(folder, "/by-", devices);
   Args words = {"train", "--config", folder + "/config.json", "--quiet", "--devices", cat(devices), "-o", run};
@@ -181,8 +181,9 @@ int verify_world(const Args& args) {
   check(a);
   signals::install();
   train::Config& c = a.config;
-  c.epochs = 0;                                        // so many steps, however many epochs these are
-  c.eval_every = std::max(c.eval_every, c.max_steps);  // the last epoch is evaluated always, and its figures stored
+  c.epochs = 0;  // the number of steps decides, however many epochs these are
+  // The last epoch is always evaluated, and its figures are saved.
+  c.eval_every = std::max(c.eval_every, c.max_steps);
   const LogFolder folder("verify");
   io::write_file_atomic(folder.path() + "/config.json", std::string_view(train::to_json(c)));
   if (!a.flags.json) {

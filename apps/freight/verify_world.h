@@ -1,4 +1,5 @@
-// `freight verify --world`: that so many devices train the same model, byte for byte (docs/scaling.md).
+// `freight verify --world`: checks that several numbers of devices train the same model, byte for byte
+// (docs/scaling.md).
 #pragma once
 #include "command.h"
 

@@ -11,9 +11,9 @@ namespace freight::bench {
 
 namespace {
 
-constexpr double kShare = 0.9;  // of what is free: the rest is for libraries and the process itself
+constexpr double kShare = 0.9;  // of the free memory; the rest is for libraries and the process itself
 
-// Bytes of an OpenCL device; 0: unknown, or another kind of device.
+// The bytes of an OpenCL device; 0: not known, or another kind of device.
 double opencl_memory(const std::string& name) {
   if (!starts_with(name, "opencl")) return 0;
   const uint64_t index = name.size() > 7 ? parse_number<uint64_t>(name.substr(7)).value_or(0) : 0;

@@ -1,4 +1,4 @@
-// It is asked here whether a step fits a device at hand, before anything is allocated.
+// Checks whether a step fits a device, before anything is allocated.
 #pragma once
 #include <string>
 
@@ -6,8 +6,8 @@
 
 namespace freight::bench {
 
-// Why not: "needs 3.1 GiB, free are 2.0 GiB"; "" where it fits. A device with memory of its own needs the step there
-// and the weights and batches on the host too, and may share the host's memory (PoCL does).
+// The reason why it does not fit: "needs 3.1 GiB, free are 2.0 GiB"; "" if it does. A device with its own memory needs
+// the step there, and weights and batches on the host, too; it may also share the host's memory, as PoCL does.
 std::string lacks_memory(const plan::StepPlan& step_plan, const std::string& device);
 
 }  // namespace freight::bench

@@ -26,7 +26,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Reads fields of one entry; errors name the file, the list and the entry.
+// Reads the fields of an entry; errors name the file, the list and the entry.
 class Entry {
  public:
   Entry(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
@@ -108,7 +108,7 @@ Study parse(const Json& j, const std::string& source) {
   return s;
 }
 
-// FLOPs per second of a large product on a device, measured once.
+// The FLOPs per second of a large matmul on a device, measured once.
 double product_rate(const std::string& device) {
   static std::map<std::string, double> known;
   const auto [it, fresh] = known.try_emplace(device, 0);

@@ -27,7 +27,7 @@ std::vector<const StepResult*> results_of(const Study& s, const StudyNet& net) {
   return all;
 }
 
-// Published figures stand beside those of the same batch only.
+// Published figures are shown only next to measurements with the same batch size.
 bool comparable(const Study& s, const StudyNet& net) {
   const auto all = results_of(s, net);
   return std::all_of(all.begin(), all.end(), [&](const StepResult* r) { return r->batch == net.batch; });
@@ -60,7 +60,7 @@ std::string charts(const Study& s) {
   return out.empty() ? out : cat("<div class=\"charts\">", out, "</div>");
 }
 
-// Against one thread, over the numbers of threads; nothing where only one number was run.
+// Speedups over one thread, by the number of threads; empty if only one number was measured.
 std::string scaling(const Study& s) {
   report::Plot plot{.title = "Threads of the CPU: times as fast as with one",
                     .x_label = "threads",

@@ -16,11 +16,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Runs are timed in blocks, since a barrier before each would be a part of short ones.
+// Runs are timed in blocks, since a barrier before each run would be a large part of short ones.
 constexpr double kBlockSeconds = 2e-3;
 constexpr int kLeastBlocks = 5;
 
-// Small whole numbers: every sum of them is exact, in any order.
+// Small whole numbers, whose sums are exact in any order.
 float value_of(int rank, int64_t i) { return static_cast<float>((i * 7 + rank * 13) % 251 - 125); }
 
 void check_sum(comm::Comm& comm, int64_t count) {
@@ -43,7 +43,7 @@ double block(comm::Comm& comm, std::vector<float>& data, int64_t runs) {
   return seconds_since(start) / static_cast<double>(runs);
 }
 
-// Returns what rank 0 says, so that all ranks do the same.
+// Returns rank 0's value on all ranks, so that all do the same.
 int64_t agreed(comm::Comm& comm, int64_t v) {
   comm.broadcast(&v, 1, DType::i64, 0);
   return v;
@@ -88,7 +88,7 @@ CommTimes time_all_reduce(comm::Comm& comm, const std::vector<int64_t>& sizes, d
 }
 
 CommCost fit_cost(const std::vector<CommFigure>& figures) {
-  // With weights 1 / t^2, x = bytes / t and u = 1 / t: minimize the sum of (a u + b x - 1)^2.
+  // With weights 1 / t^2, x = bytes / t and u = 1 / t: minimizes the sum of (a u + b x - 1)^2.
   double uu = 0, ux = 0, xx = 0, u1 = 0, x1 = 0;
   for (const CommFigure& f : figures) {
     if (f.median <= 0) continue;

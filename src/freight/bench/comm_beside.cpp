@@ -20,10 +20,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = plan::ReferenceStep::Seconds;
 
-constexpr int kRounds = 3;  // of computing alone and together, in turns: a shared host is slow for seconds at a time
+// Of computing alone and together, alternating: a shared host is slow for seconds at a time.
+constexpr int kRounds = 3;
 constexpr size_t kLeastReferenceSteps = 3;
 
-// Seconds of steps that were made one after the other.
+// The seconds of consecutive steps.
 struct Steps {
   std::vector<double> products, rest;
 
@@ -46,7 +47,7 @@ double mean_of(const std::vector<double>& values) {
 class BesideTimer {
  public:
   BesideTimer(comm::Comm& comm, double seconds) : comm_(comm), seconds_(seconds) {
-    for (int i = 0; i < 2; ++i) step_.run();  // the first meets fresh memory
+    for (int i = 0; i < 2; ++i) step_.run();  // the first run touches fresh memory
   }
 
   plan::BesideCompute time(const CommCost& alone, const std::vector<int64_t>& sizes) {
@@ -60,7 +61,8 @@ class BesideTimer {
     }
     const CommCost cost = fit_cost(figures);
     b.sum = {cost.start, cost.per_byte};
-    // The largest travels longest, and tells what bytes take from computing; what starting takes is in its own line.
+    // The largest sum takes longest and shows how much computing time its bytes cost; the cost of starting is in its
+    // own line.
     const double lost = 1 - together_ / std::max(mean_of(beside.all()), together_);
     b.lost_per_byte = lost * figures.back().median / static_cast<double>(figures.back().bytes);
     return agreed(b);
@@ -83,7 +85,7 @@ class BesideTimer {
       comm_.broadcast(&count, 1, DType::i64, 0);
       for (int64_t i = 0; i < count; ++i) together.add(step_.run());
     }
-    // Rates are medians of kernels that nothing disturbs; a run's steps take their mean.
+    // Rates are medians of undisturbed kernels; the steps of a run take their mean.
     if (comm_.rank() == 0) {
       b.products = mean_of(together.products) / median(std::move(alone.products));
       b.rest = mean_of(together.rest) / median(std::move(alone.rest));
@@ -97,7 +99,7 @@ class BesideTimer {
     b.slowest = mean_of(slowest) / mean_of(all);
   }
 
-  // Sums by another thread while this one computes; `steps` are those that it made meanwhile.
+  // Sums in another thread while this one computes; `steps` gets the steps that were made meanwhile.
   CommFigure sums_beside(int64_t bytes, const CommCost& alone, Steps& steps) {
     const double once = std::max(alone.start + alone.per_byte * static_cast<double>(bytes), 1e-6);
     const double seconds = std::max(seconds_, static_cast<double>(kLeastReferenceSteps) * together_);
@@ -128,7 +130,7 @@ class BesideTimer {
     return {.bytes = bytes, .median = median(std::move(times)), .least = least, .runs = count};
   }
 
-  // Rank 0's, on all.
+  // Returns rank 0's figures on all ranks.
   plan::BesideCompute agreed(plan::BesideCompute b) {
     double numbers[] = {b.products, b.rest, b.slowest, b.sum.start, b.sum.per_byte, b.lost_per_byte};
     comm_.broadcast(numbers, std::size(numbers), DType::f64, 0);
@@ -143,7 +145,7 @@ class BesideTimer {
   comm::Comm& comm_;
   const double seconds_;
   plan::ReferenceStep step_;
-  double together_ = 0;  // seconds of this rank's step while all compute
+  double together_ = 0;  // seconds of this rank's step while all ranks compute
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// JSON of what computing and summing cost each other, for the files of `bench comm` and `bench compare --world`.
+// JSON of how much computing and summing slow each other down, for the files of `bench comm` and `bench compare
+// --world`.
 #pragma once
 #include <string>
 
@@ -8,7 +9,7 @@
 namespace freight::bench {
 
 nlohmann::ordered_json json_of(const plan::BesideCompute& beside);
-// Throws Error(data) that names `source`, or what the library throws where a key is missing.
+// Throws Error(data) that names `source`, or the JSON library's error if a key is missing.
 plan::BesideCompute read_beside(const nlohmann::json& from, const std::string& source);
 
 }  // namespace freight::bench

@@ -76,7 +76,8 @@ std::string to_json(const std::string& machine, const std::string& transport, co
 
 namespace {
 
-// Numbers of a file that somebody else may have written: times and bytes that no machine has would be counted with.
+// Reads the numbers of a file that may have been edited: impossible times and bytes are refused, since estimates would
+// use them.
 class TimesReader {
  public:
   explicit TimesReader(const std::string& source) : source_(source) {}

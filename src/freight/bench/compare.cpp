@@ -43,13 +43,13 @@ std::optional<double> speed_up(const Curve& base, const Curve& other, int64_t ba
 }
 
 std::optional<Crossover> crossover(const Curve& base, const Curve& other, Batches batches) {
-  std::vector<std::pair<int64_t, double>> ratios;  // batch, how many times as fast
+  std::vector<std::pair<int64_t, double>> ratios;  // batch size and speedup
   for (const BatchPoint& p : base.points) {
     if (const auto r = speed_up(base, other, p.batch, batches)) ratios.emplace_back(p.batch, *r);
   }
   if (ratios.empty()) return {};
   std::sort(ratios.begin(), ratios.end());
-  size_t first = ratios.size();  // from here on faster
+  size_t first = ratios.size();  // from here on it is faster
   while (first > 0 && ratios[first - 1].second > 1) --first;
   Crossover c;
   if (first == ratios.size()) return c;

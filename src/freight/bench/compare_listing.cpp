@@ -66,7 +66,7 @@ Listing layer_listing(const Comparison& c, size_t most) {
   for (const LayerRow& r : rows) {
     for (size_t i = 0; i < totals.size(); ++i) totals[i] += r.on[i].seconds;
   }
-  // By the largest share that a layer has on any device.
+  // Sorted by the largest fraction that a layer has on any device.
   const auto share = [&](const LayerRow& r) {
     double largest = 0;
     for (size_t i = 0; i < totals.size(); ++i) {

@@ -17,11 +17,11 @@ using report::Plot;
 using report::Series;
 using report::Stroke;
 
-constexpr size_t kLabel = 16;  // characters of a name at a line's end
+constexpr size_t kLabel = 16;  // of a label at a line's end
 
 Stroke stroke_of(const Curve& c) { return c.predicted ? Stroke::dashed : Stroke::solid; }
 
-// A line per device: `value` of each point, none where it is 0. Nothing for fewer than `least` lines.
+// A line per device: `value` of each point, without points where it is 0. Empty for fewer than `least` lines.
 template <class F>
 std::string over_batches(const Comparison& c, size_t least, Plot plot, F value) {
   plot.x_label = "batch size";
@@ -79,7 +79,7 @@ std::string curves(const Comparison& c) {
   return out + "</div>";
 }
 
-// Roofs as lines, layers as marks (Williams et al. 2009).
+// Roofs as lines and layers as marks (Williams et al. 2009).
 std::string roofline(const Comparison& c) {
   Plot plot{.title = cat("Roofline of a step at batch ", c.detail),
             .x_label = "FLOPs per byte",

@@ -15,7 +15,7 @@ namespace freight::bench {
 
 namespace {
 
-// Averages of long trainings come to this share of the rated power (docs/plan.md).
+// The average power of long training runs, as a fraction of the rated power (docs/plan.md).
 constexpr double kAveragePower = 0.6;
 
 std::string teraflops(double flops) {
@@ -27,7 +27,7 @@ double given(const std::map<std::string, double>& values, const std::string& dev
   return it == values.end() ? 0 : it->second;
 }
 
-// Measured roofs, so that plan::seconds_of tells what bounds a step.
+// The measured roofs as a speed, so that plan::seconds_of determines what limits a step.
 plan::Speed speed_of(const Curve& c) {
   const double f = c.roof_flops;
   return {.f32 = f, .f64 = f / 2, .bf16 = f, .f16 = f, .plain = 0.5 * f, .bytes = c.roof_bytes, .launch = c.launch};
@@ -65,7 +65,7 @@ class Measurement {
     return c;
   }
 
-  // The plan's steps at one batch size.
+  // The times of the plan's steps at one batch size.
   std::vector<StepTime> step_times(const Curve& c, int64_t batch) const {
     const store::ComputeType compute = store::compute_type(setup_.config.precision, c.name);
     const Workload w = workload(c.name, batch, compute);
@@ -153,7 +153,7 @@ Curve predicted(const plan::Device& d, const plan::Catalog& catalog, const Compa
     c.price = cat("$", offer->usd(), " per hour: ", price.provider, " ", price.instance, ", ", price.date);
   }
   for (size_t i = 0; i < step_plans.size(); ++i) {
-    // The formula of memory wants a second batch size.
+    // The memory formula needs a second batch size.
     const std::vector<plan::StepPlan> pair = {step_plans[i], step_plans[i == 0 ? 1 : i - 1]};
     const plan::Estimate e = plan::estimate(pair, d, catalog, {});
     c.assumed = cat("predicted, not measured: ", e.assumed);
@@ -175,7 +175,7 @@ Curve predicted(const plan::Device& d, const plan::Catalog& catalog, const Compa
   return c;
 }
 
-// Each step at the middle of its range.
+// Each step's time at the middle of its range.
 std::vector<StepTime> predicted_step_times(const plan::Device& d, const plan::StepPlan& step_plan) {
   const plan::Assumption a = plan::assumption(d, step_plan.options.compute);
   const plan::Speed best_speed = plan::best_speed(d, a), usual_speed = plan::usual_speed(d, a);
@@ -191,7 +191,7 @@ std::vector<StepTime> predicted_step_times(const plan::Device& d, const plan::St
   return all;
 }
 
-// The largest batch size that every curve knows, else that the first one knows.
+// The largest batch size that all curves have, or else the largest of the first.
 int64_t detail_of(const std::vector<Curve>& curves) {
   int64_t of_all = 0, of_first = 0;
   for (const BatchPoint& p : curves[0].points) {
@@ -237,7 +237,7 @@ Comparison compare(const plan::TrainingSetup& setup, const plan::Catalog& catalo
   if (!predicted_devices.empty() && step_plans.size() == 1) {
     plan::StepPlanOptions o = step_plans[0].options;
     o.batch *= 2;
-    step_plans.push_back(plan::plan_step(setup, o));  // for the formula of memory
+    step_plans.push_back(plan::plan_step(setup, o));  // for the memory formula
   }
   const auto batch_bytes = static_cast<double>(x.bytes() + y.bytes());
   for (const plan::Device* d : predicted_devices) {

@@ -1,4 +1,4 @@
-// How numbers are written in the tables of this room.
+// Formats numbers in the tables of bench/.
 #pragma once
 #include <cmath>
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace freight::bench {
 
-// Three digits that count: "1,234", "12.3", "0.123"; "-" for 0, which stands for what is not known.
+// A number with three significant digits: "1,234", "12.3", "0.123"; "-" for 0, which means not known.
 inline std::string number(double v) {
   if (v == 0) return "-";
   if (v >= 999.5) return with_commas(std::llround(v));

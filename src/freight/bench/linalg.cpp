@@ -27,7 +27,7 @@ constexpr const char* kProduct = "product";
 
 enum class Operand { any, symmetric, positive };
 
-// A row: the op as a user calls it on x (B, N, N) and b, and which matrix it takes.
+// An operation as a user calls it on x (B, N, N) and b, and the kind of matrix that it needs.
 struct LinalgRow {
   const char* op;
   Operand operand;
@@ -66,7 +66,8 @@ const LinalgRow& linalg_row(const std::string& op) {
   fail(ErrorKind::usage, "--op", "expected one of ", join(linalg_ops(), ", "), ", got '", op, "'");
 }
 
-// Numbers between -1 and 1. A matrix with a diagonal of N is positive definite, since no row's others sum to more.
+// Random numbers between -1 and 1. A matrix with N on its diagonal is positive definite, since the other elements of a
+// row add up to less.
 Array random_matrices(DType dtype, const Shape& shape, Operand operand) {
   const Array a(dtype, shape);
   const int64_t rows = shape[1], columns = shape[2];  // (B, rows, columns)
@@ -88,7 +89,7 @@ Array random_matrices(DType dtype, const Shape& shape, Operand operand) {
   return a;
 }
 
-// Our op, planned, with its memory.
+// Freight's operation, planned, with its memory.
 class OwnCall {
  public:
   OwnCall(const LinalgRow& row, const std::string& device, const Array& x, const Array& b)
@@ -97,7 +98,7 @@ class OwnCall {
     for (const Node& node : graph.nodes) flops_ += cost(graph, node).flops;
     run_ = &step_.executable(x, b);
     for (const Value v : graph.outputs) out_.emplace_back(graph.type(v).dtype, graph.type(v).shape);
-    if (memory_) run();  // drivers compile kernels at their first run (PoCL some 0.4 s each)
+    if (memory_) run();  // drivers compile kernels at their first run (PoCL takes about 0.4 s each)
   }
   double run() {
     const auto start = std::chrono::steady_clock::now();
@@ -115,7 +116,8 @@ class OwnCall {
   double flops_ = 0;
 };
 
-// The best time of runs that take so many seconds together. The first warms up, and counts where it takes that alone.
+// The best time of runs that take `seconds` together. The first run is warm-up, and counts only if it takes all the
+// time.
 double best_of_runs(OwnCall& call, double seconds) {
   double spent = call.run();
   double best = spent >= seconds ? spent : std::numeric_limits<double>::infinity();
@@ -127,7 +129,7 @@ double best_of_runs(OwnCall& call, double seconds) {
   return best;
 }
 
-// Seconds of one run by those of the extent before; 0 where there are none.
+// The estimated seconds of a run, from those of the size before; 0 if there are none.
 double expected_seconds(const std::vector<LinalgFigure>& figures, const LinalgFigure& f) {
   double expected = 0;
   for (const LinalgFigure& before : figures) {
@@ -187,7 +189,7 @@ LinalgTimes time_linalg(const LinalgOptions& options, const LinalgProgress& prog
             try {
               measure_figure(options, f);
             } catch (const Error& e) {
-              if (e.kind() == ErrorKind::runtime) throw;  // a fault, not a refusal
+              if (e.kind() == ErrorKind::runtime) throw;  // an error, not a refusal
               f.skipped = e.message();
             }
           }

@@ -10,7 +10,7 @@ namespace freight::bench {
 
 namespace {
 
-// Null where it was not measured.
+// Null if it was not measured.
 const LinalgFigure* figure_at(const LinalgTimes& times, const std::string& device, const LinalgFigure& like) {
   for (const LinalgFigure& f : times.figures) {
     if (f.device == device && f.op == like.op && f.dtype == like.dtype && f.n == like.n && f.seconds > 0) return &f;
@@ -27,7 +27,7 @@ nlohmann::ordered_json known_or_null(double v) {
 std::optional<int64_t> wins_from(const LinalgTimes& times, const std::string& base, const std::string& device,
                                  const std::string& op, DType dtype) {
   std::optional<int64_t> first;
-  for (const LinalgFigure& f : times.figures) {  // extents rise
+  for (const LinalgFigure& f : times.figures) {  // sizes ascend
     if (f.device != device || f.op != op || f.dtype != dtype || f.seconds <= 0) continue;
     const LinalgFigure* other = figure_at(times, base, f);
     if (!other) continue;

@@ -16,7 +16,7 @@ namespace freight::bench {
 
 namespace {
 
-// Steps before any is measured: by then it is chosen where sums are made, and that was tried.
+// Steps before the first measured one: by then the run has tried and chosen where sums are made.
 constexpr int64_t kTriedSteps = 6;
 constexpr int64_t kLeastMeasured = 5, kMostMeasured = 1'000'000;
 
@@ -25,7 +25,7 @@ train::Config config_of(const models::Model& model, const WorkloadOptions& o) {
   c.model = model.name;
   c.batch_size = o.batch;
   c.optimizer = o.optimizer;
-  c.lr = 1e-6;  // so that it learns too little to diverge
+  c.lr = 1e-6;  // so small that training does not diverge
   if (!o.compile.backend.empty()) c.backend = o.compile.backend;
   return c;
 }
@@ -69,7 +69,7 @@ RankProfile RankWorkload::profile(double seconds) {
   const double wanted = seconds / 2 / std::max(seconds_since(start), 1e-6);
   p.steps =
       static_cast<int64_t>(std::clamp(wanted, static_cast<double>(kLeastMeasured), static_cast<double>(kMostMeasured)));
-  ranks_.broadcast(&p.steps, sizeof p.steps);  // all make as many
+  ranks_.broadcast(&p.steps, sizeof p.steps);  // all ranks make the same number of steps
   const std::vector<double> before = ranks_.comm().waited();
   start = std::chrono::steady_clock::now();
   for (int64_t i = 0; i < p.steps; ++i) step();

@@ -1,5 +1,6 @@
-// A training step that several ranks share, as one of them sees it: the plan of its part step by step, the sums over
-// ranks with what of them compute hides, and what it waits for the others. `freight profile --devices` prints it.
+// Profiles a training step that several ranks share, from the view of one of them: the plan of its part step by step,
+// the sums over ranks and how much of them the computation hides, and the waits for other ranks. `freight profile
+// --devices` prints it.
 #pragma once
 #include <memory>
 #include <vector>
@@ -12,7 +13,7 @@
 
 namespace freight::bench {
 
-// A sum over ranks within the fastest step, in seconds. What compute does not hide the rank waits for.
+// A sum over ranks within the fastest step, in seconds. The rank waits for what the computation does not hide.
 struct ProfiledSum {
   double begin = 0, end = 0;  // since the step's beginning
   double bytes = 0;
@@ -23,18 +24,18 @@ struct ProfiledSum {
 
 struct RankProfile {
   Profile plan;                    // of the largest part that the rank computes at once
-  int64_t devices = 1, steps = 0;  // that share a batch; that were measured
-  double step = 0;                 // seconds, the mean
-  // The fastest step: seconds in all, and until this rank's parts are computed.
+  int64_t devices = 1, steps = 0;  // `devices` share a batch; `steps` were measured
+  double step = 0;                 // the mean, in seconds
+  // The seconds of the fastest step, and until this rank's parts of it were computed.
   double fastest = 0, computed = 0;
   std::vector<ProfiledSum> sums;  // of the fastest step, in order
-  std::vector<double> waited;     // seconds of a step, the mean, that the rank waited in collectives for each other
+  std::vector<double> waited;     // mean seconds per step that the rank waited in collectives, by rank
 };
 
-// All ranks make one together, on the same model and options, and call profile() together.
+// All ranks construct it together, with the same model and options, and call profile() together.
 class RankWorkload {
  public:
-  // `ranks` must outlive it. Throws what tracing and planning throw.
+  // `ranks` must outlive it. Throws the errors of tracing and planning.
   RankWorkload(models::Model model, const WorkloadOptions& options, train::Ranks& ranks);
   RankWorkload(const RankWorkload&) = delete;
   RankWorkload& operator=(const RankWorkload&) = delete;
@@ -42,7 +43,7 @@ class RankWorkload {
   const models::Model& model() const { return net_->model; }
   // The plan of the largest part that this rank computes at once; its gradients go to all_reduce steps.
   std::shared_ptr<const Plan> plan() const;
-  // Measures for about so many seconds, half of them steps that all make, half of them the plan of each by itself.
+  // Measures for about `seconds`: half of the time steps of all ranks, half of it each rank's plan by itself.
   RankProfile profile(double seconds);
 
  private:

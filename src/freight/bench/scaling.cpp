@@ -13,20 +13,20 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kWarmUp = 3;      // steps: the first plan and meet fresh memory
-constexpr int64_t kLeastSteps = 5;  // that are measured
+constexpr int64_t kWarmUp = 3;      // steps: the first ones plan and touch fresh memory
+constexpr int64_t kLeastSteps = 5;  // number of measured steps
 
-// Adds up the steps of a run that follow another of the same epoch.
+// Adds up the steps of a run that follow another step of the same epoch.
 class StepWatch final : public train::Observer {
  public:
-  // `all_steps`: of the run, were it not stopped.
+  // `all_steps`: of the run if it were not stopped.
   StepWatch(const TimedComm* comm, double seconds, int64_t all_steps)
       : comm_(comm), seconds_(seconds), all_steps_(all_steps) {}
 
   train::AfterStep on_step(const train::StepReport& r) override {
     const Clock::time_point now = Clock::now();
     const TimedComm::Spent spent = comm_ ? comm_->spent() : TimedComm::Spent{};
-    // The time left is that of the epoch's steps so far, for each step of the rest.
+    // The remaining time is estimated from the epoch's steps so far; this recovers their time.
     const double epoch_seconds = r.eta_s * static_cast<double>(r.step) / static_cast<double>(all_steps_ - r.total_step);
     const double waited = r.data_percent / 100 * epoch_seconds;
     if (++seen_ > kWarmUp && r.step > 1) {
@@ -45,15 +45,15 @@ class StepWatch final : public train::Observer {
 
   int64_t steps = 0;
   double total = 0;          // seconds of these steps
-  TimedComm::Spent in_comm;  // in them
-  double data = 0;           // of them waited for data
+  TimedComm::Spent in_comm;  // of these steps
+  double data = 0;           // seconds of them spent waiting for data
 
  private:
   const TimedComm* comm_;
   const double seconds_;
   const int64_t all_steps_;
   int64_t seen_ = 0;
-  double waited_ = 0;  // for data, in the epoch until the last step
+  double waited_ = 0;  // for data, in the epoch up to the last step
   Clock::time_point last_;
   TimedComm::Spent before_;
 };
@@ -66,7 +66,7 @@ void TimedComm::timed(DType dtype, F call) {
   call();
   const double seconds = seconds_since(start);
   if (std::this_thread::get_id() != owner_) {
-    spent_.beside += seconds;  // nothing of the owner's runs meanwhile that reads it: it waits for that thread first
+    spent_.beside += seconds;  // the owner's thread does not read it meanwhile: it waits for this thread first
   } else {
     (dtype == DType::f32 ? spent_.sums : spent_.meetings) += seconds;
   }
@@ -102,7 +102,7 @@ ScalingPoint time_training(train::PreparedRun run, train::Ranks* ranks, const Ti
                                     watch.in_comm.beside / n, watch.data / n};
   const std::vector<double> all = ranks ? ranks->gather(mine) : mine;
   p.steps = watch.steps;
-  p.step_seconds = all[0];  // rank 0's: steps last as long for all
+  p.step_seconds = all[0];  // rank 0's time counts for all, since steps take equally long on all ranks
   for (size_t r = 0; r < all.size() / mine.size(); ++r) {
     const double* const of = all.data() + r * mine.size();
     const double left = std::max(0.0, of[0] - of[1] - of[2]);
@@ -127,7 +127,7 @@ RankTimes ScalingPoint::mean() const {
 
 namespace {
 
-// Processors that a point's ranks compute on.
+// The cores that a point's ranks use.
 double processors_of(const Scaling& s, const ScalingPoint& p) {
   return static_cast<double>(std::min(p.devices * p.threads, s.processors));
 }
@@ -144,7 +144,7 @@ std::vector<LostTime> lost_times(const Scaling& s, const ScalingPoint& p) {
   const ScalingPoint& first = s.points[0];
   const double share = static_cast<double>(first.devices) / static_cast<double>(p.devices);
   const RankTimes before = first.mean(), now = p.mean();
-  // The same work on the processors that there are, were each as fast as before.
+  // The same work on the available cores if each were as fast as before.
   const double same = before.compute * processors_of(s, first) / processors_of(s, p);
   std::vector<LostTime> all = {{"ranks share the cores", same - before.compute * share},
                                {"compute on smaller batches", now.compute - same},

@@ -1,6 +1,6 @@
-// Scaling: a training step's time by the number of devices, and why it does not fall further. Each rank tells where its
-// time goes, and what is lost against as many times the first rate is laid to causes. N devices, of which the first
-// measured number is F.
+// Scaling: the time of a training step by the number of devices, and why it does not decrease further. Each rank
+// reports where its time goes; the loss compared with linear scaling is attributed to causes. N devices; F is the first
+// measured number.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace freight::bench {
 
-// Passes all on to another transport, and notes the seconds that this rank spends in its collectives.
+// Forwards all calls to another transport, and measures the seconds that this rank spends in its collectives.
 class TimedComm final : public comm::Comm {
  public:
   explicit TimedComm(std::unique_ptr<comm::Comm> timed) : timed_(std::move(timed)) {}
@@ -36,9 +36,10 @@ class TimedComm final : public comm::Comm {
   std::vector<double> waited() const override { return timed_->waited(); }
 
   struct Spent {
-    double sums = 0;      // in collectives of f32, which move gradients
-    double meetings = 0;  // in all others: a step has one before its sums, in which ranks wait for the slowest
-    double beside = 0;    // in collectives of another thread, beside this one's work
+    double sums = 0;  // in collectives of f32, which carry gradients
+    // In all other collectives: each step has one before its sums, in which ranks wait for the slowest.
+    double meetings = 0;
+    double beside = 0;  // in collectives of another thread, which overlap with this one's work
   };
   const Spent& spent() const { return spent_; }
 
@@ -50,54 +51,54 @@ class TimedComm final : public comm::Comm {
   Spent spent_;
 };
 
-// A rank spends its time on these, in seconds of a step. The rest of the step is compute.
+// What a rank spends its time on, in seconds per step. The rest of the step is computation.
 struct RankTimes {
   double compute = 0, sums = 0, waiting = 0, data = 0;
-  double beside = 0;  // sums that are made beside compute
+  double beside = 0;  // sums that overlap with the computation
 };
-// The steps of so many devices.
+// The steps of one number of devices.
 struct ScalingPoint {
   int64_t devices = 1;
   int64_t batch = 0;                               // of each, at most
   int64_t threads = 1;                             // of each
-  int64_t steps = 0;                               // that were measured
+  int64_t steps = 0;                               // number of measured steps
   double step_seconds = 0;                         // mean
   std::vector<RankTimes> ranks;                    // by rank
-  CommCost cost = {};                              // of a sum over these ranks; zeros of one
-  std::optional<plan::BesideCompute> beside = {};  // where something is predicted
-  plan::Range predicted = {};  // seconds of a step, as freight plan --world tells them; zeros where it does not
+  CommCost cost = {};                              // of a sum over these ranks; zeros for one rank
+  std::optional<plan::BesideCompute> beside = {};  // set if there is a prediction
+  plan::Range predicted = {};  // seconds per step, as freight plan --world predicts them; zeros without a prediction
   RankTimes mean() const;      // over the ranks
 };
-// Trains until so many seconds of steps are measured, the first steps apart; what lies between epochs does not count.
-// The run is one of max_steps steps, more than it will make. Called by all ranks together. `comm`: what `ranks` use;
-// both null: this process alone trains. The point says neither its cost nor a prediction.
+// Trains until `seconds` of steps have been measured, without the first steps; the time between epochs does not count.
+// The run must have more max_steps than that takes. All ranks call it together. `comm`: what `ranks` use; if both are
+// null, this process trains alone. The result has neither its cost nor a prediction.
 ScalingPoint time_training(train::PreparedRun run, train::Ranks* ranks, const TimedComm* comm, double seconds);
 
 struct Scaling {
   std::string machine, transport, model, data;
-  int64_t processors = 1;  // that all ranks share
+  int64_t processors = 1;  // shared by all ranks
   int64_t batch = 0, shards = 0;
   std::string why_not_predicted = {};
-  std::vector<ScalingPoint> points;  // rising
+  std::vector<ScalingPoint> points;  // ascending
 };
 
-// The share of as many times the first point's rate.
+// The rate of a point as a fraction of linear scaling from the first point.
 double efficiency(const Scaling& scaling, const ScalingPoint& point);
-// A cause with the seconds of each step that it costs, against F / N of the first point's step.
+// A cause, and the seconds per step that it costs, compared with F / N of the first point's step.
 struct LostTime {
   std::string cause;
   double seconds = 0;
 };
-// The largest first. Their sum is what is lost; a cause below 0 is a gain.
+// The largest first. They add up to the whole loss; a negative one is a gain.
 std::vector<LostTime> lost_times(const Scaling& scaling, const ScalingPoint& point);
 
 Listing figures_of(const Scaling& scaling);
-// A sentence for each number of devices but the first: how much faster they are, and why not more.
+// A sentence for each number of devices but the first: the speedup, and why it is not larger.
 std::vector<std::string> findings(const Scaling& scaling);
-// Numbers of ranks that share processors; "" where each has one of its own.
+// A warning if ranks share cores, with their numbers; empty if each has its own.
 std::vector<std::string> warnings(const Scaling& scaling);
 std::string to_json(const Scaling& scaling);
-// One point, for the process that started the ranks. read_point throws Error(data) that names `source`.
+// A point as JSON, for the process that started the ranks. read_point throws Error(data) that names `source`.
 std::string to_json(const ScalingPoint& point);
 ScalingPoint read_point(const std::string& text, const std::string& source);
 

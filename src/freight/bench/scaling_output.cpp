@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Below this share of a step nothing is said to hold devices up.
+// Below this fraction of a step nothing is reported as a limit.
 constexpr double kLittle = 0.03;
 
 std::string range_ms(const plan::Range& r) {

@@ -1,4 +1,4 @@
-// The study's file, compiled in; internal to the room.
+// The study's file, which is compiled in; internal to bench/.
 #pragma once
 
 namespace freight::bench {

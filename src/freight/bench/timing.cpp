@@ -20,10 +20,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Clocks are read so often at most.
+// The clock is read at most once in this time.
 constexpr double kTick = 0.02;
 
-// An executable with its arrays and the memory it works in.
+// An executable with its arrays and memory.
 struct Runner {
   Executable& run;
   const std::vector<Array>&in, &out;
@@ -34,7 +34,7 @@ struct Runner {
 
   void steps(int64_t count, Batches batches) const {
     for (int64_t i = 0; i < count; ++i) {
-      // Asking for the host's address says that the host writes through it: the device fetches the bytes again.
+      // Asking for the host address declares that the host writes there, so the device copies the bytes again.
       if (batches == Batches::moved) {
         for (const Array& a : in) a.raw();
       }
@@ -52,7 +52,7 @@ struct Runner {
     steps(1, batches);
     const double once = std::max(seconds_since(start), 1e-7);
     const auto per = std::max<int64_t>(1, static_cast<int64_t>(kTick / once));
-    if (once < seconds / 4) steps(per, batches);  // caches, clocks and pages are warm
+    if (once < seconds / 4) steps(per, batches);  // caches, clocks and pages are warm now
     Timed t;
     t.least = std::numeric_limits<double>::infinity();
     std::vector<double> times;
@@ -85,7 +85,7 @@ Timed time_function(F f, const CompileOptions& options, double seconds, Cost* co
   return Runner(run, in, out).time(seconds, Batches::resident, 2);
 }
 
-// Normal values, repeated: chips take less power, and run faster, on zeros.
+// Normally distributed values, repeated: chips use less power, and run faster, on zeros.
 Array noise(const Shape& shape) {
   constexpr int64_t kPeriod = 65521;
   const Array a(DType::f32, shape);
@@ -118,13 +118,13 @@ std::vector<double> time_plan_steps(const Workload& w, double seconds, int64_t l
 Roofs measure_roofs(const std::string& device, DType compute, double seconds) {
   Roofs roofs;
   Cost cost;
-  // (n, n) x (n, n): from a size that a slow device masters to one that a fast one needs.
+  // (n, n) x (n, n): from a size that a slow device can compute to one that a fast device needs.
   for (const int64_t n : {512, 1024, 2048, 4096, 8192}) {
     const Array a = noise({n, n}), b = noise({n, n});
     const auto product = [](const Tensor& x, const Tensor& y) { return matmul(x, y); };
     const Timed t = time_function(product, {.backend = device, .compute = compute}, seconds / 3, &cost, a, b);
     roofs.flops = std::max(roofs.flops, cost.flops / t.least);
-    if (t.median > seconds / (n < 2048 ? 3 : 24)) break;  // the next takes eight times as long
+    if (t.median > seconds / (n < 2048 ? 3 : 24)) break;  // the next size takes eight times as long
   }
   {
     constexpr int64_t kElements = int64_t{1} << 24;  // 64 MiB read, 64 MiB written
@@ -134,7 +134,7 @@ Roofs measure_roofs(const std::string& device, DType compute, double seconds) {
     roofs.bytes = cost.bytes / t.least;
   }
   {
-    // Products of 8 x 8: no pass joins them into one step.
+    // Matmuls of 8 x 8, which no pass joins into one step.
     constexpr int kSteps = 64;
     const Array x(DType::f32, {8, 8}), w(DType::f32, {8, 8});
     const auto chain = [](const Tensor& v, const Tensor& m) {

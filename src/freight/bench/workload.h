@@ -1,4 +1,4 @@
-// Benchmarks and profiles run this: a model with an optimizer, its training step (or inference) compiled for a device,
+// What benchmarks and profiles run: a model with an optimizer, its training step (or inference) compiled for a device,
 // and a resident batch of random samples. N samples, T tokens, K classes or values.
 #pragma once
 #include <memory>
@@ -12,10 +12,10 @@
 
 namespace freight::bench {
 
-// Where the samples of a step come from.
+// Where a step's samples come from.
 enum class Batches {
-  resident,  // they lie on the device already, and the result stays there
-  moved,     // from the host before each step, and the result back: what a training loop without overlap pays
+  resident,  // they are on the device already, and the result stays there
+  moved,     // from the host before each step, with the result copied back: the cost of a training loop without overlap
 };
 
 enum class Pass { training, inference };
@@ -24,22 +24,22 @@ struct WorkloadOptions {
   int64_t batch = 64;
   Pass pass = Pass::training;     // inference: frozen weights, no loss
   std::string optimizer = "sgd";  // optim::names()
-  CompileOptions compile = {};    // its limit also says where the optimizer's state lies
+  CompileOptions compile = {};    // its limit also determines where the optimizer's state is stored
 };
 
-// The step that is measured: forward, loss, backward and update; of inference what deploy::Predictor runs.
+// The measured step: forward pass, loss, backward pass and update; for inference what deploy::Predictor runs.
 struct WorkloadStep {
   const models::Model* model;
-  optim::Optimizer* optimizer;  // null: inference
+  optim::Optimizer* optimizer;  // null for inference
   Tensor operator()(const Tensor& x, const Tensor& y) const;
 };
 
-// Random inputs x (N, ...) and targets y of a batch, always the same ones.
+// Random inputs x (N, ...) and targets y of a batch, the same ones on each call.
 std::pair<Array, Array> random_batch(const models::Model& model, int64_t batch);
 
 class Workload {
  public:
-  // Traces and plans. Throws what these throw.
+  // Traces and plans. Throws the errors of both.
   Workload(models::Model model, const WorkloadOptions& options);
   Workload(const Workload&) = delete;
   Workload& operator=(const Workload&) = delete;
@@ -48,7 +48,8 @@ class Workload {
   const Plan& plan() const { return *plan_; }
   // Allocates weights and memory at the first call.
   Executable& executable() const { return step_->executable(inputs_[0], inputs_[1]); }
-  // For executable().run(): inputs x (N, ...) and targets y; the loss, or probabilities (N, K).
+  // The arguments of executable().run(): inputs x (N, ...) and targets y. Its result is the loss, or probabilities (N,
+  // K).
   const std::vector<Array>& inputs() const { return inputs_; }
   const std::vector<Array>& results() const { return results_; }
 

@@ -1,6 +1,5 @@
-// Acceptor: the listening end of a rendezvous, where strangers may come beside the ranks: more of them than this
-// process can have files open, and some that never say who they are. Both meetings, of one host and over a network, use
-// it.
+// Acceptor: the listening end of a rendezvous on one host or over a network. Strangers may connect to it, too: more
+// than this process can have files open, and some that never say who they are.
 #pragma once
 #include <poll.h>
 #include <sys/resource.h>
@@ -23,25 +22,27 @@ namespace freight::comm {
 
 class Acceptor {
  public:
-  // Limit of joining processes that have not yet sent their rank.
+  // At most this many connections are kept that have not sent their rank yet.
   static constexpr size_t kMostStrangers = 64;
-  // A rank greets at once. Whoever has not by then is sent away when others wait and there is no room for them.
+  // A rank greets as soon as it is connected. A connection that has not greeted by then is closed if others wait for
+  // its place.
   static constexpr double kGraceSeconds = 0.25;
 
   void open(Descriptor listener) { listener_ = std::move(listener); }
   void close() { listener_ = Descriptor(); }
   int listener() const { return listener_.get(); }
 
-  // Poll is to wait for this. While there is no room, those who wait outside would end every wait at once.
+  // The entry to poll. While there is no room for another connection the listener is not polled, since the connections
+  // that wait in its queue would end every poll at once.
   pollfd entry() const { return {.fd = rest_left() > 0 ? -1 : listener_.get(), .events = POLLIN, .revents = 0}; }
-  // Milliseconds that poll may wait, of `seconds`.
+  // The milliseconds of a poll that must take at most `seconds`.
   int patience(double seconds) const {
     const double most = rest_left() > 0 ? rest_left() : 3600;
     return static_cast<int>(std::min(seconds, most) * 1e3) + 1;
   }
 
-  // One of those who wait outside, or an empty descriptor. `joining` has structs with `socket`, `rank` (-1 of
-  // strangers) and `came`; in the order in which they came.
+  // Accepts a waiting connection; empty if there is none, or no room for it. `joining` are structs with the members
+  // `socket`, `rank` (-1 for strangers) and `came`, in the order in which they connected.
   template <class Joining>
   Descriptor let_in(std::vector<Joining>& joining, int flags) {
     const auto is_stranger = [](const Joining& g) { return g.rank < 0; };
@@ -61,7 +62,8 @@ class Acceptor {
     return Descriptor();
   }
 
-  // "; this process has 256 files open, and may open no more (ulimit -n)", where that kept somebody out.
+  // Explains a limit that kept a connection out: "; this process has 256 files open, and may open no more (ulimit -n)".
+  // "" if there was none.
   std::string shortage() const {
     rlimit most{};
     if (!out_of_files_ || ::getrlimit(RLIMIT_NOFILE, &most) != 0) return "";

@@ -11,7 +11,7 @@
 
 namespace freight::comm {
 
-// A collective as one number: 3 bits which, 5 the type, 16 the root, 40 the count.
+// A collective packed into one number: 3 bits for its kind, 5 for the type, 16 for the root, 40 for the count.
 struct Call {
   Collective which;
   DType dtype;
@@ -39,7 +39,7 @@ inline std::string to_string(const Call& call) {
              call.which == Collective::broadcast ? cat(" from rank ", call.root) : "");
 }
 
-// Throws Error(usage) for a count that no call may have, and a root that is no rank.
+// Throws Error(usage) for a negative or too large count, and for a root that is not a rank.
 inline void check_call(const Call& call, int world) {
   const char* const op = to_string(call.which);
   if (call.root < 0 || call.root >= world) {
@@ -53,7 +53,7 @@ inline void check_call(const Call& call, int world) {
 inline int64_t bytes_of(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
 
 inline void copy_bytes(void* to, const void* from, int64_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));  // of nothing, the addresses may be null
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));  // with no bytes the addresses may be null
 }
 
 inline void check_movable(const char* op, DType dtype) {

@@ -28,10 +28,10 @@ class Comm {
  public:
   virtual ~Comm() = default;
 
-  virtual int rank() const = 0;   // of this process, from 0 to world() - 1
+  virtual int rank() const = 0;   // the number of this process, from 0 to world() - 1
   virtual int world() const = 0;  // ranks of the job, 1 or more
-  // True where a collective mostly waits for a line, so that another thread computes meanwhile; false where processors
-  // move the data themselves.
+  // True if a collective mostly waits for the network, so that another thread can compute meanwhile; false if the
+  // processors move the data themselves.
   virtual bool over_network() const = 0;
 
   // data (count) becomes the sum of all ranks' data.
@@ -48,16 +48,18 @@ class Comm {
   // Ends the job: the others throw an error with `reason` from the collective that they are in, or enter next. Needs no
   // partner and does not throw, so that a rank can call it on its way out.
   virtual void abort(const std::string& reason) noexcept = 0;
-  // The number that errors, of this rank and of others about it, give from now on.
+  // Sets the step that error messages give for this rank, its own and those of other ranks about it.
   virtual void at_step(int64_t step) = 0;
 
-  // Seconds that this rank has waited in collectives for each rank to come, by rank: who is slow (wait_report.h).
+  // The seconds that this rank has waited in collectives for each other rank, by rank. wait_report.h finds slow ranks
+  // by them.
   virtual std::vector<double> waited() const = 0;
 
-  // The next two are for waits other than a collective's, as those of devices for each other. Any thread may ask.
-  // "rank 2 is lost: its process 12 on host b ended or was killed; ..."; "" where nobody is known to be.
+  // Describes a rank that is known to be lost: "rank 2 is lost: its process 12 on host b ended or was killed; ...". ""
+  // if none is known. Waits outside of collectives, as of devices for each other, ask this and whereabouts(), from any
+  // thread.
   virtual std::string lost() const { return {}; }
-  // Says where each other rank is: "rank 1 was last in barrier at step 7, its process 12 on host b is stopped".
+  // Describes where each other rank is: "rank 1 was last in barrier at step 7, its process 12 on host b is stopped".
   virtual std::string whereabouts() const { return {}; }
 };
 

@@ -45,7 +45,8 @@ void check_layout(Library& library) {
 
 const Loaded<GlooFunctions>& gloo_functions() {
   static const Loaded<GlooFunctions>& loaded = *[] {
-    auto* l = new Loaded<GlooFunctions>;  // never closed: its threads may outlive what is static here
+    // Never closed: its threads may outlive the objects with static lifetime here.
+    auto* l = new Loaded<GlooFunctions>;
     const std::string named = env::get("FREIGHT_GLOO");
     l->library = load_library({named.empty() ? "libgloo.so.0" : named}, "libgloo-dev", "",
                               {"_ZN4gloo9transport3tcp12CreateDeviceERKNS1_4attrE"}, &l->functions,
@@ -65,7 +66,7 @@ std::shared_ptr<gloo::transport::Device> gloo_device(const std::string& address)
   }
   gloo::transport::tcp::attr attr;
   attr.hostname = address;
-  const AllSignalsBlocked blocked;  // SIGPIPE among them, which its thread would get where a connection is closed
+  const AllSignalsBlocked blocked;  // Gloo's thread must not receive SIGPIPE when a connection is closed
   try {
     return gloo.functions.create_device(attr);
   } catch (const std::exception& e) {

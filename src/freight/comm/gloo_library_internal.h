@@ -1,5 +1,6 @@
-// Gloo's transport over TCP, loaded at run time. Its headers are needed to build, since its interface is C++ classes;
-// one function is looked up in the library, which makes an object, and all else are virtual functions of objects.
+// Gloo's transport over TCP, loaded at run time. Building needs Gloo's headers, since its interface consists of C++
+// classes. Only one function is looked up in the library; it makes an object, and everything else is a virtual function
+// of that object and of those it returns.
 #pragma once
 #include <gloo/transport/address.h>
 #include <gloo/transport/context.h>

@@ -11,7 +11,7 @@ namespace freight::comm {
 
 namespace {
 
-// Text of Gloo's without the file and line that it begins with.
+// An error text of Gloo without the file and line at its beginning.
 std::string words_of_gloo(const std::string& text) {
   const size_t end = starts_with(text, "[") ? text.find("] ") : std::string::npos;
   return end == std::string::npos ? text : text.substr(end + 2);

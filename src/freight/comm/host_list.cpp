@@ -1,4 +1,4 @@
-// Slurm's lists of hosts; see launch_environment.h.
+// Expands Slurm's lists of hosts; see launch_environment.h.
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
@@ -33,7 +33,7 @@ class HostList {
   }
 
  private:
-  // `name` behind `done`, every bracket of which is expanded.
+  // Appends the names that `name` stands for, each behind the prefix `done`, whose brackets are expanded already.
   void expand_name(std::string_view name, const std::string& done, std::vector<std::string>& all) {
     const size_t open = name.find('[');
     if (open == std::string_view::npos) {
@@ -50,7 +50,8 @@ class HostList {
       const int64_t last = number(high);
       for (int64_t i = number(low); i <= last; ++i) {
         std::string digits = cat(i);
-        if (digits.size() < low.size()) digits.insert(0, low.size() - digits.size(), '0');  // node[08-10]
+        // Keeps the leading zeros of node[08-10].
+        if (digits.size() < low.size()) digits.insert(0, low.size() - digits.size(), '0');
         expand_name(name.substr(close + 1), before + digits, all);
       }
       if (number(low) > last) refuse(cat("the range ", range, " falls"));

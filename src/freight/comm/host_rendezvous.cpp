@@ -1,5 +1,5 @@
-// See host_rendezvous.h. One message each way: a rank says who it is, rank 0 answers when all are there, with the file
-// or with what is wrong.
+// See host_rendezvous.h. There is one message in each direction: a rank sends its number, and rank 0 answers when all
+// ranks have connected, with the memory file or with an error.
 #include "freight/comm/host_rendezvous.h"
 
 #include <fcntl.h>
@@ -47,7 +47,7 @@ constexpr int kMostRanks = 1024;  // on one host
 constexpr double kAskIfCalledOff = 0.02;
 
 bool is_called_off(const HostRendezvousPlan& plan) { return plan.called_off && plan.called_off(); }
-// Seconds, of `left`, that may pass until the next look.
+// The seconds, of `left`, until the next check.
 double until_asked(const HostRendezvousPlan& plan, double left) {
   return plan.called_off ? std::min(left, kAskIfCalledOff) : left;
 }
@@ -57,7 +57,7 @@ struct Address {
   socklen_t length = 0;
 };
 
-// An abstract name: it begins with a zero, has no file, and is gone when its socket is.
+// The address of an abstract socket: its name begins with a zero byte, has no file, and vanishes with the socket.
 Address address_of(const std::string& job) {
   const std::string text = cat("freight-", static_cast<int64_t>(::geteuid()), "-", job);
   Address a;
@@ -85,7 +85,7 @@ Descriptor memory_file(size_t bytes) {
   return file;
 }
 
-// Who is at the other end, which the system vouches for.
+// The process and user at the other end, as the kernel reports them.
 ucred user_of(int socket) {
   ucred who{};
   socklen_t length = sizeof(who);
@@ -104,7 +104,7 @@ Hello hello_of(const HostRendezvousPlan& plan) {
   return h;
 }
 
-// Sends an answer to every rank that came, with the memory file and the process numbers where there is one.
+// Sends the answer to a rank, with the memory file and the process numbers unless it is an error.
 bool send_answer(int socket, const Answer& answer, const std::vector<int>& processes, int file) {
   std::array<iovec, 2> parts = {
       {{.iov_base = const_cast<Answer*>(&answer), .iov_len = sizeof(answer)},
@@ -129,10 +129,10 @@ struct JoiningRank {
   Descriptor socket;
   ucred who{};
   Clock::time_point came = Clock::now();
-  int rank = -1;  // -1: has not said yet
+  int rank = -1;  // -1: it has not sent its rank yet
 };
 
-// Rank 0: collects the others.
+// Rank 0: collects the other ranks.
 class Host {
  public:
   explicit Host(const HostRendezvousPlan& plan)
@@ -150,7 +150,7 @@ class Host {
       if (is_called_off(plan_)) refuse(ErrorKind::peer_lost, "the rendezvous was cancelled");
       look(until_asked(plan_, left));
     }
-    // Strangers and those who still wait must not keep descriptors from what the job needs.
+    // Strangers, and connections that still wait, must not hold file descriptors that the job needs.
     std::erase_if(guests_, [](const JoiningRank& g) { return g.rank < 0; });
     acceptor_.close();
     Descriptor file = memory_file(plan_.bytes);
@@ -199,8 +199,8 @@ class Host {
     Hello h{};
     const ssize_t n = ::recv(g.socket.get(), &h, sizeof(h), MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (g.rank > 0) lost(g);                     // it says only one thing: this is its end
-    if (n != static_cast<ssize_t>(sizeof(h))) {  // it went before it said who it is, or is no rank of ours
+    if (g.rank > 0) lost(g);                     // a rank sends nothing more: its connection was closed
+    if (n != static_cast<ssize_t>(sizeof(h))) {  // it ended before it sent its rank, or is not a process of ours
       g.socket = Descriptor();
       return;
     }
@@ -229,7 +229,7 @@ class Host {
     refuse(ErrorKind::peer_lost, cat("rank ", g.rank, " (process ", g.who.pid, ") ended before all ranks had joined"));
   }
 
-  // Tells all that came, and throws.
+  // Sends the error to all ranks that have connected, and throws it.
   [[noreturn]] void refuse(ErrorKind kind, const std::string& text) {
     Answer a{};
     a.kind = static_cast<int32_t>(kind);
@@ -241,12 +241,12 @@ class Host {
   const HostRendezvousPlan& plan_;
   Acceptor acceptor_;
   std::vector<JoiningRank> guests_;
-  std::vector<bool> came_;      // by rank
-  std::vector<int> processes_;  // their numbers
+  std::vector<bool> came_;      // by rank: whether it has connected
+  std::vector<int> processes_;  // their process numbers, by rank
   int arrived_ = 1;
 };
 
-// The other ranks: one says who it is, and waits for the answer.
+// Each other rank: sends its number and waits for the answer.
 class Visitor {
  public:
   explicit Visitor(const HostRendezvousPlan& plan) : plan_(plan), start_(Clock::now()) {}
@@ -258,7 +258,7 @@ class Visitor {
     pollfd p = {.fd = socket_.get(), .events = POLLIN, .revents = 0};
     int ready = 0;
     do {
-      // Rank 0 knows who is missing: its answer is given a little longer than its own timeout.
+      // Rank 0 knows which ranks are missing, so its answer may come a little after its own timeout.
       const double left = plan_.timeout + kGrace - seconds_since(start_);
       const double wait = std::min(until_asked(plan_, left), 3600.0);
       ready = left > 0 ? ::poll(&p, 1, static_cast<int>(wait * 1e3) + 1) : 0;
@@ -271,7 +271,7 @@ class Visitor {
  private:
   static constexpr double kGrace = 1;
 
-  // Rank 0 may start later than this one.
+  // Retries, since rank 0 may start later than this rank.
   void connect() {
     const Address a = address_of(plan_.job);
     constexpr auto kAgain = std::chrono::milliseconds(5);

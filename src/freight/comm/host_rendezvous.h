@@ -1,6 +1,6 @@
-// The ranks of one host find each other here: rank 0 listens on a socket without a file (Linux's abstract names), the
-// others connect, and when all are there each gets the memory file that they will share. Only processes of the same
-// user are let in, and nothing is left behind by a process that is killed.
+// The rendezvous of the ranks of one host: rank 0 listens on a socket without a file (Linux's abstract names), the
+// others connect, and when all have connected each gets the memory file that they will share. Only processes of the
+// same user are accepted, and a process that is killed leaves nothing behind.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -25,9 +25,9 @@ struct HostRendezvousPlan {
   std::function<bool()> called_off = {};
 };
 
-// Returns when all ranks came. Throws Error(peer_lost) that names the ranks which did not come in time, or ended before
-// the others came; Error(usage) where the name is taken by another job, a rank comes twice, or ranks were told
-// different numbers of ranks or run different versions of Freight.
+// Returns when all ranks have joined. Throws Error(peer_lost) that names the ranks which did not join in time, or ended
+// before the others joined; Error(usage) if another job uses the name, two processes claim the same rank, or ranks
+// disagree about the number of ranks or the version of Freight.
 HostRendezvous rendezvous_on_host(const HostRendezvousPlan& plan);
 
 }  // namespace freight::comm

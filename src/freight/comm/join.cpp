@@ -31,7 +31,7 @@ std::string stripped(std::string text) {
   return text;
 }
 
-// Reads the token from a file, which nobody else may read: it would be no secret.
+// Reads the token from a file. Refuses a file that other users can read: it would not be secret.
 std::string token_in(const std::string& path, int file) {
   struct stat s {};
   if (::fstat(file, &s) != 0) fail(ErrorKind::runtime, excerpt(path), "cannot be read: ", std::strerror(errno));
@@ -45,7 +45,8 @@ std::string token_in(const std::string& path, int file) {
   return stripped(text.substr(0, static_cast<size_t>(n)));
 }
 
-// Whole from the first moment on, since others wait for its name.
+// Writes the file under another name first and links it, since other ranks wait for the name and must never read half a
+// token.
 void make_token_file(const std::string& path) {
   const std::string part = cat(path, ".", static_cast<int64_t>(::getpid()));
   const Descriptor file(::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
@@ -78,7 +79,7 @@ std::string token_from_file(const std::string& path, const Launch& launch, doubl
   }
 }
 
-// The secret of the job. Throws Error(usage) where nothing says it, and what reading its file throws.
+// The secret of the job. Throws Error(usage) if it is not set, and the errors of reading its file.
 std::string token_of(const Launch& launch, const JobOptions& options) {
   const std::string path = options.token_file.empty() ? env::get("FREIGHT_TOKEN_FILE") : options.token_file;
   const std::string token = path.empty() ? env::get("FREIGHT_TOKEN") : token_from_file(path, launch, options.timeout);
@@ -94,14 +95,14 @@ std::string token_of(const Launch& launch, const JobOptions& options) {
   return token;
 }
 
-// All but the port and the token.
+// The plan of the rendezvous without its port and token.
 NetworkPlan network_plan(const Launch& launch, const JobOptions& options) {
   NetworkPlan plan;
   plan.rank = launch.rank;
   plan.world = launch.world;
   plan.host = launch.master_address;
   plan.several_hosts = launch.local_world != launch.world;
-  plan.on_host_of_rank_zero = launch.rank == launch.local_rank;  // ranks are dealt out host by host
+  plan.on_host_of_rank_zero = launch.rank == launch.local_rank;  // launchers number the ranks host by host
   plan.interface = options.interface.empty() ? env::get("FREIGHT_INTERFACE") : options.interface;
   plan.timeout = options.timeout;
   plan.called_off = options.called_off;
@@ -109,8 +110,8 @@ NetworkPlan network_plan(const Launch& launch, const JobOptions& options) {
   return plan;
 }
 
-// The port of the rendezvous, as the launcher says. Throws Error(usage) where nothing says it. Slurm says none:
-// it is one that its other jobs on the host do not have, below those that systems hand out.
+// The port of the rendezvous, as the launcher sets it. Throws Error(usage) if it is not set. Slurm sets none: the port
+// then follows from the job's name, so that jobs on one host differ, and is below those that systems assign to clients.
 int port_of(const Launch& launch) {
   int port = launch.master_port;
   if (port == 0 && launch.source == "Slurm") {
@@ -123,7 +124,7 @@ int port_of(const Launch& launch) {
     fail(ErrorKind::usage, "MASTER_PORT", "is not set: which port of rank 0's host do the ", launch.world,
          " ranks of the rendezvous? Set the same for all");
   }
-  // torchrun's agent listens on MASTER_PORT itself and says so to the processes that it starts.
+  // torchrun's agent listens on MASTER_PORT itself and tells its processes so by this variable.
   if (lower(env::get("TORCHELASTIC_USE_AGENT_STORE")) == "true") ++port;
   return port;
 }

@@ -10,11 +10,11 @@
 
 namespace freight::comm {
 
-// nccl: devices sum among themselves (base/device_collectives.h), and the rest of a job is as with automatic.
+// nccl: the devices sum among themselves (base/device_collectives.h), and everything else is as with automatic.
 enum class Transport : uint8_t { automatic, shared_memory, gloo, nccl };
-// "auto", "shared", "gloo", "nccl". Throws Error(usage) that names `flag` for another word.
+// Parses "auto", "shared", "gloo" and "nccl". Throws Error(usage) that names `flag` for another word.
 Transport parse_transport(const std::string& flag, const std::string& text);
-const char* to_string(Transport transport);  // as people call it: "shared memory", "Gloo", "NCCL"
+const char* to_string(Transport transport);  // its usual name: "shared memory", "Gloo", "NCCL"
 
 struct JobOptions {
   double timeout = 120;  // seconds that a rank waits for another before it counts as lost (--comm-timeout)
@@ -32,12 +32,13 @@ Transport requested_transport(const JobOptions& options = {});
 // The transport that join_job() takes.
 Transport transport_for(const Launch& launch, const JobOptions& options = {});
 
-// Meets the other ranks of `launch` and returns when all are there. Throws what join_shared_memory() and join_gloo()
-// throw, and Error(usage) where the job has several hosts and nothing says where rank 0 is, or what the token is.
+// Joins the other ranks of `launch` and returns when all have joined. Throws the errors of join_shared_memory() and
+// join_gloo(), and Error(usage) if the job has several hosts and the address of rank 0 or the token is not set.
 std::unique_ptr<Comm> join_job(const Launch& launch, const JobOptions& options = {});
 
 // The numeric address by which the other ranks reach rank 0, for libraries that have their own rendezvous: on one host
-// the loopback, which no other host reaches. Asked by rank 0. Throws Error(usage) where a name leads nowhere.
+// the loopback address, which no other host reaches. Only rank 0 calls it. Throws Error(usage) if a name has no
+// address.
 std::string rendezvous_address(const Launch& launch, const JobOptions& options = {});
 
 }  // namespace freight::comm

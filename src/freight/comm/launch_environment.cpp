@@ -25,7 +25,7 @@ std::optional<int> number(const char* name, int least, int most) {
   return v;
 }
 
-// The first of these variables that says something; the last one where none does.
+// The first of these variables that is set; the last one if none is.
 const char* first_set(std::initializer_list<const char*> names) {
   for (const char* name : names) {
     if (!env::get(name).empty()) return name;
@@ -33,7 +33,7 @@ const char* first_set(std::initializer_list<const char*> names) {
   return *(names.end() - 1);
 }
 
-// The variables by which a launcher says the same four numbers; "" where it has none for it.
+// The variables in which a launcher passes the same four numbers; "" for those that it does not have.
 struct Names {
   const char *source, *rank, *world, *local_rank, *local_world;
 };
@@ -48,8 +48,8 @@ bool is_loopback(const std::string& host) {
   return host.empty() || host == "localhost" || host == "::1" || starts_with(host, "127.");
 }
 
-// Ranks whose launcher does not count those of a host are all on this one, unless the address of the rendezvous says
-// otherwise.
+// A launcher that does not count the ranks of each host has all of them on this one, unless the address of the
+// rendezvous says otherwise.
 void guess_local(const Names& n, Launch& l) {
   if (const std::string per_node = env::get("NPROC_PER_NODE"); !per_node.empty()) {
     fail(ErrorKind::usage, n.local_rank, "is not set, and NPROC_PER_NODE is '", excerpt(per_node), "': ", n.rank,
@@ -98,7 +98,7 @@ std::optional<Launch> read_family(const Names& n) {
   return l;
 }
 
-// "2(x3),1" is 2, 2, 2, 1: tasks by node.
+// The tasks by node: "2(x3),1" is 2, 2, 2, 1.
 std::vector<int> tasks_per_node(const char* name) {
   std::vector<int> all;
   const std::string text = env::get(name);
@@ -150,8 +150,8 @@ std::optional<Launch> read_slurm() {
   return l;
 }
 
-// Kubeflow sets PET_* for a torchrun inside of the container. Without one they still say all, where each machine has
-// one process.
+// Kubeflow sets PET_* for a torchrun inside the container. Without torchrun they are sufficient if each machine has one
+// process.
 std::optional<Launch> read_kubeflow() {
   const char *const rank_name = "PET_NODE_RANK", *const world_name = "PET_NNODES";
   const std::optional<int> rank = number(rank_name, 0, kMostProcesses), world = number(world_name, 1, kMostProcesses);
@@ -171,13 +171,14 @@ std::optional<Launch> read_kubeflow() {
   return l;
 }
 
-// True where `outer` starts one process per machine, each of which started the processes of `inner` there.
+// True if `outer` starts one process per machine, and each of these started the processes of `inner` on its machine.
 bool nested(const Launch& inner, const Launch& outer) {
   return outer.world * inner.local_world == inner.world &&
          outer.rank * inner.local_world + inner.local_rank == inner.rank;
 }
 
-// A launcher inside of another's job: one of both must count machines, or they say the same.
+// For a launcher that runs inside another launcher's job: one of the two must count machines, or both must set the same
+// numbers.
 void require_agreement(const Launch& inner, const Launch& outer) {
   if (inner.rank == outer.rank && inner.world == outer.world) return;
   if (outer.world == 1 || nested(inner, outer)) return;
@@ -194,8 +195,8 @@ Launch read_launch_environment() {
     if (own->job.empty()) fail(ErrorKind::usage, "FREIGHT_JOB", "is not set, but FREIGHT_RANK is: set both");
     return *own;
   }
-  // mpirun in a job of Slurm starts its daemons by srun: what these inherit of Slurm is of machines, hence MPI's go
-  // first.
+  // mpirun in a Slurm job starts its daemons by srun, and the ranks inherit Slurm's variables of these daemons, one per
+  // machine. Hence MPI's variables come first.
   std::vector<Launch> all;
   for (std::optional<Launch> l : {read_family(kTorchrun), read_family(kOpenMpi), read_family(kPmi), read_slurm()}) {
     if (l) all.push_back(*std::move(l));

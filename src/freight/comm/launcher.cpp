@@ -39,8 +39,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::array kForwarded = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
-// So long the others may end by themselves, in seconds: they say in their logs what they know, and where the first
-// failure was the loss of a peer, the failure that it comes from shows.
+// Seconds that the other ranks have to end by themselves: they write what they know to their logs, and if the first
+// failure was the loss of a peer, the failure behind it becomes visible.
 constexpr double kAlone = 1;
 
 std::atomic<int> signal_pipe{-1};
@@ -63,7 +63,8 @@ Pipe make_pipe() {
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-// While it lives, signals that this process would end by are bytes in a pipe. Those that are ignored stay so (nohup).
+// Turns the signals that would end this process into bytes in a pipe while the object lives. Signals that are ignored
+// stay ignored (nohup).
 class CaughtSignals {
  public:
   CaughtSignals() : pipe_(make_pipe()) {
@@ -85,7 +86,7 @@ class CaughtSignals {
   CaughtSignals& operator=(const CaughtSignals&) = delete;
 
   int descriptor() const { return pipe_.read.get(); }
-  // The next signal that came, 0 where none did.
+  // The next signal that was caught; 0 if there is none.
   int take() const {
     char byte = 0;
     return ::read(pipe_.read.get(), &byte, 1) == 1 ? byte : 0;
@@ -96,7 +97,7 @@ class CaughtSignals {
   std::array<struct sigaction, kForwarded.size()> before_{};
 };
 
-// A port that nothing listens on. Another program may take it before rank 0 does, which then says so.
+// A port on which nothing listens. Another program may take it before rank 0 listens; rank 0 then reports that.
 int free_port() {
   const Descriptor s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in a{};
@@ -123,7 +124,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return all;
 }
 
-// Rank r's share of this process's processors; all of them where there are fewer than ranks.
+// Rank r's share of this process's cores; all of them if there are fewer cores than ranks.
 cpu_set_t processors_of(int rank, int world) {
   const std::vector<int> all = allowed_processors();
   const auto n = static_cast<int>(all.size());
@@ -140,8 +141,8 @@ struct Process {
   pid_t number = -1;
   Descriptor watched;
   bool running = false;
-  bool given_up = false;                 // it was stopped for too long, and is killed
-  Clock::time_point ran = Clock::now();  // it was last seen not to be stopped
+  bool given_up = false;                 // killed here, since it was stopped for too long
+  Clock::time_point ran = Clock::now();  // when it was last seen running
 };
 
 class Job {
@@ -156,7 +157,7 @@ class Job {
     if (error) fail(ErrorKind::runtime, options.log_dir, "cannot be made: ", error.message());
     processes_.resize(static_cast<size_t>(options.world));
   }
-  // Nothing outlives the job, also where an error ends it.
+  // No process outlives the job, even if an error ends it.
   ~Job() {
     for (const Process& p : processes_) {
       if (p.running) ::kill(-p.number, SIGKILL);
@@ -175,7 +176,7 @@ class Job {
       if (end_.failed() && !asked_ && since > kAlone) {
         asked_ = true;
         send(SIGTERM);
-        send(SIGCONT);  // one that is stopped hears of it now
+        send(SIGCONT);  // a stopped process receives the signal only once it continues
       }
       if (end_.failed() && since > options_.grace + kAlone) send(SIGKILL);
     }
@@ -187,8 +188,8 @@ class Job {
     return std::any_of(processes_.begin(), processes_.end(), [](const Process& p) { return p.running; });
   }
 
-  // Kills ranks that are stopped for too long: what they hold, a lock for one, is free then. Where all are stopped
-  // somebody wants the whole job to rest.
+  // Kills ranks that have been stopped for too long, which frees what they hold, such as a lock. If all are stopped,
+  // the user wants the whole job to pause.
   void kill_stopped() {
     if (options_.most_stopped <= 0) return;
     bool all = true;
@@ -207,8 +208,8 @@ class Job {
 
   std::string log_of(int rank) const { return cat(options_.log_dir, "/rank-", rank, ".log"); }
 
-  // The variables that make a process a rank. The name of a job is seen by all users of the host (a socket has it),
-  // hence the token is another.
+  // The variables that make a process a rank. The token is not the job's name, since all users of the host can see the
+  // name (a socket has it).
   std::vector<std::string> own_settings(int rank, const cpu_set_t& processors) const {
     std::vector<std::string> all = {cat("FREIGHT_RANK=", rank),
                                     cat("FREIGHT_WORLD_SIZE=", options_.world),
@@ -225,7 +226,7 @@ class Job {
     return all;
   }
 
-  // A rank computes with the threads that were asked for, as far as it has processors for them.
+  // The compute threads of a rank: as many as requested, limited by its cores.
   int threads_of(const cpu_set_t& processors) const {
     const bool fewer = static_cast<int>(allowed_processors().size()) < options_.world;
     const int share = fewer ? 1 : std::max(CPU_COUNT(&processors), 1);
@@ -235,7 +236,7 @@ class Job {
     return asked > 0 ? std::min(asked, share) : share;
   }
 
-  // This process's environment, with `own` in the place of what it says of the same names.
+  // This process's environment, in which `own` replaces variables of the same names.
   static std::vector<std::string> settings_with(std::vector<std::string> own) {
     std::vector<std::string> settings;
     for (char** e = environ; *e; ++e) {
@@ -268,18 +269,18 @@ class Job {
       become(argv.data(), environment.data(), parent, {in, result.get() >= 0 ? result.get() : log.get(), log.get()},
              fault.write.get());
     }
-    ::setpgid(child, child);  // as the child does: whoever is first
+    ::setpgid(child, child);  // the child does the same: it is not known which of the two runs first
     p = {.number = child, .watched = watch_process(child), .running = true};
     await_program(rank, fault);
   }
 
-  // The child makes system calls alone: the locks of other threads are frozen in it.
+  // Runs in the child, which must make only system calls: locks that other threads held stay locked in it.
   [[noreturn]] static void become(char* const* argv, char* const* environment, pid_t parent,
                                   const std::array<int, 3>& streams, int fault) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) ::_exit(1);  // it ended before the line above
+    if (::getppid() != parent) ::_exit(1);  // the parent ended before the line above
     ::setpgid(0, 0);
-    ::signal(SIGUSR1, SIG_IGN);  // nothing is there to be saved until the program says what the signal does
+    ::signal(SIGUSR1, SIG_IGN);  // ignored until the program installs its handler: there is nothing to save yet
     for (int i = 0; i < 3; ++i) {
       ::dup2(streams[static_cast<size_t>(i)], i);
       ::fcntl(i, F_SETFL, ::fcntl(i, F_GETFL) & ~O_NONBLOCK);  // the pipe's end is the launcher's kind
@@ -290,7 +291,7 @@ class Job {
     ::_exit(127);
   }
 
-  // The pipe closes when the program runs, or says why it does not.
+  // Waits until the pipe closes, which it does when the program starts, or contains the reason why it does not.
   void await_program(int rank, Pipe& fault) const {
     fault.write = Descriptor();
     pollfd p = {.fd = fault.read.get(), .events = POLLIN, .revents = 0};
@@ -304,13 +305,13 @@ class Job {
   void look() {
     std::vector<pollfd> all = {{.fd = signals_.descriptor(), .events = POLLIN, .revents = 0}};
     for (const Process& p : processes_) all.push_back({.fd = p.watched.get(), .events = POLLIN, .revents = 0});
-    constexpr int kMilliseconds = 50;  // failures have deadlines
+    constexpr int kMilliseconds = 50;  // short, since failures have deadlines
     ::poll(all.data(), all.size(), end_.failed() ? kMilliseconds : options_.most_stopped > 0 ? 4 * kMilliseconds : -1);
     while (const int number = signals_.take()) {
-      const bool stops = number != SIGUSR1;  // which asks to save and to go on
+      const bool stops = number != SIGUSR1;  // SIGUSR1 asks to save and to continue
       if (stops && end_.forwarded == 0) end_.forwarded = number;
       send(number);
-      if (stops) send(SIGCONT);  // one that is stopped would be waited for
+      if (stops) send(SIGCONT);  // a stopped rank would never handle the signal
     }
     for (int r = 0; r < options_.world; ++r) {
       int status = 0;
@@ -323,7 +324,7 @@ class Job {
     if (!p.running || ::waitpid(p.number, status, flags) != p.number) return false;
     p.running = false;
     p.watched = Descriptor();
-    ::kill(-p.number, SIGKILL);  // what it left behind in its group
+    ::kill(-p.number, SIGKILL);  // kills the processes that it left behind in its group
     return true;
   }
 
@@ -331,7 +332,7 @@ class Job {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0, killed = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     if (code == 0 && killed == 0) return;
     constexpr int kPeerLost = static_cast<int>(ErrorKind::peer_lost);
-    // All may fail alike, by the same bad input: then it is rank 0 that says so where it is seen.
+    // All ranks may fail alike, because of the same bad input: then rank 0 reports it on the terminal.
     const bool prints = options_.terminal && rank == 0;
     const bool shown = prints && code != 0 && code == end_.exit_code;
     const bool cause = !asked_ && (shown || (end_.exit_code == kPeerLost && code != kPeerLost));
@@ -345,7 +346,7 @@ class Job {
     say_end_in_log();
   }
 
-  // The error names the log, which of a rank that was killed before it said anything would be empty.
+  // The error refers to the log, which would be empty for a rank that was killed before it wrote anything.
   void say_end_in_log() const {
     std::error_code none;
     if (end_.signal == 0 || end_.log.empty() || std::filesystem::file_size(end_.log, none) != 0 || none) return;
@@ -368,7 +369,7 @@ class Job {
   std::vector<Process> processes_;  // by rank
   JobEnd end_;
   Clock::time_point failed_at_ = Clock::now();
-  bool asked_ = false;  // the others were asked to end
+  bool asked_ = false;  // the other ranks were asked to end
 };
 
 }  // namespace

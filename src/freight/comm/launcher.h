@@ -1,5 +1,5 @@
-// Starts the processes of a job on this host and waits for their end: nothing of the job outlives it, and when one
-// process fails, that one is named and the others are ended.
+// Starts the processes of a job on this host and waits for their end. No process outlives the job: when one fails, it
+// is named and the others are ended.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,33 +7,33 @@
 namespace freight::comm {
 
 struct LaunchOptions {
-  std::vector<std::string> command;  // program and arguments; the program is looked for in PATH where it has no slash
+  std::vector<std::string> command;  // program and arguments; a program without a slash is searched in PATH
   int world = 1;                     // processes
-  std::string log_dir;               // made where it is missing; rank-R.log in it gets what rank R prints, both streams
-  std::string result = {};           // a file for rank 0's standard output alone; "": it goes to the log, too
+  std::string log_dir;               // created if missing; its rank-R.log gets both output streams of rank R
+  std::string result = {};           // a file for rank 0's standard output alone; "": the output goes to the log, too
   bool terminal = false;             // rank 0 prints where this process does, both streams, and has no log
-  double grace = 5;                  // seconds between asking those that are left to end (SIGTERM) and killing them
-  // False: ranks may run on all processors. Gloo has a thread of its own in a rank. Where that and the rank are bound
-  // to one processor, they wait for each other's time slices: 4 ms for 1 kB in place of 80 us.
+  double grace = 5;                  // seconds between asking the remaining processes to end (SIGTERM) and killing them
+  // False: ranks may run on all cores. Gloo has a thread of its own in each rank. If that thread and the rank were
+  // bound to one core, they would wait for each other's time slices: 4 ms for 1 kB instead of 80 us.
   bool bound = true;
-  int threads = 0;  // compute threads of a rank, where its share of the processors has them; 0: OMP_NUM_THREADS says it
+  int threads = 0;  // compute threads of a rank, limited by its share of the cores; 0: as OMP_NUM_THREADS says
   std::vector<std::string> settings = {};  // further variables of each process, NAME=VALUE
   std::vector<int> inherited = {};         // descriptors that it keeps open
-  bool append = false;                     // logs go on behind those of an earlier start
-  // Seconds after which a process that is stopped (SIGSTOP) is killed, unless all are stopped; 0: none is.
+  bool append = false;                     // logs are appended to those of an earlier start
+  // Seconds after which a stopped process (SIGSTOP) is killed, unless all are stopped; 0: never.
   double most_stopped = 0;
 };
 
 struct JobEnd {
-  int rank = -1;         // the first that failed; -1: none did
-  int exit_code = 0;     // its exit code, or
+  int rank = -1;         // the first rank that failed; -1: none did
+  int exit_code = 0;     // its exit code, unless a signal killed it
   int signal = 0;        // the signal that killed it
-  bool stopped = false;  // it was killed here, since it was stopped for too long
-  int forwarded = 0;     // the first signal that asks to stop which the launcher got and handed on; 0: none
+  bool stopped = false;  // it was killed by the launcher, since it had been stopped for too long
+  int forwarded = 0;     // the first signal asking to stop that the launcher received and forwarded; 0: none
   std::string log = {};  // its log file; "" of a rank that has none
   bool failed() const { return rank >= 0; }
 };
-// "rank 1 was killed by signal 9 (Killed); its log is runs/logs/rank-1.log".
+// Describes the end: "rank 1 was killed by signal 9 (Killed); its log is runs/logs/rank-1.log".
 std::string to_string(const JobEnd& end);
 
 // Runs the job and returns when all its processes have ended. Throws Error(usage) where the program cannot be started,

@@ -1,4 +1,4 @@
-// The text that both meetings, of one host and over a network, end with when time is over.
+// The error text of a rendezvous, on one host or over a network, that ends at its timeout.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,7 +7,8 @@
 
 namespace freight::comm {
 
-// "ranks 1, 3 did not come within 120 s". came[r] is of rank r; sixteen ranks are named at most.
+// Names the ranks that are missing: "ranks 1, 3 did not come within 120 s". came[r] is true if rank r has joined; at
+// most sixteen ranks are named.
 inline std::string missing_ranks(const std::vector<bool>& came, double timeout) {
   std::vector<std::string> missing;
   for (size_t r = 0; r < came.size(); ++r) {

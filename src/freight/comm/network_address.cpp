@@ -44,7 +44,8 @@ struct InterfaceAddress {
   SocketAddress address;
 };
 
-// Those that are up, without IPv6's addresses of a link, which need the link's number beside them.
+// The addresses of interfaces that are up, without IPv6's link-local addresses, which are valid only with the number of
+// the link.
 std::vector<InterfaceAddress> interface_addresses() {
   ifaddrs* first = nullptr;
   if (::getifaddrs(&first) != 0) {

@@ -1,4 +1,4 @@
-// Addresses of hosts and of this host's interfaces, and bytes through sockets that do not block.
+// Addresses of hosts and of this host's interfaces, and non-blocking sends and receives.
 #pragma once
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -24,29 +24,29 @@ struct SocketAddress {
 
 struct Resolved {
   std::vector<SocketAddress> all;
-  std::string why;  // where there are none
+  std::string why;  // the reason if there are none
 };
 Resolved resolve_host(const std::string& host, int port);
 
-// The address of this host at `interface`: its name ("eth0"), or the address itself. `family` AF_UNSPEC takes IPv4
-// where the interface has both. Throws Error(usage) that names those which there are.
+// The address of this host at `interface`, which is a name ("eth0") or the address itself. `family` AF_UNSPEC prefers
+// IPv4 if the interface has both. Throws Error(usage) that names the existing interfaces.
 SocketAddress interface_address(const std::string& interface, int family = AF_UNSPEC);
 
 // The two ends of a socket's connection.
 SocketAddress own_end(int socket);
 SocketAddress other_end(int socket);
 
-// A socket that does not block; throws Error(runtime).
+// A non-blocking socket; throws Error(runtime).
 Descriptor tcp_socket(int family);
-// The same, connected to `address` within `seconds`, from this host's `interface` where one is named. `error`: 0, or
-// the errno of why it is not connected.
+// A non-blocking socket that is connected to `address` within `seconds`, from this host's `interface` if one is named.
+// `error` is 0, or the errno of why it is not connected.
 Descriptor connected_to(const SocketAddress& address, const std::string& interface, double seconds, int& error);
 
-// Sends all bytes within `seconds`. False where the other end is gone or takes nothing.
+// Sends all bytes within `seconds`. False if the other end is gone or does not read.
 bool send_bytes(int socket, const std::string& bytes, double seconds);
-// Reads what there is until `inbox` has `need` bytes. False where the other end is gone.
+// Reads what has arrived, until `inbox` has `need` bytes. False if the other end is gone.
 bool receive_some(int socket, std::string& inbox, size_t need);
-// Small messages are sent at once from now on.
+// Turns off the delay of small messages (Nagle's algorithm).
 void send_at_once(int socket);
 
 }  // namespace freight::comm

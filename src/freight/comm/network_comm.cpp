@@ -1,7 +1,6 @@
-// See network_comm.h. Every rank is connected with every other, and sends each what is meant for it. A collective
-// begins with heads that all exchange: they say what each rank calls, and carry the data where there is little. What is
-// longer follows only when all call the same, since Gloo ends the process where a message is longer than its receiver
-// awaits.
+// See network_comm.h. Every rank is connected with every other one. A collective begins with heads that all ranks
+// exchange: they say which collective each rank calls, and carry the data if it is small. Longer data follows only if
+// all ranks call the same, since Gloo ends the process if a message is longer than its receiver expects.
 #include "freight/comm/network_comm.h"
 
 #include <unistd.h>
@@ -26,7 +25,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Begins every collective, and is the last word of a rank that leaves.
+// Begins every collective, and is the last message of a rank that leaves.
 struct Head {
   uint64_t call = 0;
   int64_t step = 0;
@@ -37,14 +36,15 @@ struct Head {
 static_assert(sizeof(Head) == 64);
 // A head and what it carries fill one packet of an Ethernet.
 constexpr int64_t kHeadBytes = 1408, kCarried = kHeadBytes - static_cast<int64_t>(sizeof(Head));
-// Up to so many bytes that a rank sends in all, arrays go whole to every rank: slices would take another round trip.
+// Arrays of which a rank sends at most this many bytes in total go whole to every rank: slices would take another round
+// trip.
 constexpr int64_t kWholeSent = 32 << 10;
-// A slice of an array that is summed at a time, in bytes: the next one is on its way meanwhile.
+// The bytes of a slice that is summed at a time, while the next one is being received.
 constexpr int64_t kSliceBytes = 1 << 20, kLeastSliceBytes = 64 << 10, kInboxBytes = 64 << 20;
-// Pieces of an array that only moves, each of which has the timeout for itself.
+// Arrays that are moved, not summed, are cut into pieces of this size, each of which has the whole timeout.
 constexpr int64_t kPieceBytes = 16 << 20;
-constexpr double kSayGoodbye = 5;    // seconds that a rank which leaves waits for the others to have all
-constexpr double kCauseSeconds = 2;  // so long after a connection broke the watchdog has said why
+constexpr double kSayGoodbye = 5;    // seconds that a leaving rank waits for the others to receive everything
+constexpr double kCauseSeconds = 2;  // seconds after a broken connection within which the watchdog knows the cause
 
 struct Transfer {
   std::unique_ptr<GlooMesh::Message> message;
@@ -119,13 +119,13 @@ class NetworkComm final : public Comm {
   GlooMesh mesh_;
   RankState state_;
   Call call_ = Call(0);
-  uint64_t slot_ = 0;                   // of the next message; all ranks count alike
+  uint64_t slot_ = 0;                   // the slot of the next message; all ranks count alike
   std::vector<char> heads_, own_head_;  // by rank, kHeadBytes each
-  std::vector<char> inbox_;             // slices of others, of two chunks
-  std::vector<const void*> parts_;      // what a sum adds, by rank
+  std::vector<char> inbox_;             // slices from the other ranks, of two chunks
+  std::vector<const void*> parts_;      // the operands of a sum, by rank
   std::vector<double> waited_;          // seconds, by rank
   std::vector<Transfer*> receives_, sends_;
-  std::mutex guard_;  // of the next two, which the watchdog's thread reads
+  std::mutex guard_;  // protects the next two members, which the watchdog's thread reads
   std::deque<Transfer> transfers_;
   bool connecting_ = true;
   std::unique_ptr<Watchdog> dog_;  // the last member: its thread uses the others
@@ -188,7 +188,7 @@ void NetworkComm::connect_all(const NetworkRendezvous& rendezvous) {
 
 NetworkComm::~NetworkComm() {
   if (!dog_->is_over() && world_ > 1) say_goodbye();
-  dog_.reset();  // it ends before what it would wake
+  dog_.reset();  // its thread ends before the objects that it would wake
 }
 
 // Called by the watchdog when the job is over.
@@ -198,7 +198,7 @@ void NetworkComm::wake() noexcept {
   if (connecting_) mesh_.close();
 }
 
-// Nothing is written into an array of a call after this.
+// After this nothing writes into the arrays of a call any more.
 void NetworkComm::end_transfers() {
   receives_.clear();
   sends_.clear();
@@ -208,7 +208,7 @@ void NetworkComm::end_transfers() {
 
 void NetworkComm::throw_fault(const JobFault& fault) {
   end_transfers();
-  mesh_.close();  // a message that nobody awaits any more would keep a thread of Gloo's busy
+  mesh_.close();  // an abandoned message would keep a thread of Gloo busy
   throw Error(fault.kind, to_string(call_.which), fault.text,
               cat("rank ", rank_, " of ", world_, ", step ", state_.step, ", host ", host_name()));
 }
@@ -219,7 +219,7 @@ Transfer& NetworkComm::post(GlooMesh::Direction direction, int peer, void* at, i
     Transfer* t = nullptr;
     {
       const std::lock_guard lock(guard_);
-      // Either the watchdog finds this transfer, or the job is known to be over here.
+      // Either the watchdog sees this transfer, or the check below sees that the job is over.
       t = &transfers_.emplace_back(Transfer{mesh_.message(direction, peer, at, bytes, slot), peer});
     }
     if (!dog_->is_over()) {
@@ -232,7 +232,7 @@ Transfer& NetworkComm::post(GlooMesh::Direction direction, int peer, void* at, i
   broken(peer, why, 0);
 }
 
-// False where it is not done after `seconds`, or the job is over, or the connection broke, which `why` says then.
+// False if it is not done after `seconds` or the job is over. If the connection broke, `why` is set.
 bool NetworkComm::is_done_within(Transfer& transfer, double seconds, std::string& why) {
   try {
     return transfer.message->is_done_within(seconds);
@@ -248,7 +248,7 @@ void NetworkComm::await(Transfer& transfer) {
   if (!is_done_within(transfer, timeout_, why)) broken(transfer.peer, why, seconds_since(start));
 }
 
-// A connection that breaks is mostly the trace of a fault that the watchdog is about to name.
+// A broken connection is usually the consequence of a fault that the watchdog is about to name.
 void NetworkComm::broken(int peer, const std::string& why, double waited) {
   const bool late = waited >= timeout_;
   if (const auto fault = dog_->fault_within(late ? 0 : kCauseSeconds)) throw_fault(*fault);
@@ -275,7 +275,7 @@ void NetworkComm::leave_call() {
   dog_->publish(state_);
 }
 
-// heads_ of all others, with the `bytes` that each carries behind.
+// Fills heads_ with the heads of all other ranks, each with the `bytes` that it carries.
 void NetworkComm::exchange_heads(const void* carried, int64_t bytes) {
   const Head own = {.call = call_.packed(), .step = state_.step, .calls = state_.calls};
   std::memcpy(own_head_.data(), &own, sizeof(own));
@@ -311,13 +311,13 @@ void NetworkComm::compare_heads() {
   }
 }
 
-// to (count) = the sum of this rank's `own` and what the others brought: rank r's at others + r * stride.
+// to (count) = the sum of this rank's `own` and the other ranks' contributions: rank r's is at others + r * stride.
 void NetworkComm::sum_parts(const char* own, const char* others, int64_t stride, char* to, int64_t count, DType dtype) {
   for (int r = 0; r < world_; ++r) parts_[static_cast<size_t>(r)] = r == rank_ ? own : others + r * stride;
   tree_sum(parts_.data(), world_, to, count, dtype);
 }
 
-// The slice that `peer` sends of a chunk, of `bytes` at most.
+// The buffer for the slice of a chunk that `peer` sends, of at most `bytes`.
 char* NetworkComm::inbox(int64_t chunk, int peer, int64_t bytes) {
   const auto need = static_cast<size_t>(2 * bytes * world_);
   if (inbox_.size() < need) inbox_.resize(need);
@@ -326,10 +326,10 @@ char* NetworkComm::inbox(int64_t chunk, int peer, int64_t bytes) {
 
 int64_t slice_bytes_for(int world) { return std::clamp(kInboxBytes / world, kLeastSliceBytes, kSliceBytes); }
 
-// Every rank gets everything and adds it.
+// Every rank receives all arrays and adds them.
 void NetworkComm::sum_whole(char* data, int64_t count, DType dtype) {
   const int64_t bytes = count * bytes_of(dtype);
-  inbox(0, 0, bytes);  // of its full size from now on
+  inbox(0, 0, bytes);  // allocates its full size once
   for (int i = 1; i < world_; ++i) receive((rank_ + i) % world_, inbox(0, (rank_ + i) % world_, bytes), bytes, slot_);
   for (int i = 1; i < world_; ++i) send((rank_ + i) % world_, data, bytes, slot_);
   ++slot_;
@@ -338,8 +338,8 @@ void NetworkComm::sum_whole(char* data, int64_t count, DType dtype) {
   sum_parts(data, inbox(0, 0, bytes), bytes, data, count, dtype);
 }
 
-// Each rank adds its slice of a chunk and hands the sum to the others. The slices of the next chunk are on their way
-// meanwhile, so that the line is never idle.
+// Each rank adds its slice of a chunk and sends the sum to the others. Meanwhile the slices of the next chunk are being
+// sent, so that the network is never idle.
 void NetworkComm::sum_slices(char* data, int64_t count, DType dtype) {
   const int64_t size = bytes_of(dtype), slice_bytes = slice_bytes_for(world_), most = slice_bytes / size * world_;
   const int64_t chunks = (count + most - 1) / most;
@@ -348,7 +348,7 @@ void NetworkComm::sum_slices(char* data, int64_t count, DType dtype) {
     const Slice s = slice_of(std::min(most, count - chunk * most), r, world_, size);
     return Slice{chunk * most + s.begin, s.count};
   };
-  std::array<std::vector<Transfer*>, 2> brought;  // by chunk modulo 2
+  std::array<std::vector<Transfer*>, 2> brought;  // by the number of the chunk modulo 2
   const auto bring = [&](int64_t chunk) {
     const Slice mine = slice(chunk, rank_);
     const uint64_t slot = slot_ + 2 * static_cast<uint64_t>(chunk);
@@ -372,7 +372,7 @@ void NetworkComm::sum_slices(char* data, int64_t count, DType dtype) {
     char* const own = data + mine.begin * size;
     sum_parts(own, inbox(chunk, 0, slice_bytes), slice_bytes, own, mine.count, dtype);
     const uint64_t slot = slot_ + 2 * static_cast<uint64_t>(chunk) + 1;
-    // A slice is overwritten by its sum only after its rank has it: the sum cannot be made before.
+    // A slice is overwritten by its sum, which can only be computed after the slice has been received.
     for (int i = 1; i < world_; ++i) {
       const int r = (rank_ + i) % world_;
       if (const Slice s = slice(chunk, r); s.count > 0) receive(r, data + s.begin * size, s.count * size, slot);
@@ -460,8 +460,8 @@ void NetworkComm::all_gather(const void* from, void* to, int64_t count, DType dt
   if (target + rank_ * bytes != from) copy_bytes(target + rank_ * bytes, from, bytes);
 }
 
-// A large array is cut: the root gives each other rank a slice, and each hands its own on, so that no line
-// carries all of it W - 1 times.
+// A large array is cut into slices: the root sends each other rank one, and each passes its slice on, so that no
+// connection carries the whole array W - 1 times.
 void NetworkComm::broadcast(void* data, int64_t count, DType dtype, int root) {
   check_movable("broadcast", dtype);
   const Scope scope(*this);
@@ -507,13 +507,13 @@ void NetworkComm::barrier() {
 void NetworkComm::abort(const std::string& reason) noexcept {
   try {
     dog_->end({ErrorKind::peer_lost, cat("rank ", rank_, " gave up at step ", state_.step, ": ", reason)});
-  } catch (...) {  // no memory for the text
+  } catch (...) {  // there is no memory for the text
     dog_->end({ErrorKind::peer_lost, {}});
   }
 }
 
-// A rank that leaves waits until the others leave, too: what it sent last may still be on its way, and is lost when its
-// connections close. One that goes on finds this word where it awaits a head.
+// A rank that leaves waits until the others leave, too: its last messages may still be under way, and would be lost
+// when its connections close. A rank that does not leave finds this message where it expects a head.
 void NetworkComm::say_goodbye() noexcept {
   try {
     const Scope scope(*this);

@@ -1,6 +1,6 @@
-// See network_rendezvous.h. Rank 0 sends a challenge to whoever connects; a rank answers with a greeting, whose proof
-// covers the challenge and all that it says; rank 0's welcome, sent when all are there, proves that it knows the token,
-// too.
+// See network_rendezvous.h. Rank 0 sends a challenge to each connection. A rank answers with a greeting, whose proof
+// covers the challenge and the rest of the greeting. Rank 0's welcome, sent when all ranks have connected, proves that
+// it knows the token, too.
 #include "freight/comm/network_rendezvous.h"
 
 #include <fcntl.h>
@@ -32,7 +32,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Whoever connects has so many seconds to say who it is: it may be no rank at all.
+// Seconds that a connection has to send its greeting: it may not come from a rank.
 constexpr double kGreetingSeconds = 10;
 // Seconds between two checks of whether the rendezvous was cancelled.
 constexpr double kLookForCall = 0.05;
@@ -47,12 +47,12 @@ struct Greeting {
   std::array<char, 64> host{};
   Nonce nonce{};
   Proof proof{};
-};  // endpoints of `world` ranks follow, its own of zeros
+};  // the endpoints for `world` ranks follow, with zeros in its own place
 struct Welcome {
   int32_t kind = 0;              // 0, or an ErrorKind
   std::array<char, 504> text{};  // of the error
   Proof proof{};
-};  // where there is no error, `world` entries and the endpoints for the rank follow
+};  // unless there is an error, `world` entries and the endpoints for the rank follow
 struct RosterEntry {
   std::array<char, 64> host{}, address{};
   int32_t process = 0;
@@ -78,7 +78,7 @@ std::string joined_endpoints(const std::vector<std::string>& endpoints, int rank
        ", which no other host reaches: fix /etc/hosts there, or set MASTER_ADDR to an address of its network");
 }
 
-// The address that rank 0 listens on, and on no other.
+// The only address on which rank 0 listens.
 SocketAddress place_of(const NetworkPlan& plan) {
   SocketAddress a;
   if (!plan.interface.empty()) {
@@ -105,12 +105,12 @@ struct TcpJoiningRank {
   std::string address, inbox;
   Nonce challenge{};
   Clock::time_point came = Clock::now();
-  int rank = -1;  // -1: has not said yet
+  int rank = -1;  // -1: it has not sent its rank yet
   Greeting said{};
   std::string endpoints;
 };
 
-// Rank 0: collects the others.
+// Rank 0: collects the other ranks.
 class TcpHost {
  public:
   TcpHost(const NetworkPlan& plan, const MakeEndpoints& make_endpoints) : plan_(plan) {
@@ -196,9 +196,10 @@ class TcpHost {
     if (send_bytes(g.socket.get(), bytes_in(Challenge{.nonce = g.challenge}), 0)) guests_.push_back(std::move(g));
   }
 
-  // A greeting may come in pieces. What is none, or knows no token, is sent away and holds nobody up.
+  // Receives a greeting, possibly in parts. A connection that sends anything else, or does not know the token, is
+  // closed without delaying the others.
   void hear(TcpJoiningRank& g) {
-    if (g.rank > 0) {  // it says only one thing: this is its end
+    if (g.rank > 0) {  // a rank sends nothing more: its connection was closed
       char byte = 0;
       const ssize_t n = ::recv(g.socket.get(), &byte, 1, 0);
       if (n >= 0 || (errno != EAGAIN && errno != EINTR)) lost(g);
@@ -221,7 +222,7 @@ class TcpHost {
     }
     g.endpoints = g.inbox.substr(sizeof(Greeting));
     if (proves(g.said, g.endpoints, plan_.token, kVisitorSays, g.challenge)) return accept_rank(g);
-    if (wrong_token_.empty()) {  // it may come again and again
+    if (wrong_token_.empty()) {  // warns once, since the process may retry
       wrong_token_ = g.address;
       logging::warn(
           cat("rendezvous: a process on ", g.address, " does not have the token of this job and was rejected"));
@@ -230,7 +231,7 @@ class TcpHost {
     g.socket = Descriptor();
   }
 
-  // A rank that knows the token came.
+  // Accepts a rank that knows the token.
   void accept_rank(TcpJoiningRank& g) {
     const std::string who = cat("rank ", g.said.rank, " on host ", text_in(g.said.host));
     if (text_in(g.said.version) != version() || g.said.endpoint_bytes != endpoint_bytes()) {
@@ -278,7 +279,7 @@ class TcpHost {
     return text;
   }
 
-  // Tells a rank who the others are, and gives it the endpoints that they brought for it.
+  // Sends a rank the list of ranks and the endpoints that they made for it.
   void welcome(const TcpJoiningRank& g, const std::string& roster) {
     std::vector<std::string> endpoints(ranks());
     endpoints[0] = endpoint_of(endpoints_, endpoint_bytes(), g.rank);
@@ -308,14 +309,14 @@ class TcpHost {
 
   std::string missing() const {
     std::vector<bool> came = by_rank_;
-    came[0] = true;  // it is this one
+    came[0] = true;  // this process
     std::string text = cat(missing_ranks(came, plan_.timeout), " to host ", host_name(), " (", address_.text(),
                            "), port ", address_.port());
     if (!wrong_token_.empty()) text += cat("; a process on ", wrong_token_, " has another token");
     return text + acceptor_.shortage();
   }
 
-  // Tells all that came, and throws.
+  // Sends the error to all ranks that have connected, and throws it.
   [[noreturn]] void refuse(ErrorKind kind, const std::string& text) {
     for (const TcpJoiningRank& g : guests_) {
       if (!g.endpoints.empty()) answer(g, kind, text);
@@ -324,17 +325,17 @@ class TcpHost {
   }
 
   const NetworkPlan& plan_;
-  std::vector<bool> by_rank_ = std::vector<bool>(ranks());              // that came
-  std::vector<std::string> names_ = std::vector<std::string>(ranks());  // of those
+  std::vector<bool> by_rank_ = std::vector<bool>(ranks());              // by rank: whether it has joined
+  std::vector<std::string> names_ = std::vector<std::string>(ranks());  // the processes of these ranks, for messages
   std::string wrong_token_;  // the address of the first process that did not know the token
   SocketAddress address_;
   Acceptor acceptor_;
-  std::string endpoints_;  // rank 0's
+  std::string endpoints_;  // rank 0's endpoints for the others
   std::vector<TcpJoiningRank> guests_;
   int arrived_ = 1;
 };
 
-// The other ranks: one greets, and waits for the welcome.
+// Each other rank: greets and waits for the welcome.
 class TcpVisitor {
  public:
   TcpVisitor(const NetworkPlan& plan, const MakeEndpoints& make_endpoints)
@@ -345,14 +346,16 @@ class TcpVisitor {
       connect();
       if (endpoints_.empty()) endpoints_ = joined_endpoints(make_endpoints_(own_end(socket_.get()).text()), plan_.rank);
       if (std::optional<NetworkRendezvous> met = greet()) return std::move(*met);
-      // Rank 0 has ended, or needed room when strangers came in numbers: it listens still, then.
+      // Rank 0 has ended, or closed the connection to make room when many strangers connected; in that case it still
+      // listens.
       sent_away_ = true;
     }
   }
 
  private:
-  static constexpr double kPatience = 1;  // rank 0 knows who is missing: its answer may come a little after its timeout
-  static constexpr double kTry = 3;       // seconds for one address to answer
+  // Rank 0 knows which ranks are missing, so its answer may come a little after its own timeout.
+  static constexpr double kPatience = 1;
+  static constexpr double kTry = 3;  // seconds to try one address
   static constexpr const char* kNobodyListens = "its host responds, but no process listens there";
 
   static ErrorKind kind_of(const Welcome& w) {
@@ -360,7 +363,7 @@ class TcpVisitor {
     return w.kind >= 1 && w.kind <= kLast ? static_cast<ErrorKind>(w.kind) : ErrorKind::runtime;
   }
 
-  // Empty where rank 0 closed the connection.
+  // Empty if rank 0 closed the connection.
   std::optional<NetworkRendezvous> greet() {
     const auto challenge = take<Challenge>();
     if (!challenge) return std::nullopt;
@@ -407,7 +410,7 @@ class TcpVisitor {
   }
   std::string rank_zero() const { return "rank 0 at " + place(); }
 
-  // Rank 0 may start later than this one, and a name may be known later (Kubernetes), hence all is tried again.
+  // Retries everything, since rank 0 may start later than this rank, and its name may resolve only later (Kubernetes).
   void connect() {
     constexpr auto kAgain = std::chrono::milliseconds(50);
     std::string why;
@@ -433,7 +436,7 @@ class TcpVisitor {
     }
     for (SocketAddress& a : found.all) {
       if (a.is_loopback() && plan_.several_hosts) {
-        // Rank 0's own host may know itself by such a name, where rank 0 listens on the named interface.
+        // On rank 0's own host its name may resolve to a loopback address, while rank 0 listens on the named interface.
         if (!plan_.on_host_of_rank_zero || plan_.interface.empty()) refuse_loopback(plan_, a);
         a = interface_address(plan_.interface);
         a.set_port(plan_.port);
@@ -461,7 +464,7 @@ class TcpVisitor {
     return value;
   }
 
-  // Empty where rank 0 closed the connection first.
+  // Empty if rank 0 closed the connection first.
   std::optional<std::string> receive(size_t bytes) {
     std::string inbox;
     for (;;) {
@@ -490,8 +493,8 @@ class TcpVisitor {
   const NetworkPlan& plan_;
   const MakeEndpoints& make_endpoints_;
   const Clock::time_point start_;
-  std::string tried_;      // the last address
-  std::string endpoints_;  // this rank's for the others
+  std::string tried_;      // the last address that was tried
+  std::string endpoints_;  // this rank's endpoints for the others
   bool sent_away_ = false;
   Descriptor socket_;
 };

@@ -53,7 +53,7 @@ std::string state_of(pid_t process) {
     text[n] = 0;
     std::fclose(f);
   }
-  // The name in brackets may hold anything, brackets too; the state follows the last one.
+  // The name in parentheses may contain parentheses, too; the state follows the last one.
   const char* const close = std::strrchr(text.data(), ')');
   switch (close && close[1] == ' ' ? close[2] : 'X') {
     case 'T':

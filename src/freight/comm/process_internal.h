@@ -1,4 +1,4 @@
-// Watching other processes of this host, and sleeping on words of shared memory. Linux alone.
+// Watches other processes of this host, and sleeps on words of shared memory. Linux only.
 #pragma once
 #include <sys/types.h>
 
@@ -23,21 +23,22 @@ class Descriptor {
   int fd_;
 };
 
-// A descriptor that becomes readable when the process ends, whoever its parent is. Empty where the process is not there
-// (any more), or belongs to another process namespace (number 0). Throws Error(runtime) on a kernel before 5.3.
+// A descriptor that becomes readable when the process ends, even if this process is not its parent. Empty if the
+// process does not exist (any more), or belongs to another process namespace (number 0). Throws Error(runtime) on a
+// kernel before 5.3.
 Descriptor watch_process(pid_t process);
 // True once a watched process has ended; false for an empty descriptor.
 bool has_ended(const Descriptor& watched);
-// "is stopped", "sleeps", "runs", "ended": what /proc says of a process.
+// The state of a process according to /proc: "is stopped", "sleeps", "runs", "ended".
 std::string state_of(pid_t process);
 
-// Sleeps while `word` is `value`, `seconds` at most; returns earlier for no reason, too. All processes that map it may
-// change the word, and then call wake_all.
+// Sleeps while `word` is `value`, for at most `seconds`; it may also return early. Any process that maps the word may
+// change it and must then call wake_all.
 void sleep_while(const std::atomic<uint32_t>& word, uint32_t value, double seconds);
 void wake_all(const std::atomic<uint32_t>& word);
 
-// While it lives, a write of this thread, or of one that it starts, to a closed connection is an error and not SIGPIPE,
-// which would end the process.
+// While it lives, writing to a closed connection in this thread, or in threads that it starts, is an error and does not
+// raise SIGPIPE, which would end the process.
 class WithoutSigpipe {
  public:
   WithoutSigpipe();
@@ -50,7 +51,8 @@ class WithoutSigpipe {
   bool pending_before_ = false;
 };
 
-// While it lives, this thread gets no signals, nor does one that it starts, for good: they are for the program's own.
+// While it lives, this thread gets no signals; threads that it starts never get any. Signals are for the program's own
+// threads.
 class AllSignalsBlocked {
  public:
   AllSignalsBlocked() {
@@ -66,10 +68,10 @@ class AllSignalsBlocked {
   sigset_t before_{};
 };
 
-// 32 hexadecimal digits that nobody can guess.
+// A random secret of 32 hexadecimal digits.
 std::string new_secret();
 
-// "box17", for messages.
+// The name of this host for messages: "box17".
 std::string host_name();
 
 }  // namespace freight::comm

@@ -1,5 +1,5 @@
-// Two processes of a job prove to each other that they know its token, which itself never travels: each gives the other
-// a random number, and gets a keyed hash of it and of what is said. Messages are structs with a member `proof`.
+// Two processes of a job prove to each other that they know its token without sending it: each gives the other a random
+// number, and gets a keyed hash of that number and of the message. Messages are structs with a member `proof`.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -13,17 +13,17 @@ using Nonce = std::array<unsigned char, 32>;
 
 constexpr std::array<char, 8> kMagic = {'F', 'R', 'E', 'I', 'G', 'H', 'T', '1'};
 
-// The first word of whoever listens.
+// The first message of the listening process.
 struct Challenge {
   std::array<char, 8> magic = kMagic;
   Nonce nonce{};
 };
 
-// Throws Error(runtime) where the system gives no random numbers.
+// Throws Error(runtime) if the system provides no random numbers.
 Nonce new_nonce();
-// HMAC-SHA256 (RFC 2104) of who says it, the nonce of the other end and what is said.
+// HMAC-SHA256 (RFC 2104) of the sender's role, the nonce of the other end and the message.
 Proof proof_of(const std::string& token, const char* who, const Nonce& asked, const std::string& said);
-bool is_same(const Proof& a, const Proof& b);  // in a time that does not tell where they differ
+bool is_same(const Proof& a, const Proof& b);  // takes the same time wherever they differ
 
 template <class T>
 std::string bytes_in(const T& value) {

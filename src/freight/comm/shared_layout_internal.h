@@ -25,19 +25,19 @@ struct alignas(128) SharedHead {
 // processors fetch pairs.
 struct alignas(128) RankStatus {
   std::atomic<uint32_t> arrived;               // rounds that the rank has entered; sleepers sleep on this word
-  std::atomic<uint32_t> sleepers;              // ranks that do
-  std::atomic<uint32_t> call_count;            // collectives that it entered
-  std::atomic<uint32_t> left;                  // 1: it ended this object in good order
-  std::atomic<int32_t> processor;              // that it ran on in its last round
-  std::array<std::atomic<uint64_t>, 2> calls;  // the last two, packed; the n-th lies in calls[n % 2]
+  std::atomic<uint32_t> sleepers;              // ranks that sleep on `arrived`
+  std::atomic<uint32_t> call_count;            // collectives that the rank has entered
+  std::atomic<uint32_t> left;                  // 1: the rank has left the job in good order
+  std::atomic<int32_t> processor;              // the core that it ran on in its last round
+  std::array<std::atomic<uint64_t>, 2> calls;  // the last two calls, packed; the n-th is in calls[n % 2]
   std::atomic<int64_t> step;
 };
 
 // Half h of a slot is written before the rounds whose number is h modulo 2, and read between such a round and the next
 // one. A rank that is one round ahead writes the other half. It cannot be two ahead: the others would have entered the
 // round in between, and they enter it only after they have read the half.
-constexpr size_t kInputBytes = size_t{512} << 10;       // of a half: what a rank brings
-constexpr size_t kResultBytes = kInputBytes / 2 + 128;  // and what it computed: its slice of a sum
+constexpr size_t kInputBytes = size_t{512} << 10;       // of a half: a rank's input
+constexpr size_t kResultBytes = kInputBytes / 2 + 128;  // of a half: the result, a slice of a sum
 constexpr size_t kHalfBytes = (kInputBytes + kResultBytes + 4095) / 4096 * 4096;
 
 inline size_t statuses_at() { return sizeof(SharedHead); }

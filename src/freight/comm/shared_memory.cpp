@@ -32,15 +32,15 @@ using Clock = std::chrono::steady_clock;
 
 // Up to this size every rank adds the whole array: a second round costs more than slices would save.
 constexpr int64_t kWholeBytes = 4 << 10;
-// A waiting rank looks after the others so often, in seconds.
+// A waiting rank checks the others at this interval, in seconds.
 constexpr double kLook = 0.05;
-// Waiting begins with spinning, in seconds. The most is longer than it takes to wake a process, 50 to 100 microseconds
-// in a virtual machine: two ranks that sleep once would else find each other asleep for ever, since each is late by the
-// time it took to wake it. After the first microseconds it is asked whether spinning can help at all.
+// Waiting begins with spinning, in seconds. The maximum is longer than it takes to wake a process, 50 to 100
+// microseconds in a virtual machine: otherwise two ranks that sleep once would find each other asleep forever, since
+// each is late by its own wake-up time. After the first microseconds it is checked whether spinning can help at all.
 constexpr double kSpin = 200e-6, kSpinLeast = 20e-6, kSpinFirst = 2e-6;
-// A wait of so many seconds is not one for a process to be woken.
+// A wait of this many seconds is not explained by the time to wake a process.
 constexpr double kLongWait = 1e-3;
-// So long a rank waits for the text of an error that another one is writing, in seconds.
+// Seconds that a rank waits for the text of an error that another one is writing.
 constexpr double kWrite = 0.1;
 
 void pause_a_little() {
@@ -102,13 +102,13 @@ class SharedMemory final : public Comm {
   int rank_, world_;
   double timeout_, spin_ = kSpin;  // seconds
   std::vector<int> processes_;
-  std::vector<Descriptor> watched_;  // by rank, this one's is empty
+  std::vector<Descriptor> watched_;  // by rank; this rank's is empty
   char* memory_;
   size_t place_ = 0, next_ = 0;     // bytes of a half before this collective, and before the next one
   uint32_t rounds_ = 0;             // of this rank so far
-  bool compared_ = true;            // the calls of this collective
-  Call call_ = Call(0);             // the last one
-  std::vector<const void*> parts_;  // what a sum adds, by rank
+  bool compared_ = true;            // whether the calls of this collective were compared
+  Call call_ = Call(0);             // the last call
+  std::vector<const void*> parts_;  // the operands of a sum, by rank
   std::vector<double> waited_;      // seconds, by rank
 };
 
@@ -133,7 +133,7 @@ SharedMemory::~SharedMemory() {
   ::munmap(memory_, shared_bytes(world_));
 }
 
-// A rank's last words about another: "rank 2 was last in barrier at step 7".
+// The last known position of a rank: "rank 2 was last in barrier at step 7".
 std::string SharedMemory::last_seen(int r) const {
   const RankStatus& s = status(r);
   const uint32_t n = s.call_count.load(std::memory_order_acquire);
@@ -166,7 +166,7 @@ std::string SharedMemory::whereabouts() const {
   return join(all, "; ");
 }
 
-// False where another error was first.
+// False if another error was reported first.
 bool SharedMemory::report_error(ErrorKind kind, const std::string& text) noexcept {
   SharedError& v = shared_error();
   uint32_t none = SharedError::kNone;
@@ -180,7 +180,7 @@ bool SharedMemory::report_error(ErrorKind kind, const std::string& text) noexcep
   return true;
 }
 
-// Waits a little for who is writing it.
+// Waits briefly for the rank that is writing the text.
 std::string SharedMemory::written_error() const {
   const SharedError& v = shared_error();
   const auto start = Clock::now();
@@ -211,12 +211,12 @@ void SharedMemory::begin(const Call& call) {
   place_ = 0;
 }
 
-// Collectives follow each other through a half: lines that others read lately are slower to write than those that have
-// left their caches, by a fifth for an all-reduce of 64 kB.
+// Consecutive collectives use consecutive parts of a half: cache lines that others read recently are slower to write
+// than those that have left their caches, by a fifth for an all-reduce of 64 kB.
 void SharedMemory::move_on(size_t bytes) {
   constexpr size_t kLines = 128;  // two: the result begins at half the bytes
   const size_t used = (bytes + kLines - 1) / kLines * kLines;
-  if (used > kInputBytes) return;  // it takes several chunks, each of them a whole half
+  if (used > kInputBytes) return;  // the call takes several chunks, each of which fills a half
   place_ = next_ + used <= kInputBytes ? next_ : 0;
   next_ = place_ + used;
 }
@@ -237,7 +237,8 @@ void SharedMemory::run_round() {
   ++rounds_;
   mine.processor.store(::sched_getcpu(), std::memory_order_relaxed);
   stores_done();
-  // Either a sleeper is seen here, or it sees the new number before it sleeps: both sides write, then read.
+  // Either this rank sees the sleeper here, or the sleeper sees the new number before it sleeps: both sides write
+  // first, then read.
   mine.arrived.store(rounds_, std::memory_order_seq_cst);
   if (mine.sleepers.load(std::memory_order_seq_cst) > 0) wake_all(mine.arrived);
   for (int i = 1; i < world_; ++i) {
@@ -259,9 +260,9 @@ bool SharedMemory::processors_are_shared() const {
   return false;
 }
 
-// Spins, then sleeps. Spinning pays where the other rank computes on another processor and is nearly there. Where other
-// programs have the processors the wait is long whatever is done here, and spinning takes time from whoever the rank
-// waits for: so each long wait halves the next spin, and a shorter one restores it.
+// Spins, then sleeps. Spinning pays off if the other rank computes on another core and is nearly done. If other
+// programs use the cores, the wait is long in any case, and spinning takes time from the very rank that is awaited: so
+// each long wait halves the next spin, and a short one restores it.
 void SharedMemory::wait_for(int other) {
   RankStatus& s = status(other);
   const auto missing = [&] { return static_cast<int32_t>(s.arrived.load(std::memory_order_acquire) - rounds_) < 0; };
@@ -293,21 +294,21 @@ void SharedMemory::wait_for(int other) {
   spin_ = seconds < kLongWait ? kSpin : std::max(spin_ / 2, kSpinLeast);
 }
 
-// Throws where the job is over: another rank says so, a rank ended, or the awaited one has had its time.
+// Throws if the job is over: another rank reported an error, a rank ended, or the awaited rank exceeded the timeout.
 void SharedMemory::look_after(int awaited, double waited) {
   if (shared_error().state.load(std::memory_order_acquire) != SharedError::kNone) throw_shared_error();
   for (int r = 0; r < world_; ++r) {
     const RankStatus& s = status(r);
     const auto came = [&] { return static_cast<int32_t>(s.arrived.load(std::memory_order_acquire) - rounds_) >= 0; };
     const bool ended = has_ended(watched_[static_cast<size_t>(r)]);
-    // A rank that was here and left in good order is missed only by those that wait for it.
+    // A rank that has left in good order is missed only by ranks that wait for it.
     const bool left = s.left.load(std::memory_order_acquire) == 1;
     if (r == rank_ || came()) {
       if (!ended || left) continue;
     } else if (!ended && !left) {
       continue;
     }
-    // Whoever found the loss of another rank says so before it ends itself.
+    // A rank that found the loss of another one reports it before it ends itself.
     if (shared_error().state.load(std::memory_order_acquire) != SharedError::kNone) throw_shared_error();
     give_up(ErrorKind::peer_lost, loss_of(r, left));
   }
@@ -350,7 +351,7 @@ void SharedMemory::sum_slices(char* data, int64_t count, DType dtype) {
     stream_bytes(result(rank_, 1), own, mine.count * size);
     if (at + most < count) bring(at + most);
     run_round();
-    for (int i = 1; i < world_; ++i) {  // each begins with another rank's
+    for (int i = 1; i < world_; ++i) {  // each rank starts with a different one
       const int r = (rank_ + i) % world_;
       const Slice s = slice_of(n, r, world_, size);
       copy_bytes(data + (at + s.begin) * size, result(r, 0), s.count * size);
@@ -435,7 +436,7 @@ void SharedMemory::abort(const std::string& reason) noexcept {
   try {
     report_error(ErrorKind::peer_lost,
                  cat("rank ", rank_, " gave up at step ", status(rank_).step.load(), ": ", reason));
-  } catch (...) {  // no memory for the text
+  } catch (...) {  // there is no memory for the text
     report_error(ErrorKind::peer_lost, "a rank gave up");
   }
 }

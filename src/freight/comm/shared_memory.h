@@ -1,6 +1,6 @@
-// The transport for processes of one host: a memory file that all map, and words in it that say how far each rank is.
-// There is nothing to install, no thread in the background, and nothing that is left behind: the file has no name and
-// goes with the last process that maps it, however that one ends.
+// The transport for processes of one host: a memory file that all of them map, with words that say how far each rank
+// is. It needs no installation and no background thread, and leaves nothing behind: the file has no name and vanishes
+// with the last process that maps it, however that process ends.
 #pragma once
 #include <functional>
 #include <memory>
@@ -16,13 +16,14 @@ struct SharedMemoryOptions {
   std::function<bool()> called_off = {};
 };
 
-// Meets the other ranks of `launch` on this host (host_rendezvous.h) and returns when all are there. W is launch.world.
-// Throws Error(usage) where not all ranks are on this host, and what rendezvous_on_host() throws.
+// Joins the other ranks of `launch` on this host (host_rendezvous.h) and returns when all have joined. W is
+// launch.world. Throws Error(usage) if not all ranks are on this host, and the errors of rendezvous_on_host().
 //
-// A rank that ended is named by all that wait for it, or will, within a tenth of a second, since the system says so
-// (pidfd); one that lives and does not come, when the timeout is over, with what its process does (stopped, running).
-// A rank that waits spins for 200 microseconds at most and then sleeps. Where ranks share processors, as 8 on 2 of them
-// do, it sleeps after 2. Ranks that the system may move about are best bound to processors, as launcher.h does.
+// A rank whose process ended is named within a tenth of a second by all ranks that wait for it, since the system
+// reports its end (pidfd). A rank that runs but does not call the collective is named at the timeout, with the state of
+// its process (stopped, running). A waiting rank spins for at most 200 microseconds and then sleeps; if ranks share
+// cores, as 8 ranks on 2 cores do, it sleeps after 2. Ranks should be bound to cores, as launcher.h does, so that the
+// system does not move them.
 std::unique_ptr<Comm> join_shared_memory(const Launch& launch, const SharedMemoryOptions& options = {});
 
 }  // namespace freight::comm

@@ -12,7 +12,7 @@ namespace {
 #if defined(__x86_64__)
 constexpr int64_t kLine = 64;
 
-// Whole lines to an address that begins one. Returns the bytes that it copied.
+// Copies whole cache lines to an address at the beginning of one. Returns the bytes that it copied.
 __attribute__((target("avx"))) int64_t stream_lines(char* to, const char* from, int64_t bytes) {
   int64_t at = 0;
   for (; at + kLine <= bytes; at += kLine) {

@@ -1,7 +1,7 @@
-// Stores past the caches, for bytes that another processor reads next. On EPYC, two cores that share no third-level
-// cache hand each other a written line by asking across the chip, for the reader and once more for the next writer:
-// sums take several times as long so as where the lines lie in memory. Elsewhere it was not measured, so there the
-// caches keep what is written.
+// Stores that bypass the caches, for bytes that another core reads next. On EPYC, two cores that share no third-level
+// cache pass a written line by requests across the chip, for the reader and again for the next writer: sums then take
+// several times as long as with the lines in memory. Other processors were not measured, so there the caches keep what
+// is written.
 #pragma once
 #include <cstdint>
 
@@ -11,7 +11,7 @@ namespace freight::comm {
 // stores_done().
 void stream_bytes(void* to, const void* from, int64_t bytes);
 
-// Orders stores: streamed bytes are there before anything that this thread stores afterwards.
+// Orders stores: streamed bytes are visible before anything that this thread stores afterwards.
 void stores_done();
 
 }  // namespace freight::comm

@@ -23,9 +23,9 @@ namespace {
 
 constexpr const char* kStepsVariable = "FREIGHT_STEPS";
 constexpr double kMostStopped = 5;  // seconds
-constexpr size_t kFailures = 3;     // of one device, within kWithinSteps, by which it is left out
+constexpr size_t kFailures = 3;     // failures of one device within kWithinSteps after which it is skipped
 constexpr int64_t kWithinSteps = 10;
-constexpr int kWholeJob = -1;  // key of failures of which no device is known to be the cause
+constexpr int kWholeJob = -1;  // the key of failures that no device is known to have caused
 
 int new_file() {
   const int file = ::memfd_create("freight-steps", MFD_CLOEXEC);
@@ -75,7 +75,7 @@ class Supervisor {
     return o;
   }
 
-  // Decides whether the job is started again. Returns what is to be said of a device that is left out from now on.
+  // Decides whether the job is restarted. Returns the message about a device that is skipped from now on.
   std::string judge(const JobEnd& end, const std::vector<int>& devices) {
     const int64_t step = steps_.load();
     const int device = devices[static_cast<size_t>(end.rank)];
@@ -86,7 +86,7 @@ class Supervisor {
       return "; its device is gone and is skipped";
     }
     restarts_ = end.signal != 0 || peer_lost;
-    // A process that ends with 7 has missed another, which has not failed itself: it hung, say.
+    // A process that ends with 7 has lost another one, which has not failed by itself: it may have hung.
     std::vector<int64_t>& failures = failures_[peer_lost ? kWholeJob : device];
     failures.push_back(step);
     const bool often = failures.size() >= kFailures && step - failures[failures.size() - kFailures] < kWithinSteps;
@@ -101,7 +101,7 @@ class Supervisor {
 
   const Supervision& s_;
   StepCount steps_;
-  std::map<int, std::vector<int64_t>> failures_;  // by device: the last step before each
+  std::map<int, std::vector<int64_t>> failures_;  // by device: the last step before each failure
   std::set<int> left_out_;
   bool restarts_ = false;
 };

@@ -1,5 +1,5 @@
-// See tree_sum.h. Sums go through a block in the first cache: so the result may replace an operand, and the compiler
-// makes vectors of loops whose length it knows.
+// See tree_sum.h. Sums go through a block in the first-level cache: so the result may replace an operand, and the
+// compiler vectorizes loops whose length it knows.
 #include "freight/comm/tree_sum.h"
 
 #include <bit>
@@ -12,7 +12,7 @@ namespace freight::comm {
 
 namespace {
 
-// Elements that are added at a time: as many as fill these bytes, and so many of what is left.
+// Adds as many elements at a time as fill these bytes; the second size is for the rest.
 constexpr int64_t kBlockBytes = 2048, kLineBytes = 64;
 
 template <class T>
@@ -25,14 +25,14 @@ T plus(T a, T b) {
   }
 }
 
-// sum, a, b (N).
+// Adds a and b (N each) into sum (N).
 template <int64_t N, class T>
 inline void add_plain(const T* a, const T* b, T* __restrict sum) {
   for (int64_t i = 0; i < N; ++i) sum[i] = plus(a[i], b[i]);
 }
 
 #if defined(__x86_64__)
-// The same bits with vectors of 32 bytes, where the processor has them.
+// Computes the same bits with vectors of 32 bytes, if the processor has them.
 template <int64_t N, class T>
 __attribute__((target("avx2"))) void add_wide(const T* a, const T* b, T* __restrict sum) {
   for (int64_t i = 0; i < N; ++i) sum[i] = plus(a[i], b[i]);
@@ -53,7 +53,7 @@ void add(const T* a, const T* b, T* __restrict sum) {
 }
 #endif
 
-// sum (N) of the elements from `at` on.
+// Sums the N elements from `at` on.
 template <int64_t N, class T>
 void sum_block(const T* const* from, int parts, int64_t at, T* __restrict sum) {
   if (parts == 1) {
@@ -69,7 +69,7 @@ void sum_block(const T* const* from, int parts, int64_t at, T* __restrict sum) {
   }
 }
 
-// Blocks of N from `at` on, as long as there are whole ones. Returns where it stopped.
+// Sums whole blocks of N from `at` on. Returns where it stopped.
 template <int64_t N, class T>
 int64_t sum_blocks(const T* const* from, int parts, int64_t at, T* to, T* again, int64_t count) {
   for (; at + N <= count; at += N) {

@@ -1,6 +1,5 @@
-// The order in which values of several ranks, or shards, are added. It is a binary tree over their numbers, so that the
-// sum depends on how many there are, and on nothing else: not on who comes first, how arrays are cut, or which rank
-// adds.
+// The order in which the values of several ranks, or shards, are added: a binary tree over their numbers. The sum thus
+// depends only on how many there are, not on which comes first, how arrays are cut, or which rank adds.
 #pragma once
 #include <cstdint>
 

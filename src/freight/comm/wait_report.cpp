@@ -10,8 +10,8 @@ namespace freight::comm {
 
 std::string longest_wait(const std::vector<double>& shares, int world, double step_seconds,
                          const std::vector<double>& work) {
-  // A rank that waits asks the others one by one, so that what it waited for one of them depends on the order. What it
-  // waited in all does not: until the last had come, who waited least.
+  // A waiting rank polls the others one by one, so that its wait for a single rank depends on the order. Its total wait
+  // does not: the rank that waited least is the one that came last.
   std::vector<double> waited(static_cast<size_t>(world));
   for (size_t i = 0; i < shares.size(); ++i) waited[i / static_cast<size_t>(world)] += shares[i];
   const auto expected = [&](size_t waiting, size_t slow) {
@@ -42,10 +42,10 @@ std::string WaitReport::since_last(Comm& comm, int64_t steps, const std::vector<
   const auto world = static_cast<size_t>(comm.world());
   const std::vector<double> now = comm.waited();
   const double seconds = std::max(seconds_since(began_), 1e-9);
-  std::vector<double> mine(world), all(world * world);  // shares of this rank's time; (waiting rank, slow rank)
+  std::vector<double> mine(world), all(world * world);  // fractions of this rank's time; (waiting rank, slow rank)
   for (size_t r = 0; r < world; ++r) mine[r] = (now[r] - waited_[r]) / seconds;
   comm.all_gather(mine.data(), all.data(), static_cast<int64_t>(world), DType::f64);
-  double whole = seconds;  // rank 0's: steps last as long for all
+  double whole = seconds;  // rank 0's step time counts for all, since their steps take equally long
   comm.broadcast(&whole, 1, DType::f64, 0);
   waited_ = comm.waited();
   began_ = std::chrono::steady_clock::now();

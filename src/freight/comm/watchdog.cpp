@@ -1,4 +1,4 @@
-// See watchdog.h. Messages are of one size, so that a reader needs no framing.
+// See watchdog.h. All messages have one size, so that a reader needs no framing.
 #include "freight/comm/watchdog.h"
 
 #include <netinet/in.h>
@@ -23,15 +23,15 @@ namespace freight::comm {
 namespace {
 
 constexpr double kTick = 0.25;        // seconds
-constexpr int kTicksOfBeat = 4;       // a heartbeat a second
-constexpr int kTicksOfSilence = 10;   // so long nothing comes from a rank that is lost
-constexpr double kSlow = 5;           // so long others wait before a rank is called slow
-constexpr double kSendSeconds = 0.2;  // a message of 512 bytes waits for room only where its reader has stopped
-constexpr double kSettleSeconds = 1;  // for rank 0 to say what the job's fault is
+constexpr int kTicksOfBeat = 4;       // one heartbeat a second
+constexpr int kTicksOfSilence = 10;   // a rank is lost after this time without a message
+constexpr double kSlow = 5;           // seconds that others wait before a rank is called slow
+constexpr double kSendSeconds = 0.2;  // a message of 512 bytes blocks only if its reader has stopped
+constexpr double kSettleSeconds = 1;  // seconds that rank 0 has to announce the job's fault
 
 enum class MessageKind : int32_t { beat = 1, fault = 2, left = 3 };
 
-// True where the other end's system still acknowledges what is sent to it, though its process says nothing.
+// True if the system at the other end still acknowledges what is sent, although the process is silent.
 bool system_answers(int socket) {
   tcp_info info{};
   socklen_t size = sizeof(info);
@@ -114,11 +114,11 @@ void Watchdog::end(const JobFault& fault) noexcept {
   try {
     if (rank_ != 0) propose(fault);
     adopt(fault);
-  } catch (...) {  // no memory for the text: the others will miss this rank
+  } catch (...) {  // there is no memory for the text: the others will notice that this rank is missing
   }
 }
 
-// Tells rank 0, and does not wait.
+// Reports a fault to rank 0 without waiting.
 void Watchdog::propose(const JobFault& fault) {
   if (rank_ == 0) {
     adopt(fault);
@@ -134,14 +134,14 @@ JobFault Watchdog::settle(const JobFault& fault) {
   return fault_within(0).value_or(fault);
 }
 
-// False where another fault was first.
+// False if another fault came first.
 bool Watchdog::adopt(const JobFault& fault) {
   {
     const std::lock_guard lock(guard_);
     if (fault_) return false;
     fault_ = fault;
   }
-  // The others know before this rank ends itself.
+  // The others are told before this rank ends itself.
   if (rank_ == 0) {
     for (size_t i = 1; i < lines_.size(); ++i) send(message_of(fault), static_cast<int>(i));
   }
@@ -175,14 +175,14 @@ void Watchdog::watch() {
     ::poll(all.data(), all.size(), left > 0 ? static_cast<int>(left * 1e3) + 1 : 0);
     read_all();
     if (std::chrono::steady_clock::now() < next) continue;
-    // A tick that comes late counts once: where this process stood still, it cannot tell whether others did.
+    // A late tick counts only once: if this process was stopped, it cannot tell whether the others were.
     next = std::chrono::steady_clock::now() +
            std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(kTick));
     tick();
   }
 }
 
-// Takes what came. A connection that closes without the word that its rank leaves is that rank's end.
+// Reads what has arrived. A connection that closes without a message that its rank leaves means the end of that rank.
 void Watchdog::read_all() {
   for (size_t i = 0; i < lines_.size(); ++i) {
     Line& line = lines_[i];
@@ -200,7 +200,7 @@ void Watchdog::read_all() {
       line.silent = 0;
       m.text.back() = 0;
       if (m.kind == MessageKind::left) {
-        line.open = false;  // who still waits for it hears so from the transport
+        line.open = false;  // a rank that still waits for it learns so from the transport
       } else {
         hear(rank_of(i), m);
       }
@@ -254,7 +254,7 @@ void Watchdog::beat() {
   }
 }
 
-// Called once a second. Ranks that are in the newest collective wait for those that are not there yet.
+// Called once a second. Ranks in the newest collective wait for the ranks that have not entered it.
 void Watchdog::look_for_slow_ranks() {
   std::vector<RankState> states;
   {

@@ -1,5 +1,6 @@
-// Says within three seconds who of a job is lost: each rank sends a heartbeat a second, with its step and collective,
-// to rank 0, and rank 0 to each. The first fault that rank 0 finds or is told is the job's, and all ranks get it.
+// Finds within three seconds which rank of a job is lost: each rank sends a heartbeat a second, with its step and
+// collective, to rank 0, and rank 0 sends one to each. The first fault that rank 0 finds or is told of is the job's
+// fault, and all ranks get it.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -20,12 +21,12 @@ struct JobFault {
   std::string text;
 };
 
-// The last that is known of a rank.
+// The last known state of a rank.
 struct RankState {
-  uint32_t calls = 0;   // collectives that it entered
-  uint64_t call = 0;    // the last one, packed
-  int64_t step = 0;     // the step of it
-  bool inside = false;  // it has not left that one
+  uint32_t calls = 0;   // collectives that it has entered
+  uint64_t call = 0;    // the last collective, packed
+  int64_t step = 0;     // the step of that collective
+  bool inside = false;  // it is still in that collective
 };
 
 class Watchdog {
@@ -33,30 +34,30 @@ class Watchdog {
   // Takes the connections of the rendezvous and starts. `on_fault` is called once, from another thread, when the job is
   // over.
   Watchdog(int rank, NetworkRendezvous& rendezvous, std::function<void()> on_fault);
-  // Tells the others that this rank leaves in good order, where the job is not over.
+  // Tells the others that this rank leaves in good order, unless the job is over.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  void publish(const RankState& own);            // what the next heartbeats say
-  void saw(int other, const RankState& theirs);  // by another way than by heartbeats
+  void publish(const RankState& own);            // sets what the next heartbeats say
+  void saw(int other, const RankState& theirs);  // records a state that came by another way than a heartbeat
 
   bool is_over() const { return over_.load(std::memory_order_acquire); }
-  // The job's fault where it is over, or is within `seconds`.
+  // The job's fault if it is over, or will be within `seconds`.
   std::optional<JobFault> fault_within(double seconds);
   // Ends the job for this rank at once, and tells rank 0.
   void end(const JobFault& fault) noexcept;
-  // Tells rank 0 and returns the job's fault, which may be another one that came first.
+  // Reports a fault to rank 0 and returns the job's fault, which may be another one that came first.
   JobFault settle(const JobFault& fault);
 
   const std::string& host(int rank) const { return peers_[static_cast<size_t>(rank)].host; }
-  // "its process 12 on host b".
+  // Describes a rank's process: "its process 12 on host b".
   std::string process_of(int rank) const;
-  // "rank 2 was last in barrier at step 7".
+  // Describes a rank's last position: "rank 2 was last in barrier at step 7".
   std::string last_seen(int rank) const;
 
  private:
-  struct Line;  // a connection
+  struct Line;  // a connection to another rank
   struct Message;
 
   void propose(const JobFault& fault);
@@ -75,14 +76,16 @@ class Watchdog {
   const int rank_;
   const std::vector<NetworkPeer> peers_;
   const std::function<void()> on_fault_;
-  std::vector<Line> lines_;  // rank 0's to all, by rank, its own unused; else one, to rank 0
+  // Rank 0 has one to each rank, by rank (its own is unused); each other rank has one, to rank 0.
+  std::vector<Line> lines_;
   std::mutex sending_;
   mutable std::mutex guard_;
   std::condition_variable changed_;
   std::vector<RankState> states_;  // by rank
   std::optional<JobFault> fault_;
   std::atomic<bool> over_ = false, stop_ = false;
-  double stalled_ = 0, told_ = 0;  // seconds that ranks wait for a slow one, and that were told of
+  // Seconds that ranks have waited for a slow one, and how many of these were reported.
+  double stalled_ = 0, told_ = 0;
   uint32_t stalled_call_ = 0;
   int ticks_ = 0;
   Descriptor wake_;

@@ -13,7 +13,7 @@ namespace freight::plan {
 namespace {
 
 constexpr int64_t kFleets[] = {1, 2, 4, 8, 16, 32, 64};
-// The number in a machine of a device that nobody offers.
+// The devices of a machine, for a device that no provider offers.
 constexpr int64_t kUsualMachine = 8;
 
 Hardware hardware_of(const Device& d, int64_t devices) {
@@ -22,7 +22,7 @@ Hardware hardware_of(const Device& d, int64_t devices) {
   return d.memory_gib <= kModestGib ? Hardware::modest_gpu : Hardware::large_gpu;
 }
 
-// The machines that are offered with a device, by how many each has, the cheapest of its size.
+// The cheapest machine with a device, by the number of devices that it has.
 std::map<int64_t, const Price*> machines_of(const Device& d, const Catalog& catalog) {
   std::map<int64_t, const Price*> all;
   for (const Price& p : catalog.prices) {
@@ -33,8 +33,8 @@ std::map<int64_t, const Price*> machines_of(const Device& d, const Catalog& cata
   return all;
 }
 
-// Estimates so many of a device in machines of each size that is offered, since what connects them depends on it; in
-// those that the fleet says, or in usual ones where nobody offers any.
+// Estimates a number of devices in machines of each offered size, since their connection depends on it; in machines of
+// the fleet's size if that is fixed, or of the usual size if none is offered.
 std::vector<Estimate> estimates_of(const Share& share, const Device& d, const Catalog& catalog, const RunLength& length,
                                    Fleet fleet) {
   fleet.devices = share.devices;
@@ -50,12 +50,12 @@ std::vector<Estimate> estimates_of(const Share& share, const Device& d, const Ca
     e.offer = Offer{price, std::ceil(static_cast<double>(share.devices) / static_cast<double>(size))};
     if (e.run_hours.high > 0) e.dollars = e.run_hours * e.offer->usd();
     all.push_back(std::move(e));
-    if (size >= share.devices) break;  // one machine holds them, and larger ones hold them the same way
+    if (size >= share.devices) break;  // one machine contains all devices, and so would larger ones
   }
   return all;
 }
 
-// Everything that can run it, timed.
+// All choices that can run it, with their times.
 std::vector<Choice> candidates(const std::vector<Share>& shares, const Catalog& catalog, const RunLength& length,
                                const Fleet& fleet) {
   std::vector<Choice> all;
@@ -71,7 +71,7 @@ std::vector<Choice> candidates(const std::vector<Share>& shares, const Catalog& 
   return all;
 }
 
-// Several machines like this one.
+// Choices of several machines like this one.
 std::vector<Choice> machines_like_this(const std::vector<Share>& shares, const Rates* rates, const RunLength& length,
                                        Fleet fleet) {
   std::vector<Choice> all;
@@ -114,7 +114,7 @@ std::string name_of(const Choice& c) {
 }
 std::string dollars(double usd) { return cat("$", fixed(usd, usd < 10 ? 2 : 0)); }
 
-// By how much nothing meets the wish: the nearest in time, the nearest in money, and both trades.
+// Computes by how much the goal is missed: the choice closest in time, the one closest in price, and combinations.
 void tell_miss(Advice& a, const std::vector<Choice>& all, const Goal& w) {
   const auto timely = those(all, [&](const Choice& c) { return in_time(c, w); });
   const auto paid = those(all, [&](const Choice& c) { return affordable(c, w); });
@@ -137,7 +137,7 @@ void tell_miss(Advice& a, const std::vector<Choice>& all, const Goal& w) {
   if (!a.miss.empty()) a.miss.pop_back();
 }
 
-// The choice among all that can run it: the least hardware that meets the wish, and of that the cheapest.
+// Chooses among all that can run it: the least hardware that meets the goal, and of that the cheapest.
 Advice chosen(const std::vector<Choice>& all, const Goal& w) {
   Advice a;
   const auto good = those(all, [&](const Choice& c) { return in_time(c, w) && affordable(c, w); });
@@ -154,7 +154,7 @@ Advice chosen(const std::vector<Choice>& all, const Goal& w) {
   return a;
 }
 
-// The numbers of the answer's device, or else of the fastest choice's, each in the machines that cost least.
+// Lists the choices with the answer's device, or else the fastest choice's, by number, each in the cheapest machines.
 void tell_devices(Advice& a, const std::vector<Choice>& all) {
   const std::optional<Choice>& of = a.answer ? a.answer : a.fastest;
   if (!of) return;
@@ -201,7 +201,7 @@ void tell_reasons(Advice& a, const Share& whole, const std::vector<Choice>& all,
   }
   tell_several(a);
   tell_here(a);
-  // Why nothing less.
+  // Explains why less hardware is not sufficient.
   size_t small = 0;
   for (const Device& m : catalog.devices) {
     if (hardware_of(m, 1) != Hardware::modest_gpu) continue;
@@ -217,7 +217,7 @@ void tell_reasons(Advice& a, const Share& whole, const std::vector<Choice>& all,
 
 void tell_changes(Advice& a, const std::vector<Choice>& all, const Goal& w) {
   const Choice& c = *a.answer;
-  // The deadline with which less would do.
+  // Finds the deadline that less hardware would meet.
   const auto less = those(all, [&](const Choice& x) { return x.hardware < c.hardware && affordable(x, w); });
   if (const auto slow = least(less, faster)) {
     a.changes.push_back(cat("With a deadline of ", hours_text(slow->hours()), " ", name_of(*slow), " would do (",
@@ -261,7 +261,7 @@ std::vector<Share> shares(const TrainingSetup& setup, const StepPlanOptions& opt
     devices.push_back(n);
     each.push_back(o);
   }
-  if (each.size() == 1) {  // a batch of one: the formula needs another
+  if (each.size() == 1) {  // for a batch of one the formula needs a second size
     StepPlanOptions o = options;
     o.batch = 2 * options.batch;
     each.push_back(o);

@@ -14,8 +14,8 @@ namespace freight::plan {
 
 namespace {
 
-constexpr double kShare = 0.9;       // of the memory: the rest is for what the plan does not hold
-constexpr int64_t kLeastSteps = 32;  // of an epoch
+constexpr double kShare = 0.9;       // fraction of the memory; the rest is for what the plan does not include
+constexpr int64_t kLeastSteps = 32;  // per epoch
 constexpr double kAsFast = 1.05;
 constexpr const char* kTooMuch = "it would take more than nine tenths of the memory";
 
@@ -41,14 +41,14 @@ GoodBatch good_batch(const train::Planned& p, double available, const Rates* rat
     o.parts = std::min(now.options.parts, batch);
     return plan_step(setup, o);
   };
-  // Evaluation grows with the batch up to a size, so that the whole run is looked at too.
+  // Evaluation grows with the batch up to a size, so the whole run is checked, too.
   const auto fits = [&](const StepPlan& d) {
     if (static_cast<double>(d.total()) + kept > kShare * available) return false;
     StepPlanOptions whole = d.options;
     whole.whole_run = now.options.whole_run;
     return static_cast<double>(plan_step(setup, whole).total()) <= kShare * available;
   };
-  // A corpus is counted in tokens, and its samples are windows.
+  // A corpus is counted in tokens, but its samples are windows.
   const int64_t samples = p.train_count / (p.model.language_model() ? std::max<int64_t>(p.inputs.shape[1], 1) : 1);
   const double steps = static_cast<double>(samples) / static_cast<double>(kLeastSteps * p.ranks);
   // BatchNorm learns nothing from single samples.

@@ -9,15 +9,15 @@ namespace freight::plan {
 
 struct GoodBatch {
   int64_t size = 1;
-  std::string why;  // what would be with more: "it would not train faster"
+  std::string why;  // why not more: "it would not train faster"
 };
-// The largest power of two with which the run takes at most nine tenths of `available` bytes and an epoch still has 32
-// steps; smaller where rates are known and half of it trains as fast, within 5 %. At least 1, whether that fits or not.
-// It is the batch of each rank where several share the run.
+// The largest power of two with which the run needs at most nine tenths of `available` bytes and an epoch still has 32
+// steps; smaller if rates are known and half of it trains as fast, within 5 %. At least 1, even if that does not fit.
+// If several ranks share the run, it is the batch of each.
 GoodBatch good_batch(const train::Planned& planned, double available, const Rates* rates);
 
-// One real training step of such a run, on a rank's even share of the batch and on a net of its own with made-up data,
-// all dropped again; the second's seconds. Throws what a run would.
+// Runs one real training step of such a run, with made-up data, on a rank's even share of the batch and a network of
+// its own, and frees everything. Returns the seconds of a second step. Throws the errors of a run.
 double try_step(const train::Planned& planned);
 
 }  // namespace freight::plan

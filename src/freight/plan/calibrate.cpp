@@ -43,7 +43,7 @@ class Quiet {
     const double last = barrier_seconds();
     return last <= kSlow * best_;
   }
-  // For so many seconds at most.
+  // Waits for at most this many seconds.
   bool wait(double seconds) {
     bool quiet = now();
     const double most = std::min(kPatience, waited_ + kShare * seconds);
@@ -56,8 +56,8 @@ class Quiet {
 
  private:
   static constexpr double kSlow = 1.6, kPause = 0.25, kPatience = 40;  // seconds
-  static constexpr double kShare = 0.1;  // of the time that is left, before each measurement
-  // Seconds of a fork and join, the median of some.
+  static constexpr double kShare = 0.1;                                // of the remaining time, before each measurement
+  // The median time of a fork and join, in seconds.
   double barrier_seconds() {
     std::vector<double> times(300);
     for (double& t : times) {
@@ -72,12 +72,12 @@ class Quiet {
   double best_ = 1e9, waited_ = 0;
 };
 
-// Time that is shared out evenly among what is still to be measured.
+// Time that is divided evenly among the remaining measurements.
 class Budget {
  public:
   Budget(Clock::time_point end, size_t shares) : end_(end), shares_(shares) {}
   double left() const { return std::chrono::duration<double>(end_ - Clock::now()).count(); }
-  // Seconds of the next share. What took more than its own leaves less to those behind it.
+  // The seconds of the next measurement. A measurement that takes longer leaves less for those after it.
   double next() {
     const double share = std::max(left(), 0.0) / static_cast<double>(std::max<size_t>(shares_, 1));
     if (shares_ > 0) --shares_;
@@ -112,7 +112,7 @@ std::string conv_bn(int64_t out, int kernel, int stride, int padding) {
 const char* const kPool = R"({"type":"MaxPool2d","kernel":2},)";
 const char* const kHead = R"({"type":"AdaptiveAvgPool2d","output":1},{"type":"Flatten"},{"type":"Linear","out":12})";
 
-// A stem, then for each width two 3x3 convolutions with a shortcut around them, halving the image in between.
+// A stem, then for each width two 3x3 convolutions with a shortcut, halving the image between widths.
 std::string residual_net(const std::vector<int64_t>& widths) {
   std::string layers = conv_bn(widths[0], 3, 1, 1);
   for (size_t i = 0; i < widths.size(); ++i) {
@@ -132,12 +132,12 @@ std::string bottleneck_net(const std::vector<int64_t>& widths) {
   }
   return layers + kHead;
 }
-// Branches of 1x1, 3x3 and 5x5 convolutions and of a pool, one beside the other.
+// Parallel branches of 1x1, 3x3 and 5x5 convolutions and a pool.
 std::string branches_net() {
   std::string layers = conv_bn(48, 7, 2, 3) + kPool;
   for (const int64_t w : {24, 40, 56}) {
     const auto branch = [](std::string list) {
-      list.pop_back();  // the comma
+      list.pop_back();  // removes the last comma
       return cat("[", list, "]");
     };
     layers += cat(R"({"type":"Concat","branches":[)", branch(conv_bn(2 * w, 1, 1, 0)), ",",
@@ -193,7 +193,7 @@ std::vector<Net> nets() {
                 R"({"type":"Conv2d","out":16,"kernel":5},{"type":"ReLU"},)", kPool,
                 R"({"type":"Flatten"},{"type":"Linear","out":96},{"type":"ReLU"},{"type":"Linear","out":10})")),
        {1, 12, 48, 192}},
-      // Few channels, and not in eights: kernels that do not fill their vectors.
+      // Few channels, whose numbers are no multiples of eight: the kernels cannot fill their vectors.
       {"narrow strides",
        spec("narrow-strides", "[1,26,26]", conv_bn(10, 5, 2, 2) + conv_bn(20, 3, 2, 1) + conv_bn(40, 3, 1, 1) + kHead),
        {1, 12, 48, 192}},
@@ -204,7 +204,7 @@ std::vector<Net> nets() {
                R"({"type":"Conv2d","out":14,"kernel":5},{"type":"ReLU"},)", kPool,
                R"({"type":"Flatten"},{"type":"Linear","out":100},{"type":"ReLU"},{"type":"Linear","out":60},{"type":"ReLU"},{"type":"Linear","out":9})")),
        {1, 12, 48, 192}},
-      // More of them, and not in sixteens.
+      // More channels, whose numbers are no multiples of sixteen.
       {"uneven 24-104",
        spec("uneven-24", "[3,36,36]",
             conv_bn(24, 3, 1, 1) + conv_bn(48, 3, 1, 1) + kPool + conv_bn(56, 3, 1, 1) + conv_bn(56, 3, 1, 1) + kPool +
@@ -229,7 +229,7 @@ std::vector<Net> nets() {
   };
 }
 
-// As the trainer's: it counts right answers too.
+// A training step like the trainer's, which counts correct predictions, too.
 struct CalibrationStep {
   const models::Model* model;
   optim::Optimizer* optimizer;
@@ -240,7 +240,7 @@ struct CalibrationStep {
   }
 };
 
-// Inputs and targets in the range of the net.
+// Random inputs and targets within the network's ranges.
 std::pair<Array, Array> batch_of(const models::Model& model, int64_t n) {
   PhiloxStream rng(1, 0, 1);
   const Type type = model.batch_type(n);
@@ -258,7 +258,7 @@ std::pair<Array, Array> batch_of(const models::Model& model, int64_t n) {
   return {x, y};
 }
 
-// A training step of a net that can be run with a timer around each of its steps.
+// A training step of a network that can be run with a timer around each step of its plan.
 class TimedStep {
  public:
   TimedStep(const Net& net, int64_t batch, DType compute)
@@ -274,7 +274,7 @@ class TimedStep {
   TimedStep& operator=(const TimedStep&) = delete;
 
   const std::vector<Work>& work() const { return work_; }
-  // Seconds of each.
+  // The seconds of each step of the plan.
   std::vector<double> run() { return run_->run_timed({x_, y_}, {loss_, right_}); }
 
  private:
@@ -286,8 +286,7 @@ class TimedStep {
   std::vector<Work> work_;
 };
 
-// The steps of one training step with the median of the times that each took within `seconds`, which count from here
-// on: the plan is made in them, too.
+// Measures each plan step of a training step: the median of its times within `seconds`, which include planning.
 std::vector<Point> measure(const Net& net, int64_t batch, DType compute, double seconds) {
   const auto start = Clock::now();
   TimedStep step(net, batch, compute);
@@ -303,14 +302,14 @@ std::vector<Point> measure(const Net& net, int64_t batch, DType compute, double 
   return points;
 }
 
-// Products of matrices in f64, which no net has, and factorizations in both types: the median of some runs of each.
-// Small ones come first, and the smallest always: each kind has a point.
+// Measures matmuls in f64, which no network has, and factorizations in both types: the median of some runs of each.
+// Small sizes come first, and the smallest is always measured, so that each kind has a point.
 std::vector<Point> measure_matrices(double seconds) {
   struct Matrices {
     std::vector<Tensor> (*run)(const Tensor& x);
     std::vector<int64_t> extents;
   };
-  // Spectral ones take some ten times as long as the others.
+  // Spectral factorizations take about ten times as long as the others.
   const Matrices all[] = {
       {[](const Tensor& x) { return std::vector<Tensor>{matmul(x, x)}; }, {24, 96, 320, 1000}},
       {[](const Tensor& x) { return std::vector<Tensor>{lu_factor(x).lu}; }, {24, 96, 320, 1000}},
@@ -336,7 +335,7 @@ std::vector<Point> measure_matrices(double seconds) {
         const int64_t n = m.extents[size];
         const double share = budget.next();
         const auto start = Clock::now();
-        // A heavy diagonal makes it positive definite; the rest differs, since singular values must.
+        // A large diagonal makes it positive definite; the other entries differ, so that singular values do.
         Array x(DType::f64, {n, n});
         PhiloxStream rng(1, 0, 2);
         for (int64_t i = 0; i < x.numel(); ++i) {
@@ -376,7 +375,7 @@ std::string today() {
   return text;
 }
 
-// Steps of equal kind and sizes tell nothing new, where their memory was used about as long ago.
+// Steps of equal kind and size are the same work if their memory was last used about as long ago.
 bool same_work(const Work& a, const Work& b) {
   return a.kind == b.kind && a.dtype == b.dtype && a.m == b.m && a.n == b.n && a.k == b.k && a.whole == b.whole &&
          a.flops == b.flops && a.bytes == b.bytes && std::fabs(std::log2((a.distance + 1) / (b.distance + 1))) < 0.5;
@@ -394,7 +393,7 @@ void add_distinct(Rates& rates, const std::vector<Point>& points) {
 }  // namespace
 
 struct ReferenceStep::State {
-  // Its activations are larger than what a core keeps to itself, as those of nets that are worth several devices are.
+  // Its activations are larger than a core's private caches, as in networks that are worth training on several devices.
   static constexpr const char* kNet = "residual 16-64";
   static constexpr int64_t kBatch = 48;
   static Net net() {
@@ -417,11 +416,11 @@ ReferenceStep::Seconds ReferenceStep::run() {
 Rates calibrate(const CalibrationOptions& options, CalibrationProgress& progress) {
   struct Measured {
     size_t net;
-    bool quiet = false;  // before and after
-    double seconds = 0;  // that measuring it took, with its plan
+    bool quiet = false;  // whether the machine was quiet before and after
+    double seconds = 0;  // of the measurement, including its plan
     std::vector<Point> points = {};
   };
-  constexpr double kOfMatrices = 0.1;  // of the time
+  constexpr double kOfMatrices = 0.1;  // fraction of the time
   const std::vector<Net> all = nets();
   size_t items = 0, most = 0;
   for (const Net& n : all) {
@@ -431,17 +430,17 @@ Rates calibrate(const CalibrationOptions& options, CalibrationProgress& progress
   const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                       std::chrono::duration<double>((1 - kOfMatrices) * options.seconds));
   Budget budget(end, items * options.types.size() * kRounds);
-  std::map<std::tuple<size_t, size_t, size_t>, Measured> measured;  // by net, batch and type
+  std::map<std::tuple<size_t, size_t, size_t>, Measured> measured;  // by network, batch and type
   Quiet quiet;
-  // Measures an item unless it would take more time than is left. Those of the smallest batches always are: each kind
-  // of step has a point.
+  // Measures an item unless it would take more time than is left. The smallest batches are always measured, so that
+  // each kind of step has a point.
   const auto measure_one = [&](size_t net, size_t b, size_t type) {
     const double share = budget.next();
     const std::vector<int64_t>& batches = all[net].batches;
     const auto known = measured.find({net, b, type});
     const auto smaller = b > 0 ? measured.find({net, b - 1, type}) : measured.end();
     if (known == measured.end() && b > 0) {
-      if (smaller == measured.end()) return;  // which took too long itself
+      if (smaller == measured.end()) return;  // the smaller batch already took too long
       const double growth = static_cast<double>(batches[b]) / static_cast<double>(batches[b - 1]);
       if (growth * smaller->second.seconds > budget.left()) return;
     }
@@ -451,7 +450,7 @@ Rates calibrate(const CalibrationOptions& options, CalibrationProgress& progress
     Measured m{.net = net, .points = measure(all[net], batches[b], options.types[type], share)};
     m.seconds = seconds_since(start);
     m.quiet = quiet.now() && before;
-    // The quietest pass as a whole: the least of each step would be less than any step takes.
+    // Takes the quietest pass as a whole: the minimum over the passes of each step would be less than any pass takes.
     if (known == measured.end()) {
       measured.emplace(std::tuple(net, b, type), std::move(m));
     } else if (std::pair(!m.quiet, total(m.points)) < std::pair(!known->second.quiet, total(known->second.points))) {
@@ -478,7 +477,7 @@ Rates calibrate(const CalibrationOptions& options, CalibrationProgress& progress
   rates.date = today();
   for (const auto& [item, m] : measured) add_distinct(rates, m.points);
   if (whole) add_distinct(rates, measure_matrices(budget.left() + kOfMatrices * options.seconds));
-  // Each net from the points of the others.
+  // Predicts each network from the points of the others.
   std::vector<double> errors;
   for (size_t i = 0; i < all.size(); ++i) {
     Rates others;

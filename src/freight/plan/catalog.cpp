@@ -20,10 +20,10 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kRates[] = {"fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8"};
-constexpr double kLeastFigure = 1e-9, kMostFigure = 1e9;  // bytes, seconds and dollars of what is built stay countable
+constexpr double kLeastFigure = 1e-9, kMostFigure = 1e9;  // keeps the products and quotients of figures in range
 constexpr const char* kKinds[] = {"cpu", "gpu", "tpu", "npu"};
 
-// One entry of a list, with messages that name it.
+// An entry of a list, whose messages name it.
 class Entry {
  public:
   Entry(const Json& j, std::string source, std::string where)
@@ -46,7 +46,7 @@ class Entry {
       refuse("\"", key, "\": expected text, got ", excerpt(it->dump()));
     return it->get<std::string>();
   }
-  // A number from kLeastFigure to kMostFigure; 0 where it is not said.
+  // A number from kLeastFigure to kMostFigure; 0 if it is missing.
   double number(const char* key, bool needed) const {
     const auto it = j_.find(key);
     if (it == j_.end()) {
@@ -177,16 +177,17 @@ Link link_entry(const Json& j, const std::string& source, size_t number) {
   return l;
 }
 
-// "25gbit" and "25" as 25; 0: neither.
+// 25 for "25gbit" and "25"; 0 for anything else.
 double gbit_of(const std::string& name) {
   std::string_view unit = name;
   const double gbit = take_number<double>(unit).value_or(0);
   const bool sound = unit.empty() || lower(unit) == "gbit";
-  return sound && gbit >= kLeastFigure && gbit <= kMostFigure ? gbit : 0;  // false of NaN
+  return sound && gbit >= kLeastFigure && gbit <= kMostFigure ? gbit : 0;  // also false for NaN
 }
 
-// A dense rate has no more tensor FLOPs per byte of memory bandwidth than all that was built until then, and rises from
-// type to type by the usual step. A vendor's headline counts zeros that sparsity skips: twice the dense.
+// Adds a question about figures that look like sparse peaks: vendors often advertise twice the dense rate. No device
+// built so far has more tensor FLOPs per byte of memory bandwidth than this, and dense rates rise from type to type by
+// the usual factor.
 void question(const Device& d, std::vector<std::string>& questions) {
   const double tensor = std::max(d.peak("fp16"), d.peak("bf16")), tf32 = d.peak("tf32"),
                eight = std::max(d.peak("fp8"), d.peak("int8"));
@@ -220,7 +221,7 @@ double Device::host_gb() const { return pcie == 3 ? 15.75 : pcie == 4 ? 31.5 : p
 
 std::pair<double, std::string> Device::rate(DType compute) const {
   if (compute == DType::f64 && peak("fp64") <= 0) {
-    const bool half = kind == "cpu";  // a vector holds half as many numbers
+    const bool half = kind == "cpu";  // a vector has half as many elements
     const auto [f32, name_is] = rate(DType::f32);
     return {f32 * (half ? 1.0 / 2 : 1.0 / 32),
             cat("fp64 (not known, assumed as 1/", half ? 2 : 32, " of ", name_is, ")")};
@@ -231,7 +232,7 @@ std::pair<double, std::string> Device::rate(DType compute) const {
                                                 : "fp32";
   if (peak(wanted) > 0) return {peak(wanted), wanted};
   if (peak("fp32") > 0) return {peak("fp32"), "fp32"};
-  // Units that have no plain f32: their widest tensor rate.
+  // For devices without plain f32 units: the rate of their widest tensor type.
   for (const char* other : {"tf32", "bf16", "fp16"}) {
     if (peak(other) > 0) return {peak(other), other};
   }

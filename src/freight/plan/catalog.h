@@ -1,7 +1,7 @@
-// The catalogue: devices with dense peaks, prices of machines and links between devices, each figure with its source
-// and date. Shipped as catalog/devices.json, prices.json and links.json, compiled in; `--catalog FILE`, `--prices FILE`
-// and `--link FILE` take others of the same form (docs/plan.md). No figure is guessed: what a file does not say is 0 or
-// "".
+// The catalog: devices with dense peaks, prices of machines, and links between devices, each figure with its source and
+// date. It is compiled in from catalog/devices.json, prices.json and links.json; `--catalog FILE`, `--prices FILE` and
+// `--link FILE` replace them by files of the same form (docs/plan.md). No figure is guessed: what a file does not
+// contain is 0 or "".
 #pragma once
 #include <optional>
 #include <string>
@@ -13,7 +13,7 @@
 namespace freight::plan {
 
 struct Device {
-  std::string name, kind;  // kind: cpu, gpu, tpu, npu
+  std::string name, kind;  // `kind` is cpu, gpu, tpu or npu
   std::string vendor, arch;
   int year = 0;
   double memory_gib = 0;                               // per device; 0: as installed
@@ -21,44 +21,45 @@ struct Device {
   std::vector<std::pair<std::string, double>> tflops;  // dense: "fp32", "tf32", "fp16", "bf16", "fp8", "int8"
   double tdp_watts = 0;
   double link_gb = 0;             // per second and direction, between devices; 0: none but PCIe
-  bool link_of_pairs = false;     // a bridge: between two of them
-  int pcie = 0;                   // generation; 0: not known
-  double matmul_fraction = 0;     // of the dense peak, published as measured; 0: none
-  double bandwidth_fraction = 0;  // of the bandwidth, published as measured; 0: none
+  bool link_of_pairs = false;     // a bridge, which connects two devices only
+  int pcie = 0;                   // the generation; 0: not known
+  double matmul_fraction = 0;     // of the dense peak, from published measurements; 0: none
+  double bandwidth_fraction = 0;  // of the bandwidth, from published measurements; 0: none
   std::string source, date, note;
 
-  // The dense peak in TFLOP/s of a named rate, 0 where it has none.
+  // The dense peak in TFLOP/s of a named rate; 0 if the device does not have it.
   double peak(const std::string& rate) const;
-  // The rate that contractions in `compute` run at, and its name; f64 where nobody says it as a processor's, or as that
-  // of GPUs for consumers since 2012, of which most have 1/32 (Kepler's best and AMD's more, Ampere's 1/64). bf16 and
-  // f16 by tensor units where the device has them, else fp32.
+  // The rate at which contractions in `compute` run, and its name. f64 without a published figure is taken as for other
+  // processors, or as for consumer GPUs since 2012, most of which have 1/32 (Kepler's best and AMD's have more,
+  // Ampere's 1/64). bf16 and f16 use tensor units if the device has them, else the fp32 rate.
   std::pair<double, std::string> rate(DType compute) const;
-  // GB per second and direction between it and its host, by sixteen lanes of its PCIe generation; 0: not known.
+  // The GB per second and direction between the device and its host over sixteen lanes of its PCIe generation; 0: not
+  // known.
   double host_gb() const;
 };
 
 struct Price {
   std::string provider, instance;
-  std::string device;            // of the catalogue; "" where it lists none
-  double count = 0;              // of accelerators
-  double usd = 0, spot_usd = 0;  // per hour of the whole instance; spot 0: unknown
+  std::string device;            // its name in the catalog; "" if it is not listed there
+  double count = 0;              // accelerators per instance
+  double usd = 0, spot_usd = 0;  // per hour of the whole instance; 0 for spot: not known
   double vcpus = 0;              // of the whole instance; 0: not known
   bool host_included = true;
   std::string region, date, source, note;
 };
 
-// A link connects devices, inside a machine or between machines. Well-tuned sums over all of them reach the best ends
-// of these, common software the usual ones.
+// A link connects devices, inside a machine or between machines. Well-tuned collectives over all of them reach the best
+// figures, common software the usual ones.
 struct Link {
   std::string name;
   bool inside = false;
-  double gb = 0;  // per second and direction, of a machine; 0: the device's own figure
+  double gb = 0;  // per second, direction and machine; 0: the device's own figure
   double best_share = 0, usual_share = 0;
-  double best_hop = 0, usual_hop = 0;  // seconds from neighbour to neighbour
+  double best_hop = 0, usual_hop = 0;  // seconds from neighbor to neighbor
   std::string source, date;
 };
 
-// Machines to rent for a number of devices.
+// The machines to rent for a number of devices.
 struct Offer {
   const Price* price = nullptr;
   double machines = 1;
@@ -69,23 +70,25 @@ struct Catalog {
   std::vector<Device> devices;
   std::vector<Price> prices;
   std::vector<Link> links;
-  std::vector<std::string> questions;  // figures that look like sparse peaks
+  std::vector<std::string> questions;  // devices whose figures look like sparse peaks
 
-  // Throws Error(usage) naming the nearest ones.
+  // Throws Error(usage) that names the nearest ones.
   const Device& device(const std::string& name) const;
-  // By its name, as "NVLINK"; or "50gbit", or "50" alone, as a network of so many Gbit/s: one that is not listed is
-  // like the listed network with the nearest rate. Throws Error(usage) naming the nearest ones.
+  // A link by its name ("NVLINK"), or by its rate: "50gbit" or "50" is a network of that many Gbit/s. A rate that is
+  // not listed takes the other figures of the listed network with the nearest rate. Throws Error(usage) that names the
+  // nearest links.
   Link link(const std::string& name) const;
-  // The cheapest offer for `count` of these devices: a machine with that many, else one with more, else several.
+  // The cheapest offer for `count` of these devices: a machine with exactly that many, else one with more, else several
+  // machines.
   std::optional<Offer> cheapest(const std::string& device, int64_t count = 1) const;
 };
 
-// The shipped files, or those at the paths that are not "". Throws Error(usage) naming the file and the entry: what is
-// missing, not a number, negative or zero, or said twice.
+// Loads the compiled-in files, or those at the given paths. Throws Error(usage) that names the file and the entry if a
+// figure is missing, not a number, negative, zero, or given twice.
 Catalog load_catalog(const std::string& devices = {}, const std::string& prices = {});
-// The links of a file like catalog/links.json. Throws Error(usage) as above.
+// Parses the links of a file like catalog/links.json. Throws Error(usage) as above.
 std::vector<Link> parse_links(const std::string& text, const std::string& source);
-// The same from texts, with the shipped links; `source` names them in messages.
+// Parses texts, with the compiled-in links; `source` names them in messages.
 Catalog parse_catalog(const std::string& devices, const std::string& devices_source, const std::string& prices,
                       const std::string& prices_source);
 

@@ -1,4 +1,4 @@
-// The catalogue files that are compiled in; internal to the room.
+// The catalog files that are compiled in; internal to plan/.
 #pragma once
 
 namespace freight::plan {

@@ -16,33 +16,33 @@ namespace freight::plan {
 
 namespace {
 
-// Where the catalogue has no measured fraction. Best: the median of those it has, 0.80 of the peak and 0.80 of the
-// bandwidth. Usual: what whole training steps of others reached (docs/tour/time.md).
+// For devices without measured fractions in the catalog. Best: the median of those that have them, 0.80 of the peak and
+// 0.80 of the bandwidth. Usual: what whole training steps of other software reached (docs/tour/time.md).
 constexpr double kBestMatmul = 0.80, kUsualMatmul = 0.40, kBestBandwidth = 0.80, kUsualBandwidth = 0.55;
-// A kernel of a replayed graph, and one that a framework launches from the host.
+// Seconds of a kernel in a replayed graph, and of one that a framework launches from the host.
 constexpr double kBestLaunch = 2e-6, kUsualLaunch = 8e-6;
-// A device's driver and libraries take this share of its memory.
+// The fraction of a device's memory that its driver and libraries use.
 constexpr double kReserved = 0.06;
 
-// Host cores that read data for a device where no offer says how many there are.
+// Host cores per device that read data, if no offer says how many there are.
 constexpr double kCores = 8;
-// Devices of one kind differ in their times by this standard deviation at the slow end of a range, and not at all at
-// its fast end: "8 % (max 22 %) average performance variation" over GPUs of one cluster, taken as four of them (Sinha
-// et al., Not All GPUs Are Created Equal, SC22).
+// The standard deviation of times between devices of one kind at the slow end of a range; at the fast end there is
+// none. "8 % (max 22 %) average performance variation" over the GPUs of a cluster, taken as four standard deviations
+// (Sinha et al., Not All GPUs Are Created Equal, SC22).
 constexpr double kDeviation = 0.02;
-// Below this share of a step nothing is said to hold devices up.
+// Below this fraction of a step nothing is reported as a limit.
 constexpr double kLittle = 0.03;
-// Between a device and pinned memory of its host: fractions of PCIe's rate. Assumed.
+// Assumed fractions of PCIe's rate between a device and pinned memory of its host.
 constexpr double kBestHost = 0.85, kUsualHost = 0.6;
-// A checkpoint is copied while the run waits, and written while it goes on: bytes per second, assumed.
+// A checkpoint is copied while the run waits, and written while it continues: assumed bytes per second.
 constexpr double kBestCopy = 10e9, kUsualCopy = 2e9, kBestWrite = 2e9, kUsualWrite = 0.3e9;
 
 struct Timed {
   double total = 0;
-  ByBound by;                 // transfer: what kernels wait for copies
-  std::vector<double> steps;  // what each adds to the time at which its queue of kernels is done
+  ByBound by;                 // transfer: the time that kernels wait for copies
+  std::vector<double> steps;  // by which each step delays the end of its queue of kernels
 };
-// Arithmetic outside of products runs on the plain units; where their rate is unknown its bytes alone count.
+// Arithmetic outside of products runs on the plain units; if their rate is not known, only bytes count.
 Speed speed(const Device& d, double matmul, double bandwidth, double launch, double host) {
   const auto products = [&](DType type) { return d.rate(type).first * 1e12 * matmul; };
   return {.f32 = products(DType::f32),
@@ -59,13 +59,13 @@ Speed speed(const Device& d, double matmul, double bandwidth, double launch, dou
 Timed time_of(const std::vector<Work>& work, const Speed& speed) {
   Timed t;
   t.steps.reserve(work.size());
-  std::array<double, kQueues> queues{};  // when each is done
+  std::array<double, kQueues> queues{};  // the time at which each queue is done
   std::vector<double> done;
   done.reserve(work.size());
   for (const Work& w : work) {
     Bound bound{};
     const double s = seconds_of(w, speed, &bound);
-    // A device whose link is not known copies in its turn.
+    // If the rate of a device's link is not known, its copies run in the queue of kernels.
     const Queue own = speed.transfer > 0 ? w.queue : Queue::kernels;
     double& queue = queues[static_cast<size_t>(own)];
     const double before = queue;
@@ -85,14 +85,14 @@ Timed time_of(const std::vector<Work>& work, const Speed& speed) {
   return t;
 }
 
-// Data have to pass these: cores that read, and bytes per second to the device (0: not known, or none to pass).
+// What data must pass: cores that read, and the link to the device in bytes per second (0: not known, or none).
 struct Host {
   double cores = 0;
   Range bytes;
-  bool computes = false;  // the same cores do
+  bool computes = false;  // the same cores compute
 };
 
-// Reading `samples` of them on the host of the device and sending them there, at the pace of the slower.
+// The time to read `samples` samples on the device's host and send them to it, at the pace of the slower of the two.
 Range reading(const RunLength& length, double samples, const Host& host) {
   const double threads = length.workers > 0 ? std::min(length.workers, host.cores) : host.cores;
   Range r = length.load_seconds * (samples / std::max(threads, 1.0));
@@ -101,14 +101,14 @@ Range reading(const RunLength& length, double samples, const Host& host) {
   return r;
 }
 
-// Both ways of a computation and the reading of its data: one after the other where a processor does both, else at
-// once.
+// Combines a computation and the reading of its data: one after the other if a CPU does both, else overlapping.
 Range together(const Range& compute, const Range& data, const Host& host) {
   if (host.computes) return {compute.low + data.low, compute.high + data.high};
   return {std::max(compute.low, data.low), std::max(compute.high, data.high)};
 }
 
-// `compute`: seconds of a step's computation; `evaluation`: of a sample's. `host`: what there is of it for each device.
+// `compute`: the seconds of a step's computation; `evaluation`: of a sample's. `host`: the host's resources for each
+// device.
 void fill_run(Estimate& e, const StepPlan& d, const Range& compute, const Range& evaluation, const RunLength& length,
               const Host& host) {
   const double batch = static_cast<double>(d.options.batch), global = batch * static_cast<double>(e.devices);
@@ -124,7 +124,8 @@ void fill_run(Estimate& e, const StepPlan& d, const Range& compute, const Range&
   const auto saving = [&](double copy, double write, double epoch_hours) {
     if (length.saves_in_place) return (length.checkpoints + 1) * state / write / 3600;
     const double between = epoch_hours * 3600 * length.epochs / std::max(length.checkpoints, 1.0);
-    const double late = std::max(0.0, state / write - between);  // the one before is still being written
+    // Waits for the previous checkpoint, which is still being written.
+    const double late = std::max(0.0, state / write - between);
     return (length.checkpoints * (state / copy + late) + state / write) / 3600;
   };
   e.checkpoint_hours = {saving(kBestCopy, kBestWrite, e.epoch_hours.low),
@@ -174,7 +175,7 @@ Assumption assumption(const Device& d, DType compute) {
   a.best_bandwidth = bandwidth ? d.bandwidth_fraction : kBestBandwidth;
   a.usual_matmul = a.best_matmul * kUsualMatmul / kBestMatmul;
   a.usual_bandwidth = a.best_bandwidth * kUsualBandwidth / kBestBandwidth;
-  const bool host = d.kind == "cpu";  // no launches: a kernel is a call
+  const bool host = d.kind == "cpu";  // a CPU launches nothing: a kernel is a call
   a.best_launch = host ? 5e-7 : kBestLaunch;
   a.usual_launch = host ? 5e-6 : kUsualLaunch;
   a.matmul_source = measured ? "published for this device" : "the median of published ones";
@@ -199,7 +200,7 @@ double product_rate(DType dtype, const Speed& s) {
     default: return s.f32;
   }
 }
-// Units for f64 are fewer than those for f32 in products and elsewhere alike.
+// Devices have fewer units for f64 than for f32, in products and elsewhere alike.
 double plain_rate(DType dtype, const Speed& s) {
   return dtype == DType::f64 && s.f32 > 0 ? s.plain * std::min(1.0, s.f64 / s.f32) : s.plain;
 }
@@ -209,7 +210,7 @@ double plain_rate(DType dtype, const Speed& s) {
 double seconds_of(const Work& w, const Speed& s, Bound* bound) {
   if (w.kind == kTransfer && s.transfer > 0) {
     if (bound) *bound = Bound::transfer;
-    return w.bytes / 2 / s.transfer + s.launch;  // bytes: read here, written there
+    return w.bytes / 2 / s.transfer + s.launch;  // each byte is read here and written there
   }
   const double rate = w.product() ? w.share * product_rate(w.dtype, s) : plain_rate(w.dtype, s);
   const double flops = rate > 0 ? w.flops / rate : 0, bytes = w.bytes / s.bytes;
@@ -224,7 +225,7 @@ double seconds_of(const std::vector<Work>& work, const Speed& speed) { return ti
 
 namespace {
 
-// Tokens of a text of the training set as its batch has them, the mean, as a share of the longest; 1 of all else.
+// The mean length of a training text within its batch, as a fraction of the longest; 1 for other data.
 double share_of_longest(const TrainingSetup& s) {
   double tokens = 0, documents = 0;
   for (const data::LengthCount& l : s.lengths.train) {
@@ -234,7 +235,7 @@ double share_of_longest(const TrainingSetup& s) {
   return documents > 0 ? tokens / (documents * static_cast<double>(s.input.shape[0])) : 1;
 }
 
-// Each length has batches of its own.
+// Each length has its own batches.
 double steps_of_texts(const TrainingSetup& s) {
   int64_t steps = 0;
   for (const data::LengthCount& l : s.lengths.train) {
@@ -248,8 +249,8 @@ double steps_of_texts(const TrainingSetup& s) {
 RunLength RunLength::of(const TrainingSetup& s, int64_t samples) {
   RunLength l;
   const auto values = static_cast<double>(s.input.numel());
-  // Decoding a photograph, per pixel of the sample: small images and photographs as measured (docs/tour/time.md). Else
-  // copying and scaling what lies in memory: 4 and 1 GB/s of f32 on one core, assumed.
+  // The time to decode a photograph, per pixel of the sample, as measured for small images and photographs
+  // (docs/tour/time.md). Other data is copied and scaled from memory: 4 and 1 GB/s of f32 on one core, assumed.
   if (s.images_in_files) {
     l.load_seconds = Range{7e-9, 18e-9} * (values / static_cast<double>(std::max<int64_t>(s.input.shape[0], 1)));
   } else {
@@ -284,7 +285,7 @@ std::string accumulation_for(const std::vector<StepPlan>& step_plans, double byt
   const StepPlan& d = step_plans[0];
   const Formula line = formula(step_plans);
   const auto weights = static_cast<double>(d.parameters) * 4;
-  const double more = d.options.parts > 1 ? 0 : weights;  // accumulators
+  const double more = d.options.parts > 1 ? 0 : weights;  // for accumulators
   for (int64_t parts = std::max<int64_t>(2, d.options.parts); parts <= d.options.batch; ++parts) {
     const int64_t part = (d.options.batch + parts - 1) / parts * d.options.parts;
     if (line.at(part) + more <= bytes) return cat("--grad-accum ", parts);
@@ -294,7 +295,7 @@ std::string accumulation_for(const std::vector<StepPlan>& step_plans, double byt
 
 namespace {
 
-// Seconds of the computation of a step and of a sample's evaluation, on `fleet` of the device.
+// The seconds of a step's computation and of a sample's evaluation, on a `fleet` of the device.
 struct Computed {
   Range step, sample, exposed, sums, waiting;
   ByBound by;  // at the slow end
@@ -305,10 +306,10 @@ std::vector<double> at_pace(std::vector<double> steps, double pace) {
   return steps;
 }
 
-// Gradients are final in the last part of a batch, before the stage that applies them.
+// The stage after which gradients are final: the last micro-batch, before the stage that applies them.
 size_t last_stage_of_gradients(const StepPlan& d) { return d.stages.size() > 1 ? d.stages.size() - 2 : 0; }
 
-// The mean over the lengths that texts have in an epoch, and in the test.
+// The mean over the lengths of texts in an epoch, and in the test.
 template <class F>
 Computed over_lengths(const StepPlan& d, F computed) {
   if (d.lengths.empty()) return computed(d);
@@ -361,7 +362,7 @@ Computed computed(const StepPlan& d, const Device& device, const Assumption& a, 
 
 double mean(const Range& r) { return (r.low + r.high) / 2; }
 
-// Names what several devices lose most by.
+// Names what limits the speedup of several devices most.
 std::string limit_of(const Estimate& e) {
   if (mean(e.data_seconds) >= 0.99 * mean(e.step_seconds)) return "reading data";
   const double sums = mean(e.summing_seconds), waiting = mean(e.waiting_seconds);
@@ -410,7 +411,7 @@ Estimate estimate(const std::vector<StepPlan>& step_plans, const Device& device,
                                               fixed(kUsualHost, 2), " to ", fixed(kBestHost, 2))
                                         : "",
           e.link.empty() ? "" : cat(", gradients over ", e.link));
-  // Two virtual cores of an offer are one of a processor.
+  // Two virtual cores of an offer are one physical core.
   const bool known = e.offer && e.offer->price->vcpus > 0 && e.offer->price->count > 0;
   const double cores = known ? e.offer->price->vcpus / e.offer->price->count / 2 : kCores;
   const double bytes = host ? 0 : device.host_gb() * 1e9;
@@ -420,7 +421,7 @@ Estimate estimate(const std::vector<StepPlan>& step_plans, const Device& device,
   e.utilisation = mean_over_steps(d, [](const StepPlan& one) { return one.flops; }) /
                   (e.step_seconds.middle() * device.rate(compute).first * 1e12);
   if (e.run_hours.high > 0 && e.offer) e.dollars = e.run_hours * e.offer->usd();
-  // From 60 % of the rating, which averages of long trainings come to, to all of it; host and cooling are not in it.
+  // From 60 % of the rated power, the average of long training runs, to all of it; host and cooling are not included.
   if (e.run_hours.high > 0 && device.tdp_watts > 0) {
     const double watts = device.tdp_watts * static_cast<double>(fleet.devices);
     e.watt_hours = {e.run_hours.low * watts * 0.6, e.run_hours.high * watts};
@@ -437,7 +438,7 @@ Pace pace_of(const std::vector<StepPlan>& step_plans, const Device& device, doub
 
 namespace {
 
-// The ends of a range are by this factor from its middle.
+// The factor between the middle of a range and its ends.
 double spread_of(const Rates& rates) { return 1 + std::clamp(rates.p90_error, 0.05, 1.0); }
 
 }  // namespace
@@ -454,13 +455,14 @@ Range step_seconds(const StepPlan& d, const Rates& rates) {
 
 namespace {
 
-// Ranks on processors like this machine's, as they compute and sum.
+// How ranks on CPUs like this machine's compute and sum.
 struct RanksHere {
   const Rates* rates;
   Sums sums;
   double devices = 1;
   bool one_host = false;
-  double threads = 1;  // of a rank, fewer than those that the rates are of, make its steps so many times as long
+  // The factor by which steps take longer because a rank has fewer threads than the rates were measured with.
+  double threads = 1;
 
   // The time of a step while all ranks compute.
   double seconds(const Work& w) const {
@@ -472,8 +474,8 @@ struct RanksHere {
   }
 };
 
-// Sums of gradients: behind the steps that make them, or over a network beside these, where a run chooses that (train
-// --overlap auto). The update follows them.
+// Adds the all-reduce of gradients: after the steps that make them, or over a network overlapping with these, if a run
+// would choose that (train --overlap auto). The update follows.
 void sum_here(Computed& c, const StepPlan& d, const RanksHere& ranks) {
   const double bytes = static_cast<double>(d.parameters) * 4;
   const Sums& sums = ranks.sums;
@@ -548,7 +550,7 @@ Estimate estimate_here(const std::vector<StepPlan>& step_plans, const Rates* rat
     e.assumed = "several ranks are timed with --link FILE, which freight bench comm --json wrote, or a network";
     return e;
   }
-  // Ranks that were measured together took turns then, if they had to.
+  // Ranks that were measured together took turns then if they had to.
   const double threads = sums.beside ? static_cast<double>(sums.beside->threads) : cpu.cores / ranks_here;
   if (one_host) ranks.threads = std::max(1.0, thread_count() / threads);
   e.link = sums.link;

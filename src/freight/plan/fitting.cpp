@@ -24,7 +24,7 @@
 namespace freight::plan {
 namespace {
 
-// A run is better prepared again with these flags.
+// Flags with which a run is to be prepared again.
 struct Change {
   std::string why;
   std::vector<std::string> flags;
@@ -37,8 +37,8 @@ std::optional<Rates> rates_of(const train::Planned& p) {
 }
 const Rates* pointer_to(const std::optional<Rates>& rates) { return rates ? &*rates : nullptr; }
 
-// --batch-size auto: chooses from the plan, then tries a real step. Each is a change, so that what a trial drew and
-// allocated is gone when the run begins.
+// --batch-size auto: chooses from the plan, then tries a real step. Each trial is a preparation of its own, so that its
+// memory and random draws are gone when the run begins.
 class BatchChoice {
  public:
   explicit BatchChoice(train::Ranks* ranks) : ranks_(ranks) {}
@@ -57,7 +57,7 @@ class BatchChoice {
  private:
   static std::vector<std::string> flags_for(int64_t size) { return {"--batch-size", cat(size)}; }
 
-  // The least of what all ranks have.
+  // The minimum over all ranks.
   int64_t least(int64_t mine) const {
     if (!ranks_) return mine;
     const std::vector<double> all = ranks_->gather({static_cast<double>(mine)});
@@ -70,9 +70,9 @@ class BatchChoice {
     try {
       seconds = try_step(p);
     } catch (const std::bad_alloc&) {
-      // It does not fit: told below.
+      // It does not fit, which is reported below.
     } catch (const Error& e) {
-      if (e.kind() != ErrorKind::capacity) throw;  // the same
+      if (e.kind() != ErrorKind::capacity) throw;  // the same error
     }
     const bool fits = seconds && static_cast<double>(memory_use().peak - before) <= memory.device;
     if (least(fits ? 1 : 0) == 0) {
@@ -88,7 +88,7 @@ class BatchChoice {
   int64_t chosen_ = 0, tried_ = 0;  // sizes
 };
 
-// Plans a run that offloads within the memory there is; the step plan of it without a limit.
+// Plans a run that offloads within the available memory; returns the step plan without that limit.
 StepPlan plan_offload(train::PreparedRun& run, double device_memory) {
   const train::Planned p = run.planned();
   StepPlan unlimited = plan_step(p);
@@ -100,7 +100,7 @@ StepPlan plan_offload(train::PreparedRun& run, double device_memory) {
   return unlimited;
 }
 
-// Holds the plan against the memory; the step plan is that of the run as it is.
+// Compares the plan with the memory; `step_plan` becomes that of the unchanged run.
 std::optional<Change> check_memory(const train::Planned& p, const FitOptions& options, const Memory& memory,
                                    StepPlan& step_plan) {
   if (options.if_too_large == FitOptions::IfTooLarge::ignore) {
@@ -116,7 +116,7 @@ std::optional<Change> check_memory(const train::Planned& p, const FitOptions& op
   return std::nullopt;
 }
 
-// The change that all ranks go on with: that of the first that needs one.
+// The change that all ranks make: that of the first rank that needs one.
 std::optional<Change> agreed(const std::optional<Change>& mine, train::Ranks* ranks) {
   if (!ranks) return mine;
   const std::vector<std::string> all = ranks->from_all(mine ? cat(mine->why, "\n", join(mine->flags, "\n")) : "");
@@ -130,7 +130,7 @@ std::optional<Change> agreed(const std::optional<Change>& mine, train::Ranks* ra
   return std::nullopt;
 }
 
-// A learner without plans says itself what it needs, and that is compared with the memory.
+// A learner without plans reports its own memory, which is compared with what is available.
 void check_cost(const train::PreparedRun& run, const FitOptions& options, Outcome& outcome) {
   if (options.choose_batch) {
     fail(ErrorKind::usage, "--batch-size", "auto is for networks: --model ", run.config().model, " has no batches");
@@ -146,8 +146,8 @@ void check_cost(const train::PreparedRun& run, const FitOptions& options, Outcom
   outcome.planned_seconds = cost.seconds;
 }
 
-// A run is refused before its data are read where that takes time and it is known by then that it does not fit. What
-// the data add comes later: this is the least that the run takes.
+// Refuses a run before reading its data, if reading takes time and it is known already that the run does not fit. The
+// memory for data is not included, so this is the minimum that the run needs.
 void refuse_before_data(const train::Config& config, const FitOptions& fit, const train::PrepareOptions& options) {
   const bool net = train::is_network(config);
   const bool shared = options.ranks || config.shards > 0, offloads = parse_offload(config.offload) != Offload::none;
@@ -200,7 +200,7 @@ FittedRun prepare_fitting(train::Config& config, const FitOptions& fit, train::P
       continue;
     }
     if (offloads) fitted.offload = offload_text(unlimited, step_plan, pointer_to(rates), step_plan.options.speed);
-    // On a processor what was offloaded is measured too.
+    // On a CPU the measured memory includes what was offloaded.
     fitted.outcome.planned_bytes =
         static_cast<double>(step_plan.total() + (step_plan.beside ? 0 : step_plan.part(Part::host)));
     if (rates) {
@@ -209,7 +209,7 @@ FittedRun prepare_fitting(train::Config& config, const FitOptions& fit, train::P
     }
     fitted.run.set_planned_bytes(static_cast<size_t>(fitted.outcome.planned_bytes));
     fitted.step_plan = step_plan;
-    // Until here data were read and kernels were measured: the memory of that is free again.
+    // Reading data and measuring kernels needed memory that is free again.
     restart_peak();
     fitted.resident_before = memory_use().resident;
     fitted.device = freight::backend(step_plan.options.backend).memory();

@@ -15,13 +15,13 @@ constexpr const char* kNames[kParts] = {"weights",   "optimizer state", "average
                                         "gradients", "signals",         "workspaces", "packing",      "constants",
                                         "staging",   "evaluation",      "checkpoint", "process",      "host memory"};
 
-// A stretch of steps during which a place in the arena holds one tensor. Results that overwrite a dying input share
-// its place, and their stretches overlap.
+// The steps during which a place in the arena holds one tensor. A result that overwrites a dying input shares its
+// place, and the two lives overlap.
 struct Life {
   size_t offset = 0, bytes = 0;
   int32_t first = 0, last = 0;
-  Value value;  // invalid: a workspace
-  NodeId node;  // that makes it, or uses the workspace
+  Value value;  // invalid for a workspace
+  NodeId node;  // that makes the tensor, or uses the workspace
 };
 
 std::vector<Life> lives(const Plan& plan) {
@@ -40,7 +40,7 @@ std::vector<Life> lives(const Plan& plan) {
       all.push_back({s.offset, s.bytes, s.first, s.last, {}, i});
     }
   }
-  // A tensor ends where its successor at the same place begins.
+  // A tensor ends when its successor at the same place begins.
   std::stable_sort(all.begin(), all.end(), [](const Life& a, const Life& b) {
     return a.offset != b.offset ? a.offset < b.offset : a.first < b.first;
   });

@@ -1,4 +1,4 @@
-// Memory of a training step by kind, read from its plans and its variables: nothing is run or allocated.
+// The memory of a training step by kind, read from its plans and variables; nothing is run or allocated.
 #pragma once
 #include <array>
 #include <string>
@@ -12,32 +12,33 @@ class Plan;
 
 namespace freight::plan {
 
-// Bytes are for these, in the order of listings.
+// What bytes are used for, in the order of listings.
 enum class Part : uint8_t {
-  weights,       // and running statistics
-  optimizer,     // moments and counts
-  averages,      // of the weights
-  accumulators,  // of gradients over the parts of a batch
-  activations,   // of the forward half
-  gradients,     // of weights
-  signals,       // of the backward half: gradients of activations
-  workspaces,    // of kernels
-  packing,       // of the arena: between tensors, where none fits
-  constants,     // that steps read
-  staging,       // batches that are being read ahead, and the files of a small set of images
-  evaluation,    // arena of the evaluation step, and its batches that are being read ahead
-  checkpoint,    // the copy that is being written while the run goes on
-  process,       // of a run on a processor: threads, kernels compiled at run time, pages of libraries
-  host,          // no part of the total: what was offloaded, and for a device beside it staging and checkpoint too
+  weights,       // weights and running statistics
+  optimizer,     // the optimizer's moments and counts
+  averages,      // moving averages of the weights
+  accumulators,  // gradients that are accumulated over micro-batches
+  activations,   // activations of the forward pass
+  gradients,     // gradients of weights
+  signals,       // gradients of activations, in the backward pass
+  workspaces,    // workspaces of kernels
+  packing,       // gaps of the arena between tensors, in which none fits
+  constants,     // constants that steps read
+  staging,       // batches that are read ahead, and the files of a small set of images
+  evaluation,    // the arena of the evaluation step, and its batches that are read ahead
+  checkpoint,    // the copy that is written while the run continues
+  process,       // of a run on a CPU: threads, kernels compiled at run time, pages of libraries
+  // Not part of the total: what was offloaded, and for a device with its own memory staging and checkpoint, too.
+  host,
 };
 inline constexpr size_t kParts = 15;
 const char* to_string(Part part);
 
-// A tensor, or a workspace, that is alive at the peak.
+// A tensor or workspace that is live at the peak.
 struct LiveTensor {
-  std::string path;  // of the module; "" outside of all
+  std::string path;  // the path of its module; "" outside of all
   std::string what;  // the op that makes it
-  Type type;         // of a workspace u8[bytes]
+  Type type;         // u8[bytes] for a workspace
   size_t bytes = 0;
   Part part = Part::activations;
 };
@@ -47,7 +48,7 @@ struct ArenaUse {
   std::vector<LiveTensor> live;        // largest first
   std::string peak;                    // the step at the peak
 };
-// Bytes of the constants that a plan's steps read: zeros, tables.
+// The bytes of constants that a plan's steps read, such as zeros and tables.
 size_t constant_bytes(const Plan& plan);
 // The arena of a training step's plan. The peak is the step with the largest sum of live tensors.
 ArenaUse arena_use(const Plan& plan);

@@ -22,7 +22,7 @@ MemoryUse memory_use() {
   return use;
 }
 
-// 5 resets the peak to what is resident now (proc(5), clear_refs).
+// Writing 5 resets the peak to what is resident now (proc(5), clear_refs).
 void restart_peak() { std::ofstream("/proc/self/clear_refs") << "5\n"; }
 
 }  // namespace freight::plan

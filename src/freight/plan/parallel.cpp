@@ -13,10 +13,10 @@ namespace freight::plan {
 
 namespace {
 
-// A collective of GPUs begins after so many seconds (NCCL's tuning.cc: 8.4 us for a ring).
+// Seconds until a collective of GPUs begins (NCCL's tuning.cc: 8.4 us for a ring).
 constexpr double kBegin = 8.4e-6;
 
-// What neighbours are connected by: bytes per second and seconds per hop, at both ends.
+// A connection between neighbors: bytes per second and seconds per hop, at both ends of the range.
 struct Hop {
   double best = 0, usual = 0;  // bytes per second; 0: unknown
   double best_hop = 0, usual_hop = 0;
@@ -43,7 +43,7 @@ std::string text_of(const Link& network) {
   return cat("a network of ", fixed(network.gb * 8, network.gb < 0.125 ? 3 : 0), " Gbit/s (", network.name, ")");
 }
 
-// Interpolated between numbers of ranks that were measured, in the logarithm of the number.
+// Interpolates between measured numbers of ranks, in the logarithm of the number.
 MeasuredSum between(const std::vector<MeasuredSum>& sums, int64_t n) {
   size_t i = 0;
   while (i + 1 < sums.size() && sums[i].world < n) ++i;
@@ -65,8 +65,8 @@ MeasuredSum between(const std::vector<MeasuredSum>& sums, int64_t n) {
   return m;
 }
 
-// Beyond the largest number of ranks: from a tree over hosts of their own to a ring, whose ranks share one memory where
-// they are on one host.
+// Extrapolates beyond the largest measured number of ranks: from a tree over separate hosts to a ring, whose ranks
+// share one memory if they are on one host.
 Sums measured_sums(const MeasuredSums& measured, int64_t devices) {
   constexpr double kLeastDeviation = 0.05;
   const MeasuredSum m = between(measured.sums, devices);
@@ -87,7 +87,7 @@ Sums measured_sums(const MeasuredSums& measured, int64_t devices) {
   return s;
 }
 
-// One device per host.
+// The costs with one device per host.
 Sums network_sums(const Link& network, int64_t devices) {
   const auto n = static_cast<double>(devices);
   const double hops = 2 * (n - 1), share = 2 * (n - 1) / n, rate = network.gb * 1e9;
@@ -118,7 +118,7 @@ Sums sums_of(const Device& d, const Fleet& fleet, const Catalog& catalog) {
   if (machines == 1) return s;
   const Link network = fleet.between.value_or(catalog.link("100gbit"));
   const Hop net = hop_of(network, network.gb, text_of(network));
-  // The best: within machines and between them at once, by a tree over machines. The usual: one ring over all devices.
+  // Best: within machines and between them at once, by a tree over machines. Usual: one ring over all devices.
   s.best.start = kBegin + 2 * ((m - 1) * in.best_hop + std::log2(machines) * net.best_hop);
   s.best.per_byte = std::max(s.best.per_byte, 2 * (machines - 1) / machines / net.best);
   const double slowest = here > 1 ? std::min(in.usual, net.usual) : net.usual;
@@ -136,7 +136,7 @@ Sums sums_of_processors(const Fleet& fleet) {
 
 namespace {
 
-// Ends of pieces that travel as soon as they have so many bytes.
+// The ends of pieces, each of which is sent as soon as it has enough bytes.
 std::vector<size_t> ends_of(const std::vector<Summand>& summands, double piece) {
   std::vector<size_t> ends;
   double bytes = 0;
@@ -179,8 +179,8 @@ Summing sum_gradients(const std::vector<Work>& work, const std::vector<double>& 
 }
 
 double slowest_of(int64_t n) {
-  // The mean of a distribution P is the integral of 1 - P above 0 less that of P below; P here is the normal one to the
-  // power n.
+  // The mean of a distribution P is the integral of 1 - P above 0 minus that of P below; P is the normal distribution
+  // to the power n.
   constexpr double kEnd = 8, kStep = 0.01;
   double mean = 0;
   for (double x = -kEnd + kStep / 2; x < kEnd; x += kStep) {

@@ -20,9 +20,9 @@ struct Mean {
   std::string changes;
 };
 
-// The cheapest first: more parts cost little, recomputation up to a third of the FLOPs, and copies the time to move
-// their bytes. `parts_change`: what of the results parts of a batch change, "" where nothing. `device_bytes`: for the
-// step; 0 where there is no host memory to offload to.
+// The means, least costly first: more micro-batches cost little, recomputation up to a third of the FLOPs, and copies
+// the time to move their bytes. `parts_change`: how micro-batches change the results, "" if they do not.
+// `device_bytes`: for the step; 0 if there is no host memory to offload to.
 std::vector<Mean> means_for(const StepPlan& step_plan, const std::string& parts_change, double device_bytes) {
   const StepPlanOptions& now = step_plan.options;
   const bool same = parts_change.empty();
@@ -48,7 +48,7 @@ std::vector<Mean> means_for(const StepPlan& step_plan, const std::string& parts_
   const auto add_parts = [&](Recompute recompute, Offload offload) {
     for (int64_t parts = 2 * now.parts; parts <= now.batch; parts *= 2) add(now.batch, parts, recompute, offload);
   };
-  // Offloading chooses recomputation itself where that is cheaper.
+  // Offloading chooses recomputation itself where that costs less.
   const auto add_offload = [&] {
     if (device_bytes <= 0) return;
     for (const Offload offload : {Offload::automatic, Offload::all}) {
@@ -73,7 +73,7 @@ std::vector<Mean> means_for(const StepPlan& step_plan, const std::string& parts_
   return all;
 }
 
-// Below this the program's own pages blur a comparison; above, they are within this share.
+// Below this size the program's own pages blur a comparison; above it they are within this fraction.
 constexpr double kSureBytes = 200.0 * 1024 * 1024, kTolerance = 0.08;
 
 std::string percent_more(double measured, double planned) {
@@ -97,7 +97,7 @@ Memory memory_of(const std::string& name, double limit) {
 }
 
 FitCheck fit_within(StepPlan step_plan, const TrainingSetup& setup, const Memory& memory) {
-  // A processor's own memory holds what is offloaded beside what is not.
+  // A CPU's memory contains what is offloaded, too.
   const auto fits = [&](const StepPlan& d, double total) {
     const double host = memory.host + (d.beside ? 0 : memory.device - total);
     return total <= memory.device && static_cast<double>(d.part(Part::host)) <= host;
@@ -108,7 +108,7 @@ FitCheck fit_within(StepPlan step_plan, const TrainingSetup& setup, const Memory
   f.available = memory.device;
   f.fits = fits(f.step_plan, f.needed);
   if (f.fits) return f;
-  // The copy for a checkpoint saves a wait per checkpoint and no step: what can do without goes first.
+  // The copy for a checkpoint saves one wait per checkpoint and no step, so it is the first to go.
   const auto copy = static_cast<double>(f.step_plan.part(Part::checkpoint));
   const std::vector<std::string> in_place = {"--save-in-place"};
   if (copy > 0 && fits(f.step_plan, f.needed - copy)) {
@@ -122,8 +122,8 @@ FitCheck fit_within(StepPlan step_plan, const TrainingSetup& setup, const Memory
                        : f.step_plan.random ? "micro-batches draw other random numbers"
                                             : "";
   const auto adapt = [&](double left_out, bool others) {
-    // This part stays as it is whatever the step does. The evaluation takes smaller batches where the step does,
-    // and no more than it.
+    // This memory does not depend on the step. The evaluation uses smaller batches if the step does, and at most as
+    // much memory.
     const double run = static_cast<double>(f.step_plan.part(Part::process)) + copy - left_out;
     const auto evaluation =
         std::min(static_cast<double>(f.step_plan.part(Part::evaluation)), (memory.device - run) / 2);
@@ -160,7 +160,7 @@ FitCheck fit_within(StepPlan step_plan, const TrainingSetup& setup, const Memory
 FitCheck check_fit(const train::Planned& planned, const Memory& memory) {
   FitCheck whole = fit_within(plan_step(planned), setup_of(planned), memory);
   if (whole.fits || planned.data_bytes == 0) return whole;
-  // A set that lies on the device makes room first; nothing else is known to go with it.
+  // A data set on the device makes room first; no other means is known to combine with it.
   train::Planned fed = planned;
   fed.data_bytes = 0;
   FitCheck f = fit_within(plan_step(fed), setup_of(fed), memory);
@@ -206,7 +206,7 @@ DeviceSpeed speed_of(const Rates* rates) {
   DeviceSpeed s;
   if (!rates) return s;
   Work move, product;
-  move.bytes = 1 << 27;  // half read, half written
+  move.bytes = 1 << 27;  // half of the bytes are read, half written
   move.kind = kTransfer;
   s.transfer = move.bytes / 2 / rates->seconds(move);
   move.kind = "map";

@@ -1,5 +1,5 @@
-// Preflight: does a run that was planned fit the memory there is, and if not, by which flags would it. And afterwards:
-// what it took, against its plan.
+// Preflight: checks whether a planned run fits the available memory, and if not, which flags would make it fit. After
+// the run, compares what it took with its plan.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,51 +10,53 @@
 
 namespace freight::plan {
 
-// Bytes that a run may take. Without host memory beside the device's nothing can be offloaded.
+// The bytes that a run may use. Without separate host memory nothing can be offloaded.
 struct Memory {
   double device = 0, host = 0;
 };
-// The memory of a run's device, where `limit` is 0 what is free; a processor's is both, and what is beyond the limit
+// The memory of a run's device, or what is free of it if `limit` is 0. A CPU's memory is both: what exceeds the limit
 // counts as the host's.
 Memory memory_for(const train::Planned& planned, double limit = 0);
-Memory memory_of(const std::string& backend, double limit = 0);  // the same of a backend's device
+Memory memory_of(const std::string& backend, double limit = 0);  // the memory of a backend's device
 
 struct FitCheck {
   bool fits = true;
-  double needed = 0, available = 0;  // bytes, on the device
-  // This would fit, as changes of the configuration: the cheapest first tried; empty where nothing that is known helps.
+  double needed = 0, available = 0;  // bytes of the device's memory
+  // Changes of the configuration that would fit, by the least costly means; empty if no known means helps.
   std::vector<std::string> flags;  // "--grad-accum", "4"
-  StepPlanOptions options;         // the same
+  StepPlanOptions options;         // the step plan's options with these flags
   double needed_then = 0;
-  std::string changes;  // what of the results these flags change; empty where they stay, but for rounding
+  std::string changes;  // how these flags change the results; "" if only by rounding
   StepPlan step_plan;
 };
 
-// Means are tried in the order of their cost, those that keep the results first: no copy for checkpoints, parts of the
-// batch (but where statistics are taken over a batch), recomputation, both, offloading (on a device that has memory of
-// its own before recomputation, which it takes to its aid), the same again without the copy; then what changes the
-// results: parts, a smaller batch.
+// Tries means in the order of their cost, first those that keep the results: no copy for checkpoints; micro-batches
+// (unless statistics are taken over a batch); recomputation; both; offloading (before recomputation on a device with
+// its own memory; it uses recomputation, too); all of them again without the copy. Then those that change the results:
+// micro-batches, a smaller batch.
 FitCheck fit_within(StepPlan step_plan, const TrainingSetup& setup, const Memory& memory);
 FitCheck check_fit(const train::Planned& planned, const Memory& memory);
-// Error(capacity): needed, free, the largest tensors by layer, and the command that would fit.
+// Error(capacity) with the needed and free bytes, the largest tensors by layer, and the command that would fit.
 Error refusal(const FitCheck& fit);
 
-// How fast this machine copies and computes, by its measured rates; null: by figures that are assumed.
+// The speed of this machine in copies and computation, by its measured rates; null: by assumed figures.
 DeviceSpeed speed_of(const Rates* rates);
-// By which share a step is slower after means were taken: by measured rates, or by the speeds.
+// The fraction by which a step is slower with the means, by measured rates or by the speeds.
 double slowdown(const StepPlan& before, const StepPlan& after, const Rates* rates, const DeviceSpeed& speed);
-// "23 copies of 310.0 MiB to host memory and back, 12 steps computed again; predicted slowdown 8 %".
+// Describes offloading: "23 copies of 310.0 MiB to host memory and back, 12 steps computed again; predicted slowdown 8
+// %".
 std::string offload_text(const StepPlan& before, const StepPlan& after, const Rates* rates, const DeviceSpeed& speed);
 
-// A run that is over. Bytes beyond those that were resident before it; seconds of a step's computation; 0: not known.
+// The planned and measured figures of a completed run: bytes in addition to those resident before it, and seconds of a
+// step's computation; 0: not known.
 struct Outcome {
   double planned_bytes = 0, measured_bytes = 0;
   double planned_seconds = 0, measured_seconds = 0;
 };
-// "memory  planned 9.6 GiB, measured 9.9 GiB (+3 %)", and the same of the time where it was planned. A difference of
-// few bytes is told in bytes: the program's own pages are a large share of a small plan.
+// Compares them: "memory  planned 9.6 GiB, measured 9.9 GiB (+3 %)", and the same for the time if it was planned. A
+// small difference is shown in bytes: the program's own pages are a large part of a small plan.
 std::vector<std::string> comparison(const Outcome& outcome);
-// True where a run took so much more memory than its plan that it is a defect of Freight.
+// True if a run used so much more memory than planned that it is a bug in Freight.
 bool exceeds_plan(const Outcome& outcome);
 
 }  // namespace freight::plan

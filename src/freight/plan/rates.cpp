@@ -16,14 +16,14 @@ namespace freight::plan {
 namespace {
 
 constexpr const char* kFormat = "freight-rates-6";
-// Neighbours that count, and the distance (in doublings, squared) below which they count alike.
+// The number of neighbors that count, and the distance (in doublings, squared) below which they count alike.
 constexpr size_t kNeighbours = 6;
 constexpr double kNear = 0.05;
-// Bytes moved since memory was last used between which it matters how many they are: below, all is found in the cores'
-// caches, above, nothing.
+// The number of bytes moved since memory was last used matters between these limits: below, everything is found in the
+// cores' caches; above, nothing.
 constexpr double kCached = 1 << 20, kUncached = 1 << 27;
 
-// Convolutions whose channels fill vectors and others are as far apart as sizes of so many doublings.
+// The distance, in doublings of size, between convolutions whose channels fill vectors and others.
 constexpr double kNotWhole = 3;
 
 double log2_of(double x) { return std::log2(std::max(x, 1.0)); }
@@ -36,8 +36,8 @@ std::array<double, 5> place(const Work& w) {
 
 double unit(const Work& w) { return std::max(w.product() ? w.flops : w.bytes, 1.0); }
 
-// The kinds to look at where one was not measured, likest first. Transfers on a processor are plain passes over memory,
-// as maps are; most copies change the layout.
+// The kinds to use for a kind that was not measured, most similar first. Transfers on a CPU are plain passes over
+// memory, as maps are; most copies change the layout.
 std::vector<std::string> likest(const std::string& kind) {
   std::vector<std::string> kinds{kind};
   const size_t dot = kind.find('.');
@@ -45,7 +45,7 @@ std::vector<std::string> likest(const std::string& kind) {
   if (starts_with(kind, "conv")) {
     for (const char* base : {"conv", "conv3x3", "conv1x1"}) kinds.push_back(base + way);
   }
-  kinds.emplace_back("matmul");  // of other products alone: known() compares
+  kinds.emplace_back("matmul");  // of other products only, which known() checks
   kinds.emplace_back("map");
   return kinds;
 }
@@ -68,7 +68,7 @@ Rates::Likest Rates::known(const Work& work) const {
     for (const DType dtype : {work.dtype, DType::f32}) {
       const auto it = known_.find({kind, dtype});
       if (it != known_.end() && !it->second.empty() && it->second[0].point.work.product() == work.product()) {
-        // A vector holds half as many f64: the cost per byte is that of f32, and per FLOP it is twice that.
+        // A vector has half as many f64: the cost per byte is that of f32, and the cost per FLOP twice that.
         const double wider = work.product() && work.dtype == DType::f64 && dtype != DType::f64 ? 2 : 1;
         return {&it->second, kind == work.kind ? wider : wider / work.share};
       }
@@ -81,7 +81,7 @@ double Rates::seconds(const Work& work) const {
   const auto [points, factor] = known(work);
   if (!points) fail(ErrorKind::usage, "rates", "no step like ", work.kind, " was measured; run freight calibrate");
   const std::array<double, 5> at = place(work);
-  std::vector<std::pair<double, double>> near;  // squared distance, cost
+  std::vector<std::pair<double, double>> near;  // (squared distance, cost)
   near.reserve(points->size());
   for (const Known& k : *points) {
     double d = 0;

@@ -1,5 +1,5 @@
-// ReferenceStep: a training step of one of the nets that `freight calibrate` measures, for whoever must know by how
-// much kernels are slower beside something else: other ranks of the host that compute, or sums that travel.
+// ReferenceStep: a training step of one of the networks that `freight calibrate` measures. It measures by how much
+// kernels slow down next to something else, such as ranks of the same host that compute, or collectives.
 #pragma once
 #include <memory>
 
@@ -7,14 +7,14 @@ namespace freight::plan {
 
 class ReferenceStep {
  public:
-  // Plans it, on the default backend.
+  // Plans the step on the default backend.
   ReferenceStep();
   ~ReferenceStep();
   ReferenceStep(const ReferenceStep&) = delete;
   ReferenceStep& operator=(const ReferenceStep&) = delete;
 
   struct Seconds {
-    double products = 0, rest = 0;  // in products of matrices and convolutions, and in all other kernels
+    double products = 0, rest = 0;  // in matmuls and convolutions, and in all other kernels
     double all() const { return products + rest; }
   };
   // Runs once.

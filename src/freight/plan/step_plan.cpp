@@ -19,21 +19,21 @@ namespace freight::plan {
 
 namespace {
 
-// Batches that the loader holds (data/loader.h): two ahead and the one in use, fewer where they are large.
+// Batches that the loader holds (data/loader.h): two ahead and the current one, fewer if they are large.
 constexpr size_t kBatches = 3, kBatchBytes = size_t{1} << 30;
 size_t batches_ahead(size_t batch_bytes) {
   return std::clamp<size_t>(kBatchBytes / std::max<size_t>(batch_bytes, 1), 2, kBatches);
 }
-// A plan of more steps takes so long that a third one for the formula is not worth it.
+// With more plan steps, planning takes too long for a third step plan to be worth it.
 constexpr size_t kFewSteps = 900;
 
-// A run on a processor takes this beside its blocks, whatever its size: the gaps of the heap and pages of the program
-// that nothing before has touched; for each step of its plans the graph and the kernel; for each thread its stack and
-// its part of the heap, and of one that decodes images their pixels.
+// The bytes that a run on a CPU needs in addition to its blocks: gaps of the heap and pages of the program that are
+// touched for the first time; for each plan step its part of the graph and its kernel; for each thread its stack and
+// heap, and for a thread that decodes images their pixels.
 constexpr size_t kProcess = size_t{5} << 20, kPlanStep = size_t{16} << 10, kThread = size_t{512} << 10,
                  kDecoder = size_t{3} << 20;
 
-// Every length of texts has plans of its own, and so has a short last batch of the test.
+// Every length of texts has its own plans, and so has a short last batch of the test.
 size_t process_bytes(const train::Planned& p, size_t plan_steps) {
   size_t lengths = 0;
   for (const data::LengthCount& l : p.lengths.train) lengths += l.documents > 0 ? 1 : 0;
@@ -42,8 +42,8 @@ size_t process_bytes(const train::Planned& p, size_t plan_steps) {
   return kProcess + kPlanStep * plans + thread * static_cast<size_t>(thread_count());
 }
 
-// The blocks of a run on a processor are counted with the whole pages that they take, so that the sum is what the
-// process needs. Those of a step alone are counted in bytes, which grow evenly with the batch.
+// The blocks of a run on a CPU are counted in whole pages, so that the sum is what the process needs. Those of a single
+// step are counted in bytes, which grow evenly with the batch.
 struct Blocks {
   bool whole_pages;
 
@@ -57,8 +57,8 @@ struct Blocks {
   }
 };
 
-// What is uploaded to a device passes through up to four buffers there (backend/gpu/queued_memory.h), each a power of
-// two as large as the largest piece that it carried: at most so much together, whatever the order.
+// An upload to a device passes through up to four buffers there (backend/gpu/queued_memory.h), each as large as the
+// largest piece it carried, rounded up to a power of two. This is the maximum of their sum, in any order of uploads.
 size_t upload_buffers(const std::vector<size_t>& blocks) {
   constexpr size_t kBuffers = 4, kLeast = size_t{64} << 10, kMost = size_t{16} << 20;
   std::vector<size_t> pieces;
@@ -72,8 +72,8 @@ size_t upload_buffers(const std::vector<size_t>& blocks) {
   return std::accumulate(pieces.begin(), pieces.end(), size_t{0});
 }
 
-// Of a run on a device with memory of its own: the weights and what belongs to them, the set or its batches, and those
-// of the test.
+// The uploads of a run on a device with its own memory: the weights and their states, the data set or its batches, and
+// those of the test.
 std::vector<size_t> uploads_of(const train::Planned& p, size_t tested) {
   std::vector<size_t> blocks(4, tested);
   const auto add = [&](const std::vector<nn::NamedVariable>& variables) {
@@ -133,7 +133,7 @@ size_t StepPlan::total() const {
 
 size_t arena_within(const StepPlan& d, double device_bytes) {
   if (device_bytes <= 0 || static_cast<double>(d.total()) <= device_bytes) return 0;
-  // Plans that take less than an equal share of what is left leave the rest of it to the others.
+  // Plans that need less than an equal share leave the rest of it to the others.
   double left = device_bytes - static_cast<double>(d.total() - d.arena_bytes);
   std::vector<size_t> arenas = d.arenas;
   std::sort(arenas.begin(), arenas.end());
@@ -171,7 +171,7 @@ StepPlan plan_step(const train::Planned& p) {
   add(Part::weights, blocks.of(p.model.net->state_dict()));
   add(Part::optimizer, blocks.of(p.optimizer.state_dict()));
   d.states.resize(p.optimizer.parameters().size());
-  size_t elsewhere = 0;  // what others keep
+  size_t elsewhere = 0;  // states that other ranks keep
   for (const optim::Optimizer::State& s : p.optimizer.whole_states()) {
     if (!s.parameter) continue;
     const size_t bytes = blocks.of(s.state.variable.type().bytes());
@@ -216,16 +216,16 @@ StepPlan plan_step(const train::Planned& p) {
   const size_t batch = (p.inputs.bytes() + p.targets.bytes()) / ranks;
   const size_t staged =
       (blocks.of(p.inputs.bytes() / ranks) + blocks.of(p.targets.bytes() / ranks)) * batches_ahead(batch);
-  const bool resident = p.data_bytes > 0;  // on a processor the set is there anyway
+  const bool resident = p.data_bytes > 0;  // on a CPU the data set is in memory in any case
   add(Part::staging, resident ? (beside ? p.data_bytes : 0) : beside ? batch : staged);
   if (beside && !resident) add(Part::host, staged);
   add(beside ? Part::host : Part::staging, p.kept_bytes);
   if (!p.evaluation) return d;
   d.evaluation = work_of(*p.evaluation);
   d.evaluation_batch = p.evaluation_batch;
-  // The short last batch works in the same arena.
+  // The short last batch runs in the same arena.
   add(Part::evaluation, blocks.of(p.evaluation->arena_bytes()));
-  // Test samples are read ahead beside the first batches of training's next epoch, which are ready by then.
+  // Test samples are read ahead along with the first batches of the next training epoch, which are ready by then.
   const size_t tested = p.test_inputs.bytes() + p.test_targets.bytes();
   const auto batches = static_cast<size_t>((p.test_count + p.evaluation_batch - 1) / p.evaluation_batch);
   if (beside) add(Part::staging, upload_buffers(uploads_of(p, tested)));
@@ -235,7 +235,7 @@ StepPlan plan_step(const train::Planned& p) {
   if (p.writes && (beside || !p.config.save_in_place)) {
     add(copy, d.part(Part::weights) + d.part(Part::optimizer) + away + d.part(Part::averages));
   }
-  if (p.writes) add(copy, elsewhere);  // states that other ranks keep are brought here to be written
+  if (p.writes) add(copy, elsewhere);  // states of other ranks are gathered here to be written
   if (!beside) add(Part::process, process_bytes(p, d.plan_steps));
   return d;
 }
@@ -244,7 +244,7 @@ TrainingSetup setup_of(const train::Planned& p) {
   const auto sample = [](const Type& t) { return Type{t.dtype, Shape(t.shape.begin() + 1, t.shape.end())}; };
   TrainingSetup s;
   s.config = p.config;
-  // A net without a spec form is planned as it is: plans change no weights.
+  // A network without a spec is planned as it is: plans do not change weights.
   s.make_model = [model = p.model] { return models::has_spec(model) ? models::again(model) : model; };
   s.input = sample(p.inputs);
   s.target = sample(p.targets);
@@ -258,7 +258,7 @@ TrainingSetup setup_of(const train::Planned& p) {
 
 namespace {
 
-// The samples of a step of all ranks. A batch that is shared has fewer where it is not a multiple of them.
+// The samples of a step over all ranks. A batch that is split evenly has fewer if it is not a multiple of the ranks.
 int64_t samples_of_step(const train::Config& c, const StepPlanOptions& o) {
   const int64_t whole = o.batch * o.ranks;
   return whole >= c.batch_size && whole - c.batch_size < o.ranks ? c.batch_size : whole;
@@ -316,7 +316,7 @@ int64_t Formula::largest(double bytes) const {
 
 Formula formula(const std::vector<StepPlan>& all) {
   FREIGHT_CHECK(all.size() >= 2 && all[0].options.batch != all[1].options.batch, "a line needs two batch sizes");
-  // Evaluation takes as many samples as the step does up to a size: the most that it takes is counted at every batch.
+  // Evaluation uses as many samples as the step, up to a limit; its maximum is counted at every batch size.
   size_t evaluation = 0;
   for (const StepPlan& d : all) evaluation = std::max(evaluation, d.part(Part::evaluation));
   const auto bytes = [&](size_t i) {

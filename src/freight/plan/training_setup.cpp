@@ -14,10 +14,10 @@ namespace freight::plan {
 
 namespace {
 
-// Samples of more rows than these do not come in arrays.
+// Samples with more rows than this are taken for photographs, which are not stored in arrays.
 constexpr int64_t kPhotograph = 96;
 
-// The type of a batch's targets, as the model alone says it.
+// The type of a batch's targets, as far as the model determines it.
 Type target_of(const models::Model& model) {
   if (model.language_model()) return model.input;
   if (model.loss == models::Loss::mse) return {DType::f32, {model.classes()}};
@@ -37,7 +37,7 @@ TrainingSetup of_model(const train::Config& config, const models::Options& optio
   const Shape& in = s.input.shape;
   const bool pictures = in.rank() == 3 && (in[0] == 1 || in[0] == 3);
   s.unit = model.language_model() ? "win" : model.reads_tokens() ? "doc" : pictures ? "img" : "sample";
-  // Nets for photographs are taken to read them.
+  // Networks for photographs are assumed to read them from files.
   s.images_in_files = s.input.shape.rank() == 3 && s.input.shape[1] >= kPhotograph;
   return s;
 }
@@ -58,7 +58,7 @@ models::Options options_of(const train::Config& c, const Shape& input) {
   return o;
 }
 
-// A named set of images in arrays, whose shape the catalogue knows: it need not be on this machine.
+// A built-in data set of images in arrays, whose shape the catalog knows even if it was not downloaded.
 const data::CatalogEntry* known_arrays(const train::Config& c) {
   const data::CatalogEntry* e = data::named_set(c.data, {.data_dir = c.data_dir});
   if (!e || e->text || e->shape.empty() || e->classes == 0 || e->shape.find('x') == std::string::npos) return nullptr;
@@ -66,7 +66,7 @@ const data::CatalogEntry* known_arrays(const train::Config& c) {
   return spec || e->shape.find('-') != std::string::npos ? nullptr : e;
 }
 
-// Samples of training have a share of every class where they are mixed, those of the test never.
+// Mixed training samples have a fraction of every class as their label; test samples never do.
 void mix_labels(TrainingSetup& s, int64_t classes) {
   if (s.config.mixup_alpha <= 0 && s.config.cutmix_alpha <= 0) return;
   s.tested = {s.input, s.target};
@@ -179,7 +179,7 @@ std::optional<TrainingSetup> setup_before_data(const train::Config& c) {
   if (content != data::Content::arrays && content != data::Content::images) return std::nullopt;
   if (train::is_spec_file(c.model)) {
     TrainingSetup s = of_model(c, {.classes = c.num_classes});
-    if (s.make_model().reads_tokens()) return std::nullopt;  // the data say how long a batch is
+    if (s.make_model().reads_tokens()) return std::nullopt;  // the length of a batch depends on the data
     mix_labels(s, s.make_model().classes());
     return s;
   }

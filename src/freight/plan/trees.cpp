@@ -20,26 +20,26 @@ namespace freight::plan {
 
 namespace {
 
-constexpr double kCells = 8, kLevels = 100 * 10;  // of the published table and trees
+constexpr double kCells = 8, kLevels = 100 * 10;  // of the published table and its trees
 constexpr double kV100Small = 1.3, kV100Large = 5;
 constexpr double kSmallRows = 1e6, kLargeRows = 1e7;
 constexpr double kSecondsOfCell = (kV100Large - kV100Small) / ((kLargeRows - kSmallRows) * kCells * kLevels);
 constexpr double kSecondsOfLevel = kV100Small / kLevels - kSecondsOfCell * kSmallRows * kCells;
-// Other tables have other numbers of bins and other missing cells than the published one.
+// Other tables have other numbers of bins and of missing values than the published one.
 constexpr Range kOtherTables = {0.6, 2};
-constexpr double kUsable = 0.94;  // of a GPU's memory, as for nets
-// A cell as the number of its bin; a row's gradients, place in the tree, answer and label; CUDA itself.
+constexpr double kUsable = 0.94;  // fraction of a GPU's memory, as for networks
+// Bytes of a value's bin number; of a row's gradients, position in the tree, prediction and label; of CUDA itself.
 constexpr double kBytesOfCell = 2, kBytesOfRow = 28, kBytesOfCuda = 0.5e9;
-constexpr int kFirstYear = 2016;  // of GPUs that XGBoost's packages with CUDA run on: Pascal
+constexpr int kFirstYear = 2016;  // The year of the first GPUs that XGBoost's packages with CUDA support: Pascal.
 
 struct PublishedGpu {
-  const char* name;  // a part of the catalogue's
-  double seconds;    // of 10 million rows
+  const char* name;  // part of a name in the catalog
+  double seconds;    // for 10 million rows
 };
 constexpr PublishedGpu kPublished[] = {{"V100", 5}, {"A10G", 3.7}, {"A100", 3.7}, {"H100", 3.6}};
-constexpr double kFastest = 3.6, kV100Bandwidth = 900;  // GB/s
+constexpr double kFastest = 3.6, kV100Bandwidth = 900;  // in GB/s
 
-// Seconds that a published run of 10 million rows would take on a device.
+// The seconds of the published run, of 10 million rows, on a device.
 Range large_run_on(const Device& device, std::string& from) {
   for (const PublishedGpu& p : kPublished) {
     if (device.name.find(p.name) == std::string::npos) continue;
@@ -105,7 +105,7 @@ Estimate trees_on(const Device& device, const Catalog& catalog, const TreeWork& 
 GpuWorth worth_of_gpu(const TreeWork& work, const TreeRate& rate, const Estimate& here,
                       const std::vector<Estimate>& devices) {
   GpuWorth worth;
-  // The V100's line, whose two terms are both published.
+  // Uses the line of the V100, of which both terms are published.
   const double gained = rate.seconds_of_cell - kSecondsOfCell;
   if (gained > 0) worth.rows_here = kSecondsOfLevel / gained / std::max(work.columns, 1.0);
   worth.seconds_here = here.run_hours.middle() * 3600;

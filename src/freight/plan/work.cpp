@@ -13,10 +13,10 @@ namespace freight::plan {
 
 namespace {
 
-// Kernels that work on blocks of channels have blocks of so many.
+// The number of channels in a block, for kernels that work on blocks of channels.
 constexpr int64_t kBlock = 16;
 
-// The product that a convolution, or one of its gradients, is.
+// Fills in the product that a convolution, or one of its gradients, amounts to.
 void fill_conv(Work& w, const Graph& g, const Node& n) {
   const auto& a = attrs<ConvAttrs>(n);
   const bool dx = n.op == Op::conv_grad_input, dw = n.op == Op::conv_grad_weight;
@@ -73,7 +73,7 @@ void fill_linalg(Work& w, const Graph& g, const Node& n) {
   w.share = share_of(n);
 }
 
-// The products of the hidden states and the weights, one time step behind the other.
+// Fills in the products of the hidden states and the weights, one per time step.
 void fill_recurrent(Work& w, const Graph& g, const Node& n) {
   const bool gradient = n.op == Op::recurrent_grad, layer = std::holds_alternative<RecurrentLayerAttrs>(n.attrs);
   const Shape &weight = g.type(n.in(layer      ? 3
@@ -108,7 +108,7 @@ const char* kind_of(const Node& n) {
   }
 }
 
-// Pools work along the channels of a pixel, copies along what follows the channels.
+// Pools work along the channels of a pixel, copies along the axes after the channels.
 double run_of(const Graph& g, const Node& n) {
   const OpKind kind = info(n.op).kind;
   if (kind != OpKind::pool && kind != OpKind::movement) return 0;
@@ -119,7 +119,7 @@ double run_of(const Graph& g, const Node& n) {
   return run;
 }
 
-// When each part of a plan's memory was last used, on a clock that counts the bytes moved.
+// When each part of a plan's memory was last used, on a clock that counts moved bytes.
 class Recency {
  public:
   explicit Recency(const Plan& plan)
@@ -128,7 +128,7 @@ class Recency {
         arena_(plan.arena_bytes() / cell_ + 1),
         others_(plan.graph()) {}
 
-  // Moves the clock past the step. Work::distance of it.
+  // Moves the clock past the step. Returns Work::distance.
   double use(const PlanStep& step) {
     const Node& n = plan_.graph().node(step.node);
     double sum = 0, bytes = 0;
@@ -140,7 +140,7 @@ class Recency {
       const auto size = static_cast<double>(plan_.graph().type(v).bytes());
       double logs = 0;
       const std::span<double> cells = cells_of(v);
-      // Large values leave the cache while they are used themselves.
+      // Large values leave the cache while they are being used.
       for (const double last : cells) logs += std::log2(now_ - last + size + 1);
       sum += size * logs / static_cast<double>(cells.size());
       bytes += size;
@@ -166,9 +166,9 @@ class Recency {
   }
 
   const Plan& plan_;
-  size_t cell_;                // bytes
-  std::vector<double> arena_;  // by cell
-  ByValue<double> others_;     // of roots that lie elsewhere
+  size_t cell_;                // bytes of a cell
+  std::vector<double> arena_;  // the last use, by cell
+  ByValue<double> others_;     // the last use of values outside the arena
   double now_ = 0;
 };
 
@@ -197,7 +197,7 @@ ByValue<bool> weight_gradients(const Plan& plan) {
       if (g.type(v).numel() == g.type(u.state).numel() && g.type(v).numel() > 1) is[root] = true;
     }
   }
-  // A value that one state takes over makes another one, too: the average of a weight reads its new value.
+  // A value that becomes a state may also be an operand of another state: the average of a weight reads its new value.
   for (const Update& u : g.updates) is[plan.placed().place(u.next).root] = false;
   return is;
 }
@@ -238,7 +238,7 @@ std::vector<Work> work_of(const Plan& plan) {
     } else {
       w.kind = kind_of(n);
       w.n = run_of(g, n);
-      // Flat arrays one beside the other; other maps find padding, broadcasts and permuted channels.
+      // Flat arrays are read side by side; other maps involve padding, broadcasts and permuted channels.
       if (w.kind == "map" && writes_state[n.out()]) w.kind = "update";
     }
     all.push_back(std::move(w));

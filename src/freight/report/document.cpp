@@ -12,7 +12,7 @@ namespace freight::report {
 
 namespace {
 
-constexpr size_t kUnbroken = 40;  // characters of a cell that stays on one line
+constexpr size_t kUnbroken = 40;  // of a cell that is not wrapped
 
 const char* page_style() {
   return R"(:root{color-scheme:light dark;--paper:#fff;--ink:#1b1f24;--muted:#5c6570;--rule:#dfe3e8;--card:#f6f7f9;
@@ -88,7 +88,7 @@ std::string date_text(double seconds) {
 }
 
 std::string document(const std::string& title, const std::string& body) {
-  // Nothing may run or be fetched, whatever the texts in a page hold.
+  // The policy forbids running and loading anything, whatever the texts in a page contain.
   return cat(
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src "

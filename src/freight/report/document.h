@@ -1,5 +1,5 @@
-// All pages have this in common: the frame with its style sheet, definitions, tables, charts with captions. A page has
-// no script and fetches nothing: its own policy forbids both.
+// What all pages have in common: the frame with its style sheet, lists of definitions, tables, charts with captions. A
+// page has no script and loads nothing: its own policy forbids both.
 #pragma once
 #include <string>
 #include <utility>
@@ -9,22 +9,22 @@
 
 namespace freight::report {
 
-// The whole page. `title` is text, `body` is markup, beginning with an <h1>.
+// The whole page. `title` is text; `body` is markup that begins with an <h1>.
 std::string document(const std::string& title, const std::string& body);
-// A list of names and values; values are markup, empty ones are left out.
+// A list of names and values; values are markup, and empty ones are omitted.
 std::string definitions(const std::vector<std::pair<std::string, std::string>>& facts);
-// A figure with its title as caption; "" where there is nothing to draw.
+// A figure with its title as caption; "" if there is nothing to draw.
 std::string chart(const Plot& plot);
 
-// A table in a box that scrolls. Cells are text; the first of a row is its heading, those of columns marked `number`
-// stand to the right. A row with one cell alone is a note over the whole width.
+// A table in a box that scrolls. Cells are text; the first cell of a row is its heading, and cells of columns marked
+// `number` are right-aligned. A row with a single cell is a note over the whole width.
 struct Column {
   std::string name;
   bool number = true;
 };
 std::string data_table(const std::vector<Column>& columns, const std::vector<std::vector<std::string>>& rows);
 
-// "2026-11-22 09:30 UTC" of seconds since 1970; "" for none.
+// Seconds since 1970 as "2026-11-22 09:30 UTC"; "" for none.
 std::string date_text(double seconds);
 
 }  // namespace freight::report

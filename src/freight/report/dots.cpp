@@ -28,7 +28,7 @@ std::string to_svg(const std::vector<Dot>& dots, const std::string& title, const
     ++rows;
   }
   if (rows == 0) return {};
-  // The scale reaches from the power of two below the least to the one above the greatest.
+  // The scale begins at the power of two below the minimum and ends at the one above the maximum.
   low = std::exp2(std::floor(std::log2(low) - 0.1));
   high = std::exp2(std::ceil(std::log2(high) + 0.1));
   const auto x = [&](double v) {

@@ -1,4 +1,4 @@
-// Amounts beside each other as marks on one log scale, a row each: SVG text, drawn without a script.
+// A dot plot: amounts as marks on a log scale, one row each, as SVG text without a script.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,11 +7,11 @@ namespace freight::report {
 
 struct Dot {
   std::string label;
-  double value = 0;     // above 0; others are left out
-  bool hollow = false;  // of another kind than the filled ones, as the page says
+  double value = 0;     // above 0; others are skipped
+  bool hollow = false;  // marks a second kind of amount, which the page explains
 };
 
-// An <svg> element of 440 units width; "" without any amount. `unit` stands under the axis.
+// An <svg> element 440 units wide; "" without any amount. `unit` is the label of the axis.
 std::string to_svg(const std::vector<Dot>& dots, const std::string& title, const std::string& unit);
 
 }  // namespace freight::report

@@ -18,10 +18,10 @@ namespace freight::report {
 
 namespace {
 
-constexpr size_t kCurves = 6;          // classes of which curves are drawn, where there are more than two
+constexpr size_t kCurves = 6;          // whose curves are drawn, if there are more than two
 constexpr int64_t kLargestSide = 160;  // of an image in the report
 
-// The held-out part of a data set, whatever its kind, one raw sample at a time.
+// The held-out part of a data set of any kind, one raw sample at a time.
 class HeldOutPart {
  public:
   HeldOutPart(const store::Bundle& bundle, const std::string& name, const data::LoadOptions& trained_on,
@@ -60,13 +60,13 @@ class HeldOutPart {
         "counts and curves below count each row once; the run's own figures use sample weights (--weight-column)");
   }
   int64_t label(int64_t i) const { return labels_.data<int64_t>()[i]; }
-  // f32, values per sample.
+  // f32, the target values of a sample.
   const float* values(int64_t i) const { return labels_.data<float>() + i * (labels_.numel() / count()); }
   std::string file(int64_t i) const { return set_ && set_->files ? set_->files->paths[static_cast<size_t>(i)] : ""; }
   const store::Rows* rows() const { return rows_ ? &rows_->rows : nullptr; }
   const std::string& text(int64_t i) const { return texts_.test.texts[static_cast<size_t>(i)]; }
 
-  // None where it cannot be read.
+  // Empty if the sample cannot be read.
   std::optional<Array> sample(int64_t i, const deploy::Predictor& predictor) {
     if (rows_) {
       const int64_t width = rows_->rows.values.shape()[1];
@@ -93,7 +93,7 @@ class HeldOutPart {
   int64_t left_out = 0;
 
  private:
-  // The numbers that the model has for the classes of the set.
+  // Maps the classes of the data set to the model's class numbers.
   void number_labels() {
     std::vector<int64_t> number;
     for (const std::string& name : texts_.classes) {
@@ -109,20 +109,20 @@ class HeldOutPart {
   }
 
   const store::Bundle& bundle_;
-  std::optional<train::MeasuredRows> rows_;  // of a model of rows
+  std::optional<train::MeasuredRows> rows_;  // for a model of tables
   std::optional<data::Dataset> set_;
   data::TextSet texts_;
   Array labels_;
 };
 
-// A sample as an image of at most kLargestSide: u8 (C, H, W); undefined where it is none.
+// A sample as an image of at most kLargestSide, u8 (C, H, W); undefined if it is not an image.
 Array image_of(const Array& sample) {
   if (sample.shape().rank() != 3 || (sample.shape()[0] != 1 && sample.shape()[0] != 3)) return {};
   const int64_t channels = sample.shape()[0], rows = sample.shape()[1], columns = sample.shape()[2];
   Array out(DType::u8, sample.shape());
   if (sample.dtype() == DType::u8) {
     std::memcpy(out.raw(), sample.raw(), out.bytes());
-  } else {  // the darkest value black, the lightest white
+  } else {  // the minimum becomes black, the maximum white
     const std::vector<float> values = sample.to_vector<float>();
     const auto [low, high] = std::minmax_element(values.begin(), values.end());
     const float scale = *high > *low ? 255.0f / (*high - *low) : 0.0f;
@@ -148,7 +148,7 @@ Array image_of(const Array& sample) {
   return small;
 }
 
-// Sums over samples for OutputErrors.
+// Sums over samples, for OutputErrors.
 struct Sums {
   double absolute = 0, square = 0, target = 0, target_square = 0;
 };
@@ -231,7 +231,7 @@ class Examiner {
     }
   }
 
-  // The second of two classes; of more those with the most samples.
+  // Chooses the second of two classes, or else the classes with the most samples.
   void choose_curves() {
     const int64_t k = predictor_.outputs();
     std::vector<int64_t> samples(static_cast<size_t>(k)), order;
@@ -292,7 +292,7 @@ class Examiner {
   Examination e_;
   std::vector<std::vector<Scored>> scored_;  // by curve
   Calibration calibration_;
-  std::vector<Sums> sums_;  // per output of a model that regresses
+  std::vector<Sums> sums_;  // per output of a regression
 };
 
 }  // namespace

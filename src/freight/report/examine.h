@@ -1,6 +1,6 @@
-// All that a stored model gets right and wrong: it is run over the held-out part of its data, sample by sample through
-// deploy::Predictor, as a user's inputs are. Of classes: confusions and the mistakes it was most certain of; of values
-// to regress: the errors per output. Of a model of rows also what it makes of its columns.
+// Examines a saved model: it predicts the held-out part of its data sample by sample through deploy::Predictor, as it
+// does for a user's inputs. For classes the result has the confusion matrix and the most confident errors; for a
+// regression the errors of each output; for a model of tables also how it uses the columns.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -17,24 +17,24 @@
 namespace freight::report {
 
 struct ExamineOptions {
-  std::string data = {};      // instead of what the model was trained on
-  std::string data_dir = {};  // where named sets are looked for first
+  std::string data = {};      // used instead of the data that the model was trained on
+  std::string data_dir = {};  // directory that is searched first for built-in datasets
   std::string backend = "auto";
   int64_t batch_size = 64;
   int64_t samples = 0;    // at most, evenly spread over the held-out part; 0: all
-  int64_t examples = 24;  // mistakes that are kept
+  int64_t examples = 24;  // errors to keep
 };
 
 struct Mistake {
-  int64_t sample = 0;     // its number in the held-out part, from 0
-  std::string file = {};  // where it lies in one
+  int64_t sample = 0;     // the sample's number in the held-out part, from 0
+  std::string file = {};  // the sample's file, if it has one
   int64_t truth = 0, told = 0;
-  double certainty = 0, truth_probability = 0;  // of the class told, of the true one
-  Array image = {};                             // u8 (C, H, W) with C 1 or 3, as the model saw it; undefined for others
+  double certainty = 0, truth_probability = 0;  // probabilities of the predicted and of the true class
+  Array image = {};  // u8 (C, H, W) with C 1 or 3, as the model saw it; undefined for other inputs
   std::string text = {};
 };
 
-// A class against all others.
+// The curves of one class against all others.
 struct ClassCurves {
   int64_t number = 0;
   ThresholdCurves curves;
@@ -44,37 +44,38 @@ struct Residual {
   float answer = 0, target = 0;
 };
 
-// Errors of one output of a model that regresses.
+// The errors of one output of a regression.
 struct OutputErrors {
   double mean_absolute = 0, root_mean_square = 0;
-  double explained = 0;  // share of the variance: 1 - MSE / variance of the targets
+  double explained = 0;  // explained fraction of the variance: 1 - MSE / variance of the targets
 };
 
 struct Examination {
   std::string data, split;
-  std::string note;      // how the part came about; often empty
-  int64_t held_out = 0;  // samples in the part
-  int64_t count = 0;     // of them that were run
-  int64_t left_out = 0;  // that cannot be read
+  std::string note;      // how the held-out part was chosen; often empty
+  int64_t held_out = 0;  // number of samples in the held-out part
+  int64_t count = 0;     // number of them that were predicted
+  int64_t left_out = 0;  // number of them that could not be read
   int64_t parameters = 0;
   bool text = false;
-  std::vector<std::string> classes;                             // a name for every class the model tells
-  std::map<std::pair<int64_t, int64_t>, int64_t> told;          // (truth, told) to the number of samples
-  std::vector<Mistake> mistakes;                                // the most certain first
-  std::vector<ClassCurves> curves;                              // the second of two classes; of more the most frequent
-  std::vector<CalibrationBin> calibration;                      // of that class; of more, of the class that is told
-  double calibration_error = 0;                                 // expected calibration error
-  std::vector<OutputErrors> outputs;                            // of a model that regresses
-  std::vector<Residual> residuals;                              // of the first of them
-  std::optional<TableExamination> table;                        // of a model of rows
-  std::vector<std::pair<std::string, std::string>> provenance;  // as the model file has it
+  std::vector<std::string> classes;                     // a name for every class of the model
+  std::map<std::pair<int64_t, int64_t>, int64_t> told;  // (true class, predicted class) to the number of samples
+  std::vector<Mistake> mistakes;                        // the most confident first
+  std::vector<ClassCurves> curves;          // of the second of two classes; otherwise of the most frequent classes
+  std::vector<CalibrationBin> calibration;  // of that class; for more than two classes, of the predicted class
+  double calibration_error = 0;             // expected calibration error
+  std::vector<OutputErrors> outputs;        // for a regression
+  std::vector<Residual> residuals;          // of the first output
+  std::optional<TableExamination> table;    // for a model of tables
+  std::vector<std::pair<std::string, std::string>> provenance;  // as in the model file
 
   bool classification() const { return outputs.empty(); }
   int64_t right() const;
 };
 
-// `poll` hears of the samples done; false ends the examination with Error(runtime). Throws Error: usage for a model
-// that tells tokens or data that does not fit it, data where there is none, checkpoint for a damaged model.
+// `poll` is called with the number of completed samples; false ends the examination with Error(runtime). Throws Error:
+// usage for a language model or data that does not fit the model, data if there is none, checkpoint for a damaged
+// model.
 Examination examine(const std::string& model_path, const ExamineOptions& options,
                     const std::function<bool(int64_t done, int64_t total)>& poll = {});
 

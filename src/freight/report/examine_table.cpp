@@ -1,4 +1,5 @@
-// See examine_table.h. Every figure is of a sample of the rows, so that a table of millions is examined in seconds.
+// See examine_table.h. All figures are measured on a sample of the rows, so that a table of millions is examined in
+// seconds.
 #include "freight/report/examine_table.h"
 
 #include <algorithm>
@@ -18,9 +19,10 @@ namespace {
 
 constexpr int64_t kImportanceRows = 1000, kDependenceRows = 300, kBlockRows = 1 << 14;
 constexpr size_t kDependentColumns = 6, kWordsShown = 10, kGrid = 20, kClassesShown = 6;
-constexpr int64_t kShuffles = 3, kMostShuffled = 256;  // of more columns those that the model made most of are measured
+// Of wider tables, the columns that the model uses most are shuffled.
+constexpr int64_t kShuffles = 3, kMostShuffled = 256;
 
-// Evenly spread rows, or groups of those that are ranked.
+// Evenly spread rows, or whole groups of a ranking.
 store::Rows thinned(const store::Rows& rows, int64_t most) {
   const int64_t all = rows.count(), n = std::min(all, most);
   std::vector<int64_t> numbers;
@@ -138,7 +140,7 @@ class TableExaminer {
     }
   }
 
-  // Columns that are shuffled: all, or those that the model says it made most of.
+  // The columns to shuffle: all, or those with the highest importance in the model.
   std::vector<int64_t> columns_to_shuffle() const {
     std::vector<int64_t> all(static_cast<size_t>(width_));
     std::iota(all.begin(), all.end(), int64_t{0});
@@ -190,7 +192,7 @@ class TableExaminer {
     out_.importance.push_back(std::move(importance));
   }
 
-  // Values that the column takes in these rows: quantiles of numbers, the most frequent words.
+  // Values that the column has in these rows: quantiles of numbers, or the most frequent categories.
   std::vector<double> grid_of(const store::Rows& rows, int64_t column, bool words) const {
     std::map<double, int64_t> times;
     std::vector<double> all;

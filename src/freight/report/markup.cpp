@@ -13,11 +13,11 @@ namespace {
 
 constexpr int32_t kReplacement = 0xfffd;
 
-// Characters that a page shows as nothing, or that reorder their neighbours.
+// True for characters that a page shows as nothing, or that reorder their neighbors.
 bool hidden(int32_t c) {
   const bool control = (c < 0x20 && c != '\n' && c != '\t') || (c >= 0x7f && c < 0xa0);
   const bool direction = (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
-  const bool none = (c & 0xfffe) == 0xfffe || (c >= 0xfdd0 && c <= 0xfdef);  // code points that are no characters
+  const bool none = (c & 0xfffe) == 0xfffe || (c >= 0xfdd0 && c <= 0xfdef);  // code points that are not characters
   return control || direction || none;
 }
 

@@ -14,7 +14,7 @@ namespace freight::report {
 
 namespace {
 
-constexpr size_t kRows = 200;  // of metrics in the table under the charts, per run
+constexpr size_t kRows = 200;  // rows per run in the table of metrics below the charts
 
 std::string duration_text(double seconds) {
   if (!(seconds > 0) || seconds > 1e11) return {};
@@ -23,9 +23,9 @@ std::string duration_text(double seconds) {
   return s < 3600 ? cat(s / 60, " min ", s % 60, " s") : cat(s / 3600, " h ", s % 3600 / 60, " min");
 }
 
-// The end of a run in one line, with a sign that needs no colour.
+// The end of a run in one line, with a sign that is readable without color.
 struct Outcome {
-  const char* kind;  // class: good, open, bad
+  const char* kind;  // CSS class: good, open, bad
   std::string text;
 };
 Outcome outcome(const RunRecord& run) {
@@ -38,7 +38,7 @@ Outcome outcome(const RunRecord& run) {
 
 std::string file_name(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
 
-// The model that --model auto, --tune or --folds chose; "" where nothing was compared.
+// The model that --model auto, --tune or --folds chose; "" if nothing was compared.
 std::string winner(const RunRecord& run) {
   if (run.leaderboard.standings.empty()) return {};
   const Leaderboard::Entry& best = run.leaderboard.standings.front();
@@ -61,7 +61,7 @@ std::string metrics_text(const io::Metrics& m) {
   return cat(out, " (", escaped(m.split), ", step ", with_commas(m.step), ")");
 }
 
-// The figures of the run's end; of one that has not ended, the plan that its rows name.
+// The memory at the run's end; for a run that has not ended, the planned memory of its rows.
 std::string memory_text(const RunRecord& run) {
   double planned = run.planned_bytes;
   for (const io::Metrics& m : run.rows) {
@@ -108,7 +108,7 @@ std::string cell(const std::optional<double>& v, int decimals = -1) {
   return cat("<td class=\"number\">", decimals < 0 || !std::isfinite(*v) ? figure(*v) : fixed(*v, decimals), "</td>");
 }
 
-// Every row of metrics, or some evenly spread.
+// All rows of metrics, or evenly spread ones.
 std::string rows_table(const std::vector<ReportedRun>& runs, size_t number) {
   const RunRecord& run = runs[number].run;
   if (run.rows.empty()) return {};
@@ -221,7 +221,7 @@ std::string examinations(const std::vector<ReportedRun>& runs) {
   return out;
 }
 
-// Tells what forbids comparing the curves of these runs.
+// The reason why the curves of these runs are not comparable; "" if they are.
 std::string comparison_note(const std::vector<ReportedRun>& runs) {
   const RunRecord& first = runs.front().run;
   const bool other = std::any_of(runs.begin(), runs.end(), [&](const ReportedRun& s) {

@@ -1,5 +1,5 @@
-// The report: one HTML text with style sheet, charts and images in it, without scripts and without anything from the
-// net. Readable without colour, by light and dark, on paper and at a phone's width.
+// The report: one HTML text that includes its style sheet, charts and images, without scripts and without anything from
+// the network. It is readable without color, in light and dark mode, on paper and on a phone.
 #pragma once
 #include <optional>
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace freight::report {
 
-// A run in the report, with what became of examining its model.
+// A run in the report, with the examination of its model.
 struct ReportedRun {
   RunRecord run;
   std::optional<Examination> examination = {};
-  std::string not_examined = {};  // why there is none
+  std::string not_examined = {};  // the reason if there is no examination
 };
 
 std::string to_html(const std::vector<ReportedRun>& runs);

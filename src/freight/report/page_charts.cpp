@@ -22,8 +22,8 @@ std::vector<Point> points(const RunRecord& run, const std::string& split, const 
   return all;
 }
 
-// The share of the time between two rows that was spent waiting for data, in percent; a run that began in the midst of
-// another has none for its first row, since its steps are not known.
+// The time spent waiting for data between two rows, in percent. A run that resumed another has no value for its first
+// row, since the number of its steps is not known.
 std::vector<Point> data_wait(const RunRecord& run) {
   std::vector<Point> all;
   int64_t before = 0;
@@ -40,8 +40,8 @@ std::vector<Point> data_wait(const RunRecord& run) {
   return all;
 }
 
-// A chart, where there is a line to draw: tables that are fitted at once have one point, and neither a learning rate
-// nor batches to wait for.
+// A chart if it has a line: tables that are fitted in one step have one point, and neither a learning rate nor waits
+// for batches.
 std::string chart_of_lines(const Plot& plot) {
   const bool any = std::any_of(plot.series.begin(), plot.series.end(), [](const Series& s) {
     return s.points.size() > 1 &&

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kCurvePoints = 200, kScatterPoints = 800, kResidualBins = 30;
 
-// Some of many points, the first and the last among them.
+// A selection of many points, including the first and the last.
 std::vector<Point> some_of(const std::vector<Point>& points, size_t most) {
   if (points.size() <= most) return points;
   std::vector<Point> out;
@@ -23,7 +23,7 @@ std::vector<Point> some_of(const std::vector<Point>& points, size_t most) {
 
 Series diagonal() { return {.points = {{0, 0}, {1, 1}}, .colour = 4, .stroke = Stroke::dashed, .value_at_end = false}; }
 
-// A plot of shares against shares: both axes go from 0 to 1.
+// A plot of fractions against fractions: both axes go from 0 to 1.
 Plot plot_of_shares(const char* title, const char* x, const char* y) {
   return {.title = title,
           .x_label = x,
@@ -90,7 +90,7 @@ std::string residual_charts(const Examination& e) {
   scatter = some_of(scatter, kScatterPoints);
   std::sort(scatter.begin(), scatter.end(), [](const Point& a, const Point& b) { return a.x < b.x; });
   std::sort(errors.begin(), errors.end());
-  // The middle 98 %: a single error far off would leave one bar of all others.
+  // Shows the middle 98 %: otherwise a single outlier would put all other errors into one bar.
   const double low = errors[errors.size() / 100], high = errors[errors.size() - 1 - errors.size() / 100];
   std::vector<Point> counts;
   for (size_t i = 0; i < kResidualBins && high > low; ++i) {

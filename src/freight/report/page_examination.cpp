@@ -12,15 +12,15 @@ namespace freight::report {
 
 namespace {
 
-constexpr size_t kTableClasses = 20;  // of more a table of counts is too wide to read
-constexpr size_t kListed = 20;        // rows of the longer lists that are always shown
+constexpr size_t kTableClasses = 20;  // with more classes, a table of counts is too wide to read
+constexpr size_t kListed = 20;        // rows of long lists that are always shown
 constexpr size_t kTextLength = 600;   // characters of a text
 
 // Counts per class.
 struct ClassFigures {
   size_t number = 0;
   int64_t samples = 0, told = 0, right = 0;
-  int64_t other = -1, other_count = 0;  // the class that it was most often taken for
+  int64_t other = -1, other_count = 0;  // the class with which it was confused most often
   double f1() const {
     return samples + told > 0 ? 2 * static_cast<double>(right) / static_cast<double>(samples + told) : 0;
   }
@@ -47,7 +47,7 @@ class Examined {
 
   std::string name(int64_t number) const { return escaped(shortened(e_.classes[static_cast<size_t>(number)], 60)); }
 
-  // Rows are true classes, columns told ones; a cell's shade is its share of the row.
+  // The confusion matrix: rows are true classes, columns predicted ones, and a cell's shade is its fraction of the row.
   std::string table() const {
     const size_t k = e_.classes.size();
     std::string out =
@@ -75,7 +75,7 @@ class Examined {
     return out + "</tbody></table></div>";
   }
 
-  // The same as an image, for many classes.
+  // The confusion matrix as an image, for many classes.
   std::string map() const {
     const double k = static_cast<double>(e_.classes.size());
     std::string out = cat("<figure class=\"map\"><svg viewBox=\"-1 -1 ", fixed(k + 2, 0), " ", fixed(k + 2, 0),
@@ -158,7 +158,7 @@ class Examined {
   std::vector<ClassFigures> figures_;
 };
 
-// (C, H, W) to a data URI.
+// An image (C, H, W) as a data URI.
 std::string image_uri(const Array& image) {
   const int64_t channels = image.shape()[0], rows = image.shape()[1], columns = image.shape()[2];
   Array pixels(DType::u8, {rows, columns, channels});
@@ -206,7 +206,7 @@ std::string class_section(const Examination& e) {
   return out + "</div>";
 }
 
-// Figures of a ranking, which says nothing of values.
+// The metrics of a ranking, which has no errors of single rows.
 std::string ranking_section(const TableExamination& t) {
   std::vector<std::vector<std::string>> rows;
   for (const train::Score& s : t.ranking) rows.push_back({s.name, figure(s.value), figure(s.low), figure(s.high)});

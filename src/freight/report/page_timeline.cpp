@@ -14,7 +14,7 @@ void add(std::vector<Bar>& bars, const std::string& label, double seconds, Filli
   if (seconds > 0) bars.push_back({label, seconds, filling});
 }
 
-// The bars of rank 0: it computes, waits for what is not summed by then, and updates the weights.
+// The bars of rank 0: it computes, waits for sums that are not complete, and updates the weights.
 Lane of_rank(const StepTimes& t) {
   const double summed = t.sums.empty() ? t.computed : std::max(t.computed, t.sums.back().end);
   Lane lane{.label = "rank 0"};

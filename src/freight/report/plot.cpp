@@ -13,11 +13,11 @@ namespace freight::report {
 namespace {
 
 constexpr double kPlotWidth = 440, kHeight = 270, kTop = 30, kBottom = 38, kLine = 14;
-constexpr double kPlotCharacter = 6.8, kBold = 8;  // widths of one, in the wider of the usual fonts
+constexpr double kPlotCharacter = 6.8, kBold = 8;  // widths of a character in the wider of the usual fonts
 constexpr size_t kBuckets = 400;                   // parts of a line that is decimated
-constexpr size_t kMarks = 40;                      // lines of so many points show each one
+constexpr size_t kMarks = 40;                      // lines with at most this many points mark each one
 
-std::string at(double v) {  // a coordinate
+std::string at(double v) {  // formats a coordinate
   std::string text = fixed(v, 1);
   if (ends_with(text, ".0")) text.resize(text.size() - 2);
   return text;
@@ -32,11 +32,11 @@ struct DataRange {
   bool empty() const { return low > high; }
 };
 
-// From values to coordinates.
+// Maps values to coordinates.
 struct Axis {
   double low = 0, high = 1, from = 0, to = 1;
   bool log = false;
-  // Differences of the largest numbers are more than a double holds.
+  // Scales before subtracting: the difference of the largest numbers overflows a double.
   double operator()(double v) const {
     const auto place = [&](double value) {
       return log ? std::log(static_cast<long double>(value)) : static_cast<long double>(value);
@@ -123,14 +123,14 @@ std::string classes(const Series& s) {
   return cat("s", s.colour % kColours, kStrokes[static_cast<size_t>(s.stroke)]);
 }
 
-// The name of a line with its last value; empty for one that has no name or is not seen.
+// The name of a line with its last value; empty for a line without a name, or that is not visible.
 std::string end_label(const Series& s, const Axis& y) {
   const auto last = std::find_if(s.points.rbegin(), s.points.rend(), [&](const Point& p) { return y.shows(p.y); });
   if (s.label.empty() || last == s.points.rend()) return {};
   return s.value_at_end ? cat(s.label, " ", figure(last->y)) : s.label;
 }
 
-// One line with its marks, and where it ends.
+// A line with its marks, and the place where it ends.
 class Line {
  public:
   Line(const Series& series, const Axis& x, const Axis& y, double top) : series_(series), x_(x), y_(y), top_(top) {}
@@ -181,7 +181,7 @@ class Line {
   Point end_;
 };
 
-// Puts the labels of lines beside their ends, apart from each other.
+// Places the labels next to the ends of their lines without overlap.
 std::string end_labels(const std::vector<Line>& lines, double x, double top, double bottom) {
   struct Label {
     const Line* line;
@@ -282,7 +282,7 @@ std::vector<Point> decimated(const std::vector<Point>& points, double low, doubl
       out.push_back(points[first]);
       continue;
     }
-    out.push_back(*std::min(least, greatest));  // of one array: the earlier
+    out.push_back(*std::min(least, greatest));  // the earlier of the two, which point into one array
     if (least != greatest) out.push_back(*std::max(least, greatest));
   }
   return out;

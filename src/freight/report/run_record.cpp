@@ -35,7 +35,7 @@ void flatten(const Json& j, const std::string& prefix, Facts& out) {
   }
 }
 
-// A JSON object in a file of the run; an empty one with a note where there is none.
+// A JSON object in a file of the run; empty, with a note, if it cannot be read.
 Json object_in(const RunRecord& run, const char* name, std::vector<std::string>& notes) {
   const std::string path = cat(run.path, "/", name);
   if (!io::file_exists(path)) {
@@ -96,7 +96,7 @@ Leaderboard leaderboard_in(const Json& j) {
   return board;
 }
 
-// Reads a step's times; none unless each sum lies behind the one before it and within the step.
+// Reads a step's times; empty unless each sum begins after the one before it and ends within the step.
 StepTimes step_times_in(const Json& j) {
   StepTimes t{
       .ranks = integer(j, "ranks"), .computed = number(j, "computed_s"), .step = number(j, "step_s"), .sums = {}};
@@ -217,7 +217,7 @@ RunRecord read_run(const std::string& path) {
     if (sound) run.spec = io::read_text(run.path + "/model.json");
     if (run.spec.size() > kLongestSpec) run.spec.clear();
   }
-  // The final one of a run that goes on is from where it stood before.
+  // The final model of a run that was resumed is from before that, so it is the last choice.
   std::vector<const char*> models = {"/best/model.safetensors", "/last/model.safetensors"};
   models.insert(run.status == "running" ? models.end() : models.begin(), "/model.safetensors");
   for (const char* name : models) {

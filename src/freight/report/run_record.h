@@ -1,6 +1,6 @@
-// RunRecord: what the directory of a run says of it, read for people: its metrics, its configuration as key and text,
-// its outcome and machine. Unlike a resume it takes runs that are damaged, running or of another version: what is
-// missing stays empty, and `notes` say so.
+// RunRecord: the contents of a run's directory for reports: its metrics, its configuration as keys and texts, its
+// outcome and machine. Unlike resuming, reading accepts runs that are damaged, still running or of another version:
+// missing parts stay empty, and `notes` lists them.
 #pragma once
 #include <string>
 #include <utility>
@@ -12,14 +12,14 @@ namespace freight::report {
 
 using Facts = std::vector<std::pair<std::string, std::string>>;  // name and value, in the order of the file
 
-// Learners and settings that were compared before the run's model was fitted, the chosen one first.
+// The learners and settings that were compared before the run's model was fitted, the chosen one first.
 struct Leaderboard {
   struct Entry {
     std::string learner, settings;
     double mean = 0, deviation = 0;  // of the metric over the folds
     double fit_seconds = 0, row_seconds = 0, bytes = 0;
     int64_t folds = 0, rows = 0;
-    bool whole = true;  // false: on a share of the rows
+    bool whole = true;  // false: measured on some of the rows only
   };
   std::string metric;
   double seconds = 0;
@@ -27,40 +27,41 @@ struct Leaderboard {
   std::vector<std::string> left_out;  // "gbdt: why"
 };
 
-// A step over several ranks, in seconds since its beginning (train/step_timeline.h).
+// The times of a step of several ranks, in seconds since its beginning (train/step_timeline.h).
 struct StepTimes {
   struct Sum {
     double begin = 0, end = 0, bytes = 0;
   };
-  int64_t ranks = 0;  // 0: not told
+  int64_t ranks = 0;  // 0: not recorded
   double computed = 0, step = 0;
   std::vector<Sum> sums;
 };
 
 struct RunRecord {
   std::string path;
-  std::vector<io::Metrics> rows;  // by rising step within each split
+  std::vector<io::Metrics> rows;  // by ascending step within each split
   Facts config;                   // "optimizer.lr", "0.1"; texts without quotes
   std::string spec;               // model.json
-  std::string model;  // path of the stored model: the final one; of a run without, or that still runs, the best or last
+  // Path of the saved model: the final one; for a run without it, or that still runs, the best or last one.
+  std::string model;
   std::vector<std::string> notes;
 
-  // From run.json; empty or 0 where it does not say.
+  // From run.json; empty or 0 if missing there.
   std::string status, version, host, device, compute, command, data, fingerprint;
   StepTimes timeline;
-  Leaderboard leaderboard;  // without standings where nothing was compared
+  Leaderboard leaderboard;  // empty if nothing was compared
   int64_t exit_code = 0, threads = 0, train_count = 0, test_count = 0, steps = 0, bad_samples = 0;
   double planned_bytes = 0, measured_bytes = 0;  // of memory; 0: not recorded
-  double train_seconds = 0, time = 0;            // `time` in seconds since 1970: of the last change of the status
+  double train_seconds = 0, time = 0;            // `time`: of the last change of the status, in seconds since 1970
 
-  const std::string& config_value(const std::string& key) const;  // "" for none
+  const std::string& config_value(const std::string& key) const;  // "" if it is not set
   std::vector<std::string> splits() const;                        // in order of appearance
   std::vector<const io::Metrics*> rows_of(const std::string& split) const;
-  // The held-out row with the highest top1, or the lowest loss where no row has one; null for none.
+  // The held-out row with the highest top1, or with the lowest loss if no row has a top1; null if there is none.
   const io::Metrics* best() const;
 };
 
-// Throws Error(data) for a path that is not the directory of a run.
+// Throws Error(data) for a path that is not a run's directory.
 RunRecord read_run(const std::string& path);
 
 }  // namespace freight::report

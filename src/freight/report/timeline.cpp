@@ -11,8 +11,8 @@ namespace freight::report {
 
 namespace {
 
-constexpr double kTimelineWidth = 880, kBar = 30, kLane = 84;  // a lane: its name, bars, axis
-constexpr double kLeast = 1.5;                                 // narrower bars are gathered
+constexpr double kTimelineWidth = 880, kBar = 30, kLane = 84;  // a lane consists of its name, bars and axis
+constexpr double kLeast = 1.5;                                 // narrower bars are combined
 constexpr double kTimelineCharacter = 6.8;
 
 double total(const Lane& lane) {
@@ -21,7 +21,7 @@ double total(const Lane& lane) {
   return sum;
 }
 
-// Bars that can be seen. `least`: seconds of the narrowest one.
+// The bars that are wide enough to be seen. `least`: the seconds of the narrowest one.
 std::vector<Bar> visible(const std::vector<Bar>& bars, double least) {
   std::vector<Bar> joined, out;
   for (const Bar& b : bars) {
@@ -32,7 +32,7 @@ std::vector<Bar> visible(const std::vector<Bar>& bars, double least) {
       joined.push_back(b);
     }
   }
-  int gathered = 0;  // bars in out.back()
+  int gathered = 0;  // number of bars that were combined in out.back()
   for (const Bar& b : joined) {
     if (gathered > 0 && out.back().seconds < least && b.seconds < least) {
       Bar& last = out.back();
@@ -56,12 +56,12 @@ const char* class_of(Filling f) {
 
 bool patterned(Filling f) { return f == Filling::hatched || f == Filling::crossed; }
 
-// The attribute that refers to the pattern of a filling in a colour; "" for fillings without one.
+// The attribute that refers to the pattern of a filling in a color; "" for fillings without one.
 std::string fill_of(Filling f, int colour) {
   return patterned(f) ? cat(" fill=\"url(#", class_of(f), "-", colour, ")\"") : "";
 }
 
-// The pattern itself, which takes its colour from itself, not from what it fills.
+// The pattern itself, whose color is its own, not that of the element it fills.
 std::string pattern_of(Filling f, int colour) {
   return cat(
       "<pattern id=\"", class_of(f), "-", colour, "\" class=\"s", colour,

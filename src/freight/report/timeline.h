@@ -1,5 +1,5 @@
-// The order and the duration of steps, as bars in lanes: SVG text, drawn without a script. Every lane has a time
-// axis of its own. Kinds of bars differ by their filling, not by colour, and wide ones carry their names.
+// The order and duration of steps as bars in lanes: SVG text without a script. Every lane has its own time axis. Kinds
+// of bars differ by their filling, not by color, and wide bars carry their names.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -17,17 +17,17 @@ struct Bar {
 
 struct Lane {
   std::string label;
-  std::vector<Bar> bars = {};  // one behind the other
+  std::vector<Bar> bars = {};  // one after the other
   int colour = 0;              // as in plots
-  bool dashed = false;         // the frames of its bars: for what was not measured
+  bool dashed = false;         // dashed frames: for times that were not measured
 };
 
-// An <svg> element of 880 units width. Neighbours of equal name and filling are drawn as one bar; bars too narrow to be
-// seen are gathered. Empty where no lane lasts.
+// An <svg> element 880 units wide. Neighboring bars of equal name and filling are drawn as one; bars too narrow to be
+// seen are combined. Empty if all lanes are.
 std::string to_svg(const std::vector<Lane>& lanes, const std::string& title);
 // A small bar for a legend.
 std::string legend_bar(Filling filling);
-// The rules that the classes of both need; the page defines the colours, as for plots.
+// The style rules of both; the page defines the colors, as for plots.
 const char* timeline_style();
 
 }  // namespace freight::report

@@ -22,12 +22,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kWaitingBatches = 64;
-// A full batch of fewer FLOPs, a few milliseconds of one core, runs on one thread. Steps that short on all cores wait
-// for each other at every kernel as soon as the threads of connections want a core too: at 80 % of its capacity a small
-// net on two cores was measured to answer an eighth of what came in, on one thread all of it.
+// A full batch of fewer FLOPs than this, a few milliseconds of one core, runs on one thread. On all cores, the threads
+// of such short steps would wait for each other at every kernel as soon as the connections' threads need a core, too:
+// at 80 % of its capacity a small network on two cores was measured to respond to an eighth of the requests, on one
+// thread to all of them.
 constexpr double kSmallBatch = 2e8;
 
-// The samples of one request, and who waits for their results.
+// The samples of a request, and the thread that waits for their results.
 class Job {
  public:
   std::vector<Array> samples;
@@ -35,7 +36,8 @@ class Job {
   std::exception_ptr error;
   Clock::time_point arrived;
 
-  // Sleeping at once: a semaphore of the library spins first, and a batch takes longer than that pays for.
+  // A condition variable wakes the thread: the library's semaphore would spin first, which does not pay off for the
+  // length of a batch.
   void finish(std::exception_ptr e) {
     {
       const std::lock_guard lock(mutex_);
@@ -61,7 +63,7 @@ struct Queue {
   ServedModel* model = nullptr;
   std::deque<std::shared_ptr<Job>> jobs;
   int64_t samples = 0;
-  int threads = 1;  // that compute, at most
+  int threads = 1;  // compute threads, at most
 
   int64_t max_batch() const { return model->predictor().options().batch_size; }
 };
@@ -74,10 +76,10 @@ struct Engine::State {
   std::mutex mutex;
   std::condition_variable filled;
   bool stopping = false, hurrying = false;
-  size_t turn = 0;  // the queue that is looked at first
+  size_t turn = 0;  // the queue that is checked first
   std::thread thread;
 
-  // Answers what waits and ends the thread.
+  // Completes all waiting jobs and ends the thread.
   void stop() {
     {
       const std::lock_guard lock(mutex);
@@ -97,7 +99,8 @@ struct Engine::State {
     }
   }
 
-  // The next queue whose turn it is and that should wait no longer; else null, and `until` says how long to sleep.
+  // The next queue, in turn, that need not wait any longer; null if there is none, and then `until` is the time to
+  // sleep until.
   Queue* ready(Clock::time_point& until) {
     const auto delay =
         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.max_delay_seconds));

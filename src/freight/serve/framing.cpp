@@ -32,7 +32,7 @@ std::string_view without_blanks(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-// A field line without its end; false where it is none.
+// Parses a field line without its line end; false if it is malformed.
 bool parse_field(std::string_view line, std::pair<std::string, std::string>& out) {
   const size_t colon = line.find(':');
   if (colon == std::string_view::npos || !is_token(line.substr(0, colon)) || !is_value(line.substr(colon + 1)))
@@ -48,7 +48,7 @@ bool is_authority(std::string_view text) {
   });
 }
 
-// Tells what makes the end of the body, or whom the request is for, unclear.
+// The reason why the end of the body, or the host of the request, is ambiguous; "" if it is not.
 std::string meaning_fault(const Head& head) {
   const auto values = [&](const char* name) {
     std::vector<std::string> all;
@@ -185,7 +185,7 @@ void ChunkDecoder::trailer(char c) {
   }
   std::pair<std::string, std::string> field;
   const bool sound = ends_with(line_, "\r") && parse_field(std::string_view(line_).substr(0, line_.size() - 1), field);
-  // Fields that say where a message ends or whom it is for may not come so late.
+  // A trailer must not contain fields that determine the message's end or its host.
   const std::string name = lower(field.first);
   if (!sound || name == "content-length" || name == "transfer-encoding" || name == "host") state_ = State::broken;
   line_.clear();

@@ -1,5 +1,8 @@
-// See http.h. Accepting is ours, since httplib's ends the server where accept() fails once; a connection and what
-// httplib does of it is http_connection_internal.h's.
+// See http.h. httplib routes requests, unpacks bodies and writes responses (Server::process_request). Accepting
+// connections, their loop and their Stream are ours: httplib's do not limit the size of a head or of a chunked body or
+// the time of a request, lose pipelined requests, and end the server if accept() fails once. Only framing.cpp decides
+// where a head and a body end: httplib skips lines that it does not understand, and accepts any chunk size that
+// strtoul() does.
 #include "freight/serve/http.h"
 
 #include <poll.h>
@@ -28,7 +31,7 @@ constexpr int kBacklog = 512;
 
 std::string address(const HttpOptions& o) { return cat(o.host, ":", o.port); }
 
-// A socket bound to the address; `port` becomes the one that was chosen.
+// A listening socket bound to the address; `port` becomes the port that was chosen.
 int bind_listener(const HttpOptions& o, int& port) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_family = AF_UNSPEC;
@@ -126,8 +129,7 @@ class HttpServer::Impl {
     }
   }
 
-  // Connections that were refused and whose client may not have read why: they are closed once it has, or after a
-  // moment, while others are accepted.
+  // Refused connections whose clients may not have read the reason yet: they close once it is read, or after a moment.
   class Leaving {
    public:
     bool empty() const { return left_.empty(); }
@@ -157,9 +159,9 @@ class HttpServer::Impl {
     std::list<Left> left_;
   };
 
-  // Says whether another connection may begin; where there are as many as there may be, the one that waited longest for
-  // its client's next request makes room. What was told to end before counts no more, though its thread, on a busy
-  // machine, may have had no time to: else each newcomer would end one after the other, until none is idle.
+  // True if another connection may begin. At the limit, the longest idle connection is ended to make room. Connections
+  // that were told to end no longer count, even if their threads had no time yet: otherwise each new connection would
+  // end another one, until none is idle.
   bool has_room() {
     const std::lock_guard lock(mutex_);
     if (shared_.metrics.connections - ending_ < shared_.options.max_connections) return true;
@@ -243,14 +245,15 @@ class HttpServer::Impl {
     return true;
   }
 
-  static constexpr int kMostEnding = 64;  // beside max_connections; each is a thread that has nothing left to do
+  // In addition to max_connections; each is a thread that has nothing left to do.
+  static constexpr int kMostEnding = 64;
 
   HttpShared shared_;
   int port_ = -1;
   Socket listener_;
   std::thread accepting_;
   int ending_ = 0;
-  std::mutex mutex_;  // of connections_ and ending_
+  std::mutex mutex_;  // protects connections_, which of them are idle, and ending_
   std::condition_variable left_;
   std::list<Listed> connections_;
 };

@@ -24,11 +24,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMostLevels = 200;  // words of a column that the page offers
+constexpr size_t kMostLevels = 200;  // of a column, offered by the page
 
 std::string dump(const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-// The double that prints like the float.
+// The double with the same shortest decimal form as the float.
 double as_printed(float v) { return parse_number<double>(cat(v)).value_or(v); }
 
 std::string checked_name(std::string name, const store::Bundle& bundle) {
@@ -49,7 +49,7 @@ Json shape_json(const Shape& sample) {
   return j;
 }
 
-// Sample `i` of the first axis.
+// Sample `i` along the first axis.
 Array cut(const Array& all, int64_t i) {
   Shape shape = all.shape();
   shape.erase(0);
@@ -109,8 +109,8 @@ ServedModel::ServedModel(std::string name, store::Bundle bundle, const deploy::P
   describe();
 }
 
-// A row of a table may be one byte of a body, which packs to a thousandth, and takes hundreds of bytes of memory; and
-// all requests of others wait while the rows of one are computed.
+// Limits the samples of a request. A row of a table may be one byte of the body, which compresses to a thousandth, but
+// needs hundreds of bytes of memory; and all other requests wait while the rows are computed.
 void ServedModel::check_count(int64_t samples, const std::string& name) const {
   if (samples <= max_samples_) return;
   fail(ErrorKind::usage, name, "expected at most ", max_samples_, ", got ", samples,
@@ -128,12 +128,13 @@ void ServedModel::describe() {
   };
   for (const store::Column& c : b.columns) {
     const std::string& source = c.source_name();
-    if (std::find(columns.begin(), columns.end(), source) != columns.end()) continue;  // a date's next part
+    // Another part of the same date.
+    if (std::find(columns.begin(), columns.end(), source) != columns.end()) continue;
     columns.push_back(source);
     Json levels = Json::array();
     for (size_t i = 0; i < std::min(c.levels.size(), kMostLevels); ++i) levels.push_back(c.levels[i]);
     fields.push_back({{"name", source}, {"kind", kind_of(c)}, {"categories", c.levels.size()}, {"levels", levels}});
-    take(source, c.takes_texts() ? "BYTES" : "FP64", {-1}, {1});  // models of rows compute in doubles
+    take(source, c.takes_texts() ? "BYTES" : "FP64", {-1}, {1});  // models of tables compute in doubles
   }
   if (!reads_rows()) {
     const Json shape = text() ? Json::array({-1}) : shape_json(input);
@@ -177,13 +178,13 @@ void ServedModel::describe() {
 Array ServedModel::sample_of_table(const std::string& text, const std::string& name) const {
   const std::vector<store::Column>& columns = predictor_.bundle().columns;
   std::vector<size_t> places;
-  data::CellsAsked asked{.header = true, .forms = data::CellForms::delimited};  // what the request says that it is
+  data::CellsAsked asked{.header = true, .forms = data::CellForms::delimited};  // as the request declares it
   asked.kinds = [&](const data::TableHead& head) {
     places = store::places_of(columns, head.names, name);
     return store::kinds_of(columns, places, head.names.size());
   };
   data::CellReader reader({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, name, asked);
-  const data::Cells cells = reader.next(2);  // further ones are not read
+  const data::Cells cells = reader.next(2);  // further rows are not read
   if (cells.rows() != 1) {
     fail(ErrorKind::usage, name, "expected the names of the columns and one row, got ",
          cells.rows() > 1 ? "several" : "no", " rows");
@@ -223,14 +224,14 @@ std::vector<std::string> ServedModel::row_warnings(const Array& sample) const {
   return found;
 }
 
-// An input of N cells per column becomes N rows.
+// Converts inputs with N values per column to N rows.
 std::vector<Array> ServedModel::rows(const InferRequest& request, const std::string& name) const {
   const std::vector<store::Column>& columns = predictor_.bundle().columns;
   std::vector<std::string> names;
   for (const NamedTensor& t : request.inputs) names.push_back(t.name);
   const std::vector<size_t> places = store::places_of(columns, names, name);
   const int64_t n = request.inputs[places[0]].shape[0];
-  // Before anything of N elements is made: a shape [N,0] of any N needs no bytes in the body.
+  // Checked before anything of N elements is allocated: a shape [N,0] with any N needs no bytes in the body.
   for (const size_t place : places) {
     const NamedTensor& t = request.inputs[place];
     const bool flat = t.shape.rank() == 1 || (t.shape.rank() == 2 && t.shape[1] == 1);
@@ -280,8 +281,8 @@ std::vector<Array> ServedModel::samples(InferRequest& request, const std::string
       refuse("input \"input\": got shape ", t.shape, ", model ", name_, " takes (N, ...) of ", input);
     for (int64_t i = 0; i < t.shape[0]; ++i) {
       const std::string what = cat(name, ": input \"input\": sample ", i);
-      // The request says the type: of a model of bytes FP32 is from 0 to 1, whatever whole numbers it holds.
-      // Each is checked here, alone and once: batches are shared.
+      // The request determines the type: for a model of bytes, FP32 means 0 to 1, even if all its values are whole
+      // numbers. Each sample is checked here, once and by itself, since batches are shared between requests.
       Array one = cut(t.values, i);
       if (predictor_.bundle().preprocessing.arrays.values != data::Values::bytes) {
         one = predictor_.sample_of_values(one, what);
@@ -339,8 +340,8 @@ void ServedModel::check_outputs(const InferRequest& request, const std::string& 
   }
 }
 
-// The column that adds most to the sums behind the answer, or has the largest number where the model does not say what
-// columns add: "a is 1e308".
+// The column that contributes most to the prediction, or the one with the largest number if the model does not provide
+// contributions: "a is 1e308".
 std::string ServedModel::largest_part(const Array& sample) const {
   const store::Bundle& b = predictor_.bundle();
   const auto width = static_cast<int64_t>(b.columns.size());
@@ -349,7 +350,7 @@ std::string ServedModel::largest_part(const Array& sample) const {
   double largest = -1;
   for (int64_t c = 0; c < width; ++c) {
     double size = std::fabs(sample.data<double>()[c]);
-    if (std::isnan(size)) size = 0;  // a missing cell
+    if (std::isnan(size)) size = 0;  // a missing value
     if (added.numel() > 0) size = 0;
     for (int64_t at = c; at < added.numel(); at += width + 1) {
       const double part = std::fabs(added.data<double>()[at]);
@@ -395,7 +396,7 @@ std::vector<Output> ServedModel::outputs(const InferRequest& request, const Arra
   return out;
 }
 
-// The told one and then the largest, k in all; ties by number.
+// The predicted class and then the most probable others, k in all; ties are ordered by number.
 std::vector<int64_t> ServedModel::best(const float* row, int64_t k) const {
   std::vector<int64_t> order(static_cast<size_t>(predictor_.outputs()));
   std::iota(order.begin(), order.end(), 0);

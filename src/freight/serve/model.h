@@ -1,5 +1,5 @@
-// One model behind the server: its name, what it takes and gives in the words of the protocol, how tensors become
-// samples and results answers, and its card for the page. Running it is engine.h's.
+// A model behind the server: its name, its inputs and outputs in the terms of the protocol, the conversion of tensors
+// to samples and of results to responses, and the description that the page shows. engine.h runs it.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,8 +12,8 @@ namespace freight::serve {
 
 class ServedModel {
  public:
-  // `name` "": the model's own. Throws Error(usage) for a name that is no part of a path.
-  // A request may hold `max_samples`, and a full batch always.
+  // An empty `name` stands for the model's own. Throws Error(usage) for a name that cannot be part of a path. A request
+  // may have `max_samples` samples, and always at least a full batch.
   ServedModel(std::string name, store::Bundle bundle, const deploy::PredictorOptions& options, int64_t max_samples);
 
   const std::string& name() const { return name_; }
@@ -22,7 +22,7 @@ class ServedModel {
   deploy::Predictor& predictor() { return predictor_; }
   ModelMetrics& metrics() { return metrics_; }
 
-  // JSON texts of the protocol: /v2/models/M, and /config as Triton gives it.
+  // The JSON texts of the protocol: /v2/models/M, and /config in Triton's form.
   const std::string& metadata() const { return metadata_; }
   const std::string& config() const { return config_; }
   // {"name", "architecture", "kind": "picture" | "text" | "array" | "rows", "input" or "columns", "outputs",
@@ -31,26 +31,27 @@ class ServedModel {
   // first 200}.
   const std::string& card() const { return card_; }
 
-  // Samples of an infer request: the input "input" (FP32 0..1, or UINT8 0..255, both (N, ...)), or "text" (BYTES (N))
-  // or "tokens" (INT32 (N, T), from a 0 on padding), or of a model of rows an input (N) per column, by its name. Throws
+  // The samples of an infer request: the input "input" (FP32 0..1, or UINT8 0..255, both (N, ...)), "text" (BYTES (N))
+  // or "tokens" (INT32 (N, T), padded with 0); for a model of tables an input (N) per column, by its name. Throws
   // Error(usage or data) that begins with `name`.
   std::vector<Array> samples(InferRequest& request, const std::string& name) const;
-  // A model of rows takes cells of a table with a header, or of a JSON object {"column": number, text or null}.
+  // The sample of a table with a header and one row, or of a JSON object {"column": number, text or null}, for a model
+  // of tables.
   Array sample_of_table(const std::string& text, const std::string& name) const;
   Array sample_of_json(const std::string& text, const std::string& name) const;
-  // What training did not have of such a sample: a category, a number so large, a cell that is missing.
+  // Warnings about what did not occur in training: a category, a number so large, a missing value.
   std::vector<std::string> row_warnings(const Array& sample) const;
-  // Throws where a result is NaN or infinite, which no JSON says: of a model of rows Error(data) with the column that
-  // made it so, as any number is taken there; of others Error(diverged). `samples` gave the results, in their order;
-  // they may be left out where the model takes no rows.
+  // Throws if a result is NaN or infinite, which JSON cannot express: for a model of tables Error(data) that names the
+  // column responsible, since any number is accepted there; for others Error(diverged). `results` are those of
+  // `samples`, in order; samples may be empty for models that are not of tables.
   void check_results(const Array& results, const std::vector<Array>& samples) const;
-  // The outputs that a request wants of f32 (N, K).
+  // The outputs that a request asks for, from results f32 (N, K).
   std::vector<Output> outputs(const InferRequest& request, const Array& results) const;
-  // Refuses wanted outputs that there are not, before anything is run.
+  // Refuses a request for outputs that do not exist, before anything is run.
   void check_outputs(const InferRequest& request, const std::string& name) const;
-  // The answer of /predict on one sample, `row` of K numbers: {"model", "class", "index", "probability", "top":
-  // [{"class", "index", "probability"}], "milliseconds"}, or {"model", "values", "milliseconds"}.
-  // Behind the model stand "warnings" where there are some.
+  // The response of /predict for one sample, whose results are the K numbers of `row`: {"model", "class", "index",
+  // "probability", "top": [{"class", "index", "probability"}], "milliseconds"}, or {"model", "values", "milliseconds"}.
+  // If there are warnings, "warnings" follows "model".
   std::string prediction(const float* row, int64_t top, double seconds,
                          const std::vector<std::string>& warnings = {}) const;
 

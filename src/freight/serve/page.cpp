@@ -10,7 +10,7 @@ namespace freight::serve {
 
 namespace {
 
-// 'sha256-...' of what stands between <tag> and </tag>.
+// 'sha256-...' of the text between <tag> and </tag>.
 std::string hash_of(const std::string& html, const std::string& tag) {
   const size_t first = html.find(cat("<", tag, ">")) + tag.size() + 2, last = html.find(cat("</", tag, ">"));
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};

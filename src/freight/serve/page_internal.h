@@ -8,7 +8,8 @@ const char* page_html();
 
 struct Page {
   std::string html;
-  // Content-Security-Policy: the page's own script and style by their hashes, requests to this server, nothing else.
+  // Content-Security-Policy: allows the page's own script and style by their hashes, requests to this server, and
+  // nothing else.
   std::string policy;
 };
 const Page& page();

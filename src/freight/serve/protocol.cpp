@@ -21,25 +21,26 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxDepth = 16;       // of the document and of nested data
-constexpr size_t kMaxValues = 10'000;  // of the document, tensors' data left out
+constexpr size_t kMaxValues = 10'000;  // of the document, without the data of tensors
 constexpr size_t kMaxRank = 8;
-constexpr size_t kMaxTexts = 65'536;  // per input: an empty one takes 4 bytes of the body, but 32 of memory
+constexpr size_t kMaxTexts = 65'536;  // per input: an empty text takes 4 bytes of the body, but 32 of memory
 constexpr DataType kTypes[] = {DataType::fp32,  DataType::fp64,  DataType::uint8,
                                DataType::int32, DataType::int64, DataType::bytes};
 constexpr uint64_t kMostInt64 = std::numeric_limits<int64_t>::max();
-constexpr int64_t kMostExact = int64_t{1} << 53;  // up to here every integer is a double; the next one becomes this
+// Up to here every integer is a double; larger ones that are not become this.
+constexpr int64_t kMostExact = int64_t{1} << 53;
 
-// It holds the "data" of one input, and how its lists are nested.
+// The "data" of one input, and how its lists are nested.
 struct Data {
   std::vector<double> numbers;
-  std::vector<std::pair<size_t, int64_t>> exact;  // which of them are written as integers from 2^53 on
+  std::vector<std::pair<size_t, int64_t>> exact;  // the elements that are written as integers from 2^53 on
   std::vector<std::string> texts;
   bool given = false;
-  std::vector<int64_t> extents;  // of the lists at each depth, all of one length
-  bool ragged = false;           // they are not
+  std::vector<int64_t> extents;  // the lengths of the lists at each depth
+  bool ragged = false;           // lists of one depth have different lengths
 };
 
-// Builds the document; `data` of inputs[i] becomes data[i] and is left out of it.
+// Builds the document without the `data` of inputs[i], which goes to data[i].
 class Reader : public nlohmann::json_sax<json> {
  public:
   explicit Reader(std::string name) : name_(std::move(name)) {}
@@ -92,7 +93,7 @@ class Reader : public nlohmann::json_sax<json> {
     if (d.extents[depth] == kUnknown) d.extents[depth] = open_lists_.back();
     d.ragged = d.ragged || d.extents[depth] != open_lists_.back();
     open_lists_.pop_back();
-    // Elements stand in the innermost lists alone.
+    // Elements are only allowed in the innermost lists.
     if (in_data()) return true;
     if (element_depth_ != 0 && element_depth_ != d.extents.size()) d.ragged = true;
     element_depth_ = 0;
@@ -111,14 +112,14 @@ class Reader : public nlohmann::json_sax<json> {
   [[noreturn]] void refuse(const std::string& what) const { throw Error(ErrorKind::usage, name_, what); }
 
   bool in_data() const { return !open_lists_.empty(); }
-  // A number or text of a tensor has come.
+  // Counts an element, a number or text, of a tensor.
   bool element() {
     if (element_depth_ == 0) element_depth_ = open_lists_.size();
     if (element_depth_ != open_lists_.size()) data.back().ragged = true;
     ++open_lists_.back();
     return true;
   }
-  // True where the value that begins now is inputs[i].data.
+  // True if the value that begins now is inputs[i].data.
   bool is_data() const {
     return open_.size() == 3 && key_ == "data" && open_[2]->is_object() && document.contains("inputs") &&
            open_[1] == &document["inputs"] && open_[1]->is_array();
@@ -161,15 +162,15 @@ class Reader : public nlohmann::json_sax<json> {
   }
 
   std::string name_, key_;
-  std::vector<json*> open_;  // a parent never grows while a child is open, so the pointers hold
+  std::vector<json*> open_;  // a parent never grows while a child is open, so the pointers stay valid
   static constexpr int64_t kUnknown = -1;
-  std::vector<int64_t> open_lists_;  // of data: how many members each has so far
-  size_t element_depth_ = 0;         // how many lists are around its first element; 0: there was none
+  std::vector<int64_t> open_lists_;  // of data: how many members each open list has so far
+  size_t element_depth_ = 0;         // the number of lists around its first element; 0: there was none
   size_t values_ = 0;
 };
 
 struct Parser {
-  io::ByteView rest;  // binary tensors not yet taken
+  io::ByteView rest;  // binary tensors that were not read yet
   std::string name;
 
   template <class... Parts>
@@ -177,7 +178,7 @@ struct Parser {
     fail(ErrorKind::usage, name, parts...);
   }
 
-  // A member of the expected kind, or null where there is none.
+  // A member of the expected kind; null if it is missing.
   const json* find(const json& object, const char* key, json::value_t kind, const char* kind_name) const {
     const auto it = object.find(key);
     if (it == object.end()) return nullptr;
@@ -243,7 +244,7 @@ struct Parser {
     return out;
   }
 
-  // Texts, each behind its length as four bytes, little end first.
+  // Texts, each preceded by its length in four bytes, little-endian.
   std::vector<std::string> unpack(io::ByteView bytes, const std::string& input_name) const {
     std::vector<std::string> out;
     while (!bytes.empty()) {
@@ -281,7 +282,7 @@ struct Parser {
     if (!bytes.empty()) std::memcpy(t.values.raw(), bytes.data(), bytes.size());
   }
 
-  // Data is flat, or nested as the shape says.
+  // Checks that data is flat, or nested like the shape.
   void check_nesting(const Data& data, const NamedTensor& t) const {
     if (data.ragged) {
       refuse("input \"", excerpt(t.name), "\": the lists of data differ in length or depth, shape ", t.shape,
@@ -319,7 +320,7 @@ struct Parser {
           if (v != std::floor(v) || v < 0 || v > 255) out_of_range(t, i, v, "0 to 255");
           t.values.data<uint8_t>()[i] = static_cast<uint8_t>(v);
           break;
-        case DataType::int64: break;  // below
+        case DataType::int64: break;  // read below
         default:
           if (v != std::floor(v) || std::abs(v) > std::numeric_limits<int32_t>::max()) out_of_range(t, i, v, "32 bits");
           t.values.data<int32_t>()[i] = static_cast<int32_t>(v);
@@ -327,8 +328,8 @@ struct Parser {
     }
     if (t.type == DataType::int64) read_int64(t, data);
   }
-  // As they were written, also where no double is equal to them. What is written otherwise, as 1e18, may have been
-  // rounded from 2^53 on.
+  // Reads integers exactly as written, even if no double equals them. A number in another form, such as 1e18, may have
+  // been rounded from 2^53 on.
   void read_int64(NamedTensor& t, const Data& data) const {
     auto exact = data.exact.begin();
     for (size_t i = 0; i < data.numbers.size(); ++i) {
@@ -401,7 +402,7 @@ struct Parser {
   }
 };
 
-// The binary form of a tensor, appended.
+// Appends the binary form of a tensor.
 void append_binary(std::string& out, const NamedTensor& t) {
   if (t.type != DataType::bytes) {
     out.append(static_cast<const char*>(t.values.raw()), t.values.bytes());
@@ -414,7 +415,8 @@ void append_binary(std::string& out, const NamedTensor& t) {
   }
 }
 
-// As JSON. Most names need no escapes, and making a serializer for each costs more than the answer's numbers.
+// A text as JSON. Most names need no escapes, and making a serializer for each costs more than writing the response's
+// numbers.
 std::string quoted(const std::string& text) {
   const bool plain =
       std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c < '\x7f' && c != '"' && c != '\\'; });
@@ -472,7 +474,7 @@ InferRequest parse_infer(io::ByteView body, std::optional<size_t> json_size, con
     std::set<std::string> names;
     for (const json& output : *outputs) {
       r.outputs.push_back(p.output(output));
-      // Each mention would be a copy of the whole result.
+      // Each mention would make a copy of the whole result.
       if (!names.insert(r.outputs.back().name).second)
         p.refuse("output \"", excerpt(r.outputs.back().name), "\" is named twice");
     }
@@ -481,7 +483,7 @@ InferRequest parse_infer(io::ByteView body, std::optional<size_t> json_size, con
 }
 
 InferAnswer write_infer(const std::string& model, const std::string& id, const std::vector<Output>& outputs) {
-  // Written by hand: this is on the way of every request.
+  // Written without a JSON library, since every request does this.
   std::string text = cat("{\"model_name\":", quoted(model), ",\"model_version\":\"1\"");
   if (!id.empty()) text += cat(",\"id\":", quoted(id));
   text += ",\"outputs\":[";

@@ -22,7 +22,7 @@ constexpr size_t kMaxTextBytes = size_t{4} << 20;  // as JSON; far more than any
 
 Reply error(int status, const std::string& text) { return {.status = status, .body = error_json(text)}; }
 
-// Takes as long for a wrong first letter as for a wrong last one; the length may show.
+// Its time does not depend on where the texts differ; it may reveal their length.
 bool equal_in_constant_time(const std::string& a, const std::string& b) {
   if (a.size() != b.size()) return false;
   volatile unsigned char difference = 0;
@@ -35,7 +35,7 @@ bool equal_in_constant_time(const std::string& a, const std::string& b) {
 
 io::ByteView view(const std::string& text) { return {reinterpret_cast<const uint8_t*>(text.data()), text.size()}; }
 
-// The media type in small letters, without parameters.
+// The media type in lower case, without parameters.
 std::string media_type(const Request& request) {
   std::string type = lower(request.header("Content-Type"));
   type = type.substr(0, type.find(';'));
@@ -43,7 +43,7 @@ std::string media_type(const Request& request) {
   return type;
 }
 
-// The text of a request to /predict: the body, or "text" of a JSON object.
+// The text of a request to /predict: the body, or "text" in a JSON object.
 std::string text_of(const Request& request, const std::string& type) {
   if (type != "application/json") return request.body();
   if (request.body().size() > kMaxTextBytes) {
@@ -114,7 +114,7 @@ Routes::Found Routes::find(const std::string& path) const {
   return {{}, "not found; / is the page, /v2/models/MODEL/infer and /predict make predictions"};
 }
 
-// `rest` is what follows the name: "", "/ready", "/versions/1/infer", ...
+// `rest` is the path after the name: "", "/ready", "/versions/1/infer", ...
 Routes::Found Routes::find_model(const std::string& name, const std::string& rest) const {
   using What = Route::What;
   ServedModel* model = model_named(name);

@@ -1,5 +1,5 @@
-// The meaning of the server's paths: the Open Inference Protocol, /predict, /models, /metrics, health, and the page.
-// Requests in, replies out; no sockets.
+// What the server's paths mean: the Open Inference Protocol, /predict, /models, /metrics, health, and the page. Takes
+// requests and returns replies; knows no sockets.
 #pragma once
 #include <chrono>
 #include <optional>
@@ -15,17 +15,17 @@ namespace freight::serve {
 
 class Routes {
  public:
-  // `token` "": nobody needs one.
+  // An empty `token` means that none is needed.
   Routes(std::vector<ServedModel*> models, Engine& engine, HttpMetrics& http, std::string token);
 
-  // Says whether the request may come in: 401, 404, 405 are told before its body is read.
+  // Decides, before the body is read, whether a request is accepted; if not, the reply has status 401, 404 or 405.
   std::optional<Reply> admit(const Request& request) const;
-  // The reply to a request that was admitted.
+  // The reply to an accepted request.
   Reply answer(const Request& request);
 
  private:
   enum class Verb { get, post };
-  // A path that was understood. `model` is null where it names none.
+  // A path that was recognized. `model` is null if the path does not name one.
   struct Route {
     enum class What { page, live, ready, server, metrics, models, index, predict, model, model_ready, config, infer };
     What what;
@@ -35,7 +35,7 @@ class Routes {
   };
   struct Found {
     std::optional<Route> route;
-    std::string reason;  // why there is none
+    std::string reason;  // why the path was not recognized
   };
   Found find(const std::string& path) const;
   Found find_model(const std::string& name, const std::string& rest) const;

@@ -1,4 +1,4 @@
-// See server.h: puts models, engine, routes and HTTP together.
+// See server.h: connects models, engine, routes and HTTP.
 #include "freight/serve/server.h"
 
 #include <set>
@@ -26,7 +26,7 @@ struct Server::State {
   HttpMetrics metrics;
   std::unique_ptr<Engine> engine;
   std::unique_ptr<Routes> routes;
-  std::unique_ptr<HttpServer> http;  // its threads use all of the above, so it goes first
+  std::unique_ptr<HttpServer> http;  // its threads use all of the above, so it is destroyed first
 };
 
 Server::Server(const std::vector<ModelFile>& files, const ServerOptions& o) : state_(std::make_unique<State>()) {
@@ -46,7 +46,7 @@ Server::Server(const std::vector<ModelFile>& files, const ServerOptions& o) : st
       fail(ErrorKind::usage, f.path, "is a second model named ", models.back()->name(), "; rename it by NAME=", f.path);
     }
   }
-  // Before the plans are made, which takes long: a port that is taken is told at once.
+  // Binds before the plans are made, which takes long: a port that is in use is reported at once.
   s.http = std::make_unique<HttpServer>(HttpOptions{.host = o.host,
                                                     .port = o.port,
                                                     .max_connections = o.max_connections,

@@ -1,5 +1,4 @@
-// A server of stored models: the Open Inference Protocol, /predict, a page, metrics. See docs/serve.md.
-//
+// A server of saved models: the Open Inference Protocol, /predict, a page, metrics. See docs/serve.md.
 //   serve::Server server({{"", "model.safetensors"}}, {.port = 8000});
 //   server.start();
 //   ...
@@ -20,7 +19,7 @@ struct ModelFile {
 struct ServerOptions {
   std::string host = "127.0.0.1";
   int port = 8000;         // 0: any free one
-  std::string token = {};  // "": nobody needs one
+  std::string token = {};  // "": none is needed
   int64_t max_batch = 32;
   int64_t max_samples = 8192;  // of one request
   double max_delay_seconds = 0;
@@ -29,10 +28,11 @@ struct ServerOptions {
   size_t max_header_bytes = size_t{16} << 10;
   size_t max_body_bytes = size_t{32} << 20;
   size_t max_held_bytes = size_t{256} << 20;  // HttpOptions::max_held_bytes
-  double timeout_seconds = 30;                // for a request to come, an answer to be taken, and idling
+  double timeout_seconds = 30;                // for receiving a request, sending a response, and idling
   std::string backend = "auto", precision = "fp32";
   bool deterministic = false;
-  // Told while plans are made: model, done, of how many. False: stop; the server then answers nothing.
+  // Called while plans are made (model, plans made, of how many). Returns false to stop; the server then serves
+  // nothing.
   std::function<bool(const std::string&, int64_t, int64_t)> warmed = [](const std::string&, int64_t, int64_t) {
     return true;
   };
@@ -40,8 +40,8 @@ struct ServerOptions {
 
 class Server {
  public:
-  // Loads the models, takes the address, makes all plans. Throws Error: usage (names, options), checkpoint (a damaged
-  // file), runtime (the address).
+  // Loads the models, binds the address and makes all plans. Throws Error: usage (names, options), checkpoint (a
+  // damaged file), runtime (the address).
   Server(const std::vector<ModelFile>& files, const ServerOptions& options);
   ~Server();
   Server(const Server&) = delete;
@@ -50,7 +50,7 @@ class Server {
   int port() const;
   std::vector<std::string> names() const;
   void start();
-  // Refuses what is new, finishes what has begun. False where connections had to be broken off after `seconds`.
+  // Refuses new requests and completes those that have begun. False if connections had to be closed after `seconds`.
   bool stop(double seconds);
 
  private:

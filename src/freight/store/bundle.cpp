@@ -1,6 +1,6 @@
-// See bundle.h. Metadata keys: format, classes, provenance; of nets spec, preprocessing and, where weights are tied,
-// ties, a list of lists of paths; of other learners learner, columns and threshold; xxh3_128. Values but format,
-// learner and xxh3_128 are JSON texts.
+// See bundle.h. Metadata keys: format, classes, provenance; for networks spec, preprocessing and, if weights are tied,
+// ties, a list of lists of paths; for other learners learner, columns and threshold; xxh3_128. All values but those of
+// format, learner and xxh3_128 are JSON texts.
 #include "freight/store/bundle.h"
 
 #include <algorithm>
@@ -27,13 +27,13 @@ using nlohmann::json;
 namespace {
 
 constexpr const char* kFormat = "freight-bundle-1";
-constexpr const char* kSeal = "xxh3_128";                     // of all the rest; not in early files
-constexpr const char* kLearner = "learner";                   // not in files of nets
-constexpr const char* kIgnoredColumns = "ignored_columns";    // of other learners, where there are some
+constexpr const char* kSeal = "xxh3_128";                     // of all other contents; not in early files
+constexpr const char* kLearner = "learner";                   // not in files of networks
+constexpr const char* kIgnoredColumns = "ignored_columns";    // of other learners, if there are any
 constexpr const char* kColumns = "columns";                   // of other learners
-constexpr const char* kOrderNames[] = {"ymd", "dmy", "mdy"};  // of data::DateOrder
-constexpr const char* kThreshold = "threshold";               // of those of two classes that have one
-constexpr const char* kTies = "ties";                         // of nets some of whose paths lead to one variable
+constexpr const char* kOrderNames[] = {"ymd", "dmy", "mdy"};  // by data::DateOrder
+constexpr const char* kThreshold = "threshold";               // of models with two classes that have one
+constexpr const char* kTies = "ties";                         // of networks with several paths to one variable
 constexpr const char* kTokenizer = "freight.tokenizer";       // u8: data::Tokenizer::stored
 
 [[noreturn]] void damaged(const std::string& path, const std::string& what) { fail(ErrorKind::checkpoint, path, what); }
@@ -47,7 +47,7 @@ const std::string& entry(const io::SafeTensors& file, const std::string& path, c
   return it->second;
 }
 
-// It covers names and values of the metadata, and the tensors in the order of their names, not that of the file.
+// The hash covers names and values of the metadata, and the tensors in the order of their names, not of the file.
 std::string seal_of(const io::SafeTensors& file) {
   std::vector<io::ByteView> pieces;
   const auto add = [&](const void* p, size_t size) { pieces.emplace_back(static_cast<const uint8_t*>(p), size); };
@@ -71,7 +71,7 @@ std::vector<std::string> known_learners() {
   return names;
 }
 
-// Reads what the file holds, which must be what was stored.
+// Reads a file and verifies its hash.
 io::SafeTensors load_sealed(const std::string& path) {
   io::SafeTensors file = io::load_safetensors(path);
   const auto seal = file.metadata.find(kSeal);
@@ -103,7 +103,7 @@ void need_same(const data::Tokenizer& tokens, const io::SafeTensors& file, const
        "other tokens; weights of a text model require the data, split and tokenizer that they were trained with");
 }
 
-// The tokenizer and its buckets; the vocabulary must be the one that the weights were trained with.
+// Loads the tokenizer and the lengths of batches; the vocabulary must be the one that the weights were trained with.
 void load_text(Preprocessing& p, const json& j, const io::SafeTensors& file, const models::Model& model,
                const std::string& path) {
   const auto tensor =
@@ -131,7 +131,7 @@ void load_text(Preprocessing& p, const json& j, const io::SafeTensors& file, con
   }
 }
 
-// Early files say of pixels alone that they are such.
+// Early files declare only pixels as such.
 data::ArrayMeaning meaning_from(const json& j, const std::string& path) {
   data::ArrayMeaning m;
   const std::string values = j.value("values", j.value("pixels", false) ? "bytes" : "unstated");
@@ -196,7 +196,7 @@ void write_net(const Bundle& bundle, io::SafeTensors& file) {
   file.metadata["preprocessing"] = preprocessing.dump();
 }
 
-// The columns, beside what the learner writes itself.
+// Writes the columns; the learner writes everything else.
 void write_rows(const Bundle& bundle, io::SafeTensors& file) {
   json columns = json::array();
   for (const Column& c : bundle.columns) {
@@ -268,7 +268,7 @@ Preprocessing preprocessing_in(const json& j, const std::string& path) {
   p.mean = j.at("mean").get<std::vector<float>>();
   p.std = j.at("std").get<std::vector<float>>();
   p.resize = j.value("resize", int64_t{0});
-  // Early files, which do not say it, are of models that saw images as their pixels lie.
+  // Early files have no orientation: their models used the pixels of images unrotated.
   const std::string orientation = j.value("orientation", "ignore");
   if (!io::parse_orientation(orientation, p.orientation)) {
     damaged(path, cat("preprocessing: unknown orientation: expected exif or ignore, got ", orientation));
@@ -323,7 +323,7 @@ void read_style(const json& j, const std::string& path, Column& c) {
   c.style = {decimal[0], group.empty() ? '\0' : group[0]};
 }
 
-// Reads the form of the cells of a column of numbers; files that do not say have plain numbers.
+// Reads the form of values in a column of numbers; a file without it has plain numbers.
 void read_form(const json& j, const std::string& path, Column& c) {
   const std::string form = j.value("form", to_string(CellForm::number));
   c.form = CellForm::number;
@@ -356,7 +356,7 @@ std::vector<IgnoredColumn> ignored_columns_in(const json& list) {
 std::vector<Column> columns_in(const json& list, const std::string& path) {
   std::vector<Column> columns;
   std::set<std::string> names;
-  std::map<std::string, bool> texts_of;  // by source: a cell is read as one kind
+  std::map<std::string, bool> texts_of;  // by source, whose values are either all texts or all numbers
   for (const json& j : list) {
     const auto kind = j.at("kind").get<std::string>();
     if (kind != "categories" && kind != "numbers") {

@@ -19,7 +19,7 @@ template <class... Parts>
   fail(ErrorKind::checkpoint, path, parts...);
 }
 
-// No data is scaled by less: what is beyond leaves the range of f32 in the first product.
+// No data has a smaller standard deviation: beyond these limits the first product leaves the range of f32.
 constexpr float kLeastDeviation = 1e-20f, kLargest = 1e20f;
 constexpr int64_t kLargestResize = 16384;
 
@@ -53,7 +53,7 @@ void need_different_classes(const std::vector<std::string>& classes, int most, c
 }
 
 // A model that was trained here names all its outputs, each differently. Converted weights may come without names, and
-// in well-known lists (ImageNet's) two classes have one.
+// well-known lists (ImageNet's) have one name for two classes.
 void check_classes(const Bundle& b, const std::string& path) {
   const bool trained = b.provenance.contains("data") && b.provenance.contains("steps");
   const bool tells_classes = b.model.loss == models::Loss::cross_entropy && !b.model.language_model();
@@ -64,7 +64,7 @@ void check_classes(const Bundle& b, const std::string& path) {
 }
 
 void check_provenance(const Bundle& b, const std::string& path) {
-  constexpr size_t kLongest = 4096;  // of a text: names and paths
+  constexpr size_t kLongest = 4096;  // of a text such as a name or path
   for (const auto& [key, value] : b.provenance) {
     if (key.size() + value.size() > kLongest) {
       refuse_stored(path, "provenance: ", excerpt(key), " has ", key.size() + value.size(),

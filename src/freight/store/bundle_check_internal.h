@@ -1,4 +1,4 @@
-// A stored model is checked in one place before anything is done with what it says.
+// Checks a saved model in one place, before anything uses its contents.
 #pragma once
 #include <string>
 
@@ -6,13 +6,13 @@
 
 namespace freight::store {
 
-// Refuses, as check_said does, of a model of rows: class names other than those of the outputs, strange provenance.
+// Refuses a model of tables whose class names do not match its outputs, or with invalid provenance.
 void check_rows(const Bundle& bundle, const std::string& path);
-// Checks all of a bundle but its weights. Throws Error(checkpoint) that begins with the file's name: an input that is
-// not the model's, scales that no division bears, names that are not those of the outputs, strange provenance.
+// Checks all of a bundle but its weights. Throws Error(checkpoint) that begins with the file's name if the input is not
+// the model's, scales are out of range, names do not match the outputs, or the provenance is invalid.
 void check_said(const Bundle& bundle, const std::string& path);
-// Throws the same for a weight that is not finite. One that is NaN need not show in an answer: it may belong to a row
-// that the input does not reach.
+// Throws Error(checkpoint) for a weight that is not finite. A NaN need not show in a prediction: it may belong to a row
+// that the input does not use.
 void need_finite(const nn::Module& net, const std::string& path);
 
 }  // namespace freight::store

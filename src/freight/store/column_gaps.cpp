@@ -41,7 +41,7 @@ void ColumnGaps::add(const ColumnGaps& others) {
 std::vector<std::string> ColumnGaps::warnings(const std::vector<Column>& columns) const {
   constexpr int64_t kFewRows = 10;
   std::vector<std::string> found;
-  std::set<std::string> sources;  // a date's parts are missing together
+  std::set<std::string> sources;  // the parts of a date are missing together
   const std::string rows = rows_ == 1 ? "the row" : cat("all ", with_commas(rows_), " rows");
   for (size_t c = 0; c < unknown_.size() && rows_ > 0; ++c) {
     const std::string& name = columns[c].source_name();

@@ -1,4 +1,5 @@
-// Columns of a table in which a model finds nothing: no cell of one is a category of training, or all are missing.
+// Finds columns of a table without information for a model: none of their values is a category of training, or all are
+// missing.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,17 +12,17 @@ namespace freight::store {
 
 class ColumnGaps {
  public:
-  // `values` are f64 (rows, columns), as the model takes them.
+  // Counts the rows of `values`, f64 (rows, columns), as the model takes them.
   void add(const std::vector<Column>& columns, const Array& values);
-  void add(const ColumnGaps& others);  // of the same columns
+  void add(const ColumnGaps& others);  // adds the counts of the same columns
   int64_t rows() const { return rows_; }
-  // A line for each column that is empty in all rows, and for each of whose cells training had none. A few rows may
-  // lack a column that training lacked in places.
+  // A line for each column that is missing in all rows, and for each whose values all did not occur in training. Few
+  // rows may lack a column that was missing in some rows of training, too.
   std::vector<std::string> warnings(const std::vector<Column>& columns) const;
 
  private:
   int64_t rows_ = 0;
-  std::vector<int64_t> unknown_, missing_;  // cells, by column
+  std::vector<int64_t> unknown_, missing_;  // number of values, by column
 };
 
 }  // namespace freight::store

@@ -20,7 +20,7 @@ ComputeType compute_type(const std::string& precision, const std::string& backen
     fail(ErrorKind::usage, "--precision", "unknown value: expected one of ", join(names, ", "), ", got ", precision);
   }
   ComputeType out;
-  parse_dtype(precision, out.dtype);  // TF32 is no type: values are f32
+  parse_dtype(precision, out.dtype);  // TF32 is not a type: values are f32
   if (precision == "fp32") return out;
   const std::string device = backend_name.empty() || backend_name == "auto" ? current_device() : backend_name;
   if (precision == "tf32") {

@@ -101,8 +101,8 @@ std::optional<double> yes_or_no(std::string_view cell) {
 }
 
 namespace {
-// The number of the level that a cell is, kUnknownWord where it is none. A number is the level of the same number
-// where no level is written as it is, and just one has its value.
+// The number of the level that a value is, kUnknownWord if it is none. A number is also the level with the same value,
+// if no level is written like it and exactly one has its value.
 int64_t level_of(const std::vector<std::string>& levels, std::string_view cell) {
   constexpr auto kNone = static_cast<int64_t>(kUnknownWord);
   for (const std::string_view word : {cell, data::category_word(cell)}) {
@@ -180,7 +180,7 @@ Array row_of(const std::vector<Column>& columns, const std::vector<Cell>& cells,
 bool beyond_range(const Column& column, double value) {
   const bool cyclic = column.date() && column.form != CellForm::seconds;
   if (!column.range || cyclic) return false;
-  return value < column.range->least || value > column.range->most;  // a missing cell is in any range
+  return value < column.range->least || value > column.range->most;  // a missing value is within any range
 }
 
 std::vector<Beyond> beyond_training(const std::vector<Column>& columns, const double* row) {

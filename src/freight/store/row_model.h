@@ -1,6 +1,6 @@
-// A learner other than a net stores this: a fitted model that answers rows of named columns. Boosted trees, forests,
-// linear models and the baseline are such; a net is models::Model. Rows are numbers by then: what a cell means is
-// decided here once for all of them.
+// What a learner other than a network saves: a fitted model that predicts from rows of named columns, such as boosted
+// trees, forests, linear models and the baseline. (A network is models::Model.) Rows consist of numbers: this file
+// defines, for all of these models, which number a value of the table is.
 #pragma once
 #include <functional>
 #include <memory>
@@ -19,9 +19,9 @@
 
 namespace freight::store {
 
-inline constexpr const char* kNet = "net";  // the learner of nets: no model of rows is named so
+inline constexpr const char* kNet = "net";  // the learner of networks; no model of tables has this name
 
-// Forms of cells that are no words of a category: a number, yes or no (1 or 0), or a date, of which the column holds a
+// The forms of values that are not categories: a number, yes or no (1 or 0), or a date, of which the column is one
 // part.
 enum class CellForm { number, yesno, year, month, weekday, hour, seconds };
 std::string to_string(CellForm form);
@@ -32,108 +32,110 @@ struct ValueRange {
   friend bool operator==(const ValueRange&, const ValueRange&) = default;
 };
 
-// A model learns from this: numbers, or words of which training saw these.
+// A feature: a column of numbers, or of the categories that training saw.
 struct Column {
   std::string name;
   bool words = false;
-  std::vector<std::string> levels = {};  // of words, sorted; a cell is the number of its word
-  CellForm form = CellForm::number;      // of the others
+  std::vector<std::string> levels = {};  // the categories, sorted; a value is the number of its category
+  CellForm form = CellForm::number;      // of columns without categories
   // The parts of a date are columns, whose cells stand in one column of the table.
-  std::string source = {};                       // its name; empty: it is the column's own
-  data::DateOrder order = data::DateOrder::ymd;  // of a date
-  std::optional<ValueRange> range = {};          // that training saw, of numbers; empty where it is not known
-  data::NumberStyle style = {};                  // of numbers: how texts write them
-  bool complete = false;                         // no cell was missing in training; false where it is not known
+  std::string source = {};                       // its name; "": the column's own
+  data::DateOrder order = data::DateOrder::ymd;  // for dates
+  std::optional<ValueRange> range = {};          // of the numbers in training; empty if it is not known
+  data::NumberStyle style = {};                  // how texts write the numbers
+  bool complete = false;                         // no value was missing in training; false if that is not known
 
   const std::string& source_name() const { return source.empty() ? name : source; }
   bool date() const { return form >= CellForm::year; }
-  // True where cells are texts to programs that know types.
+  // True if values are texts for typed interfaces.
   bool takes_texts() const { return words || date() || form == CellForm::yesno; }
   friend bool operator==(const Column&, const Column&) = default;
 };
 
-// A column of the table that nothing is learnt from, and the reason: "identifier", "text", "constant", "weight".
+// A column of the table that is not a feature, and the reason: "identifier", "text", "constant", "weight".
 struct IgnoredColumn {
   std::string name, kind;
 
   friend bool operator==(const IgnoredColumn&, const IgnoredColumn&) = default;
 };
 
-inline constexpr const char* kWeightColumn = "weight";  // an IgnoredColumn::kind: rows count by it
-inline constexpr double kUnknownWord = -1;              // a word that training did not see
+inline constexpr const char* kWeightColumn = "weight";  // an IgnoredColumn::kind: the weights of rows
+inline constexpr double kUnknownWord = -1;              // a category that training did not see
 
-// Samples that a model of rows is fitted to or measured on.
+// Samples for fitting or measuring a model of tables.
 struct Rows {
-  Array values;                       // f64 (N, columns): numbers or numbers of words; NaN where a cell is missing
-  Array labels;                       // i64 (N): class numbers; or f32 (N): values to regress
-  std::optional<Array> weights = {};  // f32 (N), above 0: how often a row counts; none: once
-  std::optional<Array> groups = {};   // i64 (N): equal numbers for rows that belong together; none: each stands alone
-  // Labels are relevances, and rows are ranked within their groups, the rows of each of which follow each other.
+  Array values;                       // f64 (N, columns): numbers, or numbers of categories; NaN for missing values
+  Array labels;                       // i64 (N): class numbers; or f32 (N): regression targets
+  std::optional<Array> weights = {};  // f32 (N), above 0: weights; without them each row counts once
+  std::optional<Array> groups = {};   // i64 (N): equal for rows of one group; without them each row is its own
+  // Labels are relevances, and rows are ranked within their groups. The rows of a group are consecutive.
   bool ranked = false;
   int64_t count() const { return values.shape()[0]; }
   bool classification() const { return labels.dtype() == DType::i64; }
   double weight(int64_t row) const { return weights ? static_cast<double>(weights->data<float>()[row]) : 1.0; }
-  // The first row of each run of equal groups; of rows that are ranked, of each group.
+  // The first row of each run of equal groups; for ranked rows these are the groups.
   std::vector<int64_t> group_begins() const;
 };
 
 class RowModel {
  public:
   virtual ~RowModel() = default;
-  // Classes, or values per row.
+  // The number of classes, or of values per row.
   virtual int64_t outputs() const = 0;
   virtual bool tells_classes() const = 0;
-  // True where values say only which rows of a group come before which.
+  // True if predictions only order the rows of a group.
   virtual bool ranks() const { return false; }
-  // Probabilities or values, f32 (N, outputs), of f64 (N, columns). Any number of threads may ask; a row's answer has
-  // the same bits whatever the rows beside it.
+  // Predicts f32 (N, outputs), probabilities or values, from f64 (N, columns). Any number of threads may call it; a
+  // row's prediction has the same bits in any batch.
   virtual Array run(const Array& rows) const = 0;
-  // Numbers that were fitted.
+  // The number of fitted numbers.
   virtual int64_t parameters() const = 0;
-  // One line per thing that `models show` should say.
+  // The lines of `models show`.
   virtual std::vector<std::string> lines() const = 0;
-  // Adds tensors and entries of metadata, from which the learner's reader (register_row_model) makes the model again.
+  // Adds tensors and metadata, from which the learner's reader (register_row_model) restores the model.
   virtual void write(io::SafeTensors& file) const = 0;
 
-  // The rest is optional: a model that cannot do it keeps these, and is refused by name where it is asked for.
+  // The rest is optional. A model without such a function keeps the one here, and is refused by name where it is
+  // needed.
 
-  // True of a model that has contributions().
+  // True for a model with contributions().
   virtual bool explains() const { return false; }
-  // The contribution of each column to the sums behind an answer, f64 (N, groups, columns + 1), the base last; they add
-  // up to the margin. Values are one group, with the margin before a link such as the exponential; two classes are one,
-  // the log odds of the second; more have a group each. Throws Error(usage) where there are none.
+  // The contribution of each column to the sums behind a prediction, f64 (N, groups, columns + 1), with the base last;
+  // they add up to the margin. A regression has one group, whose margin is before a link such as the exponential; two
+  // classes have one, the log odds of the second; more classes have a group each. Throws Error(usage) if the model has
+  // none.
   virtual Array contributions(const Array& rows) const;
   virtual std::vector<Importance> importance() const { return {}; }
-  // The model as plain numbers; std::monostate where it has no such form.
+  // The model as plain numbers; std::monostate if it has no such form.
   virtual RowForm form() const { return {}; }
-  // The library whose own file format it can be written in ("xgboost"), empty: none; and that file, "json" or "ubj".
+  // The library in whose own file format it can be written ("xgboost"; "" if none), and that file, "json" or "ubj".
   virtual std::string library() const { return {}; }
   virtual std::string library_file(const std::string& format) const;
 };
 
-// The class that is told by the probabilities of `classes`: the likeliest, of equal ones the first; of two the second
-// one where its probability is above `threshold`.
+// The class that is predicted from the probabilities of `classes`: the most probable, and of equal ones the first; of
+// two classes the second if its probability is above `threshold`.
 int64_t told_class(const float* probabilities, int64_t classes, std::optional<double> threshold);
 
-// A model of rows takes and gives these, as its file says.
+// The inputs and outputs of a model of tables, as its file describes them.
 struct RowShape {
   std::vector<Column> columns;
-  std::vector<std::string> classes;                 // empty: values
-  std::vector<IgnoredColumn> ignored_columns = {};  // of the table that it was fitted to
+  std::vector<std::string> classes;                 // empty: a regression
+  std::vector<IgnoredColumn> ignored_columns = {};  // of the table that the model was fitted to
 };
 
-// Makes the model of what write() wrote. Throws Error(checkpoint) that names `path` where that is damaged.
+// Restores a model from what write() wrote. Throws Error(checkpoint) that names `path` if the file is damaged.
 using RowReader = std::function<std::shared_ptr<const RowModel>(const io::SafeTensors& file, const std::string& path,
                                                                 const RowShape& shape)>;
-// Makes the stored models of a learner known to load_bundle, from any thread, for the rest of the process. Throws
-// Error(usage) where the name is taken.
+// Makes the saved models of a learner known to load_bundle, for the rest of the process. Any thread may call it. Throws
+// Error(usage) if the name is taken.
 void register_row_model(const std::string& learner, RowReader reader);
-// Null where nobody registered that learner.
+// Null if the learner is not registered.
 RowReader row_reader(const std::string& learner);
 std::vector<std::string> row_learners();
 
-// 1 and 0 of "yes" and "no", "true" and "false", "on" and "off", their first letters, and of 1 and 0 themselves, in any
-// case; empty for other cells.
+// 1 for "yes", "true", "on", their first letters and 1; 0 for "no", "false", "off", their first letters and 0; in any
+// case. Empty for other texts.
 std::optional<double> yes_or_no(std::string_view cell);
 // A cell of a row: a number, NaN where it is missing, or a text as it stands in a file, empty where it is missing.
 using Cell = std::variant<double, std::string>;
@@ -155,12 +157,12 @@ struct Beyond {
   size_t column = 0;
   std::string text;  // "age is 130, in training 17 to 90"
 };
-// The numbers of a row of which that is true.
+// The numbers of a row that are outside the range of training.
 std::vector<Beyond> beyond_training(const std::vector<Column>& columns, const double* row);
-// The columns that a table must have, each once, in the order in which the model has them.
+// The columns that a table must have, each once, in the order in which the model uses them.
 std::vector<std::string> sources_of(const std::vector<Column>& columns);
-// For each of `columns`, where its cells stand among `names`. Throws Error(data) that begins with `name` for one that
-// is missing or there twice.
+// The index in `names` of each of `columns`. Throws Error(data) that begins with `name` if one is missing or appears
+// twice.
 std::vector<size_t> places_of(const std::vector<Column>& columns, const std::vector<std::string>& names,
                               const std::string& name);
 

@@ -13,10 +13,10 @@ namespace freight::store {
 
 namespace {
 
-constexpr const char* kSampleRows = "samples.rows";        // f64 (N, columns), 0 where a cell is missing
-constexpr const char* kSampleGaps = "samples.missing";     // u8 (N, columns): 1 where it is
+constexpr const char* kSampleRows = "samples.rows";        // f64 (N, columns), 0 for missing values
+constexpr const char* kSampleGaps = "samples.missing";     // u8 (N, columns): 1 for missing values
 constexpr const char* kSampleAnswers = "samples.answers";  // f32 (N, outputs)
-constexpr int64_t kSamples = 64, kSampleCells = 1 << 16;   // at most; of wide tables fewer rows
+constexpr int64_t kSamples = 64, kSampleCells = 1 << 16;   // at most; wide tables have fewer rows
 constexpr uint32_t kMissingOneIn = 16;
 
 }  // namespace
@@ -40,7 +40,7 @@ Array drawn_rows(const std::vector<Column>& columns, const Array& seen) {
       double& cell = rows.data<double>()[i * width + c];
       const bool missing = random.below(kMissingOneIn) == 0;
       const auto share = static_cast<double>(random.uniform(0, 1));
-      cell = least * (1 - share) + most * share;  // never more than either, where their difference would overflow
+      cell = least * (1 - share) + most * share;  // stays between the two even if their difference would overflow
       if (column.form != CellForm::number && column.form != CellForm::seconds) cell = std::round(cell);
       if (column.words) cell = static_cast<double>(random.below(static_cast<uint32_t>(column.levels.size() + 1))) - 1;
       if (missing) cell = kNone;
@@ -52,7 +52,7 @@ Array drawn_rows(const std::vector<Column>& columns, const Array& seen) {
 RowSamples sampled(const RowModel& model, const std::vector<Column>& columns, const Array& seen) {
   const Array rows = drawn_rows(columns, seen), answers = model.run(rows);
   const int64_t width = rows.shape()[1], outputs = answers.shape()[1];
-  // Rows that nobody has may have no finite answer, and a stored file holds none.
+  // Random rows may have a prediction that is not finite, which a saved file must not contain.
   std::vector<int64_t> finite;
   for (int64_t i = 0; i < rows.shape()[0]; ++i) {
     const float* const row = answers.data<float>() + i * outputs;

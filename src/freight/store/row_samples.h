@@ -1,5 +1,5 @@
-// Rows that are stored with a model of rows and its answers to them, so that anyone can see whether it still answers
-// the same (`freight verify`): with another library, on another machine. They are drawn and are nobody's data.
+// Random rows that are saved with a model of tables, with its predictions, so that `freight verify` can check whether
+// it still predicts the same with another library or on another machine. They contain no user data.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,18 +12,18 @@
 namespace freight::store {
 
 struct RowSamples {
-  Array rows;     // f64 (N, columns), as models take them; undefined where a file has none
+  Array rows;     // f64 (N, columns), as models take them; undefined if a file has none
   Array answers;  // f32 (N, outputs)
   bool there() const { return rows.defined(); }
 };
 
-// Each cell is drawn by itself: between the least and the greatest number that `seen`, f64 (rows, columns), has in its
-// column, or any of the column's words; some are missing, some words unknown. The same for the same columns.
+// Draws each value independently: between the minimum and maximum that `seen`, f64 (rows, columns), has in its column,
+// or any of the column's categories; some are missing, and some categories unknown. Equal columns give equal rows.
 Array drawn_rows(const std::vector<Column>& columns, const Array& seen);
 RowSamples sampled(const RowModel& model, const std::vector<Column>& columns, const Array& seen);
 
 void write_samples(const RowSamples& samples, io::SafeTensors& file);
-// Throws Error(checkpoint) that names `path` where they do not fit the model.
+// Throws Error(checkpoint) that names `path` if they do not fit the model.
 RowSamples read_samples(const io::SafeTensors& file, const std::string& path, const std::vector<Column>& columns,
                         int64_t outputs);
 

@@ -77,7 +77,7 @@ void TableRows::fill(size_t column, std::span<const int64_t> rows, double* out) 
 }
 
 Array TableRows::values(std::span<const int64_t> rows, const std::string& folder) const {
-  // Blocks of rows that stay in the cache while each column writes its own.
+  // The rows of a block stay in the cache while each column writes its own values.
   constexpr size_t kBlock = 256;
   const Array out =
       io::zeros_in(folder, DType::f64, {static_cast<int64_t>(rows.size()), static_cast<int64_t>(places_.size())});

@@ -1,4 +1,4 @@
-// The cells of a table as the rows that a model takes: numbers of its columns, in its order.
+// Converts the values of a table to the rows that a model takes: numbers of its columns, in its order.
 #pragma once
 #include <span>
 #include <string>
@@ -9,26 +9,26 @@
 
 namespace freight::store {
 
-// A request to a reader of a table: the kinds of `columns` at their places, all others skipped.
+// The kinds of cells to request from a reader of a table: those of `columns` at their places; all others are skipped.
 std::vector<data::CellKind> kinds_of(const std::vector<Column>& columns, const std::vector<size_t>& places,
                                      size_t width);
 
-// A row of a table that no model takes.
+// A row of a table that no model can take.
 struct RowFault {
   int64_t row = 0;
   std::string reason;
 };
 
-// The cells of a table as what a model of these columns takes. `cells` outlive it, and were read as kinds_of says.
+// The values of a table for a model of these columns. `cells` were read with kinds_of(), and must outlive this object.
 class TableRows {
  public:
   TableRows(const std::vector<Column>& columns, const data::Cells& cells, const std::vector<size_t>& places);
-  // By row, one for each: cells that are no numbers where numbers are needed.
+  // Values that are not numbers where numbers are needed, ordered by row, at most one per row.
   const std::vector<RowFault>& faults() const { return faults_; }
-  // f64 (rows, columns), as row_of makes them; NaN in place of cells at fault.
+  // f64 (rows, columns), as row_of makes them; NaN for invalid values.
   Array values(std::span<const int64_t> rows) const { return values(rows, {}); }
   Array values(std::span<const int64_t> rows,
-               const std::string& folder) const;  // in a file of this folder (io::zeros_in)
+               const std::string& folder) const;  // the array is in a file of this folder (io::zeros_in)
   Array row(int64_t row) const;                   // f64 (columns)
 
  private:

@@ -17,7 +17,7 @@ bool has_flag(const train::RowLearner& learner, const char* flag) {
   return std::find(flags.begin(), flags.end(), flag) != flags.end();
 }
 
-// Whole numbers of at least 0, some above it.
+// True if all values are whole numbers of at least 0, and some are above it.
 bool tells_counts(const store::Rows& rows) {
   if (rows.classification()) return false;
   const auto* v = rows.labels.data<float>();
@@ -26,7 +26,7 @@ bool tells_counts(const store::Rows& rows) {
          std::any_of(v, end, [](float x) { return x > 0; });
 }
 
-// Those that are worth a comparison, the quick ones first; a name that nobody registered is passed over.
+// The learners that are worth comparing, the quick ones first; those that are not registered are skipped.
 std::vector<std::string> names_for(const train::RowData& data) {
   std::vector<std::string> names;
   if (data.train.ranked) return {"gbdt"};
@@ -37,8 +37,8 @@ std::vector<std::string> names_for(const train::RowData& data) {
   return names;
 }
 
-// Boosted trees are compared in two settings: where a table has little noise, those that see a part of the rows and
-// columns each are better, elsewhere it is often those that see all. What the user says of either stands.
+// Boosted trees are compared in two settings: in tables with little noise, trees that see a fraction of the rows and
+// columns are better, in others often those that see all. A setting of the user's is kept.
 constexpr double kPart = 0.8;
 
 std::vector<train::Candidate> with_parts(train::Candidate usual) {
@@ -93,7 +93,7 @@ std::vector<train::Candidate> AutoLearner::candidates(const train::Config& confi
     try {
       learner->cost(c.config, data);
     } catch (const Error& e) {
-      // A device, or several, that were asked for are never replaced in silence.
+      // A device that the user asked for is never replaced silently.
       if (on_device && runs) throw;
       if (data.together && learner->fits_by_several()) throw;
       left_out.push_back(cat(name, ": ", e.what()));

@@ -1,5 +1,5 @@
-// The learner auto: it compares those of tables that fit the task, and is whichever is best (train/row_learner.h). What
-// it stores is a model of that learner.
+// The learner auto: it compares the learners of tables that fit the task, and becomes the best one
+// (train/row_learner.h). The saved model is a model of that learner.
 #pragma once
 #include <memory>
 #include <string>
@@ -17,14 +17,14 @@ class AutoLearner : public train::RowLearner {
   bool ranks() const override { return true; }
   bool chooses() const override { return true; }
   bool fits_by_several() const override { return true; }
-  const char* compute() const override { return "f64 or f32"; }  // before one is chosen
+  const char* compute() const override { return "f64 or f32"; }  // before a learner is chosen
   bool runs_on(const std::string& device) const override;
   train::RowData read(const train::RowSource& source) const override;
-  // The largest of those that are compared.
+  // The largest cost of the learners that are compared.
   train::Cost cost(const train::Config& config, const train::RowData& data) const override;
   std::vector<train::Candidate> candidates(const train::Config& config, const train::RowData& data,
                                            std::vector<std::string>& left_out) const override;
-  // Throws Error(usage): by itself it fits nothing.
+  // Throws Error(usage): auto itself fits nothing.
   std::shared_ptr<const store::RowModel> fit(const train::Config& config, const train::RowData& data,
                                              const std::function<bool(const train::Round&)>& on_round) const override;
 };

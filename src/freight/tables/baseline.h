@@ -1,5 +1,5 @@
-// The baseline: it reads no column and always tells how frequent each class is in the training rows, or their mean.
-// A model that is better than this one has learnt that from the columns.
+// The baseline: it reads no column and always predicts the class frequencies of the training rows, or their mean. What
+// a model gains over it is learned from the columns.
 #pragma once
 #include <memory>
 #include <string>

@@ -27,7 +27,7 @@ constexpr size_t kLengthOfExample = 30;
 std::string shortened(std::string_view word) {
   if (word.size() <= kLengthOfExample) return std::string(word);
   size_t end = kLengthOfExample;
-  while (end > 0 && (static_cast<unsigned char>(word[end]) & 0xC0) == 0x80) --end;  // not within a character
+  while (end > 0 && (static_cast<unsigned char>(word[end]) & 0xC0) == 0x80) --end;  // does not cut within a character
   return cat(word.substr(0, end), "...");
 }
 

@@ -10,7 +10,7 @@ namespace freight::tables {
 
 namespace {
 
-// A term's number before it is centred; NaN where it counts as its mean.
+// A term's number before it is centered; NaN if it counts as its mean.
 double raw(const DesignTerm& term, double cell) {
   const bool missing = std::isnan(cell);
   if (term.level == DesignTerm::kMissing) return missing ? 1 : 0;
@@ -23,8 +23,8 @@ double raw(const DesignTerm& term, double cell) {
 Design::Design(const store::RowShape& shape, const store::Rows& rows) {
   const int64_t n = rows.count(), width = rows.values.shape()[1];
   const auto* const cells = rows.values.data<double>();
-  // Keeps a term that is not the same in all rows. One of words stays 0 or 1, so that its coefficient is that of a
-  // word.
+  // Keeps a term that differs between rows. A term of a category stays 0 or 1, so that its coefficient is that of the
+  // category.
   const auto add = [&](DesignTerm term, bool scaled) {
     double sum = 0, squares = 0, count = 0;
     for (int64_t i = 0; i < n; ++i) {

@@ -23,10 +23,10 @@ std::vector<bool> hold_out_groups(const std::vector<int64_t>& groups, double sha
   std::vector<bool> held_group(order.size());
   const double wanted = share * static_cast<double>(groups.size());
   double taken = 0;
-  for (size_t i = 0; i + 1 < order.size(); ++i) {  // one stays
+  for (size_t i = 0; i + 1 < order.size(); ++i) {  // one group stays
     const auto group = static_cast<size_t>(order[i]);
     const auto more = static_cast<double>(rows[group]);
-    // A group is taken where the share comes nearer by it.
+    // A group is held out if that brings the fraction closer.
     if (i > 0 && taken + more - wanted > wanted - taken) continue;
     held_group[group] = true;
     taken += more;
@@ -44,10 +44,10 @@ std::vector<bool> hold_out_last(const std::vector<double>& order, double share) 
   if (count == 0) return is_validation;
   const size_t first = sorted.size() - std::min(count, sorted.size());
   double bound = sorted[first];
-  // The bound is the next number where most rows share it, so that none would stay.
+  // If most rows have the bound's number, so that none would stay, the bound is the next number.
   if (bound == sorted.front()) bound = *std::upper_bound(sorted.begin(), sorted.end() - 1, bound);
   for (size_t i = 0; i < order.size(); ++i) is_validation[i] = order[i] >= bound;
-  if (bound == sorted.front()) is_validation.assign(is_validation.size(), false);  // all are of one time
+  if (bound == sorted.front()) is_validation.assign(is_validation.size(), false);  // all rows have the same time
   return is_validation;
 }
 

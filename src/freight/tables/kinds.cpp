@@ -19,17 +19,17 @@ namespace {
 
 constexpr const char* kKindNames[] = {"number",   "integer", "category", "yesno",
                                       "datetime", "text",    "constant", "identifier"};
-constexpr double kEndOfIntegers = 0x1p53;  // below it doubles tell whole numbers apart
-// Fewer rows show neither that a column counts them, nor that its words are names: they may differ by chance.
+constexpr double kEndOfIntegers = 0x1p53;  // below it doubles represent all whole numbers
+// With fewer rows it is not clear whether a column counts them, or its words are names: they may differ by chance.
 constexpr int64_t kLeastCounted = 100, kLeastNamed = 20;
-constexpr double kLongText = 40, kWordsOfText = 3;  // characters, and words, of a cell in the mean
+constexpr double kLongText = 40, kWordsOfText = 3;  // mean characters and words of a value
 constexpr int64_t kManyWords = 10000;
 
 struct NumberFacts {
   int64_t present = 0;
   double least = std::numeric_limits<double>::infinity(), most = -std::numeric_limits<double>::infinity();
   bool whole = true;
-  bool counts = true;  // each is one more than that of the row before
+  bool counts = true;  // each number is one more than in the row before
 };
 
 NumberFacts facts_of(const data::CellColumn& column) {
@@ -82,12 +82,12 @@ TypedColumn type_of_numbers(const data::CellColumn& column, bool alone) {
   return integer;
 }
 
-// The order in which all words are dates; empty where they are none. Where both orders of days and months fit, months
-// come first, as in pandas.
+// The order of days, months and years in which all words are dates; empty if they are not dates. If both orders of days
+// and months fit, months come first, as in pandas.
 std::optional<data::DateOrder> order_of(const data::CellColumn& column, const std::vector<int64_t>& counts,
                                         bool& unclear) {
   std::optional<data::DateOrder> found;
-  // A year of four digits stands in one order alone.
+  // A year of four digits fits one order only.
   for (const data::DateOrder order : {data::DateOrder::mdy, data::DateOrder::dmy, data::DateOrder::ymd}) {
     bool all = true, any = false;
     for (uint32_t code = 0; code < counts.size() && all; ++code) {
@@ -102,8 +102,8 @@ std::optional<data::DateOrder> order_of(const data::CellColumn& column, const st
   return found;
 }
 
-// "'27/10/25' is read as 2025-10-27" of the first date whose year has two digits; empty where there is none, and where
-// all have four digits.
+// A note on the first date whose year has two digits, "'27/10/25' is read as 2025-10-27"; empty if all years have four
+// digits.
 std::string note_on_years(const data::CellColumn& column, const std::vector<int64_t>& counts, data::DateOrder order) {
   for (uint32_t code = 0; code < counts.size(); ++code) {
     const std::string_view word = column.words[code];
@@ -121,8 +121,8 @@ std::string note_on_years(const data::CellColumn& column, const std::vector<int6
 
 struct WordFacts {
   int64_t present = 0, different = 0;
-  double length = 0, words = 0;  // of a cell, in the mean
-  int64_t numbers = 0;           // cells that are some
+  double length = 0, words = 0;  // mean characters and words of a value
+  int64_t numbers = 0;           // number of values that are numbers
 };
 
 WordFacts facts_of(const data::CellColumn& column, const std::vector<int64_t>& counts) {
@@ -142,7 +142,7 @@ WordFacts facts_of(const data::CellColumn& column, const std::vector<int64_t>& c
   return facts;
 }
 
-// Words of one way to say yes and no, both of which occur.
+// True for words of one way to say yes and no, both of which occur.
 bool says_yes_or_no(const data::CellColumn& column, const std::vector<int64_t>& counts) {
   for (const auto& [yes, no] : data::kYesNo) {
     bool seen[2] = {}, other = false;
@@ -197,7 +197,7 @@ TypedColumn type_of_words(const data::CellColumn& column) {
   return category;
 }
 
-// Counts the cells that are missing among dates, and would be words in a category, by their spellings.
+// Counts the spellings of missing values among dates, which would be words in a column of categories.
 void count_missing_dates(data::CellColumn& column) {
   const std::vector<int64_t> counts = counts_of_words(column);
   for (uint32_t code = 0; code < counts.size(); ++code) {
@@ -274,7 +274,7 @@ std::map<std::string, ColumnKind> parse_types(const std::string& text) {
 data::CellKind cells_of(ColumnKind kind) {
   switch (kind) {
     case ColumnKind::number:
-    case ColumnKind::integer: return data::CellKind::by_cells;  // numbers may be written in several ways
+    case ColumnKind::integer: return data::CellKind::by_cells;  // numbers may be written in several styles
     case ColumnKind::constant:
     case ColumnKind::identifier:
     case ColumnKind::text:

@@ -1,9 +1,11 @@
-// The learners of tables, for programs that train or use them: names for --model and for stored models.
+// The learners of tables, which programs register before they train or use them: names for --model and for saved
+// models.
 #pragma once
 
 namespace freight::tables {
 
-// Makes them known to train (train/learner.h) and to stored models (store/row_model.h). A second call does nothing.
+// Registers the learners with train (train/learner.h) and with saved models (store/row_model.h). A second call does
+// nothing.
 void register_learners();
 
 }  // namespace freight::tables

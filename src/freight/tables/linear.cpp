@@ -19,8 +19,8 @@ struct KindRow {
   LinearKind kind;
   const char* name;
   const char* doc;
-  double lambda;  // where none is asked for
-  bool classes;   // what it tells
+  double lambda;  // if --lambda is not given
+  bool classes;   // it is for classification
 };
 constexpr std::array<KindRow, 4> kKinds = {{
     {LinearKind::linear, "linear", "least squares regression, with standard errors", 0, false},
@@ -51,13 +51,13 @@ Link link_of(LinearKind kind, size_t classes) {
   return classes == 2 ? Link::logit : Link::softmax;
 }
 
-// Answers of one row by its sums (outputs of the fit), as f32.
+// Computes the predictions of a row, as f32, from its sums (outputs of the fit).
 void answer(Link link, std::vector<double>& z, float* to) {
   switch (link) {
     case Link::identity: *to = static_cast<float>(z[0]); return;
     case Link::log: *to = static_cast<float>(std::exp(z[0])); return;
     case Link::logit: {
-      // By the smaller of the two, so that neither is lost beside 1.
+      // Computes the smaller probability first, so that it is not lost in a difference from 1.
       const double small = std::exp(-std::fabs(z[0])) / (1 + std::exp(-std::fabs(z[0])));
       to[z[0] > 0 ? 0 : 1] = static_cast<float>(small);
       to[z[0] > 0 ? 1 : 0] = static_cast<float>(1 - small);
@@ -96,7 +96,7 @@ Array LinearModel::run(const Array& rows) const {
   return out;
 }
 
-// Numbers of the design are centred, so that a column adds its coefficients times its distance from the mean.
+// Numbers of the design are centered, so a column's contribution is its coefficients times its distance from the mean.
 Array LinearModel::contributions(const Array& rows) const {
   const int64_t n = rows.shape()[0], columns = rows.shape()[1], width = design_.width(), sums = fit_.intercepts.numel();
   Array out(DType::f64, {n, sums, columns + 1});
@@ -176,7 +176,7 @@ void LinearModel::write(io::SafeTensors& file) const {
 
 namespace {
 
-// A tensor of that type, shape and finite numbers, or an error that names it.
+// A tensor with the given type and shape and finite numbers; otherwise throws an error that names it.
 const Array& need(const io::SafeTensors& file, const std::string& path, const char* name, DType dtype,
                   const Shape& shape) {
   const Array* const found = file.find(name);
@@ -263,7 +263,7 @@ train::Cost LinearLearner::cost(const train::Config&, const train::RowData& data
   const auto width = static_cast<double>(design.width() + 1);
   const double outputs = link == Link::softmax ? static_cast<double>(data.shape.classes.size()) : 1;
   constexpr double kFlopsPerSecond = 5e9,
-                   kMatrices = 4;  // what is alive at once, see linear_fit.cpp
+                   kMatrices = 4;  // number of live matrices, see linear_fit.cpp
   const double unknowns = link == Link::identity ? width : outputs * width;
   const double flops = 2 * static_cast<double>(data.train.count()) * width * width * outputs * outputs;
   return {.bytes = sizeof(double) *

@@ -1,5 +1,5 @@
-// Linear models of tables: least squares, ridge, logistic and Poisson regression. What their answer is follows from one
-// sum of products per output over the numbers of the design (design.h).
+// Linear models of tables: least squares, ridge, logistic and Poisson regression. A prediction follows from one sum of
+// products per output over the numbers of the design (design.h).
 #pragma once
 #include <memory>
 #include <string>

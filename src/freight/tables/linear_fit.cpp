@@ -19,18 +19,18 @@ namespace freight::tables {
 
 namespace {
 
-constexpr int64_t kMostUnknowns = 4096;  // a matrix of that many columns, 128 MiB, is factorized in each round
+constexpr int64_t kMostUnknowns = 4096;  // a matrix with this many columns, 128 MiB, is factorized in each round
 constexpr int kMostRounds = 100, kMostHalvings = 40;
-// A column of which less than this share is left beside the columns before it depends on them: the rest is rounding.
+// A column depends on the columns before it if less than this fraction of it remains: the rest is rounding.
 constexpr double kDependent = 1e-12;
-// A round of Newton's method that promises to lower the loss by less than this share of it is the last one: the error
-// of the solution falls as its square.
+// The last round of Newton's method is one that would lower the loss by less than this fraction: the error of the
+// solution decreases as its square.
 constexpr double kSmallestPromise = 1e-13;
 
 const CompileOptions kFixed{.deterministic = true};
 
 // The rows in blocks of equal shape: x (rows, width + 1) with 1 in the last column, y (rows, outputs), weight (rows,
-// 1). Rows that fill up the last block are zeros.
+// 1). The last block is padded with zeros.
 class Blocks {
  public:
   Blocks(Link link, const Design& design, const store::Rows& rows, int64_t classes)
@@ -39,7 +39,7 @@ class Blocks {
   int64_t width() const { return design_.width() + 1; }
   int64_t outputs() const { return outputs_; }
   int64_t count() const { return rows_.count(); }
-  // Rows, each as often as it counts.
+  // The total weight of the rows.
   double total() const {
     double sum = 0;
     for (int64_t i = 0; i < count(); ++i) sum += rows_.weight(i);
@@ -76,10 +76,10 @@ class Blocks {
   int64_t outputs_;
 };
 
-// (columns): 1 for the weights, 0 for the intercept, which no penalty holds.
+// (columns): 1 for the weights, 0 for the intercept, which is not penalized.
 Tensor penalised(int64_t columns) { return cast(iota({columns}, 0) < columns - 1, DType::f64); }
 
-// The fit of parameters (outputs, width + 1) with the intercepts last, and of their errors in the same form.
+// The fit with the parameters (outputs, width + 1), intercepts last, and their errors in the same form.
 LinearFit fit_of(const Array& parameters, const Array& errors, int64_t rank) {
   const int64_t outputs = parameters.shape()[0], width = parameters.shape()[1] - 1;
   LinearFit fit{.weights = Array(DType::f64, {outputs, width}),
@@ -99,8 +99,8 @@ LinearFit fit_of(const Array& parameters, const Array& errors, int64_t rank) {
   return fit;
 }
 
-// Least squares. The triangle R of [x y] is all that the rows leave: each block is factorized below the triangle of
-// those before it. That keeps what normal equations would lose, the lower half of the digits.
+// Least squares. The triangle R of [x y] is all that is kept of the rows: each block is factorized below the triangle
+// of the blocks before it. Normal equations would lose the lower half of the digits.
 LinearFit least_squares(const Blocks& blocks, double lambda, const Fitted& on_fit) {
   const int64_t p = blocks.width();
   auto append = compile([](const Tensor& r, const Tensor& rows) { return qr(concat({r, rows}, 0)).r; }, kFixed);
@@ -120,7 +120,7 @@ LinearFit least_squares(const Blocks& blocks, double lambda, const Fitted& on_fi
   Array errors;
   const double freedom = blocks.total() - static_cast<double>(p);
   if (rank == p && freedom > 0) {
-    // The residuals of the rows alone: those of the penalty are none of the noise.
+    // The residuals of the rows only: the penalty is not part of the noise.
     const Tensor parameters = concat({solution.x, -ones({1, 1}, DType::f64)}, 0);
     const double rest = sum(square(matmul(rows_left, parameters))).item<double>();
     const double noise = rest / freedom;
@@ -131,14 +131,14 @@ LinearFit least_squares(const Blocks& blocks, double lambda, const Fitted& on_fi
   return fit;
 }
 
-// The sums over rows that Newton's method needs, at parameters w (outputs, width + 1).
+// The sums over rows for Newton's method, at parameters w (outputs, width + 1).
 struct Sums {
   Tensor loss;       // ()
   Tensor gradient;   // (outputs, width + 1)
   Tensor curvature;  // (outputs * (width + 1), the same)
 };
 
-// Losses of rows (rows, 1) and what the mean of each answer is (rows, outputs), at sums of products z.
+// Losses of rows (rows, 1) and mean predictions (rows, outputs), at sums of products z.
 struct Answers {
   Tensor loss, mean;
 };
@@ -170,8 +170,8 @@ Sums sums_of(Link link, const Tensor& w, const Tensor& x, const Tensor& y, const
   return s;
 }
 
-// Softmax's answers do not change where a number is added to the parameters of all classes alike: this joins those
-// directions to the curvature, which has none there. No gradient has a part in them.
+// Softmax does not change if a number is added to the parameters of all classes alike. The curvature is zero in these
+// directions; this adds them to it. The gradient has no component in them.
 Tensor common_directions(int64_t outputs, int64_t p) {
   return kron(ones({outputs, outputs}, DType::f64), eye(p, p, DType::f64));
 }
@@ -205,7 +205,7 @@ class Newton {
   }
 
  private:
-  // The curvature of the whole objective, with what softmax leaves open joined.
+  // The curvature of the whole objective, with the directions that softmax leaves open added.
   Tensor whole(const Tensor& curvature, const Tensor& w) const {
     const int64_t n = w.numel();
     Tensor all = curvature + lambda_ * held_ * eye(n, n, DType::f64);
@@ -213,7 +213,7 @@ class Newton {
     return all;
   }
 
-  // By Cholesky; of least norm where columns depend on each other.
+  // Solves by Cholesky; with minimum norm if columns depend on each other.
   Tensor solved(const Tensor& curvature, const Tensor& right) {
     rank_ = blocks_.width();
     try {
@@ -228,7 +228,7 @@ class Newton {
     return least.x;
   }
 
-  // Goes along -step, half as far until the loss falls; false where it does not fall any more.
+  // Moves along -step, halving it until the loss decreases; false if it does not decrease any more.
   bool descend(Tensor& w, const Tensor& step, double promise, double& loss) {
     double length = 1;
     for (int i = 0; i < kMostHalvings; ++i, length /= 2) {
@@ -256,7 +256,8 @@ class Newton {
     return s;
   }
 
-  // Standard errors: roots of the diagonal of the inverse curvature, without what was joined to it.
+  // Standard errors: square roots of the diagonal of the inverse curvature, without the directions that were added to
+  // it.
   Array errors_at(const Tensor& w) {
     if (rank_ < blocks_.width()) return {};
     const int64_t n = w.numel();
@@ -272,7 +273,7 @@ class Newton {
   const Blocks& blocks_;
   double lambda_;
   int64_t rank_ = 0;
-  Tensor held_;  // (outputs * (width + 1)): 1 where the penalty holds
+  Tensor held_;  // (outputs * (width + 1)): 1 for penalized parameters
   Compiled<std::function<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&)>> add_loss_ =
       compile(std::function(
                   [this](const Tensor& loss, const Tensor& w, const Tensor& x, const Tensor& y, const Tensor& weight) {
@@ -287,7 +288,7 @@ class Newton {
       kFixed);
 };
 
-// Parameters to begin with: zeros, and for counts the logarithm of their mean as the intercept.
+// Initial parameters: zeros, and for counts the logarithm of their mean as the intercept.
 Tensor beginning(Link link, const Blocks& blocks, const store::Rows& rows) {
   Array w(DType::f64, {blocks.outputs(), blocks.width()});
   if (link != Link::log) return Tensor(w);

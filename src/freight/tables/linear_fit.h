@@ -1,5 +1,5 @@
-// Fits linear models: least squares by an exact solution, logistic and Poisson regression by Newton's method. The rows
-// pass in blocks, so that memory depends on the columns alone.
+// Fits linear models: least squares by an exact solution, logistic and Poisson regression by Newton's method. Rows are
+// processed in blocks, so that memory depends only on the columns.
 #pragma once
 #include <functional>
 
@@ -9,30 +9,30 @@
 
 namespace freight::tables {
 
-// An answer follows from sums of products: as they are, their exponential (counts), the logistic function (two
-// classes, of which they tell the second), softmax (more classes).
+// The function from sums of products to predictions: identity, exponential (counts), logistic (two classes: the
+// probability of the second), softmax (more classes).
 enum class Link { identity, log, logit, softmax };
 
-// The sums of one output are intercept + weights x the numbers of the design.
+// The sums of an output are intercept + weights x the numbers of the design.
 struct LinearFit {
   Array weights;     // f64 (outputs, width)
   Array intercepts;  // f64 (outputs)
-  // f64 (outputs, 1 + width), the intercept's first: standard errors by the curvature at the solution, with the
-  // penalty. 0 throughout where columns depend on each other, so that single coefficients mean nothing.
+  // Standard errors, f64 (outputs, 1 + width) with the intercept's first, from the curvature at the solution including
+  // the penalty. All 0 if columns depend on each other, so that single coefficients mean nothing.
   Array errors;
-  int64_t rank = 0;  // independent columns of the design with the intercept's, per output
+  int64_t rank = 0;  // number of independent columns of the design, with the intercept, per output
 };
 
-// Rows that are in memory as numbers of the design at once.
+// The number of rows that are in memory as numbers of the design at once.
 inline constexpr int64_t kFitBlockRows = 2048;
 
-// Hears of the fit after each round of Newton's method; false ends it there.
+// Called after each round of Newton's method; false ends the fit there.
 using Fitted = std::function<bool(const LinearFit& so_far, bool last)>;
 
-// The minimum of the sum over all rows of half the squared error, or of the negative log-likelihood, plus lambda / 2
-// times the sum of the squared weights, without the intercepts. Where columns depend on each other and lambda is 0 it
-// is the one of least norm. Throws Error(usage) for an output count times width that is too large to be solved so, and
-// Error(data) for negative counts.
+// Minimizes the sum over all rows of half the squared error, or of the negative log-likelihood, plus lambda / 2 times
+// the squared weights without the intercepts. If columns depend on each other and lambda is 0, the solution has minimum
+// norm. Throws Error(usage) if outputs times width is too large to be solved this way, and Error(data) for negative
+// counts.
 LinearFit fit_linear(Link link, const Design& design, const store::Rows& rows, int64_t classes, double lambda,
                      const Fitted& on_fit);
 

@@ -16,18 +16,18 @@ namespace freight::tables {
 
 namespace {
 
-constexpr size_t kMostShown = 3;  // cells that are no numbers
+constexpr size_t kMostShown = 3;  // of the values that are not numbers
 
-// What the words of a column are, as numbers.
+// The words of a column as numbers.
 struct Tally {
   data::NumberStyle style;
-  std::vector<std::optional<double>> values;  // by code; empty: no number, or missing
+  std::vector<std::optional<double>> values;  // by code; empty: not a number, or missing
   std::vector<bool> missing;                  // by code
-  std::optional<uint32_t> styled;             // the first word that is a number in this style alone
-  int64_t present = 0, numbers = 0;           // cells
+  std::optional<uint32_t> styled;             // the first word that is a number only in this style
+  int64_t present = 0, numbers = 0;           // number of values
 };
 
-// Numbers of a form that has them are plain, whatever its texts are.
+// Numbers of a format that has them are plain, even if texts are written in another style.
 Tally tally_of(const data::CellColumn& column, const std::vector<int64_t>& counts, const data::TableHead& head) {
   const auto plain = [&](std::string_view word) { return head.typed && data::is_number_cell(word); };
   std::vector<std::string_view> words;
@@ -75,7 +75,7 @@ void become_numbers(data::Cells& cells, size_t at, const Tally& tally, const std
   column.first_word.reset();
 }
 
-// "'x' (line 7), 'y' (3 cells from line 9 on) and 4 others".
+// Lists values that are not numbers: "'x' (line 7), 'y' (3 cells from line 9 on) and 4 others".
 std::string cells_that_are_none(const data::Cells& cells, const data::CellColumn& column, const Tally& tally,
                                 const std::vector<int64_t>& counts) {
   std::vector<std::string> shown;
@@ -132,7 +132,7 @@ NumberReading read_numbers(data::Cells& cells, size_t at, const NumberRequest& r
   const Tally tally = tally_of(column, counts, cells.head);
   const int64_t big = column.big_integers;
   if (tally.numbers == tally.present && tally.numbers > 0) {
-    // Most cells of an identifier have as many digits; quantities that large are rare among others.
+    // Most values of an identifier have the same number of digits; quantities that large rarely do.
     const bool names =
         !request.said && !request.quantity && big > 0 && (2 * big > tally.present || names_identifiers(column.name));
     if (names) return {};

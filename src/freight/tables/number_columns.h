@@ -1,4 +1,4 @@
-// Columns of words that are numbers in another writing: "1,234", "9,1", "1 234,5". Says how each was read.
+// Columns of words that are numbers in another style: "1,234", "9,1", "1 234,5". Reports how each was read.
 #pragma once
 #include <string>
 
@@ -9,25 +9,28 @@ namespace freight::tables {
 
 struct NumberReading {
   data::NumberStyle style = {};  // of its numbers
-  std::string note = {};         // how it was read, and which cells are no numbers; missing ones are missing_note's
+  // How the column was read, and which values are not numbers; missing_note reports missing ones.
+  std::string note = {};
 };
 
 struct NumberRequest {
-  bool said = false;        // it holds numbers: cells that are none are odd
-  bool quantity = false;    // integers beyond 2^53 are rounded; else they are words, as identifiers are
-  std::string folder = {};  // of which files hold the numbers, in place of memory
+  bool said = false;  // the column was declared to contain numbers: other values are unusual
+  // Integers beyond 2^53 are rounded; otherwise such a column contains words, since they are identifiers.
+  bool quantity = false;
+  std::string folder = {};  // the folder of files for numbers that should not be in memory
 };
 
-// Makes numbers of a column that was read by its cells, where all of its words are some.
+// Converts a column that was read by its cells to numbers, if all of its words are numbers.
 NumberReading read_numbers(data::Cells& cells, size_t column, const NumberRequest& request);
 
-// "'?' (3 cells) read as missing values": the spellings that pandas does not read so; empty where there are none.
+// Lists the spellings of missing values that pandas does not recognize: "'?' (3 cells) read as missing values"; empty
+// if there are none.
 std::string missing_note(const data::CellColumn& column);
 
-// "a; b", or the one that is not empty.
+// Joins two notes, either of which may be empty: "a; b".
 std::string both_notes(const std::string& a, const std::string& b);
 
-// A name that is usual for what tells rows apart: "id", "user_id", "PassengerId".
+// True for usual names of identifiers: "id", "user_id", "PassengerId".
 bool names_identifiers(const std::string& name);
 
 }  // namespace freight::tables

@@ -28,10 +28,10 @@ namespace freight::tables {
 
 namespace {
 
-constexpr size_t kMostListed = 8;  // columns in a note
+constexpr size_t kMostListed = 8;  // columns that a note lists
 using Names = std::vector<std::string>;
 
-// Takes away the rows of which something is said, in their order.
+// Removes the rows with a fault, and reports them in order.
 void leave_out(data::Cells& cells, const train::RowSource& source, const std::vector<store::RowFault>& faults) {
   std::vector<bool> kept(static_cast<size_t>(cells.rows()), true);
   for (const store::RowFault& fault : faults) {
@@ -50,7 +50,7 @@ void leave_out(data::Cells& cells, const train::RowSource& source, const std::ve
   }
 }
 
-// Numbers from 0 for the cells of a column, equal ones for equal cells.
+// Numbers the values of a column from 0; equal values have equal numbers.
 std::vector<int64_t> numbered(const data::CellColumn& column, int64_t rows) {
   std::vector<int64_t> numbers;
   std::map<double, int64_t> seen;
@@ -62,8 +62,8 @@ std::vector<int64_t> numbered(const data::CellColumn& column, int64_t rows) {
   return numbers;
 }
 
-// Reads a table once. What a column is for (target, weight, group, order) is asked by name, and settled when the names
-// are known, before the rows are read.
+// Reads a table once. The roles of columns (target, weight, group, order) are given by name, and resolved when the
+// names are known, before the rows are read.
 class TableReader {
  public:
   TableReader(const train::RowSource& source, const data::TableSet& set, const data::TablePart& part)
@@ -104,7 +104,7 @@ class TableReader {
   const data::CellColumn& target_column() const { return cells_.columns[target_]; }
   bool is_ignored(size_t column) const { return ignored_.contains(column); }
 
-  // A column that is asked for by a flag; none where a model is measured on a table without it.
+  // A column that a flag names; empty if a model is measured on a table without that column.
   std::optional<size_t> asked_column(const data::TableHead& head, const std::string& asked, const char* flag) const {
     if (asked.empty()) return std::nullopt;
     const bool needed = source_.ranking && asked == source_.group_column;
@@ -148,7 +148,7 @@ class TableReader {
   std::vector<data::CellKind> kinds_of_model(const data::TableHead& head) {
     places_ = store::places_of(source_.known->columns, head.names, source_.data);
     std::vector<data::CellKind> kinds = store::kinds_of(source_.known->columns, places_, head.names.size());
-    // Classes may be called by words or by numbers; their spelling decides.
+    // Class names may be words or numbers, so their spelling decides.
     if (kinds[target_] == data::CellKind::skipped) {
       kinds[target_] = source_.known->classes.empty() ? data::CellKind::by_cells : data::CellKind::words;
     }
@@ -159,7 +159,7 @@ class TableReader {
     return kinds;
   }
 
-  // The target column and that of --split-by are quantities, however their numbers are written.
+  // The target column and that of --split-by are quantities, in whatever style their numbers are written.
   void read_quantities() {
     for (const size_t at : {target_, order_.value_or(target_)}) {
       if (cells_.columns[at].kind == data::CellKind::skipped) continue;
@@ -171,8 +171,8 @@ class TableReader {
     }
   }
 
-  // A row of weight 0 counts for nothing: it is left out before anything is made of the cells (classes, categories,
-  // means, parts), so that the model is that of a table without it.
+  // Removes rows of weight 0 before anything is computed (classes, categories, means, splits), so that the model is
+  // that of a table without them.
   void leave_out_weightless() {
     if (!weight_) return;
     const data::CellColumn& weights = cells_.columns[*weight_];
@@ -191,7 +191,7 @@ class TableReader {
     out_.notes.push_back(cat(gone, gone == 1 ? " row is" : " rows are", " ignored: weight 0 in column ", weights.name));
   }
 
-  // Rows without a target, weight or group are left out or refused.
+  // The rows without a target, weight or group, which are skipped or refused.
   std::vector<store::RowFault> unusable() const {
     std::vector<store::RowFault> faults;
     for (int64_t i = 0; i < cells_.rows(); ++i) {
@@ -201,7 +201,7 @@ class TableReader {
         faults.push_back({i, cat("column ", cells_.columns[*group_].name, ", by which rows are grouped, is empty")});
       } else if (order_ && cells_.columns[*order_].missing(i)) {
         faults.push_back({i, cat("column ", cells_.columns[*order_].name, ", by which rows are divided, is empty")});
-      } else if (weight_ && !(cells_.columns[*weight_].numbers[static_cast<size_t>(i)] >= 0)) {  // NaN as well
+      } else if (weight_ && !(cells_.columns[*weight_].numbers[static_cast<size_t>(i)] >= 0)) {  // also true for NaN
         faults.push_back({i, cat("column ", cells_.columns[*weight_].name, ": got '",
                                  excerpt(cells_.columns[*weight_].text(i)), "', expected a weight of at least 0")});
       }
@@ -294,7 +294,7 @@ class TableReader {
     for (const std::string& note : column_notes_) out_.notes.push_back(note);
   }
 
-  // XGBoost weighs the groups of a ranking as wholes.
+  // XGBoost weights whole groups of a ranking.
   void need_weights_of_groups() const {
     const std::vector<int64_t> groups = numbered(cells_.columns[*group_], cells_.rows());
     const data::CellColumn& weights = cells_.columns[*weight_];
@@ -328,7 +328,7 @@ class TableReader {
     return data::hold_out(labels_, std::max<size_t>(out_.shape.classes.size(), 1), share, source_.seed);
   }
 
-  // The column of --split-by as numbers.
+  // The numbers of the column of --split-by.
   std::vector<double> times() const {
     const data::CellColumn& column = cells_.columns[*order_];
     std::vector<double> times;
@@ -385,7 +385,7 @@ class TableReader {
                              " (--val-split)"));
   }
 
-  // Those of the training part: the test part is as unknown as later rows.
+  // Takes the categories of the training rows only: held-out rows are treated like unseen ones.
   void choose_levels() {
     if (source_.known) return;
     std::vector<bool> training = held_out_;
@@ -474,7 +474,7 @@ class TableReader {
     return rows;
   }
 
-  // Made of what a model is fitted to: a copy of the file gives the same, in whatever order its columns stand.
+  // A hash of what a model is fitted to: a copy of the file has the same, in any order of its columns.
   uint64_t fingerprint() const {
     std::string text = cat(out_.target, "\n", join(out_.shape.classes, "\t"));
     for (const store::Column& c : out_.shape.columns) text += cat("\n", c.name, "\t", join(c.levels, "\t"));
@@ -490,11 +490,11 @@ class TableReader {
   const data::TableSet& set_;
   std::map<std::string, ColumnKind> types_;
   std::map<size_t, ColumnKind> said_;      // by column
-  std::map<size_t, std::string> ignored_;  // columns that are not learnt from because a flag says so, and why
+  std::map<size_t, std::string> ignored_;  // columns that are not features because a flag says so, and the reason
   data::Cells cells_;
   size_t target_ = 0;
   std::optional<size_t> weight_, group_, order_;
-  std::map<ColumnKind, int64_t> kinds_;  // columns of each
+  std::map<ColumnKind, int64_t> kinds_;  // number of columns, by kind
   std::vector<std::string> column_notes_;
   std::vector<int64_t> labels_;
   std::vector<bool> held_out_;  // by row
@@ -544,7 +544,7 @@ std::vector<std::string> names_of_columns(const std::string& said) {
 }
 
 double bytes_of_reading(const train::RowSource& source, double enough) {
-  // A cell is a character and a separator at least; packed text is seldom a twentieth of what it was.
+  // A value takes at least a character and a separator; compressed text is seldom smaller than a twentieth.
   constexpr double kLeastOfCell = 2, kMostPacked = 20;
   constexpr uint64_t kFirstBytes = uint64_t{1} << 20;
   const data::TableSet set = data::table_at(source.data);

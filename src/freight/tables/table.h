@@ -1,6 +1,6 @@
-// Tables as rows of named columns, one of which is predicted from the others: which columns there are, of what kind,
-// which is the target, and what is held out. What a cell means is store/row_model.h's, how cells lie in a file
-// data/cells.h's.
+// Tables as rows of named columns, one of which is predicted from the others: which columns there are, of which kind,
+// which one is the target, and which rows are held out. store/row_model.h defines the number of a value, data/cells.h
+// reads files.
 #pragma once
 #include <optional>
 #include <string>
@@ -11,23 +11,23 @@
 
 namespace freight::tables {
 
-// Reads and divides a table. The kinds of its columns are those of kinds.h; the target is the column that is asked for,
-// by name or by number from 1, else the one with a usual name (data/columns.h), else the last (target.h). Notes say
-// what was decided, warnings what looks wrong. Throws Error(data) that names file and line, Error(usage) for a column
-// that is not there.
+// Reads and splits a table. The kinds of its columns are those of kinds.h. The target is the column that is asked for,
+// by name or by number from 1, else a column with a usual name (data/columns.h), else the last one (target.h). Notes
+// report decisions, warnings what looks wrong. Throws Error(data) that names file and line, and Error(usage) for a
+// column that does not exist.
 train::RowData read_table(const train::RowSource& source);
-// The peak of memory while a table of so many cells is read: the file's columns, and the rows made of them, in f64.
+// The peak memory of reading a table of `cells` values: the file's columns, and the rows made from them, in f64.
 inline double bytes_of_reading(double cells) { return (8 + 8) * cells; }
-// The same of a table in files, by their sizes and first rows. Where the sizes alone show that it is at most `enough`,
-// the files are not opened, and it is at most what is told.
+// The peak memory of reading the files of a table, estimated from their sizes and first rows. If the sizes alone show
+// that it is at most `enough`, the files are not opened, and the result is an upper bound.
 double bytes_of_reading(const train::RowSource& source, double enough);
 // The value of --header: yes, no; empty for auto.
 std::optional<bool> header_of(const std::string& said);
-// How the first row was read, where --header does not say it and others could read it otherwise.
+// Reports how the first row was read, if --header is auto and other programs could read it otherwise.
 std::string header_note(const data::TableHead& head, const std::string& header);
-// Says how many rows without any value were skipped; empty where there are none.
+// Reports how many blank rows were skipped; empty if there were none.
 std::string blank_note(const data::Cells& cells);
-// "a,b,c", or the lines of the file of that name.
+// The column names in "a,b,c", or in the lines of a file of that name.
 std::vector<std::string> names_of_columns(const std::string& said);
 
 }  // namespace freight::tables

@@ -18,10 +18,10 @@ namespace freight::tables {
 
 namespace {
 
-constexpr size_t kMostNumberedClasses = 20, kLeastRowsPerNumber = 2;  // in the mean
-constexpr double kEndOfWholeNumbers = 0x1p53;                         // below it doubles tell whole numbers apart
+constexpr size_t kMostNumberedClasses = 20, kLeastRowsPerNumber = 2;  // on average
+constexpr double kEndOfWholeNumbers = 0x1p53;                         // below it doubles represent all whole numbers
 
-// The name of the class that a number stands for: "2" for 2.0.
+// The name of the class of a number: "2" for 2.0.
 std::string name_of_number(double v) {
   const bool whole = v == std::floor(v) && std::fabs(v) < kEndOfWholeNumbers;
   return whole ? cat(static_cast<int64_t>(v)) : cat(v);
@@ -29,7 +29,7 @@ std::string name_of_number(double v) {
 
 bool whole_number(double v) { return v == std::floor(v) && std::fabs(v) < kEndOfWholeNumbers; }
 
-// The place of a word or number among the classes; -1 where it is none.
+// The index of a word or number among the classes; -1 if it is not one of them.
 int64_t class_of(const std::vector<std::string>& classes, std::string_view word) {
   auto at = std::find(classes.begin(), classes.end(), word);
   if (at == classes.end()) at = std::find(classes.begin(), classes.end(), data::category_word(word));
@@ -118,7 +118,7 @@ void need_told_apart(const data::Cells& cells, size_t target) {
   double least = 0, most = 0, moved = 0;
   for (size_t i = 0; i < column.numbers.size(); ++i) {
     const double v = column.numbers[i];
-    if (!std::isfinite(static_cast<float>(v))) return;  // refused by its line where it is read
+    if (!std::isfinite(static_cast<float>(v))) return;  // the reader refuses it with its line
     least = i == 0 ? v : std::min(least, v);
     most = i == 0 ? v : std::max(most, v);
     moved = std::max(moved, std::fabs(v - static_cast<double>(static_cast<float>(v))));

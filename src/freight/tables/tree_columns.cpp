@@ -14,7 +14,7 @@ namespace freight::tables {
 namespace {
 
 constexpr const char* kOrigins = "xgboost.origins";  // f64 (columns)
-constexpr double kMostOfRange = 1e-3;                // that f32 may move the numbers of a column by
+constexpr double kMostOfRange = 1e-3;  // the largest fraction of a column's range by which f32 may move its numbers
 
 }  // namespace
 
@@ -47,13 +47,13 @@ std::vector<const char*> TreeColumns::kinds() const {
   return all;
 }
 
-// A row of weight 3 counts as three rows; one of a weight below 1 is a row nonetheless.
+// A row of weight 3 counts as three rows; a weight below 1 counts as one.
 void TreeColumns::count_words(int64_t column, const store::Rows& rows) {
   std::vector<int32_t>& categories = columns_[static_cast<size_t>(column)].categories;
   std::vector<double> seen(categories.size());
   for (int64_t i = 0; i < rows.count(); ++i) {
     const double v = rows.values.data<double>()[i * count() + column];
-    if (v >= 0 && rows.weight(i) > 0) seen[static_cast<size_t>(v)] += std::max(rows.weight(i), 1.0);  // not of NaN
+    if (v >= 0 && rows.weight(i) > 0) seen[static_cast<size_t>(v)] += std::max(rows.weight(i), 1.0);  // false for NaN
   }
   int32_t next = 0;
   for (size_t i = 0; i < seen.size(); ++i) categories[i] = seen[i] < kLeastRows ? -1 : next++;
@@ -133,18 +133,19 @@ Array TreeColumns::features(const Array& rows, int64_t begin, int64_t end) const
   Array out(DType::f32, {n, width});
   const double* const from = rows.data<double>() + begin * width;
   float* const to = out.data<float>();
-  // XGBoost answers on all threads, which one thread alone would hold up.
+  // XGBoost predicts on all threads, so one thread should not delay it here.
   parallel_for((n + kChunk - 1) / kChunk, n > kChunk, [&](int64_t chunk) {
     const int64_t last = std::min(n, (chunk + 1) * kChunk);
     for (int64_t i = chunk * kChunk; i < last; ++i) {
-      for (int64_t c = 0; c < width; ++c) {  // as if all were numbers: this loop has no branches, and NaN stays NaN
+      // Treats all columns as numbers: this loop has no branches, and NaN stays NaN.
+      for (int64_t c = 0; c < width; ++c) {
         to[i * width + c] =
             static_cast<float>(std::clamp(from[i * width + c] - origins[static_cast<size_t>(c)], -kMost, kMost));
       }
       for (const int64_t c : of_words) {
         const std::vector<int32_t>& categories = columns_[static_cast<size_t>(c)].categories;
         const double v = from[i * width + c];
-        const bool known = v >= 0 && v < static_cast<double>(categories.size());  // false of NaN
+        const bool known = v >= 0 && v < static_cast<double>(categories.size());  // false for NaN
         const int32_t category = known ? categories[static_cast<size_t>(v)] : -1;
         to[i * width + c] = category < 0 ? kMissing : static_cast<float>(category);
       }

@@ -1,4 +1,4 @@
-// Makes of rows the numbers that XGBoost takes: f32, NaN where a cell is missing.
+// Converts rows to the numbers that XGBoost takes: f32, NaN for missing values.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace freight::tables {
 
-// The tensor of a stored model that holds the category of each word of each column: i32 (words of all columns).
+// The tensor of a saved model with the category of each word of each column: i32 (words of all columns).
 inline constexpr const char* kTreeCategories = "xgboost.categories";
 
-// Words become numbers of categories; those that training did not see, or in a few rows alone, are missing: a name that
-// one row has tells that row's answer and nothing of others. Numbers beyond f32 become its greatest, which is on the
-// same side of every split, and those of a column that f32 would not tell apart, such as times in seconds within a day,
-// are counted from the least one.
+// Words become numbers of categories. Words that training did not see, or saw only in a few rows, are missing: a name
+// that occurs once predicts that row and nothing else. Numbers beyond f32 become its maximum, which is on the same side
+// of every split. If f32 cannot distinguish the numbers of a column, such as times in seconds within a day, they are
+// counted from the smallest one.
 class TreeColumns {
  public:
   static constexpr int64_t kLeastRows = 5;  // of a word that is a category

@@ -1,4 +1,4 @@
-// See tree_sums.h. Shapes: rows are taken in groups of kLanes, whose features lie as (columns, kLanes).
+// See tree_sums.h. Rows are processed in groups of kLanes, whose features have the shape (columns, kLanes).
 #include "freight/tables/tree_sums.h"
 
 #include <algorithm>
@@ -9,12 +9,13 @@ namespace freight::tables {
 
 namespace {
 
-constexpr int64_t kLanes = 16;                // rows that go down a tree together
-constexpr int64_t kMostGroups = 8;            // of rows, that a tree is asked for in turn
-constexpr int64_t kFeaturesAtHand = 4 << 10;  // of these groups: 16 KiB, beside which a tree fits in the first cache
-constexpr int kLevelsUnasked = 8;             // that rows go down before it is asked whether all are at their leaves
+constexpr int64_t kLanes = 16;      // rows that go down a tree together
+constexpr int64_t kMostGroups = 8;  // groups of rows that use a tree in turn
+// Of these groups: 16 KiB, which leave room for a tree in the first-level cache.
+constexpr int64_t kFeaturesAtHand = 4 << 10;
+constexpr int kLevelsUnasked = 8;  // levels that rows go down before checking whether all have reached their leaves
 constexpr uint32_t kWordBits = 64;
-constexpr float kMostWord = 1 << 24;  // f32, in which words are numbered, counts up to there
+constexpr float kMostWord = 1 << 24;  // f32 represents all whole numbers up to here; categories are numbered in f32
 
 }  // namespace
 
@@ -25,7 +26,7 @@ TreeSums::TreeSums(const std::vector<store::Tree>& trees, std::vector<float> bas
   if (!words) sets_ = {};
 }
 
-// Breadth first, so that siblings are neighbours and nodes that most rows meet lie together.
+// Stores nodes breadth-first, so that siblings are adjacent, and so are the nodes that most rows pass.
 void TreeSums::plant(const store::Tree& tree) {
   Planted planted{.root = nodes_.size(), .group = tree.group, .levels = 0, .words = false};
   struct Open {
@@ -50,7 +51,7 @@ void TreeSums::plant(const store::Tree& tree) {
     }
     if (from.left >= 0 && from.words) {
       planted.words = true;
-      node.split = std::numeric_limits<float>::infinity();  // its set alone says what goes right
+      node.split = std::numeric_limits<float>::infinity();  // only the set decides what goes right
       set = set_of(from.levels);
     }
     nodes_.push_back(node);
@@ -69,7 +70,7 @@ TreeSums::Top TreeSums::top_of(const Node* nodes) {
     std::vector<uint32_t> next;
     for (const uint32_t n : level) {
       const Node& node = nodes[n];
-      const bool leaf = node.left == n;  // it is its own left child, and its split sends nothing to the right
+      const bool leaf = node.left == n;  // a leaf is its own left child, and its split sends nothing to the right
       top.split[at] = node.split;
       top.column[at] = node.column;
       top.missing_right[at++] = node.missing_right ? -1 : 0;
@@ -82,7 +83,7 @@ TreeSums::Top TreeSums::top_of(const Node* nodes) {
   return top;
 }
 
-// The nodes that sixteen rows reach by the first levels. They are written and read one by one throughout, as the
+// The nodes that sixteen rows reach after the first levels. They are always written and read one by one, since the
 // processor cannot forward several small writes to one wide read.
 template <bool kMissing, class Top>
 inline void pass_top(const Top& top, const float* features, uint32_t* here) {
@@ -93,7 +94,7 @@ inline void pass_top(const Top& top, const float* features, uint32_t* here) {
   for (int64_t part = 0; part < kLanes; part += kPart) {
     const auto right = [&](size_t node) {
       const Floats x = *reinterpret_cast<const Floats*>(features + top.column[node] + part);
-      Marks marks = x >= top.split[node];  // false of NaN
+      Marks marks = x >= top.split[node];  // false for NaN
       if constexpr (kMissing) marks |= (x != x) & top.missing_right[node];
       return marks;
     };
@@ -120,15 +121,15 @@ TreeSums::Set TreeSums::set_of(const std::vector<int64_t>& words) {
   return set;
 }
 
-// 1 where the word is in the set. Any feature may be asked for: those of numbers meet the empty set.
+// 1 if the category is in the set. It may be called for any feature: columns of numbers have the empty set.
 inline uint32_t TreeSums::in_set(const Set& set, float feature) const {
-  const auto word = static_cast<uint32_t>(std::min(std::max(0.0f, feature), kMostWord));  // 0 of NaN
+  const auto word = static_cast<uint32_t>(std::min(std::max(0.0f, feature), kMostWord));  // 0 for NaN
   const uint32_t at = word / kWordBits;
   const uint64_t bits = bits_[set.begin + std::min(at, set.size - 1)];
   return static_cast<uint32_t>(bits >> (word % kWordBits)) & (at < set.size ? 1u : 0u);
 }
 
-// Adds the leaves of sixteen rows to their sums, which lie `stride` apart.
+// Adds the leaves of sixteen rows to their sums, which are `stride` apart.
 template <bool kMissing, bool kWords>
 void TreeSums::add(size_t number, const float* features, float* sums, int64_t stride) const {
   const Planted& tree = trees_[number];
@@ -147,7 +148,7 @@ void TreeSums::add(size_t number, const float* features, float* sums, int64_t st
       for (int64_t r = 0; r < kLanes; ++r) {
         const Node& node = nodes[here[r]];
         const float x = features[node.column + r];
-        uint32_t right = x >= node.split ? 1 : 0;  // 0 of NaN
+        uint32_t right = x >= node.split ? 1 : 0;  // 0 for NaN
         if constexpr (kWords) right |= in_set(sets[here[r]], x);
         if constexpr (kMissing) right = x != x ? node.missing_right : right;
         here[r] = node.left + right;
@@ -174,7 +175,7 @@ void TreeSums::sum(const float* features, int64_t rows, int64_t columns, float* 
     for (int64_t part = 0; part < parts; ++part) {
       bool any = false;
       for (int64_t r = 0; r < kLanes; ++r) {
-        // The last group is filled up with the last row.
+        // The last group is padded with the last row.
         const float* const from = features + (begin + std::min(part * kLanes + r, count - 1)) * columns;
         float* const to = across.data() + part * lane_features + r;
         for (int64_t c = 0; c < columns; ++c) {

@@ -1,4 +1,4 @@
-// Settings of trees that --tune tries, and what fits on folds say of the fit on all rows.
+// The settings of trees that --tune tries, and what fits on folds imply for the fit on all rows.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -21,7 +21,7 @@ constexpr uint32_t kTrialStream = 0x54524c53;  // "TRLS"
 
 enum class Scale { linear, log, whole };
 
-// A setting that is drawn, where the user left it to be chosen.
+// A setting that is drawn at random, unless the user set it.
 struct SearchRange {
   const char* flag;
   std::variant<double Config::*, int64_t Config::*> member;
@@ -30,7 +30,7 @@ struct SearchRange {
 };
 
 // The ranges of Grinsztajn, Oyallon and Varoquaux, "Why do tree-based models still outperform deep learning on tabular
-// data?" (NeurIPS 2022), but for the learning rate: one below 0.02 is not done after 1,000 rounds.
+// data?" (NeurIPS 2022), except for the learning rate: with one below 0.02 the fit is not complete after 1,000 rounds.
 const SearchRange kRangesOfGbdt[] = {
     {"--lr", &Config::lr, Scale::log, 0.02, 0.3},
     {"--max-depth", &Config::max_depth, Scale::whole, 2, 11},
@@ -39,8 +39,8 @@ const SearchRange kRangesOfGbdt[] = {
     {"--colsample", &Config::colsample, Scale::linear, 0.5, 1},
     {"--lambda", &Config::lambda, Scale::log, 1, 4},
 };
-// These matter by Probst, Wright and Boulesteix, "Hyperparameters and tuning strategies for random forest" (2019):
-// columns per split, rows per tree, size of leaves.
+// The settings that matter according to Probst, Wright and Boulesteix, "Hyperparameters and tuning strategies for
+// random forest" (2019): columns per split, rows per tree, size of leaves.
 const SearchRange kRangesOfForest[] = {
     {"--max-depth", &Config::max_depth, Scale::whole, 6, 24},
     {"--min-child-weight", &Config::min_child_weight, Scale::log, 1, 20},
@@ -48,7 +48,7 @@ const SearchRange kRangesOfForest[] = {
     {"--colsample", &Config::colsample, Scale::linear, 0.2, 1},
 };
 
-// A number that its text in three digits gives again, so that the flags shown are the settings that were tried.
+// A number that equals its text in three digits, so that the flags shown are the settings that were tried.
 double drawn(const SearchRange& range, double u) {
   double v = range.scale == Scale::log ? range.low * std::pow(range.high / range.low, u)
                                        : range.low + u * (range.high - range.low);
@@ -63,7 +63,7 @@ double drawn(const SearchRange& range, double u) {
 std::optional<train::Candidate> TreeLearner::trial(const Config& config, int64_t number) const {
   train::Candidate c{.learner = this, .config = config};
   const Config usual;
-  Config chosen;  // the same where the learner has chosen
+  Config chosen;  // after the learner has chosen its defaults
   choose(chosen);
   std::vector<std::string> flags;
   const auto draw = [&](const SearchRange& range, uint64_t place) {
@@ -72,7 +72,7 @@ std::optional<train::Candidate> TreeLearner::trial(const Config& config, int64_t
                                                         static_cast<uint64_t>(number), kTrialStream, place)));
     std::visit(
         [&](auto member) {
-          if (config.*member != usual.*member && config.*member != chosen.*member) return;  // the user's own
+          if (config.*member != usual.*member && config.*member != chosen.*member) return;  // the user's own value
           c.config.*member = static_cast<std::remove_reference_t<decltype(c.config.*member)>>(v);
           flags.push_back(cat(range.flag, " ", v));
         },
@@ -89,7 +89,8 @@ std::optional<train::Candidate> TreeLearner::trial(const Config& config, int64_t
   return c;
 }
 
-// The rounds that were best on the folds, in the mean: the fit on all rows has no held-out rows to stop by.
+// Sets the rounds to the mean of the best rounds on the folds: the fit on all rows has no validation set for early
+// stopping.
 Config TreeLearner::settled(const Config& config,
                             const std::vector<std::shared_ptr<const store::RowModel>>& folds) const {
   Config c = config;

@@ -1,4 +1,4 @@
-// See ubjson_check.h. Lengths and numbers lie with their most significant byte first.
+// See ubjson_check.h. Lengths and numbers are big-endian.
 #include "freight/tables/ubjson_check.h"
 
 #include <set>
@@ -11,7 +11,7 @@ namespace freight::tables {
 
 namespace {
 
-// Bytes of a number of that type; 0 where the letter stands for no number.
+// The bytes of a number of that type; 0 if the letter is not a type of numbers.
 size_t size_of_number(uint8_t type) {
   switch (type) {
     case 'i':
@@ -88,7 +88,7 @@ class UbjsonReader {
       ++at_;
       uint64_t count = 0;
       if (!length(count)) return false;
-      for (; count > 0; --count) {  // each takes a byte at least
+      for (; count > 0; --count) {  // each element takes at least a byte
         if (!value(depth)) return false;
       }
       return true;
@@ -99,7 +99,7 @@ class UbjsonReader {
     return take(1);
   }
 
-  // Numbers of one type alone: lists of nothing would take memory without a byte.
+  // Accepts typed lists of numbers only: lists of null would take memory without using bytes.
   bool typed_list() {
     ++at_;
     const size_t size = size_of_number(next());

@@ -14,8 +14,9 @@ namespace freight::tables {
 
 namespace {
 
-constexpr size_t kMostTold = 5;                 // of one kind; the others are counted
-constexpr size_t kMostCells = size_t{1} << 20;  // of a column that may stand for labels: they are remembered
+constexpr size_t kMostTold = 5;  // warnings of one kind; further ones are counted
+// Memory bound of the values of a column that may determine the labels.
+constexpr size_t kMostCells = size_t{1} << 20;
 
 class PartView {
  public:
@@ -34,7 +35,7 @@ class PartView {
     }
     return true;
   }
-  // No cell is a category of training, and some are others.
+  // True if no value is a category of training, and not all are missing.
   bool all_unknown(size_t column) const {
     bool any = false;
     for (int64_t i = 0; i < count(); ++i) {
@@ -50,7 +51,8 @@ class PartView {
   int64_t width_;
 };
 
-// Each cell stands beside one label, each label beside one cell, and most cells occur again: by chance that is not so.
+// True if each value occurs with one label, each label with one value, and most values occur several times, which does
+// not happen by chance.
 bool one_to_one(const PartView& part, size_t column) {
   std::unordered_map<double, double> label_of_cell;
   std::set<double> labels;
@@ -65,7 +67,7 @@ bool one_to_one(const PartView& part, size_t column) {
   return labels.size() > 1;
 }
 
-// The values are those of the column, but for a factor and a term.
+// True if the values are those of the column times a factor plus a constant.
 bool same_but_for_scale(const PartView& part, size_t column) {
   constexpr double kRounding = 1e-6;
   double least = INFINITY, most = -INFINITY, low = 0, high = 0;
@@ -86,7 +88,7 @@ bool same_but_for_scale(const PartView& part, size_t column) {
   return true;
 }
 
-// "a, b and 3 more".
+// Lists names: "a, b and 3 more".
 std::string listed(const std::vector<std::string>& names) {
   const std::vector<std::string> first(names.begin(),
                                        names.begin() + static_cast<ptrdiff_t>(std::min(names.size(), kMostTold)));

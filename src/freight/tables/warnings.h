@@ -1,5 +1,5 @@
-// Warns of what makes a model useless or its figures untrue: columns that give the target away, classes of
-// one row, columns that one part lacks. Told, not mended: whoever knows the table knows better.
+// Warns of what makes a model useless or its metrics wrong: columns that leak the target, classes with a single row,
+// columns that only one split has. Nothing is changed, since the user knows the table better.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace freight::tables {
 
-// By the rows as a model takes them. Each line names a column or class.
+// The warnings for rows as a model takes them. Each line names a column or class.
 std::vector<std::string> warnings_of(const train::RowData& data);
 
 }  // namespace freight::tables

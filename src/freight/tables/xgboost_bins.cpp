@@ -14,7 +14,7 @@ namespace freight::tables {
 
 namespace {
 
-// The number of rows of each group, whose rows follow each other.
+// The number of rows of each group; the rows of a group are consecutive.
 std::vector<uint32_t> sizes_of_groups(const store::Rows& rows) {
   const std::vector<int64_t> begins = rows.group_begins();
   std::vector<uint32_t> sizes;
@@ -27,7 +27,7 @@ std::vector<uint32_t> sizes_of_groups(const store::Rows& rows) {
   return sizes;
 }
 
-// XGBoost asks for all batches several times: for their borders, then for their bins.
+// XGBoost requests all batches several times: for the borders of bins, then for the bins.
 class Batches {
  public:
   Batches(const Xgboost& library, const TreeColumns& columns, const store::Rows& rows, const BinsAsked& asked)
@@ -44,7 +44,7 @@ class Batches {
 
   void* proxy() const { return proxy_.get(); }
   void rewind() { at_ = 0; }
-  // 1 with the next batch, 0 at the end; nothing may be thrown through XGBoost.
+  // 1 with the next batch, 0 at the end; no exception may pass through XGBoost.
   int next() noexcept {
     try {
       if (at_ == rows_.count()) return 0;
@@ -86,7 +86,7 @@ class Batches {
   std::vector<const char*> kinds_;
   int64_t most_, at_ = 0;  // rows
   XgboostHandle proxy_;
-  Array features_;  // of the batch at hand, which XGBoost reads until it asks for the next one
+  Array features_;  // of the current batch, which XGBoost reads until it requests the next one
   std::vector<float> labels_;
   std::exception_ptr fault_;
 };
@@ -125,7 +125,8 @@ XgboostHandle binned_matrix(const Xgboost& library, const TreeColumns& columns, 
   XgboostHandle matrix = result == 0 ? owned_matrix(library, made) : nullptr;
   batches.throw_fault();
   library.check(result, "the bins of the rows");
-  if (rows.ranked) set_groups(library, matrix, rows);  // now that all are there: a batch may end within one
+  // Only now that all rows are there, since a batch may end within a group.
+  if (rows.ranked) set_groups(library, matrix, rows);
   return matrix;
 }
 

@@ -27,10 +27,11 @@ namespace freight::tables {
 
 namespace {
 
-constexpr int64_t kToldRounds = 50, kShownOfMore = 25;  // up to so many are all shown; of more, about so many
+// If there are at most this many rounds, all are shown; of more rounds, about the second number.
+constexpr int64_t kToldRounds = 50, kShownOfMore = 25;
 constexpr XgboostVersion kDevices = {2, 0, 0};
 
-// A part of the data as XGBoost has it. It copies the rows.
+// A part of the data as an XGBoost matrix, which copies the rows.
 XgboostHandle matrix_of(const Xgboost& library, const TreeColumns& columns, const store::Rows& rows,
                         const std::string& threads) {
   XgboostHandle matrix = matrix_of_features(library, columns, columns.features(rows.values), threads);
@@ -55,7 +56,7 @@ XgboostHandle booster_of(const Xgboost& library, const TreeParameters& parameter
   return booster;
 }
 
-// The device that a booster uses, as it says itself: where a GPU is not to be had it goes on with the CPU.
+// The device that a booster reports to use: XGBoost falls back to the CPU if a GPU is not available.
 std::string device_of(const Xgboost& library, const XgboostHandle& booster) {
   uint64_t length = 0;
   const char* text = nullptr;
@@ -65,7 +66,7 @@ std::string device_of(const Xgboost& library, const XgboostHandle& booster) {
   return j && j->contains(at) && j->at(at).is_string() ? j->at(at).get<std::string>() : std::string("cpu");
 }
 
-// Another GPU than the one that was asked for is as little.
+// True if the requested GPU is used, and not another one.
 bool same_gpu(const std::string& asked, const std::string& used) {
   const size_t colon = asked.find(':');
   if (colon == std::string::npos) return on_gpu(used);
@@ -80,7 +81,7 @@ void need_gpu(const Xgboost& library, const XgboostHandle& booster, const std::s
   }
 }
 
-// Weights by which all classes weigh alike; empty without them. The rows' own weights say how much of a class there is.
+// Weights that give all classes the same total weight, counting the rows' own weights; empty without --class-weight.
 std::vector<float> weights_of(const train::Config& c, const train::RowData& data) {
   if (c.class_weight != "balanced") return {};
   const int64_t n = data.train.count();
@@ -99,18 +100,18 @@ std::vector<float> weights_of(const train::Config& c, const train::RowData& data
   return weights;
 }
 
-// The words by which rank 0 asks the others for something.
+// The steps that rank 0 asks the other ranks to make.
 enum class FitStep : int64_t { round, answer_train, answer_test, leave };
 
-// A part of the data as XGBoost has it.
+// A part of the data as an XGBoost matrix.
 struct TreePart {
   const store::Rows& rows;
-  std::vector<int64_t> borders;    // of the ranks' shares; the first and the last row of one process
-  XgboostHandle matrix = nullptr;  // of this process's share; null where that is empty
+  std::vector<int64_t> borders;    // of the ranks' shares; with one process the first and the last row
+  XgboostHandle matrix = nullptr;  // of this process's share; null if that is empty
 };
 
-// One fit: the booster, both parts of the data, and which round was the best. With `ranks` all of them make it with
-// equal settings and data; rank 0 then leads by rounds(), and the others follow().
+// A fit: the booster, both parts of the data, and the best round. With `ranks` all of them construct it with equal
+// settings and data; rank 0 then leads by rounds(), and the others follow().
 class TreeFit {
  public:
   TreeFit(const Xgboost& library, const train::Config& config, const train::RowData& data, TreeLearner::Kind kind,
@@ -135,13 +136,13 @@ class TreeFit {
     std::vector<void*> matrices = {train_.matrix.get()};
     if (test_.matrix) matrices.push_back(test_.matrix.get());
     booster_ = booster_of(library_, settings_.parameters, matrices);
-    std::vector<const char*> kinds = columns_.kinds();  // for those who read the trees elsewhere
+    std::vector<const char*> kinds = columns_.kinds();  // for programs that read the trees
     library_.check(library_->XGBoosterSetStrFeatureInfo(booster_.get(), "feature_type", kinds.data(), kinds.size()),
                    "the column types");
   }
 
-  // Rounds until they are all done, the held-out loss stays, or somebody says stop. `left` hears when the other ranks
-  // are let go, as they are by an error of rank 0's own, between the steps.
+  // Runs rounds until all are done, the held-out loss no longer improves, or `on_round` stops the fit. `left` is called
+  // when the other ranks are released, which also happens between steps if rank 0 fails.
   void rounds(const std::function<bool(const train::Round&)>& on_round, const std::function<void()>& left) {
     try {
       boost(on_round);
@@ -214,7 +215,7 @@ class TreeFit {
     }
   }
 
-  // Rank 0 tells the others what comes.
+  // Rank 0 announces the next step to the others.
   void say(FitStep step) {
     in_step_ = true;
     if (ranks_ && ranks_->first()) ranks_->broadcast(&step, sizeof step);
@@ -259,14 +260,14 @@ class TreeFit {
     return part.borders[ranks_ ? static_cast<size_t>(ranks_->rank()) + 1 : 1];
   }
 
-  // The weights of the training rows; empty where all weigh alike.
+  // The weights of the training rows; empty if all are equal.
   std::vector<float> row_weights() const {
     std::vector<float> of_rows;
     if (weights_.empty() && !data_.train.weights) return of_rows;
     for (int64_t i = 0; i < data_.train.count(); ++i) of_rows.push_back(static_cast<float>(weight(data_.train, i)));
     return of_rows;
   }
-  // The training rows as XGBoost has them.
+  // The training rows as an XGBoost matrix.
   XgboostHandle training_matrix() const {
     const std::vector<float> weights = row_weights();
     if (pages_) return in_pages(data_.train, weights, "train");
@@ -275,10 +276,10 @@ class TreeFit {
     if (!weights.empty()) set_weights(library_, cells, data_.train, weights);
     return cells;
   }
-  // True where XGBoost gets the rows in batches and keeps their bins. A GPU makes bins of its own from cells.
+  // True if XGBoost gets the rows in batches and keeps their bins. A GPU makes its own bins from values.
   bool bins() const { return !on_gpu(device_) && can_be_binned(data_.train); }
-  // This rank's rows, in bins whose borders are those of all rows: XGBoost's own, which it merges from those of the
-  // ranks where it gets cells, depend on how many there are.
+  // This rank's rows, in bins whose borders are those of all rows. The borders that XGBoost itself merges from the
+  // ranks, if it gets values, depend on the number of ranks.
   XgboostHandle training_share() const {
     const int64_t begin = begin_of(train_), end = end_of(train_);
     const std::vector<float> weights = row_weights();
@@ -298,7 +299,7 @@ class TreeFit {
     if (begin == end) return nullptr;
     return matrix_of(library_, columns_, train::rows_between(data_.test, begin, end), threads_);
   }
-  // XGBoost takes longer to answer bins than cells.
+  // XGBoost predicts more slowly from bins than from values.
   XgboostHandle held_out_matrix() const {
     if (data_.test.count() == 0) return nullptr;
     if (pages_) return in_pages(data_.test, {}, "test");
@@ -312,7 +313,7 @@ class TreeFit {
                         {.weights = weights, .threads = threads_, .cells_at_once = kCellsOfPage},
                         cat(pages_->path(), "/", name));
   }
-  // By the row itself and by its class.
+  // The product of the row's own weight and its class's.
   double weight(const store::Rows& rows, int64_t row) const {
     const double own = rows.weight(row);
     return weights_.empty()
@@ -320,7 +321,7 @@ class TreeFit {
                : own * static_cast<double>(weights_[static_cast<size_t>(rows.labels.data<int64_t>()[row])]);
   }
 
-  // The answers to all rows of a part, f32 (N, outputs); on ranks that follow they are of no use.
+  // The predictions for all rows of a part, f32 (N, outputs); on ranks that follow they are not meaningful.
   Array answers(const TreePart& part, FitStep step) {
     say(step);
     Array out = own_answers(part);
@@ -329,7 +330,7 @@ class TreeFit {
     return out;
   }
 
-  // To this process's share. XGBoost keeps what it answered to a part, and adds the trees that are new.
+  // The predictions for this process's share. XGBoost caches the predictions for a matrix, and adds the new trees.
   Array own_answers(const TreePart& part) const {
     const auto classes = static_cast<int64_t>(data_.shape.classes.size());
     Array out(DType::f32, {end_of(part) - begin_of(part), std::max<int64_t>(classes, 1)});
@@ -347,7 +348,7 @@ class TreeFit {
   }
   Array gathered(const TreePart& part, const Array& own) const {
     const int64_t width = own.shape()[1];
-    int64_t most = 0;  // rows of a share
+    int64_t most = 0;  // rows of the largest share
     for (size_t r = 0; r + 1 < part.borders.size(); ++r) most = std::max(most, part.borders[r + 1] - part.borders[r]);
     std::vector<float> mine(static_cast<size_t>(most * width)), all(mine.size() * (part.borders.size() - 1));
     std::copy_n(own.data<float>(), own.numel(), mine.begin());
@@ -360,7 +361,7 @@ class TreeFit {
     return out;
   }
 
-  // False where `early_stop` rounds have passed since the best one. Takes note of this one where it is better.
+  // False if `early_stop` rounds have passed since the best one. Records this round if it is better.
   bool improves() {
     const Array found = answers(test_, FitStep::answer_test);
     const double loss = metric_ ? score_as_loss(found) : loss_of(found);
@@ -372,7 +373,7 @@ class TreeFit {
     return fitted_ - best_ < settings_.early_stop;
   }
 
-  // The metric of the held-out rows, turned so that less is better.
+  // The metric of the held-out rows, negated if higher is better.
   double score_as_loss(const Array& found) const {
     const std::optional<double> score = train::score_of(*metric_, found, data_.test);
     if (!score) {
@@ -403,14 +404,14 @@ class TreeFit {
   TreeColumns columns_;
   std::vector<float> weights_;  // of classes
   std::string device_, threads_;
-  double seconds_;  // after which the fit ends; 0: none
+  double seconds_;  // after which the fit ends; 0: no limit
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-  std::optional<train::Metric> metric_;  // in place of the objective's loss
-  std::optional<io::ScratchDir> pages_;  // of both matrices, where rows lie on the disk
+  std::optional<train::Metric> metric_;  // replaces the objective's loss
+  std::optional<io::ScratchDir> pages_;  // of both matrices, if rows are on disk
   TreePart train_, test_;
-  std::optional<XgboostJob> job_;  // where several ranks fit
+  std::optional<XgboostJob> job_;  // set if several ranks fit
   XgboostHandle booster_;
-  bool in_step_ = false;  // which all ranks do
+  bool in_step_ = false;  // all ranks are in a step together
   int64_t fitted_ = 0, best_ = 0;
   double least_ = std::numeric_limits<double>::infinity();
 };
@@ -460,7 +461,8 @@ std::shared_ptr<const store::RowModel> fit_trees(const TreeLearner& learner, con
     fit.rounds(on_round, [] {});
     return fit.model(learner.name());
   }
-  check_ranks(library, data, tree_settings(config, data, library, learner.kind()));  // before the others are called
+  // Before the other ranks are called.
+  check_ranks(library, data, tree_settings(config, data, library, learner.kind()));
   train::Ranks& ranks = data.together->ranks();
   train::RankWork::Piece piece(*data.together, learner.name());
   train::send_fit(ranks, config, data);

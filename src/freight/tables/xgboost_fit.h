@@ -1,6 +1,6 @@
-// A fit of trees by XGBoost: in this process alone, or by several ranks, each of which keeps the bins of its share of
-// the rows (xgboost_job.h). Bins have the borders of all rows, so that the trees are those of one process, but for the
-// order in which numbers are added.
+// Fits trees by XGBoost, in this process alone or on several ranks, each of which keeps the bins of its share of the
+// rows (xgboost_job.h). The bins have the borders of all rows, so that the trees are those of one process, except for
+// the order in which numbers are added.
 #pragma once
 #include <functional>
 #include <memory>
@@ -10,19 +10,18 @@
 
 namespace freight::tables {
 
-// XGBoost keeps on the disk pages of cells, 8 bytes each, and reads some ahead.
+// The values of a page that XGBoost stores on disk, 8 bytes each; it reads some pages ahead.
 inline constexpr int64_t kCellsOfPage = 1 << 20;
 
-// True of "cuda:1".
+// True for "cuda:1".
 bool on_gpu(const std::string& device);
-// Is called before anything is fitted. Throws Error(device) for a library without CUDA, or where there is no GPU that
-// it could use.
+// Called before anything is fitted. Throws Error(device) for a library without CUDA, or if there is no GPU that it can
+// use.
 void check_device(const Xgboost& library, const std::string& device);
-// The same of a fit by several ranks: the library, the objective and that each rank has a row. Throws Error(device,
-// usage).
+// Checks a fit by several ranks: the library, the objective, and that each rank has a row. Throws Error(device, usage).
 void check_ranks(const Xgboost& library, const train::RowData& data, const TreeSettings& settings);
 
-// See RowLearner::fit. `data.together`: the ranks behind the first are called to help_to_fit.
+// See RowLearner::fit. `data.together`: all ranks but the first call help_to_fit.
 std::shared_ptr<const store::RowModel> fit_trees(const TreeLearner& learner, const train::Config& config,
                                                  const train::RowData& data,
                                                  const std::function<bool(const train::Round&)>& on_round);

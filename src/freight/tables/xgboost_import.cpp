@@ -26,7 +26,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// No table has more columns, and no stored model names more categories.
+// No table has more columns, and no saved model more named categories.
 constexpr int64_t kMostImportedColumns = 100'000, kMostImportedCategories = 4'000'000;
 
 void check_imported_columns(int64_t columns, const std::string& path) {
@@ -40,7 +40,7 @@ void check_imported_categories(int64_t categories, const std::string& path) {
        kMostImportedCategories);
 }
 
-// Two rows that enclose the splits of each column: samples between them reach all branches.
+// Two rows that enclose the splits of each column: random rows between them reach all branches.
 Array split_range(const std::vector<store::Tree>& trees, int64_t columns) {
   Array rows(DType::f64, {2, columns});
   std::vector<bool> seen(static_cast<size_t>(columns));
@@ -68,12 +68,12 @@ std::vector<std::string> names_of_classes(int64_t classes, const std::vector<std
   return numbers;
 }
 
-// The words of a column, by the number of their category.
+// The names of a column's categories, by number.
 using Categories = std::vector<std::string>;
 
 int64_t number_in(const Json& text) { return parse_number<int64_t>(text.get_ref<const std::string&>()).value_or(0); }
 
-// XGBoost up to 2 writes NaN, which JSON does not have, where a node splits words.
+// XGBoost up to 2 writes NaN, which is not JSON, at nodes that split categories.
 std::string without_nan(std::string_view text) {
   std::string out;
   out.reserve(text.size() + text.size() / 16);
@@ -111,7 +111,7 @@ Json imported_document(const std::string& bytes, const std::string& path) {
   fail(ErrorKind::data, path, "is not an XGBoost model: expected what its save_model writes as .json or .ubj");
 }
 
-// Names lie as bytes behind each other; numbers as they are.
+// Names are stored as consecutive bytes; numbers as they are.
 Categories named_categories(const Json& encoded, const std::string& path) {
   Categories words;
   const Json &ends = encoded.at("offsets"), &values = encoded.at("values");
@@ -131,8 +131,9 @@ Categories named_categories(const Json& encoded, const std::string& path) {
   return words;
 }
 
-// A category that has no name is its number. Numbers go one beyond the greatest that a split sends to the right: that
-// one stands for those that go left everywhere, and greater ones count as missing. Here by column: how many there are.
+// Counts the categories by column, for columns whose categories have no names: each is its number. The largest one is
+// one more than the largest that a split sends to the right: it stands for all that go left everywhere, and larger ones
+// count as missing.
 std::vector<int64_t> numbers_of_categories(const std::vector<store::Tree>& trees, int64_t columns) {
   std::vector<int64_t> count(static_cast<size_t>(columns), 1);
   for (const store::Tree& tree : trees) {
@@ -150,7 +151,7 @@ Categories numbered_categories(int64_t count) {
   return words;
 }
 
-// The columns as a stored model has them: their names and words, sorted, and the category of each word.
+// The columns of a saved model: their names and sorted categories, and XGBoost's number of each category.
 struct ImportedColumns {
   std::vector<store::Column> columns;
   std::vector<int32_t> categories;
@@ -197,7 +198,7 @@ int64_t classes_of_objective(const std::string& objective, int64_t classes, cons
        join(may, ", "));
 }
 
-// XGBoost's own form of a file, once a reader of our own has looked through it.
+// The file in XGBoost's own form, after our own reader has checked it.
 Array bytes_by_xgboost(const Xgboost& library, const std::string& file, const std::string& objective,
                        const std::string& path) {
   void* made = nullptr;
@@ -219,7 +220,7 @@ std::string version_of(const Json& document) {
   return join(parts, ".");
 }
 
-// The metric of an objective that has a parameter, by which the model is measured then; none of others.
+// The metric of an objective with a parameter, by which the model is then measured; empty for others.
 std::optional<train::Metric> metric_of(const Json& objective) {
   const auto number = [&](const char* part, const char* name) {
     std::string text = objective.at(part).at(name).get<std::string>();
@@ -247,7 +248,7 @@ store::Bundle imported(const std::string& file, const std::string& path, const s
          " is not supported: expected gbtree");
   }
   Json& objective = learner.at("objective").at("name");
-  if (objective == "multi:softmax") objective = "multi:softprob";  // the same sums
+  if (objective == "multi:softmax") objective = "multi:softprob";  // they have the same sums
   numbers_of_nulls(document);
   const Json& shape = learner.at("learner_model_param");
   const int64_t columns = number_in(shape.at("num_feature")),

@@ -1,5 +1,5 @@
-// Models of XGBoost's own files as stored models, which then are asked, served, verified and explained as those that
-// were trained here.
+// Imports XGBoost's own files as saved models, which can then be used, served, verified and explained like those
+// trained here.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace freight::tables {
 
-// True of "trees.json" and "trees.ubj".
+// True for "trees.json" and "trees.ubj".
 bool names_xgboost_file(const std::string& path);
 
 // A stored model of boosted trees or a forest that XGBoost saved (save_model) as JSON or UBJSON. Columns have the names

@@ -24,7 +24,7 @@ using Json = nlohmann::json;
 
 int64_t whole_seconds(double seconds) { return std::max<int64_t>(static_cast<int64_t>(std::ceil(seconds)), 1); }
 
-// NCCL, which XGBoost loads itself: pip puts it beside XGBoost's package.
+// The NCCL that XGBoost loads itself: pip installs it next to XGBoost's package.
 std::string nccl_for(const Xgboost& library) {
   const std::filesystem::path packages =
       std::filesystem::path(library.path()).parent_path().parent_path().parent_path();
@@ -47,7 +47,7 @@ XgboostJob::XgboostJob(const Xgboost& library, train::Ranks& ranks, const std::s
   Json args = {
       {"dmlc_communicator", "rabit"},
       {"dmlc_timeout", whole_seconds(ranks.rendezvous().timeout)},
-      // Ranks are sorted by this text, so that XGBoost's are ours.
+      // XGBoost sorts ranks by this text, so that its ranks are ours.
       {"dmlc_task_id", std::string(8 - std::min<size_t>(cat(ranks.rank()).size(), 8), '0') + cat(ranks.rank())}};
   if (starts_with(device, "cuda")) args["dmlc_nccl_path"] = nccl_for(library);
   std::string where;
@@ -66,7 +66,7 @@ XgboostJob::XgboostJob(const Xgboost& library, train::Ranks& ranks, const std::s
     where = text;
   }
   args.update(io::parse_json<Json>(ranks.from_first(where), "XGBoost's tracker"));
-  // It would log the rank of each process.
+  // Without this XGBoost would log the rank of each process.
   library.check(library->XGBRegisterLogCallback(hear_nothing), "its warnings");
   const int joined = x.XGCommunicatorInit(args.dump().c_str());
   check_together(library, ranks, joined, "the rendezvous of its processes");
@@ -88,8 +88,8 @@ void check_together(const Xgboost& library, train::Ranks& ranks, int result, con
   try {
     library.check(result, what);
   } catch (const Error& e) {
-    // XGBoost says in which of its sources a collective failed: an error of this rank's own is reported at once, since
-    // the others still wait for this one there.
+    // The error names the source file of XGBoost: a failed collective waits for the fault of another rank. Any other
+    // error is this rank's own and is reported at once, since the others still wait for this rank.
     if (std::string(e.what()).find("collective") != std::string::npos) ranks.wait_for_all();
     throw;
   }

@@ -27,9 +27,9 @@ namespace freight::tables {
 
 namespace {
 
-constexpr double kSecondsOfCell = 1.6e-9;  // measured, of a level of a tree on a core
-// Measured: a cell as the number of its bin, twice; where it is kept itself, as f32 and XGBoost's own pair of column
-// and value, too.
+constexpr double kSecondsOfCell = 1.6e-9;  // measured, for a value on a level of a tree, on one core
+// Measured: a value takes its bin number twice; if the value itself is kept, also an f32 and XGBoost's own pair of
+// column and value.
 constexpr double kBytesOfBins = 2, kBytesOfCell = 4 + 8 + 2;
 constexpr double kPagesAtOnce = 8;
 
@@ -82,7 +82,7 @@ std::string TreeLearner::folder_for(const train::Config& c, const train::RowSour
 }
 
 train::Cost TreeLearner::cost(const train::Config& c, const train::RowData& data) const {
-  const Xgboost& library = xgboost(c.xgboost);  // a missing one is reported before anything is written
+  const Xgboost& library = xgboost(c.xgboost);  // a missing library is reported before anything is written
   library.hear_warnings();
   check_device(library, c.backend);
   const TreeSettings settings = tree_settings(c, data, library, kind_);
@@ -93,7 +93,7 @@ train::Cost TreeLearner::cost(const train::Config& c, const train::RowData& data
   const double held = static_cast<double>(data.test.count()) * width;
   if (data.together) {
     check_ranks(library, data, settings);
-    // Besides its share, a rank makes bins of all rows to find their borders.
+    // In addition to its share, a rank makes bins of all rows to find their borders.
     const double ranks = data.together->ranks().world();
     const double bytes = (binned ? (cells + cells / ranks) * kBytesOfBins : cells / ranks * kBytesOfCell) +
                          held / ranks * kBytesOfCell + cells / ranks * sizeof(double);

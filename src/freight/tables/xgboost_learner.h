@@ -43,23 +43,23 @@ class TreeLearner : public train::RowLearner {
   Kind kind_;
 };
 
-// Parameters are passed to XGBoost under its own names.
+// Parameters under XGBoost's own names.
 using TreeParameters = std::vector<std::pair<std::string, std::string>>;
 
-// Settings of a fit, in which nothing is left to be chosen.
+// The settings of a fit, all of them decided.
 struct TreeSettings {
   TreeParameters parameters;
   std::string objective;  // "binary:logistic"
   int64_t rounds = 1, early_stop = 0;
   double quantile = 0.5, tweedie_power = 1.5;
 };
-// Throws Error(usage) that names the flag for what does not go with these data, Error(device) for what the library
-// cannot do.
+// Throws Error(usage) that names a flag which does not suit the data, and Error(device) if the library cannot do what
+// is asked.
 TreeSettings tree_settings(const train::Config& config, const train::RowData& data, const Xgboost& library,
                            TreeLearner::Kind kind);
 
-// The loss of a row's answer by the objective: nats for classes, the squared error for squarederror, ... Rankings, of
-// which no row has a loss of its own, go by a metric.
+// The loss of a row's prediction by the objective: nats for classes, the squared error for squarederror, ... Rankings
+// are judged by a metric, since their rows have no loss of their own.
 double tree_loss(const TreeSettings& settings, const float* answer, double label);
 
 }  // namespace freight::tables

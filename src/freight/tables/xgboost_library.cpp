@@ -19,13 +19,13 @@ namespace freight::tables {
 
 namespace {
 
-constexpr XgboostVersion kOldest = {1, 7, 0};       // the first whose fast method splits columns of words
+constexpr XgboostVersion kOldest = {1, 7, 0};       // the first whose histogram method splits columns of categories
 constexpr XgboostVersion kCollectives = {2, 1, 0};  // the first with a tracker in its C interface
 constexpr const char* kInstall =
     "install one by apt-get install libxgboost0, or a newer one by pip install xgboost-cpu into the active Python "
     "environment; or name its libxgboost.so by --xgboost PATH or FREIGHT_XGBOOST";
 
-// Files of Python packages under these folders, the newest Python first.
+// The files of Python packages below these folders, the newest Python first.
 std::vector<std::string> in_packages(const std::vector<std::string>& folders) {
   std::vector<std::string> paths;
   for (const std::string& folder : folders) {
@@ -47,7 +47,7 @@ std::vector<std::string> folders_of(std::initializer_list<const char*> variables
   return folders;
 }
 
-// Names to load, in this order.
+// The names to load, in order.
 std::vector<std::string> candidates(const std::string& named) {
   if (!named.empty()) return {named.find('/') == std::string::npos ? "./" + named : named};
   std::vector<std::string> paths = in_packages(folders_of({"VIRTUAL_ENV", "CONDA_PREFIX"}));
@@ -59,7 +59,7 @@ std::vector<std::string> candidates(const std::string& named) {
   return paths;
 }
 
-// A text of XGBoost's is "[12:00:00] FILE:LINE: WORDS", with a stack trace behind: the words are left.
+// XGBoost's texts have the form "[12:00:00] FILE:LINE: WORDS", followed by a stack trace; this returns the words.
 std::string words_of(std::string text) {
   text = text.substr(0, text.find("\nStack trace"));
   if (starts_with(text, "[")) {
@@ -76,7 +76,7 @@ thread_local std::string t_unknown_parameter;
 
 void heard(const char* text) {
   const std::string words = words_of(text);
-  // Told by validate_parameters, which is off unless asked for.
+  // A warning by validate_parameters, which is off by default.
   if (words.find("are not used") != std::string::npos) t_unknown_parameter = words;
   logging::warn(cat("XGBoost: ", words));
 }
@@ -121,13 +121,13 @@ void Xgboost::hear_warnings() const {
 
 const Xgboost& xgboost(const std::string& path) {
   static std::mutex guard;
-  static auto& loaded = *new std::map<std::string, std::unique_ptr<Xgboost>>;  // by what was asked for; never closed
+  static auto& loaded = *new std::map<std::string, std::unique_ptr<Xgboost>>;  // by requested path; never closed
   const std::string named = path.empty() ? env::get("FREIGHT_XGBOOST") : path;
   const std::string asked = named.empty() ? join(candidates(named), ":") : named;
   const std::lock_guard lock(guard);
   if (const auto it = loaded.find(asked); it != loaded.end()) return *it->second;
-  // The threads of a library with an OpenMP of its own (a Python package's) spin where they wait: with two on a busy
-  // machine a fit takes four times as long. Its OpenMP reads this once, when it is loaded.
+  // The threads of a library with its own OpenMP (a Python package's) spin while they wait: with two of them on a busy
+  // machine a fit takes four times as long. Its OpenMP reads this variable once, when it is loaded.
   ::setenv("OMP_WAIT_POLICY", "passive", 0);
   Loaded<XgboostFunctions> l{};
   l.library = find_library(candidates(named), LibraryKind::system);

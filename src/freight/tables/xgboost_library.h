@@ -1,5 +1,5 @@
-// XGBoost's C interface, loaded at run time: Debian's libxgboost0 (1.7.4) or a newer library. Nothing is linked and no
-// header of XGBoost's is needed: its functions are declared here.
+// XGBoost's C interface, loaded at run time: Debian's libxgboost0 (1.7.4) or a newer library. Nothing is linked and
+// XGBoost's headers are not needed: its functions are declared here.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace freight::tables {
 
-// Functions that XGBoost has from 1.7 on. All but the first two return 0, or -1 with a text in XGBGetLastError.
+// Functions of XGBoost 1.7 and later. All but the first two return 0, or -1 with a text in XGBGetLastError.
 #define FREIGHT_XGBOOST_FUNCTIONS(X)                                                                             \
   X(XGBoostVersion, void, int*, int*, int*)                                                                      \
   X(XGBGetLastError, const char*, void)                                                                          \
@@ -39,7 +39,7 @@ namespace freight::tables {
   X(XGBoosterLoadModelFromBuffer, int, void*, const void*, uint64_t)                                             \
   X(XGBoosterSaveJsonConfig, int, void*, uint64_t*, const char**)
 
-// Functions by which several processes fit together. They return 0, or -1.
+// Functions for fits by several processes. They return 0, or -1.
 #define FREIGHT_XGBOOST_COLLECTIVES(X)             \
   X(XGTrackerCreate, int, const char*, void**)     \
   X(XGTrackerRun, int, void*, const char*)         \
@@ -72,12 +72,12 @@ class Xgboost {
   const std::string& path() const { return path_; }
   const XgboostVersion& version() const { return version_; }
   bool cuda() const { return cuda_; }
-  // Throws Error(device) that says which version has them.
+  // Throws Error(device) that names the first version with these functions.
   const XgboostCollectives& collectives() const;
-  // Throws Error(runtime) with XGBoost's own words where a function did not return 0; `what` says what was asked for.
+  // Throws Error(runtime) with XGBoost's own text if a function did not return 0; `what` is what was attempted.
   void check(int result, const std::string& what) const;
-  // Hands its warnings on this thread to the log from now on. Throws Error(runtime) in check() for a
-  // parameter that it does not know, which it would pass over.
+  // Sends XGBoost's warnings on this thread to the log from now on. check() then throws Error(runtime) for a parameter
+  // that XGBoost does not know, which it would ignore.
   void hear_warnings() const;
 
  private:
@@ -86,18 +86,18 @@ class Xgboost {
 
   XgboostFunctions functions_;
   XgboostCollectives collectives_;
-  std::string lacks_;  // of these, one that is not there
+  std::string lacks_;  // a function that is missing
   std::string path_;
   XgboostVersion version_;
   bool cuda_ = false;
 };
 
-// The library at `path`; where that is empty, the one that FREIGHT_XGBOOST names, or the first one that is found: in
-// the active Python environment (VIRTUAL_ENV, CONDA_PREFIX), in the loader's path, in Python's usual folders. Loaded
-// once and kept. Throws Error(device) that says how to install one, or what the named one lacks.
+// The library at `path`. If that is empty, the one that FREIGHT_XGBOOST names, or the first one found: in the active
+// Python environment (VIRTUAL_ENV, CONDA_PREFIX), in the loader's path, in Python's usual folders. Loaded once and
+// kept. Throws Error(device) that says how to install it, or what the named library lacks.
 const Xgboost& xgboost(const std::string& path = {});
 
-// Boosters and matrices of XGBoost's, freed by it.
+// XGBoost's boosters and matrices, which XGBoost frees.
 using XgboostHandle = std::shared_ptr<void>;
 XgboostHandle owned_booster(const Xgboost& library, void* booster);
 XgboostHandle owned_matrix(const Xgboost& library, void* matrix);

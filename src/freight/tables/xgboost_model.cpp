@@ -19,12 +19,12 @@ namespace freight::tables {
 namespace {
 
 constexpr const char* kTrees = "xgboost.trees";
-constexpr const char* kMade = "xgboost";     // the entry of metadata
-constexpr int64_t kRowsAtOnce = 512;         // that a thread answers: their features stay in the second cache
-constexpr int64_t kRowsExplained = 1 << 16;  // at once: bounds the memory
+constexpr const char* kMade = "xgboost";     // the key in the metadata
+constexpr int64_t kRowsAtOnce = 512;         // rows of a thread: their features stay in the second-level cache
+constexpr int64_t kRowsExplained = 1 << 16;  // at once, to bound the memory
 constexpr const char* kMarginsFromDense =
     R"({"type": 1, "training": false, "iteration_begin": 0, "iteration_end": 0, "strict_shape": true, "missing": NaN, "cache_id": 0})";
-constexpr double kNearBase = 1e-5;  // as a share of what is added: sums of f32
+constexpr double kNearBase = 1e-5;  // as a fraction of the summands: sums of f32
 const std::vector<std::string> kObjectivesOfValues = {"reg:squarederror", "reg:absoluteerror", "reg:quantileerror",
                                                       "count:poisson",    "reg:tweedie",       "rank:ndcg",
                                                       "rank:pairwise"};
@@ -49,7 +49,7 @@ void need_count(const uint64_t* shape, uint64_t rank, int64_t need) {
   FREIGHT_CHECK(count == static_cast<uint64_t>(need), "XGBoost returned ", count, " predictions, expected ", need);
 }
 
-// XGBoost's functions of a sum and back, in f32 as it computes them: answers are its own to the last bits.
+// XGBoost's functions from a sum and back, in f32 as it computes them: predictions have exactly XGBoost's bits.
 float logistic_of(float sum) {
   constexpr float kLargest = 88.7f, kNotZero = 1e-16f;
   return 1.0f / (std::exp(std::min(-sum, kLargest)) + 1.0f + kNotZero);
@@ -65,7 +65,7 @@ void softmax_of(float* sums, int64_t count) {
   for (int64_t i = 0; i < count; ++i) sums[i] /= static_cast<float>(all);
 }
 
-// Turns sums f32 (N, groups) into answers, in place.
+// Converts sums f32 (N, groups) to predictions, in place.
 void answers_of_sums(store::RowLink link, std::vector<float>& sums, int64_t groups) {
   switch (link) {
     case store::RowLink::identity: return;
@@ -179,8 +179,8 @@ std::vector<float> Trees::margins_of_no_values() const {
   return {sums, sums + groups()};
 }
 
-// XGBoost has written them in several ways. They are what its sums have more than the leaves; the number that the file
-// says is taken where it is that, since f32 sums of many leaves are less exact.
+// The base values. XGBoost has written them in several ways; they are what its sums contain in addition to the leaves.
+// The number in the file is used if it agrees, since f32 sums of many leaves are less exact.
 std::vector<float> Trees::bases(const std::vector<store::Tree>& trees) const {
   const std::vector<float> margins = margins_of_no_values();
   std::vector<double> left(margins.begin(), margins.end()), size(margins.size(), 1.0);
@@ -270,7 +270,7 @@ store::RowForm Trees::form() const {
     for (store::TreeNode& node : tree.nodes) {
       if (!node.words) continue;
       const std::vector<int64_t>& levels = level_of[static_cast<size_t>(node.column)];
-      std::vector<int64_t> known;  // a category that no word has is met by no cell
+      std::vector<int64_t> known;  // no value of the table has a category without a name
       for (const int64_t category : node.levels) {
         if (category < static_cast<int64_t>(levels.size())) known.push_back(levels[static_cast<size_t>(category)]);
       }

@@ -1,5 +1,5 @@
-// Boosted trees and forests that XGBoost fitted: the stored model. Answers are the sums of its leaves (tree_sums.h)
-// with XGBoost's links; XGBoost itself, which reads the trees too, says what each column adds and writes its own files.
+// Saved models of boosted trees and forests that XGBoost fitted. Predictions are sums of leaves (tree_sums.h) with
+// XGBoost's links. XGBoost itself, which also reads the trees, computes contributions and writes its own files.
 #pragma once
 #include <functional>
 #include <memory>
@@ -16,24 +16,24 @@
 
 namespace freight::tables {
 
-// The file says this besides the trees.
+// What the file contains in addition to the trees.
 struct TreesMade {
   std::string learner;  // "gbdt", "forest"
-  std::string version;  // of the library that fitted it
-  int64_t rounds = 0;   // kept
-  int64_t fitted = 0;   // rounds, of which the best were kept
+  std::string version;  // of the library that fitted them
+  int64_t rounds = 0;   // rounds that were kept
+  int64_t fitted = 0;   // rounds that were fitted, of which the best were kept
 };
 
-// `{"data": [address, true], ...}`, by which XGBoost takes f32 (N, columns).
+// `{"data": [address, true], ...}`, the form in which XGBoost takes f32 (N, columns).
 std::string array_interface(const Array& features);
 
-// Features of rows as XGBoost has them, with the columns' kinds. It copies them.
+// An XGBoost matrix of the rows' features with the columns' kinds. It copies them.
 XgboostHandle matrix_of_features(const Xgboost& library, const TreeColumns& columns, const Array& features,
                                  const std::string& threads);
 
 class Trees : public store::RowModel {
  public:
-  // `bytes` are the model as UBJSON (XGBoosterSaveModelToBuffer), u8. Throws Error(checkpoint) that names `path`.
+  // `bytes`: the model as UBJSON (XGBoosterSaveModelToBuffer), u8. Throws Error(checkpoint) that names `path`.
   Trees(const Xgboost& library, Array bytes, TreeColumns columns, int64_t classes, TreesMade made,
         const std::string& path);
 
@@ -42,7 +42,7 @@ class Trees : public store::RowModel {
   bool ranks() const override { return facts_.objective.starts_with("rank:"); }
   Array run(const Array& rows) const override;
   int64_t parameters() const override { return facts_.nodes; }
-  int64_t rounds() const { return made_.rounds; }  // that are kept
+  int64_t rounds() const { return made_.rounds; }  // that were kept
   std::vector<std::string> lines() const override;
   void write(io::SafeTensors& file) const override;
   bool explains() const override { return true; }
@@ -57,24 +57,24 @@ class Trees : public store::RowModel {
   store::RowLink link() const;
   // The values that sums of leaves begin with, f32 (groups).
   std::vector<float> bases(const std::vector<store::Tree>& trees) const;
-  // The sums of one row without any value, by XGBoost.
+  // The sums of a row whose values are all missing, computed by XGBoost.
   std::vector<float> margins_of_no_values() const;
 
   const Xgboost& library_;
   Array bytes_;
   TreeColumns columns_;
-  int64_t classes_;  // 0: values
+  int64_t classes_;  // 0: a regression
   TreesMade made_;
   TreeFacts facts_;
   XgboostHandle booster_;
   TreeSums sums_;
-  mutable std::mutex explaining_;  // XGBoost keeps what belongs to a matrix with the booster
+  mutable std::mutex explaining_;  // XGBoost stores in the booster what belongs to a matrix
 };
 
-// XGBoost's names of the objectives of models that tell so many classes; 0: values.
+// XGBoost's names of the objectives of models with so many classes; 0: of regressions.
 std::vector<std::string> objectives_of_trees(int64_t classes);
 
-// XGBoost's answers, (N) or (N, groups), as probabilities of each class or values: f32 (N, outputs).
+// Converts XGBoost's predictions, (N) or (N, groups), to probabilities of each class, or values: f32 (N, outputs).
 void spread_answers(const float* answers, int64_t rows, int64_t classes, float* out);
 
 std::shared_ptr<const store::RowModel> read_stored_trees(const std::string& learner, const io::SafeTensors& file,

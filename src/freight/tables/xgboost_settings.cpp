@@ -1,4 +1,4 @@
-// Settings of a fit of trees: flags of the command become parameters of XGBoost.
+// The settings of a fit of trees: converts flags of the command to parameters of XGBoost.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,9 +15,9 @@ namespace {
 constexpr int64_t kRounds = 1000, kEarlyStop = 20, kTreesOfForest = 100;
 constexpr int64_t kLevels = 6, kLevelsOfForest = 12;
 constexpr XgboostVersion kQuantiles = {2, 0, 0}, kOwnStart = {2, 0, 0};
-// Up to so many words a split takes one word from the rest; a column with more is cut in two sets, found by the order
-// of their gradients. On adult the first gave a test AUC of 0.928 where the second, XGBoost's choice from 4 words on,
-// gave 0.927.
+// For a column with at most this many categories a split separates one category from the rest; with more it divides
+// them into two sets, found by the order of their gradients. On adult the first gave a test AUC of 0.928, the second,
+// XGBoost's default from 4 categories on, 0.927.
 constexpr int64_t kWordsOneByOne = 50;
 
 std::string name_of_objective(const train::Config& c, const train::RowData& data) {
@@ -39,7 +39,7 @@ int64_t rounds_of(const train::Config& c, bool forest) {
   return c.rounds > 0 ? c.rounds : kRounds;
 }
 
-// "age=1,hours=-1" as "(0,1,0,-1)".
+// Converts "age=1,hours=-1" to "(0,1,0,-1)".
 std::string constraints(const std::string& text, const std::vector<store::Column>& columns) {
   std::vector<std::string> signs(columns.size(), "0"), names;
   for (const store::Column& c : columns) names.push_back(c.name);
@@ -64,7 +64,7 @@ std::string constraints(const std::string& text, const std::vector<store::Column
   return cat("(", join(signs, ","), ")");
 }
 
-// Boosting begins here: the mean, or what has the least loss. Libraries from 2.0 on find it themselves.
+// The initial prediction of boosting: the mean, or the value with the least loss. XGBoost from 2.0 on finds it itself.
 double start_of(const std::string& objective, bool balanced, const store::Rows& rows) {
   const int64_t n = rows.count();
   if (objective == "binary:logistic") {
@@ -79,7 +79,7 @@ double start_of(const std::string& objective, bool balanced, const store::Rows& 
   }
   const auto* label = rows.labels.data<float>();
   if (objective == "reg:absoluteerror") {
-    std::vector<std::pair<float, double>> sorted;  // label, weight
+    std::vector<std::pair<float, double>> sorted;  // (label, weight)
     double all = 0, below = 0;
     for (int64_t i = 0; i < n; ++i) {
       sorted.emplace_back(label[i], rows.weight(i));

@@ -20,11 +20,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kMostCategories = 1 << 24;  // f32, in which columns lie, counts up to there
-// XGBoost goes down its trees by functions that call themselves, and explains answers with the square of their depth in
-// memory. --max-depth goes up to 30.
+constexpr int64_t kMostCategories = 1 << 24;  // columns are f32, which represents all whole numbers up to here
+// XGBoost traverses trees recursively, and explains predictions with memory quadratic in their depth. --max-depth goes
+// up to 30.
 constexpr int64_t kMostLevels = 512;
-// XGBoost keeps the categories of a node as bits up to the largest one. All of them together may take so many bytes.
+// The limit for all nodes together: XGBoost stores the categories of a node as bits up to the largest one.
 constexpr int64_t kMostCategoryBytes = int64_t{256} << 20;
 
 constexpr char kDamaged[] = "the saved trees are damaged";
@@ -37,7 +37,7 @@ Json document_of(std::span<const uint8_t> bytes, const std::string& path) {
   return io::parse_ubjson(bytes, cat(path, ": ", kDamaged), ErrorKind::checkpoint);
 }
 
-// XGBoost writes its parameters as texts.
+// A parameter of XGBoost, which it writes as a text.
 int64_t whole_number(const Json& text, const char* name, const std::string& path) {
   const auto& s = text.get_ref<const std::string&>();
   const std::optional<int64_t> value = parse_number<int64_t>(s);
@@ -45,7 +45,7 @@ int64_t whole_number(const Json& text, const char* name, const std::string& path
   return *value;
 }
 
-// "5E-1"; "[5E-1]" or "[5E-1,2E-1]" from 3.0 on.
+// Parses "5E-1", and "[5E-1]" or "[5E-1,2E-1]" from 3.0 on.
 std::vector<float> numbers_of_start(const Json& model) {
   const auto at = model.find("base_score");
   if (at == model.end() || !at->is_string()) return {};
@@ -78,7 +78,7 @@ class TreeReader {
     const Json &gain = array("loss_changes"), &cover = array("sum_hessian");
     const Json& parent = array("parents");
     array("default_left"), array("base_weights");
-    // XGBoost looks at the parent of every node but the first one, also where no node leads to it.
+    // XGBoost reads the parent of every node but the first one, even of nodes that are not reachable.
     for (size_t node = 1; node < parent.size(); ++node) {
       const auto of = parent[node].get<int64_t>();
       if (of < 0 || of >= nodes_) wrong(cat("node ", node, " has the parent ", of));
@@ -94,14 +94,14 @@ class TreeReader {
       facts.depth = std::max(facts.depth, depth[node]);
       if (depth[node] > kMostLevels) wrong(cat("it has more than ", kMostLevels, " levels"));
       const bool words = kind[node].get<int64_t>() != 0;
-      const auto number = at[node].get<double>();  // the value of a leaf, or where numbers are split
+      const auto number = at[node].get<double>();  // the value of a leaf, or the split point
       const int64_t children[] = {left[node].get<int64_t>(), right[node].get<int64_t>()};
       if (children[0] == -1 && children[1] == -1) {
         if (!std::isfinite(number)) wrong(cat("leaf ", node, " is NaN or infinite"));
         ++facts.leaves;
         continue;
       }
-      // CUDA parts what is missing from all numbers by minus infinity.
+      // CUDA separates missing values from all numbers by minus infinity.
       if (!words && std::isnan(number)) wrong(cat("node ", node, " splits numbers at none"));
       const auto from = column[node].get<int64_t>();
       if (from < 0 || from >= columns_) wrong(cat("it reads column ", from, " of ", columns_));
@@ -133,14 +133,14 @@ class TreeReader {
     return values;
   }
 
-  // Each node that splits words has a segment of one list.
+  // Each node that splits categories has a segment of one list.
   void check_categories(TreeFacts& facts) const {
     const auto numbers = [&](const char* name) { return tree_.at(name).get<std::vector<int64_t>>(); };
     of_words_ = numbers("categories_nodes");
     const std::vector<int64_t> all = numbers("categories"), begin = numbers("categories_segments"),
                                size = numbers("categories_sizes");
     const auto count = static_cast<int64_t>(all.size());
-    int64_t named = 0;  // segments that share their categories would take any memory
+    int64_t named = 0;  // overlapping segments could take any amount of memory
     bool right = begin.size() == of_words_.size() && size.size() == of_words_.size() &&
                  std::is_sorted(of_words_.begin(), of_words_.end());
     for (size_t i = 0; right && i < begin.size(); ++i) {
@@ -161,11 +161,11 @@ class TreeReader {
   const Json& tree_;
   std::string path_;
   int64_t number_, columns_, nodes_ = 0;
-  mutable std::vector<int64_t> of_words_;  // nodes that split words
+  mutable std::vector<int64_t> of_words_;  // nodes that split categories
 };
 
-// Says of each node whether the first one leads to it. The others are what pruning left behind, and nobody has looked
-// through them.
+// For each node: whether it is reachable from the first one. The others are left over from pruning, and were not
+// checked.
 std::vector<bool> reached(const Json& left, const Json& right) {
   std::vector<bool> seen(left.size());
   std::vector<size_t> open = {0};
@@ -180,7 +180,7 @@ std::vector<bool> reached(const Json& left, const Json& right) {
   return seen;
 }
 
-// The nodes of trees that have been looked through; those to which none leads are leaves of 0.
+// The nodes of checked trees; unreachable ones become leaves of 0.
 std::vector<store::Tree> nodes_of(const Json& model) {
   std::vector<store::Tree> all;
   for (const Json& tree : model.at("trees")) {

@@ -1,5 +1,5 @@
-// A stored model of XGBoost's is looked through by a reader of our own before XGBoost sees its bytes: its loader
-// believes them, and a damaged tree would have it read beyond its arrays.
+// Our own reader checks a saved XGBoost model before XGBoost sees its bytes: its loader trusts them, and a damaged tree
+// would make it read beyond its arrays.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -12,23 +12,24 @@ namespace freight::tables {
 
 struct TreeFacts {
   int64_t trees = 0, nodes = 0, leaves = 0, depth = 0;
-  int64_t category_bytes = 0;  // that XGBoost takes for the categories of all nodes
+  int64_t category_bytes = 0;  // of the categories of all nodes in XGBoost's memory
   std::string objective;       // "binary:logistic"
-  // The values that boosting began with, in the units of the answers: one number, or one by group; empty where it is
-  // not reported.
+  // The initial predictions of boosting, in the units of predictions: one number, or one per group; empty if the file
+  // has none.
   std::vector<float> start;
-  // By column: how many nodes split it, the sum of what they took off the loss, the sum of the rows' weights there.
+  // By column: the number of nodes that split it, the sum of their reductions of the loss, the sum of their rows'
+  // weights.
   std::vector<double> splits, gain, cover;
 };
 
 struct ReadTrees {
   TreeFacts facts;
-  std::vector<store::Tree> trees;  // words are numbered as XGBoost's categories
+  std::vector<store::Tree> trees;  // categories have XGBoost's numbers
 };
 
-// Throws Error(checkpoint) that names `path` where the bytes are not the UBJSON form of trees that take `columns`
-// columns and give `groups` numbers: an array that is short, a child that is none or has two parents, an unknown
-// column, a number that is not finite, more than 512 levels.
+// Throws Error(checkpoint) that names `path` if the bytes are not UBJSON of trees with `columns` columns and `groups`
+// outputs: if an array is short, a child does not exist or has two parents, a column is unknown, a number is not
+// finite, or there are more than 512 levels.
 ReadTrees read_trees(std::span<const uint8_t> bytes, const std::string& path, int64_t columns, int64_t groups);
 
 }  // namespace freight::tables
