@@ -12,8 +12,10 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 
+#ifndef FREIGHT_AVX512  // tests compile the kernels with emulated instructions (tests/support/emulated_avx512.h)
 #define FREIGHT_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 #define FREIGHT_AMX __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf16")))
+#endif
 
 namespace freight::cpu {
 
