@@ -62,4 +62,8 @@ Definition recurrent, recurrent_grad, recurrent_layer, recurrent_layer_grad;
 Definition sgd_rows, sgd_update, adam_update;
 }  // namespace composite
 
+// The gradients of a composite's operands, by differentiating its definition; those that depend on none of the
+// cotangents (invalid: none arrived) are invalid. In passes/grad.cpp.
+std::vector<Value> through_definition(Builder& b, const Node& node, const std::vector<Value>& cotangents);
+
 }  // namespace freight

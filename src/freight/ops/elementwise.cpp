@@ -235,15 +235,12 @@ Tensor cast(const In& x, DType dtype) {
 }
 
 // The functions that the op table has: each makes the node of its row, and the header declares it.
-#define DEFINE_unary(op) \
-  Tensor op(const In& x) { return ops::unary(Op::op, #op, x); }
-#define DEFINE_binary(op) \
-  Tensor op(const In& a, const In& b) { return ops::binary(Op::op, #op, a, b); }
 #define FREIGHT_OP(...)
-#define FREIGHT_FUNCTION(op, kind, ...) DEFINE_##kind(op)
+#define FREIGHT_UNARY(op, ...) \
+  Tensor op(const In& x) { return ops::unary(Op::op, #op, x); }
+#define FREIGHT_BINARY(op, ...) \
+  Tensor op(const In& a, const In& b) { return ops::binary(Op::op, #op, a, b); }
 #include "freight/ir/op_table.inc"
 #undef FREIGHT_OP
-#undef DEFINE_unary
-#undef DEFINE_binary
 
 }  // namespace freight

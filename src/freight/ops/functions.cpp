@@ -40,7 +40,8 @@ void arithmetic(FunctionList& t) {
 // The functions that the op table has: their rows say operands and doc.
 void of_the_table(FunctionList& t) {
 #define FREIGHT_OP(...)
-#define FREIGHT_FUNCTION(op, ...) t.add(Op::op, op);
+#define FREIGHT_UNARY(op, ...) t.add(Op::op, op);
+#define FREIGHT_BINARY FREIGHT_UNARY
 #include "freight/ir/op_table.inc"
 #undef FREIGHT_OP
 }
