@@ -93,7 +93,19 @@ inline void elementwise_functions(FunctionRows& t) {
   }
   for (const Pair& p : pairs) t.push_back({"pow", {f32(p.a, Fill::positive), f32(p.b)}, 10});
   t.push_back({"pow", {f32({5}, Fill::positive), 3}});
-  for (const char* f : {"logical_and", "logical_or"}) {
+  for (const char* f : {"atan2", "hypot", "logaddexp", "copysign", "nextafter"}) {
+    for (const Pair& p : pairs) t.push_back({f, {f32(p.a), f32(p.b, Fill::positive)}, 10});
+  }
+  for (const char* f : {"bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right"}) {
+    for (const Pair& p : pairs) t.push_back({f, {index(p.a, 50), index(p.b, 12)}, 4, false});
+    t.push_back({f, {index64({5}), 3}, 4, false});
+  }
+  for (const Pair& p : pairs) t.push_back({"floor_divide", {f32(p.a), f32(p.b, Fill::positive)}, 10, false});
+  t.push_back({"floor_divide", {index({7}, 50), index({3, 1}, 50)}, 4, false});
+  t.push_back({"bitwise_invert", {index({7}, 50)}, 4, false});
+  for (const char* f : {"is_inf", "is_nan", "signbit", "trunc", "positive"}) t.push_back({f, {f32({3, 7})}, 4, false});
+  for (const char* f : {"is_inf", "is_nan", "positive"}) t.push_back({f, {index({7}, 50)}, 4, false});
+  for (const char* f : {"logical_and", "logical_or", "logical_xor"}) {
     for (const Pair& p : pairs) t.push_back({f, {boolean(p.a), boolean(p.b)}, 4, false});
   }
   for (const Pair& p : pairs) {

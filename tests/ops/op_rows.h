@@ -58,6 +58,10 @@ inline void unary_rows(Rows& t) {
                 Op::is_finite, Op::stop_gradient}) {
     pointwise(t, op, {x});
   }
+  for (Op op : {Op::sinh, Op::cosh, Op::atan, Op::asinh}) pointwise(t, op, {x});
+  for (Op op : {Op::asin, Op::acos, Op::atanh}) pointwise(t, op, {unit}, 2);
+  pointwise(t, Op::acosh, {f32({}, Fill::above_one)}, 2);
+  for (Op op : {Op::log2, Op::log10}) pointwise(t, op, {positive}, 2);
   for (Op op : {Op::log, Op::log1p, Op::sqrt, Op::rsqrt, Op::reciprocal}) pointwise(t, op, {positive}, 2);
   pointwise(t, Op::softsign, {x});
   pointwise(t, Op::tan, {unit}, 2);
@@ -85,6 +89,15 @@ inline void binary_rows(Rows& t) {
   pointwise(t, Op::div, {x, x});
   pointwise(t, Op::fmod, {f32({}), f32({}, Fill::positive)}, 10);
   pointwise(t, Op::pow, {positive, x}, 4);
+  for (Op op : {Op::atan2, Op::hypot, Op::copysign, Op::logaddexp, Op::nextafter}) {
+    pointwise(t, op, {x, positive}, 2);
+    pointwise(t, op, {f32({}, Fill::unit), x}, 2);
+  }
+  for (Op op : {Op::bitwise_and, Op::bitwise_or, Op::bitwise_xor, Op::shift_left, Op::shift_right}) {
+    pointwise(t, op, {i32, few});
+    pointwise(t, op, {i64, i64});
+    pointwise(t, op, {index({}, 200, DType::u8), index({}, 12, DType::u8)});
+  }
   for (Op op : {Op::logical_and, Op::logical_or}) pointwise(t, op, {flag, flag});
   pointwise(t, Op::where, {flag, x, positive});
   pointwise(t, Op::where, {flag, i32, i32});

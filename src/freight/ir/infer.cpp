@@ -113,6 +113,18 @@ Types floating(const Node& node, const Types& in) {
   return {in[0]};
 }
 
+Types single_or_double(const Node& node, const Types& in) {
+  need_equal(node, in);
+  if (in[0].dtype != DType::f32 && in[0].dtype != DType::f64) bad(node, "expected f32 or f64, got ", in[0]);
+  return {in[0]};
+}
+
+Types whole(const Node& node, const Types& in) {
+  need_equal(node, in);
+  if (!is_integer(in[0].dtype)) bad(node, "expected integers, got ", in[0]);
+  return {in[0]};
+}
+
 Types logical(const Node& node, const Types& in) {
   need_equal(node, in);
   if (in[0].dtype != DType::boolean) bad(node, "operands must be bool: got ", in[0]);

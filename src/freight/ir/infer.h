@@ -10,7 +10,8 @@ namespace freight {
 namespace infer {
 using Types = std::vector<Type>;
 using Rule = Types(const Node&, const Types& in);
-Rule leaf, constant, iota, random, any, same, floating, logical, predicate, equality, cast, where;
+Rule leaf, constant, iota, random, any, same, floating, single_or_double, whole, logical, predicate, equality, cast,
+    where;
 Rule reshape, transpose, broadcast, slice, pad, concat, reduce, arg_reduce, argsort;
 Rule matmul, conv, conv_grad_input, conv_grad_weight, max_pool, max_pool_grad, avg_pool, avg_pool_grad;
 Rule lu_factor, cholesky, qr, solve_triangular, eigh, svd, eig, lstsq, solve;

@@ -25,6 +25,7 @@ void arithmetic(FunctionList& t) {
   t.add_operator("divide", "operator/", Binary(operator/), "a / b; of integers in f32", {"a", "b"});
   t.add_operator("negative", "operator-", Unary(operator-), "-a", {"a"});
   t.add("remainder", Binary(remainder), "what a division leaves, with the sign of b", {"a", "b"});
+  t.add("floor_divide", Binary(floor_divide), "a / b rounded down, of integers too; no gradient", {"a", "b"});
   t.add("clamp", clamp, "min(max(x, lo), hi); between numbers only elements inside of (lo, hi) have a gradient",
         {"x", "lo", "hi"});
   t.add_operator("less", "operator<", Binary(operator<), "bool: a < b", {"a", "b"});
@@ -33,6 +34,13 @@ void arithmetic(FunctionList& t) {
   t.add_operator("greater_equal", "operator>=", Binary(operator>=), "bool: a >= b", {"a", "b"});
   t.add("equal", Binary(equal), "bool: a = b", {"a", "b"});
   t.add("not_equal", Binary(not_equal), "bool: a differs from b", {"a", "b"});
+  t.add("logical_xor", Binary(logical_xor), "of bool: one of them", {"a", "b"});
+  t.add("bitwise_invert", Unary(bitwise_invert), "of integers: the other bits", {"x"});
+  t.add("is_inf", Unary(is_inf), "bool: infinite", {"x"});
+  t.add("is_nan", Unary(is_nan), "bool: not a number", {"x"});
+  t.add("signbit", Unary(signbit), "bool: negative, or -0, or a NaN with that sign", {"x"});
+  t.add("positive", Unary(positive), "x itself; no bool", {"x"});
+  t.add("trunc", Unary(trunc), "the whole number at x or next to it toward zero", {"x"});
   t.add("where", where, "a where the condition holds, else b; all three broadcast", {"condition", "a", "b"});
   t.add("cast", cast, "the same numbers in another element type; float to integer truncates", {"x", "dtype"});
 }
