@@ -156,6 +156,8 @@ inline void reduce_functions(FunctionRows& t) {
   for (const Shape& s : {Shape{7}, Shape{3, 5}, Shape{2, 0}}) t.push_back({"cumsum", {f32(s), -1}});
   t.push_back({"cumsum", {f32({2, 3, 4}), 1}});
   t.push_back({"cumsum", {index({5, 2}, 9), 0}, 4, false});
+  for (const Shape& s : {Shape{7}, Shape{3, 5}, Shape{2, 0}}) t.push_back({"cumprod", {f32(s), -1}, 20});
+  t.push_back({"cumprod", {index({5, 2}, 9), 0}, 4, false});
   for (const char* f : {"argmax", "argmin"}) {
     t.push_back({f, {f32({7}, d)}});
     t.push_back({f, {f32({3, 5}, d), 0, true}});
@@ -199,6 +201,17 @@ inline void shape_functions(FunctionRows& t) {
   t.push_back({"pad", {index({3}, 9), Shape{1}, Shape{1}, -1}, 4, false});
   t.push_back({"flip", {f32({5, 3}), 0}});
   t.push_back({"flip", {f32({0, 3}), 0}});
+  t.push_back({"roll", {f32({5, 3}), 2, 0}});
+  t.push_back({"roll", {f32({5, 3}), -7, 1}});
+  t.push_back({"roll", {f32({0, 3}), 1, 0}});
+  t.push_back({"repeat", {f32({3, 2}), Shape{3}, 0}});
+  t.push_back({"repeat", {f32({3, 2}), Shape{0}, 1}});
+  t.push_back({"repeat", {f32({3, 2}), Shape{2, 0, 1}, 0}});
+  t.push_back({"tile", {f32({3, 2}), Shape{2, 1, 3}}});
+  t.push_back({"tile", {f32({3, 2}), Shape{2}}});
+  t.push_back({"diff", {f32({5, 3})}});
+  t.push_back({"diff", {f32({5, 3}), 2, 0}});
+  t.push_back({"diff", {boolean({5}), 1}, 4, false});
   t.push_back({"concat", {std::vector<Operand>{f32({3, 2}), f32({3, 0}), f32({3, 5})}, 1}});
   t.push_back({"concat", {std::vector<Operand>{f32({3})}, 0}});
   t.push_back({"stack", {std::vector<Operand>{f32({3, 2}), f32({3, 2})}, -1}});
@@ -237,6 +250,16 @@ inline void index_functions(FunctionRows& t) {
   t.push_back({"scatter_add", {index({0}, 4), f32({0, 3}), 4}});
   t.push_back({"gather_elements", {f32({3, 5}), index({3, 2}, 5)}});
   t.push_back({"gather_elements", {f32({5, 3}), index({2, 3}, 5, DType::i64), 0}});
+  t.push_back({"scatter", {f32({7, 3}), index({5}, 7), f32({5, 3})}});
+  t.push_back({"scatter", {f32({2, 9}), index({5}, 9, DType::u8), f32({2, 5}), 1}});
+  t.push_back({"scatter_elements", {f32({3, 5}), index({3, 2}, 5), f32({3, 2})}});
+  t.push_back({"scatter_elements", {f32({5, 3}), index({2, 3}, 5, DType::i64), f32({2, 3}), 0}});
+  t.push_back({"index_put", {f32({4, 5, 2}), std::vector<Operand>{index({3, 1}, 4), index({6}, 5)}, f32({6, 2})}});
+  t.push_back({"index_put", {f32({4}), std::vector<Operand>{index({3}, 4)}, 2.5}, 4, false});
+  t.push_back({"update_slice", {f32({7, 3}), f32({2, 3}), index({}, 5)}});
+  t.push_back({"update_slice", {f32({2, 7}), f32({2, 3}), 4, 1}});
+  t.push_back({"searchsorted", {index({9}, 1), index({3, 2}, 2)}, 4, false});
+  t.push_back({"searchsorted", {f32({0}), f32({3}), "right"}, 4, false});
   t.push_back({"one_hot", {index({3, 2}, 5), 5}});
   t.push_back({"one_hot", {index({0}, 5), 5, DType::boolean}});
   t.push_back({"bincount", {index({17}, 5), 7}, 4, false});

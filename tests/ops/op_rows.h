@@ -348,6 +348,14 @@ inline void index_rows(Rows& t) {
   t.push_back({Op::check_index, RowsAttrs{5}, {index({7, 3}, 5)}});
   t.push_back({Op::check_index, RowsAttrs{300}, {index({65}, 256, DType::u8)}});
   t.push_back({Op::check_index, RowsAttrs{17}, {index({2, 0}, 17, DType::i64)}});
+  t.push_back({Op::scatter, AxisAttrs{0}, {f32({7, 3}), index({5}, 7), f32({5, 3})}});
+  t.push_back({Op::scatter, AxisAttrs{1}, {f32({3, 17, 2}), index({4, 5}, 17, DType::i64), f32({3, 4, 5, 2})}});
+  t.push_back({Op::scatter, AxisAttrs{0}, {f32({3}), index({65}, 3), f32({65})}});  // many for one
+  t.push_back({Op::scatter, AxisAttrs{0}, {f32({4, 2}), index({0}, 4), f32({0, 2})}});
+  t.push_back({Op::scatter, AxisAttrs{0}, {f32({4, 2}), index({}, 4), f32({2})}});
+  t.push_back({Op::scatter_elements, AxisAttrs{1}, {f32({7, 5}), index({7, 3}, 5), f32({7, 3})}});
+  t.push_back({Op::scatter_elements, AxisAttrs{0}, {f32({4, 2}), index({17, 2}, 4, DType::i64), f32({17, 2})}});
+  t.push_back({Op::scatter_elements, AxisAttrs{1}, {f32({2, 3}), index({2, 0}, 3), f32({2, 0})}});
   t.push_back({Op::scatter_elements_add, ScatterAttrs{1, 5}, {index({7, 3}, 5), f32({7, 3})}});
   t.push_back({Op::scatter_elements_add, ScatterAttrs{0, 4}, {index({17, 2}, 4, DType::i64), f32({17, 2})}});
   t.push_back({Op::scatter_elements_add, ScatterAttrs{1, 3}, {index({2, 0}, 3), f32({2, 0})}});

@@ -454,6 +454,17 @@ Types scatter_elements_add(const Node& node, const Types& in) {
   return {out};
 }
 
+namespace {
+Types assigned(const Node& node, const Types& in, const Type& picks) {
+  if (!(in[2] == picks))
+    bad(node, "updates ", in[2], " do not fit indices ", in[1], " of ", in[0], ": expected ", picks);
+  return {in[0]};
+}
+}  // namespace
+
+Types scatter(const Node& node, const Types& in) { return assigned(node, in, gather(node, in)[0]); }
+Types scatter_elements(const Node& node, const Types& in) { return assigned(node, in, gather_elements(node, in)[0]); }
+
 Types check_index(const Node& node, const Types& in) {
   need_index(node, in[0]);
   const int64_t rows = attrs<RowsAttrs>(node).rows;
@@ -621,10 +632,10 @@ Types fused(const Node& node, const Types& in) {
 }  // namespace infer
 
 bool takes_every_type(InferFn rule) {
-  constexpr InferFn kRules[] = {infer::leaf,   infer::constant,       infer::any,       infer::equality,
-                                infer::cast,   infer::where,          infer::reshape,   infer::slice,
-                                infer::pad,    infer::concat,         infer::transpose, infer::broadcast,
-                                infer::gather, infer::gather_elements};
+  constexpr InferFn kRules[] = {infer::leaf,   infer::constant,        infer::any,       infer::equality,
+                                infer::cast,   infer::where,           infer::reshape,   infer::slice,
+                                infer::pad,    infer::concat,          infer::transpose, infer::broadcast,
+                                infer::gather, infer::gather_elements, infer::scatter,   infer::scatter_elements};
   return std::find(std::begin(kRules), std::end(kRules), rule) != std::end(kRules);
 }
 

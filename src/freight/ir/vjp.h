@@ -46,7 +46,7 @@ Rule cast, maximum, minimum, where, reshape, transpose, broadcast, slice, copy, 
     reduce_extremum;
 Rule matmul, conv, conv_grad_input, conv_grad_weight, max_pool, max_pool_grad, avg_pool, avg_pool_grad;
 Rule lu_factor, cholesky, qr, solve_triangular, eigh, svd, eig, lstsq, solve;
-Rule gather, scatter_add, gather_elements, scatter_elements_add;
+Rule gather, scatter_add, gather_elements, scatter_elements_add, scatter, scatter_elements;
 // Composites with a rule better than that of their definition; `decomposed` is that of all others.
 Rule decomposed, softmax, log_softmax, cross_entropy, batch_norm, layer_norm, attention, recurrent;
 Rule recurrent_layer;

@@ -70,6 +70,8 @@ void reductions(FunctionList& t) {
   t.add("stddev", stddev, "the root of var", {"x", {"axes", Axes{}}});
   t.add("cumsum", cumsum, "element i is the sum of elements 0 to i along the axis; of integers in i64", {"x", "axis"});
   const std::vector<Named> along = {"x", {"axis", -1}, {"keep", Keep::no}};
+  t.add("cumprod", cumprod, "element i is the product of elements 0 to i along the axis; of integers in i64",
+        {"x", "axis"});
   t.add("argmax", argmax, "i32: index of the first largest element along the axis", along);
   t.add("argmin", argmin, "i32: index of the first smallest element along the axis", along);
 }
@@ -91,6 +93,11 @@ void shaping(FunctionList& t) {
   t.add("pad", pad, "per axis `low` elements before and `high` after, all `value`",
         {"x", "low", "high", Named::number({"value", 0})});
   t.add("flip", flip, "the elements of the axis in reverse order", {"x", "axis"});
+  t.add("roll", roll, "the elements of the axis moved by `shift` places, around its ends", {"x", "shift", "axis"});
+  t.add("repeat", repeat, "each element of the axis as often as its entry of `times`, or the only one, says",
+        {"x", "times", "axis"});
+  t.add("tile", tile, "x repeated `times` times along each of its last axes", {"x", "times"});
+  t.add("diff", diff, "differences of neighbors along the axis, n times", {"x", {"n", 1}, {"axis", -1}});
   t.add("concat", concat, "joins along an existing axis", {"xs", "axis"});
   t.add("stack", stack, "joins along a new axis", {"xs", {"axis", 0}});
   t.add("split", static_cast<std::vector<Tensor> (*)(const In&, const std::vector<int64_t>&, Axis)>(split),
@@ -118,6 +125,14 @@ void indexing(FunctionList& t) {
         {"index", "updates", "size", {"axis", 0}});
   t.add("gather_elements", gather_elements, "one element per index along the axis, in the shape of `index`",
         {"x", "index", {"axis", -1}});
+  t.add("scatter", scatter, "x with the rows of `updates` at those that `index` names; the last of two for one counts",
+        {"x", "index", "updates", {"axis", 0}});
+  t.add("scatter_elements", scatter_elements, "the same with one element per index along the axis",
+        {"x", "index", "updates", {"axis", -1}});
+  t.add("index_put", index_put, "x with `updates` at the elements that the indices of its first axes name together",
+        {"x", "indices", "updates"});
+  t.add("update_slice", update_slice, "x with `updates` from `start` on along the axis; start may be a tensor",
+        {"x", "updates", "start", {"axis", 0}});
   t.add("one_hot", one_hot, "index (...) -> (..., depth): 1 at the index, 0 elsewhere",
         {"index", "depth", {"dtype", DType::f32}});
   t.add("bincount", bincount, "(size), i64: how often each number occurs", {"index", "size"});
@@ -129,6 +144,8 @@ void indexing(FunctionList& t) {
   t.add("sort", sort, "the sorted elements along the axis, and their indices in x", {"x", axis, ascending});
   t.add("topk", topk, "the k largest (descending) or smallest (ascending), in that order",
         {"x", "k", axis, {"order", Order::descending}});
+  t.add("searchsorted", searchsorted, "i32: where values belong in `sorted` (N), left or right of equal ones",
+        {"sorted", "values", {"side", Side::left}});
 }
 
 void contractions(FunctionList& t) {

@@ -29,6 +29,11 @@ struct Words<Reduction> {
   static constexpr std::array kNames = {"mean", "sum", "none"};
 };
 template <>
+struct Words<Side> {
+  static constexpr const char* kType = "Side";
+  static constexpr std::array kNames = {"left", "right"};
+};
+template <>
 struct Words<Order> {
   static constexpr const char* kType = "Order";
   static constexpr std::array kNames = {"ascending", "descending"};
