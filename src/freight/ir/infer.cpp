@@ -369,6 +369,10 @@ Shape pool_result(const Node& node, const Shape& x) {
     bad(node, "kernel, stride and padding need one entry per spatial axis (1 or 2), got kernel ", a.kernel,
         " for input ", x);
   }
+  const bool maxima = node.op == Op::max_pool || node.op == Op::max_pool_grad;
+  if (!a.dilation.empty() && (!maxima || a.dilation.rank() != spatial)) {
+    bad(node, "dilation is one number per spatial axis of maxima, and averages have none: got ", a.dilation);
+  }
   Shape out{x[0], x[1]};
   for (int i = 0; i < spatial; ++i) {
     if (a.kernel[i] < 1 || a.stride[i] < 1 || a.pad_low[i] < 0 || a.pad_high[i] < 0 || a.pad_low[i] >= a.kernel[i] ||
@@ -376,7 +380,11 @@ Shape pool_result(const Node& node, const Shape& x) {
       bad(node, "expected kernel and stride above 0 and padding below the kernel, got kernel ", a.kernel, ", stride ",
           a.stride, ", padding ", a.pad_low, " ", a.pad_high);
     }
-    const int64_t o = need_window(node, x[2 + i], a.kernel[i], a.stride[i], a.pad_low[i], a.pad_high[i], 1);
+    const int64_t spread = a.dilation.empty() ? 1 : a.dilation[i];
+    // A window of a larger one may step over the whole image, and has no maximum.
+    if (spread < 1 || (spread > 1 && spread > x[2 + i]))
+      bad(node, "dilation must be from 1 to the size of the image: got ", a.dilation, " for input ", x);
+    const int64_t o = need_window(node, x[2 + i], a.kernel[i], a.stride[i], a.pad_low[i], a.pad_high[i], spread);
     if (o < 1) bad(node, "kernel ", a.kernel, " does not fit into input ", x, " on spatial axis ", i);
     out.push_back(o);
   }

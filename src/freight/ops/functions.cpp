@@ -224,6 +224,9 @@ void convolutions(FunctionList& t) {
         "the gradient of conv2d with respect to its input: w (C, K / groups, kh, kw)", {"x", "w"});
   t.add("max_pool1d", max_pool1d, "the maximum of each window of x (N, C, L)", {"x"});
   t.add("max_pool2d", max_pool2d, "the maximum of each window of x (N, C, H, W)", {"x"});
+  t.add("max_pool1d_with_indices", max_pool1d_with_indices, "max_pool1d, and the place of each maximum in x", {"x"});
+  t.add("max_pool2d_with_indices", max_pool2d_with_indices,
+        "max_pool2d, and the place of each maximum in its image, row by row", {"x"});
   t.add("avg_pool1d", avg_pool1d, "the mean of each window of x (N, C, L)", {"x"});
   t.add("avg_pool2d", avg_pool2d, "the mean of each window of x (N, C, H, W)", {"x"});
   t.add("adaptive_avg_pool2d", adaptive_avg_pool2d, "means of windows that make a result (N, C, *output)",
