@@ -302,6 +302,9 @@ inline void contraction_functions(FunctionRows& t) {
     t.push_back({f, {f32({1, 1, 1, 1}), 1, 65}});
     t.push_back({f, {f32({0, 2, 4, 4})}});
   }
+  t.push_back({"max_pool1d", {f32({2, 3, 10}, Fill::distinct), 3, 2, 1, true, true, 2}});
+  t.push_back({"max_pool1d_with_indices", {f32({2, 3, 10}, Fill::distinct), 3, 2, 1}});
+  t.push_back({"max_pool2d_with_indices", {f32({1, 2, 5, 7}, Fill::distinct), 2, 1, 0, false, true, Shape{1, 4}}});
   t.push_back({"adaptive_avg_pool2d", {f32({2, 3, 7, 5})}});
   t.push_back({"adaptive_avg_pool2d", {f32({2, 3, 7, 5}), Shape{3, 8}}});
   t.push_back({"adaptive_avg_pool2d", {f32({0, 3, 7, 5}), 2}});

@@ -326,6 +326,11 @@ inline void pool_rows(Rows& t) {
     t.push_back({Op::max_pool_grad, a, {f32(y), index(y, plane)}, 2});
     t.push_back({Op::avg_pool_grad, a, {f32(y)}, 2});
   }
+  for (const Case& c : std::vector<Case>{{{2, 3, 17}, {{3}, {2}, {1}, {1}, true, {}, {3}}},
+                                         {{2, 3, 9, 8}, {{3, 2}, {2, 1}, {1, 1}, {1, 0}, true, {}, {2, 4}}},
+                                         {{1, 17, 7, 7}, {{3, 3}, {1, 1}, {0, 0}, {0, 0}, true, {}, {1, 3}}}}) {
+    t.push_back({Op::max_pool, c.attrs, {f32(c.x, Fill::distinct)}});
+  }
   // Large windows are summed up by parts.
   t.push_back({Op::avg_pool, PoolAttrs{{31, 35}, {31, 35}, {0, 0}, {0, 0}, true, {}}, {f32({1, 2, 31, 70})}, 2});
 }

@@ -39,11 +39,11 @@ struct PoolOptions {
   Extents kernel = 2;      // extents of the window
   Extents stride = 0;      // 0: the kernel
   Extents padding = 0;     // at most half of the kernel
-  Extents dilation = 1;    // from one element of a window to the next; of maxima alone
   bool ceil_mode = false;  // also windows that begin inside the image and reach beyond the padding
   // Average: divide by the elements of the window inside the padded image, or inside the image alone. What reaches
   // beyond the padding (ceil_mode) never counts.
   bool count_include_pad = true;
+  Extents dilation = 1;  // from one element of a window to the next; of maxima alone
 };
 // Largest elements of windows, (N, C, L) -> (N, C, L').
 Tensor max_pool1d(const In& x, const PoolOptions& options = {});

@@ -251,9 +251,10 @@ void networks(FunctionList& t) {
         {"x", "scale", "shift", eps});
   t.add("group_norm", group_norm, "x (N, C, ...) normalised in `groups` groups of channels",
         {"x", "groups", "scale", "shift", eps});
-  t.add("cross_entropy", cross_entropy, "-ln softmax of logits (N, C) at target: (N) classes, or (N, C) probabilities",
+  t.add("cross_entropy", cross_entropy,
+        "-ln softmax of logits (N, C, ...) at target: (N, ...) classes, or (N, C, ...) probabilities",
         {"logits", "target"});
-  t.add("nll_loss", nll_loss, "-log_probabilities (N, C) at target (N)", {"log_probabilities", "target", reduction});
+  t.add("nll_loss", nll_loss, "-log_probabilities (N, C, ...) at target (N, ...)", {"log_probabilities", "target"});
   t.add("mse_loss", mse_loss, "(a - b)^2", {"a", "b", reduction});
   t.add("l1_loss", l1_loss, "|a - b|", {"a", "b", reduction});
   t.add("smooth_l1_loss", smooth_l1_loss, "0.5 d^2 / beta for d = |a - b| below beta, else d - beta / 2",
@@ -262,7 +263,7 @@ void networks(FunctionList& t) {
         {"a", "b", {"delta", 1.0}, reduction});
   t.add("kl_div", kl_div, "target (ln target - log_probabilities)", {"log_probabilities", "target", reduction});
   t.add("bce_with_logits", bce_with_logits, "binary cross-entropy of sigmoid(logits) against targets in [0, 1]",
-        {"logits", "target", reduction});
+        {"logits", "target"});
   t.add("count_correct", count_correct, "i32: how many rows of logits (N, C) have their largest entry at target (N)",
         {"logits", "target"});
   t.header("sequence.h");
