@@ -111,6 +111,42 @@ TEST_P(Edges, IgnoredLabelsLeaveLossGradientAndDivisor) {
             std::string::npos);
 }
 
+// A map of places is as many rows; the values are those of the rows one by one.
+TEST_P(Edges, LossesOfPlacesAreThoseOfTheirRows) {
+  const Tensor x = Tensor::of<float>({2, 1, 0, 0, 1, 3, 1, 1, 1, -1, 2, 0}, {2, 3, 2});  // (N, C, d)
+  const Tensor labels = Tensor::of<int64_t>({0, 1, 2, -100}, {2, 2}), w = Tensor::of<float>({1, 2, 0.5f}, {3});
+  const Tensor rows = reshape(transpose(x, 1, 2), {4, 3}), flat = reshape(labels, {4});
+  const Tensor log_p = log_softmax(x, 1), log_rows = log_softmax(rows, 1);
+  for (const Reduction r : {Reduction::mean, Reduction::sum, Reduction::none}) {
+    const CrossEntropyOptions o{.reduction = r, .ignore_index = -100, .weight = w};
+    const NllOptions n{.reduction = r, .ignore_index = -100, .weight = w};
+    const Floats expected = cross_entropy(rows, flat, o).to_vector<float>();
+    expect_equal(reshape(cross_entropy(x, labels, o), {-1}), expected, "cross_entropy");
+    expect_equal(reshape(nll_loss(log_p, labels, n), {-1}), expected, "nll_loss of places");
+    expect_equal(reshape(nll_loss(log_rows, flat, n), {-1}), expected, "nll_loss of rows");
+  }
+  EXPECT_EQ(cross_entropy(x, labels, {.reduction = Reduction::none, .ignore_index = -100}).shape(), (Shape{2, 2}));
+  const Tensor q = softmax(x * 2.0, 1);
+  expect_equal(cross_entropy(x, q), cross_entropy(rows, softmax(rows * 2.0, 1)).to_vector<float>(), "probabilities");
+  EXPECT_NE(
+      message_of([&] { nll_loss(log_p, flat); }).find("expected (N, C, d1, ...) and (N, d1, ...) integer classes"),
+      std::string::npos);
+}
+
+TEST_P(Edges, BinaryCrossEntropyIsWeighted) {
+  const Tensor x = Tensor::of<float>({0, 1, -2, 3}, {2, 2}), t = Tensor::of<float>({1, 0, 1, 0}, {2, 2});
+  const Tensor weight = Tensor::of<float>({2, 0.5f}, {2}), positive = Tensor::of<float>({3, 4}, {2});
+  const auto plus = [](double v) { return static_cast<float>(std::log1p(std::exp(v))); };
+  expect_equal(bce_with_logits(x, t, {.reduction = Reduction::none, .weight = weight, .pos_weight = positive}),
+               {6 * plus(0), 0.5f * plus(1), 6 * plus(2), 0.5f * plus(3)}, "weighted");
+  expect_equal(bce_with_logits(x, t, {.weight = weight}),
+               {(2 * plus(0) + 0.5f * plus(1) + 2 * plus(2) + 0.5f * plus(3)) / 4}, "mean");
+  EXPECT_NE(message_of([&] {
+              bce_with_logits(x, t, {.pos_weight = ones({3})});
+            }).find("pos_weight must be floating and broadcast to f32[2,2]: got f32[3]"),
+            std::string::npos);
+}
+
 // Numbers of type u8 end at 255: counted in it, class 300 was class 44 once more.
 TEST_P(Edges, LabelsInBytesNameOneClassAmongMoreThanTheyCanCount) {
   expect_equal(sum(one_hot(Tensor::of<uint8_t>({44, 255}, {2}), 600), 1), {1, 1}, "one_hot");
@@ -119,7 +155,7 @@ TEST_P(Edges, LabelsInBytesNameOneClassAmongMoreThanTheyCanCount) {
 TEST_P(Edges, BinaryCrossEntropyHasTheSlopesOfTheSigmoid) {
   const Tensor x = Tensor::of<float>({-100, 0, 30, 100}, {4});
   const auto loss = [](double target) {
-    return [=](const Tensor& t) { return bce_with_logits(t, full(t.shape(), target), Reduction::none); };
+    return [=](const Tensor& t) { return bce_with_logits(t, full(t.shape(), target), {.reduction = Reduction::none}); };
   };
   expect_value_and_gradient("target 0", loss(0), x, {0, 0.69314718f, 30, 100}, {0, 0.5f, 1, 1});
   expect_value_and_gradient("target 1", loss(1), x, {100, 0.69314718f, 0, 0}, {-1, -0.5f, 0, 0});

@@ -7,6 +7,7 @@
 
 #include "freight/base/error.h"
 #include "freight/ops/ops.h"
+#include "freight/trace/compile.h"
 #include "tests/support/error_of.h"
 
 namespace freight {
@@ -187,6 +188,12 @@ TEST_F(Front, ConvolutionsAndPools) {
   EXPECT_EQ(values(avg_pool2d(x)), (Floats{2.5f, 4.5f, 10.5f, 12.5f}));
   EXPECT_EQ(values(max_pool2d(x, {.kernel = 3, .stride = 2, .ceil_mode = true})), (Floats{10, 11, 14, 15}));
   EXPECT_EQ(max_pool1d(ones({1, 2, 6}), {.kernel = 2}).shape(), (Shape{1, 2, 3}));
+  EXPECT_EQ(values(max_pool2d(x, {.stride = 1, .dilation = 3})), (Floats{15}));
+  const Pooled at = max_pool2d_with_indices(-x, {.stride = 1, .padding = 1, .dilation = 2});
+  EXPECT_EQ(values(at.values), (Floats{-5, -4, -5, -6, -1, 0, -1, -2, -5, -4, -5, -6, -9, -8, -9, -10}));
+  EXPECT_EQ(at.indices.to_vector<int>(), (Ints{5, 4, 5, 6, 1, 0, 1, 2, 5, 4, 5, 6, 9, 8, 9, 10}));
+  EXPECT_MESSAGE(avg_pool2d(x, {.dilation = 2}), "averages have none: got [2,2]");
+  EXPECT_MESSAGE(max_pool2d(x, {.kernel = 1, .dilation = 5}), "dilation must be from 1 to the size of the image");
   EXPECT_EQ(adaptive_avg_pool2d(x).item<float>(), 7.5f);
   EXPECT_EQ(adaptive_avg_pool2d(ones({1, 1, 5, 7}), {2, 3}).shape(), (Shape{1, 1, 2, 3}));
   EXPECT_MESSAGE(conv2d(ones({1, 3, 8, 8}), ones({4, 2, 3, 3})), "[1,3,8,8] axis 1 = 3, weight [4,2,3,3] needs 2");
@@ -210,6 +217,74 @@ TEST_F(Front, Indexing) {
   EXPECT_EQ(values(one_hot(rows, 4)), (Floats{0, 0, 0, 1, 1, 0, 0, 0}));
   EXPECT_EQ(embedding(zeros({2, 5}, DType::i32), table).shape(), (Shape{2, 5, 2}));
   EXPECT_MESSAGE(gather(table, table), "indices must be integers");
+}
+
+TEST_F(Front, AssignmentsTakeTheLastOfTwoForOnePlace) {
+  for (const char* device : {"ref", "cpu"}) {
+    const DeviceScope on(device);
+    const Tensor x = range({3, 2}), u = Tensor::of<float>({10, 20, 30, 40, 50, 60}, {3, 2});
+    const Tensor rows = Tensor::of<int>({2, 0, 2}, {3});
+    EXPECT_EQ(values(scatter(x, rows, u)), (Floats{30, 40, 2, 3, 50, 60}));
+    const std::vector<Tensor> d = grad(sum(scatter(x, rows, u)), std::vector<Tensor>{x, u});
+    EXPECT_EQ(values(d[0]), (Floats{0, 0, 1, 1, 0, 0}));
+    EXPECT_EQ(values(d[1]), (Floats{0, 0, 1, 1, 1, 1}));
+    const Tensor picks = Tensor::of<int64_t>({1, 1, 0, 0, 1, 0}, {3, 2});
+    EXPECT_EQ(values(scatter_elements(x, picks, u)), (Floats{0, 20, 40, 3, 60, 50}));
+    EXPECT_EQ(values(index_put(x, {Tensor::of<int>({-1, 0}, {2}), Tensor::of<int>({0, 1}, {2})}, 7)),
+              (Floats{0, 7, 2, 3, 7, 5}));
+    const Tensor start = Tensor::of<int64_t>({1}, {1});
+    EXPECT_EQ(values(update_slice(x, narrow(u, 0, 0, 2), start)), (Floats{0, 1, 10, 20, 30, 40}));
+    EXPECT_EQ(values(update_slice(x, Tensor::of<float>({7, 8, 9}, {3, 1}), 1, 1)), (Floats{0, 7, 2, 8, 4, 9}));
+    const Error beyond = error_of([&] { values(update_slice(x, narrow(u, 0, 0, 2), 2)); });
+    EXPECT_EQ(beyond.kind(), ErrorKind::data) << beyond.what();
+  }
+  const Tensor x = range({3, 2});
+  EXPECT_MESSAGE(scatter(x, arange(2), range({2, 3})), "do not fit indices i32[2] of f32[3,2]: expected f32[2,2]");
+  EXPECT_MESSAGE(update_slice(x, range({4, 2}), 0), "expected at most 3 there, and the same elsewhere");
+  EXPECT_MESSAGE(index_put(x, {range({2})}, 1), "index_put: indices must be integers: got f32[2]");
+}
+
+// A cache of keys grows by a slice per step, whose place is known when the step runs.
+TEST_F(Front, ASliceIsUpdatedInPlaceOfAVariable) {
+  const DeviceScope on("cpu");
+  Variable cache("cache", {DType::f32, {4, 2}});
+  auto step = compile([&](const Tensor& row, const Tensor& at) {
+    cache.assign(update_slice(cache, row, at));
+    return sum(cache.value());
+  });
+  for (int i = 0; i < 3; ++i) step(full({1, 2}, i + 1), Tensor::of<int64_t>({3 - i}, {}));
+  EXPECT_EQ(values(cache.value()), (Floats{0, 0, 3, 3, 2, 2, 1, 1}));
+}
+
+TEST_F(Front, RollsRepeatsTilesAndDifferences) {
+  const Tensor x = range({2, 3});
+  EXPECT_EQ(values(roll(x, 1, 1)), (Floats{2, 0, 1, 5, 3, 4}));
+  EXPECT_EQ(values(roll(x, -4, 1)), (Floats{1, 2, 0, 4, 5, 3}));
+  EXPECT_EQ(values(repeat(x, {2}, 0)), (Floats{0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5}));
+  EXPECT_EQ(values(repeat(x, {0, 2, 1}, 1)), (Floats{1, 1, 2, 4, 4, 5}));
+  EXPECT_EQ(values(tile(x, {1, 2})), (Floats{0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5}));
+  EXPECT_EQ(tile(x, {2, 1, 1}).shape(), (Shape{2, 2, 3}));
+  EXPECT_EQ(values(diff(x * x)), (Floats{1, 3, 7, 9}));
+  EXPECT_EQ(values(diff(x * x, 2)), (Floats{2, 2}));
+  EXPECT_EQ(diff(x, 5).shape(), (Shape{2, 0}));
+  EXPECT_EQ(values(cumprod(x + 1, 1)), (Floats{1, 2, 6, 4, 20, 120}));
+  EXPECT_EQ(cumprod(arange(3) + 1, 0).to_vector<int64_t>(), (std::vector<int64_t>{1, 2, 6}));
+  EXPECT_MESSAGE(repeat(x, std::vector<int64_t>(2, 1), 1),
+                 "repeat: expected times for 3 elements of axis 1 of f32[2,3], got 2");
+  EXPECT_MESSAGE(tile(x, {-1}), "tile: expected times of 0 or more, got [-1]");
+}
+
+TEST_F(Front, PlacesAmongSortedNumbers) {
+  const float nan = NAN, inf = INFINITY;
+  const Tensor sorted = Tensor::of<float>({-inf, -1, 0, 0, 2, nan, nan}, {7});
+  const Tensor v = Tensor::of<float>({-inf, -2, 0, 1, inf, nan}, {2, 3});
+  EXPECT_EQ(searchsorted(sorted, v).to_vector<int>(), (Ints{0, 1, 2, 4, 5, 5}));
+  EXPECT_EQ(searchsorted(sorted, v, Side::right).to_vector<int>(), (Ints{1, 1, 4, 4, 5, 7}));
+  for (int n = 1; n < 40; ++n) {
+    const Tensor all = searchsorted(arange(n) * 2, arange(2 * n + 1) - 1);
+    for (int i = 0; i <= 2 * n; ++i) EXPECT_EQ(all.to_vector<int>()[static_cast<size_t>(i)], i / 2) << n;
+  }
+  EXPECT_MESSAGE(searchsorted(v, v), "searchsorted: the sorted numbers must have one axis: got f32[2,3]");
 }
 
 TEST_F(Front, PaddingRowsReceiveNoGradient) {

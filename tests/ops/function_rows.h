@@ -93,7 +93,19 @@ inline void elementwise_functions(FunctionRows& t) {
   }
   for (const Pair& p : pairs) t.push_back({"pow", {f32(p.a, Fill::positive), f32(p.b)}, 10});
   t.push_back({"pow", {f32({5}, Fill::positive), 3}});
-  for (const char* f : {"logical_and", "logical_or"}) {
+  for (const char* f : {"atan2", "hypot", "logaddexp", "copysign", "nextafter"}) {
+    for (const Pair& p : pairs) t.push_back({f, {f32(p.a), f32(p.b, Fill::positive)}, 10});
+  }
+  for (const char* f : {"bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right"}) {
+    for (const Pair& p : pairs) t.push_back({f, {index(p.a, 50), index(p.b, 12)}, 4, false});
+    t.push_back({f, {index64({5}), 3}, 4, false});
+  }
+  for (const Pair& p : pairs) t.push_back({"floor_divide", {f32(p.a), f32(p.b, Fill::positive)}, 10, false});
+  t.push_back({"floor_divide", {index({7}, 50), index({3, 1}, 50)}, 4, false});
+  t.push_back({"bitwise_invert", {index({7}, 50)}, 4, false});
+  for (const char* f : {"is_inf", "is_nan", "signbit", "trunc", "positive"}) t.push_back({f, {f32({3, 7})}, 4, false});
+  for (const char* f : {"is_inf", "is_nan", "positive"}) t.push_back({f, {index({7}, 50)}, 4, false});
+  for (const char* f : {"logical_and", "logical_or", "logical_xor"}) {
     for (const Pair& p : pairs) t.push_back({f, {boolean(p.a), boolean(p.b)}, 4, false});
   }
   for (const Pair& p : pairs) {
@@ -144,6 +156,8 @@ inline void reduce_functions(FunctionRows& t) {
   for (const Shape& s : {Shape{7}, Shape{3, 5}, Shape{2, 0}}) t.push_back({"cumsum", {f32(s), -1}});
   t.push_back({"cumsum", {f32({2, 3, 4}), 1}});
   t.push_back({"cumsum", {index({5, 2}, 9), 0}, 4, false});
+  for (const Shape& s : {Shape{7}, Shape{3, 5}, Shape{2, 0}}) t.push_back({"cumprod", {f32(s), -1}, 20});
+  t.push_back({"cumprod", {index({5, 2}, 9), 0}, 4, false});
   for (const char* f : {"argmax", "argmin"}) {
     t.push_back({f, {f32({7}, d)}});
     t.push_back({f, {f32({3, 5}, d), 0, true}});
@@ -187,6 +201,17 @@ inline void shape_functions(FunctionRows& t) {
   t.push_back({"pad", {index({3}, 9), Shape{1}, Shape{1}, -1}, 4, false});
   t.push_back({"flip", {f32({5, 3}), 0}});
   t.push_back({"flip", {f32({0, 3}), 0}});
+  t.push_back({"roll", {f32({5, 3}), 2, 0}});
+  t.push_back({"roll", {f32({5, 3}), -7, 1}});
+  t.push_back({"roll", {f32({0, 3}), 1, 0}});
+  t.push_back({"repeat", {f32({3, 2}), Shape{3}, 0}});
+  t.push_back({"repeat", {f32({3, 2}), Shape{0}, 1}});
+  t.push_back({"repeat", {f32({3, 2}), Shape{2, 0, 1}, 0}});
+  t.push_back({"tile", {f32({3, 2}), Shape{2, 1, 3}}});
+  t.push_back({"tile", {f32({3, 2}), Shape{2}}});
+  t.push_back({"diff", {f32({5, 3})}});
+  t.push_back({"diff", {f32({5, 3}), 2, 0}});
+  t.push_back({"diff", {boolean({5}), 1}, 4, false});
   t.push_back({"concat", {std::vector<Operand>{f32({3, 2}), f32({3, 0}), f32({3, 5})}, 1}});
   t.push_back({"concat", {std::vector<Operand>{f32({3})}, 0}});
   t.push_back({"stack", {std::vector<Operand>{f32({3, 2}), f32({3, 2})}, -1}});
@@ -225,6 +250,16 @@ inline void index_functions(FunctionRows& t) {
   t.push_back({"scatter_add", {index({0}, 4), f32({0, 3}), 4}});
   t.push_back({"gather_elements", {f32({3, 5}), index({3, 2}, 5)}});
   t.push_back({"gather_elements", {f32({5, 3}), index({2, 3}, 5, DType::i64), 0}});
+  t.push_back({"scatter", {f32({7, 3}), index({5}, 7), f32({5, 3})}});
+  t.push_back({"scatter", {f32({2, 9}), index({5}, 9, DType::u8), f32({2, 5}), 1}});
+  t.push_back({"scatter_elements", {f32({3, 5}), index({3, 2}, 5), f32({3, 2})}});
+  t.push_back({"scatter_elements", {f32({5, 3}), index({2, 3}, 5, DType::i64), f32({2, 3}), 0}});
+  t.push_back({"index_put", {f32({4, 5, 2}), std::vector<Operand>{index({3, 1}, 4), index({6}, 5)}, f32({6, 2})}});
+  t.push_back({"index_put", {f32({4}), std::vector<Operand>{index({3}, 4)}, 2.5}, 4, false});
+  t.push_back({"update_slice", {f32({7, 3}), f32({2, 3}), index({}, 5)}});
+  t.push_back({"update_slice", {f32({2, 7}), f32({2, 3}), 4, 1}});
+  t.push_back({"searchsorted", {index({9}, 1), index({3, 2}, 2)}, 4, false});
+  t.push_back({"searchsorted", {f32({0}), f32({3}), "right"}, 4, false});
   t.push_back({"one_hot", {index({3, 2}, 5), 5}});
   t.push_back({"one_hot", {index({0}, 5), 5, DType::boolean}});
   t.push_back({"bincount", {index({17}, 5), 7}, 4, false});
@@ -267,6 +302,9 @@ inline void contraction_functions(FunctionRows& t) {
     t.push_back({f, {f32({1, 1, 1, 1}), 1, 65}});
     t.push_back({f, {f32({0, 2, 4, 4})}});
   }
+  t.push_back({"max_pool1d", {f32({2, 3, 10}, Fill::distinct), 3, 2, 1, true, true, 2}});
+  t.push_back({"max_pool1d_with_indices", {f32({2, 3, 10}, Fill::distinct), 3, 2, 1}});
+  t.push_back({"max_pool2d_with_indices", {f32({1, 2, 5, 7}, Fill::distinct), 2, 1, 0, false, true, Shape{1, 4}}});
   t.push_back({"adaptive_avg_pool2d", {f32({2, 3, 7, 5})}});
   t.push_back({"adaptive_avg_pool2d", {f32({2, 3, 7, 5}), Shape{3, 8}}});
   t.push_back({"adaptive_avg_pool2d", {f32({0, 3, 7, 5}), 2}});

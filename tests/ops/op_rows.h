@@ -58,6 +58,10 @@ inline void unary_rows(Rows& t) {
                 Op::is_finite, Op::stop_gradient}) {
     pointwise(t, op, {x});
   }
+  for (Op op : {Op::sinh, Op::cosh, Op::atan, Op::asinh}) pointwise(t, op, {x});
+  for (Op op : {Op::asin, Op::acos, Op::atanh}) pointwise(t, op, {unit}, 2);
+  pointwise(t, Op::acosh, {f32({}, Fill::above_one)}, 2);
+  for (Op op : {Op::log2, Op::log10}) pointwise(t, op, {positive}, 2);
   for (Op op : {Op::log, Op::log1p, Op::sqrt, Op::rsqrt, Op::reciprocal}) pointwise(t, op, {positive}, 2);
   pointwise(t, Op::softsign, {x});
   pointwise(t, Op::tan, {unit}, 2);
@@ -85,6 +89,15 @@ inline void binary_rows(Rows& t) {
   pointwise(t, Op::div, {x, x});
   pointwise(t, Op::fmod, {f32({}), f32({}, Fill::positive)}, 10);
   pointwise(t, Op::pow, {positive, x}, 4);
+  for (Op op : {Op::atan2, Op::hypot, Op::copysign, Op::logaddexp, Op::nextafter}) {
+    pointwise(t, op, {x, positive}, 2);
+    pointwise(t, op, {f32({}, Fill::unit), x}, 2);
+  }
+  for (Op op : {Op::bitwise_and, Op::bitwise_or, Op::bitwise_xor, Op::shift_left, Op::shift_right}) {
+    pointwise(t, op, {i32, few});
+    pointwise(t, op, {i64, i64});
+    pointwise(t, op, {index({}, 200, DType::u8), index({}, 12, DType::u8)});
+  }
   for (Op op : {Op::logical_and, Op::logical_or}) pointwise(t, op, {flag, flag});
   pointwise(t, Op::where, {flag, x, positive});
   pointwise(t, Op::where, {flag, i32, i32});
@@ -313,6 +326,11 @@ inline void pool_rows(Rows& t) {
     t.push_back({Op::max_pool_grad, a, {f32(y), index(y, plane)}, 2});
     t.push_back({Op::avg_pool_grad, a, {f32(y)}, 2});
   }
+  for (const Case& c : std::vector<Case>{{{2, 3, 17}, {{3}, {2}, {1}, {1}, true, {}, {3}}},
+                                         {{2, 3, 9, 8}, {{3, 2}, {2, 1}, {1, 1}, {1, 0}, true, {}, {2, 4}}},
+                                         {{1, 17, 7, 7}, {{3, 3}, {1, 1}, {0, 0}, {0, 0}, true, {}, {1, 3}}}}) {
+    t.push_back({Op::max_pool, c.attrs, {f32(c.x, Fill::distinct)}});
+  }
   // Large windows are summed up by parts.
   t.push_back({Op::avg_pool, PoolAttrs{{31, 35}, {31, 35}, {0, 0}, {0, 0}, true, {}}, {f32({1, 2, 31, 70})}, 2});
 }
@@ -335,6 +353,14 @@ inline void index_rows(Rows& t) {
   t.push_back({Op::check_index, RowsAttrs{5}, {index({7, 3}, 5)}});
   t.push_back({Op::check_index, RowsAttrs{300}, {index({65}, 256, DType::u8)}});
   t.push_back({Op::check_index, RowsAttrs{17}, {index({2, 0}, 17, DType::i64)}});
+  t.push_back({Op::scatter, AxisAttrs{0}, {f32({7, 3}), index({5}, 7), f32({5, 3})}});
+  t.push_back({Op::scatter, AxisAttrs{1}, {f32({3, 17, 2}), index({4, 5}, 17, DType::i64), f32({3, 4, 5, 2})}});
+  t.push_back({Op::scatter, AxisAttrs{0}, {f32({3}), index({65}, 3), f32({65})}});  // many for one
+  t.push_back({Op::scatter, AxisAttrs{0}, {f32({4, 2}), index({0}, 4), f32({0, 2})}});
+  t.push_back({Op::scatter, AxisAttrs{0}, {f32({4, 2}), index({}, 4), f32({2})}});
+  t.push_back({Op::scatter_elements, AxisAttrs{1}, {f32({7, 5}), index({7, 3}, 5), f32({7, 3})}});
+  t.push_back({Op::scatter_elements, AxisAttrs{0}, {f32({4, 2}), index({17, 2}, 4, DType::i64), f32({17, 2})}});
+  t.push_back({Op::scatter_elements, AxisAttrs{1}, {f32({2, 3}), index({2, 0}, 3), f32({2, 0})}});
   t.push_back({Op::scatter_elements_add, ScatterAttrs{1, 5}, {index({7, 3}, 5), f32({7, 3})}});
   t.push_back({Op::scatter_elements_add, ScatterAttrs{0, 4}, {index({17, 2}, 4, DType::i64), f32({17, 2})}});
   t.push_back({Op::scatter_elements_add, ScatterAttrs{1, 3}, {index({2, 0}, 3), f32({2, 0})}});

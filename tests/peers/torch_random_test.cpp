@@ -132,7 +132,7 @@ Case class_loss(Draw& d) {
   if (d.chance(25)) logits = where(d.integers({n, classes}, 0, 3) > 0, logits, -INFINITY);
   if (d.chance(20)) {
     return {"nll_loss", {logits, labels}, {{"reduction", reduction}}, [=](const Tensors& in) {
-              return nll_loss(in[0], in[1], reduction_of(reduction));
+              return nll_loss(in[0], in[1], {.reduction = reduction_of(reduction)});
             }};
   }
   CrossEntropyOptions o{.label_smoothing = d.chance(40) ? 0.1 : 0.0, .reduction = reduction_of(reduction)};
@@ -169,7 +169,7 @@ Case value_loss(Draw& d) {
     if (op == "l1_loss") return l1_loss(in[0], in[1], r);
     if (op == "smooth_l1_loss") return smooth_l1_loss(in[0], in[1], bend, r);
     if (op == "huber_loss") return huber_loss(in[0], in[1], bend, r);
-    return op == "kl_div" ? kl_div(in[0], in[1], r) : bce_with_logits(in[0], in[1], r);
+    return op == "kl_div" ? kl_div(in[0], in[1], r) : bce_with_logits(in[0], in[1], {.reduction = r});
   };
   return c;
 }

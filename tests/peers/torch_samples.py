@@ -62,15 +62,14 @@ def pool(function, average=False):
 
     def run(a):
         need(a.get("divisor_override") is None, "`divisor_override` of a pool")
-        dilation = a.get("dilation", 1)
-        need(all(d == 1 for d in (dilation if isinstance(dilation, (tuple, list)) else [dilation])),
-             "`dilation` of a pool")
-        need(not a.get("return_indices", False), "`return_indices` of a pool")
-        c = call(function, x=a["x"], kernel=extents(a["kernel_size"]), stride=extents(a.get("stride"), 0),
+        indices = a.get("return_indices", False)
+        c = call(function + "_with_indices" if indices else function, x=a["x"], kernel=extents(a["kernel_size"]), stride=extents(a.get("stride"), 0),
                  padding=extents(a.get("padding"), 0), ceil_mode=a.get("ceil_mode", False))
         if average:
             c["count_include_pad"] = a.get("count_include_pad", True)
-        return c
+        else:
+            c["dilation"] = extents(a.get("dilation", 1))
+        return {**c, "results": 2} if indices else c
     return names, run
 
 
@@ -122,18 +121,21 @@ def old(a):
 
 
 def cross_entropy(a):
-    need(a.get("weight") is None, "`weight` of classes or elements in a loss")
     c = call("cross_entropy", logits=a["x"], target=a["target"], label_smoothing=a.get("label_smoothing", 0.0),
              reduction=old(a))
     if not a["target"].is_floating_point() or a.get("ignore_index", -100) != -100:
         c["ignore_index"] = a.get("ignore_index", -100)
+    return with_weights(c, a, "weight")
+
+
+def with_weights(c, a, *names):
+    c.update({name: a[name] for name in names if a.get(name) is not None})
     return c
 
 
 def nll_loss(a):
-    need(a.get("weight") is None, "`weight` of classes or elements in a loss")
-    need(a.get("ignore_index", -100) == -100, "`ignore_index` of nll_loss (cross_entropy has it)")
-    return call("nll_loss", log_probabilities=a["x"], target=a["target"], reduction=old(a))
+    return with_weights(call("nll_loss", log_probabilities=a["x"], target=a["target"], reduction=old(a),
+                             ignore_index=a.get("ignore_index", -100)), a, "weight")
 
 
 def pair_loss(function, *more):
@@ -154,9 +156,8 @@ def kl_div(a):
 
 
 def bce(a):
-    need(a.get("weight") is None, "`weight` of classes or elements in a loss")
-    need(a.get("pos_weight") is None, "`pos_weight` of bce_with_logits")
-    return call("bce_with_logits", logits=a["x"], target=a["target"], reduction=old(a))
+    return with_weights(call("bce_with_logits", logits=a["x"], target=a["target"], reduction=old(a)), a, "weight",
+                        "pos_weight")
 
 
 def softmax(function):

@@ -15,11 +15,12 @@
 namespace freight::test {
 
 enum class Fill {
-  normal,    // around 0, at least 0.1 away from it (kinks of relu, abs, ...) and from every integer (floor, remainder)
-  positive,  // 0.5 to 2
-  unit,      // -0.9 to 0.9, at least 0.1 away from 0
-  distinct,  // no two elements nearer than 0.01: maxima have no ties
-  index,     // integers in [0, bound)
+  normal,     // around 0, at least 0.1 away from it (kinks of relu, abs, ...) and from every integer (floor, remainder)
+  positive,   // 0.5 to 2
+  above_one,  // 1.2 to 2.2
+  unit,       // -0.9 to 0.9, at least 0.1 away from 0
+  distinct,   // no two elements nearer than 0.01: maxima have no ties
+  index,      // integers in [0, bound)
   boolean,
   key,            // (seed, step) of the random ops
   probabilities,  // rows that sum to 1
@@ -47,6 +48,7 @@ inline double draw(Fill fill, int64_t bound, int64_t i, int64_t n, PhiloxStream&
       return whole + 0.1 + 0.8 * u;
     }
     case Fill::positive: return 0.5 + 1.5 * u;
+    case Fill::above_one: return 1.2 + u;
     case Fill::unit: return (random.below(2) ? 1 : -1) * (0.1 + 0.8 * u);
     case Fill::distinct: {  // a multiplicative permutation of 0 .. n-1 with a little noise
       int64_t step = 7919;

@@ -78,8 +78,8 @@ LayoutPlan Backend::layouts(const Graph& graph, const Node& node, const std::vec
 
 bool Backend::in_place(const Graph& graph, const Node& node, int input, int output) const {
   const OpKind kind = info(node.op).kind;
-  const bool elementwise = kind == OpKind::unary || kind == OpKind::binary || kind == OpKind::ternary ||
-                           node.op == Op::sgd_update || node.op == Op::adam_update;
+  const bool elementwise =
+      kind == OpKind::unary || kind == OpKind::binary || kind == OpKind::ternary || info(node.op).in_place;
   return elementwise && graph.type(node.in(input)) == graph.type(node.out(output));
 }
 

@@ -180,6 +180,7 @@ void pool(Writer& w, const FNode& n) {
   const auto& a = attrs<PoolAttrs>(n);
   std::vector<Attribute> settings{
       {"kernel_shape", ints(a.kernel)}, {"pads", pads(a.pad_low, a.pad_high)}, {"strides", ints(a.stride)}};
+  if (!a.dilation.empty()) settings.insert(settings.begin(), {"dilations", ints(a.dilation)});
   if (n.op == Op::avg_pool) settings.push_back({"count_include_pad", int64_t{a.count_include_pad}});
   w.set(n.out(), w.emit(n.op == Op::avg_pool ? "AveragePool" : "MaxPool", {w.full(n.in(0))}, settings));
 }

@@ -162,12 +162,13 @@ struct ConvAttrs {
   FREIGHT_FIELDS(stride, pad_low, pad_high, dilation, groups, shape, epilogue.bias, epilogue.residual, epilogue.relu)
 };
 // Pooling; one number per spatial axis. `shape` is the pooled input's shape for the gradients, empty for the forward
-// ops.
+// ops. `dilation`, of maxima alone: from one element of a window to the next; empty: 1.
 struct PoolAttrs {
   Shape kernel, stride, pad_low, pad_high;
   bool count_include_pad = true;  // average: divide by the kernel's size, or by the number of elements inside the image
   Shape shape;
-  FREIGHT_FIELDS(kernel, stride, pad_low, pad_high, count_include_pad, shape)
+  Shape dilation = {};
+  FREIGHT_FIELDS(kernel, stride, pad_low, pad_high, count_include_pad, shape, dilation)
 };
 // scatter_add, scatter_elements_add: the result has `size` rows along `axis`.
 struct ScatterAttrs {

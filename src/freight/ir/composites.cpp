@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "freight/base/error.h"
+#include "freight/ir/op_rules.h"
 #include "freight/ir/vjp.h"
 
 namespace freight::composite {
@@ -123,9 +124,7 @@ Values batch_norm(Builder& b, const Node& n, const Values& in) {
 // (x, scale, shift, mean, variance) with given statistics.
 Values batch_norm_inference(Builder& b, const Node& n, const Values& in) {
   const DType t = b.type(in[0]).dtype;
-  const Ex gamma{&b, in[1]}, beta{&b, in[2]}, mean{&b, in[3]}, variance{&b, in[4]};  // (C)
-  const Ex scale = gamma * apply(Op::rsqrt, variance + attrs<NormAttrs>(n).eps);
-  const Ex shift = beta - mean * scale;
+  const auto [scale, shift] = per_channel::batch_norm_inference(b, n, in);
   const Ex x{&b, b.cast(in[0], wide(t))};
   return {b.cast(affine_channels(x, scale.v, shift.v).v, t)};
 }
@@ -331,6 +330,17 @@ Values attention(Builder& b, const Node& n, const Values& in) {
   const Ex lse = row_max + apply(Op::log, sum(apply(Op::exp, s - expand(row_max, shape)), {3}));
   const Ex p = apply(Op::exp, s - expand(lse, shape));
   return {b.cast(b.matmul(p.v, b.cast(in[2], t)), given), b.reshape(lse.v, {shape[0], shape[1], shape[2]})};
+}
+
+// The definition of the gradient op is what differentiating the op's definition gives.
+Values attention_grad(Builder& b, const Node& n, const Values& in) {
+  const auto& a = attrs<AttentionAttrs>(n);
+  Node forward = n;
+  forward.op = Op::attention;
+  forward.inputs.assign(in.begin(), in.begin() + (a.lengths ? 4 : 3));
+  Values d = through_definition(b, forward, {in[a.lengths ? 6 : 5], a.second ? in.back() : Value{}});
+  d.resize(3);
+  return d;
 }
 
 namespace {

@@ -113,6 +113,18 @@ Types floating(const Node& node, const Types& in) {
   return {in[0]};
 }
 
+Types single_or_double(const Node& node, const Types& in) {
+  need_equal(node, in);
+  if (in[0].dtype != DType::f32 && in[0].dtype != DType::f64) bad(node, "expected f32 or f64, got ", in[0]);
+  return {in[0]};
+}
+
+Types whole(const Node& node, const Types& in) {
+  need_equal(node, in);
+  if (!is_integer(in[0].dtype)) bad(node, "expected integers, got ", in[0]);
+  return {in[0]};
+}
+
 Types logical(const Node& node, const Types& in) {
   need_equal(node, in);
   if (in[0].dtype != DType::boolean) bad(node, "operands must be bool: got ", in[0]);
@@ -357,6 +369,10 @@ Shape pool_result(const Node& node, const Shape& x) {
     bad(node, "kernel, stride and padding need one entry per spatial axis (1 or 2), got kernel ", a.kernel,
         " for input ", x);
   }
+  const bool maxima = node.op == Op::max_pool || node.op == Op::max_pool_grad;
+  if (!a.dilation.empty() && (!maxima || a.dilation.rank() != spatial)) {
+    bad(node, "dilation is one number per spatial axis of maxima, and averages have none: got ", a.dilation);
+  }
   Shape out{x[0], x[1]};
   for (int i = 0; i < spatial; ++i) {
     if (a.kernel[i] < 1 || a.stride[i] < 1 || a.pad_low[i] < 0 || a.pad_high[i] < 0 || a.pad_low[i] >= a.kernel[i] ||
@@ -364,7 +380,11 @@ Shape pool_result(const Node& node, const Shape& x) {
       bad(node, "expected kernel and stride above 0 and padding below the kernel, got kernel ", a.kernel, ", stride ",
           a.stride, ", padding ", a.pad_low, " ", a.pad_high);
     }
-    const int64_t o = need_window(node, x[2 + i], a.kernel[i], a.stride[i], a.pad_low[i], a.pad_high[i], 1);
+    const int64_t spread = a.dilation.empty() ? 1 : a.dilation[i];
+    // A window of a larger one may step over the whole image, and has no maximum.
+    if (spread < 1 || (spread > 1 && spread > x[2 + i]))
+      bad(node, "dilation must be from 1 to the size of the image: got ", a.dilation, " for input ", x);
+    const int64_t o = need_window(node, x[2 + i], a.kernel[i], a.stride[i], a.pad_low[i], a.pad_high[i], spread);
     if (o < 1) bad(node, "kernel ", a.kernel, " does not fit into input ", x, " on spatial axis ", i);
     out.push_back(o);
   }
@@ -441,6 +461,17 @@ Types scatter_elements_add(const Node& node, const Types& in) {
   out.shape[need_axis(node, a.axis, in[1])] = a.size;
   return {out};
 }
+
+namespace {
+Types assigned(const Node& node, const Types& in, const Type& picks) {
+  if (!(in[2] == picks))
+    bad(node, "updates ", in[2], " do not fit indices ", in[1], " of ", in[0], ": expected ", picks);
+  return {in[0]};
+}
+}  // namespace
+
+Types scatter(const Node& node, const Types& in) { return assigned(node, in, gather(node, in)[0]); }
+Types scatter_elements(const Node& node, const Types& in) { return assigned(node, in, gather_elements(node, in)[0]); }
 
 Types check_index(const Node& node, const Types& in) {
   need_index(node, in[0]);
@@ -609,10 +640,10 @@ Types fused(const Node& node, const Types& in) {
 }  // namespace infer
 
 bool takes_every_type(InferFn rule) {
-  constexpr InferFn kRules[] = {infer::leaf,   infer::constant,       infer::any,       infer::equality,
-                                infer::cast,   infer::where,          infer::reshape,   infer::slice,
-                                infer::pad,    infer::concat,         infer::transpose, infer::broadcast,
-                                infer::gather, infer::gather_elements};
+  constexpr InferFn kRules[] = {infer::leaf,   infer::constant,        infer::any,       infer::equality,
+                                infer::cast,   infer::where,           infer::reshape,   infer::slice,
+                                infer::pad,    infer::concat,          infer::transpose, infer::broadcast,
+                                infer::gather, infer::gather_elements, infer::scatter,   infer::scatter_elements};
   return std::find(std::begin(kRules), std::end(kRules), rule) != std::end(kRules);
 }
 

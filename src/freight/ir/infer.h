@@ -10,11 +10,13 @@ namespace freight {
 namespace infer {
 using Types = std::vector<Type>;
 using Rule = Types(const Node&, const Types& in);
-Rule leaf, constant, iota, random, any, same, floating, logical, predicate, equality, cast, where;
+Rule leaf, constant, iota, random, any, same, floating, single_or_double, whole, logical, predicate, equality, cast,
+    where;
 Rule reshape, transpose, broadcast, slice, pad, concat, reduce, arg_reduce, argsort;
 Rule matmul, conv, conv_grad_input, conv_grad_weight, max_pool, max_pool_grad, avg_pool, avg_pool_grad;
 Rule lu_factor, cholesky, qr, solve_triangular, eigh, svd, eig, lstsq, solve;
-Rule gather, scatter_add, gather_elements, scatter_elements_add, check_index, along_axis, cross_entropy, batch_norm;
+Rule gather, scatter_add, gather_elements, scatter_elements_add, scatter, scatter_elements, check_index, along_axis,
+    cross_entropy, batch_norm;
 Rule moments, batch_norm_inference, layer_norm, group_norm, dropout, embedding, one_hot, adaptive_avg_pool;
 Rule attention, attention_grad, recurrent, recurrent_grad, recurrent_layer, recurrent_layer_grad;
 Rule sgd_rows, sgd_update, adam_update, fused;

@@ -47,6 +47,13 @@ enum class Precision : uint8_t {
   full,               // f32: reductions, transcendental functions, losses, updates
 };
 
+// Whether a node may refuse its elements when it runs, which is an error of the data: an index out of range, a singular
+// matrix.
+enum class CanFail : uint8_t { no, by_index, yes };  // by_index: where an operand holds integers
+
+// Before which pass a composite without a kernel is written out.
+enum class Decomposes : uint8_t { before_precision, after_precision };
+
 struct Node;
 struct Graph;
 class Builder;
@@ -58,6 +65,12 @@ using InferFn = std::vector<Type> (*)(const Node& node, const std::vector<Type>&
 using VjpFn = void (*)(VjpContext& context);
 // Builds the plain definition of a composite from `in`; one value per output.
 using DecomposeFn = std::vector<Value> (*)(Builder& builder, const Node& node, const std::vector<Value>& in);
+// The others are described at their columns; op_rules.h declares them.
+using DecomposeIfFn = bool (*)(const Graph& graph, const Node& node);
+using TransposeFn = bool (*)(Attrs& attrs, size_t operand);
+struct ScaleAndShift;
+using PerChannelFn = ScaleAndShift (*)(Builder& builder, const Node& node, const std::vector<Value>& in);
+using OnlyIfFn = Value (*)(Builder& builder, Value update, Value condition);
 
 struct Cost {
   double flops = 0;
@@ -69,16 +82,28 @@ struct OpInfo {
   Op op;
   const char* name;
   OpKind kind;
-  Precision precision;
-  const char* signature;       // operands and results by name: "a, b, bias?, residual? -> y"; read by ir/signature.h
-  const char* doc;             // one line
-  int min_inputs, max_inputs;  // those of the signature; max -1: any number
-  Attrs attrs;                 // the alternative that nodes of this op carry
-  const char* scalar;          // pointwise: the result as a C expression of a, b, c; "" otherwise
-  InferFn infer;
-  FlopsFn flops;          // per node; pointwise ops count one FLOP per element and operation of `scalar`, or are heavy
-  VjpFn vjp;              // nullptr: not differentiable (no cotangent flows through)
-  DecomposeFn decompose;  // composites only
+  Precision precision = Precision::full;
+  const char* signature = "";  // operands and results by name: "a, b, bias?, residual? -> y"; read by ir/signature.h
+  const char* doc = "";        // one line
+  Attrs attrs = NoAttrs{};     // the alternative that nodes of this op carry
+  const char* scalar = "";     // pointwise: the result as a C expression of a, b, c; "" otherwise
+  InferFn infer = nullptr;
+  FlopsFn flops = nullptr;          // per node; pointwise ops count one per element and operation, or are heavy
+  VjpFn vjp = nullptr;              // nullptr: not differentiable (no cotangent flows through)
+  DecomposeFn decompose = nullptr;  // composites only
+  // A composite that has a kernel is written out all the same where this holds; nullptr: nowhere.
+  DecomposeIfFn decompose_if = nullptr;
+  Decomposes decomposes = Decomposes::after_precision;
+  CanFail can_fail = CanFail::no;
+  bool depends_on_shape = false;  // kernels and layouts on CPUs depend on more of the sizes than which are equal
+  bool in_place = false;          // each element of a result is written after the operands' same elements were read
+  bool run_once = false;          // overwrites what it reads of its forward op: never computed again
+  bool random = false;            // its results are random numbers, by a key
+  double product_share = 0;       // of the rate of products that a large one reaches (plan/work.cpp); 0: is no product
+  TransposeFn transpose = nullptr;     // makes attributes those for the operand transposed; false where there are none
+  PerChannelFn per_channel = nullptr;  // the op as x scale + shift per channel (axis 1) of operand 0
+  OnlyIfFn only_if = nullptr;          // the update of a state where the condition holds, which does nothing elsewhere
+  int min_inputs = 0, max_inputs = 0;  // those of the signature; max -1: any number
 };
 
 const OpInfo& info(Op op);

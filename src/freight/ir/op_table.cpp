@@ -2,13 +2,12 @@
 #include <algorithm>
 
 #include "freight/ir/infer.h"
+#include "freight/ir/op_rules.h"
 #include "freight/ir/vjp.h"
 
 namespace freight {
 
 namespace {
-
-constexpr VjpFn none = nullptr;
 
 // D1, D2: one lambda per row; a, b, y, g as in the row's expressions. Unused names are fine.
 #define D1(da)                                                     \
@@ -46,26 +45,28 @@ constexpr Arity arity_of(std::string_view signature) {
 static_assert(arity_of("-> y").most == 0 && arity_of("xs... -> y").least == 1 && arity_of("xs... -> y").most == -1);
 static_assert(arity_of("a, b, bias?, residual? -> y").least == 2 && arity_of("a, b, c? -> y, z").most == 3);
 
-const std::vector<OpInfo>& table() {
-  static const std::vector<OpInfo> kTable = {
-#define FREIGHT_OP(name, kind, precision, signature, doc, attributes, scalar, infer, flops, gradient, decomposition) \
-  OpInfo{Op::name,                                                                                                   \
-         #name,                                                                                                      \
-         OpKind::kind,                                                                                               \
-         Precision::precision,                                                                                       \
-         signature,                                                                                                  \
-         doc,                                                                                                        \
-         arity_of(signature).least,                                                                                  \
-         arity_of(signature).most,                                                                                   \
-         attributes{},                                                                                               \
-         scalar,                                                                                                     \
-         infer,                                                                                                      \
-         flops,                                                                                                      \
-         gradient,                                                                                                   \
-         decomposition},
+std::vector<OpInfo> rows() {
+  using enum OpKind;
+  using enum Precision;
+  using enum Decomposes;
+  using enum CanFail;
+  return {
+#define FREIGHT_OP(name_, ...) OpInfo{.op = Op::name_, .name = #name_, __VA_ARGS__},
 #include "freight/ir/op_table.inc"
 #undef FREIGHT_OP
   };
+}
+
+const std::vector<OpInfo>& table() {
+  static const std::vector<OpInfo> kTable = [] {
+    std::vector<OpInfo> all = rows();
+    for (OpInfo& row : all) {
+      const Arity n = arity_of(row.signature);
+      row.min_inputs = n.least;
+      row.max_inputs = n.most;
+    }
+    return all;
+  }();
   return kTable;
 }
 

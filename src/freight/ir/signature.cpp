@@ -93,4 +93,10 @@ OpSignature signature(Op op) {
   return {values_of(text.substr(0, arrow)), attributes_of(info(op).attrs), values_of(text.substr(arrow + 2))};
 }
 
+int operand_of(Op op, std::string_view name) {
+  const std::vector<OpValue> operands = signature(op).operands;
+  const auto at = std::find_if(operands.begin(), operands.end(), [&](const OpValue& v) { return v.name == name; });
+  return at == operands.end() ? -1 : static_cast<int>(at - operands.begin());
+}
+
 }  // namespace freight

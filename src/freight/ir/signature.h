@@ -27,6 +27,8 @@ struct OpSignature {
 };
 
 OpSignature signature(Op op);
+// Which operand has that name, where no optional one is before it; -1 where none has.
+int operand_of(Op op, std::string_view name);
 // The attributes that stand between braces in the text form, with their values; types and bodies are written elsewhere.
 std::vector<OpAttribute> attributes_of(const Attrs& a);
 // A string as the text form writes it: in quotes, with \ before quotes and backslashes.

@@ -46,7 +46,7 @@ Rule cast, maximum, minimum, where, reshape, transpose, broadcast, slice, copy, 
     reduce_extremum;
 Rule matmul, conv, conv_grad_input, conv_grad_weight, max_pool, max_pool_grad, avg_pool, avg_pool_grad;
 Rule lu_factor, cholesky, qr, solve_triangular, eigh, svd, eig, lstsq, solve;
-Rule gather, scatter_add, gather_elements, scatter_elements_add;
+Rule gather, scatter_add, gather_elements, scatter_elements_add, scatter, scatter_elements;
 // Composites with a rule better than that of their definition; `decomposed` is that of all others.
 Rule decomposed, softmax, log_softmax, cross_entropy, batch_norm, layer_norm, attention, recurrent;
 Rule recurrent_layer;
@@ -61,5 +61,9 @@ Definition dropout, embedding, one_hot, adaptive_avg_pool, attention, attention_
 Definition recurrent, recurrent_grad, recurrent_layer, recurrent_layer_grad;
 Definition sgd_rows, sgd_update, adam_update;
 }  // namespace composite
+
+// The gradients of a composite's operands, by differentiating its definition; those that depend on none of the
+// cotangents (invalid: none arrived) are invalid. In passes/grad.cpp.
+std::vector<Value> through_definition(Builder& b, const Node& node, const std::vector<Value>& cotangents);
 
 }  // namespace freight

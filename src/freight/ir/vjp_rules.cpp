@@ -180,6 +180,39 @@ void scatter_elements_add(VjpContext& c) {
   c.set(1, c.builder.one(Op::gather_elements, AxisAttrs{attrs<ScatterAttrs>(c.node).axis}, {c.g().v, c.node.in(0)}));
 }
 
+namespace {
+// x has no part in what was overwritten, and an update none where a later one has its place: `last` are those that
+// stay.
+void assigned(VjpContext& c, Op gather, Value last) {
+  Builder& b = c.builder;
+  const Type updates = c.in(2).type();
+  if (c.needs(0)) c.set(0, b.one(c.node.op, c.node.attrs, {c.g().v, c.node.in(1), b.constant(0, updates)}));
+  if (c.needs(2)) c.set(2, select({&b, last}, Ex{&b, b.one(gather, c.node.attrs, {c.g().v, c.node.in(1)})}, 0.0));
+}
+}  // namespace
+
+void scatter(VjpContext& c) {
+  Builder& b = c.builder;
+  const int axis = static_cast<int>(attrs<AxisAttrs>(c.node).axis);
+  const Value index = c.node.in(1);
+  const Shape picks = b.shape(index), updates = c.in(2).shape();
+  const Value number = b.reshape(b.one(Op::iota, IotaAttrs{{picks.numel()}, 0, DType::i32}, {}), picks);
+  const Value none = b.constant(-1, {DType::i32, {c.in(0).shape()[axis]}});
+  const Value there = b.one(Op::scatter, AxisAttrs{0}, {none, index, number});
+  Shape thin = Shape::filled(updates.rank(), 1);
+  for (int i = 0; i < picks.rank(); ++i) thin[axis + i] = picks[i];
+  const Value last = b.binary(Op::eq, b.one(Op::gather, AxisAttrs{0}, {there, index}), number);
+  assigned(c, Op::gather, b.broadcast(b.reshape(last, thin), updates));
+}
+void scatter_elements(VjpContext& c) {
+  Builder& b = c.builder;
+  const auto& a = attrs<AxisAttrs>(c.node);
+  const Value index = c.node.in(1), number = b.one(Op::iota, IotaAttrs{b.shape(index), a.axis, DType::i32}, {});
+  const Value none = b.constant(-1, {DType::i32, c.in(0).shape()});
+  const Value there = b.one(Op::scatter_elements, a, {none, index, number});
+  assigned(c, Op::gather_elements, b.binary(Op::eq, b.one(Op::gather_elements, a, {there, index}), number));
+}
+
 void decomposed(VjpContext& c) { c.through_definition = true; }
 
 // dx = y (g - sum(g y))

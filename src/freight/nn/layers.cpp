@@ -105,13 +105,15 @@ std::shared_ptr<const LayerType> conv_layer(const char* name, const char* doc, d
 
 template <class Pool>
 std::shared_ptr<const LayerType> pool_layer(const char* name, const char* doc) {
-  return declared(
-      Layer<Pool>(name, doc)
-          .required("kernel", &PoolOptions::kernel, "sizes of the window")
-          .field("stride", &PoolOptions::stride, "steps of the window; 0: the kernel", kNotNegative)
-          .field("padding", &PoolOptions::padding, "around the input", kNotNegative)
-          .field("ceil_mode", &PoolOptions::ceil_mode, "also windows that start inside the input and extend beyond it")
-          .field("count_include_pad", &PoolOptions::count_include_pad, "averages count the padding"));
+  Layer<Pool> layer(name, doc);
+  layer.required("kernel", &PoolOptions::kernel, "sizes of the window")
+      .field("stride", &PoolOptions::stride, "steps of the window; 0: the kernel", kNotNegative)
+      .field("padding", &PoolOptions::padding, "around the input", kNotNegative)
+      .field("ceil_mode", &PoolOptions::ceil_mode, "also windows that start inside the input and extend beyond it")
+      .field("count_include_pad", &PoolOptions::count_include_pad, "averages count the padding");
+  if constexpr (std::is_same_v<Pool, MaxPool2d>)
+    layer.field("dilation", &PoolOptions::dilation, "from one element of a window to the next", kPositive);
+  return declared(layer);
 }
 
 double volume(const Extents& e, int spatial) {

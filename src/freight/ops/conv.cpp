@@ -99,7 +99,9 @@ PoolAttrs pool_attrs(const char* op, int spatial, const Tensor& x, const PoolOpt
   a.pad_low = o.padding.expand(spatial, op, "padding");
   a.count_include_pad = o.count_include_pad;
   a.pad_high = a.pad_low;
-  need_small(op, x, a.kernel, Shape::filled(spatial, 1), a);
+  const Shape dilation = o.dilation.expand(spatial, op, "dilation");
+  need_small(op, x, a.kernel, dilation, a);
+  if (dilation != Shape::filled(spatial, 1)) a.dilation = dilation;
   for (int i = 0; i < spatial; ++i) {
     if (a.kernel[i] < 1 || a.stride[i] < 1)
       ops::fail_here(op, "kernel and stride must be positive: got kernel ", a.kernel, ", stride ", a.stride);
@@ -114,16 +116,18 @@ PoolAttrs pool_attrs(const char* op, int spatial, const Tensor& x, const PoolOpt
 Shape overhangs(const PoolAttrs& a, const Shape& x, bool ceil_mode) {
   Shape over = Shape::filled(a.kernel.rank(), 0);
   for (int i = 0; ceil_mode && i < over.rank(); ++i)
-    over[i] = overhang(x[2 + i], a.kernel[i], a.stride[i], a.pad_low[i]);
+    over[i] = overhang(x[2 + i], a.dilation.empty() ? a.kernel[i] : (a.kernel[i] - 1) * a.dilation[i] + 1, a.stride[i],
+                       a.pad_low[i]);
   return over;
 }
 
-Tensor max_pool(const char* user_name, int spatial, const In& x, const PoolOptions& o) {
+Pooled max_pool(const char* user_name, int spatial, const In& x, const PoolOptions& o) {
   const auto [frame, in] = ops::enter(x, user_name);
   PoolAttrs a = pool_attrs(user_name, spatial, in, o);
   const Shape over = overhangs(a, in.shape(), o.ceil_mode);
   for (int i = 0; i < spatial; ++i) a.pad_high[i] += over[i];
-  return trace::add(Op::max_pool, a, {in})[0];
+  const std::vector<Tensor> y = trace::add(Op::max_pool, a, {in});
+  return {y[0], y[1]};
 }
 
 // Padding counts in the divisor of an average, if asked for; the overhang never does. Where both meet, the padding
@@ -194,8 +198,14 @@ Tensor conv_transpose2d(const In& x, const In& w, const ConvTransposeOptions& o)
   return ops::one(Op::conv_grad_input, a, {in, weight});
 }
 
-Tensor max_pool1d(const In& x, const PoolOptions& o) { return max_pool("max_pool1d", 1, x, o); }
-Tensor max_pool2d(const In& x, const PoolOptions& o) { return max_pool("max_pool2d", 2, x, o); }
+Tensor max_pool1d(const In& x, const PoolOptions& o) { return max_pool("max_pool1d", 1, x, o).values; }
+Tensor max_pool2d(const In& x, const PoolOptions& o) { return max_pool("max_pool2d", 2, x, o).values; }
+Pooled max_pool1d_with_indices(const In& x, const PoolOptions& o) {
+  return max_pool("max_pool1d_with_indices", 1, x, o);
+}
+Pooled max_pool2d_with_indices(const In& x, const PoolOptions& o) {
+  return max_pool("max_pool2d_with_indices", 2, x, o);
+}
 Tensor avg_pool1d(const In& x, const PoolOptions& o) { return avg_pool("avg_pool1d", 1, x, o); }
 Tensor avg_pool2d(const In& x, const PoolOptions& o) { return avg_pool("avg_pool2d", 2, x, o); }
 

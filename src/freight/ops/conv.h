@@ -43,11 +43,20 @@ struct PoolOptions {
   // Average: divide by the elements of the window inside the padded image, or inside the image alone. What reaches
   // beyond the padding (ceil_mode) never counts.
   bool count_include_pad = true;
+  Extents dilation = 1;  // from one element of a window to the next; of maxima alone
 };
 // Largest elements of windows, (N, C, L) -> (N, C, L').
 Tensor max_pool1d(const In& x, const PoolOptions& options = {});
 // The same over (N, C, H, W).
 Tensor max_pool2d(const In& x, const PoolOptions& options = {});
+// Maxima, and where they lie.
+struct Pooled {
+  Tensor values;   // the largest elements
+  Tensor indices;  // i32: the place of each in its image, row by row
+};
+// max_pool1d with the places, (N, C, L) -> (N, C, L').
+Pooled max_pool1d_with_indices(const In& x, const PoolOptions& options = {});
+Pooled max_pool2d_with_indices(const In& x, const PoolOptions& options = {});  // the same over (N, C, H, W)
 // Means of windows, (N, C, L) -> (N, C, L').
 Tensor avg_pool1d(const In& x, const PoolOptions& options = {});
 // Means of windows, (N, C, H, W) -> (N, C, H', W').

@@ -195,12 +195,59 @@ Tensor remainder(const In& a, const In& b) {
   const Tensor rest = ops::one(Op::fmod, NoAttrs{}, {p.a, p.b});
   return where(logical_and(not_equal(rest, 0), not_equal(rest < 0, p.b < 0)), rest + p.b, rest);
 }
+Tensor floor_divide(const In& a, const In& b) {
+  const Frame frame(a.is_number ? b.where : a.where, "floor_divide");
+  const ops::Pair p = ops::align("floor_divide", a, b);
+  return ops::named("floor_divide", [&] {
+    const Tensor rest = ops::one(Op::fmod, NoAttrs{}, {p.a, p.b});
+    const Tensor above = logical_and(not_equal(rest, 0), not_equal(rest < 0, p.b < 0));  // rounded up
+    if (!is_floating(p.a.dtype())) return ops::one(Op::div, NoAttrs{}, {p.a, p.b}) - cast(above, p.a.dtype());
+    // Not floor(a / b): 1 / 0.1 is rounded up to 10, where 9 times 0.1 and a rest make 1.
+    const Tensor quotient = p.a / p.b, whole = round((p.a - rest) / p.b);
+    const Tensor near = where(above, whole - 1, where(equal(whole, 0), copysign(0.0, quotient), whole));
+    return stop_gradient(where(equal(p.b, 0), quotient, near));
+  });
+}
 Tensor operator<(const In& a, const In& b) { return ops::compare(Op::lt, "less", a, b); }
 Tensor operator<=(const In& a, const In& b) { return ops::compare(Op::le, "less_equal", a, b); }
 Tensor operator>(const In& a, const In& b) { return ops::compare(Op::gt, "greater", a, b); }
 Tensor operator>=(const In& a, const In& b) { return ops::compare(Op::ge, "greater_equal", a, b); }
 Tensor equal(const In& a, const In& b) { return ops::compare(Op::eq, "equal", a, b); }
 Tensor not_equal(const In& a, const In& b) { return ops::compare(Op::ne, "not_equal", a, b); }
+Tensor logical_xor(const In& a, const In& b) {
+  const Frame frame(a.is_number ? b.where : a.where, "logical_xor");
+  const ops::Pair p = ops::align("logical_xor", a, b);
+  if (p.a.dtype() != DType::boolean) ops::fail_here("logical_xor", "operands must be bool: got ", p.a.type());
+  return ops::one(Op::ne, NoAttrs{}, {p.a, p.b});
+}
+Tensor bitwise_invert(const In& x) {
+  const auto [frame, t] = ops::enter(x, "bitwise_invert");
+  if (!is_integer(t.dtype())) ops::fail_here("bitwise_invert", "expected integers, got ", t.type());
+  return ops::named("bitwise_invert", [&, &t_in = t] { return -t_in - 1; });
+}
+Tensor is_nan(const In& x) {
+  const auto [frame, t] = ops::enter(x, "is_nan");
+  return ops::one(Op::ne, NoAttrs{}, {t, t});
+}
+Tensor is_inf(const In& x) {
+  const auto [frame, t] = ops::enter(x, "is_inf");
+  if (is_complex(t.dtype())) ops::fail_here("is_inf", "needs real numbers: got ", t.type());
+  if (!is_floating(t.dtype())) return trace::constant(0, {DType::boolean, t.shape()});
+  return equal(abs(t), std::numeric_limits<double>::infinity());
+}
+Tensor signbit(const In& x) {
+  const auto [frame, t] = ops::enter(x, "signbit");
+  return ops::named("signbit", [&, &t_in = t] { return copysign(1.0, t_in) < 0; });
+}
+Tensor positive(const In& x) {
+  const auto [frame, t] = ops::enter(x, "positive");
+  if (t.dtype() == DType::boolean) ops::fail_here("positive", "no arithmetic on bool: got ", t.type());
+  return t;
+}
+Tensor trunc(const In& x) {
+  const auto [frame, t] = ops::enter(x, "trunc");
+  return ops::named("trunc", [&, &t_in = t] { return where(t_in < 0, ceil(t_in), floor(t_in)); });
+}
 // These cannot take the caller's line: In beside the compiler's own operators on bool would be ambiguous. So errors
 // tell none, rather than a line of this file.
 Tensor operator&&(const Tensor& a, const Tensor& b) { return logical_and(In(a, SourceLine{}), In(b, SourceLine{})); }
@@ -235,15 +282,12 @@ Tensor cast(const In& x, DType dtype) {
 }
 
 // The functions that the op table has: each makes the node of its row, and the header declares it.
-#define DEFINE_unary(op) \
-  Tensor op(const In& x) { return ops::unary(Op::op, #op, x); }
-#define DEFINE_binary(op) \
-  Tensor op(const In& a, const In& b) { return ops::binary(Op::op, #op, a, b); }
 #define FREIGHT_OP(...)
-#define FREIGHT_FUNCTION(op, kind, ...) DEFINE_##kind(op)
+#define FREIGHT_UNARY(op, ...) \
+  Tensor op(const In& x) { return ops::unary(Op::op, #op, x); }
+#define FREIGHT_BINARY(op, ...) \
+  Tensor op(const In& a, const In& b) { return ops::binary(Op::op, #op, a, b); }
 #include "freight/ir/op_table.inc"
 #undef FREIGHT_OP
-#undef DEFINE_unary
-#undef DEFINE_binary
 
 }  // namespace freight

@@ -25,6 +25,7 @@ void arithmetic(FunctionList& t) {
   t.add_operator("divide", "operator/", Binary(operator/), "a / b; of integers in f32", {"a", "b"});
   t.add_operator("negative", "operator-", Unary(operator-), "-a", {"a"});
   t.add("remainder", Binary(remainder), "what a division leaves, with the sign of b", {"a", "b"});
+  t.add("floor_divide", Binary(floor_divide), "a / b rounded down, of integers too; no gradient", {"a", "b"});
   t.add("clamp", clamp, "min(max(x, lo), hi); between numbers only elements inside of (lo, hi) have a gradient",
         {"x", "lo", "hi"});
   t.add_operator("less", "operator<", Binary(operator<), "bool: a < b", {"a", "b"});
@@ -33,6 +34,13 @@ void arithmetic(FunctionList& t) {
   t.add_operator("greater_equal", "operator>=", Binary(operator>=), "bool: a >= b", {"a", "b"});
   t.add("equal", Binary(equal), "bool: a = b", {"a", "b"});
   t.add("not_equal", Binary(not_equal), "bool: a differs from b", {"a", "b"});
+  t.add("logical_xor", Binary(logical_xor), "of bool: one of them", {"a", "b"});
+  t.add("bitwise_invert", Unary(bitwise_invert), "of integers: the other bits", {"x"});
+  t.add("is_inf", Unary(is_inf), "bool: infinite", {"x"});
+  t.add("is_nan", Unary(is_nan), "bool: not a number", {"x"});
+  t.add("signbit", Unary(signbit), "bool: negative, or -0, or a NaN with that sign", {"x"});
+  t.add("positive", Unary(positive), "x itself; no bool", {"x"});
+  t.add("trunc", Unary(trunc), "the whole number at x or next to it toward zero", {"x"});
   t.add("where", where, "a where the condition holds, else b; all three broadcast", {"condition", "a", "b"});
   t.add("cast", cast, "the same numbers in another element type; float to integer truncates", {"x", "dtype"});
 }
@@ -40,7 +48,8 @@ void arithmetic(FunctionList& t) {
 // The functions that the op table has: their rows say operands and doc.
 void of_the_table(FunctionList& t) {
 #define FREIGHT_OP(...)
-#define FREIGHT_FUNCTION(op, ...) t.add(Op::op, op);
+#define FREIGHT_UNARY(op, ...) t.add(Op::op, op);
+#define FREIGHT_BINARY FREIGHT_UNARY
 #include "freight/ir/op_table.inc"
 #undef FREIGHT_OP
 }
@@ -61,6 +70,8 @@ void reductions(FunctionList& t) {
   t.add("stddev", stddev, "the root of var", {"x", {"axes", Axes{}}});
   t.add("cumsum", cumsum, "element i is the sum of elements 0 to i along the axis; of integers in i64", {"x", "axis"});
   const std::vector<Named> along = {"x", {"axis", -1}, {"keep", Keep::no}};
+  t.add("cumprod", cumprod, "element i is the product of elements 0 to i along the axis; of integers in i64",
+        {"x", "axis"});
   t.add("argmax", argmax, "i32: index of the first largest element along the axis", along);
   t.add("argmin", argmin, "i32: index of the first smallest element along the axis", along);
 }
@@ -82,6 +93,11 @@ void shaping(FunctionList& t) {
   t.add("pad", pad, "per axis `low` elements before and `high` after, all `value`",
         {"x", "low", "high", Named::number({"value", 0})});
   t.add("flip", flip, "the elements of the axis in reverse order", {"x", "axis"});
+  t.add("roll", roll, "the elements of the axis moved by `shift` places, around its ends", {"x", "shift", "axis"});
+  t.add("repeat", repeat, "each element of the axis as often as its entry of `times`, or the only one, says",
+        {"x", "times", "axis"});
+  t.add("tile", tile, "x repeated `times` times along each of its last axes", {"x", "times"});
+  t.add("diff", diff, "differences of neighbors along the axis, n times", {"x", {"n", 1}, {"axis", -1}});
   t.add("concat", concat, "joins along an existing axis", {"xs", "axis"});
   t.add("stack", stack, "joins along a new axis", {"xs", {"axis", 0}});
   t.add("split", static_cast<std::vector<Tensor> (*)(const In&, const std::vector<int64_t>&, Axis)>(split),
@@ -109,6 +125,14 @@ void indexing(FunctionList& t) {
         {"index", "updates", "size", {"axis", 0}});
   t.add("gather_elements", gather_elements, "one element per index along the axis, in the shape of `index`",
         {"x", "index", {"axis", -1}});
+  t.add("scatter", scatter, "x with the rows of `updates` at those that `index` names; the last of two for one counts",
+        {"x", "index", "updates", {"axis", 0}});
+  t.add("scatter_elements", scatter_elements, "the same with one element per index along the axis",
+        {"x", "index", "updates", {"axis", -1}});
+  t.add("index_put", index_put, "x with `updates` at the elements that the indices of its first axes name together",
+        {"x", "indices", "updates"});
+  t.add("update_slice", update_slice, "x with `updates` from `start` on along the axis; start may be a tensor",
+        {"x", "updates", "start", {"axis", 0}});
   t.add("one_hot", one_hot, "index (...) -> (..., depth): 1 at the index, 0 elsewhere",
         {"index", "depth", {"dtype", DType::f32}});
   t.add("bincount", bincount, "(size), i64: how often each number occurs", {"index", "size"});
@@ -120,6 +144,8 @@ void indexing(FunctionList& t) {
   t.add("sort", sort, "the sorted elements along the axis, and their indices in x", {"x", axis, ascending});
   t.add("topk", topk, "the k largest (descending) or smallest (ascending), in that order",
         {"x", "k", axis, {"order", Order::descending}});
+  t.add("searchsorted", searchsorted, "i32: where values belong in `sorted` (N), left or right of equal ones",
+        {"sorted", "values", {"side", Side::left}});
 }
 
 void contractions(FunctionList& t) {
@@ -198,6 +224,9 @@ void convolutions(FunctionList& t) {
         "the gradient of conv2d with respect to its input: w (C, K / groups, kh, kw)", {"x", "w"});
   t.add("max_pool1d", max_pool1d, "the maximum of each window of x (N, C, L)", {"x"});
   t.add("max_pool2d", max_pool2d, "the maximum of each window of x (N, C, H, W)", {"x"});
+  t.add("max_pool1d_with_indices", max_pool1d_with_indices, "max_pool1d, and the place of each maximum in x", {"x"});
+  t.add("max_pool2d_with_indices", max_pool2d_with_indices,
+        "max_pool2d, and the place of each maximum in its image, row by row", {"x"});
   t.add("avg_pool1d", avg_pool1d, "the mean of each window of x (N, C, L)", {"x"});
   t.add("avg_pool2d", avg_pool2d, "the mean of each window of x (N, C, H, W)", {"x"});
   t.add("adaptive_avg_pool2d", adaptive_avg_pool2d, "means of windows that make a result (N, C, *output)",
@@ -222,9 +251,10 @@ void networks(FunctionList& t) {
         {"x", "scale", "shift", eps});
   t.add("group_norm", group_norm, "x (N, C, ...) normalised in `groups` groups of channels",
         {"x", "groups", "scale", "shift", eps});
-  t.add("cross_entropy", cross_entropy, "-ln softmax of logits (N, C) at target: (N) classes, or (N, C) probabilities",
+  t.add("cross_entropy", cross_entropy,
+        "-ln softmax of logits (N, C, ...) at target: (N, ...) classes, or (N, C, ...) probabilities",
         {"logits", "target"});
-  t.add("nll_loss", nll_loss, "-log_probabilities (N, C) at target (N)", {"log_probabilities", "target", reduction});
+  t.add("nll_loss", nll_loss, "-log_probabilities (N, C, ...) at target (N, ...)", {"log_probabilities", "target"});
   t.add("mse_loss", mse_loss, "(a - b)^2", {"a", "b", reduction});
   t.add("l1_loss", l1_loss, "|a - b|", {"a", "b", reduction});
   t.add("smooth_l1_loss", smooth_l1_loss, "0.5 d^2 / beta for d = |a - b| below beta, else d - beta / 2",
@@ -233,7 +263,7 @@ void networks(FunctionList& t) {
         {"a", "b", {"delta", 1.0}, reduction});
   t.add("kl_div", kl_div, "target (ln target - log_probabilities)", {"log_probabilities", "target", reduction});
   t.add("bce_with_logits", bce_with_logits, "binary cross-entropy of sigmoid(logits) against targets in [0, 1]",
-        {"logits", "target", reduction});
+        {"logits", "target"});
   t.add("count_correct", count_correct, "i32: how many rows of logits (N, C) have their largest entry at target (N)",
         {"logits", "target"});
   t.header("sequence.h");

@@ -9,6 +9,7 @@
 #include "freight/ops/elementwise.h"
 #include "freight/ops/random.h"
 #include "freight/ops/shape.h"
+#include "freight/trace/number.h"
 
 namespace freight {
 
@@ -27,6 +28,38 @@ Tensor scatter_add(const In& index, const In& updates, WholeNumber size, Axis ax
   const Tensor u = ops::get(updates, "scatter_add");
   const int i = ops::axis_of(axis, u.type(), "scatter_add");
   return ops::one(Op::scatter_add, ScatterAttrs{i, size}, {ops::get(index, "scatter_add"), u});
+}
+
+namespace {
+Tensor assigned(Op op, const In& x, const In& index, const In& updates, int64_t axis) {
+  const auto [frame, t] = ops::enter(x, name(op));
+  const int64_t i = ops::axis_of(axis, t.type(), name(op));
+  return ops::one(op, AxisAttrs{i}, {t, ops::get(index, name(op)), ops::get(updates, name(op))});
+}
+}  // namespace
+
+Tensor scatter(const In& x, const In& index, const In& updates, Axis axis) {
+  return assigned(Op::scatter, x, index, updates, axis);
+}
+Tensor scatter_elements(const In& x, const In& index, const In& updates, Axis axis) {
+  return assigned(Op::scatter_elements, x, index, updates, axis);
+}
+
+Tensor update_slice(const In& x, const In& updates, const In& start, Axis axis) {
+  constexpr const char* kName = "update_slice";
+  const auto [frame, t] = ops::enter(x, kName);
+  const Tensor u = ops::get(updates, kName);
+  const int i = ops::axis_of(axis, t.type(), kName);
+  Shape fits = t.shape();
+  if (u.rank() == t.rank()) fits[i] = std::min(u.shape()[i], fits[i]);
+  if (u.dtype() != t.dtype() || u.shape() != fits) {
+    ops::fail_here(kName, "updates ", u.type(), " do not fit ", t.type(), " along axis ", i, ": expected at most ",
+                   t.shape()[i], " there, and the same elsewhere");
+  }
+  const Tensor at = start.is_number ? trace::constant_of(start, {DType::i64, {}}, kName) : ops::get(start, kName);
+  if (!is_integer(at.dtype()) || at.numel() != 1) ops::fail_here(kName, "start must be one integer: got ", at.type());
+  const Tensor first = ops::reshaped(cast(at, DType::i64), {});
+  return ops::named(kName, [&, &whole = t] { return scatter(whole, arange(fits[i], DType::i64) + first, u, i); });
 }
 
 Tensor bincount(const In& index, WholeNumber size) {

@@ -13,6 +13,16 @@ Tensor gather(const In& x, const In& index, Axis axis = 0);
 Tensor scatter_add(const In& index, const In& updates, WholeNumber size, Axis axis = 0);
 // One element per index along `axis`, result of the index' shape. NumPy's take_along_axis, PyTorch's gather.
 Tensor gather_elements(const In& x, const In& index, Axis axis = -1);
+// x with the rows of `updates` at those that `index` names along the axis: x[index] = updates, as a tensor of its own.
+// Of two for one row the last counts, in the gradient too.
+Tensor scatter(const In& x, const In& index, const In& updates, Axis axis = 0);
+// The same with one element per index along the axis. NumPy's put_along_axis.
+Tensor scatter_elements(const In& x, const In& index, const In& updates, Axis axis = -1);
+// x[{i, j, ...}] = updates: each index names elements of one of the first axes, from the back where negative; indices
+// broadcast to one shape, and updates to it and the other axes.
+Tensor index_put(const In& x, const TensorList& indices, const In& updates, SourceLine at = SourceLine::current());
+// x with `updates` from `start` on along the axis; a start that is a tensor is known when the step runs.
+Tensor update_slice(const In& x, const In& updates, const In& start, Axis axis = 0);
 // index (...) in [0, depth) -> (..., depth): 1 at the index, 0 elsewhere.
 Tensor one_hot(const In& index, WholeNumber depth, DType dtype = DType::f32);
 // index (...) in [0, size) -> (size), i64: how often each number occurs.

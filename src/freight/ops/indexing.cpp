@@ -108,6 +108,36 @@ Tensor picked(const Tensor& t, const Picks& picks) {
   return gather(ops::reshaped(t, with_axes_joined(t.shape(), picks.first, count)), flat, picks.first);
 }
 
+}  // namespace
+
+Tensor index_put(const In& x, const TensorList& indices, const In& updates, SourceLine at) {
+  constexpr const char* kName = "index_put";
+  const Frame frame(at, kName);
+  const Tensor t = ops::get(x, kName);
+  const std::vector<Tensor> each = ops::tensors_of(indices, kName);
+  const auto count = static_cast<int>(each.size());
+  if (count == 0 || count > t.rank()) {
+    fail_here(kName, "expected indices for 1 to ", t.rank(), " axes of ", t.type(), ", got ", count);
+  }
+  return ops::named(kName, [&] {
+    Tensor flat;
+    for (int i = 0; i < count; ++i) {
+      const Tensor& index = each[static_cast<size_t>(i)];
+      if (!is_integer(index.dtype())) fail_here(kName, "indices must be integers: got ", index.type());
+      const Tensor from_front = checked(index, t.shape()[i]);
+      flat = i == 0 ? from_front : flat * t.shape()[i] + from_front;  // they broadcast
+    }
+    Shape picks = flat.shape();
+    for (int i = count; i < t.rank(); ++i) picks.push_back(t.shape()[i]);
+    const Tensor u =
+        updates.is_number ? full(picks, updates, t.dtype()) : broadcast_to(ops::get(updates, kName), picks);
+    const Tensor rows = ops::reshaped(t, with_axes_joined(t.shape(), 0, count));
+    return ops::reshaped(scatter(rows, flat, u), t.shape());
+  });
+}
+
+namespace {
+
 void add_pick(Picks& picks, Tensor& t, int axis, const Tensor& index, const Type& x) {
   if (picks.closed || picks.lone_before)
     fail_here(kIndexing,

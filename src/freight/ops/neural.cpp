@@ -128,11 +128,37 @@ Tensor weighted_rows(const Tensor& x, const Tensor& target, const Tensor& weight
   return ops::one(Op::cross_entropy, CrossEntropyAttrs{}, {x, q * weight});
 }
 
-void need_class_weights(const Tensor& weight, const Tensor& logits) {
-  if (logits.rank() != 2) return;  // the op refuses it in its own words
+void need_class_weights(const Tensor& weight, const Tensor& logits, const char* op) {
+  if (logits.rank() != 2) return;  // refused in the words of who needs (N, C)
   if (is_floating(weight.dtype()) && weight.shape() == Shape{logits.dim(1)}) return;
-  ops::fail_here("cross_entropy", "weight needs one floating number for each of the ", logits.dim(1), " classes of ",
-                 logits.type(), ": got ", weight.type());
+  ops::fail_here(op, "weight needs one floating number for each of the ", logits.dim(1), " classes of ", logits.type(),
+                 ": got ", weight.type());
+}
+
+// The shape of the targets of x (N, C, d1, ...), one for each place: (N, d1, ...).
+Shape places_of(const Tensor& x) {
+  Shape s = x.shape();
+  s.erase(1);
+  return s;
+}
+// x (N, C, d1, ...) as (N d1 ..., C).
+Tensor rows_of_places(const Tensor& x) {
+  Shape perm{0};
+  for (int i = 2; i < x.rank(); ++i) perm.push_back(i);
+  perm.push_back(1);
+  return reshape(permute(x, perm), {places_of(x).numel(), x.dim(1)});
+}
+// What `loss` makes of x (N, C, d1, ...) and its targets, each place a row.
+template <class F>
+Tensor by_places(const Tensor& x, const Tensor& target, Reduction reduction, const char* op, const F& loss) {
+  const bool soft = is_floating(target.dtype());
+  if (soft ? target.shape() != x.shape() : target.shape() != places_of(x)) {
+    ops::fail_here(op, "expected (N, C, d1, ...) and (N, d1, ...) integer classes, got ", x.type(), " and ",
+                   target.type());
+  }
+  const Tensor rows = soft ? rows_of_places(target) : reshape(target, {target.numel()});
+  const Tensor y = loss(rows_of_places(x), rows);
+  return reduction == Reduction::none ? reshape(y, places_of(x)) : y;
 }
 
 }  // namespace
@@ -143,7 +169,11 @@ Tensor cross_entropy(const In& logits, const In& target, const CrossEntropyOptio
   if (!(s >= 0 && s < 1)) ops::fail_here("cross_entropy", "label smoothing out of range: expected 0 <= s < 1, got ", s);
   const Tensor given = ops::get(logits, "cross_entropy"), t = ops::get(target, "cross_entropy");
   const bool soft = is_floating(t.dtype()), weighted = options.weight.defined();
-  if (weighted) need_class_weights(options.weight, given);
+  if (given.rank() > 2) {
+    return by_places(given, t, options.reduction, "cross_entropy",
+                     [&](const Tensor& x, const Tensor& rows) { return cross_entropy(x, rows, options); });
+  }
+  if (weighted) need_class_weights(options.weight, given, "cross_entropy");
   if (soft && options.ignore_index) {
     ops::fail_here("cross_entropy", "ignore_index needs integer classes: got ", t.type());
   }
@@ -165,13 +195,28 @@ Tensor cross_entropy(const In& logits, const In& target, const CrossEntropyOptio
   });
 }
 
-Tensor nll_loss(const In& log_probabilities, const In& target, Reduction reduction) {
-  const Frame frame(log_probabilities.where, "nll_loss");
-  const Tensor p = ops::get(log_probabilities, "nll_loss"), t = ops::get(target, "nll_loss");
-  need_labels(p, t, "nll_loss");
-  return ops::named("nll_loss", [&] {
-    const Tensor picked = gather_elements(p, unsqueeze(t, 1), 1);  // (N, 1)
-    return reduced(-squeeze(picked, 1), reduction);
+Tensor nll_loss(const In& log_probabilities, const In& target, const NllOptions& options) {
+  constexpr const char* kName = "nll_loss";
+  const Frame frame(log_probabilities.where, kName);
+  const Tensor p = ops::get(log_probabilities, kName), t = ops::get(target, kName);
+  if (p.rank() > 2) {
+    return by_places(p, t, options.reduction, kName,
+                     [&](const Tensor& x, const Tensor& rows) { return nll_loss(x, rows, options); });
+  }
+  need_labels(p, t, kName);
+  const bool weighted = options.weight.defined();
+  if (weighted) need_class_weights(options.weight, p, kName);
+  return ops::named(kName, [&] {
+    const Tensor counts = options.ignore_index ? not_equal(t, *options.ignore_index) : Tensor();
+    const Tensor classes = counts.defined() ? where(counts, t, 0) : t;
+    const Tensor weights = weighted ? gather(cast(options.weight, p.dtype()), classes) : Tensor();
+    const auto counted = [&](const Tensor& rows) { return counts.defined() ? where(counts, rows, 0.0) : rows; };
+    const Tensor picked = -squeeze(gather_elements(p, unsqueeze(classes, 1), 1), 1);  // (N)
+    const Tensor losses = counted(weighted ? picked * weights : picked);
+    if (options.reduction != Reduction::mean || !(weighted || counts.defined())) {
+      return reduced(losses, options.reduction);
+    }
+    return sum(losses) / sum(weighted ? counted(weights) : cast(counts, p.dtype()));
   });
 }
 
@@ -234,7 +279,7 @@ Tensor kl_div(const In& log_probabilities, const In& target, Reduction reduction
   });
 }
 
-Tensor bce_with_logits(const In& logits, const In& target, Reduction reduction) {
+Tensor bce_with_logits(const In& logits, const In& target, const BceOptions& options) {
   const Frame frame(logits.where, "bce_with_logits");
   const Tensor given = ops::get(logits, "bce_with_logits");
   ops::need_floating(given, "bce_with_logits");
@@ -246,7 +291,18 @@ Tensor bce_with_logits(const In& logits, const In& target, Reduction reduction) 
                  weight * loss);  // the limit of 0 times infinity
   };
   return ops::named("bce_with_logits", [&] {
-    return c.rounded(reduced(share(t, softplus(-x)) + share(1.0 - t, softplus(x)), reduction));
+    const auto scaled = [&](const Tensor& loss, const Tensor& by, const char* what) {
+      if (!by.defined()) return loss;
+      Shape whole;
+      if (!is_floating(by.dtype()) || !broadcast_shapes(by.shape(), x.shape(), whole) || whole != x.shape()) {
+        ops::fail_here("bce_with_logits", what, " must be floating and broadcast to ", given.type(), ": got ",
+                       by.type());
+      }
+      return loss * cast(by, x.dtype());
+    };
+    const Tensor positive = scaled(share(t, softplus(-x)), options.pos_weight, "pos_weight");
+    const Tensor loss = scaled(positive + share(1.0 - t, softplus(x)), options.weight, "weight");
+    return c.rounded(reduced(loss, options.reduction));
   });
 }
 

@@ -54,10 +54,17 @@ struct CrossEntropyOptions {
   Tensor weight = {};
 };
 // logits (N, C); target (N) integer classes, or (N, C) probabilities of the logits' type. -> scalar, or (N) unreduced.
+// Or of (N, C, d1, ...), with targets (N, d1, ...) or (N, C, d1, ...): every place counts as a row.
 // Logits of -inf are classes of probability 0. A class outside of [0, C) is an Error(data) when the step runs.
 Tensor cross_entropy(const In& logits, const In& target, const CrossEntropyOptions& options = {});
-// log_probabilities (N, C), target (N) -> scalar: mean of -log p[target].
-Tensor nll_loss(const In& log_probabilities, const In& target, Reduction reduction = Reduction::mean);
+// Settings of nll_loss, as those of cross_entropy.
+struct NllOptions {
+  Reduction reduction = Reduction::mean;               // over the rows
+  std::optional<int64_t> ignore_index = std::nullopt;  // rows of this class have no loss and do not count in the mean
+  Tensor weight = {};                                  // (C): how much each class counts
+};
+// log_probabilities (N, C), target (N) -> scalar: mean of -log p[target]. Or of (N, C, d1, ...) and (N, d1, ...).
+Tensor nll_loss(const In& log_probabilities, const In& target, const NllOptions& options = {});
 // Mean of (a - b)^2. Shapes must be equal, or one of the two a number.
 Tensor mse_loss(const In& a, const In& b, Reduction reduction = Reduction::mean);
 Tensor l1_loss(const In& a, const In& b, Reduction reduction = Reduction::mean);  // mean of |a - b|; as above
@@ -68,8 +75,14 @@ Tensor huber_loss(const In& a, const In& b, double delta = 1, Reduction reductio
 // target (ln target - log_probabilities) of equal shapes, PyTorch's kl_div; targets are probabilities, 0 ln 0 is 0. The
 // divergence per sample is the sum divided by the number of samples, not the mean over all elements.
 Tensor kl_div(const In& log_probabilities, const In& target, Reduction reduction = Reduction::mean);
+// Settings of bce_with_logits. Both weights broadcast to the logits.
+struct BceOptions {
+  Reduction reduction = Reduction::mean;  // over all elements
+  Tensor weight = {};                     // how much each element counts; the mean is not divided by their sum
+  Tensor pos_weight = {};                 // how much the part of the target counts, beside that of 1 - target
+};
 // Sigmoid and binary cross-entropy in one: logits and targets in [0, 1] of equal shapes, or one target for all.
-Tensor bce_with_logits(const In& logits, const In& target, Reduction reduction = Reduction::mean);
+Tensor bce_with_logits(const In& logits, const In& target, const BceOptions& options = {});
 // How many of the N rows of logits (N, C) have their largest entry at target (N): i32 scalar.
 Tensor count_correct(const In& logits, const In& target);
 

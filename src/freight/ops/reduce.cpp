@@ -155,19 +155,30 @@ Tensor norm(const In& x, const Axes& axes, const NormOptions& o) {
   return ops::in_wide(given, [&](const Tensor& t) { return norm_of(t, axes, o); });
 }
 
-Tensor cumsum(const In& x, Axis axis) {
-  const auto [frame, given] = ops::enter(x, "cumsum");
-  const int i = ops::axis_of(axis, given.type(), "cumsum");
-  const Tensor whole = ops::exact(given, "cumsum");
+namespace {
+// Element i is what `combine` makes of elements 0 to i along the axis. After each pass it holds that of twice as many
+// (Hillis and Steele 1986); before the first element stands `neutral`.
+template <class F>
+Tensor scan(const In& x, int64_t axis, const char* op, double neutral, const F& combine) {
+  const auto [frame, given] = ops::enter(x, op);
+  const int i = ops::axis_of(axis, given.type(), op);
+  const Tensor whole = ops::exact(given, op);
   Tensor t = cast(whole, wide(whole.dtype()));
   const int64_t n = t.shape()[i];
-  // After each pass element i holds the sum of twice as many before it (Hillis and Steele 1986).
   for (int64_t shift = 1; shift < n; shift *= 2) {
     Shape low = Shape::filled(t.rank(), 0);
     low[i] = shift;
-    t = t + pad(narrow(t, i, 0, n - shift), low, Shape::filled(t.rank(), 0));
+    t = combine(t, pad(narrow(t, i, 0, n - shift), low, Shape::filled(t.rank(), 0), neutral));
   }
   return is_floating(given.dtype()) ? cast(t, given.dtype()) : t;
+}
+}  // namespace
+
+Tensor cumsum(const In& x, Axis axis) {
+  return scan(x, axis, "cumsum", 0, [](const Tensor& a, const Tensor& b) { return a + b; });
+}
+Tensor cumprod(const In& x, Axis axis) {
+  return scan(x, axis, "cumprod", 1, [](const Tensor& a, const Tensor& b) { return a * b; });
 }
 
 Tensor argmax(const In& x, Axis axis, Keep keep) { return arg_reduce(Op::argmax, x, axis, keep); }

@@ -43,6 +43,8 @@ Tensor stddev(const In& x, const Axes& axes = {}, const VarOptions& options = {}
 
 // Element i is the sum of elements 0 to i along the axis; of integers in i64.
 Tensor cumsum(const In& x, Axis axis);
+// The same of products.
+Tensor cumprod(const In& x, Axis axis);
 
 // i32 index of the first largest element along `axis`, which disappears unless Keep::yes.
 Tensor argmax(const In& x, Axis axis = -1, Keep keep = Keep::no);

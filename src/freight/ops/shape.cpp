@@ -149,6 +149,63 @@ Tensor flip(const In& x, Axis axis) {
   return gather(t, (t.shape()[i] - 1) - arange(t.shape()[i]), i);
 }
 
+Tensor roll(const In& x, WholeNumber shift, Axis axis) {
+  const auto [frame, t] = ops::enter(x, "roll");
+  const int i = axis_of(axis, t.type(), "roll");
+  const int64_t n = t.shape()[i], back = n == 0 ? 0 : (shift.value % n + n) % n;
+  if (back == 0) return t;
+  return concat({narrow(t, i, n - back, back), narrow(t, i, 0, n - back)}, i);
+}
+
+Tensor repeat(const In& x, const std::vector<int64_t>& times, Axis axis) {
+  const auto [frame, t] = ops::enter(x, "repeat");
+  const int i = axis_of(axis, t.type(), "repeat");
+  const int64_t n = t.shape()[i];
+  for (const int64_t count : times) {
+    if (count < 0) fail_here("repeat", "expected times of 0 or more, got ", count);
+  }
+  if (times.size() == 1) {
+    Shape wide = t.shape(), result = t.shape();
+    wide.insert(i + 1, times[0]);
+    result[i] *= times[0];
+    return reshape(broadcast_to(unsqueeze(t, i + 1), wide), result);
+  }
+  if (static_cast<int64_t>(times.size()) != n)
+    fail_here("repeat", "expected times for ", n, " elements of axis ", i, " of ", t.type(), ", got ", times.size());
+  std::vector<int64_t> places;
+  for (int64_t k = 0; k < n; ++k) places.insert(places.end(), static_cast<size_t>(times[static_cast<size_t>(k)]), k);
+  return gather(t, Tensor::of<int64_t>(places, {static_cast<int64_t>(places.size())}), i);
+}
+
+Tensor tile(const In& x, const Shape& times) {
+  const auto [frame, given] = ops::enter(x, "tile");
+  Tensor t = given;
+  while (t.rank() < times.rank()) t = unsqueeze(t, 0);
+  for (int k = 0; k < times.rank(); ++k) {
+    const int i = t.rank() - times.rank() + k;
+    if (times[k] < 0) fail_here("tile", "expected times of 0 or more, got ", times);
+    if (times[k] == 1) continue;
+    Shape wide = t.shape(), result = t.shape();
+    wide.insert(i, times[k]);
+    result[i] *= times[k];
+    t = reshape(broadcast_to(unsqueeze(t, i), wide), result);
+  }
+  return t;
+}
+
+Tensor diff(const In& x, WholeNumber n, Axis axis) {
+  const auto [frame, given] = ops::enter(x, "diff");
+  const int i = axis_of(axis, given.type(), "diff");
+  if (n < 0) fail_here("diff", "expected n of 0 or more, got ", n.value);
+  Tensor t = given;
+  for (int64_t k = 0; k < n && t.shape()[i] > 0; ++k) {
+    const int64_t left = t.shape()[i] - 1;
+    const Tensor next = narrow(t, i, 1, left), own = narrow(t, i, 0, left);
+    t = t.dtype() == DType::boolean ? not_equal(next, own) : next - own;
+  }
+  return t;
+}
+
 Tensor Tensor::T(SourceLine at) const {
   const auto [frame, t] = ops::enter(In(*this, at), "T");
   if (t.rank() > 2) {

@@ -32,6 +32,14 @@ Tensor select(const In& x, Axis axis, WholeNumber index);
 Tensor pad(const In& x, const Shape& low, const Shape& high, const In& value = 0);
 // The elements of one axis in reverse order.
 Tensor flip(const In& x, Axis axis);
+// The elements of one axis moved by `shift` places; those that leave it at one end come back at the other.
+Tensor roll(const In& x, WholeNumber shift, Axis axis);
+// Each element of the axis several times in a row: as often as the only entry of `times` says, or its own entry.
+Tensor repeat(const In& x, const std::vector<int64_t>& times, Axis axis);
+// x repeated `times` times along each of its last axes; more of them add axes in front.
+Tensor tile(const In& x, const Shape& times);
+// Differences of neighbors along the axis, n times; of bool, whether they differ.
+Tensor diff(const In& x, WholeNumber n = 1, Axis axis = -1);
 // Joins along an existing axis. Element types and other extents must agree.
 Tensor concat(const TensorList& xs, Axis axis, SourceLine at = SourceLine::current());
 // Joins along a new axis. Element types and shapes must agree.

@@ -29,6 +29,11 @@ struct Words<Reduction> {
   static constexpr std::array kNames = {"mean", "sum", "none"};
 };
 template <>
+struct Words<Side> {
+  static constexpr const char* kType = "Side";
+  static constexpr std::array kNames = {"left", "right"};
+};
+template <>
 struct Words<Order> {
   static constexpr const char* kType = "Order";
   static constexpr std::array kNames = {"ascending", "descending"};
@@ -66,9 +71,11 @@ FREIGHT_OPTIONS(ConvOptions, FREIGHT_OPTION(stride), FREIGHT_OPTION(padding), FR
 FREIGHT_OPTIONS(ConvTransposeOptions, FREIGHT_OPTION(stride), FREIGHT_OPTION(padding), FREIGHT_OPTION(output_padding),
                 FREIGHT_OPTION(dilation), FREIGHT_OPTION(groups))
 FREIGHT_OPTIONS(PoolOptions, FREIGHT_OPTION(kernel), FREIGHT_OPTION(stride), FREIGHT_OPTION(padding),
-                FREIGHT_OPTION(ceil_mode), FREIGHT_OPTION(count_include_pad))
+                FREIGHT_OPTION(ceil_mode), FREIGHT_OPTION(count_include_pad), FREIGHT_OPTION(dilation))
 FREIGHT_OPTIONS(CrossEntropyOptions, FREIGHT_OPTION(label_smoothing), FREIGHT_OPTION(reduction),
                 FREIGHT_OPTION(ignore_index), FREIGHT_OPTION(weight))
+FREIGHT_OPTIONS(NllOptions, FREIGHT_OPTION(reduction), FREIGHT_OPTION(ignore_index), FREIGHT_OPTION(weight))
+FREIGHT_OPTIONS(BceOptions, FREIGHT_OPTION(reduction), FREIGHT_OPTION(weight), FREIGHT_OPTION(pos_weight))
 FREIGHT_OPTIONS(NormOptions, FREIGHT_OPTION(p), FREIGHT_OPTION(keep))
 FREIGHT_OPTIONS(VarOptions, FREIGHT_OPTION(correction), FREIGHT_OPTION(keep))
 FREIGHT_OPTIONS(AttentionOptions, FREIGHT_OPTION(causal), FREIGHT_OPTION(scale), FREIGHT_OPTION(lengths),
@@ -100,6 +107,7 @@ struct ResultsOf {};
   };
 FREIGHT_RESULTS(BatchNormResult, FREIGHT_OPTION(y), FREIGHT_OPTION(mean), FREIGHT_OPTION(variance))
 FREIGHT_RESULTS(Sorted, FREIGHT_OPTION(values), FREIGHT_OPTION(indices))
+FREIGHT_RESULTS(Pooled, FREIGHT_OPTION(values), FREIGHT_OPTION(indices))
 FREIGHT_RESULTS(LuFactor, FREIGHT_OPTION(lu), FREIGHT_OPTION(pivots), FREIGHT_OPTION(permutation))
 FREIGHT_RESULTS(Lu, FREIGHT_OPTION(p), FREIGHT_OPTION(l), FREIGHT_OPTION(u))
 FREIGHT_RESULTS(SlogDet, FREIGHT_OPTION(sign), FREIGHT_OPTION(logabsdet))

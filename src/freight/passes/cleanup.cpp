@@ -34,19 +34,11 @@ Graph dead_code(const Graph& graph) {
   return r.finish();
 }
 
-namespace {
-// A system whose matrix is factorized anyway, as its gradient does, is solved by those factors.
-bool has_factors(const Graph& graph, const Node& node) {
-  if (node.op != Op::solve) return false;
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) {
-    return n.op == Op::lu_factor && n.in(0) == node.in(0) && attrs<LuAttrs>(n).refuse_singular;
-  });
-}
-}  // namespace
-
 Graph decompose(const Graph& graph, const Backend* backend) {
-  return decompose_unless(
-      graph, [&](const Graph& g, const Node& n) { return backend && backend->has_kernel(g, n) && !has_factors(g, n); });
+  return decompose_unless(graph, [&](const Graph& g, const Node& n) {
+    const DecomposeIfFn anyway = info(n.op).decompose_if;
+    return backend && backend->has_kernel(g, n) && !(anyway && anyway(g, n));
+  });
 }
 
 Graph decompose_unless(Graph graph, const std::function<bool(const Graph&, const Node&)>& keep) {

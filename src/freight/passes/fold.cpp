@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "freight/ir/builder.h"
+#include "freight/ir/op_rules.h"
 #include "freight/passes/passes.h"
 
 namespace freight::passes {
@@ -79,12 +80,11 @@ class Fold {
   }
 
   bool absorbed(const Node& n) {
-    if (n.op == Op::batch_norm_inference) {
+    if (const PerChannelFn per_channel = info(n.op).per_channel) {
       const Affine* a = affine(n, 0);
       if (!a || !std::all_of(n.inputs.begin() + 1, n.inputs.end(), [&](Value v) { return vector(v); })) return false;
-      const Ex gamma{&b_, r_(n.in(1))}, beta{&b_, r_(n.in(2))}, mean{&b_, r_(n.in(3))}, variance{&b_, r_(n.in(4))};
-      const Ex scale = gamma * apply(Op::rsqrt, variance + attrs<NormAttrs>(n).eps);
-      replace(n, shifted(scaled(*a, scale), beta - mean * scale));
+      const auto [scale, shift] = per_channel(b_, n, r_(n.inputs));
+      replace(n, shifted(scaled(*a, scale), shift));
       return true;
     }
     if (n.op != Op::mul && n.op != Op::add) return false;

@@ -35,10 +35,11 @@ void accumulate(Builder& b, Value& slot, Value gradient) {
   slot = slot.valid() ? b.binary(Op::add, slot, gradient) : gradient;
 }
 
-// A composite without a rule of its own: differentiate its definition. The definition is appended (its values equal the
-// node's; simplify removes whichever is not used) and walked in turn.
-std::vector<Value> through_definition(Graph& graph, Builder& b, const Node& node,
-                                      const std::vector<Value>& cotangents) {
+}  // namespace
+
+// The definition is appended (its values equal the node's; simplify removes whichever is not used) and walked in turn.
+std::vector<Value> through_definition(Builder& b, const Node& node, const std::vector<Value>& cotangents) {
+  Graph& graph = b.graph();
   Graph body = definition(node, input_types(graph, node));
   const std::vector<Value> leaves = body.leaves(Op::input), results = body.outputs;
   std::vector<Value> wrt;
@@ -77,20 +78,6 @@ std::vector<Value> through_definition(Graph& graph, Builder& b, const Node& node
     }
   }
   return sums;
-}
-
-}  // namespace
-
-// The definition of the gradient op is what differentiating the op's definition gives.
-std::vector<Value> composite::attention_grad(Builder& b, const Node& node, const std::vector<Value>& in) {
-  const auto& a = attrs<AttentionAttrs>(node);
-  Node forward = node;
-  forward.op = Op::attention;
-  forward.inputs.assign(in.begin(), in.begin() + (a.lengths ? 4 : 3));
-  std::vector<Value> d =
-      through_definition(b.graph(), b, forward, {in[a.lengths ? 6 : 5], a.second ? in.back() : Value{}});
-  d.resize(3);
-  return d;
 }
 
 std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt, Value seed,
@@ -147,7 +134,7 @@ std::vector<Value> grad(Graph& graph, Value loss, const std::vector<Value>& wrt,
     VjpContext context(b, node, arriving, needed);
     info(node.op).vjp(context);
     const std::vector<Value> gradients =
-        context.through_definition ? through_definition(graph, b, node, arriving) : context.gradients();
+        context.through_definition ? through_definition(b, node, arriving) : context.gradients();
     for (size_t k = 0; k < gradients.size(); ++k) {
       if (needed[k] && gradients[k].valid()) accumulate(b, cotangent[node.inputs[k]], gradients[k]);
     }

@@ -56,8 +56,8 @@ Graph autocast(const Graph& graph, DType low, const Backend* backend = nullptr);
 Graph fold(const Graph& graph);
 // Constant folding of splats, algebraic identities, view cleanup, transposes into matmuls, common subexpressions.
 Graph simplify(const Graph& graph);
-// Replaces composites for which the backend has no kernel by their decomposition (backend null: all of them), and
-// `solve` where the factors of its matrix are there.
+// Replaces composites for which the backend has no kernel by their decomposition (backend null: all of them), and those
+// whose rows say so of the node (OpInfo::decompose_if).
 Graph decompose(const Graph& graph, const Backend* backend);
 // Those that `keep` does not want.
 Graph decompose_unless(Graph graph, const std::function<bool(const Graph&, const Node&)>& keep);

@@ -50,8 +50,7 @@ void make_regions(Passes& passes, const Backend& backend, const PipelineOptions&
   // Before mixed precision, which knows the parts of a layer that the backend does not take whole.
   passes.run("decompose_layers", [&](const Graph& g) {
     return passes::dead_code(passes::decompose_unless(g, [&](const Graph& all, const Node& n) {
-      const bool layer = n.op == Op::recurrent_layer || n.op == Op::recurrent_layer_grad;
-      return !layer || backend.has_kernel(all, n);
+      return info(n.op).decomposes != Decomposes::before_precision || backend.has_kernel(all, n);
     }));
   });
   if (options.states == States::frozen) passes.run("fold", [](const Graph& g) { return passes::fold(g); });

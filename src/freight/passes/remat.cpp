@@ -172,10 +172,10 @@ class Remat {
       const OpKind kind = info(n.op).kind;
       const bool heavy =
           kind == OpKind::contract || kind == OpKind::convolve || kind == OpKind::linalg || kind == OpKind::composite;
-      const bool once = n.op == Op::recurrent_layer_grad;  // a library writes over what the layer kept for it
       for (Value v : n.outputs) {
-        may_[v] = i < forward_ && kind != OpKind::leaf && kind != OpKind::view && kind != OpKind::collective && !once &&
-                  (mode == Recompute::all || !heavy) && g_.type(v).bytes() > peak_ / kSmallResult;
+        may_[v] = i < forward_ && kind != OpKind::leaf && kind != OpKind::view && kind != OpKind::collective &&
+                  !info(n.op).run_once && (mode == Recompute::all || !heavy) &&
+                  g_.type(v).bytes() > peak_ / kSmallResult;
       }
       if (kind == OpKind::view) continue;
       for (Value v : n.inputs) {

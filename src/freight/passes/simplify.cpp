@@ -47,15 +47,7 @@ class Simplifier {
         r_.replace(n.out(), now);
         continue;
       }
-      if (n.op == Op::matmul) {
-        matmul(n, in);
-        continue;
-      }
-      if (n.op == Op::solve_triangular) {
-        solve_triangular(n, in);
-        continue;
-      }
-      const std::vector<Value> out = add(n.op, n.attrs, in);
+      const std::vector<Value> out = info(n.op).transpose ? without_transposes(n, in) : add(n.op, n.attrs, in);
       for (size_t i = 0; i < out.size(); ++i) r_.replace(n.outputs[i], out[i]);
     }
     return r_.finish();
@@ -225,27 +217,13 @@ class Simplifier {
   }
 
   // A transposed operand becomes a flag.
-  void matmul(const Node& n, std::vector<Value> in) {
-    MatmulAttrs a = attrs<MatmulAttrs>(n);
-    bool* flags[] = {&a.trans_a, &a.trans_b};
-    for (size_t k = 0; k < 2; ++k) {
+  std::vector<Value> without_transposes(const Node& n, std::vector<Value> in) {
+    Attrs a = n.attrs;
+    for (size_t k = 0; k < in.size(); ++k) {
       const Value before = untransposed(in[k]);
-      if (!before.valid()) continue;
-      *flags[k] = !*flags[k];
-      in[k] = before;
+      if (before.valid() && info(n.op).transpose(a, k)) in[k] = before;
     }
-    r_.replace(n.out(), one(Op::matmul, a, in));
-  }
-
-  // So does the transpose of a triangle, which is the other one.
-  void solve_triangular(const Node& n, std::vector<Value> in) {
-    TriangularAttrs a = attrs<TriangularAttrs>(n);
-    if (const Value before = untransposed(in[0]); before.valid()) {
-      a.upper = !a.upper;
-      a.transposed = !a.transposed;
-      in[0] = before;
-    }
-    r_.replace(n.out(), one(Op::solve_triangular, a, in));
+    return add(n.op, a, in);
   }
 
   Rewriter r_;

@@ -192,7 +192,7 @@ StepPlan plan_step(const train::Planned& p) {
     d.moved += plan.total_cost().bytes * static_cast<double>(run.times);
     d.plan_steps += plan.steps().size();
     for (const Node& n : plan.source().nodes) {
-      d.random = d.random || n.op == Op::dropout || n.op == Op::random_uniform || n.op == Op::random_normal;
+      d.random = d.random || info(n.op).random;
     }
     add(Part::host, plan.host_bytes());
     for (const Work& w : d.stages.back().work) {

@@ -7,6 +7,7 @@
 
 #include "freight/base/strings.h"
 #include "freight/ir/fused_pattern.h"
+#include "freight/ir/signature.h"
 #include "freight/run/plan.h"
 
 namespace freight::plan {
@@ -45,42 +46,27 @@ void fill_matmul(Work& w, const Graph& g, const Node& n) {
   w.k = static_cast<double>(lhs[a.trans_a ? r - 2 : r - 1]);
 }
 
-// Large factorizations reach this share of the product's rate, by the FLOPs of the op table. Elimination is mostly
+// Large factorizations reach a share of the product's rate, by the FLOPs of the op table. Elimination is mostly
 // products. Those of vectors are the books' counts, of which divide and conquer leaves some out; half of the reduction
 // before it is products of a matrix and a vector, which memory bounds. Measured on one core, n = 200 to 1000: ours in
 // LU, Cholesky and QR, OpenBLAS's LAPACK in the others (docs/tour/time.md).
-double share_of(const Node& n) {
-  switch (n.op) {
-    case Op::solve:
-    case Op::lu_factor:
-    case Op::cholesky:
-    case Op::solve_triangular: return 0.7;
-    case Op::qr: return 0.6;
-    case Op::eigh:
-    case Op::svd: return 0.5;
-    default: return 0.25;  // eig
-  }
-}
-
 void fill_linalg(Work& w, const Graph& g, const Node& n) {
   const Shape& matrix = g.type(n.in(0)).shape;
-  const Shape& of = n.op == Op::solve_triangular ? g.type(n.in(1)).shape : matrix;
+  // A triangular solve has its work in the right sides; others that take some factorize the matrix first.
+  const bool solves_alone = info(n.op).kind == OpKind::linalg && n.inputs.size() > 1;
+  const Shape& of = solves_alone ? g.type(n.in(1)).shape : matrix;
   const int r = matrix.rank();
   w.kind = name(n.op);
   w.n = static_cast<double>(of[r - 1]);
   w.m = w.n > 0 ? static_cast<double>(of.numel()) / w.n : 0;
   w.k = static_cast<double>(std::min(matrix[r - 2], matrix[r - 1]));
-  w.share = share_of(n);
+  w.share = info(n.op).product_share;
 }
 
 // Fills in the products of the hidden states and the weights, one per time step.
 void fill_recurrent(Work& w, const Graph& g, const Node& n) {
-  const bool gradient = n.op == Op::recurrent_grad, layer = std::holds_alternative<RecurrentLayerAttrs>(n.attrs);
-  const Shape &weight = g.type(n.in(layer      ? 3
-                                    : gradient ? 0
-                                               : 1))
-                            .shape,
-              &x = g.type(gradient ? n.out() : n.in(0)).shape;
+  const int at = operand_of(n.op, "x");  // -1 of a gradient, whose result is that of x
+  const Shape &weight = g.type(n.in(operand_of(n.op, "w"))).shape, &x = g.type(at < 0 ? n.out() : n.in(at)).shape;
   w.kind = name(n.op);
   w.m = static_cast<double>(x[0]);
   w.n = static_cast<double>(weight[0]);
@@ -230,7 +216,7 @@ std::vector<Work> work_of(const Plan& plan) {
       fill_matmul(w, around, product);
     } else if (info(product.op).kind == OpKind::convolve) {
       fill_conv(w, around, product);
-    } else if (info(n.op).kind == OpKind::linalg || n.op == Op::solve) {
+    } else if (info(n.op).product_share > 0) {
       fill_linalg(w, g, n);
     } else if (std::holds_alternative<RecurrentAttrs>(n.attrs) ||
                std::holds_alternative<RecurrentLayerAttrs>(n.attrs)) {

@@ -278,10 +278,10 @@ namespace {
 
 // Nodes of these may refuse their elements when they run: an index out of range, a matrix that is singular.
 bool may_refuse(const Graph& graph, const Node& n) {
-  const OpKind kind = info(n.op).kind;
-  if (kind != OpKind::composite) return kind == OpKind::linalg || kind == OpKind::index;
   const auto indexes = [&](Value v) { return is_integer(graph.type(v).dtype); };
-  return n.op == Op::solve || n.op == Op::lstsq || std::any_of(n.inputs.begin(), n.inputs.end(), indexes);
+  const CanFail can_fail = info(n.op).can_fail;
+  if (can_fail != CanFail::by_index) return can_fail == CanFail::yes;
+  return std::any_of(n.inputs.begin(), n.inputs.end(), indexes);
 }
 
 // True where a plan of either of two graphs of equal structure names what the other's user called, and where. An eager

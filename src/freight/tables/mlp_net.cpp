@@ -124,7 +124,8 @@ Tensor mlp_loss(const Tensor& outputs, const Tensor& targets, const Tensor& weig
   const Tensor target = broadcast_to(unsqueeze(targets, 1), {n, k});
   const auto each = [&] {  // (N, K), or (N K)
     if (classes == 0) return mse_loss(reshape(outputs, {n, k}), target, Reduction::none);
-    if (classes == 2) return bce_with_logits(reshape(outputs, {n, k}), cast(target, DType::f32), Reduction::none);
+    if (classes == 2)
+      return bce_with_logits(reshape(outputs, {n, k}), cast(target, DType::f32), {.reduction = Reduction::none});
     return cross_entropy(reshape(outputs, {n * k, outputs.dim(2)}), reshape(target, {n * k}),
                          {.reduction = Reduction::none});
   };

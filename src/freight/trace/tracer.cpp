@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "freight/ir/builder.h"
+#include "freight/ir/op_rules.h"
 
 namespace freight {
 namespace trace {
@@ -56,19 +57,11 @@ void flush_where(F&& holds) {
   if (failure) std::rethrow_exception(failure);
 }
 
-// The elements of `yes` where the condition (bool[]) holds, else those of `no`.
-Value choose(Builder& b, Value condition, Value yes, Value no) {
-  const Shape shape = b.shape(yes);
-  return b.where(b.broadcast(b.reshape(condition, Shape::filled(shape.rank(), 1)), shape), yes, no);
-}
-
-// The same for the next value of a state. An update of a few rows of a table stays one: it subtracts 0 from them where
-// the condition does not hold, since a choice between two tables would read and write them whole.
+// The next value of a state where the condition holds, else the state.
 Value choose_next(Builder& b, Value condition, Value next, Value leaf) {
-  const Node update = b.graph().def(next);  // a copy: the graph grows below
-  if (update.op != Op::sgd_rows || update.in(0) != leaf) return choose(b, condition, next, leaf);
-  const Value g = update.in(2), none = b.constant(0, b.type(g));
-  return b.one(Op::sgd_rows, NoAttrs{}, {leaf, update.in(1), choose(b, condition, g, none), update.in(3)});
+  const Node& update = b.graph().def(next);
+  const OnlyIfFn only_if = info(update.op).only_if;
+  return only_if && update.in(0) == leaf ? only_if(b, next, condition) : choose(b, condition, next, leaf);
 }
 
 // (seed, step) -> (seed, step + 1).

@@ -59,10 +59,7 @@ class CpuBackend final : public Backend {
   bool has_kernel(const Graph& graph, const Node& node) const override { return family_of(graph, node) != nullptr; }
   bool narrows(const Graph&, const Node&, DType dtype) const override { return dtype == DType::bf16 && bf16_table(); }
   bool fuses() const override { return true; }
-  bool decides_by_extents(const Node& node) const override {
-    const OpKind kind = info(node.op).kind;
-    return kind == OpKind::convolve || kind == OpKind::linalg || node.op == Op::solve;
-  }
+  bool decides_by_extents(const Node& node) const override { return info(node.op).depends_on_shape; }
   bool aliases_views() const override { return true; }
   bool has_epilogue(const Graph& graph, const Node& node, const Epilogue& epilogue) const override {
     const KernelFamily* f = family_of(graph, node);

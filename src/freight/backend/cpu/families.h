@@ -141,7 +141,7 @@ inline constexpr KernelFamily kFamilies[] = {
     {.name = "pool", .ops = {.kinds = {OpKind::pool}}, .takes = takes_pool, .make = make_pool, .layouts = pool_layouts},
     {.name = "index",
      .ops = {.ops = {Op::argmax, Op::argmin, Op::gather, Op::gather_elements, Op::scatter_add, Op::scatter_elements_add,
-                     Op::check_index, Op::sgd_rows}},
+                     Op::scatter, Op::scatter_elements, Op::check_index, Op::sgd_rows}},
      .takes = takes_index,
      .make = make_index,
      .layouts = index_layouts,

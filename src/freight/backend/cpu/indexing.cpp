@@ -12,6 +12,7 @@ namespace freight::cpu {
 
 namespace {
 
+bool sets(Op op) { return op == Op::scatter || op == Op::scatter_elements; }
 bool scatters(Op op) { return op == Op::scatter_add || op == Op::scatter_elements_add; }
 
 int axis_of(const Node& n) {
@@ -65,7 +66,7 @@ IndexProblem problem(const StepSpec& spec) {
   const Type& indices = spec.in[scatters(op) ? 0 : 1].type;
   p.index_type = indices.dtype;
   p.indices = indices.numel();
-  p.whole_rows = op == Op::gather || op == Op::scatter_add || op == Op::sgd_rows;
+  p.whole_rows = op == Op::gather || op == Op::scatter_add || op == Op::scatter || op == Op::sgd_rows;
   p.picks = p.whole_rows ? p.indices : indices.shape[axis];
   if (op == Op::gather_elements) {
     const auto from = steps_of(spec.in[0].type, spec.in[0].layout, axis),
@@ -93,6 +94,10 @@ class IndexKernel final : public Kernel {
       return;
     }
     if (scatters(op_)) return scatter(p_, o[0], o[1], o[2], true);
+    if (sets(op_)) {
+      if (o[3] != o[0]) std::memcpy(o[3], o[0], p_.result_bytes);
+      return set_elements(p_, o[1], o[2], o[3]);
+    }
     if (op_ != Op::sgd_rows) return gather_rows(p_, o[0], o[1], o[2]);
     // The table less lr times the gradients of its rows.
     if (o[4] != o[0]) std::memcpy(o[4], o[0], p_.result_bytes);
@@ -133,8 +138,10 @@ LayoutPlan index_layouts(const Graph& graph, const Node& node, const std::vector
   return plan;
 }
 
-// The table, less what its rows lose.
-bool index_in_place(const Graph&, const Node& node, int input, int) { return node.op == Op::sgd_rows && input == 0; }
+// The table, less what its rows lose, or with others in their place.
+bool index_in_place(const Graph&, const Node& node, int input, int) {
+  return (node.op == Op::sgd_rows || sets(node.op)) && input == 0;
+}
 
 std::unique_ptr<Kernel> make_index(const StepSpec& spec) { return std::make_unique<IndexKernel>(spec); }
 

@@ -78,6 +78,7 @@ Value origin(const Graph& g, Value indices) {
 
 bool takes_pool(const Graph& graph, const Node& node) {
   const Type& result = graph.type(node.out());
+  if (!attrs<PoolAttrs>(node).dilation.empty()) return false;
   return (result.dtype == DType::f32 || result.dtype == DType::bf16) && result.numel() > 0;
 }
 

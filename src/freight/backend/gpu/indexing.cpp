@@ -41,13 +41,15 @@ struct Scatter {
   size_t indices, updates;  // which inputs of the step
   bool elements;            // an index per update, not per row of updates
   int64_t outer, inner, picks, rows;
-  bool own = false;  // the indices are results of our own kernels: -1 means none
+  bool own = false;   // the indices are results of our own kernels: -1 means none
+  bool sets = false;  // the updates take the place of elements of input 0; else they are added to zeros
 };
 
 // idx (I), u (A, I, B) -> y (A, rows, B); of elements: idx like u. Sums of 16-bit types are made in scratch, in f32.
+// Where updates are set, the last of those for one place stays.
 Lowered scatter(const StepSpec& spec, const Scatter& s) {
   const Type& result = spec.out[0].type;
-  const bool through_scratch = wide(result.dtype) != result.dtype;
+  const bool through_scratch = wide(result.dtype) != result.dtype && !s.sets;
   KernelText text;
   const Elements index = text.in(spec, s.indices), updates = text.in(spec, s.updates), y = text.out(spec, 0);
   const Elements sums = through_scratch ? text.scratch(spec, wide(result.dtype)) : y;
@@ -56,13 +58,13 @@ Lowered scatter(const StepSpec& spec, const Scatter& s) {
   text.line(text.split("e", s.inner, "a", "b"));
   text.line("const idx_t first = a * ", rows, " * ", inner, " + b;");
   const std::string each_row = cat("for (idx_t r = 0; r < ", rows, "; ++r) "), place = cat("first + r * ", inner);
-  text.line(each_row, sums.store(place, "0"));
+  text.line(each_row, sums.store(place, s.sets ? text.in(spec, 0).load(place) : "0"));
   text.line("for (idx_t i = 0; i < ", picks, "; ++i) {");
   text.line("const idx_t from = (a * ", picks, " + i) * ", inner, " + b;");
   text.line("const i64 row = ", index.load(s.elements ? "from" : "i"), ";");
   text.line("if (", s.own ? "row < 0" : cat("!", text.checked("row", *spec.node, s.rows)), ") continue;");
   text.line("const idx_t at = first + (idx_t)row * ", inner, ";");
-  text.line(sums.store("at", cat(sums.load("at"), " + ", updates.load("from"))));
+  text.line(sums.store("at", s.sets ? updates.load("from") : cat(sums.load("at"), " + ", updates.load("from"))));
   text.line("}");
   if (through_scratch) text.line(each_row, y.store(place, sums.load(place)));
   Lowered lowered = text.finish_step(name(spec.node->op), largest_span(spec));
@@ -140,6 +142,22 @@ Lowered lower_index(const StepSpec& spec) {
       const Split split(spec.out[0].type.shape, attrs.axis);
       const int64_t picks = elements ? spec.in[1].type.shape[static_cast<int>(attrs.axis)] : spec.in[0].type.numel();
       return scatter(spec, {0, 1, elements, split.outer, split.inner, picks, attrs.size});
+    }
+    case Op::scatter:
+    case Op::scatter_elements: {
+      const auto axis = static_cast<int>(attrs<AxisAttrs>(*spec.node).axis);
+      const bool elements = spec.node->op == Op::scatter_elements;
+      const Shape& result = spec.out[0].type.shape;
+      const Split split(result, axis);
+      const int64_t picks = elements ? spec.in[1].type.shape[axis] : spec.in[1].type.numel();
+      return scatter(spec, {.indices = 1,
+                            .updates = 2,
+                            .elements = elements,
+                            .outer = split.outer,
+                            .inner = split.inner,
+                            .picks = picks,
+                            .rows = result[axis],
+                            .sets = true});
     }
     case Op::max_pool_grad: {  // g, index (N, C, out spatial) -> dx (N, C, in spatial): within each plane
       const Shape &g = spec.in[0].type.shape, &dx = spec.out[0].type.shape;

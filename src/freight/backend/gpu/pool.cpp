@@ -17,9 +17,21 @@ struct PoolNumbers {
   Names in = text.numbers(two_axes(x, 2, 1)), out = text.numbers(two_axes(y, 2, 1));
   Names kernel = text.numbers(two_axes(a.kernel, 0, 1)), stride = text.numbers(two_axes(a.stride, 0, 1));
   Names pad = text.numbers(two_axes(a.pad_low, 0, 0));
+  Names step = a.dilation.empty() ? Names{"1", "1"} : text.numbers(two_axes(a.dilation, 0, 1));
 
-  // Declares the part of window (oh, ow) inside of the image: [h0, h1) x [w0, w1).
+  // Declares the part of window (oh, ow) inside of the image: [h0, h1) x [w0, w1), in steps of the dilation.
   void window(const char* oh, const char* ow) const {
+    if (!a.dilation.empty()) {
+      const auto spread = [&](int d, const char* name, const char* o) {
+        text.line("const idx_t ", name, "s = ", o, " * ", stride[d], " - ", pad[d], ", ", name, "e = ", name, "s + (",
+                  kernel[d], " - 1) * ", step[d], " + 1, ", name, "0 = ", name, "s < 0 ? ", name, "s + (", step[d],
+                  " - 1 - ", name, "s) / ", step[d], " * ", step[d], " : ", name, "s, ", name, "1 = ", name, "e < ",
+                  in[d], " ? ", name, "e : ", in[d], ";");
+      };
+      spread(0, "h", oh);
+      spread(1, "w", ow);
+      return;
+    }
     const auto bounds = [&](int d, const char* name, const char* o) {
       text.line("const idx_t ", name, "s = ", o, " * ", stride[d], " - ", pad[d], ", ", name, "0 = ", name,
                 "s < 0 ? 0 : ", name, "s, ", name, "1 = ", name, "s + ", kernel[d], " < ", in[d], " ? ", name, "s + ",
@@ -75,7 +87,7 @@ Lowered lower_pool(const StepSpec& spec) {
   constexpr int64_t kPart = 1024;
   const bool in_parts = !max && attrs.kernel.numel() > kPart;
   if (in_parts) text.line(value, " some = 0; idx_t summed = 0;");
-  text.line("for (idx_t a = h0; a < h1; ++a) for (idx_t b = w0; b < w1; ++b) {");
+  text.line("for (idx_t a = h0; a < h1; a += ", p.step[0], ") for (idx_t b = w0; b < w1; b += ", p.step[1], ") {");
   text.line("const ", value, " v = ", x.load(cat("(plane * ", p.in[0], " + a) * ", p.in[1], " + b")), ";");
   const std::string take = cat("{ best = a * ", p.in[1], " + b; most = v; }");
   if (in_parts) {

@@ -20,7 +20,7 @@ int64_t checked(const Call& call, int64_t index, int64_t size) {
 // of (A, R, B), and the picks are (A, I, B); or it has the shape of the picks and each entry picks one element.
 template <class F>
 void each_pick(const Call& call, const Tensor& idx, const Shape& picks, const Shape& indexed, int axis, F f) {
-  const bool rows = call.op == Op::gather || call.op == Op::scatter_add;
+  const bool rows = call.op == Op::gather || call.op == Op::scatter_add || call.op == Op::scatter;
   const int64_t* index = idx.as<int64_t>();
   const Strides strides = contiguous_strides(indexed);
   int64_t inner = 1;
@@ -57,6 +57,17 @@ void scatter_add(const Call& call) {  // idx, u -> y with `size` rows along the 
   });
 }
 
+void scatter(const Call& call) {  // x, idx, u -> y
+  const int axis = static_cast<int>(call.get<AxisAttrs>().axis);
+  by_element(call.out[0], [&]<class C>(C) {
+    const C *x = call.in[0].as<C>(), *u = call.in[2].as<C>();
+    C* y = call.out[0].as<C>();
+    std::copy_n(x, call.out[0].numel(), y);
+    each_pick(call, call.in[1], call.in[2].shape(), call.out[0].shape(), axis,
+              [&](int64_t i, int64_t at) { y[at] = u[i]; });
+  });
+}
+
 void check_index(const Call& call) {  // idx -> idx
   const int64_t rows = call.get<RowsAttrs>().rows;
   const int64_t* index = call.in[0].as<int64_t>();
@@ -69,6 +80,7 @@ KernelTable index_kernels() {
   return {
       {Op::gather, gather},           {Op::scatter_add, scatter_add},
       {Op::gather_elements, gather},  {Op::scatter_elements_add, scatter_add},
+      {Op::scatter, scatter},         {Op::scatter_elements, scatter},
       {Op::check_index, check_index},
   };
 }

@@ -37,6 +37,23 @@ double sigmoid(double a) {
   return e / (1 + e);
 }
 
+// What is beyond a double's accuracy where the two nearly cancel each other, a wider type has.
+double log_add_exp(double a, double b) {
+  if (a == b) return a + 0.69314718055994531;
+  const long double least = std::fmin(a, b), most = std::fmax(a, b);
+  return std::isnan(a) || std::isnan(b) ? NAN : static_cast<double>(most + std::log1p(std::exp(least - most)));
+}
+
+double next_after(double a, double b, DType t) {
+  return t == DType::f64 ? std::nextafter(a, b) : std::nextafter(static_cast<float>(a), static_cast<float>(b));
+}
+
+// By a number of bits that is none of the type's: 0, or the sign. The caller cuts what is beyond a narrower type.
+int64_t shift_left(int64_t a, int64_t b) {
+  return b < 0 || b > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << b);
+}
+int64_t shift_right(int64_t a, int64_t b) { return b < 0 || b > 63 ? (a < 0 ? -1 : 0) : a >> b; }
+
 using R = double;
 using I = int64_t;
 constexpr ScalarFunctions kScalars[] = {
@@ -47,6 +64,8 @@ constexpr ScalarFunctions kScalars[] = {
     {Op::expm1, [](R a, R) { return std::expm1(a); }, kNone},
     {Op::log, [](R a, R) { return std::log(a); }, kNone},
     {Op::log1p, [](R a, R) { return std::log1p(a); }, kNone},
+    {Op::log2, [](R a, R) { return std::log2(a); }, kNone},
+    {Op::log10, [](R a, R) { return std::log10(a); }, kNone},
     {Op::sqrt, [](R a, R) { return std::sqrt(a); }, kNone},
     {Op::rsqrt, [](R a, R) { return 1 / std::sqrt(a); }, kNone},
     {Op::reciprocal, [](R a, R) { return 1 / a; }, kNone},
@@ -55,6 +74,14 @@ constexpr ScalarFunctions kScalars[] = {
     {Op::cos, [](R a, R) { return std::cos(a); }, kNone},
     {Op::tan, [](R a, R) { return std::tan(a); }, kNone},
     {Op::tanh, [](R a, R) { return std::tanh(a); }, kNone},
+    {Op::sinh, [](R a, R) { return std::sinh(a); }, kNone},
+    {Op::cosh, [](R a, R) { return std::cosh(a); }, kNone},
+    {Op::asin, [](R a, R) { return std::asin(a); }, kNone},
+    {Op::acos, [](R a, R) { return std::acos(a); }, kNone},
+    {Op::atan, [](R a, R) { return std::atan(a); }, kNone},
+    {Op::asinh, [](R a, R) { return std::asinh(a); }, kNone},
+    {Op::acosh, [](R a, R) { return std::acosh(a); }, kNone},
+    {Op::atanh, [](R a, R) { return std::atanh(a); }, kNone},
     {Op::sigmoid, [](R a, R) { return sigmoid(a); }, kNone},
     {Op::softsign, [](R a, R) { return a / (1 + std::fabs(a)); }, kNone},
     {Op::erf, [](R a, R) { return std::erf(a); }, kNone},
@@ -73,6 +100,16 @@ constexpr ScalarFunctions kScalars[] = {
     {Op::maximum, max_nan, [](I a, I b) { return a > b ? a : b; }},
     {Op::minimum, min_nan, [](I a, I b) { return a < b ? a : b; }},
     {Op::fmod, [](R a, R b) { return std::fmod(a, b); }, modulus},
+    {Op::atan2, [](R a, R b) { return std::atan2(a, b); }, kNone},
+    {Op::hypot, [](R a, R b) { return std::hypot(a, b); }, kNone},
+    {Op::logaddexp, log_add_exp, kNone},
+    {Op::copysign, [](R a, R b) { return std::copysign(a, b); }, kNone},
+    {Op::nextafter, [](R a, R b) { return std::nextafter(a, b); }, kNone, next_after},
+    {Op::bitwise_and, kNone, [](I a, I b) { return a & b; }},
+    {Op::bitwise_or, kNone, [](I a, I b) { return a | b; }},
+    {Op::bitwise_xor, kNone, [](I a, I b) { return a ^ b; }},
+    {Op::shift_left, kNone, shift_left},
+    {Op::shift_right, kNone, shift_right},
     {Op::eq, [](R a, R b) { return R(a == b); }, [](I a, I b) { return I{a == b}; }},
     {Op::ne, [](R a, R b) { return R(a != b); }, [](I a, I b) { return I{a != b}; }},
     {Op::lt, [](R a, R b) { return R(a < b); }, [](I a, I b) { return I{a < b}; }},
@@ -112,6 +149,8 @@ void run_scalar(const Call& call) {
   const ScalarFunctions& s = scalar_functions(call.op);
   if (is_complex(call.in[0].type.dtype)) {
     run_complex(call);
+  } else if (s.typed) {
+    loop<double>(call, [&](double a, double b) { return s.typed(a, b, call.in[0].type.dtype); });
   } else if (call.in[0].floating()) {
     loop<double>(call, s.real);
   } else if (s.integer) {

@@ -8,7 +8,9 @@ namespace freight::ref {
 
 namespace {
 
-Window window(const PoolAttrs& a, const Shape& x, const Shape& y) { return {x, y, a.kernel, a.stride, a.pad_low}; }
+Window window(const PoolAttrs& a, const Shape& x, const Shape& y) {
+  return {x, y, a.kernel, a.stride, a.pad_low, a.dilation};
+}
 
 int64_t planes(const Shape& x) { return x[0] * x[1]; }
 

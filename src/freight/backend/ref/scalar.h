@@ -12,6 +12,7 @@ struct ScalarFunctions {
   Op op;
   double (*real)(double, double);
   int64_t (*integer)(int64_t, int64_t);
+  double (*typed)(double, double, DType) = nullptr;  // in place of `real` where results depend on the element type
 };
 // Throws Error(device) for an op that is not a unary or binary pointwise op (where and cast are not).
 const ScalarFunctions& scalar_functions(Op op);

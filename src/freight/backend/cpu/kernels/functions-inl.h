@@ -41,7 +41,8 @@ HWY_INLINE Floats sigmoid_f32(Floats x) {
 HWY_INLINE Floats tanh_f32(Floats x) {
   const hn::ScalableTag<float> d;
   const Floats limit = hn::Set(d, 20.0f);
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::Tanh(d, hn::Max(hn::Min(x, limit), hn::Neg(limit))));
+  const Floats y = hn::Tanh(d, hn::Max(hn::Min(x, limit), hn::Neg(limit)));
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::CopySign(y, x));  // of -0 it is -0
 }
 
 // erf(x) = x P(x^2) / Q(x^2) on |x| < 3.95, fitted for equal relative error (2e-8 before rounding); 1 beyond in f32.

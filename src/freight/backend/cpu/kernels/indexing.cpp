@@ -114,6 +114,24 @@ void scatter(const IndexProblem& p, const void* indices, const void* updates, vo
   }
 }
 
+void set_elements(const IndexProblem& p, const void* indices, const void* updates, void* result) {
+  const size_t size = size_of(p.dtype), line = static_cast<size_t>(p.inner) * size;
+  const int64_t picked = p.picks * p.inner;
+  const bool parallel = static_cast<size_t>(p.outer * picked) * size > 65536;
+  parallel_for(p.outer, parallel, [&](int64_t a) {
+    char* const to = static_cast<char*>(result) + static_cast<size_t>(a * p.rows) * line;
+    const char* const from = static_cast<const char*>(updates) + static_cast<size_t>(a * p.picks) * line;
+    for (int64_t i = 0; i < p.picks && p.whole_rows; ++i) {
+      const int64_t row = index_at(indices, p.index_type, i);
+      std::memcpy(to + static_cast<size_t>(row) * line, from + static_cast<size_t>(i) * line, line);
+    }
+    for (int64_t i = 0; i < picked && !p.whole_rows; ++i) {
+      const int64_t at = index_at(indices, p.index_type, a * picked + i) * p.inner + i % p.inner;
+      std::memcpy(to + static_cast<size_t>(at) * size, from + static_cast<size_t>(i) * size, size);
+    }
+  });
+}
+
 void arg_extremum(const IndexProblem& p, const float* x, int32_t* y, bool largest) {
   const int64_t n = p.outer * p.inner, chunk = std::max<int64_t>(1, 16384 / p.rows);
   auto body = [&](int64_t c) {

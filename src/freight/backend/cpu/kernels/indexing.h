@@ -37,6 +37,8 @@ void gather_elements(const IndexProblem& p, const void* tensor, const void* indi
 // result (outer, rows, inner) = zeros, if `fresh`, plus factor times the updates at their rows; f32, f64, i32, i64.
 void scatter(const IndexProblem& p, const void* indices, const void* updates, void* result, bool fresh,
              float factor = 1);
+// The updates at their rows of the result in place of its elements; of two for one place the last.
+void set_elements(const IndexProblem& p, const void* indices, const void* updates, void* result);
 // i32 (outer, inner): the first of the largest (or smallest) of f32 (outer, rows, inner); NaN wins.
 void arg_extremum(const IndexProblem& p, const float* x, int32_t* y, bool largest);
 

@@ -246,7 +246,8 @@ ChainTable make_chain_table() {
               Round, Relu, Not, IsFinite, ToBool>(t);
   t.round_bf16 = pair(unary_link<RoundToBf16, kW>, unary_link<RoundToBf16, kP>);
   t.round_f16 = pair(unary_link<RoundToF16, kW>, unary_link<RoundToF16, kP>);
-  set_binaries<kV, kO>(t, Div(), Maximum(), Minimum(), EqOp(), NeOp(), LtOp(), LeOp(), GtOp(), GeOp(), AndOp(), OrOp());
+  set_binaries<kV, kO>(t, Div(), Maximum(), Minimum(), CopySign(), EqOp(), NeOp(), LtOp(), LeOp(), GtOp(), GeOp(),
+                       AndOp(), OrOp());
   set_binaries<kV, kH, kO>(t, Add(), Sub(), Mul());
   set_ternary<MulAddOp, kV, kV, kH, kO>(t.mul_add);
   set_ternary<MulAddOp, kO, kV, kH, kO>(t.mul_add);

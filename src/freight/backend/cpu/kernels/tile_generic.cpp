@@ -138,6 +138,11 @@ void run(const Call& call, void* dst_, const void* a_, const void* b_, const voi
         for (size_t i = 0; i < n; ++i) {
           dst[i] = static_cast<Out>(narrow(f.integer(a[i * sa], b ? b[i * sb] : 0), call.dtype));
         }
+      } else if (f.typed) {
+        for (size_t i = 0; i < n; ++i) {
+          const auto x = static_cast<double>(a[i * sa]), y = static_cast<double>(b[i * sb]);
+          dst[i] = static_cast<Out>(f.typed(x, y, call.dtype));
+        }
       } else {
         for (size_t i = 0; i < n; ++i) {
           dst[i] = static_cast<Out>(f.real(static_cast<double>(a[i * sa]), b ? static_cast<double>(b[i * sb]) : 0.0));

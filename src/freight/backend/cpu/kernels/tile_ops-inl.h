@@ -36,7 +36,8 @@ HWY_INLINE V truth(hn::Mask<D> m) { return hn::IfThenElseZero(m, constant(1.0f))
 
 HWY_INLINE V expm1_f32(V x) {
   const V y = hn::Expm1(D(), hn::Min(x, constant(89.0f)));
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::IfThenElse(hn::Gt(x, constant(88.722839f)), hn::Inf(D()), y));
+  const V top = hn::IfThenElse(hn::Gt(x, constant(88.722839f)), hn::Inf(D()), y);
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::CopySign(top, x));  // of -0 it is -0
 }
 HWY_INLINE V log_edges(V x, V pole, V y) {  // y = log; pole: where log is -inf
   const V inf = constant(std::numeric_limits<float>::infinity());
@@ -55,7 +56,7 @@ UNARY(Sign, sign,
 UNARY(Exp, exp, exp_f32(x))
 UNARY(Expm1, expm1, expm1_f32(x))
 UNARY(Log, log, log_edges(x, hn::Zero(D()), hn::Log(D(), x)))
-UNARY(Log1p, log1p, log_edges(x, constant(-1.0f), hn::Log1p(D(), x)))
+UNARY(Log1p, log1p, hn::CopySign(log_edges(x, constant(-1.0f), hn::Log1p(D(), x)), x))  // of -0 it is -0
 UNARY(Sqrt, sqrt, hn::Sqrt(x))
 UNARY(Rsqrt, rsqrt, hn::Div(constant(1.0f), hn::Sqrt(x)))
 UNARY(Reciprocal, reciprocal, hn::Div(constant(1.0f), x))
@@ -77,6 +78,7 @@ BINARY(Mul, mul, hn::Mul(x, y))
 BINARY(Div, div, hn::Div(x, y))
 BINARY(Maximum, maximum, max_nan(x, y))
 BINARY(Minimum, minimum, min_nan(x, y))
+BINARY(CopySign, copysign, hn::CopySign(x, y))
 BINARY(EqOp, eq, truth(hn::Eq(x, y)))
 BINARY(NeOp, ne, truth(hn::Not(hn::Eq(x, y))))  // true for NaN
 BINARY(LtOp, lt, truth(hn::Lt(x, y)))
