@@ -87,9 +87,10 @@ class Rank {
                         {.rank = comm_.rank(), .world = comm_.world(), .id = nccl_id, .timeout = 60, .lost = [this] {
                            return lost_ ? "rank 1 is lost" : "";
                          }});
-    sums_ = std::make_unique<train::StepSums>(*devices_, [this](const std::vector<double>& mine) {
-      std::vector<double> all(mine.size() * static_cast<size_t>(comm_.world()));
-      comm_.all_gather(mine.data(), all.data(), static_cast<int64_t>(mine.size()), DType::f64);
+    using Intention = train::StepSums::Intention;
+    sums_ = std::make_unique<train::StepSums>(*devices_, [this](const Intention& mine) {
+      std::vector<Intention> all(static_cast<size_t>(comm_.world()));
+      comm_.all_gather(&mine, all.data(), sizeof mine, DType::u8);
       return all;
     });
     step_.emplace(layers_, CompileOptions{.backend = device_, .deterministic = true});

@@ -137,12 +137,8 @@ TEST(RankShares, OfARunThatGoesOnAreThoseBeforeWhereTheDevicesAre) {
   }
 }
 
-TEST(Wish, GoesThroughNumbersThatAreAdded) {
-  double a[kRequestNumbers], b[kRequestNumbers];
-  put({.interrupts = 1, .lr = 0.25}, a);
-  put({.terminations = 2, .stop = 1, .saves = 3}, b);
-  for (size_t i = 0; i < kRequestNumbers; ++i) a[i] += b[i];
-  const StepRequest both = request_of(a);
+TEST(StepRequest, OfAllRanksAreMerged) {
+  const StepRequest both = merged({{.interrupts = 1, .lr = 0.25}, {.terminations = 2, .stop = 1, .saves = 3}});
   EXPECT_EQ(both.interrupts, 1);
   EXPECT_EQ(both.terminations, 2);
   EXPECT_EQ(both.stop, 1);

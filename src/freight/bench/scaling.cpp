@@ -98,16 +98,18 @@ ScalingPoint time_training(train::PreparedRun run, train::Ranks* ranks, const Ti
          " others: use more samples, or a smaller batch");
   }
   const auto n = static_cast<double>(watch.steps);
-  const std::vector<double> mine = {watch.total / n, watch.in_comm.sums / n, watch.in_comm.meetings / n,
-                                    watch.in_comm.beside / n, watch.data / n};
-  const std::vector<double> all = ranks ? ranks->gather(mine) : mine;
+  struct StepSeconds {
+    double total, sums, meetings, beside, data;
+  };
+  const StepSeconds mine = {watch.total / n, watch.in_comm.sums / n, watch.in_comm.meetings / n,
+                            watch.in_comm.beside / n, watch.data / n};
+  const std::vector<StepSeconds> all = ranks ? ranks->gather(mine) : std::vector<StepSeconds>{mine};
   p.steps = watch.steps;
-  p.step_seconds = all[0];  // rank 0's time counts for all, since steps take equally long on all ranks
-  for (size_t r = 0; r < all.size() / mine.size(); ++r) {
-    const double* const of = all.data() + r * mine.size();
-    const double left = std::max(0.0, of[0] - of[1] - of[2]);
-    const double data = std::clamp(of[4], 0.0, left);
-    p.ranks.push_back({.compute = left - data, .sums = of[1], .waiting = of[2], .data = data, .beside = of[3]});
+  p.step_seconds = all[0].total;  // rank 0's time counts for all, since steps take equally long on all ranks
+  for (const StepSeconds& s : all) {
+    const double left = std::max(0.0, s.total - s.sums - s.meetings);
+    const double data = std::clamp(s.data, 0.0, left);
+    p.ranks.push_back({.compute = left - data, .sums = s.sums, .waiting = s.meetings, .data = data, .beside = s.beside});
   }
   return p;
 }

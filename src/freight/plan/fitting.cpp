@@ -60,8 +60,8 @@ class BatchChoice {
   // The minimum over all ranks.
   int64_t least(int64_t mine) const {
     if (!ranks_) return mine;
-    const std::vector<double> all = ranks_->gather({static_cast<double>(mine)});
-    return static_cast<int64_t>(*std::min_element(all.begin(), all.end()));
+    const std::vector<int64_t> all = ranks_->gather(mine);
+    return *std::min_element(all.begin(), all.end());
   }
 
   Change tried(const train::Planned& p, int64_t size, const Memory& memory) {

@@ -236,12 +236,7 @@ class TreeFit {
     in_step_ = false;
   }
   // A signal to any rank stops all.
-  void agree_to_stop() {
-    std::vector<double> request(train::kRequestNumbers);
-    train::put(ranks_->take_request(), request.data());
-    ranks_->sum(request);
-    ranks_->agree(train::request_of(request.data()));
-  }
+  void agree_to_stop() { ranks_->agree(ranks_->gather(ranks_->take_request())); }
   void check(int result, const std::string& what) const {
     if (ranks_) {
       check_together(library_, *ranks_, result, what);

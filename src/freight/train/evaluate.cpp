@@ -67,30 +67,32 @@ models::Model with_views(const models::Model& model, TestViews views) {
 // Loss, number right and count of each batch of an epoch, where ranks share them.
 class BatchFigures {
  public:
+  using Figures = std::array<double, 3>;
   BatchFigures(int64_t batches, Ranks* ranks) : ranks_(ranks) {
-    if (ranks) numbers_.assign(static_cast<size_t>(batches) * kOfBatch + kRequestNumbers, 0.0);
+    if (ranks) by_batch_.resize(static_cast<size_t>(batches));
   }
   // Takes the figures of this rank's next batch.
-  void add(const std::array<double, 3>& batch) {
-    if (!ranks_) return;
-    const auto number = static_cast<size_t>(share_of_batches(ranks_).number(added_++));
-    std::copy(batch.begin(), batch.end(), numbers_.begin() + static_cast<int64_t>(number * kOfBatch));
+  void add(const Figures& batch) {
+    if (ranks_) by_batch_[static_cast<size_t>(share_of_batches(ranks_).number(added_++))] = batch;
   }
-  // Their sums over all batches; what ranks want is agreed on beside.
-  std::array<double, 3> of_all() {
-    const size_t end = numbers_.size() - kRequestNumbers;
-    put(ranks_->take_request(), numbers_.data() + end);
-    ranks_->sum(numbers_);  // of each batch one rank has figures, the others zeros
-    ranks_->agree(request_of(numbers_.data() + end));
-    std::array<double, 3> all{};
-    for (size_t i = 0; i < end; ++i) all[i % kOfBatch] += numbers_[i];
-    return all;
+  // Their sums over all batches, in the order of batches. The ranks' requests are agreed on beside.
+  Figures of_all() {
+    ranks_->agree(ranks_->gather(ranks_->take_request()));
+    const std::vector<Figures> by_rank = ranks_->gather(by_batch_);
+    Figures sum{};
+    for (size_t batch = 0; batch < by_batch_.size(); ++batch) {
+      for (size_t i = 0; i < sum.size(); ++i) {
+        double value = 0;  // one rank has evaluated the batch, the others have zeros
+        for (size_t at = batch; at < by_rank.size(); at += by_batch_.size()) value += by_rank[at][i];
+        sum[i] += value;
+      }
+    }
+    return sum;
   }
 
  private:
-  static constexpr size_t kOfBatch = 3;
   Ranks* ranks_;
-  std::vector<double> numbers_;
+  std::vector<Figures> by_batch_;
   int64_t added_ = 0;
 };
 

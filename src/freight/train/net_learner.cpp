@@ -188,8 +188,8 @@ void plan_evaluation(NetRun& p) {
   const auto types = [&](int64_t batch_size) { return p.task->test_types(batch_size); };
   p.net->plan_evaluation(count, types);
   if (!p.ranks || (p.ranks->weights().empty() && !p.ranks->unlike())) return;
-  const std::vector<double> all = p.ranks->gather({static_cast<double>(p.net->evaluation.batch)});
-  const auto least = static_cast<int64_t>(*std::min_element(all.begin(), all.end()));
+  const std::vector<int64_t> all = p.ranks->gather(p.net->evaluation.batch);
+  const int64_t least = *std::min_element(all.begin(), all.end());
   if (least < p.net->evaluation.batch) p.net->plan_evaluation(std::min(count, least), types);
 }
 

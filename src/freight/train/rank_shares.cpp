@@ -169,7 +169,7 @@ RankShares measure_ranks(const TriedNet& net, const std::string& device, Ranks& 
   std::vector<std::pair<double, double>> before;
   for (int round = 0; round < 2; ++round) {
     const double mine = seconds_of_step(net, shares.units[me], [&] { ranks.comm().barrier(); });
-    const std::vector<double> seconds = ranks.gather({mine});
+    const std::vector<double> seconds = ranks.gather(mine);
     std::vector<StepLine> lines;
     std::vector<std::pair<double, double>> now;
     for (size_t i = 0; i < world; ++i) {

@@ -14,6 +14,18 @@
 
 namespace freight::train {
 
+StepRequest merged(const std::vector<StepRequest>& by_rank) {
+  StepRequest sum;
+  for (const StepRequest& r : by_rank) {
+    sum.interrupts += r.interrupts;
+    sum.terminations += r.terminations;
+    sum.stop += r.stop;
+    sum.saves += r.saves;
+    if (!sum.lr) sum.lr = r.lr;
+  }
+  return sum;
+}
+
 Overlap parse_overlap(const std::string& word) {
   if (word == "auto") return Overlap::automatic;
   if (word != "yes" && word != "no") fail(ErrorKind::usage, "--overlap", "expected auto, yes or no, got ", word);
@@ -81,10 +93,13 @@ std::string where_it_differs(const std::string& text, const std::string& other) 
 
 void Ranks::need_equal(const std::string& what, const std::string& mine) {
   const std::string theirs = from_first(mine);
-  const std::vector<double> differs = gather({mine == theirs ? 0.0 : 1.0});
-  const auto odd = std::find(differs.begin(), differs.end(), 1.0);
-  if (odd == differs.end()) return;
-  const auto who = static_cast<int>(odd - differs.begin());
+  struct Comparison {
+    bool equal;
+  };
+  const std::vector<Comparison> all = gather(Comparison{mine == theirs});
+  const auto odd = std::find_if(all.begin(), all.end(), [](const Comparison& c) { return !c.equal; });
+  if (odd == all.end()) return;
+  const auto who = static_cast<int>(odd - all.begin());
   const std::string text = from(who, mine);  // known to it alone
   fail(ErrorKind::usage, "ranks", "rank ", who, " has ", what, " ", excerpt(where_it_differs(text, theirs)),
        ", rank 0 has ", excerpt(where_it_differs(theirs, text)),
@@ -112,10 +127,8 @@ void Ranks::sum(std::vector<double>& numbers) {
   comm_->all_reduce(numbers.data(), static_cast<int64_t>(numbers.size()), DType::f64);
 }
 
-std::vector<double> Ranks::gather(const std::vector<double>& mine) {
-  std::vector<double> all(mine.size() * static_cast<size_t>(world()));
-  comm_->all_gather(mine.data(), all.data(), static_cast<int64_t>(mine.size()), DType::f64);
-  return all;
+void Ranks::gather_bytes(const void* mine, void* all, size_t bytes) {
+  if (bytes > 0) comm_->all_gather(mine, all, static_cast<int64_t>(bytes), DType::u8);
 }
 
 StepRequest Ranks::take_request() {
@@ -132,14 +145,11 @@ void Ranks::request(const StepRequest& also) {
   if (also.lr) mine_.lr = also.lr;
 }
 
-void Ranks::agree(const StepRequest& all) {
-  agreed_.interrupts += all.interrupts;
-  agreed_.terminations += all.terminations;
-  agreed_.stop += all.stop;
-  agreed_.saves += all.saves;
-  if (all.lr) agreed_.lr = all.lr;
-  if (all.terminations > 0) signals::agree(SIGTERM);
-  if (all.interrupts > 0) signals::agree(SIGINT);
+void Ranks::agree(const std::vector<StepRequest>& by_rank) {
+  const StepRequest now = merged(by_rank);
+  agreed_ = merged({now, agreed_});  // a new learning rate replaces one that was not taken yet
+  if (now.terminations > 0) signals::agree(SIGTERM);
+  if (now.interrupts > 0) signals::agree(SIGINT);
 }
 
 bool Ranks::take_save() { return std::exchange(agreed_.saves, 0) > 0; }
@@ -148,24 +158,6 @@ std::optional<double> Ranks::take_rate() {
   const std::optional<double> lr = agreed_.lr;
   agreed_.lr.reset();
   return lr;
-}
-
-void put(const StepRequest& w, double* numbers) {
-  numbers[0] = static_cast<double>(w.interrupts);
-  numbers[1] = static_cast<double>(w.terminations);
-  numbers[2] = static_cast<double>(w.stop);
-  numbers[3] = w.lr ? 1 : 0;
-  numbers[4] = w.lr.value_or(0);
-  numbers[5] = static_cast<double>(w.saves);
-}
-
-StepRequest request_of(const double* numbers) {
-  StepRequest w{.interrupts = static_cast<int64_t>(numbers[0]),
-                .terminations = static_cast<int64_t>(numbers[1]),
-                .stop = static_cast<int64_t>(numbers[2]),
-                .saves = static_cast<int64_t>(numbers[5])};
-  if (numbers[3] > 0) w.lr = numbers[4] / numbers[3];
-  return w;
 }
 
 }  // namespace freight::train

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,9 @@ struct StepRequest {
   std::optional<double> lr = {};             // the learning rate in place of the schedule's; of rank 0 alone
   bool any_stop() const { return interrupts > 0 || terminations > 0 || stop > 0; }
 };
+
+// What several ranks want together; a learning rate is that of the first who names one.
+StepRequest merged(const std::vector<StepRequest>& by_rank);
 
 // Whether sums of gradients are made beside the backward half: where its plan says that it pays, or always, or never.
 enum class Overlap : uint8_t { automatic, yes, no };
@@ -94,18 +98,30 @@ class Ranks {
   void broadcast(void* data, size_t bytes, int root = 0);
   // The sum over all ranks, of few numbers.
   void sum(std::vector<double>& numbers);
+  // Everybody's value, by rank. T is sent as its bytes, so all ranks must run the same build on the same architecture.
+  template <class T>
+  std::vector<T> gather(const T& mine) {
+    static_assert(std::is_trivially_copyable_v<T>, "ranks exchange bytes");
+    return gather(std::vector<T>{mine});
+  }
+  // The same for several values; all ranks give as many. Those of rank r begin at r * mine.size().
+  template <class T>
+  std::vector<T> gather(const std::vector<T>& mine) {
+    static_assert(std::is_trivially_copyable_v<T>, "ranks exchange bytes");
+    std::vector<T> all(mine.size() * static_cast<size_t>(world()));
+    gather_bytes(mine.data(), all.data(), mine.size() * sizeof(T));
+    return all;
+  }
   // Returns when all ranks called it. Throws Error(peer_lost) that names the rank which is lost or gave up: what
   // another library's collective only knows as a closed connection.
   void wait_for_all() { comm_->barrier(); }
-  // Everybody's numbers, by rank; each brings as many.
-  std::vector<double> gather(const std::vector<double>& mine);
 
   // The requests of this rank, as of now: those of request() and of signals. They are taken: the next call has those
   // that came since.
   StepRequest take_request();
   void request(const StepRequest& also);
-  // Takes in what all ranks want together, the same on each; a stop holds from then on (signals.h).
-  void agree(const StepRequest& all);
+  // Takes in the requests of all ranks, by rank and the same on each; a stop holds from then on (signals.h).
+  void agree(const std::vector<StepRequest>& by_rank);
   const StepRequest& agreed() const { return agreed_; }
   // True once where somebody was asked to save.
   bool take_save();
@@ -113,6 +129,8 @@ class Ranks {
   std::optional<double> take_rate();
 
  private:
+  void gather_bytes(const void* mine, void* all, size_t bytes);
+
   std::unique_ptr<comm::Comm> comm_;
   Overlap overlap_;
   RankRendezvous rendezvous_;
@@ -124,10 +142,5 @@ class Ranks {
   std::string note_ = {};
   std::unique_ptr<DeviceCollectives> devices_ = {};  // the last member: it asks comm_ who is lost
 };
-
-// A request as numbers that can be added, and back.
-constexpr size_t kRequestNumbers = 6;
-void put(const StepRequest& request, double* numbers);
-StepRequest request_of(const double* numbers);
 
 }  // namespace freight::train

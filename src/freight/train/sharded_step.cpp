@@ -33,13 +33,25 @@ namespace freight::train {
 namespace {
 
 constexpr size_t kAlign = 16;   // floats: 64 bytes
-constexpr size_t kNumbers = 4;  // of a shard: loss, number right, targets that are asked, samples
 // Steps that are watched before it is chosen where sums are made; the first of them plans, the others are timed.
 constexpr int64_t kWatched = 4;
 // Devices that sum among themselves cut their pieces by the figures of an H100's memory and f32 units, and of NCCL over
 // PCI Express 5: it is the ratio that counts, and where links are faster smaller pieces than need be cost a start each.
 constexpr DeviceSpeed kSpeedOfDevices = {.transfer = 5e10, .bytes = 3e12, .flops = 5e13, .beside = true};
 constexpr SumCost kSumsOfDevices = {.start = 3e-5, .per_byte = 2e-11};
+
+// What a shard contributes to the outcome of the step.
+struct ShardResult {
+  double loss = 0, right = 0;  // the loss as a part of the full batch's mean
+  int64_t counted = 0;         // targets that are asked
+  int64_t samples = 0;
+};
+
+// What ranks exchange in every step, by shard.
+struct ShardReport {
+  ShardResult result;
+  StepRequest request;  // of the rank, with its first shard
+};
 
 Array scalar_array(double v) { return Array::of<float>({static_cast<float>(v)}, {}); }
 
@@ -57,7 +69,7 @@ struct ShardedStep::State {
         partial(0) {}
   bool follows() const { return trained.shares && trained.ema; }
   // Makes means of sums that were divided by the full batch.
-  double by_count() const { return full_batch() / std::max(totals.counted, 1.0); }
+  double by_count() const { return full_batch() / static_cast<double>(std::max<int64_t>(totals.counted, 1)); }
   double full_batch() const { return static_cast<double>(sharding.batch_size * width); }  // in what targets count by
 
   float* block() const { return block_array.data<float>(); }
@@ -90,7 +102,7 @@ struct ShardedStep::State {
   void keep_block(int64_t number);
   void choose();
   void sum_blocks();
-  std::vector<double> exchange();
+  std::vector<ShardResult> exchange();
   Outcome outcome() const;
   void set_key(int64_t later) const;
   void update();
@@ -109,9 +121,7 @@ struct ShardedStep::State {
   Compiled<FollowWeights> follow;
 
   CompileOptions of_update = {};
-  struct Totals {
-    double loss = 0, right = 0, counted = 0, samples = 0;
-  } totals;  // of the last step whose numbers all have given
+  ShardResult totals;  // of the last step that all ranks have reported
 
   std::unique_ptr<ShardsTogether> together = {};  // null where one shard runs after the other
 
@@ -129,7 +139,7 @@ struct ShardedStep::State {
   StepTimeline timeline{.ranks = 0}, now{};     // the one that is told of, and of this step
   int64_t done = 0;                             // shards of this step so far
   bool placed = false;                          // place() was called
-  std::vector<double> numbers;                  // by shard of this rank
+  std::vector<ShardResult> results;             // by shard of this rank, as many as any rank has
   bool tokens = false;                          // are what targets are counted by
   int64_t width = 1;                            // targets of a sample
   bool own_memory = false;                      // of the device that computes
@@ -230,7 +240,7 @@ void ShardedStep::State::place(const data::FeedBatch& first) {
 }
 
 void ShardedStep::State::place_in_step(const data::FeedBatch& first, DeviceCollectives& sum) {
-  in_step = std::make_unique<StepSums>(sum, [this](const std::vector<double>& mine) { return ranks().gather(mine); });
+  in_step = std::make_unique<StepSums>(sum, [this](const StepSums::Intention& mine) { return ranks().gather(mine); });
   if (ranks().overlap() == Overlap::no) return;
   const std::vector<Variable> all = summands();
   std::vector<int64_t> ends;
@@ -311,7 +321,7 @@ void ShardedStep::State::start(const data::FeedBatch& first) {
   begun = std::chrono::steady_clock::now();
   if (std::exchange(moved, false)) timeline = {.ranks = 0};
   now = {.ranks = deal.world};
-  numbers.assign(static_cast<size_t>(deal.most()) * kNumbers, 0.0);
+  results.assign(static_cast<size_t>(deal.most()), {});
   partial.start();
   random_numbers = rng_state().array().clone();
 }
@@ -361,16 +371,16 @@ Array ShardedStep::State::random_numbers_of(int64_t number) const {
 }
 
 void ShardedStep::State::put_result(int64_t number, double loss, double right) {
-  double* of = numbers.data() + static_cast<size_t>(number) * kNumbers;
-  of[0] = loss;
-  of[1] = right;
+  ShardResult& r = results[static_cast<size_t>(number)];
+  r.loss = loss;
+  r.right = right;
 }
 
 void ShardedStep::State::count(const data::FeedBatch& b, int64_t number) {
-  double* of = numbers.data() + static_cast<size_t>(number) * kNumbers;
-  of[2] = static_cast<double>(b.count);
-  of[3] = static_cast<double>(b.inputs.shape()[0]);
-  if (tokens && of[3] > 0) width = b.targets.shape()[1];
+  ShardResult& r = results[static_cast<size_t>(number)];
+  r.counted = b.count;
+  r.samples = b.inputs.shape()[0];
+  if (tokens && r.samples > 0) width = b.targets.shape()[1];
 }
 
 // Computes all shards of this rank.
@@ -490,29 +500,29 @@ void ShardedStep::State::keep_timeline(double samples) {
   if (samples > timeline.samples || (samples == timeline.samples && now.step < timeline.step)) std::swap(timeline, now);
 }
 
-// The numbers of all shards, in their order; what ranks want is agreed on beside.
-std::vector<double> ShardedStep::State::exchange() {
-  if (!sharding.ranks) return numbers;
+// The results of all shards, in their order; the ranks' requests are agreed on beside.
+std::vector<ShardResult> ShardedStep::State::exchange() {
+  if (!sharding.ranks) return results;
   Ranks& ranks = *sharding.ranks;
-  std::vector<double> mine(kRequestNumbers);
-  put(ranks.take_request(), mine.data());
-  mine.insert(mine.end(), numbers.begin(), numbers.end());
-  const std::vector<double> all = ranks.gather(mine);
-  std::vector<double> requests(kRequestNumbers), by_shard;
+  std::vector<ShardReport> mine;
+  for (const ShardResult& r : results) mine.push_back({r, {}});
+  mine[0].request = ranks.take_request();
+  const std::vector<ShardReport> all = ranks.gather(mine);
+  std::vector<StepRequest> requests;
+  std::vector<ShardResult> by_shard;
   for (int r = 0; r < deal.world; ++r) {
-    const double* of = all.data() + static_cast<size_t>(r) * mine.size();
-    for (size_t i = 0; i < kRequestNumbers; ++i) requests[i] += of[i];
-    const auto count = static_cast<size_t>(deal.first_of(r + 1) - deal.first_of(r)) * kNumbers;
-    by_shard.insert(by_shard.end(), of + kRequestNumbers, of + kRequestNumbers + count);
+    const ShardReport* const of = all.data() + static_cast<size_t>(r) * mine.size();
+    requests.push_back(of[0].request);
+    for (int64_t i = 0; i < deal.first_of(r + 1) - deal.first_of(r); ++i) by_shard.push_back(of[i].result);
   }
-  ranks.agree(request_of(requests.data()));
+  ranks.agree(requests);
   return by_shard;
 }
 
 ShardedStep::Outcome ShardedStep::State::outcome() const {
   return {.loss = totals.samples > 0 ? totals.loss * by_count() : 0,
           .right = totals.right,
-          .counted = static_cast<int64_t>(totals.counted)};
+          .counted = totals.counted};
 }
 
 // The random numbers of this step, or of one that is so much later.
@@ -525,7 +535,7 @@ void ShardedStep::State::set_key(int64_t later) const {
 void ShardedStep::State::update() {
   set_key(0);
   apply(scalar_array(outcome().loss), scalar_array(by_count()),
-        scalar_array(static_cast<double>(sharding.batch_size) / totals.samples));
+        scalar_array(static_cast<double>(sharding.batch_size) / static_cast<double>(totals.samples)));
 }
 
 // Does what is left when all weights are there.
@@ -547,13 +557,12 @@ ShardedStep::Outcome ShardedStep::finish() {
   }
   const bool summed = s.beside;
   if (s.sums && ++s.steps == kWatched) s.choose();
-  const std::vector<double> numbers = s.exchange();
   s.totals = {};
-  for (size_t i = 0; i < numbers.size(); i += kNumbers) {
-    s.totals.loss += numbers[i];
-    s.totals.right += numbers[i + 1];
-    s.totals.counted += numbers[i + 2];
-    s.totals.samples += numbers[i + 3];
+  for (const ShardResult& r : s.exchange()) {
+    s.totals.loss += r.loss;
+    s.totals.right += r.right;
+    s.totals.counted += r.counted;
+    s.totals.samples += r.samples;
   }
   if (!summed) s.sum_blocks();
   s.set_key(0);
@@ -561,7 +570,7 @@ ShardedStep::Outcome ShardedStep::finish() {
   s.update();
   if (s.trained.shares) s.trained.shares->hand_over_weights();
   const Outcome o = s.end();
-  s.keep_timeline(s.totals.samples);
+  s.keep_timeline(static_cast<double>(s.totals.samples));
   return o;
 }
 

@@ -36,21 +36,17 @@ void StepSums::start() {
 // can is not known from the batch alone (samples are left out, memory moves).
 int64_t StepSums::agree(const SumOrder& order, bool recordable, int64_t kept) {
   start();
-  constexpr size_t kSaid = 4;
-  constexpr int kInexact = 16;  // bits of a hash that a double would round
-  const std::vector<double> all =
-      gather_({recordable ? 1.0 : 0.0, static_cast<double>(kept), static_cast<double>(order.hash_within >> kInexact),
-               static_cast<double>(order.hash >> kInexact)});
+  const std::vector<Intention> all = gather_({recordable, kept, order.hash, order.hash_within});
   bool records = true, repeats = kept != 0;
   in_plan_order_ = true;
-  for (size_t i = 0; i < all.size(); i += kSaid) {
-    records = records && all[i] == 1.0;
-    repeats = repeats && all[i + 1] == all[1];
-    if (all[i + 2] != all[2]) {
-      fail(ErrorKind::usage, "--sync-batch-norm", "the plan of rank ", i / kSaid,
+  for (size_t r = 0; r < all.size(); ++r) {
+    records = records && all[r].recordable;
+    repeats = repeats && all[r].kept == all[0].kept;
+    if (all[r].hash_within != all[0].hash_within) {
+      fail(ErrorKind::usage, "--sync-batch-norm", "the plan of rank ", r,
            " reduces other statistics than rank 0, or in another order");
     }
-    if (!order.within.empty() && all[i + 3] != all[3]) in_plan_order_ = false;
+    if (!order.within.empty() && all[r].hash != all[0].hash) in_plan_order_ = false;
   }
   if (!std::exchange(has_summed_, true) || !records || !in_plan_order_) return 0;
   return repeats ? kept : ++recordings_;

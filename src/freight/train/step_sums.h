@@ -16,8 +16,14 @@ namespace freight::train {
 
 class StepSums final : public Collectives {
  public:
-  // Everybody's numbers, by rank; each brings as many.
-  using Gather = std::function<std::vector<double>(const std::vector<double>&)>;
+  // What a rank is about to do in a step.
+  struct Intention {
+    bool recordable;
+    int64_t kept;  // number of the recording that it has; 0: none
+    uint64_t hash, hash_within;
+  };
+  // Everybody's, by rank.
+  using Gather = std::function<std::vector<Intention>(const Intention&)>;
   // `devices` outlives it.
   StepSums(DeviceCollectives& devices, Gather gather) : devices_(devices), gather_(std::move(gather)) {}
 
