@@ -106,8 +106,9 @@ TEST_F(KernelChoices, GuessThoseOfTheNearestKnownStep) {
     testing::put(file, content);
     Taking tiles, library, blocks;
     Choices choices("choices.txt");
-    const ChoiceRule rule(ChoiceRule::Unknown::guessed);
-    EXPECT_EQ(choices.fastest(c.asked, {tiles.as("tiles"), library.as("library"), blocks.as("blocks")}), c.chosen)
+    ChoiceRule rule(ChoiceRule::Unknown::guessed);
+    EXPECT_EQ(choices.fastest(c.asked, {tiles.as("tiles"), library.as("library"), blocks.as("blocks")}, &rule),
+              c.chosen)
         << c.known << " for " << c.asked;
     EXPECT_EQ(tiles.runs + library.runs + blocks.runs, 0);
     EXPECT_EQ(io::read_text(file), content);  // a guess is not written down
@@ -120,10 +121,10 @@ TEST_F(KernelChoices, GuessWhatIsMadeAtOnceUnlessTheStepItselfIsKnown) {
   std::vector<Choices::Candidate> both{library.as("library"), tiles.as("tiles")};
   both[1].guess = true;
   Choices choices("choices.txt");
-  const ChoiceRule rule(ChoiceRule::Unknown::guessed);
-  EXPECT_EQ(choices.fastest("matmul f32[8,4]", both), 0u);
-  EXPECT_EQ(choices.fastest("matmul f32[9,4]", both), 1u);
-  EXPECT_EQ(choices.fastest("matmul ta f32[9,4]", both), 1u);
+  ChoiceRule rule(ChoiceRule::Unknown::guessed);
+  EXPECT_EQ(choices.fastest("matmul f32[8,4]", both, &rule), 0u);
+  EXPECT_EQ(choices.fastest("matmul f32[9,4]", both, &rule), 1u);
+  EXPECT_EQ(choices.fastest("matmul ta f32[9,4]", both, &rule), 1u);
   EXPECT_EQ(library.runs + tiles.runs, 0);
 }
 
@@ -138,8 +139,8 @@ TEST_F(KernelChoices, AreReadUpToEightMebibytes) {
     Taking library, tiles;
     std::vector<Choices::Candidate> both{library.as("library"), tiles.as("tiles")};
     both[1].guess = true;
-    const ChoiceRule rule(ChoiceRule::Unknown::guessed);
-    EXPECT_EQ(Choices("choices.txt").fastest("matmul f32[8,4]", both), bytes <= kMost ? 0u : 1u) << bytes;
+    ChoiceRule rule(ChoiceRule::Unknown::guessed);
+    EXPECT_EQ(Choices("choices.txt").fastest("matmul f32[8,4]", both, &rule), bytes <= kMost ? 0u : 1u) << bytes;
   }
 }
 
@@ -147,13 +148,13 @@ TEST_F(KernelChoices, FirstShapesAreMeasuredUnlessACandidateIsMadeAtOnce) {
   Taking library, tiles;
   std::vector<Choices::Candidate> both{library.as("library"), tiles.as("tiles")};
   Choices choices("choices.txt");
-  const ChoiceRule rule(ChoiceRule::Unknown::measured_or_at_once);
+  ChoiceRule rule(ChoiceRule::Unknown::measured_or_at_once);
   both[1].guess = true;
-  EXPECT_EQ(choices.fastest("matmul f32[8,4]", both), 1u);
+  EXPECT_EQ(choices.fastest("matmul f32[8,4]", both, &rule), 1u);
   EXPECT_EQ(library.runs + tiles.runs, 0);
   EXPECT_EQ(rule.guesses(), 1u);
   both[1].guess = false;
-  choices.fastest("matmul f32[800,400]", both);
+  choices.fastest("matmul f32[800,400]", both, &rule);
   EXPECT_GT(library.runs, 0);
   EXPECT_GT(tiles.runs, 0);
   EXPECT_EQ(rule.guesses(), 1u);
@@ -187,8 +188,8 @@ TEST_F(KernelChoices, GuessesAreCountedUntilTheStepIsMeasured) {
   const std::vector<Choices::Candidate> both{a.as("a"), b.as("b")};
   Choices choices("choices.txt");
   const auto guesses = [&](const char* step) {
-    const ChoiceRule rule(ChoiceRule::Unknown::guessed);
-    choices.fastest(step, both);
+    ChoiceRule rule(ChoiceRule::Unknown::guessed);
+    choices.fastest(step, both, &rule);
     return rule.guesses();
   };
   EXPECT_EQ(guesses("sum f32[8]"), 0u);
@@ -206,8 +207,8 @@ TEST_F(KernelChoices, WhatHoldsForTheProcessIsNotChangedByAMeasurement) {
   const std::vector<Choices::Candidate> both{slow.as("slow"), fast.as("fast")};
   Choices choices("choices.txt");
   const auto eager = [&] {
-    const ChoiceRule rule(ChoiceRule::Unknown::guessed, ChoiceRule::Lasting::process);
-    return choices.fastest("sum f32[9]", both);
+    ChoiceRule rule(ChoiceRule::Unknown::guessed, ChoiceRule::Lasting::process);
+    return choices.fastest("sum f32[9]", both, &rule);
   };
   EXPECT_EQ(eager(), 0u);
   EXPECT_EQ(choices.fastest("sum f32[9]", both), 1u);

@@ -129,8 +129,7 @@ class Rank {
       for (const Variable& g : layers_.gradients) g.set(0.0);
       sums_->run_empty(layers_.normed == Normed::no ? SumOrder{} : order(1));
     } else {
-      const CollectivesScope scope(sums_.get());
-      (*step_)(batch(comm_.rank(), step, mine)).item<float>();
+      step_->run_in(Context{.collectives = sums_.get()}, batch(comm_.rank(), step, mine)).item<float>();
     }
   }
   Floats gradients() const {

@@ -48,7 +48,7 @@ class ChoosingBackend final : public Backend {
     };
     const std::vector<Choices::Candidate> both{candidate("first"), candidate("second")};
     const std::string step = cat("matmul ", spec.in[0].type, spec.in[1].type);
-    log.taken.push_back(both[measures(spec) ? log.choices->fastest(step, both) : 0].name);
+    log.taken.push_back(both[measures(spec) ? log.choices->fastest(step, both, spec.rule) : 0].name);
     return backend("null").prepare(spec);
   }
 };

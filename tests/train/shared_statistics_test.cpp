@@ -12,6 +12,7 @@
 #include "freight/comm/tree_sum.h"
 #include "freight/nn/norm.h"
 #include "freight/ops/ops.h"
+#include "freight/run/collectives.h"
 #include "freight/run/executable.h"
 #include "freight/run/plan.h"
 #include "freight/trace/batch_statistics.h"
@@ -65,6 +66,20 @@ void expect_near(const Array& part, const Array& whole, int64_t first, double sc
   }
 }
 
+// Sums over the parts alone.
+struct PartsAlone final : Collectives {
+  void ready(void*) override {}
+  bool sum_within(std::span<void* const> parts, const Type& type) override {
+    ++sums;
+    const std::vector<const void*> each(parts.begin(), parts.end());
+    Array total(type.dtype, type.shape);
+    comm::tree_sum(each.data(), static_cast<int>(each.size()), total.raw(), total.numel(), type.dtype);
+    for (void* const to : parts) std::memcpy(to, total.raw(), total.bytes());
+    return true;
+  }
+  int sums = 0;
+};
+
 TEST(SharedStatistics, OfUnequalPartsAreThoseOfTheWholeBatch) {
   for (const double mean : {0.0, 100.0}) {  // far away from 0 a variance must not be lost to rounding
     const std::vector<int64_t> parts = {4, 1, 2};
@@ -90,15 +105,9 @@ TEST(SharedStatistics, OfUnequalPartsAreThoseOfTheWholeBatch) {
       }
       all.push_back({executables.back().get(), {part, towards}, results});
     }
-    int sums = 0;
-    Executable::run_together(all, [&](const std::vector<void*>& from, const Type& type) {
-      ++sums;
-      const std::vector<const void*> each(from.begin(), from.end());
-      Array total(type.dtype, type.shape);
-      comm::tree_sum(each.data(), static_cast<int>(each.size()), total.raw(), total.numel(), type.dtype);
-      for (void* const to : from) std::memcpy(to, total.raw(), total.bytes());
-    });
-    EXPECT_EQ(sums, 2);  // one forward, one backward
+    PartsAlone collectives;
+    Executable::run_together(all, collectives);
+    EXPECT_EQ(collectives.sums, 2);  // one forward, one backward
     first = 0;
     std::vector<float> scale(kChannels), shift(kChannels);
     for (size_t i = 0; i < parts.size(); ++i) {
@@ -137,7 +146,8 @@ TEST(SharedStatistics, ExecutablesThatShareAnArenaDoNotRunSideBySide) {
     results.emplace_back(e.plan().graph().type(v).dtype, e.plan().graph().type(v).shape);
   }
   const std::vector<Executable::Joint> twice(2, {&e, {x, x}, results});
-  EXPECT_THROW(Executable::run_together(twice, [](const std::vector<void*>&, const Type&) {}), Error);
+  PartsAlone collectives;
+  EXPECT_THROW(Executable::run_together(twice, collectives), Error);
 }
 
 }  // namespace

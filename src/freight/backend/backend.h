@@ -9,6 +9,7 @@
 
 namespace freight {
 
+class ChoiceRule;
 class DeviceMemory;
 
 // A library's own format, of weights or of what it keeps for a gradient; `descriptor` has its meaning for one backend.
@@ -55,6 +56,8 @@ struct StepSpec {
   bool stream_outputs = false;  // the outputs are larger than cache and not read soon: non-temporal stores pay
   bool tf32 = false;            // products of f32 may round their operands to TF32
   bool round_each = false;      // RunOptions
+  // How kernels are chosen; null: what is not known is measured (backend/choices.h). Valid during prepare only.
+  ChoiceRule* rule = nullptr;
 };
 
 // A prepared step. run() gets the addresses in the order inputs, outputs, scratch; it allocates nothing.
@@ -81,6 +84,7 @@ struct LayoutPlan {
 struct FrozenInputs {
   std::vector<bool> inputs;
   bool deterministic = false;
+  ChoiceRule* rule = nullptr;  // StepSpec
 };
 
 class Backend {

@@ -2,6 +2,7 @@
 #include "freight/backend/choices.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -135,13 +136,10 @@ std::optional<size_t> candidate_named(const std::string& name, const std::vector
   return std::nullopt;
 }
 
-thread_local ChoiceRule* current_rule = nullptr;
+constexpr int64_t kNotForced = -1;
+std::atomic<int64_t> g_forced_choice{kNotForced};
 
 }  // namespace
-
-ChoiceRule::ChoiceRule(Unknown unknown, Lasting lasting)
-    : unknown_(unknown), lasting_(lasting), outer_(std::exchange(current_rule, this)) {}
-ChoiceRule::~ChoiceRule() { current_rule = outer_; }
 
 std::string signature(const StepSpec& spec) {
   std::string s = name(spec.node->op);
@@ -157,15 +155,12 @@ std::string signature(const StepSpec& spec) {
 
 bool measures(const StepSpec& spec) { return !spec.deterministic && env::get("FREIGHT_TUNE") != "0"; }
 
-namespace {
-thread_local std::optional<size_t> forced_choice;
-}
-
-ForcedChoice::ForcedChoice(size_t number) { forced_choice = number; }
-ForcedChoice::~ForcedChoice() { forced_choice.reset(); }
+ForcedChoice::ForcedChoice(size_t number) { g_forced_choice = static_cast<int64_t>(number); }
+ForcedChoice::~ForcedChoice() { g_forced_choice = kNotForced; }
 std::optional<size_t> ForcedChoice::among(size_t candidates) {
-  if (!forced_choice) return std::nullopt;
-  return std::min(*forced_choice, candidates - 1);
+  const int64_t forced = g_forced_choice;
+  if (forced == kNotForced) return std::nullopt;
+  return std::min(static_cast<size_t>(forced), candidates - 1);
 }
 
 ZeroOperands::ZeroOperands(const StepSpec& spec, size_t scratch, std::shared_ptr<DeviceMemory> memory, int cold)
@@ -240,9 +235,8 @@ size_t Choices::nearest(const std::string& step, const std::vector<Candidate>& c
   return chosen;
 }
 
-size_t Choices::fastest(const std::string& step, const std::vector<Candidate>& candidates) {
+size_t Choices::fastest(const std::string& step, const std::vector<Candidate>& candidates, ChoiceRule* rule) {
   std::lock_guard lock(mutex_);
-  ChoiceRule* const rule = current_rule;
   if (!rule || rule->lasting_ != ChoiceRule::Lasting::process) return by_rule(step, candidates, rule);
   if (const auto it = given_.find(step); it != given_.end()) {
     if (const auto i = candidate_named(it->second, candidates)) return *i;

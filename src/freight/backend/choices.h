@@ -19,8 +19,8 @@ std::string signature(const StepSpec& spec);
 // Whether kernels of the step may be measured at all: not where it is to be deterministic, nor with FREIGHT_TUNE=0.
 bool measures(const StepSpec& spec);
 
-// While one lives, choices of this thread take the candidate with this number, or the last one there is: so that tests
-// reach them all.
+// While one lives, choices take the candidate with this number, or the last one there is: so that tests reach them all.
+// For one thread that makes plans.
 class ForcedChoice {
  public:
   explicit ForcedChoice(size_t number);
@@ -51,7 +51,7 @@ class ZeroOperands {
   std::vector<void*> addresses_;
 };
 
-// How choices of this thread are made while one lives; without one, each step that is not known is measured.
+// How the choices of a plan are made (StepSpec::rule).
 class ChoiceRule {
  public:
   // A step that is not known gets this: a measurement, or the choice of the nearest known step; or a measurement unless
@@ -61,10 +61,8 @@ class ChoiceRule {
   // as the process, so that the step has the same bits in each plan.
   enum class Lasting : uint8_t { until_measured, process };
 
-  explicit ChoiceRule(Unknown unknown, Lasting lasting = Lasting::until_measured);
-  ~ChoiceRule();
-  ChoiceRule(const ChoiceRule&) = delete;
-  ChoiceRule& operator=(const ChoiceRule&) = delete;
+  explicit ChoiceRule(Unknown unknown, Lasting lasting = Lasting::until_measured)
+      : unknown_(unknown), lasting_(lasting) {}
   // How many choices were guessed that a measurement may yet change.
   size_t guesses() const { return guesses_; }
 
@@ -73,7 +71,6 @@ class ChoiceRule {
   Unknown unknown_;
   Lasting lasting_;
   size_t guesses_ = 0;
-  ChoiceRule* outer_;
 };
 
 class Choices {
@@ -88,10 +85,10 @@ class Choices {
   // `file` of the cache directory: a line for each choice. A run should take `least_run` seconds: what is waited for
   // behind it then does not count.
   explicit Choices(const std::string& file, double least_run = 0);
-  // The candidate that is fastest, measured or remembered; under a ChoiceRule, or guessed. One that throws Error at
-  // once is passed over. `step` names all that the choice depends on: what is computed, device, libraries, the kernels'
-  // revision.
-  size_t fastest(const std::string& step, const std::vector<Candidate>& candidates);
+  // The candidate that is fastest, measured or remembered; by a rule, or guessed. One that throws Error at once is
+  // passed over. `step` names all that the choice depends on: what is computed, device, libraries, the kernels'
+  // revision. `rule`: null where each step that is not known is measured.
+  size_t fastest(const std::string& step, const std::vector<Candidate>& candidates, ChoiceRule* rule = nullptr);
 
  private:
   struct Known {

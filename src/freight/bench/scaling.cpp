@@ -109,7 +109,8 @@ ScalingPoint time_training(train::PreparedRun run, train::Ranks* ranks, const Ti
   for (const StepSeconds& s : all) {
     const double left = std::max(0.0, s.total - s.sums - s.meetings);
     const double data = std::clamp(s.data, 0.0, left);
-    p.ranks.push_back({.compute = left - data, .sums = s.sums, .waiting = s.meetings, .data = data, .beside = s.beside});
+    p.ranks.push_back(
+        {.compute = left - data, .sums = s.sums, .waiting = s.meetings, .data = data, .beside = s.beside});
   }
   return p;
 }

@@ -1,14 +1,13 @@
 // See container.h.
 #include "freight/nn/container.h"
 
+#include <utility>
+
 #include "freight/ops/shape.h"
+#include "freight/trace/thread_context.h"
 #include "freight/trace/tracer.h"
 
 namespace freight::nn {
-
-namespace {
-thread_local AuxiliaryOutputs* t_outputs = nullptr;
-}
 
 Sequential::Sequential(const Fields& fields) {
   for (const Child& c : fields.layers) append(c.name, c.module);
@@ -76,13 +75,13 @@ Auxiliary::Auxiliary(const Fields& fields) : fields_(checked<Auxiliary>(fields))
 Tensor Auxiliary::forward(const Tensor& x) {
   if (training()) {
     const Tensor output = (*fields_.head)(x);
-    if (t_outputs) t_outputs->list.push_back({output, fields_.weight});
+    if (auto* const all = trace::thread_context().auxiliary_outputs) all->list.push_back({output, fields_.weight});
   }
   return x;
 }
 
-AuxiliaryOutputs::AuxiliaryOutputs() : before_(t_outputs) { t_outputs = this; }
-AuxiliaryOutputs::~AuxiliaryOutputs() { t_outputs = before_; }
+AuxiliaryOutputs::AuxiliaryOutputs() : before_(std::exchange(trace::thread_context().auxiliary_outputs, this)) {}
+AuxiliaryOutputs::~AuxiliaryOutputs() { trace::thread_context().auxiliary_outputs = before_; }
 
 LayerList container_layers() {
   return {

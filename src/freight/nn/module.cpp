@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 #include <typeinfo>
+#include <utility>
 
 #include "freight/nn/init.h"
 #include "freight/nn/layer_type.h"
@@ -11,22 +12,12 @@
 #include "freight/ops/elementwise.h"
 #include "freight/ops/reduce.h"
 #include "freight/ops/shape.h"
+#include "freight/trace/thread_context.h"
 #include "freight/trace/tracer.h"
 
 namespace freight::nn {
 
-namespace {
-thread_local CallRecorder* t_recorder = nullptr;
-thread_local bool t_no_gradient_hooks = false;
-
-// All that is known of the tokens while the outermost module runs.
-struct Running {
-  int depth = 0;
-  Shape tokens;
-  Tensor counts;
-};
-thread_local Running t_running;
-}  // namespace
+using trace::thread_context;
 
 struct Hooks {
   struct Entry {
@@ -55,7 +46,7 @@ std::vector<Tensor> with_gradient_hooks(const Hooks& hooks, bool of_inputs, std:
   for (const Hooks::Entry& e : hooks.list) {
     if (e.gradient && e.of_inputs == of_inputs) list.push_back(e.gradient);
   }
-  if (list.empty() || t_no_gradient_hooks) return tensors;
+  if (list.empty() || thread_context().gradient_hooks_off) return tensors;
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (!tensors[i].defined() || !is_floating(tensors[i].dtype())) continue;
     tensors[i] = on_gradient(tensors[i], [list, i](const Tensor& gradient) {
@@ -98,11 +89,11 @@ void HookHandle::remove() {
   if (!of_trace) hooks->change();
 }
 
-GradientHooksOff::GradientHooksOff() : before_(t_no_gradient_hooks) { t_no_gradient_hooks = true; }
-GradientHooksOff::~GradientHooksOff() { t_no_gradient_hooks = before_; }
+GradientHooksOff::GradientHooksOff() : before_(std::exchange(thread_context().gradient_hooks_off, true)) {}
+GradientHooksOff::~GradientHooksOff() { thread_context().gradient_hooks_off = before_; }
 
-CallRecorder::CallRecorder() : before_(t_recorder) { t_recorder = this; }
-CallRecorder::~CallRecorder() { t_recorder = before_; }
+CallRecorder::CallRecorder() : before_(std::exchange(thread_context().call_recorder, this)) {}
+CallRecorder::~CallRecorder() { thread_context().call_recorder = before_; }
 
 // The variables that have their new names.
 struct Module::Renamed {
@@ -133,10 +124,13 @@ Config Module::config() const {
 
 Module::Call::Call(const Module& module, const SourceLine& at) : module_(module), frame_(at), scope_(module.name_) {
   module.need_whole("call");
-  ++t_running.depth;
+  ++thread_context().module_depth;
 }
 Module::Call::~Call() {
-  if (--t_running.depth == 0) t_running = {};
+  trace::ThreadContext& context = thread_context();
+  if (--context.module_depth > 0) return;
+  context.tokens = {};
+  context.token_counts = {};
 }
 
 std::vector<Tensor> Module::Call::given(std::vector<Tensor> inputs) const {
@@ -165,8 +159,8 @@ std::vector<Tensor> Module::Call::done(const std::vector<Tensor>& inputs, std::v
   }
   outputs = with_gradient_hooks(hooks, false, std::move(outputs));
   const bool known = !inputs.empty() && inputs[0].defined() && !outputs.empty() && outputs[0].defined();
-  if (t_recorder && known) {
-    t_recorder->calls.push_back({&module_, trace::scope(), inputs[0].type(), outputs[0].type()});
+  if (CallRecorder* const recorder = thread_context().call_recorder; recorder && known) {
+    recorder->calls.push_back({&module_, trace::scope(), inputs[0].type(), outputs[0].type()});
   }
   return outputs;
 }
@@ -231,13 +225,15 @@ void Module::need_whole(const char* op) const {
 void Module::announce_tokens(const Tensor& tokens, int64_t padding) {
   if (tokens.rank() != 2 || tokens.dim(1) == 0) return;
   const Tensor places = iota(tokens.shape(), 1, DType::i32) + 1;
-  t_running.tokens = tokens.shape();
-  t_running.counts = max(where(not_equal(tokens, padding), places, 0), 1);
+  trace::ThreadContext& context = thread_context();
+  context.tokens = tokens.shape();
+  context.token_counts = max(where(not_equal(tokens, padding), places, 0), 1);
 }
 
 Tensor Module::token_counts(const Tensor& x) {
-  const Shape& t = t_running.tokens;
-  return t.rank() == 2 && x.rank() >= 2 && x.dim(0) == t[0] && x.dim(1) == t[1] ? t_running.counts : Tensor();
+  const trace::ThreadContext& context = thread_context();
+  const Shape& t = context.tokens;
+  return t.rank() == 2 && x.rank() >= 2 && x.dim(0) == t[0] && x.dim(1) == t[1] ? context.token_counts : Tensor();
 }
 
 void Module::set_training(bool on) {

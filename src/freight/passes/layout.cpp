@@ -211,7 +211,7 @@ class LayoutPass {
     std::vector<Value> inputs = r_(n.inputs);
     std::vector<Layout> given;
     for (Value v : inputs) given.push_back(place(v).layout);
-    FrozenInputs frozen{{}, options_.deterministic};
+    FrozenInputs frozen{{}, options_.deterministic, options_.rule};
     for (Value v : n.inputs) frozen.inputs.push_back(frozen_[v]);
     const LayoutPlan plan = options_.states == States::frozen ? backend_.layouts_of_frozen(r_.src, n, given, frozen)
                                                               : backend_.layouts(r_.src, n, given);

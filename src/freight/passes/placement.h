@@ -30,6 +30,7 @@ struct PlacedGraph {
 struct LayoutOptions {
   States states = States::change;
   bool deterministic = false;  // no choice of packed layouts by measurement
+  ChoiceRule* rule = nullptr;  // of choices that are made by measurement (StepSpec)
 };
 
 namespace passes {

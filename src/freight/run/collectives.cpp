@@ -18,46 +18,26 @@ namespace freight {
 
 namespace {
 
-thread_local Collectives* t_summing = nullptr;
-
 class AllReduce final : public Kernel {
  public:
-  AllReduce(std::shared_ptr<DeviceMemory> memory, const Type& type, bool read_within)
-      : memory_(std::move(memory)), type_(type), read_within_(read_within) {}
+  AllReduce(std::shared_ptr<DeviceMemory> memory, size_t bytes) : memory_(std::move(memory)), bytes_(bytes) {}
 
   void run(void* const* operands) override {
-    const size_t bytes = type_.bytes();
-    if (operands[0] != operands[1] && bytes > 0) {
-      if (memory_) {
-        memory_->copy(operands[1], operands[0], bytes, Queue::kernels);
-      } else {
-        parallel_copy(operands[1], operands[0], bytes);
-      }
+    if (operands[0] == operands[1] || bytes_ == 0) return;
+    if (memory_) {
+      memory_->copy(operands[1], operands[0], bytes_, Queue::kernels);
+    } else {
+      parallel_copy(operands[1], operands[0], bytes_);
     }
-    if (!t_summing) return;
-    if (t_summing->memory() != memory_.get()) {
-      fail(ErrorKind::usage, "all_reduce", "all-reduce in other memory than the plan's: ", type_);
-    }
-    if (!read_within_) return t_summing->ready(operands[1]);
-    if (t_summing->sum_within(operands[1], type_)) return;
-    fail(ErrorKind::usage, "all_reduce",
-         "a sum over ranks is there behind the run, but another step of it reads the sum: ", type_);
   }
   std::string name() const override { return "all_reduce"; }
 
  private:
   std::shared_ptr<DeviceMemory> memory_;
-  Type type_;
-  bool read_within_;
+  size_t bytes_;
 };
 
 }  // namespace
-
-CollectivesScope::CollectivesScope(Collectives* to) : before_(t_summing) {
-  if (to) t_summing = to;
-}
-CollectivesScope::~CollectivesScope() { t_summing = before_; }
-Collectives* CollectivesScope::current() { return t_summing; }
 
 SumOrder order_of_sums(const Plan& plan) {
   const Graph& g = plan.graph();
@@ -83,8 +63,8 @@ SumOrder order_of_sums(const Plan& plan) {
   return order;
 }
 
-std::unique_ptr<Kernel> make_all_reduce(std::shared_ptr<DeviceMemory> memory, const Type& type, bool read_within) {
-  return std::make_unique<AllReduce>(std::move(memory), type, read_within);
+std::unique_ptr<Kernel> make_all_reduce(std::shared_ptr<DeviceMemory> memory, const Type& type) {
+  return std::make_unique<AllReduce>(std::move(memory), type.bytes());
 }
 
 }  // namespace freight

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -42,30 +43,18 @@ class Collectives {
   // This rank's `data` is ready to become the sum over all ranks, in place. Called in the order of the plan, by the
   // thread that runs it, and returns at once; the plan touches the data no more in this run.
   virtual void ready(void* data) = 0;
-  // The same where the steps that follow read the sum. False: sums are there behind the run.
-  virtual bool sum_within(void*, const Type&) { return false; }
+  // The same where the steps that follow read the sum, which is made before it returns, or in the order of the device.
+  // `parts` are those of the runs that go on together (Executable::run_together), in host memory, or the one of a run
+  // by itself, in memory(). False: sums are there behind the run.
+  virtual bool sum_within(std::span<void* const> /*parts*/, const Type&) { return false; }
   // All steps were given to the device, and what they leave behind the last one. Part of a recording, as all above.
   virtual void run_ends() {}
   // A recording was enqueued.
   virtual void enqueued() {}
 };
 
-// Until the end of the scope, all_reduce steps of plans that this thread runs go to `to`. Without one they are the
-// identity: the process is the only rank.
-class CollectivesScope {
- public:
-  explicit CollectivesScope(Collectives* to);  // null: no change
-  ~CollectivesScope();
-  CollectivesScope(const CollectivesScope&) = delete;
-  CollectivesScope& operator=(const CollectivesScope&) = delete;
-  static Collectives* current();  // of this thread; null: none
-
- private:
-  Collectives* before_;
-};
-
-// The step of a sum over ranks of a dense row-major tensor. Where another step of its plan reads the result
-// (`read_within`), a run whose Collectives sum behind it throws Error(usage).
-std::unique_ptr<Kernel> make_all_reduce(std::shared_ptr<DeviceMemory> memory, const Type& type, bool read_within);
+// The step of a sum over ranks of a dense row-major tensor: brings this rank's part to where the sum will be.
+// Executable then has the Collectives of its Context reduce it.
+std::unique_ptr<Kernel> make_all_reduce(std::shared_ptr<DeviceMemory> memory, const Type& type);
 
 }  // namespace freight

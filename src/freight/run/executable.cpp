@@ -92,7 +92,9 @@ Array constant_array(const ConstantAttrs& a) {
 struct Executable::Bound {
   struct BoundStep {
     Kernel* kernel;
-    size_t first;  // entry in `table`
+    size_t first;               // entry in `table`
+    const Type* sum = nullptr;  // of an all_reduce; null for other steps
+    bool sum_read = false;      // another step reads that
     Queue queue = Queue::kernels;
     std::vector<DeviceMark*> after = {};  // that its queue waits for
     DeviceMark* mark = nullptr;           // behind it, where another queue waits for it
@@ -105,6 +107,9 @@ struct Executable::Bound {
   };
   std::shared_ptr<DeviceMemory> memory;  // null: the host's
   std::vector<State> states;
+  // Which state is the random state, and memory for one that a Context brings, on the device or in host memory.
+  std::optional<size_t> random;
+  std::unique_ptr<Arena> random_block;
   std::shared_ptr<SharedArena> arena;
   Slot arena_slot;
   std::unique_ptr<Arena> kept, host;
@@ -148,11 +153,32 @@ struct Executable::Bound {
     has_run = false;
     for (const Fixup& f : slot.fixups) table[f.entry] = static_cast<char*>(to) + f.offset;
   }
-  void run_step(size_t i) {
+  void run_step(size_t i, Collectives* ranks) {
     const BoundStep& s = steps[i];
     for (DeviceMark* m : s.after) m->await(s.queue);
     s.kernel->run(table.data() + s.first);
+    if (s.sum && ranks) reduce(s, *ranks);
     if (s.mark) s.mark->set(s.queue);
+  }
+  void reduce(const BoundStep& s, Collectives& ranks) const {
+    if (ranks.memory() != memory.get()) {
+      fail(ErrorKind::usage, "all_reduce", "all-reduce in other memory than the plan's: ", *s.sum);
+    }
+    void* const data = table[s.first + 1];  // behind the one operand
+    if (!s.sum_read) return ranks.ready(data);
+    if (ranks.sum_within({&data, 1}, *s.sum)) return;
+    fail(ErrorKind::usage, "all_reduce",
+         "a sum over ranks is there behind the run, but another step of it reads the sum: ", *s.sum);
+  }
+  // Where this run finds the random state.
+  void* random_address(const RandomState& given) {
+    if (!random_block) random_block = std::make_unique<Arena>(memory, sizeof given);
+    if (memory) {
+      Array::of<int64_t>({given[0], given[1]}, {2}).storage()->send(memory, random_block->address(), sizeof given);
+    } else {
+      std::memcpy(random_block->address(), given.data(), sizeof given);
+    }
+    return random_block->address();
   }
   void begin_run() const {
     if (const auto it = marks.find(kRunBegins); it != marks.end()) it->second->set(Queue::kernels);
@@ -189,14 +215,14 @@ struct Executable::Bound {
   }
 };
 
-Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared_ptr<Storage>> states,
-                       std::shared_ptr<SharedArena> arena)
+Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared_ptr<Storage>> states, Options options)
     : plan_(std::move(plan)), bound_(std::make_unique<Bound>()) {
   const Graph& g = plan_->graph();
   const MemoryPlan& memory = plan_->memory();
   Bound& b = *bound_;
   b.memory = backend(plan_->options().backend).memory();
-  b.arena = arena ? std::move(arena) : make_shared_arena();
+  b.arena = options.arena ? std::move(options.arena) : make_shared_arena();
+  b.random = options.random_state;
   {
     const std::lock_guard alone(b.arena->mutex());
     b.arena->of(b.memory, memory.arena_bytes);  // so that what does not fit is refused here
@@ -259,7 +285,8 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
   for (const PlanStep& s : plan_->steps()) {
     const Node& n = g.node(s.node);
     if (within[s.node]) b.sums_within.push_back(b.steps.size());
-    b.steps.push_back({s.kernel.get(), b.table.size()});
+    const Type* const sum = n.op == Op::all_reduce ? &g.type(n.out()) : nullptr;
+    b.steps.push_back({s.kernel.get(), b.table.size(), sum, within[s.node]});
     for (Value v : n.inputs) add_value(v);
     for (Value v : n.outputs) add_value(v);
     add(memory.scratch[s.node], 0);
@@ -273,14 +300,18 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
 
 Executable::~Executable() = default;
 
-void Executable::bind(const std::vector<Array>& inputs, const std::vector<Array>& outputs) {
+void Executable::bind(const std::vector<Array>& inputs, const std::vector<Array>& outputs,
+                      const std::optional<RandomState>& random) {
   Bound& b = *bound_;
   if (inputs.size() != b.inputs.size() || outputs.size() != b.outputs.size()) {
     fail(ErrorKind::usage, "run", "expected ", b.inputs.size(), " and ", b.outputs.size(), ", got ", inputs.size(),
          " inputs and ", outputs.size(), " outputs");
   }
   b.set(b.arena_slot, b.arena->of(b.memory, plan_->arena_bytes()));
-  for (Bound::State& s : b.states) b.set(s.slot, b.address(s.storage, s.access, s.side));
+  for (size_t i = 0; i < b.states.size(); ++i) {
+    Bound::State& s = b.states[i];
+    b.set(s.slot, random && b.random == i ? b.random_address(*random) : b.address(s.storage, s.access, s.side));
+  }
   for (size_t i = 0; i < inputs.size(); ++i) {
     Bound::expect(b.inputs[i], inputs[i], "input", i);
     if (!b.records) {
@@ -297,11 +328,12 @@ void Executable::bind(const std::vector<Array>& inputs, const std::vector<Array>
 }
 
 template <class F>
-void Executable::replay(const std::vector<Array>& inputs, const std::vector<Array>& outputs, F&& work) {
+void Executable::replay(const std::vector<Array>& inputs, const std::vector<Array>& outputs,
+                        const std::optional<RandomState>& random, F&& work) {
   std::lock_guard lock(plan_->run_mutex());
   const std::lock_guard alone(bound_->arena->mutex());
   if (bound_->memory) bound_->memory->pace();
-  bind(inputs, outputs);
+  bind(inputs, outputs, random);
   const FlushDenormals flush;
   run_once_steps();
   work();
@@ -309,23 +341,23 @@ void Executable::replay(const std::vector<Array>& inputs, const std::vector<Arra
 
 void Executable::run_once_steps() {
   if (prepared_) return;
-  for (size_t i = 0; i < plan_->once_steps(); ++i) bound_->run_step(i);
+  for (size_t i = 0; i < plan_->once_steps(); ++i) bound_->run_step(i, nullptr);
   prepared_ = true;
 }
 
-void Executable::run(const std::vector<Array>& inputs, const std::vector<Array>& outputs, int64_t times) {
-  replay(inputs, outputs, [&] {
+void Executable::run(const std::vector<Array>& inputs, const std::vector<Array>& outputs, const Context& context) {
+  replay(inputs, outputs, context.random, [&] {
     Bound& b = *bound_;
-    Collectives* const ranks = b.sums.any() ? CollectivesScope::current() : nullptr;
+    Collectives* const ranks = b.sums.any() ? context.collectives : nullptr;
     const auto steps = [&] {
-      for (int64_t t = 0; t < times; ++t) {
+      for (int64_t t = 0; t < context.times; ++t) {
         b.begin_run();
-        for (size_t i = plan_->once_steps(); i < b.steps.size(); ++i) b.run_step(i);
+        for (size_t i = plan_->once_steps(); i < b.steps.size(); ++i) b.run_step(i, ranks);
         b.end_run();
       }
       if (ranks) ranks->run_ends();
     };
-    const std::pair<int64_t, const Collectives*> key(times, ranks);
+    const std::pair<int64_t, const Collectives*> key(context.times, ranks);
     const auto known = b.recordings.find(key);
     const int64_t kept = known == b.recordings.end() ? 0 : known->second.number;
     const bool recordable = b.has_run && b.records;
@@ -354,11 +386,11 @@ std::vector<double> Executable::run_timed(const std::vector<Array>& inputs, cons
   using Clock = std::chrono::steady_clock;
   std::vector<double> seconds(plan_->once_steps());  // those steps count as nothing
   seconds.reserve(bound_->steps.size());
-  replay(inputs, outputs, [&] {
+  replay(inputs, outputs, {}, [&] {
     bound_->begin_run();
     for (size_t i = plan_->once_steps(); i < bound_->steps.size(); ++i) {
       const auto start = Clock::now();
-      bound_->run_step(i);
+      bound_->run_step(i, nullptr);
       if (bound_->memory) bound_->memory->wait();
       seconds.push_back(seconds_since(start));
     }
@@ -368,15 +400,14 @@ std::vector<double> Executable::run_timed(const std::vector<Array>& inputs, cons
 }
 
 // Their sums, each from its own step; a device's parts are on the host meanwhile.
-void Executable::sum_together(const std::vector<Joint>& all, size_t number, const SumWithin& sum) {
+void Executable::sum_together(const std::vector<Joint>& all, size_t number, Collectives& collectives) {
   std::vector<std::unique_ptr<Array>> copies;
   std::vector<void*> parts, places;
   Type type;
   for (const Joint& j : all) {
     const Bound& b = *j.executable->bound_;
     const size_t step = b.sums_within[number];
-    const Plan& plan = *j.executable->plan_;
-    const Type& its = plan.graph().type(plan.graph().node(plan.steps()[step].node).out());
+    const Type& its = *b.steps[step].sum;
     FREIGHT_CHECK(parts.empty() || its == type, "micro-batches reduce the same types in one order");
     type = its;
     places.push_back(b.table[b.steps[step].first + 1]);  // behind the one operand
@@ -386,13 +417,13 @@ void Executable::sum_together(const std::vector<Joint>& all, size_t number, cons
     parts.back() = copies.back()->raw();
     b.memory->download(parts.back(), places.back(), type.bytes());
   }
-  sum(parts, type);
+  FREIGHT_CHECK(collectives.sum_within(parts, type), "sums within are made where they stand");
   for (size_t i = 0; i < copies.size(); ++i) {
     all[i].executable->bound_->memory->upload(places[i], parts[i], type.bytes());
   }
 }
 
-void Executable::run_together(const std::vector<Joint>& all, const SumWithin& sum) {
+void Executable::run_together(const std::vector<Joint>& all, Collectives& collectives) {
   std::set<std::mutex*> mutexes;  // of plans, which several may share, and of arenas; in one order for all threads
   for (const Joint& j : all) {
     mutexes.insert(&j.executable->plan_->run_mutex());
@@ -407,17 +438,17 @@ void Executable::run_together(const std::vector<Joint>& all, const SumWithin& su
     Executable& e = *j.executable;
     FREIGHT_CHECK(e.bound_->sums_within.size() == all[0].executable->bound_->sums_within.size(), "the same sums");
     if (e.bound_->memory) e.bound_->memory->pace();
-    e.bind(j.inputs, j.outputs);
+    e.bind(j.inputs, j.outputs, j.random);
     e.run_once_steps();
     e.bound_->begin_run();
     at.push_back(e.plan_->once_steps());
   }
   const auto run_to = [&](size_t i, size_t end) {
-    for (; at[i] < end; ++at[i]) all[i].executable->bound_->run_step(at[i]);
+    for (; at[i] < end; ++at[i]) all[i].executable->bound_->run_step(at[i], nullptr);
   };
   for (size_t number = 0; number < all[0].executable->bound_->sums_within.size(); ++number) {
     for (size_t i = 0; i < all.size(); ++i) run_to(i, all[i].executable->bound_->sums_within[number] + 1);
-    sum_together(all, number, sum);
+    sum_together(all, number, collectives);
   }
   for (size_t i = 0; i < all.size(); ++i) {
     run_to(i, all[i].executable->bound_->steps.size());

@@ -1,14 +1,16 @@
 // Plans are made from graphs (cached by structure) and replayed by an Executable: fixed addresses, one loop, no
 // allocation. Sees graphs and host arrays only; Tensors live above, in trace.
 #pragma once
-#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "freight/base/array.h"
 #include "freight/ir/graph.h"
 #include "freight/passes/options.h"
+#include "freight/run/context.h"
 
 namespace freight {
 
@@ -59,40 +61,46 @@ std::shared_ptr<SharedArena> make_shared_arena();
 
 class Executable {
  public:
-  // `states` in the order of graph.leaves(Op::state): storage whose address stays bound. `arena`: null for one of its
-  // own.
-  Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared_ptr<Storage>> states,
-             std::shared_ptr<SharedArena> arena = nullptr);
+  struct Options {
+    std::shared_ptr<SharedArena> arena = nullptr;  // null for one of its own
+    std::optional<size_t> random_state = {};       // which of the states is the program's random state, if any
+  };
+  // `states` in the order of graph.leaves(Op::state): storage whose address stays bound.
+  Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared_ptr<Storage>> states)
+      : Executable(std::move(plan), std::move(states), Options()) {}
+  Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared_ptr<Storage>> states, Options options);
   ~Executable();
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;
 
   // Runs once. `inputs` in the order of graph.leaves(Op::input), `outputs` in that of graph.outputs: dense row-major
   // memory of the right type (checked once per address change, not per element), read and written in place.
-  // `times` runs follow each other as one piece of work where the device records; results are the last one's.
-  void run(const std::vector<Array>& inputs, const std::vector<Array>& outputs, int64_t times = 1);
+  void run(const std::vector<Array>& inputs, const std::vector<Array>& outputs, const Context& context = {});
   // The same with a timer around every step: seconds per step of the plan, 0 for those that run once.
   std::vector<double> run_timed(const std::vector<Array>& inputs, const std::vector<Array>& outputs);
   // Runs of parts of a batch, side by side: each as far as its next sum over ranks that its plan reads (all_reduce),
-  // which `sum` then makes of what all have there, in host memory, in place; and so on to the end. All have these sums
-  // in one order and of the same types. Each needs an arena of its own.
+  // which `collectives` then make of what all have there (sum_within), in host memory, in place; and so on to the end.
+  // All have these sums in one order and of the same types. Each needs an arena of its own. Sums that no step reads are
+  // left to the caller: they stay as they are.
   struct Joint {
     Executable* executable;
     std::vector<Array> inputs, outputs;
+    std::optional<RandomState> random = {};  // Context
   };
-  using SumWithin = std::function<void(const std::vector<void*>& parts, const Type& type)>;
-  static void run_together(const std::vector<Joint>& all, const SumWithin& sum);
+  static void run_together(const std::vector<Joint>& all, Collectives& collectives);
   // Frozen states have changed all the same: what depends on them alone is computed again at the next run.
   void thaw() { prepared_ = false; }
   const Plan& plan() const { return *plan_; }
 
  private:
-  void bind(const std::vector<Array>& inputs, const std::vector<Array>& outputs);
+  void bind(const std::vector<Array>& inputs, const std::vector<Array>& outputs,
+            const std::optional<RandomState>& random);
   void run_once_steps();  // where that is due
-  static void sum_together(const std::vector<Joint>& all, size_t number, const SumWithin& sum);
+  static void sum_together(const std::vector<Joint>& all, size_t number, Collectives& collectives);
   // Binds, runs the steps that run once, then work().
   template <class F>
-  void replay(const std::vector<Array>& inputs, const std::vector<Array>& outputs, F&& work);
+  void replay(const std::vector<Array>& inputs, const std::vector<Array>& outputs,
+              const std::optional<RandomState>& random, F&& work);
   struct Bound;
   std::shared_ptr<const Plan> plan_;
   std::unique_ptr<Bound> bound_;

@@ -121,24 +121,24 @@ Plan::Plan(const Graph& graph, const RunOptions& options, Measure measure) : sou
   const uint64_t hash = shapeless_hash(graph, options);
   const bool guess = measure != Measure::now && planned_graphs().has(hash);
   const Unknown first = measure == Measure::when_it_pays ? Unknown::measured_or_at_once : Unknown::measured;
-  const ChoiceRule rule(guess ? Unknown::guessed : first,
-                        measure == Measure::first_shape ? Lasting::process : Lasting::until_measured);
+  ChoiceRule rule(guess ? Unknown::guessed : first,
+                  measure == Measure::first_shape ? Lasting::process : Lasting::until_measured);
   Backend& device = backend(options.backend);
   const size_t most = options.limit.bytes;
   size_t limit = most;
-  lower(device, limit);
+  lower(device, limit, rule);
   const bool fits = options.limit.offload == Offload::none || options.limit.offload == Offload::optimizer || most == 0;
   size_t best = arena_bytes(), best_limit = limit;
   for (int i = 0; i < kTries && !fits && arena_bytes() > most; ++i) {
     const size_t over = arena_bytes() - most, less = std::max(over + over / 4, most / kLeastStep);
     if (limit <= less) break;
     limit -= less;
-    lower(device, limit);
+    lower(device, limit, rule);
     if (arena_bytes() >= best) continue;
     best = arena_bytes();
     best_limit = limit;
   }
-  if (arena_bytes() > best) lower(device, best_limit);
+  if (arena_bytes() > best) lower(device, best_limit, rule);
   // The passes leave their garbage in the heap, where the arena of a large plan does not fit in.
   if (memory_.arena_bytes > kStreamBytes) malloc_trim(0);
   planned_graphs().add(hash);
@@ -151,7 +151,7 @@ Plan::Plan(const Graph& graph, const RunOptions& options, Measure measure) : sou
   runs_to_measure_ = freight::runs_to_measure(guesses_, seconds);
 }
 
-void Plan::lower(Backend& device, size_t limit) {
+void Plan::lower(Backend& device, size_t limit, ChoiceRule& rule) {
   const States states = options_.frozen ? States::frozen : States::change;
   const RunOptions& options = options_;
   ArenaLimit within = options.limit;
@@ -163,19 +163,18 @@ void Plan::lower(Backend& device, size_t limit) {
                                       .limit = within,
                                       .host_states = options.host_states,
                                       .sums = options.sums});
-  placed_ = passes::layout(lowered, device, {states, options.deterministic});
+  placed_ = passes::layout(lowered, device, {states, options.deterministic, &rule});
   const ByNode<bool> once = passes::once_steps(placed_, states);
   steps_.clear();
   const Graph& g = placed_.graph;
   ByValue<bool> updates(g);  // lie in the caches: what they overwrite was read just now
   for (const Update& u : g.updates) updates[u.next] = true;
   ByNode<size_t> scratch(g);
-  const ByNode<bool> read_within = passes::sums_read_within(g);
   const auto operand = [&](Value v) { return Operand{g.type(v), placed_.place(v).layout, placed_.place(v).offset}; };
   for (const NodeId i : g.node_ids()) {
     const Node& n = g.node(i);
     if (!placed_.is_step(n)) continue;
-    StepSpec spec{&g, &n, {}, {}, options.deterministic, false, options.tf32, options.round_each};
+    StepSpec spec{&g, &n, {}, {}, options.deterministic, false, options.tf32, options.round_each, &rule};
     for (Value v : n.inputs) spec.in.push_back(operand(v));
     size_t written = 0;
     for (Value v : n.outputs) {
@@ -191,7 +190,7 @@ void Plan::lower(Backend& device, size_t limit) {
         return std::make_unique<Transfer>(device.memory(), bytes, step.queue);
       };
       if (n.op == Op::all_reduce) {
-        step.kernel = make_all_reduce(device.memory(), g.type(n.out()), read_within[i]);
+        step.kernel = make_all_reduce(device.memory(), g.type(n.out()));
       } else {
         step.kernel = crosses ? transfer() : device.prepare(spec);
       }

@@ -55,7 +55,7 @@ class Plan {
 
  private:
   // All of it, with the activations' live bytes within `limit` where the options say so.
-  void lower(Backend& device, size_t limit);
+  void lower(Backend& device, size_t limit, ChoiceRule& rule);
   Graph source_;
   RunOptions options_;
   PlacedGraph placed_;

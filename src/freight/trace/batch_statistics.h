@@ -2,8 +2,11 @@
 // looked through; plans of single samples may be made,
 // printed and counted.
 #pragma once
+#include <utility>
+
 #include "freight/base/error.h"
 #include "freight/ir/graph.h"
+#include "freight/trace/thread_context.h"
 
 namespace freight::trace {
 
@@ -11,14 +14,13 @@ namespace freight::trace {
 // batch that are computed apart, by sums over these (all_reduce).
 class SharedStatistics {
  public:
-  explicit SharedStatistics(bool shared) : before_(shared_) { shared_ = shared; }
-  ~SharedStatistics() { shared_ = before_; }
+  explicit SharedStatistics(bool shared) : before_(std::exchange(thread_context().shared_statistics, shared)) {}
+  ~SharedStatistics() { thread_context().shared_statistics = before_; }
   SharedStatistics(const SharedStatistics&) = delete;
   SharedStatistics& operator=(const SharedStatistics&) = delete;
-  static bool asked() { return shared_; }
+  static bool asked() { return thread_context().shared_statistics; }
 
  private:
-  static inline thread_local bool shared_ = false;
   bool before_;
 };
 

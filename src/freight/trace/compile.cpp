@@ -163,7 +163,11 @@ struct CompiledFunction::State {
     trace::need_batch_statistics(l.tape->graph());
     std::shared_ptr<SharedArena>& arena = arenas[*l.tape->device()];
     if (!arena) arena = make_shared_arena();
-    l.executable = std::make_unique<Executable>(l.plan, l.tape->state_storages(), arena);
+    const auto variables = l.tape->variables();
+    const auto random = std::find(variables.begin(), variables.end(), rng_state().impl());
+    Executable::Options memory{.arena = arena};
+    if (random != variables.end()) memory.random_state = static_cast<size_t>(random - variables.begin());
+    l.executable = std::make_unique<Executable>(l.plan, l.tape->state_storages(), std::move(memory));
     l.inputs.assign(l.signature.size(), Array());
     for (const Array& a : l.tape->captured()) l.inputs.push_back(a);
     l.outputs.resize(l.pools.size());
@@ -298,6 +302,10 @@ std::vector<Array> CompiledFunction::states(const Request& request) {
 }
 
 CompiledFunction::Results CompiledFunction::call(const Request& request, int64_t times) {
+  return call(request, Context{.times = times});
+}
+
+CompiledFunction::Results CompiledFunction::call(const Request& request, const Context& context) {
   if (trace::compiling()) {
     fail(ErrorKind::usage, "compile", "a compiled function was called while another step ",
          signature_text(request.arguments), " is being traced; call the plain function there");
@@ -322,9 +330,9 @@ CompiledFunction::Results CompiledFunction::call(const Request& request, int64_t
       const std::lock_guard history(trace::history_mutex());
       for (const auto& v : l.assigned) v->supersede();
     }
-    run.run(l.inputs, l.outputs, times);
+    run.run(l.inputs, l.outputs, context);
   }
-  l.runs += times;
+  l.runs += context.times;
   for (size_t i = 0; i < count; ++i) l.inputs[i] = Array();  // the caller may reuse its batch
   for (Array& a : l.outputs) a = Array();
   return {std::move(lock), l.results, l.result_lengths};

@@ -21,6 +21,7 @@
 
 namespace freight {
 
+struct Context;
 struct Graph;
 class Plan;
 class Executable;
@@ -82,6 +83,8 @@ class CompiledFunction {
   };
   // Runs a step so many times.
   Results call(const Request& request, int64_t times = 1);
+  // Runs it with what a run gets besides its arguments.
+  Results call(const Request& request, const Context& context);
   const Graph& graph(const Request& request);
   std::shared_ptr<const Plan> plan(const Request& request);
   Executable& executable(const Request& request);
@@ -159,12 +162,14 @@ class Compiled {
   // Traces, plans and replays for these arguments.
   template <class... A>
   requires detail::Traceable<F, A...>
-  auto operator()(const A&... a) { return run(1, a...); }
+  auto operator()(const A&... a) { return run(int64_t{1}, a...); }
   // The same for a list in braces. Deduced, so that a generic function is not tried with a list where a tensor is
   // given.
   template <class T>
   requires std::is_convertible_v<T, Tensor> && detail::Traceable<F, std::vector<Tensor>>
-  auto operator()(std::initializer_list<T> inputs) { return run(1, std::vector<Tensor>(inputs.begin(), inputs.end())); }
+  auto operator()(std::initializer_list<T> inputs) {
+    return run(int64_t{1}, std::vector<Tensor>(inputs.begin(), inputs.end()));
+  }
 
   // Refused when the program is compiled: something that cannot be traced is given.
   template <class... A>
@@ -189,6 +194,10 @@ class Compiled {
   template <class... A>
   requires detail::Traceable<F, A...>
   auto repeat(int64_t times, const A&... a) { return run(times, a...); }
+  // Runs it in a context, which is the library's own as Plan and Executable are: collectives, random state.
+  template <class... A>
+  requires detail::Traceable<F, A...>
+  auto run_in(const Context& context, const A&... a) { return run(context, a...); }
 
   // The traced graph for inputs of these types: a Type, a Tensor or an Array each. Nothing is run, and the step gets no
   // memory. Kernels are measured ones here, while a call with another shape than the first guesses them until it has
@@ -237,12 +246,12 @@ class Compiled {
   Answer ask(Answer (CompiledFunction::*question)(const CompiledFunction::Request&), const A&... a) {
     return with_request([&](const CompiledFunction::Request& r) -> Answer { return (function_.*question)(r); }, a...);
   }
-  template <class... A>
-  auto run(int64_t times, const A&... a) {
+  template <class How, class... A>
+  auto run(const How& how, const A&... a) {
     using R = detail::ResultOf<F, A...>;
     return with_request(
         [&](const CompiledFunction::Request& request) {
-          const CompiledFunction::Results out = function_.call(request, times);
+          const CompiledFunction::Results out = function_.call(request, how);
           if constexpr (!std::is_void_v<R>) return detail::PutTogether(out.list, out.lengths).next<R>();
         },
         a...);

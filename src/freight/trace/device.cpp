@@ -7,12 +7,11 @@
 
 #include "freight/backend/backend.h"
 #include "freight/base/env.h"
+#include "freight/trace/thread_context.h"
 
 namespace freight {
 
 namespace {
-
-thread_local trace::Device t_device = nullptr;  // null outside of any scope
 
 trace::Device interned(const std::string& name) {
   static std::mutex mutex;
@@ -51,15 +50,18 @@ trace::Device trace::device_named(const std::string& name) {
   return at;
 }
 
-trace::Device trace::thread_device() { return t_device ? t_device : process_device(); }
-
-DeviceScope::DeviceScope(const std::string& device) : before_(t_device) {
-  const trace::Device at = trace::device_named(device);
-  backend(*at);  // the process's is not looked for by its name
-  t_device = at;
+trace::Device trace::thread_device() {
+  const Device device = thread_context().device;
+  return device ? device : process_device();
 }
 
-DeviceScope::~DeviceScope() { t_device = before_; }
+DeviceScope::DeviceScope(const std::string& device) : before_(trace::thread_context().device) {
+  const trace::Device at = trace::device_named(device);
+  backend(*at);  // the process's is not looked for by its name
+  trace::thread_context().device = at;
+}
+
+DeviceScope::~DeviceScope() { trace::thread_context().device = before_; }
 
 const std::string& current_device() { return *trace::thread_device(); }
 

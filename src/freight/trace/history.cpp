@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "freight/trace/thread_context.h"
 #include "freight/trace/tracer.h"
 
 namespace freight::trace {
@@ -12,14 +13,6 @@ namespace freight::trace {
 namespace {
 
 std::atomic<uint64_t> g_order{0};
-// Traces of this thread that were kept, in the order of their runs, and how many there may be before they are gone
-// through again: twice those that were worth it, so that going through costs little.
-thread_local std::vector<std::weak_ptr<Trace>> t_kept;
-thread_local size_t t_most_kept = 4;
-
-// Tensors whose last trace has gone wait here while another trace goes, so that a chain of traces does not become a
-// chain of calls.
-thread_local std::vector<std::shared_ptr<TensorImpl>>* t_leaving = nullptr;
 
 // True where a user holds a handle; `own` references are the caller's.
 bool held_by_user(const std::shared_ptr<TensorImpl>& tensor, int own) {
@@ -87,11 +80,12 @@ Trace::~Trace() { forget(); }
 void Trace::forget() {
   release_versions();
   std::vector<std::shared_ptr<TensorImpl>> here;
-  const bool outermost = !t_leaving;
-  if (outermost) t_leaving = &here;
+  auto& leaving = thread_context().leaving;
+  const bool outermost = !leaving;
+  if (outermost) leaving = &here;
   for (Source& s : sources_) {
     --s.tensor->captures;
-    t_leaving->push_back(std::move(s.tensor));
+    leaving->push_back(std::move(s.tensor));
   }
   sources_.clear();
   source_index_.clear();
@@ -110,7 +104,7 @@ void Trace::forget() {
     const auto next = std::move(here.back());
     here.pop_back();
   }
-  t_leaving = nullptr;
+  leaving = nullptr;
 }
 
 // True where the variable's value of this moment (after the run, where it has not happened yet) is this value.
@@ -173,10 +167,11 @@ void Trace::settle_history(const std::vector<std::shared_ptr<TensorImpl>>& live)
     return;
   }
   order_ = ++g_order;
-  t_kept.push_back(weak_from_this());
-  if (t_kept.size() <= t_most_kept) return;
+  ThreadContext& context = thread_context();
+  context.kept.push_back(weak_from_this());
+  if (context.kept.size() <= context.most_kept) return;
   std::vector<std::shared_ptr<Trace>> worth, not_worth;
-  for (const auto& weak : t_kept) {
+  for (const auto& weak : context.kept) {
     auto trace = weak.lock();
     if (!trace || !trace->kept_) continue;
     if (trace.get() == this || trace->worth_keeping()) {
@@ -186,8 +181,8 @@ void Trace::settle_history(const std::vector<std::shared_ptr<TensorImpl>>& live)
       not_worth.push_back(std::move(trace));
     }
   }
-  t_kept.assign(worth.begin(), worth.end());
-  t_most_kept = std::max<size_t>(4, 2 * t_kept.size());
+  context.kept.assign(worth.begin(), worth.end());
+  context.most_kept = std::max<size_t>(4, 2 * context.kept.size());
   for (const auto& trace : not_worth) trace->forget();
 }
 

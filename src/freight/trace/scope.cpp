@@ -3,60 +3,60 @@
 
 #include <cstring>
 
+#include "freight/trace/thread_context.h"
+
 namespace freight {
 
-namespace {
-struct ScopeState {
-  std::string scope;
-  const char* file = nullptr;
-  unsigned line = 0;
-  const char* function = nullptr;
-};
-thread_local ScopeState t_place;
-}  // namespace
+using trace::thread_context;
 
-Scope::Scope(const std::string& name) : restore_(t_place.scope.size()) {
+Scope::Scope(const std::string& name) : restore_(thread_context().scope.size()) {
   if (name.empty()) return;
-  if (restore_ > 0) t_place.scope += '.';
-  t_place.scope += name;
+  std::string& scope = thread_context().scope;
+  if (restore_ > 0) scope += '.';
+  scope += name;
 }
 
-Scope::~Scope() { t_place.scope.resize(restore_); }
+Scope::~Scope() { thread_context().scope.resize(restore_); }
 
-Frame::Frame(const SourceLine& where, const char* function)
-    : outermost_(t_place.file == nullptr), names_(function && !t_place.function) {
-  if (names_) t_place.function = function;
+Frame::Frame(const SourceLine& where, const char* function) {
+  trace::ThreadContext& c = thread_context();
+  outermost_ = c.file == nullptr;
+  names_ = function && !c.function;
+  if (names_) c.function = function;
   if (!outermost_) return;
-  t_place.file = where.file;
-  t_place.line = where.line;
+  c.file = where.file;
+  c.line = where.line;
 }
 
 Frame::~Frame() {
-  if (names_) t_place.function = nullptr;
-  if (outermost_) t_place.file = nullptr;
+  trace::ThreadContext& c = thread_context();
+  if (names_) c.function = nullptr;
+  if (outermost_) c.file = nullptr;
 }
 
 namespace trace {
 
-ScopeInstead::ScopeInstead(const std::string& path) : before_(path) { t_place.scope.swap(before_); }
-ScopeInstead::~ScopeInstead() { t_place.scope.swap(before_); }
+ScopeInstead::ScopeInstead(const std::string& path) : before_(path) { thread_context().scope.swap(before_); }
+ScopeInstead::~ScopeInstead() { thread_context().scope.swap(before_); }
 
-const std::string& scope() { return t_place.scope; }
+const std::string& scope() { return thread_context().scope; }
 
 std::string where() {
-  if (!t_place.file) return {};
-  const char* slash = std::strrchr(t_place.file, '/');
-  std::string text = slash ? slash + 1 : t_place.file;
-  if (t_place.line > 0) text += ":" + std::to_string(t_place.line);
+  const ThreadContext& c = thread_context();
+  if (!c.file) return {};
+  const char* slash = std::strrchr(c.file, '/');
+  std::string text = slash ? slash + 1 : c.file;
+  if (c.line > 0) text += ":" + std::to_string(c.line);
   return text;
 }
 
-const char* function() { return t_place.function; }
+const char* function() { return thread_context().function; }
 
 std::string location() {
+  const std::string& path = scope();
   const std::string line = where();
-  if (t_place.scope.empty()) return line;
-  return line.empty() ? t_place.scope : t_place.scope + ", " + line;
+  if (path.empty()) return line;
+  return line.empty() ? path : path + ", " + line;
 }
 
 }  // namespace trace

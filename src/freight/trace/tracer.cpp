@@ -3,32 +3,31 @@
 #include "freight/trace/tracer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "freight/ir/builder.h"
 #include "freight/ir/op_rules.h"
+#include "freight/trace/thread_context.h"
 
 namespace freight {
 namespace trace {
 
 namespace {
 
-thread_local std::vector<std::shared_ptr<Trace>> t_eager;  // one per device
-thread_local std::shared_ptr<Trace> t_recording;
-thread_local int t_pieces = 0;  // OnePiece objects that live on this thread
-
 // Pending work that is run although nobody reads it: of so many nodes or bytes of inputs between two pieces of work,
 // and of so many nodes anywhere. A training step of a large net fits in.
 constexpr size_t kMuch = 4096, kTooMuch = 65536, kMuchBytes = size_t{256} << 20;
 
 std::shared_ptr<Trace> eager_trace(Device device) {
-  for (const auto& trace : t_eager) {
+  for (const auto& trace : thread_context().eager) {
     if (trace->device() == device) return trace;
   }
   return nullptr;
 }
 
 void forget_eager(const std::shared_ptr<Trace>& trace) {
-  t_eager.erase(std::remove(t_eager.begin(), t_eager.end(), trace), t_eager.end());
+  auto& all = thread_context().eager;
+  all.erase(std::remove(all.begin(), all.end(), trace), all.end());
 }
 
 void run_and_tell(const std::shared_ptr<Trace>& trace) {
@@ -40,7 +39,7 @@ void run_and_tell(const std::shared_ptr<Trace>& trace) {
 template <class F>
 void flush_where(F&& holds) {
   std::vector<std::shared_ptr<Trace>> chosen;
-  for (const auto& trace : t_eager) {
+  for (const auto& trace : thread_context().eager) {
     const std::lock_guard lock(trace->mutex());
     if (holds(*trace)) chosen.push_back(trace);
   }
@@ -261,14 +260,14 @@ std::vector<std::shared_ptr<VariableImpl>> Trace::variables() const {
 
 // --- the thread's trace ---
 
-Session::Session(Device device) : trace_(t_recording.get()) {
+Session::Session(Device device) : trace_(thread_context().recording.get()) {
   if (trace_) return;
   if (!device) device = thread_device();
   while (!trace_) {
     auto trace = eager_trace(device);
     if (!trace) {
       trace = std::make_shared<Trace>(Trace::Mode::eager, device);
-      t_eager.push_back(trace);
+      thread_context().eager.push_back(trace);
     }
     trace->mutex().lock();
     if (!trace->closed()) {
@@ -296,7 +295,7 @@ void settle(const Tensor& tensor, Device device) {
   if (!tensor.defined() || tensor.impl()->is_evaluated()) return;
   TensorImpl& impl = *tensor.impl();
   const auto& trace = impl.trace;
-  if (trace->mode() != Trace::Mode::eager || (!t_recording && trace == eager_trace(device))) return;
+  if (trace->mode() != Trace::Mode::eager || (!compiling() && trace == eager_trace(device))) return;
   if (impl.follows && trace == eager_trace(trace->device())) {
     const std::lock_guard lock(trace->mutex());
     if (!impl.is_evaluated() && !impl.constant) impl.constant = constant_definition(trace->graph(), impl.value);
@@ -309,7 +308,12 @@ void settle_elsewhere(const VariableImpl& variable, Device device) {
   flush_where([&](const Trace& trace) { return trace.device() != device && trace.uses(variable); });
 }
 
-bool compiling() { return t_recording != nullptr; }
+ThreadContext& thread_context() {
+  thread_local ThreadContext context;
+  return context;
+}
+
+bool compiling() { return thread_context().recording != nullptr; }
 
 void flush() {
   flush_where([](const Trace&) { return true; });
@@ -320,19 +324,21 @@ void flush_state_readers() {
 }
 
 void end_of_piece() {
-  if (t_recording || t_pieces > 0) return;
+  if (compiling() || thread_context().pieces > 0) return;
   flush_where([](const Trace& trace) { return trace.size() >= kMuch || trace.captured_bytes() >= kMuchBytes; });
 }
 
-OnePiece::OnePiece() { ++t_pieces; }
-OnePiece::~OnePiece() { --t_pieces; }
+OnePiece::OnePiece() { ++thread_context().pieces; }
+OnePiece::~OnePiece() { --thread_context().pieces; }
 
 std::vector<Tensor> add(Op op, Attrs attrs, const std::vector<Tensor>& inputs) {
-  const Device device = t_recording ? nullptr : device_of_operands(name(op), inputs);
+  const ThreadContext& context = thread_context();
+  const Device device = context.recording ? nullptr : device_of_operands(name(op), inputs);
   for (const Tensor& t : inputs) settle(t, device);
   {
     const Session session(device);
-    if (t_recording || t_pieces > 0 || session->size() < kTooMuch) return session->add(op, std::move(attrs), inputs);
+    const bool whole = context.recording || context.pieces > 0;
+    if (whole || session->size() < kTooMuch) return session->add(op, std::move(attrs), inputs);
   }
   flush();
   const Session session(device);
@@ -343,7 +349,10 @@ Device device_of(const TensorImpl& tensor) {
   return tensor.device || !tensor.trace ? tensor.device : tensor.trace->device();
 }
 
-Device device_of_leaves() { return t_recording ? t_recording->device() : thread_device(); }
+Device device_of_leaves() {
+  const auto& recording = thread_context().recording;
+  return recording ? recording->device() : thread_device();
+}
 
 Device device_of_operands(const char* op, const std::vector<Tensor>& operands) {
   const Tensor* first = nullptr;
@@ -358,9 +367,10 @@ Device device_of_operands(const char* op, const std::vector<Tensor>& operands) {
   return device ? device : thread_device();
 }
 
-Recording::Recording(std::shared_ptr<Trace> trace) : before_(std::move(t_recording)) { t_recording = std::move(trace); }
+Recording::Recording(std::shared_ptr<Trace> trace)
+    : before_(std::exchange(thread_context().recording, std::move(trace))) {}
 
-Recording::~Recording() { t_recording = std::move(before_); }
+Recording::~Recording() { thread_context().recording = std::move(before_); }
 
 void fail_outside(const TensorImpl& tensor, const std::string& op) {
   const Node& made_by = tensor.trace->graph().def(tensor.value);

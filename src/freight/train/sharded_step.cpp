@@ -14,7 +14,7 @@
 #include "freight/base/log.h"
 #include "freight/base/strings.h"
 #include "freight/comm/tree_sum.h"
-#include "freight/run/collectives.h"
+#include "freight/run/context.h"
 #include "freight/run/plan.h"
 #include "freight/trace/batch_statistics.h"
 #include "freight/trace/device.h"
@@ -32,7 +32,7 @@ namespace freight::train {
 
 namespace {
 
-constexpr size_t kAlign = 16;   // floats: 64 bytes
+constexpr size_t kAlign = 16;  // floats: 64 bytes
 // Steps that are watched before it is chosen where sums are made; the first of them plans, the others are timed.
 constexpr int64_t kWatched = 4;
 // Devices that sum among themselves cut their pieces by the figures of an H100's memory and f32 units, and of NCCL over
@@ -93,10 +93,10 @@ struct ShardedStep::State {
   void place_in_step(const data::FeedBatch& full, DeviceCollectives& sum);
   void place_slots();
   void start(const data::FeedBatch& first);
-  void run(const data::FeedBatch& b, int64_t number);
+  void run(const data::FeedBatch& b, int64_t number, Collectives* collectives);
   void bring_zeros(const data::FeedBatch& b, int64_t number);
   void run_together();
-  Array random_numbers_of(int64_t number) const;
+  RandomState random_state_of(int64_t number) const;
   void put_result(int64_t number, double loss, double right);
   void count(const data::FeedBatch& b, int64_t number);
   void keep_block(int64_t number);
@@ -104,7 +104,7 @@ struct ShardedStep::State {
   void sum_blocks();
   std::vector<ShardResult> exchange();
   Outcome outcome() const;
-  void set_key(int64_t later) const;
+  void move_random_state_on() const;
   void update();
   Outcome end();
   void keep_timeline(double samples);
@@ -335,15 +335,15 @@ bool ShardedStep::State::lacks_variance(const data::FeedBatch& b) {
 }
 
 // Computes the shard's block and numbers.
-void ShardedStep::State::run(const data::FeedBatch& b, int64_t number) {
+void ShardedStep::State::run(const data::FeedBatch& b, int64_t number, Collectives* collectives) {
   if (b.inputs.shape()[0] == 0 || lacks_variance(b)) {
     if (device) return bring_zeros(b, number);
     bring_home();
     std::memset(block(), 0, block_array.bytes());
     return;
   }
-  rng_state().set(random_numbers_of(number));
-  const auto [loss, right] = shard(b.inputs, b.targets);
+  const auto [loss, right] =
+      shard.run_in({.collectives = collectives, .random = random_state_of(number)}, b.inputs, b.targets);
   put_result(number, static_cast<double>(loss.item<float>()), static_cast<double>(right.item<float>()));
   count(b, number);
   bring_home();
@@ -363,11 +363,11 @@ void ShardedStep::State::bring_zeros(const data::FeedBatch& b, int64_t number) {
 }
 
 // Draws are those of the shard, whoever computes it.
-Array ShardedStep::State::random_numbers_of(int64_t number) const {
+RandomState ShardedStep::State::random_state_of(int64_t number) const {
   const auto* key = random_numbers.data<int64_t>();
   const auto index = static_cast<uint64_t>(deal.first() + number);
   const auto seed = index == 0 ? key[0] : static_cast<int64_t>(hash_combine(static_cast<uint64_t>(key[0]), index));
-  return Array::of<int64_t>({seed, key[1]}, {2});
+  return {seed, key[1]};
 }
 
 void ShardedStep::State::put_result(int64_t number, double loss, double right) {
@@ -418,7 +418,7 @@ void ShardedStep::add(const data::FeedBatch& b) {
   FREIGHT_CHECK(number < s.deal.count(), "a rank has more shards than its assignment");
   if (s.together) {
     s.count(b, number);
-    s.together->add(b.inputs, b.targets, s.random_numbers_of(number));
+    s.together->add(b.inputs, b.targets, s.random_state_of(number));
     if (s.done == s.deal.count()) s.run_together();
     s.now.computed = seconds_since(s.begun);
     return;
@@ -429,11 +429,8 @@ void ShardedStep::add(const data::FeedBatch& b) {
     const auto mode = s.beside ? OverlappedSums::Mode::beside : OverlappedSums::Mode::watched;
     s.sums->begin(mode, [&s](int64_t from, int64_t count) { s.partial.finish_within(s.block(), from, count); });
   }
-  {
-    Collectives* const beside = last ? s.sums.get() : nullptr;
-    const CollectivesScope scope(s.ends_in_step(number) ? s.in_step.get() : beside);
-    s.run(b, number);
-  }
+  Collectives* const beside = last ? s.sums.get() : nullptr;
+  s.run(b, number, s.ends_in_step(number) ? s.in_step.get() : beside);
   if (last) s.sums->computed();
   s.now.computed = seconds_since(s.begun);
   const bool summed = s.ends_in_step(number) ? s.in_step->sums_all() : last && s.beside;
@@ -520,20 +517,17 @@ std::vector<ShardResult> ShardedStep::State::exchange() {
 }
 
 ShardedStep::Outcome ShardedStep::State::outcome() const {
-  return {.loss = totals.samples > 0 ? totals.loss * by_count() : 0,
-          .right = totals.right,
-          .counted = totals.counted};
+  return {.loss = totals.samples > 0 ? totals.loss * by_count() : 0, .right = totals.right, .counted = totals.counted};
 }
 
-// The random numbers of this step, or of one that is so much later.
-void ShardedStep::State::set_key(int64_t later) const {
+// The next step draws other numbers.
+void ShardedStep::State::move_random_state_on() const {
   const auto* k = random_numbers.data<int64_t>();
-  rng_state().set(Array::of<int64_t>({k[0], k[1] + later}, {2}));
+  rng_state().set(Array::of<int64_t>({k[0], k[1] + 1}, {2}));
 }
 
 // Makes the weights of which this rank has the states.
 void ShardedStep::State::update() {
-  set_key(0);
   apply(scalar_array(outcome().loss), scalar_array(by_count()),
         scalar_array(static_cast<double>(sharding.batch_size) / static_cast<double>(totals.samples)));
 }
@@ -542,7 +536,7 @@ void ShardedStep::State::update() {
 ShardedStep::Outcome ShardedStep::State::end() {
   const Outcome o = outcome();
   if (follows()) follow(scalar_array(o.loss), scalar_array(by_count()));
-  if (std::isfinite(o.loss)) set_key(1);
+  if (std::isfinite(o.loss)) move_random_state_on();
   return o;
 }
 
@@ -565,7 +559,6 @@ ShardedStep::Outcome ShardedStep::finish() {
     s.totals.samples += r.samples;
   }
   if (!summed) s.sum_blocks();
-  s.set_key(0);
   if (s.totals.samples == 0) return s.outcome();
   s.update();
   if (s.trained.shares) s.trained.shares->hand_over_weights();

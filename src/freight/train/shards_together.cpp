@@ -31,11 +31,11 @@ std::vector<Type> sums_of(const Plan& plan) {
 
 }  // namespace
 
-void ShardsTogether::add(const Array& x, const Array& y, const Array& random_numbers) {
-  shards_.push_back({x.clone(), y.clone(), random_numbers.clone()});
+void ShardsTogether::add(const Array& x, const Array& y, const RandomState& random) {
+  shards_.push_back({x.clone(), y.clone(), random});
 }
 
-ShardsTogether::Bound& ShardsTogether::bind(size_t shard, const Array& block, const void* random_numbers) {
+ShardsTogether::Bound& ShardsTogether::bind(size_t shard, const Array& block, const void* random_state) {
   ShardBuffers& slot = *slots_[shard];
   const Shard& s = shards_[shard];
   const std::string key = cat(type_of(s.x), type_of(s.y));
@@ -50,6 +50,7 @@ ShardsTogether::Bound& ShardsTogether::bind(size_t shard, const Array& block, co
   if (!slot.block.defined()) slot.block = Array(block.dtype(), block.shape());
   Bound b;
   std::vector<std::shared_ptr<Storage>> storages;
+  Executable::Options options{.arena = slot.arena};
   const auto* const begin = static_cast<const char*>(block.raw());
   for (const Array& state : source_.states(s.x, s.y)) {
     const auto* const at = static_cast<const char*>(state.raw());
@@ -57,42 +58,38 @@ ShardsTogether::Bound& ShardsTogether::bind(size_t shard, const Array& block, co
       char* const own = static_cast<char*>(slot.block.raw()) + (at - begin);
       b.own.emplace_back(state.dtype(), state.shape(), Storage::borrow(own, state.bytes(), slot.block.storage()));
       storages.push_back(b.own.back().storage());
-    } else if (at == random_numbers) {
-      b.random_numbers = state.clone();
-      storages.push_back(b.random_numbers.storage());
     } else {
+      if (at == random_state) options.random_state = storages.size();
       storages.push_back(state.storage());
     }
   }
-  b.executable = std::make_unique<Executable>(plan, std::move(storages), slot.arena);
+  b.executable = std::make_unique<Executable>(plan, std::move(storages), std::move(options));
   if (slot.results.empty()) {
     for (const Value v : g.outputs) slot.results.emplace_back(g.type(v).dtype, g.type(v).shape);
   }
   return slot.bound.emplace(key, std::move(b)).first->second;
 }
 
-void ShardsTogether::run(const Array& block, const void* random_numbers, const Sharding& sharding,
+void ShardsTogether::run(const Array& block, const void* random_state, const Sharding& sharding,
                          const ShardAssignment& deal) {
+  sharding_ = &sharding;
+  deal_ = &deal;
   while (slots_.size() < shards_.size()) slots_.push_back(std::make_unique<ShardBuffers>());
   std::vector<Executable::Joint> all;
   std::vector<Bound*> bound;
   for (size_t i = 0; i < shards_.size(); ++i) {
     const Shard& s = shards_[i];
     if (s.x.numel() == 0) continue;
-    Bound& b = bind(i, block, random_numbers);
-    if (b.random_numbers.defined()) {
-      std::memcpy(b.random_numbers.raw(), s.random_numbers.raw(), s.random_numbers.bytes());
-    }
+    Bound& b = bind(i, block, random_state);
     bound.push_back(&b);
-    all.push_back({b.executable.get(), {s.x, s.y}, slots_[i]->results});
+    all.push_back({b.executable.get(), {s.x, s.y}, slots_[i]->results, s.random});
   }
   if (!all.empty()) {
-    Executable::run_together(
-        all, [&](const std::vector<void*>& parts, const Type& type) { sum(parts, type, sharding, deal); });
+    Executable::run_together(all, *this);
   } else {  // the others need this rank all the same
     Type x = type_of(shards_[0].x), y = type_of(shards_[0].y);
     x.shape[0] = y.shape[0] = 1;
-    for (const Type& type : sums_of(*source_.plan(x, y))) sum({}, type, sharding, deal);
+    for (const Type& type : sums_of(*source_.plan(x, y))) sum_within({}, type);
   }
   for (const Bound* b : bound) {
     for (const Array& a : b->own) a.raw();  // a device's newest come to the block
@@ -100,8 +97,9 @@ void ShardsTogether::run(const Array& block, const void* random_numbers, const S
 }
 
 // The parts are those of the shards that are not empty.
-void ShardsTogether::sum(const std::vector<void*>& parts, const Type& type, const Sharding& sharding,
-                         const ShardAssignment& deal) {
+bool ShardsTogether::sum_within(std::span<void* const> parts, const Type& type) {
+  const Sharding& sharding = *sharding_;
+  const ShardAssignment& deal = *deal_;
   const int64_t n = type.shape.numel();
   const auto room = [&](std::vector<double>& memory, int64_t tensors) {
     memory.assign((static_cast<size_t>(tensors) * type.bytes() + sizeof(double) - 1) / sizeof(double), 0.0);
@@ -132,6 +130,7 @@ void ShardsTogether::sum(const std::vector<void*>& parts, const Type& type, cons
     if (sharding.ranks) sharding.ranks->comm().all_reduce(total, n, type.dtype);
   }
   for (void* const part : parts) std::memcpy(part, total, type.bytes());
+  return true;
 }
 
 }  // namespace freight::train

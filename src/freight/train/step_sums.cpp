@@ -78,8 +78,8 @@ void StepSums::give_complete() {
   }
 }
 
-bool StepSums::sum_within(void* data, const Type& type) {
-  devices_.all_reduce(data, type.numel(), type.dtype);
+bool StepSums::sum_within(std::span<void* const> parts, const Type& type) {
+  for (void* const data : parts) devices_.all_reduce(data, type.numel(), type.dtype);
   return true;
 }
 
@@ -99,7 +99,8 @@ void StepSums::run_empty(const SumOrder& order) {
   for (const Type& type : order.within) {
     const Array& zero = zeros_.emplace_back(type.dtype, type.shape);
     std::memset(zero.raw(), 0, zero.bytes());
-    sum_within(zero.storage()->on_device(devices_.memory(), DeviceAccess::update), type);
+    void* const data = zero.storage()->on_device(devices_.memory(), DeviceAccess::update);
+    sum_within({&data, 1}, type);
   }
   run_ends();
 }

@@ -46,7 +46,7 @@ class StepSums final : public Collectives {
   // Throws Error(usage) where sums within differ.
   int64_t agree(const SumOrder& order, bool recordable, int64_t kept) override;
   void ready(void* data) override;
-  bool sum_within(void* data, const Type& type) override;
+  bool sum_within(std::span<void* const> parts, const Type& type) override;
   void run_ends() override;
   void enqueued() override { devices_.enqueued(); }
 

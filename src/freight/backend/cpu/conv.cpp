@@ -391,9 +391,9 @@ LayoutPlan layouts_for(const Graph& graph, const Node& node, const ConvOp& p, Wa
 }
 
 // With a frozen weight its format costs nothing: of a product, Winograd's method and oneDNN the fastest is taken.
-LayoutPlan fastest_layouts(const Graph& graph, const Node& node, const ConvOp& p, bool deterministic) {
+LayoutPlan fastest_layouts(const Graph& graph, const Node& node, const ConvOp& p, const FrozenInputs& frozen) {
   std::vector<Way> ways{frozen_way_of(p)};
-  if (!deterministic && ways[0] != Way::direct) {
+  if (!frozen.deterministic && ways[0] != Way::direct) {
     for (const Way way : {way_of(p, kTilesFrozen), Way::dnnl}) {
       if (way != ways[0] && !(way == Way::dnnl && p.a.epilogue.residual)) ways.push_back(way);
     }
@@ -403,7 +403,8 @@ LayoutPlan fastest_layouts(const Graph& graph, const Node& node, const ConvOp& p
   std::vector<Candidate> candidates;
   for (const Way way : ways) {
     plans.push_back(layouts_for(graph, node, p, way, true));
-    StepSpec spec{&graph, &node, {}, {}, deterministic, false};
+    StepSpec spec{.graph = &graph, .node = &node, .in = {}, .out = {}, .deterministic = frozen.deterministic};
+    spec.rule = frozen.rule;
     for (size_t i = 0; i < node.inputs.size(); ++i) spec.in.push_back({graph.type(node.inputs[i]), plans.back().in[i]});
     spec.out.push_back({graph.type(node.out()), plans.back().out[0]});
     specs.push_back(spec);
@@ -442,7 +443,7 @@ LayoutPlan conv_layouts(const Graph& graph, const Node& node, const std::vector<
   const ConvOp p = problem(graph, node);
   if (node.op != Op::conv || !weight_frozen(frozen) || p.x.dtype != DType::f32 || !packable(p, given[1]))
     return layouts_for(graph, node, p, way_of(p), false);
-  return fastest_layouts(graph, node, p, frozen.deterministic);
+  return fastest_layouts(graph, node, p, frozen);
 }
 
 std::unique_ptr<Kernel> make_conv(const StepSpec& spec) {

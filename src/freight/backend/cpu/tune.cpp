@@ -66,7 +66,7 @@ size_t fastest(const std::string& step, const std::vector<Candidate>& candidates
                         },
                         candidates[i].guess});
   }
-  return choices.fastest(cat(step, " on ", circumstances()), measured);
+  return choices.fastest(cat(step, " on ", circumstances()), measured, specs[0].rule);
 }
 
 std::unique_ptr<Kernel> choose(const StepSpec& spec, const std::vector<Candidate>& candidates) {

@@ -34,7 +34,7 @@ std::unique_ptr<Kernel> GpuBackend::fastest(const std::string& step, const StepS
                             };
                           }});
   }
-  return std::move(kernels[choices.fastest(cat(step, ", ", kRevision), candidates)]);
+  return std::move(kernels[choices.fastest(cat(step, ", ", kRevision), candidates, spec.rule)]);
 }
 
 uint32_t alignment_of(const Operand& operand) {

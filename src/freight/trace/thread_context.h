@@ -1,0 +1,58 @@
+// What tracing on a thread depends on besides its arguments: an operator `x + y` and the call of a module `net(x)` have
+// no place for a context. Internal to the library, for sources of trace and nn alone: everything else is passed as an
+// argument (run/context.h for the runs of plans).
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "freight/base/shape.h"
+#include "freight/trace/device.h"
+#include "freight/trace/tensor.h"
+
+namespace freight::nn {
+class AuxiliaryOutputs;
+class CallRecorder;
+}  // namespace freight::nn
+
+namespace freight::trace {
+
+class Trace;
+struct TensorImpl;
+
+struct ThreadContext {
+  // Where the program is: scope.h.
+  std::string scope;
+  const char* file = nullptr;
+  unsigned line = 0;
+  const char* function = nullptr;
+  // The device of the innermost DeviceScope; null outside of any.
+  Device device = nullptr;
+
+  // Calls of modules: how many are under way, who follows them, and what is known of the tokens meanwhile.
+  int module_depth = 0;
+  nn::CallRecorder* call_recorder = nullptr;
+  nn::AuxiliaryOutputs* auxiliary_outputs = nullptr;
+  bool gradient_hooks_off = false;
+  bool shared_statistics = false;  // batch_statistics.h
+  Shape tokens;
+  Tensor token_counts;
+
+  // Tensors whose last trace has gone wait here while another trace goes, so that a chain of traces does not become a
+  // chain of calls.
+  std::vector<std::shared_ptr<TensorImpl>>* leaving = nullptr;
+  // Traces that were kept as history, in the order of their runs, and how many there may be before they are gone
+  // through again: twice those that were worth it, so that going through costs little.
+  std::vector<std::weak_ptr<Trace>> kept;
+  size_t most_kept = 4;
+
+  // What is recorded. The last members, since a trace that goes uses those above.
+  int pieces = 0;                             // OnePiece objects that live on this thread
+  std::shared_ptr<Trace> recording;           // null outside of compiled functions
+  std::vector<std::shared_ptr<Trace>> eager;  // one per device
+};
+
+// Of the calling thread.
+ThreadContext& thread_context();
+
+}  // namespace freight::trace
