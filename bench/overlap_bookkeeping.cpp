@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "freight/base/clock.h"
-#include "freight/train/overlapped_sums.h"
+#include "freight/job/rank_sum.h"
 
 namespace {
 
@@ -36,7 +36,7 @@ void measure(size_t pieces, double apart) {
   constexpr int kSteps = 2000;
   std::vector<float> block(kGradients * kFloats);
   NoWork comm;
-  train::OverlappedSums sums(comm);
+  job::RankSum sums(comm);
   sums.lay(block.data(), std::vector<int64_t>(kGradients, kFloats));
   std::vector<size_t> ends;
   for (size_t i = 1; i <= pieces; ++i) ends.push_back(i * kGradients / pieces);
@@ -45,7 +45,7 @@ void measure(size_t pieces, double apart) {
   for (int step = 0; step < kSteps; ++step) {
     const auto start = std::chrono::steady_clock::now();
     double computing = 0;
-    sums.begin(train::OverlappedSums::Mode::beside);
+    sums.begin(job::RankSum::Mode::beside);
     for (size_t i = 0; i < kGradients; ++i) {
       const auto compute = std::chrono::steady_clock::now();
       while (seconds_since(compute) < apart) {

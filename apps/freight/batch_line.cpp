@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "freight/base/strings.h"
-#include "freight/train/sharding.h"
+#include "freight/job/parts.h"
 
 namespace freight::app {
 
@@ -16,7 +16,7 @@ std::pair<int64_t, int64_t> part_sizes(const train::RunSummary& s, int64_t devic
   const int64_t parts = whole_shards ? devices : devices * s.grad_accum;
   std::pair<int64_t, int64_t> sizes{s.batch_size, 0};
   for (int64_t i = 0; i < parts; ++i) {
-    const train::ShardAssignment deal{
+    const job::ShardAssignment deal{
         .shards = whole_shards ? s.shards : parts, .rank = static_cast<int>(i), .world = static_cast<int>(parts)};
     const data::Share share = deal.pieces();
     int64_t samples = 0;

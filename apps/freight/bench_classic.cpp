@@ -20,7 +20,7 @@
 #include "freight/bench/classic.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
-#include "freight/train/signals.h"
+#include "freight/job/signals.h"
 #include "lists.h"
 
 extern char** environ;

@@ -12,10 +12,10 @@
 #include "freight/bench/scaling.h"
 #include "freight/comm/join.h"
 #include "freight/io/file.h"
+#include "freight/job/signals.h"
 #include "freight/plan/rates.h"
 #include "freight/plan/training_setup.h"
 #include "freight/train/learner.h"
-#include "freight/train/signals.h"
 #include "lists.h"
 
 namespace freight::app {
@@ -94,7 +94,7 @@ bench::ScalingPoint measure(const CompareFlags& f, const Args& args, const train
   if (launch.world == 1) return bench::time_training(train::prepare(run), nullptr, nullptr, f.run.seconds);
   auto timed = std::make_unique<bench::TimedComm>(comm::join_job(launch, f.job()));
   const bench::TimedComm* const comm = timed.get();
-  train::Ranks ranks(std::move(timed), train::parse_overlap(f.overlap));
+  job::Ranks ranks(std::move(timed), job::parse_overlap(f.overlap));
   return with_others(&ranks, [&] {
     ranks.need_equal("the arguments", join(args, " "));
     train::PreparedRun prepared = train::prepare(run, {.ranks = &ranks});

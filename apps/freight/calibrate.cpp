@@ -8,9 +8,9 @@
 #include "freight/base/error.h"
 #include "freight/io/file.h"
 #include "freight/io/json_library.h"
+#include "freight/job/signals.h"
 #include "freight/plan/rates.h"
 #include "freight/store/precision.h"
-#include "freight/train/signals.h"
 #include "options.h"
 #include "output_path.h"
 

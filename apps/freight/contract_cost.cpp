@@ -10,7 +10,7 @@
 #include "freight/base/strings.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
-#include "freight/train/signals.h"
+#include "freight/job/signals.h"
 #include "freight/train/trainer.h"
 #include "ranks.h"
 

@@ -13,10 +13,10 @@
 #include "freight/data/sample_files.h"
 #include "freight/data/table_set.h"
 #include "freight/io/json_library.h"
+#include "freight/job/signals.h"
 #include "freight/tables/description.h"
 #include "freight/tables/target.h"
 #include "freight/train/progress.h"
-#include "freight/train/signals.h"
 #include "options.h"
 #include "table.h"
 

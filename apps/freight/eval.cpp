@@ -8,9 +8,9 @@
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/io/json_library.h"
+#include "freight/job/signals.h"
 #include "freight/store/bundle.h"
 #include "freight/train/learner.h"
-#include "freight/train/signals.h"
 #include "options.h"
 #include "ranks.h"
 
@@ -115,7 +115,7 @@ int eval_command(const Args& args) {
   request.device = device_of(flags, request.device, launch.rank);
   request.deterministic = request.deterministic || launch.world > 1 || !flags.devices.empty();
   refuse_nccl(flags);
-  const std::unique_ptr<train::Ranks> ranks = launch.world > 1 ? join_ranks(flags, launch) : nullptr;
+  const std::unique_ptr<job::Ranks> ranks = launch.world > 1 ? join_ranks(flags, launch) : nullptr;
   if (launch.world > 1 && !ranks) return signals::exit_code();
   request.ranks = ranks.get();
   int64_t left_out = 0;

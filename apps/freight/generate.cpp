@@ -7,8 +7,8 @@
 #include "freight/base/error.h"
 #include "freight/base/log.h"
 #include "freight/io/json_library.h"
+#include "freight/job/signals.h"
 #include "freight/train/generate.h"
-#include "freight/train/signals.h"
 #include "options.h"
 
 namespace freight::app {

@@ -12,8 +12,8 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/version.h"
+#include "freight/job/signals.h"
 #include "freight/tables/learners.h"
-#include "freight/train/signals.h"
 
 namespace freight::app {
 namespace {

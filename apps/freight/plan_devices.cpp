@@ -53,7 +53,7 @@ double seconds_alone(const PlanInput& in, const std::string& device) {
 
 // Measures as one of the processes that run at the same time.
 int measure_as_rank(const PlanInput& in, const DevicesRequest& r, const comm::Launch& launch) {
-  train::Ranks ranks(comm::join_job(launch, {.timeout = 120, .transport = comm::Transport::shared_memory}));
+  job::Ranks ranks(comm::join_job(launch, {.timeout = 120, .transport = comm::Transport::shared_memory}));
   return with_others(&ranks, [&] {
     const train::Config c = on(in, r.names.at(static_cast<size_t>(launch.rank)));
     need_own_gpus(ranks, c.backend);

@@ -11,8 +11,8 @@
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
+#include "freight/job/state_shares.h"
 #include "freight/plan/advice.h"
-#include "freight/train/state_shares.h"
 #include "lists.h"
 #include "plan_text.h"
 #include "ranks.h"
@@ -67,7 +67,7 @@ struct Share {
 // The bytes of a rank with its part of the optimizer's state, in whole tensors.
 size_t sharded_bytes(const StepPlan& d, int64_t devices) {
   const size_t all = std::accumulate(d.states.begin(), d.states.end(), size_t{0});
-  return d.total() - all + train::largest_share(d.states, static_cast<int>(devices));
+  return d.total() - all + job::largest_share(d.states, static_cast<int>(devices));
 }
 
 std::vector<Share> shares_of(const PlanInput& in, const WorldRequest& r) {

@@ -17,9 +17,9 @@
 #include "freight/base/printable.h"
 #include "freight/base/threads.h"
 #include "freight/deploy/predictor.h"
+#include "freight/job/signals.h"
 #include "freight/store/precision.h"
 #include "freight/train/progress.h"
-#include "freight/train/signals.h"
 #include "freight/train/trained_on.h"
 #include "options.h"
 #include "output_path.h"
@@ -355,7 +355,7 @@ int predict_here(deploy::Predictor& predictor, PredictFlags& f, const Options& o
 
 int predict_together(PredictFlags& f, const Options& o, const Args& args, const comm::Launch& launch) {
   refuse_nccl(f.ranks);
-  const std::unique_ptr<train::Ranks> ranks = join_ranks(f.ranks, launch);
+  const std::unique_ptr<job::Ranks> ranks = join_ranks(f.ranks, launch);
   if (!ranks) return signals::exit_code();
   return with_others(ranks.get(), [&] {
     need_same_question(*ranks, args, f.model);

@@ -15,7 +15,7 @@
 
 #include "freight/base/strings.h"
 #include "freight/io/image.h"
-#include "freight/train/signals.h"
+#include "freight/job/signals.h"
 
 namespace freight::app {
 

@@ -194,7 +194,7 @@ void print_sums(const bench::RankProfile& p) {
 
 int profile_as_rank(ProfileFlags& f, const Args& args, const comm::Launch& launch) {
   f.source.backend = device_of(f.ranks, f.source.backend, launch);
-  const std::unique_ptr<train::Ranks> ranks = join_ranks(f.ranks, launch);
+  const std::unique_ptr<job::Ranks> ranks = join_ranks(f.ranks, launch);
   return with_others(ranks.get(), [&] {
     ranks->need_equal("the arguments", join(args, " "));
     need_own_gpus(*ranks, f.source.backend);

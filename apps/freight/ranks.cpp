@@ -19,14 +19,14 @@
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
 #include "freight/comm/join.h"
-#include "freight/comm/supervisor.h"
 #include "freight/io/digest.h"
 #include "freight/io/file.h"
+#include "freight/job/signals.h"
+#include "freight/job/supervisor.h"
 #include "freight/trace/device.h"
 #include "freight/train/checkpoint.h"
 #include "freight/train/learner.h"
 #include "freight/train/run_dir.h"
-#include "freight/train/signals.h"
 
 namespace freight::app {
 
@@ -156,7 +156,7 @@ int64_t sharers_of(const RankFlags& flags, const std::string& device, const comm
   return std::clamp<int64_t>(alike, 1, all);
 }
 
-void need_own_gpus(train::Ranks& ranks, const std::string& device, const RankFlags& flags) {
+void need_own_gpus(job::Ranks& ranks, const std::string& device, const RankFlags& flags) {
   const bool nccl = comm::requested_transport(flags.job()) == comm::Transport::nccl;
   if (nccl && env::get("NCCL_MULTI_RANK_GPU_ENABLE") == "1") return;
   std::string mine;
@@ -185,7 +185,7 @@ void need_nccl(const RankFlags& flags, const train::Config& config) {
   if (const Library& nccl = cuda::find_nccl(); !nccl.why.empty()) fail(ErrorKind::device, "--comm nccl", nccl.why);
 }
 
-void join_devices(train::Ranks& ranks, const std::string& device, const RankFlags& flags) {
+void join_devices(job::Ranks& ranks, const std::string& device, const RankFlags& flags) {
   const comm::Transport asked = comm::requested_transport(flags.job());
   const bool forced = asked == comm::Transport::nccl;
   if (!forced && asked != comm::Transport::automatic) return;
@@ -367,7 +367,7 @@ comm::JobEnd supervise(const comm::LaunchOptions& launch, const RankFlags& flags
                        const std::string& logs) {
   const Bounds bounds = parse_elastic(flags.elastic);
   const std::string run = std::filesystem::path(logs).parent_path().string();
-  comm::Supervision s{.launch = launch, .least = bounds.least, .most = bounds.most};
+  job::Supervision s{.launch = launch, .least = bounds.least, .most = bounds.most};
   s.devices = static_cast<int>(count);
   s.command = [&](const std::vector<int>& devices) {
     std::vector<std::string> words = launch.command;
@@ -383,7 +383,7 @@ comm::JobEnd supervise(const comm::LaunchOptions& launch, const RankFlags& flags
     train::RunDir::add_to_log(run, line);
   };
   s.stop_signal = [] { return signals::stop_signal(); };
-  return comm::supervise(s);
+  return job::supervise(s);
 }
 
 Args with_command(const std::string& command, const Args& args) {
@@ -416,7 +416,7 @@ std::string device_of_rank(const train::Config& config, const RankFlags& flags, 
                                    : table_device_of(flags, config.backend, launch);
 }
 
-void share_devices(train::Ranks& ranks, const std::string& device, const RankFlags& flags) {
+void share_devices(job::Ranks& ranks, const std::string& device, const RankFlags& flags) {
   need_own_gpus(ranks, device, flags);
   join_devices(ranks, device, flags);
 }
@@ -479,21 +479,21 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
   }
 }
 
-std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch) {
+std::unique_ptr<job::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch) {
   comm::JobOptions job = flags.job();
   job.called_off = [] { return signals::stop_requested(); };
-  train::RankRendezvous rendezvous{.address = [launch, job] { return comm::rendezvous_address(launch, job); },
-                                   .timeout = flags.comm_timeout};
+  job::RankRendezvous rendezvous{.address = [launch, job] { return comm::rendezvous_address(launch, job); },
+                                 .timeout = flags.comm_timeout};
   try {
-    return std::make_unique<train::Ranks>(comm::join_job(launch, job), train::parse_overlap(flags.overlap),
-                                          std::move(rendezvous));
+    return std::make_unique<job::Ranks>(comm::join_job(launch, job), job::parse_overlap(flags.overlap),
+                                        std::move(rendezvous));
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::peer_lost || !signals::stop_requested()) throw;
     return nullptr;
   }
 }
 
-void need_same_question(train::Ranks& ranks, const Args& args, const std::string& model) {
+void need_same_question(job::Ranks& ranks, const Args& args, const std::string& model) {
   ranks.need_equal("the arguments", join(args, " "));
   ranks.need_equal(cat("at ", model, " a file with the hash"), io::xxh3_128(io::read_file(model)));
 }

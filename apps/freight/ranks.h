@@ -10,8 +10,8 @@
 #include "freight/comm/join.h"
 #include "freight/comm/launch_environment.h"
 #include "freight/comm/launcher.h"
+#include "freight/job/ranks.h"
 #include "freight/train/config.h"
-#include "freight/train/ranks.h"
 #include "options.h"
 
 namespace freight::app {
@@ -46,7 +46,7 @@ void declare(Options& o, RankFlags& f);
 // The device of a rank that trains with this configuration.
 std::string device_of_rank(const train::Config& config, const RankFlags& flags, const comm::Launch& launch);
 // Lets the ranks of a network determine whether their devices sum among themselves. All call it together.
-void share_devices(train::Ranks& ranks, const std::string& device, const RankFlags& flags);
+void share_devices(job::Ranks& ranks, const std::string& device, const RankFlags& flags);
 // The command that resumes a run on the same devices: "freight train --resume runs/a --devices cpu*2" and `more`.
 std::string resume_command(const std::string& run, const RankFlags& flags, const Args& more);
 
@@ -135,11 +135,11 @@ std::string last_line(const std::string& log);
 ErrorKind kind_of(const comm::JobEnd& end);
 
 // Throws Error(usage) that names two ranks which would share a GPU, unless NCCL_MULTI_RANK_GPU_ENABLE allows it.
-void need_own_gpus(train::Ranks& ranks, const std::string& device, const RankFlags& flags = {});
+void need_own_gpus(job::Ranks& ranks, const std::string& device, const RankFlags& flags = {});
 // Lets CUDA devices sum among themselves by NCCL if all ranks have one and the library is found; otherwise the ranks
 // get a note. All ranks call it together. Throws Error(device) if --comm nccl requests it and it is not found, and
 // Error(usage) if a rank has another device.
-void join_devices(train::Ranks& ranks, const std::string& device, const RankFlags& flags);
+void join_devices(job::Ranks& ranks, const std::string& device, const RankFlags& flags);
 // Throws Error(device) if --comm nccl is requested and this host has no NCCL, and Error(usage) if the run would not sum
 // by it.
 void need_nccl(const RankFlags& flags, const train::Config& config);
@@ -147,16 +147,16 @@ void need_nccl(const RankFlags& flags, const train::Config& config);
 void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t devices);
 
 // Joins the other ranks; null if a signal asked to end before they had joined. Throws Error(usage, peer_lost).
-std::unique_ptr<train::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch);
+std::unique_ptr<job::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch);
 
 // Throws Error(usage) that names a rank which was started with other arguments, or has another file at the path
 // `model`: the result would be a mixture of both. All ranks call it together.
-void need_same_question(train::Ranks& ranks, const Args& args, const std::string& model);
+void need_same_question(job::Ranks& ranks, const Args& args, const std::string& model);
 
 // Returns the result of `work`. If it throws, the other ranks are told the reason, and end, too, instead of waiting for
 // this one. `ranks` is null without other ranks.
 template <class Work>
-auto with_others(train::Ranks* ranks, const Work& work) {
+auto with_others(job::Ranks* ranks, const Work& work) {
   try {
     return work();
   } catch (const std::exception& e) {

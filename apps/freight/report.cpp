@@ -7,9 +7,9 @@
 #include "freight/base/strings.h"
 #include "freight/data/catalog.h"
 #include "freight/io/file.h"
+#include "freight/job/signals.h"
 #include "freight/report/page.h"
 #include "freight/train/progress.h"
-#include "freight/train/signals.h"
 #include "options.h"
 #include "output_path.h"
 

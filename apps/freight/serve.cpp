@@ -10,9 +10,9 @@
 #include "command.h"
 #include "freight/base/error.h"
 #include "freight/io/file.h"
+#include "freight/job/signals.h"
 #include "freight/serve/server.h"
 #include "freight/store/precision.h"
-#include "freight/train/signals.h"
 #include "options.h"
 
 namespace freight::app {

@@ -16,13 +16,13 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/job/signals.h"
 #include "freight/plan/fitting.h"
 #include "freight/trace/device.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/learner.h"
 #include "freight/train/rank_work.h"
 #include "freight/train/run_dir.h"
-#include "freight/train/signals.h"
 #include "memory_size.h"
 #include "options.h"
 #include "rank_log.h"
@@ -205,7 +205,7 @@ plan::FitOptions fit_options(const TrainFlags& flags, const train::Config& confi
 
 // Compares the run with the available memory; empty if processes that share shards do not fit together, since one
 // process may.
-std::optional<plan::FittedRun> fit_run(Request& r, train::Ranks* ranks, Terminal& terminal) {
+std::optional<plan::FittedRun> fit_run(Request& r, job::Ranks* ranks, Terminal& terminal) {
   try {
     return plan::prepare_fitting(
         r.config, fit_options(r.flags, r.config, ranks != nullptr),
@@ -232,14 +232,14 @@ std::string plugin_flags(const Args& args) {
 }
 
 // Prepares and trains, alone or as the first of several ranks.
-int train_here(Request& r, const Args& args, train::Ranks* ranks, const ShardWork& work) {
+int train_here(Request& r, const Args& args, job::Ranks* ranks, const ShardWork& work) {
   const TrainFlags& flags = r.flags;
   Terminal terminal({.quiet = r.options->quiet(), .progress = flags.progress});
   terminal.one_device = work.processes > 1;
   terminal.logs = !flags.dry_run;
   terminal.plugin_flags = plugin_flags(args);
   if (!r.config.data_dir.empty()) terminal.data_flags = cat(" --data-dir ", shell_word(r.config.data_dir));
-  terminal.steps_done = comm::StepCount::of_process();
+  terminal.steps_done = job::StepCount::of_process();
   if (work.processes > 1 || !work.why_one.empty()) terminal.shards = to_string(r.config.shards, work);
   std::optional<plan::FittedRun> fits = fit_run(r, ranks, terminal);
   if (!fits) return kShardsDoNotFit;
@@ -268,7 +268,7 @@ int train_here(Request& r, const Args& args, train::Ranks* ranks, const ShardWor
 }
 
 // Trains as another rank than the first. Rank 0 has the data and tells whether the run is one of a table.
-int train_beside(train::Config& config, const TrainFlags& flags, const Args& args, train::Ranks& ranks, bool of_rows) {
+int train_beside(train::Config& config, const TrainFlags& flags, const Args& args, job::Ranks& ranks, bool of_rows) {
   if (of_rows) return train::follow(config, ranks) ? signals::exit_code() : 0;
   RankLog log;
   plan::FitOptions fit = fit_options(flags, config, true);
@@ -281,11 +281,11 @@ int train_beside(train::Config& config, const TrainFlags& flags, const Args& arg
 }
 
 int train_together(const Args& args, const RankFlags& flags, const comm::Launch& launch) {
-  const std::unique_ptr<train::Ranks> ranks = join_ranks(flags, launch);
+  const std::unique_ptr<job::Ranks> ranks = join_ranks(flags, launch);
   if (!ranks) return signals::exit_code();
   return with_others(ranks.get(), [&] {
     ranks->need_equal("the arguments", join(args, " "));
-    ranks->ask(train::parse_device_weights(flags.weights, launch.world));
+    ranks->ask(job::parse_device_weights(flags.weights, launch.world));
     if (flags.shard_optimizer) ranks->share_states();
     Request r;
     if (ranks->first()) {
@@ -370,7 +370,7 @@ void check_devices(Request& r, int64_t count) {
     if (r.flags.dry_run) backend(*trace::device_named(of_rank.backend));
     if (rank == 0) r.config.backend = of_rank.backend;
   }
-  train::parse_device_weights(r.flags.ranks.weights, static_cast<int>(count));
+  job::parse_device_weights(r.flags.ranks.weights, static_cast<int>(count));
   if (!r.flags.ranks.elastic.empty() && starts_with(r.config.backend, "cuda:") &&
       parse_device_list("--devices", r.flags.ranks.devices).count) {
     fail(ErrorKind::usage, "--devices", "got ", r.flags.ranks.devices,

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "freight/base/device_memory.h"
-#include "freight/comm/supervisor.h"
+#include "freight/job/supervisor.h"
 #include "freight/plan/fitting.h"
 #include "freight/train/observer.h"
 #include "freight/train/progress.h"
@@ -48,9 +48,9 @@ class Terminal : public train::Observer {
   std::string offload, shards;           // lines of the start block; "": not shown
   bool logs = true;                      // false: a dry run has no log
   bool one_device = false;               // all processes of the run share one device
-  std::unique_ptr<comm::StepCount> steps_done;  // where the supervisor counts the run's steps, or null
-  plan::Outcome outcome;                        // the planned figures of the run, and the measured ones when it is over
-  int64_t resident_before = 0;                  // bytes of this process before the run
+  std::unique_ptr<job::StepCount> steps_done;  // where the supervisor counts the run's steps, or null
+  plan::Outcome outcome;                       // the planned figures of the run, and the measured ones when it is over
+  int64_t resident_before = 0;                 // bytes of this process before the run
   std::shared_ptr<DeviceMemory> device;
   size_t free_before = 0;  // of the device's memory
 

@@ -9,7 +9,7 @@
 #include "freight/base/strings.h"
 #include "freight/deploy/verify.h"
 #include "freight/io/json_library.h"
-#include "freight/train/signals.h"
+#include "freight/job/signals.h"
 #include "freight/train/trained_on.h"
 #include "options.h"
 #include "verify_world.h"

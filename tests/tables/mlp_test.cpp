@@ -12,10 +12,10 @@
 #include "freight/deploy/predictor.h"
 #include "freight/io/json_library.h"
 #include "freight/io/npy.h"
+#include "freight/job/signals.h"
 #include "freight/tables/mlp_columns.h"
 #include "freight/tables/mlp_model.h"
 #include "freight/train/folds.h"
-#include "freight/train/signals.h"
 #include "tests/tables/table_runs.h"
 
 namespace freight::tables {

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "freight/train/signals.h"
+#include "freight/job/signals.h"
 #include "freight/train/trainer.h"
 #include "tests/support/device_data.h"
 #include "tests/support/files.h"

@@ -5,7 +5,7 @@
 #include <signal.h>
 
 #include "freight/base/log.h"
-#include "freight/train/signals.h"
+#include "freight/job/signals.h"
 
 namespace freight {
 namespace {

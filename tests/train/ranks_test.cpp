@@ -1,5 +1,5 @@
 // Ranks of a run: how shards are dealt, and who is slow. Runs by several processes: tests/apps/ranks_test.cpp.
-#include "freight/train/ranks.h"
+#include "freight/job/ranks.h"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ TEST(Deal, GivesShardsInOrderAndAsEvenlyAsPossible) {
     std::vector<int64_t> all;
     int64_t next = 0;
     for (int r = 0; r < world; ++r) {
-      const ShardAssignment d{shards, r, world};
+      const job::ShardAssignment d{shards, r, world};
       EXPECT_EQ(d.first(), next);
       EXPECT_LE(d.count(), d.most());
       next += d.count();
@@ -36,23 +36,23 @@ TEST(Deal, GivesShardsInOrderAndAsEvenlyAsPossible) {
 }
 
 TEST(Deal, KnowsWhereSumsOfRanksMeetInTheTreeOverShards) {
-  EXPECT_TRUE((ShardAssignment{8, 0, 2}.aligned()));
-  EXPECT_TRUE((ShardAssignment{12, 0, 3}.aligned()));  // of four each
-  EXPECT_FALSE((ShardAssignment{6, 0, 2}.aligned()));  // (0 + 1) + (2 + 3), then 4 + 5: not three and three
-  EXPECT_FALSE((ShardAssignment{8, 0, 3}.aligned()));
+  EXPECT_TRUE((job::ShardAssignment{8, 0, 2}.aligned()));
+  EXPECT_TRUE((job::ShardAssignment{12, 0, 3}.aligned()));  // of four each
+  EXPECT_FALSE((job::ShardAssignment{6, 0, 2}.aligned()));  // (0 + 1) + (2 + 3), then 4 + 5: not three and three
+  EXPECT_FALSE((job::ShardAssignment{8, 0, 3}.aligned()));
 }
 
 TEST(Deal, GivesUnlikeRanksMoreShardsOrLargerOnes) {
-  const ShardAssignment of_shards{.shards = 8, .rank = 1, .world = 3, .counts = {5, 2, 1}};
+  const job::ShardAssignment of_shards{.shards = 8, .rank = 1, .world = 3, .counts = {5, 2, 1}};
   EXPECT_EQ(of_shards.first(), 5);
   EXPECT_EQ(of_shards.count(), 2);
   EXPECT_EQ(of_shards.most(), 5);
   EXPECT_FALSE(of_shards.aligned());
-  EXPECT_TRUE((ShardAssignment{.shards = 8, .rank = 0, .world = 2, .counts = {4, 4}}.aligned()));
+  EXPECT_TRUE((job::ShardAssignment{.shards = 8, .rank = 0, .world = 2, .counts = {4, 4}}.aligned()));
 
   // 100 samples as 70 and 30, each in two parts.
   for (int r = 0; r < 2; ++r) {
-    const ShardAssignment deal{.shards = 4, .rank = r, .world = 2, .widths = {70, 30}};
+    const job::ShardAssignment deal{.shards = 4, .rank = r, .world = 2, .widths = {70, 30}};
     const data::Share share = deal.pieces();
     EXPECT_EQ(share.rows(share.first, 100), (std::pair<int64_t, int64_t>(r == 0 ? 0 : 70, r == 0 ? 35 : 15)));
     EXPECT_EQ(share.most_rows(100), r == 0 ? 35 : 15);
@@ -67,19 +67,19 @@ TEST(Deal, GivesUnlikeRanksMoreShardsOrLargerOnes) {
 }
 
 TEST(Deal, PartsAreWholeNumbersThatAddUp) {
-  EXPECT_EQ(dealt(128, {4, 1}, 1), (std::vector<int64_t>{102, 26}));
-  EXPECT_EQ(dealt(8, {1, 1, 1}, 1), (std::vector<int64_t>{3, 3, 2}));
-  EXPECT_EQ(dealt(4, {1000, 1, 1}, 1), (std::vector<int64_t>{2, 1, 1}));  // nobody goes without
-  EXPECT_EQ(dealt(6, {5, 1, 1}, 2), (std::vector<int64_t>{2, 2, 2}));
+  EXPECT_EQ(job::dealt(128, {4, 1}, 1), (std::vector<int64_t>{102, 26}));
+  EXPECT_EQ(job::dealt(8, {1, 1, 1}, 1), (std::vector<int64_t>{3, 3, 2}));
+  EXPECT_EQ(job::dealt(4, {1000, 1, 1}, 1), (std::vector<int64_t>{2, 1, 1}));  // nobody goes without
+  EXPECT_EQ(job::dealt(6, {5, 1, 1}, 2), (std::vector<int64_t>{2, 2, 2}));
 }
 
 TEST(DeviceWeights, AreReadOrRefused) {
-  using Kind = DeviceWeights::Kind;
-  EXPECT_EQ(parse_device_weights("", 2).kind, Kind::usual);
-  EXPECT_EQ(parse_device_weights("auto", 2).kind, Kind::automatic);
-  EXPECT_EQ(parse_device_weights("4,1.5", 2).given, (std::vector<double>{4, 1.5}));
+  using Kind = job::DeviceWeights::Kind;
+  EXPECT_EQ(job::parse_device_weights("", 2).kind, Kind::usual);
+  EXPECT_EQ(job::parse_device_weights("auto", 2).kind, Kind::automatic);
+  EXPECT_EQ(job::parse_device_weights("4,1.5", 2).given, (std::vector<double>{4, 1.5}));
   for (const char* bad : {"4", "4,1,1", "4,0", "4,-1", "4,x", "4,inf", "4,nan", ",", "4,1 "}) {
-    EXPECT_THROW(parse_device_weights(bad, 2), Error) << bad;
+    EXPECT_THROW(job::parse_device_weights(bad, 2), Error) << bad;
   }
 }
 
@@ -138,7 +138,8 @@ TEST(RankShares, OfARunThatGoesOnAreThoseBeforeWhereTheDevicesAre) {
 }
 
 TEST(StepRequest, OfAllRanksAreMerged) {
-  const StepRequest both = merged({{.interrupts = 1, .lr = 0.25}, {.terminations = 2, .stop = 1, .saves = 3}});
+  const job::StepRequest both =
+      job::merged({{.interrupts = 1, .lr = 0.25}, {.terminations = 2, .stop = 1, .saves = 3}});
   EXPECT_EQ(both.interrupts, 1);
   EXPECT_EQ(both.terminations, 2);
   EXPECT_EQ(both.stop, 1);

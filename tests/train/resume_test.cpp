@@ -8,9 +8,9 @@
 
 #include "freight/data/catalog.h"
 #include "freight/io/safetensors.h"
+#include "freight/job/signals.h"
 #include "freight/train/checkpoint.h"
 #include "freight/train/run_dir.h"
-#include "freight/train/signals.h"
 #include "freight/train/trainer.h"
 #include "tests/support/files.h"
 #include "tests/support/small_digits.h"

@@ -13,8 +13,8 @@
 #include "freight/io/file.h"
 #include "freight/io/image.h"
 #include "freight/io/npy.h"
+#include "freight/job/signals.h"
 #include "freight/ops/ops.h"
-#include "freight/train/signals.h"
 #include "tests/support/files.h"
 #include "tests/support/small_digits.h"
 

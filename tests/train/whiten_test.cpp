@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "freight/data/catalog.h"
+#include "freight/job/signals.h"
 #include "freight/nn/whitening.h"
-#include "freight/train/signals.h"
 #include "freight/train/trainer.h"
 #include "tests/support/files.h"
 #include "tests/support/small_digits.h"

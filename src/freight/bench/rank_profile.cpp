@@ -32,7 +32,7 @@ train::Config config_of(const models::Model& model, const WorkloadOptions& o) {
 
 }  // namespace
 
-RankWorkload::RankWorkload(models::Model model, const WorkloadOptions& o, train::Ranks& ranks)
+RankWorkload::RankWorkload(models::Model model, const WorkloadOptions& o, job::Ranks& ranks)
     : ranks_(ranks), config_(config_of(model, o)) {
   std::tie(inputs_, targets_) = random_batch(model, o.batch);
   const std::string device = *trace::device_named(config_.backend);
@@ -77,10 +77,10 @@ RankProfile RankWorkload::profile(double seconds) {
   p.step = seconds_since(start) / steps;
   p.waited = ranks_.comm().waited();
   for (size_t r = 0; r < p.waited.size(); ++r) p.waited[r] = (p.waited[r] - before[r]) / steps;
-  if (const train::StepTimeline* t = net_->step->timeline()) {
+  if (const job::StepTimeline* t = net_->step->timeline()) {
     p.fastest = t->step;
     p.computed = t->computed;
-    for (const train::SumTime& s : t->sums) {
+    for (const job::SumTime& s : t->sums) {
       const double hidden = std::clamp(t->computed - s.begin, 0.0, s.end - s.begin);
       p.sums.push_back({s.begin, s.end, s.bytes, hidden});
     }

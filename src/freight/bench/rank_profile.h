@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "freight/bench/workload.h"
+#include "freight/job/ranks.h"
 #include "freight/run/profile.h"
 #include "freight/train/config.h"
 #include "freight/train/net_training.h"
-#include "freight/train/ranks.h"
 
 namespace freight::bench {
 
@@ -36,7 +36,7 @@ struct RankProfile {
 class RankWorkload {
  public:
   // `ranks` must outlive it. Throws the errors of tracing and planning.
-  RankWorkload(models::Model model, const WorkloadOptions& options, train::Ranks& ranks);
+  RankWorkload(models::Model model, const WorkloadOptions& options, job::Ranks& ranks);
   RankWorkload(const RankWorkload&) = delete;
   RankWorkload& operator=(const RankWorkload&) = delete;
 
@@ -49,7 +49,7 @@ class RankWorkload {
  private:
   void step();
 
-  train::Ranks& ranks_;
+  job::Ranks& ranks_;
   train::Config config_;
   Array inputs_, targets_;  // (N, ...), of all ranks
   std::unique_ptr<train::NetTraining> net_;

@@ -88,7 +88,7 @@ void TimedComm::barrier() {
   timed(DType::u8, [&] { timed_->barrier(); });
 }
 
-ScalingPoint time_training(train::PreparedRun run, train::Ranks* ranks, const TimedComm* comm, double seconds) {
+ScalingPoint time_training(train::PreparedRun run, job::Ranks* ranks, const TimedComm* comm, double seconds) {
   StepWatch watch(comm, seconds, run.config().max_steps);
   ScalingPoint p{.devices = ranks ? ranks->world() : 1, .threads = thread_count(), .ranks = {}};
   p.batch = (run.config().batch_size + p.devices - 1) / p.devices;

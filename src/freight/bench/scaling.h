@@ -12,9 +12,9 @@
 #include "freight/bench/comm.h"
 #include "freight/bench/output.h"
 #include "freight/comm/comm.h"
+#include "freight/job/ranks.h"
 #include "freight/plan/estimate.h"
 #include "freight/train/prepare.h"
-#include "freight/train/ranks.h"
 
 namespace freight::bench {
 
@@ -72,7 +72,7 @@ struct ScalingPoint {
 // Trains until `seconds` of steps have been measured, without the first steps; the time between epochs does not count.
 // The run must have more max_steps than that takes. All ranks call it together. `comm`: what `ranks` use; if both are
 // null, this process trains alone. The result has neither its cost nor a prediction.
-ScalingPoint time_training(train::PreparedRun run, train::Ranks* ranks, const TimedComm* comm, double seconds);
+ScalingPoint time_training(train::PreparedRun run, job::Ranks* ranks, const TimedComm* comm, double seconds);
 
 struct Scaling {
   std::string machine, transport, model, data;

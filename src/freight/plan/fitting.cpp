@@ -12,6 +12,7 @@
 #include "freight/base/strings.h"
 #include "freight/data/catalog.h"
 #include "freight/data/outline.h"
+#include "freight/job/ranks.h"
 #include "freight/plan/batch.h"
 #include "freight/plan/estimate.h"
 #include "freight/plan/memory_use.h"
@@ -19,7 +20,6 @@
 #include "freight/trace/device.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/learner.h"
-#include "freight/train/ranks.h"
 
 namespace freight::plan {
 namespace {
@@ -41,7 +41,7 @@ const Rates* pointer_to(const std::optional<Rates>& rates) { return rates ? &*ra
 // memory and random draws are gone when the run begins.
 class BatchChoice {
  public:
-  explicit BatchChoice(train::Ranks* ranks) : ranks_(ranks) {}
+  explicit BatchChoice(job::Ranks* ranks) : ranks_(ranks) {}
 
   std::optional<Change> next(const train::Planned& p, const Memory& memory, const Rates* rates) {
     const int64_t size = p.inputs.shape[0];
@@ -84,7 +84,7 @@ class BatchChoice {
     return {cat("a step of ", size, " was tried: ", fixed(*seconds * 1e3, 1), " ms"), flags_for(size)};
   }
 
-  train::Ranks* ranks_;
+  job::Ranks* ranks_;
   int64_t chosen_ = 0, tried_ = 0;  // sizes
 };
 
@@ -117,7 +117,7 @@ std::optional<Change> check_memory(const train::Planned& p, const FitOptions& op
 }
 
 // The change that all ranks make: that of the first rank that needs one.
-std::optional<Change> agreed(const std::optional<Change>& mine, train::Ranks* ranks) {
+std::optional<Change> agreed(const std::optional<Change>& mine, job::Ranks* ranks) {
   if (!ranks) return mine;
   const std::vector<std::string> all = ranks->from_all(mine ? cat(mine->why, "\n", join(mine->flags, "\n")) : "");
   for (const std::string& text : all) {
@@ -171,7 +171,7 @@ FittedRun prepare_fitting(train::Config& config, const FitOptions& fit, train::P
                           const std::function<void(const std::string&)>& say) {
   options.device_memory = fit.device_memory;
   options.refuse_too_large = fit.if_too_large != FitOptions::IfTooLarge::ignore;
-  train::Ranks* const ranks = options.ranks;
+  job::Ranks* const ranks = options.ranks;
   BatchChoice batch(ranks);
   refuse_before_data(config, fit, options);
   for (;;) {

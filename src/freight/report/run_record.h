@@ -27,7 +27,7 @@ struct Leaderboard {
   std::vector<std::string> left_out;  // "gbdt: why"
 };
 
-// The times of a step of several ranks, in seconds since its beginning (train/step_timeline.h).
+// The times of a step of several ranks, in seconds since its beginning (job/step_timeline.h).
 struct StepTimes {
   struct Sum {
     double begin = 0, end = 0, bytes = 0;

@@ -1,5 +1,5 @@
 // Who sums over ranks while a plan runs: its all_reduce steps hand over what is ready, and the run goes on. Sees memory
-// only; train/overlapped_sums.h does it over comm, train/step_sums.h by the devices themselves.
+// only; job/rank_sum.h does it over comm, job/plan_sum.h by the devices themselves.
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -9,6 +9,7 @@
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
 #include "freight/base/strings.h"
+#include "freight/job/signals.h"
 #include "freight/ops/index.h"
 #include "freight/optim/ema.h"
 #include "freight/optim/optimizer.h"
@@ -17,7 +18,6 @@
 #include "freight/trace/compile.h"
 #include "freight/trace/device.h"
 #include "freight/train/folds.h"
-#include "freight/train/signals.h"
 
 namespace freight::tables {
 

@@ -16,12 +16,12 @@
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
+#include "freight/job/signals.h"
 #include "freight/tables/xgboost_bins.h"
 #include "freight/tables/xgboost_job.h"
 #include "freight/train/rank_work.h"
 #include "freight/train/scores.h"
 #include "freight/train/shared_rows.h"
-#include "freight/train/signals.h"
 
 namespace freight::tables {
 
@@ -115,7 +115,7 @@ struct TreePart {
 class TreeFit {
  public:
   TreeFit(const Xgboost& library, const train::Config& config, const train::RowData& data, TreeLearner::Kind kind,
-          train::Ranks* ranks)
+          job::Ranks* ranks)
       : library_(library),
         data_(data),
         ranks_(ranks),
@@ -394,7 +394,7 @@ class TreeFit {
 
   const Xgboost& library_;
   const train::RowData& data_;
-  train::Ranks* ranks_;
+  job::Ranks* ranks_;
   TreeSettings settings_;
   TreeColumns columns_;
   std::vector<float> weights_;  // of classes
@@ -458,7 +458,7 @@ std::shared_ptr<const store::RowModel> fit_trees(const TreeLearner& learner, con
   }
   // Before the other ranks are called.
   check_ranks(library, data, tree_settings(config, data, library, learner.kind()));
-  train::Ranks& ranks = data.together->ranks();
+  job::Ranks& ranks = data.together->ranks();
   train::RankWork::Piece piece(*data.together, learner.name());
   train::send_fit(ranks, config, data);
   std::shared_ptr<const store::RowModel> model;
@@ -470,7 +470,7 @@ std::shared_ptr<const store::RowModel> fit_trees(const TreeLearner& learner, con
   return model;
 }
 
-void help_to_fit(const TreeLearner& learner, const train::Config& config, train::Ranks& ranks) {
+void help_to_fit(const TreeLearner& learner, const train::Config& config, job::Ranks& ranks) {
   const train::SharedFit shared = train::receive_fit(ranks, config);
   const Xgboost& library = xgboost(shared.config.xgboost);
   library.hear_warnings();

@@ -25,6 +25,6 @@ void check_ranks(const Xgboost& library, const train::RowData& data, const TreeS
 std::shared_ptr<const store::RowModel> fit_trees(const TreeLearner& learner, const train::Config& config,
                                                  const train::RowData& data,
                                                  const std::function<bool(const train::Round&)>& on_round);
-void help_to_fit(const TreeLearner& learner, const train::Config& config, train::Ranks& ranks);
+void help_to_fit(const TreeLearner& learner, const train::Config& config, job::Ranks& ranks);
 
 }  // namespace freight::tables

@@ -40,7 +40,7 @@ void hear_nothing(const char*) {}
 
 }  // namespace
 
-XgboostJob::XgboostJob(const Xgboost& library, train::Ranks& ranks, const std::string& device)
+XgboostJob::XgboostJob(const Xgboost& library, job::Ranks& ranks, const std::string& device)
     : library_(library), ranks_(ranks) {
   const XgboostCollectives& x = library.collectives();
   ranks.need_equal("XGBoost", library.version().text());
@@ -84,7 +84,7 @@ void XgboostJob::leave() {
   tracker_ = nullptr;
 }
 
-void check_together(const Xgboost& library, train::Ranks& ranks, int result, const std::string& what) {
+void check_together(const Xgboost& library, job::Ranks& ranks, int result, const std::string& what) {
   try {
     library.check(result, what);
   } catch (const Error& e) {

@@ -4,8 +4,8 @@
 #include <functional>
 #include <string>
 
+#include "freight/job/ranks.h"
 #include "freight/tables/xgboost_library.h"
-#include "freight/train/ranks.h"
 
 namespace freight::tables {
 
@@ -15,7 +15,7 @@ class XgboostJob {
   // Returns when all ranks have joined. On one host the tracker listens on the loopback address, else at the address of
   // rank 0's rendezvous. `device`: this rank's; GPUs sum by NCCL. Throws Error(device) if XGBoost or NCCL is missing or
   // too old, and Error(usage) if ranks have different versions of XGBoost.
-  XgboostJob(const Xgboost& library, train::Ranks& ranks, const std::string& device);
+  XgboostJob(const Xgboost& library, job::Ranks& ranks, const std::string& device);
   XgboostJob(const XgboostJob&) = delete;
   XgboostJob& operator=(const XgboostJob&) = delete;
   // All ranks call it after the last collective. It is not called for a job that failed.
@@ -23,13 +23,13 @@ class XgboostJob {
 
  private:
   const Xgboost& library_;
-  train::Ranks& ranks_;
+  job::Ranks& ranks_;
   void* tracker_ = nullptr;  // on rank 0
 };
 
 // Throws if a call of XGBoost did not return 0: Error(peer_lost) with the lost rank if there is one, else the error of
 // Xgboost::check.
-void check_together(const Xgboost& library, train::Ranks& ranks, int result, const std::string& what);
+void check_together(const Xgboost& library, job::Ranks& ranks, int result, const std::string& what);
 
 // Runs the work on a separate thread and waits for it; its exceptions are passed on. When a thread with connections
 // ends, XGBoost says goodbye to the other ranks, and waits for lost ones: so the thread of work that failed is kept,

@@ -16,12 +16,12 @@
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
+#include "freight/job/signals.h"
 #include "freight/tables/table.h"
 #include "freight/tables/xgboost_bins.h"
 #include "freight/tables/xgboost_fit.h"
 #include "freight/train/rank_work.h"
 #include "freight/train/scores.h"
-#include "freight/train/signals.h"
 
 namespace freight::tables {
 
@@ -113,6 +113,6 @@ std::shared_ptr<const store::RowModel> TreeLearner::fit(
   return fit_trees(*this, config, data, on_round);
 }
 
-void TreeLearner::help(const train::Config& config, train::Ranks& ranks) const { help_to_fit(*this, config, ranks); }
+void TreeLearner::help(const train::Config& config, job::Ranks& ranks) const { help_to_fit(*this, config, ranks); }
 
 }  // namespace freight::tables

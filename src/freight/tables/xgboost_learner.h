@@ -36,7 +36,7 @@ class TreeLearner : public train::RowLearner {
                         const std::vector<std::shared_ptr<const store::RowModel>>& folds) const override;
   bool reads_held_out(const train::Config& config) const override;
   bool fits_by_several() const override { return true; }
-  void help(const train::Config& config, train::Ranks& ranks) const override;
+  void help(const train::Config& config, job::Ranks& ranks) const override;
   Kind kind() const { return kind_; }
 
  private:

@@ -11,12 +11,12 @@
 #include "freight/base/error.h"
 #include "freight/data/class_names.h"
 #include "freight/data/resample.h"
+#include "freight/job/ranks.h"
 #include "freight/models/loss.h"
 #include "freight/nn/evaluating.h"
 #include "freight/ops/ops.h"
 #include "freight/run/plan.h"
 #include "freight/train/diverged.h"
-#include "freight/train/ranks.h"
 
 namespace freight::train {
 
@@ -68,7 +68,7 @@ models::Model with_views(const models::Model& model, TestViews views) {
 class BatchFigures {
  public:
   using Figures = std::array<double, 3>;
-  BatchFigures(int64_t batches, Ranks* ranks) : ranks_(ranks) {
+  BatchFigures(int64_t batches, job::Ranks* ranks) : ranks_(ranks) {
     if (ranks) by_batch_.resize(static_cast<size_t>(batches));
   }
   // Takes the figures of this rank's next batch.
@@ -91,21 +91,21 @@ class BatchFigures {
   }
 
  private:
-  Ranks* ranks_;
+  job::Ranks* ranks_;
   std::vector<Figures> by_batch_;
   int64_t added_ = 0;
 };
 
 }  // namespace
 
-data::Share share_of_batches(Ranks* ranks) {
+data::Share share_of_batches(job::Ranks* ranks) {
   if (!ranks) return {};
   if (ranks->weights().empty()) return {.of = ranks->world(), .first = ranks->rank(), .end = ranks->rank() + 1};
   // In turns of four batches for each rank, of which those who are faster get more.
-  const ShardAssignment turn{.shards = int64_t{4} * ranks->world(),
-                             .rank = ranks->rank(),
-                             .world = ranks->world(),
-                             .counts = dealt(int64_t{4} * ranks->world(), ranks->weights(), 1)};
+  const job::ShardAssignment turn{.shards = int64_t{4} * ranks->world(),
+                                  .rank = ranks->rank(),
+                                  .world = ranks->world(),
+                                  .counts = job::dealt(int64_t{4} * ranks->world(), ranks->weights(), 1)};
   return {.of = turn.shards, .first = turn.first(), .end = turn.first() + turn.count()};
 }
 
@@ -231,7 +231,7 @@ std::shared_ptr<const Plan> Evaluator::plan(const Type& x, const Type& y) {
 }
 
 Evaluation Evaluator::run(data::Feed& feed, const std::string& what, const std::function<bool(int64_t, int64_t)>& poll,
-                          Ranks* ranks) {
+                          job::Ranks* ranks) {
   const auto start = std::chrono::steady_clock::now();
   const nn::Evaluating evaluating(*state_->model.net);
   Evaluation e;

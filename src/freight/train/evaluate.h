@@ -10,9 +10,11 @@
 #include "freight/store/bundle.h"
 #include "freight/trace/compile.h"
 
-namespace freight::train {
-
+namespace freight::job {
 class Ranks;
+}  // namespace freight::job
+
+namespace freight::train {
 
 struct Evaluation {
   int64_t count = 0;                // of the samples that could be read; of a language model, tokens
@@ -41,10 +43,10 @@ inline constexpr int64_t kEvaluationBatch = 256;  // during training, at most
 struct EvaluationOptions {
   int workers = -1;  // of the loader
   data::BadSamples bad = {};
-  Ranks* ranks = nullptr;  // or null; each measures some of the batches
+  job::Ranks* ranks = nullptr;  // or null; each measures some of the batches
 };
 // The batches of an evaluation that a rank measures; all where `ranks` is null.
-data::Share share_of_batches(Ranks* ranks);
+data::Share share_of_batches(job::Ranks* ranks);
 
 // Keeps the compiled step between calls, so that every epoch replays the same plan.
 class Evaluator {
@@ -60,7 +62,7 @@ class Evaluator {
   // r, r + R and so on, and the result that of all ranks' batches: each is measured once, and their figures are added
   // in the order of the batches, as one process does.
   Evaluation run(data::Feed& feed, const std::string& what,
-                 const std::function<bool(int64_t done, int64_t total)>& poll = {}, Ranks* ranks = nullptr);
+                 const std::function<bool(int64_t done, int64_t total)>& poll = {}, job::Ranks* ranks = nullptr);
   // The same over all samples of a set.
   Evaluation run(const data::Dataset& set, const std::function<bool(int64_t done, int64_t total)>& poll = {},
                  const EvaluationOptions& options = {});

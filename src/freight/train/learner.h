@@ -16,9 +16,11 @@
 #include "freight/train/scores.h"
 #include "freight/train/trained_on.h"
 
-namespace freight::train {
-
+namespace freight::job {
 class Ranks;
+}  // namespace freight::job
+
+namespace freight::train {
 
 // A stored model is measured on this, as `eval` and `report` are told. Fields that are not set are as in training.
 struct MeasureRequest {
@@ -36,7 +38,7 @@ struct MeasureRequest {
   std::function<void(const data::BadSample&)> left_out = {};
   std::function<void(const std::string&)> note = [](const std::string&) {};
   std::function<void(const std::string&)> warn = [](const std::string&) {};
-  Ranks* ranks = nullptr;  // who measure it together, each some of the batches; null: this process alone
+  job::Ranks* ranks = nullptr;  // who measure it together, each some of the batches; null: this process alone
   std::function<bool(int64_t done, int64_t all)> poll = [](int64_t, int64_t) { return true; };
 };
 // The treatment of samples of the data to measure on that cannot be read.

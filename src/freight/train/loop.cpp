@@ -8,8 +8,8 @@
 #include "freight/base/error.h"
 #include "freight/base/log.h"
 #include "freight/base/strings.h"
+#include "freight/job/signals.h"
 #include "freight/models/loss.h"
-#include "freight/train/signals.h"
 
 namespace freight::train {
 
@@ -280,7 +280,7 @@ void Loop::store() {
   result_.samples_per_second = static_cast<double>(trained_.samples) / std::max(trained_.seconds, 1e-9);
   result_.step_seconds = trained_.step_seconds();
   result_.output_dir = run_.config.output_dir;
-  if (const StepTimeline* timeline = run_.net->step->timeline()) result_.timeline = *timeline;
+  if (const job::StepTimeline* timeline = run_.net->step->timeline()) result_.timeline = *timeline;
   const models::Model& model = run_.net->model;
   if (model.own.metric && result_.test.count > 0 && std::isinf(place_.best_score)) {
     const std::string line = cat("no checkpoint is the best one: the metric '", model.own.metric_name,

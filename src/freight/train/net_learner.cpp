@@ -12,6 +12,7 @@
 #include "freight/data/unicode.h"
 #include "freight/io/file.h"
 #include "freight/io/metrics.h"
+#include "freight/job/state_shares.h"
 #include "freight/models/loss.h"
 #include "freight/models/summary.h"
 #include "freight/run/plan.h"
@@ -21,7 +22,6 @@
 #include "freight/train/diverged.h"
 #include "freight/train/learner.h"
 #include "freight/train/loop_internal.h"
-#include "freight/train/state_shares.h"
 #include "freight/train/text.h"
 #include "freight/train/whiten.h"
 
@@ -201,7 +201,7 @@ void need_ranks(const NetRun& p) {
     fail(ErrorKind::usage, "--shards", "got ", p.sharding.shards, " for ", world, " devices: expected one for each");
   }
   const bool by_devices = p.ranks->devices() && c.shards == 0;
-  if (c.sync_batch_norm && p.ranks->overlap() == Overlap::yes && !by_devices) {
+  if (c.sync_batch_norm && p.ranks->overlap() == job::Overlap::yes && !by_devices) {
     fail(ErrorKind::usage, "--overlap", "yes cannot be combined with --sync-batch-norm: all shards end together");
   }
   if (p.sharding.shards > c.batch_size) {
@@ -215,9 +215,9 @@ std::string device_name(const Config& c) { return *trace::device_named(c.backend
 // Shares as they are given, or those of the run that goes on, where it had the same devices; else nothing.
 std::optional<RankShares> known_shares(const NetRun& p, RankShares like) {
   const Config& c = p.config;
-  const DeviceWeights& asked = p.ranks->asked();
-  if (asked.kind == DeviceWeights::Kind::given) {
-    like.units = dealt(like.of_shards ? c.shards : c.batch_size, asked.given, like.of_shards ? 1 : c.grad_accum);
+  const job::DeviceWeights& asked = p.ranks->asked();
+  if (asked.kind == job::DeviceWeights::Kind::given) {
+    like.units = job::dealt(like.of_shards ? c.shards : c.batch_size, asked.given, like.of_shards ? 1 : c.grad_accum);
     return like;
   }
   std::string before;
@@ -230,8 +230,8 @@ std::optional<RankShares> known_shares(const NetRun& p, RankShares like) {
 
 // Decides who computes how much of each batch: all ranks alike, unless they are of several kinds or somebody asked.
 void settle_shares(NetRun& p, const CompileOptions& compile) {
-  using Kind = DeviceWeights::Kind;
-  Ranks& ranks = *p.ranks;
+  using Kind = job::DeviceWeights::Kind;
+  job::Ranks& ranks = *p.ranks;
   const Config& c = p.config;
   const std::string name = device_name(c);
   ranks.exchange_devices(name == "cpu" ? cpu_info().model : backend(name).description(), own_memory(c) != nullptr);
@@ -261,13 +261,13 @@ void settle_shares(NetRun& p, const CompileOptions& compile) {
 }
 
 void share_states(NetRun& p) {
-  const std::vector<size_t> bytes = state_bytes(*p.net->optimizer);
+  const std::vector<size_t> bytes = job::state_bytes(*p.net->optimizer);
   size_t all = 0;
   for (const size_t n : bytes) all += n;
   p.net->share_states(*p.ranks);
   const int world = p.ranks->world();
   p.notes.push_back(cat("the optimizer state is sharded over ", world,
-                        " devices: ", human_bytes(static_cast<double>(largest_share(bytes, world))),
+                        " devices: ", human_bytes(static_cast<double>(job::largest_share(bytes, world))),
                         " on one at most, of ", human_bytes(static_cast<double>(all))));
 }
 

@@ -1,10 +1,10 @@
 // See net_training.h.
 #include "freight/train/net_training.h"
 
+#include "freight/job/ranks.h"
+#include "freight/job/state_shares.h"
 #include "freight/run/plan.h"
 #include "freight/train/diverged.h"
-#include "freight/train/ranks.h"
-#include "freight/train/state_shares.h"
 
 namespace freight::train {
 
@@ -14,7 +14,7 @@ NetTraining::NetTraining(const Config& c, models::Model m)
 NetTraining::~NetTraining() = default;
 
 // Ranks share a batch as it is accumulated: in so many parts each.
-Sharding sharding_of(const Config& c, Ranks* ranks) {
+job::Sharding sharding_of(const Config& c, job::Ranks* ranks) {
   const int64_t parts = ranks ? ranks->world() * c.grad_accum : 0;
   return {.shards = c.shards > 0 ? c.shards : parts,
           .exact = c.shards > 0,
@@ -24,7 +24,7 @@ Sharding sharding_of(const Config& c, Ranks* ranks) {
 }
 
 void NetTraining::plan_step(const std::pair<Type, Type>& batch_types, const CompileOptions& options,
-                            const DeviceData* data, Ranks* ranks) {
+                            const DeviceData* data, job::Ranks* ranks) {
   inputs = batch_types.first;
   targets = batch_types.second;
   compile = options;
@@ -32,7 +32,7 @@ void NetTraining::plan_step(const std::pair<Type, Type>& batch_types, const Comp
     averages = std::make_unique<optim::EMA>(*model.net, optim::EMAOptions{.decay = config.model_ema});
   }
   model.net->train();
-  const Sharding sharding = sharding_of(config, ranks);
+  const job::Sharding sharding = sharding_of(config, ranks);
   step = std::make_unique<TrainStep>(model, *optimizer, averages.get(),
                                      StepOptions{.label_smoothing = config.label_smoothing,
                                                  .parts = sharding.shards > 0 ? 1 : config.grad_accum,
@@ -72,7 +72,7 @@ Planned NetTraining::planned() const {
           .test_count = 0};
 }
 
-void NetTraining::share_states(Ranks& ranks) { shares = std::make_unique<StateShares>(*optimizer, ranks); }
+void NetTraining::share_states(job::Ranks& ranks) { shares = std::make_unique<job::StateShares>(*optimizer, ranks); }
 
 std::vector<nn::NamedVariable> NetTraining::states_with(const std::vector<nn::NamedVariable>& of_optimizer) const {
   std::vector<nn::NamedVariable> all = step->state_dict();

@@ -16,9 +16,11 @@
 #include "freight/train/evaluate.h"
 #include "freight/train/step.h"
 
-namespace freight::train {
-
+namespace freight::job {
 class StateShares;
+}  // namespace freight::job
+
+namespace freight::train {
 
 // The plans of a training and what else decides its memory. It refers into its NetTraining, which must outlive it.
 struct Planned {
@@ -39,7 +41,7 @@ struct Planned {
 };
 
 // The shards into which a configuration cuts its batches; `ranks` may be null.
-Sharding sharding_of(const Config& config, Ranks* ranks);
+job::Sharding sharding_of(const Config& config, job::Ranks* ranks);
 
 struct NetTraining {
   // Makes the optimizer; allocates nothing. `config` must outlive it.
@@ -52,14 +54,14 @@ struct NetTraining {
   // outlive the step, makes the batches itself; null: they are given. `ranks`, with whom the batch is shared, must,
   // too; null: it is not. The averages begin as copies of the weights, which must be there by now.
   void plan_step(const std::pair<Type, Type>& batch_types, const CompileOptions& options,
-                 const DeviceData* data = nullptr, Ranks* ranks = nullptr);
+                 const DeviceData* data = nullptr, job::Ranks* ranks = nullptr);
   // Plans the evaluation of a test set of so many samples, whose batches have these types, in memory beside the step's.
   void plan_evaluation(int64_t test_count, const TestTypes& types);
   // The counts and bytes of the data are left 0.
   Planned planned() const;
 
   // Each rank keeps a part of the optimizer's states from here on; before plan_step.
-  void share_states(Ranks& ranks);
+  void share_states(job::Ranks& ranks);
   // All that a step changes beside the model, as far as it is kept here; the second with these for the optimizer's.
   std::vector<nn::NamedVariable> states() const { return states_with(optimizer->states()); }
   std::vector<nn::NamedVariable> states_with(const std::vector<nn::NamedVariable>& of_optimizer) const;
@@ -96,8 +98,8 @@ struct NetTraining {
   const Config& config;
   models::Model model;
   std::unique_ptr<optim::Optimizer> optimizer;
-  std::unique_ptr<optim::EMA> averages;  // null without model_ema
-  std::unique_ptr<StateShares> shares;   // null where every process keeps all states
+  std::unique_ptr<optim::EMA> averages;      // null without model_ema
+  std::unique_ptr<job::StateShares> shares;  // null where every process keeps all states
   Type inputs, targets;
   CompileOptions compile;
   std::unique_ptr<TrainStep> step;

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "freight/data/dataset.h"
+#include "freight/job/step_timeline.h"
 #include "freight/train/evaluate.h"
 #include "freight/train/leaderboard.h"
-#include "freight/train/step_timeline.h"
 
 namespace freight::train {
 
@@ -79,10 +79,10 @@ struct Result {
   double samples_per_second = 0;
   int64_t parameters = 0;
   std::string model_path, output_dir;
-  std::vector<data::BadSample> bad_samples;     // left out
-  std::string metric_name;                      // of test.metric
-  std::optional<Leaderboard> leaderboard = {};  // where learners or settings were compared
-  std::optional<StepTimeline> timeline = {};    // of a run by several ranks
+  std::vector<data::BadSample> bad_samples;        // left out
+  std::string metric_name;                         // of test.metric
+  std::optional<Leaderboard> leaderboard = {};     // where learners or settings were compared
+  std::optional<job::StepTimeline> timeline = {};  // of a run by several ranks
   Ended ended = Ended::complete;
   bool interrupted() const { return ended == Ended::by_observer || ended == Ended::by_signal; }
 };

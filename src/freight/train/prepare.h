@@ -16,9 +16,11 @@
 #include "freight/train/observer.h"
 #include "freight/train/task.h"
 
-namespace freight::train {
-
+namespace freight::job {
 class Ranks;
+}  // namespace freight::job
+
+namespace freight::train {
 
 struct PrepareOptions {
   // Bytes of the device's memory that the run may take; 0: what is free. A training set lies there only where it takes
@@ -39,7 +41,7 @@ struct PrepareOptions {
   // The processes that train the run together; null: this one alone. They outlive the run. All prepare the same
   // configuration; those behind rank 0 neither look for a checkpoint nor touch the run's directory, and get weights,
   // states and the place in the run from rank 0 when it runs.
-  Ranks* ranks = nullptr;
+  job::Ranks* ranks = nullptr;
 };
 
 struct Prepared;

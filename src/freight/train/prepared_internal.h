@@ -9,11 +9,11 @@
 #include <unordered_set>
 #include <vector>
 
+#include "freight/job/ranks.h"
 #include "freight/train/device_data.h"
 #include "freight/train/net_training.h"
 #include "freight/train/prepare.h"
 #include "freight/train/rank_shares.h"
-#include "freight/train/ranks.h"
 #include "freight/train/start_point.h"
 #include "freight/train/task.h"
 
@@ -90,7 +90,7 @@ struct Prepared {
   std::vector<std::string> class_names;  // of all outputs
   uint64_t fingerprint = 0;              // of the training data
   std::vector<std::string> notes;        // on the machine and on where the run begins
-  Ranks* ranks = nullptr;                // with whom the run is shared, or null
+  job::Ranks* ranks = nullptr;           // with whom the run is shared, or null
   size_t planned_bytes = 0;              // of the whole run; 0: nobody has planned it as yet
   bool ran = false;                      // or runs
   std::unique_ptr<RunRecorder> record;   // while it runs
@@ -129,7 +129,7 @@ struct NetRun : Prepared {
   std::unique_ptr<DeviceData> data;  // null: batches come from the feed
   int64_t block = 1;                 // steps that a device which makes its batches is given at a time
   std::unique_ptr<NetTraining> net;
-  Sharding sharding;  // of its batches; 0 shards: they are whole
+  job::Sharding sharding;  // of its batches; 0 shards: they are whole
   std::optional<RankShares> shares;
   RunLength length;
   optim::Schedule schedule = optim::Schedule::constant(0);

@@ -12,10 +12,10 @@
 #include "freight/base/strings.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
+#include "freight/job/parts.h"
+#include "freight/job/rank_sum.h"
 #include "freight/train/made_up.h"
 #include "freight/train/net_training.h"
-#include "freight/train/overlapped_sums.h"
-#include "freight/train/sharding.h"
 
 namespace freight::train {
 
@@ -30,7 +30,7 @@ constexpr double kSeconds = 1;
 std::string ms(double seconds) { return cat(fixed(seconds * 1e3, 1), " ms"); }
 
 // The shards of a rank's step on `units`: parts that are accumulated, or shards of the contract.
-Sharding trial_of(const Config& c, int64_t units) {
+job::Sharding trial_of(const Config& c, int64_t units) {
   if (c.shards == 0) return {.shards = c.grad_accum, .batch_size = units};
   const int64_t each = (c.batch_size + c.shards - 1) / c.shards;
   return {.shards = units, .exact = true, .batch_size = units * each};
@@ -131,7 +131,7 @@ double seconds_of_step(const TriedNet& net, int64_t units, const std::function<v
   trial.model.net->train();
   std::unique_ptr<optim::EMA> averages;
   if (net.config.model_ema > 0) averages = std::make_unique<optim::EMA>(*trial.model.net);
-  const Sharding sharding = trial_of(net.config, units);
+  const job::Sharding sharding = trial_of(net.config, units);
   TrainStep step(trial.model, *trial.optimizer, averages.get(),
                  {.label_smoothing = net.config.label_smoothing, .sharding = sharding}, net.compile);
   Type x = net.inputs, y = net.targets;
@@ -158,14 +158,14 @@ double seconds_of_step(const TriedNet& net, int64_t units, const std::function<v
   return seconds_since(start) / static_cast<double>(steps);
 }
 
-RankShares measure_ranks(const TriedNet& net, const std::string& device, Ranks& ranks) {
+RankShares measure_ranks(const TriedNet& net, const std::string& device, job::Ranks& ranks) {
   const Config& c = net.config;
   RankShares shares{
       .devices = ranks.from_all(device), .units = {}, .of_shards = c.shards > 0, .batch_size = c.batch_size};
   const int64_t total = shares.of_shards ? c.shards : c.batch_size, least = shares.of_shards ? 1 : c.grad_accum;
   const auto world = static_cast<size_t>(ranks.world()), me = static_cast<size_t>(ranks.rank());
   // Evenly first, then as that says: the line goes through shares that are close to the final ones.
-  shares.units = dealt(total, std::vector<double>(world, 1), least);
+  shares.units = job::dealt(total, std::vector<double>(world, 1), least);
   std::vector<std::pair<double, double>> before;
   for (int round = 0; round < 2; ++round) {
     const double mine = seconds_of_step(net, shares.units[me], [&] { ranks.comm().barrier(); });
@@ -182,7 +182,7 @@ RankShares measure_ranks(const TriedNet& net, const std::string& device, Ranks& 
   }
   double bytes = 0;
   for (const Variable& v : net.make_model().net->parameters()) bytes += static_cast<double>(v.type().bytes());
-  shares.sums = measure_sums(ranks.comm()).of(bytes);
+  shares.sums = job::measure_sums(ranks.comm()).of(bytes);
   return shares;
 }
 

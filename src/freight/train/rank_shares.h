@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "freight/job/ranks.h"
 #include "freight/models/models.h"
 #include "freight/trace/compile.h"
 #include "freight/train/config.h"
-#include "freight/train/ranks.h"
 
 namespace freight::train {
 
@@ -62,7 +62,7 @@ double seconds_of_step(
     const TriedNet& net, int64_t units, const std::function<void()>& ready = [] {});
 
 // Measures all ranks of a job, which call it together; the same result on each. `device`: this rank's.
-RankShares measure_ranks(const TriedNet& net, const std::string& device, Ranks& ranks);
+RankShares measure_ranks(const TriedNet& net, const std::string& device, job::Ranks& ranks);
 
 // JSON of what a run that is resumed must know, and back: nothing where the text has no shares for these devices, this
 // batch and this kind of units.

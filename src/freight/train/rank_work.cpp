@@ -19,7 +19,7 @@ constexpr std::string_view kFit = "fit ";  // and the name of a learner
 
 }  // namespace
 
-RankWork::RankWork(Ranks& ranks) : ranks_(ranks) { rest(); }
+RankWork::RankWork(job::Ranks& ranks) : ranks_(ranks) { rest(); }
 RankWork::~RankWork() { end_signs(); }
 
 void RankWork::rest() {
@@ -64,7 +64,7 @@ void RankWork::finish(bool stopped) {
   ranks_.from_first(stopped ? kStopped : kOver);
 }
 
-bool follow(const Config& config, Ranks& ranks) {
+bool follow(const Config& config, job::Ranks& ranks) {
   for (;;) {
     const std::string said = ranks.from_first({});
     if (said == kAlive) continue;

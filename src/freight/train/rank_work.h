@@ -8,8 +8,8 @@
 #include <string>
 #include <thread>
 
+#include "freight/job/ranks.h"
 #include "freight/train/config.h"
-#include "freight/train/ranks.h"
 
 namespace freight::train {
 
@@ -18,12 +18,12 @@ namespace freight::train {
 // free within a piece alone.
 class RankWork {
  public:
-  explicit RankWork(Ranks& ranks);
+  explicit RankWork(job::Ranks& ranks);
   ~RankWork();
   RankWork(const RankWork&) = delete;
   RankWork& operator=(const RankWork&) = delete;
 
-  Ranks& ranks() { return ranks_; }
+  job::Ranks& ranks() { return ranks_; }
   // True once a piece ended without done(): the others are somewhere within it, and nothing more can be shared.
   bool failed() const { return failed_; }
 
@@ -56,7 +56,7 @@ class RankWork {
   void tell_life();
   void end_signs();
 
-  Ranks& ranks_;
+  job::Ranks& ranks_;
   std::thread signs_;
   std::mutex guard_;
   std::condition_variable changed_;
@@ -66,6 +66,6 @@ class RankWork {
 
 // The end of the others: does the pieces that rank 0 calls them to, until none comes. True where a signal stopped the
 // run.
-bool follow(const Config& config, Ranks& ranks);
+bool follow(const Config& config, job::Ranks& ranks);
 
 }  // namespace freight::train

@@ -12,9 +12,9 @@
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
+#include "freight/job/signals.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/record_internal.h"
-#include "freight/train/signals.h"
 
 namespace freight::train {
 
@@ -65,9 +65,9 @@ json json_of(const Result& r, size_t bad_samples, const std::string& metric_name
   return j;
 }
 
-json json_of(const StepTimeline& t) {
+json json_of(const job::StepTimeline& t) {
   json sums = json::array();
-  for (const SumTime& s : t.sums) sums.push_back({{"begin_s", s.begin}, {"end_s", s.end}, {"bytes", s.bytes}});
+  for (const job::SumTime& s : t.sums) sums.push_back({{"begin_s", s.begin}, {"end_s", s.end}, {"bytes", s.bytes}});
   return {{"ranks", t.ranks}, {"samples", t.samples}, {"computed_s", t.computed}, {"step_s", t.step}, {"sums", sums}};
 }
 

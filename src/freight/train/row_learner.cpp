@@ -13,6 +13,7 @@
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/io/json_library.h"
+#include "freight/job/signals.h"
 #include "freight/store/column_gaps.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/folds.h"
@@ -20,7 +21,6 @@
 #include "freight/train/rank_work.h"
 #include "freight/train/record_internal.h"
 #include "freight/train/selection_internal.h"
-#include "freight/train/signals.h"
 
 namespace freight::train {
 

@@ -107,7 +107,7 @@ class RowLearner : public Learner {
   // True where several ranks can fit together (RowData::together), and what those behind rank 0 then do: they get
   // settings and rows from rank 0. `config` says what is this process's own: the device and the library's path.
   virtual bool fits_by_several() const { return false; }
-  virtual void help(const Config& /*config*/, Ranks& /*ranks*/) const {}
+  virtual void help(const Config& /*config*/, job::Ranks& /*ranks*/) const {}
 
   // "round" or "epoch": a pass of the fitting, for those who read of it.
   virtual const char* pass() const { return "round"; }

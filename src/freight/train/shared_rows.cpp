@@ -34,7 +34,7 @@ store::Rows room_for(const Json& j) {
   return rows;
 }
 
-void broadcast(Ranks& ranks, const store::Rows& rows) {
+void broadcast(job::Ranks& ranks, const store::Rows& rows) {
   const auto one = [&](const Array& a) { ranks.broadcast(a.raw(), a.bytes()); };
   one(rows.values);
   one(rows.labels);
@@ -44,7 +44,7 @@ void broadcast(Ranks& ranks, const store::Rows& rows) {
 
 }  // namespace
 
-void send_fit(Ranks& ranks, const Config& config, const RowData& data) {
+void send_fit(job::Ranks& ranks, const Config& config, const RowData& data) {
   Json j = {{"config", to_json(config)}, {"target", data.target},          {"classes", data.shape.classes},
             {"columns", Json::array()},  {"train", described(data.train)}, {"test", described(data.test)}};
   for (const store::Column& c : data.shape.columns) {
@@ -55,7 +55,7 @@ void send_fit(Ranks& ranks, const Config& config, const RowData& data) {
   broadcast(ranks, data.test);
 }
 
-SharedFit receive_fit(Ranks& ranks, const Config& config) {
+SharedFit receive_fit(job::Ranks& ranks, const Config& config) {
   const auto j = io::parse_json<Json>(ranks.from_first({}), "rank 0");
   SharedFit out{.config = {}, .data = {}};
   set_from_json(out.config, j.at("config").get<std::string>(), "rank 0");

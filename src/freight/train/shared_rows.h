@@ -1,6 +1,6 @@
 // Rows of a table go from rank 0 to the others: those of both parts, with what is told and what they weigh.
 #pragma once
-#include "freight/train/ranks.h"
+#include "freight/job/ranks.h"
 #include "freight/train/row_learner.h"
 
 namespace freight::train {
@@ -11,8 +11,8 @@ struct SharedFit {
   RowData data;  // columns, classes, both parts
 };
 // Rank 0's, on all. `config` says what is this process's own.
-void send_fit(Ranks& ranks, const Config& config, const RowData& data);
-SharedFit receive_fit(Ranks& ranks, const Config& config);
+void send_fit(job::Ranks& ranks, const Config& config, const RowData& data);
+SharedFit receive_fit(job::Ranks& ranks, const Config& config);
 
 // Borders of the ranks' shares of rows, world + 1 of them: rank r has those from the r-th to the next. Groups of a
 // ranking stay whole. A share is empty only where there are fewer rows, or groups, than ranks.

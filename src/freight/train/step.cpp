@@ -12,7 +12,7 @@
 #include "freight/trace/batch_statistics.h"
 #include "freight/train/device_data.h"
 #include "freight/train/diverged.h"
-#include "freight/train/sharded_step.h"
+#include "freight/train/part_step.h"
 #include "freight/train/step_internal.h"
 
 namespace freight::train {
@@ -171,8 +171,8 @@ struct TrainStep::State {
   Compiled<Accumulate> accumulate;
   Compiled<Apply> apply;
   bool on_device;
-  Sharding sharding = {};
-  std::unique_ptr<ShardedStep> sharded = {};  // null where the batch is not cut into shards
+  job::Sharding sharding = {};
+  std::unique_ptr<PartStep> sharded = {};  // null where the batch is not cut into shards
 
   int64_t part_of(int64_t count) const {
     return sharded ? sharding.deal().pieces().most_rows(count) : (count + parts - 1) / parts;
@@ -202,8 +202,8 @@ TrainStep::TrainStep(const models::Model& model, optim::Optimizer& optimizer, op
   if (options.sharding.shards > 0) {
     FREIGHT_CHECK(!options.data && options.parts == 1, "a batch is divided into shards, or else into parts");
     state_->sharding = options.sharding;
-    state_->sharded = std::make_unique<ShardedStep>(
-        ShardedStep::Trained{&model, &optimizer, ema, scale, options.label_smoothing, options.shares}, options.sharding,
+    state_->sharded = std::make_unique<PartStep>(
+        PartStep::Trained{&model, &optimizer, ema, scale, options.label_smoothing, options.shares}, options.sharding,
         compile);
   }
   if (options.parts == 1) return;
@@ -248,14 +248,14 @@ TrainStep::Outcome TrainStep::run(const Array& x, const Array& y) {
 void TrainStep::add_shard(const data::FeedBatch& shard) { state_->sharded->add(shard); }
 
 TrainStep::Outcome TrainStep::finish_shards(int64_t& counted) {
-  const ShardedStep::Outcome o = state_->sharded->finish();
+  const PartStep::Outcome o = state_->sharded->finish();
   need_scale(state_->scale.get());
   counted = o.counted;
   return {o.loss, o.right};
 }
 
 std::shared_ptr<const Plan> TrainStep::largest_shard(const Type& x, const Type& y) {
-  return state_->sharded ? state_->sharded->largest_shard(x, y) : nullptr;
+  return state_->sharded ? state_->sharded->largest_part(x, y) : nullptr;
 }
 
 Executable& TrainStep::part_executable(const Array& x, const Array& y) {
@@ -266,7 +266,7 @@ Executable& TrainStep::part_executable(const Array& x, const Array& y) {
 
 size_t TrainStep::kept_bytes() const { return state_->sharded ? state_->sharded->kept_bytes() : 0; }
 
-const StepTimeline* TrainStep::timeline() const {
+const job::StepTimeline* TrainStep::timeline() const {
   return state_->sharded && state_->sharded->timeline().ranks > 0 ? &state_->sharded->timeline() : nullptr;
 }
 
@@ -292,10 +292,10 @@ std::vector<TrainStep::Run> TrainStep::plans(const Type& x, const Type& y) {
   if (s.on_device) return {{s.from_device.plan(), 1}};
   if (s.sharded) {
     std::vector<Run> runs;
-    const std::vector<ShardedStep::Run> all = s.sharded->plans(x, y);
+    const std::vector<PartStep::Run> all = s.sharded->plans(x, y);
     for (size_t i = 0; i < all.size(); ++i) {
-      const bool smaller = i > 0 && all[i].of_shard && !all[i].beside;  // in the arena of the larger ones
-      runs.push_back({all[i].plan, all[i].times, smaller, all[i].of_shard});
+      const bool smaller = i > 0 && all[i].of_part && !all[i].beside;  // in the arena of the larger ones
+      runs.push_back({all[i].plan, all[i].times, smaller, all[i].of_part});
     }
     return runs;
   }

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "freight/data/feed.h"
+#include "freight/job/parts.h"
+#include "freight/job/step_timeline.h"
 #include "freight/models/models.h"
 #include "freight/optim/ema.h"
 #include "freight/optim/loss_scale.h"
@@ -13,8 +15,10 @@
 #include "freight/optim/schedule.h"
 #include "freight/trace/compile.h"
 #include "freight/train/config.h"
-#include "freight/train/sharding.h"
-#include "freight/train/step_timeline.h"
+
+namespace freight::job {
+class StateShares;
+}  // namespace freight::job
 
 namespace freight::train {
 
@@ -32,15 +36,14 @@ void keep_on_host(const optim::Optimizer& optimizer);
 Array batch_rows(const Array& a, int64_t first, int64_t count);
 
 class DeviceData;
-class StateShares;
 
 struct StepOptions {
   double label_smoothing = 0;
   int64_t parts = 1;
-  const DeviceData* data = nullptr;         // makes the batches of enqueue(); needs a whole batch, in one part
-  optim::LossScaleOptions loss_scale = {};  // where the step computes in f16
-  Sharding sharding = {};                   // of a batch in one part, which is then no argument of run()
-  const StateShares* shares = nullptr;      // with whom the optimizer's states are shared; null: they are all here
+  const DeviceData* data = nullptr;          // makes the batches of enqueue(); needs a whole batch, in one part
+  optim::LossScaleOptions loss_scale = {};   // where the step computes in f16
+  job::Sharding sharding = {};               // of a batch in one part, which is then no argument of run()
+  const job::StateShares* shares = nullptr;  // with whom the optimizer's states are shared; null: they are all here
 };
 
 class TrainStep {
@@ -60,7 +63,7 @@ class TrainStep {
   // T). The model is changed only where the loss is finite, so that a step gone wrong leaves the weights as they were
   // before; in f16, where the gradients are, too. Throws Error(diverged) where these stay infinite at any loss scale.
   Outcome run(const Array& x, const Array& y);
-  // A step on a batch that is cut into shards (sharded_step.h) is this for each shard of this rank, and
+  // A step on a batch that is cut into shards (part_step.h) is this for each shard of this rank, and
   // finish_shards(), which tells what run() does, and of how many samples or tokens: of 0 nothing is changed.
   void add_shard(const data::FeedBatch& shard);
   Outcome finish_shards(int64_t& counted);
@@ -99,7 +102,7 @@ class TrainStep {
   // Bytes that the step keeps besides.
   size_t kept_bytes() const;
   // The timeline of a step that is summed over ranks (step_timeline.h); null for others.
-  const StepTimeline* timeline() const;
+  const job::StepTimeline* timeline() const;
   // Samples of a batch that run at once.
   int64_t part_of(int64_t batch) const;
   // States of the step itself, beside those of optimizer and averages.

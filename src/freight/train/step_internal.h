@@ -1,4 +1,4 @@
-// The parts of a training step that its forms share (step.cpp, sharded_step.cpp), as ops of a trace.
+// The parts of a training step that its forms share (step.cpp, part_step.cpp), as ops of a trace.
 #pragma once
 #include <vector>
 

@@ -1,11 +1,11 @@
-// A batch is cut into shards, of which a process computes some; the step on them is sharded_step.h.
+// A batch is cut into shards, of which a process computes some; the step on them is train/part_step.h.
 #pragma once
 #include <cstdint>
 #include <vector>
 
-#include "freight/data/loader.h"
+#include "freight/data/share.h"
 
-namespace freight::train {
+namespace freight::job {
 
 class Ranks;
 
@@ -44,4 +44,4 @@ struct Sharding {
   std::vector<double> unequal_work() const;
 };
 
-}  // namespace freight::train
+}  // namespace freight::job

@@ -1,5 +1,5 @@
-// See overlapped_sums.h.
-#include "freight/train/overlapped_sums.h"
+// See rank_sum.h.
+#include "freight/job/rank_sum.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
 
-namespace freight::train {
+namespace freight::job {
 
 using Clock = std::chrono::steady_clock;
 
@@ -21,7 +21,7 @@ constexpr double kBeyondNaps = 5e-4;
 
 }  // namespace
 
-OverlappedSums::~OverlappedSums() {
+RankSum::~RankSum() {
   if (!thread_.joinable()) return;
   // Either the thread is seen in a sum here, or it sees that all is over before it begins one.
   over_.store(true);
@@ -31,70 +31,63 @@ OverlappedSums::~OverlappedSums() {
   thread_.join();
 }
 
-void OverlappedSums::lay(float* block, const std::vector<int64_t>& sizes) {
+void RankSum::lay(float* block, const std::vector<int64_t>& sizes) {
   const std::lock_guard turn(turn_);
   parts_.clear();
   for (const int64_t size : sizes) {
     parts_.push_back({block, size});
     block += size;
   }
-  ends_ = {parts_.size()};
+  pieces_.cut({parts_.size()});
 }
 
-void OverlappedSums::cut(const std::vector<size_t>& ends) {
+void RankSum::cut(const std::vector<size_t>& ends) {
   const std::lock_guard turn(turn_);
-  ends_ = ends;
+  pieces_.cut(ends);
 }
 
-void OverlappedSums::begin(Mode mode, Prepare prepare) {
+void RankSum::begin(Mode mode, Prepare prepare) {
   const std::lock_guard turn(turn_);
   mode_ = mode;
   prepare_ = std::move(prepare);
-  missing_.assign(ends_.size(), 0);
-  size_t piece = 0;
-  for (size_t i = 0; i < parts_.size(); ++i) {
-    if (i == ends_[piece]) ++piece;
-    parts_[i].piece = piece;
-    parts_[i].ready = false;
-    ++missing_[piece];
-  }
-  complete_ = 0;
+  pieces_.start();
   first_ = summed_ = published_.load();
   sum_times_.clear();
   if (mode == Mode::beside && !thread_.joinable()) thread_ = std::thread([this] { work(); });
   begun_ = Clock::now();
 }
 
-void OverlappedSums::ready(void* data) {
+void RankSum::ready(void* data) {
   const auto part = std::lower_bound(parts_.begin(), parts_.end(), data, [](const PendingGradient& p, const void* at) {
     return static_cast<const void*>(p.at) < at;
   });
   // The plan may make a state elsewhere and copy it at the end: computed() sees to that.
-  if (part == parts_.end() || part->at != data || part->ready) return;
-  mark(*part, seconds_since(begun_));
+  if (part == parts_.end() || part->at != data) return;
+  const auto number = static_cast<size_t>(part - parts_.begin());
+  if (!pieces_.is_ready(number)) mark(number, seconds_since(begun_));
 }
 
-void OverlappedSums::mark(PendingGradient& part, double seconds) {
-  part.ready = true;
-  part.seconds = seconds;
-  if (--missing_[part.piece] > 0 || mode_ == Mode::watched || part.piece != complete_) return;
-  while (complete_ < missing_.size() && missing_[complete_] == 0) ++complete_;
-  published_.store(first_ + static_cast<uint32_t>(complete_));
+void RankSum::mark(size_t summand, double seconds) {
+  parts_[summand].seconds = seconds;
+  if (!pieces_.mark(summand) || mode_ == Mode::behind) return;
+  published_.store(first_ + static_cast<uint32_t>(pieces_.complete()));
   // The last piece is left to finish(), which comes at once: waking the thread would take longer. Nobody is woken who
   // does not sleep, but naps or sums.
-  if (complete_ < missing_.size()) published_.notify_one();
+  if (pieces_.complete() < pieces_.count()) published_.notify_one();
 }
 
-void OverlappedSums::computed() {
+void RankSum::computed() {
   compute_ = seconds_since(begun_);
-  for (PendingGradient& p : parts_) {
-    if (!p.ready) mark(p, compute_);
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    if (!pieces_.is_ready(i)) mark(i, compute_);
   }
 }
 
-void OverlappedSums::finish() {
+void RankSum::finish() {
   const auto start = Clock::now();
   const std::lock_guard turn(turn_);
+  if (mode_ == Mode::behind && !parts_.empty()) sum(0, parts_.size());
+  if (mode_ == Mode::behind) return;
   sum_published();
   if (error_) std::rethrow_exception(error_);
   ++times_.steps;
@@ -102,7 +95,7 @@ void OverlappedSums::finish() {
   for (const SumTime& t : sum_times_) times_.sums += t.end - t.begin;
 }
 
-void OverlappedSums::work() {
+void RankSum::work() {
   uint32_t seen = 0;
   for (bool within_step = false; !over_.load();) {  // over_ comes before its piece, which wakes
     wait_for_more(seen, within_step);
@@ -111,14 +104,14 @@ void OverlappedSums::work() {
     within_step = turn.owns_lock();  // else finish() has it, and sums the rest
     if (!within_step) continue;
     seen = sum_published();
-    within_step = summed_ - first_ < ends_.size();
+    within_step = summed_ - first_ < pieces_.count();
   }
 }
 
 // Returns when more pieces than `than` are published, or all is over. Within a step the next piece may come soon, and
 // then it is cheaper for the thread that computes if this one looks for it now and then than if it has to be woken.
 // Spinning would take a processor from the other threads that compute. Long waits halve the naps of the next one.
-void OverlappedSums::wait_for_more(uint32_t than, bool within_step) {
+void RankSum::wait_for_more(uint32_t than, bool within_step) {
   const auto start = Clock::now();
   for (int nap = 0; within_step && nap < naps_ && published_.load() == than; ++nap) std::this_thread::sleep_for(kNap);
   published_.wait(than);
@@ -126,35 +119,35 @@ void OverlappedSums::wait_for_more(uint32_t than, bool within_step) {
 }
 
 // Sums what is published and not summed yet, as whoever has the turn. Returns the number of pieces that it knew of.
-uint32_t OverlappedSums::sum_published() {
+uint32_t RankSum::sum_published() {
   for (;;) {
     const uint32_t all = published_.load();
     if (error_ || summed_ == all) return all;
     busy_.store(true);
     if (over_.load()) return all;
-    SumTime time{.begin = seconds_since(begun_)};
     try {
-      time.bytes = sum(summed_ - first_);
+      const size_t piece = summed_ - first_;
+      sum(pieces_.begin_of(piece), pieces_.end_of(piece));
     } catch (...) {
       error_ = std::current_exception();
     }
     busy_.store(false);
-    time.end = seconds_since(begun_);
-    sum_times_.push_back(time);
     if (!error_) ++summed_;
   }
 }
 
-double OverlappedSums::sum(size_t piece) {
-  const size_t first = piece == 0 ? 0 : ends_[piece - 1];
+void RankSum::sum(size_t first, size_t end) {
+  SumTime time{.begin = seconds_since(begun_)};
   float* const from = parts_[first].at;
-  const int64_t count = parts_[ends_[piece] - 1].at + parts_[ends_[piece] - 1].size - from;
+  const int64_t count = parts_[end - 1].at + parts_[end - 1].size - from;
   if (prepare_) prepare_(from - parts_[0].at, count);
   comm_.all_reduce(from, count, DType::f32);
-  return static_cast<double>(count) * sizeof(float);
+  time.end = seconds_since(begun_);
+  time.bytes = static_cast<double>(count) * sizeof(float);
+  sum_times_.push_back(time);
 }
 
-std::vector<Summand> OverlappedSums::summands() const {
+std::vector<Summand> RankSum::summands() const {
   std::vector<Summand> all;
   double last = 0;
   for (const PendingGradient& p : parts_) {
@@ -185,4 +178,4 @@ SumCost measure_sums(comm::Comm& comm) {
   return {.start = line[0], .per_byte = line[1]};
 }
 
-}  // namespace freight::train
+}  // namespace freight::job

@@ -1,4 +1,4 @@
-// The functions that a sharded step is traced from (sharded_step.cpp): what a shard computes, the update by the sums of
+// The functions that a step on parts is traced from (part_step.cpp): what a part computes, the update by the sums of
 // all, and what follows it where other ranks make some of the weights.
 #pragma once
 #include <cstdint>
@@ -10,13 +10,13 @@
 #include "freight/ops/ops.h"
 #include "freight/trace/batch_statistics.h"
 #include "freight/trace/tracer.h"
-#include "freight/train/sharded_step.h"
+#include "freight/train/part_step.h"
 #include "freight/train/step_internal.h"
 
 namespace freight::train {
 
-// A state of the net that a forward pass may change, a running statistic, and the place in the block for the shards'
-// sum. Tracing a shard tells which of them do change: others keep their bits.
+// A state of the net that a forward pass may change, a running statistic, and what its values are summed to over the
+// parts. Tracing a part tells which of them do change: others keep their bits.
 struct Statistic {
   Variable running, sum;
   bool changes = false;
@@ -28,13 +28,13 @@ inline bool is_same(const Tensor& a, const Tensor& b) {
   return session->value_of(a) == session->value_of(b);
 }
 
-// A shard's part of a sum over all ranks. The plan hands it over when it is made; where nobody takes it, as in all
-// shards but a rank's last, it stays as it is.
+// What a part contributes to a sum over all ranks. The plan hands it over when it is made; where nobody takes it, as in
+// all parts but a rank's last, it stays as it is.
 inline Tensor summed(const Tensor& part) { return trace::one(Op::all_reduce, PieceAttrs{}, {part}); }
 
-// (x, y) of a shard -> (loss, number right), the loss as a part of the full batch's mean.
-struct ShardSums {
-  const ShardedStep::Trained* trained;
+// (x, y) of a part -> (loss, number right), the loss as its share of the full batch's mean.
+struct PartGradients {
+  const PartStep::Trained* trained;
   const std::vector<Variable>* gradients;
   std::vector<Statistic>* statistics;
   int64_t batch_size;
@@ -57,7 +57,7 @@ struct ShardSums {
       s.changes = s.changes || !is_same(s.running.value(), before[i]);
       if (!s.changes) continue;
       s.sum.assign(summed(s.running.value() * share));
-      s.running.assign(before[i]);  // every shard begins with the batch's
+      s.running.assign(before[i]);  // every part begins with the batch's
     }
     return {loss, right_of(model, scored.outputs, y)};
   }
@@ -65,7 +65,7 @@ struct ShardSums {
 
 // (loss of the batch, what makes gradient sums means, what makes statistics means): the update.
 struct ApplySums {
-  const ShardedStep::Trained* trained;
+  const PartStep::Trained* trained;
   const std::vector<Variable>* gradients;
   const std::vector<Statistic>* statistics;
   void operator()(const Tensor& loss, const Tensor& by_count, const Tensor& by_samples) const {
@@ -80,7 +80,7 @@ struct ApplySums {
 
 // The averages' turn where it comes after the update: behind the other ranks' new weights.
 struct FollowWeights {
-  const ShardedStep::Trained* trained;
+  const PartStep::Trained* trained;
   const std::vector<Variable>* gradients;
   void operator()(const Tensor& loss, const Tensor& by_count) const {
     trained->ema->update();

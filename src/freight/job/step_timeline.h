@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace freight::train {
+namespace freight::job {
 
 // One sum over all ranks, in seconds since the step's beginning.
 struct SumTime {
@@ -18,4 +18,4 @@ struct StepTimeline {
   std::vector<SumTime> sums = {};  // of gradients, in order; beside the last shard where they begin before `computed`
 };
 
-}  // namespace freight::train
+}  // namespace freight::job

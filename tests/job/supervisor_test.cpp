@@ -1,5 +1,5 @@
 // The supervisor: shells stand for ranks, and fail when and as the tests say.
-#include "freight/comm/supervisor.h"
+#include "freight/job/supervisor.h"
 
 #include <gtest/gtest.h>
 
@@ -9,14 +9,14 @@ namespace freight::test {
 namespace {
 
 using comm::JobEnd;
-using comm::Supervision;
+using job::Supervision;
 using testing::read_text;
 
 class Supervisor : public ::testing::Test {
  protected:
   // Runs `script` as each rank. It finds the number of its start in $n, from 1, its device in $device and those of all
   // in $all, as in 0,1,2.
-  JobEnd run(int devices, int least, const std::string& script) {
+  comm::JobEnd run(int devices, int least, const std::string& script) {
     Supervision s{.launch = {.command = {}, .log_dir = dir_ / "logs", .grace = 1}, .least = least, .most = devices};
     s.devices = devices;
     s.command = [&](const std::vector<int>& used) {
@@ -28,7 +28,7 @@ class Supervisor : public ::testing::Test {
       return std::vector<std::string>{"sh", "-c", head + script};
     };
     s.tell = [&](const std::string& line) { told_.push_back(line); };
-    return comm::supervise(s);
+    return job::supervise(s);
   }
   int starts(int device) const {
     const std::string text = read_text(dir_ / cat("starts-", device));
@@ -45,7 +45,7 @@ class Supervisor : public ::testing::Test {
 };
 
 TEST_F(Supervisor, StartsAllAgainWhereOneIsKilled) {
-  const JobEnd end =
+  const comm::JobEnd end =
       run(3, 1, cat(step("7"), "test $n -gt 1 && exit 0; test $device = 1 && kill -9 $$; sleep 0.3; exit 7"));
   EXPECT_FALSE(end.failed()) << to_string(end);
   ASSERT_EQ(told_.size(), 1u);
@@ -60,7 +60,8 @@ TEST_F(Supervisor, LogsOfARestartGoOnBehindTheEarlierOnes) {
 }
 
 TEST_F(Supervisor, LeavesOutADeviceThatFailsThreeTimesWithinTenSteps) {
-  const JobEnd end = run(3, 2, "case $all in *1*) test $device = 1 && kill -9 $$; sleep 0.2; exit 7;; esac; exit 0");
+  const comm::JobEnd end =
+      run(3, 2, "case $all in *1*) test $device = 1 && kill -9 $$; sleep 0.2; exit 7;; esac; exit 0");
   EXPECT_FALSE(end.failed()) << to_string(end);
   ASSERT_EQ(told_.size(), 3u);
   EXPECT_EQ(told_[2],
@@ -71,22 +72,23 @@ TEST_F(Supervisor, LeavesOutADeviceThatFailsThreeTimesWithinTenSteps) {
 }
 
 TEST_F(Supervisor, KeepsADeviceThatGetsFurtherBetweenItsFailures) {
-  const JobEnd end = run(2, 2,
-                         cat("test $device = 0 && { ", step("$((n * 20))"), "sleep 0.3; }; test $n = 5 && exit 0; ",
-                             "test $device = 1 && { sleep 0.1; kill -9 $$; }; exit 7"));
+  const comm::JobEnd end =
+      run(2, 2,
+          cat("test $device = 0 && { ", step("$((n * 20))"), "sleep 0.3; }; test $n = 5 && exit 0; ",
+              "test $device = 1 && { sleep 0.1; kill -9 $$; }; exit 7"));
   EXPECT_FALSE(end.failed()) << to_string(end);
   EXPECT_EQ(starts(1), 5);
 }
 
 TEST_F(Supervisor, EndsWhereTooFewDevicesAreLeft) {
-  const JobEnd end = run(2, 2, "test $device = 1 && kill -9 $$; sleep 0.2; exit 7");
+  const comm::JobEnd end = run(2, 2, "test $device = 1 && kill -9 $$; sleep 0.2; exit 7");
   EXPECT_EQ(end.rank, 1);
   EXPECT_EQ(end.signal, 9);
   EXPECT_EQ(starts(0), 3);
 }
 
 TEST_F(Supervisor, LeavesOutADeviceThatIsGone) {
-  const JobEnd end =
+  const comm::JobEnd end =
       run(2, 1, cat(step("3"), "test $all = 0 && exit 0; test $device = 1 && exit 4; sleep 0.3; exit 7"));
   EXPECT_FALSE(end.failed()) << to_string(end);
   ASSERT_EQ(told_.size(), 1u);
@@ -96,20 +98,20 @@ TEST_F(Supervisor, LeavesOutADeviceThatIsGone) {
 }
 
 TEST_F(Supervisor, ADeviceThatNeverWasThereEndsTheJob) {
-  const JobEnd end = run(2, 1, "test $device = 1 && exit 4; sleep 0.3; exit 7");
+  const comm::JobEnd end = run(2, 1, "test $device = 1 && exit 4; sleep 0.3; exit 7");
   EXPECT_EQ(end.exit_code, 4);
   EXPECT_EQ(starts(0), 1);
 }
 
 TEST_F(Supervisor, AFailureOfItsOwnEndsTheJob) {
-  const JobEnd end = run(2, 1, "test $device = 1 && exit 3; sleep 0.3; exit 7");
+  const comm::JobEnd end = run(2, 1, "test $device = 1 && exit 3; sleep 0.3; exit 7");
   EXPECT_EQ(end.rank, 1);
   EXPECT_EQ(end.exit_code, 3);
   EXPECT_EQ(starts(0), 1);
 }
 
 TEST_F(Supervisor, RanksThatMissEachOtherThreeTimesWithinTenStepsEndTheJob) {
-  const JobEnd end = run(2, 1, "exit 7");
+  const comm::JobEnd end = run(2, 1, "exit 7");
   EXPECT_EQ(end.exit_code, 7);
   EXPECT_EQ(starts(0), 3);
 }
@@ -120,7 +122,7 @@ TEST_F(Supervisor, ARankThatIsStoppedForTooLongIsKilled) {
                               .log_dir = dir_ / "logs",
                               .grace = 0.1,
                               .most_stopped = 0.3};
-  const JobEnd end = comm::run_job(o);
+  const comm::JobEnd end = comm::run_job(o);
   EXPECT_EQ(end.rank, 1);
   EXPECT_EQ(end.signal, 9);
   EXPECT_NE(to_string(end).find("rank 1 was stopped, and was killed by the supervisor"), std::string::npos);
@@ -136,7 +138,7 @@ TEST_F(Supervisor, AJobOfWhichAllAreStoppedRests) {
 
 TEST_F(Supervisor, AnInheritedCountThatIsNoneIsRefused) {
   const testing::ScopedEnvironment none("FREIGHT_STEPS", "77");
-  EXPECT_THROW(comm::StepCount::of_process(), Error);
+  EXPECT_THROW(job::StepCount::of_process(), Error);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // See signals.h. The handlers touch lock-free atomics and _exit only.
-#include "freight/train/signals.h"
+#include "freight/job/signals.h"
 
 #include <signal.h>
 #include <unistd.h>

@@ -4,17 +4,19 @@
 // made where they stand. How pieces are cut is passes/pieces.h.
 #pragma once
 #include <functional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "freight/base/array.h"
 #include "freight/base/device_collectives.h"
+#include "freight/job/pieces_internal.h"
 #include "freight/run/collectives.h"
 #include "freight/trace/variable.h"
 
-namespace freight::train {
+namespace freight::job {
 
-class StepSums final : public Collectives {
+class PlanSum final : public Collectives {
  public:
   // What a rank is about to do in a step.
   struct Intention {
@@ -25,7 +27,7 @@ class StepSums final : public Collectives {
   // Everybody's, by rank.
   using Gather = std::function<std::vector<Intention>(const Intention&)>;
   // `devices` outlives it.
-  StepSums(DeviceCollectives& devices, Gather gather) : devices_(devices), gather_(std::move(gather)) {}
+  PlanSum(DeviceCollectives& devices, Gather gather) : devices_(devices), gather_(std::move(gather)) {}
 
   // The summands, f32, in the order in which plans make them; each piece ends in front of the one of that number. The
   // same on all ranks. Unless it is called there are sums within the plan alone.
@@ -33,7 +35,7 @@ class StepSums final : public Collectives {
   // `prepare` makes of each, by its number, what this rank brings to the sum, in the kernels' queue.
   void prepare_by(std::function<void(size_t summand)> prepare) { prepare_ = std::move(prepare); }
   // True where a run leaves the summands summed.
-  bool sums_all() const { return !ends_.empty(); }
+  bool sums_all() const { return pieces_.count() > 0; }
 
   // In the place of a run, of a rank that computes nothing in this step: its summands are zeros by now, and so is what
   // it brings to the sums within the others' plans, which are those of `order`.
@@ -53,25 +55,21 @@ class StepSums final : public Collectives {
  private:
   struct PendingGradient {
     Variable variable;
-    size_t piece = 0;
     void* at = nullptr;  // on the device, in this run
-    bool ready = false;
   };
   void start();
-  void mark(PendingGradient& part);
   void give_complete();
 
   DeviceCollectives& devices_;
   Gather gather_;
   std::function<void(size_t summand)> prepare_ = {};
   std::vector<PendingGradient> parts_;  // in the order of pieces
-  std::vector<size_t> ends_;            // of pieces
-  std::vector<size_t> missing_;         // parts of each piece of this run
-  size_t given_ = 0;                    // pieces of this run, in order
-  bool has_summed_ = false;             // in a run
-  int64_t recordings_ = 0;              // that the ranks have made together
-  bool in_plan_order_ = true;           // pieces of this run travel as soon as they are complete
-  std::vector<Array> zeros_;            // that the last empty run brought
+  PieceOrder pieces_;
+  size_t given_ = 0;           // pieces of this run, in order
+  bool has_summed_ = false;    // in a run
+  int64_t recordings_ = 0;     // that the ranks have made together
+  bool in_plan_order_ = true;  // pieces of this run travel as soon as they are complete
+  std::vector<Array> zeros_;   // that the last empty run brought
 };
 
-}  // namespace freight::train
+}  // namespace freight::job

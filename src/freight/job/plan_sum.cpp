@@ -1,5 +1,5 @@
-// See step_sums.h.
-#include "freight/train/step_sums.h"
+// See plan_sum.h.
+#include "freight/job/plan_sum.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,26 +7,20 @@
 
 #include "freight/base/error.h"
 
-namespace freight::train {
+namespace freight::job {
 
-void StepSums::lay(std::vector<Variable> summands, std::vector<size_t> ends) {
+void PlanSum::lay(std::vector<Variable> summands, std::vector<size_t> ends) {
   FREIGHT_CHECK(!ends.empty() && ends.back() == summands.size(), "the pieces have all summands");
   parts_.clear();
-  ends_ = std::move(ends);
-  size_t piece = 0;
-  for (size_t i = 0; i < summands.size(); ++i) {
-    if (i == ends_[piece]) ++piece;
-    parts_.push_back({std::move(summands[i]), piece});
-  }
+  pieces_.cut(std::move(ends));
+  for (Variable& v : summands) parts_.push_back({std::move(v)});
 }
 
 // Says where the summands lie, since a recording may not ask.
-void StepSums::start() {
-  missing_.assign(ends_.size(), 0);
+void PlanSum::start() {
+  pieces_.start();
   for (PendingGradient& p : parts_) {
     p.at = p.variable.array().storage()->on_device(devices_.memory(), DeviceAccess::update);
-    p.ready = false;
-    ++missing_[p.piece];
   }
   given_ = 0;
 }
@@ -34,7 +28,7 @@ void StepSums::start() {
 // The host of each rank learns here what the others are about to do, once a step. NCCL needs a collective to be
 // recorded on all ranks or on none, and recordings that are enqueued together to have been made together; which ranks
 // can is not known from the batch alone (samples are left out, memory moves).
-int64_t StepSums::agree(const SumOrder& order, bool recordable, int64_t kept) {
+int64_t PlanSum::agree(const SumOrder& order, bool recordable, int64_t kept) {
   start();
   const std::vector<Intention> all = gather_({recordable, kept, order.hash, order.hash_within});
   bool records = true, repeats = kept != 0;
@@ -52,46 +46,43 @@ int64_t StepSums::agree(const SumOrder& order, bool recordable, int64_t kept) {
   return repeats ? kept : ++recordings_;
 }
 
-void StepSums::ready(void* data) {
+void PlanSum::ready(void* data) {
   const auto part = std::find_if(parts_.begin(), parts_.end(), [&](const PendingGradient& p) { return p.at == data; });
   // The plan may make a state elsewhere and copy it at the end: run_ends() sees to that.
-  if (part == parts_.end() || part->ready) return;
-  mark(*part);
+  if (part == parts_.end()) return;
+  const auto number = static_cast<size_t>(part - parts_.begin());
+  if (pieces_.is_ready(number)) return;
+  pieces_.mark(number);
   if (in_plan_order_) give_complete();
 }
 
-void StepSums::mark(PendingGradient& part) {
-  part.ready = true;
-  --missing_[part.piece];
-}
-
 // Gives the device the pieces, in order, up to the first one of which something is missing.
-void StepSums::give_complete() {
-  for (; given_ < ends_.size() && missing_[given_] == 0; ++given_) {
-    const size_t first = given_ == 0 ? 0 : ends_[given_ - 1];
-    for (size_t i = first; prepare_ && i < ends_[given_]; ++i) prepare_(i);
+void PlanSum::give_complete() {
+  for (; given_ < pieces_.complete(); ++given_) {
+    const size_t first = pieces_.begin_of(given_), end = pieces_.end_of(given_);
+    for (size_t i = first; prepare_ && i < end; ++i) prepare_(i);
     devices_.beside([&] {
-      for (size_t i = first; i < ends_[given_]; ++i) {
+      for (size_t i = first; i < end; ++i) {
         devices_.all_reduce(parts_[i].at, parts_[i].variable.type().numel(), DType::f32);
       }
     });
   }
 }
 
-bool StepSums::sum_within(std::span<void* const> parts, const Type& type) {
+bool PlanSum::sum_within(std::span<void* const> parts, const Type& type) {
   for (void* const data : parts) devices_.all_reduce(data, type.numel(), type.dtype);
   return true;
 }
 
-void StepSums::run_ends() {
-  for (PendingGradient& p : parts_) {
-    if (!p.ready) mark(p);
+void PlanSum::run_ends() {
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    if (!pieces_.is_ready(i)) pieces_.mark(i);
   }
   give_complete();
   devices_.join();
 }
 
-void StepSums::run_empty(const SumOrder& order) {
+void PlanSum::run_empty(const SumOrder& order) {
   SumOrder own{.within = order.within};  // its sums have no order of a plan
   own.hash_within = order.hash_within;
   agree(own, false, 0);
@@ -105,4 +96,4 @@ void StepSums::run_empty(const SumOrder& order) {
   run_ends();
 }
 
-}  // namespace freight::train
+}  // namespace freight::job

@@ -1,6 +1,6 @@
 // Pieces of a step are handed to the thread that sums, or left to the one that waits. Runs that sum beside their steps:
 // tests/apps/ranks_test.cpp.
-#include "freight/train/overlapped_sums.h"
+#include "freight/job/rank_sum.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 
 #include "freight/base/philox.h"
 
-namespace freight::train {
+namespace freight::job {
 namespace {
 
 // Two ranks, of which the other one brings ones.
@@ -49,11 +49,11 @@ constexpr size_t kParts = 24;
 constexpr int64_t kSize = 16;
 constexpr auto kEver = std::chrono::seconds(60);
 
-class OverlappedSumsTest : public ::testing::Test {
+class RankSumTest : public ::testing::Test {
  protected:
-  OverlappedSumsTest() : block(kParts * kSize) {}
+  RankSumTest() : block(kParts * kSize) {}
   float* part(size_t i) { return block.data() + i * kSize; }
-  void lay(OverlappedSums& sums, const std::vector<size_t>& ends) {
+  void lay(RankSum& sums, const std::vector<size_t>& ends) {
     sums.lay(block.data(), std::vector<int64_t>(kParts, kSize));
     sums.cut(ends);
   }
@@ -62,8 +62,8 @@ class OverlappedSumsTest : public ::testing::Test {
   Recorder comm;
 };
 
-TEST_F(OverlappedSumsTest, EachPieceIsSummedOnceAndInOrderWhateverTheOrderOfItsParts) {
-  OverlappedSums sums(comm);
+TEST_F(RankSumTest, EachPieceIsSummedOnceAndInOrderWhateverTheOrderOfItsParts) {
+  RankSum sums(comm);
   PhiloxStream random(7, 0, 0);
   for (int step = 0; step < 400; ++step) {
     std::vector<size_t> ends;
@@ -74,7 +74,7 @@ TEST_F(OverlappedSumsTest, EachPieceIsSummedOnceAndInOrderWhateverTheOrderOfItsP
     lay(sums, ends);
     comm.calls.clear();
     int64_t prepared = 0;
-    sums.begin(OverlappedSums::Mode::beside, [&](int64_t from, int64_t count) {
+    sums.begin(RankSum::Mode::beside, [&](int64_t from, int64_t count) {
       EXPECT_EQ(from, prepared);
       prepared += count;
     });
@@ -104,13 +104,13 @@ TEST_F(OverlappedSumsTest, EachPieceIsSummedOnceAndInOrderWhateverTheOrderOfItsP
   EXPECT_FALSE(comm.aborted);
 }
 
-TEST_F(OverlappedSumsTest, APieceIsSummedWhileTheNextIsComputed) {
+TEST_F(RankSumTest, APieceIsSummedWhileTheNextIsComputed) {
   std::counting_semaphore<> summing(0);
   comm.meanwhile = [&] { summing.release(); };
-  OverlappedSums sums(comm);
+  RankSum sums(comm);
   lay(sums, {4, 8, 16, kParts});
   for (int step = 0; step < 5; ++step) {
-    sums.begin(OverlappedSums::Mode::beside);
+    sums.begin(RankSum::Mode::beside);
     for (size_t i = 0; i < 16; ++i) {
       sums.ready(part(i));
       // It comes, if it naps by now or if it sleeps.
@@ -125,10 +125,10 @@ TEST_F(OverlappedSumsTest, APieceIsSummedWhileTheNextIsComputed) {
   }
 }
 
-TEST_F(OverlappedSumsTest, StepsThatAreWatchedSumNothingAndTellWhenPartsWereReady) {
-  OverlappedSums sums(comm);
+TEST_F(RankSumTest, StepsThatSumBehindSayWhenSummandsWereReady) {
+  RankSum sums(comm);
   lay(sums, {kParts});
-  sums.begin(OverlappedSums::Mode::watched);
+  sums.begin(RankSum::Mode::behind);
   for (size_t i = 0; i < kParts; ++i) sums.ready(part(i));
   sums.computed();
   EXPECT_TRUE(comm.calls.empty());
@@ -139,15 +139,15 @@ TEST_F(OverlappedSumsTest, StepsThatAreWatchedSumNothingAndTellWhenPartsWereRead
   EXPECT_LE(seen.back().ready, sums.compute_seconds());
 }
 
-TEST_F(OverlappedSumsTest, TheErrorOfASumIsThrownWhereTheStepEnds) {
+TEST_F(RankSumTest, TheErrorOfASumIsThrownWhereTheStepEnds) {
   std::counting_semaphore<> failed(0);
   comm.meanwhile = [&] {
     failed.release();
     throw std::runtime_error("rank 1 is lost");
   };
-  OverlappedSums sums(comm);
+  RankSum sums(comm);
   lay(sums, {4, kParts});
-  sums.begin(OverlappedSums::Mode::beside);
+  sums.begin(RankSum::Mode::beside);
   for (size_t i = 0; i < 4; ++i) sums.ready(part(i));
   ASSERT_TRUE(failed.try_acquire_for(kEver));
   sums.computed();
@@ -155,16 +155,16 @@ TEST_F(OverlappedSumsTest, TheErrorOfASumIsThrownWhereTheStepEnds) {
   EXPECT_EQ(comm.calls.size(), 1u);  // the job is over
 }
 
-TEST_F(OverlappedSumsTest, AnEndWithinASumIsToldToTheOtherRanks) {
+TEST_F(RankSumTest, AnEndWithinASumIsToldToTheOtherRanks) {
   std::counting_semaphore<> summing(0);
   comm.meanwhile = [&] {
     summing.release();
     comm.aborted.wait(false);  // the other rank does not come
   };
   {
-    OverlappedSums sums(comm);
+    RankSum sums(comm);
     lay(sums, {4, kParts});
-    sums.begin(OverlappedSums::Mode::beside);
+    sums.begin(RankSum::Mode::beside);
     for (size_t i = 0; i < 4; ++i) sums.ready(part(i));
     ASSERT_TRUE(summing.try_acquire_for(kEver));
   }
@@ -172,4 +172,4 @@ TEST_F(OverlappedSumsTest, AnEndWithinASumIsToldToTheOtherRanks) {
 }
 
 }  // namespace
-}  // namespace freight::train
+}  // namespace freight::job

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "freight/job/ranks.h"
 #include "freight/optim/optimizer.h"
-#include "freight/train/ranks.h"
 
-namespace freight::train {
+namespace freight::job {
 
 // Says who keeps the states of each parameter.
 struct StateDeal {
@@ -60,4 +60,4 @@ class StateShares {
   std::map<size_t, Variable> filled_;  // by number of the state: what is held for hand_out()
 };
 
-}  // namespace freight::train
+}  // namespace freight::job

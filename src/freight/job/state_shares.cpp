@@ -1,5 +1,5 @@
 // See state_shares.h.
-#include "freight/train/state_shares.h"
+#include "freight/job/state_shares.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "freight/base/strings.h"
-#include "freight/train/device_sums.h"
+#include "freight/job/device_sum.h"
 
-namespace freight::train {
+namespace freight::job {
 
 namespace {
 
@@ -157,4 +157,4 @@ std::vector<nn::NamedVariable> StateShares::common() const {
   return all;
 }
 
-}  // namespace freight::train
+}  // namespace freight::job

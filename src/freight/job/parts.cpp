@@ -1,14 +1,14 @@
-// See sharding.h.
-#include "freight/train/sharding.h"
+// See parts.h.
+#include "freight/job/parts.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "freight/base/error.h"
-#include "freight/train/ranks.h"
+#include "freight/job/ranks.h"
 
-namespace freight::train {
+namespace freight::job {
 
 int64_t ShardAssignment::first_of(int r) const {
   if (!counts.empty()) return std::accumulate(counts.begin(), counts.begin() + r, int64_t{0});
@@ -87,4 +87,4 @@ ShardAssignment Sharding::deal() const {
   return deal;
 }
 
-}  // namespace freight::train
+}  // namespace freight::job

@@ -1,6 +1,6 @@
 // Sums over ranks within the step that computes the summands, on fake devices of several processes: what they give,
 // that they are part of the graph and beside its kernels, and that all ranks do the same where one of them cannot.
-#include "freight/train/step_sums.h"
+#include "freight/job/plan_sum.h"
 
 #include <gtest/gtest.h>
 
@@ -87,8 +87,8 @@ class Rank {
                         {.rank = comm_.rank(), .world = comm_.world(), .id = nccl_id, .timeout = 60, .lost = [this] {
                            return lost_ ? "rank 1 is lost" : "";
                          }});
-    using Intention = train::StepSums::Intention;
-    sums_ = std::make_unique<train::StepSums>(*devices_, [this](const Intention& mine) {
+    using Intention = job::PlanSum::Intention;
+    sums_ = std::make_unique<job::PlanSum>(*devices_, [this](const Intention& mine) {
       std::vector<Intention> all(static_cast<size_t>(comm_.world()));
       comm_.all_gather(&mine, all.data(), sizeof mine, DType::u8);
       return all;
@@ -163,7 +163,7 @@ class Rank {
     comm_.barrier();
     return join(fake().faults, "; ");
   }
-  train::StepSums& sums() { return *sums_; }
+  job::PlanSum& sums() { return *sums_; }
   void lose() { lost_ = true; }
 
  private:
@@ -172,17 +172,17 @@ class Rank {
   std::string device_;
   std::atomic<bool> lost_ = false;
   std::unique_ptr<DeviceCollectives> devices_;
-  std::unique_ptr<train::StepSums> sums_;
+  std::unique_ptr<job::PlanSum> sums_;
   std::optional<Compiled<Layers>> step_, alone_;
 };
 
-class StepSumsOnFake : public OnFake {};
+class PlanSumOnFake : public OnFake {};
 
 std::string counted(const char* what, int64_t got, int64_t wanted) {
   return got == wanted ? "" : cat(what, ": got ", got, ", expected ", wanted, "; ");
 }
 
-TEST_F(StepSumsOnFake, PiecesArePartOfTheGraphAndTravelBesideItsKernels) {
+TEST_F(PlanSumOnFake, PiecesArePartOfTheGraphAndTravelBesideItsKernels) {
   constexpr int kSteps = 5, kPieces = kLayers;
   for (const int world : {2, 3}) {
     expect_well(reports_of(world, [](Comm& c) {
@@ -200,7 +200,7 @@ TEST_F(StepSumsOnFake, PiecesArePartOfTheGraphAndTravelBesideItsKernels) {
   }
 }
 
-TEST_F(StepSumsOnFake, WithoutPiecesNothingIsSummed) {
+TEST_F(PlanSumOnFake, WithoutPiecesNothingIsSummed) {
   expect_well(reports_of(2, [](Comm& c) {
     Rank r(c);
     r.run(0, {4, 4});
@@ -212,7 +212,7 @@ TEST_F(StepSumsOnFake, WithoutPiecesNothingIsSummed) {
 }
 
 // The fake finds a sum that is in a graph on some ranks alone, or in graphs that were not captured together.
-TEST_F(StepSumsOnFake, WhereOneRankCannotRecordNoneDoes) {
+TEST_F(PlanSumOnFake, WhereOneRankCannotRecordNoneDoes) {
   expect_well(reports_of(2, [](Comm& c) {
     Rank r(c);
     r.lay(4);
@@ -225,7 +225,7 @@ TEST_F(StepSumsOnFake, WhereOneRankCannotRecordNoneDoes) {
   }));
 }
 
-TEST_F(StepSumsOnFake, ARankThatComputesNothingBringsZeros) {
+TEST_F(PlanSumOnFake, ARankThatComputesNothingBringsZeros) {
   for (const Normed normed : {Normed::no, Normed::over_all}) {
     expect_well(reports_of(2, [normed](Comm& c) {
       Rank r(c, normed);
@@ -242,7 +242,7 @@ TEST_F(StepSumsOnFake, ARankThatComputesNothingBringsZeros) {
   }
 }
 
-TEST_F(StepSumsOnFake, SumsThatThePlanReadsAreMadeWhereTheyStand) {
+TEST_F(PlanSumOnFake, SumsThatThePlanReadsAreMadeWhereTheyStand) {
   expect_well(reports_of(2, [](Comm& c) {
     Rank r(c, Normed::over_all);
     r.lay(4);
@@ -261,7 +261,7 @@ TEST_F(StepSumsOnFake, SumsThatThePlanReadsAreMadeWhereTheyStand) {
   }));
 }
 
-TEST_F(StepSumsOnFake, RanksWhosePlansSumOtherStatisticsAreTold) {
+TEST_F(PlanSumOnFake, RanksWhosePlansSumOtherStatisticsAreTold) {
   const std::vector<std::string> said = reports_of(2, [](Comm& c) -> std::string {
     Rank r(c, c.rank() == 0 ? Normed::over_all : Normed::no);
     try {
@@ -277,7 +277,7 @@ TEST_F(StepSumsOnFake, RanksWhosePlansSumOtherStatisticsAreTold) {
 }
 
 // NCCL's abort waits for the graphs, which the thread that waits for the device lets go of.
-TEST_F(StepSumsOnFake, ALostRankEndsTheGraphThatWaitsForIt) {
+TEST_F(PlanSumOnFake, ALostRankEndsTheGraphThatWaitsForIt) {
   const auto start = std::chrono::steady_clock::now();
   const std::vector<std::string> said = reports_of(2, [](Comm& c) -> std::string {
     std::string text = "nothing";
@@ -307,7 +307,7 @@ TEST_F(StepSumsOnFake, ALostRankEndsTheGraphThatWaitsForIt) {
 }
 
 // The thread that finds the error here has graphs of the communicator, for which an abort waits.
-TEST_F(StepSumsOnFake, AnErrorThatNcclReportsAtALaterCallIsToldThoughThereAreGraphs) {
+TEST_F(PlanSumOnFake, AnErrorThatNcclReportsAtALaterCallIsToldThoughThereAreGraphs) {
   const Told fails("FAKE_NCCL_FAILS_AFTER", "7");
   const auto start = std::chrono::steady_clock::now();
   for (const std::string& said : reports_of(2, [](Comm& c) -> std::string {

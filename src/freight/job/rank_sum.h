@@ -1,7 +1,7 @@
-// Sums of gradients over ranks, made beside the steps of the backward half by a thread of their own. The parts of a
-// block of memory lie in the order in which the plan makes them; pieces of it, the same on all ranks, travel in order
-// as soon as this rank has all their parts. How pieces are cut is passes/pieces.h. What is not summed when the plan has
-// run is summed by the thread that would else wait for it.
+// The sum of a block of host memory over ranks, in one piece when it is asked for, or beside the steps of the backward
+// pass by a thread of its own. The summands of the block lie in the order in which the plan makes them; pieces of it,
+// the same on all ranks, travel in order as soon as this rank has all their summands. How pieces are cut is
+// passes/pieces.h. What is not summed when the plan has run is summed by the thread that would else wait for it.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -13,28 +13,29 @@
 #include <vector>
 
 #include "freight/comm/comm.h"
+#include "freight/job/pieces_internal.h"
+#include "freight/job/step_timeline.h"
 #include "freight/passes/pieces.h"
 #include "freight/run/collectives.h"
-#include "freight/train/step_timeline.h"
 
-namespace freight::train {
+namespace freight::job {
 
-class OverlappedSums final : public Collectives {
+class RankSum final : public Collectives {
  public:
   // `comm` outlives it. From begin() to finish() nobody else uses it.
-  explicit OverlappedSums(comm::Comm& comm) : comm_(comm) {}
+  explicit RankSum(comm::Comm& comm) : comm_(comm) {}
   // Where a step is not over, the ranks are told so.
-  ~OverlappedSums() override;
-  OverlappedSums(const OverlappedSums&) = delete;
-  OverlappedSums& operator=(const OverlappedSums&) = delete;
+  ~RankSum() override;
+  RankSum(const RankSum&) = delete;
+  RankSum& operator=(const RankSum&) = delete;
 
-  // The block's parts: `sizes` floats each, behind each other. They travel as one piece until cut().
+  // The block's summands: `sizes` floats each, behind each other. They travel as one piece until cut().
   void lay(float* block, const std::vector<int64_t>& sizes);
-  // Each piece ends in front of the part of that number. Between steps.
+  // Each piece ends in front of the summand of that number. Between steps.
   void cut(const std::vector<size_t>& ends);
 
-  // Where the sums of a step are made. `watched` only notes when parts are ready.
-  enum class Mode : uint8_t { watched, beside };
+  // When the sums of a step are made: behind the run, when finish() asks for them, or beside it.
+  enum class Mode : uint8_t { behind, beside };
   // A step begins. `prepare` makes of so many floats, from a number of the block on, what this rank brings to the sum.
   using Prepare = std::function<void(int64_t from, int64_t count)>;
   void begin(Mode mode, Prepare prepare = {});
@@ -44,10 +45,10 @@ class OverlappedSums final : public Collectives {
   // Returns when all is summed: here, but for what the thread has begun. Throws what a sum threw.
   void finish();
 
-  // Of the last step: the parts with the seconds from begin() to ready(), and to computed().
-  std::vector<Summand> summands() const;
+  // Of the last step: the summands with the seconds from begin() to ready(), and to computed().
+  std::vector<freight::Summand> summands() const;
   double compute_seconds() const { return compute_; }
-  // The sums that it made beside, from begin() on. After finish().
+  // The sums of the last step, from begin() on. After finish().
   const std::vector<SumTime>& sum_times() const { return sum_times_; }
   // Of all steps beside compute so far: their number, seconds in sums, and of these those that finish() waited for.
   struct Times {
@@ -60,27 +61,23 @@ class OverlappedSums final : public Collectives {
   struct PendingGradient {
     float* at;
     int64_t size;
-    size_t piece = 0;
-    bool ready = false;
     double seconds = 0;  // since begin()
   };
 
-  void mark(PendingGradient& part, double seconds);
+  void mark(size_t summand, double seconds);
   void work();
   void wait_for_more(uint32_t than, bool within_step);
   uint32_t sum_published();
-  double sum(size_t piece);  // returns its bytes
+  void sum(size_t first, size_t end);  // summands
 
   comm::Comm& comm_;
   std::vector<PendingGradient> parts_;  // in the order of addresses
-  std::vector<size_t> ends_;            // of pieces
-  Mode mode_ = Mode::watched;
+  PieceOrder pieces_;
+  Mode mode_ = Mode::behind;
   Prepare prepare_;
   std::chrono::steady_clock::time_point begun_;
   double compute_ = 0;
   Times times_;
-  std::vector<size_t> missing_;  // parts of each piece of this step
-  size_t complete_ = 0;          // pieces of this step, in order, of which nothing is missing
 
   std::thread thread_;
   // Pieces of all steps so far that may be summed; the thread sleeps on it. Whatever a sum reads is written before.
@@ -98,4 +95,4 @@ class OverlappedSums final : public Collectives {
 // 0's, on all.
 SumCost measure_sums(comm::Comm& comm);
 
-}  // namespace freight::train
+}  // namespace freight::job

@@ -1,6 +1,6 @@
-// See device_sums.h. Whatever is enqueued here takes its turn behind the plan that made the summands and in front of
+// See device_sum.h. Whatever is enqueued here takes its turn behind the plan that made the summands and in front of
 // the one that reads them.
-#include "freight/train/device_sums.h"
+#include "freight/job/device_sum.h"
 
 #include <bit>
 #include <cstring>
@@ -9,18 +9,20 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/ir/builder.h"
+#include "freight/job/plan_sum.h"
+#include "freight/job/ranks.h"
 #include "freight/ops/ops.h"
 #include "freight/run/plan.h"
 #include "freight/trace/device.h"
 
-namespace freight::train {
+namespace freight::job {
 
 namespace {
 
 using Variables = std::vector<Variable>;
 
 // Makes a variable beside each, with `parts` of it as rows; 0: one, in its shape.
-Variables beside(const char* kind, const Variables& variables, int64_t parts = 0) {
+Variables copies_of(const char* kind, const Variables& variables, int64_t parts = 0) {
   Variables all;
   for (const Variable& v : variables) {
     Type type = v.type();
@@ -66,12 +68,19 @@ std::shared_ptr<const Plan> plan_of_addition(const Type& type, const std::string
   return plan;
 }
 
-// True where the sum of a rank's shards is a part of the tree over all ranks' sums.
+// True where the sum of a rank's parts is a branch of the tree over all ranks' sums.
 bool adds_here(const ShardAssignment& deal, bool exact) { return !exact || deal.aligned(); }
 
 }  // namespace
 
-struct DeviceSums::State {
+struct DeviceSum::State {
+  State(const std::vector<Variable>& all, const GradientSumOptions& o)
+      : summands(all),
+        ranks(*o.sharding.ranks->devices()),
+        sharding(o.sharding),
+        deal(o.sharding.deal()),
+        options{.backend = o.compile.backend, .deterministic = true} {}
+
   void* address(const Variable& v, DeviceAccess access) const {
     return v.array().storage()->on_device(ranks.memory(), access);
   }
@@ -95,8 +104,8 @@ struct DeviceSums::State {
   void keep() {
     const size_t at = counts.size();
     if (at == sums.size()) {
-      sums.push_back(beside("kept", summands));
-      if (at > 0) folds.push_back(compile(AddTo{sums[at - 1], sums[at]}, options));
+      sums.push_back(copies_of("kept", summands));
+      if (at > 0) folds.push_back(freight::compile(AddTo{sums[at - 1], sums[at]}, options));
     }
     copy(sums[at], summands);
     counts.push_back(1);
@@ -111,7 +120,8 @@ struct DeviceSums::State {
     });
     (*add_gathered)();
   }
-
+  // The summand of that number is the last part's, and becomes the sum of all parts of this rank. It may be part of a
+  // recording.
   void add_kept(size_t summand) const {
     void* const to = address(summands[summand], DeviceAccess::update);
     for (size_t i = counts.size(); i-- > 0;) {
@@ -119,75 +129,102 @@ struct DeviceSums::State {
       additions[summand]->steps()[0].kernel->run(operands);
     }
   }
+  // The summands are a part's.
+  void add(int64_t number) {
+    if (!adds_here(deal, sharding.exact)) {
+      copy(slots, summands, number);
+    } else if (deal.count() > 1) {
+      keep();
+    }
+  }
+  // The part is the one within whose plan devices sum.
+  bool within_plan(int64_t number) const { return plan_sum && number + 1 == deal.count(); }
+  bool sums_all() const { return plan_sum && plan_sum->sums_all(); }
+
+  void prepare_exact();
+  void prepare_plan_sum(const GradientSumOptions& options);
 
   const Variables summands;
   DeviceCollectives& ranks;
+  const Sharding sharding;
   const ShardAssignment deal;
-  const bool exact;
   const CompileOptions options;
-  // Sums of 1, 2, 4, ... shards of this rank that are complete, as they meet in the tree.
+  std::unique_ptr<PlanSum> plan_sum = {};  // null where all sums are made behind the last part
+  // Sums of 1, 2, 4, ... parts of this rank that are complete, as they meet in the tree.
   std::vector<Variables> sums = {};
   std::vector<Compiled<AddTo>> folds = {};                  // a sum and the one behind it
-  std::vector<std::shared_ptr<const Plan>> additions = {};  // by summand, where one rank's shards are several
-  std::vector<int64_t> counts = {};                         // shards in each
-  // The shards of all ranks meet here first: this rank's, a row for each, and everybody's.
+  std::vector<std::shared_ptr<const Plan>> additions = {};  // by summand, where one rank's parts are several
+  std::vector<int64_t> counts = {};                         // parts in each
+  // The parts of all ranks meet here first: this rank's, a row for each, and everybody's.
   Variables slots = {}, gathered = {};
   std::unique_ptr<Compiled<AddRows>> add_gathered = {};
-  int64_t done = 0;  // shards of this step
+  const std::vector<SumTime> times = {};
 };
 
-DeviceSums::DeviceSums(std::vector<Variable> summands, DeviceCollectives& ranks, const ShardAssignment& deal,
-                       bool exact, const CompileOptions& compile)
-    : state_(new State{std::move(summands), ranks, deal, exact, {.backend = compile.backend, .deterministic = true}}) {
+DeviceSum::DeviceSum(const std::vector<Variable>& summands, const GradientSumOptions& options)
+    : state_(new State(summands, options)) {
   State& s = *state_;
-  const std::string device = compile.backend.empty() ? current_device() : *trace::device_named(compile.backend);
-  for (size_t i = 0; !exact && deal.most() > 1 && i < s.summands.size(); ++i) {
-    s.additions.push_back(plan_of_addition({DType::f32, {s.summands[i].type().numel()}}, device));
+  const auto& backend = options.compile.backend;
+  const std::string device = backend.empty() ? current_device() : *trace::device_named(backend);
+  const Sharding& sharding = options.sharding;
+  for (size_t i = 0; !sharding.exact && s.deal.most() > 1 && i < summands.size(); ++i) {
+    s.additions.push_back(plan_of_addition({DType::f32, {summands[i].type().numel()}}, device));
   }
-  if (!exact) return;
-  const bool here = adds_here(deal, exact);
+  if (sharding.exact) s.prepare_exact();
+  const bool needed = sharding.ranks->overlap() != Overlap::no || sharding.shared_statistics;
+  if (sums_within_plan(sharding) && needed) s.prepare_plan_sum(options);
+}
+
+void DeviceSum::State::prepare_exact() {
+  const bool here = adds_here(deal, true);
   const int64_t most = here ? 1 : deal.most();
-  if (!here) s.slots = beside("shards", s.summands, most);
-  s.gathered = beside("all_shards", s.summands, most * deal.world);
+  if (!here) slots = copies_of("shards", summands, most);
+  gathered = copies_of("all_shards", summands, most * deal.world);
   std::vector<int64_t> order;
   for (int r = 0; r < deal.world; ++r) {
     const int64_t count = here ? 1 : deal.first_of(r + 1) - deal.first_of(r);
     for (int64_t i = 0; i < count; ++i) order.push_back(r * most + i);
   }
-  s.add_gathered = std::make_unique<Compiled<AddRows>>(AddRows{s.summands, s.gathered, std::move(order)}, s.options);
+  add_gathered = std::make_unique<Compiled<AddRows>>(AddRows{summands, gathered, std::move(order)}, options);
 }
 
-DeviceSums::~DeviceSums() = default;
-
-void DeviceSums::start() {
-  state_->counts.clear();
-  state_->done = 0;
+void DeviceSum::State::prepare_plan_sum(const GradientSumOptions& o) {
+  Ranks& r = *sharding.ranks;
+  plan_sum = std::make_unique<PlanSum>(ranks, [&r](const PlanSum::Intention& mine) { return r.gather(mine); });
+  if (r.overlap() == Overlap::no) return;
+  SumPieces pieces = pieces_of(summands, o.first_plan().get(), r);
+  plan_sum->lay(std::move(pieces.summands), std::move(pieces.ends));
+  if (deal.most() == 1) return;
+  plan_sum->prepare_by([this, numbers = std::move(pieces.numbers)](size_t i) { add_kept(numbers[i]); });
 }
 
-void DeviceSums::clear() {
+DeviceSum::~DeviceSum() = default;
+
+void DeviceSum::start() { state_->counts.clear(); }
+
+Collectives* DeviceSum::begin_part(int64_t number) {
+  return state_->within_plan(number) ? state_->plan_sum.get() : nullptr;
+}
+
+void DeviceSum::end_part(int64_t number) {
+  if (!state_->within_plan(number) || !state_->sums_all()) state_->add(number);
+}
+
+void DeviceSum::skip_part(int64_t number, const SumOrder& order) {
   for (const Variable& v : state_->summands) v.set(0.0);
+  if (state_->within_plan(number)) state_->plan_sum->run_empty(order);
+  end_part(number);
 }
 
-void DeviceSums::add() {
+void DeviceSum::finish() {
   State& s = *state_;
-  if (!adds_here(s.deal, s.exact)) {
-    s.copy(s.slots, s.summands, s.done);
-  } else if (s.deal.count() > 1) {
-    s.keep();
-  }
-  ++s.done;
-}
-
-void DeviceSums::add_kept(size_t summand) const { state_->add_kept(summand); }
-
-void DeviceSums::finish() {
-  State& s = *state_;
+  if (s.sums_all()) return;
   if (!s.counts.empty()) {
     while (s.counts.size() > 1) s.fold();
     s.copy(s.summands, s.sums[0]);
     s.counts.clear();
   }
-  if (s.exact) return s.gather(s.slots.empty() ? s.summands : s.slots);
+  if (s.sharding.exact) return s.gather(s.slots.empty() ? s.summands : s.slots);
   s.ranks.together([&] {
     for (const Variable& v : s.summands) {
       s.ranks.all_reduce(s.address(v, DeviceAccess::update), v.type().numel(), DType::f32);
@@ -195,12 +232,21 @@ void DeviceSums::finish() {
   });
 }
 
-size_t DeviceSums::kept_bytes(size_t summands, const ShardAssignment& deal, bool exact) {
+const std::vector<SumTime>& DeviceSum::sum_times() const { return state_->times; }
+
+size_t DeviceSum::kept_bytes() const {
+  size_t bytes = 0;
+  for (const Variable& v : state_->summands) bytes += v.type().bytes();
+  return kept_bytes(bytes, state_->sharding);
+}
+
+size_t DeviceSum::kept_bytes(size_t summands, const Sharding& sharding) {
+  const ShardAssignment deal = sharding.deal();
   size_t blocks = 0;
-  if (adds_here(deal, exact)) {
+  if (adds_here(deal, sharding.exact)) {
     const auto count = static_cast<uint64_t>(deal.count());
     blocks = count > 1 ? static_cast<size_t>(std::bit_width(count)) : 0;
-    if (exact) blocks += static_cast<size_t>(deal.world);
+    if (sharding.exact) blocks += static_cast<size_t>(deal.world);
   } else {
     blocks = static_cast<size_t>(deal.most() * (deal.world + 1));
   }
@@ -216,4 +262,4 @@ void broadcast(DeviceCollectives& ranks, const std::vector<Variable>& variables,
   });
 }
 
-}  // namespace freight::train
+}  // namespace freight::job

@@ -12,10 +12,10 @@
 
 #include "freight/base/device_collectives.h"
 #include "freight/comm/comm.h"
+#include "freight/job/parts.h"
 #include "freight/nn/module.h"
-#include "freight/train/sharding.h"
 
-namespace freight::train {
+namespace freight::job {
 
 // Something that a rank wants and all must do at the same step.
 struct StepRequest {
@@ -143,4 +143,4 @@ class Ranks {
   std::unique_ptr<DeviceCollectives> devices_ = {};  // the last member: it asks comm_ who is lost
 };
 
-}  // namespace freight::train
+}  // namespace freight::job

@@ -1,5 +1,5 @@
 // The optimizer's states are dealt out over ranks. Runs by several processes: tests/apps/shard_optimizer_test.cpp.
-#include "freight/train/state_shares.h"
+#include "freight/job/state_shares.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "freight/optim/optimizer.h"
 #include "freight/trace/variable.h"
 
-namespace freight::train {
+namespace freight::job {
 namespace {
 
 TEST(StateShares, TheLargestGoToWhomHasLeast) {
@@ -39,4 +39,4 @@ TEST(StateShares, AnOptimizerThatKeepsAPartLeavesTheRestAlone) {
 }
 
 }  // namespace
-}  // namespace freight::train
+}  // namespace freight::job

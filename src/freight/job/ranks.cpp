@@ -1,5 +1,5 @@
 // See ranks.h.
-#include "freight/train/ranks.h"
+#include "freight/job/ranks.h"
 
 #include <algorithm>
 #include <csignal>
@@ -10,9 +10,9 @@
 #include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
-#include "freight/train/signals.h"
+#include "freight/job/signals.h"
 
-namespace freight::train {
+namespace freight::job {
 
 StepRequest merged(const std::vector<StepRequest>& by_rank) {
   StepRequest sum;
@@ -160,4 +160,4 @@ std::optional<double> Ranks::take_rate() {
   return lr;
 }
 
-}  // namespace freight::train
+}  // namespace freight::job

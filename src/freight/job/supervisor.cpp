@@ -1,5 +1,5 @@
 // See supervisor.h.
-#include "freight/comm/supervisor.h"
+#include "freight/job/supervisor.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -17,7 +17,7 @@
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 
-namespace freight::comm {
+namespace freight::job {
 
 namespace {
 
@@ -39,16 +39,16 @@ class Supervisor {
  public:
   explicit Supervisor(const Supervision& s) : s_(s) {}
 
-  JobEnd run() {
+  comm::JobEnd run() {
     for (bool again = false;; again = true) {
       const std::vector<int> devices = devices_of_start();
-      const JobEnd end = run_job(launch(devices, again));
+      const comm::JobEnd end = comm::run_job(launch(devices, again));
       if (!end.failed() || end.forwarded != 0) return end;
       const std::string left_out = judge(end, devices);
       const auto left = static_cast<int>(devices_of_start().size());
       if (!restarts_ || left < s_.least) return end;
       if (const int stop = s_.stop_signal()) return {.forwarded = stop};
-      JobEnd shown = end;
+      comm::JobEnd shown = end;
       shown.log.clear();
       s_.tell(cat(to_string(shown), left_out, "; ", left, left == 1 ? " device resumes" : " devices resume",
                   " from the last checkpoint, after step ", steps_.load()));
@@ -64,8 +64,8 @@ class Supervisor {
     return all;
   }
 
-  LaunchOptions launch(const std::vector<int>& devices, bool again) const {
-    LaunchOptions o = s_.launch;
+  comm::LaunchOptions launch(const std::vector<int>& devices, bool again) const {
+    comm::LaunchOptions o = s_.launch;
     o.command = s_.command(devices);
     o.world = static_cast<int>(devices.size());
     o.settings.push_back(steps_.setting());
@@ -76,7 +76,7 @@ class Supervisor {
   }
 
   // Decides whether the job is restarted. Returns the message about a device that is skipped from now on.
-  std::string judge(const JobEnd& end, const std::vector<int>& devices) {
+  std::string judge(const comm::JobEnd& end, const std::vector<int>& devices) {
     const int64_t step = steps_.load();
     const int device = devices[static_cast<size_t>(end.rank)];
     const bool peer_lost = end.exit_code == static_cast<int>(ErrorKind::peer_lost);
@@ -134,6 +134,6 @@ std::unique_ptr<StepCount> StepCount::of_process() {
   return std::unique_ptr<StepCount>(new StepCount(file));
 }
 
-JobEnd supervise(const Supervision& supervision) { return Supervisor(supervision).run(); }
+comm::JobEnd supervise(const Supervision& supervision) { return Supervisor(supervision).run(); }
 
-}  // namespace freight::comm
+}  // namespace freight::job

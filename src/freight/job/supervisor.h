@@ -10,7 +10,7 @@
 
 #include "freight/comm/launcher.h"
 
-namespace freight::comm {
+namespace freight::job {
 
 // The last step that a job has completed, in memory that the supervisor shares with its processes: rank 0 writes it.
 class StepCount {
@@ -34,9 +34,9 @@ class StepCount {
 };
 
 struct Supervision {
-  LaunchOptions launch;     // options of every start; the command and the number of processes are set for each
-  int least = 1, most = 1;  // processes of a start
-  int devices = 1;          // a start uses as many of these as allowed, the first ones that are not skipped
+  comm::LaunchOptions launch;  // options of every start; the command and the number of processes are set for each
+  int least = 1, most = 1;     // processes of a start
+  int devices = 1;             // a start uses as many of these as allowed, the first ones that are not skipped
   // The program and arguments of a start on these devices, which have numbers from 0 to devices - 1.
   std::function<std::vector<std::string>(const std::vector<int>& devices)> command = {};
   std::function<void(const std::string& line)> tell = {};  // reports what failed and how the job resumes
@@ -48,6 +48,6 @@ struct Supervision {
 // processes are restarted if one was killed or ended with 7 (peer lost); a process that has been stopped for 5 s is
 // killed. A device is skipped if it is gone (exit code 4 after some steps), or its process failed three times within
 // ten steps. The job cannot continue if a process fails in another way, or fewer than `least` devices remain.
-JobEnd supervise(const Supervision& supervision);
+comm::JobEnd supervise(const Supervision& supervision);
 
-}  // namespace freight::comm
+}  // namespace freight::job

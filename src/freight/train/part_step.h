@@ -1,0 +1,76 @@
+// A training step whose batch is cut into parts (job/parts.h): a plan per shape of a part computes its gradients, these
+// are summed over the parts of all ranks (job/gradient_sum.h), and a second plan makes the update. Sums and counts are
+// added and divided once, so that parts of unequal size, masks of tokens, clipping and loss scaling come out as for the
+// batch in one piece; statistics over a batch (BatchNorm) are those of each part, and running ones the parts' mean by
+// samples. With Sharding::shared_statistics they are those of the batch, for which a rank's parts run side by side
+// (parts_side_by_side.h).
+#pragma once
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "freight/data/feed.h"
+#include "freight/job/parts.h"
+#include "freight/job/step_timeline.h"
+#include "freight/models/models.h"
+#include "freight/optim/ema.h"
+#include "freight/optim/loss_scale.h"
+#include "freight/optim/optimizer.h"
+#include "freight/trace/compile.h"
+
+namespace freight::job {
+class StateShares;
+}  // namespace freight::job
+
+namespace freight::train {
+
+class PartStep {
+ public:
+  // All of them must outlive the step; `ema`, `scale` and `shares` may be null.
+  struct Trained {
+    const models::Model* model;
+    optim::Optimizer* optimizer;
+    optim::EMA* ema;
+    const optim::LossScale* scale;
+    double label_smoothing;
+    const job::StateShares* shares = nullptr;  // null: the optimizer keeps all its states here
+  };
+  PartStep(const Trained& trained, const job::Sharding& sharding, const CompileOptions& compile);
+  ~PartStep();
+  PartStep(const PartStep&) = delete;
+  PartStep& operator=(const PartStep&) = delete;
+
+  // A step is add() for each part of this rank, in order, and finish(). An empty part counts for nothing.
+  void add(const data::FeedBatch& part);
+  struct Outcome {
+    double loss = 0;      // mean over the batch
+    double right = 0;     // of all samples or tokens
+    int64_t counted = 0;  // samples, or tokens that are asked; of 0 the model is not changed
+  };
+  // Meets the other ranks, and updates the weights where the loss is finite. Throws Error(peer_lost).
+  Outcome finish();
+
+  // The plans for a full batch of these types: per shape of this rank's parts one with how often it runs, in one
+  // arena, then the update's, and that of averages where it is apart.
+  struct Run {
+    std::shared_ptr<const Plan> plan;
+    int64_t times = 1;
+    bool of_part = false;
+    bool beside = false;  // in an arena of its own, while the others of its rank are under way
+  };
+  std::vector<Run> plans(const Type& x, const Type& y);
+  // The plan of the largest part of a full batch, also where another rank has it.
+  std::shared_ptr<const Plan> largest_part(const Type& x, const Type& y);
+  // The plan of a part with its memory, for a profile.
+  Executable& executable(const Array& x, const Array& y);
+  // The times of the fastest step on a batch as large as any so far; no ranks where none sums over ranks.
+  const job::StepTimeline& timeline() const;
+  // Bytes that it keeps beside weights, states and arenas: sums.
+  size_t kept_bytes() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace freight::train
