@@ -136,7 +136,7 @@ void need_class_weights(const Tensor& weight, const Tensor& logits, const char* 
 }
 
 // The shape of the targets of x (N, C, d1, ...), one for each place: (N, d1, ...).
-Shape places_of(const Tensor& x) {
+Shape target_shape(const Tensor& x) {
   Shape s = x.shape();
   s.erase(1);
   return s;
@@ -146,19 +146,19 @@ Tensor rows_of_places(const Tensor& x) {
   Shape perm{0};
   for (int i = 2; i < x.rank(); ++i) perm.push_back(i);
   perm.push_back(1);
-  return reshape(permute(x, perm), {places_of(x).numel(), x.dim(1)});
+  return reshape(permute(x, perm), {target_shape(x).numel(), x.dim(1)});
 }
 // What `loss` makes of x (N, C, d1, ...) and its targets, each place a row.
 template <class F>
 Tensor by_places(const Tensor& x, const Tensor& target, Reduction reduction, const char* op, const F& loss) {
   const bool soft = is_floating(target.dtype());
-  if (soft ? target.shape() != x.shape() : target.shape() != places_of(x)) {
+  if (soft ? target.shape() != x.shape() : target.shape() != target_shape(x)) {
     ops::fail_here(op, "expected (N, C, d1, ...) and (N, d1, ...) integer classes, got ", x.type(), " and ",
                    target.type());
   }
   const Tensor rows = soft ? rows_of_places(target) : reshape(target, {target.numel()});
   const Tensor y = loss(rows_of_places(x), rows);
-  return reduction == Reduction::none ? reshape(y, places_of(x)) : y;
+  return reduction == Reduction::none ? reshape(y, target_shape(x)) : y;
 }
 
 }  // namespace
