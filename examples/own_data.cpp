@@ -69,18 +69,19 @@ int main() {
   config.output_dir = (std::filesystem::temp_directory_path() / "freight-own-data").string();
   config.overwrite = true;
   const auto own = [](const models::Model& model) {
-    return train::Own{.model = model, .data = data::TrainTest{points(512, 0), points(128, 0.5)}, .feeds = {}};
+    return train::PrepareOptions{.source = data::Source(data::TrainTest{points(512, 0), points(128, 0.5)}),
+                                 .own = {.model = model}};
   };
 
   Watch half_way;
   half_way.stop_at = 320;  // of 640 steps
   // A run that does not fit into memory is refused here, before anything is written, with what would fit.
-  const train::Result first = plan::prepare_fitting(config, {}, {.own = own(ripple())}).run.run(half_way);
+  const train::Result first = plan::prepare_fitting(config, {}, own(ripple())).run.run(half_way);
 
   config.overwrite = false;
   config.resume = "auto";  // the newest checkpoint in output_dir
   Watch to_the_end;
-  const train::Result all = train::train(config, to_the_end, {.own = own(ripple())});
+  const train::Result all = train::train(config, to_the_end, own(ripple()));
   std::printf("stopped by the observer: %s; steps: %d, then %d\n",
               first.ended == train::Ended::by_observer ? "yes" : "no", static_cast<int>(first.steps),
               static_cast<int>(all.steps));

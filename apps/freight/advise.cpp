@@ -4,6 +4,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/io/json_library.h"
 #include "freight/plan/advice.h"
 #include "plan_options.h"
@@ -147,8 +148,8 @@ plan::Advice advise_net(const PlanInput& in, const AdviseFlags& flags, const pla
 }
 
 plan::Advice advise_table(const PlanInput& in, const AdviseFlags& flags, const plan::Goal& goal) {
-  if (!flags.input_shape.empty()) fail(ErrorKind::usage, "--input-shape", "is for networks: a table defines its rows");
-  const TablePlan p = make_table_plan(flags.config, *in.trees, in.catalog, flags.samples);
+  if (!flags.input_shape.empty()) refuse_flag_of("--input-shape", "networks", "a table defines its rows");
+  const TablePlan p = make_table_plan(flags.config, in, flags.samples);
   plan::Advice advice = plan::advise_trees(p.estimates, in.catalog, goal);
   advice.reasons.insert(advice.reasons.begin(), cat("A GPU ", p.outcome(), "."));
   if (flags.json) {
@@ -189,9 +190,7 @@ int advise_command(const Args& args) {
   if (!in) return 0;
   plan::Goal goal;
   if (!flags.deadline.empty()) goal.deadline_hours = plan::parse_hours("--deadline", flags.deadline);
-  if (flags.budget && !(*flags.budget > 0)) {
-    fail(ErrorKind::usage, "--budget", "expected dollars above 0, got ", *flags.budget);
-  }
+  if (flags.budget) need_positive("--budget", "dollars", *flags.budget);
   goal.budget_usd = flags.budget.value_or(0);
   const plan::Advice advice = in->trees ? advise_table(*in, flags, goal) : advise_net(*in, flags, goal);
   return advice.answer ? 0 : static_cast<int>(ErrorKind::capacity);

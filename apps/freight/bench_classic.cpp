@@ -17,6 +17,7 @@
 #include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
+#include "freight/base/usage.h"
 #include "freight/bench/classic.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
@@ -80,9 +81,7 @@ class Classic {
     selected_ = flags.only.empty() ? names : parse_list("--only", flags.only);
     for (const std::string& s : selected_) {
       if (std::find(names.begin(), names.end(), s) != names.end()) continue;
-      const std::string near = nearest(s, names);
-      fail(ErrorKind::usage, "--only", "there is no '", s, "'", near.empty() ? "" : cat("; did you mean ", near, "?"),
-           " There are ", join(names, ", "));
+      refuse_name("--only", s, names);
     }
     threads_ = thread_counts();
   }

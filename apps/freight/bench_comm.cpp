@@ -15,8 +15,8 @@
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
-#include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/bench/comm.h"
 #include "freight/comm/join.h"
 #include "freight/comm/launch_environment.h"
@@ -53,9 +53,8 @@ std::vector<int64_t> parse_sizes(const std::string& text) {
     const bool sound = shift >= 0 && n > 0 && n <= kMost >> shift;
     const int64_t bytes = sound ? n << shift : 0;
     if (!sound || bytes % 4 != 0 || (!all.empty() && bytes <= all.back())) {
-      fail(ErrorKind::usage, "--bytes",
-           "expected multiples of 4 up to 16G in ascending order, like 1k,64k,1M,16M with k, M and G of 1024, got '",
-           excerpt(text), "'");
+      refuse_text("--bytes", "multiples of 4 up to 16G in ascending order, like 1k,64k,1M,16M with k, M and G of 1024",
+                  text);
     }
     all.push_back(bytes);
   }
@@ -113,17 +112,12 @@ int bench_comm_command(const Args& args) {
   if (o.parse(args) == Options::Outcome::done) return 0;
   const std::vector<int64_t> worlds = parse_counts("--world", flags.world), sizes = parse_sizes(flags.bytes);
   constexpr int64_t kMostRanks = 1024;
-  if (worlds.back() > kMostRanks) {
-    fail(ErrorKind::usage, "--world", "expected at most ", kMostRanks, ", got ", worlds.back(), " ranks");
-  }
+  need_between("--world", "ranks", static_cast<double>(worlds.back()), 1, static_cast<double>(kMostRanks));
   refuse_nccl(flags);
   const comm::JobOptions job = flags.job();
   const comm::Launch launch = comm::read_launch_environment();
   if (!launch.source.empty()) {
-    if (o.given("--world") && worlds != std::vector<int64_t>{launch.world}) {
-      fail(ErrorKind::usage, "--world", "got ", flags.world, ", but ", launch.source, " started ", launch.world,
-           " ranks: remove it");
-    }
+    if (o.given("--world")) need_started("--world", flags.world, launch);
     const auto comm = comm::join_job(launch, job);
     bench::CommTimes times = bench::time_all_reduce(*comm, sizes, flags.seconds);
     if (launch.world > 1) times.beside = bench::time_beside_compute(*comm, times.cost, sizes, flags.seconds);

@@ -8,6 +8,7 @@
 #include "device_list.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/optim/create.h"
 #include "freight/plan/catalog.h"
 #include "freight/store/precision.h"
@@ -72,49 +73,49 @@ std::string names_of(unsigned compared) {
 void need_flags_of(const Options& o, Compared compared) {
   for (const auto& [flag, takers] : kTakers) {
     if (!o.given(flag) || (takers & compared)) continue;
-    fail(ErrorKind::usage, flag, "is for ", names_of(takers), ", not for ", names_of(compared));
+    refuse_flag_of(flag, names_of(takers), cat("this compares ", names_of(compared)));
   }
 }
 
-train::Config config_of(const CompareFlags& f) {
+train::Config config_of(const CompareFlags& f, const data::Source& source) {
   if (f.data.empty() && f.model.empty()) {
     fail(ErrorKind::usage, "--model", "nothing to compare: name a model (freight models list), or data that have a ",
          "recipe");
   }
-  train::Config c = f.data.empty() ? train::Config{} : train::recipe(f.data, "default", f.data_dir);
+  train::Config c = source ? train::recipe(source) : train::Config{};
   c.data = f.data;
   c.data_dir = f.data_dir;
   if (!f.target.empty()) c.target = f.target;
   train::Config asked;
   asked.target = f.target;
   asked.model = f.model;
-  if (const std::string model = train::asked_model(asked); !model.empty()) train::set_model(c, model);
+  if (const std::string model = train::asked_model(asked, source); !model.empty()) train::set_model(c, model, source);
   return c;
 }
 
-void compare_table(const CompareFlags& f, const Options& o, const train::Config& config,
+void compare_table(const CompareFlags& f, const Options& o, const train::Config& config, const data::Source& source,
                    const train::RowLearner& learner) {
   TreeComparisonOptions options{.devices = {}, .rows = {}, .seconds = f.run.seconds};
   if (!f.devices.empty() && f.devices != "all") options.devices = parse_devices(f.devices);
   if (!f.rows.empty()) options.rows = parse_counts("--rows", f.rows);
   options.hourly = parse_figures("--hourly", f.prices, options.devices.empty() ? devices_here() : options.devices);
-  const TreeComparison c = compare_trees(config, learner, options, [&](const std::string& what) {
+  const TreeComparison c = compare_trees(config, source, learner, options, [&](const std::string& what) {
     if (!o.quiet()) std::fprintf(stderr, "%s\n", what.c_str());
   });
   if (!print_json(f, to_json(c))) print(c);
 }
 
-plan::TrainingSetup setup_of(const CompareFlags& f, train::Config c) {
+plan::TrainingSetup setup_of(const CompareFlags& f, const data::Source& source, train::Config c) {
   if (!f.optimizer.empty()) c.optimizer = f.optimizer;
   c.precision = f.precision;
   c.input_size = f.input_size;
   c.num_classes = f.classes;
   train::need_net_model(c.model, "a plan");
   train::validate(c);
-  return plan::make_setup(c, f.input_shape.empty() ? Shape() : plan::parse_input_shape(f.input_shape));
+  return plan::make_setup(c, f.input_shape.empty() ? Shape() : plan::parse_input_shape(f.input_shape), source);
 }
 
-int compare_nets(CompareFlags& f, const Options& o, const train::Config& config) {
+int compare_nets(CompareFlags& f, const Options& o, const train::Config& config, const data::Source& source) {
   bench::CompareOptions& run = f.run;
   run.devices = parse_devices(f.devices);
   if (!f.predict.empty()) run.predicted = parse_list("--predict", f.predict);
@@ -262,9 +263,8 @@ int bench_compare_command(const Args& args) {
   if (o.parse(args) == Options::Outcome::done) return 0;
   for (const std::string& path : {f.html, f.trace, f.out}) need_writable(path);
   if (!f.workloads.empty()) {
-    if (!f.world.empty() || !f.data.empty()) {
-      fail(ErrorKind::usage, "--workloads", "has networks and data of its own: leave out ",
-           f.world.empty() ? f.data : "--world");
+    for (const GivenFlag& other : {GivenFlag{"--world", !f.world.empty()}, {f.data, !f.data.empty()}}) {
+      excludes({"--workloads", true}, other, "it has networks and data of its own");
     }
     need_flags_of(o, kClassic);
     return compare_classic(f, o);
@@ -273,14 +273,15 @@ int bench_compare_command(const Args& args) {
     need_flags_of(o, kWorlds);
     return compare_worlds(f, o, args);
   }
-  const train::Config config = config_of(f);
-  if (const train::RowLearner* trees = config.data.empty() ? nullptr : planned_trees(config)) {
+  const data::Source source = f.data.empty() ? data::Source() : data::Source(f.data, {.data_dir = f.data_dir});
+  const train::Config config = config_of(f, source);
+  if (const train::RowLearner* trees = source ? planned_trees(config, source) : nullptr) {
     need_flags_of(o, kTrees);
-    compare_table(f, o, config, *trees);
+    compare_table(f, o, config, source, *trees);
     return 0;
   }
   need_flags_of(o, kNets);
-  return compare_nets(f, o, config);
+  return compare_nets(f, o, config, source);
 }
 
 }  // namespace freight::app

@@ -3,8 +3,8 @@
 
 #include "bench_output.h"
 #include "command.h"
-#include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/bench/linalg.h"
 #include "lists.h"
 #include "options.h"
@@ -15,7 +15,7 @@ namespace {
 std::vector<DType> dtypes_of(const std::string& text) {
   std::vector<DType> all;
   for (const std::string& name : parse_list("--dtype", text)) {
-    if (name != "f64" && name != "f32") fail(ErrorKind::usage, "--dtype", "expected f64 or f32, got '", name, "'");
+    need_name("--dtype", name, {"f64", "f32"});
     all.push_back(name == "f64" ? DType::f64 : DType::f32);
   }
   return all;

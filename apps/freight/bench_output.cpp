@@ -13,6 +13,7 @@
 #include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/io/file.h"
 #include "lists.h"
 #include "table.h"
@@ -31,10 +32,7 @@ std::vector<std::string> parse_devices(const std::string& text) {
     all.resize(static_cast<size_t>(*list.count));
   }
   for (const std::string& d : all) {
-    if (std::count(all.begin(), all.end(), d) > 1) {
-      fail(ErrorKind::usage, "--devices", "names '", d, "' twice: expected different devices to compare, got '",
-           excerpt(text), "'");
-    }
+    if (std::count(all.begin(), all.end(), d) > 1) refuse_twice("--devices", "entries", d);
     backend(d);
   }
   return all;
@@ -49,10 +47,10 @@ std::map<std::string, double> parse_figures(const std::string& flag, const std::
     const std::string device = part.substr(0, at), value = at == std::string::npos ? "" : part.substr(at + 1);
     const double v = parse_number<double>(value).value_or(0);
     if (!(std::isfinite(v) && v > 0)) {
-      fail(ErrorKind::usage, flag, "expected DEVICE=NUMBER with a number above 0, like cpu=0.5, got '", part, "'");
+      refuse_text(flag, "DEVICE=NUMBER with a number above 0, like cpu=0.5", part);
     }
     if (std::find(devices.begin(), devices.end(), device) == devices.end()) {
-      fail(ErrorKind::usage, flag, "'", device, "' is not one of the devices that are run: ", join(devices, ", "));
+      refuse_name(flag, device, devices);
     }
     all[device] = v;
   }

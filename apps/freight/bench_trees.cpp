@@ -108,11 +108,11 @@ std::vector<std::string> TreeComparison::findings() const {
   return said;
 }
 
-TreeComparison compare_trees(train::Config config, const train::RowLearner& learner,
+TreeComparison compare_trees(train::Config config, const data::Source& source, const train::RowLearner& learner,
                              const TreeComparisonOptions& options,
                              const std::function<void(const std::string&)>& told) {
   train::Config& c = config;
-  const train::RowData data = read_rows(c, learner);
+  const train::RowData data = read_rows(c, source, learner);
   c.early_stop = 0;
   const int64_t all = data.train.count();
   const std::vector<int64_t> rows = options.rows.empty() ? usual_rows(all) : options.rows;

@@ -38,7 +38,7 @@ struct TreeComparisonOptions {
 };
 
 // Fits all rounds without early stopping. Throws Error: device, data, and usage if the table has fewer rows.
-TreeComparison compare_trees(train::Config config, const train::RowLearner& learner,
+TreeComparison compare_trees(train::Config config, const data::Source& source, const train::RowLearner& learner,
                              const TreeComparisonOptions& options, const std::function<void(const std::string&)>& told);
 std::string to_json(const TreeComparison& comparison);
 void print(const TreeComparison& comparison);

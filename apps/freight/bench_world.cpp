@@ -6,9 +6,9 @@
 #include "bench_compare.h"
 #include "bench_output.h"
 #include "freight/base/cpu_info.h"
-#include "freight/base/error.h"
 #include "freight/base/log.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/bench/scaling.h"
 #include "freight/comm/join.h"
 #include "freight/io/file.h"
@@ -28,17 +28,17 @@ std::string device_of_ranks(const CompareFlags& f) {
   if (f.devices.empty()) return "auto";
   if (f.devices == "all" || f.devices.find_first_of(",*") != std::string::npos ||
       f.devices.find_first_not_of("0123456789") == std::string::npos) {
-    fail(ErrorKind::usage, "--devices", "expected one device with --world, as cpu or ref, got ", f.devices,
-         ": each rank has it");
+    refuse_text("--devices", "one device with --world, as cpu or ref, for each rank", f.devices);
   }
   return f.devices;
 }
 
 train::Config config_of_world(const CompareFlags& f, const Options& o) {
-  train::Config c = train::recipe(f.data.empty() ? train::Config{}.data : f.data, "default", f.data_dir);
+  const data::Source source(f.data.empty() ? train::Config{}.data : f.data, {.data_dir = f.data_dir});
+  train::Config c = train::recipe(source);
   if (!f.data.empty()) c.data = f.data;
   c.data_dir = f.data_dir;
-  if (!f.model.empty()) train::set_model(c, f.model);
+  if (!f.model.empty()) train::set_model(c, f.model, source);
   if (!f.optimizer.empty()) c.optimizer = f.optimizer;
   if (const int64_t batch = one_batch(f, o); batch > 0) c.batch_size = batch;
   c.shards = f.shards;
@@ -47,9 +47,7 @@ train::Config config_of_world(const CompareFlags& f, const Options& o) {
   c.deterministic = f.run.deterministic;
   c.workers = f.workers;
   train::need_net_model(c.model, "--world");
-  if (train::is_table(c))
-    fail(ErrorKind::usage, "--world", "expected data of a network, got the table ", c.data,
-         ": it times training steps");
+  if (train::is_table(c, source)) refuse_flag_of("--world", "networks", cat(c.data, " is a table"));
   train::validate(c);
   return c;
 }
@@ -163,10 +161,7 @@ bench::Scaling scaling_of(const train::Config& c, const std::string& transport) 
 
 // Runs as a rank that another launcher or this command started: rank 0 prints what all measured.
 int run_as_rank(const CompareFlags& f, const Args& args, const train::Config& c, const comm::Launch& launch) {
-  if (!f.world.empty() && parse_counts("--world", f.world) != std::vector<int64_t>{launch.world}) {
-    fail(ErrorKind::usage, "--world", "got ", f.world, ", but ", launch.source, " started ", launch.world,
-         " ranks: remove it");
-  }
+  if (!f.world.empty()) need_started("--world", f.world, launch);
   need_parts("--world", launch.world, c);
   refuse_nccl(f);
   const bench::ScalingPoint p = measure(f, args, c, launch);

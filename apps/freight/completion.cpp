@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "command.h"
-#include "freight/base/error.h"
+#include "freight/base/usage.h"
 #include "options.h"
 
 namespace freight::app {
@@ -94,7 +94,7 @@ int completion_command(const Args& args) {
   } else if (shell == "fish") {
     std::printf("set -g _freight_words '%s'\n%s", kWords, kFish);
   } else {
-    fail(ErrorKind::usage, "completion", "unknown shell: expected bash, zsh or fish, got ", shell);
+    refuse_name("completion", shell, {"bash", "zsh", "fish"});
   }
   return 0;
 }

@@ -6,7 +6,7 @@
 #include "command.h"
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
-#include "freight/base/printable.h"
+#include "freight/base/usage.h"
 #include "freight/data/unicode.h"
 #include "freight/deploy/convert.h"
 #include "freight/tables/xgboost_import.h"
@@ -24,7 +24,7 @@ std::vector<float> numbers(const std::string& text, const char* flag) {
   for (const std::string& part : split(text, ',')) {
     const std::optional<float> v = parse_number<float>(part);
     if (!v) {
-      fail(ErrorKind::usage, flag, "expected a number per channel, like 0.485,0.456,0.406, got '", excerpt(text), "'");
+      refuse_text(flag, "a number per channel, like 0.485,0.456,0.406", text);
     }
     out.push_back(*v);
   }
@@ -92,7 +92,7 @@ int models_convert_command(const Args& args) {
   if (o.parse(args) == Options::Outcome::done) return 0;
   const bool trees = tables::names_xgboost_file(in);
   for (const char* flag : {"--plain", "--model", "--num-classes", "--input-size", "--mean", "--std", "--resize"}) {
-    if (trees && o.given(flag)) fail(ErrorKind::usage, flag, "is for weights of networks: ", in, " contains trees");
+    if (trees && o.given(flag)) refuse_flag_of(flag, "networks", cat(in, " contains trees"));
   }
   if (!trees && plain == !model.empty()) {
     fail(ErrorKind::usage, "--model",
@@ -104,7 +104,7 @@ int models_convert_command(const Args& args) {
     convert_trees(in, out, names_in(class_names));
   } else if (plain) {
     for (const char* flag : {"--num-classes", "--input-size", "--class-names", "--mean", "--std", "--resize"}) {
-      if (o.given(flag)) fail(ErrorKind::usage, flag, "cannot be combined with --plain: the saved model is complete");
+      excludes({flag, o.given(flag)}, {"--plain", true}, "the saved model is complete");
     }
     deploy::export_weights(store::load_net(in, "freight models convert"), out);
   } else {

@@ -11,6 +11,7 @@
 #include "freight/data/fetch.h"
 #include "freight/data/image_folder.h"
 #include "freight/data/sample_files.h"
+#include "freight/data/source.h"
 #include "freight/data/table_set.h"
 #include "freight/io/json_library.h"
 #include "freight/job/signals.h"
@@ -45,7 +46,7 @@ struct Common {
 // The folder of the data set; "" if it is not on this machine.
 std::string place_of(const data::CatalogEntry& entry, const data::LoadOptions& load) {
   try {
-    return entry.builtin() ? "built in" : data::find(entry.name, load);
+    return entry.builtin() ? "built in" : data::Source(entry.name, load).path();
   } catch (const Error&) {
     return "";
   }
@@ -182,13 +183,14 @@ int info_command(const Args& args) {
   data::parse_layout(layout, common.load.arrays.asked.layout);
   if (!range.empty()) common.load.arrays.asked.range = data::parse_range(range, "--value-range");
 
-  const std::string path = data::find(name, common.load);
+  const data::Source source(name, common.load);
+  const std::string path = source.path();
   // The file is read as a table if one of these flags is given, or if it cannot be read as texts or arrays.
   const bool said = !columns.empty() || !types.empty() || !target.empty() || header != "auto";
   if (!path.empty() && (said || !data::table_at(path).target.empty())) {
     return print_table(path, {.names = columns, .types = types, .target = target, .header = header}, common.as_json);
   }
-  const data::Content content = data::content_of(name, common.load);
+  const data::Content content = source.content();
   if (content == data::Content::documents || content == data::Content::corpus) {
     int64_t left_out = 0;
     common.load.text.bad = {.on_bad = on_bad_sample == "error" ? data::OnBad::error : data::OnBad::skip,
@@ -198,7 +200,7 @@ int info_command(const Args& args) {
                             }};
     data::TextSet set;
     try {
-      set = data::load_text(name, common.load);
+      set = source.load_text(common.load);
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::data || !could_be_table(path, common.load.text)) throw;
       return print_table(path, {}, common.as_json);
@@ -214,7 +216,7 @@ int info_command(const Args& args) {
   }
   data::TrainTest sets;
   try {
-    sets = data::load(name, common.load);
+    sets = source.load(common.load);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::data || !could_be_table(path, common.load.text)) throw;
     return print_table(path, {}, common.as_json);

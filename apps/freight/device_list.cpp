@@ -9,6 +9,7 @@
 #include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 
 namespace freight::app {
 
@@ -18,7 +19,7 @@ constexpr int64_t kMostDevices = 4096;
 
 int64_t checked_count(const std::string& flag, const std::string& text, int64_t n) {
   if (n >= 1 && n <= kMostDevices) return n;
-  fail(ErrorKind::usage, flag, "expected a count from 1 to ", kMostDevices, ", got '", excerpt(text), "'");
+  refuse_text(flag, cat("a count from 1 to ", kMostDevices), text);
 }
 
 }  // namespace
@@ -33,13 +34,12 @@ DeviceList parse_device_list(const std::string& flag, const std::string& text) {
     const std::string name = part.substr(0, star);
     if (name.empty()) fail(ErrorKind::usage, flag, "has an empty part: got '", excerpt(text), "'");
     if (const auto first = static_cast<unsigned char>(name[0]); std::isdigit(first) || first == '-' || first == '.') {
-      fail(ErrorKind::usage, flag, "expected names like cuda:0,cuda:1, NAME*COUNT, all, or one number, got '",
-           excerpt(text), "'");
+      refuse_text(flag, "names like cuda:0,cuda:1, NAME*COUNT, all, or one number", text);
     }
     int64_t times = 1;
     if (star != std::string::npos) {
       const auto n = parse_number<int64_t>(part.substr(star + 1));
-      if (!n) fail(ErrorKind::usage, flag, "expected NAME*COUNT, like cpu*4, got '", part, "'");
+      if (!n) refuse_text(flag, "NAME*COUNT, like cpu*4", part);
       times = checked_count(flag, part, *n);
     }
     const std::vector<std::string> named = name == "all" ? devices_here() : std::vector<std::string>{name};

@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "command.h"
-#include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/io/json_library.h"
 #include "freight/job/signals.h"
 #include "freight/store/bundle.h"
@@ -24,8 +24,7 @@ train::Measurement measure(const Args& args, const std::string& weights, const t
     store::Bundle bundle = store::load_bundle(weights);
     const train::Learner& learner = train::learner_of(bundle);
     if (request.ranks && !bundle.net()) {
-      fail(ErrorKind::usage, "--devices", weights,
-           " is a model for tables: only networks are evaluated on several devices");
+      refuse_flag_of("--devices", "networks", cat(weights, " is a model of a table"));
     }
     return learner.measure(std::move(bundle), weights, request);
   });
@@ -103,7 +102,7 @@ int eval_command(const Args& args) {
   o.essentials({"weights", "--data", "--split", "--val-split", "--target", "--on-bad-sample", "--tta", "--workers",
                 "--batch-size", "--device", "--devices", "--json", "--help"});
   if (o.parse(args) == Options::Outcome::done) return 0;
-  if (weights.empty()) fail(ErrorKind::usage, "--weights", "is missing; see freight eval --help");
+  need_given("--weights", !weights.empty(), "eval");
   signals::install();
   const comm::Launch launch = comm::read_launch_environment();
   const int64_t devices = device_count(flags, launch);

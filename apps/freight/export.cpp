@@ -3,6 +3,7 @@
 
 #include "command.h"
 #include "freight/base/error.h"
+#include "freight/base/usage.h"
 #include "freight/deploy/onnx.h"
 #include "freight/io/file.h"
 #include "freight/io/json_library.h"
@@ -55,13 +56,12 @@ int export_command(const Args& args) {
         "accept images as u8 pixels (N, C, H, W) of the model's size instead of normalized floats");
   o.add("--json", &json, "print JSON");
   if (o.parse(args) == Options::Outcome::done) return 0;
-  if (output.empty()) fail(ErrorKind::usage, "-o", "is missing; see freight export --help");
+  need_given("-o", !output.empty(), "export");
   check_output("-o", output, {model});
   const store::Bundle bundle = store::load_bundle(model);
   if (format != "onnx") {
     for (const char* flag : {"--softmax", "--preprocessing"}) {
-      if (o.given(flag))
-        fail(ErrorKind::usage, flag, "is of ONNX files: --format ", format, " does not have it; remove it");
+      if (o.given(flag)) refuse_flag_of(flag, "ONNX files", cat("the file is of --format ", format));
     }
     export_library(bundle, format, output, json);
     return 0;

@@ -12,6 +12,7 @@
 #include "freight/base/error.h"
 #include "freight/base/finite.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/io/json_library.h"
 #include "freight/io/npy.h"
 #include "freight/ops/ops.h"
@@ -188,7 +189,7 @@ const Operation& operation_of(const std::string& name) {
     if (name == o.name) return o;
     names.push_back(o.name);
   }
-  fail(ErrorKind::usage, "linalg", "expected one of ", join(names, ", "), ", got ", name);
+  refuse_name("linalg", name, names);
 }
 
 // Refuses an option that the operation does not use.
@@ -201,7 +202,7 @@ void need_no_others(const Options& options, const std::string& operation) {
   };
   for (const auto& [option, takers] : kTakenBy) {
     if (!options.given(option) || std::find(takers.begin(), takers.end(), operation) != takers.end()) continue;
-    fail(ErrorKind::usage, option, operation, " has no use for it: it is for ", join(takers, ", "));
+    refuse_flag_of(option, join(takers, ", "), cat("this is ", operation));
   }
 }
 

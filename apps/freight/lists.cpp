@@ -7,6 +7,7 @@
 #include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 
 namespace freight::app {
 
@@ -20,7 +21,7 @@ std::vector<std::string> parse_list(const std::string& flag, const std::string& 
       fail(ErrorKind::usage, flag, "has more than ", kMostListed, " parts: got '", excerpt(text), "'");
     }
     if (std::find(all.begin(), all.end(), part) != all.end()) {
-      fail(ErrorKind::usage, flag, "names '", excerpt(part), "' twice: got '", excerpt(text), "'");
+      refuse_twice(flag, "entries", part);
     }
     all.push_back(part);
   }
@@ -32,8 +33,7 @@ std::vector<int64_t> parse_counts(const std::string& flag, const std::string& te
   for (const std::string& part : parse_list(flag, text)) {
     const int64_t n = parse_number<int64_t>(part).value_or(0);
     if (n < 1 || n > kMostCount || (!all.empty() && n <= all.back())) {
-      fail(ErrorKind::usage, flag, "expected whole numbers from 1 to ", kMostCount,
-           " in ascending order, like 1,2,4,8, got '", excerpt(text), "'");
+      refuse_text(flag, cat("whole numbers from 1 to ", kMostCount, " in ascending order, like 1,2,4,8"), text);
     }
     all.push_back(n);
   }

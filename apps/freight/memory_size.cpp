@@ -3,10 +3,9 @@
 
 #include <cmath>
 
-#include "freight/base/error.h"
 #include "freight/base/parse_number.h"
-#include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 
 namespace freight::app {
 
@@ -24,8 +23,7 @@ double memory_size(const std::string& flag, const std::string& text) {
       factor *= 1024;
     }
   }
-  fail(ErrorKind::usage, flag, "is no size of memory: expected one like 4GiB, 512MiB or, in GiB, 4, got '",
-       excerpt(text), "'");
+  refuse_text(flag, "a size of memory like 4GiB, 512MiB or, in GiB, 4", text);
 }
 
 }  // namespace freight::app

@@ -15,6 +15,7 @@
 #include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
@@ -508,7 +509,7 @@ Options::Outcome Options::parse(const std::vector<std::string>& args) {
     return Outcome::done;
   }
   for (const Option& o : m.options) {
-    if (o.required && !o.given) fail(ErrorKind::usage, o.name, "is missing; see freight ", m.command, " --help");
+    need_given(o.name, o.given || !o.required, m.command);
   }
   m.apply_sets();
   m.apply_file();

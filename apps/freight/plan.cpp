@@ -7,6 +7,7 @@
 #include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/io/json_library.h"
 #include "freight/plan/estimate.h"
 #include "freight/plan/preflight.h"
@@ -53,8 +54,7 @@ void refuse_beside_names(const PlanCommandFlags& f) {
                                                  {"--offload", f.config.offload != "none"},
                                                  {"--rate-of-one", f.shared.rate_of_one > 0}};
   for (const auto& [flag, given] : others) {
-    if (given)
-      fail(ErrorKind::usage, "--devices", f.devices, " measures these devices, which cannot be combined with ", flag);
+    excludes({cat("--devices ", f.devices), true}, {flag, given}, "it measures these devices");
   }
 }
 
@@ -294,7 +294,7 @@ void refuse_beside_trees(const PlanCommandFlags& f) {
                                                   {"--device-memory alone", memory_alone(f)},
                                                   {"--input-shape", !f.input_shape.empty()}};
   for (const auto& [flag, given] : of_nets) {
-    if (given) fail(ErrorKind::usage, flag, "is for networks: trees are fitted to a table by one device");
+    if (given) refuse_flag_of(flag, "networks", "trees are fitted to a table by one device");
   }
 }
 
@@ -306,7 +306,7 @@ void refuse_beside_world(const PlanCommandFlags& f) {
                                                  {"--device-memory alone", memory_alone(f)},
                                                  {"--offload", f.config.offload != "none"}};
   for (const auto& [flag, given] : others) {
-    if (given) fail(ErrorKind::usage, "--world", "cannot be combined with ", flag, ": it prints a separate table");
+    excludes({"--world", true}, {flag, given}, "it prints a separate table");
   }
 }
 
@@ -372,7 +372,7 @@ int plan_command(const Args& args) {
   if (!flags.on.empty()) in->catalog.devices = {plan::Device(in->catalog.device(flags.on))};
   if (in->trees) {
     refuse_beside_trees(flags);
-    plan_table(flags.config, *in->trees, in->catalog, flags.samples,
+    plan_table(flags.config, *in, flags.samples,
                {.sort = flags.sort, .top = flags.top, .json = flags.json, .csv = flags.csv});
     return 0;
   }

@@ -7,7 +7,7 @@
 
 #include "config_options.h"
 #include "freight/base/error.h"
-#include "freight/data/catalog.h"
+#include "freight/base/usage.h"
 #include "freight/io/file.h"
 #include "freight/io/json_library.h"
 #include "freight/train/learner.h"
@@ -36,7 +36,7 @@ void add_described(const PlanFlags& f, const Options& o, MemoryAlone alone, plan
                                                    {"--device-bandwidth", f.device_bandwidth},
                                                    {"--device-tflops", f.device_tflops}};
   for (const auto& [flag, value] : needed) {
-    if (!(value > 0)) fail(ErrorKind::usage, flag, "is missing, or not above 0: a described device needs all three");
+    need_positive(flag, "a described device needs all three", value);
   }
   plan::Device d{.name = f.device_name,
                  .kind = "gpu",
@@ -51,8 +51,7 @@ void add_described(const PlanFlags& f, const Options& o, MemoryAlone alone, plan
                  .note = {}};
   catalog.devices.insert(catalog.devices.begin(), d);
   if (o.given("--device-price")) {
-    if (!(f.device_price > 0))
-      fail(ErrorKind::usage, "--device-price", "expected dollars above 0, got ", f.device_price);
+    need_positive("--device-price", "dollars", f.device_price);
     catalog.prices.push_back({.provider = "yours",
                               .instance = f.device_name,
                               .device = f.device_name,
@@ -66,9 +65,9 @@ void add_described(const PlanFlags& f, const Options& o, MemoryAlone alone, plan
 }
 
 // If the data set is not on this machine, the message names what a plan accepts instead.
-void need_data(const train::Config& probe) {
+void need_data(const train::Config& probe, const data::Source& source) {
   try {
-    data::find(probe.data, {.data_dir = probe.data_dir});
+    source.need();
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::data) throw;
     throw Error(e.kind(), e.op(),
@@ -122,17 +121,20 @@ std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
          "the times of epochs: freight plan --model resnet50 --samples 1281167");
   }
   flags = {};
+  PlanInput in;
   if (!probe.data.empty()) {
-    need_data(probe);
-    flags.config = train::recipe(probe.data, probe.recipe, probe.data_dir);
+    in.source = train::source_of(probe);
+    need_data(probe, in.source);
+    flags.config = train::recipe(in.source, probe.recipe);
   }
   flags.config.data = probe.data;
-  if (const std::string model = train::asked_model(probe); !model.empty()) train::set_model(flags.config, model);
+  if (const std::string model = train::asked_model(probe, in.source); !model.empty()) {
+    train::set_model(flags.config, model, in.source);
+  }
   train::set_picture_sizes(flags.config, probe);
   const auto o = make();
   if (o->parse(args) == Options::Outcome::done) return std::nullopt;
-  PlanInput in;
-  if (trees == Trees::planned && !flags.config.data.empty()) in.trees = planned_trees(flags.config);
+  if (trees == Trees::planned && in.source) in.trees = planned_trees(flags.config, in.source);
   if (!in.trees) {
     train::need_net_model(flags.config.model, "a plan");
     train::validate(flags.config);
@@ -142,7 +144,7 @@ std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
   for (const std::string& q : in.catalog.questions) std::fprintf(stderr, "freight: warning: %s\n", q.c_str());
   if (in.trees) return in;
   const Shape input = flags.input_shape.empty() ? Shape() : plan::parse_input_shape(flags.input_shape);
-  in.setup = plan::make_setup(flags.config, input);
+  in.setup = plan::make_setup(flags.config, input, in.source);
   plan::Rates rates;
   if (!flags.rates.empty()) {
     in.rates = plan::Rates::parse(io::read_text(flags.rates), flags.rates);

@@ -38,7 +38,8 @@ struct PlanFlags {
 struct PlanInput {
   plan::TrainingSetup setup;
   plan::Catalog catalog;
-  const train::RowLearner* trees = nullptr;  // set for trees of a table, which have no setup
+  data::Source source = {};                  // the data, where there are any
+  const train::RowLearner* trees = nullptr;  // set: these are planned for a table, and there is no setup
   std::optional<plan::Rates> rates;
 };
 // Whether the command also plans trees of a table.

@@ -33,8 +33,8 @@ struct Sampled {
 };
 
 // Reads as much of a large table as its columns and a few rounds need.
-Sampled sample(train::Config& c, const train::RowLearner& learner, int64_t rows_said) {
-  Sampled s{.data = read_rows(c, learner, kReadBytes)};
+Sampled sample(train::Config& c, const PlanInput& in, int64_t rows_said) {
+  Sampled s{.data = read_rows(c, in.source, *in.trees, kReadBytes)};
   const auto fitted = static_cast<double>(s.data.train.count()), held = static_cast<double>(s.data.test.count());
   s.rows = rows_said > 0 ? fitted / (fitted + held) * static_cast<double>(rows_said) : fitted / s.data.share;
   return s;
@@ -148,18 +148,20 @@ void print(const TablePlan& p, int64_t top) {
 
 }  // namespace
 
-const train::RowLearner* planned_trees(const train::Config& config) {
-  const auto* const learner = dynamic_cast<const train::RowLearner*>(train::named_learner(config));
+const train::RowLearner* planned_trees(const train::Config& config, const data::Source& source) {
+  const auto* const learner = dynamic_cast<const train::RowLearner*>(train::named_learner(config, source));
   return learner && learner->tree_work(config, {}) ? learner : nullptr;
 }
 
-train::RowData read_rows(train::Config& config, const train::RowLearner& learner, uint64_t most_bytes) {
+train::RowData read_rows(train::Config& config, const data::Source& source, const train::RowLearner& learner,
+                         uint64_t most_bytes) {
   if (config.lr == train::kAutomaticRate) learner.choose(config);
   train::settle_ranking(config, learner);
-  train::RowSource source = train::row_source(config, data::find(config.data, {.data_dir = config.data_dir}));
-  source.bad = {.on_bad = data::OnBad::skip, .report = [](const data::BadSample&) {}};
-  source.most_bytes = most_bytes;
-  return learner.read(source);
+  source.need();
+  train::RowSource rows = train::row_source(config, source);
+  rows.bad = {.on_bad = data::OnBad::skip, .report = [](const data::BadSample&) {}};
+  rows.most_bytes = most_bytes;
+  return learner.read(rows);
 }
 
 std::string TablePlan::trees_text() const {
@@ -195,10 +197,11 @@ std::string TablePlan::outcome() const {
   return cat("does not pay: ", times, from);
 }
 
-TablePlan make_table_plan(const train::Config& config, const train::RowLearner& learner, const plan::Catalog& catalog,
-                          int64_t rows) {
+TablePlan make_table_plan(const train::Config& config, const PlanInput& in, int64_t rows) {
+  const train::RowLearner& learner = *in.trees;
+  const plan::Catalog& catalog = in.catalog;
   train::Config c = config;
-  const Sampled s = sample(c, learner, rows);
+  const Sampled s = sample(c, in, rows);
   TablePlan p{.model = learner.name(),
               .data = c.data,
               .rows = s.rows,
@@ -238,16 +241,15 @@ Json json_of_run(const TablePlan& p) {
           {"levels", p.fit.levels},     {"total_bytes", p.bytes}};
 }
 
-void plan_table(const train::Config& config, const train::RowLearner& learner, const plan::Catalog& catalog,
-                int64_t rows, const TablePlanFlags& flags) {
-  TablePlan p = make_table_plan(config, learner, catalog, rows);
+void plan_table(const train::Config& config, const PlanInput& in, int64_t rows, const TablePlanFlags& flags) {
+  TablePlan p = make_table_plan(config, in, rows);
   std::vector<Estimate> devices(p.estimates.begin() + 1, p.estimates.end());
   sort_estimates(devices, flags.sort);
   std::copy(devices.begin(), devices.end(), p.estimates.begin() + 1);
   if (flags.csv) {
     print_csv(p.estimates);
   } else if (flags.json) {
-    std::printf("%s\n", json_of(p, catalog).dump(2).c_str());
+    std::printf("%s\n", json_of(p, in.catalog).dump(2).c_str());
   } else {
     print(p, flags.top);
   }

@@ -11,11 +11,12 @@
 namespace freight::app {
 
 // The learner of trees in a configuration; null if it has another model.
-const train::RowLearner* planned_trees(const train::Config& config);
+const train::RowLearner* planned_trees(const train::Config& config, const data::Source& source);
 
 // The rows of the configuration's table, without those that cannot be read; from the first `most_bytes` of its files,
 // 0: all. Sets what the learner chooses in the configuration.
-train::RowData read_rows(train::Config& config, const train::RowLearner& learner, uint64_t most_bytes = 0);
+train::RowData read_rows(train::Config& config, const data::Source& source, const train::RowLearner& learner,
+                         uint64_t most_bytes = 0);
 
 // The plan of a fit, before it is printed.
 struct TablePlan {
@@ -35,8 +36,7 @@ struct TablePlan {
 };
 // Measures a few rounds on this machine, on the table's first rows. `rows`: the number of rows if it differs from the
 // file's; 0: the file's. Throws Error.
-TablePlan make_table_plan(const train::Config& config, const train::RowLearner& learner, const plan::Catalog& catalog,
-                          int64_t rows);
+TablePlan make_table_plan(const train::Config& config, const PlanInput& in, int64_t rows);
 
 // The planned fit of trees: each command begins its JSON with it.
 nlohmann::ordered_json json_of_run(const TablePlan& plan);
@@ -47,7 +47,6 @@ struct TablePlanFlags {
   bool json = false, csv = false;
 };
 // Makes and prints the plan of a fit.
-void plan_table(const train::Config& config, const train::RowLearner& learner, const plan::Catalog& catalog,
-                int64_t rows, const TablePlanFlags& flags);
+void plan_table(const train::Config& config, const PlanInput& in, int64_t rows, const TablePlanFlags& flags);
 
 }  // namespace freight::app

@@ -16,6 +16,7 @@
 #include "freight/base/log.h"
 #include "freight/base/printable.h"
 #include "freight/base/threads.h"
+#include "freight/base/usage.h"
 #include "freight/deploy/predictor.h"
 #include "freight/job/signals.h"
 #include "freight/store/precision.h"
@@ -237,13 +238,12 @@ void settle(PredictFlags& f, const Options& o) {
   if (f.sources.files.empty() && f.sources.texts.empty()) {
     fail(ErrorKind::usage, "files", "are missing (for texts also --text); see freight predict --help");
   }
-  if (f.json + f.jsonl + f.csv > 1) {
-    fail(ErrorKind::usage, f.csv ? "--csv" : "--json", "cannot be combined with another format");
-  }
+  excludes({"--json", f.json}, {"--jsonl", f.jsonl});
+  excludes({"--csv", f.csv}, {f.json ? "--json" : "--jsonl", f.json || f.jsonl});
   OutputOptions& output = f.output;
   if (output.explain && !f.json && !f.jsonl) f.csv = true;
   if (!f.columns.empty()) {
-    if (f.json || f.jsonl) fail(ErrorKind::usage, "--columns", "is for --csv: remove --json");
+    excludes({"--columns", true}, {f.json ? "--json" : "--jsonl", f.json || f.jsonl}, "the columns are those of --csv");
     f.csv = true;
   }
   f.lines_of_classes = o.given("--top-k");
@@ -283,12 +283,11 @@ void check_model(const deploy::Predictor& predictor, PredictFlags& f, const comm
   if (!f.sources.texts.empty() && !bundle.preprocessing.text()) {
     fail(ErrorKind::usage, "--text", "model ", bundle.name(), " reads no texts");
   }
-  if (!f.columns.empty() && bundle.net()) {
-    fail(ErrorKind::usage, "--columns", "is for tables: ", bundle.name(), " is a network");
-  }
+  if (!f.columns.empty() && bundle.net())
+    refuse_flag_of("--columns", "models of tables", cat(bundle.name(), " is a network"));
   if (launch.world > 1 && !bundle.net()) {
-    fail(ErrorKind::usage, "--devices", f.model,
-         " is a model for tables: one process predicts its rows on all cores; remove it");
+    refuse_flag_of("--devices", "networks",
+                   cat(f.model, " is a model of a table: one process predicts its rows on all cores"));
   }
   check_outputs(f.output, f.sources.files, f.model, bundle.preprocessing.text());
   f.sources.text_column = train::trained_on(bundle, f.model).load.text.text_column;

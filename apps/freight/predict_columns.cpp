@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <set>
 
-#include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 
 namespace freight::app {
 
@@ -61,9 +61,7 @@ std::vector<CsvColumn> csv_columns(const store::Bundle& bundle, const CsvAsked& 
   int64_t inputs = 0;
   for (const std::string& name : asked.names) {
     const auto is_it = [&](const CsvColumn& c) { return c.name == name; };
-    if (std::any_of(columns.begin(), columns.end(), is_it)) {
-      fail(ErrorKind::usage, "--columns", "column ", name, " appears twice: expected each once");
-    }
+    if (std::any_of(columns.begin(), columns.end(), is_it)) refuse_twice("--columns", "columns", name);
     const auto at = std::find_if(usual.begin(), usual.end(), is_it);
     CsvColumn column{.of = Of::input, .name = name};
     if (at != usual.end()) {

@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "command.h"
-#include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/bench/rank_profile.h"
 #include "freight/bench/workload.h"
 #include "freight/io/json_library.h"
@@ -239,7 +239,7 @@ int profile_command(const Args& args) {
     f.source.backend = device_of(f.ranks, f.source.backend, launch);
     return profile_alone(f);
   }
-  if (f.inference) fail(ErrorKind::usage, "--inference", "is computed by one device: leave --devices out");
+  excludes({"--inference", f.inference}, {"--devices", true}, "one device computes it");
   train::Config shared;
   shared.batch_size = f.source.batch_size;
   need_parts("--devices", devices, shared);

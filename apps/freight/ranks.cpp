@@ -18,6 +18,7 @@
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
+#include "freight/base/usage.h"
 #include "freight/comm/join.h"
 #include "freight/io/digest.h"
 #include "freight/io/file.h"
@@ -81,12 +82,8 @@ comm::Transport JobFlags::transport() const { return comm::transport_for(comm::L
 int64_t device_count(const RankFlags& flags, const comm::Launch& launch) {
   if (flags.devices.empty()) return launch.world;
   const int64_t count = count_of(parse_device_list("--devices", flags.devices));
-  if (count > kMostDevices)
-    fail(ErrorKind::usage, "--devices", "expected at most ", kMostDevices, ", got ", count, " devices");
-  if (!launch.source.empty() && count != launch.world) {
-    fail(ErrorKind::usage, "--devices", "got ", count, " devices, but ", launch.source, " started ", launch.world,
-         " processes: remove it");
-  }
+  need_between("--devices", "devices", static_cast<double>(count), 1, static_cast<double>(kMostDevices));
+  if (!launch.source.empty()) need_started("--devices", cat(count), launch);
   return count;
 }
 
@@ -107,13 +104,26 @@ std::string device_of(const RankFlags& flags, const std::string& device, const c
   fail(ErrorKind::usage, "--devices", "got ", launch.local_world, " ranks on this host, which has ", here, " GPUs");
 }
 
+namespace {
+// --devices may name the devices; --device would be passed over then.
+void refuse_device_beside_names(const std::string& device, bool given, const RankFlags& flags) {
+  excludes({cat("--device", device.empty() ? "" : " ", device), given}, {cat("--devices ", flags.devices), true},
+           "it names the devices");
+}
+}  // namespace
+
 std::string device_of(const RankFlags& flags, const std::string& device, int rank) {
   comm::Launch launch;
   launch.rank = rank;
   const std::string name = device_of(flags, device, launch);
-  if (device == "auto" || device == name) return name;
-  fail(ErrorKind::usage, "--device", "got ", device, " together with --devices ", flags.devices,
-       ", which names them: remove it");
+  refuse_device_beside_names(device, device != "auto" && device != name, flags);
+  return name;
+}
+
+void need_started(const char* flag, const std::string& asked, const comm::Launch& launch) {
+  if (asked == cat(launch.world)) return;
+  fail(ErrorKind::usage, flag, "got ", asked, ", but ", launch.source, " started ", launch.world,
+       " processes: remove it");
 }
 
 void need_shards(const char* flag, int64_t devices, int64_t shards) {
@@ -123,8 +133,7 @@ void need_shards(const char* flag, int64_t devices, int64_t shards) {
 }
 
 void need_parts(const char* flag, int64_t devices, const train::Config& config) {
-  if (devices > kMostDevices)
-    fail(ErrorKind::usage, flag, "expected at most ", kMostDevices, ", got ", devices, " devices");
+  need_between(flag, "devices", static_cast<double>(devices), 1, static_cast<double>(kMostDevices));
   need_shards(flag, devices, config.shards);
   if (devices > config.batch_size) {
     fail(ErrorKind::usage, flag, "got ", devices, " devices for a batch of ", config.batch_size,
@@ -142,9 +151,8 @@ void need_alike(const RankFlags& flags, const char* why) {
 }
 
 void refuse_two_lists(const RankFlags& flags, const Options& options) {
-  if (flags.devices.empty() || !options.typed("--device")) return;
-  if (parse_device_list("--devices", flags.devices).count) return;
-  fail(ErrorKind::usage, "--device", "is set together with --devices ", flags.devices, ", which names them: remove it");
+  if (flags.devices.empty() || parse_device_list("--devices", flags.devices).count) return;
+  refuse_device_beside_names({}, options.typed("--device"), flags);
 }
 
 int64_t sharers_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch) {
@@ -177,11 +185,8 @@ void need_own_gpus(job::Ranks& ranks, const std::string& device, const RankFlags
 
 void need_nccl(const RankFlags& flags, const train::Config& config) {
   if (comm::requested_transport(flags.job()) != comm::Transport::nccl) return;
-  if (config.sync_batch_norm && config.shards > 0) {
-    fail(ErrorKind::usage, "--comm",
-         "nccl cannot be combined with --sync-batch-norm and --shards: shards wait for each other in memory of the "
-         "host");
-  }
+  excludes({"--comm nccl", true}, {"--sync-batch-norm and --shards", config.sync_batch_norm && config.shards > 0},
+           "shards wait for each other in memory of the host");
   if (const Library& nccl = cuda::find_nccl(); !nccl.why.empty()) fail(ErrorKind::device, "--comm nccl", nccl.why);
 }
 
@@ -238,10 +243,7 @@ std::string table_device_of(const RankFlags& flags, const std::string& device, c
   const std::string kind = kind_of_device(list.names[0]);
   need_gpus_once(flags);
   const std::string& name = list.names.at(static_cast<size_t>(launch.rank));
-  if (device != "auto" && device != kind && device != name) {
-    fail(ErrorKind::usage, "--device", "got ", device, " together with --devices ", flags.devices,
-         ", which names them: remove it");
-  }
+  refuse_device_beside_names(device, device != "auto" && device != kind && device != name, flags);
   return name;
 }
 
@@ -249,15 +251,15 @@ bool is_shard_process(const RankFlags& flags, const comm::Launch& launch) {
   return launch.source == "freight" && launch.world > 1 && flags.devices.empty();
 }
 
-ShardWork shard_work(const train::Config& config, const RankFlags& flags, const comm::Launch& launch,
-                     const std::string& why_one) {
+ShardWork shard_work(const train::Config& config, const data::Source& source, const RankFlags& flags,
+                     const comm::Launch& launch, const std::string& why_one) {
   if (is_shard_process(flags, launch)) return {launch.world, thread_count()};
   const int64_t threads = std::min<int64_t>(thread_count(), cpu_info().cores);
   ShardWork work{.threads = thread_count()};
   const bool free_to_choose = launch.source.empty() && flags.devices.empty();
   const int64_t processes = std::min({config.shards, threads, kMostDevices});
   if (!free_to_choose || processes < 2 || *trace::device_named(config.backend) != "cpu") return work;
-  if (!train::is_network(config)) return work;
+  if (!train::is_network(config, source)) return work;
   work.why_one = why_one;
   if (!why_one.empty()) return work;
   return {processes, threads / processes};
@@ -337,11 +339,10 @@ Bounds parse_elastic(const std::string& text) {
   const std::vector<std::string> parts = split(text, ':');
   const std::optional<int> least = parse_number<int>(parts[0]), most = parse_number<int>(parts.back());
   if (parts.size() != 2 || !least || !most) {
-    fail(ErrorKind::usage, "--elastic", "expected the fewest and the most devices, as in 1:4, got '", excerpt(text),
-         "'");
+    refuse_text("--elastic", "the fewest and the most devices, as in 1:4", text);
   }
   const Bounds e{.least = *least, .most = *most};
-  if (e.least < 1) fail(ErrorKind::usage, "--elastic", "expected at least 1 device, got ", text);
+  need_at_least("--elastic", "devices", static_cast<double>(e.least), 1);
   if (e.least > e.most) fail(ErrorKind::usage, "--elastic", "got ", text, ": the fewest are more than the most");
   return e;
 }
@@ -409,11 +410,6 @@ int run_ranks(const std::string& command, const Args& args, const RankFlags& fla
   comm::LaunchOptions o = launch_of(with_command(command, args), flags, count, folder.path());
   o.terminal = true;
   return end_on_terminal(command, comm::run_job(o), Logs::go);
-}
-
-std::string device_of_rank(const train::Config& config, const RankFlags& flags, const comm::Launch& launch) {
-  return train::is_network(config) ? device_of(flags, config.backend, launch)
-                                   : table_device_of(flags, config.backend, launch);
 }
 
 void share_devices(job::Ranks& ranks, const std::string& device, const RankFlags& flags) {

@@ -43,8 +43,6 @@ struct RankFlags : JobFlags {
 };
 void declare(Options& o, RankFlags& f);
 
-// The device of a rank that trains with this configuration.
-std::string device_of_rank(const train::Config& config, const RankFlags& flags, const comm::Launch& launch);
 // Lets the ranks of a network determine whether their devices sum among themselves. All call it together.
 void share_devices(job::Ranks& ranks, const std::string& device, const RankFlags& flags);
 // The command that resumes a run on the same devices: "freight train --resume runs/a --devices cpu*2" and `more`.
@@ -61,6 +59,8 @@ std::string device_of(const RankFlags& flags, const std::string& device, int ran
 // The device of a rank that fits a table with others. Each may have its own GPU: `cuda` is the GPU with the rank's
 // number on its host.
 std::string table_device_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch);
+// Throws Error(usage) that names `flag` if a launcher started another number of processes than it asks for.
+void need_started(const char* flag, const std::string& asked, const comm::Launch& launch);
 // Throws Error(usage) that names `flag` if there are fewer `shards` than devices (0: no shards).
 void need_shards(const char* flag, int64_t devices, int64_t shards);
 // Throws Error(usage) that names `flag` if a batch or its shards have fewer parts than there are devices, or there are
@@ -85,8 +85,8 @@ struct ShardWork {
 // The only place where that is decided. Several processes are used for a network on this host's CPU if neither
 // --devices nor a launcher determines who computes. `why_one`: the caller's reason for one process; "" if there is
 // none.
-ShardWork shard_work(const train::Config& config, const RankFlags& flags, const comm::Launch& launch,
-                     const std::string& why_one = {});
+ShardWork shard_work(const train::Config& config, const data::Source& source, const RankFlags& flags,
+                     const comm::Launch& launch, const std::string& why_one = {});
 // True in a process that was started because of shard_work: all processes of its job are one device.
 bool is_shard_process(const RankFlags& flags, const comm::Launch& launch);
 // Describes it: "8, by 2 processes of 1 thread".

@@ -3,18 +3,18 @@
 
 #include <cstdio>
 
-#include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/train/run_dir.h"
 
 namespace freight::app {
 
-train::Found found_to_resume(const train::Config& probe, train::Config& fresh,
+train::Found found_to_resume(const train::Config& probe, const data::Source& source, train::Config& fresh,
                              const std::function<void(train::Config&)>& apply) {
   std::string dir = probe.output_dir;
   if (probe.resume == "auto") {
-    fresh = train::recipe(probe.data, probe.recipe, probe.data_dir);
+    fresh = train::recipe(source, probe.recipe);
     train::Config asked = fresh;
     apply(asked);
     if (dir.empty()) dir = train::usual_dir(asked);
@@ -28,17 +28,11 @@ void check_resume(const train::Config& config, const train::Found& found, const 
   const bool other_weights = o.given("--weights") && !config.weights.empty() &&
                              !(found.checkpoint && found.checkpoint->config.weights == config.weights);
   if (config.resume != "auto") {
-    if (other_weights) {
-      fail(ErrorKind::usage, "--weights",
-           "cannot be combined with --resume: a run resumes with its own weights; without "
-           "--resume a new run starts from ",
-           config.weights);
-    }
-    if (o.given("--overwrite") && config.overwrite) {
-      fail(ErrorKind::usage, "--overwrite",
-           "cannot be combined with --resume: a run resumes in its directory; without "
-           "--resume a new one replaces it");
-    }
+    const GivenFlag resume{"--resume", true};
+    excludes({"--weights", other_weights}, resume,
+             cat("a run resumes with its own weights; without --resume a new run starts from ", config.weights));
+    excludes({"--overwrite", o.given("--overwrite") && config.overwrite}, resume,
+             "a run resumes in its directory; without --resume a new one replaces it");
     return;
   }
   if (!found.checkpoint) return;

@@ -10,7 +10,7 @@ namespace freight::app {
 
 // Finds what --resume names; `fresh` becomes the configuration of that run, or the recipe if there is none yet. `apply`
 // sets the flags on top of a configuration.
-train::Found found_to_resume(const train::Config& probe, train::Config& fresh,
+train::Found found_to_resume(const train::Config& probe, const data::Source& source, train::Config& fresh,
                              const std::function<void(train::Config&)>& apply);
 
 // Throws Error(usage) for a flag that only a new run can use, since a resumed run would ignore it. With `auto` it is

@@ -10,6 +10,7 @@
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
+#include "freight/base/usage.h"
 #include "freight/io/file.h"
 #include "freight/io/npy.h"
 #include "freight/passes/passes.h"
@@ -43,7 +44,7 @@ std::vector<std::string> output_names(Graph& g, const std::string& loss) {
   if (loss.empty()) return names;
   const int64_t k = starts_with(loss, "out") ? parse_number<int64_t>(loss.substr(3)).value_or(-1) : -1;
   if (k < 0 || k >= static_cast<int64_t>(g.outputs.size()) || cat("out", k) != loss) {
-    fail(ErrorKind::usage, "--grad", "no output ", loss, ": expected one of ", join(names, ", "));
+    refuse_name("--grad", loss, names);
   }
   std::vector<Value> wrt;
   for (const Op kind : {Op::input, Op::state}) {
@@ -103,12 +104,12 @@ int run_command(const Args& args) {
     std::fputs(print(*plan).c_str(), stdout);
     return 0;
   }
-  if (output_dir.empty()) fail(ErrorKind::usage, "--output-dir", "is missing; see freight run --help");
+  need_given("--output-dir", !output_dir.empty(), "run");
   const std::vector<std::string> files = files_of(g, names, file);
   Tensors tensors;
   for (const std::string& spec : inputs) {
     const size_t eq = spec.find('=');
-    if (eq == std::string::npos) fail(ErrorKind::usage, "--input", "expected NAME=FILE.npy, got ", spec);
+    if (eq == std::string::npos) refuse_text("--input", "NAME=FILE.npy", spec);
     tensors.given.emplace_back(spec.substr(0, eq), io::load_npy(spec.substr(eq + 1)));
   }
   std::vector<Array> in, out, states;

@@ -16,6 +16,7 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/job/signals.h"
 #include "freight/plan/fitting.h"
 #include "freight/trace/device.h"
@@ -117,8 +118,15 @@ struct Request {
   TrainFlags flags;
   std::optional<train::Found> found = {};
   std::unique_ptr<Options> options = {};
-  bool done = false;  // help or the configuration was printed
+  data::Source source = {};  // the data, which are opened once
+  bool done = false;         // help or the configuration was printed
 };
+
+// Opens the data of the configuration, unless they are open.
+void open_data(Request& r, const train::Config& c) {
+  const data::LoadOptions options{.data_dir = c.data_dir, .text = {.text_column = c.text_column}};
+  if (!r.source.is(c.data, options)) r.source = data::Source(c.data, options);
+}
 
 // The recipe determines the defaults, and the data set determines the recipe, so these two are read first.
 Request read_request(const Args& args) {
@@ -131,14 +139,18 @@ Request read_request(const Args& args) {
       fail(ErrorKind::usage, "--resume", "expected the path of a run, or auto, got an empty value");
     }
   }
+  open_data(r, probe);
   if (probe.resume.empty()) {
-    r.config = train::recipe(probe.data, probe.recipe, probe.data_dir);
+    r.config = train::recipe(r.source, probe.recipe);
     train::set_picture_sizes(r.config, probe);
   } else {
-    r.found = found_to_resume(probe, r.config, [&](train::Config& c) { train_options(c, r.flags)->peek(args); });
+    r.found =
+        found_to_resume(probe, r.source, r.config, [&](train::Config& c) { train_options(c, r.flags)->peek(args); });
   }
   r.flags = {};
-  if (const std::string model = train::asked_model(probe); !model.empty()) train::set_model(r.config, model);
+  if (const std::string model = train::asked_model(probe, r.source); !model.empty()) {
+    train::set_model(r.config, model, r.source);
+  }
   return r;
 }
 
@@ -154,17 +166,11 @@ void settle_elastic(Request& r) {
     fail(ErrorKind::usage, "--elastic",
          "needs --output-dir: the folder of the run, whose last checkpoint a restart resumes from");
   }
-  if (!train::is_network(c)) {
-    fail(ErrorKind::usage, "--elastic", "currently supports only networks, and --model ", c.model, " is none");
-  }
-  if (r.flags.fit == "auto" || r.flags.choose_batch) {
-    fail(ErrorKind::usage, "--elastic", "cannot be combined with ", r.flags.choose_batch ? "--batch-size" : "--fit",
-         " auto");
-  }
-  if (c.shards == 0 && r.options->given("--shards")) {
-    fail(ErrorKind::usage, "--shards",
-         "got 0 together with --elastic, which needs shards: one for each device or more");
-  }
+  if (!train::is_network(c, r.source)) refuse_flag_of("--elastic", "networks", cat("this run trains ", c.model));
+  const GivenFlag others[] = {{"--fit auto", r.flags.fit == "auto"},
+                              {"--batch-size auto", r.flags.choose_batch},
+                              {"--shards 0", c.shards == 0 && r.options->given("--shards")}};
+  for (const GivenFlag& other : others) excludes({"--elastic", true}, other);
   if (c.shards == 0) c.shards = std::min(kShards, c.batch_size);
 }
 
@@ -173,9 +179,9 @@ void parse_request(Request& r, const Args& args) {
   r.options = train_options(r.config, r.flags);
   r.done = r.options->parse(args) == Options::Outcome::done;
   if (r.done) return;
-  if (r.flags.choose_batch && !r.config.resume.empty()) {
-    fail(ErrorKind::usage, "--batch-size", "auto is for new runs: a resumed one keeps its batch");
-  }
+  open_data(r, r.config);
+  excludes({"--batch-size auto", r.flags.choose_batch}, {"--resume", !r.config.resume.empty()},
+           "a resumed run keeps its batch");
   if (r.found) check_resume(r.config, *r.found, *r.options);
   if (!r.flags.ranks.elastic.empty()) settle_elastic(r);
   train::validate(r.config);
@@ -211,6 +217,7 @@ std::optional<plan::FittedRun> fit_run(Request& r, job::Ranks* ranks, Terminal& 
         r.config, fit_options(r.flags, r.config, ranks != nullptr),
         {.on_bad_sample = [&](const data::BadSample& bad) { terminal.on_bad_sample(bad.path, bad.reason); },
          .found = std::move(r.found),
+         .source = r.source,
          .flag_is_given = [&](const std::string& flag) { return r.options->typed(flag); },
          .ranks = ranks},
         [&](const std::string& text) { terminal.say(cat("note    ", text)); });
@@ -219,6 +226,11 @@ std::optional<plan::FittedRun> fit_run(Request& r, job::Ranks* ranks, Terminal& 
     if (!parts || e.kind() != ErrorKind::capacity) throw;
     return std::nullopt;
   }
+}
+
+std::string device_of_rank(const Request& r, const RankFlags& flags, const comm::Launch& launch) {
+  return train::is_network(r.config, r.source) ? device_of(flags, r.config.backend, launch)
+                                               : table_device_of(flags, r.config.backend, launch);
 }
 
 // The flags among `args` that name plugins, as another command needs them.
@@ -291,14 +303,15 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
     if (ranks->first()) {
       r = read_request(args);
       parse_request(r, args);
-      train::need_several(r.config);
+      train::need_several(r.config, r.source);
     }
     const std::string json = ranks->from_first(train::to_json(r.config));
-    const bool of_rows = ranks->from_first(ranks->first() && !train::is_network(r.config) ? "rows" : "net") == "rows";
+    const bool of_rows =
+        ranks->from_first(ranks->first() && !train::is_network(r.config, r.source) ? "rows" : "net") == "rows";
     if (ranks->first()) {
-      r.config.backend = device_of_rank(r.config, flags, launch);
-      if (!of_rows) share_devices(*ranks, r.config.backend, flags);  // XGBoost reports errors of its own devices
-      const int code = train_here(r, args, ranks.get(), shard_work(r.config, r.flags.ranks, launch));
+      r.config.backend = device_of_rank(r, flags, launch);
+      if (!of_rows) share_devices(*ranks, r.config.backend, flags);  // XGBoost says what is wrong with its own
+      const int code = train_here(r, args, ranks.get(), shard_work(r.config, r.source, r.flags.ranks, launch));
       if (code == kShardsDoNotFit) ranks->comm().abort("the processes do not fit the memory together");
       return code;
     }
@@ -336,7 +349,7 @@ int start_ranks(Request r, Args args, const std::string& dir, const ShardWork& w
     std::filesystem::remove_all(logs, error);
     std::filesystem::remove(dir, error);
   };
-  const auto saved = [&] { return train::is_network(r.config) && !train::checkpoints_of(dir).empty(); };
+  const auto saved = [&] { return train::is_network(r.config, r.source) && !train::checkpoints_of(dir).empty(); };
   try {
     const int code = run_ranks("train", args, r.flags.ranks, work.processes, logs, work.threads);
     if (code == static_cast<int>(ErrorKind::peer_lost) && saved()) {
@@ -352,30 +365,28 @@ int start_ranks(Request r, Args args, const std::string& dir, const ShardWork& w
 
 // Throws Error if this number of devices cannot train the run, also for --dry-run.
 void check_devices(Request& r, int64_t count) {
-  train::need_several(r.config);
-  if (!train::is_network(r.config)) {
+  train::need_several(r.config, r.source);
+  if (!train::is_network(r.config, r.source)) {
     refuse_nccl(r.flags.ranks);
     for (const char* const flag : {"--device-weights", "--shard-optimizer", "--overlap"}) {
       if (!r.options->typed(flag)) continue;
-      fail(ErrorKind::usage, flag, "is for networks: --model ", r.config.model, " does not have it; remove it");
+      refuse_flag_of(flag, "networks", cat("this run trains ", r.config.model));
     }
   }
   need_nccl(r.flags.ranks, r.config);
   for (int rank = static_cast<int>(count); rank-- > 0;) {
     train::Config of_rank = r.config;
-    of_rank.backend =
-        device_of_rank(r.config, r.flags.ranks, comm::Launch{.rank = rank, .world = static_cast<int>(count)});
+    of_rank.backend = device_of_rank(r, r.flags.ranks, comm::Launch{.rank = rank, .world = static_cast<int>(count)});
     train::validate(of_rank);
     // A rank on another host reports it itself.
     if (r.flags.dry_run) backend(*trace::device_named(of_rank.backend));
     if (rank == 0) r.config.backend = of_rank.backend;
   }
   job::parse_device_weights(r.flags.ranks.weights, static_cast<int>(count));
-  if (!r.flags.ranks.elastic.empty() && starts_with(r.config.backend, "cuda:") &&
-      parse_device_list("--devices", r.flags.ranks.devices).count) {
-    fail(ErrorKind::usage, "--devices", "got ", r.flags.ranks.devices,
-         " together with --elastic, which may leave out one of them: name them, as in cuda:0,cuda:1");
-  }
+  const bool counted = starts_with(r.config.backend, "cuda:") && !r.flags.ranks.devices.empty() &&
+                       parse_device_list("--devices", r.flags.ranks.devices).count;
+  excludes({cat("--devices ", r.flags.ranks.devices), counted}, {"--elastic", !r.flags.ranks.elastic.empty()},
+           "it may leave out one of them: name them, as in cuda:0,cuda:1");
 }
 
 int train_on_devices(Request r, const Args& args, int64_t count) {
@@ -456,15 +467,15 @@ int train_command(const Args& given) {
   if (devices == 1 && !r.flags.ranks.weights.empty()) {
     fail(ErrorKind::usage, "--device-weights", "is for several devices: got ", r.flags.ranks.weights, " for one");
   }
-  r.config.backend = device_of_rank(r.config, r.flags.ranks, comm::Launch{});
-  ShardWork work = shard_work(r.config, r.flags.ranks, launch, needs_one_process(r.flags));
+  r.config.backend = device_of_rank(r, r.flags.ranks, comm::Launch{});
+  ShardWork work = shard_work(r.config, r.source, r.flags.ranks, launch, needs_one_process(r.flags));
   if (work.processes < 2 || r.flags.dry_run) return train_alone(r, args, work);
   const int code = train_by_processes(std::move(r), args, work);
   if (code != kShardsDoNotFit) return code;
   Request again = read_request(args);
   parse_request(again, args);
   const std::string why = cat(work.processes, " do not fit the memory");
-  return train_alone(again, args, shard_work(again.config, again.flags.ranks, launch, why));
+  return train_alone(again, args, shard_work(again.config, again.source, again.flags.ranks, launch, why));
 }
 
 }  // namespace freight::app

@@ -7,6 +7,7 @@
 #include "command.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/deploy/verify.h"
 #include "freight/io/json_library.h"
 #include "freight/job/signals.h"
@@ -116,9 +117,8 @@ int verify_command(const Args& args) {
   store::Bundle bundle = store::load_bundle(flags.model);
   const bool net = bundle.net();
   if (!net && (flags.text_column || flags.label_column)) {
-    fail(ErrorKind::usage, flags.text_column ? "--text-column" : "--label-column",
-         "is for networks with --data: a model for ", bundle.learner,
-         " is verified with rows that are saved in it; remove it");
+    refuse_flag_of(flags.text_column ? "--text-column" : "--label-column", "networks",
+                   cat("a model of ", bundle.learner, " is verified with rows that are saved in it"));
   }
   options.load = train::trained_on(bundle, flags.model).load;
   options.load.data_dir = flags.data_dir;

@@ -8,6 +8,7 @@
 #include "config_options.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/comm/launch_environment.h"
 #include "freight/io/digest.h"
 #include "freight/io/file.h"
@@ -78,8 +79,11 @@ Asked read_asked(const Args& args) {
   if (run) {
     train::set_from_json(a.config, io::read_text(probe.data + "/config.json"), probe.data + "/config.json");
   } else {
-    a.config = train::recipe(probe.data, probe.recipe, probe.data_dir);
-    if (const std::string model = train::asked_model(probe); !model.empty()) train::set_model(a.config, model);
+    const data::Source source = train::source_of(probe);
+    a.config = train::recipe(source, probe.recipe);
+    if (const std::string model = train::asked_model(probe, source); !model.empty()) {
+      train::set_model(a.config, model, source);
+    }
     train::set_picture_sizes(a.config, probe);
   }
   const std::string data = a.config.data;
@@ -90,11 +94,10 @@ Asked read_asked(const Args& args) {
   train::Config& c = a.config;
   if (run && c.data == probe.data) c.data = data;
   for (const char* flag : {"--output-dir", "--resume", "--overwrite"}) {
-    if (o->typed(flag))
-      fail(ErrorKind::usage, flag, "cannot be combined with --world, whose runs are new and are removed");
+    excludes({flag, o->typed(flag)}, {"--world", true}, "its runs are new and are removed");
   }
   if (!o->given("--max-steps")) c.max_steps = kContractSteps;
-  if (c.max_steps == 0) fail(ErrorKind::usage, "--max-steps", "expected the number of steps that each trains, got 0");
+  need_at_least("--max-steps", "steps that each trains", static_cast<double>(c.max_steps), 1);
   if (!o->given("--shards") && c.shards == 0) c.shards = kContractShards;
   a.world = parse_counts("--world", a.flags.world);
   return a;
@@ -104,12 +107,11 @@ Asked read_asked(const Args& args) {
 void check(const Asked& a) {
   const train::Config& c = a.config;
   if (a.world.size() < 2) {
-    fail(ErrorKind::usage, "--world", "expected two numbers to compare, like 1,2, got '", a.flags.world, "'");
+    refuse_text("--world", "two numbers to compare, like 1,2", a.flags.world);
   }
   need_parts("--world", a.world.back(), c);
   train::need_net_model(c.model, "verify --world");
-  if (train::is_table(c))
-    fail(ErrorKind::usage, "--world", c.data, " is a table: only networks are trained with shards");
+  if (train::is_table(c, train::source_of(c))) refuse_flag_of("--world", "networks", cat(c.data, " is a table"));
   train::validate(c);
   if (const comm::Launch launch = comm::read_launch_environment(); !launch.source.empty()) {
     fail(ErrorKind::usage, "--world", "starts its processes itself, and was started by ", launch.source);

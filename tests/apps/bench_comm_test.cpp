@@ -95,7 +95,7 @@ TEST(BenchComm, RefusesWhatItCannotMeasure) {
       {{"--bytes", ""}, "--bytes"},
       {{"--seconds", "0"}, "--seconds"},
       {{"--comm-timeout", "0"}, "--comm-timeout"},
-      {{"--engine", "tcp"}, "--comm: expected auto, shared, gloo or nccl, got 'tcp'"},
+      {{"--engine", "tcp"}, "--comm: unknown value: expected one of auto, shared, gloo, nccl, got tcp"},
       {{"--comm-timeout", "x"}, "--comm-timeout"},
   };
   for (const Row& row : rows) {

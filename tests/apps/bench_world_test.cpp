@@ -125,13 +125,13 @@ TEST_F(BenchScaling, RefusesWhatItCannotMeasure) {
   refused({"--world", "a"}, "1,2,4,8, got 'a'");
   refused({"--world", "2,1"}, "in ascending order");
   refused({"--world", "1,31"}, "got 31 devices for a batch of 30");
-  refused({"--world", "1,65", "-b", "100"}, "at most 64");
+  refused({"--world", "1,65", "-b", "100"}, "expected 1 to 64, got 65");
   refused({"--world", "1,4", "--shards", "3"}, "got 4 devices for 3 shards");
   refused({"--seconds", "0"}, "--seconds");
   refused({"--model", "gbdt"}, "gbdt");
   refused({"--batches", "30,60"}, "expected one batch size with --world");
   refused({"--devices", "cpu,ref"}, "expected one device with --world");
-  refused({"--html", dir_ + "/page.html"}, "is for networks, --workloads classic, not for --world");
+  refused({"--html", dir_ + "/page.html"}, "--html is a flag of networks, --workloads classic; this compares --world");
   // These are told before anything is measured.
   for (const auto& [flag, code] : {std::pair("--out", 1), {"--rates", 3}}) {
     const std::string path = dir_ + "/nowhere/x.json";

@@ -87,7 +87,7 @@ TEST(Completion, ZshIsOfferedTheSame) {
 TEST(Completion, AnotherShellIsRefusedByName) {
   const Ran r = run_freight({"completion", "tcsh"});
   EXPECT_EQ(r.code, 2);
-  EXPECT_NE(r.err.find("expected bash, zsh or fish, got tcsh"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("expected one of bash, zsh, fish, got tcsh"), std::string::npos) << r.err;
 }
 
 }  // namespace

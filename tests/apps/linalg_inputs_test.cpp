@@ -59,7 +59,7 @@ TEST_F(LinalgInputs, OptionsThatAnOperationHasNoUseForAreRefused) {
     args.insert(args.begin(), "linalg");
     const Ran r = run_freight(args);
     EXPECT_EQ(r.code, 2) << r.err;
-    EXPECT_NE(r.err.find(args[1] + " has no use for it"), std::string::npos) << r.err;
+    EXPECT_NE(r.err.find("this is " + args[1]), std::string::npos) << r.err;
   }
 }
 

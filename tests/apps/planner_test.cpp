@@ -129,7 +129,7 @@ TEST(PlanCommand, RefusesWhatItCannotPlan) {
       {{"--model", "lenet", "--device-price", "1"}, "--device-price"},
       {{"--model", "lenet", "--device-memory", "8", "--device-bandwidth", "9", "--device-tflops", "1", "--device-price",
         "-1"},
-       "dollars above 0"},
+       "dollars: expected a number above 0"},
       {{"--model", "lenet", "--sort", "beauty"}, "--sort"},
       {{"--model", "lenet", "-b", "4", "--devices", "8"}, "--devices"},
       {{"--model", "lenet", "--devices", "0"}, "--devices"},

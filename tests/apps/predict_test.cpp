@@ -298,7 +298,7 @@ TEST_F(PredictMany, WhatCannotBeIsRefused) {
     EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
   };
   refused({dir + "/empty"}, 3, "has no images");
-  refused({folder, "--csv", "--jsonl"}, 2, "another format");
+  refused({folder, "--csv", "--jsonl"}, 2, "--csv: cannot be combined with --jsonl");
   refused({"--text", "hello"}, 2, "reads no texts");
   refused({folder, "--on-bad-sample", "hide"}, 2, "--on-bad-sample");
   refused({folder, "-o", dir + "/none/file"}, 1, dir + "/none/file");

@@ -517,16 +517,16 @@ TEST_F(Ranks, AreNamedAndRefused) {
   refused({"--devices", "cpu*3", "--device-weights", "4,1"}, "2 numbers for 3 devices");
   refused({"--devices", "cpu*2", "--device-weights", "4,0"}, "expected auto, or numbers above 0");
   refused({"--device-weights", "auto"}, "is for several devices");
-  refused({"--devices", "cpu*2", "--device", "ref"}, "remove it");
+  refused({"--devices", "cpu*2", "--device", "ref"}, "cannot be combined with --devices cpu*2");
   refused({"--devices", "4", "--shards", "3"}, "for 4 devices");
   refused({"--devices", "2", "-b", "1"}, "expected a sample for each");
   refused({"--shards", "33"}, "has no 33 shards");
   refused({"--shards", "4", "--grad-accum", "2"}, "--grad-accum");
   refused(
       {"--devices", "2", "--device-data", "yes"},
-      "--device-data: yes cannot be combined with several devices: each epoch shuffles the samples over the devices");
+      "--device-data yes: cannot be combined with several devices: each epoch shuffles the samples over the devices");
   refused({"--shards", "4", "--devices", "1", "--device-data", "yes"},
-          "--device-data: yes cannot be combined with --shards");
+          "--device-data yes: cannot be combined with --shards");
   const Ran dry = run_freight({"train", dir_, "--model", "mlp", "-b", "32", "--devices", "cpu*4", "--dry-run"});
   EXPECT_EQ(dry.code, 0) << dry.err;
   EXPECT_NE(dry.err.find("32 = 4 devices x 8"), std::string::npos) << dry.err;

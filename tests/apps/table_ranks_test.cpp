@@ -279,10 +279,10 @@ TEST_F(TableRanks, WhatSeveralDoNotFitIsSaid) {
     expect_refused(2, with({"--objective", objective}), {"--devices", objective, "one device"});
   }
   expect_refused(2, with({"--external-memory", "on"}), {"--external-memory", "--devices"});
-  expect_refused(2, with({"--lr-scheduler", "cosine"}), {"--lr-scheduler", "is for networks"});
-  expect_refused(2, with({"--device-weights", "2,1"}), {"--device-weights", "is for networks"});
-  expect_refused(2, with({"--shard-optimizer"}), {"--shard-optimizer", "is for networks"});
-  expect_refused(2, with({"--overlap", "yes", "--dry-run"}), {"--overlap", "is for networks"});
+  expect_refused(2, with({"--lr-scheduler", "cosine"}), {"--lr-scheduler is a flag of networks"});
+  expect_refused(2, with({"--device-weights", "2,1"}), {"--device-weights is a flag of networks"});
+  expect_refused(2, with({"--shard-optimizer"}), {"--shard-optimizer is a flag of networks"});
+  expect_refused(2, with({"--overlap", "yes", "--dry-run"}), {"--overlap is a flag of networks"});
   expect_refused(2, {"--target", "y", "--devices", "cuda:0,cuda:0"}, {"cuda:0 takes one process"});
   expect_refused(2, {"--target", "y", "--devices", "cpu,cuda:0"}, {"expected devices of one kind"});
   expect_refused(2, with({"--device", "cuda:0"}), {"a GPU takes one process", "--device cuda"});

@@ -447,7 +447,7 @@ TEST(NetworkMeeting, RefusesWhatWasNotSaid) {
        "Gloo: moves bytes between hosts and cannot be used: found no /nowhere/libgloo.so.0"},
       {[](comm::Launch&, comm::JobOptions&) { ::setenv("FREIGHT_GLOO", "libz.so.1", 1); }, "not Gloo"},
       {[](comm::Launch&, comm::JobOptions& o) { o.transport = comm::parse_transport("--comm", "glue"); },
-       "--comm: expected auto, shared, gloo or nccl, got 'glue'"},
+       "--comm: unknown value: expected one of auto, shared, gloo, nccl, got glue"},
   };
   for (const Row& row : rows) {
     const std::string job = new_job();

@@ -198,7 +198,7 @@ TEST_P(Engines, RefusesWhatNoRankMayAsk) {
       {[&] { c->reduce_scatter(&d, &d, 1, DType::boolean); },
        "reduce_scatter: cannot add: expected f32, f64 or i64, got bool"},
       {[&] { c->broadcast(&d, 1, DType::f16, 0); }, "broadcast"},
-      {[&] { c->broadcast(&d, 1, DType::f64, 1); }, "expected a rank from 0 to 0, got root 1"},
+      {[&] { c->broadcast(&d, 1, DType::f64, 1); }, "root rank: expected 0 to 0, got 1"},
       {[&] { c->broadcast(&d, 1, DType::f64, -1); }, "got root -1"},
   };
   for (const Row& row : rows) {

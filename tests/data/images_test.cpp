@@ -13,6 +13,7 @@
 #include "freight/data/catalog.h"
 #include "freight/data/image_cache.h"
 #include "freight/data/loader.h"
+#include "freight/data/source.h"
 #include "freight/io/image.h"
 #include "tests/support/files.h"
 #include "tests/support/jpeg.h"
@@ -562,6 +563,21 @@ TEST(RealImages, FlowersSplitAndDecode) {
     n += b.images.numel();
   }
   EXPECT_NEAR(sum / static_cast<double>(n), 0, 0.5);  // near ImageNet's mean
+}
+
+TEST(Sources, AFolderIsListedOnce) {
+  TemporaryDir dir;
+  write_images(dir.path(), {"train/cat", "train/dog", "val/cat", "val/dog"}, 3);
+  const Source source(dir.path());
+  EXPECT_EQ(source.content(), Content::images);
+  EXPECT_FALSE(source.takes_time_to_read());  // looks into all folders
+  write_images(dir.path(), {"train/owl", "val/owl"}, 3);
+  EXPECT_EQ(source.load({.images = small()}).train.classes, (std::vector<std::string>{"cat", "dog"}));
+  EXPECT_EQ(Source(dir.path()).load({.images = small()}).train.class_count(), 3);
+  // Data that are not there are refused when they are read.
+  const Source missing(dir / "none");
+  EXPECT_EQ(missing.content(), Content::arrays);
+  expect_error(ErrorKind::data, {"none", "no such dataset"}, [&] { missing.load(); });
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ TEST_P(ImageLists, AreRecognised) {
   const List& l = GetParam();
   const TemporaryDir dir;
   put(dir / "list.csv", table_of(l));
-  ASSERT_EQ(content_of(dir / "list.csv"), Content::images);
+  ASSERT_EQ(Source(dir / "list.csv").content(), Content::images);
   const TrainTest sets = load(dir / "list.csv");
   EXPECT_EQ(sets.train.classes, l.classes);
   EXPECT_EQ(sets.train.count() + sets.test.count(), 6);
@@ -94,7 +94,7 @@ TEST_P(TextTables, AreRecognised) {
   const List& l = GetParam();
   const TemporaryDir dir;
   put(dir / "table.csv", table_of(l));
-  ASSERT_EQ(content_of(dir / "table.csv"), Content::documents);
+  ASSERT_EQ(Source(dir / "table.csv").content(), Content::documents);
   const TextSet set = load_text(dir / "table.csv");
   EXPECT_EQ(set.classes, l.classes);
   EXPECT_EQ(set.train.count() + set.test.count(), 6);
@@ -208,7 +208,7 @@ TEST(TextTables, TheColumnOfTextsMayBeAskedForBesidePictures) {
   const TemporaryDir dir;
   put(dir / "t.csv", "image,text,label\na.jpg,good film,x\nb.jpg,bad film,y\nc.jpg,good film,x\nd.jpg,bad film,y\n");
   const LoadOptions options{.text = {.text_column = "text"}};
-  EXPECT_EQ(content_of(dir / "t.csv", options), Content::documents);
+  EXPECT_EQ(Source(dir / "t.csv", options).content(), Content::documents);
   EXPECT_EQ(load_text(dir / "t.csv", options).classes, (Words{"x", "y"}));
 }
 
@@ -217,13 +217,13 @@ TEST(ImageLists, OfMillionsOfCommasAreRefusedByTheirLine) {
   const TemporaryDir dir;
   const std::string commas(3'000'000, ',');
   put(dir / "early.csv", "path,label\na.png,x\n" + commas + "\nb.png,y\n");
-  EXPECT_NE(content_of(dir / "early.csv"), Content::images);
+  EXPECT_NE(Source(dir / "early.csv").content(), Content::images);
   expect_error(ErrorKind::data, {"early.csv:3", "more than 100000 values"}, [&] { read_cells(dir / "early.csv"); });
   // Behind the rows that tell what a file is.
   std::string rows = "path,label\n";
   for (int i = 0; i < 30; ++i) rows += cat(i, ".png,x\n");
   put(dir / "late.csv", rows + commas + "\n");
-  ASSERT_EQ(content_of(dir / "late.csv"), Content::images);
+  ASSERT_EQ(Source(dir / "late.csv").content(), Content::images);
   expect_error(ErrorKind::data, {"late.csv:32", "more than 100000 values"}, [&] { load(dir / "late.csv"); });
   put(dir / "empty.csv", rows + ",\n");
   expect_error(ErrorKind::data, {"empty.csv:32", "the path is empty"}, [&] { load(dir / "empty.csv"); });
@@ -302,12 +302,12 @@ TEST(NamedSets, AFolderHereGoesBeforeThem) {
   };
   restore([&] {
     EXPECT_EQ(find("digits"), "digits");
-    EXPECT_EQ(content_of("digits"), Content::images);
+    EXPECT_EQ(Source("digits").content(), Content::images);
     const TrainTest sets = load("digits");
     EXPECT_EQ(sets.train.classes, (Words{"a", "b"}));
     EXPECT_NE(sets.train.note.find("the folder digits here is read"), std::string::npos);
     EXPECT_EQ(find("digits", {.data_dir = dir.path()}), "");
-    EXPECT_NE(named_set("mnist"), nullptr);
+    EXPECT_NE(Source("mnist").entry(), nullptr);
   });
 }
 

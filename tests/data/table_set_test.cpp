@@ -25,13 +25,13 @@ TEST(TableSets, AreInTheCatalogAndNoOtherContent) {
   for (const CatalogEntry& e : catalog()) {
     if (!e.table) continue;
     ++tables;
-    EXPECT_EQ(content_of(e.name), Content::table) << e.name;
+    EXPECT_EQ(Source(e.name).content(), Content::table) << e.name;
     EXPECT_FALSE(e.table->target.empty()) << e.name;
     for (const CatalogFile& f : e.files) EXPECT_EQ(f.sha256.size(), 64u) << f.name;
   }
   EXPECT_EQ(tables, 10);
   expect_error(ErrorKind::data, {"is a table", "--model gbdt"}, [] { load("adult"); });
-  expect_error(ErrorKind::data, {"digits", "is no table"}, [] { find_table("digits", {}); });
+  expect_error(ErrorKind::data, {"digits", "is no table"}, [] { Source("digits").table(); });
 }
 
 TEST(TableSets, RealOnesHaveTheRowsTheTargetAndTheColumnsThatAreTold) {
@@ -40,7 +40,7 @@ TEST(TableSets, RealOnesHaveTheRowsTheTargetAndTheColumnsThatAreTold) {
   const LoadOptions options{.data_dir = dir};
   for (const CatalogEntry& e : table_entries()) {
     SCOPED_TRACE(e.name);
-    const TableSet set = find_table(e.name, options);
+    const TableSet set = Source(e.name, options).table();
     const Cells train = read_part(set, set.train, {});
     EXPECT_EQ(train.rows(), e.train);
     const size_t target = column_of(train, set.target);
@@ -62,20 +62,20 @@ TEST(TableSets, WhatIsOddAboutTheFilesOfOthersIsSetRight) {
   const std::string dir = real_data("tabular/adult/adult.data.gz");
   if (dir.empty()) GTEST_SKIP() << "no real data";
   const LoadOptions options{.data_dir = dir};
-  const TableSet adult = find_table("adult", options);
+  const TableSet adult = Source("adult", options).table();
   const Cells test = read_part(adult, adult.test, {});
   const CellColumn& income = test.columns[column_of(test, "income")];
   ASSERT_EQ(income.words.size(), 2u);
   EXPECT_NE(income.words.find("<=50K"), Words::kMissing) << "the dot behind the classes is gone";
   EXPECT_EQ(test.place(0).substr(test.place(0).rfind(':')), ":2") << "the first line is no row";
 
-  const TableSet wine = find_table("wine_quality", options);
+  const TableSet wine = Source("wine_quality", options).table();
   const Cells wines = read_part(wine, wine.train, {});
   EXPECT_EQ(wines.head.names.back(), "color");
   EXPECT_EQ(wines.columns.back().text(1598), "red");
   EXPECT_EQ(wines.columns.back().text(1599), "white");
 
-  const TableSet agaricus = find_table("agaricus", options);
+  const TableSet agaricus = Source("agaricus", options).table();
   const Cells mushrooms = read_part(agaricus, agaricus.train, {});
   // The first row of UCI's file is poisonous, with a convex cap.
   EXPECT_EQ(mushrooms.columns[0].numbers[0], 1);

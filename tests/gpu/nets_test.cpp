@@ -82,7 +82,7 @@ TEST(GpuNets, LenetReaches98Point5PercentOfMnistInOneEpoch) {
   const std::string root = freight::testing::real_data("mnist/train-images-idx3-ubyte.gz");
   if (root.empty()) GTEST_SKIP() << "no MNIST in $FREIGHT_DATA or beside the checkout";
   const freight::testing::TemporaryDir dir;
-  Config c = recipe("mnist", "fast", root);
+  Config c = recipe(data::Source("mnist", {.data_dir = root}), "fast");
   c.data_dir = root;
   c.model = "lenet";
   c.lr = 0.1;

@@ -63,7 +63,7 @@ TEST_P(FitWithin, KeepsTheLossesOrSaysWhatChanges) {
       SCOPED_TRACE(cat(share, ", host ", host));
       const FitCheck fit = fit_within(whole, s, {share * total, host});
       EXPECT_FALSE(fit.fits);
-      if (fit.flags.empty()) continue;
+      if (!fit.change.any()) continue;
       const auto then = static_cast<double>(plan_step(s, fit.options).total());
       EXPECT_EQ(then, fit.needed_then);
       EXPECT_LE(then, share * total);
@@ -75,9 +75,9 @@ TEST_P(FitWithin, KeepsTheLossesOrSaysWhatChanges) {
       const std::vector<double> now = losses(s, fit.options);
       for (size_t i = 0; i < before.size(); ++i) {
         if (fit.options.parts == 1) {
-          EXPECT_EQ(now[i], before[i]) << join(fit.flags, " ");
+          EXPECT_EQ(now[i], before[i]) << fit.change.flags();
         } else {  // sums in another order
-          EXPECT_NEAR(now[i], before[i], 1e-4 * std::fabs(before[i])) << join(fit.flags, " ");
+          EXPECT_NEAR(now[i], before[i], 1e-4 * std::fabs(before[i])) << fit.change.flags();
         }
       }
       EXPECT_NE(before[0], before[2]);
@@ -100,7 +100,7 @@ TEST(Fit, PartsAreNotChosenWhereTheyChangeTheResults) {
   o.batch = 32;
   const StepPlan whole = plan_step(norm, o);
   const FitCheck fit = fit_within(whole, norm, {0.25 * static_cast<double>(whole.total())});
-  ASSERT_FALSE(fit.flags.empty());
+  ASSERT_TRUE(fit.change.any());
   EXPECT_NE(fit.changes.find("BatchNorm"), std::string::npos) << fit.changes;
   const std::string text = refusal(fit).what();
   EXPECT_NE(text.find("other results: BatchNorm"), std::string::npos) << text;
@@ -122,16 +122,16 @@ TEST(Fit, WithoutTheCopyForACheckpointFirst) {
   const auto copy = static_cast<double>(whole.part(Part::checkpoint)), total = static_cast<double>(whole.total());
   ASSERT_GT(copy, 0.3 * (total - static_cast<double>(whole.part(Part::process))));
   const FitCheck fit = fit_within(whole, s, {total - 1});
-  EXPECT_EQ(fit.flags, std::vector<std::string>{"--save-in-place"});
+  EXPECT_EQ(fit.change.flags(), "--save-in-place");
   EXPECT_EQ(fit.changes, "");
   EXPECT_EQ(fit.needed_then, total - copy);
   s.config.save_in_place = true;
   EXPECT_EQ(static_cast<double>(plan_step(s, o).total()), total - copy);
   // Where that is not enough, beside other means.
   const FitCheck both = fit_within(whole, s, {total - copy - 1, 1e12});
-  ASSERT_FALSE(both.flags.empty());
-  EXPECT_EQ(both.flags.back(), "--save-in-place");
-  EXPECT_GT(both.flags.size(), 1u);
+  ASSERT_TRUE(both.change.any());
+  EXPECT_TRUE(both.change.save_in_place);
+  EXPECT_NE(both.change.flags(), "--save-in-place");
   EXPECT_LE(both.needed_then, total - copy - 1);
 }
 
@@ -149,7 +149,7 @@ TEST(Fit, WhatKeepsTheResultsGoesBeforeWhatChangesThem) {
              least = static_cast<double>(recomputed.total()) - copy;
   // Two parts of the batch would fit beside the copy, but BatchNorm would take other statistics.
   const FitCheck fit = fit_within(whole, s, {least + copy / 2});
-  EXPECT_EQ(fit.flags, (std::vector<std::string>{"--recompute", "all", "--save-in-place"}));
+  EXPECT_EQ(fit.change.flags(), "--recompute all --save-in-place");
   EXPECT_EQ(fit.changes, "");
   EXPECT_EQ(fit.needed_then, least);
 }

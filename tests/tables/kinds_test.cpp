@@ -205,7 +205,7 @@ TEST(Kinds, AreSaidByNameAndHeldAgainstTheCells) {
   EXPECT_TRUE(parse_types("").empty());
   expect_error(ErrorKind::usage, {"--types", "a=catgory", "did you mean category?"}, [] { parse_types("a=catgory"); });
   expect_error(ErrorKind::usage, {"--types", "expected COLUMN=TYPE"}, [] { parse_types("a"); });
-  expect_error(ErrorKind::usage, {"--types", "column a appears twice"}, [] { parse_types("a=text,a=number"); });
+  expect_error(ErrorKind::usage, {"--types", "two columns are named 'a'"}, [] { parse_types("a=text,a=number"); });
   const auto said = [](ColumnKind kind, const char* one, const char* other) {
     const auto cell = [&](int i) { return std::string(i % 2 ? one : other); };
     return type_of(column_of("a", 20, cell, cells_of(kind)).columns[0], "t.csv", {.said = kind});

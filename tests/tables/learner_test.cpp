@@ -434,9 +434,9 @@ TEST_F(Tables, WhatIsForNetsIsRefusedByName) {
     expect_error(ErrorKind::usage, parts, [&] { train::prepare(config_); });
     config_ = before;
   };
-  refused({"--lr", "is for networks", "baseline", "remove it"}, [](train::Config& c) { c.lr = 0.5; });
-  refused({"--batch-size", "is for networks"}, [](train::Config& c) { c.batch_size = 32; });
-  refused({"--optimizer", "is for networks"}, [](train::Config& c) { c.optimizer = "lion"; });
+  refused({"--lr is a flag of networks; this run trains baseline"}, [](train::Config& c) { c.lr = 0.5; });
+  refused({"--batch-size is a flag of networks"}, [](train::Config& c) { c.batch_size = 32; });
+  refused({"--optimizer is a flag of networks"}, [](train::Config& c) { c.optimizer = "lion"; });
   refused({"--device", "runs on the CPU"}, [](train::Config& c) { c.backend = "ref"; });
   refused({"--precision", "computes in f64"}, [](train::Config& c) { c.precision = "bf16"; });
   const train::Result r = run();

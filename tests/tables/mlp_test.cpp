@@ -391,20 +391,21 @@ TEST_F(MlpRuns, WeightsOfAStoredNetAreLimitedByWhatItsFileHolds) {
 }
 
 TEST_F(MlpRuns, TheNameMeansTheNetWhereTheDataIsNoTable) {
-  EXPECT_TRUE(train::is_table(config_));
-  EXPECT_EQ(train::learner_of(config_).name(), "mlp");
+  EXPECT_TRUE(train::is_table(config_, train::source_of(config_)));
+  EXPECT_EQ(train::learner_of(config_, train::source_of(config_)).name(), "mlp");
   EXPECT_NE(config_.lr, train::Config().lr);
   train::Config digits = train::recipe("digits");
   const double lr = digits.lr;
   train::set_model(digits, "mlp");
-  EXPECT_FALSE(train::is_table(digits));
-  EXPECT_EQ(train::learner_of(digits).name(), store::kNet);
+  EXPECT_FALSE(train::is_table(digits, train::source_of(digits)));
+  EXPECT_EQ(train::learner_of(digits, train::source_of(digits)).name(), store::kNet);
   EXPECT_EQ(digits.lr, lr) << "a net's rate is the recipe's";
   io::save_npz(dir_ / "arrays.npz", {{"x", Array(DType::f32, {4, 3})}, {"y", Array(DType::f32, {4})}});
   digits.data = dir_ / "arrays.npz";
-  EXPECT_EQ(train::learner_of(digits).name(), store::kNet);
+  EXPECT_EQ(train::learner_of(digits, train::source_of(digits)).name(), store::kNet);
   config_.text_column = "word";
-  EXPECT_EQ(train::learner_of(config_).name(), store::kNet) << "the column of texts asks for a network";
+  EXPECT_EQ(train::learner_of(config_, train::source_of(config_)).name(), store::kNet)
+      << "the column of texts asks for a network";
   train::need_net_model("mlp", "a plan");
   // A learner that does not say so is still refused by the name of a net.
   class Impostor : public MlpLearner {

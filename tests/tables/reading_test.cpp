@@ -394,5 +394,30 @@ TEST_F(Reading, ColumnsAreListedWithTheirKinds) {
   EXPECT_EQ(describe_table(dir_ / "visits.csv", "", "weight=category").columns[5].values, "1 (30), 2 (30)");
 }
 
+TEST_F(Reading, ATableInMemoryIsReadAsItsFile) {
+  const auto price_of = [](int i) { return 2.5 * (i % 7) + (i % 3 > 0 ? 1 : 0); };
+  const std::string csv = file("houses.csv", "size,color,price", 40, [&](int i) {
+    return cat(0.5 * (i % 7), ",", i % 3 > 0 ? "red" : "blue", ",", price_of(i));
+  });
+  std::vector<double> size, price;
+  std::vector<std::string> color;
+  for (int i = 0; i < 40; ++i) {
+    size.push_back(0.5 * (i % 7));
+    color.emplace_back(i % 3 > 0 ? "red" : "blue");
+    price.push_back(price_of(i));
+  }
+  const data::Source memory({{"size", size}, {"color", color}, {"price", price}}, "houses");
+  const RowData read = read_table({.data = csv, .target = "price", .task = "values"});
+  const RowData given = read_table({.data = memory, .target = "price", .task = "values"});
+  EXPECT_EQ(names(given.shape.columns), names(read.shape.columns));
+  EXPECT_EQ(given.train.values.to_vector<double>(), read.train.values.to_vector<double>());
+  EXPECT_EQ(given.test.labels.to_vector<float>(), read.test.labels.to_vector<float>());
+  EXPECT_EQ(given.fingerprint, read.fingerprint);
+  EXPECT_TRUE(read_table({.data = memory, .target = "price", .types = "size=category"}).shape.columns[0].words);
+  expect_error(ErrorKind::data, {"houses", "column b has 1 rows, column a has 2"}, [] {
+    data::Source({{"a", std::vector<double>{1, 2}}, {"b", std::vector<double>{1}}}, "houses");
+  });
+}
+
 }  // namespace
 }  // namespace freight::tables

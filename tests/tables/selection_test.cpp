@@ -473,11 +473,11 @@ TEST_F(Selection, NonsenseIsRefusedByItsFlag) {
   refused({"--folds", "got 1"}, [](C& c) { c.folds = 1; });
   refused({"--time-budget", "like 60s", "'60'"}, [](C& c) { c.time_budget = "60"; });
   refused({"--time-budget", "is for comparing"}, [](C& c) { c.time_budget = "60s"; });
-  refused({"--rounds", "is for trees", "auto"}, [](C& c) {
+  refused({"--rounds is a flag of tree models; this run trains auto"}, [](C& c) {
     c.model = "auto";
     c.rounds = 5;
   });
-  refused({"--folds", "is for models of tables"}, [](C& c) {
+  refused({"--folds is a flag of models of tables; this run trains a network"}, [](C& c) {
     c = C();
     c.model = "lenet";
     c.folds = 3;

@@ -332,18 +332,18 @@ TEST_F(XgboostTest, WhatDoesNotGoWithTheDataIsRefusedByItsFlag) {
   refused(ErrorKind::usage, {"--monotone", "column colour contains categories"}, [](C& c) { c.monotone = "colour=1"; });
   refused(ErrorKind::data, {"contains categories"}, [](C& c) { c.objective = "poisson"; });
   refused(ErrorKind::usage, {"--quantile", "--objective quantile"}, [](C& c) { c.quantile = 0.9; });
-  refused(ErrorKind::usage, {"--momentum", "is for networks", "gbdt"}, [](C& c) { c.momentum = 0.5; });
-  refused(ErrorKind::usage, {"--trees", "is for trees", "gbdt does not have it"}, [](C& c) { c.trees = 5; });
+  refused(ErrorKind::usage, {"--momentum is a flag of networks; this run trains gbdt"}, [](C& c) { c.momentum = 0.5; });
+  refused(ErrorKind::usage, {"--trees is a flag of tree models; this run trains gbdt"}, [](C& c) { c.trees = 5; });
   refused(ErrorKind::usage, {"--lambda", "at least 0"}, [](C& c) { c.lambda = -0.5; });
   refused(ErrorKind::usage, {"--objective", "unknown value", "poisson"}, [](C& c) { c.objective = "poison"; });
   refused(ErrorKind::usage, {"--device", "runs on the CPU"}, [](C& c) { c.backend = "opencl:0"; });
-  refused(ErrorKind::usage, {"--rounds", "is for models of tables", "lenet is a network"}, [](C& c) {
+  refused(ErrorKind::usage, {"--rounds is a flag of tree models; this run trains a network"}, [](C& c) {
     c = C();
     c.model = "lenet";
     c.data = "digits";
     c.rounds = 5;
   });
-  refused(ErrorKind::usage, {"--max-depth", "is for trees", "baseline"}, [](C& c) {
+  refused(ErrorKind::usage, {"--max-depth is a flag of tree models; this run trains baseline"}, [](C& c) {
     c.model = "baseline";
     c.rounds = 0;
     c.lr = C().lr;

@@ -158,9 +158,6 @@ TEST(Config, TasksHaveTheirUsualNamesToo) {
     Config c = recipe("digits");
     set_from_json(c, cat(R"({"tables": {"task": ")", name, R"("}})"), "f");
     EXPECT_EQ(c.task, task);
-    c.task.clear();
-    set_flags(c, {"--task", name});
-    EXPECT_EQ(c.task, task);
     validate(c);
   }
 }

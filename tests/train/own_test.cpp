@@ -9,7 +9,6 @@
 #include "freight/nn/nn.h"
 #include "freight/ops/ops.h"
 #include "freight/plan/fitting.h"
-#include "freight/train/config_fields.h"
 #include "freight/train/trainer.h"
 #include "tests/support/files.h"
 
@@ -65,11 +64,12 @@ class OwnRun : public ::testing::Test {
     config_.deterministic = true;
     config_.output_dir = dir_ / "run";
   }
-  static Own own(models::Model model) {
-    return {.model = std::move(model), .data = data::TrainTest{points(96, 0), points(40, 1000)}, .feeds = {}};
+  static PrepareOptions own(models::Model model) {
+    return {.source = data::Source(data::TrainTest{points(96, 0), points(40, 1000)}),
+            .own = {.model = std::move(model)}};
   }
   // The samples of `own` as feeds.
-  static Own fed(models::Model model) {
+  static PrepareOptions fed(models::Model model) {
     const auto feed = [](int64_t n, int64_t from, bool drop_last) {
       return [=](int64_t batch) {
         const auto make = [=](int64_t epoch, int64_t i) {
@@ -79,10 +79,10 @@ class OwnRun : public ::testing::Test {
         return data::made_feed(make, {.count = n, .batch_size = batch, .drop_last = drop_last});
       };
     };
-    return {.model = std::move(model), .data = {}, .feeds = Feeds{feed(96, 0, true), feed(40, 1000, false), "made"}};
+    return {.own = {.model = std::move(model), .feeds = Feeds{feed(96, 0, true), feed(40, 1000, false), "made"}}};
   }
-  Result run(Observer& observer, Own what) { return train(config_, observer, {.own = std::move(what)}); }
-  Result run(Own what) {
+  Result run(Observer& observer, PrepareOptions what) { return train(config_, observer, std::move(what)); }
+  Result run(PrepareOptions what) {
     Observer silent;
     return run(silent, std::move(what));
   }
@@ -179,7 +179,7 @@ TEST_F(OwnRun, ALossOfOnesOwnIsDescendedAsPyTorchDescendsIt) {
   config_.lr = 0.1;
   config_.batch_size = 8;
   config_.epochs = 6;
-  const Result r = run({.model = model, .data = data::TrainTest{set, set}, .feeds = {}});
+  const Result r = run({.source = data::Source(data::TrainTest{set, set}), .own = {.model = model}});
   const std::vector<float> got = weights(model);
   ASSERT_EQ(got.size(), 3u);
   const double want[] = {-0.380572594, -0.135809483, 0.357910822};
@@ -234,7 +234,7 @@ TEST_F(OwnRun, OneThatTheObserverStopsGoesOnToTheSameWeights) {
     EXPECT_EQ(run(make(whole)).ended, Ended::complete);
     config_.output_dir = dir_ / (name + "-parts");
     Stopper stopper;
-    PreparedRun first = prepare(config_, {.own = make(begun)});  // lives on: the directory is free all the same
+    PreparedRun first = prepare(config_, make(begun));  // lives on: the directory is free all the same
     const Result part = first.run(stopper);
     EXPECT_EQ(part.ended, Ended::by_observer);
     EXPECT_TRUE(part.interrupted());
@@ -293,7 +293,7 @@ TEST_F(OwnRun, OneThatCannotGoOnLeavesTheNetAsItWas) {
 TEST_F(OwnRun, OneIsPlannedBeforeItRuns) {
   const models::Model model = wave();
   const std::vector<float> before = weights(model);
-  PreparedRun prepared = prepare(config_, {.own = own(model)});
+  PreparedRun prepared = prepare(config_, own(model));
   EXPECT_GT(prepared.summary().planned_bytes, 0u);
   EXPECT_TRUE(plan::check_fit(prepared.planned(), {.device = 1e9, .host = 0}).fits);
   EXPECT_FALSE(plan::check_fit(prepared.planned(), {.device = 1000, .host = 0}).fits);
@@ -310,7 +310,7 @@ TEST_F(OwnRun, OneIsFittedToTheMemoryAsTheCommandsRunsAre) {
     train::Config c = config_;
     return plan::prepare_fitting(
         c, {.if_too_large = if_too_large, .device_memory = bytes},
-        {.own = Own{.model = wave(), .data = data::TrainTest{points(kSamples, 0), points(40, 1000)}, .feeds = {}}},
+        {.source = data::Source(data::TrainTest{points(kSamples, 0), points(40, 1000)}), .own = {.model = wave()}},
         [&](const std::string& text) { heard.push_back(text); });
   };
   using IfTooLarge = plan::FitOptions::IfTooLarge;
@@ -340,16 +340,17 @@ TEST_F(OwnRun, OneThatStopsBeforeItsFirstEvaluationHasNoTestLoss) {
   expect_error(ErrorKind::usage, {"own.model", "has no network"}, [&] { run(own(none)); });
 }
 
-TEST_F(OwnRun, FlagsAreSetAsTheCommandLineHasThem) {
-  set_flags(config_, {"--grad-accum", "4", "--save-in-place", "--recompute", "auto", "--lr", "0.5"});
+TEST_F(OwnRun, AChangeOfThePlanSetsTheConfigurationAndIsPrintedAsFlags) {
+  plan::PlanChange change{.grad_accum = 4, .recompute = Recompute::automatic, .save_in_place = true};
+  EXPECT_EQ(change.flags(), "--grad-accum 4 --recompute auto --save-in-place");
+  const train::Config before = config_;
+  change.apply(config_);
   EXPECT_EQ(config_.grad_accum, 4);
   EXPECT_TRUE(config_.save_in_place);
   EXPECT_EQ(config_.recompute, "auto");
-  EXPECT_EQ(config_.lr, 0.5);
-  for (const std::vector<std::string>& wrong :
-       {std::vector<std::string>{"--no-such", "1"}, {"--grad-accum"}, {"--grad-accum", "many"}}) {
-    expect_error(ErrorKind::usage, {wrong[0]}, [&] { set_flags(config_, wrong); });
-  }
+  EXPECT_EQ(config_.batch_size, before.batch_size);
+  EXPECT_EQ(config_.offload, before.offload);
+  EXPECT_FALSE(plan::PlanChange().any());
 }
 
 TEST_F(OwnRun, ADeclaredNetIsAModel) {
@@ -364,22 +365,23 @@ TEST_F(OwnRun, ADeclaredNetIsAModel) {
 TEST_F(OwnRun, ClassesWithoutNamesAreNumbered) {
   models::Model model{
       .name = "signs", .input = {DType::f32, {2}}, .net = std::make_shared<nn::Sequential>(nn::Linear(2, 3))};
-  Own what = own(model);
-  for (data::Dataset* set : {&what.data->train, &what.data->test}) {
+  data::TrainTest sets{points(96, 0), points(40, 1000)};
+  const auto what = [&] { return PrepareOptions{.source = data::Source(sets), .own = {.model = model}}; };
+  for (data::Dataset* set : {&sets.train, &sets.test}) {
     std::vector<int64_t> labels;
     for (const float y : set->labels.to_vector<float>()) labels.push_back(y < -0.2f ? 0 : y < 0.2f ? 1 : 2);
     set->labels = Array::of(labels, {set->count()});
   }
-  const Result r = run(what);
+  const Result r = run(what());
   EXPECT_TRUE(r.test.top1);
   EXPECT_EQ(store::load_bundle(r.model_path).classes, (std::vector<std::string>{"0", "1", "2"}));
-  what.data->test.labels.data<int64_t>()[7] = -1;
+  sets.test.labels.data<int64_t>()[7] = -1;
   config_.output_dir = dir_ / "bad";
-  expect_error(ErrorKind::data, {"points, test set, labels", "sample 7 has -1", "0 to 2"}, [&] { run(what); });
+  expect_error(ErrorKind::data, {"points, test set, labels", "sample 7 has -1", "0 to 2"}, [&] { run(what()); });
 }
 
 TEST_F(OwnRun, WhatDoesNotFitIsToldBeforeAnythingIsWritten) {
-  const auto refused = [&](Own what, const std::vector<std::string>& parts) {
+  const auto refused = [&](PrepareOptions what, const std::vector<std::string>& parts) {
     expect_error(ErrorKind::usage, parts, [&] { run(std::move(what)); });
     EXPECT_FALSE(std::filesystem::exists(config_.output_dir));
   };
@@ -387,14 +389,14 @@ TEST_F(OwnRun, WhatDoesNotFitIsToldBeforeAnythingIsWritten) {
   wide.input.shape = {3};
   refused(own(wide), {"model wave does not fit", "samples [3], got [2]"});
   refused(fed(wide), {"made, train", "f32[16,2]", "f32[16,3]"});
-  Own no_model = fed(wave());
-  no_model.model.reset();
+  PrepareOptions no_model = fed(wave());
+  no_model.own.model.reset();
   refused(no_model, {"Own::model is empty"});
-  Own no_test = fed(wave());
-  no_test.feeds->test = nullptr;
+  PrepareOptions no_test = fed(wave());
+  no_test.own.feeds->test = nullptr;
   refused(no_test, {"made has no feed for the test"});
-  Own both = fed(wave());
-  both.data = own(wave()).data;
+  PrepareOptions both = fed(wave());
+  both.source = own(wave()).source;
   refused(both, {"a dataset and custom feeds"});
 
   models::Model odd = wave();
@@ -435,7 +437,7 @@ TEST_F(OwnRun, ASampleThatIsNotFiniteIsNamedWhereItSpoilsTheLoss) {
     };
   };
   const auto fed_with = [&](const auto& train, const auto& test) {
-    return Own{.model = wave(), .data = {}, .feeds = Feeds{train, test, "made"}};
+    return PrepareOptions{.own = {.model = wave(), .feeds = Feeds{train, test, "made"}}};
   };
   expect_error(ErrorKind::diverged,
                {"first NaN or infinity: the input of sample 21 of epoch 0 of the custom feed: 1 of 2 elements",

@@ -14,7 +14,7 @@ TEST(RealData, TheFastRecipeReaches98Point5PercentOfMnistInOneEpoch) {
   const std::string root = real_data("mnist/train-images-idx3-ubyte.gz");
   if (root.empty()) GTEST_SKIP() << "no MNIST in $FREIGHT_DATA or beside the checkout";
   const TemporaryDir dir;
-  Config c = recipe("mnist", "fast", root);
+  Config c = recipe(data::Source("mnist", {.data_dir = root}), "fast");
   c.data_dir = root;
   c.deterministic = true;
   c.output_dir = dir / "run";
@@ -29,7 +29,7 @@ TEST(RealData, LenetReaches97Point5PercentOfMnistInOneEpoch) {
   const std::string root = real_data("mnist/train-images-idx3-ubyte.gz");
   if (root.empty()) GTEST_SKIP() << "no MNIST in $FREIGHT_DATA or beside the checkout";
   const TemporaryDir dir;
-  Config c = recipe("mnist", "default", root);
+  Config c = recipe(data::Source("mnist", {.data_dir = root}), "default");
   c.data_dir = root;
   c.model = "lenet";
   c.epochs = 1;
@@ -44,7 +44,7 @@ TEST(RealData, ThirtyStepsOfTheCifarRecipeReach45Percent) {
   const std::string root = real_data("cifar-10-batches-bin/test_batch.bin");
   if (root.empty()) GTEST_SKIP() << "no CIFAR-10 in $FREIGHT_DATA or beside the checkout";
   const TemporaryDir dir;
-  Config c = recipe("cifar10", "default", root);
+  Config c = recipe(data::Source("cifar10", {.data_dir = root}), "default");
   c.data_dir = root;
   c.max_steps = 30;
   c.tta = "none";
@@ -61,7 +61,7 @@ TEST(RealData, APassOverPhotographsOfFlowersReaches35Percent) {
   const std::string root = real_data("flowers/daisy");
   if (root.empty()) GTEST_SKIP() << "no flowers in $FREIGHT_DATA or beside the checkout";
   const TemporaryDir dir;
-  Config c = recipe("pictures", "small", root);
+  Config c = recipe(data::Source("pictures", {.data_dir = root}), "small");
   c.data = root + "/flowers";
   c.epochs = 1;
   c.eval_every = 1;

@@ -354,7 +354,7 @@ TEST_P(RealTexts, TrainForAShortWhile) {
   const std::string data = real_data(t.file);
   if (data.empty()) GTEST_SKIP() << "no " << t.file << " here: set FREIGHT_DATA";
   const TemporaryDir dir;
-  Config c = recipe(t.name, "default", data);
+  Config c = recipe(data::Source(t.name, {.data_dir = data}), "default");
   c.data_dir = data;
   set_model(c, t.model);
   c.max_length = t.length;
@@ -380,7 +380,7 @@ TEST(RealCorpus, AShortRunOfGptCharKnowsMoreOfShakespeareThanPairsOfCharacters) 
   const std::string data = real_data("tinyshakespeare/input.txt");
   if (data.empty()) GTEST_SKIP() << "no real data here: set FREIGHT_DATA";
   const TemporaryDir dir;
-  Config c = recipe("tinyshakespeare", "default", data);
+  Config c = recipe(data::Source("tinyshakespeare", {.data_dir = data}), "default");
   c.data_dir = data;
   c.max_length = 64;
   c.layers = 2;
@@ -398,7 +398,7 @@ TEST(Sst2, AFewHundredStepsTellMostSentences) {
   const std::string data = real_data("sst2/dev.tsv");
   if (data.empty()) GTEST_SKIP() << "no real data here: set FREIGHT_DATA";
   const TemporaryDir dir;
-  Config c = recipe("sst2", "default", data);
+  Config c = recipe(data::Source("sst2", {.data_dir = data}), "default");
   c.data_dir = data;
   set_model(c, "text_bow");
   c.max_length = 64;

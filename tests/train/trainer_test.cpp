@@ -133,7 +133,7 @@ TEST_F(Training, ARunOfWhichEveryStepWasSkippedHasFailed) {
     expect_error(ErrorKind::diverged,
                  {steps == 1 ? "the only step did not change the model" : "none of the 9 steps", "fp16",
                   "--precision bf16 or fp32"},
-                 [&] { train(config_, silent, {.own = {.data = sets}}); });
+                 [&] { train(config_, silent, {.source = data::Source(sets)}); });
     EXPECT_EQ(record().at("exit_code"), 6);
     EXPECT_EQ(record().at("status"), "failed");
     EXPECT_FALSE(std::filesystem::exists(dir_ / "run/model.safetensors"));

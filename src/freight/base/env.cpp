@@ -12,6 +12,7 @@
 #include "freight/base/error.h"
 #include "freight/base/log.h"
 #include "freight/base/printable.h"
+#include "freight/base/usage.h"
 
 namespace freight::env {
 
@@ -149,7 +150,7 @@ void check() {
     const std::string got = get(v.name);
     const std::vector<std::string> may = split(v.values, '|');
     if (!*v.values || got.empty() || std::find(may.begin(), may.end(), got) != may.end()) continue;
-    fail(ErrorKind::usage, v.name, "expected one of ", join(may, ", "), ", got '", excerpt(got), "'");
+    refuse_name(v.name, got, may);
   }
 }
 

@@ -166,14 +166,15 @@ StepResult measure_step(const StudyNet& net, const std::string& device, const Cl
 
 TrainingResult measure_training(const StudyTraining& training, const std::string& device, const ClassicOptions& o) {
   TrainingResult r{.name = training.name, .device = device, .threads = threads_of(device)};
+  const data::Source source(training.data, {.data_dir = o.data_dir});
   try {
-    data::find(training.data, {.data_dir = o.data_dir});
+    source.need();
   } catch (const Error& e) {
     r.skipped = e.what();
     return r;
   }
   const io::ScratchDir scratch;
-  train::Config c = train::recipe(training.data, training.recipe, o.data_dir);
+  train::Config c = train::recipe(source, training.recipe);
   c.data = training.data;
   c.data_dir = o.data_dir;
   c.backend = device;
@@ -183,7 +184,7 @@ TrainingResult measure_training(const StudyTraining& training, const std::string
   } silent;
   try {
     const auto start = std::chrono::steady_clock::now();
-    const train::Result done = train::train(c, silent);
+    const train::Result done = train::train(c, silent, {.source = source});
     r.seconds = seconds_since(start);
     r.train_seconds = done.train_seconds;
     r.samples_per_second = done.samples_per_second;

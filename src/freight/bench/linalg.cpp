@@ -15,6 +15,7 @@
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
 #include "freight/base/threads.h"
+#include "freight/base/usage.h"
 #include "freight/ops/linalg.h"
 #include "freight/run/executable.h"
 #include "freight/trace/compile.h"
@@ -63,7 +64,7 @@ const LinalgRow& linalg_row(const std::string& op) {
   for (const LinalgRow& r : kLinalgRows) {
     if (op == r.op) return r;
   }
-  fail(ErrorKind::usage, "--op", "expected one of ", join(linalg_ops(), ", "), ", got '", op, "'");
+  refuse_name("--op", op, linalg_ops());
 }
 
 // Random numbers between -1 and 1. A matrix with N on its diagonal is positive definite, since the other elements of a

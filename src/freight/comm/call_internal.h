@@ -6,6 +6,7 @@
 
 #include "freight/base/dtype.h"
 #include "freight/base/error.h"
+#include "freight/base/usage.h"
 #include "freight/comm/comm.h"
 #include "freight/comm/tree_sum.h"
 
@@ -42,12 +43,8 @@ inline std::string to_string(const Call& call) {
 // Throws Error(usage) for a negative or too large count, and for a root that is not a rank.
 inline void check_call(const Call& call, int world) {
   const char* const op = to_string(call.which);
-  if (call.root < 0 || call.root >= world) {
-    fail(ErrorKind::usage, op, "expected a rank from 0 to ", world - 1, ", got root ", call.root);
-  }
-  if (call.count < 0 || call.count > Call::kMostElements) {
-    fail(ErrorKind::usage, op, "expected 0 to ", Call::kMostElements, ", got ", call.count, " elements");
-  }
+  need_between(op, "root rank", call.root, 0, world - 1);
+  need_between(op, "elements", static_cast<double>(call.count), 0, static_cast<double>(Call::kMostElements));
 }
 
 inline int64_t bytes_of(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }

@@ -20,6 +20,7 @@
 
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
+#include "freight/base/usage.h"
 #include "freight/base/version.h"
 #include "freight/comm/acceptor_internal.h"
 #include "freight/comm/missing_ranks_internal.h"
@@ -332,9 +333,7 @@ class Visitor {
 }  // namespace
 
 HostRendezvous rendezvous_on_host(const HostRendezvousPlan& plan) {
-  if (plan.world < 1 || plan.world > kMostRanks) {
-    fail(ErrorKind::usage, "rendezvous", "expected 1 to ", kMostRanks, ", got ", plan.world, " ranks on one host");
-  }
+  need_between("rendezvous", "ranks on one host", plan.world, 1, kMostRanks);
   FREIGHT_CHECK(plan.rank >= 0 && plan.rank < plan.world);
   return plan.rank == 0 ? Host(plan).run() : Visitor(plan).run();
 }

@@ -15,6 +15,7 @@
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
+#include "freight/base/usage.h"
 #include "freight/comm/network_comm.h"
 #include "freight/comm/network_rendezvous.h"
 #include "freight/comm/process_internal.h"
@@ -148,7 +149,7 @@ Transport parse_transport(const std::string& flag, const std::string& text) {
   if (text == "shared") return Transport::shared_memory;
   if (text == "gloo") return Transport::gloo;
   if (text == "nccl") return Transport::nccl;
-  fail(ErrorKind::usage, flag, "expected auto, shared, gloo or nccl, got '", excerpt(text), "'");
+  refuse_name(flag, text, {"auto", "shared", "gloo", "nccl"});
 }
 
 const char* to_string(Transport transport) {

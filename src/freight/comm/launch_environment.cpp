@@ -8,6 +8,7 @@
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
+#include "freight/base/usage.h"
 
 namespace freight::comm {
 
@@ -19,10 +20,12 @@ std::optional<int> number(const char* name, int least, int most) {
   const std::string text = env::get(name);
   if (text.empty()) return std::nullopt;
   const std::optional<int> v = parse_number<int>(text);
-  if (!v || *v < least || *v > most) {
-    fail(ErrorKind::usage, name, "expected a whole number from ", least, " to ", most, ", got '", excerpt(text), "'");
-  }
+  if (!v || *v < least || *v > most) refuse_text(name, cat("a whole number from ", least, " to ", most), text);
   return v;
+}
+
+[[noreturn]] void lacks(const char* unset, const char* set) {
+  fail(ErrorKind::usage, unset, "is not set, but ", set, " is: set both");
 }
 
 // The first of these variables that is set; the last one if none is.
@@ -72,9 +75,7 @@ void require_below(const char* name, int value, const char* bound_name, int boun
 std::optional<Launch> read_family(const Names& n) {
   const std::optional<int> rank = number(n.rank, 0, kMostProcesses), world = number(n.world, 1, kMostProcesses);
   if (!rank && !world) return std::nullopt;
-  if (!rank || !world) {
-    fail(ErrorKind::usage, rank ? n.world : n.rank, "is not set, but ", rank ? n.rank : n.world, " is: set both");
-  }
+  if (!rank || !world) lacks(rank ? n.world : n.rank, rank ? n.rank : n.world);
   Launch l = {.rank = *rank, .world = *world, .source = n.source};
   l.master_address = env::get("MASTER_ADDR");
   l.master_port = number("MASTER_PORT", 1, 65535).value_or(0);
@@ -90,8 +91,7 @@ std::optional<Launch> read_family(const Names& n) {
            l.local_world);
     }
   } else if (local || local_world) {
-    fail(ErrorKind::usage, local ? n.local_world : n.local_rank, "is not set, but ",
-         local ? n.local_rank : n.local_world, " is: set both");
+    lacks(local ? n.local_world : n.local_rank, local ? n.local_rank : n.local_world);
   } else {
     guess_local(n, l);
   }
@@ -111,7 +111,7 @@ std::vector<int> tasks_per_node(const char* name) {
       times = repeated ? parse_number<int>(rest.substr(2, rest.size() - 3)).value_or(0) : 0;
     }
     const bool sound = tasks > 0 && times > 0 && times <= kMostProcesses;
-    if (!sound) fail(ErrorKind::usage, name, "expected numbers of tasks like 2(x3),1, got '", excerpt(text), "'");
+    if (!sound) refuse_text(name, "numbers of tasks like 2(x3),1", text);
     all.insert(all.end(), static_cast<size_t>(times), tasks);
   }
   return all;
@@ -122,9 +122,7 @@ std::optional<Launch> read_slurm() {
   const char* const world_name = first_set({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
   const std::optional<int> rank = number("SLURM_PROCID", 0, kMostProcesses),
                            world = number(world_name, 1, kMostProcesses);
-  if (!rank || !world) {
-    fail(ErrorKind::usage, rank ? world_name : "SLURM_PROCID", "is not set, but SLURM_STEP_ID is: set both");
-  }
+  if (!rank || !world) lacks(rank ? world_name : "SLURM_PROCID", "SLURM_STEP_ID");
   Launch l = {.rank = *rank, .world = *world, .source = "Slurm"};
   require_below("SLURM_PROCID", l.rank, world_name, l.world);
   const char* const list = first_set({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"});
@@ -156,10 +154,7 @@ std::optional<Launch> read_kubeflow() {
   const char *const rank_name = "PET_NODE_RANK", *const world_name = "PET_NNODES";
   const std::optional<int> rank = number(rank_name, 0, kMostProcesses), world = number(world_name, 1, kMostProcesses);
   if (!rank && !world) return std::nullopt;
-  if (!rank || !world) {
-    fail(ErrorKind::usage, rank ? world_name : rank_name, "is not set, but ", rank ? rank_name : world_name,
-         " is: set both");
-  }
+  if (!rank || !world) lacks(rank ? world_name : rank_name, rank ? rank_name : world_name);
   require_below(rank_name, *rank, world_name, *world);
   if (const std::string per_node = env::get("PET_NPROC_PER_NODE"); !per_node.empty() && per_node != "1") {
     fail(ErrorKind::usage, "PET_NPROC_PER_NODE", "expected 1, got '", excerpt(per_node),
@@ -192,7 +187,7 @@ void require_agreement(const Launch& inner, const Launch& outer) {
 Launch read_launch_environment() {
   if (std::optional<Launch> own = read_family(kFreight)) {
     own->job = env::get("FREIGHT_JOB");
-    if (own->job.empty()) fail(ErrorKind::usage, "FREIGHT_JOB", "is not set, but FREIGHT_RANK is: set both");
+    if (own->job.empty()) lacks("FREIGHT_JOB", "FREIGHT_RANK");
     return *own;
   }
   // mpirun in a Slurm job starts its daemons by srun, and the ranks inherit Slurm's variables of these daemons, one per

@@ -20,6 +20,7 @@
 #include "freight/base/error.h"
 #include "freight/base/log.h"
 #include "freight/base/printable.h"
+#include "freight/base/usage.h"
 #include "freight/base/version.h"
 #include "freight/comm/acceptor_internal.h"
 #include "freight/comm/missing_ranks_internal.h"
@@ -502,9 +503,7 @@ class TcpVisitor {
 }  // namespace
 
 NetworkRendezvous rendezvous_on_network(const NetworkPlan& plan, const MakeEndpoints& make_endpoints) {
-  if (plan.world < 1 || plan.world > kMostNetworkRanks) {
-    fail(ErrorKind::usage, "rendezvous", "expected 1 to ", kMostNetworkRanks, ", got ", plan.world, " ranks");
-  }
+  need_between("rendezvous", "ranks", plan.world, 1, kMostNetworkRanks);
   FREIGHT_CHECK(plan.rank >= 0 && plan.rank < plan.world && !plan.token.empty());
   return plan.rank == 0 ? TcpHost(plan, make_endpoints).run() : TcpVisitor(plan, make_endpoints).run();
 }

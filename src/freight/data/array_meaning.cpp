@@ -9,6 +9,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
+#include "freight/base/usage.h"
 
 namespace freight::data {
 
@@ -163,7 +164,7 @@ ValueRange parse_range(const std::string& text, const std::string& flag) {
   };
   const bool sound = colon != std::string::npos && number(std::string_view(text).substr(0, colon), range.low) &&
                      number(std::string_view(text).substr(colon + 1), range.high) && range.low < range.high;
-  if (!sound) fail(ErrorKind::usage, flag, "expected LOW:HIGH, the values of black and white, as 0:4095, got ", text);
+  if (!sound) refuse_text(flag, "LOW:HIGH, the values of black and white, as 0:4095", text);
   return range;
 }
 

@@ -7,6 +7,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
+#include "freight/base/usage.h"
 #include "freight/data/image_cache.h"
 
 namespace freight::data {
@@ -49,8 +50,7 @@ Transform::Transform(const Dataset& set, const Augment& augment, uint64_t seed, 
     columns_ = channels_ == 0 ? 0 : s.numel() / channels_;
   }
   const int reach = std::max(augment.shift, augment.crop_padding);
-  if (augment.shift < 0 || augment.crop_padding < 0)
-    fail(ErrorKind::usage, "augment", "shift and padding must be >= 0");
+  need_at_least("augment", "shift and padding", std::min(augment.shift, augment.crop_padding), 0);
   if (!image && (reach > 0 || augment.flip)) {
     fail(ErrorKind::usage, "augment", "shift, crop and flip need images (C, H, W): samples of ", set.name, " are ", s);
   }
@@ -90,22 +90,12 @@ Transform::Transform(const Dataset& set, const Augment& augment, uint64_t seed, 
 void Transform::check_colours() const {
   const Augment& a = augment_;
   for (const double v : {a.color_jitter.brightness, a.color_jitter.contrast, a.color_jitter.saturation}) {
-    if (!(v >= 0 && v <= 10)) fail(ErrorKind::usage, "augment", "color jitter: expected 0 to 10, got ", v);
+    need_between("augment", "color jitter", v, 0, 10);
   }
-  if (!(a.color_jitter.hue >= 0 && a.color_jitter.hue <= 0.5)) {
-    fail(ErrorKind::usage, "augment", "hue jitter: expected 0 to 0.5, got ", a.color_jitter.hue);
-  }
-  if (a.rand_augment < 0 || a.rand_augment > kAugmentOps) {
-    fail(ErrorKind::usage, "augment", "RandAugment: expected 0 to ", kAugmentOps, ", got ", a.rand_augment,
-         " operations");
-  }
-  if (a.rand_augment_magnitude < 0 || a.rand_augment_magnitude >= kMagnitudes) {
-    fail(ErrorKind::usage, "augment", "RandAugment: expected 0 to ", kMagnitudes - 1, ", got magnitude ",
-         a.rand_augment_magnitude);
-  }
-  if (!(a.random_erase >= 0 && a.random_erase <= 1)) {
-    fail(ErrorKind::usage, "augment", "random erasing: expected 0 to 1, got probability ", a.random_erase);
-  }
+  need_between("augment", "hue jitter", a.color_jitter.hue, 0, 0.5);
+  need_between("augment", "RandAugment operations", a.rand_augment, 0, kAugmentOps);
+  need_between("augment", "RandAugment magnitude", a.rand_augment_magnitude, 0, kMagnitudes - 1);
+  need_between("augment", "random erasing probability", a.random_erase, 0, 1);
   const Shape s = set_->sample_shape();
   const bool u8 = set_->files || set_->images.dtype() == DType::u8;
   if (recolours() && !(u8 && s.rank() == 3 && s[0] == 3)) {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "freight/base/error.h"
+#include "freight/base/usage.h"
 #include "freight/data/byte_pairs_internal.h"
 #include "freight/data/unicode.h"
 
@@ -106,7 +107,7 @@ class BytePairs : public Tokenizer {
     // Piece by piece where nothing was normalised; SentencePiece itself would drop a space at the beginning.
     std::string out;
     for (const int32_t t : tokens) {
-      if (t < 0 || t >= size()) fail(ErrorKind::usage, "decode", "expected 0 to ", size() - 1, ", got token ", t);
+      need_between("decode", "token", t, 0, static_cast<double>(size() - 1));
       if (t == kPadding) continue;
       out += t == kUnknown ? std::string(kReplacement) : processor_.IdToPiece(t);
     }

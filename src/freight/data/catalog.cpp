@@ -9,95 +9,15 @@
 #include "freight/base/cache.h"
 #include "freight/base/env.h"
 #include "freight/base/error.h"
-#include "freight/data/arrays.h"
 #include "freight/data/cells.h"
-#include "freight/data/cifar.h"
 #include "freight/data/digits.h"
-#include "freight/data/idx.h"
+#include "freight/data/source.h"
 #include "freight/io/digest.h"
 #include "freight/io/file.h"
-#include "freight/io/image.h"
-#include "freight/io/memory_need.h"
 
 namespace freight::data {
 
 namespace {
-const std::vector<std::string>& fashion_classes() {
-  static const std::vector<std::string> kNames = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
-                                                  "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
-  return kNames;
-}
-
-// The formats whose samples are read into memory. They are told by the files themselves; the first that fits reads.
-struct Format {
-  bool (*fits)(const std::string& path);
-  TrainTest (*load)(const std::string& path, const std::string& name, const LoadOptions& options);
-  const char* files;  // by which it is told, for messages
-};
-bool is_cifar(const std::string& path) {
-  CifarKind kind;
-  return is_cifar_dir(path, kind);
-}
-TrainTest cifar_sets(const std::string& path, const std::string& name, const LoadOptions&) {
-  CifarKind kind;
-  is_cifar_dir(path, kind);
-  return load_cifar_dir(path, name, kind);
-}
-TrainTest idx_sets(const std::string& path, const std::string& name, const LoadOptions&) {
-  return load_idx_dir(path, name, name == "fashion-mnist" ? fashion_classes() : numbered_classes(10));
-}
-TrainTest array_sets(const std::string& path, const std::string&, const LoadOptions& options) {
-  return load_array_source(path, options.arrays);
-}
-constexpr Format kFormats[] = {
-    {is_array_source, array_sets, "x_train.npy and y_train.npy, one .npz"},
-    {is_idx_dir, idx_sets, "IDX files (train-images-idx3-ubyte[.gz] ...)"},
-    {is_cifar, cifar_sets, "CIFAR binaries (data_batch_1.bin ... or train.bin)"},
-};
-const Format* format_of(const std::string& path) {
-  for (const Format& f : kFormats) {
-    if (f.fits(path)) return &f;
-  }
-  return nullptr;
-}
-
-bool holds_data(const std::string& path) { return format_of(path) || is_image_source(path) || is_text_source(path); }
-
-// A list that has pictures and texts is one of texts where their column is asked for.
-bool is_image_set(const std::string& path, const LoadOptions& options) {
-  return is_image_source(path) && (options.text.text_column.empty() || !is_text_source(path));
-}
-
-TrainTest load_path(const std::string& path, const std::string& name, const LoadOptions& options) {
-  if (const Format* format = format_of(path)) {
-    TrainTest sets = format->load(path, name, options);
-    // The test part is normalised as the training part is, whatever its reader computed.
-    sets.test.mean = sets.train.mean;
-    sets.test.std = sets.train.std;
-    return sets;
-  }
-  if (is_image_set(path, options)) return load_image_source(path, name, options.images);
-  if (is_text_source(path)) fail(ErrorKind::data, path, "holds text: expected arrays or images here");
-  std::string files;
-  for (const Format& f : kFormats) files += cat(f.files, ", ");
-  fail(ErrorKind::data, path, "no dataset recognized: expected ", files, "or images (", io::image_endings(),
-       ") as train/CLASS/* and val/CLASS/*, as CLASS/*, or listed in train.csv, or text (train.csv, .tsv, .jsonl, "
-       ".txt, or train/CLASS/*.txt; docs/data.md)");
-}
-
-// A known set lies where its first file does. Those of IDX may be unpacked, or have the names' other spelling.
-bool lies_at(const CatalogEntry& entry, const std::string& path) {
-  if (entry.text) return is_text_source(path);
-  const std::string& first = entry.files.front().name;
-  if (entry.table && io::file_exists(cat(path, "/", entry.table->train.files.front()))) return true;
-  return io::file_exists(cat(path, "/", first)) || (first.ends_with("-ubyte.gz") && is_idx_dir(path));
-}
-
-std::vector<std::string> names() {
-  std::vector<std::string> out;
-  for (const CatalogEntry& e : catalog()) out.push_back(e.name);
-  return out;
-}
 std::vector<CatalogEntry> with_tables(std::vector<CatalogEntry> entries) {
   for (CatalogEntry& table : table_entries()) entries.push_back(std::move(table));
   return entries;
@@ -213,12 +133,6 @@ const CatalogEntry* find_entry(const std::string& name) {
   return it == all.end() ? nullptr : &*it;
 }
 
-const CatalogEntry* named_set(const std::string& name_or_path, const LoadOptions& options) {
-  const CatalogEntry* entry = find_entry(name_or_path);
-  const bool folder_here = entry && options.data_dir.empty() && io::file_exists(name_or_path);
-  return folder_here && holds_data(name_or_path) ? nullptr : entry;
-}
-
 std::vector<std::string> search_dirs(const LoadOptions& options) {
   std::vector<std::string> out;
   for (const std::string& dir : {options.data_dir, env::get("FREIGHT_DATA"), cache_path("data")}) {
@@ -233,88 +147,12 @@ std::string download_dir(const LoadOptions& options) {
   return dirs.front();
 }
 
-std::string find(const std::string& name_or_path, const LoadOptions& options) {
-  const CatalogEntry* entry = named_set(name_or_path, options);
-  if (!entry) {
-    if (io::file_exists(name_or_path)) return name_or_path;
-    // A folder of the user's own beside the named sets.
-    const bool plain_name = name_or_path.find('/') == std::string::npos && !name_or_path.empty();
-    if (plain_name) {
-      for (const std::string& dir : search_dirs(options)) {
-        std::string path = cat(dir, "/", name_or_path);
-        if (holds_data(path)) return path;
-      }
-    }
-    const std::string near = nearest(name_or_path, names());
-    fail(ErrorKind::data, name_or_path, "no such dataset, file or directory",
-         near.empty() ? cat(": built-in datasets are ", join(names(), ", ")) : cat(": did you mean ", near, "?"));
-  }
-  if (entry->builtin()) return "";
-  std::vector<std::string> looked;
-  for (const std::string& dir : search_dirs(options)) {
-    for (const std::string& folder : entry->folders) {
-      std::string path = folder == "." ? dir : cat(dir, "/", folder);
-      looked.push_back(path);
-      if (lies_at(*entry, path)) return path;
-    }
-  }
-  fail(ErrorKind::data, name_or_path, "dataset not found: looked in ", join(looked, ", "), "; `freight data get ",
-       entry->name, "` downloads it, --data-dir DIR or FREIGHT_DATA names another place");
-}
-
-namespace {
-// The set's name in listings: the catalog's, or the folder's.
-std::string name_of(const std::string& name_or_path, const std::string& path) {
-  if (find_entry(name_or_path)) return name_or_path;
-  std::filesystem::path p(path);
-  if (!p.has_filename()) p = p.parent_path();  // "dir/"
-  return p.filename().string();
-}
-
-// Says that a folder goes before a known set.
-void say_folder(std::string& note, const std::string& name_or_path, const LoadOptions& options) {
-  if (!find_entry(name_or_path) || named_set(name_or_path, options)) return;
-  const std::string said = cat("the folder ", name_or_path, " here is read, not the known set of that name (",
-                               "--data-dir DIR sets its location)");
-  note = note.empty() ? said : cat(said, "; ", note);
-}
-}  // namespace
-
 TrainTest load(const std::string& name_or_path, const LoadOptions& options) {
-  if (const CatalogEntry* entry = named_set(name_or_path, options); entry && entry->table) {
-    fail(ErrorKind::data, name_or_path,
-         "is a table: expected arrays or images here; use a model for tables (--model gbdt)");
-  }
-  const std::string path = find(name_or_path, options);
-  TrainTest sets = path.empty()
-                       ? make_digits()
-                       : io::reading(path, [&] { return load_path(path, name_of(name_or_path, path), options); });
-  say_folder(sets.train.note, name_or_path, options);
-  return sets;
+  return Source(name_or_path, options).load(options);
 }
 
 TextSet load_text(const std::string& name_or_path, const LoadOptions& options) {
-  const std::string path = find(name_or_path, options);
-  TextOptions o = options.text;
-  if (!o.held_out && named_set(name_or_path, options)) o.held_out = HeldOut::test;
-  TextSet set = io::reading(path, [&] { return load_text_source(path, name_of(name_or_path, path), o); });
-  say_folder(set.train.note, name_or_path, options);
-  return set;
-}
-
-Content content_of(const std::string& name_or_path, const LoadOptions& options) {
-  if (const CatalogEntry* entry = named_set(name_or_path, options)) {
-    if (entry->table) return Content::table;
-    return !entry->text ? Content::arrays : entry->classes > 0 ? Content::documents : Content::corpus;
-  }
-  try {
-    const std::string path = find(name_or_path, options);
-    if (format_of(path)) return Content::arrays;
-    if (is_image_set(path, options)) return Content::images;
-    return is_corpus_source(path) ? Content::corpus : is_text_source(path) ? Content::documents : Content::arrays;
-  } catch (const Error&) {
-    return Content::arrays;
-  }
+  return Source(name_or_path, options).load_text(options);
 }
 
 std::string sha256_of(const std::string& path) { return io::sha256(io::read_file(path)); }
@@ -326,12 +164,13 @@ bool Verification::ok() const {
 
 namespace {
 // All parts: what is held out during training and what is kept for the very end may be different folders.
-Verification verify_images(Verification v, LoadOptions options, const std::function<bool(int64_t, int64_t)>& poll) {
-  const TrainTest sets = load(v.where, options);
+Verification verify_images(Verification v, const Source& source, LoadOptions options,
+                           const std::function<bool(int64_t, int64_t)>& poll) {
+  const TrainTest sets = source.load(options);
   std::vector<std::string> paths = sets.train.files->paths;
   paths.insert(paths.end(), sets.test.files->paths.begin(), sets.test.files->paths.end());
   options.images.held_out = HeldOut::test;
-  const TrainTest last = load(v.where, options);
+  const TrainTest last = source.load(options);
   if (last.test.files->paths != sets.test.files->paths) {
     paths.insert(paths.end(), last.test.files->paths.begin(), last.test.files->paths.end());
   }
@@ -351,12 +190,12 @@ Verification verify_images(Verification v, LoadOptions options, const std::funct
 }
 
 // Reads both parts for every way of holding out; each bad document is told once.
-void verify_text(Verification& v, const std::string& name, LoadOptions options) {
+void verify_text(Verification& v, const Source& source, LoadOptions options) {
   std::set<std::string> seen;
   options.text.bad = {.on_bad = OnBad::skip, .report = [&](const BadSample& bad) {
                         if (seen.insert(bad.path).second) v.bad.push_back(bad);
                       }};
-  const TextSet set = load_text(name, options);
+  const TextSet set = source.load_text(options);
   v.documents = set.train.count() + set.test.count();
   v.train = cat("train ", describe(set, set.train));
   v.test = cat("test ", describe(set, set.test));
@@ -364,16 +203,16 @@ void verify_text(Verification& v, const std::string& name, LoadOptions options) 
   v.test_fingerprint = fingerprint(set.test);
   for (const HeldOut part : {HeldOut::validation, HeldOut::test}) {
     options.text.held_out = part;
-    const TextSet other = load_text(name, options);
+    const TextSet other = source.load_text(options);
     if (fingerprint(other.test) != v.test_fingerprint) v.documents += other.test.count();
   }
 }
 
-void verify_table(Verification& v, const std::string& name, const LoadOptions& options) {
-  const TableSet set = find_table(name, options);
+void verify_table(Verification& v, const Source& source) {
+  const TableSet set = source.table();
   const auto read = [&](const TablePart& part, const char* what, std::string& said, uint64_t& mark) {
     said = cat(what, " no rows of its own");
-    if (part.files.empty()) return;
+    if (part.empty()) return;
     const Cells cells = read_part(set, part, {});
     said = cat(what, " ", with_commas(cells.rows()), " rows of ", cells.columns.size(), " columns");
     mark = fingerprint(cells);
@@ -386,10 +225,11 @@ void verify_table(Verification& v, const std::string& name, const LoadOptions& o
 Verification verify(const std::string& name_or_path, const LoadOptions& options,
                     const std::function<bool(int64_t, int64_t)>& poll) {
   Verification v;
-  v.where = find(name_or_path, options);
-  const Content content = content_of(name_or_path, options);
-  if (content == Content::images) return verify_images(v, options, poll);
-  const CatalogEntry* entry = named_set(name_or_path, options);
+  const Source source(name_or_path, options);
+  v.where = source.path();
+  const Content content = source.content();
+  if (content == Content::images) return verify_images(v, source, options, poll);
+  const CatalogEntry* entry = source.entry();
   std::error_code ignored;
   if (!v.where.empty() && std::filesystem::is_directory(v.where, ignored)) {
     std::vector<std::string> paths;
@@ -408,14 +248,14 @@ Verification verify(const std::string& name_or_path, const LoadOptions& options,
     }
   }
   if (content == Content::documents || content == Content::corpus) {
-    verify_text(v, name_or_path, options);
+    verify_text(v, source, options);
     return v;
   }
   if (content == Content::table) {
-    verify_table(v, name_or_path, options);
+    verify_table(v, source);
     return v;
   }
-  const TrainTest sets = load(name_or_path, options);
+  const TrainTest sets = source.load(options);
   v.train = describe(sets.train);
   v.test = describe(sets.test);
   v.train_fingerprint = sets.train.fingerprint();

@@ -1,4 +1,5 @@
-// The data sets Freight knows by name, where they are looked for, and the one door to all of them:
+// The data sets Freight knows by name, where they are looked for, and how a program reads any set (opening one first,
+// to ask what it is: source.h):
 //   auto [train, test] = freight::data::load("mnist");
 #pragma once
 #include <cstdint>
@@ -46,25 +47,11 @@ struct LoadOptions {
   ArrayOptions arrays = {};   // of npy and npz files
 };
 
-// The known set that a name means; null for what is a path. A folder here of the same name that holds data is meant
-// rather than the set, unless --data-dir says where sets lie.
-const CatalogEntry* named_set(const std::string& name_or_path, const LoadOptions& options = {});
-
-// The directory or file that `name_or_path` means. A path is taken as it is; a name is looked for in options.data_dir,
-// $FREIGHT_DATA and the cache, under its usual folder names. "" for a built-in set. Throws Error(data) that lists where
-// it looked and how to get the set, Error(usage) for a name that is neither a set nor a path.
-std::string find(const std::string& name_or_path, const LoadOptions& options = {});
 // Reads both parts of images or arrays, by name or path.
 // Throws Error(data) for a set of text, too: load_text reads those.
 TrainTest load(const std::string& name_or_path, const LoadOptions& options = {});
 // Reads both parts of a set of text. Throws Error(data) for other data.
 TextSet load_text(const std::string& name_or_path, const LoadOptions& options = {});
-// The content of a set, told without reading it; arrays also for what cannot be found. A table is told by its name
-// alone: a file of cells may be texts or a list of pictures as well.
-enum class Content { arrays, images, documents, corpus, table };
-// Tells the content by names and first bytes alone.
-Content content_of(const std::string& name_or_path, const LoadOptions& options = {});
-
 // The result of `freight data verify`: the hash of every file (known sets) and that everything parses; of images, that
 // every one decodes; of text, that every document can be read.
 struct Verification {

@@ -11,6 +11,7 @@
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
 #include "freight/base/threads.h"
+#include "freight/base/usage.h"
 #include "freight/data/image_cache.h"
 
 namespace freight::data {
@@ -260,6 +261,14 @@ std::vector<bool> hold_out(const std::vector<int64_t>& labels, size_t classes, d
     for (int64_t i = 0; i < count; ++i) is_validation[m[static_cast<size_t>(i)]] = true;
   }
   return is_validation;
+}
+
+void need_val_split(double share, const std::string& path, const std::string& val) {
+  if (share < 0) return;
+  need_below("--val-split", "a fraction", share, 0, 1);
+  if (share > 0 && !val.empty()) {
+    fail(ErrorKind::usage, "--val-split", "got ", share, ", but ", path, " has a validation set, ", val);
+  }
 }
 
 std::vector<std::string> numbered_classes(int64_t n) {

@@ -105,6 +105,9 @@ struct BadSamples {
 // Marks the samples to hold out: a share of every class, chosen by the seed and the position in the list alone. A class
 // of two samples or more has at least one on either side.
 std::vector<bool> hold_out(const std::vector<int64_t>& labels, size_t classes, double share, uint64_t seed);
+// Throws Error(usage) for a share (--val-split) of 1 or more, or one of data that have a validation set of their own,
+// at `val`; below 0 is the default.
+void need_val_split(double share, const std::string& path, const std::string& val);
 inline constexpr double kDefaultSplit = 0.2;  // share of the held-out samples
 
 // A hash of bytes, equal on every machine of this byte order; `seed` chains several.

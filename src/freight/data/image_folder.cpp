@@ -12,6 +12,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
+#include "freight/base/usage.h"
 #include "freight/data/class_names.h"
 #include "freight/data/image_list.h"
 #include "freight/io/image.h"
@@ -26,18 +27,6 @@ constexpr int64_t kLargestSide = 16384;
 const std::vector<std::string> kTrainNames = {"train"}, kTestNames = {"test"},
                                kValNames = {"val", "valid", "validation"};
 
-// Entries of a folder in byte order, those with a dot in front left out.
-std::vector<fs::path> entries(const std::string& dir) {
-  std::vector<fs::path> out;
-  std::error_code error;
-  for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
-    if (!starts_with(it->path().filename().string(), ".")) out.push_back(it->path());
-  }
-  if (error) fail(ErrorKind::data, dir, "the folder cannot be read: ", error.message());
-  std::sort(out.begin(), out.end(), [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
-  return out;
-}
-
 bool is_folder(const fs::path& path) {
   std::error_code ignored;
   return fs::is_directory(path, ignored);
@@ -48,32 +37,34 @@ bool is_plain_file(const fs::path& path) {
 }
 
 // Images below `dir`, and what else lies there.
-void collect(const std::string& dir, int depth, std::vector<std::string>& images, std::vector<std::string>& others) {
+void collect(const FolderListing& listing, const std::string& dir, int depth, std::vector<std::string>& images,
+             std::vector<std::string>& others) {
   if (depth > kDepth)
     fail(ErrorKind::data, dir, "folders are nested more than ", kDepth, " deep: is this a loop of links?");
-  for (const fs::path& p : entries(dir)) {
-    if (is_folder(p)) {
-      collect(p.string(), depth + 1, images, others);
+  for (const FolderListing::Entry& e : listing.entries(dir)) {
+    std::string path = (fs::path(dir) / e.name).string();
+    if (e.folder) {
+      collect(listing, path, depth + 1, images, others);
     } else {
-      (io::is_image_name(p.string()) ? images : others).push_back(p.string());
+      (io::is_image_name(path) ? images : others).push_back(std::move(path));
     }
   }
 }
 
-std::vector<std::string> class_folders(const std::string& dir) {
+std::vector<std::string> class_folders(const FolderListing& listing, const std::string& dir) {
   std::vector<std::string> names;
-  for (const fs::path& p : entries(dir)) {
-    if (is_folder(p)) names.push_back(p.filename().string());
+  for (const FolderListing::Entry& e : listing.entries(dir)) {
+    if (e.folder) names.push_back(e.name);
   }
   return names;
 }
 
 // True where there is an image in the folder, or in one that lies up to `depth` deeper.
-bool holds_images(const std::string& dir, int depth) {
-  const std::vector<fs::path> all = entries(dir);
-  return std::any_of(all.begin(), all.end(), [&](const fs::path& p) {
-    if (io::is_image_name(p.string()) && !is_folder(p)) return true;
-    return depth > 0 && is_folder(p) && holds_images(p.string(), depth - 1);
+bool holds_images(const FolderListing& listing, const std::string& dir, int depth) {
+  const std::vector<FolderListing::Entry>& all = listing.entries(dir);
+  return std::any_of(all.begin(), all.end(), [&](const FolderListing::Entry& e) {
+    if (!e.folder) return io::is_image_name(e.name);
+    return depth > 0 && holds_images(listing, (fs::path(dir) / e.name).string(), depth - 1);
   });
 }
 
@@ -86,11 +77,11 @@ void note_others(const std::vector<std::string>& others, std::vector<std::string
 }
 
 // Pictures that lie beside the folders of the classes, and so have none.
-void note_pictures_beside(const std::string& dir, std::vector<std::string>& notes) {
+void note_pictures_beside(const FolderListing& listing, const std::string& dir, std::vector<std::string>& notes) {
   std::vector<std::string> found;
-  for (const fs::path& p : entries(dir)) {
-    const bool picture = io::is_image_name(p.string()) || io::is_foreign_image_name(p.string());
-    if (picture && !is_folder(p)) found.push_back(p.string());
+  for (const FolderListing::Entry& e : listing.entries(dir)) {
+    const bool picture = io::is_image_name(e.name) || io::is_foreign_image_name(e.name);
+    if (picture && !e.folder) found.push_back((fs::path(dir) / e.name).string());
   }
   if (found.empty()) return;
   notes.push_back(cat(with_commas(static_cast<int64_t>(found.size())), found.size() == 1 ? " image is" : " images are",
@@ -99,18 +90,18 @@ void note_pictures_beside(const std::string& dir, std::vector<std::string>& note
 }
 
 // Class number by name. A class of `dir` that is not among `classes` is an error.
-ImageListing list_folders(const std::string& dir, const std::vector<std::string>& classes,
+ImageListing list_folders(const FolderListing& listing, const std::string& dir, const std::vector<std::string>& classes,
                           const std::string& classes_of) {
   ImageListing out{.where = dir, .paths = {}, .labels = {}, .notes = {}};
   std::vector<std::string> others;
-  for (const std::string& name : class_folders(dir)) {
+  for (const std::string& name : class_folders(listing, dir)) {
     const auto it = std::lower_bound(classes.begin(), classes.end(), name);
     if (it == classes.end() || *it != name) {
       fail(ErrorKind::data, cat(dir, "/", name), "class ", name, " is not in ", classes_of, ", whose classes are ",
            join(classes, ", "), class_hint(name, classes));
     }
     const size_t before = out.paths.size(), others_before = others.size();
-    collect(cat(dir, "/", name), 0, out.paths, others);
+    collect(listing, cat(dir, "/", name), 0, out.paths, others);
     if (out.paths.size() == before) {
       fail(ErrorKind::data, cat(dir, "/", name), "the folder of class ", name, " has no images (", io::image_endings(),
            "); ", others.size() - others_before, " other files",
@@ -122,7 +113,7 @@ ImageListing list_folders(const std::string& dir, const std::vector<std::string>
     out.labels.resize(out.paths.size(), it - classes.begin());
   }
   note_others(others, out.notes);
-  note_pictures_beside(dir, out.notes);
+  note_pictures_beside(listing, dir, out.notes);
   return out;
 }
 
@@ -168,17 +159,13 @@ Dataset dataset_of(ImageListing&& l, const std::string& name, const char* part, 
 // Sizes that are not given follow from the others.
 std::pair<ImageGeometry, ImageGeometry> geometries(const ImageOptions& o) {
   const auto side = [](const char* flag, int64_t given, int64_t otherwise) {
-    if (given < 0 || given > kLargestSide) {
-      fail(ErrorKind::usage, flag, "expected 1 to ", kLargestSide, " pixels, or 0 for the default, got ", given);
-    }
+    need_between(flag, "pixels, or 0 for the default", static_cast<double>(given), 0, kLargestSide);
     return given == 0 ? otherwise : given;
   };
   const int64_t train = side("--train-crop-size", o.train_crop, 224);
   const int64_t crop = side("--val-crop-size", o.val_crop, train);
   const int64_t resize = side("--val-resize-size", o.val_resize, (crop * 256 + 112) / 224);
-  if (resize < crop) {
-    fail(ErrorKind::usage, "--val-resize-size", "expected at least the crop size, ", crop, ", got ", resize);
-  }
+  need_at_least("--val-resize-size", "the crop or more", static_cast<double>(resize), static_cast<double>(crop));
   // The training part can be evaluated as well: then in the same proportion as the other.
   const int64_t train_resize = std::max(train, (train * resize + crop / 2) / crop);
   return {{.channels = 3, .rows = train, .columns = train, .resize = train_resize, .orientation = o.orientation},
@@ -186,25 +173,24 @@ std::pair<ImageGeometry, ImageGeometry> geometries(const ImageOptions& o) {
 }
 }  // namespace
 
-bool is_image_source(const std::string& path) {
+bool is_image_source(const std::string& path, const FolderListing& listing) {
   if (is_image_list(path)) return true;
   if (!is_folder(path)) return false;
   if (is_image_list(path + "/train.csv")) return true;
   const std::string root = is_folder(path + "/train") ? path + "/train" : path;
-  const std::vector<std::string> classes = class_folders(root);
+  const std::vector<std::string> classes = class_folders(listing, root);
   const auto holds = [&](int depth) {
-    return [&root, depth](const std::string& name) { return holds_images(cat(root, "/", name), depth); };
+    return [&, depth](const std::string& name) { return holds_images(listing, cat(root, "/", name), depth); };
   };
   // A folder with images in it is a class; further down they may belong to a data set among others, unless all do.
   if (std::any_of(classes.begin(), classes.end(), holds(0))) return true;
   return !classes.empty() && std::all_of(classes.begin(), classes.end(), holds(kDepth));
 }
 
-TrainTest load_image_source(const std::string& path, const std::string& name, const ImageOptions& o) {
+TrainTest load_image_source(const std::string& path, const std::string& name, const ImageOptions& o,
+                            const FolderListing& listing) {
   const auto [train_geometry, val_geometry] = geometries(o);
-  if (o.val_split >= 1 || std::isnan(o.val_split)) {
-    fail(ErrorKind::usage, "--val-split", "expected a fraction of at least 0 and below 1, got ", o.val_split);
-  }
+  need_val_split(o.val_split, path, {});
   const bool csv = !is_folder(path), lists = csv || is_plain_file(path + "/train.csv");
   const char* ending = lists ? ".csv" : "";
   std::string train_at = csv ? path : existing(path, kTrainNames, ending), val_at, test_at;
@@ -217,18 +203,16 @@ TrainTest load_image_source(const std::string& path, const std::string& name, co
   const bool has_both = !val_at.empty() && !test_at.empty();
   std::string held_out = val_at.empty() || (has_both && o.held_out == HeldOut::test) ? test_at : val_at;
   if (!held_out.empty() && o.val_split > 0) {
-    if (!val_at.empty()) {
-      fail(ErrorKind::usage, "--val-split", "got ", o.val_split, ", but ", path, " has a validation set, ", val_at);
-    }
+    need_val_split(o.val_split, path, val_at);
     if (o.held_out != HeldOut::test) held_out.clear();  // the test part stays untouched
   }
   std::vector<std::string> classes;
   if (!lists) {
-    classes = class_folders(train_at);
+    classes = class_folders(listing, train_at);
     if (classes.empty()) fail(ErrorKind::data, train_at, "has no class folders");
   }
   const auto list = [&](const std::string& at) {
-    return lists ? read_image_list(at, classes) : list_folders(at, classes, train_at);
+    return lists ? read_image_list(at, classes) : list_folders(listing, at, classes, train_at);
   };
   ImageListing train = list(train_at), val;
   if (!held_out.empty()) {

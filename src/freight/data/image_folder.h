@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "freight/data/dataset.h"
+#include "freight/data/folder_listing.h"
 
 namespace freight::data {
 
@@ -27,9 +28,10 @@ struct ImageOptions {
 
 // Told by names: a directory with class folders that hold images (below train or directly), or whose train.csv lists
 // images, or such a CSV file.
-bool is_image_source(const std::string& path);
+bool is_image_source(const std::string& path, const FolderListing& listing = {});
 // Mean and deviation are those of ImageNet, as nearly all networks for photographs expect.
-TrainTest load_image_source(const std::string& path, const std::string& name, const ImageOptions& options = {});
+TrainTest load_image_source(const std::string& path, const std::string& name, const ImageOptions& options = {},
+                            const FolderListing& listing = {});
 
 // Mean and deviation of the pixels / 255 of pictures in files, per channel of RGB; each picture counts as much as any
 // other, whatever its size.

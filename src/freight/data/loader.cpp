@@ -21,6 +21,7 @@
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
 #include "freight/base/threads.h"
+#include "freight/base/usage.h"
 
 namespace freight::data {
 
@@ -385,9 +386,9 @@ void Loader::State::tell(const Faults& faults, const Order& order, int64_t batch
 
 Loader::Loader(Dataset set, const LoaderOptions& options) {
   const auto& o = options;
-  if (o.batch_size < 1) fail(ErrorKind::usage, "loader", "batch size: expected 1 or more, got ", o.batch_size);
-  if (o.workers < -1 || o.workers > 1024) fail(ErrorKind::usage, "loader", "workers: got ", o.workers);
-  if (o.prefetch < 1 || o.prefetch > 1024) fail(ErrorKind::usage, "loader", "prefetch: got ", o.prefetch);
+  need_at_least("loader", "batch size", static_cast<double>(o.batch_size), 1);
+  need_between("loader", "workers", o.workers, -1, 1024);
+  need_between("loader", "prefetch", o.prefetch, 1, 1024);
   const Share& share = o.share;
   if (share.of < 1 || share.first < 0 || share.first >= share.end || share.end > share.of) {
     fail(ErrorKind::usage, "loader", "shard: got ", share.first, " to ", share.end, " of ", share.of);
@@ -399,7 +400,7 @@ Loader::Loader(Dataset set, const LoaderOptions& options) {
          " bounds for ", share.of, " pieces");
   }
   for (const double alpha : {o.mix.mixup_alpha, o.mix.cutmix_alpha}) {
-    if (!(alpha >= 0 && alpha <= 1e3)) fail(ErrorKind::usage, "loader", "mix alpha: expected 0 to 1000, got ", alpha);
+    need_between("loader", "mix alpha", alpha, 0, 1000);
   }
   set.validate(set.name, set.name);
   if (o.mix.any() && !set.classification()) {

@@ -17,8 +17,7 @@ namespace freight::data {
 
 namespace {
 
-constexpr uintmax_t kQuicklyRead = uintmax_t{32} << 20;  // bytes
-constexpr int kFewFiles = 10'000;
+constexpr uintmax_t kMostTargets = uintmax_t{32} << 20;  // bytes
 
 bool is_file(const std::string& path) {
   std::error_code ignored;
@@ -44,7 +43,7 @@ std::optional<Outline> outline_of_idx(const std::string& path) {
 
 std::optional<Outline> outline_of_arrays(const std::string& path, const AskedMeaning& asked) {
   const std::string x = path + "/x_train.npy", y = path + "/y_train.npy";
-  if (!is_file(x) || !is_file(y) || std::filesystem::file_size(y) > kQuicklyRead) return std::nullopt;
+  if (!is_file(x) || !is_file(y) || std::filesystem::file_size(y) > kMostTargets) return std::nullopt;
   const auto [dtype, samples] = io::npy_type(first_bytes(x, 12 + io::kMaxNpyHeader), x);
   const Array targets = targets_of(io::computable(io::load_npy(y), y), y);
   Outline out{.sample = sample_shape(dtype, samples, asked, x), .classes = 0, .target = {}};
@@ -69,18 +68,6 @@ std::optional<Outline> outline(const std::string& path, const LoadOptions& optio
   } catch (const Error&) {
     return std::nullopt;
   }
-}
-
-bool takes_time_to_read(const std::string& path) {
-  std::error_code error;
-  if (is_file(path)) return std::filesystem::file_size(path, error) >= kQuicklyRead;
-  uintmax_t bytes = 0;
-  int files = 0;
-  for (std::filesystem::recursive_directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
-    if (at->is_regular_file(error)) bytes += at->file_size(error);
-    if (bytes >= kQuicklyRead || ++files >= kFewFiles) return true;
-  }
-  return false;
 }
 
 }  // namespace freight::data

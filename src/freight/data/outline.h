@@ -21,7 +21,4 @@ struct Outline {
 // tells why. Reads the targets of .npy files, where they are few bytes.
 std::optional<Outline> outline(const std::string& path, const LoadOptions& options = {});
 
-// Says whether reading the set's files takes longer than planning a net does: those of 32 MiB, or of 10,000 files.
-bool takes_time_to_read(const std::string& path);
-
 }  // namespace freight::data

@@ -11,6 +11,7 @@
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/data/digits.h"
 #include "freight/io/image.h"
 
@@ -179,7 +180,7 @@ int64_t write_sample_files(const std::string& name, const std::string& folder) {
     for (SampleFile& file : set.make()) files.push_back(std::move(file));
   }
   if (files.empty()) {
-    fail(ErrorKind::usage, "data sample", "no sample is called '", name, "': expected one of ", join(names, ", "));
+    refuse_name("data sample", name, names);
   }
   namespace fs = std::filesystem;
   const auto path_of = [&](const SampleFile& file) { return (fs::path(folder) / file.path).string(); };

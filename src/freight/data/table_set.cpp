@@ -1,10 +1,10 @@
 // See table_set.h.
 #include "freight/data/table_set.h"
 
-#include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/data/catalog.h"
 #include "freight/data/cells.h"
+#include "freight/data/memory_table_internal.h"
 #include "freight/io/file.h"
 
 namespace freight::data {
@@ -136,20 +136,12 @@ TableSet table_at(const std::string& path) {
   return set;
 }
 
-TableSet find_table(const std::string& name_or_path, const LoadOptions& options) {
-  const CatalogEntry* const entry = named_set(name_or_path, options);
-  if (entry && !entry->table) fail(ErrorKind::data, name_or_path, "is no table: ", entry->description);
-  return table_at(find(name_or_path, options));
-}
-
-bool has_test_part(const std::string& path) { return !table_at(path).test.files.empty(); }
-
 Cells read_part(const TableSet& set, const TablePart& part, CellsAsked asked) {
   if (asked.names.empty()) asked.names = set.names;
   asked.skip_lines = part.skip_lines;
   asked.file_column = set.file_column;
   asked.file_words = set.file_words;
-  Cells cells = read_cells(part.files, asked);
+  Cells cells = part.cells ? in_asked_kinds(*part.cells, asked) : read_cells(part.files, asked);
   if (part.target_ending.empty()) return cells;
   for (CellColumn& column : cells.columns) {
     if (column.name == set.target && column.is_words()) column.words.cut_endings(part.target_ending);

@@ -2,6 +2,7 @@
 // table in a file of the user's own is one of these, too, of which nothing else is known.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,18 +11,20 @@ namespace freight::data {
 struct CatalogEntry;
 struct Cells;
 struct CellsAsked;
-struct LoadOptions;
 
 // The files of one part of a table, read one after the other.
 struct TablePart {
-  std::vector<std::string> files = {};  // names in the set's folder, plain or .gz; or paths
-  int64_t skip_lines = 0;               // in front of each file's rows
-  std::string target_ending = {};       // that the words of the target have in this part alone: "<=50K."
+  std::vector<std::string> files = {};      // names in the set's folder, plain or .gz; or paths
+  int64_t skip_lines = 0;                   // in front of each file's rows
+  std::string target_ending = {};           // that the words of the target have in this part alone: "<=50K."
+  std::shared_ptr<const Cells> cells = {};  // in place of files, of a table in memory
+
+  bool empty() const { return files.empty() && !cells; }
 };
 
 // A table, of all whose rows the columns are the same.
 struct TableSet {
-  TablePart train = {}, test = {};           // test: no files where it has no part of its own
+  TablePart train = {}, test = {};           // test: empty where it has no part of its own
   std::string target = {};                   // the column that is told
   std::vector<std::string> drop = {};        // columns that say nothing, or the answer
   std::vector<std::string> names = {};       // of the columns, where the files have no header
@@ -31,14 +34,9 @@ struct TableSet {
 
 // The sets of the catalog that are tables.
 std::vector<CatalogEntry> table_entries();
-// Finds a table by the name of a set or by a path; its files are paths then. Throws Error(data) where it is not found,
-// as find() does.
-TableSet find_table(const std::string& name_or_path, const LoadOptions& options);
-// The same of a folder in which the files of a known table lie, told by its name and the first of them; another path is
-// a file of which nothing is known.
+// A folder in which the files of a known table lie, told by its name and the first of them; another path is a file of
+// which nothing is known. The files are paths then.
 TableSet table_at(const std::string& path);
-// True of a known table that has a test part of its own.
-bool has_test_part(const std::string& path);
 // Reads a part of it.
 Cells read_part(const TableSet& set, const TablePart& part, CellsAsked asked);
 

@@ -69,31 +69,30 @@ Form form_of(const fs::path& path) {
   return begins_with_label(path.string()) ? Form::fasttext : Form::corpus;
 }
 
-// Entries of a folder in byte order, those with a dot in front left out.
-std::vector<fs::path> entries(const fs::path& dir) {
+std::vector<fs::path> entries(const FolderListing& listing, const fs::path& dir) {
   std::vector<fs::path> out;
-  std::error_code error;
-  for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
-    if (!starts_with(it->path().filename().string(), ".")) out.push_back(it->path());
-  }
-  if (error) fail(ErrorKind::data, dir.string(), "the folder cannot be read: ", error.message());
-  std::sort(out.begin(), out.end(), [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
+  for (const FolderListing::Entry& e : listing.entries(dir.string())) out.push_back(dir / e.name);
   return out;
 }
 
 bool is_document(const fs::path& path) { return ends_with(lower(path.filename().string()), ".txt") && is_file(path); }
 
-// True where folders in here hold documents.
-bool has_class_folders(const fs::path& dir) {
-  if (!is_text_folder(dir)) return false;
-  for (const fs::path& p : entries(dir)) {
-    if (!is_text_folder(p) || p.filename() == kUnlabelled) continue;
-    std::error_code error;
-    for (fs::directory_iterator it(p, error), end; !error && it != end; it.increment(error)) {
-      if (is_document(it->path())) return true;
-    }
+bool holds_documents(const FolderListing& listing, const fs::path& dir) {
+  try {
+    const std::vector<fs::path> all = entries(listing, dir);
+    return std::any_of(all.begin(), all.end(), is_document);
+  } catch (const Error&) {  // a folder that cannot be read is none of the classes
+    return false;
   }
-  return false;
+}
+
+// True where folders in here hold documents.
+bool has_class_folders(const FolderListing& listing, const fs::path& dir) {
+  if (!is_text_folder(dir)) return false;
+  const std::vector<fs::path> all = entries(listing, dir);
+  return std::any_of(all.begin(), all.end(), [&](const fs::path& p) {
+    return is_text_folder(p) && p.filename() != kUnlabelled && holds_documents(listing, p);
+  });
 }
 
 // The parts of a set: files or folders; "" where there is none.
@@ -115,18 +114,18 @@ std::string one_of(const std::string& root, const std::vector<std::string>& name
 }
 
 // No part at all where this is no text set.
-TextParts parts_in(const std::string& path) {
+TextParts parts_in(const std::string& path, const FolderListing& listing) {
   TextParts l;
   if (!is_text_folder(path)) {
     if (form_of(path) != Form::none) l.train = path;
     return l;
   }
   std::vector<fs::path> folders, files;
-  for (const fs::path& p : entries(path)) {
+  for (const fs::path& p : entries(listing, path)) {
     if (is_text_folder(p)) folders.push_back(p);
     if (form_of(p) != Form::none) files.push_back(p);
   }
-  if (has_class_folders(path + "/train")) {
+  if (has_class_folders(listing, path + "/train")) {
     l = {path + "/train", one_of(path, kValParts, folders), one_of(path, kTestParts, folders), true, {}};
     return l;
   }
@@ -140,7 +139,7 @@ TextParts parts_in(const std::string& path) {
     if (starts_with(name, "test.")) l.note = cat("only ", name, " is here: it is divided into train and test");
     return l;
   }
-  if (has_class_folders(path)) return {path, {}, {}, true, {}};
+  if (has_class_folders(listing, path)) return {path, {}, {}, true, {}};
   return {};
 }
 
@@ -193,7 +192,7 @@ std::vector<std::string> names_of(const std::vector<std::string>& classes, const
 
 class Reader {
  public:
-  explicit Reader(const TextOptions& options) : options_(options) {}
+  Reader(const TextOptions& options, const FolderListing& listing) : options_(options), listing_(listing) {}
 
   std::vector<TextRow> rows(const std::string& at, bool folders) { return folders ? folder_rows(at) : file_rows(at); }
 
@@ -226,7 +225,7 @@ class Reader {
   std::vector<TextRow> folder_rows(const std::string& dir) {
     std::vector<TextRow> out;
     std::vector<std::string> others;
-    for (const fs::path& folder : entries(dir)) {
+    for (const fs::path& folder : entries(listing_, dir)) {
       if (!is_text_folder(folder)) {
         if (is_document(folder) && form_of(folder) != Form::none) others.push_back(folder.string());
         continue;
@@ -238,7 +237,7 @@ class Reader {
       }
       const size_t before = out.size();
       bool any = false;
-      for (const fs::path& file : entries(folder)) {
+      for (const fs::path& file : entries(listing_, folder)) {
         if (!is_document(file)) {
           others.push_back(file.string());
           continue;
@@ -275,6 +274,7 @@ class Reader {
   }
 
   const TextOptions& options_;
+  const FolderListing& listing_;
 };
 
 // `numbers`: class number by label.
@@ -357,26 +357,25 @@ std::optional<TextForm> document_form(const std::string& path) {
   return {};
 }
 
-bool is_text_source(const std::string& path) { return !parts_in(path).train.empty(); }
+bool is_text_source(const std::string& path, const FolderListing& listing) {
+  return !parts_in(path, listing).train.empty();
+}
 
-bool is_corpus_source(const std::string& path) {
-  const TextParts l = parts_in(path);
+bool is_corpus_source(const std::string& path, const FolderListing& listing) {
+  const TextParts l = parts_in(path, listing);
   return !l.folders && !l.train.empty() && form_of(l.train) == Form::corpus;
 }
 
-TextSet load_text_source(const std::string& path, const std::string& name, const TextOptions& o) {
-  if (o.val_split >= 1 || std::isnan(o.val_split)) {
-    fail(ErrorKind::usage, "--val-split", "expected a fraction of at least 0 and below 1, got ", o.val_split);
-  }
-  const TextParts l = parts_in(path);
+TextSet load_text_source(const std::string& path, const std::string& name, const TextOptions& o,
+                         const FolderListing& listing) {
+  need_val_split(o.val_split, path, {});
+  const TextParts l = parts_in(path, listing);
   if (l.train.empty()) fail(ErrorKind::data, path, "no text dataset recognized; see docs/data.md");
   const bool has_both = !l.val.empty() && !l.test.empty();
   const bool wants_test = o.held_out == HeldOut::test;
   std::string held_out = l.val.empty() || (has_both && wants_test) ? l.test : l.val;
   if (!held_out.empty() && o.val_split > 0) {
-    if (!l.val.empty()) {
-      fail(ErrorKind::usage, "--val-split", "got ", o.val_split, ", but ", path, " has a validation set, ", l.val);
-    }
+    need_val_split(o.val_split, path, l.val);
     if (!wants_test) held_out.clear();  // the test part stays untouched
   }
   TextSet set;
@@ -384,7 +383,7 @@ TextSet load_text_source(const std::string& path, const std::string& name, const
   set.undivided = held_out.empty();
   set.test_apart = !l.test.empty() && held_out != l.test;
   const bool whole = set.undivided && o.undivided == Undivided::whole;
-  Reader reader(o);
+  Reader reader(o, listing);
   if (!l.folders && form_of(l.train) == Form::corpus) {
     if (!held_out.empty()) {
       set.train.texts = {reader.corpus(l.train)};

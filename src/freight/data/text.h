@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "freight/data/dataset.h"
+#include "freight/data/folder_listing.h"
 #include "freight/io/file.h"
 
 namespace freight::data {
@@ -56,11 +57,12 @@ uint64_t fingerprint(const TextPart& part);
 
 // Told by names and, for .txt, by the first bytes: a file, a folder with train.csv (.tsv, .jsonl, .txt, also .gz) or a
 // single such file, or class folders with .txt files below train or directly.
-bool is_text_source(const std::string& path);
+bool is_text_source(const std::string& path, const FolderListing& listing = {});
 // True where that is one plain text without labels.
-bool is_corpus_source(const std::string& path);
+bool is_corpus_source(const std::string& path, const FolderListing& listing = {});
 // Reads both parts. Throws Error(data) that names file and line.
-TextSet load_text_source(const std::string& path, const std::string& name, const TextOptions& options = {});
+TextSet load_text_source(const std::string& path, const std::string& name, const TextOptions& options = {},
+                         const FolderListing& listing = {});
 
 // One document as it stands in a file; `where` is "file:line".
 struct TextRow {

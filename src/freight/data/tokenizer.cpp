@@ -8,6 +8,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
+#include "freight/base/usage.h"
 #include "freight/data/byte_pairs_internal.h"
 #include "freight/data/unicode.h"
 #include "freight/io/json_library.h"
@@ -100,7 +101,7 @@ class ListTokenizer : public Tokenizer {
   std::string decode(std::span<const int32_t> tokens) const override {
     std::string out;
     for (const int32_t t : tokens) {
-      if (t < 0 || t >= size()) fail(ErrorKind::usage, "decode", "expected 0 to ", size() - 1, ", got token ", t);
+      need_between("decode", "token", t, 0, static_cast<double>(size() - 1));
       if (t == kPadding) continue;
       if (kind_ == TokenizerKind::word && !out.empty()) out += ' ';
       out += t == kUnknown ? kReplacement : list_[static_cast<size_t>(t) - 2];
@@ -210,7 +211,7 @@ std::shared_ptr<const Tokenizer> learn_tokenizer(const std::vector<std::string>&
     fail(ErrorKind::usage, "--vocabulary", "expected 3 to ", kMostTokens, " tokens, or 0 for the default, got ",
          o.limit);
   }
-  if (o.min_count < 1) fail(ErrorKind::usage, "--min-count", "expected 1 or more, got ", o.min_count);
+  need_at_least("--min-count", {}, static_cast<double>(o.min_count), 1);
   for (const std::string& text : texts) {
     if (const auto at = utf8_fault(text)) fail(ErrorKind::data, "tokenizer", "a text is not UTF-8: byte ", *at);
   }

@@ -10,6 +10,7 @@
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
 #include "freight/base/threads.h"
+#include "freight/base/usage.h"
 
 namespace freight::data {
 
@@ -28,7 +29,7 @@ void shuffle(std::vector<T>& list, PhiloxStream random) {
 }
 
 void need_batch_size(const TokenFeedOptions& o) {
-  if (o.batch_size < 1) fail(ErrorKind::usage, "feed", "batch size: expected 1 or more, got ", o.batch_size);
+  need_at_least("feed", "batch size", static_cast<double>(o.batch_size), 1);
 }
 
 // The number of the least of `lengths` that document i fits into.
@@ -133,7 +134,7 @@ class WindowFeed final : public TokenFeed {
  public:
   WindowFeed(std::shared_ptr<const TokenSet> corpus, int64_t length, const TokenFeedOptions& o)
       : TokenFeed(std::move(corpus), o), length_(length) {
-    if (length < 1) fail(ErrorKind::usage, "--max-length", "windows need 1 token or more, got ", length);
+    need_at_least("--max-length", "tokens of a window", static_cast<double>(length), 1);
     const auto tokens = static_cast<int64_t>(set->tokens.size());
     const int64_t need = options.shuffle ? length + 1 : 2;
     if (tokens < need) {

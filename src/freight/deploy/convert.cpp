@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "freight/base/error.h"
+#include "freight/base/usage.h"
 
 namespace freight::deploy {
 
@@ -48,9 +49,7 @@ store::Bundle import_weights(models::Model model, const std::string& path, const
     if (!std::isfinite(m)) fail(ErrorKind::usage, "convert", "a mean must be a finite number: got ", m);
   }
   for (const float s : p.std) {
-    if (!(s > 0) || !std::isfinite(s)) {
-      fail(ErrorKind::usage, "convert", "a standard deviation must be a finite number above 0: got ", s);
-    }
+    need_positive("convert", "standard deviation", s);
   }
   if (photographs) p.arrays = {.layout = data::Layout::automatic, .values = data::Values::bytes, .range = data::kBytes};
   p.resize = std::max<int64_t>(options.resize, 0);

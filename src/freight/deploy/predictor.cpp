@@ -4,25 +4,29 @@
 #include <utility>
 
 #include "freight/base/error.h"
+#include "freight/base/usage.h"
 #include "freight/deploy/predictor_internal.h"
 
 namespace freight::deploy {
 
+void Predictor::State::refuse(const std::string& name, const char* what) const {
+  fail(ErrorKind::usage, name, "model ", bundle.name(), " ", what, ": ", takes());
+}
 Array Predictor::State::sample_of_bytes(io::ByteView, const std::string& name) const {
-  fail(ErrorKind::usage, name, "model ", bundle.name(), " does not read images or arrays: ", takes());
+  refuse(name, "does not read images or arrays");
 }
 Array Predictor::State::sample_of_values(const Array&, const std::string& name) const {
-  fail(ErrorKind::usage, name, "model ", bundle.name(), " reads no arrays: ", takes());
+  refuse(name, "reads no arrays");
 }
 Array Predictor::State::sample_of_text(const std::string&, const std::string& name) const {
-  fail(ErrorKind::usage, name, "model ", bundle.name(), " reads no texts: ", takes());
+  refuse(name, "reads no texts");
 }
 Array Predictor::State::sample_of_row(const std::vector<store::Cell>&, const std::string& name) const {
-  fail(ErrorKind::usage, name, "model ", bundle.name(), " does not read rows of named columns: ", takes());
+  refuse(name, "does not read rows of named columns");
 }
 
 Predictor::Predictor(store::Bundle bundle, const PredictorOptions& options) {
-  if (options.batch_size < 1) fail(ErrorKind::usage, "batch size", "expected at least 1, got ", options.batch_size);
+  need_at_least("batch size", {}, static_cast<double>(options.batch_size), 1);
   state_ = bundle.net() ? answer_by_net(std::move(bundle), options) : answer_by_rows(std::move(bundle), options);
 }
 Predictor::~Predictor() = default;

@@ -10,6 +10,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
+#include "freight/base/usage.h"
 #include "freight/deploy/onnx.h"
 #include "freight/deploy/onnx_runtime_internal.h"
 #include "freight/deploy/verify_internal.h"
@@ -391,7 +392,7 @@ Claim through_runtime(Claim c, const std::string& python, const std::string& fil
 }
 
 std::vector<Claim> verify(store::Bundle evaluated, store::Bundle deployed, const VerifyOptions& options) {
-  if (options.samples < 1) fail(ErrorKind::usage, "samples", "expected at least 1, got ", options.samples);
+  need_at_least("samples", {}, static_cast<double>(options.samples), 1);
   if (!options.python.empty()) onnx::need_python(options.python);  // before claims that take long
   if (!deployed.net()) return verify_rows(std::move(deployed), options);
   if (evaluated.model.language_model()) return verify_language(std::move(evaluated), std::move(deployed), options);

@@ -5,8 +5,8 @@
 #include <limits>
 #include <numeric>
 
-#include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/deploy/onnx.h"
 #include "freight/deploy/onnx_rows_internal.h"
 #include "freight/deploy/verify_internal.h"
@@ -161,10 +161,9 @@ class RowVerifier {
 }  // namespace
 
 std::vector<Claim> verify_rows(store::Bundle bundle, const VerifyOptions& options) {
-  if (!options.data.empty()) {
-    fail(ErrorKind::usage, "--data", "is for networks: a model of ", bundle.learner,
-         " is verified with rows that are saved in it; remove it");
-  }
+  if (!options.data.empty())
+    refuse_flag_of("--data", "networks",
+                   cat("a model of ", bundle.learner, " is verified with rows that are saved in it"));
   return RowVerifier(std::move(bundle), options).run();
 }
 

@@ -10,6 +10,7 @@
 #include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/job/signals.h"
 
 namespace freight::job {
@@ -28,7 +29,7 @@ StepRequest merged(const std::vector<StepRequest>& by_rank) {
 
 Overlap parse_overlap(const std::string& word) {
   if (word == "auto") return Overlap::automatic;
-  if (word != "yes" && word != "no") fail(ErrorKind::usage, "--overlap", "expected auto, yes or no, got ", word);
+  need_name("--overlap", word, {"auto", "yes", "no"});
   return word == "yes" ? Overlap::yes : Overlap::no;
 }
 
@@ -41,15 +42,10 @@ DeviceWeights parse_device_weights(const std::string& text, int world) {
   DeviceWeights w{.kind = DeviceWeights::Kind::given};
   for (const std::string& part : split(text, ',')) {
     const double v = parse_number<double>(part).value_or(0);
-    if (!(v > 0 && v <= 1e6))
-      fail(ErrorKind::usage, "--device-weights", "expected auto, or numbers above 0 like 4,1, got '", excerpt(text),
-           "'");
+    if (!(v > 0 && v <= 1e6)) refuse_text("--device-weights", "auto, or numbers above 0 like 4,1", text);
     w.given.push_back(v);
   }
-  if (static_cast<int>(w.given.size()) != world) {
-    fail(ErrorKind::usage, "--device-weights", "expected one for each, got ", w.given.size(), " numbers for ", world,
-         " devices");
-  }
+  need_count("--device-weights", cat("numbers for ", world, " devices"), w.given.size(), static_cast<size_t>(world));
   return w;
 }
 

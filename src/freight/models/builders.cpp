@@ -5,6 +5,7 @@
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/models/models.h"
 #include "freight/models/zoo_internal.h"
 #include "freight/trace/tracer.h"
@@ -148,7 +149,7 @@ Task task_of(const Row& row, const Options& options) {
   const Entry& e = row.entry;
   Task t{options.input.empty() ? e.input : options.input, options.classes == 0 ? e.classes : options.classes,
          options.vocabulary == 0 ? e.vocabulary : options.vocabulary, options};
-  if (t.classes < 1) fail(ErrorKind::usage, e.name, "classes must be positive: got ", t.classes);
+  need_at_least(e.name, "classes", static_cast<double>(t.classes), 1);
   const bool tokens = row.takes == Takes::tokens;
   if (!tokens && options.of_tokens()) {
     fail(ErrorKind::usage, e.name,
@@ -236,7 +237,7 @@ Shape parse_size(const std::string& text) {
   for (const std::string& part : split(text, 'x')) {
     const int64_t v = parse_number<int64_t>(part).value_or(0);
     if (v < 1 || v > kMax || size.rank() == 2) {
-      fail(ErrorKind::usage, "input size", "expected H or HxW in pixels, like 224 or 224x192, got '", text, "'");
+      refuse_text("input size", "H or HxW in pixels, like 224 or 224x192", text);
     }
     size.push_back(v);
   }

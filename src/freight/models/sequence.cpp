@@ -1,5 +1,5 @@
 // Nets over tokens i32 (N, T) with 0 as padding: a transformer for characters, and recurrent classifiers.
-#include "freight/base/error.h"
+#include "freight/base/usage.h"
 #include "freight/models/zoo_internal.h"
 
 namespace freight::models {
@@ -29,9 +29,7 @@ nn::Sequential gpt_char(const Task& task) {
   constexpr int64_t kHead = 64;
   const int64_t depth = task.options.layers > 0 ? task.options.layers : 6;
   const int64_t width = task.options.width > 0 ? task.options.width : 384;
-  if (width % kHead != 0) {
-    fail(ErrorKind::usage, "gpt_char", "the width must be a multiple of ", kHead, ", that of a head: got ", width);
-  }
+  need_multiple("gpt_char", "width, by that of a head", width, kHead);
   const double dropout = task.options.dropout;
   nn::Sequential net, blocks;
   net.append("embedding", nn::Embedding(task.vocabulary, width, {.deviation = 0.02}))

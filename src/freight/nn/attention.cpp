@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "freight/base/error.h"
+#include "freight/base/usage.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/linalg.h"
 #include "freight/ops/neural.h"
@@ -45,10 +45,7 @@ Tensor PositionEmbedding::forward(const Tensor& x) {
 
 MultiheadAttention::MultiheadAttention(const Fields& fields) : fields_(checked<MultiheadAttention>(fields)) {
   const int64_t width = fields.width;
-  if (width % fields.heads != 0) {
-    fail(ErrorKind::usage, "MultiheadAttention", "the heads must divide the width: got width ", width, " and ",
-         fields.heads, " heads");
-  }
+  need_multiple("MultiheadAttention", "width, by heads", width, fields.heads);
   const bool normal = fields.out_deviation > 0;
   const auto weight = [&](const std::string& name, int64_t rows, int64_t columns) {
     const Shape shape{rows, columns};

@@ -56,11 +56,11 @@ void LayerType::check(const Field& field, const Setting& value) const {
     const auto number = static_cast<double>(v);
     // Written so that NaN fails.
     if (number >= r.least && (r.below_most ? number < r.most : number <= r.most)) return;
-    if (!std::isfinite(r.most) && (r.least == 0 || r.least == 1)) {
-      fail(ErrorKind::usage, name_, field.key(), r.least == 0 ? " must not be negative" : " must be positive", ": got ",
-           v);
-    }
-    fail(ErrorKind::usage, name_, field.key(), " is out of range: expected ", range_text(field.key(), r), ", got ", v);
+    const bool half = !std::isfinite(r.most) && (r.least == 0 || r.least == 1);
+    fail(ErrorKind::usage, name_, field.key(),
+         !half ? cat(" is out of range: expected ", range_text(field.key(), r), ", got ")
+               : cat(r.least == 0 ? " must not be negative" : " must be positive", ": got "),
+         v);
   };
   switch (value.kind) {
     case Setting::Kind::layer:

@@ -2,6 +2,7 @@
 #include "freight/nn/layers.h"
 
 #include "freight/base/error.h"
+#include "freight/base/usage.h"
 #include "freight/ops/index.h"
 #include "freight/ops/linalg.h"
 #include "freight/ops/random.h"
@@ -18,10 +19,8 @@ Linear::Linear(const Fields& fields) : fields_(checked<Linear>(fields)) {
 Tensor Linear::forward(const Tensor& x) { return bias.defined() ? linear(x, weight, bias) : linear(x, weight); }
 
 ConvLayer::ConvLayer(const char* type, int spatial, const Fields& f) : type_(type), fields_(f) {
-  if (f.in % f.groups != 0 || f.out % f.groups != 0) {
-    fail(ErrorKind::usage, type, "groups must divide both channel counts: got ", f.in, " in, ", f.out, " out, ",
-         f.groups, " groups");
-  }
+  for (const int64_t channels : {f.in, f.out})
+    need_multiple(type, "channels in and out, by groups", channels, f.groups);
   Shape shape{f.out, f.in / f.groups};
   for (int64_t k : f.kernel.expand(spatial, type, "kernel")) shape.push_back(k);
   need_fit(shape);
@@ -67,10 +66,8 @@ Tensor AdaptiveAvgPool2d::forward(const Tensor& x) { return adaptive_avg_pool2d(
 Embedding::Embedding(const Fields& fields) : fields_(checked<Embedding>(fields)) {
   const Shape shape{fields.rows, fields.width};
   weight = parameter("weight", shape, init::embedding(fields.init, shape, fields.padding_idx, fields.deviation));
-  if (fields.padding_idx >= fields.rows) {
-    fail(ErrorKind::usage, "Embedding", "padding_idx ", fields.padding_idx, " is not a row: expected below ",
-         fields.rows);
-  }
+  need_below("Embedding", "padding_idx", static_cast<double>(fields.padding_idx), -kNoLimit,
+             static_cast<double>(fields.rows));
 }
 Tensor Embedding::forward(const Tensor& x) {
   if (fields_.padding_idx >= 0) announce_tokens(x, fields_.padding_idx);

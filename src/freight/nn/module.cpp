@@ -6,6 +6,7 @@
 #include <typeinfo>
 #include <utility>
 
+#include "freight/base/usage.h"
 #include "freight/nn/init.h"
 #include "freight/nn/layer_type.h"
 #include "freight/nn/module_of.h"
@@ -252,7 +253,7 @@ bool Module::training() const {
 
 Variable Module::own(const std::string& name, Variable variable) {
   for (const NamedVariable& v : variables_) {
-    if (v.name == name) fail(ErrorKind::usage, "module", "two parameters or buffers are named '", name, "'");
+    if (v.name == name) refuse_twice("module", "parameters or buffers", name);
   }
   variables_.push_back({name, std::move(variable)});
   return variables_.back().variable.as_member();
@@ -278,7 +279,7 @@ void Module::adopt(const std::string& name, std::shared_ptr<Module> child) {
          "of itself; a layer that is used twice is adopted by what uses it");
   }
   for (const Child& c : children_) {
-    if (c.name == name) fail(ErrorKind::usage, "module", "two children are named '", name, "'");
+    if (c.name == name) refuse_twice("module", "children", name);
   }
   if (!child->adopted_) {
     child->adopted_ = true;

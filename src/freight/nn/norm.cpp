@@ -1,7 +1,7 @@
 // See norm.h.
 #include "freight/nn/norm.h"
 
-#include "freight/base/error.h"
+#include "freight/base/usage.h"
 #include "freight/nn/init.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/neural.h"
@@ -74,9 +74,7 @@ LayerNorm::LayerNorm(const Fields& fields) : fields_(checked<LayerNorm>(fields))
 Tensor LayerNorm::forward(const Tensor& x) { return layer_norm(x, weight, bias, fields_.eps); }
 
 GroupNorm::GroupNorm(const Fields& fields) : fields_(checked<GroupNorm>(fields)) {
-  if (fields.channels % fields.groups != 0) {
-    fail(ErrorKind::usage, "GroupNorm", fields.channels, " channels do not divide into ", fields.groups, " groups");
-  }
+  need_multiple("GroupNorm", "channels, by groups", fields.channels, fields.groups);
   weight = parameter("weight", {fields.channels}, init::constant(1));
   bias = parameter("bias", {fields.channels}, init::constant(0));
 }

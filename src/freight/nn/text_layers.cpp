@@ -1,7 +1,7 @@
 // See text_layers.h.
 #include "freight/nn/text_layers.h"
 
-#include "freight/base/error.h"
+#include "freight/base/usage.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/index.h"
 #include "freight/ops/reduce.h"
@@ -11,10 +11,8 @@
 namespace freight::nn {
 
 EmbeddingBag::EmbeddingBag(const Fields& fields) : fields_(checked<EmbeddingBag>(fields)) {
-  if (fields.padding_idx >= fields.rows) {
-    fail(ErrorKind::usage, "EmbeddingBag", "padding_idx ", fields.padding_idx, " is not a row: expected below ",
-         fields.rows);
-  }
+  need_below("EmbeddingBag", "padding_idx", static_cast<double>(fields.padding_idx), -kNoLimit,
+             static_cast<double>(fields.rows));
   const Shape shape{fields.rows, fields.width};
   weight = parameter("weight", shape, init::embedding(fields.init, shape, fields.padding_idx));
 }

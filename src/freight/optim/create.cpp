@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/nn/attention.h"
 #include "freight/nn/layers.h"
 #include "freight/nn/text_layers.h"
@@ -95,9 +95,7 @@ std::unique_ptr<Optimizer> create(const std::string& name, const nn::Module& net
   for (const auto& o : kOptimizers) {
     if (name == o.name) return o.make(net, settings);
   }
-  const std::string near = nearest(name, names());
-  fail(ErrorKind::usage, "optimizer", "unknown: expected one of ", join(names(), ", "), ", got ", name,
-       near.empty() ? "" : cat("; did you mean ", near, "?"));
+  refuse_name("optimizer", name, names());
 }
 
 std::vector<Variable> hidden_matrices(const nn::Module& net) {

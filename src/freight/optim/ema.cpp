@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "freight/base/error.h"
+#include "freight/base/usage.h"
 #include "freight/ops/elementwise.h"
 #include "freight/trace/scope.h"
 
@@ -12,9 +12,7 @@ namespace freight::optim {
 
 EMA::EMA(const nn::Module& net, const EMAOptions& options)
     : options_(options), count_("ema.updates", {DType::f32, {}}) {
-  if (!(options.decay >= 0 && options.decay < 1)) {
-    fail(ErrorKind::usage, "EMA", "decay out of range: expected 0 <= decay < 1, got ", options.decay);
-  }
+  need_below("EMA", "decay", options.decay, 0, 1);
   count_.share_among_devices();
   for (const nn::NamedVariable& v : net.state_dict()) {
     const DeviceScope on(v.variable.device());

@@ -1,7 +1,7 @@
 // See loss_scale.h.
 #include "freight/optim/loss_scale.h"
 
-#include "freight/base/error.h"
+#include "freight/base/usage.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/reduce.h"
 #include "freight/trace/scope.h"
@@ -16,10 +16,8 @@ LossScale::LossScale(const LossScaleOptions& options)
     : options_(options),
       factor_("loss_scale.factor", {DType::f32, {}}, {Init::Kind::constant, options.initial, 0}),
       good_("loss_scale.good_steps", {DType::f32, {}}) {
-  if (!(options.initial > 0) || options.growth_interval < 1) {
-    fail(ErrorKind::usage, "loss scale", "factor and growth interval must be positive: got ", options.initial, " and ",
-         options.growth_interval);
-  }
+  need_positive("loss scale", "factor", options.initial);
+  need_at_least("loss scale", "growth interval", static_cast<double>(options.growth_interval), 1);
   factor_.share_among_devices();
   good_.share_among_devices();
 }

@@ -6,6 +6,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/ir/attrs.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/linalg.h"
@@ -91,11 +92,9 @@ Muon::Muon(const ParameterGroups& groups, const MuonOptions& options)
   const std::vector<std::string> names = this->groups();
   for (const std::string& name : options.adam_groups) {
     if (listed(names, name)) continue;
-    fail(ErrorKind::usage, "Muon", "adam_groups: no group is named '", name, "': the groups are ", join(names, ", "));
+    refuse_name("adam_groups", name, names);
   }
-  if (!(options.momentum >= 0 && options.momentum < 1)) {
-    fail(ErrorKind::usage, "Muon", "momentum must be at least 0 and below 1: got ", options.momentum);
-  }
+  need_below("Muon", "momentum", options.momentum, 0, 1);
   std::vector<bool> matrix, other;
   for (size_t i = 0; i < parameters().size(); ++i) {
     matrix.push_back(parameters()[i].shape().rank() >= 2 && !left_to_adam(i));

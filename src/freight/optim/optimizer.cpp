@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "freight/base/usage.h"
 #include "freight/ir/graph.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/reduce.h"
@@ -16,16 +17,12 @@
 namespace freight::optim {
 
 namespace {
-void need_finite(const char* op, const char* what, double v) {
-  if (!std::isfinite(v) || v < 0) fail(ErrorKind::usage, op, what, " must be finite and not negative: got ", v);
-}
+void need_finite(const char* op, const char* what, double v) { need_at_least(op, what, v, 0); }
 template <class Options>
 CommonOptions common_of(const Options& o) {
   return {o.lr, o.weight_decay, o.clip_grad_norm, o.decay_norm_bias};
 }
-void need_beta(const char* op, double beta) {
-  if (!(beta >= 0 && beta < 1)) fail(ErrorKind::usage, op, "betas must be at least 0 and below 1: got ", beta);
-}
+void need_beta(const char* op, double beta) { need_below(op, "betas", beta, 0, 1); }
 }  // namespace
 
 std::vector<Variable> Optimizer::each_once(const std::vector<Variable>& variables) {
@@ -107,7 +104,7 @@ Optimizer::Optimizer(const ParameterGroups& groups, const CommonOptions& common)
 void Optimizer::add_group(const ParameterGroup& g) {
   const std::string name = g.name.empty() ? std::to_string(groups_.size()) : g.name;
   for (const Group& other : groups_) {
-    if (other.name == name) fail(ErrorKind::usage, "optimizer", "two groups are named '", name, "'");
+    if (other.name == name) refuse_twice("optimizer", "groups", name);
   }
   if (g.parameters.empty()) {
     fail(ErrorKind::usage, "optimizer", "there are no parameters to train in group '", name,
@@ -145,7 +142,7 @@ size_t Optimizer::group_index(const char* op, const std::string& name) const {
   for (size_t i = 0; i < groups_.size(); ++i) {
     if (groups_[i].name == name) return i;
   }
-  fail(ErrorKind::usage, op, "no group is named '", name, "': the groups are ", join(groups(), ", "));
+  refuse_name(op, name, groups());
 }
 
 void Optimizer::set_lr(const std::string& group, double lr) {
@@ -240,10 +237,7 @@ void Optimizer::add_state(const nn::NamedVariable& state, std::optional<size_t> 
 }
 
 void Optimizer::keep_part(const std::vector<bool>& own) {
-  if (own.size() != parameters_.size()) {
-    fail(ErrorKind::usage, "keep_part", "expected one for each of ", parameters_.size(), " parameters, got ",
-         own.size(), " values");
-  }
+  need_count("keep_part", "values, one for each parameter", own.size(), parameters_.size());
   own_ = own;
   states_.clear();
   for (const State& s : whole_) {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "freight/base/error.h"
+#include "freight/base/usage.h"
 
 namespace freight::optim {
 
@@ -13,13 +14,11 @@ namespace {
 constexpr double kPi = 3.14159265358979323846;
 
 double checked_lr(double lr) {
-  if (!std::isfinite(lr) || lr < 0) {
-    fail(ErrorKind::usage, "schedule", "learning rate must be finite and not negative: got ", lr);
-  }
+  need_at_least("schedule", "learning rate", lr, 0);
   return lr;
 }
 int64_t checked_length(int64_t n) {
-  if (n < 1) fail(ErrorKind::usage, "schedule", "length must be at least one step: got ", n);
+  need_at_least("schedule", "length in steps", static_cast<double>(n), 1);
   return n;
 }
 double anneal(Anneal kind, double from, double to, double t) {
@@ -72,7 +71,7 @@ Schedule Schedule::one_cycle(double max_lr, int64_t total, const OneCycleOptions
 }
 
 Schedule Schedule::warmup(int64_t steps, double start_factor) const {
-  if (steps < 0) fail(ErrorKind::usage, "schedule", "warm-up must not be negative: got ", steps);
+  need_at_least("schedule", "warm-up steps", static_cast<double>(steps), 0);
   Schedule s = *this;
   s.warmup_ = steps;
   s.start_factor_ = start_factor;
@@ -80,7 +79,7 @@ Schedule Schedule::warmup(int64_t steps, double start_factor) const {
 }
 
 double Schedule::at(int64_t step) const {
-  if (step < 0) fail(ErrorKind::usage, "schedule", "steps count from 0: got ", step);
+  need_at_least("schedule", "step", static_cast<double>(step), 0);
   if (step >= warmup_) return base(step - warmup_);
   const double t = static_cast<double>(step) / static_cast<double>(warmup_);
   return base(0) * (start_factor_ + (1 - start_factor_) * t);

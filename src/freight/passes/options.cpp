@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "freight/base/error.h"
+#include "freight/base/usage.h"
 
 namespace freight {
 
@@ -12,7 +12,7 @@ namespace {
 template <class Enum>
 Enum enum_of(const std::string& word, const std::vector<std::string>& names, const char* what) {
   const auto at = std::find(names.begin(), names.end(), word);
-  if (at == names.end()) fail(ErrorKind::usage, what, "unknown value: expected ", join(names, ", "), ", got ", word);
+  need_name(what, word, names);
   return static_cast<Enum>(at - names.begin());
 }
 }  // namespace

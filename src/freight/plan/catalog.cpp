@@ -8,6 +8,7 @@
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
+#include "freight/base/usage.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
@@ -305,9 +306,7 @@ std::vector<Link> parse_links(const std::string& text, const std::string& source
   const Json j = document(text, source, "freight-links-1", "links");
   for (const Json& l : j["links"]) {
     all.push_back(link_entry(l, source, all.size()));
-    if (!names.insert(lower(all.back().name)).second) {
-      fail(ErrorKind::usage, source, "link ", all.size(), ": '", all.back().name, "' is there twice");
-    }
+    if (!names.insert(lower(all.back().name)).second) refuse_twice(source, "links", all.back().name);
   }
   return all;
 }
@@ -319,9 +318,7 @@ Catalog parse_catalog(const std::string& devices, const std::string& devices_sou
   std::set<std::string> names;
   for (size_t i = 0; i < d["devices"].size(); ++i) {
     c.devices.push_back(device_of(d["devices"][i], devices_source, i));
-    if (!names.insert(c.devices.back().name).second) {
-      fail(ErrorKind::usage, devices_source, "device ", i + 1, ": '", c.devices.back().name, "' is there twice");
-    }
+    if (!names.insert(c.devices.back().name).second) refuse_twice(devices_source, "devices", c.devices.back().name);
     question(c.devices.back(), c.questions);
   }
   const Json p = document(prices, prices_source, "freight-prices-1", "prices");

@@ -10,7 +10,7 @@
 #include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
-#include "freight/data/catalog.h"
+#include "freight/base/usage.h"
 #include "freight/data/outline.h"
 #include "freight/job/ranks.h"
 #include "freight/plan/batch.h"
@@ -18,7 +18,6 @@
 #include "freight/plan/memory_use.h"
 #include "freight/run/plan.h"
 #include "freight/trace/device.h"
-#include "freight/train/config_fields.h"
 #include "freight/train/learner.h"
 
 namespace freight::plan {
@@ -27,7 +26,7 @@ namespace {
 // Flags with which a run is to be prepared again.
 struct Change {
   std::string why;
-  std::vector<std::string> flags;
+  PlanChange plan;
 };
 
 std::optional<Rates> rates_of(const train::Planned& p) {
@@ -49,13 +48,13 @@ class BatchChoice {
     if (chosen_ == 0) {
       const GoodBatch good = good_batch(p, memory.device, rates);
       chosen_ = least(good.size) * p.ranks;
-      if (chosen_ != size) return Change{cat("with more than ", chosen_, " ", good.why), flags_for(chosen_)};
+      if (chosen_ != size) return Change{cat("with more than ", chosen_, " ", good.why), batch_of(chosen_)};
     }
     return tried(p, size, memory);
   }
 
  private:
-  static std::vector<std::string> flags_for(int64_t size) { return {"--batch-size", cat(size)}; }
+  static PlanChange batch_of(int64_t size) { return {.batch_size = size}; }
 
   // The minimum over all ranks.
   int64_t least(int64_t mine) const {
@@ -78,10 +77,10 @@ class BatchChoice {
     if (least(fits ? 1 : 0) == 0) {
       if (size <= p.ranks) throw Error(ErrorKind::capacity, "train", "not even one sample fits the memory");
       chosen_ = size / 2;
-      return {cat("a step of ", size, " needed more memory than available"), flags_for(chosen_)};
+      return {cat("a step of ", size, " needed more memory than available"), batch_of(chosen_)};
     }
     tried_ = size;
-    return {cat("a step of ", size, " was tried: ", fixed(*seconds * 1e3, 1), " ms"), flags_for(size)};
+    return {cat("a step of ", size, " was tried: ", fixed(*seconds * 1e3, 1), " ms"), batch_of(size)};
   }
 
   job::Ranks* ranks_;
@@ -108,8 +107,8 @@ std::optional<Change> check_memory(const train::Planned& p, const FitOptions& op
     return std::nullopt;
   }
   FitCheck fit = check_fit(p, memory);
-  if (!fit.fits && options.if_too_large == FitOptions::IfTooLarge::adapt && !fit.flags.empty() && fit.changes.empty()) {
-    return Change{"does not fit the memory as it is", fit.flags};
+  if (!fit.fits && options.if_too_large == FitOptions::IfTooLarge::adapt && fit.change.any() && fit.changes.empty()) {
+    return Change{"does not fit the memory as it is", fit.change};
   }
   if (!fit.fits) throw refusal(fit);
   step_plan = std::move(fit.step_plan);
@@ -119,22 +118,20 @@ std::optional<Change> check_memory(const train::Planned& p, const FitOptions& op
 // The change that all ranks make: that of the first rank that needs one.
 std::optional<Change> agreed(const std::optional<Change>& mine, job::Ranks* ranks) {
   if (!ranks) return mine;
-  const std::vector<std::string> all = ranks->from_all(mine ? cat(mine->why, "\n", join(mine->flags, "\n")) : "");
-  for (const std::string& text : all) {
-    if (text.empty()) continue;
-    std::vector<std::string> lines = split(text, '\n');
-    const std::string why = lines[0];
-    lines.erase(lines.begin());
-    return Change{why, std::move(lines)};
+  const PlanChange plan = mine ? mine->plan : PlanChange();
+  const std::vector<std::string> why = ranks->from_all(mine ? mine->why : "");
+  const std::vector<PlanChange> plans = ranks->gather(plan);
+  for (size_t rank = 0; rank < why.size(); ++rank) {
+    if (why[rank].empty()) continue;
+    return Change{.why = why[rank], .plan = plans[rank]};
   }
   return std::nullopt;
 }
 
 // A learner without plans reports its own memory, which is compared with what is available.
 void check_cost(const train::PreparedRun& run, const FitOptions& options, Outcome& outcome) {
-  if (options.choose_batch) {
-    fail(ErrorKind::usage, "--batch-size", "auto is for networks: --model ", run.config().model, " has no batches");
-  }
+  if (options.choose_batch)
+    refuse_flag_of("--batch-size auto", "networks", cat("this run trains ", run.config().model));
   const train::Cost cost = run.cost();
   const double free =
       options.device_memory > 0 ? options.device_memory : static_cast<double>(cpu_info().memory_available_bytes);
@@ -149,19 +146,21 @@ void check_cost(const train::PreparedRun& run, const FitOptions& options, Outcom
 // Refuses a run before reading its data, if reading takes time and it is known already that the run does not fit. The
 // memory for data is not included, so this is the minimum that the run needs.
 void refuse_before_data(const train::Config& config, const FitOptions& fit, const train::PrepareOptions& options) {
-  const bool net = train::is_network(config);
+  const bool net = options.own.model || train::is_network(config, options.source);
   const bool shared = options.ranks || config.shards > 0, offloads = parse_offload(config.offload) != Offload::none;
-  if (fit.if_too_large == FitOptions::IfTooLarge::ignore || options.own.any() || !net || shared || offloads) return;
-  const std::string path = data::find(config.data, {.data_dir = config.data_dir});
-  if (path.empty() || !data::takes_time_to_read(path)) return;
-  const std::optional<TrainingSetup> setup = setup_before_data(config);
+  if (fit.if_too_large == FitOptions::IfTooLarge::ignore || options.own.any() || options.source.in_memory() || !net ||
+      shared || offloads)
+    return;
+  options.source.need();
+  if (!options.source.takes_time_to_read()) return;
+  const std::optional<TrainingSetup> setup = setup_before_data(config, options.source);
   if (!setup) return;
   StepPlanOptions o = options_of(*setup);
   o.backend = *trace::device_named(config.backend);
   o.whole_run = setup->test_count > 0;
   if (fit.choose_batch) o.batch = o.parts = 1;
   const FitCheck f = fit_within(plan_step(*setup, o), *setup, memory_of(o.backend, fit.device_memory));
-  const bool adapts = fit.if_too_large == FitOptions::IfTooLarge::adapt && !f.flags.empty() && f.changes.empty();
+  const bool adapts = fit.if_too_large == FitOptions::IfTooLarge::adapt && f.change.any() && f.changes.empty();
   if (!f.fits && !adapts) throw refusal(f);
 }
 
@@ -173,6 +172,7 @@ FittedRun prepare_fitting(train::Config& config, const FitOptions& fit, train::P
   options.refuse_too_large = fit.if_too_large != FitOptions::IfTooLarge::ignore;
   job::Ranks* const ranks = options.ranks;
   BatchChoice batch(ranks);
+  if (!options.own.feeds && !options.source) options.source = train::source_of(config);
   refuse_before_data(config, fit, options);
   for (;;) {
     FittedRun fitted{.run = train::prepare(config, options), .outcome = {}, .step_plan = {}, .offload = {}};
@@ -195,8 +195,8 @@ FittedRun prepare_fitting(train::Config& config, const FitOptions& fit, train::P
     if (!change) change = check_memory(p, fit, memory, step_plan);
     if (fit.choose_batch || fit.if_too_large == FitOptions::IfTooLarge::adapt) change = agreed(change, ranks);
     if (change) {
-      say(cat(change->why, ": continuing with ", join(change->flags, " ")));
-      train::set_flags(config, change->flags);
+      say(cat(change->why, ": continuing with ", change->plan.flags()));
+      change->plan.apply(config);
       continue;
     }
     if (offloads) fitted.offload = offload_text(unlimited, step_plan, pointer_to(rates), step_plan.options.speed);

@@ -16,7 +16,7 @@ namespace {
 
 struct Mean {
   StepPlanOptions options;
-  std::vector<std::string> flags;
+  PlanChange change;
   std::string changes;
 };
 
@@ -35,15 +35,13 @@ std::vector<Mean> means_for(const StepPlan& step_plan, const std::string& parts_
     o.offload = offload;
     o.device_bytes = device_bytes;
     o.whole_run = false;
-    std::vector<std::string> flags;
-    if (batch != now.batch) flags.insert(flags.end(), {"--batch-size", cat(batch * now.ranks)});
-    if (parts != now.parts) flags.insert(flags.end(), {"--grad-accum", cat(parts)});
-    if (recompute != now.recompute) {
-      flags.insert(flags.end(), {"--recompute", recompute == Recompute::all ? "all" : "auto"});
-    }
-    if (offload != now.offload) flags.insert(flags.end(), {"--offload", offload == Offload::all ? "all" : "auto"});
+    PlanChange change;
     const bool other = batch != now.batch;
-    all.push_back({o, std::move(flags), other ? "the batch is another" : parts != now.parts ? parts_change : ""});
+    if (other) change.batch_size = batch * now.ranks;
+    if (parts != now.parts) change.grad_accum = parts;
+    if (recompute != now.recompute) change.recompute = recompute;
+    if (offload != now.offload) change.offload = offload;
+    all.push_back({o, change, other ? "the batch is another" : parts != now.parts ? parts_change : ""});
   };
   const auto add_parts = [&](Recompute recompute, Offload offload) {
     for (int64_t parts = 2 * now.parts; parts <= now.batch; parts *= 2) add(now.batch, parts, recompute, offload);
@@ -85,6 +83,30 @@ std::string milliseconds(double s) { return cat(fixed(s * 1e3, s < 0.01 ? 2 : s 
 
 }  // namespace
 
+bool PlanChange::any() const {
+  return batch_size > 0 || grad_accum > 0 || recompute || offload || host_data || save_in_place;
+}
+
+void PlanChange::apply(train::Config& c) const {
+  if (batch_size > 0) c.batch_size = batch_size;
+  if (grad_accum > 0) c.grad_accum = grad_accum;
+  if (recompute) c.recompute = recompute_names()[static_cast<size_t>(*recompute)];
+  if (offload) c.offload = offload_names()[static_cast<size_t>(*offload)];
+  if (host_data) c.device_data = "no";
+  if (save_in_place) c.save_in_place = true;
+}
+
+std::string PlanChange::flags() const {
+  std::vector<std::string> all;
+  if (host_data) all.emplace_back("--device-data no");
+  if (batch_size > 0) all.push_back(cat("--batch-size ", batch_size));
+  if (grad_accum > 0) all.push_back(cat("--grad-accum ", grad_accum));
+  if (recompute) all.push_back(cat("--recompute ", recompute_names()[static_cast<size_t>(*recompute)]));
+  if (offload) all.push_back(cat("--offload ", offload_names()[static_cast<size_t>(*offload)]));
+  if (save_in_place) all.emplace_back("--save-in-place");
+  return join(all, " ");
+}
+
 Memory memory_for(const train::Planned& planned, double limit) {
   return memory_of(planned.step[0].plan->options().backend, limit);
 }
@@ -110,9 +132,8 @@ FitCheck fit_within(StepPlan step_plan, const TrainingSetup& setup, const Memory
   if (f.fits) return f;
   // The copy for a checkpoint saves one wait per checkpoint and no step, so it is the first to go.
   const auto copy = static_cast<double>(f.step_plan.part(Part::checkpoint));
-  const std::vector<std::string> in_place = {"--save-in-place"};
   if (copy > 0 && fits(f.step_plan, f.needed - copy)) {
-    f.flags = in_place;
+    f.change.save_in_place = true;
     f.options = f.step_plan.options;
     f.needed_then = f.needed - copy;
     return f;
@@ -142,8 +163,8 @@ FitCheck fit_within(StepPlan step_plan, const TrainingSetup& setup, const Memory
         total = static_cast<double>(then.total()) - left_out;
         if (!fits(then, total)) continue;
       }
-      f.flags = m.flags;
-      if (left_out > 0) f.flags.insert(f.flags.end(), in_place.begin(), in_place.end());
+      f.change = m.change;
+      f.change.save_in_place = left_out > 0;
       f.options = m.options;
       f.changes = m.changes;
       f.needed_then = total;
@@ -168,9 +189,9 @@ FitCheck check_fit(const train::Planned& planned, const Memory& memory) {
     f.fits = false;
     f.options = f.step_plan.options;
     f.needed_then = f.needed;
-    f.flags = {"--device-data", "no"};
-  } else if (!f.flags.empty()) {
-    f.flags.insert(f.flags.begin(), {"--device-data", "no"});
+    f.change.host_data = true;
+  } else {
+    f.change.host_data = f.change.any();
   }
   f.needed = whole.needed;
   f.step_plan = std::move(whole.step_plan);
@@ -193,10 +214,10 @@ Error refusal(const FitCheck& f) {
     text += cat("\n    ", bytes(static_cast<double>(h.bytes)), "  ", h.path.empty() ? "-" : h.path, "  ", h.what, " ",
                 h.type);
   }
-  if (f.flags.empty()) {
+  if (!f.change.any()) {
     text += "\n  no batch size, accumulation, recomputation or offloading would fit";
   } else {
-    text += cat("\n  would fit, with ", bytes(f.needed_then), ": the same command with ", join(f.flags, " "),
+    text += cat("\n  would fit, with ", bytes(f.needed_then), ": the same command with ", f.change.flags(),
                 f.changes.empty() ? "  (or --fit auto)" : cat("  (other results: ", f.changes, ")"));
   }
   return {ErrorKind::capacity, "train", text};

@@ -1,6 +1,7 @@
 // Preflight: checks whether a planned run fits the available memory, and if not, which flags would make it fit. After
 // the run, compares what it took with its plan.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,14 +20,27 @@ struct Memory {
 Memory memory_for(const train::Planned& planned, double limit = 0);
 Memory memory_of(const std::string& backend, double limit = 0);  // the memory of a backend's device
 
+// Settings of a plan that are changed so that a run fits; the others stay. Ranks exchange it.
+struct PlanChange {
+  int64_t batch_size = 0;  // over all devices; 0: as it is
+  int64_t grad_accum = 0;  // the same
+  std::optional<Recompute> recompute = {};
+  std::optional<Offload> offload = {};
+  bool host_data = false;  // the training set leaves the device
+  bool save_in_place = false;
+
+  bool any() const;
+  void apply(train::Config& config) const;
+  std::string flags() const;  // as a user types them: "--grad-accum 4 --save-in-place"
+};
+
 struct FitCheck {
   bool fits = true;
   double needed = 0, available = 0;  // bytes of the device's memory
-  // Changes of the configuration that would fit, by the least costly means; empty if no known means helps.
-  std::vector<std::string> flags;  // "--grad-accum", "4"
-  StepPlanOptions options;         // the step plan's options with these flags
+  PlanChange change;                 // would fit, by the least costly means; none if no known means helps
+  StepPlanOptions options;           // the step plan's options with this change
   double needed_then = 0;
-  std::string changes;  // how these flags change the results; "" if only by rounding
+  std::string changes;  // how it changes the results; "" if only by rounding
   StepPlan step_plan;
 };
 

@@ -3,9 +3,8 @@
 
 #include <memory>
 
-#include "freight/base/error.h"
 #include "freight/base/parse_number.h"
-#include "freight/base/printable.h"
+#include "freight/base/usage.h"
 #include "freight/data/catalog.h"
 #include "freight/data/outline.h"
 #include "freight/train/task.h"
@@ -59,8 +58,8 @@ models::Options options_of(const train::Config& c, const Shape& input) {
 }
 
 // A built-in data set of images in arrays, whose shape the catalog knows even if it was not downloaded.
-const data::CatalogEntry* known_arrays(const train::Config& c) {
-  const data::CatalogEntry* e = data::named_set(c.data, {.data_dir = c.data_dir});
+const data::CatalogEntry* known_arrays(const train::Config& c, const data::Source& source) {
+  const data::CatalogEntry* e = source.entry();
   if (!e || e->text || e->shape.empty() || e->classes == 0 || e->shape.find('x') == std::string::npos) return nullptr;
   const bool spec = c.model.find('/') != std::string::npos || ends_with(c.model, ".json");
   return spec || e->shape.find('-') != std::string::npos ? nullptr : e;
@@ -104,8 +103,8 @@ TrainingSetup of_outline(const train::Config& c, const data::Outline& o) {
   return s;
 }
 
-TrainingSetup of_task(const train::Config& config) {
-  const std::shared_ptr<const train::Task> task = train::make_task(config, {});
+TrainingSetup of_task(const train::Config& config, const data::Source& source) {
+  const std::shared_ptr<const train::Task> task = train::make_task(config, source, {});
   const auto [x, y] = task->batch_types();
   TrainingSetup s{.config = config,
                   .make_model = [task] { return task->make_model(); },
@@ -120,7 +119,7 @@ TrainingSetup of_task(const train::Config& config) {
   s.tested = {without_batch_axis(test_x), without_batch_axis(test_y)};
   s.kept_bytes = task->kept_bytes();
   s.lengths = task->lengths();
-  s.images_in_files = data::content_of(config.data, {.data_dir = config.data_dir}) == data::Content::images;
+  s.images_in_files = source.content() == data::Content::images;
   if (std::string(s.unit) == "tok") {  // a step counts windows
     s.unit = "win";
     s.train_count /= s.input.shape[0];
@@ -165,17 +164,17 @@ std::vector<LengthShare> TrainingSetup::length_shares(int64_t batch) const {
   return all;
 }
 
-TrainingSetup make_setup(const train::Config& config, const Shape& input) {
+TrainingSetup make_setup(const train::Config& config, const Shape& input, data::Source source) {
   if (config.data.empty()) return of_model(config, options_of(config, input));
-  if (!input.empty()) fail(ErrorKind::usage, "--input-shape", "replaces data: got --data ", config.data, " as well");
-  const data::CatalogEntry* entry = known_arrays(config);
-  return entry ? of_entry(config, *entry) : of_task(config);
+  excludes({"--input-shape", !input.empty()}, {"--data", true}, "it replaces data");
+  if (!source) source = train::source_of(config);
+  const data::CatalogEntry* entry = known_arrays(config, source);
+  return entry ? of_entry(config, *entry) : of_task(config, source);
 }
 
-std::optional<TrainingSetup> setup_before_data(const train::Config& c) {
-  if (const data::CatalogEntry* entry = known_arrays(c)) return of_entry(c, *entry);
-  data::LoadOptions where{.data_dir = c.data_dir, .text = {.text_column = c.text_column}};
-  const data::Content content = data::content_of(c.data, where);
+std::optional<TrainingSetup> setup_before_data(const train::Config& c, const data::Source& source) {
+  if (const data::CatalogEntry* entry = known_arrays(c, source)) return of_entry(c, *entry);
+  const data::Content content = source.content();
   if (content != data::Content::arrays && content != data::Content::images) return std::nullopt;
   if (train::is_spec_file(c.model)) {
     TrainingSetup s = of_model(c, {.classes = c.num_classes});
@@ -183,8 +182,9 @@ std::optional<TrainingSetup> setup_before_data(const train::Config& c) {
     mix_labels(s, s.make_model().classes());
     return s;
   }
-  data::parse_layout(c.layout, where.arrays.asked.layout);
-  const std::optional<data::Outline> o = data::outline(data::find(c.data, where), where);
+  data::LoadOptions options;
+  data::parse_layout(c.layout, options.arrays.asked.layout);
+  const std::optional<data::Outline> o = data::outline(source.path(), options);
   return o ? std::optional(of_outline(c, *o)) : std::nullopt;
 }
 
@@ -193,8 +193,7 @@ Shape parse_input_shape(const std::string& text) {
   for (const std::string& part : split(text, 'x')) {
     const int64_t n = parse_number<int64_t>(part).value_or(0);
     if (n < 1 || n > 1'000'000) {
-      fail(ErrorKind::usage, "--input-shape", "expected whole numbers like 3x224x224, or the tokens of a text, got '",
-           excerpt(text), "'");
+      refuse_text("--input-shape", "whole numbers like 3x224x224, or the tokens of a text", text);
     }
     shape.insert(shape.rank(), n);
   }

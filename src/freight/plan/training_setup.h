@@ -48,11 +48,11 @@ struct TrainingSetup {
 
 // If `config.data` is empty, the setup is that of the model alone, with its own input or with samples of shape `input`:
 // {3, 224, 224}, or {T}. Throws the errors of training if data and model do not fit each other.
-TrainingSetup make_setup(const train::Config& config, const Shape& input = {});
+TrainingSetup make_setup(const train::Config& config, const Shape& input = {}, data::Source source = {});
 
 // The setup of a run before its data are read: for data sets that the catalog or the first bytes of the files describe,
 // and for images and arrays if a spec gives the input. Their number may be unknown. Empty if the data must be read.
-std::optional<TrainingSetup> setup_before_data(const train::Config& config);
+std::optional<TrainingSetup> setup_before_data(const train::Config& config, const data::Source& source);
 
 // Parses "3x224x224" or "256" as a shape. Throws Error(usage).
 Shape parse_input_shape(const std::string& text);

@@ -12,6 +12,7 @@
 #include "freight/base/device_memory.h"
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
+#include "freight/base/usage.h"
 #include "freight/passes/passes.h"
 #include "freight/run/collectives.h"
 #include "freight/run/plan.h"
@@ -230,9 +231,7 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
   b.kept = std::make_unique<Arena>(b.memory, memory.kept_bytes);
   if (memory.host_bytes > 0) b.host = std::make_unique<Arena>(b.memory, memory.host_bytes, DeviceSide::host);
   const std::vector<Value> state_leaves = g.leaves(Op::state);
-  if (state_leaves.size() != states.size()) {
-    fail(ErrorKind::usage, "run", "expected ", state_leaves.size(), ", got ", states.size(), " states");
-  }
+  need_count("run", "states", states.size(), state_leaves.size());
   for (size_t i = 0; i < states.size(); ++i) {
     const Value leaf = state_leaves[i];
     if (!states[i] || states[i]->size() < g.type(leaf).bytes()) {

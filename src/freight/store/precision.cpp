@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "freight/backend/backend.h"
-#include "freight/base/error.h"
+#include "freight/base/usage.h"
 #include "freight/trace/tensor.h"
 
 namespace freight::store {
@@ -16,9 +16,7 @@ const std::vector<std::string>& precision_names() {
 
 ComputeType compute_type(const std::string& precision, const std::string& backend_name) {
   const std::vector<std::string>& names = precision_names();
-  if (std::find(names.begin(), names.end(), precision) == names.end()) {
-    fail(ErrorKind::usage, "--precision", "unknown value: expected one of ", join(names, ", "), ", got ", precision);
-  }
+  need_name("--precision", precision, names);
   ComputeType out;
   parse_dtype(precision, out.dtype);  // TF32 is not a type: values are f32
   if (precision == "fp32") return out;

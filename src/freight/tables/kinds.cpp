@@ -10,6 +10,7 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/data/columns.h"
 #include "freight/tables/number_columns.h"
 
@@ -264,9 +265,8 @@ std::map<std::string, ColumnKind> parse_types(const std::string& text) {
       fail(ErrorKind::usage, "--types", "expected COLUMN=TYPE with one of ", join(known, ", "), ", got ", part,
            near.empty() ? "" : cat("; did you mean ", near, "?"));
     }
-    if (!types.emplace(name, static_cast<ColumnKind>(at - known.begin())).second) {
-      fail(ErrorKind::usage, "--types", "column ", name, " appears twice");
-    }
+    if (!types.emplace(name, static_cast<ColumnKind>(at - known.begin())).second)
+      refuse_twice("--types", "columns", name);
   }
   return types;
 }

@@ -11,6 +11,7 @@
 #include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/data/cells.h"
 #include "freight/data/columns.h"
 #include "freight/data/dataset.h"
@@ -43,9 +44,9 @@ void leave_out(data::Cells& cells, const train::RowSource& source, const std::ve
     kept[static_cast<size_t>(fault.row)] = false;
   }
   cells.keep(kept);
-  if (cells.rows() == 0) fail(ErrorKind::data, source.data, "has no rows");
+  if (cells.rows() == 0) fail(ErrorKind::data, source.data.where(), "has no rows");
   if (cells.rows() < 2 && !source.known) {
-    fail(ErrorKind::data, source.data, "holds ", cells.rows(),
+    fail(ErrorKind::data, source.data.where(), "holds ", cells.rows(),
          " rows, expected at least two, for training and validation");
   }
 }
@@ -92,7 +93,7 @@ class TableReader {
     out_.fingerprint = fingerprint();
     if (source_.known) return;
     learn_ranges();
-    if (!set_.test.files.empty()) read_own_test();
+    if (!set_.test.empty()) read_own_test();
     if (!source.folder.empty()) {
       out_.notes.push_back(cat("rows are kept in files of ", source.folder, " instead of memory (--external-memory)"));
     }
@@ -111,23 +112,22 @@ class TableReader {
     if (source_.known && !needed && std::find(head.names.begin(), head.names.end(), asked) == head.names.end()) {
       return std::nullopt;
     }
-    const size_t at = column_at(head.names, asked, flag, source_.data);
+    const size_t at = column_at(head.names, asked, flag, source_.data.where());
     if (at == target_) fail(ErrorKind::usage, flag, "column ", head.names[at], " is the target");
     return at;
   }
 
   std::vector<data::CellKind> kinds(const data::TableHead& head) {
-    if (data::only_names(head)) fail(ErrorKind::data, source_.data, "has a header and no rows");
-    target_ = target_of(head, source_.target, source_.data);
+    if (data::only_names(head)) fail(ErrorKind::data, source_.data.where(), "has a header and no rows");
+    target_ = target_of(head, source_.target, source_.data.where());
     order_ = asked_column(head, source_.split_by, "--split-by");
     group_ = asked_column(head, source_.group_column, "--group-column");
-    if (order_ && group_)
-      fail(ErrorKind::usage, "--split-by", "cannot be combined with --group-column: either divides the rows");
+    excludes({"--split-by", order_.has_value()}, {"--group-column", group_.has_value()}, "either divides the rows");
     weight_ = asked_column(head, source_.weight_column, "--weight-column");
     if (source_.known) return kinds_of_model(head);
     std::vector<data::CellKind> kinds(head.names.size(), data::CellKind::by_cells);
     for (const auto& [name, kind] : types_) {
-      const size_t at = column_at(head.names, name, "--types", source_.data);
+      const size_t at = column_at(head.names, name, "--types", source_.data.where());
       if (at == target_)
         fail(ErrorKind::usage, "--types", "column ", name, " is the target: --task specifies its type");
       said_[at] = kind;
@@ -135,7 +135,7 @@ class TableReader {
     }
     for (const std::string& name : split(source_.drop, ',')) {
       if (name.empty()) continue;
-      const size_t at = column_at(head.names, name, "--drop", source_.data);
+      const size_t at = column_at(head.names, name, "--drop", source_.data.where());
       if (at == target_) fail(ErrorKind::usage, "--drop", "column ", name, " is the target: --target names another");
       ignored_[at] = "dropped";
       if (at != order_ && at != group_ && at != weight_) kinds[at] = data::CellKind::skipped;
@@ -146,7 +146,7 @@ class TableReader {
   }
 
   std::vector<data::CellKind> kinds_of_model(const data::TableHead& head) {
-    places_ = store::places_of(source_.known->columns, head.names, source_.data);
+    places_ = store::places_of(source_.known->columns, head.names, source_.data.where());
     std::vector<data::CellKind> kinds = store::kinds_of(source_.known->columns, places_, head.names.size());
     // Class names may be words or numbers, so their spelling decides.
     if (kinds[target_] == data::CellKind::skipped) {
@@ -181,11 +181,11 @@ class TableReader {
     const auto gone = std::count(kept.begin(), kept.end(), false);
     if (gone == 0) return;
     if (gone == cells_.rows()) {
-      fail(ErrorKind::data, source_.data, "column ", weights.name, ": all weights are 0");
+      fail(ErrorKind::data, source_.data.where(), "column ", weights.name, ": all weights are 0");
     }
     cells_.keep(kept);
     if (cells_.rows() < 2 && !source_.known) {
-      fail(ErrorKind::data, source_.data, "holds ", cells_.rows(),
+      fail(ErrorKind::data, source_.data.where(), "holds ", cells_.rows(),
            " row with a weight above 0, expected at least two, for training and validation");
     }
     out_.notes.push_back(cat(gone, gone == 1 ? " row is" : " rows are", " ignored: weight 0 in column ", weights.name));
@@ -207,8 +207,8 @@ class TableReader {
       }
     }
     if (faults.size() == static_cast<size_t>(cells_.rows()) && !faults.empty() && all_without_target()) {
-      fail(ErrorKind::data, source_.data, "column ", out_.target, ", the target, is empty in all ", cells_.rows(),
-           " rows; --target names another column");
+      fail(ErrorKind::data, source_.data.where(), "column ", out_.target, ", the target, is empty in all ",
+           cells_.rows(), " rows; --target names another column");
     }
     return faults;
   }
@@ -236,7 +236,7 @@ class TableReader {
       const TypingOptions options{.said = said == said_.end() ? std::nullopt : std::optional(said->second),
                                   .alone = cells_.columns.size() - ignored_.size() == 2,
                                   .folder = source_.folder};
-      const TypedColumn typed = type_column(cells_, i, source_.data, options);
+      const TypedColumn typed = type_column(cells_, i, source_.data.where(), options);
       for (store::Column& part : learnt_of(column, typed, cells_.head.names)) {
         places_.push_back(i);
         out_.shape.columns.push_back(std::move(part));
@@ -250,7 +250,7 @@ class TableReader {
       if (!options.said) reasons.push_back(cat(column.name, " (", to_string(typed.kind), ": ", typed.note, ")"));
     }
     if (places_.empty()) {
-      fail(ErrorKind::data, source_.data, "has the column ", out_.target, " alone: there are no features",
+      fail(ErrorKind::data, source_.data.where(), "has the column ", out_.target, " alone: there are no features",
            reasons.empty() ? "" : cat("; ignored: ", join(reasons, ", "), "; --types COL=TYPE overrides this"));
     }
     if (reasons.empty()) return;
@@ -264,11 +264,11 @@ class TableReader {
     choose_classes();
     const size_t classes = out_.shape.classes.size();
     if (source_.ranking && target_column().is_words()) {
-      fail(ErrorKind::data, source_.data, "column ", out_.target,
+      fail(ErrorKind::data, source_.data.where(), "column ", out_.target,
            " contains categories, a ranking needs relevance labels: whole numbers, higher is better");
     }
     if (classes == 0 && target_column().is_words()) {
-      fail(ErrorKind::data, source_.data, "column ", out_.target,
+      fail(ErrorKind::data, source_.data.where(), "column ", out_.target,
            " contains categories, the model is for regression: expected numbers, or a model for classification");
     }
     if (source_.ranking) need_relevances(cells_, target_);
@@ -336,9 +336,9 @@ class TableReader {
       for (const double v : column.numbers) times.push_back(v);
       return times;
     }
-    const TypedColumn typed = type_of(column, source_.data, {});
+    const TypedColumn typed = type_of(column, source_.data.where(), {});
     if (typed.kind != ColumnKind::datetime) {
-      fail(ErrorKind::data, source_.data, "column ", column.name, ": --split-by needs times or numbers, got ",
+      fail(ErrorKind::data, source_.data.where(), "column ", column.name, ": --split-by needs times or numbers, got ",
            to_string(typed.kind), " '", excerpt(column.text(0)), "'");
     }
     const store::Column seconds{.name = column.name, .form = store::CellForm::seconds, .order = typed.order};
@@ -356,7 +356,7 @@ class TableReader {
     const double share = source_.val_split < 0 ? data::kDefaultSplit : source_.val_split;
     held_out_ = held_out(share);
     const auto count = std::count(held_out_.begin(), held_out_.end(), true);
-    if (source_.whole && !source_.known && set_.test.files.empty()) {
+    if (source_.whole && !source_.known && set_.test.empty()) {
       fail(ErrorKind::usage, "--val-split", "there is neither a validation set nor a test set to evaluate a model on");
     }
     if (!source_.known && !source_.whole && share == 0) {
@@ -378,7 +378,7 @@ class TableReader {
       return;
     }
     out_.notes.push_back(cat(count, " of ", held_out_.size(), " rows are for validation",
-                             set_.test.files.empty() ? "" : ", which guide the training",
+                             set_.test.empty() ? "" : ", which guide the training",
                              group_   ? cat(", by groups of ", cells_.columns[*group_].name)
                              : order_ ? cat(", the last by ", cells_.columns[*order_].name)
                                       : std::string(),
@@ -412,7 +412,7 @@ class TableReader {
 
   void read_own_test() {
     train::RowSource other = source_;
-    other.data = set_.test.files[0];
+    if (!set_.test.files.empty()) other.data = set_.test.files[0];
     other.test = other.drop = other.types = other.split_by = "";
     if (weight_) other.weight_column = cells_.columns[*weight_].name;
     if (!other.ranking) other.group_column = "";
@@ -422,9 +422,10 @@ class TableReader {
     train::RowData test = TableReader(other, set_, set_.test).take();
     out_.own_test = std::move(test.train);
     if (weight_ && !out_.own_test.weights) {
-      out_.notes.push_back(cat("rows of ", other.data, " are not weighted: it has no column ", other.weight_column));
+      out_.notes.push_back(
+          cat("rows of ", other.data.where(), " are not weighted: it has no column ", other.weight_column));
     }
-    out_.notes.push_back(cat("the ", out_.own_test.count(), " rows of ", other.data, " are the test set",
+    out_.notes.push_back(cat("the ", out_.own_test.count(), " rows of ", other.data.where(), " are the test set",
                              source_.test.empty() ? "" : " (--test)"));
   }
 
@@ -547,7 +548,10 @@ double bytes_of_reading(const train::RowSource& source, double enough) {
   // A value takes at least a character and a separator; compressed text is seldom smaller than a twentieth.
   constexpr double kLeastOfCell = 2, kMostPacked = 20;
   constexpr uint64_t kFirstBytes = uint64_t{1} << 20;
-  const data::TableSet set = data::table_at(source.data);
+  const data::TableSet set = source.data.table();
+  if (const auto& cells = set.train.cells) {  // there already: the rows made of them are left
+    return bytes_of_reading(static_cast<double>(cells->rows()) * static_cast<double>(cells->columns.size())) / 2;
+  }
   double most = 0;
   for (const std::string& file : set.train.files) {
     std::error_code ignored;
@@ -568,7 +572,7 @@ double bytes_of_reading(const train::RowSource& source, double enough) {
 }
 
 train::RowData read_table(const train::RowSource& source) {
-  data::TableSet set = data::table_at(source.data);
+  data::TableSet set = source.data.table();
   train::RowSource asked = source;
   if (asked.target.empty()) asked.target = set.target;
   if (asked.drop.empty() && !asked.known) asked.drop = join(set.drop, ",");

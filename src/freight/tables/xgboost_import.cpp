@@ -12,6 +12,7 @@
 #include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
@@ -59,9 +60,9 @@ Array split_range(const std::vector<store::Tree>& trees, int64_t columns) {
 
 // The names of --class-names, else "0", "1", ...
 std::vector<std::string> names_of_classes(int64_t classes, const std::vector<std::string>& names) {
-  if (!names.empty() && static_cast<int64_t>(names.size()) != classes) {
-    fail(ErrorKind::usage, "--class-names", "got ", names.size(), " names, the trees predict ", classes, " classes");
-  }
+  if (!names.empty())
+    freight::need_count("--class-names", cat("names, for ", classes, " classes that the trees predict"), names.size(),
+                        static_cast<size_t>(classes));
   if (!names.empty()) return names;
   std::vector<std::string> numbers;
   for (int64_t k = 0; k < classes; ++k) numbers.push_back(cat(k));

@@ -10,9 +10,9 @@
 #include "freight/base/clock.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/cpu_share.h"
-#include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
+#include "freight/base/usage.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
@@ -73,9 +73,9 @@ std::string TreeLearner::folder_for(const train::Config& c, const train::RowSour
                                                                                 : nullptr;
   const std::string folder = std::filesystem::temp_directory_path().string();
   if (c.external_memory == "on") {
-    if (!against) return folder;
-    fail(ErrorKind::usage, "--external-memory", "got on, which cannot be combined with ", against,
-         ": expected one fit on the CPU");
+    excludes({"--external-memory on", true}, {against ? against : "", against != nullptr},
+             "expected one fit on the CPU");
+    return folder;
   }
   const auto free = static_cast<double>(cpu_info().memory_available_bytes);
   return !against && free > 0 && bytes_of_reading(source, free) > free ? folder : std::string();

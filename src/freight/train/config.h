@@ -5,32 +5,50 @@
 #include <string>
 #include <vector>
 
+#include "freight/data/source.h"
+
 namespace freight::train {
 
 // A learning rate that is not said: nets take kRateOfNets, other learners their own (Learner::choose).
 inline constexpr double kAutomaticRate = -1, kRateOfNets = 0.01;
 
-struct Config {
-  // These are defined in recipe.cpp: made inline, the copies of ninety fields took seconds of a build.
-  Config();
-  Config(const Config& other);
-  Config(Config&& other) noexcept;
-  Config& operator=(const Config& other);
-  Config& operator=(Config&& other) noexcept;
-  ~Config();
-
+// What a run reads.
+struct DataConfig {
   std::string data = "digits";
   std::string data_dir;
-  std::string model;        // name or FILE.json
-  int64_t num_classes = 0;  // of a named model; 0: the data's
-  std::string input_size;   // "H" or "HxW": images are resized to it; empty: as they are
+  double val_split = -1;                // share that is held out; below 0 chooses
+  std::string on_bad_sample = "error";  // error, skip, report
+};
+
+// What a run starts from and where it leaves its results, whatever it trains.
+struct JobConfig {
+  std::string model;  // name or FILE.json
   std::string recipe = "default";
-  std::string weights;             // start from these
   std::string backend = "auto";    // auto, cpu, ref, cuda:N, opencl:N
   std::string precision = "fp32";  // store::precision_names()
   std::string output_dir;          // empty: runs/MODEL-DATA
   bool overwrite = false;
   std::string resume;  // "auto" or a path (find_checkpoint); empty: a new run
+  int64_t workers = -1;
+  int64_t seed = 0;
+  bool deterministic = false;
+};
+
+// What networks and models of tables share. Networks are refused these for now (need_flags_of).
+struct CommonConfig {
+  std::string metric = "auto";        // check_metric_name() in train/scores.h
+  int64_t early_stop = -1;            // a learner chooses what is below 0
+  std::string class_weight = "none";  // none, balanced
+  std::string weight_column;          // the name or number of a column
+  int64_t folds = 0;                  // 0: none, or 5 where something is compared
+  double threshold = 0;               // probability above which the second of two classes is told; 0 chooses
+};
+
+// A network: its data as samples, its model, optimizer, schedule, memory and checkpoints.
+struct NetworkConfig {
+  int64_t num_classes = 0;  // of a named model; 0: the data's
+  std::string input_size;   // "H" or "HxW": images are resized to it; empty: as they are
+  std::string weights;      // start from these
 
   int64_t epochs = 1;
   int64_t max_steps = 0;  // 0: no limit
@@ -60,9 +78,8 @@ struct Config {
   int64_t shift = 0;         // augmentation: random shift in pixels
   int64_t crop_padding = 0;
   bool flip = false;
-  // Images in files: sides of samples, 0 chooses (data::ImageOptions); the share that is held out, below 0 chooses.
+  // Images in files: sides of samples, 0 chooses (data::ImageOptions).
   int64_t train_crop_size = 0, val_resize_size = 0, val_crop_size = 0;
-  double val_split = -1;
   std::string orientation = "exif";
   std::string layout = "auto", value_range;  // of arrays
   double crop_min_area = 0.08;               // least share of an image that a random crop takes
@@ -79,36 +96,7 @@ struct Config {
   int64_t min_count = 2;                  // of a word in the training part
   int64_t max_length = 0;                 // tokens per sample; 0: the model's, or 256
   std::string truncation_side = "right";  // where a longer text is cut off; left keeps its end
-  std::string on_bad_sample = "error";    // error, skip, report
-  // Tables (docs/tables.md): which column is told, and how the table is read and divided.
-  std::string target;                       // empty chooses
-  std::string test;                         // a file that is the test part
-  std::string columns, drop, types;         // names of a file without a header; COL,...; COL=KIND,...
-  std::string header = "auto";              // auto, yes, no: whether the first row names the columns
-  std::string task = "auto";                // auto, classes, values, counts, ranking
-  std::string weight_column, group_column;  // names or numbers of columns
-  std::string split_by;                     // a column of times, by which the last rows are held out
-  // Trees on tables (docs/tables.md); a learner chooses what is 0, below 0 or auto.
-  std::string objective = "auto";
-  int64_t rounds = 0, early_stop = -1, trees = 0, max_depth = 0;
-  double subsample = 0, colsample = 0;  // shares of the rows and columns that a tree sees
-  double lambda = -1;                   // L2 on coefficients or the values of leaves
-  double min_child_weight = 1;
-  double quantile = 0.5, tweedie_power = 1.5;  // of the objectives of these names
-  std::string monotone;                        // COLUMN=1,COLUMN=-1
-  std::string class_weight = "none";           // none, balanced
-  std::string external_memory = "auto";        // auto, on, off: whether rows lie on the disk
-  std::string xgboost;                         // path of the library
-  // How models for tables and their hyperparameters are compared (docs/tables.md, train/selection.cpp).
-  std::string metric = "auto";  // check_metric_name() in train/scores.h
-  int64_t folds = 0;            // 0: none, or 5 where something is compared
-  int64_t tune = 0;             // further settings that are tried
-  std::string time_budget;      // "60s", "5m"; empty: 60 s where something is compared
-  double threshold = 0;         // probability above which the second of two classes is told; 0 chooses
-  double fit_seconds = 0;       // a fit in rounds ends after these, set where several share a time; 0: no limit
-  int64_t workers = -1;
-  int64_t seed = 0;
-  bool deterministic = false;
+
   std::string recompute = "none";    // recompute_names()
   std::string offload = "none";      // offload_names()
   std::string device_data = "auto";  // whether the training set lies on the device: auto, yes, no
@@ -120,16 +108,59 @@ struct Config {
   int64_t eval_every = 1;  // epochs; the last is always evaluated
 };
 
+// A model of a table: which column is told, how the table is read and divided, and how models are compared
+// (docs/tables.md, train/selection.cpp). Every learner of tables has these.
+struct TableConfig {
+  std::string target;                  // empty chooses
+  std::string test;                    // a file that is the test part
+  std::string columns, drop, types;    // names of a file without a header; COL,...; COL=KIND,...
+  std::string header = "auto";         // auto, yes, no: whether the first row names the columns
+  std::string task = "auto";           // auto, classes, values, counts, ranking
+  std::string group_column, split_by;  // a column of times, by which the last rows are held out
+  int64_t tune = 0;                    // further settings that are tried
+  std::string time_budget;             // "60s", "5m"; empty: 60 s where something is compared
+  double fit_seconds = 0;              // a fit in rounds ends after these, set where several share a time; 0: no limit
+};
+
+// Trees and linear models on tables; a learner chooses what is 0, below 0 or auto, and says which of these it has
+// (RowLearner::flags).
+struct TreeConfig {
+  std::string objective = "auto";
+  int64_t rounds = 0, trees = 0, max_depth = 0;
+  double subsample = 0, colsample = 0;  // shares of the rows and columns that a tree sees
+  double lambda = -1;                   // L2 on coefficients or the values of leaves
+  double min_child_weight = 1;
+  double quantile = 0.5, tweedie_power = 1.5;  // of the objectives of these names
+  std::string monotone;                        // COLUMN=1,COLUMN=-1
+  std::string external_memory = "auto";        // auto, on, off: whether rows lie on the disk
+  std::string xgboost;                         // path of the library
+};
+
+// A run: its data, its job, and what it trains, a network or a model of a table. The type that has a setting says what
+// its flag is of (Field::kind).
+struct Config : DataConfig, JobConfig, CommonConfig, NetworkConfig, TableConfig, TreeConfig {
+  // These are defined in recipe.cpp: made inline, the copies of ninety fields took seconds of a build.
+  Config();
+  Config(const Config& other);
+  Config(Config&& other) noexcept;
+  Config& operator=(const Config& other);
+  Config& operator=(Config&& other) noexcept;
+  ~Config();
+};
+
 // The recipe for a data set: "default", another name that the set has ("fast"), or a recipe FILE.json of the user's.
-// Throws Error(usage) that lists the names. `data_dir` is where a named set of the user's own is looked for first.
-Config recipe(const std::string& data, const std::string& name = "default", const std::string& data_dir = {});
+// Throws Error(usage) that lists the names.
+Config recipe(const data::Source& source, const std::string& name = "default");
+// Opens the data that a configuration names. Whoever prepares a run opens them once and hands the source on.
+data::Source source_of(const Config& config);
 // Takes a model. What a recipe says of its own model's net (layers, width, directions, dropout) does not hold for
 // another, and its learning rate is one of nets: a learner of tables chooses its own.
-void set_model(Config& config, const std::string& model);
+void set_model(Config& config, const std::string& model, const data::Source& source);
+void set_model(Config& config, const std::string& model);  // the same of data that are not open
 // Drops a recipe's sizes of pictures that go with another one than what is asked for: sizes that are not given follow
 // from those that are (docs/data.md). `asked`: the flags alone, without a recipe.
 void set_picture_sizes(Config& config, const Config& asked);
-std::vector<std::string> recipe_names(const std::string& data, const std::string& data_dir = {});
+std::vector<std::string> recipe_names(const data::Source& source);
 // Throws Error(usage) naming the field for values that cannot work (batch 0, learning rate NaN, unknown optimizer).
 void validate(const Config& config);
 

@@ -9,6 +9,7 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/optim/create.h"
@@ -313,9 +314,7 @@ void set_all(Config& c, const Json& node, const std::string& prefix, const std::
       if (key == f.key) found = &f;
     }
     if (!found) {
-      const std::string near = nearest(key, keys);
-      fail(ErrorKind::usage, source, "unknown key '", excerpt(key), "'",
-           near.empty() ? "" : cat("; did you mean ", near, "?"));
+      fail(ErrorKind::usage, source, "unknown key '", excerpt(key), "'", did_you_mean(key, keys));
     }
     set(c, *found, value, source);
   }
@@ -340,14 +339,7 @@ void check_number(const Field& f, double v, bool count) {
 }
 
 void check_word(const Field& f, const std::string& got) {
-  const std::vector<std::string>& known = f.limits.one_of;
-  if (known.empty()) return;
-  for (const std::string& k : known) {
-    if (k == got) return;
-  }
-  const std::string near = nearest(got, known);
-  fail(ErrorKind::usage, f.flag(), "unknown value: expected one of ", join(known, ", "), ", got ", got,
-       near.empty() ? "" : cat("; did you mean ", near, "?"));
+  if (!f.limits.one_of.empty()) need_name(f.flag(), got, f.limits.one_of);
 }
 
 }  // namespace
@@ -364,8 +356,32 @@ std::string Field::meaning(const std::string& word) const {
   return word;
 }
 
-bool for_tables(const Field& field) {
-  return std::string_view(field.group) == kTables || field.member == Field::Member(&Config::xgboost);
+namespace {
+bool has(const Trained& trained, const Field& f) {
+  const FlagKind kind = f.member.kind;
+  if (kind == FlagKind::data || kind == FlagKind::job || kind == trained.kind) return true;
+  return std::find(trained.flags.begin(), trained.flags.end(), f.flag()) != trained.flags.end();
+}
+}  // namespace
+
+void need_flags_of(const Trained& trained, const Config& c,
+                   const std::function<bool(const std::string& flag)>& flag_is_given) {
+  for (const Field& f : config_fields()) {
+    if (has(trained, f)) continue;
+    const std::string flag = f.flag();
+    const bool usual = std::visit(
+        [&](auto member) {
+          return std::any_of(trained.usual.begin(), trained.usual.end(),
+                             [&](const Config& u) { return c.*member == u.*member; });
+        },
+        f.member);
+    if (usual && !(flag_is_given && flag_is_given(flag))) continue;
+    const char* const of = f.member.kind == FlagKind::network ? "networks"
+                           : f.member.kind == FlagKind::trees ? "tree models"
+                                                              : "models of tables";
+    const bool label = flag == "--label-column";
+    refuse_flag_of(flag, of, cat("this run trains ", trained.name, label ? ": --target names the target column" : ""));
+  }
 }
 
 const std::vector<Field>& config_fields() {
@@ -387,24 +403,6 @@ void set_from_json(Config& c, const std::string& text, const std::string& source
   const auto document = io::parse_json<Json>(text, source);
   if (!document.is_object()) fail(ErrorKind::usage, source, "a configuration must be a JSON object");
   set_all(c, document, "", source);
-}
-
-void set_flags(Config& c, const std::vector<std::string>& flags) {
-  for (size_t i = 0; i < flags.size(); ++i) {
-    const std::vector<Field>& fields = config_fields();
-    const auto f = std::find_if(fields.begin(), fields.end(), [&](const Field& one) { return one.flag() == flags[i]; });
-    if (f == fields.end()) fail(ErrorKind::usage, flags[i], "no setting of a training run has this flag");
-    if (const auto* flag = std::get_if<bool Config::*>(&f->member)) {
-      c.** flag = true;
-      continue;
-    }
-    if (++i == flags.size()) fail(ErrorKind::usage, f->flag(), "needs a value");
-    if (const auto* text = std::get_if<std::string Config::*>(&f->member)) {
-      c.** text = f->meaning(flags[i]);
-    } else {
-      set(c, *f, io::try_parse_json<Json>(flags[i]).value_or(Json(flags[i])), f->flag());
-    }
-  }
 }
 
 std::string base_name(const std::string& name_or_path) {
@@ -432,23 +430,18 @@ void validate(const Config& c) {
     fail(ErrorKind::usage, "--save-every", "must be a time of at least 0 s: got ", c.save_seconds, " s");
   }
   check_metric_name(c.metric);
-  if (c.lr < 0 && c.lr != kAutomaticRate) fail(ErrorKind::usage, "--lr", "must be at least 0, or -1: got ", c.lr);
+  for (const auto& [flag, v] : {std::pair{"--lr", c.lr}, {"--lambda", c.lambda}}) {
+    if (v < 0 && v != kAutomaticRate) fail(ErrorKind::usage, flag, "must be at least 0, or -1: got ", v);
+  }
   if (c.folds == 1) fail(ErrorKind::usage, "--folds", "expected at least 2, got 1: one fold leaves nothing to fit");
   if (!c.time_budget.empty()) parse_seconds("--time-budget", c.time_budget);
-  if (c.lambda < 0 && c.lambda != -1) fail(ErrorKind::usage, "--lambda", "must be at least 0, or -1: got ", c.lambda);
-  if (c.grad_accum > c.batch_size) {
-    fail(ErrorKind::usage, "--grad-accum", "a batch of ", c.batch_size, " has no ", c.grad_accum, " parts");
+  for (const auto& [flag, parts] : {std::pair{"--grad-accum", c.grad_accum}, {"--shards", c.shards}}) {
+    if (parts <= c.batch_size) continue;
+    fail(ErrorKind::usage, flag, "a batch of ", c.batch_size, " has no ", parts, flag[2] == 'g' ? " parts" : " shards");
   }
-  if (c.shards > c.batch_size) {
-    fail(ErrorKind::usage, "--shards", "a batch of ", c.batch_size, " has no ", c.shards, " shards");
-  }
-  if (c.shards > 0 && c.grad_accum > 1) {
-    fail(ErrorKind::usage, "--grad-accum", "cannot be combined with --shards, which divide the batch already");
-  }
-  if (c.sync_batch_norm && c.grad_accum > 1) {
-    fail(ErrorKind::usage, "--sync-batch-norm",
-         "cannot be combined with --grad-accum: it needs the whole batch at once");
-  }
+  excludes({"--grad-accum", c.grad_accum > 1}, {"--shards", c.shards > 0}, "these divide the batch already");
+  excludes({"--sync-batch-norm", c.sync_batch_norm}, {"--grad-accum", c.grad_accum > 1},
+           "it needs the whole batch at once");
   if (c.epochs == 0 && c.max_steps == 0) {
     fail(ErrorKind::usage, "--epochs", "nothing to do: got 0 epochs and no --max-steps");
   }

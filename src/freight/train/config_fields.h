@@ -1,6 +1,7 @@
 // The fields of a training configuration as one table: flag, key in files, help, allowed values. The command line,
 // recipes, the stored config.json and the check of values all read it. A new setting is a member of Config and a row.
 #pragma once
+#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
@@ -21,8 +22,28 @@ struct Limits {
   std::vector<std::pair<std::string, std::string>> synonyms = {};  // other words for these, and which each means
 };
 
+// The type that has a setting: what its flag is of.
+enum class FlagKind { data, job, common, network, table, trees };
+template <class Part>
+constexpr FlagKind kind_of = FlagKind::data;
+template <>
+inline constexpr FlagKind kind_of<JobConfig> = FlagKind::job;
+template <>
+inline constexpr FlagKind kind_of<CommonConfig> = FlagKind::common;
+template <>
+inline constexpr FlagKind kind_of<NetworkConfig> = FlagKind::network;
+template <>
+inline constexpr FlagKind kind_of<TableConfig> = FlagKind::table;
+template <>
+inline constexpr FlagKind kind_of<TreeConfig> = FlagKind::trees;
+
 struct Field {
-  using Member = std::variant<bool Config::*, int64_t Config::*, double Config::*, std::string Config::*>;
+  using Pointer = std::variant<bool Config::*, int64_t Config::*, double Config::*, std::string Config::*>;
+  struct Member : Pointer {
+    template <class T, class Part>
+    Member(T Part::*member) : Pointer(static_cast<T Config::*>(member)), kind(kind_of<Part>) {}  // NOLINT
+    FlagKind kind;
+  };
   const char* group;  // heading in the help
   const char* names;  // flags: "-b,--batch-size"
   const char* key;    // dotted, in JSON; "" keeps the field out of files
@@ -40,8 +61,17 @@ struct Field {
   // The word that `word` means, which is itself unless it is a synonym.
   std::string meaning(const std::string& word) const;
 };
-// True of a field that is for models of tables alone.
-bool for_tables(const Field& field);
+// What a run trains, for the flags of other models.
+struct Trained {
+  FlagKind kind = FlagKind::network;       // or table
+  std::string name;                        // "a network", "gbdt"
+  std::vector<std::string> flags = {};     // of other kinds, that it has besides
+  std::vector<Config> usual = {Config()};  // values that say nothing: defaults, and those of a recipe
+};
+// Throws Error(usage) for a setting that what is trained does not have, and that is given or not as usual: "--rounds is
+// a flag of tree models; this run trains a network".
+void need_flags_of(const Trained& trained, const Config& config,
+                   const std::function<bool(const std::string& flag)>& flag_is_given);
 const std::vector<Field>& config_fields();
 
 // All fields with a key as nested JSON, indented.
@@ -49,9 +79,5 @@ std::string to_json(const Config& config);
 // Sets the fields that a JSON object names. Throws Error(usage) with `source` for text that is no JSON object, unknown
 // keys (the nearest is named) and values of another type.
 void set_from_json(Config& config, const std::string& text, const std::string& source);
-
-// Sets fields by their flags, as the command line has them: {"--grad-accum", "4", "--save-in-place"}, which is the form
-// of what would fit (plan/preflight.h). Throws Error(usage) for other flags, values of another type, and a missing one.
-void set_flags(Config& config, const std::vector<std::string>& flags);
 
 }  // namespace freight::train

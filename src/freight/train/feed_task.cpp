@@ -9,7 +9,6 @@ namespace {
 class FeedTask : public Task {
  public:
   FeedTask(const Config& config, const Own& own) : c_(config), feeds_(*own.feeds) {
-    if (own.data) fail(ErrorKind::usage, "train", "expected one of them, got a dataset and custom feeds");
     if (!own.model) {
       fail(ErrorKind::usage, "train", "custom feeds need a custom network: Own::model is empty");
     }

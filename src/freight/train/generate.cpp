@@ -7,6 +7,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/philox.h"
+#include "freight/base/usage.h"
 #include "freight/nn/evaluating.h"
 #include "freight/ops/index.h"
 #include "freight/ops/shape.h"
@@ -48,11 +49,9 @@ void check(const store::Bundle& bundle, const GenerateOptions& o) {
     fail(ErrorKind::usage, bundle.model.name, "is not a language model: it returns ", bundle.model.output_type(1),
          ", expected (N, T, vocabulary)");
   }
-  if (o.max_tokens < 0) fail(ErrorKind::usage, "--max-tokens", "must not be negative: got ", o.max_tokens);
-  if (!std::isfinite(o.temperature) || o.temperature < 0) {
-    fail(ErrorKind::usage, "--temperature", "must be a finite number, not negative: got ", o.temperature);
-  }
-  if (o.top_k < 0) fail(ErrorKind::usage, "--top-k", "must not be negative: got ", o.top_k);
+  need_at_least("--max-tokens", {}, static_cast<double>(o.max_tokens), 0);
+  need_at_least("--temperature", {}, o.temperature, 0);
+  need_at_least("--top-k", {}, static_cast<double>(o.top_k), 0);
 }
 
 }  // namespace

@@ -2,13 +2,10 @@
 #include "freight/train/learner.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <mutex>
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
-#include "freight/data/arrays.h"
-#include "freight/data/catalog.h"
 #include "freight/models/models.h"
 #include "freight/train/prepared_internal.h"
 #include "freight/train/row_learner.h"
@@ -80,47 +77,40 @@ const Learner* find_learner(const std::string& name) {
 }
 
 namespace {
-// True where the flags, or the name of a known table, say so before anything is read.
-bool is_said_table(const Config& config) {
+// True where the flags, the name of a known table, or a table in memory say so before anything is read.
+bool is_said_table(const Config& config, const data::Source& source) {
   if (!config.target.empty() || config.task == "ranking") return true;
-  const data::CatalogEntry* const entry = data::named_set(config.data, {.data_dir = config.data_dir});
-  return entry && entry->table;
+  return source &&
+         (source.in_memory() ? source.content() == data::Content::table : source.entry() && source.entry()->table);
 }
 }  // namespace
 
-std::string asked_model(const Config& config) {
-  return config.model.empty() && is_said_table(config) ? kLearnerOfTables : config.model;
+std::string asked_model(const Config& config, const data::Source& source) {
+  return config.model.empty() && is_said_table(config, source) ? kLearnerOfTables : config.model;
 }
 
-bool is_table(const Config& config) {
-  if (is_said_table(config)) return true;
-  if (!config.text_column.empty()) return false;
-  try {
-    const data::LoadOptions options{.data_dir = config.data_dir};
-    const std::string path = data::find(config.data, options);
-    if (!std::filesystem::is_regular_file(path) || data::is_array_source(path)) return false;
-    const data::Content content = data::content_of(config.data, options);
-    return content != data::Content::images && content != data::Content::corpus;
-  } catch (const Error&) {  // data that are not there, which is told when they are read
-    return false;
-  }
+bool is_table(const Config& config, const data::Source& source) {
+  if (is_said_table(config, source)) return true;
+  return config.text_column.empty() && source && source.could_be_table();
 }
 
-const Learner* named_learner(const Config& config) {
-  const Learner* const named = find_learner(asked_model(config));
-  return named && named->beside_net() && !is_table(config) ? nullptr : named;
+const Learner* named_learner(const Config& config, const data::Source& source) {
+  const Learner* const named = find_learner(asked_model(config, source));
+  return named && named->beside_net() && !is_table(config, source) ? nullptr : named;
 }
 
-const Learner& learner_of(const Config& config) {
-  if (const Learner* named = named_learner(config)) return *named;
-  need_net(asked_model(config));
+const Learner& learner_of(const Config& config, const data::Source& source) {
+  if (const Learner* named = named_learner(config, source)) return *named;
+  need_net(asked_model(config, source));
   return *learners().front();
 }
 
-bool is_network(const Config& config) { return &learner_of(config) == learners().front(); }
+bool is_network(const Config& config, const data::Source& source) {
+  return &learner_of(config, source) == learners().front();
+}
 
-void need_several(const Config& config) {
-  const Learner& learner = learner_of(config);
+void need_several(const Config& config, const data::Source& source) {
+  const Learner& learner = learner_of(config, source);
   const auto* const of_rows = dynamic_cast<const RowLearner*>(&learner);
   if (&learner == learners().front() || (of_rows && of_rows->fits_by_several())) return;
   std::vector<std::string> others;

@@ -83,20 +83,20 @@ void register_learner(std::shared_ptr<const Learner> learner);
 std::vector<const Learner*> learners();
 // The learner of that name; null where there is none.
 const Learner* find_learner(const std::string& name);
-// True where the data of a configuration are rows of cells in a file, rather than arrays, pictures or texts.
-bool is_table(const Config& config);
+// True where the data of a configuration are rows of cells, rather than arrays, images or texts.
+bool is_table(const Config& config, const data::Source& source);
 // The learner that a configuration asks for (asked_model); null where it names a net, or nothing.
-const Learner* named_learner(const Config& config);
+const Learner* named_learner(const Config& config, const data::Source& source);
 // The learner that trains a configuration: the one that its model names, else that of nets.
-const Learner& learner_of(const Config& config);
+const Learner& learner_of(const Config& config, const data::Source& source);
 // True where that is the learner of networks.
-bool is_network(const Config& config);
+bool is_network(const Config& config, const data::Source& source);
 // The learner of tables where none is said.
 inline constexpr const char* kLearnerOfTables = "gbdt";
 // The name of the model that a configuration asks for, by itself or by naming what a table tells; "": the data's own.
-std::string asked_model(const Config& config);
+std::string asked_model(const Config& config, const data::Source& source);
 // Throws Error(usage) where several devices do not train what a configuration asks for together.
-void need_several(const Config& config);
+void need_several(const Config& config, const data::Source& source);
 // The learner that fitted a stored model.
 const Learner& learner_of(const store::Bundle& bundle);
 // Throws Error(usage) where `model`, the value of --model, names a learner other than that of nets, and no net. It says

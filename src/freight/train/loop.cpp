@@ -1,5 +1,6 @@
 // See loop_internal.h.
 #include "freight/base/clock.h"
+#include "freight/base/usage.h"
 #include "freight/train/loop_internal.h"
 
 #include <algorithm>
@@ -141,9 +142,7 @@ void Loop::account(const BatchSteps::Done& done) {
   place_.seen += done.samples;
   if (!observer_.wants_step()) return;
   const AfterStep asked = observer_.on_step(report());
-  if (asked.lr && !(std::isfinite(*asked.lr) && *asked.lr >= 0)) {
-    fail(ErrorKind::usage, "Observer::on_step", "lr: expected a finite number of at least 0, got ", *asked.lr);
-  }
+  if (asked.lr) need_at_least("Observer::on_step", "lr", *asked.lr, 0);
   if (run_.ranks) {
     run_.ranks->request({.stop = asked.stop ? 1 : 0, .lr = run_.ranks->first() ? asked.lr : std::nullopt});
     return;

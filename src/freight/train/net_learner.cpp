@@ -7,6 +7,7 @@
 #include "freight/base/device_memory.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/base/version.h"
 #include "freight/data/finite.h"
 #include "freight/data/unicode.h"
@@ -59,7 +60,6 @@ std::shared_ptr<DeviceMemory> own_memory(const Config& c) {
 Config completed(Config c, const Own& own) {
   const auto name = [](const std::string& given) { return given.empty() ? std::string("own") : base_name(given); };
   if (own.model) c.model = name(own.model->name);
-  if (own.data) c.data = name(own.data->train.name);
   if (own.feeds) c.data = name(own.feeds->name);
   c.lr = learning_rate(c);
   return c;
@@ -91,12 +91,12 @@ void check_own_net(NetRun& p) {
           "store::load_weights restores; eval, predict and serve need the declaration"));
 }
 
-void read_data(NetRun& p, const Own& own) {
+void read_data(NetRun& p, const data::Source& source, const Own& own) {
   data::BadSamples bad;
   if (p.config.on_bad_sample != "error") {
     bad = {.on_bad = data::OnBad::skip, .report = [&](const data::BadSample& b) { p.left_out.add(b); }};
   }
-  p.task = make_task(p.config, bad, own);
+  p.task = make_task(p.config, source, bad, own);
   for (const std::string& name : p.task->classes()) {
     if (data::utf8_fault(name)) {
       fail(ErrorKind::data, p.config.data, "the class name ", name,
@@ -156,13 +156,9 @@ void place_data(NetRun& p, double device_memory) {
   const bool asked = c.device_data == "yes";
   const auto memory = own_memory(c);
   if (p.sharding.shards > 0) {
-    if (asked) {
-      fail(ErrorKind::usage, "--device-data", "yes cannot be combined with ", p.ranks ? "several devices" : "--shards",
-           ": ",
-           p.ranks ? "each epoch shuffles the samples over the devices, so every device would keep all of them"
-                   : "micro-batches come from the host",
-           "; remove it");
-    }
+    excludes({"--device-data yes", asked}, {p.ranks ? "several devices" : "--shards", true},
+             p.ranks ? "each epoch shuffles the samples over the devices, so every device would keep all of them"
+                     : "micro-batches come from the host");
     return;
   }
   if (c.device_data == "no" || (!asked && (!memory || c.grad_accum > 1 || c.offload != "none"))) return;
@@ -201,9 +197,8 @@ void need_ranks(const NetRun& p) {
     fail(ErrorKind::usage, "--shards", "got ", p.sharding.shards, " for ", world, " devices: expected one for each");
   }
   const bool by_devices = p.ranks->devices() && c.shards == 0;
-  if (c.sync_batch_norm && p.ranks->overlap() == job::Overlap::yes && !by_devices) {
-    fail(ErrorKind::usage, "--overlap", "yes cannot be combined with --sync-batch-norm: all shards end together");
-  }
+  excludes({"--overlap yes", p.ranks->overlap() == job::Overlap::yes && !by_devices},
+           {"--sync-batch-norm", c.sync_batch_norm}, "all shards end together");
   if (p.sharding.shards > c.batch_size) {
     fail(ErrorKind::usage, "--batch-size", "got ", c.batch_size, " for ", world, " devices",
          c.grad_accum > 1 ? cat(" and ", c.grad_accum, " parts") : "", ": expected a sample for each");
@@ -278,34 +273,21 @@ void need_batch_statistics(const NetRun& p) {
   p.net->step->need_batch_statistics(x, y);
 }
 
-// A net would pass over them.
-void refuse_flags_of_tables(const Config& c) {
-  const Config usual;
-  for (const Field& f : config_fields()) {
-    if (!for_tables(f)) continue;
-    std::visit(
-        [&](auto member) {
-          if (c.*member == usual.*member) return;
-          fail(ErrorKind::usage, f.flag(), "is for models of tables (docs/tables.md): --model ", c.model,
-               " is a network; remove it");
-        },
-        f.member);
-  }
-}
-
 std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions options) {
   auto prepared = std::make_unique<NetRun>();
   NetRun& p = *prepared;
   const double device_memory = options.device_memory;
   const bool refuse = options.refuse_too_large;
+  const auto flag_is_given = options.flag_is_given;
   const Own own = std::move(options.own);
+  const data::Source source = std::move(options.source);
   begin(p, completed(config, own), std::move(options));
   Config& c = p.config;
-  refuse_flags_of_tables(c);
+  need_flags_of({.kind = FlagKind::network, .name = "a network"}, c, flag_is_given);
   const store::ComputeType compute = store::compute_type(c.precision, c.backend);
   p.precision_note = compute.note;
   seed(static_cast<uint64_t>(c.seed));
-  read_data(p, own);
+  read_data(p, source, own);
   const CompileOptions compile = compile_options(c, compute);
   p.sharding = sharding_of(c, p.ranks);
   if (p.ranks) {
@@ -337,10 +319,8 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
 // Where a stored net of texts or of samples is measured.
 Measurement measure_net(store::Bundle bundle, const std::string& path, const MeasureRequest& r) {
   TrainedOn on = trained_on(bundle, path);
-  Measurement out{.figures = {}, .data = r.data.empty() ? on.data : r.data};
-  if (out.data.empty()) {
-    fail(ErrorKind::usage, "--data", "is missing, and ", path, " does not record its training data");
-  }
+  Measurement out{.figures = {}, .data = data_to_measure(r.data, on, path)};
+
   data::LoadOptions& load = on.load;
   load.data_dir = r.data_dir;
   const data::BadSamples bad = bad_samples(r, on);
@@ -348,14 +328,16 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
   if (r.val_split) load.images.val_split = load.text.val_split = *r.val_split;
   if (r.seed) load.images.split_seed = load.text.split_seed = static_cast<uint64_t>(*r.seed);
   if (r.text_column) load.text.text_column = *r.text_column;
-  if (r.target) fail(ErrorKind::usage, "--target", "is for tables: ", path, " is a network");
-  if (r.group_column) fail(ErrorKind::usage, "--group-column", "is for tables: ", path, " is a network");
+  for (const auto& [flag, given] :
+       {std::pair{"--target", r.target.has_value()}, {"--group-column", r.group_column.has_value()}}) {
+    if (given) refuse_flag_of(flag, "models of tables", cat(path, " is a network"));
+  }
   if (r.label_column) load.text.label_column = *r.label_column;
   load.images.held_out = r.split == "test" ? data::HeldOut::test : data::HeldOut::validation;
   load.text.held_out = load.images.held_out;
   TestViews views = TestViews::one;
   if (const std::string tta = r.tta.value_or(on.tta); !parse_test_views(tta, views)) {
-    fail(ErrorKind::usage, "--tta", "expected none, flip or shift, got ", tta);
+    refuse_name("--tta", tta, {"none", "flip", "shift"});
   }
   const store::ComputeType compute = store::compute_type(on.precision, r.device);
   if (!compute.note.empty()) r.note(cat("the model was trained with --precision ", on.precision, ": ", compute.note));

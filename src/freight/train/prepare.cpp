@@ -32,12 +32,20 @@ PreparedRun prepare(const Config& config, PrepareOptions options) {
   if (options.own.model && !options.own.model->net) {
     fail(ErrorKind::usage, "own.model", "has no network: expected the module to train, got a null pointer");
   }
-  const Learner& learner = options.own.model ? nets : learner_of(config);
-  if (options.own.any() && &learner != &nets) {
+  if (options.own.feeds && options.source) {
+    fail(ErrorKind::usage, "train", "expected one of them, got a dataset and custom feeds");
+  }
+  if (!options.own.feeds && !options.source) options.source = source_of(config);
+  const data::Source& source = options.source;
+  const Learner& learner = options.own.model ? nets : learner_of(config, source);
+  const bool samples = source && source.in_memory() && source.content() != data::Content::table;
+  if ((options.own.any() || samples) && &learner != &nets) {
     fail(ErrorKind::usage, "train", "--model ", config.model, " is not a network: custom data are for networks");
   }
-  if (options.ranks && !options.own.model) need_several(config);
-  return PreparedRun(learner.prepare(config, std::move(options)));
+  if (options.ranks && !options.own.model) need_several(config, source);
+  Config named = config;
+  if (source && source.in_memory()) named.data = source.name().empty() ? "own" : base_name(source.name());
+  return PreparedRun(learner.prepare(named, std::move(options)));
 }
 
 PreparedRun::PreparedRun(std::unique_ptr<Prepared> prepared) : prepared_(std::move(prepared)) {}

@@ -34,7 +34,10 @@ struct PrepareOptions {
   std::function<void(const data::BadSample&)> on_bad_sample = {};
   // It is what config.resume leads to, where that has been looked for already: it is not read again.
   std::optional<Found> found = {};
-  // A net and data of the program's own. The configuration's `model` and `data` then are their names.
+  // The configuration's data, where they are open; else they are opened by its `data`. Arrays and tables in memory are
+  // given here, and `data` is their name then.
+  data::Source source = {};
+  // A network or batches of the program's own. The configuration's `model` and `data` then are their names.
   Own own = {};
   // Says whether the user's command gave a flag ("--lr"): a learner that lacks it refuses its usual value, too.
   std::function<bool(const std::string& flag)> flag_is_given = {};

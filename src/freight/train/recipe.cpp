@@ -8,7 +8,6 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
-#include "freight/data/catalog.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
@@ -53,10 +52,10 @@ const std::vector<Recipe>& recipes() {
 }
 
 // Recipes of the set itself, else those of its kind.
-std::vector<const Recipe*> for_data(const std::string& data, const std::string& data_dir) {
+std::vector<const Recipe*> for_data(const data::Source& source) {
   std::vector<const Recipe*> found;
   const char* kind = "any";
-  switch (data::content_of(data, {.data_dir = data_dir})) {
+  switch (source.content()) {
     case data::Content::arrays:
     case data::Content::table: break;
     case data::Content::images: kind = "pictures"; break;
@@ -65,8 +64,8 @@ std::vector<const Recipe*> for_data(const std::string& data, const std::string& 
   }
   // A folder here that is called like a known set is not that set.
   std::error_code unreadable;  // a link to itself: told where the data are read
-  const bool own = std::filesystem::exists(data, unreadable) && !data::named_set(data, {.data_dir = data_dir});
-  for (const std::string& key : {own ? std::string(kind) : data, std::string(kind)}) {
+  const bool own = source.in_memory() || (!source.entry() && std::filesystem::exists(source.name(), unreadable));
+  for (const std::string& key : {own ? std::string(kind) : source.name(), std::string(kind)}) {
     for (const Recipe& r : recipes()) {
       if (r.data == key) found.push_back(&r);
     }
@@ -84,9 +83,10 @@ Config& Config::operator=(const Config& other) = default;
 Config& Config::operator=(Config&& other) noexcept = default;
 Config::~Config() = default;
 
-Config recipe(const std::string& data, const std::string& name, const std::string& data_dir) {
+Config recipe(const data::Source& source, const std::string& name) {
   const auto named = [&](Config c) {
-    c.data = data;
+    c.data = source.name();
+    c.data_dir = source.data_dir();
     c.recipe = name;
     return c;
   };
@@ -94,20 +94,26 @@ Config recipe(const std::string& data, const std::string& name, const std::strin
     if (!io::file_exists(name)) fail(ErrorKind::usage, "--recipe", "there is no file ", name);
     return named(read(io::read_text(name), name).config);
   }
-  for (const Recipe* r : for_data(data, data_dir)) {
+  for (const Recipe* r : for_data(source)) {
     if (r->name == name) return named(r->config);
   }
-  fail(ErrorKind::usage, "--recipe", "unknown recipe: expected one of ", join(recipe_names(data, data_dir), ", "),
-       " for data ", data, ", or a FILE.json, got ", name);
+  fail(ErrorKind::usage, "--recipe", "unknown recipe: expected one of ", join(recipe_names(source), ", "), " for data ",
+       source.name(), ", or a FILE.json, got ", name);
 }
 
-void set_model(Config& c, const std::string& model) {
+data::Source source_of(const Config& config) {
+  return data::Source(config.data, {.data_dir = config.data_dir, .text = {.text_column = config.text_column}});
+}
+
+void set_model(Config& c, const std::string& model) { set_model(c, model, source_of(c)); }
+
+void set_model(Config& c, const std::string& model, const data::Source& source) {
   if (model == c.model) return;
   c.model = model;
   c.layers = c.width = 0;
   c.bidirectional = false;
   c.dropout = 0;
-  const Learner* const learner = named_learner(c);
+  const Learner* const learner = named_learner(c, source);
   if (!learner || learner == learners().front()) return;
   c.lr = kAutomaticRate;
   learner->choose(c);
@@ -119,9 +125,9 @@ void set_picture_sizes(Config& config, const Config& asked) {
   if (crop || asked.val_crop_size > 0) config.val_resize_size = 0;
 }
 
-std::vector<std::string> recipe_names(const std::string& data, const std::string& data_dir) {
+std::vector<std::string> recipe_names(const data::Source& source) {
   std::vector<std::string> names;
-  for (const Recipe* r : for_data(data, data_dir)) names.push_back(r->name);
+  for (const Recipe* r : for_data(source)) names.push_back(r->name);
   return names;
 }
 

@@ -12,6 +12,7 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/io/json_library.h"
 #include "freight/job/signals.h"
 #include "freight/store/column_gaps.h"
@@ -26,49 +27,27 @@ namespace freight::train {
 
 namespace {
 
-// Every learner of rows has these; all other flags are for nets unless a learner says that it has them.
-constexpr const char* kRowFlags[] = {
-    "--data",         "--data-dir",      "--model",   "--recipe",    "--target", "--val-split",   "--seed",
-    "--device",       "--deterministic", "--workers", "--overwrite", "--resume", "--output-dir",  "--on-bad-sample",
-    "--precision",    "--test",          "--columns", "--header",    "--drop",   "--types",       "--task",
-    "--group-column", "--split-by",      "--metric",  "--folds",     "--tune",   "--time-budget", "--threshold"};
 constexpr int64_t kUsualFolds = 5;
 constexpr double kUsualBudget = 60;  // seconds
 constexpr const char* kValidation = "val";
 
-// Refuses what is said to a learner that would pass it over. A recipe of the data, which speaks of nets, says nothing.
-void refuse_flags_of_nets(const Config& c, const RowLearner& learner,
-                          const std::function<bool(const std::string&)>& flag_is_given) {
-  Config usual[2];
+// Refuses what is said to a learner that would pass it over. A recipe of the data, which speaks of networks, says
+// nothing.
+void refuse_other_flags(const Config& c, const data::Source& source, const RowLearner& learner,
+                        const std::function<bool(const std::string&)>& flag_is_given) {
+  Trained trained{.kind = FlagKind::table, .name = learner.name(), .flags = learner.flags()};
+  trained.flags.insert(trained.flags.end(), {"--metric", "--folds", "--threshold"});
   try {
-    usual[1] = recipe(c.data, c.recipe, c.data_dir);
+    trained.usual.push_back(recipe(source, c.recipe));
   } catch (const Error&) {  // data without a recipe
   }
-  const std::vector<std::string> own = learner.flags();
-  for (const Field& f : config_fields()) {
-    const std::string flag = f.flag();
-    if (std::find(std::begin(kRowFlags), std::end(kRowFlags), flag) != std::end(kRowFlags)) continue;
-    if (std::find(own.begin(), own.end(), flag) != own.end()) continue;
-    std::visit(
-        [&](auto member) {
-          const bool as_usual =
-              std::any_of(std::begin(usual), std::end(usual), [&](const Config& u) { return c.*member == u.*member; });
-          if (as_usual && !(flag_is_given && flag_is_given(flag))) return;
-          if (f.member == Field::Member(&Config::label_column)) {
-            fail(ErrorKind::usage, flag, "is for texts: --target names the target column of a table");
-          }
-          fail(ErrorKind::usage, flag, for_tables(f) ? "is for trees" : "is for networks", ": --model ", learner.name(),
-               " does not have it; remove it");
-        },
-        f.member);
-  }
+  need_flags_of(trained, c, flag_is_given);
   if (c.backend != "auto" && c.backend != "cpu" && !learner.runs_on(c.backend)) {
     fail(ErrorKind::usage, "--device", "got ", c.backend, ": --model ", learner.name(),
          " runs on the CPU; expected cpu");
   }
   if (c.precision != Config().precision) {
-    fail(ErrorKind::usage, "--precision", "is for networks: --model ", learner.name(), " computes in ",
-         learner.compute(), "; remove it");
+    refuse_flag_of("--precision", "networks", cat(learner.name(), " computes in ", learner.compute()));
   }
 }
 
@@ -76,7 +55,7 @@ bool ranks(const std::string& objective) { return objective == "ndcg" || objecti
 
 }  // namespace
 
-RowSource row_source(const Config& config, std::string data) {
+RowSource row_source(const Config& config, data::Source data) {
   return {.data = std::move(data),
           .target = config.target,
           .columns = config.columns,
@@ -151,10 +130,11 @@ class RowFit {
 struct RowRun : Prepared {
   RowRun(const RowLearner& l, const Config& c, PrepareOptions options) : learner(l), fitting(*this) {
     const auto flag_is_given = options.flag_is_given;
+    const data::Source data = std::move(options.source);
     begin(*this, named(c), std::move(options));
     FREIGHT_CHECK(records(), "ranks behind the first follow it: they prepare no run of rows");
     if (ranks) work = std::make_unique<RankWork>(*ranks);
-    refuse_flags_of_nets(config, learner, flag_is_given);
+    refuse_other_flags(config, data, learner, flag_is_given);
     settle_ranking(config, learner);
     if (start.checkpoint) {
       fail(ErrorKind::usage, "--resume", "--model ", learner.name(),
@@ -167,8 +147,8 @@ struct RowRun : Prepared {
     const std::vector<std::string> flags = learner.flags();
     const bool counts = config.task == "counts" && config.objective == Config().objective;
     if (counts && std::find(flags.begin(), flags.end(), "--objective") != flags.end()) config.objective = "poisson";
-    choose_rate(!flag_is_given);
-    const std::string data = data::find(config.data, {.data_dir = config.data_dir});
+    choose_rate(!flag_is_given, data);
+    data.need();
     const bool whole = joins_held_out(data);
     if (whole) config.val_split = 0;  // so that nobody measures the model on a part that it was fitted to
     RowSource source = row_source(config, data);
@@ -194,11 +174,11 @@ struct RowRun : Prepared {
   }
 
   // A program that takes a recipe and then says `model` has the rate of the recipe's net, which is none for trees.
-  void choose_rate(bool by_program) {
+  void choose_rate(bool by_program, const data::Source& source) {
     const std::vector<std::string> flags = learner.flags();
     if (by_program && config.lr != kAutomaticRate && std::find(flags.begin(), flags.end(), "--lr") != flags.end()) {
       try {
-        if (config.lr == recipe(config.data, config.recipe, config.data_dir).lr) {
+        if (config.lr == recipe(source, config.recipe).lr) {
           notes.push_back(cat("the learning rate ", config.lr, " belongs to the recipe, for networks: ", learner.name(),
                               " uses its own"));
           config.lr = kAutomaticRate;
@@ -213,9 +193,9 @@ struct RowRun : Prepared {
   }
 
   // Where learners or settings are compared on folds and the test part is another file, no row needs to be held out.
-  bool joins_held_out(const std::string& data) const {
+  bool joins_held_out(const data::Source& data) const {
     const bool compared_on_folds = learner.chooses() || config.folds > 0 || config.tune > 0;
-    return compared_on_folds && (!config.test.empty() || data::has_test_part(data));
+    return compared_on_folds && (!config.test.empty() || !data.table().test.empty());
   }
 
   void check_threshold() const {
@@ -246,13 +226,12 @@ struct RowRun : Prepared {
       comparison.trials.push_back(*c.learner->trial(c.config, i / among));
     }
     compares = choice || config.tune > 0 || config.folds > 0;
-    if (compares && !config.split_by.empty()) {
-      fail(ErrorKind::usage, "--split-by", "validates on the last rows, and ",
-           choice             ? "--model auto"
-           : config.folds > 0 ? "--folds"
-                              : "--tune",
-           " splits at random: remove one of the two");
-    }
+    excludes({"--split-by", !config.split_by.empty()},
+             {choice             ? "--model auto"
+              : config.folds > 0 ? "--folds"
+                                 : "--tune",
+              compares},
+             "it validates on the last rows, and these split at random");
     if (!compares) {
       if (config.time_budget.empty()) return;
       fail(ErrorKind::usage, "--time-budget", "is for comparing: add --model auto, --tune or --folds with it");
@@ -577,10 +556,8 @@ std::string weight_column_of(const store::RowShape& shape) {
 MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std::string& path,
                                          const MeasureRequest& request) const {
   const TrainedOn on = trained_on(bundle, path);
-  MeasuredRows out{.rows = {}, .data = request.data.empty() ? on.data : request.data, .note = {}};
-  if (out.data.empty()) {
-    fail(ErrorKind::usage, "--data", "is missing, and ", path, " does not record its training data");
-  }
+  MeasuredRows out{.rows = {}, .data = data_to_measure(request.data, on, path), .note = {}};
+
   const store::RowShape shape{bundle.columns, bundle.classes, bundle.ignored_columns};
   const auto said = [&](const char* key) {
     const auto at = bundle.provenance.find(key);
@@ -595,8 +572,9 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
   const bool asked = request.val_split || request.seed;  // for a division of its own
   const bool file_of_its_own = request.data.empty() && !on.test.empty() && request.split == "test";
   if (file_of_its_own) out.data = on.test;
-  const std::string found = data::find(out.data, {.data_dir = request.data_dir});
-  const bool part_of_set = !file_of_its_own && !asked && request.split == "test" && data::has_test_part(found);
+  const data::Source found(out.data, {.data_dir = request.data_dir});
+  found.need();
+  const bool part_of_set = !file_of_its_own && !asked && request.split == "test" && !found.table().test.empty();
   const bool own_test = file_of_its_own || part_of_set;
   const RowSource source{.data = found,
                          .target = request.target.value_or(on.target),
@@ -642,12 +620,10 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
 }
 
 Measurement RowLearner::measure(store::Bundle bundle, const std::string& path, const MeasureRequest& request) const {
-  if (request.tta.value_or("none") != "none")
-    fail(ErrorKind::usage, "--tta", "is for images: ", path, " reads rows of columns");
-  if (request.text_column) fail(ErrorKind::usage, "--text-column", "is for texts: ", path, " reads rows of columns");
-  if (request.label_column) {
-    fail(ErrorKind::usage, "--label-column", "is for texts: ", path,
-         " reads rows of columns; --target names the target column");
+  for (const auto& [flag, given] : {std::pair{"--tta", request.tta.value_or("none") != "none"},
+                                    {"--text-column", request.text_column.has_value()},
+                                    {"--label-column", request.label_column.has_value()}}) {
+    if (given) refuse_flag_of(flag, "networks", cat(path, " reads rows of columns; --target names the target column"));
   }
   if (request.device != "auto" && request.device != "cpu") {
     fail(ErrorKind::usage, "--device", "got ", request.device, ": a model of ", bundle.learner, " runs on the CPU");

@@ -30,7 +30,7 @@ struct RowData {
 
 // Those that read a table are asked for this.
 struct RowSource {
-  std::string data = {};    // the path
+  data::Source data = {};
   std::string target = {};  // a name or a number from 1; empty chooses
   std::string test = {};    // the path of a test part; empty: none
   // Values of the flags of these names.
@@ -67,9 +67,9 @@ struct TreeFitWork {
   int64_t levels = 1;                      // of a tree, at most
 };
 
-// The source of rows that a configuration names, read from this file; the caller adds a test part of its own (`test`,
-// `whole`) and what becomes of rows that cannot be read (`bad`).
-RowSource row_source(const Config& config, std::string data);
+// What a configuration says of the rows of a source; the caller adds a test part of its own (`test`, `whole`) and what
+// becomes of rows that cannot be read (`bad`).
+RowSource row_source(const Config& config, data::Source data);
 
 class RowLearner;
 

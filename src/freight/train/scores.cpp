@@ -13,6 +13,7 @@
 #include "freight/base/parse_number.h"
 #include "freight/base/philox.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/store/row_model.h"
 #include "freight/train/config.h"
 #include "freight/train/ranking.h"
@@ -291,9 +292,7 @@ const MetricRow& row_of_metric(const std::string& name) {
          row->what == For::ranking ? "expected a whole number of at least 1 after the @, as in ndcg@10"
                                    : cat(whole, " is computed on all rows; only ndcg and map accept an @"));
   }
-  const std::string near = nearest(name, metric_names());
-  fail(ErrorKind::usage, "--metric", "unknown value: expected one of ", join(metric_names(), ", "), ", got ", name,
-       near.empty() ? "" : cat("; did you mean ", near, "?"));
+  refuse_name("--metric", name, metric_names());
 }
 
 std::string usual_metric(const Config& c, size_t classes) {

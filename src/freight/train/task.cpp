@@ -3,7 +3,6 @@
 
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
-#include "freight/data/catalog.h"
 #include "freight/data/finite.h"
 #include "freight/data/resample.h"
 #include "freight/train/evaluate.h"
@@ -16,7 +15,7 @@ bool is_spec_file(const std::string& model) {
 
 namespace {
 
-data::LoadOptions load_options(const Config& c, const Own& own) {
+data::LoadOptions load_options(const Config& c, const data::Source& source, const Own& own) {
   data::LoadOptions o{.data_dir = c.data_dir,
                       .images = {.train_crop = c.train_crop_size,
                                  .val_crop = c.val_crop_size,
@@ -33,7 +32,7 @@ data::LoadOptions load_options(const Config& c, const Own& own) {
     return std::nullopt;
   };
   if (const auto asked = spec_input()) o.arrays.asked.input = *asked;
-  if (c.train_crop_size > 0 || data::content_of(c.data, o) != data::Content::images) return o;
+  if (c.train_crop_size > 0 || source.content() != data::Content::images) return o;
   Shape input;
   if (!c.input_size.empty()) {
     const Shape size = models::parse_size(c.input_size);
@@ -78,11 +77,12 @@ data::TrainTest checked(data::TrainTest sets, const std::string& name) {
 
 class SampleTask : public Task {
  public:
-  SampleTask(const Config& config, data::BadSamples bad, const Own& own)
+  SampleTask(const Config& config, const data::Source& source, data::BadSamples bad, const Own& own)
       : c_(config),
         bad_(std::move(bad)),
         own_model_(own.model),
-        data_(own.data ? checked(*own.data, config.data) : data::load(config.data, load_options(config, own))) {
+        data_(source.in_memory() ? checked(source.load(), config.data)
+                                 : source.load(load_options(config, source, own))) {
     data::leave_out_nonfinite(data_.test, bad_);
     if (data::leave_out_nonfinite(data_.train, bad_) && !data_.train.mean.empty()) {
       data_.train.compute_statistics();
@@ -281,13 +281,14 @@ void refuse_given(const GivenFlags& flags, const std::string& why) {
   }
 }
 
-std::unique_ptr<Task> make_task(const Config& config, const data::BadSamples& bad, const Own& own) {
+std::unique_ptr<Task> make_task(const Config& config, const data::Source& source, const data::BadSamples& bad,
+                                const Own& own) {
   if (own.feeds) return make_feed_task(config, own);
-  if (own.data) return std::make_unique<SampleTask>(config, bad, own);
-  const data::Content content =
-      data::content_of(config.data, {.data_dir = config.data_dir, .text = {.text_column = config.text_column}});
-  if (content == data::Content::documents || content == data::Content::corpus) return make_text_task(config, bad, own);
-  return std::make_unique<SampleTask>(config, bad, own);
+  const data::Content content = source.content();
+  if (content == data::Content::documents || content == data::Content::corpus) {
+    return make_text_task(config, source, bad, own);
+  }
+  return std::make_unique<SampleTask>(config, source, bad, own);
 }
 
 }  // namespace freight::train

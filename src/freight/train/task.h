@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "freight/data/feed.h"
+#include "freight/data/source.h"
 #include "freight/data/tokens.h"
 #include "freight/store/bundle.h"
 #include "freight/train/config.h"
@@ -79,10 +80,9 @@ struct Feeds {
 // weights are what the run begins with, and in the end what it has learnt.
 struct Own {
   std::optional<models::Model> model = {};
-  std::optional<data::TrainTest> data = {};
-  std::optional<Feeds> feeds = {};  // in place of `data`; with a model of the program's own
+  std::optional<Feeds> feeds = {};  // in place of a source; with a model of the program's own
 
-  bool any() const { return model || data || feeds; }
+  bool any() const { return model || feeds; }
 };
 
 // Flags, each with whether the configuration gives it.
@@ -93,8 +93,10 @@ void refuse_given(const GivenFlags& flags, const std::string& why);
 GivenFlags image_flags(const Config& config);
 
 // `bad` hears of samples that are left out; it may be called while the task is made.
-std::unique_ptr<Task> make_task(const Config& config, const data::BadSamples& bad, const Own& own = {});
-std::unique_ptr<Task> make_text_task(const Config& config, const data::BadSamples& bad, const Own& own);
+std::unique_ptr<Task> make_task(const Config& config, const data::Source& source, const data::BadSamples& bad,
+                                const Own& own = {});
+std::unique_ptr<Task> make_text_task(const Config& config, const data::Source& source, const data::BadSamples& bad,
+                                     const Own& own);
 std::unique_ptr<Task> make_feed_task(const Config& config, const Own& own);
 
 }  // namespace freight::train

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "freight/base/error.h"
-#include "freight/data/catalog.h"
 #include "freight/data/tokens.h"
 #include "freight/train/evaluate.h"
 #include "freight/train/task.h"
@@ -16,8 +15,8 @@ constexpr int64_t kUsualLength = 256;
 
 class TextTask : public Task {
  public:
-  TextTask(const Config& config, const data::BadSamples& bad, const Own& own)
-      : c_(config), text_(data::load_text(config.data, load_options(config, bad))) {
+  TextTask(const Config& config, const data::Source& source, const data::BadSamples& bad, const Own& own)
+      : c_(config), text_(source.load_text(load_options(config, bad))) {
     refuse_image_flags();
     if (c_.model.empty()) {
       fail(ErrorKind::usage, "--model", "is missing: ", c_.data,
@@ -187,8 +186,9 @@ class TextTask : public Task {
 
 }  // namespace
 
-std::unique_ptr<Task> make_text_task(const Config& config, const data::BadSamples& bad, const Own& own) {
-  return std::make_unique<TextTask>(config, bad, own);
+std::unique_ptr<Task> make_text_task(const Config& config, const data::Source& source, const data::BadSamples& bad,
+                                     const Own& own) {
+  return std::make_unique<TextTask>(config, source, bad, own);
 }
 
 }  // namespace freight::train

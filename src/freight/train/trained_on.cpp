@@ -36,10 +36,10 @@ void set_undivided(data::LoadOptions& load, data::Undivided undivided) {
 }
 
 // True where two names mean one place; false where either is not to be found.
-bool same_place(const std::string& a, const std::string& b, const data::LoadOptions& load) {
-  if (a == b) return true;
+bool same_place(const data::Source& a, const std::string& b, const data::LoadOptions& load) {
+  if (a.name() == b) return true;
   try {
-    const std::string at = data::find(a, load), other = data::find(b, load);
+    const std::string at = a.path(), other = data::Source(b, load).path();
     std::error_code ignored;
     return at == other || std::filesystem::equivalent(at, other, ignored);
   } catch (const Error&) {
@@ -53,14 +53,14 @@ bool is_undivided(const data::TextSet& set) { return set.undivided; }
 bool is_undivided(const data::TrainTest& sets) { return sets.train.undivided; }
 
 template <class F>
-auto measured(const TrainedOn& on, const std::string& data, data::LoadOptions load, Division division, F read) {
+auto measured(const TrainedOn& on, const data::Source& data, data::LoadOptions load, Division division, F read) {
   const bool divide = division == Division::divide || same_place(data, on.data, load);
   set_undivided(load, divide ? data::Undivided::divide : data::Undivided::whole);
-  auto set = read(data, load);
+  auto set = (data.*read)(load);
   if (divide || !is_undivided(set) || on.fingerprint.empty()) return set;
   set_undivided(load, data::Undivided::divide);
   try {
-    auto divided = read(data, load);
+    auto divided = (data.*read)(load);
     if (cat(fingerprint_of(divided)) == on.fingerprint) return divided;  // a copy, or moved
   } catch (const Error&) {  // too small to be divided: it was not trained on
   }
@@ -115,10 +115,19 @@ TrainedOn trained_on(const store::Bundle& bundle, const std::string& path) {
   return on;
 }
 
+std::string data_to_measure(const std::string& asked, const TrainedOn& on, const std::string& path) {
+  if (!asked.empty()) return asked;
+  if (on.data.empty()) {
+    fail(ErrorKind::usage, "--data", "is missing, and ", path, " does not record its training data");
+  }
+  return on.data;
+}
+
 Measured load_to_measure(const TrainedOn& on, const std::string& data, const data::LoadOptions& load, bool text,
                          Division division) {
-  if (text) return {.samples = {}, .texts = measured(on, data, load, division, data::load_text)};
-  return {.samples = measured(on, data, load, division, data::load), .texts = {}};
+  const data::Source source(data, load);
+  if (text) return {.samples = {}, .texts = measured(on, source, load, division, &data::Source::load_text)};
+  return {.samples = measured(on, source, load, division, &data::Source::load), .texts = {}};
 }
 
 }  // namespace freight::train

@@ -30,6 +30,10 @@ struct TrainedOn {
 // where they lie is in the config.json of the run that `path`, the model's file, is part of.
 TrainedOn trained_on(const store::Bundle& bundle, const std::string& path);
 
+// The data that are asked for, or those of training. Throws Error(usage) where neither is known; `path`: the model's
+// file.
+std::string data_to_measure(const std::string& asked, const TrainedOn& on, const std::string& path);
+
 // The data to measure a model on. What it was trained on, at its place or as a copy, is divided as training did it;
 // other data that has no part for the test is measured whole, which `divide` prevents.
 struct Measured {

@@ -5,6 +5,7 @@
 
 #include "freight/backend/backend.h"
 #include "freight/base/error.h"
+#include "freight/base/usage.h"
 #include "freight/ir/builder.h"
 
 namespace freight {
@@ -58,10 +59,7 @@ std::vector<Array> interpret(const Graph& graph, const std::vector<Array>& input
   const auto slot = [&](Value v) -> Array& { return values[v.index()]; };
   const auto bind = [&](Op kind, const std::vector<Array>& given) {
     const std::vector<Value> leaves = graph.leaves(kind);
-    if (given.size() != leaves.size()) {
-      fail(ErrorKind::usage, "interpret", "expected ", leaves.size(), ", got ", given.size(), " tensors for the ",
-           name(kind), " leaves");
-    }
+    need_count("interpret", cat("tensors for the ", name(kind), " leaves"), given.size(), leaves.size());
     for (size_t i = 0; i < leaves.size(); ++i) {
       const Type& type = graph.type(leaves[i]);
       if (given[i].dtype() != type.dtype || given[i].shape() != type.shape) {

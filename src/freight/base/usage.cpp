@@ -1,0 +1,88 @@
+// See usage.h.
+#include "freight/base/usage.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "freight/base/error.h"
+#include "freight/base/printable.h"
+
+namespace freight {
+
+namespace {
+
+// Counts print without a fraction or exponent.
+std::string number_text(double v) {
+  return std::fabs(v) < 1e15 && v == std::floor(v) ? cat(static_cast<int64_t>(v)) : cat(v);
+}
+
+[[noreturn]] void refuse_number(const std::string& what, const std::string& name, const std::string& range,
+                                double got) {
+  fail(ErrorKind::usage, what, name, name.empty() ? "" : ": ", "expected ", range, ", got ", number_text(got));
+}
+
+}  // namespace
+
+void excludes(const GivenFlag& a, const GivenFlag& b, const std::string& why) {
+  if (!a.given || !b.given) return;
+  fail(ErrorKind::usage, a.flag, "cannot be combined with ", b.flag, why.empty() ? "" : ": ", why);
+}
+
+void refuse_flag_of(const std::string& flag, const std::string& of, const std::string& here) {
+  fail(ErrorKind::usage, {}, flag, " is a flag of ", of, "; ", here);
+}
+
+std::string did_you_mean(const std::string& got, const std::vector<std::string>& known, const std::string& otherwise) {
+  const std::string near = nearest(got, known);
+  return near.empty() ? otherwise : cat("; did you mean ", near, "?");
+}
+
+void refuse_name(const std::string& what, const std::string& got, const std::vector<std::string>& known) {
+  fail(ErrorKind::usage, what, "unknown value: expected one of ", join(known, ", "), ", got ", excerpt(got),
+       did_you_mean(got, known));
+}
+
+void need_name(const std::string& what, const std::string& got, const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), got) == known.end()) refuse_name(what, got, known);
+}
+
+void refuse_text(const std::string& what, const std::string& form, const std::string& got) {
+  fail(ErrorKind::usage, what, "expected ", form, ", got '", excerpt(got), "'");
+}
+
+void need_between(const std::string& what, const std::string& name, double got, double least, double most) {
+  if (std::isfinite(got) && got >= least && got <= most) return;
+  refuse_number(
+      what, name,
+      std::isinf(most) ? cat("at least ", number_text(least)) : cat(number_text(least), " to ", number_text(most)),
+      got);
+}
+
+void need_below(const std::string& what, const std::string& name, double got, double least, double below) {
+  if (got >= least && got < below) return;
+  refuse_number(
+      what, name,
+      cat(std::isinf(least) ? "" : cat("at least ", number_text(least), " and "), "below ", number_text(below)), got);
+}
+
+void need_positive(const std::string& what, const std::string& name, double got) {
+  if (!(got > 0) || !std::isfinite(got)) refuse_number(what, name, "a number above 0", got);
+}
+
+void need_count(const std::string& what, const std::string& name, size_t got, size_t expected) {
+  if (got != expected) fail(ErrorKind::usage, what, "expected ", expected, ", got ", got, " ", name);
+}
+
+void need_multiple(const std::string& what, const std::string& name, int64_t got, int64_t of) {
+  if (got % of != 0) refuse_number(what, name, cat("a multiple of ", of), static_cast<double>(got));
+}
+
+void need_given(const std::string& flag, bool given, const std::string& command) {
+  if (!given) fail(ErrorKind::usage, flag, "is missing; see freight ", command, " --help");
+}
+
+void refuse_twice(const std::string& what, const std::string& things, const std::string& name) {
+  fail(ErrorKind::usage, what, "two ", things, " are named '", excerpt(name), "'");
+}
+
+}  // namespace freight

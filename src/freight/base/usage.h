@@ -1,0 +1,56 @@
+// Refusals that many commands and modules share, each with one wording. All throw Error(usage), whose op is `what`: a
+// flag, a file or an op.
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "freight/base/strings.h"
+
+namespace freight {
+
+// A flag, and whether it was given.
+struct GivenFlag {
+  std::string flag;
+  bool given = false;
+};
+// Throws where both are given: "--grad-accum: cannot be combined with --shards: WHY".
+void excludes(const GivenFlag& a, const GivenFlag& b, const std::string& why = {});
+
+// "--rounds is a flag of tree models; this run trains a network"
+[[noreturn]] void refuse_flag_of(const std::string& flag, const std::string& of, const std::string& here);
+
+// Throws where a name is none of those that are known, of which the nearest is named: "unknown value: expected one of
+// sgd, adam, got adm; did you mean adam?"
+void need_name(const std::string& what, const std::string& got, const std::vector<std::string>& known);
+[[noreturn]] void refuse_name(const std::string& what, const std::string& got, const std::vector<std::string>& known);
+// "; did you mean adam?", or `otherwise` where no name is near.
+std::string did_you_mean(const std::string& got, const std::vector<std::string>& known,
+                         const std::string& otherwise = {});
+
+// "expected NAME*COUNT, like cpu*4, got 'cpu*x'"
+[[noreturn]] void refuse_text(const std::string& what, const std::string& form, const std::string& got);
+
+inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+// Throws for numbers outside [least, most], infinities and NaN: "workers: expected -1 to 1024, got -2". `name` may be
+// empty.
+void need_between(const std::string& what, const std::string& name, double got, double least, double most);
+inline void need_at_least(const std::string& what, const std::string& name, double got, double least) {
+  need_between(what, name, got, least, kNoLimit);
+}
+// Throws for numbers outside [least, below).
+void need_below(const std::string& what, const std::string& name, double got, double least, double below);
+// Throws unless finite and above 0.
+void need_positive(const std::string& what, const std::string& name, double got);
+
+// "expected 3, got 4 inputs"
+void need_count(const std::string& what, const std::string& name, size_t got, size_t expected);
+// "channels: expected a multiple of 3, got 8"
+void need_multiple(const std::string& what, const std::string& name, int64_t got, int64_t of);
+// A flag that a command needs: "--output: is missing; see freight export --help".
+void need_given(const std::string& flag, bool given, const std::string& command);
+// Something is there twice that may be there once: "two groups are named 'a'".
+[[noreturn]] void refuse_twice(const std::string& what, const std::string& things, const std::string& name);
+
+}  // namespace freight
