@@ -152,7 +152,7 @@ struct RowRun : Prepared {
   RowRun(const RowLearner& l, const Config& c, PrepareOptions options) : learner(l), fitting(*this) {
     const auto flag_is_given = options.flag_is_given;
     begin(*this, named(c), std::move(options));
-    FREIGHT_CHECK(records(), "ranks behind the first follow it: they prepare no run of rows");
+    FREIGHT_CHECK(!ranks || ranks->first(), "ranks behind the first follow it: they prepare no run of rows");
     if (ranks) work = std::make_unique<RankWork>(*ranks);
     refuse_flags_of_nets(config, learner, flag_is_given);
     settle_ranking(config, learner);
