@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <cstdio>
+#include <filesystem>
 #include <limits>
 
 #include "freight/base/threads.h"
 #include "freight/deploy/predictor.h"
-#include "freight/io/json_library.h"
 #include "freight/io/npy.h"
 #include "freight/job/signals.h"
 #include "freight/tables/mlp_columns.h"
@@ -26,6 +25,15 @@ using Doubles = std::vector<double>;
 
 const double kGone = std::nan("");
 
+// What is made of the columns of training rows.
+struct PreparedColumns {
+  PreparedColumns(const std::vector<store::Column>& named, const store::Rows& rows)
+      : columns(named, rows), encoded(columns.encode(rows.values)), bins(mlp_bins(columns, named, encoded, rows)) {}
+  MlpColumns columns;
+  Array encoded;
+  MlpBins bins;
+};
+
 TEST(MlpColumnsOfATable, OfFewValuesWithRowsEnoughForEachAreCutAtEveryValue) {
   const auto bins = [](int64_t rows, int64_t values) {
     Array cells(DType::f64, {rows, 1});
@@ -33,7 +41,7 @@ TEST(MlpColumnsOfATable, OfFewValuesWithRowsEnoughForEachAreCutAtEveryValue) {
       const int64_t v = i % values;
       cells.data<double>()[i] = static_cast<double>(v * v);
     }
-    return MlpColumns({.columns = {{.name = "a"}}, .classes = {}}, {cells, Array(DType::f32, {rows})}).bins();
+    return PreparedColumns({{.name = "a"}}, {cells, Array(DType::f32, {rows})}).bins.count();
   };
   EXPECT_EQ(bins(2000, 150), 149);
   EXPECT_EQ(bins(2000, 200), 199) << "ten rows for each";
@@ -44,8 +52,7 @@ TEST(MlpColumnsOfATable, OfFewValuesWithRowsEnoughForEachAreCutAtEveryValue) {
 }
 
 TEST(MlpColumnsOfATable, ARowCountsAsOftenAsItsWeightSays) {
-  const store::RowShape shape{.columns = {{.name = "a"}, {.name = "b", .words = true, .levels = {"x", "y", "z"}}},
-                              .classes = {}};
+  const std::vector<store::Column> named = {{.name = "a"}, {.name = "b", .words = true, .levels = {"x", "y", "z"}}};
   constexpr int64_t kRows = 700;
   Array values(DType::f64, {kRows, 2});
   store::Rows rows{values, Array(DType::f32, {kRows})};
@@ -62,28 +69,25 @@ TEST(MlpColumnsOfATable, ARowCountsAsOftenAsItsWeightSays) {
   }
   store::Rows repeated = train::rows_at(rows, again);
   repeated.weights.reset();
-  const auto stored = [&](const store::Rows& of) {
-    io::SafeTensors file;
-    MlpColumns(shape, of).write(file);
-    return file;
-  };
-  const io::SafeTensors weighed = stored(rows), often = stored(repeated);
-  for (const auto& [name, tensor] : often.tensors) {
-    const Array* const other = weighed.find(name);
-    ASSERT_TRUE(other && other->shape() == tensor.shape()) << name;
+  const PreparedColumns weighed(named, rows), often(named, repeated);
+  EXPECT_EQ(weighed.columns.embeddings(), 4);
+  EXPECT_EQ(weighed.columns.features().categories(1), often.columns.features().categories(1));
+  const auto expect_near = [](const Array& other, const Array& tensor) {
+    ASSERT_EQ(other.shape(), tensor.shape());
     for (int64_t i = 0; i < tensor.numel(); ++i) {
       const auto at = [&](const Array& a) { return a.cast(DType::f64).data<double>()[i]; };
-      EXPECT_NEAR(at(*other), at(tensor), 1e-9 * std::max(1.0, std::fabs(at(tensor)))) << name << " " << i;
+      EXPECT_NEAR(at(other), at(tensor), 1e-9 * std::max(1.0, std::fabs(at(tensor)))) << i;
     }
-  }
+  };
+  expect_near(weighed.bins.mean, often.bins.mean);
+  expect_near(weighed.bins.slope, often.bins.slope);
+  expect_near(weighed.bins.bin_start, often.bins.bin_start);
+  expect_near(weighed.bins.bin_slope, often.bins.bin_slope);
 }
 
 TEST(MlpColumnsOfATable, AreScaledCutAtQuantilesAndNumbered) {
-  const store::RowShape shape{.columns = {{.name = "a"},
-                                          {.name = "same"},
-                                          {.name = "w", .words = true, .levels = {"rare", "x", "y"}},
-                                          {.name = "b"}},
-                              .classes = {}};
+  const std::vector<store::Column> named = {
+      {.name = "a"}, {.name = "same"}, {.name = "w", .words = true, .levels = {"rare", "x", "y"}}, {.name = "b"}};
   Array rows(DType::f64, {20, 4});
   for (int64_t i = 0; i < 20; ++i) {
     double* const cells = rows.data<double>() + 4 * i;
@@ -93,34 +97,42 @@ TEST(MlpColumnsOfATable, AreScaledCutAtQuantilesAndNumbered) {
     cells[3] = static_cast<double>(i * i);
   }
   const store::Rows part{rows, Array(DType::f32, {20})};
-  const MlpColumns columns(shape, part);
-  EXPECT_EQ(columns.numbers(), 2) << "a column that never changes is left out";
-  EXPECT_EQ(columns.words(), 1);
+  const PreparedColumns prepared(named, part);
+  const MlpColumns& columns = prepared.columns;
+  EXPECT_EQ(columns.numbers().size(), 3u);
+  EXPECT_EQ(columns.words().size(), 1u);
   EXPECT_EQ(columns.embeddings(), 3) << "one for each word but the rare one, and one for all others";
-  EXPECT_EQ(columns.bins(), 19) << "as many as there are different cells between which a cut may lie";
+  EXPECT_EQ(prepared.bins.count(), 19) << "as many as there are different cells between which a cut may lie";
   // A column of two numbers has one bin from the lower to the upper one; the bins that it lacks have no slope.
-  const std::vector<float> starts = columns.bin_starts().to_vector<float>(),
-                           slopes = columns.bin_slopes().to_vector<float>();
+  const std::vector<float> means = prepared.bins.mean.to_vector<float>(),
+                           scales = prepared.bins.slope.to_vector<float>(),
+                           starts = prepared.bins.bin_start.to_vector<float>(),
+                           slopes = prepared.bins.bin_slope.to_vector<float>();
   const double mean = 9.0 / 19, scale = std::sqrt(mean * (1 - mean));
+  EXPECT_NEAR(means[0], mean, 1e-6);
+  EXPECT_NEAR(scales[0], 1 / scale, 1e-6);
   EXPECT_NEAR(starts[0], -mean / scale, 1e-6);
   EXPECT_NEAR(slopes[0], scale, 1e-6);
   for (size_t b = 1; b < 19; ++b) EXPECT_EQ(slopes[b], 0) << b;
+  EXPECT_EQ(scales[1], 0) << "a column that never changes says nothing";
+  for (size_t b = 0; b < 19; ++b) EXPECT_EQ(slopes[19 + b], 0) << b;
 
   Array asked(DType::f64, {3, 4});
   const Doubles cells = {1, 7, 1, 400, kGone, 8, store::kUnknownWord, 0, std::numeric_limits<double>::infinity(),
                          7, 0, 1};
   std::copy(cells.begin(), cells.end(), asked.data<double>());
-  const MlpColumns::Encoded encoded = columns.encode(asked, 0, 3, 4);
-  const std::vector<float> numbers = encoded.numbers.to_vector<float>();
-  EXPECT_NEAR(numbers[0], (1 - mean) / scale, 1e-6);
-  EXPECT_TRUE(std::isnan(numbers[2]));
-  EXPECT_TRUE(std::isfinite(numbers[4])) << "an infinite number is a far one";
-  EXPECT_TRUE(std::isnan(numbers[6])) << "rows behind the last one are empty";
-  const std::vector<int64_t> words = encoded.words.to_vector<int64_t>();
-  EXPECT_EQ(words, (std::vector<int64_t>{1, 0, 0, 0}));
+  const std::vector<float> rows_of = columns.encode(asked, 0, 3, 4).to_vector<float>();
+  ASSERT_EQ(rows_of.size(), 4u * 7);
+  const std::vector<float> first(rows_of.begin(), rows_of.begin() + 7),
+      second(rows_of.begin() + 7, rows_of.begin() + 14), last(rows_of.begin() + 21, rows_of.end());
+  EXPECT_EQ(first, (std::vector<float>{1, 7, 400, 1, 1, 1, 1}));
+  EXPECT_EQ(second, (std::vector<float>{0, 8, 0, 0, 1, 1, 0})) << "a missing cell is told as one, an unknown word by 0";
+  EXPECT_TRUE(std::isfinite(rows_of[14])) << "an infinite number is a far one";
+  EXPECT_EQ(rows_of[20], 0) << "a rare word counts as an unknown one";
+  EXPECT_EQ(last, std::vector<float>(7, 0)) << "rows behind the last one are empty";
 
   rows.data<double>()[4 * 5 + 3] = std::numeric_limits<double>::infinity();
-  expect_error(ErrorKind::data, {"b", "finite"}, [&] { MlpColumns(shape, part); });
+  expect_error(ErrorKind::data, {"b", "finite"}, [&] { PreparedColumns(named, part); });
 }
 
 class MlpRuns : public TableRuns {
@@ -328,66 +340,51 @@ TEST_F(MlpRuns, ADamagedFileIsRefused) {
     expect_damaged(path, [&](io::SafeTensors& f) { f.tensors[i].second = Array(DType::f16, {2}); },
                    {good.tensors[i].first});
   }
-  const auto number = [](const std::string& name, double value) {
-    return [=](io::SafeTensors& f) {
-      for (auto& [key, tensor] : f.tensors) {
-        if (key != name) continue;
-        tensor = tensor.clone();
-        dispatch(tensor.dtype(), [&]<class S>(S) { tensor.data<S>()[0] = static_cast<S>(value); });
-      }
-    };
-  };
-  expect_damaged(path, number("mlp.number_columns", 2), {"mlp.number_columns", "no column of numbers"});
-  expect_damaged(path, number("mlp.word_columns", 99), {"mlp.word_columns", "no column of words"});
-  expect_damaged(path, number("mlp.words", 77), {"mlp.words", "77"});
-  expect_damaged(path, number("mlp.scales", kGone), {"mlp.scales"});
-  expect_damaged(path, number("mlp.edges", 1e6), {"mlp.edges", "do not rise"});
-  expect_damaged(path, number("mlp.net.layer0.weight", kGone), {"mlp.net.layer0.weight", "NaN or infinity"});
+  expect_damaged(path,
+                 [](io::SafeTensors& f) {
+                   for (auto& [key, tensor] : f.tensors) {
+                     if (key != "mlp.net.layer0.weight") continue;
+                     tensor = tensor.clone();
+                     tensor.data<float>()[0] = std::nanf("");
+                   }
+                 },
+                 {"mlp.net.layer0.weight", "NaN or infinity"});
   const auto entry = [](const std::string& text) { return [=](io::SafeTensors& f) { f.metadata["mlp"] = text; }; };
   expect_damaged(path, entry("{"), {"metadata: mlp"});
+  expect_damaged(path, entry("{}"), {"metadata: mlp", "epochs"});
   expect_damaged(path, [](io::SafeTensors& f) { f.metadata.erase("mlp"); }, {"no entry mlp"});
-  std::string made = good.metadata.at("mlp");
-  const size_t at = made.find("\"members\":");
-  made.insert(at + 10, "99999");
-  expect_damaged(path, entry(made), {"members", "expected 1 to"});
-  // 17 GB of weights were made before the file was asked for them.
-  nlohmann::json large = nlohmann::json::parse(good.metadata.at("mlp"));
-  large["members"] = large["width"] = 8192;
-  large["layers"] = 64;
-  expect_damaged(path, entry(large.dump()), {"a network of these sizes has", "weights, and the file holds"});
+  // The network has as many weights as the file's columns say, of which none is made before the file is seen to have
+  // them.
+  const auto added = [](const std::string& name, const Array& tensor) {
+    return [=](io::SafeTensors& f) { f.tensors.emplace_back(name, tensor); };
+  };
+  expect_damaged(path, added("mlp.net.more", Array(DType::f32, {3})), {"unexpected", "mlp.net.more"});
+  expect_damaged(path, added("mlp.input.categories", Array::of<int32_t>({0, 7, 1}, {3})),
+                 {"mlp.input.categories", "7"});
+  expect_damaged(path, added("mlp.input.origins", Array(DType::f64, {2})), {"mlp.input.origins", "f64[4]"});
+  expect_damaged(path,
+                 [](io::SafeTensors& f) {
+                   for (auto& [key, tensor] : f.tensors) {
+                     if (key == "mlp.net.bin_start") tensor = Array(DType::f32, {3, 1, int64_t{1} << 16});
+                   }
+                 },
+                 {"mlp.net.bin_weight"});
 }
 
-// A file says of what sizes its net is, which may have 2^20 weights more than twice what the file holds.
-TEST_F(MlpRuns, WeightsOfAStoredNetAreLimitedByWhatItsFileHolds) {
+// A run of the trainer within a run of a table writes no directory of its own.
+TEST_F(MlpRuns, NothingIsWrittenBesideTheRunsDirectory) {
   config_.epochs = 1;
-  const std::string path = run().model_path;
-  nlohmann::json made = nlohmann::json::parse(io::load_safetensors(path).metadata.at("mlp"));
-  made["width"] = 1024;
-  const auto refusal = [&](int64_t more) -> std::string {
-    io::SafeTensors file = io::load_safetensors(path);
-    file.metadata.erase("xxh3_128");
-    file.metadata["mlp"] = made.dump();
-    if (more > 0) file.tensors.emplace_back("more", Array(DType::u8, {more}));
-    io::save_safetensors(dir_ / "large.safetensors", file);
-    try {
-      store::load_bundle(dir_ / "large.safetensors");
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "";
+  run();
+  const auto entries = [](const std::filesystem::path& folder) {
+    std::vector<std::string> names;
+    for (const auto& e : std::filesystem::directory_iterator(folder)) names.push_back(e.path().filename().string());
+    std::sort(names.begin(), names.end());
+    return names;
   };
-  const std::string first = refusal(0);
-  double need = 0, held = 0;
-  const size_t at = first.find("sizes has ");
-  ASSERT_NE(at, std::string::npos) << first;
-  ASSERT_EQ(std::sscanf(first.c_str() + at, "sizes has %lf weights, and the file holds %lf", &need, &held), 2) << first;
-  // This many more numbers in the file are enough; which of the weights are missing is told then.
-  const auto enough = static_cast<int64_t>(std::ceil((need - (1 << 20)) / 2 - held));
-  ASSERT_GT(enough, 1);
-  EXPECT_NE(refusal(enough - 1).find("weights, and the file holds"), std::string::npos);
-  for (const int64_t more : {enough, enough + 1}) {
-    EXPECT_NE(refusal(more).find("the tensor mlp.net."), std::string::npos) << refusal(more);
-  }
+  EXPECT_FALSE(std::filesystem::exists("runs/mlp-y.csv")) << "where a run goes that is told no directory";
+  const std::vector<std::string> written = entries(config_.output_dir);
+  EXPECT_EQ(std::count(written.begin(), written.end(), "model.safetensors"), 1);
+  EXPECT_EQ(std::count(written.begin(), written.end(), "checkpoints"), 0);
 }
 
 TEST_F(MlpRuns, TheNameMeansTheNetWhereTheDataIsNoTable) {

@@ -123,6 +123,36 @@ TEST_F(OwnRun, ANetAndDataOfOnesOwnAreTrainedAndRecorded) {
   EXPECT_EQ(weights(again), weights(model));
 }
 
+// The observer is shown the weights of each checkpoint: their averages, which the recorded run stores.
+TEST_F(OwnRun, OneThatIsNotRecordedWritesNothingAndShowsItsWeightsAllTheSame) {
+  struct Shown : Observer {
+    void on_checkpoint(const models::Model& model) override { all.push_back(weights(model)); }
+    std::vector<std::vector<float>> all;
+  } recorded, alone;
+  config_.model_ema = 0.9;
+  const auto started = [] {
+    seed(3);
+    return own(wave());
+  };
+  const Result r = run(recorded, started());
+  ASSERT_EQ(recorded.all.size(), 4u);
+  models::Model stored = wave();
+  store::load_weights(stored, r.model_path);
+  EXPECT_EQ(recorded.all.back(), weights(stored));
+
+  config_.output_dir.clear();
+  const size_t entries = dir_.entries();
+  Own what = started();
+  const models::Model trained = *what.model;
+  const Result other = train(config_, alone, {.own = std::move(what), .recorded = false});
+  EXPECT_EQ(alone.all, recorded.all);
+  EXPECT_NE(weights(trained), alone.all.back()) << "the network itself keeps the weights of the last step";
+  EXPECT_EQ(other.test.loss, r.test.loss);
+  EXPECT_EQ(other.model_path, "");
+  EXPECT_EQ(dir_.entries(), entries);
+  EXPECT_FALSE(std::filesystem::exists("runs/wave-points"));
+}
+
 TEST_F(OwnRun, ItsLossAndMetricAreMeansOverTheSamplesWhateverTheBatches) {
   models::Model model = wave();
   model.own = {.loss = [](const Tensor& o, const Tensor& y) { return square(distance(o, y)) + distance(o, y); },

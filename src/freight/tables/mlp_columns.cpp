@@ -6,23 +6,15 @@
 #include <limits>
 
 #include "freight/base/error.h"
-#include "freight/base/strings.h"
 
 namespace freight::tables {
 
 namespace {
 
 constexpr size_t kMlpBins = 48;  // of a column, where it has many values
-// A column of few different values, with some rows for each, has a bin between each two of them, so that the net tells
-// them apart as trees do: ccpp's vacuum has 634.
+// A column of few different values, with some rows for each, has a bin between each two of them, so that the network
+// tells them apart as trees do: ccpp's vacuum has 634.
 constexpr size_t kFewMlpValues = 640, kRowsOfMlpValue = 10;
-constexpr int64_t kLeastMlpRows = 5;  // of a word: names and numbers of tickets tell a row and not the next one
-constexpr double kFarthest = 1e6;     // deviations from the mean; numbers beyond count as that far
-constexpr const char* kMlpNumberColumns = "mlp.number_columns";  // i64 (F)
-constexpr const char* kMlpScales = "mlp.scales";                 // f64 (F, 2): mean, scale
-constexpr const char* kMlpEdges = "mlp.edges";  // f32 (F, bins + 1), the last one again where a column has fewer
-constexpr const char* kMlpWordColumns = "mlp.word_columns";  // i64 (C)
-constexpr const char* kMlpWords = "mlp.words";               // i32 (levels of all columns of words)
 
 struct WeightedCell {
   double value = 0;
@@ -68,215 +60,86 @@ std::vector<float> quantiles(std::vector<WeightedCell> cells) {
   return edges;
 }
 
-const Array* find_mlp(const io::SafeTensors& file, const char* name, DType dtype, int rank) {
-  const Array* const found = file.find(name);
-  return found && found->dtype() == dtype && found->shape().rank() == rank ? found : nullptr;
-}
-
 }  // namespace
 
-MlpColumns::MlpColumns(const store::RowShape& shape, const store::Rows& rows) {
-  for (size_t c = 0; c < shape.columns.size(); ++c) {
-    const store::Column& column = shape.columns[c];
-    if (column.words) {
-      add_words(column, static_cast<int64_t>(c), rows);
-    } else {
-      add_number(column.name, static_cast<int64_t>(c), rows);
+MlpColumns::MlpColumns(const std::vector<store::Column>& columns, TreeColumns features)
+    : features_(std::move(features)) {
+  for (int64_t c = 0; c < features_.count(); ++c) {
+    if (!columns[static_cast<size_t>(c)].words) {
+      numbers_.push_back(c);
+      continue;
     }
+    const std::vector<int32_t>& categories = features_.categories(c);
+    words_.push_back(c);
+    first_.push_back(embeddings_);
+    const auto last = std::max_element(categories.begin(), categories.end());
+    embeddings_ += 2 + (last == categories.end() ? -1 : *last);
   }
-  count();
 }
 
-void MlpColumns::add_number(const std::string& name, int64_t column, const store::Rows& rows) {
-  const int64_t width = rows.values.shape()[1];
-  std::vector<WeightedCell> cells;
-  bool lacks = false;  // some cells are missing
-  for (int64_t i = 0; i < rows.count(); ++i) {
-    const double v = rows.values.data<double>()[i * width + column];
-    if (rows.weight(i) == 0) continue;
-    if (std::isnan(v)) {
-      lacks = true;
-    } else {
-      cells.push_back({v, rows.weight(i)});
-    }
-  }
-  if (cells.empty()) return;
-  double sum = 0, squares = 0, count = 0;
-  for (const WeightedCell& cell : cells) {
-    sum += cell.count * cell.value;
-    count += cell.count;
-  }
-  const double mean = sum / count;
-  for (const WeightedCell& cell : cells) squares += cell.count * (cell.value - mean) * (cell.value - mean);
-  const double scale = std::sqrt(squares / count);
-  if (!std::isfinite(scale)) {
-    fail(ErrorKind::data, name,
-         "numbers of this column, or their squares, are beyond f64: --model mlp needs finite ones");
-  }
-  Number number{.column = column, .mean = mean, .scale = scale > 0 ? scale : 1, .edges = {}};
-  for (WeightedCell& cell : cells) {
-    cell.value = std::clamp((cell.value - number.mean) / number.scale, -kFarthest, kFarthest);
-  }
-  number.edges = quantiles(std::move(cells));
-  if (number.edges.size() < 2) {
-    if (!lacks) return;  // all cells are alike
-    number.edges = {0, 1};
-  }
-  numbers_.push_back(std::move(number));
-}
-
-void MlpColumns::add_words(const store::Column& from, int64_t column, const store::Rows& rows) {
-  const int64_t width = rows.values.shape()[1];
-  std::vector<double> seen(from.levels.size());  // a row of weight 3 counts as three; one below 1 is a row nonetheless
-  double lacking = 0;
-  for (int64_t i = 0; i < rows.count(); ++i) {
-    const double v = rows.values.data<double>()[i * width + column];
-    const double count = rows.weight(i) > 0 ? std::max(rows.weight(i), 1.0) : 0;
-    (v >= 0 ? seen[static_cast<size_t>(v)] : lacking) += count;
-  }
-  Words words{.column = column, .numbers = {}};
-  int32_t last = 0;
-  for (const double n : seen) {
-    words.numbers.push_back(n < kLeastMlpRows ? 0 : ++last);
-    if (n < kLeastMlpRows) lacking += n;
-  }
-  if (last + (lacking > 0) < 2) return;  // the same in all rows
-  words_.push_back(std::move(words));
-}
-
-void MlpColumns::count() {
-  embeddings_ = bins_ = 0;
-  for (Words& w : words_) {
-    w.first = embeddings_;
-    embeddings_ += 1 + *std::max_element(w.numbers.begin(), w.numbers.end());
-  }
-  for (const Number& n : numbers_) bins_ = std::max(bins_, static_cast<int64_t>(n.edges.size()) - 1);
-}
-
-Array MlpColumns::bin_starts() const {
-  Array out(DType::f32, {numbers(), bins_});
-  float* to = out.data<float>();
-  for (const Number& n : numbers_) {
-    for (size_t b = 0; b < static_cast<size_t>(bins_); ++b) *to++ = n.edges[std::min(b, n.edges.size() - 1)];
-  }
-  return out;
-}
-
-Array MlpColumns::bin_slopes() const {
-  Array out(DType::f32, {numbers(), bins_});
-  float* to = out.data<float>();
-  for (const Number& n : numbers_) {
-    for (size_t b = 0; b < static_cast<size_t>(bins_); ++b) {
-      *to++ = b + 1 < n.edges.size() ? 1 / std::max(n.edges[b + 1] - n.edges[b], 1e-30f) : 0;
+Array MlpColumns::encode(const Array& rows, int64_t begin, int64_t end, int64_t count) const {
+  const Array features = features_.features(rows, begin, end);
+  Array out(DType::f32, {count, width()});
+  std::fill_n(out.data<float>(), out.numel(), 0.0f);
+  for (int64_t i = 0; i < end - begin; ++i) {
+    const float* const from = features.data<float>() + i * features_.count();
+    float* to = out.data<float>() + i * width();
+    for (const int64_t c : numbers_) *to++ = std::isnan(from[c]) ? 0.0f : from[c];
+    for (const int64_t c : numbers_) *to++ = std::isnan(from[c]) ? 0.0f : 1.0f;
+    for (size_t w = 0; w < words_.size(); ++w) {
+      const float category = from[words_[w]];
+      *to++ = static_cast<float>(first_[w]) + (std::isnan(category) ? 0.0f : 1.0f + category);
     }
   }
   return out;
 }
 
-MlpColumns::Encoded MlpColumns::encode(const Array& rows, int64_t begin, int64_t end, int64_t count) const {
-  Encoded out{.numbers = Array(DType::f32, {count, numbers()}), .words = Array(DType::i32, {count, words()})};
-  const int64_t width = rows.shape()[1];
-  float* number = out.numbers.data<float>();
-  int32_t* word = out.words.data<int32_t>();
-  for (int64_t i = begin; i < begin + count; ++i) {
-    const double* const cells = i < end ? rows.data<double>() + i * width : nullptr;
-    for (const Number& n : numbers_) {
-      const double v = cells ? cells[n.column] : std::numeric_limits<double>::quiet_NaN();
-      *number++ = std::isnan(v) ? std::numeric_limits<float>::quiet_NaN()
-                                : static_cast<float>(std::clamp((v - n.mean) / n.scale, -kFarthest, kFarthest));
-    }
-    for (const Words& w : words_) {
-      const double v = cells ? cells[w.column] : store::kUnknownWord;
-      const bool known = v >= 0 && v < static_cast<double>(w.numbers.size());  // false of NaN
-      *word++ = static_cast<int32_t>(w.first) + (known ? w.numbers[static_cast<size_t>(v)] : 0);
-    }
-  }
-  return out;
-}
-
-void MlpColumns::write(io::SafeTensors& file) const {
-  Array number_columns(DType::i64, {numbers()}), scales(DType::f64, {numbers(), 2}),
-      edges(DType::f32, {numbers(), bins_ + 1}), word_columns(DType::i64, {words()});
-  float* edge = edges.data<float>();
-  for (size_t i = 0; i < numbers_.size(); ++i) {
-    const Number& n = numbers_[i];
-    number_columns.data<int64_t>()[i] = n.column;
-    scales.data<double>()[2 * i] = n.mean;
-    scales.data<double>()[2 * i + 1] = n.scale;
-    for (size_t b = 0; b <= static_cast<size_t>(bins_); ++b) *edge++ = n.edges[std::min(b, n.edges.size() - 1)];
-  }
-  std::vector<int32_t> all;
-  for (size_t i = 0; i < words_.size(); ++i) {
-    word_columns.data<int64_t>()[i] = words_[i].column;
-    all.insert(all.end(), words_[i].numbers.begin(), words_[i].numbers.end());
-  }
-  const auto levels = static_cast<int64_t>(all.size());
-  file.tensors.emplace_back(kMlpNumberColumns, number_columns);
-  file.tensors.emplace_back(kMlpScales, scales);
-  file.tensors.emplace_back(kMlpEdges, edges);
-  file.tensors.emplace_back(kMlpWordColumns, word_columns);
-  file.tensors.emplace_back(kMlpWords, Array::of(all, {levels}));
-}
-
-MlpColumns::MlpColumns(const store::RowShape& shape, const io::SafeTensors& file, const std::string& path) {
-  const auto damaged = [&](const char* name, const auto&... why) {
-    fail(ErrorKind::checkpoint, path, "the tensor ", name, " ", why...);
-  };
-  const Array* const columns = find_mlp(file, kMlpNumberColumns, DType::i64, 1);
-  if (!columns) damaged(kMlpNumberColumns, "is missing, or not i64[F]");
-  const int64_t n = columns->shape()[0];
-  const Array* const scales = find_mlp(file, kMlpScales, DType::f64, 2);
-  if (!scales || scales->shape() != Shape{n, 2}) damaged(kMlpScales, "is missing, or not f64[", n, ",2]");
-  const Array* const edges = find_mlp(file, kMlpEdges, DType::f32, 2);
-  if (!edges || edges->shape()[0] != n || edges->shape()[1] < 1) {
-    damaged(kMlpEdges, "is missing, or not f32[", n, ",B]");
-  }
-  const auto column_of = [&](const Array& from, int64_t i, bool words, const char* name) {
-    const int64_t c = from.data<int64_t>()[i];
-    const bool there = c >= 0 && c < static_cast<int64_t>(shape.columns.size());
-    if (!there || shape.columns[static_cast<size_t>(c)].words != words) {
-      damaged(name, "holds ", c, ", which is no column of ", words ? "words" : "numbers");
-    }
-    return c;
-  };
-  const int64_t width = edges->shape()[1];
-  for (int64_t i = 0; i < n; ++i) {
-    Number number{.column = column_of(*columns, i, false, kMlpNumberColumns),
-                  .mean = scales->data<double>()[2 * i],
-                  .scale = scales->data<double>()[2 * i + 1],
-                  .edges = {}};
-    if (!std::isfinite(number.mean) || !(number.scale > 0) || !std::isfinite(number.scale)) {
-      damaged(kMlpScales, "holds numbers that are NaN or infinite, or scales of 0 or less");
-    }
-    const float* const row = edges->data<float>() + i * width;
-    for (int64_t b = 0; b < width && (b == 0 || row[b] > row[b - 1]); ++b) number.edges.push_back(row[b]);
-    const bool same =
-        std::all_of(row + number.edges.size(), row + width, [&](float e) { return e == number.edges.back(); });
-    const bool finite = std::all_of(row, row + width, [](float e) { return std::isfinite(e); });
-    if (!same || !finite || number.edges.size() < 2) damaged(kMlpEdges, "holds edges of bins that do not rise");
-    numbers_.push_back(std::move(number));
-  }
-  const Array* const word_columns = find_mlp(file, kMlpWordColumns, DType::i64, 1);
-  if (!word_columns) damaged(kMlpWordColumns, "is missing, or not i64[C]");
-  const Array* const all = find_mlp(file, kMlpWords, DType::i32, 1);
-  int64_t at = 0;
-  for (int64_t i = 0; i < word_columns->shape()[0]; ++i) {
-    Words words{.column = column_of(*word_columns, i, true, kMlpWordColumns), .numbers = {}};
-    const auto levels = static_cast<int64_t>(shape.columns[static_cast<size_t>(words.column)].levels.size());
-    for (int64_t k = 0; k < levels && all && at < all->shape()[0]; ++k) {
-      words.numbers.push_back(all->data<int32_t>()[at++]);
-      if (words.numbers.back() < 0 || words.numbers.back() > levels) {
-        damaged(kMlpWords, "holds ", words.numbers.back(), ": expected 0 to ", levels);
+MlpBins mlp_bins(const MlpColumns& columns, const std::vector<store::Column>& named, const Array& encoded,
+                 const store::Rows& rows) {
+  const auto f = static_cast<int64_t>(columns.numbers().size());
+  const int64_t width = columns.width();
+  MlpBins out{.mean = Array(DType::f32, {f}), .slope = Array(DType::f32, {f}), .bin_start = {}, .bin_slope = {}};
+  std::vector<std::vector<float>> edges;  // of the scaled numbers, by column
+  size_t most = 2;
+  for (int64_t c = 0; c < f; ++c) {
+    std::vector<WeightedCell> cells;
+    double sum = 0, squares = 0, count = 0;
+    for (int64_t i = 0; i < rows.count(); ++i) {
+      const float* const row = encoded.data<float>() + i * width;
+      if (rows.weight(i) == 0 || row[f + c] == 0) continue;
+      if (std::fabs(row[c]) >= std::numeric_limits<float>::max()) {
+        fail(ErrorKind::data, named[static_cast<size_t>(columns.numbers()[static_cast<size_t>(c)])].name,
+             "numbers of this column are infinite or beyond f32: --model mlp needs finite ones");
       }
+      cells.push_back({static_cast<double>(row[c]), rows.weight(i)});
+      sum += cells.back().count * cells.back().value;
+      count += cells.back().count;
     }
-    if (levels == 0 || static_cast<int64_t>(words.numbers.size()) != levels) {
-      damaged(kMlpWords, "is missing, not i32, or too short for the words of ",
-              shape.columns[static_cast<size_t>(words.column)].name);
+    const double mean = count > 0 ? sum / count : 0;
+    for (const WeightedCell& cell : cells) squares += cell.count * (cell.value - mean) * (cell.value - mean);
+    const bool differs =
+        std::any_of(cells.begin(), cells.end(), [&](const auto& x) { return x.value != cells[0].value; });
+    float& m = out.mean.data<float>()[c] = static_cast<float>(mean);
+    float& s = out.slope.data<float>()[c] = differs ? static_cast<float>(std::sqrt(count / squares)) : 0;
+    // Scaled in f32, as the network does it.
+    for (WeightedCell& cell : cells) {
+      cell.value =
+          static_cast<double>(std::clamp((static_cast<float>(cell.value) - m) * s, -kMlpFarthest, kMlpFarthest));
     }
-    words_.push_back(std::move(words));
+    edges.push_back(cells.empty() ? std::vector<float>{0} : quantiles(std::move(cells)));
+    most = std::max(most, edges.back().size());
   }
-  if (!all || at != all->shape()[0]) damaged(kMlpWords, "is missing, or not i32[", at, "]");
-  count();
+  const auto bins = static_cast<int64_t>(most) - 1;
+  out.bin_start = Array(DType::f32, {f, bins});
+  out.bin_slope = Array(DType::f32, {f, bins});
+  float *start = out.bin_start.data<float>(), *slope = out.bin_slope.data<float>();
+  for (const std::vector<float>& e : edges) {
+    for (size_t b = 0; b < static_cast<size_t>(bins); ++b) {
+      *start++ = e[std::min(b, e.size() - 1)];
+      *slope++ = b + 1 < e.size() ? 1 / std::max(e[b + 1] - e[b], 1e-30f) : 0;
+    }
+  }
+  return out;
 }
 
 }  // namespace freight::tables

@@ -3,173 +3,152 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <numeric>
+#include <optional>
 
 #include "freight/base/error.h"
-#include "freight/base/philox.h"
 #include "freight/base/strings.h"
-#include "freight/job/signals.h"
-#include "freight/ops/index.h"
-#include "freight/optim/ema.h"
-#include "freight/optim/optimizer.h"
+#include "freight/models/models.h"
 #include "freight/tables/mlp_model.h"
 #include "freight/tables/table.h"
-#include "freight/trace/compile.h"
 #include "freight/trace/device.h"
 #include "freight/train/folds.h"
+#include "freight/train/trainer.h"
 
 namespace freight::tables {
 
 namespace {
 
 constexpr double kMlpRate = 4e-3, kMlpDecay = 1e-3;
-constexpr double kMlpAveraging = 0.998;  // of the weights, over steps: what answers
+constexpr double kMlpAveraging = 0.998;  // of the weights, over steps: what predicts
 constexpr int64_t kMlpEpochs = 60, kMlpBatch = 128, kMlpPatience = 8;
 constexpr int64_t kMlpFolds = 7;             // of the training rows, one of which says when to end
 constexpr int64_t kLeastRowsToHoldOut = 20;  // of fewer rows all are fitted, for all epochs
-constexpr uint32_t kMlpOrder = 0x6d6c70f1;   // stream of draws
 
-using RowNumbers = std::vector<int64_t>;
-
-void shuffle_rows(RowNumbers& rows, PhiloxStream draws) {
-  for (size_t i = rows.size(); i > 1; --i) std::swap(rows[i - 1], rows[draws.below(static_cast<uint32_t>(i))]);
-}
-
-// The rows that are fitted, and those that say when to end: a fold of the training rows, with its share of every class
-// or of small and large values, and without rows of a group that is fitted.
-struct MlpParts {
-  store::Rows fitted, watched;  // watched: none, where all are fitted
-};
-MlpParts parts_of(const store::Rows& rows, uint64_t seed, bool watch) {
-  const MlpParts whole{rows, train::rows_at(rows, {})};
-  if (!watch || rows.count() < kLeastRowsToHoldOut) return whole;
-  const std::vector<int64_t> fold_of = train::folds_of(rows, kMlpFolds, seed);
-  RowNumbers fitted, watched;
-  for (size_t i = 0; i < fold_of.size(); ++i) (fold_of[i] == 0 ? watched : fitted).push_back(static_cast<int64_t>(i));
-  if (fitted.empty() || watched.empty()) return whole;  // all rows are of one group
-  return {train::rows_at(rows, fitted), train::rows_at(rows, watched)};
-}
-
-// Weights of rows, f32 (N), 1 in the mean; 1 each where the table has none.
-Array mlp_weights_of(const store::Rows& rows) {
-  const int64_t n = rows.count();
-  Array out(DType::f32, {n});
+// How often each row counts: as its weight says, and once in the mean.
+std::vector<double> mlp_row_weights(const store::Rows& rows) {
+  std::vector<double> weights;
   double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += rows.weight(i);
-  if (sum <= 0)
-    fail(ErrorKind::data, "--weight-column", "no row that is fitted counts for anything: got weights of 0 alone");
-  for (int64_t i = 0; i < n; ++i) {
-    out.data<float>()[i] = static_cast<float>(rows.weight(i) * static_cast<double>(n) / sum);
-  }
-  return out;
+  for (int64_t i = 0; i < rows.count(); ++i) sum += weights.emplace_back(rows.weight(i));
+  for (double& w : weights) w *= sum > 0 ? static_cast<double>(weights.size()) / sum : 0;
+  return weights;
 }
 
-MlpTarget target_of_rows(const store::Rows& rows, int64_t classes) {
-  MlpTarget target{.classes = classes};
-  if (classes > 0) return target;
-  const auto* const y = rows.labels.data<float>();
-  double n = 0, variance = 0;
-  for (int64_t i = 0; i < rows.count(); ++i) n += rows.weight(i);
-  for (int64_t i = 0; i < rows.count(); ++i) target.mean += rows.weight(i) * static_cast<double>(y[i]) / n;
+bool any_column_differs(const Array& encoded, const store::Rows& rows) {
+  const int64_t width = encoded.shape()[1];
+  const float* first = nullptr;  // of the rows that count
   for (int64_t i = 0; i < rows.count(); ++i) {
-    variance += rows.weight(i) * std::pow(static_cast<double>(y[i]) - target.mean, 2) / n;
+    const float* const row = encoded.data<float>() + i * width;
+    if (rows.weight(i) == 0) continue;
+    if (first && !std::equal(row, row + width, first)) return true;
+    if (!first) first = row;
   }
-  if (variance > 0) target.scale = std::sqrt(variance);
+  return false;
+}
+
+// A value to predict is (value - mean) / deviation for the network; a class is its number.
+struct MlpTarget {
+  double mean = 0, deviation = 1;
+};
+MlpTarget target_of_rows(const store::Rows& rows) {
+  MlpTarget target;
+  if (rows.classification()) return target;
+  const std::vector<double> weights = mlp_row_weights(rows);
+  const auto n = static_cast<double>(rows.count());
+  const auto* const y = rows.labels.data<float>();
+  double variance = 0;
+  for (size_t i = 0; i < weights.size(); ++i) target.mean += weights[i] * static_cast<double>(y[i]) / n;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    variance += weights[i] * std::pow(static_cast<double>(y[i]) - target.mean, 2) / n;
+  }
+  if (variance > 0) target.deviation = std::sqrt(variance);
   return target;
 }
 
-// Targets of the net: classes i32 (N), or scaled values f32 (N).
-Array mlp_targets(const store::Rows& rows, const MlpTarget& target) {
-  if (target.classes > 0) return rows.labels.cast(DType::i32);
-  Array out(DType::f32, {rows.count()});
+// Rows as a data set of the trainer: inputs as MlpColumns::encode makes them, targets f32 (N, 2) as MlpNet takes them.
+data::Dataset dataset_of(const MlpColumns& columns, const store::Rows& rows, const MlpTarget& target) {
+  const std::vector<double> weights = mlp_row_weights(rows);
+  data::Dataset set;
+  set.images = columns.encode(rows.values);
+  set.labels = Array(DType::f32, {rows.count(), 2});
+  float* to = set.labels.data<float>();
   for (int64_t i = 0; i < rows.count(); ++i) {
-    out.data<float>()[i] =
-        static_cast<float>((static_cast<double>(rows.labels.data<float>()[i]) - target.mean) / target.scale);
+    const double y = rows.classification() ? static_cast<double>(rows.labels.data<int64_t>()[i])
+                                           : static_cast<double>(rows.labels.data<float>()[i]);
+    *to++ = static_cast<float>((y - target.mean) / target.deviation);
+    *to++ = static_cast<float>(weights[static_cast<size_t>(i)]);
   }
-  return out;
+  return set;
 }
 
 // An epoch of a small table has some steps, too: a batch is at most a 32nd of the rows, but for 32 rows. Batches of 32
-// predicted yacht, concrete and energy best, among 8 to 128.
+// predicted yacht, concrete and energy best, among 8 to 128. The batches of an epoch leave few rows out.
 int64_t batch_of(const train::Config& config, int64_t rows) {
   constexpr int64_t kLeastSteps = 32, kLeastBatch = 32;
-  return std::min({config.batch_size, rows, std::max(rows / kLeastSteps, kLeastBatch)});
+  const int64_t n = std::max<int64_t>(rows, 1);
+  const int64_t most = std::min({config.batch_size, n, std::max(n / kLeastSteps, kLeastBatch)});
+  return n / ((n + most - 1) / most);
 }
 
-// The fitted rows where the step gathers its batches, its inputs being their numbers.
-class MlpSteps {
+train::Config training_of(const train::Config& asked, int64_t rows) {
+  train::Config c;
+  c.data = asked.data;
+  c.backend = "cpu";
+  c.deterministic = true;  // equal weights for any number of threads
+  c.seed = asked.seed;
+  c.workers = asked.workers;
+  c.epochs = asked.epochs;
+  c.batch_size = batch_of(asked, rows);
+  c.optimizer = "adamw";
+  c.lr = asked.lr;
+  c.weight_decay = asked.weight_decay;
+  c.decay_norm_bias = false;
+  c.clip_grad_norm = asked.clip_grad_norm;
+  c.model_ema = kMlpAveraging;
+  return c;
+}
+
+// Follows the training of the network: makes a model of each epoch's weights, keeps the best, and ends the run where
+// it is not improved upon for some epochs or the caller says so.
+class MlpEpochs : public train::Observer {
  public:
-  MlpSteps(MlpNet& net, const MlpColumns& columns, const MlpTarget& target, const store::Rows& rows,
-           const train::Config& config)
-      : averages_(net, {.decay = kMlpAveraging}),
-        optimizer_(net.parameters(), {.lr = config.lr, .weight_decay = config.weight_decay, .decay_norm_bias = false}),
-        rows_(rows.count()),
-        batch_(batch_of(config, rows_)),
-        seed_(static_cast<uint64_t>(config.seed)) {
-    const MlpColumns::Encoded all = columns.encode(rows.values, 0, rows_, rows_);
-    const auto kept = [](const char* name, const Array& a) {
-      Variable v(name, {a.dtype(), a.shape()});
-      v.set(a);
-      return v;
-    };
-    const Variable numbers = kept("mlp.numbers", all.numbers), words = kept("mlp.words", all.words),
-                   targets = kept("mlp.targets", mlp_targets(rows, target)),
-                   weights = kept("mlp.weights", mlp_weights_of(rows));
-    auto step = [this, &net, numbers, words, targets, weights, classes = target.classes](const Tensor& batch) {
-      const Tensor outputs = net(gather(numbers, batch), gather(words, batch));
-      const Tensor loss = mlp_loss(outputs, gather(targets, batch), gather(weights, batch), classes);
-      optimizer_.step(loss);
-      averages_.update();
-      return loss;
-    };
-    auto compiled =
-        std::make_shared<Compiled<decltype(step)>>(step, CompileOptions{.backend = "cpu", .deterministic = true});
-    step_ = [compiled](const Array& batch) { return (*compiled)(batch).template item<double>(); };
-  }
-  MlpSteps(const MlpSteps&) = delete;
-  MlpSteps& operator=(const MlpSteps&) = delete;
+  using OnRound = std::function<bool(const train::Round&)>;
+  struct Settings {
+    int64_t bins = 0, classes = 0, patience = 0;  // 0: the last weights are kept
+    double unit = 1;                              // of the training loss
+  };
+  MlpEpochs(const MlpColumns& columns, const Settings& settings, const OnRound& on_round)
+      : columns_(columns), s_(settings), on_round_(on_round) {}
 
-  // Calls f while the net has the averages of its weights.
-  template <class F>
-  void with_averages(const F& f) {
-    averages_.swap();
-    f();
-    averages_.swap();
+  void on_checkpoint(const models::Model& model) override {
+    last_ = std::make_shared<MlpModel>(columns_, s_.bins, s_.classes, mlp_state(*model.net), "mlp");
   }
+  void on_epoch(const train::EpochReport& e) override {
+    if (ended_) return;  // a part of an epoch, after which the run stops
+    epochs_ = last_->kept = e.train.epoch;
+    const bool better = s_.patience == 0 || e.best;
+    if (better || !best_) best_ = last_;
+    const bool more = on_round_({.number = e.train.epoch,
+                                 .of = e.train.epochs,
+                                 .loss = e.train.mean_loss * s_.unit,
+                                 .model = last_.get(),
+                                 .best = better});
+    ended_ = !more || (s_.patience > 0 && e.train.epoch - best_->kept >= s_.patience);
+  }
+  bool wants_step() override { return ended_; }
+  train::AfterStep on_step(const train::StepReport&) override { return {.stop = ended_}; }
 
-  // The mean loss of the batches of an epoch, from 0 on, or of those before a signal to stop. The last batch takes rows
-  // of the first ones to be as large.
-  double epoch(int64_t number) {
-    RowNumbers order(static_cast<size_t>(rows_));
-    std::iota(order.begin(), order.end(), int64_t{0});
-    shuffle_rows(order, PhiloxStream(seed_, static_cast<uint64_t>(number), kMlpOrder));
-    const int64_t batches = (rows_ + batch_ - 1) / batch_;
-    double sum = 0;
-    int64_t done = 0;
-    // An epoch of a large table takes minutes: who stops it has the weights so far.
-    for (int64_t b = 0; b < batches && (b == 0 || !signals::stop_requested()); ++b) {
-      Array batch(DType::i32, {batch_});
-      for (int64_t i = 0; i < batch_; ++i) {
-        batch.data<int32_t>()[i] = static_cast<int32_t>(order[static_cast<size_t>((b * batch_ + i) % rows_)]);
-      }
-      const double loss = step_(batch);
-      if (!std::isfinite(loss)) {
-        fail(ErrorKind::diverged, "mlp", "the loss is NaN or infinite in epoch ", number + 1,
-             ": expected a lower one (--lr), got a learning rate of ", optimizer_.lr());
-      }
-      sum += loss;
-      ++done;
-    }
-    return sum / static_cast<double>(done);
+  std::shared_ptr<const store::RowModel> best() const {
+    best_->epochs = epochs_;
+    return best_;
   }
 
  private:
-  optim::EMA averages_;
-  optim::AdamW optimizer_;
-  int64_t rows_, batch_;
-  uint64_t seed_;
-  std::function<double(const Array&)> step_;
+  const MlpColumns& columns_;
+  Settings s_;
+  const OnRound& on_round_;
+  std::shared_ptr<MlpModel> last_, best_;
+  int64_t epochs_ = 0;
+  bool ended_ = false;
 };
 
 }  // namespace
@@ -184,14 +163,13 @@ void MlpLearner::choose(train::Config& config) const {
 train::RowData MlpLearner::read(const train::RowSource& source) const { return read_table(source); }
 
 train::Cost MlpLearner::cost(const train::Config& config, const train::RowData& data) const {
-  const MlpSizes sizes;
   constexpr double kBins = 48, kFlopsPerSecond = 3e10, kAlive = 4;  // activations, gradients and what a step keeps
   const double columns = static_cast<double>(data.shape.columns.size()), rows = static_cast<double>(data.train.count());
   const double batch = static_cast<double>(batch_of(config, static_cast<int64_t>(rows))),
-               k = static_cast<double>(sizes.members), width = static_cast<double>(sizes.width),
-               layers = static_cast<double>(sizes.layers), in = columns * static_cast<double>(sizes.embedding);
+               k = static_cast<double>(MlpNet::kMembers), width = static_cast<double>(MlpNet::kWidth),
+               layers = static_cast<double>(MlpNet::kLayers), in = columns * static_cast<double>(MlpNet::kEmbedding);
   const double weights =
-      columns * kBins * static_cast<double>(sizes.embedding) + in * (width + k) + layers * width * width;
+      columns * kBins * static_cast<double>(MlpNet::kEmbedding) + in * (width + k) + layers * width * width;
   const double of_batch = batch * (k * (in + layers * width) + columns * kBins);
   const double flops = 6 * rows * k * width * (in + (layers - 1) * width);
   return {.bytes = sizeof(float) * (kAlive * (of_batch + 2 * weights) + 6 * rows * columns),
@@ -201,42 +179,60 @@ train::Cost MlpLearner::cost(const train::Config& config, const train::RowData& 
 std::shared_ptr<const store::RowModel> MlpLearner::fit(const train::Config& config, const train::RowData& data,
                                                        const std::function<bool(const train::Round&)>& on_round) const {
   const DeviceScope cpu("cpu");
+  seed(static_cast<uint64_t>(config.seed));
   const int64_t patience = config.early_stop < 0 ? kMlpPatience : config.early_stop;
-  const MlpParts parts = parts_of(data.train, static_cast<uint64_t>(config.seed), patience > 0);
-  const MlpColumns columns(data.shape, parts.fitted);
-  if (columns.numbers() + columns.words() == 0) {
+  // The rows that say when to end are a fold of those of training, which has its share of every class or of small and
+  // large values, and no row of a group that is fitted.
+  std::optional<train::RowData> part;
+  if (patience > 0 && data.train.count() >= kLeastRowsToHoldOut) {
+    const auto fold_of = train::folds_of(data.train, kMlpFolds, static_cast<uint64_t>(config.seed));
+    part = train::with_fold_out(data, fold_of, 0);
+    if (part->train.count() == 0 || part->test.count() == 0) part.reset();  // all rows are of one group
+  }
+  const store::Rows& rows = part ? part->train : data.train;
+  const MlpColumns columns(data.shape.columns, rows);
+  const MlpTarget target = target_of_rows(rows);
+  const data::Dataset fitted = dataset_of(columns, rows, target);
+  if (!any_column_differs(fitted.images, rows)) {
     fail(ErrorKind::data, config.data,
          "no column differs between the rows of training, by words that 5 of them have: there is nothing to learn "
          "from; ",
          "--model baseline predicts what the column ", data.target, " holds");
   }
-  MlpMade made{.sizes = {}, .target = target_of_rows(parts.fitted, static_cast<int64_t>(data.shape.classes.size()))};
-  const std::unique_ptr<MlpNet> net = make_mlp(columns, made);
-  net->start(static_cast<uint64_t>(config.seed));
-  MlpSteps steps(*net, columns, made.target, parts.fitted, config);
-  const MlpAnswers answers(*net, columns, made.target, MlpAnswers::Weights::changing);
-  const double unit = made.target.scale * made.target.scale;  // of a squared error
-  double least = std::numeric_limits<double>::infinity();
-  std::vector<nn::NamedArray> best;
-  bool on = true;
-  while (on) {
-    train::Round round{.number = ++made.epochs, .of = config.epochs};
-    round.loss = steps.epoch(made.epochs - 1) * (made.target.classes > 0 ? 1 : unit);
-    const bool watches = parts.watched.count() > 0;
-    steps.with_averages([&] {
-      const double loss = watches ? train::evaluate(answers(parts.watched.values), parts.watched).loss : 0;
-      round.best = !watches || loss < least;
-      if (*round.best) {
-        least = loss;
-        made.kept = made.epochs;
-        best = nn::values_of(mlp_weights(*net));
-      }
-      if (data.test.count() > 0) round.test = train::evaluate(answers(data.test.values), data.test);
-    });
-    on = made.epochs < config.epochs && (!watches || made.epochs - made.kept < patience);
-    on = on_round(round) && on;
-  }
-  return std::make_shared<MlpModel>(columns, made, best);
+  const MlpBins bins = mlp_bins(columns, data.shape.columns, fitted.images, rows);
+  const auto classes = static_cast<int64_t>(data.shape.classes.size());
+  const auto net = std::make_shared<MlpNet>(columns, bins.count(), classes);
+  net->set(bins, target.mean, target.deviation);
+  net->draw_scaling();
+
+  // The loss of a batch is that of the members, so that each learns by itself; the best epoch is that of their mean.
+  models::Model model{.name = "mlp", .input = {DType::f32, {columns.width()}}, .net = net, .loss = models::Loss::mse};
+  model.own = {.loss = [net](const Tensor& outputs, const Tensor& y) { return net->loss_of_members(outputs, y); },
+               .metric = [net](const Tensor& outputs, const Tensor& y) { return net->loss_of_mean(outputs, y); },
+               .higher_is_better = false};
+  train::Config training = training_of(config, rows.count());
+  // Where no rows are held out nothing is to be measured, but for the end of a run, which every run has.
+  if (!part) training.eval_every = training.epochs;
+  const data::Dataset watched = part ? dataset_of(columns, part->test, target) : fitted;
+  const train::Feeds feeds{
+      .train =
+          [&](int64_t batch_size) {
+            return data::loader_feed(fitted, {.batch_size = batch_size,
+                                              .shuffle = true,
+                                              .seed = static_cast<uint64_t>(training.seed),
+                                              .drop_last = true,
+                                              .epochs = training.epochs});
+          },
+      .test = [&](int64_t batch_size) { return data::loader_feed(watched, {.batch_size = batch_size}); },
+      .name = config.data};
+  MlpEpochs epochs(columns,
+                   {.bins = bins.count(),
+                    .classes = classes,
+                    .patience = part ? patience : 0,
+                    .unit = target.deviation * target.deviation},
+                   on_round);
+  train::train(training, epochs, {.own = {.model = model, .feeds = feeds}, .recorded = false});
+  return epochs.best();
 }
 
 }  // namespace freight::tables

@@ -1,5 +1,5 @@
-// The learner mlp of tables: TabM (mlp_net.h), trained by AdamW in batches that the compiled step gathers from the
-// training rows, and ended early by rows that are taken from these.
+// The learner mlp of tables: TabM (mlp_net.h), trained as every network (train/trainer.h) on the encoded training rows,
+// and ended early by rows that are taken from these.
 #pragma once
 #include <memory>
 #include <string>
@@ -16,7 +16,8 @@ class MlpLearner : public train::RowLearner {
   bool beside_net() const override { return true; }
   void choose(train::Config& config) const override;
   std::vector<std::string> flags() const override {
-    return {"--lr", "--epochs", "--batch-size", "--weight-decay", "--early-stop", "--weight-column"};
+    return {"--lr",         "--epochs",       "--batch-size", "--weight-decay", "--clip-grad-norm",
+            "--early-stop", "--weight-column"};
   }
   const char* pass() const override { return "epoch"; }
   const char* compute() const override { return "f32"; }

@@ -13,7 +13,8 @@ namespace freight::tables {
 
 namespace {
 
-constexpr const char* kOrigins = "xgboost.origins";  // f64 (columns)
+constexpr const char* kOrigins = "origins";        // f64 (columns)
+constexpr const char* kCategories = "categories";  // i32 (words of all columns)
 constexpr double kMostOfRange = 1e-3;  // the largest fraction of a column's range by which f32 may move its numbers
 
 }  // namespace
@@ -74,34 +75,34 @@ void TreeColumns::find_origin(int64_t column, const Array& rows) {
 }
 
 TreeColumns::TreeColumns(const std::vector<store::Column>& columns, const io::SafeTensors& file,
-                         const std::string& path)
+                         const std::string& path, const std::string& prefix)
     : TreeColumns(columns) {
   int64_t all = 0;
   for (const ColumnEncoding& c : columns_) all += static_cast<int64_t>(c.categories.size());
-  if (const Array* origins = file.find(kOrigins)) {
+  if (const Array* origins = file.find(prefix + kOrigins)) {
     if (origins->dtype() != DType::f64 || origins->shape() != Shape{count()}) {
-      fail(ErrorKind::checkpoint, path, "the tensor ", kOrigins, " is not f64[", count(), "]");
+      fail(ErrorKind::checkpoint, path, "the tensor ", prefix, kOrigins, " is not f64[", count(), "]");
     }
     for (int64_t c = 0; c < count(); ++c) columns_[static_cast<size_t>(c)].origin = origins->data<double>()[c];
   }
-  if (const Array* categories = file.find(kTreeCategories)) {
+  if (const Array* categories = file.find(prefix + kCategories)) {
     if (categories->dtype() != DType::i32 || categories->shape() != Shape{all}) {
-      fail(ErrorKind::checkpoint, path, "the tensor ", kTreeCategories, " is not i32[", all, "]");
+      fail(ErrorKind::checkpoint, path, "the tensor ", prefix, kCategories, " is not i32[", all, "]");
     }
     const int32_t* from = categories->data<int32_t>();
     for (ColumnEncoding& c : columns_) {
       for (int32_t& category : c.categories) {
         category = *from++;
         if (category < -1 || category >= static_cast<int64_t>(c.categories.size())) {
-          fail(ErrorKind::checkpoint, path, "the tensor ", kTreeCategories, " holds ", category, ": expected -1 to ",
-               c.categories.size() - 1);
+          fail(ErrorKind::checkpoint, path, "the tensor ", prefix, kCategories, " holds ", category,
+               ": expected -1 to ", c.categories.size() - 1);
         }
       }
     }
   }
 }
 
-void TreeColumns::write(io::SafeTensors& file) const {
+void TreeColumns::write(io::SafeTensors& file, const std::string& prefix) const {
   Array origins(DType::f64, {count()});
   std::vector<int32_t> all;
   bool shifted = false, fewer = false;
@@ -112,11 +113,11 @@ void TreeColumns::write(io::SafeTensors& file) const {
     fewer = fewer || std::find(c.categories.begin(), c.categories.end(), -1) != c.categories.end();
     all.insert(all.end(), c.categories.begin(), c.categories.end());
   }
-  if (shifted) file.tensors.emplace_back(kOrigins, origins);
+  if (shifted) file.tensors.emplace_back(prefix + kOrigins, origins);
   if (!fewer) return;
   Array categories(DType::i32, {static_cast<int64_t>(all.size())});
   std::copy(all.begin(), all.end(), categories.data<int32_t>());
-  file.tensors.emplace_back(kTreeCategories, categories);
+  file.tensors.emplace_back(prefix + kCategories, categories);
 }
 
 Array TreeColumns::features(const Array& rows, int64_t begin, int64_t end) const {

@@ -1,4 +1,4 @@
-// Converts rows to the numbers that XGBoost takes: f32, NaN for missing values.
+// Converts rows to the numbers that XGBoost and the network of --model mlp take: f32, NaN for missing values.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,7 +9,9 @@
 
 namespace freight::tables {
 
-// The tensor of a saved model with the category of each word of each column: i32 (words of all columns).
+// The names of the tensors that trees save begin with this. PREFIX + "categories" has the category of each word of each
+// column: i32 (words of all columns).
+inline constexpr const char* kTreePrefix = "xgboost.";
 inline constexpr const char* kTreeCategories = "xgboost.categories";
 
 // Words become numbers of categories. Words that training did not see, or saw only in a few rows, are missing: a name
@@ -24,10 +26,11 @@ class TreeColumns {
   explicit TreeColumns(const std::vector<store::Column>& columns);
   // From the columns of training and its rows.
   TreeColumns(const std::vector<store::Column>& columns, const store::Rows& rows);
-  // From a stored model. Throws Error(checkpoint) that names `path`.
-  TreeColumns(const std::vector<store::Column>& columns, const io::SafeTensors& file, const std::string& path);
+  // From a stored model, whose tensors have names that begin with `prefix`. Throws Error(checkpoint) that names `path`.
+  TreeColumns(const std::vector<store::Column>& columns, const io::SafeTensors& file, const std::string& path,
+              const std::string& prefix = kTreePrefix);
   // Adds tensors where something is not as it is by itself.
-  void write(io::SafeTensors& file) const;
+  void write(io::SafeTensors& file, const std::string& prefix = kTreePrefix) const;
 
   Array features(const Array& rows, int64_t begin, int64_t end) const;  // f32 (end - begin, columns)
   Array features(const Array& rows) const { return features(rows, 0, rows.shape()[0]); }

@@ -298,7 +298,10 @@ void Loop::checkpoint(bool best) {
   // What was measured is stored: whoever takes the model out of a checkpoint has the averages.
   record_.drop_given();
   const WholeStates states = run_.whole_states();
-  run_.net->with_averages([&] { record_.checkpoint(place_, states, best); });
+  run_.net->with_averages([&] {
+    record_.checkpoint(place_, states, best);
+    observer_.on_checkpoint(run_.net->model);
+  });
   saved_at_ = Clock::now();
 }
 

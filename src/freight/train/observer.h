@@ -112,6 +112,8 @@ class Observer {
   // asked for only a stop holds: it ends the comparison, and the best so far is kept.
   virtual AfterStep on_comparison(const std::string& /*what*/) { return {}; }
   virtual void on_leaderboard(const Leaderboard&) {}
+  // When a checkpoint is due: the model as it is stored, with the averages of its weights where the run keeps some.
+  virtual void on_checkpoint(const models::Model&) {}
   // After the epoch's evaluation and checkpoint; also for the part of an epoch after which a run is stopped.
   virtual void on_epoch(const EpochReport&) {}
   // A sample that cannot be read and is left out; once per sample.

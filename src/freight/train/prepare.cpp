@@ -11,6 +11,7 @@ void begin(Prepared& run, const Config& config, PrepareOptions options) {
   validate(config);
   run.config = config;
   run.ranks = options.ranks;
+  run.recorded = options.recorded;
   if (run.records()) run.start = start_point(run.config, std::move(options.found));
   run.notes = run.start.notes;
   run.left_out.heard = std::move(options.on_bad_sample);

@@ -39,6 +39,8 @@ struct PrepareOptions {
   data::Source source = {};
   // A network or batches of the program's own. The configuration's `model` and `data` then are their names.
   Own own = {};
+  // False: the run writes nothing, and what becomes of it is its observer's and its model's (Own) alone.
+  bool recorded = true;
   // Says whether the user's command gave a flag ("--lr"): a learner that lacks it refuses its usual value, too.
   std::function<bool(const std::string& flag)> flag_is_given = {};
   // The processes that train the run together; null: this one alone. They outlive the run. All prepare the same

@@ -80,8 +80,8 @@ struct Prepared {
   virtual struct NetRun* net_run() { return nullptr; }
   // Says who computes how much of a batch, where that was to be decided; null: nothing was.
   virtual const RankShares* rank_shares() const { return nullptr; }
-  // True of the process that has the run's directory: of the only one, or the first.
-  bool records() const { return !ranks || ranks->first(); }
+  // True of the process that has the run's directory: of the only one, or the first. A run may have none.
+  bool records() const { return recorded && (!ranks || ranks->first()); }
 
   Config config;
   std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
@@ -90,6 +90,7 @@ struct Prepared {
   std::vector<std::string> class_names;  // of all outputs
   uint64_t fingerprint = 0;              // of the training data
   std::vector<std::string> notes;        // on the machine and on where the run begins
+  bool recorded = true;                  // see PrepareOptions
   job::Ranks* ranks = nullptr;           // with whom the run is shared, or null
   size_t planned_bytes = 0;              // of the whole run; 0: nobody has planned it as yet
   bool ran = false;                      // or runs

@@ -174,7 +174,7 @@ void RunRecorder::checkpoint(const RunPosition& place, const WholeStates& states
 }
 
 std::string RunRecorder::saved_weights(const char* which) const {
-  if (!dir_) return cat(which, " are with rank 0");
+  if (!dir_) return cat(which, run_.ranks ? " are with rank 0" : " are not saved");
   const std::string last = dir_->file("last/model.safetensors");
   if (!std::filesystem::exists(last)) return "no weights were saved yet";
   return cat(which, " are in ", last);

@@ -132,7 +132,7 @@ struct RowRun : Prepared {
     const auto flag_is_given = options.flag_is_given;
     const data::Source data = std::move(options.source);
     begin(*this, named(c), std::move(options));
-    FREIGHT_CHECK(records(), "ranks behind the first follow it: they prepare no run of rows");
+    FREIGHT_CHECK(!ranks || ranks->first(), "ranks behind the first follow it: they prepare no run of rows");
     if (ranks) work = std::make_unique<RankWork>(*ranks);
     refuse_other_flags(config, data, learner, flag_is_given);
     settle_ranking(config, learner);
