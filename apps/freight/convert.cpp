@@ -1,4 +1,4 @@
-// `freight models convert`: converts weights with torchvision's names to a saved model, and back; and XGBoost's trees
+// `freight models convert`: converts weights (safetensors, PyTorch) to a saved model, and back; and XGBoost's trees
 // to a saved model.
 #include <cstdio>
 #include <map>
@@ -9,6 +9,7 @@
 #include "freight/base/usage.h"
 #include "freight/data/unicode.h"
 #include "freight/deploy/convert.h"
+#include "freight/io/weights_file.h"
 #include "freight/tables/xgboost_import.h"
 #include "model_source.h"
 #include "options.h"
@@ -72,15 +73,20 @@ int models_convert_command(const Args& args) {
   Options o("models convert",
             "Makes a saved model of weights with torchvision's names or of XGBoost's trees, or takes weights out of "
             "one.",
-            "IN.safetensors OUT.safetensors --model NAME | --plain",
-            "  freight models convert resnet18-f37072fd.safetensors resnet18.safetensors --model resnet18\n"
+            "IN OUT.safetensors --model NAME | --plain, or IN OUT.pth",
+            "  freight models convert resnet18-f37072fd.pth resnet18.safetensors --model resnet18\n"
             "  freight models convert runs/mine/model.safetensors weights.safetensors --plain\n"
+            "  freight models convert runs/mine/model.safetensors weights.pth     # for PyTorch's torch.load\n"
             "  freight models convert trees.json trees.safetensors   # or trees.ubj: what XGBoost's save_model writes");
-  o.positional("in", &in, "weights, trees (.json, .ubj), or with --plain a saved model", true);
-  o.positional("out", &out, "the file to write", true);
+  o.positional(
+      "in", &in,
+      "weights (safetensors, PyTorch's .pth, .pt or .bin, or the .index.json of several), trees (.json, .ubj), "
+      "or a saved model",
+      true);
+  o.positional("out", &out, "the file to write; .pth, .pt or .bin: weights for PyTorch", true);
   o.add("--model", &model, "the network of the weights: a built-in model or a spec FILE.json",
         {.aliases = {"-a", "--arch"}});
-  o.add("--plain", &plain, "write only the weights of a saved model");
+  o.add("--plain", &plain, "write only the weights");
   size.declare(o);
   o.add("--class-names", &class_names, "a file with a name per line, in the order of the classes", {.value = "FILE"});
   o.add("--mean", &mean,
@@ -90,11 +96,16 @@ int models_convert_command(const Args& args) {
   o.add("--resize", &resize, "shorter side before the center crop (default: 256 for 224)",
         {.min = 0, .aliases = {"--val-resize-size"}});
   if (o.parse(args) == Options::Outcome::done) return 0;
-  const bool trees = tables::names_xgboost_file(in);
+  const bool trees = tables::names_xgboost_file(in) && !ends_with(in, ".index.json");
+  const bool for_torch = io::names_torch_file(out);
   for (const char* flag : {"--plain", "--model", "--num-classes", "--input-size", "--mean", "--std", "--resize"}) {
     if (trees && o.given(flag)) refuse_flag_of(flag, "networks", cat(in, " contains trees"));
   }
-  if (!trees && plain == !model.empty()) {
+  if (trees && for_torch) fail(ErrorKind::usage, "out", "PyTorch has no trees: name ", in, "'s model *.safetensors");
+  if (!trees && plain && !model.empty()) {
+    fail(ErrorKind::usage, "--model", "or --plain: expected one of them, got both; see freight models convert --help");
+  }
+  if (!trees && !plain && !for_torch && model.empty()) {
     fail(ErrorKind::usage, "--model",
          "or --plain: expected one of them (trees are read from XGBoost's .json and .ubj files); see freight models "
          "convert --help");
@@ -102,11 +113,21 @@ int models_convert_command(const Args& args) {
   check_output("out", out, {in, class_names, model});
   if (trees) {
     convert_trees(in, out, names_in(class_names));
-  } else if (plain) {
-    for (const char* flag : {"--num-classes", "--input-size", "--class-names", "--mean", "--std", "--resize"}) {
-      excludes({flag, o.given(flag)}, {"--plain", true}, "the saved model is complete");
+  } else if (plain || for_torch) {
+    std::vector<const char*> of_models = {"--class-names", "--mean", "--std", "--resize"};
+    if (model.empty()) of_models.insert(of_models.end(), {"--num-classes", "--input-size"});
+    for (const char* flag : of_models) {
+      if (plain) excludes({flag, o.given(flag)}, {"--plain", true}, "the saved model is complete");
+      if (!plain && o.given(flag)) refuse_flag_of(flag, "saved models", "weights for PyTorch have only names and values");
     }
-    deploy::export_weights(store::load_net(in, "freight models convert"), out);
+    if (model.empty()) {
+      deploy::export_weights(in, out);
+    } else {
+      store::Bundle checked;
+      checked.model = models::load(model, size.options());
+      store::load_weights(checked.model, in);
+      deploy::export_weights(checked, out);
+    }
   } else {
     const store::Bundle bundle = deploy::import_weights(models::load(model, size.options()), in,
                                                         {.classes = names_in(class_names),

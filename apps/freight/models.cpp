@@ -159,7 +159,7 @@ int models_command(const Args& args) {
        "Models: the ones known by name, and the layers of any.",
        {
            {"list", "the models known by name", list_command},
-           {"convert", "convert weights with torchvision's names to a saved model, and back", models_convert_command},
+           {"convert", "convert weights (safetensors, .pth) to a saved model, and back", models_convert_command},
            {"show", "layers, shapes, parameters and FLOPs of one model, or its spec", show_command},
        }},
       args);

@@ -8,6 +8,7 @@
 #include "freight/data/text.h"
 #include "freight/io/codecs_internal.h"
 #include "freight/io/json_internal.h"
+#include "freight/io/pickle_internal.h"
 #include "freight/serve/server.h"
 #include "freight/tables/ubjson_check.h"
 #include "run_command.h"
@@ -30,6 +31,8 @@ TEST(Limits, TheDocumentHasTheFiguresOfTheProgram) {
   const serve::ServerOptions server;
   const std::pair<const char*, std::vector<std::string>> kRows[] = {
       {"JSON: specs", {mebibytes(io::kMaxJsonBytes), cat(io::kMaxJsonDepth, " levels")}},
+      {"pickle of a PyTorch file",
+       {mebibytes(io::kMaxPickleBytes), with_commas(io::kMaxPickleValues), cat(" ", io::kMaxPickleDepth, " deep")}},
       {"an image ", {with_commas(io::kMaxPixels)}},
       {"columns of a table", {with_commas(static_cast<int64_t>(data::kMostTableColumns))}},
       {"a row of a table", {mebibytes(data::kLongestTableRow)}},

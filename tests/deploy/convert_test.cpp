@@ -30,6 +30,25 @@ TEST(Convert, ThereAndBackIsTheSameWeights) {
   EXPECT_EQ(plain.metadata.count("spec"), 0u);
 }
 
+TEST(Convert, FilesOfPyTorchHaveTheSameWeights) {
+  const TemporaryDir dir;
+  store::Bundle first;
+  first.model = net();
+  export_weights(first, dir / "plain.safetensors");
+  store::save_bundle(dir / "model.safetensors", import_weights(net(), dir / "plain.safetensors", {}));
+  export_weights(dir / "model.safetensors", dir / "weights.pth");  // of a saved model
+  EXPECT_EQ(freight::testing::read_text(dir / "weights.pth").substr(0, 2), "PK");
+  export_weights(dir / "weights.pth", dir / "again.safetensors");  // of weights alone
+  EXPECT_EQ(freight::testing::read_text(dir / "plain.safetensors"),
+            freight::testing::read_text(dir / "again.safetensors"));
+  const store::Bundle b = import_weights(net(), dir / "weights.pth", {});
+  EXPECT_EQ(b.model.net->state_dict()[0].variable.array().to_vector<float>(),
+            first.model.net->state_dict()[0].variable.array().to_vector<float>());
+  // What predicts says how weights become a model.
+  expect_error(ErrorKind::checkpoint, {"weights.pth", "not a Freight model", "freight models convert"},
+               [&] { store::load_bundle(dir / "weights.pth"); });
+}
+
 TEST(Convert, NetsOfPhotographsGetImageNetsPreprocessing) {
   const TemporaryDir dir;
   store::Bundle first;

@@ -11,6 +11,7 @@
 #include "freight/io/image.h"
 #include "freight/io/npy.h"
 #include "freight/io/safetensors.h"
+#include "freight/io/torch_file.h"
 #include "tests/support/files.h"
 #include "tests/support/fuzz.h"
 #include "tests/support/jpeg.h"
@@ -34,6 +35,19 @@ TEST(Fuzz, SafeTensors) {
   const io::SafeTensors content{{{"spec", "{\"a\":[1,2]}"}}, {{"w", small()}, {"b", Array(DType::u8, {5})}}};
   fuzz(saved([&](const std::string& p) { io::save_safetensors(p, content); }), 1, 4000,
        [](io::ByteView b) { io::parse_safetensors(b, "fuzzed"); });
+}
+
+void fuzz_torch(const char* file, uint32_t stream) {
+  fuzz(read_text(source_dir() + "/tests/io/torch/" + file), stream, 3000, [](io::ByteView b) {
+    const auto bytes = std::make_shared<io::Bytes>(b.size());
+    std::copy(b.begin(), b.end(), bytes->data());
+    io::parse_torch_file({bytes->data(), bytes->size()}, "fuzzed", bytes);
+  });
+}
+TEST(Fuzz, Torch) {
+  fuzz_torch("checkpoint4.pth", 51);
+  fuzz_torch("legacy.pth", 52);
+  fuzz_torch("tar.pth", 53);
 }
 
 TEST(Fuzz, Npy) {

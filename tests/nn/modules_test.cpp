@@ -163,7 +163,8 @@ TEST_F(Modules, AStateDictionaryThatDoesNotFitChangesNothing) {
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::checkpoint);
     EXPECT_STREQ(e.what(),
-                 "file.safetensors: weights do not fit the model; missing: fc2.bias; unexpected: fc3.bias; "
+                 "file.safetensors: weights do not fit the model; missing: fc2.bias (nearest: fc3.bias); "
+                 "unexpected: fc3.bias (nearest: fc2.bias); "
                  "wrong shape: scale (file [3], model [2])");
   }
   EXPECT_EQ(net.fc1.weight.array().data<float>()[0], 1);

@@ -7,6 +7,8 @@
 
 #include "freight/base/error.h"
 #include "freight/base/usage.h"
+#include "freight/io/torch_file.h"
+#include "freight/io/weights_file.h"
 
 namespace freight::deploy {
 
@@ -69,13 +71,29 @@ store::Bundle import_weights(models::Model model, const std::string& path, const
   return b;
 }
 
+namespace {
+
+void write_weights(io::SafeTensors file, const std::string& path) {
+  if (io::names_torch_file(path)) return io::save_torch_file(path, file);
+  file.metadata = {{"format", "pt"}};  // what PyTorch's users write there
+  io::save_safetensors(path, file);
+}
+
+}  // namespace
+
 void export_weights(const store::Bundle& bundle, const std::string& path) {
   io::SafeTensors file;
   for (const nn::NamedVariable& v : bundle.model.net->state_dict()) {
     file.tensors.emplace_back(v.name, v.variable.array());
   }
-  file.metadata = {{"format", "pt"}};  // what PyTorch's users write there
-  io::save_safetensors(path, file);
+  write_weights(std::move(file), path);
+}
+
+void export_weights(const std::string& in, const std::string& out) {
+  io::SafeTensors file = io::load_weights_file(in);
+  const bool model = file.metadata.contains("spec") || file.metadata.contains("learner");  // as store::to_file writes
+  if (model) return export_weights(store::load_net(in, "freight models convert"), out);
+  write_weights(std::move(file), out);
 }
 
 }  // namespace freight::deploy

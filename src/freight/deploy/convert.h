@@ -1,4 +1,5 @@
-// Weights from and for others: safetensors files with torchvision's names become stored models, and back.
+// Weights from and for others: files of safetensors and of PyTorch with torchvision's names become stored models, and
+// back.
 #pragma once
 #include <string>
 #include <vector>
@@ -19,7 +20,11 @@ struct ImportOptions {
 // Error(usage) for settings that do not fit the net, and for nets that read text: a tokenizer is no part of such files.
 store::Bundle import_weights(models::Model model, const std::string& path, const ImportOptions& options);
 
-// The weights alone, under the names that torchvision has. Written whole or not at all.
+// The weights alone, under the names that torchvision has: a file of PyTorch where its name says so
+// (io::names_torch_file), else safetensors. Written whole or not at all.
 void export_weights(const store::Bundle& bundle, const std::string& path);
+// The same of the weights in a file, of a stored model or in another format. Throws Error(usage) where a learner of
+// tables fitted them.
+void export_weights(const std::string& in, const std::string& out);
 
 }  // namespace freight::deploy

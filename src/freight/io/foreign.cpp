@@ -2,7 +2,9 @@
 #include "freight/io/foreign_internal.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "freight/base/strings.h"
 
@@ -12,7 +14,36 @@ namespace freight::io {
 // matrices of 0 rows, and each of them would be factorized.
 constexpr int64_t kMostOfEmpty = int64_t{1} << 26;
 
+// A float of 8 bits: sign, exponent of the bias, mantissa. Those that end in fn have no infinity and one NaN per sign,
+// those in fnuz one NaN, the pattern of -0.
+struct Float8 {
+  char kind;
+  int mantissa, bias;
+  bool infinity, unsigned_zero;
+};
+constexpr Float8 kFloat8[] = {
+    {'4', 3, 7, false, false}, {'5', 2, 15, true, false}, {'x', 3, 8, false, true}, {'y', 2, 16, false, true}};
+
+static const Float8* float8_of(ForeignType t) {
+  const auto* const at =
+      std::find_if(std::begin(kFloat8), std::end(kFloat8), [&](const Float8& f) { return f.kind == t.kind; });
+  return t.size == 1 && at != std::end(kFloat8) ? at : nullptr;
+}
+
+static float value_of(const Float8& f, uint8_t bits) {
+  const int mantissa = bits & ((1 << f.mantissa) - 1), exponent = (bits & 0x7f) >> f.mantissa;
+  const int largest = 0x7f >> f.mantissa, all = (1 << f.mantissa) - 1;
+  const float sign = bits & 0x80 ? -1.0f : 1.0f;
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  if (f.unsigned_zero && bits == 0x80) return kNaN;
+  if (f.infinity && exponent == largest) return mantissa == 0 ? sign * std::numeric_limits<float>::infinity() : kNaN;
+  if (!f.infinity && !f.unsigned_zero && exponent == largest && mantissa == all) return kNaN;
+  if (exponent == 0) return sign * std::ldexp(static_cast<float>(mantissa), 1 - f.bias - f.mantissa);
+  return sign * std::ldexp(static_cast<float>(mantissa + (1 << f.mantissa)), exponent - f.bias - f.mantissa);
+}
+
 std::optional<DType> dtype_of(ForeignType t) {
+  if (float8_of(t)) return DType::f16;  // which has all their values
   struct Row {
     char kind;
     DType dtype;
@@ -28,7 +59,7 @@ std::optional<DType> dtype_of(ForeignType t) {
 }
 
 bool keeps_bytes(ForeignType t, Endian endian) {
-  return (endian == Endian::little || t.size == 1) && dtype_of(t) && t.kind != 'b';
+  return (endian == Endian::little || t.size == 1) && dtype_of(t) && t.kind != 'b' && !float8_of(t);
 }
 
 std::optional<Shape> checked_shape(const std::vector<int64_t>& dims, size_t element_size) {
@@ -50,6 +81,12 @@ std::optional<Shape> checked_shape(const std::vector<int64_t>& dims, size_t elem
 std::string read_elements(ForeignType t, Endian endian, ByteView src, Array& out) {
   const size_t bytes = static_cast<size_t>(out.numel()) * t.size;
   auto* to = static_cast<uint8_t*>(out.raw());
+  if (const Float8* const f = float8_of(t)) {
+    Float16 values[256];
+    for (int i = 0; i < 256; ++i) values[i] = Float16(value_of(*f, static_cast<uint8_t>(i)));
+    for (size_t i = 0; i < bytes; ++i) std::memcpy(to + i * sizeof(Float16), &values[src[i]], sizeof(Float16));
+    return {};
+  }
   if (bytes > 0) std::memcpy(to, src.data(), bytes);
   if (t.kind == 'b') {
     for (size_t i = 0; i < bytes; ++i) {

@@ -1,5 +1,5 @@
 // Elements of files: which type they are, and reading them where they are not as in memory (big-endian, checked bools).
-// Shared by the npy and safetensors readers.
+// Shared by the readers of npy, safetensors and PyTorch's files.
 #pragma once
 #include <optional>
 #include <string>
@@ -12,7 +12,9 @@ namespace freight::io {
 enum class Endian { little, big };
 
 struct ForeignType {
-  char kind;    // 'f' float, 'i' signed, 'u' unsigned, 'b' boolean, 'c' complex, 'B' bfloat16
+  // 'f' float, 'i' signed, 'u' unsigned, 'b' boolean, 'c' complex, 'B' bfloat16; of one byte, which are read as f16:
+  // '4' e4m3fn, '5' e5m2, 'x' e4m3fnuz, 'y' e5m2fnuz (the OCP and Graphcore forms that PyTorch has)
+  char kind;
   size_t size;  // bytes per element
 };
 

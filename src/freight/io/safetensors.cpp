@@ -14,12 +14,12 @@
 #include "freight/io/foreign_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/io/memory_need.h"
+#include "freight/io/weights_file.h"
 
 namespace freight::io {
 
 namespace {
 using Json = nlohmann::json;
-constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;  // the limit of the reference implementation
 
 struct Entry {
   std::string name, dtype;
@@ -120,10 +120,10 @@ struct Named {
   const char* name;
   ForeignType type;
 };
-constexpr Named kTypes[] = {{"F32", {'f', 4}},  {"F64", {'f', 8}}, {"F16", {'f', 2}}, {"BF16", {'B', 2}},
-                            {"I8", {'i', 1}},   {"I16", {'i', 2}}, {"I32", {'i', 4}}, {"I64", {'i', 8}},
-                            {"U8", {'u', 1}},   {"U16", {'u', 2}}, {"U32", {'u', 4}}, {"U64", {'u', 8}},
-                            {"BOOL", {'b', 1}}, {"C64", {'c', 8}}};
+constexpr Named kTypes[] = {{"F32", {'f', 4}},  {"F64", {'f', 8}}, {"F16", {'f', 2}},     {"BF16", {'B', 2}},
+                            {"I8", {'i', 1}},   {"I16", {'i', 2}}, {"I32", {'i', 4}},     {"I64", {'i', 8}},
+                            {"U8", {'u', 1}},   {"U16", {'u', 2}}, {"U32", {'u', 4}},     {"U64", {'u', 8}},
+                            {"BOOL", {'b', 1}}, {"C64", {'c', 8}}, {"F8_E4M3", {'4', 1}}, {"F8_E5M2", {'5', 1}}};
 
 uint64_t header_size_of(ByteView prefix, uint64_t file_size, const std::string& name) {
   if (file_size < 8) fail(ErrorKind::checkpoint, name, "truncated safetensors file: ", file_size, " bytes");

@@ -24,7 +24,7 @@ struct SafeTensors {                                   // The content of a file.
   const Array* find(const std::string& name) const;
 };
 
-// Element types that Freight lacks widen on reading: F16 to f32, small integers to i32, U32 to i64.
+// F8_E4M3 and F8_E5M2, element types that Freight lacks, are read as f16, which has all their values.
 SafeTensors load_safetensors(const std::string& path);
 // With an owner, which keeps `bytes` alive, tensors of an element type that Freight has borrow their bytes from there.
 SafeTensors parse_safetensors(ByteView bytes, const std::string& name);

@@ -19,10 +19,14 @@ bool passed_over(const std::string& name) { return ends_with(name, "num_batches_
 // without complaint, to numbers of 10^9.
 bool same_kind(DType a, DType b) { return is_floating(a) == is_floating(b) && is_complex(a) == is_complex(b); }
 
-std::string listed(const char* what, std::vector<std::string> names) {
+// `others`: what the other side alone has, of which each name gets the nearest.
+std::string listed(const char* what, std::vector<std::string> names, const std::vector<std::string>& others = {}) {
   if (names.empty()) return {};
   const size_t more = names.size() > 5 ? names.size() - 5 : 0;
   if (more > 0) names.resize(5);
+  for (std::string& name : names) {
+    if (const std::string other = nearest(name, others); !other.empty()) name += cat(" (nearest: ", other, ")");
+  }
   return cat("; ", what, ": ", join(names, ", "), more > 0 ? cat(" and ", more, " more") : "");
 }
 
@@ -52,8 +56,9 @@ struct Loading {
     }
   }
   std::string faults(bool strict) const {
-    return cat(strict ? cat(listed("missing", names.missing), listed("unexpected", names.unexpected)) : "",
-               listed("given twice", repeated), listed("wrong shape", misshapen), listed("wrong type", mistyped),
+    return cat(strict ? listed("missing", names.missing, names.unexpected) : "",
+               strict ? listed("unexpected", names.unexpected, names.missing) : "", listed("given twice", repeated),
+               listed("wrong shape", misshapen), listed("wrong type", mistyped),
                listed("one variable here, different values there", different));
   }
 };

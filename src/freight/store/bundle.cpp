@@ -18,6 +18,7 @@
 #include "freight/io/json_library.h"
 #include "freight/io/memory_need.h"
 #include "freight/io/safetensors.h"
+#include "freight/io/weights_file.h"
 #include "freight/store/bundle_check_internal.h"
 
 namespace freight::store {
@@ -42,7 +43,8 @@ const std::string& entry(const io::SafeTensors& file, const std::string& path, c
   const auto it = file.metadata.find(key);
   if (it == file.metadata.end()) {
     damaged(path,
-            cat("no '", key, "' in the metadata: not a Freight model (weights alone load with --weights and --model)"));
+            cat("no '", key, "' in the metadata: not a Freight model (weights alone load with --weights and --model; ",
+                "freight models convert ", path, " OUT.safetensors --model NAME makes a model of them)"));
   }
   return it->second;
 }
@@ -73,7 +75,7 @@ std::vector<std::string> known_learners() {
 
 // Reads a file and verifies its hash.
 io::SafeTensors load_sealed(const std::string& path) {
-  io::SafeTensors file = io::load_safetensors(path);
+  io::SafeTensors file = io::load_weights_file(path);
   const auto seal = file.metadata.find(kSeal);
   if (seal == file.metadata.end()) return file;
   if (const std::string now = seal_of(file); now != seal->second) {

@@ -59,7 +59,7 @@ std::vector<Field> make_fields() {
        at_least(0), {"--classes"}},
       {kData, "--input-size", "input_size", &C::input_size,
        "resize images, and build the model, to H or HxW (default: unchanged)", {}, {}, "H|HxW"},
-      changeable({kData, "--weights", "weights", &C::weights, "initial weights to fine-tune from (safetensors)", {}, {"--pretrained"}}),
+      changeable({kData, "--weights", "weights", &C::weights, "initial weights to fine-tune from (safetensors, .pth)", {}, {"--pretrained"}}),
       changeable({kData, "--recipe", "recipe", &C::recipe, "the dataset's recipe with the defaults, or a recipe FILE.json"}),
 
       changeable({kLength, "--epochs", "epochs", &C::epochs, "passes over the training set", between(0, 1e9), {"--num-train-epochs"}}),
