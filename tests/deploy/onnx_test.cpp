@@ -24,8 +24,6 @@ using freight::testing::TemporaryDir;
 using test::relative_difference;
 using test::Runtime;
 
-const std::vector<std::string> kPhotoNets{"resnet18", "resnet34", "resnet50", "resnet101", "resnet152"};
-
 Array random_input(const Type& type, int64_t vocabulary, uint64_t seed) {
   PhiloxStream random(seed, 0, 0);
   Array x(type.dtype, type.shape);
@@ -61,9 +59,10 @@ Array forward(const models::Model& model, const Array& x) {
 models::Model small(const std::string& name) {
   models::Options options{.classes = 7};
   const bool narrow = starts_with(name, "vgg") || name == "alexnet";
+  const Shape usual = models::create(name).input.shape;
   if (name == "alexnet" || name == "googlenet") {
     options.size = {64, 64};
-  } else if (narrow || std::find(kPhotoNets.begin(), kPhotoNets.end(), name) != kPhotoNets.end()) {
+  } else if (usual[0] == 3 && usual.back() >= 224) {
     options.size = {32, 32};
   } else if (name == "gpt_char") {
     options = {.length = 24, .layers = 2, .width = 128};
@@ -120,6 +119,10 @@ const Names kFamilies[] = {
     {"googlenet", "alexnet"},
     {"vgg11", "vgg11_bn", "vgg13", "vgg13_bn"},
     {"vgg16", "vgg16_bn", "vgg19", "vgg19_bn"},
+    {"resnext50_32x4d", "wide_resnet50_2", "densenet121", "squeezenet1_0", "squeezenet1_1"},
+    {"mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large", "regnet_y_400mf"},
+    {"efficientnet_b0", "efficientnet_b1", "efficientnet_b2", "efficientnet_b3"},
+    {"convnext_tiny", "vit_b_16"},
     {"textcnn", "text_bow", "lstm_text", "gru_text", "gpt_char"},
 };
 INSTANTIATE_TEST_SUITE_P(Families, OnnxZoo, ::testing::ValuesIn(kFamilies));

@@ -68,7 +68,7 @@ TEST_P(NvrtcCompiles, EveryKernelOfTheZooWithoutSpills) {
   const KernelTexts texts =
       zoo_kernels({"linear_regression", "logistic_regression", "mlp", "lenet", "convnet", "cifarnet", "resnet20",
                    "alexnet", "vgg11", "vgg11_bn", "googlenet", "resnet18", "resnet50", "textcnn", "text_bow",
-                   "lstm_text", "gru_text", "gpt_char"});
+                   "mobilenet_v3_small", "lstm_text", "gru_text", "gpt_char"});
   ASSERT_GT(texts.size(), 100u);
   constexpr size_t kTogether = 32;
   std::vector<Resources> found;

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "freight/base/error.h"
@@ -52,6 +54,21 @@ TEST(Models, ParameterCountsAreThoseOfPyTorch) {
       {"resnet50", 25557032},
       {"resnet101", 44549160},
       {"resnet152", 60192808},
+      {"resnext50_32x4d", 25028904},
+      {"wide_resnet50_2", 68883240},
+      {"densenet121", 7978856},
+      {"squeezenet1_0", 1248424},
+      {"squeezenet1_1", 1235496},
+      {"mobilenet_v2", 3504872},
+      {"mobilenet_v3_small", 2542856},
+      {"mobilenet_v3_large", 5483032},
+      {"efficientnet_b0", 5288548},
+      {"efficientnet_b1", 7794184},
+      {"efficientnet_b2", 9109994},
+      {"efficientnet_b3", 12233232},
+      {"regnet_y_400mf", 4344144},
+      {"convnext_tiny", 28589128},
+      {"vit_b_16", 86567656},
       {"textcnn", 20000 * 128 + 100 * (3 + 4 + 5) * 128 + 300 + 602},
       {"text_bow", 20000 * 64 + 130},
       // torch.nn.LSTM and GRU between an Embedding and a Linear layer; embeddings, 6 blocks, norm, head
@@ -62,6 +79,33 @@ TEST(Models, ParameterCountsAreThoseOfPyTorch) {
   std::map<std::string, int64_t> got;
   for (const Entry& e : registry()) got[e.name] = create(e.name).net->parameter_count();
   EXPECT_EQ(got, want);
+}
+
+// The file is written by torch_zoo.py --names.
+TEST(Models, NamesAndShapesAreThoseOfTorchvision) {
+  const auto want = nlohmann::json::parse(read(source_dir() + "/tests/peers/torchvision_names.json"));
+  size_t compared = 0;
+  for (const Entry& e : registry()) {
+    if (!want.contains(e.name)) continue;
+    const Model m = create(e.name);
+    std::vector<std::string> lines;
+    for (const nn::NamedVariable& v : m.net->state_dict()) {
+      std::string line = v.name + " ";
+      for (const int64_t d : v.variable.shape()) line += (line.back() == ' ' ? "[" : ",") + std::to_string(d);
+      lines.push_back(line + "]\n");
+    }
+    std::sort(lines.begin(), lines.end());
+    uint64_t hash = 0xCBF29CE484222325;
+    for (const std::string& line : lines) {
+      for (const char c : line) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3;
+    }
+    char text[17];
+    std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+    EXPECT_EQ(text, want[e.name]["names"]) << e.name;
+    EXPECT_EQ(m.net->parameter_count(), want[e.name]["parameters"]) << e.name;
+    ++compared;
+  }
+  EXPECT_EQ(compared, want.size());
 }
 
 TEST(Models, AuxiliaryHeadsAreCountedApart) {
@@ -154,6 +198,8 @@ TEST(Models, OptionsChangeInputAndClasses) {
   EXPECT_EQ(create("linear_regression", {.classes = 3, .input = {5, 2}}).output_type(4), (Type{DType::f32, {4, 3}}));
   EXPECT_THROW(create("linear_regression", {.size = {64, 64}}), Error);
   EXPECT_THROW(create("alexnet", {.size = {32, 32}}), Error);
+  EXPECT_EQ(create("vit_b_16", {.size = {32, 48}}).net->state_dict()[3].variable.shape(), (Shape{1, 7, 768}));
+  EXPECT_THROW(create("vit_b_16", {.size = {32, 40}}), Error);
   EXPECT_THROW(load("models/lenet.json", {.classes = 3}), Error);
   EXPECT_THROW(create("lenet", {.input = {1, 4, 4}}), Error);
   EXPECT_THROW(create("mlp", {.classes = -1}), Error);

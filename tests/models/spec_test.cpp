@@ -80,6 +80,12 @@ INSTANTIATE_TEST_SUITE_P(
             with_net(R"({"ref":"blok"})", "[4]", R"(,"defs":{"block":[]})"),
             {"'blok'", "did you mean 'block'?"}},
         Bad{"two of one name", with_net(R"([{"type":"ReLU","name":"a"},{"type":"ReLU","name":"a"}])"), {"'a'"}},
+        Bad{"two of one path",
+            with_net(R"([{"type":"Linear","name":"","out":4},{"type":"Linear","name":"","out":4}])", "[4]"),
+            {"two weights have the path 'weight'"}},
+        Bad{"no path",
+            with_net(R"({"type":"LayerScale","shape":4})", "[4]"),
+            {"a weight has no path", "give its layer a name"}},
         Bad{"overflow", with_net(R"([{"type":"Linear","out":99999999999999999999}])"), {"'out'"}},
         Bad{"name is no text", R"({"format":"freight-model-1","name":7,"input":[4],"net":[]})", {"'name'", "got 7"}},
         Bad{"name is long",
@@ -156,6 +162,12 @@ TEST(Spec, TextModelsTakeIntegers) {
       from_spec(with_net(R"([{"type":"Embedding","rows":100,"width":16},{"type":"Flatten"},{"type":"Linear","out":4}])",
                          "[20]", R"(,"input_dtype":"i32")"));
   EXPECT_EQ(m.output_type(2), (Type{DType::f32, {2, 4}}));
+  EXPECT_EQ(to_spec(from_spec(to_spec(m))), to_spec(m));
+}
+
+TEST(Spec, ALayerWithAnEmptyNameLeavesNoTraceInPaths) {
+  const Model m = from_spec(with_net(R"([{"type":"Linear","name":"","out":4}])", "[4]"));
+  EXPECT_EQ(m.net->state_dict()[0].name, "weight");
   EXPECT_EQ(to_spec(from_spec(to_spec(m))), to_spec(m));
 }
 

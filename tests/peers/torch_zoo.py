@@ -3,18 +3,20 @@
 
 Weights and pictures come from a hash of (name, index) that the test repeats, so the file holds results only: outputs in
 evaluation and training, the loss, and of every parameter's gradient its norm and its product with a hashed direction.
-Computed in double. usage: torch_zoo.py [--check | --search] [NET ...]
+Computed in double. usage: torch_zoo.py [--check | --search | --names] [NET ...]
 
 A gradient jumps where a ReLU's input is near zero or two entries of a pooling window are near each other: there rounding
 would decide which elements count. So nets with BatchNorm are "gated" for the gradient (shifts raised by 4, ends of
 residual branches damped), and the pictures' salt is one that keeps clear of such places. --search prints, for some salts,
 how near the nearest is; --check prints how far off single precision is. Of the nets in FOLLOWED it also keeps the losses of
-100 steps of SGD.
+100 steps of SGD. --names writes torchvision_names.json: of torchvision's nets the number of parameters and a hash of all names
+and shapes.
 """
 import collections
 import json
 import math
 import pathlib
+import re
 import sys
 
 import numpy as np
@@ -43,11 +45,23 @@ def noise(name, shape):
     return torch.from_numpy(((h >> np.uint32(8)).astype(np.float64) / 2**23 - 1).reshape(shape))
 
 
+def last_of_branch(name, names):
+    """Whether this is the last BatchNorm before the sum of a residual block."""
+    block = name.split(".bn")[0]
+    if ".bn3." in name or (".bn2." in name and block + ".bn3.weight" not in names):
+        return True
+    if re.search(r"features\.\d+\.conv\.[23]\.|\.f\.c\.1\.", name):
+        return True
+    inside = re.match(r"(.*\.block\.)(\d)\.1\.", name)
+    return bool(inside) and not any(n.startswith(f"{inside[1]}{int(inside[2]) + 1}.") for n in names)
+
+
 def weight(name, shape, names, gated):
     norm = name.rsplit(".", 1)[0] + ".running_var" in names
-    block = name.split(".bn")[0]
-    branch_end = ".bn3." in name or (".bn2." in name and block + ".bn3.weight" not in names)
+    branch_end = last_of_branch(name, names)
     u = noise(name, shape)
+    if name.endswith("layer_scale"):
+        return 0.1 + 0.02 * u
     if len(shape) > 1:
         return u * math.sqrt(6 * shape[0] / math.prod(shape))
     if name.endswith("running_var"):
@@ -203,6 +217,21 @@ NETS = {
     "resnet50": (vision("resnet50"), LARGE, 31),
     "resnet101": (vision("resnet101"), (2, 3, 64, 64), 31),
     "resnet152": (vision("resnet152"), (2, 3, 64, 64), 31),
+    "resnext50_32x4d": (vision("resnext50_32x4d"), (2, 3, 64, 64), 31),
+    "wide_resnet50_2": (vision("wide_resnet50_2"), (2, 3, 64, 64), 31),
+    "densenet121": (vision("densenet121"), (2, 3, 64, 64), 0),
+    "squeezenet1_0": (vision("squeezenet1_0"), (2, 3, 64, 64), 0),
+    "squeezenet1_1": (vision("squeezenet1_1"), (2, 3, 64, 64), 0),
+    "mobilenet_v2": (vision("mobilenet_v2"), LARGE, 0),
+    "mobilenet_v3_small": (vision("mobilenet_v3_small"), LARGE, 0),
+    "mobilenet_v3_large": (vision("mobilenet_v3_large"), LARGE, 0),
+    "efficientnet_b0": (vision("efficientnet_b0"), LARGE, 0),
+    "efficientnet_b1": (vision("efficientnet_b1"), LARGE, 0),
+    "efficientnet_b2": (vision("efficientnet_b2"), LARGE, 0),
+    "efficientnet_b3": (vision("efficientnet_b3"), LARGE, 0),
+    "regnet_y_400mf": (vision("regnet_y_400mf"), LARGE, 0),
+    "convnext_tiny": (vision("convnext_tiny"), (2, 3, 64, 64), 0),
+    "vit_b_16": (vision("vit_b_16", image_size=32), (2, 3, 32, 32), 0),
     "textcnn": (TextCNN, (4, 24), 0),
     "text_bow": (TextBow, (4, 24), 0),
     "lstm_text": (lambda: RecurrentText(nn.LSTM), (4, 24), 0),
@@ -247,7 +276,7 @@ def results(name, dtype=torch.float64):
     make, shape, salt = NETS[name]
     model = make()
     for m in model.modules():
-        if isinstance(m, nn.Dropout):
+        if isinstance(m, (nn.Dropout, torchvision.ops.StochasticDepth)):
             m.p = 0.0
     x = tokens(shape, salt) if name in TOKENS else pictures(shape, salt).to(dtype)
     if name == "linear_regression":
@@ -334,11 +363,26 @@ def clearance(name, salts):
     F.relu, F.max_pool2d = relu, pool
 
 
+def names_of(name):
+    """Parameters of the net for 1000 classes, and FNV-1a of the sorted lines "name [shape]" of its state dict."""
+    model = getattr(torchvision.models, name)(weights=None, **({"init_weights": False} if name == "googlenet" else {}))
+    lines = [f"{n} [{','.join(map(str, t.shape))}]\n" for n, t in model.state_dict().items()
+             if not n.endswith("num_batches_tracked")]
+    key = 0xCBF29CE484222325
+    for byte in "".join(sorted(lines)).encode():
+        key = (key ^ byte) * 0x100000001B3 & (1 << 64) - 1
+    return {"parameters": sum(p.numel() for p in model.parameters()), "names": f"{key:016x}"}
+
+
 torch.set_num_threads(2)
 names = [a for a in sys.argv[1:] if a[0] != "-"] or list(NETS)
 if "--search" in sys.argv:
     for name in names:
         print(name, *(f"{salt}: {gap:.1e}" for gap, salt in sorted(clearance(name, range(40)), reverse=True)[:4]), flush=True)
+elif "--names" in sys.argv:
+    table = {name: names_of(name) for name in names if hasattr(torchvision.models, name)}
+    path = pathlib.Path(__file__).with_name("torchvision_names.json")
+    path.write_text("{\n" + ",\n".join(f'"{n}": {json.dumps(v)}' for n, v in table.items()) + "\n}\n")
 elif "--check" in sys.argv:
     for name in names:
         exact, single = results(name), results(name, torch.float32)

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 
 #include "freight/base/strings.h"
@@ -66,12 +67,26 @@ Array tokens(const std::string& name, const Shape& shape, double vocabulary) {
 
 enum class Fill { plain, gated };
 
-Array weight(const std::string& name, const Shape& shape, const std::set<std::string>& names, Fill kind) {
-  const bool norm = names.contains(name.substr(0, name.rfind('.')) + ".running_var");
+// Whether the parameter is of the last BatchNorm before the sum of a residual block.
+bool last_of_branch(const std::string& name, const std::set<std::string>& names) {
   const std::string block = name.substr(0, name.find(".bn"));
   const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
-  const bool branch_end = has(".bn3.") || (has(".bn2.") && !names.contains(block + ".bn3.weight"));
+  if (has(".bn3.") || (has(".bn2.") && !names.contains(block + ".bn3.weight"))) return true;
+  static const std::regex kLast(R"(features\.\d+\.conv\.[23]\..*|.*\.f\.c\.1\..*)"),
+      kInside(R"((.*\.block\.)(\d)\.1\..*)");
+  if (std::regex_match(name, kLast)) return true;
+  std::smatch inside;
+  if (!std::regex_match(name, inside, kInside)) return false;
+  const std::string next = cat(inside[1].str(), std::stoi(inside[2]) + 1, ".");
+  const auto at = names.lower_bound(next);
+  return at == names.end() || !starts_with(*at, next);
+}
+
+Array weight(const std::string& name, const Shape& shape, const std::set<std::string>& names, Fill kind) {
+  const bool norm = names.contains(name.substr(0, name.rfind('.')) + ".running_var");
+  const bool branch_end = last_of_branch(name, names);
   const bool gated = kind == Fill::gated;
+  if (ends_with(name, "layer_scale")) return noisy(name, shape, 0.1, 0.02);
   if (shape.rank() > 1) {
     const double fan_in = static_cast<double>(shape.numel()) / static_cast<double>(shape[0]);
     return noisy(name, shape, 0, std::sqrt(6 / fan_in));
@@ -115,7 +130,8 @@ std::pair<double, double> digest(const std::string& name, const Array& gradient)
 }
 
 void without_dropout(json& spec) {
-  if (spec.is_object() && spec.value("type", "") == "Dropout") spec["p"] = 0;
+  const std::string type = spec.is_object() ? spec.value("type", "") : "";
+  if (type == "Dropout" || type == "StochasticDepth") spec["p"] = 0;
   for (json& inner : spec) {
     if (inner.is_structured()) without_dropout(inner);
   }

@@ -17,13 +17,13 @@ namespace {
 // Means and deviations of ImageNet's pixels, as torchvision's weights were trained with.
 const std::vector<float> kMean{0.485f, 0.456f, 0.406f}, kStd{0.229f, 0.224f, 0.225f};
 
-// Models of photographs are the named ones that are made for 224 x 224 pixels in colour.
-bool of_photographs(const models::Model& model) {
+// The entry of a named model that is made for photographs, in colour; else null.
+const models::Entry* entry_of_photographs(const models::Model& model) {
   const auto& all = models::registry();
-  return model.input.shape.rank() == 3 && model.input.shape[0] == 3 &&
-         std::any_of(all.begin(), all.end(), [&](const models::Entry& e) {
-           return e.name == model.name && e.input == Shape{3, 224, 224};
-         });
+  const auto it = std::find_if(all.begin(), all.end(),
+                               [&](const models::Entry& e) { return e.name == model.name && e.resize > 0; });
+  const bool colour = model.input.shape.rank() == 3 && model.input.shape[0] == 3;
+  return colour && it != all.end() ? &*it : nullptr;
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ store::Bundle import_weights(models::Model model, const std::string& path, const
   p.input = model.input.shape;
   p.mean = options.mean;
   p.std = options.std;
-  const bool photographs = of_photographs(model);
+  const models::Entry* const photographs = entry_of_photographs(model);
   if (photographs && p.mean.empty() && p.std.empty()) {
     p.mean = kMean;
     p.std = kStd;
@@ -55,7 +55,9 @@ store::Bundle import_weights(models::Model model, const std::string& path, const
   }
   if (photographs) p.arrays = {.layout = data::Layout::automatic, .values = data::Values::bytes, .range = data::kBytes};
   p.resize = std::max<int64_t>(options.resize, 0);
-  if (photographs && options.resize < 0) p.resize = std::max(p.input[1], p.input[2]) * 256 / 224;
+  if (photographs && options.resize < 0) {
+    p.resize = std::max(p.input[1], p.input[2]) * photographs->resize / photographs->input[1];
+  }
   if (p.resize != 0 && (p.input.rank() != 3 || p.resize < std::max(p.input[1], p.input[2]))) {
     fail(ErrorKind::usage, "convert", "cannot resize to ", p.resize, " and then cut out ", p.input);
   }

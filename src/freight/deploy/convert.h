@@ -12,7 +12,7 @@ struct ImportOptions {
   std::vector<std::string> classes = {};  // names by class number; empty: none
   // Those of what the weights were trained on, per channel; empty: ImageNet's for nets of photographs, else none.
   std::vector<float> mean = {}, std = {};
-  int64_t resize = -1;  // shorter side before the middle is cut out; 0: none; -1: 256 for 224, likewise for other sizes
+  int64_t resize = -1;  // shorter side before the middle is cut out; 0: none; -1: the net's own, like 256 for 224
 };
 
 // A stored model of a net and the weights in `path`, which must have the net's names and shapes (a BatchNorm's

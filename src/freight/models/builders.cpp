@@ -94,7 +94,10 @@ const std::vector<Row>& rows() {
   using V = std::vector<int>;
   constexpr Norm kBatch = Norm::batch, kNone = Norm::none;
   constexpr Block kBasic = Block::basic, kNeck = Block::bottleneck;
-  const Shape digit{1, 28, 28}, small{3, 32, 32}, photo{3, 224, 224};
+  const Shape digit{1, 28, 28}, small{3, 32, 32};
+  const auto photo = [](const char* name, const char* description, int64_t side = 224, int64_t resize = 256) {
+    return Entry{name, description, {3, side, side}, 1000, Loss::cross_entropy, 0, resize};
+  };
   // clang-format off
   static const std::vector<Row> kRows = {
       {{"linear_regression", "one linear layer, mean squared error", {8}, 1, Loss::mse}, affine, Takes::any},
@@ -108,21 +111,36 @@ const std::vector<Row>& rows() {
       {{"resnet20", "residual network of 20 layers for 32x32 images", small, 10}, [](const T& t) { return small_resnet(t, 3); }},
       {{"resnet32", "residual network of 32 layers for 32x32 images", small, 10}, [](const T& t) { return small_resnet(t, 5); }},
       {{"resnet56", "residual network of 56 layers for 32x32 images", small, 10}, [](const T& t) { return small_resnet(t, 9); }},
-      {{"alexnet", "AlexNet, one tower", photo, 1000}, alexnet},
-      {{"vgg11", "VGG, configuration A", photo, 1000}, [](const T& t) { return vgg(t, V{1, 1, 2, 2, 2}, kNone); }},
-      {{"vgg11_bn", "VGG A with BatchNorm", photo, 1000}, [](const T& t) { return vgg(t, V{1, 1, 2, 2, 2}, kBatch); }},
-      {{"vgg13", "VGG, configuration B", photo, 1000}, [](const T& t) { return vgg(t, V{2, 2, 2, 2, 2}, kNone); }},
-      {{"vgg13_bn", "VGG B with BatchNorm", photo, 1000}, [](const T& t) { return vgg(t, V{2, 2, 2, 2, 2}, kBatch); }},
-      {{"vgg16", "VGG, configuration D", photo, 1000}, [](const T& t) { return vgg(t, V{2, 2, 3, 3, 3}, kNone); }},
-      {{"vgg16_bn", "VGG D with BatchNorm", photo, 1000}, [](const T& t) { return vgg(t, V{2, 2, 3, 3, 3}, kBatch); }},
-      {{"vgg19", "VGG, configuration E", photo, 1000}, [](const T& t) { return vgg(t, V{2, 2, 4, 4, 4}, kNone); }},
-      {{"vgg19_bn", "VGG E with BatchNorm", photo, 1000}, [](const T& t) { return vgg(t, V{2, 2, 4, 4, 4}, kBatch); }},
-      {{"googlenet", "GoogLeNet with BatchNorm and two auxiliary heads", photo, 1000}, googlenet},
-      {{"resnet18", "residual network of 18 layers", photo, 1000}, [](const T& t) { return resnet(t, kBasic, {2, 2, 2, 2}); }},
-      {{"resnet34", "residual network of 34 layers", photo, 1000}, [](const T& t) { return resnet(t, kBasic, {3, 4, 6, 3}); }},
-      {{"resnet50", "residual network of 50 layers, bottlenecks", photo, 1000}, [](const T& t) { return resnet(t, kNeck, {3, 4, 6, 3}); }},
-      {{"resnet101", "residual network of 101 layers, bottlenecks", photo, 1000}, [](const T& t) { return resnet(t, kNeck, {3, 4, 23, 3}); }},
-      {{"resnet152", "residual network of 152 layers, bottlenecks", photo, 1000}, [](const T& t) { return resnet(t, kNeck, {3, 8, 36, 3}); }},
+      {photo("alexnet", "AlexNet, one tower"), alexnet},
+      {photo("vgg11", "VGG, configuration A"), [](const T& t) { return vgg(t, V{1, 1, 2, 2, 2}, kNone); }},
+      {photo("vgg11_bn", "VGG A with BatchNorm"), [](const T& t) { return vgg(t, V{1, 1, 2, 2, 2}, kBatch); }},
+      {photo("vgg13", "VGG, configuration B"), [](const T& t) { return vgg(t, V{2, 2, 2, 2, 2}, kNone); }},
+      {photo("vgg13_bn", "VGG B with BatchNorm"), [](const T& t) { return vgg(t, V{2, 2, 2, 2, 2}, kBatch); }},
+      {photo("vgg16", "VGG, configuration D"), [](const T& t) { return vgg(t, V{2, 2, 3, 3, 3}, kNone); }},
+      {photo("vgg16_bn", "VGG D with BatchNorm"), [](const T& t) { return vgg(t, V{2, 2, 3, 3, 3}, kBatch); }},
+      {photo("vgg19", "VGG, configuration E"), [](const T& t) { return vgg(t, V{2, 2, 4, 4, 4}, kNone); }},
+      {photo("vgg19_bn", "VGG E with BatchNorm"), [](const T& t) { return vgg(t, V{2, 2, 4, 4, 4}, kBatch); }},
+      {photo("googlenet", "GoogLeNet with BatchNorm and two auxiliary heads"), googlenet},
+      {photo("resnet18", "residual network of 18 layers"), [](const T& t) { return resnet(t, kBasic, {2, 2, 2, 2}); }},
+      {photo("resnet34", "residual network of 34 layers"), [](const T& t) { return resnet(t, kBasic, {3, 4, 6, 3}); }},
+      {photo("resnet50", "residual network of 50 layers, bottlenecks"), [](const T& t) { return resnet(t, kNeck, {3, 4, 6, 3}); }},
+      {photo("resnet101", "residual network of 101 layers, bottlenecks"), [](const T& t) { return resnet(t, kNeck, {3, 4, 23, 3}); }},
+      {photo("resnet152", "residual network of 152 layers, bottlenecks"), [](const T& t) { return resnet(t, kNeck, {3, 8, 36, 3}); }},
+      {photo("resnext50_32x4d", "residual network of 50 layers, 32 groups of channels"), [](const T& t) { return resnet(t, kNeck, {3, 4, 6, 3}, {.count = 32, .width = 4}); }},
+      {photo("wide_resnet50_2", "residual network of 50 layers, twice as wide inside the bottlenecks"), [](const T& t) { return resnet(t, kNeck, {3, 4, 6, 3}, {.width = 128}); }},
+      {photo("densenet121", "DenseNet of 121 layers"), [](const T& t) { return densenet(t, {6, 12, 24, 16}); }},
+      {photo("squeezenet1_0", "SqueezeNet 1.0, small in bytes"), [](const T& t) { return squeezenet(t, SqueezeNet::v1_0); }},
+      {photo("squeezenet1_1", "SqueezeNet 1.1, 2.4 times less to compute"), [](const T& t) { return squeezenet(t, SqueezeNet::v1_1); }},
+      {photo("mobilenet_v2", "MobileNet V2, inverted residuals"), mobilenet_v2},
+      {photo("mobilenet_v3_small", "MobileNet V3 small, squeeze-and-excitation, Hardswish"), mobilenet_v3_small},
+      {photo("mobilenet_v3_large", "MobileNet V3 large, squeeze-and-excitation, Hardswish"), mobilenet_v3_large},
+      {photo("efficientnet_b0", "EfficientNet B0"), [](const T& t) { return efficientnet(t, {1.0, 1.0, 0.2}); }},
+      {photo("efficientnet_b1", "EfficientNet B1", 240, 256), [](const T& t) { return efficientnet(t, {1.0, 1.1, 0.2}); }},
+      {photo("efficientnet_b2", "EfficientNet B2", 288, 288), [](const T& t) { return efficientnet(t, {1.1, 1.2, 0.3}); }},
+      {photo("efficientnet_b3", "EfficientNet B3", 300, 320), [](const T& t) { return efficientnet(t, {1.2, 1.4, 0.3}); }},
+      {photo("regnet_y_400mf", "RegNetY of 400 MFLOPs"), [](const T& t) { return regnet_y(t, {{48, 104, 208, 440}, {1, 3, 6, 6}, 8}); }},
+      {photo("convnext_tiny", "ConvNeXt tiny, depthwise 7x7 convolutions, LayerNorm", 224, 236), [](const T& t) { return convnext(t, {3, 3, 9, 3}); }},
+      {photo("vit_b_16", "vision transformer of 12 layers on patches of 16x16 pixels"), vit_b_16},
       {{"textcnn", "text: convolutions over 3, 4 and 5 words, the largest response of each filter", {64}, 2, Loss::cross_entropy, 20000}, textcnn, Takes::tokens},
       {{"text_bow", "text: the mean of the word embeddings and one linear layer", {64}, 2, Loss::cross_entropy, 20000}, text_bow, Takes::tokens},
       {{"lstm_text", "text: LSTM over the word embeddings, linear layer on the last state", {200}, 4, Loss::cross_entropy, 20000}, lstm_text, Takes::tokens},

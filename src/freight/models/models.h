@@ -82,6 +82,7 @@ struct Entry {
   int64_t classes;                  // or values to regress
   Loss loss = Loss::cross_entropy;  // that training minimises
   int64_t vocabulary = 0;           // of nets that read tokens, i32 of shape `input`; else 0
+  int64_t resize = 0;               // of nets for photographs: shorter side before the center crop of `input`; else 0
 };
 // The named models. Those that torchvision has carry its parameter names, shapes and initial values, so that its
 // weights fit; resnet20, 32 and 56 are those of He et al. 2016, section 4.2, with projection shortcuts.

@@ -1,4 +1,4 @@
-// Residual networks (He et al. 2016). Names of layers are torchvision's.
+// Residual networks: ResNet, ResNeXt and wide ResNet. Names of layers are torchvision's.
 #include "freight/models/zoo_internal.h"
 
 namespace freight::models {
@@ -36,13 +36,15 @@ std::shared_ptr<nn::Module> basic_block(int64_t in, int64_t width, int64_t strid
 
 constexpr int64_t kExpansion = 4;  // of a bottleneck's width
 
-// conv1x1 - BN - ReLU - conv3x3 - BN - ReLU - conv1x1 to 4 x width - BN.
-std::shared_ptr<nn::Module> bottleneck(int64_t in, int64_t width, int64_t stride) {
-  const int64_t out = kExpansion * width;
+// conv1x1 - BN - ReLU - conv3x3 - BN - ReLU - conv1x1 to 4 x planes - BN; between them planes / 64 x those of `groups`.
+std::shared_ptr<nn::Module> bottleneck(int64_t in, int64_t planes, int64_t stride, const Groups& groups) {
+  const int64_t out = kExpansion * planes, width = planes * groups.width / 64 * groups.count;
+  nn::ConvLayerOptions grouped = unbiased(stride, 1);
+  grouped.groups = groups.count;
   Sequential main;
   main.append("conv1", Conv2d(in, width, 1, unbiased(1, 0))).append("bn1", BatchNorm2d(width));
   main.append("relu1", ReLU());
-  main.append("conv2", Conv2d(width, width, 3, unbiased(stride, 1))).append("bn2", BatchNorm2d(width));
+  main.append("conv2", Conv2d(width, width, 3, grouped)).append("bn2", BatchNorm2d(width));
   main.append("relu2", ReLU());
   main.append("conv3", Conv2d(width, out, 1, unbiased(1, 0))).append("bn3", BatchNorm2d(out));
   return residual(std::move(main), in, out, stride);
@@ -50,12 +52,13 @@ std::shared_ptr<nn::Module> bottleneck(int64_t in, int64_t width, int64_t stride
 
 // Appends layer1, layer2, ... of width 1, 2, 4, ... times `width`; all but the first halve the image. Returns the
 // channels at the end.
-int64_t append_stages(Sequential& net, Block block, int64_t in, int64_t width, const std::vector<int>& stages) {
+int64_t append_stages(Sequential& net, Block block, int64_t in, int64_t width, const std::vector<int>& stages,
+                      const Groups& groups = {}) {
   for (size_t s = 0; s < stages.size(); ++s, width *= 2) {
     Sequential blocks;
     for (int k = 0; k < stages[s]; ++k) {
       const int64_t stride = k == 0 && s > 0 ? 2 : 1;
-      blocks.append(block == Block::basic ? basic_block(in, width, stride) : bottleneck(in, width, stride));
+      blocks.append(block == Block::basic ? basic_block(in, width, stride) : bottleneck(in, width, stride, groups));
       in = block == Block::basic ? width : kExpansion * width;
     }
     net.append("layer" + std::to_string(s + 1), std::move(blocks));
@@ -70,12 +73,12 @@ void append_head(Sequential& net, int64_t channels, int64_t classes) {
 
 }  // namespace
 
-Sequential resnet(const Task& task, Block block, const std::vector<int>& stages) {
+Sequential resnet(const Task& task, Block block, const std::vector<int>& stages, const Groups& groups) {
   Sequential net;
   net.append("conv1", Conv2d(task.input[0], 64, 7, unbiased(2, 3)));  // (N, 64, H/2, W/2)
   net.append("bn1", BatchNorm2d(64)).append("relu", ReLU());
   net.append("maxpool", nn::MaxPool2d({.kernel = 3, .stride = 2, .padding = 1}));  // (N, 64, H/4, W/4)
-  append_head(net, append_stages(net, block, 64, 64, stages), task.classes);
+  append_head(net, append_stages(net, block, 64, 64, stages, groups), task.classes);
   return net;
 }
 

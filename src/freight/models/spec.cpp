@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
@@ -208,7 +209,7 @@ class SpecBuilder {
     if (!j.is_object() || !j.contains("name")) return std::to_string(i);
     const Json& n = j["name"];
     const std::string text = n.is_string() ? n.get<std::string>() : "";
-    if (text.empty() || text.size() > 100 || text.find('.') != std::string::npos) {
+    if (!n.is_string() || text.size() > 100 || text.find('.') != std::string::npos) {
       fail_here("spec", "'name' must be a text without dots: got ", excerpt(n));
     }
     return text;
@@ -340,6 +341,17 @@ void check_keys(const Json& root) {
   }
 }
 
+// Layers with an empty name leave no trace in paths, so that those of others may be the same.
+void need_paths(const Model& model) {
+  std::set<std::string> paths;
+  for (const nn::NamedVariable& v : model.net->state_dict()) {
+    if (v.name.empty()) fail_here("spec", "a weight has no path: give its layer a name");
+    if (paths.insert(v.name).second) continue;
+    fail_here("spec", "two weights have the path '", v.name, "': layers whose name is \"\" must not have layers or ",
+              "weights of the same name");
+  }
+}
+
 }  // namespace
 
 Model from_spec(const std::string& text, const std::string& source) {
@@ -373,6 +385,7 @@ Model from_spec(const std::string& text, const std::string& source) {
     if (!e.where().empty()) throw;
     throw Error(e.kind(), e.op(), e.message(), source);
   }
+  need_paths(model);
   return model;
 }
 

@@ -3,6 +3,10 @@
 
 namespace freight::nn {
 
+Tensor detail::relu6(const In& x) { return minimum(relu(x), 6); }
+Tensor detail::hardsigmoid(const In& x) { return relu6(x + 3) * (1.0 / 6); }
+Tensor detail::hardswish(const In& x) { return x * hardsigmoid(x); }
+
 LayerList activation_layers() {
   return {
       declared(Layer<ReLU>("ReLU", "x where positive, else 0")),
@@ -11,6 +15,9 @@ LayerList activation_layers() {
       declared(Layer<Sigmoid>("Sigmoid", "1 / (1 + exp(-x))")),
       declared(Layer<Softplus>("Softplus", "ln(1 + exp(x))")),
       declared(Layer<Softsign>("Softsign", "x / (1 + |x|)")),
+      declared(Layer<ReLU6>("ReLU6", "min(max(x, 0), 6)")),
+      declared(Layer<Hardsigmoid>("Hardsigmoid", "min(max(x + 3, 0), 6) / 6; Howard et al. 2019")),
+      declared(Layer<Hardswish>("Hardswish", "x Hardsigmoid(x)")),
       declared(Layer<Identity>("Identity", "x")),
       declared(Layer<GELU>("GELU", "x times the normal distribution function; Hendrycks and Gimpel 2016")
                    .choice("approximate", &GELUOptions::approximate, {"none", "tanh"}, "how it is computed")),

@@ -21,6 +21,15 @@ struct Sigmoid : Activation<sigmoid> {};    // 1 / (1 + exp(-x))
 struct Softplus : Activation<softplus> {};  // log(1 + exp(x))
 struct Softsign : Activation<softsign> {};  // x / (1 + |x|)
 
+namespace detail {
+Tensor relu6(const In& x);
+Tensor hardsigmoid(const In& x);
+Tensor hardswish(const In& x);
+}  // namespace detail
+struct ReLU6 : Activation<detail::relu6> {};              // min(max(x, 0), 6)
+struct Hardsigmoid : Activation<detail::hardsigmoid> {};  // min(max(x + 3, 0), 6) / 6; Howard et al. 2019
+struct Hardswish : Activation<detail::hardswish> {};      // x Hardsigmoid(x)
+
 // Gives its input back.
 struct Identity : Module {
   using Fields = NoFields;

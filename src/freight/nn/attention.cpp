@@ -32,15 +32,17 @@ LinearOptions begins_normal(double deviation, bool bias = true) {
 }  // namespace
 
 PositionEmbedding::PositionEmbedding(const Fields& fields) : fields_(checked<PositionEmbedding>(fields)) {
-  weight = parameter("weight", {fields.length, fields.width}, init::normal(0, fields.deviation));
+  const Init normal = init::normal(0, fields.deviation);
+  weight = fields.batch_axis ? parameter("", {1, fields.length, fields.width}, normal)
+                             : parameter("weight", {fields.length, fields.width}, normal);
 }
 Tensor PositionEmbedding::forward(const Tensor& x) {
-  need_tokens("PositionEmbedding", x, weight.shape()[1]);
-  if (x.dim(1) > weight.shape()[0]) {
-    trace::fail_here("PositionEmbedding", "more tokens than places: expected at most ", weight.shape()[0], ", got ",
+  need_tokens("PositionEmbedding", x, fields_.width);
+  if (x.dim(1) > fields_.length) {
+    trace::fail_here("PositionEmbedding", "more tokens than places: expected at most ", fields_.length, ", got ",
                      x.type());
   }
-  return x + narrow(weight, 0, 0, x.dim(1));
+  return x + narrow(weight, fields_.batch_axis ? 1 : 0, 0, x.dim(1));
 }
 
 MultiheadAttention::MultiheadAttention(const Fields& fields) : fields_(checked<MultiheadAttention>(fields)) {
@@ -252,6 +254,8 @@ LayerList attention_layers() {
                    .size("length", &PositionFields::length, 1, "places that there are")
                    .size("width", &PositionFields::width, 2, "C")
                    .field("deviation", &PositionFields::deviation, "of the initial values", kNotNegative)
+                   .field("batch_axis", &PositionFields::batch_axis,
+                          "the weight is (1, length, width), under the layer's path")
                    .weight([](const PositionFields& f) {
                      return static_cast<double>(f.length) * static_cast<double>(f.width);
                    })),

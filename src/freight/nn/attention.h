@@ -9,11 +9,13 @@ inline constexpr double kTransformerDeviation = 0.02;  // of initial weights; Ra
 
 struct PositionOptions {
   double deviation = kTransformerDeviation;  // of the initial values, which are normal
+  bool batch_axis = false;                   // the weight is (1, length, C), as torchvision has it
 };
 struct PositionFields : PositionOptions {
   int64_t length = 0, width = 0;  // places at most; C
 };
-// Adds a learned vector per place: (N, T, C) -> (N, T, C) for T up to `length`; weight (length, C).
+// Adds a learned vector per place: (N, T, C) -> (N, T, C) for T up to `length`; weight (length, C), or with batch_axis
+// (1, length, C) under the layer's own path.
 class PositionEmbedding : public Module {
  public:
   using Fields = PositionFields;

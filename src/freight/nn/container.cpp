@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "freight/ops/elementwise.h"
 #include "freight/ops/shape.h"
 #include "freight/trace/thread_context.h"
 #include "freight/trace/tracer.h"
@@ -56,18 +57,43 @@ Tensor Residual::forward(const Tensor& x) {
   return fields_.activation ? (*fields_.activation)(sum) : sum;
 }
 
-Concat::Concat(const Fields& fields) {
-  for (const Child& c : checked<Concat>(fields).branches) append(c.name, c.module);
+Branches::Branches(const Fields& fields) {
+  for (const Child& c : fields.branches) append(c.name, c.module);
 }
 
-Concat::Fields Concat::fields() const { return {children()}; }
+Branches::Fields Branches::fields() const { return {children()}; }
 
-void Concat::append_next(std::shared_ptr<Module> child) { adopt(std::to_string(children().size()), std::move(child)); }
+void Branches::append_next(std::shared_ptr<Module> child) {
+  adopt(std::to_string(children().size()), std::move(child));
+}
 
-Tensor Concat::forward(const Tensor& x) {
-  std::vector<Tensor> parts;
-  for (const Child& c : children()) parts.push_back((*c.module)(x));
-  return concat(parts, 1);
+Tensor Branches::forward(const Tensor& x) {
+  std::vector<Tensor> results;
+  for (const Child& c : children()) results.push_back((*c.module)(x));
+  return join(results);
+}
+
+Concat::Concat(const Fields& fields) : Branches(checked<Concat>(fields)) {}
+Sum::Sum(const Fields& fields) : Branches(checked<Sum>(fields)) {}
+Product::Product(const Fields& fields) : Branches(checked<Product>(fields)) {}
+
+Tensor Concat::join(const std::vector<Tensor>& results) const { return concat(results, 1); }
+
+Tensor Sum::join(const std::vector<Tensor>& results) const {
+  Tensor sum = results[0];
+  for (size_t i = 1; i < results.size(); ++i) {
+    if (!(results[i].type() == sum.type())) {
+      trace::fail_here("Sum", "shapes differ: branch 0 returns ", sum.type(), ", branch ", i, " ", results[i].type());
+    }
+    sum = sum + results[i];
+  }
+  return sum;
+}
+
+Tensor Product::join(const std::vector<Tensor>& results) const {
+  Tensor product = results[0];
+  for (size_t i = 1; i < results.size(); ++i) product = product * results[i];
+  return product;
 }
 
 Auxiliary::Auxiliary(const Fields& fields) : fields_(checked<Auxiliary>(fields)) { adopt("", fields_.head); }
@@ -94,7 +120,11 @@ LayerList container_layers() {
                    .field("shortcut", &ResidualOptions::shortcut, "none: the input itself")
                    .field("activation", &ResidualOptions::activation, "none: the sum")),
       declared(Layer<Concat>("Concat", "branches on the same input, their results joined along the channels")
-                   .required("branches", &ConcatOptions::branches, "one or more")),
+                   .required("branches", &BranchesOptions::branches, "one or more")),
+      declared(Layer<Sum>("Sum", "branches on the same input, their results added")
+                   .required("branches", &BranchesOptions::branches, "one or more, with results of equal shapes")),
+      declared(Layer<Product>("Product", "branches on the same input, their results multiplied: a gate")
+                   .required("branches", &BranchesOptions::branches, "one or more, whose results broadcast")),
       declared(
           Layer<Auxiliary>("Auxiliary",
                            "passes its input on; in training the head is also run on it, and its loss is added times "

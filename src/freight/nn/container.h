@@ -1,4 +1,4 @@
-// Modules made of modules: Sequential, Residual (main + shortcut), Concat (parallel branches along the channels),
+// Modules made of modules: Sequential, Residual (main + shortcut), Concat, Sum and Product (of parallel branches),
 // Auxiliary (a head that only training runs).
 #pragma once
 #include <type_traits>
@@ -85,34 +85,64 @@ class Residual : public Module {
   Fields fields_;
 };
 
-struct ConcatOptions {
+struct BranchesOptions {
   std::vector<Child> branches;  // in order
 };
-// All branches on the same input, results joined along axis 1.
-class Concat : public Module {
+// What the following three share: branches on the same input, whose results are joined.
+class Branches : public Module {
  public:
-  using Fields = ConcatOptions;
-  Concat() = default;
-  explicit Concat(const Fields& fields);
-  // Branches in this order, by value or shared pointer.
-  template <class... M>
-  requires(sizeof...(M) > 1) explicit Concat(M&&... branches) { (append(std::forward<M>(branches)), ...); }
+  using Fields = BranchesOptions;
   // Adds a branch; throws Error(usage) when the name is taken.
   template <class M>
-  Concat& append(M&& m) {
+  Branches& append(M&& m) {
     append_next(share(std::forward<M>(m)));
     return *this;
   }
   template <class M>
-  Concat& append(const std::string& name, M&& m) {
+  Branches& append(const std::string& name, M&& m) {
     adopt(name, share(std::forward<M>(m)));
     return *this;
   }
   Fields fields() const;
   Tensor forward(const Tensor& x) override;
 
+ protected:
+  Branches() = default;
+  explicit Branches(const Fields& fields);
+  virtual Tensor join(const std::vector<Tensor>& results) const = 0;  // the results of the branches in order
+
  private:
   void append_next(std::shared_ptr<Module> child);
+};
+// Results are joined along axis 1.
+class Concat : public Branches {
+ public:
+  Concat() = default;
+  explicit Concat(const Fields& fields);
+  // Branches in this order, by value or shared pointer.
+  template <class... M>
+  requires(sizeof...(M) > 1) explicit Concat(M&&... branches) { (append(std::forward<M>(branches)), ...); }
+
+ private:
+  Tensor join(const std::vector<Tensor>& results) const override;
+};
+// Results, which have equal shapes, are added.
+class Sum : public Branches {
+ public:
+  Sum() = default;
+  explicit Sum(const Fields& fields);
+
+ private:
+  Tensor join(const std::vector<Tensor>& results) const override;
+};
+// Results, which broadcast to each other, are multiplied: a gate, as squeeze-and-excitation has one.
+class Product : public Branches {
+ public:
+  Product() = default;
+  explicit Product(const Fields& fields);
+
+ private:
+  Tensor join(const std::vector<Tensor>& results) const override;
 };
 
 struct AuxiliaryOptions {

@@ -23,9 +23,9 @@ double fan_of(const Shape& s, Fan fan) { return std::max(1.0, fan == Fan::in ? f
 }  // namespace
 
 const std::vector<std::string>& weight_init_names() {
-  static const std::vector<std::string> kNames = {"standard",       "he_normal", "he_uniform",   "xavier_normal",
-                                                  "xavier_uniform", "normal",    "trunc_normal", "orthogonal",
-                                                  "dirac",          "whiten"};
+  static const std::vector<std::string> kNames = {"standard",       "he_normal", "he_uniform", "xavier_normal",
+                                                  "xavier_uniform", "normal",    "uniform",    "trunc_normal",
+                                                  "orthogonal",     "dirac",     "whiten"};
   return kNames;
 }
 
@@ -36,14 +36,15 @@ const std::vector<std::string>& bias_init_names() {
   return kNames;
 }
 
-Init weight_init(WeightInit kind, const Shape& shape) {
+Init weight_init(WeightInit kind, const Shape& shape, double deviation) {
   switch (kind) {
     case WeightInit::standard: return init::kaiming_uniform(shape, std::sqrt(1.0 / 3.0));
     case WeightInit::he_normal: return init::kaiming_normal(shape, std::sqrt(2.0), Fan::out);
     case WeightInit::he_uniform: return init::kaiming_uniform(shape);
     case WeightInit::xavier_normal: return init::xavier_normal(shape);
     case WeightInit::xavier_uniform: return init::xavier_uniform(shape);
-    case WeightInit::normal: return init::normal(0, kNormalDeviation);
+    case WeightInit::normal: return init::normal(0, deviation);
+    case WeightInit::uniform: return init::uniform(-std::sqrt(3.0) * deviation, std::sqrt(3.0) * deviation);
     case WeightInit::trunc_normal: return init::trunc_normal();
     case WeightInit::orthogonal: return init::orthogonal();
     case WeightInit::whiten:

@@ -7,10 +7,11 @@
 
 namespace freight::nn {
 
-inline constexpr double kNormalDeviation = 0.01;  // of WeightInit::normal, where nothing else is said
+inline constexpr double kNormalDeviation = 0.01;  // of WeightInit::normal and uniform, where nothing else is said
 // The first values of a layer's weight: PyTorch's default (Kaiming uniform with a = sqrt 5, so
 // the bound is 1 / sqrt(fan in)), or one of the named rules below with the gain of ReLU where they have one. he_normal
-// counts the fan out, as residual networks do; normal has deviation 0.01 (Krizhevsky et al. 2012). dirac: the layer
+// counts the fan out, as residual networks do; normal has deviation 0.01 (Krizhevsky et al. 2012), uniform the same
+// around zero. dirac: the layer
 // begins by passing its channels on, filters beyond them are standard (Zagoruyko and Komodakis 2017). whiten, of a
 // Conv2d that is a net's first layer: filters that a run takes from its images and does not train (whitening.h);
 // standard until then.
@@ -21,14 +22,15 @@ enum class WeightInit {
   xavier_normal,
   xavier_uniform,
   normal,
+  uniform,
   trunc_normal,
   orthogonal,
   dirac,
   whiten
 };
 std::string to_string(WeightInit init);  // the name in specs: "he_normal"
-// Throws Error(usage) for a weight that the rule is not made for.
-Init weight_init(WeightInit init, const Shape& shape);
+// `deviation` is that of normal and uniform. Throws Error(usage) for a weight that the rule is not made for.
+Init weight_init(WeightInit init, const Shape& shape, double deviation = kNormalDeviation);
 // In the order of the enumeration.
 const std::vector<std::string>& weight_init_names();
 

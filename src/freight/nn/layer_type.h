@@ -257,6 +257,7 @@ std::shared_ptr<const LayerType> declared(const Layer<T>& type) {
 }
 LayerList basic_layers();       // nn/layers.h
 LayerList norm_layers();        // nn/norm.h
+LayerList image_layers();       // nn/image_layers.h
 LayerList text_layers();        // nn/text_layers.h
 LayerList attention_layers();   // nn/attention.h
 LayerList recurrent_layers();   // nn/recurrent.h

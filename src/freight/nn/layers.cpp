@@ -12,8 +12,7 @@ namespace freight::nn {
 
 Linear::Linear(const Fields& fields) : fields_(checked<Linear>(fields)) {
   const Shape shape{fields.out, fields.in};
-  const bool normal = fields.init == WeightInit::normal;
-  weight = parameter("weight", shape, normal ? init::normal(0, fields.deviation) : weight_init(fields.init, shape));
+  weight = parameter("weight", shape, weight_init(fields.init, shape, fields.deviation));
   if (fields.bias) bias = parameter("bias", {fields.out}, bias_init(fields.bias_init, shape));
 }
 Tensor Linear::forward(const Tensor& x) { return bias.defined() ? linear(x, weight, bias) : linear(x, weight); }
@@ -24,7 +23,7 @@ ConvLayer::ConvLayer(const char* type, int spatial, const Fields& f) : type_(typ
   Shape shape{f.out, f.in / f.groups};
   for (int64_t k : f.kernel.expand(spatial, type, "kernel")) shape.push_back(k);
   need_fit(shape);
-  weight = parameter("weight", shape, weight_init(f.init, shape));
+  weight = parameter("weight", shape, weight_init(f.init, shape, f.deviation));
   weight.set_trainable(!whitens());
   if (f.bias) bias = parameter("bias", {f.out}, bias_init(f.bias_init, shape));
 }
@@ -83,6 +82,7 @@ Tensor Dropout::forward(const Tensor& x) { return training() ? dropout(x, fields
 namespace {
 
 const char* const kWeightInit = "initial values of the weight, see below";
+const char* const kDeviation = "standard deviation of `init` normal and uniform";
 
 template <class Conv>
 std::shared_ptr<const LayerType> conv_layer(const char* name, const char* doc, double (*weight)(const ConvFields&)) {
@@ -97,6 +97,7 @@ std::shared_ptr<const LayerType> conv_layer(const char* name, const char* doc, d
                       .field("bias", &ConvFields::bias, "adds one number per channel")
                       .choice("init", &ConvFields::init, weight_init_names(), kWeightInit)
                       .choice("bias_init", &ConvFields::bias_init, bias_init_names(), "initial values of the bias")
+                      .field("deviation", &ConvFields::deviation, kDeviation, kNotNegative)
                       .weight(weight));
 }
 
@@ -134,7 +135,7 @@ LayerList basic_layers() {
               .field("bias", &LinearFields::bias, "adds one number per column")
               .choice("init", &LinearFields::init, weight_init_names(), kWeightInit)
               .choice("bias_init", &LinearFields::bias_init, bias_init_names(), "initial values of the bias")
-              .field("deviation", &LinearFields::deviation, "of `init` normal", kNotNegative)
+              .field("deviation", &LinearFields::deviation, kDeviation, kNotNegative)
               .weight([](const LinearFields& f) { return static_cast<double>(f.in) * static_cast<double>(f.out); })),
       conv_layer<Conv1d>("Conv1d", "(N, in, L) to (N, out, L')", conv_weight<1>),
       conv_layer<Conv2d>("Conv2d", "(N, in, H, W) to (N, out, H', W')", conv_weight<2>),

@@ -12,7 +12,7 @@ struct LinearOptions {
   bool bias = true;                         // whether there is one
   WeightInit init = WeightInit::standard;   // of the weight
   BiasInit bias_init = BiasInit::standard;  // of the bias
-  double deviation = kNormalDeviation;      // of init normal
+  double deviation = kNormalDeviation;      // of init normal and uniform
 };
 struct LinearFields : LinearOptions {
   int64_t in = 0, out = 0;  // extents before and behind it
@@ -39,6 +39,7 @@ struct ConvLayerOptions {
   bool bias = true;                         // whether there is one
   WeightInit init = WeightInit::standard;   // of the weight
   BiasInit bias_init = BiasInit::standard;  // of the bias
+  double deviation = kNormalDeviation;      // of init normal and uniform
 };
 struct ConvFields : ConvLayerOptions {
   int64_t in = 0, out = 0;  // extents before and behind it

@@ -101,6 +101,13 @@ struct Module::Renamed {
   std::set<const void*> variables;
 };
 
+namespace {
+// A variable without a name has the path of its module.
+std::string variable_path(const std::string& prefix, const std::string& name) {
+  return name.empty() && !prefix.empty() ? prefix.substr(0, prefix.size() - 1) : prefix + name;
+}
+}  // namespace
+
 std::shared_ptr<Module> owned(Module* module) { return std::shared_ptr<Module>(module); }
 
 Module::Module() : training_(std::make_shared<bool>(true)), hooks_(std::make_shared<Hooks>()) {}
@@ -279,7 +286,7 @@ void Module::adopt(const std::string& name, std::shared_ptr<Module> child) {
          "of itself; a layer that is used twice is adopted by what uses it");
   }
   for (const Child& c : children_) {
-    if (c.name == name) refuse_twice("module", "children", name);
+    if (!name.empty() && c.name == name) refuse_twice("module", "children", name);
   }
   if (!child->adopted_) {
     child->adopted_ = true;
@@ -292,13 +299,14 @@ void Module::adopt(const std::string& name, std::shared_ptr<Module> child) {
 
 void Module::prefix_names(const std::string& prefix, Renamed& done) {
   for (const NamedVariable& v : variables_) {
-    if (done.variables.insert(v.variable.impl().get()).second) v.variable.set_name(prefix + v.variable.name());
+    if (done.variables.insert(v.variable.impl().get()).second)
+      v.variable.set_name(variable_path(prefix, v.variable.name()));
   }
   for (const Child& c : children_) c.module->prefix_names(prefix, done);
 }
 
 void Module::collect(const std::string& prefix, std::vector<NamedVariable>& out) const {
-  for (const NamedVariable& v : variables_) out.push_back({prefix + v.name, v.variable});
+  for (const NamedVariable& v : variables_) out.push_back({variable_path(prefix, v.name), v.variable});
   for (const Child& c : children_) c.module->collect(c.name.empty() ? prefix : prefix + c.name + ".", out);
 }
 

@@ -144,7 +144,8 @@ class Module {
   };
   // Throws Error(usage) that names the module's path and both numbers.
   [[noreturn]] static void refuse_inputs(size_t got, size_t need);
-  // Registers a trained variable f32 and returns it. Throws Error(usage) where another variable has the name.
+  // Registers a trained variable f32 and returns it. One with an empty name has the path of the module itself. Throws
+  // Error(usage) where another variable has the name.
   Variable parameter(const std::string& name, const Shape& shape, const Init& init);
   // The same with the values that Linear's weight has at first (WeightInit::standard); zeros below two axes.
   Variable parameter(const std::string& name, const Shape& shape);
@@ -169,7 +170,7 @@ class Module {
   static void announce_tokens(const Tensor& tokens, int64_t padding);
   // How many tokens each sample has, i32 (N), for x (N, T, ...); undefined where nothing was announced for (N, T).
   static Tensor token_counts(const Tensor& x);
-  // A child with an empty name leaves no trace in paths: its own children appear as this module's. A module may be
+  // Children with an empty name leave no trace in paths: their own children appear as this module's. A module may be
   // adopted again, here or elsewhere: it keeps the names that the first time gave. Throws Error(usage) for a name that
   // is taken, a null pointer, and a child that is this module or holds it.
   void adopt(const std::string& name, std::shared_ptr<Module> child);

@@ -19,6 +19,7 @@
 #include "freight/io/memory_need.h"
 #include "freight/io/safetensors.h"
 #include "freight/io/weights_file.h"
+#include "freight/models/weight_names.h"
 #include "freight/store/bundle_check_internal.h"
 
 namespace freight::store {
@@ -453,7 +454,7 @@ void load_weights(nn::Module& net, const std::string& path, const data::Tokenize
          ": it contains no weights of a network");
   }
   if (tokens) need_same(*tokens, file, path);
-  net.load_state_dict(arrays(file), path);
+  net.load_state_dict(models::with_own_names(net, arrays(file)), path);
   need_finite(net, path);
 }
 

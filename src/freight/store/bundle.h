@@ -80,9 +80,9 @@ Bundle load_net(const std::string& path, const std::string& what);
 void need_net(const Bundle& bundle, const std::string& path, const std::string& what);
 // The bundle in a file's contents; `path` names it in messages.
 Bundle from_file(const io::SafeTensors& file, const std::string& path);
-// Loads weights by name into a model from a file of io/weights_file.h (a bundle, or torchvision names). Throws
-// Error(checkpoint) like load_bundle, and if the file contains a tokenizer other than `tokens`, which makes the model's
-// inputs: its token numbers would mean other words.
+// Loads weights by name into a model from a file of io/weights_file.h (a bundle, or names of torchvision, timm or
+// Hugging Face). Throws Error(checkpoint) like load_bundle, and if the file contains a tokenizer other than `tokens`,
+// which makes the model's inputs: its token numbers would mean other words.
 void load_weights(models::Model& model, const std::string& path, const data::Tokenizer* tokens = nullptr);
 // Loads weights into a network made in C++, by the names of its state_dict.
 void load_weights(nn::Module& net, const std::string& path, const data::Tokenizer* tokens = nullptr);
