@@ -126,7 +126,7 @@ int compare_nets(CompareFlags& f, const Options& o, const train::Config& config,
   const plan::Catalog catalog = plan::load_catalog(f.catalog, f.price_file);
   for (const std::string& q : catalog.questions) std::fprintf(stderr, "freight: warning: %s\n", q.c_str());
   // There is nothing to save, so a signal ends the process, even during a long step.
-  const bench::Comparison c = bench::compare(setup_of(f, config), catalog, run, [&](const std::string& what) {
+  const bench::Comparison c = bench::compare(setup_of(f, source, config), catalog, run, [&](const std::string& what) {
     if (!o.quiet()) std::fprintf(stderr, "%s\n", what.c_str());
     return true;
   });
