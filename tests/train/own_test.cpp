@@ -142,9 +142,10 @@ TEST_F(OwnRun, OneThatIsNotRecordedWritesNothingAndShowsItsWeightsAllTheSame) {
 
   config_.output_dir.clear();
   const size_t entries = dir_.entries();
-  Own what = started();
-  const models::Model trained = *what.model;
-  const Result other = train(config_, alone, {.own = std::move(what), .recorded = false});
+  PrepareOptions what = started();
+  what.recorded = false;
+  const models::Model trained = *what.own.model;
+  const Result other = train(config_, alone, std::move(what));
   EXPECT_EQ(alone.all, recorded.all);
   EXPECT_NE(weights(trained), alone.all.back()) << "the network itself keeps the weights of the last step";
   EXPECT_EQ(other.test.loss, r.test.loss);
