@@ -8,21 +8,26 @@
 namespace freight::test {
 namespace {
 
-void check_with_each_target(const std::vector<OpCase>& cases, size_t choice) {
-  for_each_simd_target([&] {
-    clear_plan_cache();  // of plans with other kernels
+void check_with_each_target(const std::vector<OpCase>& cases, size_t choices = 1) {
+  std::vector<std::vector<Array>> expected;
+  for (const OpCase& c : cases) expected.push_back(expected_of(c));
+  for (size_t choice = 0; choice < choices; ++choice) {
     const ForcedChoice forced(choice);
-    compare_with_oracle(cases, {"cpu"});
-  });
+    for_each_simd_target([&] {
+      clear_plan_cache();  // of plans with other kernels
+      for (size_t i = 0; i < cases.size(); ++i)
+        check_results(cases[i], run_planned("cpu", cases[i].graph, cases[i].inputs), expected[i], "cpu");
+    });
+  }
   clear_plan_cache();
 }
 
 class SimdTargets : public testing::TestWithParam<Op> {};
 
-TEST_P(SimdTargets, EachGivesWhatTheDefinitionGives) { check_with_each_target(cases_with_gradients(GetParam()), 0); }
+TEST_P(SimdTargets, EachGivesWhatTheDefinitionGives) { check_with_each_target(cases_with_gradients(GetParam())); }
 
 TEST_P(SimdTargets, EachGivesWhatTheDefinitionGivesInBf16) {
-  check_with_each_target(cases_in(GetParam(), DType::bf16), 0);
+  check_with_each_target(cases_in(GetParam(), DType::bf16));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, SimdTargets, testing::ValuesIn(ops_with_rows()),
@@ -39,7 +44,7 @@ OpCase with_inputs(const std::string& what, Graph g, double slack) {
 TEST(SimdTargetsWinograd, EachGivesWhatTheDefinitionGives) {
   std::vector<OpCase> cases;
   for (const int64_t taps : {3, 5}) {
-    for (const auto& [x, outputs] : {std::pair<Shape, int64_t>{Shape{2, 16, 7, 9}, 48}, {Shape{4, 16, 13, 13}, 32}}) {
+    for (const auto& [x, outputs] : {std::pair<Shape, int64_t>{Shape{2, 16, 7, 9}, 48}, {Shape{2, 16, 13, 13}, 32}}) {
       const int64_t pad = taps / 2;
       Graph g;
       Builder b(g);
@@ -50,7 +55,7 @@ TEST(SimdTargetsWinograd, EachGivesWhatTheDefinitionGives) {
       cases.push_back(with_inputs(cat("conv ", x, " ", w), std::move(g), 8));
     }
   }
-  for (const size_t choice : {0u, 1u, 2u, 3u}) check_with_each_target(cases, choice);
+  check_with_each_target(cases, 3);
 }
 
 }  // namespace
