@@ -118,7 +118,8 @@ int models_convert_command(const Args& args) {
     if (model.empty()) of_models.insert(of_models.end(), {"--num-classes", "--input-size"});
     for (const char* flag : of_models) {
       if (plain) excludes({flag, o.given(flag)}, {"--plain", true}, "the saved model is complete");
-      if (!plain && o.given(flag)) refuse_flag_of(flag, "saved models", "weights for PyTorch have only names and values");
+      if (!plain && o.given(flag))
+        refuse_flag_of(flag, "saved models", "weights for PyTorch have only names and values");
     }
     if (model.empty()) {
       deploy::export_weights(in, out);

@@ -61,7 +61,8 @@ SafeTensors load_shards(const nlohmann::json& index, const std::string& path) {
            " leaves the folder of the index");
     }
     if (!file_exists(beside(file))) {
-      fail(ErrorKind::data, beside(file), "is missing: ", path, " names ", names.size(), " files, which lie next to it");
+      fail(ErrorKind::data, beside(file), "is missing: ", path, " names ", names.size(),
+           " files, which lie next to it");
     }
   }
   SafeTensors all;
