@@ -115,6 +115,29 @@ TEST(ModelsConvert, MakesAStoredModelOfPlainWeightsAndBack) {
   EXPECT_TRUE(has(bad.err, "--mean")) << bad.err;
 }
 
+TEST(ModelsConvert, WritesAndReadsPyTorchsFiles) {
+  const std::string dir = scratch_dir(), torch = dir + "/w.pth", plain = dir + "/w.safetensors";
+  ASSERT_EQ(run_freight({"models", "convert", kModel, torch}).code, 0);
+  ASSERT_EQ(run_freight({"models", "convert", torch, plain, "--plain"}).code, 0);
+  ASSERT_EQ(run_freight({"models", "convert", kModel, dir + "/same.safetensors", "--plain"}).code, 0);
+  EXPECT_EQ(read_file(plain), read_file(dir + "/same.safetensors"));
+  EXPECT_EQ(run_freight({"models", "convert", torch, dir + "/m.safetensors", "--model", kGolden + "net.json"}).code, 0);
+  EXPECT_EQ(run_freight({"eval", dir + "/m.safetensors", "--data", kGolden + "data"}).code, 0);
+  const std::vector<std::string> train = {
+      "train", "--data",     kGolden + "data", "--model", kGolden + "net.json", "-b", "8", "--max-steps", "1",
+      "-o",    dir + "/run", "--weights",      torch};
+  const Ran trained = run_freight(train);
+  EXPECT_EQ(trained.code, 0) << trained.err;
+  // What predicts needs the network, too, and says how to add it.
+  const Ran weights = run_freight({"eval", torch, "--data", kGolden + "data"});
+  EXPECT_EQ(weights.code, 8);
+  EXPECT_TRUE(has(weights.err, "freight models convert " + torch)) << weights.err;
+  const Ran other = run_freight({"models", "convert", torch, dir + "/o.pth", "--model", "lenet"});
+  EXPECT_EQ(other.code, 8);
+  EXPECT_TRUE(has(other.err, "missing: ") && has(other.err, "unexpected: ")) << other.err;
+  EXPECT_EQ(run_freight({"models", "convert", kModel, torch, "--mean", "1"}).code, 2);
+}
+
 // A model of trees that training saved, as XGBoost's own file.
 std::string xgboost_file(const std::string& dir, const std::string& csv, const std::vector<std::string>& training) {
   write_file(dir + "/rows.csv", csv);

@@ -22,15 +22,15 @@ struct RefusedOpcode {
   uint8_t code;
   const char* name;
 };
-constexpr RefusedOpcode kRefusedOpcodes[] = {{'o', "OBJ"},    {0x81, "NEWOBJ"},      {0x92, "NEWOBJ_EX"},
-                                             {'P', "PERSID"}, {0x82, "EXT1"},        {0x83, "EXT2"},
-                                             {0x84, "EXT4"},  {0x97, "NEXT_BUFFER"}, {0x98, "READONLY_BUFFER"}};
+constexpr RefusedOpcode kRefusedOpcodes[] = {{'o', "OBJ"},          {0x92, "NEWOBJ_EX"},      {'P', "PERSID"},
+                                             {0x82, "EXT1"},        {0x83, "EXT2"},           {0x84, "EXT4"},
+                                             {0x97, "NEXT_BUFFER"}, {0x98, "READONLY_BUFFER"}};
 
 bool is_container(std::string_view global) {
-  constexpr std::string_view kContainers[] = {"collections.OrderedDict", "builtins.set",          "__builtin__.set",
-                                              "builtins.frozenset",      "__builtin__.frozenset", "builtins.bytearray",
-                                              "__builtin__.bytearray",   "_codecs.encode",        "builtins.bytes",
-                                              "__builtin__.bytes"};
+  constexpr std::string_view kContainers[] = {
+      "collections.OrderedDict", "collections.Counter",   "builtins.set",       "__builtin__.set",
+      "builtins.frozenset",      "__builtin__.frozenset", "builtins.bytearray", "__builtin__.bytearray",
+      "_codecs.encode",          "builtins.bytes",        "__builtin__.bytes"};
   return std::find(std::begin(kContainers), std::end(kContainers), global) != std::end(kContainers);
 }
 
@@ -320,7 +320,8 @@ class PickleMachine {
         std::string module = take_line();
         refused("makes an object of ", excerpt(module + "." + take_line()));
       }
-      case 'R': reduce(); return true;
+      case 'R':
+      case 0x81: reduce(); return true;  // NEWOBJ calls a class
       case 'b': build(); return true;
       case 'Q': {
         const std::vector<PickleRef> id = pop_some(1);
@@ -341,7 +342,7 @@ class PickleMachine {
     }
     const std::string& global = value(function).text;
     if (is_container(global)) return make_container(global, arguments);
-    if (known_(global) != PickleGlobal::function) refused("calls ", excerpt(global));
+    if (known_(global) < PickleGlobal::function) refused("calls ", excerpt(global));
     push_container(PickleKind::call, {function, arguments});
   }
   // OrderedDict([(key, value), ...]), set([...]), encode(text, "latin1") and the like.
@@ -354,13 +355,15 @@ class PickleMachine {
       if (!text && !given.empty()) refused("calls ", global, " with ", to_string(value(given[0]).kind));
       return push_text(PickleKind::bytes, text ? value(given[0]).text : std::string());
     }
-    const bool dict = global == "collections.OrderedDict";
+    const bool dict = global.starts_with("collections.");
     std::vector<PickleRef> items;
-    if (given.size() > 1 || (given.size() == 1 && value(given[0]).kind != PickleKind::list)) {
+    const PickleKind kind = given.empty() ? PickleKind::none : value(given[0]).kind;
+    const bool copies = dict && kind == PickleKind::dict;  // Counter({...})
+    if (given.size() > 1 || (given.size() == 1 && kind != PickleKind::list && !copies)) {
       refused("calls ", global, " with other arguments than a list");
     }
     if (!given.empty()) items = value(given[0]).items;
-    if (dict) {
+    if (dict && !copies) {
       std::vector<PickleRef> pairs;
       for (const PickleRef i : items) {
         const PickleValue& pair = value(i);
@@ -376,6 +379,11 @@ class PickleMachine {
   // The state of an OrderedDict is its attributes, such as the versions of modules in a state_dict: not needed.
   void build() {
     const PickleRef state = pop();
+    const PickleValue& object = value(top());
+    if (object.kind == PickleKind::call && object.items.size() == 2 &&
+        known_(value(object.items[0]).text) == PickleGlobal::object) {
+      return add(top(), {state});
+    }
     if (value(top()).kind != PickleKind::dict || value(state).kind != PickleKind::dict) {
       refused("sets the state of ", to_string(value(top()).kind), " to ", to_string(value(state).kind));
     }

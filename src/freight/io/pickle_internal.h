@@ -25,7 +25,7 @@ enum class PickleKind : uint8_t {
   dict,  // keys and values by turns
   set,
   global,     // a known name: its text
-  call,       // a known function and its arguments, a tuple
+  call,       // a known function and its arguments, a tuple; the state of the object where the pickle sets one
   persistent  // an object outside of the pickle: its id
 };
 const char* to_string(PickleKind kind);  // "a list"
@@ -48,8 +48,9 @@ struct Pickle {
   const PickleValue& operator[](PickleRef ref) const { return values[ref]; }
 };
 
-// What the caller says of a name "module.name". Plain containers of Python are known anyway.
-enum class PickleGlobal : uint8_t { refused, value, function };
+// What the caller says of a name "module.name": a function may be called, the state of an object set. Plain containers
+// of Python are known anyway.
+enum class PickleGlobal : uint8_t { refused, value, function, object };
 
 inline constexpr size_t kMaxPickleBytes = size_t{64} << 20;
 inline constexpr size_t kMaxPickleValues = size_t{1} << 21;

@@ -35,7 +35,8 @@ constexpr std::string_view kRebuildTensor = "torch._utils._rebuild_tensor",
                            kRebuildTensor3 = "torch._utils._rebuild_tensor_v3",
                            kRebuildParameter = "torch._utils._rebuild_parameter",
                            kRebuildParameterWithState = "torch._utils._rebuild_parameter_with_state",
-                           kRebuildFromType = "torch._tensor._rebuild_from_type_v2", kSize = "torch.Size";
+                           kRebuildFromType = "torch._tensor._rebuild_from_type_v2",
+                           kParameter = "torch.nn.parameter.Parameter", kSize = "torch.Size";
 constexpr std::string_view kTensorFunctions[] = {
     kRebuildTensor, kRebuildTensor2, kRebuildTensor3, kRebuildParameter, kRebuildParameterWithState, kRebuildFromType};
 
@@ -72,7 +73,7 @@ const TorchType* torch_dtype(std::string_view global) {
   return nullptr;
 }
 
-// "torch.FloatTensor", which the tar format names.
+// "torch.FloatTensor": torch 0.1 made an empty one, whose state is what _rebuild_tensor takes.
 bool is_tensor_class(std::string_view global) {
   const std::string_view name = torch_class(global);
   constexpr std::string_view kEnd = "Tensor";
@@ -98,10 +99,11 @@ const TorchType* torch_storage(std::string_view global) {
 }
 
 PickleGlobal torch_global(std::string_view global) {
-  constexpr std::string_view kClasses[] = {"torch.Tensor", "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer"};
+  constexpr std::string_view kClasses[] = {"torch.Tensor", "torch.nn.parameter.Buffer"};
   if (among(global, kTensorFunctions) || global == kSize) return PickleGlobal::function;
-  const bool value = torch_storage(global) || torch_dtype(global) || is_untyped_storage(global) ||
-                     is_tensor_class(global) || among(global, kClasses);
+  if (global == kParameter || is_tensor_class(global)) return PickleGlobal::object;
+  const bool value =
+      torch_storage(global) || torch_dtype(global) || is_untyped_storage(global) || among(global, kClasses);
   return value ? PickleGlobal::value : PickleGlobal::refused;
 }
 
@@ -186,19 +188,27 @@ const TorchTensor* TorchPickle::tensor_of_id(const PickleValue& v) const {
 
 bool TorchPickle::is_tensor(PickleRef ref) const {
   const PickleValue& v = pickle_[ref];
-  return tensor_of_id(v) || (v.kind == PickleKind::call && among(pickle_[v.items[0]].text, kTensorFunctions));
+  if (tensor_of_id(v)) return true;
+  if (v.kind != PickleKind::call) return false;
+  const std::string& function = pickle_[v.items[0]].text;
+  return among(function, kTensorFunctions) || function == kParameter ||
+         (v.items.size() == 3 && is_tensor_class(function));
 }
 
 TorchTensor TorchPickle::tensor(PickleRef ref) const {
   const PickleValue& v = pickle_[ref];
   if (const TorchTensor* const known = tensor_of_id(v)) return *known;
   if (!is_tensor(ref)) bad("a parameter: expected a tensor, got ", to_string(v.kind));
-  return rebuilt(pickle_[v.items[0]].text, items(v.items[1], 0, "a tensor"));
+  const std::string& function = pickle_[v.items[0]].text;
+  if (is_tensor_class(function)) return rebuilt(std::string(kRebuildTensor), items(v.items[2], 4, "a tensor"));
+  return rebuilt(function, items(v.items[1], 0, "a tensor"));
 }
 
 TorchTensor TorchPickle::rebuilt(const std::string& function, const std::vector<PickleRef>& arguments) const {
   const size_t least = function == kRebuildTensor3 ? 7 : function == kRebuildFromType ? 3 : 1;
-  const bool parameter = function == kRebuildParameter || function == kRebuildParameterWithState;
+  // The state of a Parameter is whether it is trained, and its hooks.
+  const bool parameter =
+      function == kRebuildParameter || function == kRebuildParameterWithState || function == kParameter;
   const bool from_storage = !parameter && function != kRebuildFromType;
   if (arguments.size() < (from_storage ? std::max<size_t>(least, 4) : least)) {
     bad(function, ": got ", arguments.size(), " arguments");
