@@ -9,6 +9,7 @@
 #include "freight/data/cells.h"
 #include "freight/data/class_names.h"
 #include "freight/data/columns.h"
+#include "freight/data/source.h"
 #include "freight/data/text.h"
 #include "tests/support/files.h"
 
@@ -301,12 +302,12 @@ TEST(NamedSets, AFolderHereGoesBeforeThem) {
     std::filesystem::current_path(here);
   };
   restore([&] {
-    EXPECT_EQ(find("digits"), "digits");
+    EXPECT_EQ(Source("digits").path(), "digits");
     EXPECT_EQ(Source("digits").content(), Content::images);
     const TrainTest sets = load("digits");
     EXPECT_EQ(sets.train.classes, (Words{"a", "b"}));
     EXPECT_NE(sets.train.note.find("the folder digits here is read"), std::string::npos);
-    EXPECT_EQ(find("digits", {.data_dir = dir.path()}), "");
+    EXPECT_EQ(Source("digits", {.data_dir = dir.path()}).path(), "");
     EXPECT_NE(Source("mnist").entry(), nullptr);
   });
 }

@@ -8,6 +8,7 @@
 #include "freight/data/cifar.h"
 #include "freight/data/digits.h"
 #include "freight/data/idx.h"
+#include "freight/data/source.h"
 #include "freight/io/npy.h"
 #include "tests/support/files.h"
 
@@ -157,8 +158,8 @@ TEST(Catalog, AMissListsWhereItLookedAndHowToGetTheSet) {
   const TemporaryDir dir;
   const ScopedEnvironment no_data("FREIGHT_DATA", ""), no_cache("FREIGHT_CACHE", dir / "cache");
   expect_error(ErrorKind::data, {"cifar10", dir / "cifar-10-batches-bin", "freight data get cifar10", "--data-dir"},
-               [&] { find("cifar10", {.data_dir = dir.path()}); });
-  expect_error(ErrorKind::data, {"mnits", "did you mean mnist?"}, [] { find("mnits"); });
+               [&] { Source("cifar10", {.data_dir = dir.path()}).path(); });
+  expect_error(ErrorKind::data, {"mnits", "did you mean mnist?"}, [] { Source("mnits").path(); });
   expect_error(ErrorKind::data, {dir.path(), "no dataset recognized"}, [&] { load(dir.path()); });
 }
 
@@ -166,7 +167,7 @@ TEST(Catalog, FindsUsualFolderNames) {
   const TemporaryDir dir;
   std::filesystem::create_directories(dir / "MNIST/raw");
   write(dir / "MNIST/raw/train-images-idx3-ubyte", "x");
-  EXPECT_EQ(find("mnist", {.data_dir = dir.path()}), dir / "MNIST/raw");
+  EXPECT_EQ(Source("mnist", {.data_dir = dir.path()}).path(), dir / "MNIST/raw");
 }
 
 TEST(Catalog, VerifyReportsAHashThatDiffers) {

@@ -8,6 +8,7 @@
 
 #include "freight/data/catalog.h"
 #include "freight/data/cells.h"
+#include "freight/data/source.h"
 #include "tests/support/files.h"
 
 namespace freight::data {
