@@ -8,7 +8,7 @@
 
 #include "freight/nn/nn.h"
 #include "freight/ops/shape.h"
-#include "tests/support/error_of.h"
+#include "tests/support/files.h"
 
 namespace freight::nn {
 namespace {
