@@ -33,7 +33,8 @@ models::Model small(const models::Entry& e) {
     if (language) o.layers = 1, o.width = 64;
   } else if (e.input.rank() == 3 && e.input[1] > 64) {
     const std::string name = e.name;  // the last norms of a resnet need more than one value per sample
-    o.size = name == "alexnet" || name.starts_with("resnet") ? Shape{64, 64} : Shape{32, 32};
+    o.size = name == "alexnet" || name.starts_with("resnet") || name.starts_with("mobilenet") ? Shape{64, 64}
+                                                                                              : Shape{32, 32};
   }
   return models::create(e.name, o);
 }
