@@ -6,8 +6,8 @@
 
 namespace freight::app {
 
-// The observer hears of the begin. `devices`: that share a batch, where the run does not know them; 0: it does.
-// `config_json`: what is printed in place of memory, plan and time; "" for these.
+// Reports the start to the observer. `devices`: the number that shares a batch, if the run does not know it; 0: it
+// does. `config_json`: printed instead of memory, plan and time, unless it is "".
 void say_run(plan::FittedRun& run, int64_t devices, train::Observer& observer, const std::string& config_json);
 
 }  // namespace freight::app

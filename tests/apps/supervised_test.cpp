@@ -83,7 +83,7 @@ TEST_F(Supervised, RanksThatAreKilledOneAfterTheOtherAreRestartedToTheModelOfAnU
 }
 
 TEST_F(Supervised, OverANetworkWithSharedStatesARankIsRestartedToo) {
-  constexpr int64_t kSteps = 600;
+  constexpr int64_t kSteps = 300;  // over a network each takes 10 ms
   train_undisturbed(kSteps);
   Running running(args(
       "run", kSteps,

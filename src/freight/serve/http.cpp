@@ -1,8 +1,5 @@
-// See http.h. httplib routes requests, unpacks bodies and writes responses (Server::process_request). Accepting
-// connections, their loop and their Stream are ours: httplib's do not limit the size of a head or of a chunked body or
-// the time of a request, lose pipelined requests, and end the server if accept() fails once. Only framing.cpp decides
-// where a head and a body end: httplib skips lines that it does not understand, and accepts any chunk size that
-// strtoul() does.
+// See http.h. Accepting connections is ours, since httplib's ends the server if accept() fails once.
+// http_connection_internal.h has a connection, and what httplib does for it.
 #include "freight/serve/http.h"
 
 #include <poll.h>
@@ -87,7 +84,7 @@ class HttpServer::Impl {
         if (c.idle) c.connection->stop_reading();
       }
     }
-    ::shutdown(listener_.fd(), SHUT_RDWR);  // accept() returns
+    ::shutdown(listener_.fd(), SHUT_RDWR);  // makes accept() return
     accepting_.join();
     std::unique_lock lock(mutex_);
     const auto gone = [&] { return shared_.metrics.connections == 0; };
@@ -101,7 +98,7 @@ class HttpServer::Impl {
   struct Listed {
     HttpConnection* connection = nullptr;
     bool idle = false;    // waits for its client's next request
-    bool ending = false;  // to make room for another one
+    bool ending = false;  // it is ended to make room for another one
   };
 
   void accept_all() {
@@ -115,7 +112,7 @@ class HttpServer::Impl {
       Socket socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
       leaving.look();
       if (socket.fd() < 0) {
-        // No descriptors or memory left, or the client gave up: the next one may have more luck.
+        // There are no descriptors or no memory left, or the client gave up: the next accept may succeed.
         if (!shared_.draining) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       } else if (!has_room() || !take(socket)) {
         ++shared_.metrics.refused;
@@ -123,7 +120,7 @@ class HttpServer::Impl {
           HttpConnection c(std::move(socket), shared_);
           c.refuse(503, cat("the server has its ", shared_.options.max_connections, " connections; try again later"));
           leaving.add(c.release());
-        } catch (const std::bad_alloc&) {  // without an answer then
+        } catch (const std::bad_alloc&) {  // the connection is closed without a response
         }
       }
     }
@@ -175,8 +172,8 @@ class HttpServer::Impl {
     return true;
   }
 
-  // A thread per connection, made when it comes: of a pool, ever other threads would take turns and fill their stacks.
-  // False where the system has no thread to give; the socket is then still the caller's.
+  // Starts a thread for the connection; a pool's threads would all touch their stacks in turn. False if the system
+  // cannot start a thread; the caller then still owns the socket.
   bool take(Socket& socket) {
     ++shared_.metrics.connections;
     try {
@@ -185,13 +182,13 @@ class HttpServer::Impl {
       --shared_.metrics.connections;
       return false;
     }
-    socket.release();  // the thread's now
+    socket.release();  // owned by the thread now
     ++shared_.metrics.accepted;
     return true;
   }
 
   using Place = std::list<Listed>::iterator;
-  // Takes a connection off the list at the end of a scope.
+  // Removes a connection from the list at the end of a scope.
   struct Unlisted {
     Impl* server;
     Place place;
@@ -203,23 +200,23 @@ class HttpServer::Impl {
     }
   };
 
-  // The life of a connection.
+  // Serves a connection from its beginning to its end.
   void converse(Socket socket) {
     bool ending = false;
     try {
       HttpConnection c(std::move(socket), shared_);
       if (serve(c, ending)) c.close_gently(std::chrono::milliseconds(500));
-    } catch (const std::bad_alloc&) {  // no memory for so little: this connection ends, the others go on
+    } catch (const std::bad_alloc&) {  // memory is exhausted: this connection ends, the others continue
     }
-    // Under the lock, so that drain() returns only when this thread touches nothing of the server any more.
+    // Holds the lock, so that drain() returns only when this thread no longer touches the server.
     const std::lock_guard lock(mutex_);
     --shared_.metrics.connections;
     if (ending) --ending_;
     left_.notify_all();
   }
 
-  // Keeps the connection listed while it answers requests. True where bytes of the client may be unread; `ending` where
-  // it made room for another one.
+  // Keeps the connection listed while it serves requests. True if the client may have sent bytes that were not read;
+  // sets `ending` if it was ended to make room.
   bool serve(HttpConnection& c, bool& ending) {
     Place place;
     {
@@ -235,13 +232,12 @@ class HttpServer::Impl {
                         }});
   }
 
-  // The connection waits for its client's next request from now on, and may make room unless it does so already; false
-  // where the server ends.
+  // Marks the connection as idle, so that it may be ended to make room; false if the server ends.
   bool waits(Place place) {
     const std::lock_guard lock(mutex_);
     if (shared_.draining) return false;
     place->idle = !place->ending;
-    connections_.splice(connections_.end(), connections_, place);  // those that wait longest come first
+    connections_.splice(connections_.end(), connections_, place);  // the longest idle ones come first
     return true;
   }
 

@@ -1,7 +1,7 @@
-// HTTP over sockets. httplib routes and writes the messages; this file adds what it lacks: strict framing
-// (framing_internal.h), limits on headers, bodies, connections and time, pipelining, closing of connections after an
-// error, and a graceful end. routes.h defines what the paths mean. Only http.cpp includes httplib; nothing of it is
-// visible here.
+// HTTP over sockets. httplib routes and writes the messages; these files add what it lacks: strict framing
+// (framing_internal.h), limits on header, body and time, pipelining, and closing after an error
+// (http_connection_internal.h), a limit on connections, and a graceful end (http.cpp). routes.h defines what the paths
+// mean. Nothing of httplib is visible here.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -1,7 +1,7 @@
-// See http_connection_internal.h. httplib routes requests, unpacks bodies and writes answers (Server::process_request);
-// the loop of a connection and its Stream are ours: httplib's have no limit on a head's or a chunked body's size or on
-// a request's time, and lose pipelined requests. Where a head and a body end is decided by framing.cpp alone: httplib
-// skips lines that it does not understand, and takes a chunk's size for what strtoul() does.
+// See http_connection_internal.h. httplib routes requests, unpacks bodies and writes responses
+// (Server::process_request). The loop of a connection and its Stream are ours: httplib's do not limit the size of a
+// head or of a chunked body or the time of a request, and lose pipelined requests. Only framing.cpp decides where a
+// head and a body end: httplib skips lines that it does not understand, and accepts any chunk size that strtoul() does.
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -55,7 +55,7 @@ class RequestView : public Request {
   const std::string& body_;
 };
 
-// A coding of the body that httplib does not unpack, or "".
+// A content coding of the body that httplib does not unpack, or "".
 std::string unknown_coding(const httplib::Request& r) {
   const std::string coding = r.get_header_value("Content-Encoding");
   if (r.get_header_value_count("Content-Encoding") > 1) return "several at once";
@@ -65,7 +65,7 @@ std::string unknown_coding(const httplib::Request& r) {
   return coding;
 }
 
-// A body's share in what all requests hold at once; packed ones count as they are unpacked.
+// The memory that a body holds, out of the limit for all requests; packed bodies count as they are unpacked.
 struct Held {
   std::atomic<size_t>& all;
   size_t own = 0;
@@ -121,7 +121,7 @@ bool HttpConnection::serve(const Turns& turns) {
     if (!headers_read_ && fault_ != Fault::closed && !written) {
       if (const Reply reply = fault_reply(); reply.status != 0) write_raw(reply);
     }
-    // The client may have its answer, and another one connect, before this thread goes on.
+    // The client may already have its response, and may have opened another connection, before this thread continues.
     closes = closes || (keep_open_ && !turns.waits());
     if (!flush()) return false;
     if (!keep_open_) return true;
@@ -200,7 +200,7 @@ ssize_t HttpConnection::give_up(Fault why) {
 }
 
 bool HttpConnection::more() {
-  if (!out_.empty() && !flush()) return false;  // "100 Continue"
+  if (!out_.empty() && !flush()) return false;  // sends "100 Continue"
   if (Clock::now() > deadline_) {
     fault_ = Fault::too_late;
     return false;
@@ -261,8 +261,8 @@ ssize_t HttpConnection::read_chunks(char* ptr, size_t size) {
 
 void HttpConnection::set_handlers() {
   http_.set_keep_alive_timeout(static_cast<time_t>(std::max(1.0, options_.timeout_seconds)));
-  http_.set_keep_alive_max_count(1'000'000);                         // told to clients, not kept
-  http_.set_payload_max_length(std::numeric_limits<size_t>::max());  // kept in read_body
+  http_.set_keep_alive_max_count(1'000'000);  // clients are told this number, but it is not enforced
+  http_.set_payload_max_length(std::numeric_limits<size_t>::max());  // enforced in read_body instead
   http_.set_expect_100_continue_handler([this](const httplib::Request& request, httplib::Response& response) {
     admit(request);
     if (!refusal_) return 100;
@@ -299,7 +299,7 @@ void HttpConnection::set_answers() {
     }
     if (!keep_open_) response.set_header("Connection", "close");
   });
-  // httplib and the handlers above each say that the connection closes: once is enough.
+  // Both httplib and the handlers above announce that the connection closes; this removes the duplicate.
   http_.set_post_routing_handler([](const httplib::Request&, httplib::Response& response) {
     if (!response.has_header("Connection")) return;
     response.headers.erase("Connection");
@@ -324,7 +324,7 @@ bool HttpConnection::has_body(const httplib::Request& r) const {
 }
 
 Reply HttpConnection::read_body(const httplib::Request& request, const httplib::ContentReader& reader) {
-  if (request.is_multipart_form_data()) {  // httplib gives those to another kind of reader
+  if (request.is_multipart_form_data()) {  // httplib reads these with another type of reader
     keep_open_ = false;
     return error(415, "a form is no input: send the file's bytes as the body (curl --data-binary @FILE)");
   }
@@ -362,11 +362,11 @@ std::string HttpConnection::stranger(const httplib::Request& request) const {
 void HttpConnection::understood(httplib::Request& request) {
   const Head head = parse_head(head_);
   begin_body(head.fault.empty() && head.chunked);
-  // As they came: httplib decodes what looks percent-encoded, and leaves out what is empty.
+  // Uses the headers as they were sent: httplib decodes what looks percent-encoded, and omits empty ones.
   request.headers.clear();
   for (const auto& [name, value] : head.fields) request.headers.emplace(name, value);
-  request.headers.erase("Transfer-Encoding");  // the connection reads chunks, httplib what they carry
-  // Answers are small and made to be read by programs: always whole, and as they are.
+  request.headers.erase("Transfer-Encoding");  // the connection decodes the chunks, and httplib reads their content
+  // Responses are small and for programs: they are always sent whole and uncompressed.
   request.headers.erase("Accept-Encoding");
   request.ranges.clear();
   if (lower(request.get_header_value("Content-Encoding")) == "identity") request.headers.erase("Content-Encoding");

@@ -58,7 +58,7 @@ Array cut(const Array& all, int64_t i) {
   return out;
 }
 
-// Models of rows compute in doubles: an integer that none is equal to would be answered for as its neighbour.
+// Models of tables compute in doubles: an integer that is not a double would silently become its neighbor.
 void need_doubles(const NamedTensor& t, const std::string& name) {
   if (t.type != DataType::int64) return;
   for (int64_t i = 0; i < t.values.numel(); ++i) {
@@ -69,8 +69,8 @@ void need_doubles(const NamedTensor& t, const std::string& name) {
   }
 }
 
-// Element i of an input as a cell. A float is its shortest digits: 0.1 is the 0.1 of a file, whose number is a double,
-// and not the double that lies next to the float.
+// Element i of an input as a cell. A float becomes the number with its shortest digits: 0.1 is the double that a file
+// with 0.1 contains, and not the double next to the float.
 store::Cell cell_in(const NamedTensor& t, size_t i) {
   switch (t.type) {
     case DataType::fp32: return as_printed(t.values.data<float>()[i]);
@@ -83,7 +83,7 @@ store::Cell cell_in(const NamedTensor& t, size_t i) {
   return t.texts[i];
 }
 
-// A member of a JSON object as a cell; its numbers are doubles, or integers that may be larger than doubles hold.
+// A member of a JSON object as a cell; its numbers are doubles, or integers that doubles may not represent.
 store::Cell cell_in(const Json& value) {
   if (value.is_null()) return std::string();
   if (value.is_string()) return value.get<std::string>();
@@ -92,7 +92,7 @@ store::Cell cell_in(const Json& value) {
   return value.is_number() && !larger ? store::cell_of(value.get<int64_t>()) : value.dump();
 }
 
-// The form of the page asks for this in a field.
+// The kind of a column's field on the page's form.
 const char* kind_of(const store::Column& column) {
   if (column.words) return "categories";
   if (column.date()) return "date";
