@@ -77,6 +77,20 @@ TEST(SafeTensorsTest, HalfFloatsStayHalf) {
   EXPECT_TRUE(std::isinf(values[1]));
 }
 
+// Each pattern of bits has PyTorch's value; f16 has all of them.
+TEST(SafeTensorsTest, FloatsOfEightBitsAreReadAsHalf) {
+  const std::string header =
+      R"({"a":{"dtype":"F8_E4M3","shape":[6],"data_offsets":[0,6]},"b":{"dtype":"F8_E5M2","shape":[6],"data_offsets":[6,12]}})";
+  const std::string a("\x38\x80\x7e\x01\xb8\x7f", 6), b("\x3c\x80\x7b\x01\xfc\x7d", 6);
+  const SafeTensors s = parse_safetensors(bytes_of(file_of(header, a + b)), "h");
+  const std::vector<float> e4m3 = s.tensors[0].second.to_vector<float>(), e5m2 = s.tensors[1].second.to_vector<float>();
+  EXPECT_EQ(s.tensors[0].second.dtype(), DType::f16);
+  EXPECT_EQ((std::vector<float>(e4m3.begin(), e4m3.end() - 1)), (std::vector<float>{1, 0, 448, 0.001953125f, -1}));
+  EXPECT_EQ((std::vector<float>(e5m2.begin(), e5m2.end() - 1)),
+            (std::vector<float>{1, 0, 57344, 0x1p-16f, -std::numeric_limits<float>::infinity()}));
+  EXPECT_TRUE(std::signbit(e4m3[1]) && std::isnan(e4m3[5]) && std::isnan(e5m2[5]));
+}
+
 TEST(SafeTensorsTest, BorrowsWhatItsOwnerKeepsWhereTypeAndPlaceAllow) {
   const std::string header =
       R"({"b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"f":{"dtype":"F32","shape":[1],"data_offsets":[2,6]},)"

@@ -380,6 +380,10 @@ TEST(WeightsFile, TheContentSaysTheFormatNotTheName) {
   expect_values(load_weights_file(dir / "w.safetensors"), expected, "w.safetensors");
   save_safetensors(dir / "w.pth", load_weights_file(torch_folder() + "legacy.pth"));
   expect_values(load_weights_file(dir / "w.pth"), expected, "w.pth");
+  std::string first = read_text(torch_folder() + "legacy.pth");  // its first pickle as protocol 1 writes it
+  first.replace(0, first.find('.') + 1, "L119547037146038801333356L\n.");
+  put(dir / "first.bin", first);
+  expect_values(load_weights_file(dir / "first.bin"), expected, "first.bin");
   put(dir / "w.gz", gzip_stored(read_text(dir / "w.pth")));
   expect_error(ErrorKind::checkpoint, {"w.gz", "gunzip"}, [&] { load_weights_file(dir / "w.gz"); });
   put(dir / "other", "just some text");

@@ -35,6 +35,9 @@ template <class... Parts>
   fail(ErrorKind::checkpoint, name, parts...);
 }
 
+// The number at the beginning of the legacy format, as pickles of protocol 1 write it.
+constexpr std::string_view kDecimalMagic = "119547037146038801333356";
+
 constexpr size_t kTarBlock = 512, kTarMagicAt = 257;
 
 bool is_tar(ByteView bytes) {
@@ -178,8 +181,7 @@ std::string in_words(const std::string& key) { return cat("storage ", excerpt(ke
 TorchContent read_legacy(ByteView bytes, const std::string& name) {
   TorchStream in(bytes, name);
   const std::string magic("\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 10);
-  const std::string decimal = "119547037146038801333356";  // the same, as protocols 0 and 1 write it
-  if (const TorchPickle first = in.pickle(); first.root().text != magic && first.root().text != decimal) {
+  if (const TorchPickle first = in.pickle(); first.root().text != magic && first.root().text != kDecimalMagic) {
     bad_torch(name, "a pickle, but none of PyTorch: it lacks PyTorch's number at the beginning, and contains ",
               to_string(first.root().kind));
   }
@@ -416,7 +418,9 @@ class TorchArrays {
 bool is_torch_file(ByteView bytes) {
   // Pickles begin with their protocol, or, of protocols 0 and 1, with a container, a mark or a name.
   constexpr std::string_view kFirst = "\x80(]}c";
+  const std::string number = cat("L", kDecimalMagic);
   return is_zip(bytes) || is_tar(bytes) ||
+         (bytes.size() > number.size() && std::memcmp(bytes.data(), number.data(), number.size()) == 0) ||
          (!bytes.empty() && kFirst.find(static_cast<char>(bytes[0])) != std::string_view::npos);
 }
 
