@@ -124,7 +124,7 @@ ZipContent ZipArchive::read(const ZipMember& m, bool checksum) const {
   if (m.flags & 1) fail(kind_, where, "encrypted zip members are not supported");
   ZipContent content{{}, range(m.begin, m.packed)};
   if (m.method == 8) {
-    if (m.size / kMaxInflateRatio > m.packed) {
+    if (m.size > m.packed * kMaxInflateRatio + 64) {  // the bytes of the file are fewer than 2^50
       fail(kind_, where, "corrupt zip archive: claims ", m.size, " bytes from ", m.packed);
     }
     content.unpacked = Bytes(m.size);
