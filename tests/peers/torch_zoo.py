@@ -402,4 +402,4 @@ else:
         if name in FOLLOWED:
             known[name] |= {"followed": FOLLOWED[name], "losses": shorten(losses(name))}
         print(name, flush=True)
-    path.write_text("{\n" + ",\n".join(f'"{n}": {json.dumps(known[n], separators=(",", ":"))}' for n in NETS if n in known) + "\n}\n")
+        path.write_text("{\n" + ",\n".join(f'"{n}": {json.dumps(known[n], separators=(",", ":"))}' for n in NETS if n in known) + "\n}\n")
