@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "freight/base/strings.h"
 #include "freight/models/models.h"
 #include "freight/nn/nn.h"
 #include "tests/support/folders.h"
