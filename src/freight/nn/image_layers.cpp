@@ -55,7 +55,12 @@ LayerList image_layers() {
                    .field("eps", &LayerNorm2dFields::eps, "added to the variance", kNotNegative)),
       declared(Layer<LayerScale>("LayerScale", "x times a learned factor; Touvron et al. 2021")
                    .required("shape", &LayerScaleFields::shape, "sizes of the factor, which broadcasts to x")
-                   .field("value", &LayerScaleFields::value, "initial value of the factor")),
+                   .field("value", &LayerScaleFields::value, "initial value of the factor")
+                   .weight([](const LayerScaleFields& f) {
+                     double n = 1;
+                     for (const int64_t v : f.shape.values) n *= static_cast<double>(v);
+                     return n;
+                   })),
       declared(
           Layer<StochasticDepth>("StochasticDepth",
                                  "in training, sets whole samples to 0 and scales the others up; Huang et al. 2016")
