@@ -85,7 +85,7 @@ TEST(BenchComm, RefusesWhatItCannotMeasure) {
   const Row rows[] = {
       {{"--world", "0"}, "--world"},
       {{"--world", "2,1"}, "--world"},
-      {{"--world", "5000"}, "at most 1024"},
+      {{"--world", "5000"}, "--world: ranks: expected 1 to 1024, got 5000"},
       {{"--bytes", "3"}, "--bytes"},
       {{"--bytes", "64k,1k"}, "--bytes"},
       {{"--bytes", "1x"}, "--bytes"},
