@@ -85,7 +85,7 @@ TEST(BenchComm, RefusesWhatItCannotMeasure) {
   const Row rows[] = {
       {{"--world", "0"}, "--world"},
       {{"--world", "2,1"}, "--world"},
-      {{"--world", "5000"}, "at most 1024"},
+      {{"--world", "5000"}, "--world: ranks: expected 1 to 1024, got 5000"},
       {{"--bytes", "3"}, "--bytes"},
       {{"--bytes", "64k,1k"}, "--bytes"},
       {{"--bytes", "1x"}, "--bytes"},
@@ -118,7 +118,7 @@ TEST(BenchComm, IsOneRankUnderAnotherLauncher) {
   EXPECT_EQ(second.out, "");
   const Ran wrong = run_freight(comm_args({"--world", "3"}), "", zero);
   EXPECT_EQ(wrong.code, 2);
-  EXPECT_TRUE(holds(wrong.err, "--world: got 3, but torchrun started 2 ranks")) << wrong.err;
+  EXPECT_TRUE(holds(wrong.err, "--world: got 3, but torchrun started 2 processes")) << wrong.err;
 }
 
 TEST(BenchComm, EndsWith7WhereARankDoesNotCome) {

@@ -95,7 +95,7 @@ TEST(BenchCompare, RefusesWhatItCannotCompare) {
       {{"--devices", "cpu", "--catalog", "/no/such/file"}, 3, "/no/such/file"},
       {{"--devices", "cpu", "--host-link", "-1"}, 2, "--host-link"},
       {{"digits", "--devices", "cpu", "--input-shape", "1x28x28"}, 2, "--input-shape"},
-      {{"--devices", "cpu", "--shards", "4"}, 2, "--shards: is for --world, not for networks"},
+      {{"--devices", "cpu", "--shards", "4"}, 2, "--shards is a flag of --world; this compares networks"},
       {{"--workloads", "modern"}, 2, "classic"},
   };
   for (const Row& row : rows) {

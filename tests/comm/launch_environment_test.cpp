@@ -306,7 +306,7 @@ TEST(Meeting, HasAThousandRanksOnAHost) {
       comm::rendezvous_on_host({.job = cat("limit-", world), .world = world, .bytes = 64, .timeout = 0.1});
     });
   }
-  testing::expect_error(ErrorKind::usage, {"expected 1 to 1024, got 1025 ranks on one host"},
+  testing::expect_error(ErrorKind::usage, {"ranks on one host: expected 1 to 1024, got 1025"},
                         [] { comm::rendezvous_on_host({.job = "limit", .world = 1025, .bytes = 64, .timeout = 0.1}); });
 }
 

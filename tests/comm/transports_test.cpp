@@ -194,12 +194,12 @@ TEST_P(Engines, RefusesWhatNoRankMayAsk) {
   double d = 0;
   const Row rows[] = {
       {[&] { c->all_reduce(&d, 1, DType::u8); }, "all_reduce: cannot add: expected f32, f64 or i64, got u8"},
-      {[&] { c->all_reduce(&d, -1, DType::f64); }, "got -1 elements"},
+      {[&] { c->all_reduce(&d, -1, DType::f64); }, "elements: expected 0 to 1099511627775, got -1"},
       {[&] { c->reduce_scatter(&d, &d, 1, DType::boolean); },
        "reduce_scatter: cannot add: expected f32, f64 or i64, got bool"},
       {[&] { c->broadcast(&d, 1, DType::f16, 0); }, "broadcast"},
       {[&] { c->broadcast(&d, 1, DType::f64, 1); }, "root rank: expected 0 to 0, got 1"},
-      {[&] { c->broadcast(&d, 1, DType::f64, -1); }, "got root -1"},
+      {[&] { c->broadcast(&d, 1, DType::f64, -1); }, "root rank: expected 0 to 0, got -1"},
   };
   for (const Row& row : rows) {
     const Error e = testing::error_of(row.call);

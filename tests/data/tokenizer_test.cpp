@@ -70,7 +70,7 @@ TEST(WordTokenizer, NumbersWordsByFrequencyThenBytes) {
   expect_error(ErrorKind::usage, {"--vocabulary"}, [] { learn_tokenizer({"a a"}, {.limit = 2}); });
   expect_error(ErrorKind::usage, {"--min-count"}, [] { learn_tokenizer({"a a"}, {.min_count = 0}); });
   expect_error(ErrorKind::data, {"not UTF-8"}, [] { learn_tokenizer({"a \xff"}, {}); });
-  expect_error(ErrorKind::usage, {"got token 4"}, [&] { t->decode(Ids{4}); });
+  expect_error(ErrorKind::usage, {"token: expected 0 to", "got 4"}, [&] { t->decode(Ids{4}); });
   expect_error(ErrorKind::data, {"not UTF-8: byte 1"}, [&] { t->encode("a\xff"); });
 }
 

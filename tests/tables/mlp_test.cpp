@@ -414,7 +414,7 @@ TEST_F(MlpRuns, TheNameMeansTheNetWhereTheDataIsNoTable) {
 
 TEST_F(MlpRuns, FlagsOfNetsThatItLacksAndTablesWithoutAnythingToLearnAreRefused) {
   config_.momentum = 0.5;
-  expect_error(ErrorKind::usage, {"--momentum", "--model mlp"}, [&] { run(); });
+  expect_error(ErrorKind::usage, {"--momentum", "this run trains mlp"}, [&] { run(); });
   config_.momentum = train::Config().momentum;
   std::string csv = "word,y\n";  // words of four rows each tell those rows and not the next one
   for (int i = 0; i < 40; ++i) csv += cat("w", i % 10, ",", i % 4 < 2 ? "u" : "v", "\n");
