@@ -142,7 +142,7 @@ TEST(Strangers, JunkIsNamed) {
       {{"devices", "list"},
        {"FREIGHT_LOG=loud"},
        2,
-       "FREIGHT_LOG: expected one of error, warn, info, debug, got 'loud'"},
+       "FREIGHT_LOG: unknown value: expected one of error, warn, info, debug, got loud"},
       {{"models", "list"}, {"FREIGHT_TUNE=maybe"}, 2, "FREIGHT_TUNE"},
   };
   for (const auto& c : kCases) {

@@ -48,7 +48,8 @@ TEST(TableResults, ASubmissionHasTheIdentifierTheTargetAndTheClassesByName) {
   EXPECT_EQ(lines[2].substr(0, 8), "901,yes,");
   expect_named(run_freight({"predict", model, dir + "/test.csv", "--columns", "Survived,Age,Pasenger"}), 2,
                {"--columns", "Pasenger", "test.csv", "Fare, PassengerId"});
-  expect_named(run_freight({"predict", model, dir + "/test.csv", "--columns", "yes,yes"}), 2, {"--columns", "twice"});
+  expect_named(run_freight({"predict", model, dir + "/test.csv", "--columns", "yes,yes"}), 2,
+               {"--columns: two columns are named 'yes'"});
   expect_named(run_freight({"predict", model, dir + "/test.csv", "--columns", "yes", "--json"}), 2, {"--columns"});
 }
 
