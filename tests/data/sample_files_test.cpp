@@ -24,7 +24,7 @@ TEST(SampleFiles, AreWrittenOnceAndNeverReplaceOtherFiles) {
   testing::expect_error(ErrorKind::runtime, {"housing.csv exists with other contents", "--output"},
                         [&] { write_sample_files("housing", scratch.path()); });
   EXPECT_EQ(io::read_text(mine), "mine\n");
-  testing::expect_error(ErrorKind::usage, {"'houses'", "all, photos, digits, housing, reviews"},
+  testing::expect_error(ErrorKind::usage, {"got houses", "all, photos, digits, housing, reviews"},
                         [&] { write_sample_files("houses", scratch.path()); });
 }
 
