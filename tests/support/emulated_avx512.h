@@ -365,10 +365,14 @@ inline __m512 _mm512_rcp14_ps(__m512 v) {  // with an error as large as the inst
 inline __m512 _mm512_roundscale_ps(__m512 v, int) {
   return by_lane<__m512, float>([&](size_t i) { return std::nearbyint(v.v[i]); });
 }
+// By 2^-inf even NaN becomes 0, and by 2^inf infinity: the manual's table of special cases.
 inline __m512 _mm512_scalef_ps(__m512 a, __m512 b) {
   return by_lane<__m512, float>([&](size_t i) {
-    if (std::isnan(b.v[i])) return b.v[i];
-    return std::ldexp(a.v[i], static_cast<int>(std::clamp(std::floor(b.v[i]), -1000.0f, 1000.0f)));
+    const float x = a.v[i], by = b.v[i];
+    if (std::isnan(by)) return std::isnan(x) ? x : by;
+    if (std::isinf(by) && std::isnan(x)) return by > 0 ? by : 0.0f;
+    if (std::isinf(by)) return by > 0 ? x * by : std::isinf(x) ? std::numeric_limits<float>::quiet_NaN() : x * 0;
+    return std::ldexp(x, static_cast<int>(std::clamp(std::floor(by), -1000.0f, 1000.0f)));
   });
 }
 inline float _mm512_reduce_add_ps(__m512 v) {
