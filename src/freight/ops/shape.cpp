@@ -174,7 +174,9 @@ Tensor repeat(const In& x, const std::vector<int64_t>& times, Axis axis) {
     fail_here("repeat", "expected times for ", n, " elements of axis ", i, " of ", t.type(), ", got ", times.size());
   std::vector<int64_t> places;
   for (int64_t k = 0; k < n; ++k) places.insert(places.end(), static_cast<size_t>(times[static_cast<size_t>(k)]), k);
-  return gather(t, Tensor::of<int64_t>(places, {static_cast<int64_t>(places.size())}), i);
+  const Shape count{static_cast<int64_t>(places.size())};
+  const ConstantAttrs rows{{DType::i64, count}, 0, Array::of<int64_t>(places, count)};
+  return gather(t, ops::one(Op::constant, rows, {}), i);
 }
 
 Tensor tile(const In& x, const Shape& times) {
