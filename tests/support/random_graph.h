@@ -401,14 +401,13 @@ class GraphGenerator {
       }
       default: {
         const bool elements = chance(50);
-        if (chance(40)) {
-          const Value i = index_leaf(elements ? s : Shape{s[axis]}, s[axis]);
+        const ScatterAttrs rows{axis, extent()};
+        const Value i = index_leaf(elements ? s : Shape{s[axis]}, rows.size);
+        if (rows.size == s[axis]) {
           keep(b_.one(elements ? Op::scatter_elements : Op::scatter, AxisAttrs{axis}, {v, i, b_.unary(Op::neg, v)}),
                bound(v));
           break;
         }
-        const ScatterAttrs rows{axis, extent()};
-        const Value i = index_leaf(elements ? s : Shape{s[axis]}, rows.size);
         keep(b_.one(elements ? Op::scatter_elements_add : Op::scatter_add, rows, {i, v}),
              bound(v) * static_cast<double>(s[axis]));
         break;
