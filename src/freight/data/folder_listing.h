@@ -6,16 +6,16 @@
 #include <vector>
 
 namespace freight::data {
-
+// Reads each folder once; not for several threads at once.
 class FolderListing {
  public:
+  // A file or folder in a folder.
   struct Entry {
-    std::string name;
+    std::string name;     // without the folder
     bool folder = false;  // or a link to one
     bool file = false;    // a regular file, or a link to one
   };
-  // In byte order, without names that begin with a dot. Throws Error(data) for a folder that cannot be read. Not for
-  // several threads at once.
+  // In byte order, without names that begin with a dot. Throws Error(data) for a folder that cannot be read.
   const std::vector<Entry>& entries(const std::string& folder) const;
 
  private:

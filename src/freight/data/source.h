@@ -13,14 +13,14 @@
 
 namespace freight::data {
 
-// What the files contain. A table is told by its name alone: a file of cells may hold texts or a list of images as
+// The kind of content. Only a known name makes files a table: a file of cells may hold texts or a list of images as
 // well.
 enum class Content { arrays, images, documents, corpus, table };
 
 // A column of a table in memory: numbers, of which NaN is a missing cell, or texts, of which "" is one.
 struct MemoryColumn {
-  std::string name;
-  std::variant<std::vector<double>, std::vector<std::string>> cells;
+  std::string name;                                                   // of the column
+  std::variant<std::vector<double>, std::vector<std::string>> cells;  // one for each row
 };
 
 // Copies share what was found. Not for several threads at once.
@@ -36,15 +36,15 @@ class Source {
   // Throws Error(data) for columns of different lengths, or of one name. Without `test` rows of `train` are held out.
   Source(const std::vector<MemoryColumn>& train, const std::string& name, const std::vector<MemoryColumn>& test = {});
 
-  explicit operator bool() const { return state_ != nullptr; }
+  explicit operator bool() const { return state_ != nullptr; }  // false without data
   // True of what was opened by this name with options that mean the same.
   bool is(const std::string& name_or_path, const LoadOptions& options) const;
-  bool in_memory() const;
+  bool in_memory() const;  // true of arrays and columns that the program holds
   // Throws Error(data) that lists where it looked where the data are not there.
   void need() const;
-  const std::string& name() const;  // as it was asked for
-  const std::string& data_dir() const;
-  const CatalogEntry* entry() const;  // the known set; null for a path and for memory
+  const std::string& name() const;      // as it was asked for
+  const std::string& data_dir() const;  // the option; "" if it was not given
+  const CatalogEntry* entry() const;    // the known set; null for a path and for memory
   // The directory or file; "" for a built-in set and for memory. Throws as need().
   const std::string& path() const;
   // For messages: the path, or the name of what has none.

@@ -19,7 +19,7 @@ struct TablePart {
   std::string target_ending = {};           // that the words of the target have in this part alone: "<=50K."
   std::shared_ptr<const Cells> cells = {};  // in place of files, of a table in memory
 
-  bool empty() const { return files.empty() && !cells; }
+  bool empty() const { return files.empty() && !cells; }  // true where the part does not exist
 };
 
 // A table, of all whose rows the columns are the same.

@@ -12,15 +12,15 @@ class Ranks;
 // A batch is cut into shards, which are dealt to the ranks in order and as evenly as possible: 8 to 3 ranks as 3, 3, 2.
 // Ranks that are not alike get more or fewer of them, or larger and smaller ones.
 struct ShardAssignment {
-  int64_t shards = 1;
-  int rank = 0, world = 1;
+  int64_t shards = 1;                // of the batch
+  int rank = 0, world = 1;           // this rank, and the number of ranks
   std::vector<int64_t> counts = {};  // of shards, by rank; empty: even ones
   std::vector<int64_t> widths = {};  // of each shard of a rank, by rank, relative to the others'; empty: all are alike
 
-  int64_t first_of(int r) const;  // the first shard of rank r; of r = world all there are
-  int64_t first() const { return first_of(rank); }
-  int64_t count() const { return first_of(rank + 1) - first(); }
-  int64_t most() const;  // of a rank
+  int64_t first_of(int r) const;                    // the first shard of rank r; of r = world all there are
+  int64_t first() const { return first_of(rank); }  // the first shard of this rank
+  int64_t count() const { return first_of(rank + 1) - first(); }  // of the shards of this rank
+  int64_t most() const;                                           // of a rank
   // The pieces of every batch that the rank reads.
   data::Share pieces() const;
   // Samples of the smallest shard of a batch of n.
@@ -31,15 +31,15 @@ struct ShardAssignment {
 
 // `total` things in parts proportional to the weights, of which each is `least` or more: total >= least * parts.
 std::vector<int64_t> dealt(int64_t total, const std::vector<double>& weights, int64_t least);
-
+// How the batches of a run are cut into shards.
 struct Sharding {
   int64_t shards = 0;      // 0: the batch is not cut
   bool exact = false;      // the same bits on any number of ranks
   int64_t batch_size = 0;  // samples of a full batch, of all ranks
   // BatchNorm takes its statistics over the whole batch, not over each shard.
   bool shared_statistics = false;
-  Ranks* ranks = nullptr;  // or null: this process computes all shards. Outlives the step
-  ShardAssignment deal() const;
+  Ranks* ranks = nullptr;        // or null: this process computes all shards. Outlives the step
+  ShardAssignment deal() const;  // of the shards to the ranks
   // The shards of each rank where some get more of them than others without being faster; empty elsewhere.
   std::vector<double> unequal_work() const;
 };

@@ -88,7 +88,7 @@ class Residual : public Module {
 struct BranchesOptions {
   std::vector<Child> branches;  // in order
 };
-// What the following three share: branches on the same input, whose results are joined.
+// The base of the following three: branches on the same input, whose results are joined.
 class Branches : public Module {
  public:
   using Fields = BranchesOptions;

@@ -40,7 +40,7 @@ class LayerScale : public Module {
       : LayerScale(Fields{options, shape}) {}
   const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
-  Variable factor;
+  Variable factor;  // f32, one for each channel
 
  private:
   Fields fields_;
@@ -74,7 +74,7 @@ class ClassToken : public Module {
   explicit ClassToken(WholeNumber width) : ClassToken(Fields{width}) {}
   const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
-  Variable token;
+  Variable token;  // f32 (1, 1, C)
 
  private:
   Fields fields_;
