@@ -184,7 +184,7 @@ int info_command(const Args& args) {
   if (!range.empty()) common.load.arrays.asked.range = data::parse_range(range, "--value-range");
 
   const data::Source source(name, common.load);
-  const std::string path = source.path();
+  const std::string& path = source.path();
   // The file is read as a table if one of these flags is given, or if it cannot be read as texts or arrays.
   const bool said = !columns.empty() || !types.empty() || !target.empty() || header != "auto";
   if (!path.empty() && (said || !data::table_at(path).target.empty())) {
