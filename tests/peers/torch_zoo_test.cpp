@@ -253,17 +253,10 @@ TEST_P(Followed, AHundredStepsGiveTheLossesOfPyTorch) {
 INSTANTIATE_TEST_SUITE_P(Nets, Followed, ::testing::Values("lenet", "resnet20", "lstm_text"),
                          [](const auto& tested) { return std::string(tested.param); });
 
-// torch_zoo.py has not been run for these yet: `torch_zoo.py NAME` writes their numbers.
-const std::set<std::string> kWithoutNumbers = {
-    "resnext50_32x4d",    "wide_resnet50_2", "densenet121",     "squeezenet1_0",   "squeezenet1_1",
-    "mobilenet_v2",       "efficientnet_b0", "efficientnet_b1", "efficientnet_b2", "mobilenet_v3_small",
-    "mobilenet_v3_large", "efficientnet_b3", "regnet_y_400mf",  "convnext_tiny",   "vit_b_16"};
-
 std::vector<std::string> torch_nets() {
   std::vector<std::string> names;
   for (const models::Entry& e : models::registry()) {
     const std::string name = e.name;
-    if (kWithoutNumbers.contains(name)) continue;
     if (name != "mlp" && name != "mlp_wide" && name != "convnet") names.push_back(name);
   }
   return names;  // the three others are trained against PyTorch in peers_test.cpp
