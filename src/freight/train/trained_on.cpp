@@ -39,7 +39,8 @@ void set_undivided(data::LoadOptions& load, data::Undivided undivided) {
 bool same_place(const data::Source& a, const std::string& b, const data::LoadOptions& load) {
   if (a.name() == b) return true;
   try {
-    const std::string at = a.path(), other = data::Source(b, load).path();
+    const std::string& at = a.path();
+    const std::string other = data::Source(b, load).path();
     std::error_code ignored;
     return at == other || std::filesystem::equivalent(at, other, ignored);
   } catch (const Error&) {
