@@ -8,9 +8,9 @@
 using namespace freight;
 
 // Attention over the rows of (N, 5, 8) with one query, then a class of three.
-class Pooled : public nn::Module {
+class PooledByKeys : public nn::Module {
  public:
-  Pooled() : keys_(&add<nn::Linear>("keys", 8, 8)), head_(&add<nn::Linear>("head", 8, 3)) {
+  PooledByKeys() : keys_(&add<nn::Linear>("keys", 8, 8)), head_(&add<nn::Linear>("head", 8, 3)) {
     query_ = parameter("query", {8}, nn::init::uniform(-1, 1));
   }
   Tensor forward(const Tensor& x) override {
@@ -26,7 +26,7 @@ class Pooled : public nn::Module {
 int main(int argc, char** argv) {
   if (argc != 2) return std::fprintf(stderr, "usage: export FILE.onnx\n"), 2;
   store::Bundle bundle;
-  bundle.model = {.name = "pooled", .input = {DType::f32, {5, 8}}, .net = std::make_shared<Pooled>()};
+  bundle.model = {.name = "pooled", .input = {DType::f32, {5, 8}}, .net = std::make_shared<PooledByKeys>()};
   bundle.preprocessing.input = {5, 8};
   bundle.classes = {"left", "middle", "right"};
   const deploy::OnnxSummary written = deploy::export_onnx(bundle, argv[1]);
