@@ -232,6 +232,20 @@ TEST(TorchFile, NoCallableButThoseOfTensorsIsCalled) {
   EXPECT_FALSE(std::filesystem::exists(mark));
 }
 
+// Lists can contain themselves, which tuples cannot.
+TEST(TorchFile, TensorsMadeOfThemselvesAreRefused) {
+  const std::string from_type = global_of("torch._tensor", "_rebuild_from_type_v2");
+  const std::string parameter = global_of("torch._utils", "_rebuild_parameter");
+  const std::string in_itself = "]q" + le(0, 1) + from_type + "a" + from_type + "ah" + le(0, 1) + "a";
+  const std::string in_its_tensor = "]q" + le(1, 1) + "0" + from_type + "(" + parameter + parameter + "h" + le(1, 1) +
+                                    "}tRq" + le(2, 1) + "0h" + le(1, 1) + "h" + le(2, 1) + "a0";
+  for (const std::string& pickle :
+       {kHead + dict_of("w", from_type + "(" + from_type + from_type + in_itself + "}tR") + ".",
+        kHead + in_its_tensor + dict_of("w", "h" + le(2, 1)) + "."}) {
+    expect_refused({"bad.pth", "the arguments of a tensor: expected a tuple, got a list"}, torch_zip(pickle));
+  }
+}
+
 TEST(TorchFile, TensorsThatLieAreRefused) {
   const auto refused = [&](const std::string& what, const TensorText& t) {
     expect_refused({"bad.pth", what}, torch_zip(kHead + dict_of("w", tensor_of(t)) + "."));

@@ -40,7 +40,7 @@ constexpr std::string_view kRebuildTensor = "torch._utils._rebuild_tensor",
 constexpr std::string_view kTensorFunctions[] = {
     kRebuildTensor, kRebuildTensor2, kRebuildTensor3, kRebuildParameter, kRebuildParameterWithState, kRebuildFromType};
 
-// Where programs put the state_dict of a model in a checkpoint, the likeliest first.
+// The keys under which programs put the state_dict of a model in a checkpoint, the likeliest first.
 constexpr std::string_view kStateDicts[] = {"state_dict", "model_state_dict", "model_state", "model",  "module",
                                             "net",        "network",          "weights",     "params", "ema_state_dict",
                                             "model_ema",  "state_dict_ema"};
@@ -218,6 +218,9 @@ TorchTensor TorchPickle::rebuilt(const std::string& function, const std::vector<
     const std::string& inner = pickle_[arguments[0]].text;
     if (!among(inner, kTensorFunctions))
       bad(function, ": expected a function that gives a tensor, got ", excerpt(inner));
+    // A tuple is complete before it is used, so it cannot contain itself. A list can.
+    const PickleKind kind = pickle_[arguments[2]].kind;
+    if (kind != PickleKind::tuple) bad("the arguments of a tensor: expected a tuple, got ", to_string(kind));
     return rebuilt(inner, items(arguments[2], 0, "the arguments of a tensor"));
   }
   TorchTensor t{.storage = storage(arguments[0])};
