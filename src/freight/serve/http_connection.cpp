@@ -43,15 +43,17 @@ timeval interval(double seconds) {
 
 class RequestView : public Request {
  public:
-  RequestView(const httplib::Request& request, const std::string& body) : request_(request), body_(body) {}
+  RequestView(const httplib::Request& request, const std::string& path, const std::string& body)
+      : request_(request), path_(path), body_(body) {}
   const std::string& method() const override { return request_.method; }
-  const std::string& path() const override { return request_.path; }
+  const std::string& path() const override { return path_; }
   std::string header(const char* name) const override { return request_.get_header_value(name); }
   std::string query(const char* name) const override { return request_.get_param_value(name); }
   const std::string& body() const override { return body_; }
 
  private:
   const httplib::Request& request_;
+  const std::string& path_;
   const std::string& body_;
 };
 
@@ -277,14 +279,14 @@ void HttpConnection::set_handlers() {
       return httplib::Server::HandlerResponse::Unhandled;
     }
     const std::string none;
-    write(refusal_ ? *refusal_ : shared_.callbacks.answer(RequestView(request, none)), response);
+    write(refusal_ ? *refusal_ : shared_.callbacks.answer(RequestView(request, path_, none)), response);
     return httplib::Server::HandlerResponse::Handled;
   });
   const httplib::Server::HandlerWithContentReader read =
       [this](const httplib::Request& request, httplib::Response& response, const httplib::ContentReader& reader) {
         write(read_body(request, reader), response);
       };
-  http_.Post(R"([\s\S]*)", read);
+  http_.Post("/", read);  // of every path (understood)
 }
 
 void HttpConnection::set_answers() {
@@ -316,7 +318,7 @@ void HttpConnection::set_answers() {
 
 void HttpConnection::admit(const httplib::Request& request) {
   const std::string none;
-  if (!refusal_) refusal_ = shared_.callbacks.admit(RequestView(request, none));
+  if (!refusal_) refusal_ = shared_.callbacks.admit(RequestView(request, path_, none));
 }
 
 bool HttpConnection::has_body(const httplib::Request& r) const {
@@ -346,7 +348,7 @@ Reply HttpConnection::read_body(const httplib::Request& request, const httplib::
   }
   if (const Reply reply = fault_reply(); reply.status != 0) return reply;
   if (!whole) return error(400, "the body broke off or is damaged");
-  return shared_.callbacks.answer(RequestView(request, body));
+  return shared_.callbacks.answer(RequestView(request, path_, body));
 }
 
 std::string HttpConnection::stranger(const httplib::Request& request) const {
@@ -362,6 +364,9 @@ std::string HttpConnection::stranger(const httplib::Request& request) const {
 void HttpConnection::understood(httplib::Request& request) {
   const Head head = parse_head(head_);
   begin_body(head.fault.empty() && head.chunked);
+  // httplib matches paths by regular expressions, whose time depends on what a client sends. Routes are found
+  // elsewhere.
+  path_ = std::exchange(request.path, "/");
   // Uses the headers as they were sent: httplib decodes what looks percent-encoded, and omits empty ones.
   request.headers.clear();
   for (const auto& [name, value] : head.fields) request.headers.emplace(name, value);
@@ -375,7 +380,7 @@ void HttpConnection::understood(httplib::Request& request) {
     refusal_ = error(400, head.fault);
   } else if (const std::string fault = stranger(request); !fault.empty()) {
     refusal_ = error(403, fault);
-  } else if (request.path.size() > kMaxPath) {
+  } else if (path_.size() > kMaxPath) {
     refusal_ = error(414, cat("the path is longer than ", kMaxPath, " bytes"));
   } else if (parse_number<uint64_t>(request.get_header_value("Content-Length")).value_or(0) > options_.max_body_bytes) {
     refusal_ = body_too_large();

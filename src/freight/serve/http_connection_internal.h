@@ -17,7 +17,7 @@
 
 namespace freight::serve {
 
-// What all connections of a server share.
+// The part that all connections of a server share.
 struct HttpShared {
   HttpOptions options;
   HttpServer::Callbacks callbacks;
@@ -144,6 +144,7 @@ class HttpConnection : private httplib::Stream {
   bool in_body_ = false;
   size_t taken_ = 0, limit_ = 0;  // bytes of the head or body
   std::string head_;              // as it was sent
+  std::string path_;
   std::optional<ChunkDecoder> chunks_;
   Clock::time_point deadline_;
 };
