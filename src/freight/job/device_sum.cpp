@@ -3,9 +3,9 @@
 #include "freight/job/device_sum.h"
 
 #include <bit>
-#include <cstring>
 #include <utility>
 
+#include "freight/base/device_collectives.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/ir/builder.h"
@@ -68,9 +68,6 @@ std::shared_ptr<const Plan> plan_of_addition(const Type& type, const std::string
   return plan;
 }
 
-// True where the sum of a rank's parts is a branch of the tree over all ranks' sums.
-bool adds_here(const ShardAssignment& deal, bool exact) { return !exact || deal.aligned(); }
-
 }  // namespace
 
 struct DeviceSum::State {
@@ -79,6 +76,7 @@ struct DeviceSum::State {
         ranks(*o.sharding.ranks->devices()),
         sharding(o.sharding),
         deal(o.sharding.deal()),
+        adds_by_rank(o.sharding.adds_by_rank()),
         options{.backend = o.compile.backend, .deterministic = true} {}
 
   void* address(const Variable& v, DeviceAccess access) const {
@@ -131,7 +129,7 @@ struct DeviceSum::State {
   }
   // The summands are a part's.
   void add(int64_t number) {
-    if (!adds_here(deal, sharding.exact)) {
+    if (!adds_by_rank) {
       copy(slots, summands, number);
     } else if (deal.count() > 1) {
       keep();
@@ -148,6 +146,7 @@ struct DeviceSum::State {
   DeviceCollectives& ranks;
   const Sharding sharding;
   const ShardAssignment deal;
+  const bool adds_by_rank;
   const CompileOptions options;
   std::unique_ptr<PlanSum> plan_sum = {};  // null where all sums are made behind the last part
   // Sums of 1, 2, 4, ... parts of this rank that are complete, as they meet in the tree.
@@ -158,7 +157,6 @@ struct DeviceSum::State {
   // The parts of all ranks meet here first: this rank's, a row for each, and everybody's.
   Variables slots = {}, gathered = {};
   std::unique_ptr<Compiled<AddRows>> add_gathered = {};
-  const std::vector<SumTime> times = {};
 };
 
 DeviceSum::DeviceSum(const std::vector<Variable>& summands, const GradientSumOptions& options)
@@ -176,13 +174,12 @@ DeviceSum::DeviceSum(const std::vector<Variable>& summands, const GradientSumOpt
 }
 
 void DeviceSum::State::prepare_exact() {
-  const bool here = adds_here(deal, true);
-  const int64_t most = here ? 1 : deal.most();
-  if (!here) slots = copies_of("shards", summands, most);
+  const int64_t most = adds_by_rank ? 1 : deal.most();
+  if (!adds_by_rank) slots = copies_of("shards", summands, most);
   gathered = copies_of("all_shards", summands, most * deal.world);
   std::vector<int64_t> order;
   for (int r = 0; r < deal.world; ++r) {
-    const int64_t count = here ? 1 : deal.first_of(r + 1) - deal.first_of(r);
+    const int64_t count = adds_by_rank ? 1 : deal.count_of(r);
     for (int64_t i = 0; i < count; ++i) order.push_back(r * most + i);
   }
   add_gathered = std::make_unique<Compiled<AddRows>>(AddRows{summands, gathered, std::move(order)}, options);
@@ -232,18 +229,10 @@ void DeviceSum::finish() {
   });
 }
 
-const std::vector<SumTime>& DeviceSum::sum_times() const { return state_->times; }
-
-size_t DeviceSum::kept_bytes() const {
-  size_t bytes = 0;
-  for (const Variable& v : state_->summands) bytes += v.type().bytes();
-  return kept_bytes(bytes, state_->sharding);
-}
-
 size_t DeviceSum::kept_bytes(size_t summands, const Sharding& sharding) {
   const ShardAssignment deal = sharding.deal();
   size_t blocks = 0;
-  if (adds_here(deal, sharding.exact)) {
+  if (sharding.adds_by_rank()) {
     const auto count = static_cast<uint64_t>(deal.count());
     blocks = count > 1 ? static_cast<size_t>(std::bit_width(count)) : 0;
     if (sharding.exact) blocks += static_cast<size_t>(deal.world);
@@ -251,15 +240,6 @@ size_t DeviceSum::kept_bytes(size_t summands, const Sharding& sharding) {
     blocks = static_cast<size_t>(deal.most() * (deal.world + 1));
   }
   return blocks * summands;
-}
-
-void broadcast(DeviceCollectives& ranks, const std::vector<Variable>& variables, const std::vector<int>& owners) {
-  ranks.together([&] {
-    for (size_t i = 0; i < variables.size(); ++i) {
-      void* const at = variables[i].array().storage()->on_device(ranks.memory(), DeviceAccess::update);
-      ranks.broadcast(at, static_cast<int64_t>(variables[i].type().bytes()), DType::u8, owners[i]);
-    }
-  });
 }
 
 }  // namespace freight::job

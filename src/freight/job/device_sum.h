@@ -7,7 +7,6 @@
 #include <memory>
 #include <vector>
 
-#include "freight/base/device_collectives.h"
 #include "freight/job/gradient_sum.h"
 
 namespace freight::job {
@@ -23,17 +22,11 @@ class DeviceSum final : public GradientSum {
   void end_part(int64_t number) override;
   void skip_part(int64_t number, const SumOrder& order) override;
   void finish() override;
-  void ready(void*) override {}  // the plan of the last part has its own (begin_part)
-  const std::vector<SumTime>& sum_times() const override;
-  size_t kept_bytes() const override;
   static size_t kept_bytes(size_t summands, const Sharding& sharding);
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
-
-// The weights become what their owners (ranks) made of them: `owners` has one for each.
-void broadcast(DeviceCollectives& ranks, const std::vector<Variable>& variables, const std::vector<int>& owners);
 
 }  // namespace freight::job

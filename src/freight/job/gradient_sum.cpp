@@ -17,16 +17,21 @@ bool sums_within_plan(const Sharding& s) {
 
 bool side_by_side(const Sharding& s) { return s.shared_statistics && !sums_within_plan(s); }
 
+namespace {
+
+bool sums_on_devices(const Sharding& s) { return s.ranks && s.ranks->devices() && !side_by_side(s); }
+
+}  // namespace
+
 std::unique_ptr<GradientSum> make_gradient_sum(const std::vector<Variable>& summands,
                                                const GradientSumOptions& options) {
   const Sharding& s = options.sharding;
-  if (s.ranks && s.ranks->devices() && !side_by_side(s)) return std::make_unique<DeviceSum>(summands, options);
+  if (sums_on_devices(s)) return std::make_unique<DeviceSum>(summands, options);
   return std::make_unique<HostSum>(summands, options);
 }
 
 size_t kept_bytes(size_t bytes, const Sharding& s) {
-  const bool devices = s.ranks && s.ranks->devices() && !side_by_side(s);
-  return devices ? bytes + DeviceSum::kept_bytes(bytes, s) : HostSum::kept_bytes(bytes, s);
+  return sums_on_devices(s) ? bytes + DeviceSum::kept_bytes(bytes, s) : HostSum::kept_bytes(bytes, s);
 }
 
 SumPieces pieces_of(const std::vector<Variable>& summands, const Plan* plan, Ranks& ranks) {

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "freight/job/parts.h"
@@ -19,10 +20,11 @@
 
 namespace freight::job {
 
-// As Collectives of a part's run it gets each summand when it is ready; what a plan does not hand over is taken when
-// the part ends.
-class GradientSum : public Collectives {
+// The collectives of a part's run (begin_part) get each summand when it is ready; summands that a plan does not hand
+// over are taken when the part ends.
+class GradientSum {
  public:
+  virtual ~GradientSum() = default;
   // A step begins. The parts of this rank follow in order: begin_part(), a run, end_part(); or skip_part().
   virtual void start() = 0;
   // The collectives of the part's run; null where it only leaves its gradients in the summands.
@@ -37,11 +39,9 @@ class GradientSum : public Collectives {
   virtual void finish() = 0;
 
   // The sums over ranks of the last step, in seconds from start() on; empty where only the device knows.
-  virtual const std::vector<SumTime>& sum_times() const = 0;
+  virtual std::span<const SumTime> sum_times() const { return {}; }
   // The next step makes its sums beside the last part, as far as the host does.
   virtual bool beside() const { return false; }
-  // Bytes besides the variables and the arenas of plans.
-  virtual size_t kept_bytes() const = 0;
 };
 
 struct GradientSumOptions {
@@ -54,7 +54,7 @@ struct GradientSumOptions {
 // The summands are f32: gradients and what else the parts of a step add up to. All ranks have the same.
 std::unique_ptr<GradientSum> make_gradient_sum(const std::vector<Variable>& summands,
                                                const GradientSumOptions& options);
-// What an object for summands of so many bytes keeps.
+// The bytes that an object for summands of so many bytes keeps besides the variables and the arenas of plans.
 size_t kept_bytes(size_t bytes, const Sharding& sharding);
 
 // Devices sum among themselves while the plan of a rank's last part runs.

@@ -2,6 +2,7 @@
 #include "freight/job/host_sum.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <numeric>
 
@@ -24,11 +25,9 @@ constexpr size_t kAlign = 16;  // floats: 64 bytes
 // Steps that are watched before it is chosen when sums are made; the first of them plans, the others are timed.
 constexpr int64_t kWatched = 4;
 
-bool meets_in_tree(const Sharding& s) { return !s.exact || !s.ranks || s.deal().aligned(); }
-
 // Not where the parts of all ranks meet first.
 bool may_overlap(const Sharding& s) {
-  if (!s.ranks || !meets_in_tree(s) || side_by_side(s)) return false;
+  if (!s.ranks || !s.adds_by_rank() || side_by_side(s)) return false;
   if (s.ranks->world() == 1 || s.ranks->beside_host()) return false;
   const Overlap asked = s.ranks->overlap();
   return asked == Overlap::yes || (asked == Overlap::automatic && s.ranks->comm().over_network());
@@ -46,7 +45,7 @@ HostSum::HostSum(const std::vector<Variable>& summands, const GradientSumOptions
       deal_(sharding_.deal()),
       own_memory_(backend(options.compile.backend.empty() ? current_device() : options.compile.backend).memory() !=
                   nullptr),
-      in_tree_(meets_in_tree(sharding_)),
+      in_tree_(sharding_.adds_by_rank()),
       overlaps_(may_overlap(sharding_)) {
   if (sharding_.ranks && in_tree_) ranks_ = std::make_unique<RankSum>(sharding_.ranks->comm());
   if (!overlaps_) {
@@ -90,10 +89,10 @@ void HostSum::lay(const std::vector<Variable>& summands) {
 size_t HostSum::kept_bytes(size_t block, const Sharding& s) {
   const ShardAssignment deal = s.deal();
   const size_t own = side_by_side(s) ? block * static_cast<size_t>(deal.count()) : 0;
-  if (!meets_in_tree(s)) return own + block * static_cast<size_t>(1 + deal.most() * (deal.world + 1));
-  size_t levels = 0;
-  for (int64_t n = deal.count(); n > 1; n /= 2) ++levels;
-  return own + block * (1 + (levels > 0 ? levels + 1 : 0));
+  if (!s.adds_by_rank()) return own + block * static_cast<size_t>(1 + deal.most() * (deal.world + 1));
+  // All parts but the last are kept, as complete branches of the tree.
+  const auto kept = static_cast<uint64_t>(std::max<int64_t>(deal.count(), 1) - 1);
+  return own + block * (1 + static_cast<size_t>(std::bit_width(kept)));
 }
 
 void HostSum::start() {
@@ -188,8 +187,7 @@ void HostSum::gather_slots() {
   sum_times_.push_back({begin, seconds_since(begun_), static_cast<double>(most * floats * 4)});
   std::vector<const void*> parts;
   for (int r = 0; r < deal_.world; ++r) {
-    const int64_t count = deal_.first_of(r + 1) - deal_.first_of(r);
-    for (int64_t i = 0; i < count; ++i) parts.push_back(all_slots_.data<float>() + (r * most + i) * floats);
+    for (int64_t i = 0; i < deal_.count_of(r); ++i) parts.push_back(all_slots_.data<float>() + (r * most + i) * floats);
   }
   comm::tree_sum(parts.data(), static_cast<int>(parts.size()), data(), floats, DType::f32);
 }
@@ -241,8 +239,7 @@ bool HostSum::sum_within(std::span<void* const> parts, const Type& type) {
     sharding_.ranks->comm().all_gather(mine, all, deal_.most() * n, type.dtype);
     by_part.clear();
     for (int r = 0; r < deal_.world; ++r) {
-      const int64_t count = deal_.first_of(r + 1) - deal_.first_of(r);
-      for (int64_t i = 0; i < count; ++i) {
+      for (int64_t i = 0; i < deal_.count_of(r); ++i) {
         by_part.push_back(all + static_cast<size_t>(r * deal_.most() + i) * type.bytes());
       }
     }

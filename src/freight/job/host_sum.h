@@ -14,7 +14,8 @@
 
 namespace freight::job {
 
-class HostSum final : public GradientSum {
+// As Collectives it sums within the plans of parts that run side by side (run_side_by_side).
+class HostSum final : public GradientSum, public Collectives {
  public:
   HostSum(const std::vector<Variable>& summands, const GradientSumOptions& options);
   ~HostSum() override;
@@ -24,14 +25,13 @@ class HostSum final : public GradientSum {
   void end_part(int64_t number) override;
   void skip_part(int64_t number, const SumOrder& order) override;
   void finish() override;
-  const std::vector<SumTime>& sum_times() const override { return sum_times_; }
+  std::span<const SumTime> sum_times() const override { return sum_times_; }
   bool beside() const override { return beside_; }
-  size_t kept_bytes() const override { return kept_bytes(block_.bytes(), sharding_); }
   static size_t kept_bytes(size_t block, const Sharding& sharding);
 
-  // Where the parts of a rank run side by side, each has a block of its own, as large as this one.
+  // If the parts of a rank run side by side, each has a block of its own, as large as this one.
   const Array& block() const { return block_; }
-  // Which of this rank's parts run, in order: the others have no samples.
+  // Says of each of this rank's parts, in order, whether it runs: the others have no samples.
   void run_side_by_side(std::vector<bool> running) { running_ = std::move(running); }
   // Takes a part's block, or zeros for null, in place of begin_part() and end_part().
   void put_part(int64_t number, const float* block);

@@ -73,7 +73,7 @@ std::vector<double> Sharding::unequal_work() const {
   const ShardAssignment all = deal();
   std::vector<double> work;
   if (!ranks || !ranks->weights().empty() || all.shards % all.world == 0) return work;
-  for (int r = 0; r < all.world; ++r) work.push_back(static_cast<double>(all.first_of(r + 1) - all.first_of(r)));
+  for (int r = 0; r < all.world; ++r) work.push_back(static_cast<double>(all.count_of(r)));
   return work;
 }
 

@@ -18,7 +18,7 @@ namespace freight::job {
 
 class PlanSum final : public Collectives {
  public:
-  // What a rank is about to do in a step.
+  // A step as a rank is about to run it.
   struct Intention {
     bool recordable;
     int64_t kept;  // number of the recording that it has; 0: none

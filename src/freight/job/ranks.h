@@ -26,7 +26,7 @@ struct StepRequest {
   bool any_stop() const { return interrupts > 0 || terminations > 0 || stop > 0; }
 };
 
-// What several ranks want together; a learning rate is that of the first who names one.
+// The requests of several ranks as one; a learning rate is that of the first who names one.
 StepRequest merged(const std::vector<StepRequest>& by_rank);
 
 // Whether sums of gradients are made beside the backward half: where its plan says that it pays, or always, or never.
@@ -34,7 +34,7 @@ enum class Overlap : uint8_t { automatic, yes, no };
 // "auto", "yes", "no". Throws Error(usage) for another word.
 Overlap parse_overlap(const std::string& word);
 
-// Where libraries with collectives of their own (XGBoost) find the ranks, and how long ranks wait for each other.
+// The place at which libraries with collectives of their own (XGBoost) find the ranks, and how long ranks wait.
 struct RankRendezvous {
   // The numeric address of rank 0, which alone asks. It may throw Error(usage) where there is none.
   std::function<std::string()> address = [] { return std::string("127.0.0.1"); };

@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
-#include <utility>
 
+#include "freight/base/device_collectives.h"
 #include "freight/base/strings.h"
-#include "freight/job/device_sum.h"
 
 namespace freight::job {
 
@@ -33,6 +32,16 @@ void broadcast_together(Ranks& ranks, const std::vector<Array>& arrays, std::vec
     std::memcpy(a.raw(), buffer.data() + at, a.bytes());
     at += a.bytes();
   }
+}
+
+// The weights become what their owners (ranks) made of them: `owners` has one for each.
+void broadcast(DeviceCollectives& ranks, const std::vector<Variable>& variables, const std::vector<int>& owners) {
+  ranks.together([&] {
+    for (size_t i = 0; i < variables.size(); ++i) {
+      void* const at = variables[i].array().storage()->on_device(ranks.memory(), DeviceAccess::update);
+      ranks.broadcast(at, static_cast<int64_t>(variables[i].type().bytes()), DType::u8, owners[i]);
+    }
+  });
 }
 
 // The bytes that each rank keeps.

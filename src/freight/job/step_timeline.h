@@ -9,6 +9,7 @@ namespace freight::job {
 struct SumTime {
   double begin = 0, end = 0, bytes = 0;  // bytes: of the gradients
 };
+
 // The times of one step.
 struct StepTimeline {
   int64_t ranks = 1;               // that take part

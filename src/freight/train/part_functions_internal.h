@@ -28,7 +28,7 @@ inline bool is_same(const Tensor& a, const Tensor& b) {
   return session->value_of(a) == session->value_of(b);
 }
 
-// What a part contributes to a sum over all ranks. The plan hands it over when it is made; where nobody takes it, as in
+// The summand of a part in a sum over all ranks. The plan hands it over when it is made; where nobody takes it, as in
 // all parts but a rank's last, it stays as it is.
 inline Tensor summed(const Tensor& part) { return trace::one(Op::all_reduce, PieceAttrs{}, {part}); }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "freight/base/clock.h"
@@ -29,22 +30,20 @@ namespace {
 constexpr DeviceSpeed kSpeedOfDevices = {.transfer = 5e10, .bytes = 3e12, .flops = 5e13, .beside = true};
 constexpr SumCost kSumsOfDevices = {.start = 3e-5, .per_byte = 2e-11};
 
-// What a part contributes to the outcome of the step.
+// The contribution of a part to the outcome of the step.
 struct PartResult {
   double loss = 0, right = 0;  // the loss as a part of the full batch's mean
   int64_t counted = 0;         // targets that are asked
   int64_t samples = 0;
 };
 
-// What ranks exchange in every step, by part.
+// The figures that ranks exchange in every step, by part.
 struct PartReport {
   PartResult result;
   job::StepRequest request;  // of the rank, with its first part
 };
 
 Array scalar_array(double v) { return Array::of<float>({static_cast<float>(v)}, {}); }
-
-Type type_of_array(const Array& a) { return {a.dtype(), a.shape()}; }
 
 }  // namespace
 
@@ -54,7 +53,7 @@ struct PartStep::State {
   // Makes means of sums that were divided by the full batch.
   double by_count() const { return full_batch() / static_cast<double>(std::max<int64_t>(totals.counted, 1)); }
   double full_batch() const { return static_cast<double>(sharding.batch_size * width); }  // in what targets count by
-  // What is summed over all parts.
+  // The variables that are summed over all parts.
   std::vector<Variable> summands() const {
     std::vector<Variable> all = gradients;
     for (const Statistic& s : statistics) all.push_back(s.sum);
@@ -156,7 +155,7 @@ PartStep::~PartStep() = default;
 void PartStep::State::make_sum(const data::FeedBatch& first) {
   const job::GradientSumOptions how{sharding, options, [&]() -> std::shared_ptr<const Plan> {
                                       if (first.inputs.shape()[0] == 0) return nullptr;
-                                      return part.plan(type_of_array(first.inputs), type_of_array(first.targets));
+                                      return part.plan(type_of(first.inputs), type_of(first.targets));
                                     }};
   if (beside) {
     auto host = std::make_unique<job::HostSum>(summands(), how);
@@ -180,7 +179,7 @@ void PartStep::State::start(const data::FeedBatch& first) {
 
 bool PartStep::State::lacks_variance(const data::FeedBatch& b) {
   if (b.inputs.shape()[0] != 1) return false;
-  if (!trace::norm_without_variance(part.graph(type_of_array(b.inputs), type_of_array(b.targets)))) return false;
+  if (!trace::norm_without_variance(part.graph(type_of(b.inputs), type_of(b.targets)))) return false;
   logging::warn("a shard of one sample, since others were skipped, is not used: BatchNorm needs more than one");
   return true;
 }
@@ -188,9 +187,8 @@ bool PartStep::State::lacks_variance(const data::FeedBatch& b) {
 // The sums within the plans of parts that have samples.
 SumOrder PartStep::State::sums_within(const data::FeedBatch& b) {
   if (!sharding.shared_statistics) return {};
-  Type x = type_of_array(b.inputs), y = type_of_array(b.targets);
-  x.shape[0] = y.shape[0] = 1;  // sums of statistics have the same types whatever there is to sum
-  return order_of_sums(*part.plan(x, y));
+  // Sums of statistics have the same types whatever there is to sum.
+  return order_of_sums(*part.plan(rows(type_of(b.inputs), 1), rows(type_of(b.targets), 1)));
 }
 
 void PartStep::State::run(const data::FeedBatch& b, int64_t number) {
@@ -246,7 +244,8 @@ void PartStep::add(const data::FeedBatch& b) {
 
 void PartStep::State::keep_timeline() {
   if (!sharding.ranks || sum->sum_times().empty()) return;  // the host does not know when devices sum
-  now.sums = sum->sum_times();
+  const std::span<const job::SumTime> sums = sum->sum_times();
+  now.sums.assign(sums.begin(), sums.end());
   now.samples = static_cast<double>(totals.samples);
   now.step = seconds_since(begun);
   const bool faster = now.samples == timeline.samples && now.step < timeline.step;
@@ -266,7 +265,7 @@ std::vector<PartResult> PartStep::State::exchange() {
   for (int r = 0; r < deal.world; ++r) {
     const PartReport* const of = all.data() + static_cast<size_t>(r) * mine.size();
     requests.push_back(of[0].request);
-    for (int64_t i = 0; i < deal.first_of(r + 1) - deal.first_of(r); ++i) by_part.push_back(of[i].result);
+    for (int64_t i = 0; i < deal.count_of(r); ++i) by_part.push_back(of[i].result);
   }
   ranks.agree(requests);
   return by_part;

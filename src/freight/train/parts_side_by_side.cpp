@@ -4,14 +4,13 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/run/plan.h"
+#include "freight/train/step_internal.h"
 
 namespace freight::train {
 
 namespace {
 
 constexpr size_t kMostBound = 64;  // plans of a slot with their memory: shapes of batches
-
-Type type_of(const Array& a) { return {a.dtype(), a.shape()}; }
 
 }  // namespace
 
@@ -70,9 +69,8 @@ void PartsSideBySide::run(job::HostSum& sum, const void* random_state) {
   if (!all.empty()) {
     Executable::run_together(all, sum);
   } else {  // the others need this rank all the same
-    Type x = type_of(parts_[0].x), y = type_of(parts_[0].y);
-    x.shape[0] = y.shape[0] = 1;
-    for (const Type& type : order_of_sums(*source_.plan(x, y)).within) sum.sum_within({}, type);
+    const std::shared_ptr<const Plan> plan = source_.plan(rows(type_of(parts_[0].x), 1), rows(type_of(parts_[0].y), 1));
+    for (const Type& type : order_of_sums(*plan).within) sum.sum_within({}, type);
   }
   for (const Bound* b : bound) {
     for (const Array& a : b->own) a.raw();  // a device's newest come to the block

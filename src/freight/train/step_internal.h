@@ -22,6 +22,8 @@ void update(optim::Optimizer& optimizer, optim::EMA* ema, const optim::LossScale
 // The number of outputs that are right; where labels are mixed, by the larger share.
 Tensor right_of(const models::Model& model, const Tensor& outputs, const Tensor& y);
 
+inline Type type_of(const Array& a) { return {a.dtype(), a.shape()}; }
+
 // The type of a batch of so many samples.
 Type rows(const Type& t, int64_t count);
 
