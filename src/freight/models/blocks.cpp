@@ -20,6 +20,13 @@ std::shared_ptr<nn::Module> activation_module(Activation activation) {
 
 }  // namespace
 
+nn::Sequential assemble(nn::Sequential features, int64_t cells, nn::Sequential classifier) {
+  nn::Sequential net;
+  net.append("features", std::move(features)).append("avgpool", nn::AdaptiveAvgPool2d(cells));
+  net.append("flatten", nn::Flatten()).append("classifier", std::move(classifier));
+  return net;
+}
+
 nn::Sequential conv_norm(int64_t in, int64_t out, const ConvNorm& o) {
   nn::Sequential layers(nn::Conv2d(in, out, o.kernel,
                                    {.stride = o.stride,

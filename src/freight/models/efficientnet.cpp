@@ -68,14 +68,12 @@ Sequential efficientnet(const Task& task, const EfficientNet& size) {
   features.append(conv_norm(channels, last, {.kernel = 1, .activation = Activation::silu}));  // (N, last, H/32, W/32)
   // Uniform within 1 / sqrt(classes), whose standard deviation is that by sqrt(3).
   const double deviation = 1 / std::sqrt(3.0 * static_cast<double>(task.classes));
-  Sequential net;
-  net.append("features", std::move(features)).append("avgpool", nn::AdaptiveAvgPool2d(1));
-  net.append("flatten", nn::Flatten());  // (N, last)
-  net.append("classifier", Sequential(nn::Dropout(size.dropout), nn::Linear(last, task.classes,
-                                                                            {.init = nn::WeightInit::uniform,
-                                                                             .bias_init = nn::BiasInit::zero,
-                                                                             .deviation = deviation})));
-  return net;
+  return assemble(
+      std::move(features), 1,
+      Sequential(
+          nn::Dropout(size.dropout),
+          nn::Linear(last, task.classes,
+                     {.init = nn::WeightInit::uniform, .bias_init = nn::BiasInit::zero, .deviation = deviation})));
 }
 
 }  // namespace freight::models

@@ -11,14 +11,6 @@ using nn::Sequential;
 
 constexpr nn::LinearOptions kClassifier{.init = nn::WeightInit::normal, .bias_init = nn::BiasInit::zero};
 
-// features (N, C, h, w) - mean of the pixels - classifier.
-Sequential mobile_net(Sequential features, Sequential classifier) {
-  Sequential net;
-  net.append("features", std::move(features)).append("avgpool", nn::AdaptiveAvgPool2d(1));
-  net.append("flatten", nn::Flatten()).append("classifier", std::move(classifier));  // (N, C), (N, K)
-  return net;
-}
-
 // 1x1 to `hidden` channels - depthwise 3x3 - 1x1 to `out`. (N, in, H, W) -> (N, out, H / stride, W / stride)
 std::shared_ptr<nn::Module> block_v2(int64_t in, int64_t hidden, int64_t out, int64_t stride) {
   Sequential conv;
@@ -73,8 +65,9 @@ Sequential mobilenet_v3(const Task& task, const std::vector<BlockV3>& blocks, in
   const int64_t last = 6 * channels;
   features.append(
       conv_norm(channels, last, {.kernel = 1, .activation = kHardswish, .norm = kNormV3}));  // (N, last, H/32, W/32)
-  return mobile_net(std::move(features), Sequential(Linear(last, hidden, kClassifier), nn::Hardswish(),
-                                                    nn::Dropout(0.2), Linear(hidden, task.classes, kClassifier)));
+  return assemble(std::move(features), 1,
+                  Sequential(Linear(last, hidden, kClassifier), nn::Hardswish(), nn::Dropout(0.2),
+                             Linear(hidden, task.classes, kClassifier)));
 }
 
 }  // namespace
@@ -98,7 +91,7 @@ Sequential mobilenet_v2(const Task& task) {
     }
   }
   features.append(conv_norm(channels, kLast, {.kernel = 1, .activation = Activation::relu6}));  // (N, 1280, H/32, W/32)
-  return mobile_net(std::move(features), Sequential(nn::Dropout(0.2), Linear(kLast, task.classes, kClassifier)));
+  return assemble(std::move(features), 1, Sequential(nn::Dropout(0.2), Linear(kLast, task.classes, kClassifier)));
 }
 
 Sequential mobilenet_v3_small(const Task& task) {

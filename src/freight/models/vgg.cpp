@@ -17,14 +17,6 @@ using nn::Sequential;
 
 constexpr int64_t kHidden = 4096;  // width of the classifier
 
-// features (N, C, h, w) - pooled to (N, C, cells, cells) whatever the image - flat - classifier.
-Sequential assemble(Sequential features, int64_t cells, Sequential classifier) {
-  Sequential net;
-  net.append("features", std::move(features)).append("avgpool", nn::AdaptiveAvgPool2d(cells));
-  net.append("flatten", nn::Flatten()).append("classifier", std::move(classifier));
-  return net;
-}
-
 }  // namespace
 
 Sequential alexnet(const Task& task) {

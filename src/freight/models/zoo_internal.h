@@ -68,6 +68,8 @@ struct ConvNorm {
   Activation activation = Activation::relu;
   nn::BatchNormOptions norm = {};
 };
+// features (N, C, h, w) - pooled to (N, C, cells, cells) whatever the image - flat - classifier.
+nn::Sequential assemble(nn::Sequential features, int64_t cells, nn::Sequential classifier);
 // Convolution without bias - BatchNorm - activation: (N, in, H, W) -> (N, out, H / stride, W / stride).
 nn::Sequential conv_norm(int64_t in, int64_t out, const ConvNorm& options);
 // Hu et al. 2018: x times a factor per channel, which two 1x1 convolutions over `squeeze` channels make of the means.
