@@ -6,6 +6,7 @@
 #include "command.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 
 namespace freight::app {
 
@@ -47,9 +48,8 @@ int dispatch(const CommandGroup& group, const Args& args) {
     if (name == c.name) return c.run(rest);
     names.emplace_back(c.name);
   }
-  const std::string near = nearest(name, names);
   fail(ErrorKind::usage, name, starts_with(name, "-") ? "unknown flag" : "unknown command", " of `", group.name, "`",
-       near.empty() ? cat("; ", group.name, " --help lists the commands") : cat("; did you mean ", near, "?"));
+       did_you_mean(name, names, cat("; ", group.name, " --help lists the commands")));
 }
 
 }  // namespace freight::app

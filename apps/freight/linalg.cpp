@@ -321,7 +321,7 @@ Computed computed_from_files(const Operation& op, const std::vector<Tensor>& in,
   }
 }
 
-// What the command prints.
+// The answer that the command prints.
 struct Answer {
   double seconds = 0, epsilon = 0;  // epsilon of the matrix's type
   std::optional<double> residual = std::nullopt, condition = std::nullopt;

@@ -4,6 +4,7 @@
 #include "command.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/io/json_library.h"
 #include "freight/ir/signature.h"
 #include "freight/ops/signature.h"
@@ -78,9 +79,8 @@ void need_known(const std::string& wanted) {
   std::vector<std::string> names;
   for (const Signature& s : public_functions()) names.push_back(s.name);
   for (const Op op : all_ops()) names.emplace_back(name(op));
-  const std::string near = nearest(wanted, names);
   fail(ErrorKind::usage, wanted.c_str(), "no function or op of this name",
-       near.empty() ? "; freight ops lists them" : cat("; did you mean ", near, "?"));
+       did_you_mean(wanted, names, "; freight ops lists them"));
 }
 
 }  // namespace

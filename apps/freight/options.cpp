@@ -109,8 +109,7 @@ void assign(Option& o, const std::string& text) {
     if (text == synonym) return assign(o, means);
   }
   if (!o.more.one_of.empty() && std::find(o.more.one_of.begin(), o.more.one_of.end(), text) == o.more.one_of.end()) {
-    const std::string near = nearest(text, o.more.one_of);
-    bad_value(o, text, "one of " + join(o.more.one_of, ", "), near.empty() ? "" : cat("; did you mean ", near, "?"));
+    bad_value(o, text, "one of " + join(o.more.one_of, ", "), did_you_mean(text, o.more.one_of));
   }
   std::visit(
       [&](auto* target) {
@@ -252,9 +251,8 @@ struct Options::Impl {
     for (const auto& [foreign, text] : advice) {
       if (canonical(flag) == foreign) fail(ErrorKind::usage, flag, "unknown flag of `freight ", command, "`: ", text);
     }
-    const std::string near = nearest(flag, known_flags());
     fail(ErrorKind::usage, flag, "unknown flag of `freight ", command, "`",
-         near.empty() ? cat("; see freight ", command, " --help") : cat("; did you mean ", near, "?"));
+         did_you_mean(flag, known_flags(), cat("; see freight ", command, " --help")));
   }
 
   // A positional argument and a flag may set the same value: only one of them may be given.
@@ -363,10 +361,8 @@ struct Options::Impl {
       for (const Option& o : options) {
         if (!o.more.key.empty()) keys.push_back(o.more.key);
       }
-      const std::string near = nearest(key, keys);
-      fail(
-          ErrorKind::usage, source, "unknown key '", excerpt(key), "'",
-          near.empty() ? "; freight " + command + " --print-config lists the keys" : cat("; did you mean ", near, "?"));
+      fail(ErrorKind::usage, source, "unknown key '", excerpt(key), "'",
+           did_you_mean(key, keys, "; freight " + command + " --print-config lists the keys"));
     }
     Option& o = *at;
     if (o.given) return;  // the command line takes precedence over the file

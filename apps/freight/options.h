@@ -15,7 +15,7 @@ namespace freight::app {
 
 class Options {
  public:
-  // Where a value goes; its initial value is the default that the help and --print-config show.
+  // The variable that takes a value; its initial value is the default that the help and --print-config show.
   using Target = std::variant<bool*, int64_t*, double*, std::string*, std::vector<std::string>*, std::optional<bool>*,
                               std::optional<int64_t>*, std::optional<double>*, std::optional<std::string>*>;
   struct More {

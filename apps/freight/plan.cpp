@@ -60,7 +60,7 @@ void refuse_beside_names(const PlanCommandFlags& f) {
 
 std::string bytes(double n) { return human_bytes(n); }
 
-// How another way to compute changes memory and FLOPs.
+// The changes that another way to compute makes to memory and FLOPs.
 struct Means {
   std::string flag;
   double total = 0, flops = 0;
@@ -140,7 +140,7 @@ void print_within(const Within& w) {
   std::printf("\n  %s\n", w.text.c_str());
 }
 
-// What is known of a device from --device-memory only: whether the run fits, and how.
+// A device of which only --device-memory is known, which says whether the run fits, and how.
 struct DeviceLimit {
   double bytes = 0;
   bool fits = false;

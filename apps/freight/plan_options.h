@@ -42,9 +42,9 @@ struct PlanInput {
   const train::RowLearner* trees = nullptr;  // set: these are planned for a table, and there is no setup
   std::optional<plan::Rates> rates;
 };
-// Whether the command also plans trees of a table.
+// The command refuses trees of a table, or plans them, too.
 enum class Trees : uint8_t { refused, planned };
-// Whether the command accepts --device-memory without other figures of the device.
+// The command refuses --device-memory without other figures of the device, or answers with what it tells.
 enum class MemoryAlone : uint8_t { refused, answered };
 std::optional<PlanInput> read_plan_input(const Args& args, PlanFlags& flags,
                                          const std::function<std::unique_ptr<Options>()>& make,

@@ -27,7 +27,7 @@ void declare_links(Options& o, FleetFlags& f);
 // The batch of each device. Throws Error(usage) that names `flag` if the whole batch has fewer samples than devices.
 int64_t batch_of_each(const char* flag, const PlanInput& in, int64_t devices, int64_t per_device_batch);
 
-// How devices are estimated for a table.
+// The settings of estimates of devices for a table.
 struct EstimateOptions {
   plan::Fleet fleet;
   int64_t samples = 0;

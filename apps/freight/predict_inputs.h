@@ -52,7 +52,7 @@ struct Input {
   std::optional<Error> fault;
 };
 
-// How several processes divide the same inputs: each reads every n-th batch.
+// Several processes divide the same inputs: each reads every n-th batch.
 struct Turns {
   int rank = 0, world = 1;
   size_t batch = 1;  // in inputs
@@ -72,7 +72,7 @@ class InputStream {
   // Up to `most` inputs, in order; fewer at the end (then none), if standard input has no more for now, or after a
   // signal to stop. Throws what ended the reading (a folder without images, a missing list).
   std::vector<Input> next(size_t most);
-  // How files were interpreted, and which files of folders were skipped. Called after everything was read.
+  // Notes on the interpretation of files and on skipped files of folders. Called after everything was read.
   std::vector<std::string> notes() const;
 
  private:

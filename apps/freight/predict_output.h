@@ -1,4 +1,4 @@
-// What `freight predict` writes: a line, CSV record or JSON document per sample on standard output or in a file, and
+// The output of `freight predict`: a line, CSV record or JSON document per sample on standard output or in a file, and
 // the probabilities as an npy file. Files appear when they are complete.
 #pragma once
 #include <cstdio>

@@ -13,6 +13,7 @@
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
+#include "freight/base/usage.h"
 #include "freight/data/columns.h"
 #include "freight/store/row_model.h"
 #include "freight/store/table_rows.h"
@@ -147,9 +148,8 @@ void RowStream::open(const std::string& file) {
     for (const std::string& name : passed_.names) {
       const auto at = std::find(head.names.begin(), head.names.end(), name);
       if (at == head.names.end() && passed_.needed) {
-        const std::string near = nearest(name, head.names);
         fail(ErrorKind::usage, "--columns", "got ", name, ", which is neither the target, a class nor a column of ",
-             file, ": got ", excerpt(join(head.names, ", ")), near.empty() ? "" : cat("; did you mean ", near, "?"));
+             file, ": got ", excerpt(join(head.names, ", ")), did_you_mean(name, head.names));
       }
       passed_places_.push_back(at == head.names.end() ? std::nullopt : std::optional(at - head.names.begin()));
       if (passed_places_.back()) kinds[*passed_places_.back()] = data::CellKind::words;

@@ -105,7 +105,7 @@ std::string device_of(const RankFlags& flags, const std::string& device, const c
 }
 
 namespace {
-// --devices may name the devices; --device would be passed over then.
+// --devices may name the devices; --device would be ignored then.
 void refuse_device_beside_names(const std::string& device, bool given, const RankFlags& flags) {
   excludes({cat("--device", device.empty() ? "" : " ", device), given}, {cat("--devices ", flags.devices), true},
            "it names the devices");
@@ -312,7 +312,7 @@ comm::LaunchOptions launch_of(Args words, const JobFlags& flags, int64_t count, 
   return o;
 }
 
-// Whether the logs of the ranks still exist when the error is read.
+// The logs of the ranks stay, or are gone when the error is read.
 enum class Logs : uint8_t { stay, go };
 [[noreturn]] void fail_with(const std::string& command, comm::JobEnd end, Logs logs) {
   // A rank that was killed could not log the reason.

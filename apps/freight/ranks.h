@@ -73,8 +73,8 @@ void refuse_two_lists(const RankFlags& flags, const Options& options);
 // The number of ranks of this host that compute on this rank's device, or share its memory.
 int64_t sharers_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch);
 
-// Which processes compute the shards of a run that trains on one CPU. Kernels on a shard are small: threads that share
-// each lose more than they gain, but processes that share the shards do not, and the saved model has the same bytes
+// The processes that compute the shards of a run on one CPU. Kernels on a shard are small: threads that share each
+// lose more than they gain, but processes that share the shards do not, and the saved model has the same bytes
 // (docs/several-devices.md).
 struct ShardWork {
   int64_t processes = 1, threads = 1;  // `threads` of each process

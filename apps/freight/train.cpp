@@ -124,8 +124,7 @@ struct Request {
 
 // Opens the data of the configuration, unless they are open.
 void open_data(Request& r, const train::Config& c) {
-  const data::LoadOptions options{.data_dir = c.data_dir, .text = {.text_column = c.text_column}};
-  if (!r.source.is(c.data, options)) r.source = data::Source(c.data, options);
+  if (!train::is_source_of(r.source, c)) r.source = train::source_of(c);
 }
 
 // The recipe determines the defaults, and the data set determines the recipe, so these two are read first.

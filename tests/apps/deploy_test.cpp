@@ -128,7 +128,7 @@ TEST(ModelsConvert, WritesAndReadsPyTorchsFiles) {
       "-o",    dir + "/run", "--weights",      torch};
   const Ran trained = run_freight(train);
   EXPECT_EQ(trained.code, 0) << trained.err;
-  // What predicts needs the network, too, and says how to add it.
+  // Commands that predict need the network, too, and say how to add it.
   const Ran weights = run_freight({"eval", torch, "--data", kGolden + "data"});
   EXPECT_EQ(weights.code, 8);
   EXPECT_TRUE(has(weights.err, "freight models convert " + torch)) << weights.err;

@@ -1,5 +1,5 @@
-// What is made of blocks of bf16 products against plain loops in double: matrix products and gradients of convolutions'
-// weights; odd sizes, poisoned scratch memory, equal bits for any number of threads. Attention is in
+// Kernels that consist of blocks of bf16 products against plain loops in double: matrix products and gradients of
+// convolutions' weights; odd sizes, poisoned scratch memory, equal bits for any number of threads. Attention is in
 // bf16_attention_test.cpp, the blocks themselves in bf16_blocks_test.cpp.
 #include <type_traits>
 #include <vector>

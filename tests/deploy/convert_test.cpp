@@ -44,7 +44,7 @@ TEST(Convert, FilesOfPyTorchHaveTheSameWeights) {
   const store::Bundle b = import_weights(net(), dir / "weights.pth", {});
   EXPECT_EQ(b.model.net->state_dict()[0].variable.array().to_vector<float>(),
             first.model.net->state_dict()[0].variable.array().to_vector<float>());
-  // What predicts says how weights become a model.
+  // Commands that predict say how weights become a model.
   expect_error(ErrorKind::checkpoint, {"weights.pth", "not a Freight model", "freight models convert"},
                [&] { store::load_bundle(dir / "weights.pth"); });
 }

@@ -1,4 +1,4 @@
-// How exact the pointwise functions are on the CPU, in units of the last place of the correctly rounded value, which
+// The errors of the pointwise functions on the CPU, in units of the last place of the correctly rounded value, which
 // long double has: at random numbers of all sizes and at the special values, whose results are C's and the array API's.
 #include <gtest/gtest.h>
 

@@ -67,7 +67,7 @@ Array tokens(const std::string& name, const Shape& shape, double vocabulary) {
 
 enum class Fill { plain, gated };
 
-// Whether the parameter is of the last BatchNorm before the sum of a residual block.
+// True if the parameter is of the last BatchNorm before the sum of a residual block.
 bool last_of_branch(const std::string& name, const std::set<std::string>& names) {
   const std::string block = name.substr(0, name.find(".bn"));
   const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };

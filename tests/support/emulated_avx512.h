@@ -219,7 +219,7 @@ inline __m512i _mm512_inserti32x4(__m512i v, __m128i part, int quarter) {
   store_any(reinterpret_cast<char*>(&v) + 16 * quarter, part);
   return v;
 }
-// What the instruction leaves undefined is no number.
+// Lanes that the instruction leaves undefined are NaN here.
 inline __m512i _mm512_castsi256_si512(__m256i v) { return _mm512_inserti64x4(_mm512_set1_epi32(-1), v, 0); }
 inline __m512i _mm512_castsi128_si512(__m128i v) { return _mm512_inserti32x4(_mm512_set1_epi32(-1), v, 0); }
 

@@ -25,7 +25,7 @@ using Doubles = std::vector<double>;
 
 const double kGone = std::nan("");
 
-// What is made of the columns of training rows.
+// The columns of training rows after their preparation.
 struct PreparedColumns {
   PreparedColumns(const std::vector<store::Column>& named, const store::Rows& rows)
       : columns(named, rows), encoded(columns.encode(rows.values)), bins(mlp_bins(columns, named, encoded, rows)) {}
@@ -126,7 +126,7 @@ TEST(MlpColumnsOfATable, AreScaledCutAtQuantilesAndNumbered) {
   const std::vector<float> first(rows_of.begin(), rows_of.begin() + 7),
       second(rows_of.begin() + 7, rows_of.begin() + 14), last(rows_of.begin() + 21, rows_of.end());
   EXPECT_EQ(first, (std::vector<float>{1, 7, 400, 1, 1, 1, 1}));
-  EXPECT_EQ(second, (std::vector<float>{0, 8, 0, 0, 1, 1, 0})) << "a missing cell is told as one, an unknown word by 0";
+  EXPECT_EQ(second, (std::vector<float>{0, 8, 0, 0, 1, 1, 0})) << "a missing cell is marked, an unknown word by 0";
   EXPECT_TRUE(std::isfinite(rows_of[14])) << "an infinite number is a far one";
   EXPECT_EQ(rows_of[20], 0) << "a rare word counts as an unknown one";
   EXPECT_EQ(last, std::vector<float>(7, 0)) << "rows behind the last one are empty";

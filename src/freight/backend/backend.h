@@ -56,7 +56,7 @@ struct StepSpec {
   bool stream_outputs = false;  // the outputs are larger than cache and not read soon: non-temporal stores pay
   bool tf32 = false;            // products of f32 may round their operands to TF32
   bool round_each = false;      // RunOptions
-  // How kernels are chosen; null: what is not known is measured (backend/choices.h). Valid during prepare only.
+  // The rule by which kernels are chosen; null: unknown ones are measured (choices.h). Valid during prepare only.
   ChoiceRule* rule = nullptr;
 };
 

@@ -51,7 +51,7 @@ class ZeroOperands {
   std::vector<void*> addresses_;
 };
 
-// How the choices of a plan are made (StepSpec::rule).
+// The rule by which the choices of a plan are made (StepSpec::rule).
 class ChoiceRule {
  public:
   // A step that is not known gets this: a measurement, or the choice of the nearest known step; or a measurement unless
@@ -86,7 +86,7 @@ class Choices {
   // behind it then does not count.
   explicit Choices(const std::string& file, double least_run = 0);
   // The candidate that is fastest, measured or remembered; by a rule, or guessed. One that throws Error at once is
-  // passed over. `step` names all that the choice depends on: what is computed, device, libraries, the kernels'
+  // skipped. `step` names all that the choice depends on: what is computed, device, libraries, the kernels'
   // revision. `rule`: null where each step that is not known is measured.
   size_t fastest(const std::string& step, const std::vector<Candidate>& candidates, ChoiceRule* rule = nullptr);
 

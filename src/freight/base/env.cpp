@@ -11,7 +11,6 @@
 
 #include "freight/base/error.h"
 #include "freight/base/log.h"
-#include "freight/base/printable.h"
 #include "freight/base/usage.h"
 
 namespace freight::env {

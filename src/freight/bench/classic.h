@@ -51,7 +51,7 @@ struct Study {
   std::vector<StudyNet> nets;
   std::vector<Published> published;
   std::vector<StudyTraining> trainings;
-  // What was measured on this machine.
+  // The figures that were measured on this machine.
   std::string machine;
   std::vector<std::pair<std::string, std::string>> devices;  // name and description
   std::vector<StepResult> steps;

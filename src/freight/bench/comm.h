@@ -29,7 +29,7 @@ struct CommTimes {
   int hosts = 1;                    // number of hosts with ranks
   std::vector<CommFigure> figures;  // ascending
   CommCost cost = {};
-  // How much sums and computing slow each other down; empty for one rank.
+  // The factors by which sums and computing slow each other down; empty for one rank.
   std::optional<plan::BesideCompute> beside = {};
 };
 

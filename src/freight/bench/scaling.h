@@ -51,7 +51,7 @@ class TimedComm final : public comm::Comm {
   Spent spent_;
 };
 
-// What a rank spends its time on, in seconds per step. The rest of the step is computation.
+// The time that a rank spends on each task, in seconds per step. The rest of the step is computation.
 struct RankTimes {
   double compute = 0, sums = 0, waiting = 0, data = 0;
   double beside = 0;  // sums that overlap with the computation

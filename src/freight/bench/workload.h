@@ -1,5 +1,5 @@
-// What benchmarks and profiles run: a model with an optimizer, its training step (or inference) compiled for a device,
-// and a resident batch of random samples. N samples, T tokens, K classes or values.
+// Workload of benchmarks and profiles: a model with an optimizer, its training step (or inference) compiled for a
+// device, and a resident batch of random samples. N samples, T tokens, K classes or values.
 #pragma once
 #include <memory>
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace freight::bench {
 
-// Where a step's samples come from.
+// The source of a step's samples.
 enum class Batches {
   resident,  // they are on the device already, and the result stays there
   moved,     // from the host before each step, with the result copied back: the cost of a training loop without overlap

@@ -1,4 +1,4 @@
-// How a process that a launcher started learns its rank and finds the others: from the variables of Freight's own
+// A process that a launcher started learns its rank and finds the others by the variables of Freight's own
 // launcher (launcher.h), torchrun, Kubeflow's PET_*, Open MPI, PMI and PMIx (MPICH, Intel MPI) or Slurm.
 #pragma once
 #include <string>

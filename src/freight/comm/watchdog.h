@@ -1,5 +1,5 @@
 // Finds within three seconds which rank of a job is lost: each rank sends a heartbeat a second, with its step and
-// collective, to rank 0, and rank 0 sends one to each. The first fault that rank 0 finds or is told of is the job's
+// collective, to rank 0, and rank 0 sends one to each. The first fault that rank 0 finds or learns of is the job's
 // fault, and all ranks get it.
 #pragma once
 #include <atomic>
@@ -34,7 +34,7 @@ class Watchdog {
   // Takes the connections of the rendezvous and starts. `on_fault` is called once, from another thread, when the job is
   // over.
   Watchdog(int rank, NetworkRendezvous& rendezvous, std::function<void()> on_fault);
-  // Tells the others that this rank leaves in good order, unless the job is over.
+  // Informs the others that this rank leaves in good order, unless the job is over.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;

@@ -6,6 +6,7 @@
 #include <vector>
 
 namespace freight::data {
+
 // Reads each folder once; not for several threads at once.
 class FolderListing {
  public:

@@ -34,11 +34,11 @@ const std::vector<std::string>& fashion_classes() {
   return kNames;
 }
 
-// The formats whose samples are read into memory. They are told by the files themselves; the first that fits reads.
+// The formats whose samples are read into memory. They are recognized by the files; the first that fits reads them.
 struct Format {
   bool (*fits)(const std::string& path);
   TrainTest (*load)(const std::string& path, const std::string& name, const LoadOptions& options);
-  const char* files;  // by which it is told, for messages
+  const char* files;  // by which it is recognized, for messages
 };
 bool is_cifar(const std::string& path) {
   CifarKind kind;
@@ -87,7 +87,7 @@ std::vector<std::string> names_of_sets() {
 
 }  // namespace
 
-// What is found out is kept; what nobody asked for is not looked for.
+// Each fact is determined when it is first asked for, and kept.
 struct Source::State {
   std::string name, data_dir, text_column;
   bool in_memory = false;

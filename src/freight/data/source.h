@@ -49,7 +49,7 @@ class Source {
   const std::string& path() const;
   // For messages: the path, or the name of what has none.
   const std::string& where() const;
-  // Told by names and first bytes. Arrays also for what is not there.
+  // Recognized by names and first bytes. Arrays also for what is not there.
   Content content() const;
   // True of a known table, a table in memory, and a file of cells that lists no images and is no plain text.
   bool could_be_table() const;

@@ -25,7 +25,7 @@ struct TablePart {
 // A table, of all whose rows the columns are the same.
 struct TableSet {
   TablePart train = {}, test = {};           // test: empty where it has no part of its own
-  std::string target = {};                   // the column that is told
+  std::string target = {};                   // the target column
   std::vector<std::string> drop = {};        // columns that say nothing, or the answer
   std::vector<std::string> names = {};       // of the columns, where the files have no header
   std::string file_column = {};              // one more column, which says of which file a row is
@@ -34,7 +34,7 @@ struct TableSet {
 
 // The sets of the catalog that are tables.
 std::vector<CatalogEntry> table_entries();
-// A folder in which the files of a known table lie, told by its name and the first of them; another path is a file of
+// A folder with the files of a known table, recognized by its name and the first of them; another path is a file of
 // which nothing is known. The files are paths then.
 TableSet table_at(const std::string& path);
 // Reads a part of it.

@@ -8,6 +8,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
+#include "freight/base/usage.h"
 #include "freight/data/columns.h"
 #include "freight/data/file_lines_internal.h"
 #include "freight/data/table_rows_internal.h"
@@ -189,9 +190,8 @@ class ColumnFinder {
     }
     const auto at = header_.find(column);
     if (!at) {
-      const std::string near = nearest(lower(column), header_.words());
       fail(ErrorKind::usage, flag, "got ", column, ", ", file_, " has no such column",
-           near.empty() ? cat("; its first line is ", excerpt()) : cat("; did you mean ", near, "?"));
+           did_you_mean(lower(column), header_.words(), cat("; its first line is ", excerpt())));
     }
     header = true;
     return *at;

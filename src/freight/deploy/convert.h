@@ -16,7 +16,7 @@ struct ImportOptions {
 };
 
 // A stored model of a net and the weights in `path`, which must have the net's names and shapes (a BatchNorm's
-// num_batches_tracked is passed over). Throws Error(checkpoint) that lists missing, unexpected and misshapen tensors,
+// num_batches_tracked is ignored). Throws Error(checkpoint) that lists missing, unexpected and misshapen tensors,
 // Error(usage) for settings that do not fit the net, and for nets that read text: a tokenizer is no part of such files.
 store::Bundle import_weights(models::Model model, const std::string& path, const ImportOptions& options);
 

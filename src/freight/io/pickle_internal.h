@@ -48,7 +48,7 @@ struct Pickle {
   const PickleValue& operator[](PickleRef ref) const { return values[ref]; }
 };
 
-// What the caller says of a name "module.name": a function may be called, the state of an object set. Plain containers
+// The caller's decision on a name "module.name": a function may be called, the state of an object set. Plain containers
 // of Python are known anyway.
 enum class PickleGlobal : uint8_t { refused, value, function, object };
 

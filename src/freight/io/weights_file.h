@@ -13,7 +13,7 @@ inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;  // bytes; the li
 // Throws Error(checkpoint) for damaged or refused content, Error(data) for files that are missing.
 SafeTensors load_weights_file(const std::string& path);
 
-// Whether weights under this name are written as PyTorch writes them: .pth, .pt, .bin.
+// True if weights under this name are written as PyTorch writes them: .pth, .pt, .bin.
 bool names_torch_file(const std::string& path);
 
 }  // namespace freight::io

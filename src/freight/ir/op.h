@@ -47,7 +47,7 @@ enum class Precision : uint8_t {
   full,               // f32: reductions, transcendental functions, losses, updates
 };
 
-// Whether a node may refuse its elements when it runs, which is an error of the data: an index out of range, a singular
+// A node may refuse its elements when it runs, which is an error of the data: an index out of range, a singular
 // matrix.
 enum class CanFail : uint8_t { no, by_index, yes };  // by_index: where an operand holds integers
 

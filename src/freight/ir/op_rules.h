@@ -1,4 +1,4 @@
-// What single ops know that passes and the tracer ask for by the op table, so that they name none of them; the columns
+// Facts of single ops that passes and the tracer read from the op table, so that they name no op; the columns
 // are explained in op.h.
 #pragma once
 #include <vector>
@@ -11,7 +11,7 @@ struct ScaleAndShift {
   Ex scale, shift;  // (C)
 };
 
-// Whether a system's matrix is factorized anyway, as its gradient does: then it is solved by those factors.
+// True if a system's matrix is factorized anyway, as its gradient does: then it is solved by those factors.
 bool has_factors(const Graph& graph, const Node& node);
 
 namespace transposes {

@@ -27,7 +27,7 @@ struct OpSignature {
 };
 
 OpSignature signature(Op op);
-// Which operand has that name, where no optional one is before it; -1 where none has.
+// The number of the operand with that name, if no optional one is before it; -1 if none has it.
 int operand_of(Op op, std::string_view name);
 // The attributes that stand between braces in the text form, with their values; types and bodies are written elsewhere.
 std::vector<OpAttribute> attributes_of(const Attrs& a);

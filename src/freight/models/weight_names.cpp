@@ -177,7 +177,7 @@ const std::vector<Convention>& conventions() {
   return kConventions;
 }
 
-// What the placeholders of a rule stand for in a name.
+// The parts of a name that the placeholders of a rule stand for.
 struct Match {
   std::array<int64_t, 3> numbers = {};  // {a}, {b}, {c}
   std::string rest;                     // *

@@ -148,7 +148,7 @@ Tensor rows_of_places(const Tensor& x) {
   perm.push_back(1);
   return reshape(permute(x, perm), {target_shape(x).numel(), x.dim(1)});
 }
-// What `loss` makes of x (N, C, d1, ...) and its targets, each place a row.
+// The `loss` of x (N, C, d1, ...) and its targets, each place a row.
 template <class F>
 Tensor by_places(const Tensor& x, const Tensor& target, Reduction reduction, const char* op, const F& loss) {
   const bool soft = is_floating(target.dtype());

@@ -22,8 +22,8 @@ Sorted sort(const In& x, Axis axis = -1, Order order = Order::ascending);
 // The k largest (descending) or smallest (ascending), in that order: the axis has extent k.
 Sorted topk(const In& x, WholeNumber k, Axis axis = -1, Order order = Order::descending);
 
-// Where each of `values` (...) belongs in `sorted` (N), i32 (...): how many elements are less (left), or not more
-// (right). NaN belongs at the end.
+// The places of `values` (...) in `sorted` (N), i32 (...): how many elements are less (left), or not more (right). NaN
+// belongs at the end.
 Tensor searchsorted(const In& sorted, const In& values, Side side = Side::left);
 
 }  // namespace freight

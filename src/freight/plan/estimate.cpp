@@ -85,7 +85,7 @@ Timed time_of(const std::vector<Work>& work, const Speed& speed) {
   return t;
 }
 
-// What data must pass: cores that read, and the link to the device in bytes per second (0: not known, or none).
+// The host that data pass: cores that read, and the link to the device in bytes per second (0: not known, or none).
 struct Host {
   double cores = 0;
   Range bytes;
@@ -455,7 +455,7 @@ Range step_seconds(const StepPlan& d, const Rates& rates) {
 
 namespace {
 
-// How ranks on CPUs like this machine's compute and sum.
+// The rates at which ranks on CPUs like this machine's compute and sum.
 struct RanksHere {
   const Rates* rates;
   Sums sums;

@@ -20,7 +20,7 @@ struct Range {
   Range operator+(const Range& other) const { return {low + other.low, high + other.high}; }
 };
 
-// What limits the speed of a step.
+// The limit of the speed of a step.
 enum class Bound : uint8_t { compute, memory, launch, transfer };
 inline constexpr size_t kBounds = 4;
 const char* to_string(Bound bound);
@@ -36,7 +36,7 @@ struct ByBound {
   ByBound shares() const;  // fractions of the sum; all 0 if the sum is 0
 };
 
-// How fast a device is where nothing was measured on it: fractions of its dense peak and bandwidth, and seconds per
+// The speed of a device on which nothing was measured: fractions of its dense peak and bandwidth, and seconds per
 // kernel. `best`: as in well-tuned large kernels; `usual`: as in whole training steps of common software.
 struct Assumption {
   double best_matmul = 0, usual_matmul = 0;  // of the dense peak
@@ -47,8 +47,8 @@ struct Assumption {
 };
 Assumption assumption(const Device& device, DType compute);
 
-// What a device reaches: FLOPs per second in products of each type and in everything else, bytes per second, seconds
-// per kernel, and bytes per second to or from its host (0: not known, counted as copies within its memory).
+// Rates that a device reaches: FLOPs per second in products of each type and in everything else, bytes per second,
+// seconds per kernel, and bytes per second to or from its host (0: not known, counted as copies within its memory).
 struct Speed {
   double f32 = 0, f64 = 0, bf16 = 0, f16 = 0, plain = 0, bytes = 0, transfer = 0, launch = 0;
   double chained = 0;  // seconds per further kernel of a step (Work::launches); 0 for a CPU, which stays in its kernel
@@ -77,7 +77,7 @@ struct Estimate {
   Range waiting_seconds;      // for the slowest device
   std::string link;           // over which gradients are sent
   std::string beyond;         // why the range extends beyond what was measured; "": it does not
-  // What limits the speedup of several devices: "computing" if little does, "sums over ...", "waiting for the slowest
+  // The limit of the speedup of several devices: "computing" if little does, "sums over ...", "waiting for the slowest
   // device", "reading data".
   std::string limit;
   bool timed = false;
@@ -90,7 +90,7 @@ struct Estimate {
   std::optional<Offer> offer;
 };
 
-// What a run consists of besides the computation of its steps.
+// The parts of a run besides the computation of its steps.
 struct RunLength {
   double steps_per_epoch = 0, epochs = 0;  // 0: not known
   double evaluations = 0;                  // of the whole run

@@ -12,7 +12,7 @@ class Plan;
 
 namespace freight::plan {
 
-// What bytes are used for, in the order of listings.
+// The uses of bytes, in the order of listings.
 enum class Part : uint8_t {
   weights,       // weights and running statistics
   optimizer,     // the optimizer's moments and counts

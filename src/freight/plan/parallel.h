@@ -12,8 +12,8 @@
 
 namespace freight::plan {
 
-// How much computing and summing slow each other down on the ranks of a job, as `freight bench comm` measured it with
-// the reference step of plan/reference_step.h on each.
+// The factors by which computing and summing slow each other down on the ranks of a job, as `freight bench comm`
+// measured them with the reference step of plan/reference_step.h on each.
 struct BesideCompute {
   int64_t threads = 1;            // of each rank
   double products = 1, rest = 1;  // the factor by which a rank's kernels take longer while all ranks compute

@@ -21,7 +21,7 @@ struct StepPlanOptions {
   int64_t tokens = 0;      // per text; 0: those of the longest
   bool whole_run = false;  // includes evaluation and checkpoints, as train does
   std::string backend = "cpu";
-  // What may be offloaded to host memory so that total() stays within `device_bytes` (0: no limit).
+  // The tensors that may be offloaded to host memory so that total() stays within `device_bytes` (0: no limit).
   Offload offload = Offload::none;
   double device_bytes = 0;
   DeviceSpeed speed = {};

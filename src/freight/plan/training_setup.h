@@ -14,7 +14,7 @@
 
 namespace freight::plan {
 
-// How many texts of a data set have one length.
+// The number of texts of a data set that have one length.
 struct LengthShare {
   int64_t tokens = 0;  // tokens of each text
   double steps = 0;    // fraction of an epoch's steps

@@ -30,7 +30,7 @@ Estimate trees_here(const TreeWork& work, double rounds, double bytes, const Tre
 // The estimate on a GPU of the catalog; without times if XGBoost does not run on it.
 Estimate trees_on(const Device& device, const Catalog& catalog, const TreeWork& work, double rounds);
 
-// Whether a GPU is worth it.
+// The answer to whether a GPU is worth it.
 struct GpuWorth {
   // The number of rows from which a GPU is faster than this machine; 0: never, since its time per value is as long.
   double rows_here = 0;

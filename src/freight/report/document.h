@@ -1,4 +1,4 @@
-// What all pages have in common: the frame with its style sheet, lists of definitions, tables, charts with captions. A
+// The common parts of all pages: the frame with its style sheet, lists of definitions, tables, charts with captions. A
 // page has no script and loads nothing: its own policy forbids both.
 #pragma once
 #include <string>

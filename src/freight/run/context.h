@@ -1,5 +1,5 @@
-// What a run of a plan gets from its caller besides inputs and outputs. Passed as an argument, never kept by a thread:
-// plans run side by side with different contexts.
+// The context of a run of a plan, which its caller passes besides inputs and outputs. It is an argument and never kept
+// by a thread: plans run side by side with different contexts.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace freight {
 
 class Collectives;
 
-// What random ops draw from: seed, and number of the step.
+// The state that random ops draw from: seed, and number of the step.
 using RandomState = std::array<int64_t, 2>;
 
 struct Context {

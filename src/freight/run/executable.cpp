@@ -108,7 +108,7 @@ struct Executable::Bound {
   };
   std::shared_ptr<DeviceMemory> memory;  // null: the host's
   std::vector<State> states;
-  // Which state is the random state, and memory for one that a Context brings, on the device or in host memory.
+  // The number of the random state, and memory for one that a Context brings, on the device or in host memory.
   std::optional<size_t> random;
   std::unique_ptr<Arena> random_block;
   std::shared_ptr<SharedArena> arena;
@@ -171,7 +171,7 @@ struct Executable::Bound {
     fail(ErrorKind::usage, "all_reduce",
          "a sum over ranks is there behind the run, but another step of it reads the sum: ", *s.sum);
   }
-  // Where this run finds the random state.
+  // The address at which this run finds the random state.
   void* random_address(const RandomState& given) {
     if (!random_block) random_block = std::make_unique<Arena>(memory, sizeof given);
     if (memory) {

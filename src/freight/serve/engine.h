@@ -13,7 +13,7 @@ namespace freight::serve {
 class ServedModel;
 
 struct EngineOptions {
-  // How long a sample may wait for others; 0: a batch is what has arrived while the previous one ran.
+  // The time that a sample may wait for others; 0: a batch is what has arrived while the previous one ran.
   double max_delay_seconds = 0;
 };
 

@@ -1,5 +1,5 @@
-// What the server's paths mean: the Open Inference Protocol, /predict, /models, /metrics, health, and the page. Takes
-// requests and returns replies; knows no sockets.
+// The meaning of the server's paths: the Open Inference Protocol, /predict, /models, /metrics, health, and the page.
+// Takes requests and returns replies; knows no sockets.
 #pragma once
 #include <chrono>
 #include <optional>

@@ -19,9 +19,9 @@
 
 namespace freight::store {
 
-// How raw input becomes the network's input. Images are resized and cropped as data::ImageGeometry says, arrays are
-// interpreted as data::ArrayMeaning says, and pixels and scaled values become 0 to 1; then each channel becomes (x -
-// mean) / std. Texts become tokens, and their batches have one of `lengths`.
+// The steps from raw input to the network's input. Images are resized and cropped as data::ImageGeometry says, arrays
+// are interpreted as data::ArrayMeaning says, and pixels and scaled values become 0 to 1; then each channel becomes (x
+// - mean) / std. Texts become tokens, and their batches have one of `lengths`.
 struct Preprocessing {
   Shape input;                   // of one sample, (C, H, W); for text (T), the length to which it is truncated
   std::vector<float> mean, std;  // per channel, finite, std above 0; empty: no normalization

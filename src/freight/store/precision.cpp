@@ -1,8 +1,6 @@
 // See precision.h.
 #include "freight/store/precision.h"
 
-#include <algorithm>
-
 #include "freight/backend/backend.h"
 #include "freight/base/usage.h"
 #include "freight/trace/tensor.h"

@@ -1,4 +1,4 @@
-// What --precision means on a device: the type to compute in, how f32 is multiplied, and a line for the user if the
+// The meaning of --precision on a device: the type to compute in, how f32 is multiplied, and a line for the user if the
 // device gains nothing from the requested precision, so that the run stays in f32.
 #pragma once
 #include <string>

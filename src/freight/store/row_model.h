@@ -1,6 +1,6 @@
-// What a learner other than a network saves: a fitted model that predicts from rows of named columns, such as boosted
-// trees, forests, linear models and the baseline. (A network is models::Model.) Rows consist of numbers: this file
-// defines, for all of these models, which number a value of the table is.
+// The fitted model of a learner other than a network, which predicts from rows of named columns: boosted trees,
+// forests, linear models and the baseline. (A network is models::Model.) Rows consist of numbers: this file defines,
+// for all of these models, which number a value of the table is.
 #pragma once
 #include <functional>
 #include <memory>

@@ -261,9 +261,8 @@ std::map<std::string, ColumnKind> parse_types(const std::string& text) {
     const std::vector<std::string> known(std::begin(kKindNames), std::end(kKindNames));
     const auto at = std::find(known.begin(), known.end(), kind);
     if (at == known.end()) {
-      const std::string near = nearest(kind, known);
       fail(ErrorKind::usage, "--types", "expected COLUMN=TYPE with one of ", join(known, ", "), ", got ", part,
-           near.empty() ? "" : cat("; did you mean ", near, "?"));
+           did_you_mean(kind, known));
     }
     if (!types.emplace(name, static_cast<ColumnKind>(at - known.begin())).second)
       refuse_twice("--types", "columns", name);

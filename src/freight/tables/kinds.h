@@ -20,7 +20,7 @@ inline bool learnt(ColumnKind kind) { return kind <= ColumnKind::datetime; }
 // Parses "zip=category,when=datetime". Throws Error(usage) for an unknown kind, a column without one, or a column that
 // appears twice.
 std::map<std::string, ColumnKind> parse_types(const std::string& text);
-// How a reader of cells must read a column of a given kind.
+// The way in which a reader of cells must read a column of a given kind.
 data::CellKind cells_of(ColumnKind kind);
 
 struct TypedColumn {

@@ -24,7 +24,7 @@ constexpr int64_t kMlpEpochs = 60, kMlpBatch = 128, kMlpPatience = 8;
 constexpr int64_t kMlpFolds = 7;             // of the training rows, one of which says when to end
 constexpr int64_t kLeastRowsToHoldOut = 20;  // of fewer rows all are fitted, for all epochs
 
-// How often each row counts: as its weight says, and once in the mean.
+// The number of times that each row counts: by its weight, with a mean of 1.
 std::vector<double> mlp_row_weights(const store::Rows& rows) {
   std::vector<double> weights;
   double sum = 0;
@@ -211,7 +211,7 @@ std::shared_ptr<const store::RowModel> MlpLearner::fit(const train::Config& conf
                .metric = [net](const Tensor& outputs, const Tensor& y) { return net->loss_of_mean(outputs, y); },
                .higher_is_better = false};
   train::Config training = training_of(config, rows.count());
-  // Where no rows are held out nothing is to be measured, but for the end of a run, which every run has.
+  // If no rows are held out, nothing is measured before the end of the run.
   if (!part) training.eval_every = training.epochs;
   const data::Dataset watched = part ? dataset_of(columns, part->test, target) : fitted;
   const train::Feeds feeds{

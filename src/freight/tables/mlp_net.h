@@ -17,7 +17,7 @@ class MlpNet : public nn::Module {
 
   // Two classes are one logit; 0 classes are values.
   MlpNet(const MlpColumns& columns, int64_t bins, int64_t classes);
-  // What is not trained: the bins, and mean and deviation of the values to predict.
+  // Sets the parts that are not trained: the bins, and mean and deviation of the values to predict.
   void set(const MlpBins& bins, double mean, double deviation) const;
   // Draws the scaling by which members differ at first: all numbers of an embedding are scaled alike.
   void draw_scaling() const;
@@ -27,7 +27,7 @@ class MlpNet : public nn::Module {
   // Of the outputs (N, K, O) the members' mean: probabilities (N, classes), or values (N, 1) in the units of the
   // column.
   Tensor predictions(const Tensor& outputs) const;
-  // What training minimises, and what says which epoch is the best: the mean over the members of each member's loss,
+  // Training minimizes the first, and the second decides which epoch is the best: the mean of the members' losses,
   // and the loss of their mean. Targets f32 (N, 2): class or scaled value, and how often the row counts. f32 (N) each.
   Tensor loss_of_members(const Tensor& outputs, const Tensor& targets) const;
   Tensor loss_of_mean(const Tensor& outputs, const Tensor& targets) const;

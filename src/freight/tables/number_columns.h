@@ -9,7 +9,7 @@ namespace freight::tables {
 
 struct NumberReading {
   data::NumberStyle style = {};  // of its numbers
-  // How the column was read, and which values are not numbers; missing_note reports missing ones.
+  // Says how the column was read, and which values are not numbers; missing_note reports missing ones.
   std::string note = {};
 };
 

@@ -11,6 +11,7 @@
 #include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/data/columns.h"
 #include "freight/data/number_style.h"
 
@@ -49,9 +50,8 @@ size_t column_at(const std::vector<std::string>& names, const std::string& asked
   if (at != names.end()) return static_cast<size_t>(at - names.begin());
   const uint64_t number = parse_number<uint64_t>(asked).value_or(0);
   if (number >= 1 && number <= names.size()) return number - 1;
-  const std::string near = nearest(asked, names);
   fail(ErrorKind::usage, flag, "there is no column ", asked, " in ", table, ": got ", excerpt(join(names, ", ")),
-       near.empty() ? "" : cat("; did you mean ", near, "?"));
+       did_you_mean(asked, names));
 }
 
 size_t target_of(const data::TableHead& head, const std::string& asked, const std::string& table) {

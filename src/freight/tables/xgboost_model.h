@@ -16,7 +16,7 @@
 
 namespace freight::tables {
 
-// What the file contains in addition to the trees.
+// The contents of the file in addition to the trees.
 struct TreesMade {
   std::string learner;  // "gbdt", "forest"
   std::string version;  // of the library that fitted them

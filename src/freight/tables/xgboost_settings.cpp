@@ -6,6 +6,7 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
+#include "freight/base/usage.h"
 #include "freight/tables/xgboost_learner.h"
 
 namespace freight::tables {
@@ -48,9 +49,8 @@ std::string constraints(const std::string& text, const std::vector<store::Column
     const std::string name = part.substr(0, equals), sign = equals == std::string::npos ? "" : part.substr(equals + 1);
     const auto at = std::find(names.begin(), names.end(), name);
     if (at == names.end()) {
-      const std::string near = nearest(name, names);
       fail(ErrorKind::usage, "--monotone", "there is no column ", name, ": expected COLUMN=1 or COLUMN=-1, got ", part,
-           near.empty() ? "" : cat("; did you mean ", near, "?"));
+           did_you_mean(name, names));
     }
     const auto place = static_cast<size_t>(at - names.begin());
     if (columns[place].words)

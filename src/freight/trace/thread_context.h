@@ -1,4 +1,4 @@
-// What tracing on a thread depends on besides its arguments: an operator `x + y` and the call of a module `net(x)` have
+// Tracing on a thread depends on this besides its arguments: an operator `x + y` and the call of a module `net(x)` have
 // no place for a context. Internal to the library, for sources of trace and nn alone: everything else is passed as an
 // argument (run/context.h for the runs of plans).
 #pragma once
@@ -21,7 +21,7 @@ class Trace;
 struct TensorImpl;
 
 struct ThreadContext {
-  // Where the program is: scope.h.
+  // The place in the program: scope.h.
   std::string scope;
   const char* file = nullptr;
   unsigned line = 0;
@@ -46,7 +46,7 @@ struct ThreadContext {
   std::vector<std::weak_ptr<Trace>> kept;
   size_t most_kept = 4;
 
-  // What is recorded. The last members, since a trace that goes uses those above.
+  // The recorded parts. They are the last members, since a trace that goes uses those above.
   int pieces = 0;                             // OnePiece objects that live on this thread
   std::shared_ptr<Trace> recording;           // null outside of compiled functions
   std::vector<std::shared_ptr<Trace>> eager;  // one per device

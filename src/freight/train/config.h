@@ -12,7 +12,7 @@ namespace freight::train {
 // A learning rate that is not said: nets take kRateOfNets, other learners their own (Learner::choose).
 inline constexpr double kAutomaticRate = -1, kRateOfNets = 0.01;
 
-// What a run reads.
+// The data that a run reads.
 struct DataConfig {
   std::string data = "digits";
   std::string data_dir;
@@ -20,7 +20,7 @@ struct DataConfig {
   std::string on_bad_sample = "error";  // error, skip, report
 };
 
-// What a run starts from and where it leaves its results, whatever it trains.
+// The start of a run and the place of its results, whatever it trains.
 struct JobConfig {
   std::string model;  // name or FILE.json
   std::string recipe = "default";
@@ -34,14 +34,14 @@ struct JobConfig {
   bool deterministic = false;
 };
 
-// What networks and models of tables share. Networks are refused these for now (need_flags_of).
+// The settings that networks and models of tables share. Networks are refused these for now (need_flags_of).
 struct CommonConfig {
   std::string metric = "auto";        // check_metric_name() in train/scores.h
   int64_t early_stop = -1;            // a learner chooses what is below 0
   std::string class_weight = "none";  // none, balanced
   std::string weight_column;          // the name or number of a column
   int64_t folds = 0;                  // 0: none, or 5 where something is compared
-  double threshold = 0;               // probability above which the second of two classes is told; 0 chooses
+  double threshold = 0;               // probability above which the second of two classes is predicted; 0 chooses
 };
 
 // A network: its data as samples, its model, optimizer, schedule, memory and checkpoints.
@@ -108,7 +108,7 @@ struct NetworkConfig {
   int64_t eval_every = 1;  // epochs; the last is always evaluated
 };
 
-// A model of a table: which column is told, how the table is read and divided, and how models are compared
+// A model of a table: which column is the target, how the table is read and divided, and how models are compared
 // (docs/tables.md, train/selection.cpp). Every learner of tables has these.
 struct TableConfig {
   std::string target;                  // empty chooses
@@ -153,6 +153,8 @@ struct Config : DataConfig, JobConfig, CommonConfig, NetworkConfig, TableConfig,
 Config recipe(const data::Source& source, const std::string& name = "default");
 // Opens the data that a configuration names. Whoever prepares a run opens them once and hands the source on.
 data::Source source_of(const Config& config);
+// True of the data of the configuration, once they are open.
+bool is_source_of(const data::Source& source, const Config& config);
 // Takes a model. What a recipe says of its own model's net (layers, width, directions, dropout) does not hold for
 // another, and its learning rate is one of nets: a learner of tables chooses its own.
 void set_model(Config& config, const std::string& model, const data::Source& source);

@@ -61,7 +61,7 @@ struct Field {
   // The word that `word` means, which is itself unless it is a synonym.
   std::string meaning(const std::string& word) const;
 };
-// What a run trains, for the flags of other models.
+// The kind of model that a run trains, for the flags of other models.
 struct Trained {
   FlagKind kind = FlagKind::network;       // or table
   std::string name;                        // "a network", "gbdt"

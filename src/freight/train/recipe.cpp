@@ -101,8 +101,18 @@ Config recipe(const data::Source& source, const std::string& name) {
        source.name(), ", or a FILE.json, got ", name);
 }
 
-data::Source source_of(const Config& config) {
-  return data::Source(config.data, {.data_dir = config.data_dir, .text = {.text_column = config.text_column}});
+namespace {
+
+data::LoadOptions source_options(const Config& c) {
+  return {.data_dir = c.data_dir, .text = {.text_column = c.text_column}};
+}
+
+}  // namespace
+
+data::Source source_of(const Config& config) { return data::Source(config.data, source_options(config)); }
+
+bool is_source_of(const data::Source& source, const Config& config) {
+  return source.is(config.data, source_options(config));
 }
 
 void set_model(Config& c, const std::string& model) { set_model(c, model, source_of(c)); }

@@ -17,7 +17,7 @@ class RankWork;
 
 struct RowData {
   store::RowShape shape;
-  std::string target;  // the column that is told
+  std::string target;  // the target column
   store::Rows train, test;
   store::Rows own_test = {};               // of the source's test part; no rows where it names none
   std::vector<std::string> notes;          // on how they came about
@@ -67,7 +67,7 @@ struct TreeFitWork {
   int64_t levels = 1;                      // of a tree, at most
 };
 
-// What a configuration says of the rows of a source; the caller adds a test part of its own (`test`, `whole`) and what
+// The rows of a source as a configuration describes them; the caller adds a test part (`test`, `whole`) and what
 // becomes of rows that cannot be read (`bad`).
 RowSource row_source(const Config& config, data::Source data);
 

@@ -18,7 +18,7 @@ std::map<std::string, std::string> provenance(const Config& config, uint64_t fin
 struct TrainedOn {
   std::string data;         // a named set or a path; empty where the file does not say
   data::LoadOptions load;   // columns of a text file, share and seed of the held-out part
-  std::string target;       // of a table: the column that is told
+  std::string target;       // of a table: the target column
   std::string test;         // of a table: its test part, where that is a file of its own
   std::string fingerprint;  // of the training part; empty where the file does not say, as early ones
   // How training evaluated, for who measures as it did: views of a sample, the precision of the arithmetic, and whether

@@ -46,7 +46,7 @@ struct Scatter {
 };
 
 // idx (I), u (A, I, B) -> y (A, rows, B); of elements: idx like u. Sums of 16-bit types are made in scratch, in f32.
-// Where updates are set, the last of those for one place stays.
+// If updates are set, the last of those for one place stays.
 Lowered scatter(const StepSpec& spec, const Scatter& s) {
   const Type& result = spec.out[0].type;
   const bool through_scratch = wide(result.dtype) != result.dtype && !s.sets;

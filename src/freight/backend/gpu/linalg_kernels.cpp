@@ -70,7 +70,7 @@ Words operator+(Words words, const Words& more) {
   return words;
 }
 
-// What lanes do to a column: x(i, column) = value(i) in rows from `first` on, `step` apart.
+// An update of a column by all lanes: x(i, column) = value(i) in rows from `first` on, `step` apart.
 struct ColumnUpdate {
   Place x;
   const char* column;

@@ -37,7 +37,7 @@ double sigmoid(double a) {
   return e / (1 + e);
 }
 
-// What is beyond a double's accuracy where the two nearly cancel each other, a wider type has.
+// A wider type has the accuracy that a double lacks where the two nearly cancel each other.
 double log_add_exp(double a, double b) {
   if (a == b) return a + 0.69314718055994531;
   const long double least = std::fmin(a, b), most = std::fmax(a, b);

@@ -196,6 +196,7 @@ template <class T>
 void TapsGradWeight<T>::finish(const float* sums, T* dw) const {
   const int64_t of_group = p_.c / p_.groups, line = taps_ * of_group;
   const auto next = static_cast<ptrdiff_t>(slice_bytes_ / sizeof(float));
+  [[maybe_unused]] const auto to_bf16 = bf16_conversion().store;
   parallel_for(p_.o, sums_ > 16384, [&](int64_t o) {
     for (int64_t c = 0; c < of_group; ++c) {
       for (int64_t tap = 0; tap < taps_; ++tap) {
@@ -206,7 +207,7 @@ void TapsGradWeight<T>::finish(const float* sums, T* dw) const {
         if constexpr (std::is_same_v<T, float>) {
           to = sum;
         } else {
-          bf16_conversion().store(&to, &sum, nullptr, nullptr, 1);
+          to_bf16(&to, &sum, nullptr, nullptr, 1);
         }
       }
     }

@@ -1,4 +1,4 @@
-// Which instruction set the SIMD kernels use, and their tables by instruction set. Knows no kernel.
+// The instruction set of the SIMD kernels, and their tables by instruction set. This file knows no kernel.
 #pragma once
 #include <array>
 #include <cstddef>
