@@ -14,6 +14,7 @@
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/io/safetensors.h"
+#include "freight/io/weights_file.h"
 #include "freight/models/models.h"
 #include "freight/nn/nn.h"
 #include "freight/trace/tracer.h"
@@ -396,6 +397,10 @@ Model from_spec_file(const std::string& path) {
     fail(ErrorKind::usage, "model", "'", path,
          "' is a saved model, expected a built-in model or a spec file: ", "freight models show ", path,
          " --spec prints its spec");
+  }
+  if (io::names_torch_file(path)) {
+    fail(ErrorKind::usage, "model", "'", path, "' contains weights without a network: freight models convert ", path,
+         " OUT.safetensors --model NAME makes a saved model, --model NAME --weights ", path, " trains from them");
   }
   return from_spec(io::read_text(path), path);
 }
