@@ -303,8 +303,8 @@ void print_world(const PlanInput& in, const WorldRequest& r) {
   }
   print_memory(world);
   std::printf(
-      "\npredicted, not measured, from catalog/devices.json and catalog/links.json; gradients are summed while the "
-      "backward\nhalf runs (docs/plan.md); another device in full: --on NAME\n");
+      "\npredicted, not measured, from catalog/devices.json and catalog/links.json; the all-reduce overlaps with "
+      "the\nbackward pass (docs/plan.md); another device in full: --on NAME\n");
 }
 
 }  // namespace freight::app

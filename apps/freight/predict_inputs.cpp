@@ -75,7 +75,7 @@ LineReader::Got LineReader::next(std::string& line) {
     at_ = 0;
     if (buffer_.size() > kLongestLine) {
       fail(ErrorKind::data, path_ == "-" ? "standard input" : path_, "line ", number_ + 1, " is longer than ",
-           human_bytes(static_cast<double>(kLongestLine)), ": this is no list of paths or texts");
+           human_bytes(static_cast<double>(kLongestLine)), ": this is not a list of paths or texts");
     }
     pollfd ready{fd_, POLLIN, 0};
     if (::poll(&ready, 1, 100) <= 0) return Got::wait;

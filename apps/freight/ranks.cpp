@@ -339,11 +339,11 @@ Bounds parse_elastic(const std::string& text) {
   const std::vector<std::string> parts = split(text, ':');
   const std::optional<int> least = parse_number<int>(parts[0]), most = parse_number<int>(parts.back());
   if (parts.size() != 2 || !least || !most) {
-    refuse_text("--elastic", "the fewest and the most devices, as in 1:4", text);
+    refuse_text("--elastic", "MIN:MAX devices, as in 1:4", text);
   }
   const Bounds e{.least = *least, .most = *most};
   need_at_least("--elastic", "devices", static_cast<double>(e.least), 1);
-  if (e.least > e.most) fail(ErrorKind::usage, "--elastic", "got ", text, ": the fewest are more than the most");
+  if (e.least > e.most) fail(ErrorKind::usage, "--elastic", "got ", text, ": the minimum is above the maximum");
   return e;
 }
 

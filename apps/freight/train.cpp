@@ -55,9 +55,8 @@ void declare(Options& o, train::Config& c, TrainFlags& f) {
   o.add("--device-weights", &f.ranks.weights,
         "fraction of the batch per device: 4,1, or auto, from measured steps (default: even; auto for mixed devices)",
         {.value = "LIST"});
-  o.add(
-      "--shard-optimizer", &f.ranks.shard_optimizer,
-      "each device keeps a part of the optimizer's state and updates that (ZeRO stage 1): less memory, the same bits");
+  o.add("--shard-optimizer", &f.ranks.shard_optimizer,
+        "shard the optimizer state over the devices (ZeRO stage 1): less memory, bitwise the same result");
   o.add("--elastic", &f.ranks.elastic,
         "restart the job on MIN to MAX of --devices when a process fails; from the last checkpoint; implies "
         "--resume auto --shards 8, and needs --output-dir",

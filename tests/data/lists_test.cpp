@@ -287,7 +287,7 @@ TEST(ClassNames, ThatDifferInUnicodeFormAloneAreToldSo) {
   for (const char* name : {kDecomposed, "z"}) put(dir / cat("val/", name, "/1.png"), "x");
   expect_error(ErrorKind::data, {"val/", "only in Unicode form"}, [&] { load(dir.path()); });
   put(dir / "l.csv", cat("path,label\na.png,", kComposed, "\nb.png,", kDecomposed, "\nc.png,z\nd.png,z\n"));
-  EXPECT_NE(load(dir / "l.csv").train.note.find("Unicode form alone"), std::string::npos);
+  EXPECT_NE(load(dir / "l.csv").train.note.find("only in Unicode form"), std::string::npos);
 }
 
 TEST(NamedSets, AFolderHereGoesBeforeThem) {

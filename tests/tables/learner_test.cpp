@@ -274,7 +274,7 @@ TEST_F(Tables, WrongTablesAreRefusedByFileAndLine) {
   refused("a,b\n1,2\n3,\n4,5\n", ErrorKind::data, {"bad.csv:3", "column b", "empty", "--on-bad-sample skip"});
   refused("a,b\n1,2\n3,4\n", ErrorKind::usage, {"--target", "there is no column c", "a, b"}, "c");
   refused("b\n1\n1\n2\n2\n", ErrorKind::data, {"the column b alone"});
-  expect_error(ErrorKind::data, {"is no table", ".csv"}, [&] { read_table({.data = dir_.path()}); });
+  expect_error(ErrorKind::data, {"is not a table", ".csv"}, [&] { read_table({.data = dir_.path()}); });
 }
 
 TEST_F(Tables, TheBaselineTellsFrequenciesAndItsStoredFileAnswersTheSame) {
@@ -513,7 +513,7 @@ TEST_F(Tables, DamagedFilesAndUnknownLearnersAreRefused) {
     };
   };
   for (const double cell : {2.0, -2.0, 0.5, 1e308}) {
-    changed(of_words(cell), {"samples.rows", "in column colour, which has 2 words"});
+    changed(of_words(cell), {"samples.rows", "in column colour, which has 2 categories"});
   }
 }
 

@@ -420,7 +420,7 @@ TEST_F(MlpRuns, FlagsOfNetsThatItLacksAndTablesWithoutAnythingToLearnAreRefused)
   for (int i = 0; i < 40; ++i) csv += cat("w", i % 10, ",", i % 4 < 2 ? "u" : "v", "\n");
   io::write_file_atomic(dir_ / "same.csv", std::string_view(csv));
   config_.data = dir_ / "same.csv";
-  expect_error(ErrorKind::data, {"no column differs", "--model baseline"}, [&] { run(); });
+  expect_error(ErrorKind::data, {"every column is constant", "--model baseline"}, [&] { run(); });
   config_.lr = 1e30;
   config_.data = dir_ / "y.csv";
   expect_error(ErrorKind::diverged, {"--lr"}, [&] { run(); });

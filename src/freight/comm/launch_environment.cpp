@@ -136,7 +136,7 @@ std::optional<Launch> read_slurm() {
   } else {
     const std::vector<int> all = tasks_per_node(tasks);
     if (node >= all.size()) {
-      fail(ErrorKind::usage, tasks, "got '", excerpt(env::get(tasks)), "', which says nothing of node ", node);
+      fail(ErrorKind::usage, tasks, "got '", excerpt(env::get(tasks)), "', which has no entry for node ", node);
     }
     l.local_world = all[node];
   }

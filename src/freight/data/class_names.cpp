@@ -26,7 +26,7 @@ std::string class_forms_note(const std::vector<std::string>& classes) {
     const auto [at, fresh] = seen.emplace(composed(name), name);
     if (!fresh && at->second != name) {
       return cat("there are two classes ", name,
-                 ", whose names differ in Unicode form alone (NFC and NFD): rename one "
+                 ", whose names differ only in Unicode form (NFC and NFD): rename one "
                  "of them if they are one");
     }
   }

@@ -49,6 +49,7 @@ struct Dataset {
   std::string note;           // what a user should know of how this part came about; often empty
   bool undivided = false;     // the data has no part for the test: see Undivided
   bool test_apart = false;    // the data has a test part, and this held-out part is another
+  bool validation = false;    // this is a validation set: held out of training data, or named so
   ArrayMeaning meaning = {};  // of arrays
 
   int64_t count() const;                                                        // samples

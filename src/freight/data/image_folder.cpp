@@ -238,6 +238,7 @@ TrainTest load_image_source(const std::string& path, const std::string& name, co
                  dataset_of(std::move(val), name, "test", classes, val_geometry)};
   sets.train.undivided = sets.test.undivided = held_out.empty();
   sets.test.test_apart = !test_at.empty() && held_out != test_at;
+  sets.test.validation = held_out.empty() || held_out != test_at;
   return sets;
 }
 

@@ -382,6 +382,7 @@ TextSet load_text_source(const std::string& path, const std::string& name, const
   set.name = name;
   set.undivided = held_out.empty();
   set.test_apart = !l.test.empty() && held_out != l.test;
+  set.validation = held_out.empty() || held_out != l.test;
   const bool whole = set.undivided && o.undivided == Undivided::whole;
   Reader reader(o, listing);
   if (!l.folders && form_of(l.train) == Form::corpus) {
@@ -399,7 +400,7 @@ TextSet load_text_source(const std::string& path, const std::string& name, const
   if (rows.empty()) fail(ErrorKind::data, l.train, "has no documents");
   const std::vector<std::string> labels = classes_of(rows);
   if (labels.size() < 2 && !whole) {
-    fail(ErrorKind::data, l.train, "has one class alone, ", labels[0], ": expected two or more");
+    fail(ErrorKind::data, l.train, "has only one class, ", labels[0], ": expected two or more");
   }
   std::map<std::string, int64_t> numbers;
   for (size_t i = 0; i < labels.size(); ++i) numbers[labels[i]] = static_cast<int64_t>(i);

@@ -46,6 +46,7 @@ struct TextSet {
   bool undivided = false;            // the data has no part for the test: see Undivided
 
   bool test_apart = false;  // the data has a test part, and `test` is another: one for validation
+  bool validation = false;  // `test` is a validation set: held out of training data, or named so
 
   bool corpus() const { return classes.empty(); }  // one plain text without classes
 };

@@ -173,7 +173,7 @@ std::vector<std::string> parse_list(TokenizerKind kind, io::ByteView bytes, cons
   std::vector<std::string> list;
   for (const auto& token : j) {
     if (!token.is_string() || token.get_ref<const std::string&>().empty())
-      damaged("entry ", list.size(), " is no token");
+      damaged("entry ", list.size(), " is not a token");
     list.push_back(token.get<std::string>());
     if (kind == TokenizerKind::character) {
       size_t at = 0;
@@ -184,7 +184,7 @@ std::vector<std::string> parse_list(TokenizerKind kind, io::ByteView bytes, cons
   std::vector<std::string> sorted = list;
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-  if (twice != sorted.end()) damaged("'", *twice, "' is there twice");
+  if (twice != sorted.end()) damaged("'", *twice, "' appears twice");
   return list;
 }
 

@@ -311,7 +311,7 @@ class PickleMachine {
       case 0x93: {
         const std::vector<PickleRef> names = pop_some(2);
         if (value(names[0]).kind != PickleKind::text || value(names[1]).kind != PickleKind::text) {
-          damaged("has a name that is no string at byte ", at_ - 1);
+          damaged("has a name that is not a string at byte ", at_ - 1);
         }
         push_global(value(names[0]).text + "." + value(names[1]).text);
         return true;

@@ -94,7 +94,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
     return true;
   }
   bool number_integer(int64_t) override { return bad("negative number"); }
-  bool number_float(double, const std::string&) override { return bad("number that is no integer"); }
+  bool number_float(double, const std::string&) override { return bad("number that is not an integer"); }
   bool boolean(bool) override { return bad("unexpected boolean"); }
   // Some writers say of a file without metadata that they are null.
   bool null() override { return (depth_ == 1 && in_metadata_) || bad("unexpected null"); }

@@ -223,7 +223,8 @@ std::map<std::string, ByteView> tar_members(ByteView bytes, const std::string& n
     const uint64_t size = octal(124, 11);
     at += kTarBlock;
     if (size > bytes.size() - at) bad_torch(name, "truncated tar archive: ", excerpt(path), " has ", size, " bytes");
-    if (head[156] != '0' && head[156] != 0) bad_torch(name, "refused: its member ", excerpt(path), " is no plain file");
+    if (head[156] != '0' && head[156] != 0)
+      bad_torch(name, "refused: its member ", excerpt(path), " is not a regular file");
     paths.push_back(path);
     all[path] = bytes.subspan(at, size);
     at += std::min((size + kTarBlock - 1) / kTarBlock * kTarBlock, bytes.size() - at);
@@ -331,7 +332,7 @@ class TorchArrays {
     SafeTensors out;
     std::set<std::string> names;
     for (const auto& [key, tensor] : content_.tensors) {
-      if (!names.insert(key).second) bad(key, "is there twice");
+      if (!names.insert(key).second) bad(key, "appears twice");
       out.tensors.emplace_back(key, array(key, tensor));
     }
     return out;

@@ -204,7 +204,7 @@ RunRecord read_run(const std::string& path) {
   std::error_code error;
   if (!fs::exists(path, error)) fail(ErrorKind::data, path, "there is no such directory; expected that of a run");
   if (!fs::is_directory(path, error)) {
-    fail(ErrorKind::data, path, "is a file, expected the directory of a run, as freight train -o DIR makes it");
+    fail(ErrorKind::data, path, "is a file, expected the directory of a run, which freight train -o DIR creates");
   }
   if (!io::file_exists(run.path + "/run.json") && !io::file_exists(run.path + "/metrics.jsonl")) {
     fail(ErrorKind::data, path, "not the directory of a run: it has neither run.json nor metrics.jsonl");

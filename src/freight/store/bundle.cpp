@@ -102,8 +102,9 @@ void need_same(const data::Tokenizer& tokens, const io::SafeTensors& file, const
   const Array own = tokens.stored();
   if (!stored || (stored->bytes() == own.bytes() && std::memcmp(stored->raw(), own.raw(), own.bytes()) == 0)) return;
   fail(ErrorKind::checkpoint, path,
-       "the vocabulary is not that of these weights: it is built again from the training texts, and its numbers mean "
-       "other tokens; weights of a text model require the data, split and tokenizer that they were trained with");
+       "the weights were trained with a different vocabulary: the vocabulary is built from the training texts; weights "
+       "of "
+       "a text model require the data, split and tokenizer that they were trained with");
 }
 
 // Loads the tokenizer and the lengths of batches; the vocabulary must be the one that the weights were trained with.

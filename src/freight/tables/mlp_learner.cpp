@@ -195,9 +195,9 @@ std::shared_ptr<const store::RowModel> MlpLearner::fit(const train::Config& conf
   const data::Dataset fitted = dataset_of(columns, rows, target);
   if (!any_column_differs(fitted.images, rows)) {
     fail(ErrorKind::data, config.data,
-         "no column differs between the rows of training, by words that 5 of them have: there is nothing to learn "
-         "from; ",
-         "--model baseline predicts what the column ", data.target, " holds");
+         "every column is constant in the training rows, or has only categories of fewer than 5 rows: there is nothing "
+         "to learn from; --model baseline predicts the column ",
+         data.target);
   }
   const MlpBins bins = mlp_bins(columns, data.shape.columns, fitted.images, rows);
   const auto classes = static_cast<int64_t>(data.shape.classes.size());

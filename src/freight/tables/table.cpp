@@ -250,7 +250,7 @@ class TableReader {
       if (!options.said) reasons.push_back(cat(column.name, " (", to_string(typed.kind), ": ", typed.note, ")"));
     }
     if (places_.empty()) {
-      fail(ErrorKind::data, source_.data.where(), "has the column ", out_.target, " alone: there are no features",
+      fail(ErrorKind::data, source_.data.where(), "has the column ", out_.target, " only: there are no features",
            reasons.empty() ? "" : cat("; ignored: ", join(reasons, ", "), "; --types COL=TYPE overrides this"));
     }
     if (reasons.empty()) return;
@@ -507,7 +507,7 @@ void need_file(const std::string& path) {
   std::error_code ignored;
   if (!path.empty() && !std::filesystem::is_directory(path, ignored)) return;
   fail(ErrorKind::data, path.empty() ? std::string("data") : path,
-       "is no table: expected a .csv, .tsv, .jsonl (.gz too) or .npz file with a row per sample");
+       "is not a table: expected a .csv, .tsv, .jsonl (.gz too) or .npz file with a row per sample");
 }
 
 }  // namespace

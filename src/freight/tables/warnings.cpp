@@ -105,10 +105,9 @@ void warn_of_leaks(const train::RowData& data, std::vector<std::string>& warning
     if (scaled || one_to_one(part, c)) names.push_back(column.name);
   }
   if (names.empty()) return;
-  warnings.push_back(cat(names.size() == 1 ? "column " : "columns ", listed(names),
-                         names.size() == 1 ? " predicts " : " predict ", data.target,
-                         " exactly, row by row: where that is not known before ", data.target,
-                         " would be known; if not, remove it (--drop)"));
+  warnings.push_back(
+      cat(names.size() == 1 ? "column " : "columns ", listed(names), names.size() == 1 ? " predicts " : " predict ",
+          data.target, " exactly (target leakage): remove it (--drop) unless it is known before ", data.target, " is"));
 }
 
 void warn_of_rare_classes(const train::RowData& data, std::vector<std::string>& warnings) {
@@ -148,16 +147,16 @@ void warn_of_missing(const train::RowData& data, const store::Rows& other, const
   }
   if (!there.empty()) {
     warnings.push_back(cat(listed(there), there.size() == 1 ? " is" : " are", " missing in all rows of the ", part,
-                           ": its metrics do not cover what was learned about ", there.size() == 1 ? "it" : "them"));
+                           ": its metrics do not measure what was learned from ", there.size() == 1 ? "it" : "them"));
   }
   if (!unknown.empty()) {
     warnings.push_back(cat(listed(unknown), unknown.size() == 1 ? " has" : " have",
                            " no category of the training set in any row of the ", part,
-                           ": its metrics do not cover what was learned about ", unknown.size() == 1 ? "it" : "them"));
+                           ": its metrics do not measure what was learned from ", unknown.size() == 1 ? "it" : "them"));
   }
   if (!here.empty()) {
     warnings.push_back(cat(listed(here), here.size() == 1 ? " is" : " are",
-                           " missing in all rows of the training set: nothing is learned about ",
+                           " missing in all rows of the training set: nothing is learned from ",
                            here.size() == 1 ? "it" : "them"));
   }
 }

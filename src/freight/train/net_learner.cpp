@@ -463,6 +463,7 @@ RunSummary NetRun::summary() const {
   s.example = task->example();
   s.sample_set = task->sample_set();
   if (task->test_apart()) s.held_out = "val";
+  s.validates = task->validates();
   s.batch_size = config.batch_size;
   s.grad_accum = config.grad_accum;
   s.devices = ranks ? ranks->world() : 1;

@@ -31,7 +31,9 @@ struct RunSummary {
   std::vector<std::string> notes;     // on how the data came about, and on what the device lacks
   std::vector<std::string> warnings;  // what was asked for and is not so: damaged checkpoints that were passed over
   std::string pass = "epoch";         // over the training data: an epoch, or a round of boosting
-  std::string held_out = "test";      // what the epochs' figures are of: "val" where a test set is another
+  // The split that files name for the epochs' figures: "val" only where a test set is another.
+  std::string held_out = "test";
+  bool validates = false;  // a network's epochs are evaluated on a validation set: held out of training data, or `val`
   std::string measured = "test";  // what the figures of the stored model are of: "val" where fitting used these rows
   std::string unit;               // of samples: "img", "sample", "doc", "tok"
   std::string example;            // an argument of `freight predict` for this model, quoted; "" where none is known

@@ -248,7 +248,7 @@ struct RowRun : Prepared {
     note_small_classes();
     if (!config.split_by.empty()) {
       notes.push_back(cat("folds are random, not by ", config.split_by,
-                          ": what is compared is fitted to rows of later times than some that it is measured on"));
+                          ": models are fitted on rows that are later than some of the rows they are evaluated on"));
     }
   }
 
@@ -283,7 +283,7 @@ struct RowRun : Prepared {
     s.notes.insert(s.notes.begin(), rows.notes.begin(), rows.notes.end());
     if (rows.test.count() == 0 && learner.reads_held_out(config) && !compares) {
       const auto trees = learner.tree_work(config, rows);
-      s.notes.push_back(cat("there is no validation set to end the fit early",
+      s.notes.push_back(cat("there is no validation set for early stopping",
                             trees ? cat(": all ", trees->rounds, " rounds are fitted (--rounds)") : std::string()));
     }
     if (ranks) {
@@ -605,7 +605,7 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
   if (!trained_here && !asked && request.split != "train") {
     out.rows = joined(data.train, data.test);
     out.note = cat(out.note, out.note.empty() ? "" : "; ", "all ", out.rows.count(), " rows of ", out.data,
-                   " are measured: the model was trained on other data");
+                   " are evaluated: the model was trained on other data");
   }
   if (request.split == "test" && trained_here && said("held_out") == kValidation) out.part = kValidation;
   if (out.rows.count() == 0 && trained_here && source.val_split == 0 && request.split != "train") {

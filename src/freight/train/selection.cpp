@@ -83,7 +83,7 @@ class Comparison {
     for (size_t i = 0; i < candidates.size(); ++i) {
       const Candidate& c = candidates[i];
       if (over(end)) {
-        if (!stopped_) board_.left_out.push_back(cat(name_of(c), ": not reached in the time"));
+        if (!stopped_) board_.left_out.push_back(cat(name_of(c), ": not reached within the time budget"));
         continue;
       }
       const double share = std::max(end - now(), 0.0) / static_cast<double>(candidates.size() - i);
@@ -224,7 +224,8 @@ class Comparison {
 
   Selected chosen() {
     if (not_reached_ > 0 && !stopped_) {
-      board_.left_out.push_back(cat(not_reached_, " further settings: not reached in the time, or not fitted"));
+      board_.left_out.push_back(
+          cat(not_reached_, " further settings: not reached within the time budget, or not fitted"));
     }
     std::stable_sort(board_.standings.begin(), board_.standings.end(), [&](const ModelScore& a, const ModelScore& b) {
       if (a.whole != b.whole) return a.whole;

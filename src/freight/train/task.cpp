@@ -5,12 +5,14 @@
 #include "freight/base/printable.h"
 #include "freight/data/finite.h"
 #include "freight/data/resample.h"
+#include "freight/io/weights_file.h"
 #include "freight/train/evaluate.h"
 
 namespace freight::train {
 
 bool is_spec_file(const std::string& model) {
-  return ends_with(model, ".json") || ends_with(model, ".safetensors") || model.find('/') != std::string::npos;
+  return ends_with(model, ".json") || ends_with(model, ".safetensors") || io::names_torch_file(model) ||
+         model.find('/') != std::string::npos;
 }
 
 namespace {
@@ -180,6 +182,7 @@ class SampleTask : public Task {
     return notes;
   }
   bool test_apart() const override { return data_.test.test_apart; }
+  bool validates() const override { return data_.test.validation; }
   const char* unit() const override { return preprocessing().pictures() ? "img" : "sample"; }
   std::string example() const override {
     if (!preprocessing().pictures()) return {};

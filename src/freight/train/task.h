@@ -53,6 +53,8 @@ class Task {
   virtual std::vector<std::string> notes() const = 0;
   // True where the data has a test part of its own, and training is evaluated on another: the one for validation.
   virtual bool test_apart() const { return false; }
+  // True where training is evaluated on a validation set, and not on a test part of the data.
+  virtual bool validates() const { return false; }
   // The word for what is counted: "img", "sample", "doc", "tok".
   virtual const char* unit() const = 0;
   // An argument of `freight predict` for such data, quoted for a shell; "" where none is known.
