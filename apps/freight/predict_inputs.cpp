@@ -147,7 +147,7 @@ void InputStream::open(const std::string& file) {
     lines_ = std::make_unique<LineReader>(file);
     return;
   }
-  data::TextRows read = data::parse_unlabelled(io::read_file_gunzip(file), file, *form, sources_.text_column);
+  data::TextRows read = data::parse_unlabeled(io::read_file_gunzip(file), file, *form, sources_.text_column);
   documents_.assign(std::make_move_iterator(read.rows.begin()), std::make_move_iterator(read.rows.end()));
   if (!read.note.empty()) notes_.push_back(std::move(read.note));
 }

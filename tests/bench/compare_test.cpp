@@ -125,8 +125,8 @@ TEST(EpochCost, CountsWholeBatchesAtTheMovedTime) {
 
 TEST(Utilisation, IsOfTheDensePeak) {
   const Comparison c = comparison();
-  EXPECT_DOUBLE_EQ(utilisation(c.curves[0], *c.curves[0].at(4)), 1);
-  EXPECT_DOUBLE_EQ(utilisation(c.curves[1], c.curves[1].points.back()), 0);
+  EXPECT_DOUBLE_EQ(utilization(c.curves[0], *c.curves[0].at(4)), 1);
+  EXPECT_DOUBLE_EQ(utilization(c.curves[1], c.curves[1].points.back()), 0);
 }
 
 TEST(Layers, AreSummedOverForwardAndBackwardWithTheLongestBound) {
@@ -203,7 +203,7 @@ Json opened(const std::string& html) {
   return Json::parse(io::read_text(dir / "out.json"), nullptr, false);
 }
 
-TEST(ComparisonPage, DrawsCurvesRooflineAndTimelineForReadersWithoutColour) {
+TEST(ComparisonPage, DrawsCurvesRooflineAndTimelineForReadersWithoutColor) {
   const std::string html = to_html(comparison());
   EXPECT_EQ(html.find("net<1>"), std::string::npos);
   EXPECT_NE(html.find("Far &amp; away"), std::string::npos);

@@ -314,7 +314,7 @@ TEST_P(BadSamples, StopTheLoaderOrAreLeftOutAndNamed) {
   }
   EXPECT_EQ(named.size(), total);
 }
-TEST_P(BadSamples, LeaveTheOtherSamplesTheirNeighboursInEachPieceOfAMixedBatch) {
+TEST_P(BadSamples, LeaveTheOtherSamplesTheirNeighborsInEachPieceOfAMixedBatch) {
   const TemporaryDir dir;
   write_images(dir.path(), {"a", "b"}, 5);
   write_bad_files(dir / "b");

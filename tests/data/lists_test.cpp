@@ -35,7 +35,7 @@ std::string table_of(const List& l) {
 }
 
 class ImageLists : public ::testing::TestWithParam<List> {};
-TEST_P(ImageLists, AreRecognised) {
+TEST_P(ImageLists, AreRecognized) {
   const List& l = GetParam();
   const TemporaryDir dir;
   put(dir / "list.csv", table_of(l));
@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& p) { return p.param.name; });
 
 class TextTables : public ::testing::TestWithParam<List> {};
-TEST_P(TextTables, AreRecognised) {
+TEST_P(TextTables, AreRecognized) {
   const List& l = GetParam();
   const TemporaryDir dir;
   put(dir / "table.csv", table_of(l));

@@ -22,7 +22,7 @@ namespace {
 using freight::testing::expect_error;
 using freight::testing::read_text;
 
-// The nearest class centre over columns of numbers, which each round moves halfway to the mean: a learner in few lines.
+// The nearest class center over columns of numbers, which each round moves halfway to the mean: a learner in few lines.
 class Halfway : public store::RowModel {
  public:
   explicit Halfway(Array centres) : centres_(std::move(centres)) {}

@@ -142,7 +142,7 @@ class MlpRuns : public TableRuns {
     tell("y");
   }
   // 400 rows of two numbers, a word that changes what they mean, and a number that is missing in every fifth row. What
-  // is told is a chess board's colour, "y", or depends on it: no sum over the columns tells its fields apart.
+  // is told is a chess board's color, "y", or depends on it: no sum over the columns tells its fields apart.
   void tell(const std::string& column) {
     std::string csv = cat("a,b,word,c,", column, "\n");
     for (int i = 0; i < 400; ++i) {

@@ -133,7 +133,7 @@ class XgboostTest : public TableRuns {
  protected:
   void SetUp() override {
     if (const std::string why = no_xgboost(); !why.empty()) GTEST_SKIP() << why;
-    // The colour alone tells the class, but for a tenth of the rows; a cell of each column is missing.
+    // The color alone tells the class, but for a tenth of the rows; a cell of each column is missing.
     std::string csv = "length,colour,noise,species\n";
     for (int i = 0; i < 400; ++i) {
       const int colour = i * 7 % 5, noise = i * 31 % 17;
@@ -185,7 +185,7 @@ TEST_F(XgboostTest, TreesAreFittedStoredMeasuredAndAnswerAlike) {
   EXPECT_GT(run().test.loss, 1.5 * r.test.loss);
 }
 
-TEST_F(XgboostTest, ARowsAnswerDoesNotDependOnItsNeighboursOrThreads) {
+TEST_F(XgboostTest, ARowsAnswerDoesNotDependOnItsNeighborsOrThreads) {
   const train::RowData rows = data();
   const auto model = fit(rows);
   const Array all = model->run(rows.train.values);

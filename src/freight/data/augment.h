@@ -1,4 +1,4 @@
-// Transforms of a sample on the way from the data set to the network: shift, crop, flip, colours, erasing, normalise,
+// Transforms of a sample on the way from the data set to the network: shift, crop, flip, colors, erasing, normalize,
 // memory layout; of images in files also reading and resizing (image_reader.h). Every random choice is a function
 // of (seed, epoch, sample number): the same batch for any number of workers.
 #pragma once
@@ -27,12 +27,12 @@ struct Augment {
   ColorJitter color_jitter = {};
   int rand_augment = 0;            // operations of RandAugment; 2 is usual
   int rand_augment_magnitude = 9;  // 0 to 30
-  double random_erase = 0;         // probability that a rectangle becomes the mean colour (Zhong et al. 2020)
+  double random_erase = 0;         // probability that a rectangle becomes the mean color (Zhong et al. 2020)
   bool normalize = true;           // (x - mean) / std per channel, by the data set's figures
 };
 
 // All that is drawn for one sample of a set in memory. dst(y, x) = src(y + dy, x + dx), mirrored first where `flip` is
-// set; then rows [top, bottom) and columns [left, right) become 0, the mean colour.
+// set; then rows [top, bottom) and columns [left, right) become 0, the mean color.
 struct Draw {
   // The number of the sample in the set, and the figures of its changes, in pixels.
   int32_t sample = 0, dy = 0, dx = 0, flip = 0, top = 0, bottom = 0, left = 0, right = 0;
@@ -60,16 +60,16 @@ class Transform {
   // A stored value x becomes x * scale + bias; one of each per channel.
   const std::vector<float>& scale() const { return scale_; }
   const std::vector<float>& bias() const { return bias_; }  // one per channel
-  // True where a sample is what draw() and the scale say: neither read from a file nor recoloured.
-  bool drawn() const { return !set_->files && !recolours(); }
+  // True where a sample is what draw() and the scale say: neither read from a file nor recolored.
+  bool drawn() const { return !set_->files && !recolors(); }
 
  private:
   bool mirrors(int64_t index, int64_t epoch) const;
   void draw_erased(int64_t index, int64_t epoch, Draw& draw) const;
-  bool recolours() const;
-  void check_colours() const;
+  bool recolors() const;
+  void check_colors() const;
   void read_image(int64_t index, int64_t epoch, const PlaneTarget& dst, Scratch& scratch) const;
-  void recolour(int64_t index, int64_t epoch, Scratch& scratch) const;
+  void recolor(int64_t index, int64_t epoch, Scratch& scratch) const;
   void erase(const Draw& draw, float* dst) const;
   void move_planes(const uint8_t* src, const Draw& move, uint8_t* dst) const;
   template <class T>

@@ -19,7 +19,7 @@ inline unsigned digits_at(uint64_t bytes) {
   return others == 0 ? 8 : static_cast<unsigned>(std::countr_zero(others)) / 8;
 }
 
-// The number that the first `count` digits are, 0 for none. Neighbours are joined to pairs, then pairs, then fours.
+// The number that the first `count` digits are, 0 for none. Neighbors are joined to pairs, then pairs, then fours.
 inline uint64_t number_of_digits(uint64_t bytes, unsigned count) {
   if (count == 0) return 0;
   uint64_t v = (bytes ^ 0x3030303030303030ull) << (64 - 8 * count);

@@ -44,7 +44,7 @@ struct Dataset {
   std::shared_ptr<const ImageFiles> files;  // instead of images, which is then undefined
   Array labels;                             // i64 (N): class numbers; or f32 (N) or (N, K): values to regress
   std::vector<std::string> classes;         // names by class number; empty for regression
-  // Per channel, of pixel / 255 for u8 and of the values for f32. Empty: no normalisation (u8 still scales to 0..1).
+  // Per channel, of pixel / 255 for u8 and of the values for f32. Empty: no normalization (u8 still scales to 0..1).
   std::vector<float> mean, std;
   std::string note;           // what a user should know of how this part came about; often empty
   bool undivided = false;     // the data has no part for the test: see Undivided

@@ -1,4 +1,4 @@
-// The built-in data set `digits`: 28x28 grey handwritten-looking digits, drawn by code, so that Freight trains and
+// The built-in data set `digits`: 28x28 gray handwritten-looking digits, drawn by code, so that Freight trains and
 // tests without any file. Each sample is a pure function of its number: strokes of one of several writing styles,
 // jittered control points, an affine map, a smooth warp, a pen of varying pressure, contrast and noise, all from
 // Philox.

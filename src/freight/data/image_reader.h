@@ -24,7 +24,7 @@ struct CropRange {
 Box draw_crop(int64_t rows, int64_t columns, const CropRange& range, PhiloxStream& random);
 // The part of an image that evaluation sees: with geometry.resize the shorter side becomes that long and the middle
 // rows x columns are cut out, else the whole is stretched.
-Box centre_crop(int64_t rows, int64_t columns, const ImageGeometry& geometry);
+Box center_crop(int64_t rows, int64_t columns, const ImageGeometry& geometry);
 
 // Keeps its buffers between calls: one per thread. Faults are Error(data) that names the file.
 class ImageReader {

@@ -236,8 +236,8 @@ void Loader::State::make(const Order& order, int64_t epoch, int64_t batch, int64
   }
 }
 
-// Mixes the samples of a batch, or of a piece of one, by the draws of the whole batch. The neighbour of a piece's first
-// sample is another reader's, and is made here once more: every sample has the neighbour that it has in one piece.
+// Mixes the samples of a batch, or of a piece of one, by the draws of the whole batch. The neighbor of a piece's first
+// sample is another reader's, and is made here once more: every sample has the neighbor that it has in one piece.
 // `count` samples were not left out.
 void Loader::State::mix(const Order& order, int64_t epoch, int64_t batch, int64_t count, float* images, float* labels,
                         Transform::Scratch& buffers) const {

@@ -1,4 +1,4 @@
-// Mixup (Zhang et al. 2018) and CutMix (Yun et al. 2019): every sample of a batch is mixed with its neighbour, pixels
+// Mixup (Zhang et al. 2018) and CutMix (Yun et al. 2019): every sample of a batch is mixed with its neighbor, pixels
 // and labels alike, in one proportion per batch, as torchvision's batch transforms do.
 #pragma once
 #include <cstdint>
@@ -23,7 +23,7 @@ struct MixedRows {
   int64_t classes = 0;         // numbers in a label
   float* images = nullptr;     // of all samples
   float* labels = nullptr;     // of all samples
-  // The neighbour of the first row, unmixed: the sample before it in the batch. That of the batch's first sample is the
+  // The neighbor of the first row, unmixed: the sample before it in the batch. That of the batch's first sample is the
   // last one.
   const float* image_before = nullptr;
   const float* label_before = nullptr;  // its label

@@ -1,5 +1,5 @@
-// Changes of a colour image's pixels, as torchvision defines them for u8 tensors (torchvision.transforms.functional):
-// the parts of colour jitter and RandAugment. An image is u8 planes (3, H, W), changed in place.
+// Changes of a color image's pixels, as torchvision defines them for u8 tensors (torchvision.transforms.functional):
+// the parts of color jitter and RandAugment. An image is u8 planes (3, H, W), changed in place.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -8,19 +8,19 @@
 
 namespace freight::data {
 
-// A colour image, u8 (3, H, W), that is changed in place.
+// A color image, u8 (3, H, W), that is changed in place.
 struct Planes {
   uint8_t* pixels = nullptr;                        // the first plane
   int64_t rows = 0, columns = 0;                    // H, W
   int64_t plane() const { return rows * columns; }  // pixels of a plane
 };
 
-// Blends with black, with the mean grey, with the grey image, with a blurred one: 1 leaves the image as it is, 0
+// Blends with black, with the mean gray, with the gray image, with a blurred one: 1 leaves the image as it is, 0
 // gives the other, above 1 goes beyond.
 void adjust_brightness(const Planes& p, float factor);
-// Blends with the mean grey, as above.
+// Blends with the mean gray, as above.
 void adjust_contrast(const Planes& p, float factor);
-// Blends with the grey image, as above.
+// Blends with the gray image, as above.
 void adjust_saturation(const Planes& p, float factor);
 // Blends with a blurred image, as above.
 void adjust_sharpness(const Planes& p, float factor, std::vector<uint8_t>& scratch);
@@ -33,11 +33,11 @@ void solarize(const Planes& p, float threshold);
 // Stretches each channel to 0..255; gives each channel a flat histogram.
 void autocontrast(const Planes& p);
 void equalize(const Planes& p);  // gives each channel a flat histogram
-// (x, y) of the result is (a x + b y + c, d x + e y + f) of the source, relative to the point (centre_x, centre_y) in
+// (x, y) of the result is (a x + b y + c, d x + e y + f) of the source, relative to the point (center_x, center_y) in
 // pixels from the upper left corner; the nearest pixel, black outside.
 struct AffineMap {
   float a = 1, b = 0, c = 0, d = 0, e = 1, f = 0;  // rows of the map
-  float centre_x = 0, centre_y = 0;                // in pixels
+  float center_x = 0, center_y = 0;                // in pixels
 };
 void warp(const Planes& p, const AffineMap& map, std::vector<uint8_t>& scratch);  // moves the pixels by the map
 

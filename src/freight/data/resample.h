@@ -1,4 +1,4 @@
-// A part of an image made into one of another size, and grey made RGB or the reverse: the step between a decoder and
+// A part of an image made into one of another size, and gray made RGB or the reverse: the step between a decoder and
 // everything that works on images of one size. Knows nothing of files or models.
 #pragma once
 #include <cstdint>
@@ -39,7 +39,7 @@ struct RowSink;
 // sees the pixels beyond, where there are any. An object keeps its buffers between calls, so each thread has its own.
 class Resampler {
  public:
-  // channels: 1 or 3 whatever the source has. RGB becomes grey, of bytes alone, by the weights of ITU-R BT.601; grey
+  // channels: 1 or 3 whatever the source has. RGB becomes gray, of bytes alone, by the weights of ITU-R BT.601; gray
   // becomes RGB by repetition. `mirror` swaps left and right.
   void run(const PixelView& src, const Box& box, Mirror mirror, int64_t channels, int64_t rows, int64_t columns,
            const PlaneTarget& dst);
@@ -66,8 +66,8 @@ class Resampler {
   std::vector<int32_t> base_;
   std::vector<uint8_t> places_, planes_;
   std::vector<int16_t> share_, wide_;
-  std::vector<uint8_t> colour_;  // (3, rows, columns): before it becomes grey
-  std::vector<uint8_t> row_;     // (columns): before it becomes floats
+  std::vector<uint8_t> color_;  // (3, rows, columns): before it becomes gray
+  std::vector<uint8_t> row_;    // (columns): before it becomes floats
 };
 
 // All images of a set in memory resized; mean and std stay as they are. Throws Error(data) unless the samples are u8

@@ -23,7 +23,7 @@ namespace {
 const std::vector<std::string> kTrainParts = {"train"}, kTestParts = {"test"},
                                kValParts = {"val", "valid", "validation", "dev"};
 // Folders and files that lie beside the documents of well-known sets and are none.
-constexpr const char* kUnlabelled = "unsup";  // aclImdb: reviews without a label
+constexpr const char* kUnlabeled = "unsup";  // aclImdb: reviews without a label
 
 enum class Form { none, csv, tsv, jsonl, fasttext, corpus };
 
@@ -91,7 +91,7 @@ bool has_class_folders(const FolderListing& listing, const fs::path& dir) {
   if (!is_text_folder(dir)) return false;
   const std::vector<fs::path> all = entries(listing, dir);
   return std::any_of(all.begin(), all.end(), [&](const fs::path& p) {
-    return is_text_folder(p) && p.filename() != kUnlabelled && holds_documents(listing, p);
+    return is_text_folder(p) && p.filename() != kUnlabeled && holds_documents(listing, p);
   });
 }
 
@@ -231,7 +231,7 @@ class Reader {
         continue;
       }
       const std::string label = folder.filename().string();
-      if (label == kUnlabelled) {
+      if (label == kUnlabeled) {
         notes.push_back(cat(folder.string(), " has no labels and is skipped"));
         continue;
       }

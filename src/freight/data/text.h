@@ -68,7 +68,7 @@ TextSet load_text_source(const std::string& path, const std::string& name, const
 // One document as it stands in a file; `where` is "file:line".
 struct TextRow {
   std::string text, label, where;  // as it stands, and its place
-  std::string fault = {};          // of parse_unlabelled: why it cannot be read
+  std::string fault = {};          // of parse_unlabeled: why it cannot be read
 };
 enum class TextForm { csv, tsv, jsonl, fasttext };  // forms of files
 // The documents of one file.
@@ -83,7 +83,7 @@ std::optional<TextForm> document_form(const std::string& path);
 // The documents of a file, for who asks what their labels should be: one for each row, in order, blank ones and those
 // with a fault, too. `column`: the name or number of the text's, as the model was trained on; empty: told by the file.
 // Throws Error(data) where nothing says which column is the text.
-TextRows parse_unlabelled(io::ByteView bytes, const std::string& name, TextForm form, const std::string& column = {});
+TextRows parse_unlabeled(io::ByteView bytes, const std::string& name, TextForm form, const std::string& column = {});
 // Why this cannot be a document: not UTF-8, blank, or too long. Empty where it can.
 std::string document_fault(const std::string& text);
 

@@ -1,4 +1,4 @@
-// Files of labelled documents: CSV, TSV, JSON lines, fastText. Which column is what is found out here. See text.h.
+// Files of labeled documents: CSV, TSV, JSON lines, fastText. Which column is what is found out here. See text.h.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -471,13 +471,13 @@ Keys keys_of(const std::vector<std::string>& names, const TextOptions& options) 
   return keys;
 }
 
-// Reads labelled texts from JSON lines.
+// Reads labeled texts from JSON lines.
 class JsonDocuments {
  public:
   explicit JsonDocuments(const TextOptions& options) : options_(options) {}
 
-  // The text of a line, and with `labelled` its label; `row.fault` tells why there is none.
-  void read(std::string_view line, bool labelled, TextRow& row) {
+  // The text of a line, and with `labeled` its label; `row.fault` tells why there is none.
+  void read(std::string_view line, bool labeled, TextRow& row) {
     read_members(line, row);
     if (!row.fault.empty()) return;
     if (!keys_) keys_ = keys_of(names_, options_);
@@ -487,7 +487,7 @@ class JsonDocuments {
       return;
     }
     row.text = text->value;
-    if (labelled) read_label(row);
+    if (labeled) read_label(row);
   }
 
  private:
@@ -596,7 +596,7 @@ TextRows parse_text(io::ByteView bytes, const std::string& name, TextForm form, 
   return {std::move(sink.rows), std::move(sink.note)};
 }
 
-TextRows parse_unlabelled(io::ByteView bytes, const std::string& name, TextForm form, const std::string& column) {
+TextRows parse_unlabeled(io::ByteView bytes, const std::string& name, TextForm form, const std::string& column) {
   const TextOptions options{.text_column = column};
   TextRows out;
   switch (form) {

@@ -1,4 +1,4 @@
-// Tokenizers: text to token numbers and back. Three kinds: words (normalised by Unicode, a vocabulary by frequency),
+// Tokenizers: text to token numbers and back. Three kinds: words (normalized by Unicode, a vocabulary by frequency),
 // byte-pair encoding (Sennrich et al. 2016; SentencePiece does it) and characters. All learn from texts, are stored as
 // bytes beside a model's weights, and give the same numbers ever after. Number 0 is padding, 1 an unknown token.
 #pragma once
@@ -26,7 +26,7 @@ struct TokenizerOptions {
   TokenizerKind kind = TokenizerKind::word;  // words by default
   int64_t limit = 0;  // tokens at most, padding and unknown among them; 0: 30,000 words, 8,000 pairs, all characters
   int64_t min_count = 2;  // of words: rarer ones are unknown
-  // For byte pairs: nothing is normalised, so that decode(encode(text)) is the text; for language models.
+  // For byte pairs: nothing is normalized, so that decode(encode(text)) is the text; for language models.
   bool exact = false;
 };
 

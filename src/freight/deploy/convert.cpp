@@ -17,13 +17,13 @@ namespace {
 // Means and deviations of ImageNet's pixels, as torchvision's weights were trained with.
 const std::vector<float> kMean{0.485f, 0.456f, 0.406f}, kStd{0.229f, 0.224f, 0.225f};
 
-// The entry of a named model that is made for photographs, in colour; else null.
+// The entry of a named model that is made for photographs, in color; else null.
 const models::Entry* entry_of_photographs(const models::Model& model) {
   const auto& all = models::registry();
   const auto it = std::find_if(all.begin(), all.end(),
                                [&](const models::Entry& e) { return e.name == model.name && e.resize > 0; });
-  const bool colour = model.input.shape.rank() == 3 && model.input.shape[0] == 3;
-  return colour && it != all.end() ? &*it : nullptr;
+  const bool color = model.input.shape.rank() == 3 && model.input.shape[0] == 3;
+  return color && it != all.end() ? &*it : nullptr;
 }
 
 }  // namespace

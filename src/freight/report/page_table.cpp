@@ -53,7 +53,7 @@ std::string dependence_charts(const TableExamination& t) {
                 .x_from_zero = false};
       for (size_t o = 0; o < d.answers.size(); ++o) {
         Series s{
-            .label = shortened(d.outputs[o], 16), .points = {}, .colour = static_cast<int>(o), .value_at_end = false};
+            .label = shortened(d.outputs[o], 16), .points = {}, .color = static_cast<int>(o), .value_at_end = false};
         for (size_t i = 0; i < d.at.size(); ++i) s.points.push_back({d.at[i], d.answers[o][i]});
         plot.series.push_back(std::move(s));
       }

@@ -35,7 +35,7 @@ const KindRow& row_of_kind(LinearKind kind) {
 constexpr std::array<const char*, 4> kLinks = {"identity", "log", "logit", "softmax"};  // by Link
 constexpr const char* kLink = "linear.link";
 constexpr const char* kTerms = "linear.terms";    // i64 (width, 2): column, level
-constexpr const char* kCentres = "linear.means";  // f64 (width, 2): mean, scale
+constexpr const char* kCenters = "linear.means";  // f64 (width, 2): mean, scale
 constexpr const char* kWeights = "linear.weights";
 constexpr const char* kIntercepts = "linear.intercepts";
 constexpr const char* kErrors = "linear.errors";
@@ -158,17 +158,17 @@ std::vector<std::string> LinearModel::lines() const {
 }
 
 void LinearModel::write(io::SafeTensors& file) const {
-  Array terms(DType::i64, {design_.width(), 2}), centres(DType::f64, {design_.width(), 2});
+  Array terms(DType::i64, {design_.width(), 2}), centers(DType::f64, {design_.width(), 2});
   for (int64_t i = 0; i < design_.width(); ++i) {
     const DesignTerm& term = design_.terms()[static_cast<size_t>(i)];
     terms.data<int64_t>()[2 * i] = term.column;
     terms.data<int64_t>()[2 * i + 1] = term.level;
-    centres.data<double>()[2 * i] = term.mean;
-    centres.data<double>()[2 * i + 1] = term.scale;
+    centers.data<double>()[2 * i] = term.mean;
+    centers.data<double>()[2 * i + 1] = term.scale;
   }
   file.metadata[kLink] = kLinks[static_cast<size_t>(link_)];
   file.tensors.emplace_back(kTerms, terms);
-  file.tensors.emplace_back(kCentres, centres);
+  file.tensors.emplace_back(kCenters, centers);
   file.tensors.emplace_back(kWeights, fit_.weights);
   file.tensors.emplace_back(kIntercepts, fit_.intercepts);
   file.tensors.emplace_back(kErrors, fit_.errors);
@@ -195,13 +195,13 @@ Design read_design(const io::SafeTensors& file, const std::string& path, const s
   const Array* const found = file.find(kTerms);
   const int64_t width = found && found->shape().rank() == 2 ? found->shape()[0] : 0;
   const Array &terms = need(file, path, kTerms, DType::i64, {width, 2}),
-              &centres = need(file, path, kCentres, DType::f64, {width, 2});
+              &centers = need(file, path, kCenters, DType::f64, {width, 2});
   std::vector<DesignTerm> all;
   for (int64_t i = 0; i < width; ++i) {
     DesignTerm term{.column = terms.data<int64_t>()[2 * i],
                     .level = terms.data<int64_t>()[2 * i + 1],
-                    .mean = centres.data<double>()[2 * i],
-                    .scale = centres.data<double>()[2 * i + 1]};
+                    .mean = centers.data<double>()[2 * i],
+                    .scale = centers.data<double>()[2 * i + 1]};
     const bool there = term.column >= 0 && term.column < static_cast<int64_t>(shape.columns.size());
     const store::Column* const column = there ? &shape.columns[static_cast<size_t>(term.column)] : nullptr;
     const bool word =

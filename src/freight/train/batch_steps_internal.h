@@ -36,7 +36,7 @@ class BatchSteps {
  private:
   std::vector<Done> next_sharded(const RunPosition& place);
   // The batch itself where it is full. Of one that is short, since samples were left out, those that can be trained on:
-  // normalisations need more than one value per channel. Null where none can.
+  // normalizations need more than one value per channel. Null where none can.
   const data::FeedBatch* usable(const data::FeedBatch& batch);
 
   NetRun& run_;

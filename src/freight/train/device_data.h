@@ -1,4 +1,4 @@
-// A training set that lies on the device whole: the step itself gathers, moves, mirrors, normalises and erases the
+// A training set that lies on the device whole: the step itself gathers, moves, mirrors, normalizes and erases the
 // samples of its batch, and keeps its loss there, so that nothing crosses over but, once an epoch, what was drawn for
 // each sample and the learning rates. The batches are those of the Feed (data/feed.h). M samples of the set, N of a
 // batch, S batches of an epoch; C channels, H rows, W columns.

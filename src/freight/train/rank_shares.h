@@ -41,7 +41,7 @@ struct RankShares {
   double together() const;
   double alone(size_t rank) const;
   size_t fastest() const;  // alone
-  // "cpu 88 + opencl:0 40": like neighbours are one.
+  // "cpu 88 + opencl:0 40": like neighbors are one.
   std::string text() const;
   // The line that the start of a run says: shares and, where they were measured, times.
   std::string note() const;

@@ -188,15 +188,15 @@ class SampleTask : public Task {
     if (!preprocessing().pictures()) return {};
     const data::Dataset& shown = data_.test.count() > 0 ? data_.test : data_.train;
     if (shown.files && !shown.files->paths.empty()) return shell_word(shown.files->paths[0]);
-    return grey() ? "digits" : "photos/circle/00.png";
+    return gray() ? "digits" : "photos/circle/00.png";
   }
   std::string sample_set() const override {
     if (!preprocessing().pictures() || data_.train.files) return {};
-    return grey() ? "digits" : "photos";
+    return gray() ? "digits" : "photos";
   }
 
  private:
-  bool grey() const { return data_.train.sample_shape().rank() < 3 || data_.train.sample_shape()[0] == 1; }
+  bool gray() const { return data_.train.sample_shape().rank() < 3 || data_.train.sample_shape()[0] == 1; }
   void refuse_other_flags() const {
     refuse_given({{"--dropout", c_.dropout > 0},
                   {"--layers", c_.layers > 0},

@@ -31,7 +31,7 @@ class Task {
   // The share of their batches that this process reads.
   virtual std::unique_ptr<data::Feed> train_feed(const data::Share& share) const = 0;
   virtual std::unique_ptr<data::Feed> test_feed(int64_t batch_size, const data::Share& share) const = 0;
-  // The images of training in their order, normalised and not augmented; null where samples are none.
+  // The images of training in their order, normalized and not augmented; null where samples are none.
   virtual std::unique_ptr<data::Feed> plain_feed() const { return nullptr; }
   // Inputs and targets of the largest full batch of training.
   virtual std::pair<Type, Type> batch_types() const = 0;
