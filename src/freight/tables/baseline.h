@@ -1,5 +1,5 @@
-// The baseline: it reads no column and always predicts the class frequencies of the training rows, or their mean. What
-// a model gains over it is learned from the columns.
+// The baseline: it reads no column and always predicts the class frequencies or the mean of the training rows. Any
+// improvement over it was learned from the columns.
 #pragma once
 #include <memory>
 #include <string>

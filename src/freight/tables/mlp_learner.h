@@ -1,5 +1,5 @@
-// The learner mlp of tables: TabM (mlp_net.h), trained as every network (train/trainer.h) on the encoded training rows,
-// and ended early by rows that are taken from these.
+// The learner mlp of tables: TabM (mlp_net.h), trained like every network (train/trainer.h) on the encoded training
+// rows, with early stopping on rows that are held out of these.
 #pragma once
 #include <memory>
 #include <string>
@@ -21,7 +21,7 @@ class MlpLearner : public train::RowLearner {
   }
   const char* pass() const override { return "epoch"; }
   const char* compute() const override { return "f32"; }
-  bool reads_held_out(const train::Config&) const override { return false; }  // it holds out rows of its own
+  bool reads_held_out(const train::Config&) const override { return false; }  // it holds out training rows itself
   train::RowData read(const train::RowSource& source) const override;
   train::Cost cost(const train::Config& config, const train::RowData& data) const override;
   std::shared_ptr<const store::RowModel> fit(const train::Config& config, const train::RowData& data,
