@@ -1,5 +1,5 @@
-// Leaderboard: what came of comparing learners of tables and their settings, best first. Made by selection_internal.h,
-// shown by the command and by `report`, kept in run.json.
+// Leaderboard: the result of comparing learners of tables and their settings, best first. selection_internal.h makes
+// it, the command and `report` show it, and run.json records it.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,31 +7,31 @@
 
 namespace freight::train {
 
-// A learner with settings, as far as it was measured.
+// The scores of a learner with its settings.
 struct ModelScore {
-  std::string learner, settings;   // the latter where they are not the usual ones: "--lr 0.05 --max-depth 4"
-  double mean = 0, deviation = 0;  // of the metric over the folds
-  int64_t folds = 0;               // measured on so many
-  int64_t rows = 0;                // that each fit had
-  bool whole = true;               // false: on a share of the rows, which others did better on
-  double fit_seconds = 0;          // of one fit, in the mean
-  double row_seconds = 0;          // of answering one row
-  double bytes = 0;                // of the model as it is stored
+  std::string learner, settings;   // settings that differ from the defaults: "--lr 0.05 --max-depth 4"
+  double mean = 0, deviation = 0;  // mean and standard deviation of the metric over the folds
+  int64_t folds = 0;               // the number of folds it was evaluated on
+  int64_t rows = 0;                // the number of rows of each fit
+  bool whole = true;               // false: only a fraction of the rows, on which other settings were better
+  double fit_seconds = 0;          // the mean time of a fit
+  double row_seconds = 0;          // the time of predicting a row
+  double bytes = 0;                // the size of the saved model
 };
 
 struct Leaderboard {
   std::string metric;
-  bool higher = false;         // the higher, the better
-  std::string pass = "round";  // of the chosen one's fit: "round" or "epoch"
+  bool higher = false;         // true if higher is better
+  std::string pass = "round";  // a pass of the chosen learner's fit: "round" or "epoch"
   int64_t folds = 0;
   std::vector<ModelScore> standings;  // the chosen one first
   std::vector<std::string> left_out;  // "gbdt: why"
-  double seconds = 0;                 // that the comparison took
+  double seconds = 0;                 // the time of the comparison
 };
 
-// The table, a line each, under a line of headings.
+// The lines of a table with a heading.
 std::vector<std::string> lines_of(const Leaderboard& board);
-// The form that run.json has: {"metric", "folds", "seconds", "standings": [{"learner", "mean", ...}], "left_out"}.
+// The JSON in run.json: {"metric", "folds", "seconds", "standings": [{"learner", "mean", ...}], "left_out"}.
 std::string to_json(const Leaderboard& board);
 
 }  // namespace freight::train

@@ -1,6 +1,6 @@
-// Work that rank 0 calls the other ranks to, piece by piece. The ranks of a net all run its steps; a run of a table is
-// rank 0's alone, which reads, decides and stores, and only some fits are done by all (RowLearner::help). Between them
-// the others wait here.
+// Work that rank 0 shares with the other ranks in pieces. All ranks of a network run its steps; a run on a table
+// belongs to rank 0, which reads, decides and saves, and only some fits are made by all ranks (RowLearner::help).
+// Between these the other ranks wait here.
 #pragma once
 #include <condition_variable>
 #include <exception>
@@ -13,9 +13,9 @@
 
 namespace freight::train {
 
-// Rank 0's end. While nothing is shared a thread of its own tells the others now and then that rank 0 lives, so that
-// reading a table, or a fit of its own, may take longer than they wait for one that is lost. The ranks' collectives are
-// free within a piece alone.
+// Rank 0's side. While no work is shared, a thread regularly signals to the other ranks that rank 0 is alive, so that
+// reading a table or fitting alone may take longer than --comm-timeout. The ranks' collectives may only be used within
+// a piece.
 class RankWork {
  public:
   explicit RankWork(job::Ranks& ranks);
@@ -24,10 +24,10 @@ class RankWork {
   RankWork& operator=(const RankWork&) = delete;
 
   job::Ranks& ranks() { return ranks_; }
-  // True once a piece ended without done(): the others are somewhere within it, and nothing more can be shared.
+  // True after a piece ended without done(): the other ranks are in the middle of it, and nothing more can be shared.
   bool failed() const { return failed_; }
 
-  // While it lives, all ranks do one piece of work, and until done() says that the others are through with it.
+  // While it exists, all ranks do one piece of work; done() says that the others have completed it.
   class Piece {
    public:
     Piece(RankWork& work, const std::string& learner) : work_(work) { work_.begin(learner); }
@@ -46,7 +46,7 @@ class RankWork {
     RankWork& work_;
     bool done_ = false;
   };
-  // Says that nothing more comes: follow() returns on the others. `stopped`: by a signal.
+  // Ends the sharing, so that follow() returns on the other ranks. `stopped`: by a signal.
   void finish(bool stopped);
 
  private:
@@ -61,11 +61,11 @@ class RankWork {
   std::mutex guard_;
   std::condition_variable changed_;
   bool resting_ = false, failed_ = false;
-  std::exception_ptr fault_;  // of the thread: a rank that is lost
+  std::exception_ptr fault_;  // the thread's error: a rank that failed
 };
 
-// The end of the others: does the pieces that rank 0 calls them to, until none comes. True where a signal stopped the
-// run.
+// The other ranks' side: does the pieces of work that rank 0 shares, until it ends the sharing. True if a signal
+// stopped the run.
 bool follow(const Config& config, job::Ranks& ranks);
 
 }  // namespace freight::train

@@ -1,6 +1,6 @@
-// Selection: which of several learners of tables, or of their settings, is best, found inside the training part alone.
-// Every candidate is fitted to the rows outside of each fold and measured on the fold. Whoever asks fits the chosen one
-// to all rows (row_learner.cpp).
+// Model selection: finds the best of several learners of tables and their settings by cross-validation on the training
+// set. Every candidate is fitted on the rows outside of each fold and evaluated on the fold. The caller fits the chosen
+// one on all rows (row_learner.cpp).
 #pragma once
 #include <functional>
 #include <memory>
@@ -14,32 +14,32 @@
 namespace freight::train {
 
 struct SelectionRequest {
-  std::vector<Candidate> whole;   // measured on all folds
-  std::vector<Candidate> trials;  // further settings, by successive halving: Jamieson and Talwalkar, AISTATS 2016
+  std::vector<Candidate> whole;   // candidates that are evaluated on all folds
+  std::vector<Candidate> trials;  // further settings, for successive halving (Jamieson and Talwalkar, AISTATS 2016)
   std::vector<std::string> left_out = {};
   metrics::Metric metric = {};
   int64_t folds = 5;
   uint64_t seed = 0;
-  double seconds = 0;  // for all of it; 0: as long as it takes
-  // Hears what is fitted next, and after each round; false ends the comparison with what is known.
+  double seconds = 0;  // the time budget; 0: unlimited
+  // Called before each fit and after each round; false ends the comparison with the results so far.
   std::function<bool(const std::string& what)> goes_on = [](const std::string&) { return true; };
 };
 
 struct Selected {
   Candidate candidate;                                         // with settings for the fit on all rows
-  std::vector<std::shared_ptr<const store::RowModel>> models;  // of the folds
-  Array answers;         // predictions for the rows of these folds, by models that had not seen them
-  metrics::Truth truth;  // of the same rows
+  std::vector<std::shared_ptr<const store::RowModel>> models;  // its models of the folds
+  Array answers;                                               // out-of-fold predictions
+  metrics::Truth truth;                                        // the targets of the same rows
   Leaderboard board;
-  bool stopped = false;  // by goes_on
+  bool stopped = false;  // goes_on returned false
 };
 
-// True where the first is better by the mean of the folds that both have: the time may have ended before one had all,
+// True if the first is better on average over the folds that both have: time may have ended before one had all folds,
 // and folds are not equally hard. Scores are in the order of the folds.
 bool better_on_shared_folds(const metrics::Metric& metric, const std::vector<double>& first,
                             const std::vector<double>& second);
 
-// Throws the error of a candidate that is the only one. Where all fail: Error(runtime) with the reasons.
+// If the only candidate fails, its error is thrown. If all of several fail, throws Error(runtime) with the reasons.
 Selected select(const RowData& data, const SelectionRequest& request);
 
 }  // namespace freight::train

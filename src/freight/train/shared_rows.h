@@ -1,4 +1,4 @@
-// Rows of a table go from rank 0 to the others: those of both parts, with what is told and what they weigh.
+// Sends the rows of a table from rank 0 to the other ranks: both splits, with targets and weights.
 #pragma once
 #include "freight/job/ranks.h"
 #include "freight/train/row_learner.h"
@@ -8,16 +8,16 @@ namespace freight::train {
 // Settings and rows of a fit.
 struct SharedFit {
   Config config;
-  RowData data;  // columns, classes, both parts
+  RowData data;  // columns, classes, both splits
 };
-// Rank 0's, on all. `config` says what is this process's own.
+// Rank 0 calls send_fit, the other ranks receive_fit. `config` has the settings that belong to this process.
 void send_fit(job::Ranks& ranks, const Config& config, const RowData& data);
 SharedFit receive_fit(job::Ranks& ranks, const Config& config);
 
-// Borders of the ranks' shares of rows, world + 1 of them: rank r has those from the r-th to the next. Groups of a
-// ranking stay whole. A share is empty only where there are fewer rows, or groups, than ranks.
+// The borders of the ranks' shares of the rows: rank r has rows from border r to border r + 1. Groups of a ranking stay
+// whole. A share is empty only if there are fewer rows, or groups, than ranks.
 std::vector<int64_t> shares_of(const store::Rows& rows, int world);
-// The rows from `begin` to `end`.
+// Rows [begin, end).
 store::Rows rows_between(const store::Rows& rows, int64_t begin, int64_t end);
 
 }  // namespace freight::train
