@@ -286,7 +286,7 @@ TEST(Models, UnknownNamesPointToTheNearest) {
 }
 
 TEST(Models, WeightsWithoutANetworkNameTheConversion) {
-  const TemporaryDir dir;
+  const freight::testing::TemporaryDir dir;
   const std::string path = dir / "w.pth";
   std::ofstream(path) << "PK";
   try {
