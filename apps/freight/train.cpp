@@ -19,10 +19,10 @@
 #include "freight/base/usage.h"
 #include "freight/job/signals.h"
 #include "freight/plan/fitting.h"
+#include "freight/tables/rank_work.h"
 #include "freight/trace/device.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/learner.h"
-#include "freight/train/rank_work.h"
 #include "freight/train/run_dir.h"
 #include "memory_size.h"
 #include "options.h"
@@ -280,7 +280,7 @@ int train_here(Request& r, const Args& args, job::Ranks* ranks, const ShardWork&
 
 // Trains as another rank than the first. Rank 0 has the data and tells whether the run is one of a table.
 int train_beside(train::Config& config, const TrainFlags& flags, const Args& args, job::Ranks& ranks, bool of_rows) {
-  if (of_rows) return train::follow(config, ranks) ? signals::exit_code() : 0;
+  if (of_rows) return tables::follow(config, ranks) ? signals::exit_code() : 0;
   RankLog log;
   plan::FitOptions fit = fit_options(flags, config, true);
   // The first of the processes that share shards decides whether they fit together.

@@ -8,7 +8,6 @@
 #include "freight/base/strings.h"
 #include "freight/models/models.h"
 #include "freight/train/prepared_internal.h"
-#include "freight/train/row_learner.h"
 #include "freight/train/task.h"
 
 namespace freight::train {
@@ -111,12 +110,10 @@ bool is_network(const Config& config, const data::Source& source) {
 
 void need_several(const Config& config, const data::Source& source) {
   const Learner& learner = learner_of(config, source);
-  const auto* const of_rows = dynamic_cast<const RowLearner*>(&learner);
-  if (&learner == learners().front() || (of_rows && of_rows->fits_by_several())) return;
+  if (learner.fits_by_several()) return;
   std::vector<std::string> others;
   for (const Learner* l : learners()) {
-    const auto* const rows = dynamic_cast<const RowLearner*>(l);
-    if (rows && rows->fits_by_several()) others.push_back(l->name());
+    if (l->fits_by_several() && l != learners().front()) others.push_back(l->name());
   }
   fail(ErrorKind::usage, "--devices", "--model ", learner.name(), " is fitted by one device: expected a network, or ",
        join(others, ", "), ", which several fit together");

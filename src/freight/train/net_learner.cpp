@@ -381,6 +381,7 @@ class NetLearner : public Learner {
  public:
   std::string name() const override { return store::kNet; }
   std::string doc() const override { return "networks: built-in (freight models list), or a spec FILE.json"; }
+  bool fits_by_several() const override { return true; }
   std::unique_ptr<Prepared> prepare(const Config& config, PrepareOptions options) const override {
     return prepare_net(config, std::move(options));
   }

@@ -1,11 +1,11 @@
-// Leaderboard: what came of comparing learners of tables and their settings, best first. Made by selection_internal.h,
-// shown by the command and by `report`, kept in run.json.
+// Leaderboard: the result of comparing learners of tables and their settings, best first. selection_internal.h makes
+// it, the command and `report` show it, run.json keeps it.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace freight::train {
+namespace freight::tables {
 
 // A learner with settings, as far as it was measured.
 struct ModelScore {
@@ -27,11 +27,16 @@ struct Leaderboard {
   std::vector<ModelScore> standings;  // the chosen one first
   std::vector<std::string> left_out;  // "gbdt: why"
   double seconds = 0;                 // that the comparison took
+
+  // The chosen one with its settings: "gbdt --lr 0.05"; "" if nothing was compared.
+  std::string best() const;
 };
 
 // The table, a line each, under a line of headings.
 std::vector<std::string> lines_of(const Leaderboard& board);
 // The form that run.json has: {"metric", "folds", "seconds", "standings": [{"learner", "mean", ...}], "left_out"}.
 std::string to_json(const Leaderboard& board);
+// Reads what to_json wrote; in runs that are damaged or of another version, missing parts stay empty.
+Leaderboard leaderboard_in(const std::string& json);
 
-}  // namespace freight::train
+}  // namespace freight::tables

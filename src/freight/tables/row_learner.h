@@ -11,7 +11,7 @@
 #include "freight/store/row_model.h"
 #include "freight/train/learner.h"
 
-namespace freight::train {
+namespace freight::tables {
 
 class RankWork;
 
@@ -57,7 +57,7 @@ struct Round {
   double loss = 0;  // mean over the training rows
   const store::RowModel* model = nullptr;
   // The held-out part, where the learner measures it itself; the model may be null then.
-  std::optional<Evaluation> test = {};
+  std::optional<train::Evaluation> test = {};
   std::optional<bool> best = {};  // whether the model kept so far is that of this round; empty: by the figures
 };
 
@@ -69,18 +69,18 @@ struct TreeFitWork {
 
 // The rows of a source as a configuration describes them; the caller adds a test part (`test`, `whole`) and what
 // becomes of rows that cannot be read (`bad`).
-RowSource row_source(const Config& config, data::Source data);
+RowSource row_source(const train::Config& config, data::Source data);
 
 class RowLearner;
 
 // A learner with settings: one of those that a run compares (selection_internal.h).
 struct Candidate {
   const RowLearner* learner = nullptr;
-  Config config;
+  train::Config config;
   std::string settings = {};  // as flags, where they are not those that were asked for: "--lr 0.05"
 };
 
-class RowLearner : public Learner {
+class RowLearner : public train::Learner {
  public:
   // All rows of both parts. Throws Error: data, usage.
   virtual RowData read(const RowSource& source) const = 0;
@@ -92,22 +92,21 @@ class RowLearner : public Learner {
   virtual bool runs_on(const std::string&) const { return false; }
   // A folder for the rows of this source (RowSource::folder), where they are better kept on the disk than in memory;
   // empty: in memory. Throws Error(usage) where that is asked for and does not go with the other settings.
-  virtual std::string folder_for(const Config&, const RowSource&) const { return {}; }
+  virtual std::string folder_for(const train::Config&, const RowSource&) const { return {}; }
   // Before anything is fitted: bytes besides the data, and seconds of a round on this machine, for run.json.
-  virtual Cost cost(const Config& config, const RowData& data) const = 0;
+  virtual train::Cost cost(const train::Config& config, const RowData& data) const = 0;
   // Learners of trees say their work, by which the time on other devices is told before they are fitted (freight plan);
   // empty for others.
-  virtual std::optional<TreeFitWork> tree_work(const Config&, const RowData&) const { return {}; }
+  virtual std::optional<TreeFitWork> tree_work(const train::Config&, const RowData&) const { return {}; }
   // Equal data and configurations give equal models, to the bit, unless the time of `config.fit_seconds` ends the
   // fitting first. `told` hears of each round; false from it ends the fitting with the model so far. Throws
   // Error(diverged) where no finite model comes of it.
-  virtual std::shared_ptr<const store::RowModel> fit(const Config& config, const RowData& data,
+  virtual std::shared_ptr<const store::RowModel> fit(const train::Config& config, const RowData& data,
                                                      const std::function<bool(const Round&)>& told) const = 0;
 
-  // True where several ranks can fit together (RowData::together), and what those behind rank 0 then do: they get
-  // settings and rows from rank 0. `config` says what is this process's own: the device and the library's path.
-  virtual bool fits_by_several() const { return false; }
-  virtual void help(const Config& /*config*/, job::Ranks& /*ranks*/) const {}
+  // The part of the ranks behind rank 0 in a fit by several (RowData::together): they get settings and rows from rank
+  // 0. `config` says what is this process's own: the device and the library's path.
+  virtual void help(const train::Config& /*config*/, job::Ranks& /*ranks*/) const {}
 
   // "round" or "epoch": a pass of the fitting, for those who read of it.
   virtual const char* pass() const { return "round"; }
@@ -117,35 +116,37 @@ class RowLearner : public Learner {
   // True where a run with this learner compares others (candidates).
   virtual bool chooses() const { return false; }
   // Those that it compares; empty where it is fitted itself. Reasons why one cannot be among them go to `left_out`.
-  virtual std::vector<Candidate> candidates(const Config&, const RowData&, std::vector<std::string>&) const {
+  virtual std::vector<Candidate> candidates(const train::Config&, const RowData&, std::vector<std::string>&) const {
     return {};
   }
   // Further settings to try (--tune), drawn from ranges by the seed; empty where there are none to try.
-  virtual std::optional<Candidate> trial(const Config&, int64_t /*number*/) const { return {}; }
+  virtual std::optional<Candidate> trial(const train::Config&, int64_t /*number*/) const { return {}; }
   // The configuration of the fit on all rows after fits on folds, which found out what held-out rows tell: how many
   // rounds are best.
-  virtual Config settled(const Config& config, const std::vector<std::shared_ptr<const store::RowModel>>&) const {
+  virtual train::Config settled(const train::Config& config,
+                                const std::vector<std::shared_ptr<const store::RowModel>>&) const {
     return config;
   }
   // False where a fit does not depend on the held-out part. Where it does, a tenth of the training rows is held out for
   // the fit after a comparison, so that the test part stays unseen.
-  virtual bool reads_held_out(const Config&) const { return true; }
+  virtual bool reads_held_out(const train::Config&) const { return true; }
 
-  std::unique_ptr<Prepared> prepare(const Config& config, PrepareOptions options) const final;
-  Measurement measure(store::Bundle bundle, const std::string& path, const MeasureRequest& request) const final;
-  MeasuredRows rows_to_measure(const store::Bundle& bundle, const std::string& path,
-                               const MeasureRequest& request) const final;
+  std::unique_ptr<train::Prepared> prepare(const train::Config& config, train::PrepareOptions options) const final;
+  train::Measurement measure(store::Bundle bundle, const std::string& path,
+                             const train::MeasureRequest& request) const final;
+  train::MeasuredRows rows_to_measure(const store::Bundle& bundle, const std::string& path,
+                                      const train::MeasureRequest& request) const final;
 };
 
 // Settles whether rows are ranked, which --task and --objective say: the task is "ranking" then. Throws Error(usage)
 // where the learner does not rank, or something else does not go with it.
-void settle_ranking(Config& config, const RowLearner& learner);
+void settle_ranking(train::Config& config, const RowLearner& learner);
 
 // Mean cross-entropy of classes, with top-1, or mean squared error of values, over all rows; of a ranking 1 - NDCG. A
 // probability of 0 counts as the least positive float, so that the loss is finite. `threshold`:
 // metrics::predicted_class.
-Evaluation evaluate(const store::RowModel& model, const store::Rows& rows, std::optional<double> threshold = {});
+train::Evaluation evaluate(const store::RowModel& model, const store::Rows& rows, std::optional<double> threshold = {});
 // The same of answers that are there: f32 (N, outputs).
-Evaluation evaluate(const Array& answers, const store::Rows& rows, std::optional<double> threshold = {});
+train::Evaluation evaluate(const Array& answers, const store::Rows& rows, std::optional<double> threshold = {});
 
-}  // namespace freight::train
+}  // namespace freight::tables

@@ -11,7 +11,7 @@
 #include "freight/job/ranks.h"
 #include "freight/train/config.h"
 
-namespace freight::train {
+namespace freight::tables {
 
 // Rank 0's end. While nothing is shared a thread of its own tells the others now and then that rank 0 lives, so that
 // reading a table, or a fit of its own, may take longer than they wait for one that is lost. The ranks' collectives are
@@ -66,6 +66,6 @@ class RankWork {
 
 // The end of the others: does the pieces that rank 0 calls them to, until none comes. True where a signal stopped the
 // run.
-bool follow(const Config& config, job::Ranks& ranks);
+bool follow(const train::Config& config, job::Ranks& ranks);
 
-}  // namespace freight::train
+}  // namespace freight::tables
