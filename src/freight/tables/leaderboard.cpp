@@ -108,8 +108,11 @@ std::string to_json(const Leaderboard& board) {
 
 Leaderboard leaderboard_in(const std::string& json) {
   const auto j = io::parse_json<nlohmann::json>(json, "leaderboard");
-  Leaderboard board{.metric = text_at(j, "metric"), .folds = whole_at(j, "folds"), .seconds = number_at(j, "seconds")};
+  Leaderboard board;
+  board.metric = text_at(j, "metric");
   board.higher = flag_at(j, "higher_is_better", false);
+  board.folds = whole_at(j, "folds");
+  board.seconds = number_at(j, "seconds");
   for (const nlohmann::json& s : list_at(j, "standings")) {
     if (!s.is_object()) continue;
     board.standings.push_back({.learner = text_at(s, "learner"),
