@@ -12,7 +12,7 @@ TEST(Leaderboards, AreReadBackFromWhatRunsKeep) {
       .higher = true,
       .folds = 5,
       .standings = {{.learner = "gbdt", .settings = "--lr 0.05", .mean = 0.93, .folds = 5, .bytes = 7},
-                    {.learner = "forest", .mean = 0.875, .rows = 40, .whole = false}},
+                    {.learner = "forest", .settings = "", .mean = 0.875, .rows = 40, .whole = false}},
       .left_out = {"mlp: one class"},
       .seconds = 3.5};
   const Leaderboard read = leaderboard_in(to_json(board));
