@@ -10,6 +10,7 @@
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/io/json_library.h"
 #include "freight/tables/row_parts.h"
 #include "plan_table.h"
@@ -117,7 +118,7 @@ TreeComparison compare_trees(train::Config config, const data::Source& source, c
   const int64_t all = data.train.count();
   const std::vector<int64_t> rows = options.rows.empty() ? usual_rows(all) : options.rows;
   if (rows.back() > all) {
-    fail(ErrorKind::usage, "--rows", "got ", rows.back(), ", but ", c.data, " has ", all, " rows to fit");
+    refuse_value("--rows", cat(rows.back()), cat(c.data, " has ", all, " rows to fit"));
   }
   TreeComparison comparison{.model = learner.name(),
                             .data = c.data,
@@ -128,7 +129,7 @@ TreeComparison compare_trees(train::Config config, const data::Source& source, c
   for (const std::string& device : named ? options.devices : devices_here()) {
     if (device != "cpu" && !learner.runs_on(device)) {
       if (!named) continue;
-      fail(ErrorKind::usage, "--devices", "got ", device, ": trees are fitted on cpu, or by CUDA (cuda:0)");
+      refuse_value("--devices", device, "trees are fitted on cpu, or by CUDA (cuda:0)");
     }
     c.backend = device;
     try {

@@ -161,10 +161,8 @@ void settle_elastic(Request& r) {
     fail(ErrorKind::usage, "--elastic", "needs shards, and the run of ", r.found->checkpoint->dir,
          " started without them, which cannot change: resume without --elastic, or start over with it");
   }
-  if (c.output_dir.empty()) {
-    fail(ErrorKind::usage, "--elastic",
-         "needs --output-dir: the folder of the run, whose last checkpoint a restart resumes from");
-  }
+  requires_flag({"--elastic", true}, {"--output-dir", !c.output_dir.empty()},
+                "the folder of the run, whose last checkpoint a restart resumes from");
   if (!train::is_network(c, r.source)) refuse_flag_of("--elastic", "networks", cat("this run trains ", c.model));
   const GivenFlag others[] = {{"--fit auto", r.flags.fit == "auto"},
                               {"--batch-size auto", r.flags.choose_batch},
@@ -463,9 +461,8 @@ int train_command(const Args& given) {
   if (devices > 1) check_devices(r, devices);
   const bool supervised = !r.flags.ranks.elastic.empty() && launch.source.empty();
   if ((devices > 1 || supervised) && !r.flags.dry_run) return train_on_devices(std::move(r), args, devices);
-  if (devices == 1 && !r.flags.ranks.weights.empty()) {
-    fail(ErrorKind::usage, "--device-weights", "is for several devices: got ", r.flags.ranks.weights, " for one");
-  }
+  requires_flag({"--device-weights", !r.flags.ranks.weights.empty()}, {"--devices", devices > 1},
+                "it is for several devices");
   r.config.backend = device_of_rank(r, r.flags.ranks, comm::Launch{});
   ShardWork work = shard_work(r.config, r.source, r.flags.ranks, launch, needs_one_process(r.flags));
   if (work.processes < 2 || r.flags.dry_run) return train_alone(r, args, work);

@@ -44,8 +44,7 @@ void refuse_other_flags(const train::Config& c, const data::Source& source, cons
   }
   train::need_flags_of(trained, c, flag_is_given);
   if (c.backend != "auto" && c.backend != "cpu" && !learner.runs_on(c.backend)) {
-    fail(ErrorKind::usage, "--device", "got ", c.backend, ": --model ", learner.name(),
-         " runs on the CPU; expected cpu");
+    refuse_value("--device", c.backend, cat("--model ", learner.name(), " runs on the CPU, expected cpu"));
   }
   if (c.precision != train::Config().precision) {
     refuse_flag_of("--precision", "networks", cat(learner.name(), " computes in ", learner.compute()));
@@ -234,10 +233,9 @@ struct RowRun : train::Prepared {
                                  : "--tune",
               compares},
              "it validates on the last rows, and these split at random");
-    if (!compares) {
-      if (config.time_budget.empty()) return;
-      fail(ErrorKind::usage, "--time-budget", "is for comparing: add --model auto, --tune or --folds with it");
-    }
+    requires_flag({"--time-budget", !config.time_budget.empty()}, {"--model auto, --tune or --folds", compares},
+                  "it is for comparing");
+    if (!compares) return;
     comparison.metric = metric;
     comparison.folds = config.folds > 0 ? config.folds : std::min(kUsualFolds, rows.train.count());
     comparison.seed = static_cast<uint64_t>(config.seed);
@@ -612,13 +610,12 @@ train::MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, con
                    " are measured: the model was trained on other data");
   }
   if (request.split == "test" && trained_here && said("held_out") == kValidation) out.part = kValidation;
-  if (out.rows.count() == 0 && trained_here && source.val_split == 0 && request.split != "train") {
-    fail(ErrorKind::usage, "--split", "no row of ", out.data, " was left for validation (--val-split 0): --data names ",
-         "other rows, and --split train measures those of training");
-  }
   if (out.rows.count() == 0) {
+    const bool none_left = trained_here && source.val_split == 0 && request.split != "train";
     fail(ErrorKind::usage, "--split", "no row of ", out.data, " is in the split ", request.split,
-         ": another --split has them all");
+         none_left ? ", since training left none for validation (--val-split 0): --data names other rows, and --split "
+                     "train measures those of training"
+                   : ": another --split has them all");
   }
   return out;
 }
@@ -631,7 +628,7 @@ train::Measurement RowLearner::measure(store::Bundle bundle, const std::string& 
     if (given) refuse_flag_of(flag, "networks", cat(path, " reads rows of columns; --target names the target column"));
   }
   if (request.device != "auto" && request.device != "cpu") {
-    fail(ErrorKind::usage, "--device", "got ", request.device, ": a model of ", bundle.learner, " runs on the CPU");
+    refuse_value("--device", request.device, cat("a model of ", bundle.learner, " runs on the CPU"));
   }
   const train::MeasuredRows measured = rows_to_measure(bundle, path, request);
   if (!measured.note.empty()) request.note(measured.note);

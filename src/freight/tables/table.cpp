@@ -105,6 +105,10 @@ class TableReader {
   const data::CellColumn& target_column() const { return cells_.columns[target_]; }
   bool is_ignored(size_t column) const { return ignored_.contains(column); }
 
+  void need_feature(size_t at, const char* flag, const std::string& name, const char* fix = "") const {
+    if (at == target_) fail(ErrorKind::usage, flag, "column ", name, " is the target", fix);
+  }
+
   // A column that a flag names; empty if a model is measured on a table without that column.
   std::optional<size_t> asked_column(const data::TableHead& head, const std::string& asked, const char* flag) const {
     if (asked.empty()) return std::nullopt;
@@ -113,7 +117,7 @@ class TableReader {
       return std::nullopt;
     }
     const size_t at = column_at(head.names, asked, flag, source_.data.where());
-    if (at == target_) fail(ErrorKind::usage, flag, "column ", head.names[at], " is the target");
+    need_feature(at, flag, head.names[at]);
     return at;
   }
 
@@ -128,15 +132,14 @@ class TableReader {
     std::vector<data::CellKind> kinds(head.names.size(), data::CellKind::by_cells);
     for (const auto& [name, kind] : types_) {
       const size_t at = column_at(head.names, name, "--types", source_.data.where());
-      if (at == target_)
-        fail(ErrorKind::usage, "--types", "column ", name, " is the target: --task specifies its type");
+      need_feature(at, "--types", name, ": --task specifies its type");
       said_[at] = kind;
       kinds[at] = cells_of(kind);
     }
     for (const std::string& name : split(source_.drop, ',')) {
       if (name.empty()) continue;
       const size_t at = column_at(head.names, name, "--drop", source_.data.where());
-      if (at == target_) fail(ErrorKind::usage, "--drop", "column ", name, " is the target: --target names another");
+      need_feature(at, "--drop", name, ": --target names another");
       ignored_[at] = "dropped";
       if (at != order_ && at != group_ && at != weight_) kinds[at] = data::CellKind::skipped;
     }

@@ -13,6 +13,7 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
+#include "freight/base/usage.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
@@ -442,10 +443,9 @@ void check_ranks(const Xgboost& library, const RowData& data, const TreeSettings
   }
   const auto world = static_cast<int64_t>(data.together->ranks().world());
   const auto units = data.train.ranked ? static_cast<int64_t>(data.train.group_begins().size()) : data.train.count();
-  if (units < world) {
-    fail(ErrorKind::usage, "--devices", "got ", world, " devices for ", units, data.train.ranked ? " groups" : " rows",
-         " of training: expected one for each");
-  }
+  need_part_for_each(
+      "--devices",
+      {.devices = world, .parts = units, .of = cat(units, data.train.ranked ? " groups" : " rows", " of training")});
 }
 
 std::shared_ptr<const store::RowModel> fit_trees(const TreeLearner& learner, const train::Config& config,

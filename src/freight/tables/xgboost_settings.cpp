@@ -48,10 +48,7 @@ std::string constraints(const std::string& text, const std::vector<store::Column
     const size_t equals = part.rfind('=');
     const std::string name = part.substr(0, equals), sign = equals == std::string::npos ? "" : part.substr(equals + 1);
     const auto at = std::find(names.begin(), names.end(), name);
-    if (at == names.end()) {
-      fail(ErrorKind::usage, "--monotone", "there is no column ", name, ": expected COLUMN=1 or COLUMN=-1, got ", part,
-           did_you_mean(name, names));
-    }
+    if (at == names.end()) refuse_column("--monotone", name, names, "the table (COLUMN=1,COLUMN=-1)");
     const auto place = static_cast<size_t>(at - names.begin());
     if (columns[place].words)
       fail(ErrorKind::usage, "--monotone", "column ", name, " contains categories, which have no order");
