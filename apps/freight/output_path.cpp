@@ -6,13 +6,14 @@
 #include <system_error>
 
 #include "freight/base/error.h"
+#include "freight/base/usage.h"
 
 namespace freight::app {
 
 namespace fs = std::filesystem;
 
 void check_output(const std::string& flag, const std::string& path, const std::vector<std::string>& inputs) {
-  if (path == "-") fail(ErrorKind::usage, flag, "expected a file name, got -: this output goes to a file");
+  need_no_stream(flag, path, "this output goes to a file");
   std::error_code error;
   if (path.empty() || !fs::is_regular_file(path, error)) return;
   for (const std::string& input : inputs) {

@@ -168,8 +168,7 @@ void check_explained(const store::Bundle& bundle, const OutputOptions& output) {
          " does not attribute predictions to columns: expected one of ", join(store::row_learners(), ", "),
          " that does (trees and linear models)");
   }
-  if (output.form == Form::none)
-    fail(ErrorKind::usage, "--explain", "writes to -o or standard output: add -o together with --npy");
+  requires_flag({"--explain", true}, {"-o", output.form != Form::none}, "a file of --npy has predictions alone");
 }
 
 // Neither output may be an input, whether named or found in a folder.

@@ -14,7 +14,7 @@
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/plan/memory_use.h"
-#include "freight/train/leaderboard.h"
+#include "freight/tables/leaderboard.h"
 #include "freight/train/run_dir.h"
 #include "train_result.h"
 
@@ -104,9 +104,9 @@ train::AfterStep Terminal::on_comparison(const std::string& what) {
   return {};
 }
 
-void Terminal::on_leaderboard(const train::Leaderboard& board) {
-  pass_ = board.pass;
-  for (const std::string& line : train::lines_of(board)) tell(line);
+void Terminal::on_compared(const train::Comparison& comparison) {
+  pass_ = comparison.pass;
+  for (const std::string& line : comparison.lines) tell(line);
 }
 
 void Terminal::on_epoch(const train::EpochReport& e) {
@@ -220,8 +220,7 @@ void Terminal::print_json(const train::Result& r) {
   if (outcome.planned_seconds > 0) j["planned_step_seconds"] = outcome.planned_seconds;
   if (outcome.measured_seconds > 0) j["measured_step_seconds"] = outcome.measured_seconds;
   add_figures(r, tokens(), j);
-  if (r.leaderboard)
-    j["leaderboard"] = io::parse_json<nlohmann::ordered_json>(train::to_json(*r.leaderboard), "leaderboard");
+  if (r.comparison) j["leaderboard"] = io::parse_json<nlohmann::ordered_json>(r.comparison->json, "leaderboard");
   result(j.dump());
 }
 
@@ -242,10 +241,7 @@ void Terminal::print(const train::Result& r, const std::string& resume) {
   train::Result shown = r;
   if (steps_) shown.measured = shown_split_;  // names the rows that training measured, which `eval` must measure, too
   result(result_line(shown, tokens(), effort));
-  if (r.leaderboard && !r.leaderboard->standings.empty()) {
-    const train::ModelScore& best = r.leaderboard->standings.front();
-    result(cat("best    ", best.learner, best.settings.empty() ? "" : " ", best.settings));
-  }
+  if (r.comparison) result(cat("best    ", r.comparison->best));
   std::string split;
   if (r.test.count == 0) {
     split = " --split train";

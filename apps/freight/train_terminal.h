@@ -31,7 +31,7 @@ class Terminal : public train::Observer {
   void on_evaluation_progress(int64_t done, int64_t total) override;
   void on_bad_sample(const std::string& path, const std::string& reason) override;
   train::AfterStep on_comparison(const std::string& what) override;
-  void on_leaderboard(const train::Leaderboard& board) override;
+  void on_compared(const train::Comparison& comparison) override;
   void on_epoch(const train::EpochReport& e) override;
   train::Figures figures(const train::Result& result) override;
 

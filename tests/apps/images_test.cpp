@@ -233,7 +233,7 @@ TEST(Images, FoldersThatCannotBeTrainedOnAreRefusedWithTheirNames) {
   refused(3, {dir + "/train/empty", "no images"});
   fs::remove(dir + "/train/empty");
   fs::rename(dir + "/val/dark", dir + "/val/drak");
-  refused(3, {dir + "/val/drak", "is it dark?"});
+  refused(3, {dir + "/val/drak", "did you mean dark?"});
 }
 
 TEST(Images, AnotherFolderIsEvaluatedByTheNamesOfItsClasses) {

@@ -281,7 +281,7 @@ TEST(ClassNames, AFileThatNamesOneTwiceIsRefused) {
 
 TEST(ClassNames, ThatDifferInUnicodeFormAloneAreToldSo) {
   EXPECT_NE(class_hint(kDecomposed, {"z", kComposed}).find("only in Unicode form"), std::string::npos);
-  EXPECT_EQ(class_hint("cat", {"cats", "dog"}), "; is it cats?");
+  EXPECT_EQ(class_hint("cat", {"cats", "dog"}), "; did you mean cats?");
   const TemporaryDir dir;
   for (const char* name : {kComposed, "z"}) put(dir / cat("train/", name, "/1.png"), "x");
   for (const char* name : {kDecomposed, "z"}) put(dir / cat("val/", name, "/1.png"), "x");

@@ -123,8 +123,8 @@ int port_of(const Launch& launch) {
     return static_cast<int>(kFirst + hash % kPorts);
   }
   if (port == 0) {
-    fail(ErrorKind::usage, "MASTER_PORT", "is not set: expected the port of rank 0's host for the rendezvous of ",
-         launch.world, " ranks, the same for all");
+    refuse_unset("MASTER_PORT", cat(": the port of rank 0's host at which the ", launch.world,
+                                    " ranks rendezvous. Set the same for all"));
   }
   // torchrun's agent listens on MASTER_PORT itself and tells its processes so by this variable.
   if (lower(env::get("TORCHELASTIC_USE_AGENT_STORE")) == "true") ++port;
@@ -135,8 +135,8 @@ std::unique_ptr<Comm> join_by_gloo(const Launch& launch, const JobOptions& optio
   NetworkPlan plan = network_plan(launch, options);
   if (plan.world == 1) return join_gloo(plan);  // there is no other rank
   if (plan.host.empty()) {
-    fail(ErrorKind::usage, "MASTER_ADDR", "is not set: expected the host of rank 0 of the ", launch.world,
-         " ranks, by the same name or address for all");
+    refuse_unset("MASTER_ADDR",
+                 cat(": the host of rank 0 of the ", launch.world, " ranks. Set the same name or address for all"));
   }
   plan.port = port_of(launch);
   plan.token = token_of(launch, options);

@@ -98,7 +98,7 @@ Layout layout_of(DType dtype, const Shape& s, Layout recorded, const AskedMeanin
   if (s.rank() < 2) fail(ErrorKind::data, where, "samples need rank 2 or more, got ", dtype, s);
   if (asked.layout != Layout::automatic) {
     if (!sample_in(s, asked.layout)) {
-      fail(ErrorKind::usage, "--layout", "got ", to_string(asked.layout), ", but ", where, " has shape ", s);
+      refuse_value("--layout", to_string(asked.layout), cat(where, " has shape ", to_string(s)));
     }
     return asked.layout;
   }
@@ -202,8 +202,7 @@ ArrayMeaning decide_meaning(const Array& samples, const AskedMeaning& asked, con
     m.values = m.range == kBytes && e.whole && e.within(0, 255) ? Values::bytes : Values::scaled;
     const double span = m.range.high - m.range.low;
     if (!e.within(m.range.low - kUnitSlack * span, m.range.high + kUnitSlack * span)) {
-      fail(ErrorKind::usage, "--value-range", "got ", to_string(m.range), ", but ", where, " has values from ", e.low,
-           " to ", e.high);
+      refuse_value("--value-range", to_string(m.range), cat(where, " has values from ", e.low, " to ", e.high));
     }
     return m;
   }

@@ -51,9 +51,7 @@ Transform::Transform(const Dataset& set, const Augment& augment, uint64_t seed, 
   }
   const int reach = std::max(augment.shift, augment.crop_padding);
   need_at_least("augment", "shift and padding", std::min(augment.shift, augment.crop_padding), 0);
-  if (!image && (reach > 0 || augment.flip)) {
-    fail(ErrorKind::usage, "augment", "shift, crop and flip need images (C, H, W): samples of ", set.name, " are ", s);
-  }
+  if (reach > 0 || augment.flip) need_images("augment", "shift, crop or flip", set);
   if (image && reach >= std::min(rows_, columns_)) {
     fail(ErrorKind::usage, "augment", "a shift of ", reach, " moves images of ", rows_, " x ", columns_, " away");
   }
@@ -102,9 +100,7 @@ void Transform::check_colors() const {
     fail(ErrorKind::usage, "augment", "color jitter and RandAugment need u8 color images (3, H, W): samples of ",
          set_->name, " are ", u8 ? "u8 " : "floats ", s);
   }
-  if (a.random_erase > 0 && s.rank() != 3) {
-    fail(ErrorKind::usage, "augment", "random erasing needs images (C, H, W): samples of ", set_->name, " are ", s);
-  }
+  if (a.random_erase > 0) need_images("augment", "random erasing", *set_);
 }
 
 bool Transform::recolors() const { return augment_.color_jitter.any() || augment_.rand_augment > 0; }

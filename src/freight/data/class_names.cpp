@@ -4,6 +4,7 @@
 #include <map>
 
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/data/unicode.h"
 
 namespace freight::data {
@@ -16,8 +17,7 @@ std::string class_hint(const std::string& name, const std::vector<std::string>& 
                  "the other decomposed ones, NFD): rename one of them");
     }
   }
-  const std::string near = nearest(name, classes);
-  return near.empty() ? "" : cat("; is it ", near, "?");
+  return did_you_mean(name, classes);
 }
 
 std::string class_forms_note(const std::vector<std::string>& classes) {

@@ -108,7 +108,11 @@ std::vector<bool> hold_out(const std::vector<int64_t>& labels, size_t classes, d
 // Throws Error(usage) for a fraction (--val-split) of 1 or more, or for data that have a validation set, at `val`.
 // Below 0 stands for the default.
 void need_val_split(double share, const std::string& path, const std::string& val);
+// Throws Error(usage) for a share of 0 of data that have no validation set of their own.
+void need_validation(double share, const std::string& path);
 inline constexpr double kDefaultSplit = 0.2;  // the default fraction
+// Throws Error(usage) unless samples are images (C, H, W), which `use` needs: "cutmix".
+void need_images(const std::string& what, const std::string& use, const Dataset& set);
 
 // A hash of bytes, equal on every machine of this byte order; `seed` chains several.
 uint64_t hash_of(const void* bytes, size_t n, uint64_t seed);

@@ -406,10 +406,7 @@ Loader::Loader(Dataset set, const LoaderOptions& options) {
   if (o.mix.any() && !set.classification()) {
     fail(ErrorKind::usage, "loader", "mixup and cutmix need class labels: the targets of ", set.name, " are values");
   }
-  if (o.mix.cutmix_alpha > 0 && set.sample_shape().rank() != 3) {
-    fail(ErrorKind::usage, "loader", "cutmix needs images (C, H, W): samples of ", set.name, " are ",
-         set.sample_shape());
-  }
+  if (o.mix.cutmix_alpha > 0) need_images("loader", "cutmix", set);
   state_ = std::make_unique<State>(std::move(set), o);
   State& s = *state_;
   s.sample = s.set.sample_shape();

@@ -7,6 +7,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/data/arrays.h"
 #include "freight/data/cells.h"
 #include "freight/data/cifar.h"
@@ -124,9 +125,8 @@ std::string Source::State::found() const {
       if (holds_data(beside, listing)) return beside;
     }
   }
-  const std::string near = nearest(name, names_of_sets());
   fail(ErrorKind::data, name, "no such dataset, file or directory",
-       near.empty() ? cat(": built-in datasets are ", join(names_of_sets(), ", ")) : cat(": did you mean ", near, "?"));
+       did_you_mean(name, names_of_sets(), cat(": built-in datasets are ", join(names_of_sets(), ", "))));
 }
 
 std::string Source::State::found_set() const {

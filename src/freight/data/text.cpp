@@ -295,9 +295,7 @@ TextPart part_of(std::vector<TextRow>&& rows, const std::map<std::string, int64_
 
 double share_of(const TextOptions& o, double usual, const std::string& path) {
   const double share = o.val_split < 0 ? usual : o.val_split;
-  if (share == 0) {
-    fail(ErrorKind::usage, "--val-split", "got 0, but ", path, " has no validation set: expected a fraction above 0");
-  }
+  need_validation(share, path);
   return share;
 }
 

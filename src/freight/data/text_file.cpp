@@ -184,15 +184,12 @@ class ColumnFinder {
   size_t place(const char* flag, const std::string& column, bool& header) const {
     if (const std::optional<int64_t> n = parse_number<int64_t>(column)) {
       if (*n < 1 || *n > static_cast<int64_t>(header_.width())) {
-        fail(ErrorKind::usage, flag, "got ", column, ", ", file_, " has columns 1 to ", header_.width());
+        refuse_value(flag, column, cat(file_, " has columns 1 to ", header_.width()));
       }
       return static_cast<size_t>(*n - 1);
     }
     const auto at = header_.find(column);
-    if (!at) {
-      fail(ErrorKind::usage, flag, "got ", column, ", ", file_, " has no such column",
-           did_you_mean(lower(column), header_.words(), cat("; its first line is ", excerpt())));
-    }
+    if (!at) refuse_column(flag, column, header_.words(), file_);
     header = true;
     return *at;
   }
@@ -203,7 +200,7 @@ class ColumnFinder {
     if (!options_.text_column.empty()) text = place("--text-column", options_.text_column, header);
     if (!options_.label_column.empty()) label = place("--label-column", options_.label_column, header);
     if (text && label && *text == *label) {
-      fail(ErrorKind::usage, "--label-column", "got ", options_.label_column, ", which is the text column too");
+      refuse_value("--label-column", options_.label_column, "it is the text column too");
     }
     if (!label) label = header_.best(ColumnRole::label);
     if (!text && !text_columns().empty()) text = text_columns()[0];

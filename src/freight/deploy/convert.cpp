@@ -7,6 +7,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/usage.h"
+#include "freight/io/memory_need.h"
 #include "freight/io/torch_file.h"
 #include "freight/io/weights_file.h"
 
@@ -92,10 +93,12 @@ void export_weights(const store::Bundle& bundle, const std::string& path) {
 }
 
 void export_weights(const std::string& in, const std::string& out) {
-  io::SafeTensors file = io::load_weights_file(in);
+  io::SafeTensors file = store::load_sealed(in);
   const bool model = file.metadata.contains("spec") || file.metadata.contains("learner");  // as store::to_file writes
-  if (model) return export_weights(store::load_net(in, "freight models convert"), out);
-  write_weights(std::move(file), out);
+  if (!model) return write_weights(std::move(file), out);
+  const store::Bundle bundle = io::reading(in, [&] { return store::from_file(file, in); });
+  store::need_net(bundle, in, "freight models convert");
+  export_weights(bundle, out);
 }
 
 }  // namespace freight::deploy

@@ -8,6 +8,7 @@
 
 #include "freight/base/error.h"
 #include "freight/io/codecs_internal.h"
+#include "freight/io/little_endian_internal.h"
 
 namespace freight::io {
 
@@ -23,9 +24,7 @@ struct Reader {
   }
   uint32_t le(size_t at, size_t size) const {
     if (at > bytes.size() || bytes.size() - at < size) bad("the header is cut off after ", bytes.size(), " bytes");
-    uint32_t v = 0;
-    for (size_t i = 0; i < size; ++i) v |= static_cast<uint32_t>(bytes[at + i]) << (8 * i);
-    return v;
+    return static_cast<uint32_t>(little_endian(bytes.subspan(at, size)));
   }
 };
 

@@ -13,6 +13,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
+#include "freight/io/little_endian_internal.h"
 #include "freight/io/memory_need.h"
 #include "freight/io/torch_internal.h"
 #include "freight/io/zip_internal.h"
@@ -154,12 +155,7 @@ class TorchStream {
     at_ += size;
     return v;
   }
-  uint64_t word(int size, const std::string& what) {
-    const ByteView v = take(static_cast<uint64_t>(size), what);
-    uint64_t out = 0;
-    for (int i = size - 1; i >= 0; --i) out = out << 8 | v[static_cast<size_t>(i)];
-    return out;
-  }
+  uint64_t word(int size, const std::string& what) { return little_endian(take(static_cast<uint64_t>(size), what)); }
   // The size in elements, then the elements.
   ByteView storage(size_t element, const std::string& what) {
     const uint64_t count = word(8, what);

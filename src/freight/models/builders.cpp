@@ -158,9 +158,10 @@ const Row& row_of(const std::string& name) {
     if (r.entry.name == name) return r;
     names.emplace_back(r.entry.name);
   }
-  const std::string near = nearest(name, names);
-  fail(ErrorKind::usage, "model", "unknown model '", name, "'", near.empty() ? "" : "; did you mean '" + near + "'?",
-       " (known: ", join(names, ", "), "; or a path of a spec file)");
+  refuse_unknown("model", {.kind = "model",
+                           .got = name,
+                           .known = names,
+                           .all = cat(" (known: ", join(names, ", "), "; or a path of a spec file)")});
 }
 
 // The options with the defaults of the named model filled in.

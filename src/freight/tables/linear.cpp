@@ -243,11 +243,11 @@ std::shared_ptr<const store::RowModel> read_linear(const io::SafeTensors& file, 
 std::string LinearLearner::name() const { return row_of_kind(kind_).name; }
 std::string LinearLearner::doc() const { return row_of_kind(kind_).doc; }
 
-train::RowData LinearLearner::read(const train::RowSource& source) const {
+RowData LinearLearner::read(const RowSource& source) const {
   const KindRow& kind = row_of_kind(kind_);
-  train::RowSource asked = source;
+  RowSource asked = source;
   asked.values = !kind.classes;
-  train::RowData data = read_table(asked);
+  RowData data = read_table(asked);
   const bool classes = !data.shape.classes.empty();
   if (classes != kind.classes) {
     fail(ErrorKind::usage, "--model", kind.name, " predicts ", kind.classes ? "classes" : "values", ", and column ",
@@ -257,7 +257,7 @@ train::RowData LinearLearner::read(const train::RowSource& source) const {
   return data;
 }
 
-train::Cost LinearLearner::cost(const train::Config&, const train::RowData& data) const {
+train::Cost LinearLearner::cost(const train::Config&, const RowData& data) const {
   const Link link = link_of(kind_, data.shape.classes.size());
   const Design design(data.shape, data.train);
   const auto width = static_cast<double>(design.width() + 1);
@@ -271,9 +271,8 @@ train::Cost LinearLearner::cost(const train::Config&, const train::RowData& data
           .seconds = flops / kFlopsPerSecond};
 }
 
-std::shared_ptr<const store::RowModel> LinearLearner::fit(
-    const train::Config& config, const train::RowData& data,
-    const std::function<bool(const train::Round&)>& on_round) const {
+std::shared_ptr<const store::RowModel> LinearLearner::fit(const train::Config& config, const RowData& data,
+                                                          const std::function<bool(const Round&)>& on_round) const {
   const Link link = link_of(kind_, data.shape.classes.size());
   const double lambda = config.lambda < 0 ? row_of_kind(kind_).lambda : config.lambda;
   const Design design(data.shape, data.train);
@@ -285,7 +284,7 @@ std::shared_ptr<const store::RowModel> LinearLearner::fit(
                ++number;
                return on_round({.number = number,
                                 .of = last ? number : number + 1,
-                                .loss = train::evaluate(*model, data.train).loss,
+                                .loss = evaluate(*model, data.train).loss,
                                 .model = model.get()});
              });
   return model;

@@ -96,7 +96,7 @@ std::string listed(const std::vector<std::string>& names) {
                                   : join(first, ", ");
 }
 
-void warn_of_leaks(const train::RowData& data, std::vector<std::string>& warnings) {
+void warn_of_leaks(const RowData& data, std::vector<std::string>& warnings) {
   const PartView part(data.train);
   std::vector<std::string> names;
   for (size_t c = 0; c < data.shape.columns.size(); ++c) {
@@ -110,7 +110,7 @@ void warn_of_leaks(const train::RowData& data, std::vector<std::string>& warning
           data.target, " exactly (target leakage): remove it (--drop) unless it is known before ", data.target, " is"));
 }
 
-void warn_of_rare_classes(const train::RowData& data, std::vector<std::string>& warnings) {
+void warn_of_rare_classes(const RowData& data, std::vector<std::string>& warnings) {
   std::vector<int64_t> train(data.shape.classes.size()), all(data.shape.classes.size());
   for (const store::Rows* part : {&data.train, &data.test}) {
     const auto* label = part->labels.data<int64_t>();
@@ -134,7 +134,7 @@ void warn_of_rare_classes(const train::RowData& data, std::vector<std::string>& 
   }
 }
 
-void warn_of_missing(const train::RowData& data, const store::Rows& other, const std::string& part,
+void warn_of_missing(const RowData& data, const store::Rows& other, const std::string& part,
                      std::vector<std::string>& warnings) {
   if (other.values.shape().rank() != 2 || other.count() == 0) return;
   const PartView train(data.train), held(other);
@@ -163,7 +163,7 @@ void warn_of_missing(const train::RowData& data, const store::Rows& other, const
 
 }  // namespace
 
-std::vector<std::string> warnings_of(const train::RowData& data) {
+std::vector<std::string> warnings_of(const RowData& data) {
   std::vector<std::string> warnings;
   warn_of_leaks(data, warnings);
   if (data.train.classification()) warn_of_rare_classes(data, warnings);

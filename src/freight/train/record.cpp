@@ -231,8 +231,7 @@ void RunRecorder::write_run(const char* status, int exit_code, const Result* res
   if (const RankShares* shares = run_.rank_shares()) j["ranks"] = json::parse(to_json(*shares));
   j["local"] = "contains paths of this machine: saved models, checkpoints and ONNX files do not";
   if (result) j["result"] = json_of(*result, run_.left_out.samples().size(), run_.metric_name());
-  if (result && result->leaderboard)
-    j["leaderboard"] = io::parse_json<json>(to_json(*result->leaderboard), "leaderboard");
+  if (result && result->comparison) j["leaderboard"] = io::parse_json<json>(result->comparison->json, "leaderboard");
   if (result && result->timeline) j["timeline"] = json_of(*result->timeline);
   for (const auto& [name, value] : figures) j["plan"][name] = value;
   dir_->write_text("run.json", j.dump(2) + "\n");

@@ -3,6 +3,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
+#include "freight/base/usage.h"
 #include "freight/data/finite.h"
 #include "freight/data/resample.h"
 #include "freight/io/weights_file.h"
@@ -39,7 +40,7 @@ data::LoadOptions load_options(const Config& c, const data::Source& source, cons
   if (!c.input_size.empty()) {
     const Shape size = models::parse_size(c.input_size);
     if (size[0] != size[1]) {
-      fail(ErrorKind::usage, "--input-size", "expected one number, got ", c.input_size, ": image files become squares");
+      refuse_value("--input-size", c.input_size, "image files become squares, expected one number");
     }
     input = {3, size[0], size[1]};
   } else {

@@ -11,7 +11,7 @@
 #include "freight/job/ranks.h"
 #include "freight/train/config.h"
 
-namespace freight::train {
+namespace freight::tables {
 
 // Rank 0's side. While no work is shared, a thread regularly signals to the other ranks that rank 0 is alive, so that
 // reading a table or fitting alone may take longer than --comm-timeout. The ranks' collectives may only be used within
@@ -66,6 +66,6 @@ class RankWork {
 
 // The other ranks' side: does the pieces of work that rank 0 shares, until it ends the sharing. True if a signal
 // stopped the run.
-bool follow(const Config& config, job::Ranks& ranks);
+bool follow(const train::Config& config, job::Ranks& ranks);
 
-}  // namespace freight::train
+}  // namespace freight::tables

@@ -1,11 +1,11 @@
 // Leaderboard: the result of comparing learners of tables and their settings, best first. selection_internal.h makes
-// it, the command and `report` show it, and run.json records it.
+// it, the command and `report` show it, run.json keeps it.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace freight::train {
+namespace freight::tables {
 
 // The scores of a learner with its settings.
 struct ModelScore {
@@ -27,11 +27,16 @@ struct Leaderboard {
   std::vector<ModelScore> standings;  // the chosen one first
   std::vector<std::string> left_out;  // "gbdt: why"
   double seconds = 0;                 // the time of the comparison
+
+  // The chosen one with its settings: "gbdt --lr 0.05"; "" if nothing was compared.
+  std::string best() const;
 };
 
 // The lines of a table with a heading.
 std::vector<std::string> lines_of(const Leaderboard& board);
 // The JSON in run.json: {"metric", "folds", "seconds", "standings": [{"learner", "mean", ...}], "left_out"}.
 std::string to_json(const Leaderboard& board);
+// Reads what to_json wrote; in runs that are damaged or of another version, missing parts stay empty.
+Leaderboard leaderboard_in(const std::string& json);
 
-}  // namespace freight::train
+}  // namespace freight::tables

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "freight/metrics/scores.h"
-#include "freight/train/leaderboard.h"
-#include "freight/train/row_learner.h"
+#include "freight/tables/leaderboard.h"
+#include "freight/tables/row_learner.h"
 
-namespace freight::train {
+namespace freight::tables {
 
 struct SelectionRequest {
   std::vector<Candidate> whole;   // candidates that are evaluated on all folds
@@ -42,4 +42,4 @@ bool better_on_shared_folds(const metrics::Metric& metric, const std::vector<dou
 // If the only candidate fails, its error is thrown. If all of several fail, throws Error(runtime) with the reasons.
 Selected select(const RowData& data, const SelectionRequest& request);
 
-}  // namespace freight::train
+}  // namespace freight::tables

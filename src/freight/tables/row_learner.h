@@ -11,7 +11,7 @@
 #include "freight/store/row_model.h"
 #include "freight/train/learner.h"
 
-namespace freight::train {
+namespace freight::tables {
 
 class RankWork;
 
@@ -57,7 +57,7 @@ struct Round {
   double loss = 0;  // the mean over the training rows
   const store::RowModel* model = nullptr;
   // The evaluation on the held-out rows, if the learner makes it itself; the model may then be null.
-  std::optional<Evaluation> test = {};
+  std::optional<train::Evaluation> test = {};
   std::optional<bool> best = {};  // true if this round's model is the best so far; empty: the evaluation decides
 };
 
@@ -69,18 +69,18 @@ struct TreeFitWork {
 
 // The request for the rows of a source by a configuration; the caller adds the test set (`test`, `whole`) and the
 // treatment of rows that cannot be read (`bad`).
-RowSource row_source(const Config& config, data::Source data);
+RowSource row_source(const train::Config& config, data::Source data);
 
 class RowLearner;
 
 // A learner with settings, which a run compares with others (selection_internal.h).
 struct Candidate {
   const RowLearner* learner = nullptr;
-  Config config;
+  train::Config config;
   std::string settings = {};  // settings that differ from the requested ones, as flags: "--lr 0.05"
 };
 
-class RowLearner : public Learner {
+class RowLearner : public train::Learner {
  public:
   // Reads all rows of both splits. Throws Error: data, usage.
   virtual RowData read(const RowSource& source) const = 0;
@@ -92,22 +92,21 @@ class RowLearner : public Learner {
   virtual bool runs_on(const std::string&) const { return false; }
   // A folder for the rows of this source (RowSource::folder) if they should be kept on disk; empty: in memory. Throws
   // Error(usage) if that was requested and does not work with the other settings.
-  virtual std::string folder_for(const Config&, const RowSource&) const { return {}; }
+  virtual std::string folder_for(const train::Config&, const RowSource&) const { return {}; }
   // Estimates, before anything is fitted, the bytes in addition to the data, and the seconds of a round on this
   // machine.
-  virtual Cost cost(const Config& config, const RowData& data) const = 0;
+  virtual train::Cost cost(const train::Config& config, const RowData& data) const = 0;
   // The work of a fit of trees, from which freight plan estimates the time on other devices; empty for other learners.
-  virtual std::optional<TreeFitWork> tree_work(const Config&, const RowData&) const { return {}; }
+  virtual std::optional<TreeFitWork> tree_work(const train::Config&, const RowData&) const { return {}; }
   // Fits a model. Equal data and configurations give bitwise equal models, unless `config.fit_seconds` ends the fit.
   // `told` is called after each round; if it returns false, the fit ends with the model so far. Throws Error(diverged)
   // if the model is not finite.
-  virtual std::shared_ptr<const store::RowModel> fit(const Config& config, const RowData& data,
+  virtual std::shared_ptr<const store::RowModel> fit(const train::Config& config, const RowData& data,
                                                      const std::function<bool(const Round&)>& told) const = 0;
 
-  // True if several ranks can fit together (RowData::together). The other ranks then call help(), and get settings and
-  // rows from rank 0. `config` has the settings of this process: the device and the library's path.
-  virtual bool fits_by_several() const { return false; }
-  virtual void help(const Config& /*config*/, job::Ranks& /*ranks*/) const {}
+  // The part of the ranks behind rank 0 in a fit by several (RowData::together): they get settings and rows from rank
+  // 0. `config` says what is this process's own: the device and the library's path.
+  virtual void help(const train::Config& /*config*/, job::Ranks& /*ranks*/) const {}
 
   // The name of a pass of the fit in messages: "round" or "epoch".
   virtual const char* pass() const { return "round"; }
@@ -118,35 +117,37 @@ class RowLearner : public Learner {
   virtual bool chooses() const { return false; }
   // The candidates that it compares; empty if it is fitted itself. Adds to the last argument the reasons why others are
   // skipped.
-  virtual std::vector<Candidate> candidates(const Config&, const RowData&, std::vector<std::string>&) const {
+  virtual std::vector<Candidate> candidates(const train::Config&, const RowData&, std::vector<std::string>&) const {
     return {};
   }
   // Further settings to try (--tune), sampled from ranges by the seed; empty if there are none.
-  virtual std::optional<Candidate> trial(const Config&, int64_t /*number*/) const { return {}; }
+  virtual std::optional<Candidate> trial(const train::Config&, int64_t /*number*/) const { return {}; }
   // The configuration for the fit on all rows, with what the fits on folds determined on held-out rows, such as the
   // best number of rounds.
-  virtual Config settled(const Config& config, const std::vector<std::shared_ptr<const store::RowModel>>&) const {
+  virtual train::Config settled(const train::Config& config,
+                                const std::vector<std::shared_ptr<const store::RowModel>>&) const {
     return config;
   }
   // True if a fit depends on the held-out rows (early stopping). For the fit after a comparison a tenth of the training
   // rows is then held out, so that the test set stays unseen.
-  virtual bool reads_held_out(const Config&) const { return true; }
+  virtual bool reads_held_out(const train::Config&) const { return true; }
 
-  std::unique_ptr<Prepared> prepare(const Config& config, PrepareOptions options) const final;
-  Measurement measure(store::Bundle bundle, const std::string& path, const MeasureRequest& request) const final;
-  MeasuredRows rows_to_measure(const store::Bundle& bundle, const std::string& path,
-                               const MeasureRequest& request) const final;
+  std::unique_ptr<train::Prepared> prepare(const train::Config& config, train::PrepareOptions options) const final;
+  train::Measurement measure(store::Bundle bundle, const std::string& path,
+                             const train::MeasureRequest& request) const final;
+  train::MeasuredRows rows_to_measure(const store::Bundle& bundle, const std::string& path,
+                                      const train::MeasureRequest& request) const final;
 };
 
 // Sets the task to "ranking" if --task or --objective requests it. Throws Error(usage) if the learner does not fit
 // rankings, or another setting does not work with them.
-void settle_ranking(Config& config, const RowLearner& learner);
+void settle_ranking(train::Config& config, const RowLearner& learner);
 
 // Evaluates a model on all rows: mean cross-entropy and top-1 for classes, mean squared error for regression, 1 - NDCG
 // for rankings. A probability of 0 counts as the smallest positive float, so that the loss is finite. `threshold`: see
 // metrics::predicted_class.
-Evaluation evaluate(const store::RowModel& model, const store::Rows& rows, std::optional<double> threshold = {});
+train::Evaluation evaluate(const store::RowModel& model, const store::Rows& rows, std::optional<double> threshold = {});
 // The same for given predictions, f32 (N, outputs).
-Evaluation evaluate(const Array& answers, const store::Rows& rows, std::optional<double> threshold = {});
+train::Evaluation evaluate(const Array& answers, const store::Rows& rows, std::optional<double> threshold = {});
 
-}  // namespace freight::train
+}  // namespace freight::tables

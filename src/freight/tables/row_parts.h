@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "freight/train/row_learner.h"
+#include "freight/tables/row_learner.h"
 
-namespace freight::train {
+namespace freight::tables {
 
 // The fold of each row (metrics/folds.h).
 std::vector<int64_t> folds_of(const store::Rows& rows, int64_t folds, uint64_t seed);
@@ -21,4 +21,4 @@ RowData with_fold_out(const RowData& data, const std::vector<int64_t>& fold_of, 
 // The training set without a tenth of it, which is held out for a learner with early stopping.
 RowData with_tenth_out(const RowData& data, uint64_t seed);
 
-}  // namespace freight::train
+}  // namespace freight::tables

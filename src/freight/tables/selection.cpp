@@ -8,11 +8,11 @@
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
-#include "freight/train/rank_work.h"
-#include "freight/train/row_parts.h"
-#include "freight/train/selection_internal.h"
+#include "freight/tables/rank_work.h"
+#include "freight/tables/row_parts.h"
+#include "freight/tables/selection_internal.h"
 
-namespace freight::train {
+namespace freight::tables {
 
 namespace {
 
@@ -157,7 +157,7 @@ class Comparison {
       const double one = m.models.empty() ? 0 : m.fit_seconds / static_cast<double>(m.models.size());
       if (!m.scores.empty() && now() + one > until) break;
       const RowData part = with_fold_out(data_, fold_of_, fold, share);
-      Config config = c.config;
+      train::Config config = c.config;
       if (until < kForever) {
         const double left = std::max(until - now(), 0.0);
         const double least = best_ && m.scores.empty() ? c.learner->cost(config, part).seconds : 0;
@@ -277,4 +277,4 @@ bool better_on_shared_folds(const metrics::Metric& metric, const std::vector<dou
 
 Selected select(const RowData& data, const SelectionRequest& request) { return Comparison(data, request).run(); }
 
-}  // namespace freight::train
+}  // namespace freight::tables
