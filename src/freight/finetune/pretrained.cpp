@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
@@ -26,30 +27,46 @@ std::string listed(std::vector<std::string> names) {
   return cat(join(names, ", "), more > 0 ? cat(" and ", more, " more") : "");
 }
 
-// Tensors of the file that a network has by name and shape.
-size_t fitting(const nn::Module& net, const std::vector<nn::NamedArray>& entries) {
+// A network and a file: the tensors that both have by name and shape, and all of each.
+struct Overlap {
+  size_t common = 0, of_net = 0, of_file = 0;
+  // 1 where all are common (the Dice coefficient).
+  double share() const { return 2 * static_cast<double>(common) / static_cast<double>(of_net + of_file); }
+};
+
+Overlap overlap_of(const nn::Module& net, const std::vector<nn::NamedArray>& entries) {
   std::map<std::string, Shape> shapes;
   for (const nn::NamedVariable& v : net.state_dict()) shapes[v.name] = v.variable.shape();
-  size_t count = 0;
+  Overlap o{.of_net = shapes.size()};
   for (const nn::NamedArray& e : models::with_own_names(net, entries)) {
+    if (!counts(e.name)) continue;
+    ++o.of_file;
     const auto at = shapes.find(e.name);
-    count += at != shapes.end() && at->second == e.array.shape() ? 1 : 0;
+    o.common += at != shapes.end() && at->second == e.array.shape() ? 1 : 0;
   }
-  return count;
+  return o;
 }
 
-// "; it fits resnet34 (218 of its 218 tensors)", or nothing where no built-in network has half of the tensors.
-std::string nearest_network(const std::vector<nn::NamedArray>& entries, size_t fit_here) {
-  size_t all = 0, most = fit_here;
-  for (const nn::NamedArray& e : entries) all += counts(e.name) ? 1 : 0;
+// "; the file has the weights of resnet34 (216 of its 218 tensors fit): --model resnet34", or nothing where no built-in
+// network fits better than this one. The head and the channels of the input may differ.
+std::string nearest_network(const models::Model& model, const std::vector<nn::NamedArray>& entries) {
+  Overlap best = overlap_of(*model.net, entries);
   std::string name;
   for (const models::Entry& e : models::registry()) {
     if (e.vocabulary > 0) continue;
-    const size_t count = fitting(*models::create(e.name).net, entries);
-    if (count > most) most = count, name = e.name;
+    std::optional<models::Model> other;
+    try {
+      const bool images = model.input.shape.rank() == 3 && e.input.rank() == 3;
+      other = models::create(e.name, {.input = images ? Shape{model.input.shape[0], e.input[1], e.input[2]} : Shape{}});
+    } catch (const Error&) {
+      continue;  // it does not take such samples
+    }
+    const Overlap o = overlap_of(*other->net, entries);
+    if (o.share() > best.share()) best = o, name = e.name;
   }
-  if (name.empty() || 2 * most < all) return {};
-  return cat("; the file has the weights of ", name, " (", most, " of its ", all, " tensors fit): --model ", name);
+  if (name.empty() || best.share() < 0.5) return {};
+  return cat("; the file has the weights of ", name, " (", best.common, " of its ", best.of_file,
+             " tensors fit): --model ", name);
 }
 
 // A load, layer by layer.
@@ -161,8 +178,7 @@ LoadReport load_pretrained(models::Model& model, const std::string& path, const 
   const bool mostly_new = m.report.initialized.size() > m.report.loaded.size();
   if (const std::string faults = m.faults(unused); !faults.empty() || mostly_new) {
     fail(ErrorKind::checkpoint, path, "weights do not fit the model ", model.name, ": ", m.report.loaded.size(),
-         " of its ", model.net->state_dict().size(), " tensors are in the file", faults,
-         nearest_network(given, m.report.loaded.size()));
+         " of its ", model.net->state_dict().size(), " tensors are in the file", faults, nearest_network(model, given));
   }
   nn::load_values(m.variables, m.values, {.source = path});
   m.report.line = line_of(m.report, path);
