@@ -86,8 +86,8 @@ std::unique_ptr<Options> train_options(train::Config& c, TrainFlags& f) {
     o->advise(flag,
               "--early-stop has that for tables; networks have no early stopping yet and keep their best checkpoint");
   }
-  for (const char* flag : {"--freeze", "--freeze-backbone", "--freeze-layers"}) {
-    o->advise(flag, "there is no flag for frozen layers yet; a C++ program can freeze parameters (docs/cpp.md)");
+  for (const char* flag : {"--freeze-backbone", "--freeze-layers"}) {
+    o->advise(flag, "--freeze has that: --freeze backbone, or --freeze 'conv1,layer[1-3].*'");
   }
   for (const char* flag : {"--loss", "--criterion", "--loss-function"}) {
     o->advise(flag, "--objective has that for tables; the loss of a network follows from its data and has no flag yet");
