@@ -41,6 +41,7 @@ int export_command(const Args& args);
 int generate_command(const Args& args);
 int models_command(const Args& args);
 int models_convert_command(const Args& args);
+int models_get_command(const Args& args);
 int ops_command(const Args& args);
 int plan_command(const Args& args);
 int predict_command(const Args& args);

@@ -81,6 +81,5 @@ Verification verify(const std::string& name_or_path, const LoadOptions& options 
 std::vector<std::string> search_dirs(const LoadOptions& options);
 // Where `freight data get` puts sets: --data-dir, else $FREIGHT_DATA, else the cache.
 std::string download_dir(const LoadOptions& options);
-std::string sha256_of(const std::string& path);  // of a file's content, lower-case hex
 
 }  // namespace freight::data
