@@ -83,16 +83,6 @@ std::unique_ptr<Options> train_options(train::Config& c, TrainFlags& f) {
                                      "  freight train --data reviews.csv --text-column body --label-column stars\n"
                                      "  freight train housing.csv --target median_house_value");
   declare(*o, c, f);
-  for (const char* flag : {"--patience", "--early-stopping", "--early-stopping-patience"}) {
-    o->advise(flag,
-              "--early-stop has that for tables; networks have no early stopping yet and keep their best checkpoint");
-  }
-  for (const char* flag : {"--freeze", "--freeze-backbone", "--freeze-layers"}) {
-    o->advise(flag, "there is no flag for frozen layers yet; a C++ program can freeze parameters (docs/cpp.md)");
-  }
-  for (const char* flag : {"--loss", "--criterion", "--loss-function"}) {
-    o->advise(flag, "--objective has that for tables; the loss of a network follows from its data and has no flag yet");
-  }
   o->essentials({"data",         "--model",   "--weights",       "--recipe",  "--target", "--epochs",     "--max-steps",
                  "--batch-size", "--lr",      "--optimizer",     "--metric",  "--device", "--devices",    "--precision",
                  "--shards",     "--elastic", "--device-memory", "--fit",     "--seed",   "--output-dir", "--overwrite",

@@ -45,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"unknown key", with_net("[]", "[4]", R"(,"nett":1)"), {"unknown key 'nett'", "did you mean 'net'?"}},
         Bad{"unknown layer",
             with_net(R"([{"type":"Conv2D","out":4,"kernel":3}])"),
-            {"'Conv2D'", "did you mean 'Conv2d'?", "(0, "}},
+            {"'Conv2D'", "did you mean Conv2d?", "(0, "}},
         Bad{"unknown setting",
             with_net(R"([{"type":"Conv2d","out":4,"kernal":3,"kernel":3}])"),
             {"'kernal'", "did you mean 'kernel'?"}},

@@ -447,10 +447,10 @@ TEST_F(Tables, WhatIsForNetsIsRefusedByName) {
   // A mistyped name may be meant for either list.
   const auto named = [&](const std::string& model) { config_.model = model, train::prepare(config_); };
   expect_error(ErrorKind::usage,
-               {"--model", "unknown model 'basline'", "did you mean 'baseline'?", "networks: ", "resnet18",
+               {"--model", "unknown model 'basline'", "did you mean baseline?", "networks: ", "resnet18",
                 "for tables: baseline", "halfway"},
                [&] { named("basline"); });
-  expect_error(ErrorKind::usage, {"unknown model 'lenett'", "did you mean 'lenet'?", "for tables: baseline"},
+  expect_error(ErrorKind::usage, {"unknown model 'lenett'", "did you mean lenet?", "for tables: baseline"},
                [&] { named("lenett"); });
   expect_error(ErrorKind::usage, {"a plan", "baseline is not a network"},
                [] { train::need_net_model("baseline", "a plan"); });

@@ -25,9 +25,18 @@ void excludes(const GivenFlag& a, const GivenFlag& b, const std::string& why = {
 // sgd, adam, got adm; did you mean adam?"
 void need_name(const std::string& what, const std::string& got, const std::vector<std::string>& known);
 [[noreturn]] void refuse_name(const std::string& what, const std::string& got, const std::vector<std::string>& known);
-// "; did you mean adam?", or `otherwise` where no name is near.
+// "; did you mean adam?", or `otherwise` where no name is near. What other programs call it comes first
+// (catalog/other_names.txt): "; did you mean --devices? (--devices 2, or a list like cuda:0,cuda:1)" for --gpus.
 std::string did_you_mean(const std::string& got, const std::vector<std::string>& known,
                          const std::string& otherwise = {});
+
+// A row of catalog/other_names.txt.
+struct OtherName {
+  std::string name, of;           // in lower case, with - for _; whose name it is
+  std::vector<std::string> here;  // names here: the first that is known is meant
+  std::string note;               // added; without names here it is the advice
+};
+const std::vector<OtherName>& other_names();
 
 // "expected NAME*COUNT, like cpu*4, got 'cpu*x'"
 [[noreturn]] void refuse_text(const std::string& what, const std::string& form, const std::string& got);

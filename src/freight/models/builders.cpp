@@ -157,8 +157,7 @@ const Row& row_of(const std::string& name) {
     if (r.entry.name == name) return r;
     names.emplace_back(r.entry.name);
   }
-  const std::string near = nearest(name, names);
-  fail(ErrorKind::usage, "model", "unknown model '", name, "'", near.empty() ? "" : "; did you mean '" + near + "'?",
+  fail(ErrorKind::usage, "model", "unknown model '", name, "'", did_you_mean(name, names),
        " (known: ", join(names, ", "), "; or a path of a spec file)");
 }
 

@@ -10,6 +10,7 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
@@ -149,10 +150,8 @@ const nn::LayerType& layer_type(const std::string& name) {
   if (const nn::LayerType* type = nn::find_layer_type(name)) return *type;
   std::vector<std::string> names;
   for (const nn::LayerType* type : nn::layer_types()) names.push_back(type->name());
-  const std::string near = nearest(name, names);
   fail_here("spec", "unknown layer '", freight::excerpt(name), "'",
-            near.empty() ? "" : "; did you mean '" + near + "'?",
-            near.empty() ? " (known: " + join(names, ", ") + ")" : "",
+            did_you_mean(name, names, " (known: " + join(names, ", ") + ")"),
             "; a custom layer is declared by nn::register_layer, for the command in a --plugin");
 }
 
@@ -390,7 +389,12 @@ Model from_spec(const std::string& text, const std::string& source) {
 }
 
 Model from_spec_file(const std::string& path) {
-  if (!io::file_exists(path)) fail(ErrorKind::usage, "model", "there is no spec file '", path, "'");
+  if (!io::file_exists(path)) {
+    std::vector<std::string> names;  // google/vit-base-patch16-224 is no path, but a name elsewhere
+    for (const Entry& e : registry()) names.emplace_back(e.name);
+    fail(ErrorKind::usage, "model", "there is no spec file '", path, "'",
+         ends_with(path, ".json") ? "" : did_you_mean(path, names));
+  }
   if (ends_with(path, ".safetensors")) {
     io::load_safetensors(path);  // says what is wrong with a damaged one
     fail(ErrorKind::usage, "model", "'", path,

@@ -6,6 +6,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/models/models.h"
 #include "freight/train/prepared_internal.h"
 #include "freight/train/row_learner.h"
@@ -34,8 +35,7 @@ void need_net(const std::string& model) {
   others.erase(others.begin());  // that of nets is named by the nets
   all = nets;
   all.insert(all.end(), others.begin(), others.end());
-  const std::string near = nearest(model, all);
-  fail(ErrorKind::usage, "--model", "unknown model '", model, "'", near.empty() ? "" : "; did you mean '" + near + "'?",
+  fail(ErrorKind::usage, "--model", "unknown model '", model, "'", did_you_mean(model, all),
        " (networks: ", join(nets, ", "), "; for tables: ", join(others, ", "), "; or a path of a spec file)");
 }
 
