@@ -49,6 +49,7 @@ int profile_command(const Args& args);
 int report_command(const Args& args);
 int linalg_command(const Args& args);
 int run_command(const Args& args);
+int runs_command(const Args& args);
 int serve_command(const Args& args);
 int train_command(const Args& args);
 int verify_command(const Args& args);

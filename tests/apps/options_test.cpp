@@ -112,7 +112,7 @@ TEST(OptionsTest, BadValuesNameTheFlagTheValueAndTheNeed) {
        "--per-device-train-batch-size: unknown flag of `freight sample`; did you mean --batch-size? (over all "
        "devices)"},
       {{"--wandb"},
-       "--wandb: unknown flag of `freight sample`; a run writes TensorBoard event files, which W&B and MLflow import "
+       "--wandb: unknown flag of `freight sample`; a run writes TensorBoard event files, which W&B imports "
        "(docs/report.md)"},
       {{"--optimizer", "adamw_torch"},
        "--optimizer: expected one of sgd, adam, adamw, got 'adamw_torch'; did you mean adamw?"},

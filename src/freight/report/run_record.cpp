@@ -131,6 +131,9 @@ void read_outcome(RunRecord& run, const Json& j) {
   run.steps = integer(result, "steps");
   run.bad_samples = integer(result, "bad_samples");
   run.train_seconds = number(result, "train_seconds");
+  for (const auto& [name, value] : result.items()) {
+    if (value.is_number()) run.result.emplace_back(name, text_of(value));
+  }
   const Json plan = part(j, "plan");
   run.planned_bytes = number(plan, "planned_bytes");
   run.measured_bytes = number(plan, "measured_bytes");
@@ -188,6 +191,11 @@ std::vector<const io::Metrics*> RunRecord::rows_of(const std::string& split) con
 }
 
 const io::Metrics* RunRecord::best() const {
+  std::error_code ignored;  // of a run without checkpoints
+  const std::string checkpoint = fs::read_symlink(path + "/best", ignored).filename();
+  for (const io::Metrics& row : rows) {
+    if (row.split != "train" && checkpoint == cat("step-", row.step)) return &row;
+  }
   const io::Metrics* best = nullptr;
   for (const io::Metrics& row : rows) {
     if (row.split == "train" || !row.loss || !std::isfinite(*row.loss)) continue;
