@@ -19,6 +19,7 @@
 #include "freight/base/usage.h"
 #include "freight/job/signals.h"
 #include "freight/plan/fitting.h"
+#include "freight/report/card.h"
 #include "freight/trace/device.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/learner.h"
@@ -232,6 +233,15 @@ std::string plugin_flags(const Args& args) {
   return flags;
 }
 
+// The model card, README.md. The run is complete, so that it does not fail without one.
+void write_card_of(const std::string& run, Terminal& terminal) {
+  try {
+    report::write_run_card(run);
+  } catch (const Error& e) {
+    terminal.say(cat("warning: ", run, "/README.md was not written: ", e.what()));
+  }
+}
+
 // Prepares and trains, alone or as the first of several ranks.
 int train_here(Request& r, const Args& args, job::Ranks* ranks, const ShardWork& work) {
   const TrainFlags& flags = r.flags;
@@ -260,6 +270,7 @@ int train_here(Request& r, const Args& args, job::Ranks* ranks, const ShardWork&
   if (ranks && !ranks->first()) return result.interrupted() ? signals::exit_code() : 0;
   const bool trained = result.samples_per_second > 0;  // false for a run that was already complete
   if (trained && fitted.run.has_plans()) terminal.compare(result.output_dir);
+  if (!result.interrupted()) write_card_of(result.output_dir, terminal);
   if (flags.json) {
     terminal.print_json(result);
   } else {

@@ -129,6 +129,8 @@ TEST_F(WeightsSource, ARepositoryIsStoredAsHuggingFaceStoresIt) {
   EXPECT_EQ(fs::read_symlink(found.path), "../../blobs/" + hash_of_text("the weights"));
   EXPECT_EQ(read_text(folder + "/refs/main"), kCommit);
   EXPECT_TRUE(hub.server.requests(hub.address("pytorch_model.bin")).empty());
+  EXPECT_EQ(terms_of("hf:org/net").license, "apache-2.0");
+  EXPECT_EQ(terms_of("hf:org/net").page, found.page);
   // From now on no connection is needed.
   const size_t requests = hub.server.requests().size();
   EXPECT_EQ(find_weights("hf:org/net", kQuick).path, found.path);
@@ -263,6 +265,12 @@ TEST_F(WeightsSource, UnknownNamesGetTheNearest) {
   EXPECT_EQ(hint("some/file.safetensors"), "some/file.safetensors");
   put(dir / "resnet18", "a file of that name");
   EXPECT_EQ(hint(dir / "resnet18"), dir / "resnet18");
+}
+
+TEST_F(WeightsSource, TermsAreKnownWithoutAConnection) {
+  EXPECT_NE(terms_of("torchvision:resnet18").license.find("BSD-3-Clause"), std::string::npos);
+  EXPECT_EQ(terms_of("hf:org/unknown").license, "");
+  EXPECT_EQ(terms_of("some/file.pth").license, "");
 }
 
 TEST_F(WeightsSource, EveryPublishedFileIsOfABuiltInModelAndHasDigitsOfItsHash) {

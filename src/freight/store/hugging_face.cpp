@@ -332,6 +332,11 @@ HubName parse_hub_name(const std::string& text) {
   return name;
 }
 
+std::optional<LocalWeights> cached_hub_weights(const HubName& name, const std::string& address) {
+  std::string damage;
+  return Repository(name, address, {}).cached(damage);
+}
+
 LocalWeights find_hub_weights(const HubName& name, const std::string& address, const WeightsOptions& options) {
   const Repository repository(name, address, options);
   std::string damage, why;

@@ -1,5 +1,6 @@
 // Repositories of Hugging Face: their cache on this machine, and downloads into it. Internal to store/.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "freight/store/weights_source.h"
@@ -14,6 +15,8 @@ struct HubName {
 // Throws Error(usage) for other texts.
 HubName parse_hub_name(const std::string& text);
 
+// What the cache has, without a connection.
+std::optional<LocalWeights> cached_hub_weights(const HubName& name, const std::string& address);
 LocalWeights find_hub_weights(const HubName& name, const std::string& address, const WeightsOptions& options);
 
 }  // namespace freight::store

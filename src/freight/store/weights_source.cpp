@@ -176,6 +176,14 @@ LocalWeights find_weights(const std::string& source, const WeightsOptions& optio
        near.empty() ? "" : cat("; did you mean ", near, "?"));
 }
 
+SourceTerms terms_of(const std::string& source) {
+  if (starts_with(source, kVision)) return {sources().torchvision_license, sources().torchvision_page};
+  if (!starts_with(source, kHub)) return {};
+  const LocalWeights known =
+      cached_hub_weights(parse_hub_name(source.substr(kHub.size())), sources().hugging_face).value_or(LocalWeights());
+  return {known.license, known.page};
+}
+
 std::string weights_path(const std::string& text, const WeightsOptions& options) {
   if (names_weights_source(text)) return find_weights(text, options).path;
   if (const std::string near = nearest_source(text); !near.empty() && !io::file_exists(text)) {

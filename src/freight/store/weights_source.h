@@ -47,6 +47,11 @@ bool names_weights_source(const std::string& text);
 //   hf:ORG/NAME, hf:ORG/NAME@REVISION, hf:ORG/NAME/FILE
 //   https://HOST/.../FILE, also with #sha256=HEX
 LocalWeights find_weights(const std::string& source, const WeightsOptions& options = {});
+// What is known without a connection about a source's license; both are empty for what is no source.
+struct SourceTerms {
+  std::string license = {}, page = {};  // as in LocalWeights
+};
+SourceTerms terms_of(const std::string& source);
 // For --weights: the path of a source's local file. Other texts are paths, and are returned as they are; where no such
 // file exists, but a source has that name, it throws Error(data) with the nearest.
 std::string weights_path(const std::string& text, const WeightsOptions& options = {});
