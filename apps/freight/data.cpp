@@ -1,4 +1,5 @@
-// `freight data list|info|verify|get|sample`: the built-in data sets, and the user's own data.
+// `freight data list|info|verify|check|preview|get|sample`: the built-in data sets, and the user's own data (check:
+// data_check.cpp; preview: data_preview.cpp).
 #include <algorithm>
 #include <cstdio>
 
@@ -407,16 +408,18 @@ int sample_command(const Args& args) {
 }  // namespace
 
 int data_command(const Args& args) {
-  return dispatch({"freight data",
-                   "Datasets: list, describe, verify and download them.",
-                   {
-                       {"list", "the sets known by name, and where they are", list_command},
-                       {"info", "counts, shape, classes and statistics of one set", info_command},
-                       {"verify", "read everything and compare with the known hashes", verify_data_command},
-                       {"get", "download a set", get_command},
-                       {"sample", "write small sample files for trying out commands", sample_command},
-                   }},
-                  args);
+  return dispatch(
+      {"freight data",
+       "Datasets: list, describe, verify and download them.",
+       {
+           {"list", "the sets known by name, and where they are", list_command},
+           {"info", "counts, shape, classes and statistics of one set", info_command},
+           {"verify", "read everything and compare with the known hashes", verify_data_command},
+           {"check", "look for leaks between the parts, wrong labels, unreadable files", data_check_command},
+           {"get", "download a set", get_command},
+           {"sample", "write small sample files for trying out commands", sample_command},
+       }},
+      args);
 }
 
 }  // namespace freight::app
