@@ -248,7 +248,7 @@ TEST_F(WeightsSource, SeveralFilesOfWeightsAreListed) {
 
 TEST_F(WeightsSource, UnknownNamesGetTheNearest) {
   expect_error(ErrorKind::usage, {"resnet5O", "did you mean resnet50"}, [] { find_weights("torchvision:resnet5O"); });
-  expect_error(ErrorKind::usage, {"IMAGENET1K_V1, IMAGENET1K_V2", "V3"},
+  expect_error(ErrorKind::usage, {"IMAGENET1K_V2, IMAGENET1K_V1", "V3"},
                [] { find_weights("torchvision:mobilenet_v2/IMAGENET1K_V3"); });
   const auto hint = [](const std::string& text) -> std::string {
     try {
