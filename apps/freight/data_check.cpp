@@ -25,7 +25,7 @@ Json json_of(const inspect::Leak& l) {
       {"same", l.same}, {"similarity", l.similarity}, {"other_label", l.other_label}};
 }
 
-void print_json(const inspect::DataCheck& c) {
+void print_check_json(const inspect::DataCheck& c) {
   Json j = {{"path", c.where}, {"ok", c.ok()}, {"classes", c.classes}, {"parts", Json::array()}};
   for (const inspect::CheckedPart& p : c.parts) {
     j["parts"].push_back({{"name", p.name}, {"count", p.count}, {"per_class", p.per_class}});
@@ -53,9 +53,9 @@ void print_json(const inspect::DataCheck& c) {
   std::printf("%s\n", j.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
-std::string shown(const std::string& text) { return printable(excerpt(text)); }
+std::string sample_text(const std::string& text) { return printable(excerpt(text)); }
 
-std::string figures(const std::vector<float>& values) {
+std::string per_channel(const std::vector<float>& values) {
   std::vector<std::string> texts;
   for (const float v : values) texts.push_back(fixed(v, 4));
   return join(texts, ", ");
@@ -69,12 +69,12 @@ void print_first(const char* what, const std::vector<T>& all, size_t most, const
 }
 
 std::string pair_text(const inspect::Leak& l) {
-  return cat(l.part, " ", shown(l.sample), l.same ? " is the same as " : " is nearly the same as ", l.other_part, " ",
-             shown(l.other_sample), l.same ? "" : cat(" (similarity ", fixed(l.similarity, 3), ")"),
+  return cat(l.part, " ", sample_text(l.sample), l.same ? " is the same as " : " is nearly the same as ", l.other_part,
+             " ", sample_text(l.other_sample), l.same ? "" : cat(" (similarity ", fixed(l.similarity, 3), ")"),
              l.other_label ? ", which has another label" : "");
 }
 
-void print_text(const inspect::DataCheck& c, size_t most) {
+void print_check_text(const inspect::DataCheck& c, size_t most) {
   std::printf("where    %s\n", c.where.c_str());
   std::vector<std::string> head{"class"};
   for (const inspect::CheckedPart& p : c.parts) head.push_back(p.name);
@@ -85,22 +85,23 @@ void print_text(const inspect::DataCheck& c, size_t most) {
     for (const inspect::CheckedPart& p : c.parts) rows.back().push_back(with_commas(all ? p.count : p.per_class[k]));
   }
   std::fputs(table(head, rows).c_str(), stdout);
-  if (!c.mean.empty()) std::printf("mean     %s\nstd      %s\n", figures(c.mean).c_str(), figures(c.std).c_str());
+  if (!c.mean.empty())
+    std::printf("mean     %s\nstd      %s\n", per_channel(c.mean).c_str(), per_channel(c.std).c_str());
   for (const std::string& note : c.notes) std::printf("note     %s\n", printable(note).c_str());
   for (const std::string& warning : c.warnings) std::printf("warning  %s\n", printable(warning).c_str());
   print_first("skipped", c.bad, most,
               [](const data::BadSample& b) { return cat(printable(b.path), ": ", printable(b.reason)); });
   print_first("leak", c.leaks, most, pair_text);
   print_first("group", c.groups, most, [&](const inspect::CrossingGroup& g) {
-    std::string text = cat("'", shown(g.group), "' has");
+    std::string text = cat("'", sample_text(g.group), "' has");
     for (size_t p = 0; p < g.per_part.size(); ++p)
       text += cat(p == 0 ? " " : ", ", g.per_part[p], " in ", c.parts[p].name);
     return text;
   });
   print_first("conflict", c.conflicts, most, pair_text);
   print_first("label?", c.label_errors, most, [](const inspect::LabelError& e) {
-    return cat(e.part, " ", shown(e.sample), ": labeled ", printable(e.label), ", predicted ", printable(e.predicted),
-               " (", fixed(e.probability, 2), " against ", fixed(e.of_label, 2), ")");
+    return cat(e.part, " ", sample_text(e.sample), ": labeled ", printable(e.label), ", predicted ",
+               printable(e.predicted), " (", fixed(e.probability, 2), " against ", fixed(e.of_label, 2), ")");
   });
   std::printf("\n%zu samples of other parts are in the training set, %s training samples are repeated", c.leaks.size(),
               with_commas(c.repeated).c_str());
@@ -161,9 +162,9 @@ int data_check_command(const Args& args) {
   }
   progress.clear();
   if (as_json) {
-    print_json(found);
+    print_check_json(found);
   } else {
-    print_text(found, static_cast<size_t>(show));
+    print_check_text(found, static_cast<size_t>(show));
   }
   return found.ok() ? 0 : static_cast<int>(ErrorKind::data);
 }

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-void print_json(const Json& json) {
+void print_document(const Json& json) {
   std::printf("%s\n", json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
@@ -36,7 +36,7 @@ void list_sources(bool as_json) {
                     {"top1", w.top1}});
     rows.push_back({source, usual ? w.weights : "", fixed(w.mib, 1), fixed(w.top1, 2)});
   }
-  if (as_json) return print_json(list);
+  if (as_json) return print_document(list);
   std::fputs(table({"source", "default weights", "MiB", "ImageNet top1 %"}, rows).c_str(), stdout);
   std::printf("\nothers: hf:ORG/NAME (Hugging Face), or the address of a file\n");
 }
@@ -52,7 +52,7 @@ void print_found(const std::string& source, const store::LocalWeights& found, bo
     for (const store::WeightsFile& f : found.files) {
       j["files"].push_back({{"path", f.path}, {"address", f.address}, {"sha256", f.sha256}, {"bytes", f.bytes}});
     }
-    return print_json(j);
+    return print_document(j);
   }
   for (const store::WeightsFile& f : found.files) {
     std::printf("address  %s\nsha256   %s\nfile     %s (%s)\n", printable(f.address).c_str(), f.sha256.c_str(),

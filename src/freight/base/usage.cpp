@@ -22,7 +22,7 @@ std::string number_text(double v) {
   fail(ErrorKind::usage, what, name, name.empty() ? "" : ": ", "expected ", range, ", got ", number_text(got));
 }
 
-std::string trimmed(const std::string& text) {
+std::string without_blanks(const std::string& text) {
   const size_t first = text.find_first_not_of(' ');
   return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(' ') - first + 1);
 }
@@ -41,7 +41,7 @@ const std::vector<OtherName>& other_names() {
     for (const std::string& line : split(other_names_file(), '\n')) {
       if (line.empty() || line[0] == '#') continue;
       std::vector<std::string> cells;
-      for (const std::string& cell : split(line, '|')) cells.push_back(trimmed(cell));
+      for (const std::string& cell : split(line, '|')) cells.push_back(without_blanks(cell));
       cells.resize(4);
       std::vector<std::string> here;
       if (!cells[2].empty()) here = split(cells[2], ' ');
