@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <optional>
 
@@ -265,12 +266,14 @@ std::string card_of(const store::Bundle& model, const std::string& path, const s
   std::optional<RunRecord> run;
   if (io::file_exists((parent / "run.json").string())) run = read_run(parent.empty() ? "." : parent.string());
   CardFacts facts{.model = &model, .run = run ? &*run : nullptr, .file = file};
-  // Reading a larger table again takes longer than its intervals are worth: `freight eval` has them.
-  constexpr int64_t kMostRows = 1'000'000;
-  if (run && !model.net() && run->train_count + run->test_count <= kMostRows) {
+  // Reading a larger table again takes more time and memory than its intervals are worth: `freight eval` has them.
+  constexpr int64_t kMostValues = 5'000'000;
+  const auto columns = static_cast<int64_t>(model.columns.size() + model.ignored_columns.size() + 1);
+  if (run && !model.net() && (run->train_count + run->test_count) * columns <= kMostValues &&
+      run->config_value("trees.external_memory") != "on") {
     try {
       facts.scores = train::learner_of(model).measure(model, path, {}).scores;
-    } catch (const Error&) {  // data from a pipe, for example, are gone
+    } catch (const std::exception&) {  // data from a pipe, for example, are gone
     }
   }
   return model_card(facts);
