@@ -10,18 +10,9 @@
 #include "freight/train/progress.h"
 #include "options.h"
 #include "table.h"
+#include "train_result.h"
 
 namespace freight::app {
-
-namespace {
-
-std::string figure(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", value);
-  return text;
-}
-
-}  // namespace
 
 int runs_command(const Args& args) {
   std::string dir = "runs";

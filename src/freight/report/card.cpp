@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <optional>
 
@@ -27,7 +28,7 @@ struct Measured {
   Interval interval = {};  // equal bounds: not known
 };
 
-std::string figure(double value) {
+std::string significant(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.4g", value);
   return text;
@@ -113,8 +114,8 @@ std::string head(const CardFacts& f, const std::string& title) {
               "\n    dataset:\n      name: ", quoted(data), "\n      type: ", quoted(data),
               "\n      split: ", part_of(f), "\n    metrics:\n");
   for (const Measured& m : metrics) {
-    text +=
-        cat("    - type: ", quoted(m.name), "\n      value: ", std::isfinite(m.value) ? figure(m.value) : "null", "\n");
+    text += cat("    - type: ", quoted(m.name),
+                "\n      value: ", std::isfinite(m.value) ? significant(m.value) : "null", "\n");
   }
   return text + "---\n";
 }
@@ -156,8 +157,9 @@ std::string metrics_section(const CardFacts& f) {
   std::string text = cat("\n## Metrics\n\n| metric (", part_of(f), " set) | value | 95 % interval |\n|---|---|---|\n");
   for (const Measured& m : all) {
     const bool known = m.interval.high > m.interval.low;
-    text += cat("| ", m.name, " | ", figure(m.value), " | ",
-                known ? cat(figure(m.interval.low), " to ", figure(m.interval.high)) : std::string("-"), " |\n");
+    text +=
+        cat("| ", m.name, " | ", significant(m.value), " | ",
+            known ? cat(significant(m.interval.low), " to ", significant(m.interval.high)) : std::string("-"), " |\n");
   }
   return text;
 }
@@ -171,10 +173,12 @@ std::string training_section(const CardFacts& f) {
   if (!f.run) return "";
   const RunRecord& r = *f.run;
   constexpr double kHour = 3600;
-  const auto hours = [&](double seconds) { return seconds > 0 ? cat(figure(seconds / kHour), " h") : std::string(); };
+  const auto hours = [&](double seconds) {
+    return seconds > 0 ? cat(significant(seconds / kHour), " h") : std::string();
+  };
   const auto watt_hours = [&](const char* name) {
     const double value = r.plan_figure(name);
-    return value > 0 ? figure(value) : std::string();
+    return value > 0 ? significant(value) : std::string();
   };
   const auto bytes = [](double b) { return b > 0 ? human_bytes(b) : std::string(); };
   const double planned = r.plan_figure("planned_step_seconds") * static_cast<double>(r.steps);
@@ -262,12 +266,14 @@ std::string card_of(const store::Bundle& model, const std::string& path, const s
   std::optional<RunRecord> run;
   if (io::file_exists((parent / "run.json").string())) run = read_run(parent.empty() ? "." : parent.string());
   CardFacts facts{.model = &model, .run = run ? &*run : nullptr, .file = file};
-  // Reading a larger table again takes longer than its intervals are worth: `freight eval` has them.
-  constexpr int64_t kMostRows = 1'000'000;
-  if (run && !model.net() && run->train_count + run->test_count <= kMostRows) {
+  // Reading a larger table again takes more time and memory than its intervals are worth: `freight eval` has them.
+  constexpr int64_t kMostValues = 5'000'000;
+  const auto columns = static_cast<int64_t>(model.columns.size() + model.ignored_columns.size() + 1);
+  if (run && !model.net() && (run->train_count + run->test_count) * columns <= kMostValues &&
+      run->config_value("trees.external_memory") != "on") {
     try {
       facts.scores = train::learner_of(model).measure(model, path, {}).scores;
-    } catch (const Error&) {  // data from a pipe, for example, are gone
+    } catch (const std::exception&) {  // data from a pipe, for example, are gone
     }
   }
   return model_card(facts);
