@@ -139,7 +139,7 @@ inline std::vector<CarriedCase> carried_cases(DType dtype) {
   std::vector<CarriedCase> cases;
   for (const OpRow& row : op_rows()) {
     const Typed t = typed(row, dtype);
-    if (!is_carried_row(row, t) || !takes_every_type(info(row.op).infer)) continue;
+    if (!is_carried_row(row, t) || element_types(info(row.op).infer) != dtypes::kAll) continue;
     std::vector<Array> in;
     for (size_t i = 0; i < t.row.in.size(); ++i) {
       const Type& type = t.row.in[i].type;

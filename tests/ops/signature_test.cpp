@@ -433,10 +433,10 @@ std::string functions_table() {
   for (const Signature& s : public_functions()) {
     if (s.header != header) {
       header = s.header;
-      out += cat(out.empty() ? "" : "\n", "### ", header, "\n\n| function | gives |\n|---|---|\n");
+      out += cat(out.empty() ? "" : "\n", "### ", header, "\n\n| function | gives | element types |\n|---|---|---|\n");
     }
     const std::string callee = s.callee == s.name ? "" : cat(" (`", s.callee, "`)");
-    out += cat("| `", cell(to_string(s)), "`", callee, " | ", cell(s.doc), " |\n");
+    out += cat("| `", cell(to_string(s)), "`", callee, " | ", cell(s.doc), " | ", types_text(s), " |\n");
   }
   return out;
 }

@@ -38,7 +38,7 @@ const std::vector<Intent>& intents() {
       {"", "", "input must be (N, C",
        "a sample without its batch axis: pools, convolutions and BatchNorm take batches"},
       {"", "stride", "", "a stride of 0 stands for the kernel"},
-      {"", "", "must be floating", "integers: Freight averages and normalises floating numbers"},
+      {"", "", "expected floating, got", "integers: Freight averages and normalises floating numbers"},
       {"", "", "has no axes", "an axis of a tensor of rank 0, which has none in Freight and NumPy"},
       {"", "", "logits must be (N, classes)",
        "cross_entropy takes (N, classes): reshape axes of space, add that of the batch"},

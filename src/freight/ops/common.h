@@ -1,6 +1,7 @@
 // Helpers that the sources of the ops room share. Internal: only ops/*.cpp include it.
 #pragma once
 #include "freight/base/error.h"
+#include "freight/ir/infer.h"
 #include "freight/ops/options.h"
 #include "freight/trace/tracer.h"
 
@@ -33,9 +34,10 @@ auto named(const char* op, const F& body) {
     throw Error(e.kind(), trace::function() ? trace::function() : op, e.message(), e.where());
   }
 }
-inline void need_floating(const Tensor& x, const char* op) {
-  if (!is_floating(x.dtype())) fail_here(op, "element type must be floating: got ", x.type(), "; cast first");
+inline void need_types(const Tensor& x, DTypes types, const char* op) {
+  if (!types.has(x.dtype())) fail_here(op, refusal(x.type(), types));
 }
+inline void need_floating(const Tensor& x, const char* op) { need_types(x, dtypes::kFloating, op); }
 // The axis in [0, rank); throws with the location.
 int axis_of(int64_t axis, const Type& type, const char* op);
 // Sorted, distinct axes in [0, rank); all when `axes` is empty.

@@ -1,4 +1,4 @@
-// Functions that pick elements by integer tensors (u8, i32, i64). Errors: Error(usage) naming both types; an index out
+// Functions that pick elements by integer tensors of any type. Errors: Error(usage) naming both types; an index out
 // of range is an Error(data) naming it and the range when the step runs (GPUs tell when results are read).
 #pragma once
 #include "freight/ops/options.h"

@@ -91,8 +91,11 @@ Tensor sliced(const Tensor& t, int axis, const Slice& s) {
 
 // Indices that were checked and count from the front.
 Tensor checked(const Tensor& index, int64_t extent) {
-  const Tensor from_front =
-      index.dtype() == DType::u8 ? index : where(index < 0 && index >= -extent, index + extent, index);
+  Tensor from_front = index;
+  if (info(index.dtype()).kind == NumberKind::signed_integer) {
+    const Tensor t = size_of(index.dtype()) < 4 ? cast(index, DType::i32) : index;  // which hold more than the extent
+    from_front = where(t < 0 && t >= -extent, t + extent, t);
+  }
   return cast(ops::one(Op::check_index, RowsAttrs{extent}, {from_front}), DType::i64);
 }
 
@@ -146,8 +149,6 @@ void add_pick(Picks& picks, Tensor& t, int axis, const Tensor& index, const Type
   if (picks.each.empty()) picks.first = axis;
   if (index.dtype() != DType::boolean) {
     if (!is_integer(index.dtype())) fail_here(kIndexing, "indices must be integers or bool: got ", index.type());
-    if (!computes(index.dtype()))
-      fail_here(kIndexing, "does not index by ", index.dtype(), ": expected i32, i64, u8 or bool, got ", index.type());
     picks.each.push_back(index);
     return;
   }

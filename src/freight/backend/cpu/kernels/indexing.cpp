@@ -16,7 +16,14 @@ namespace {
 int64_t index_at(const void* idx, DType dtype, int64_t i) {
   if (dtype == DType::i64) return static_cast<const int64_t*>(idx)[i];
   if (dtype == DType::i32) return static_cast<const int32_t*>(idx)[i];
-  return static_cast<const uint8_t*>(idx)[i];
+  switch (dtype) {
+    case DType::u8: return static_cast<const uint8_t*>(idx)[i];
+    case DType::i8: return static_cast<const int8_t*>(idx)[i];
+    case DType::i16: return static_cast<const int16_t*>(idx)[i];
+    case DType::u16: return static_cast<const uint16_t*>(idx)[i];
+    case DType::u32: return static_cast<const uint32_t*>(idx)[i];
+    default: return static_cast<int64_t>(static_cast<const uint64_t*>(idx)[i]);  // from 2^63 on negative, so refused
+  }
 }
 
 void check_index(const IndexProblem& p, int64_t index) {
