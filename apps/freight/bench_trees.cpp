@@ -11,7 +11,7 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/io/json_library.h"
-#include "freight/train/folds.h"
+#include "freight/train/row_parts.h"
 #include "plan_table.h"
 #include "plan_text.h"
 

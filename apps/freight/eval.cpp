@@ -43,7 +43,7 @@ void print(const train::Measurement& measured, const std::string& split, int64_t
       j["perplexity"] = std::exp(e.loss);
       j["tokens"] = e.count;
     }
-    for (const train::Score& s : measured.scores) {
+    for (const metrics::Score& s : measured.scores) {
       j["scores"][s.name] = {{"value", s.value}, {"low", s.low}, {"high", s.high}};
     }
     std::printf("%s\n", j.dump().c_str());
@@ -52,7 +52,7 @@ void print(const train::Measurement& measured, const std::string& split, int64_t
     const std::string perplexity = tokens ? cat("perplexity ", fixed(std::exp(e.loss), 4), ", ") : std::string();
     std::printf("%s %s: %s%sloss %.4f over %s %s (%.2f s)\n", data.c_str(), part.c_str(), perplexity.c_str(),
                 top1.c_str(), e.loss, with_commas(e.count).c_str(), measured.unit, e.seconds);
-    for (const train::Score& s : measured.scores) {
+    for (const metrics::Score& s : measured.scores) {
       std::printf("%-10s %.6g  (95 %%: %.6g to %.6g)\n", s.name.c_str(), s.value, s.low, s.high);
     }
   }

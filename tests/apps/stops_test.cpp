@@ -1,5 +1,5 @@
 // A run that is stopped by signals in every phase, or killed at any moment, goes on to the weights of the run that was
-// not. The long form of the last test: FREIGHT_TEST_KILLS=50 test_apps --gtest_filter='*Killed*' (docs/checkpoints.md).
+// not. The long form of the last test: FREIGHT_TEST_KILLS=50 test_apps --gtest_filter='*Killed*'.
 #include <gtest/gtest.h>
 #include <signal.h>
 

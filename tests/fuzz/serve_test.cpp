@@ -1,5 +1,5 @@
 // Mutated bodies of infer requests through the protocol's parser, as parsers_test.cpp does with files. For a long run:
-// FREIGHT_FUZZ_TIMES=1000 with the address sanitizer (docs/fuzzing.md).
+// FREIGHT_FUZZ_TIMES=1000 with the address sanitizer (CONTRIBUTING.md).
 #include <gtest/gtest.h>
 
 #include "freight/serve/protocol.h"

@@ -1,5 +1,5 @@
 // Fuzzing of parsers: damaged variants of a valid text go through; only freight::Error may come out.
-// Deterministic; meant for the address sanitizer as well. FREIGHT_FUZZ_TIMES=100 makes a long run (docs/fuzzing.md).
+// Deterministic; meant for the address sanitizer as well. FREIGHT_FUZZ_TIMES=100 makes a long run (CONTRIBUTING.md).
 #pragma once
 #include <gtest/gtest.h>
 

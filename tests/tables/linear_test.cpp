@@ -9,7 +9,7 @@
 
 #include "freight/io/file.h"
 #include "freight/tables/learners.h"
-#include "freight/train/folds.h"
+#include "freight/train/row_parts.h"
 #include "freight/train/trainer.h"
 #include "tests/support/files.h"
 

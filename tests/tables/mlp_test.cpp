@@ -14,7 +14,7 @@
 #include "freight/job/signals.h"
 #include "freight/tables/mlp_columns.h"
 #include "freight/tables/mlp_model.h"
-#include "freight/train/folds.h"
+#include "freight/train/row_parts.h"
 #include "tests/tables/table_runs.h"
 
 namespace freight::tables {

@@ -8,13 +8,13 @@
 #include <set>
 #include <sstream>
 
+#include "freight/metrics/scores.h"
 #include "freight/report/examine.h"
 #include "freight/store/bundle.h"
 #include "freight/tables/learners.h"
 #include "freight/tables/table.h"
 #include "freight/tables/xgboost_learner.h"
-#include "freight/train/folds.h"
-#include "freight/train/scores.h"
+#include "freight/train/row_parts.h"
 #include "freight/train/trainer.h"
 #include "tests/tables/table_runs.h"
 
@@ -279,7 +279,7 @@ TEST_F(RankingTest, ThePythonPackageRanksAlike) {
       const auto model =
           TreeLearner(TreeLearner::Kind::gbdt).fit(config_, rows, [](const train::Round&) { return true; });
       const Array ours = model->run(rows.train.values);
-      EXPECT_GT(*train::score_of({.name = "ndcg"}, ours, rows.train), 0.95) << objective;
+      EXPECT_GT(*metrics::score_of({.name = "ndcg"}, ours, rows.train.truth()), 0.95) << objective;
       if (library.empty()) continue;  // the package fits by its own alone
       const TreeColumns columns(rows.shape.columns, rows.train);
       const auto put = [&](const char* name, const void* bytes, size_t size) {
@@ -315,7 +315,9 @@ TEST_F(RankingTest, ThePythonPackageRanksAlike) {
         double figure = 0;
         ASSERT_TRUE(figures >> figure) << name;
         EXPECT_LT(figure, 0.999) << name << " of a perfect order would show nothing";
-        EXPECT_NEAR(*train::score_of({.name = name}, clear, name[0] == 'm' ? two : rows.train), figure, 1e-6) << name;
+        EXPECT_NEAR(*metrics::score_of({.name = name}, clear, name[0] == 'm' ? two.truth() : rows.train.truth()),
+                    figure, 1e-6)
+            << name;
       }
     }
   }

@@ -12,7 +12,8 @@
 #include "freight/tables/auto_learner.h"
 #include "freight/tables/table.h"
 #include "freight/tables/xgboost_learner.h"
-#include "freight/train/folds.h"
+#include "freight/train/metric.h"
+#include "freight/train/row_parts.h"
 #include "freight/train/selection_internal.h"
 #include "tests/tables/table_runs.h"
 
@@ -184,7 +185,7 @@ TEST_F(Selection, FoldsKeepGroupsTogetherAndWeightsWithTheirRows) {
 }
 
 TEST(SharedFolds, ALearnerThatTheTimeEndedIsComparedOnItsFolds) {
-  const train::Metric less{.name = "log_loss", .higher = false}, more{.name = "auc", .higher = true};
+  const metrics::Metric less{.name = "log_loss", .higher = false}, more{.name = "auc", .higher = true};
   const std::vector<double> all = {0.3, 0.3, 0.9}, some = {0.4, 0.4};
   EXPECT_TRUE(train::better_on_shared_folds(less, all, some)) << "the hard fold, which the other lacks, does not count";
   EXPECT_FALSE(train::better_on_shared_folds(less, some, all));
@@ -518,12 +519,12 @@ TEST_F(Selection, EarlyStopGoesByTheMetric) {
   const auto best = [&](const char* metric) {
     config_.metric = metric;
     std::vector<double> scores;
-    const train::Metric by = train::metric_for(config_, 2);
+    const metrics::Metric by = train::metric_for(config_, 2);
     const auto model = gbdt.fit(config_, data, [&](const train::Round& r) {
       scores.push_back(*r.test->metric);
       return true;
     });
-    const double kept = *train::score_of(by, model->run(data.test.values), data.test.labels);
+    const double kept = *metrics::score_of(by, model->run(data.test.values), data.test.labels);
     for (const double s : scores) EXPECT_FALSE(by.better(s, kept + (by.higher ? 1e-9 : -1e-9))) << metric;
     return std::dynamic_pointer_cast<const Trees>(model)->rounds();
   };

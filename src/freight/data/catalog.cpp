@@ -10,6 +10,7 @@
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/data/cells.h"
+#include "freight/data/digits.h"
 #include "freight/data/source.h"
 #include "freight/io/digest.h"
 #include "freight/io/file.h"

@@ -205,7 +205,8 @@ class Examiner {
                             .root_mean_square = std::sqrt(s.square / count),
                             .explained = variance > 0 ? 1 - s.square / count / variance : 0});
     }
-    for (size_t i = 0; i < e_.curves.size(); ++i) e_.curves[i].curves = threshold_curves(std::move(scored_[i]));
+    for (size_t i = 0; i < e_.curves.size(); ++i)
+      e_.curves[i].curves = metrics::threshold_curves(std::move(scored_[i]));
     e_.calibration = calibration_.bins();
     e_.calibration_error = calibration_.error();
     for (Mistake& m : e_.mistakes) show(m);
@@ -290,8 +291,8 @@ class Examiner {
   deploy::Predictor predictor_;
   std::unique_ptr<HeldOutPart> part_;
   Examination e_;
-  std::vector<std::vector<Scored>> scored_;  // by curve
-  Calibration calibration_;
+  std::vector<std::vector<metrics::Scored>> scored_;  // by curve
+  metrics::Calibration calibration_;
   std::vector<Sums> sums_;  // per output of a regression
 };
 

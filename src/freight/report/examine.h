@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "freight/base/array.h"
-#include "freight/report/curves.h"
+#include "freight/metrics/curves.h"
 #include "freight/report/examine_table.h"
 
 namespace freight::report {
@@ -37,7 +37,7 @@ struct Mistake {
 // The curves of one class against all others.
 struct ClassCurves {
   int64_t number = 0;
-  ThresholdCurves curves;
+  metrics::ThresholdCurves curves;
 };
 
 struct Residual {
@@ -61,12 +61,12 @@ struct Examination {
   std::vector<std::string> classes;                     // a name for every class of the model
   std::map<std::pair<int64_t, int64_t>, int64_t> told;  // (true class, predicted class) to the number of samples
   std::vector<Mistake> mistakes;                        // the most confident first
-  std::vector<ClassCurves> curves;          // of the second of two classes; otherwise of the most frequent classes
-  std::vector<CalibrationBin> calibration;  // of that class; for more than two classes, of the predicted class
-  double calibration_error = 0;             // expected calibration error
-  std::vector<OutputErrors> outputs;        // for a regression
-  std::vector<Residual> residuals;          // of the first output
-  std::optional<TableExamination> table;    // for a model of tables
+  std::vector<ClassCurves> curves;  // of the second of two classes; otherwise of the most frequent classes
+  std::vector<metrics::CalibrationBin> calibration;  // of that class; for more than two classes, of the predicted class
+  double calibration_error = 0;                      // expected calibration error
+  std::vector<OutputErrors> outputs;                 // for a regression
+  std::vector<Residual> residuals;                   // of the first output
+  std::optional<TableExamination> table;             // for a model of tables
   std::vector<std::pair<std::string, std::string>> provenance;  // as in the model file
 
   bool classification() const { return outputs.empty(); }

@@ -10,8 +10,8 @@
 
 #include "freight/base/philox.h"
 #include "freight/base/strings.h"
-#include "freight/train/folds.h"
 #include "freight/train/row_learner.h"
+#include "freight/train/row_parts.h"
 
 namespace freight::report {
 
@@ -67,7 +67,7 @@ class TableExaminer {
     for (const store::Column& c : bundle_.columns) out_.columns.push_back(c.name);
     if (rows_.ranked) {
       out_.queries = static_cast<int64_t>(rows_.group_begins().size());
-      out_.ranking = train::scores_of(bundle_.rows->run(rows_.values), rows_);
+      out_.ranking = metrics::scores_of(bundle_.rows->run(rows_.values), rows_.truth());
     } else {
       find_worst(worst);
     }

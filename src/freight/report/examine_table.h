@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "freight/metrics/scores.h"
 #include "freight/store/bundle.h"
-#include "freight/train/scores.h"
 
 namespace freight::report {
 
@@ -35,8 +35,8 @@ struct TableExamination {
   int64_t measured_rows = 0;                  // number of rows behind the last two measures
   std::vector<PartialDependence> dependence;  // of the most important columns
   std::vector<WorstRow> worst;  // the worst first; empty for a ranking, since its rows are not predicted individually
-  std::vector<train::Score> ranking;  // for a ranking only: its metrics
-  int64_t queries = 0;                // number of queries behind these means
+  std::vector<metrics::Score> ranking;  // for a ranking only: its metrics
+  int64_t queries = 0;                  // number of queries behind these means
 };
 
 // `poll` returns whether to continue; false ends the examination with the results so far.

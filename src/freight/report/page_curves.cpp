@@ -14,10 +14,14 @@ namespace {
 constexpr size_t kCurvePoints = 200, kScatterPoints = 800, kResidualBins = 30;
 
 // A selection of many points, including the first and the last.
-std::vector<Point> some_of(const std::vector<Point>& points, size_t most) {
-  if (points.size() <= most) return points;
+template <class P>
+std::vector<Point> some_of(const std::vector<P>& points, size_t most) {
+  const size_t count = std::min(points.size(), most);
   std::vector<Point> out;
-  for (size_t i = 0; i < most; ++i) out.push_back(points[i * (points.size() - 1) / (most - 1)]);
+  for (size_t i = 0; i < count; ++i) {
+    const P& point = points[points.size() <= most ? i : i * (points.size() - 1) / (most - 1)];
+    out.push_back({point.x, point.y});
+  }
   return out;
 }
 
@@ -40,7 +44,7 @@ std::string class_curves(const Examination& e) {
   Plot precision = plot_of_shares("Precision and recall", "recall", "precision");
   std::vector<std::vector<std::string>> rows;
   for (size_t i = 0; i < e.curves.size(); ++i) {
-    const ThresholdCurves& c = e.curves[i].curves;
+    const metrics::ThresholdCurves& c = e.curves[i].curves;
     if (c.roc.empty()) continue;
     const std::string name = shortened(e.classes[static_cast<size_t>(e.curves[i].number)], 16);
     const auto colour = static_cast<int>(i);
@@ -66,7 +70,7 @@ std::string class_curves(const Examination& e) {
   Plot kept = plot_of_shares("Calibration", "predicted probability", "observed frequency");
   kept.series.push_back(diagonal());
   std::vector<Point> points;
-  for (const CalibrationBin& b : e.calibration) points.push_back({b.said, b.found});
+  for (const metrics::CalibrationBin& b : e.calibration) points.push_back({b.said, b.found});
   kept.series.push_back({.points = points, .colour = 0, .value_at_end = false});
   std::string charts = rows.empty() ? std::string() : chart(roc) + chart(precision);
   if (!e.calibration.empty()) {

@@ -209,7 +209,7 @@ std::string class_section(const Examination& e) {
 // The metrics of a ranking, which has no errors of single rows.
 std::string ranking_section(const TableExamination& t) {
   std::vector<std::vector<std::string>> rows;
-  for (const train::Score& s : t.ranking) rows.push_back({s.name, figure(s.value), figure(s.low), figure(s.high)});
+  for (const metrics::Score& s : t.ranking) rows.push_back({s.name, figure(s.value), figure(s.low), figure(s.high)});
   return cat("<h3>Ranking</h3><p>Means over ", with_commas(t.queries),
              " queries; from and to: the 95 % confidence interval. The loss is 1 - NDCG.</p>",
              data_table({{"metric", false}, {"mean"}, {"from"}, {"to"}}, rows));

@@ -52,12 +52,14 @@ struct Bundle {
   std::vector<IgnoredColumn> ignored_columns = {};  // of other learners: columns that are not features
   std::shared_ptr<const RowModel> rows = {};        // of other learners; null for a network
   RowSamples samples = {};                          // of other learners, if there are any
-  // For two classes, see told_class; empty: the more probable class is predicted.
+  // For two classes, see metrics::predicted_class; empty: the more probable class is predicted.
   std::optional<double> threshold = {};
 
   bool net() const { return rows == nullptr; }
   const std::string& name() const { return net() ? model.name : learner; }
-  int64_t told(const float* probabilities, int64_t of) const { return told_class(probabilities, of, threshold); }
+  int64_t told(const float* probabilities, int64_t of) const {
+    return metrics::predicted_class(probabilities, of, threshold);
+  }
   int64_t parameters() const { return net() ? model.net->parameter_count() : rows->parameters(); }
 };
 

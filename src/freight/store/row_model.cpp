@@ -54,16 +54,18 @@ std::vector<int64_t> Rows::group_begins() const {
   return begins;
 }
 
+metrics::Truth Rows::truth() const {
+  metrics::Truth truth(labels);
+  truth.weights = weights;
+  if (ranked) truth.queries = groups;
+  return truth;
+}
+
 Array RowModel::contributions(const Array&) const {
   fail(ErrorKind::usage, "contributions", "this model does not attribute its predictions to columns");
 }
 std::string RowModel::library_file(const std::string& format) const {
   fail(ErrorKind::usage, "library_file", "no library has a file format for this model: got ", format);
-}
-
-int64_t told_class(const float* probabilities, int64_t classes, std::optional<double> threshold) {
-  if (threshold && classes == 2) return static_cast<double>(probabilities[1]) > *threshold ? 1 : 0;
-  return std::max_element(probabilities, probabilities + classes) - probabilities;
 }
 
 void register_row_model(const std::string& learner, RowReader reader) {

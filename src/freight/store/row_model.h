@@ -15,6 +15,7 @@
 #include "freight/data/date_time.h"
 #include "freight/data/number_style.h"
 #include "freight/io/safetensors.h"
+#include "freight/metrics/scores.h"
 #include "freight/store/row_form.h"
 
 namespace freight::store {
@@ -75,6 +76,8 @@ struct Rows {
   double weight(int64_t row) const { return weights ? static_cast<double>(weights->data<float>()[row]) : 1.0; }
   // The first row of each run of equal groups; for ranked rows these are the groups.
   std::vector<int64_t> group_begins() const;
+  // What metrics compare predictions for these rows with.
+  metrics::Truth truth() const;
 };
 
 class RowModel {
@@ -112,10 +115,6 @@ class RowModel {
   virtual std::string library() const { return {}; }
   virtual std::string library_file(const std::string& format) const;
 };
-
-// The class that is predicted from the probabilities of `classes`: the most probable, and of equal ones the first; of
-// two classes the second if its probability is above `threshold`.
-int64_t told_class(const float* probabilities, int64_t classes, std::optional<double> threshold);
 
 // The inputs and outputs of a model of tables, as its file describes them.
 struct RowShape {

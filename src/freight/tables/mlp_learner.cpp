@@ -11,7 +11,7 @@
 #include "freight/tables/mlp_model.h"
 #include "freight/tables/table.h"
 #include "freight/trace/device.h"
-#include "freight/train/folds.h"
+#include "freight/train/row_parts.h"
 #include "freight/train/trainer.h"
 
 namespace freight::tables {

@@ -17,10 +17,11 @@
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/job/signals.h"
+#include "freight/metrics/scores.h"
 #include "freight/tables/xgboost_bins.h"
 #include "freight/tables/xgboost_job.h"
+#include "freight/train/metric.h"
 #include "freight/train/rank_work.h"
-#include "freight/train/scores.h"
 #include "freight/train/shared_rows.h"
 
 namespace freight::tables {
@@ -205,7 +206,7 @@ class TreeFit {
       if (data_.test.count() > 0) {
         const Array held_out = answers(test_, FitStep::answer_test);
         round.test = train::evaluate(held_out, data_.test);
-        if (metric_) round.test->metric = train::score_of(*metric_, held_out, data_.test);
+        if (metric_) round.test->metric = metrics::score_of(*metric_, held_out, data_.test.truth());
       }
       round.best = settings_.early_stop > 0 ? std::optional(best_ > last_told)
                    : round.test             ? std::nullopt
@@ -370,7 +371,7 @@ class TreeFit {
 
   // The metric of the held-out rows, negated if higher is better.
   double score_as_loss(const Array& found) const {
-    const std::optional<double> score = train::score_of(*metric_, found, data_.test);
+    const std::optional<double> score = metrics::score_of(*metric_, found, data_.test.truth());
     if (!score) {
       fail(ErrorKind::data, "--metric", "the validation rows have no ", metric_->name,
            ": they are of one class, or all equal; --early-stop 0 fits without it");
@@ -401,8 +402,8 @@ class TreeFit {
   std::string device_, threads_;
   double seconds_;  // after which the fit ends; 0: no limit
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-  std::optional<train::Metric> metric_;  // replaces the objective's loss
-  std::optional<io::ScratchDir> pages_;  // of both matrices, if rows are on disk
+  std::optional<metrics::Metric> metric_;  // replaces the objective's loss
+  std::optional<io::ScratchDir> pages_;    // of both matrices, if rows are on disk
   TreePart train_, test_;
   std::optional<XgboostJob> job_;  // set if several ranks fit
   XgboostHandle booster_;

@@ -17,9 +17,9 @@
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/io/memory_need.h"
+#include "freight/metrics/scores.h"
 #include "freight/tables/ubjson_check.h"
 #include "freight/tables/xgboost_model.h"
-#include "freight/train/scores.h"
 
 namespace freight::tables {
 
@@ -222,7 +222,7 @@ std::string version_of(const Json& document) {
 }
 
 // The metric of an objective with a parameter, by which the model is then measured; empty for others.
-std::optional<train::Metric> metric_of(const Json& objective) {
+std::optional<metrics::Metric> metric_of(const Json& objective) {
   const auto number = [&](const char* part, const char* name) {
     std::string text = objective.at(part).at(name).get<std::string>();
     std::erase_if(text, [](char c) { return c == '[' || c == ']'; });
@@ -231,11 +231,11 @@ std::optional<train::Metric> metric_of(const Json& objective) {
   };
   const auto name = objective.at("name").get<std::string>();
   if (name == "reg:quantileerror" && objective.contains("quantile_loss_param")) {
-    return train::Metric{.name = "quantile_loss", .quantile = number("quantile_loss_param", "quantile_alpha")};
+    return metrics::Metric{.name = "quantile_loss", .quantile = number("quantile_loss_param", "quantile_alpha")};
   }
   if (name == "reg:tweedie" && objective.contains("tweedie_regression_param")) {
-    return train::Metric{.name = "tweedie_deviance",
-                         .tweedie_power = number("tweedie_regression_param", "tweedie_variance_power")};
+    return metrics::Metric{.name = "tweedie_deviance",
+                           .tweedie_power = number("tweedie_regression_param", "tweedie_variance_power")};
   }
   return std::nullopt;
 }
@@ -279,7 +279,7 @@ store::Bundle imported(const std::string& file, const std::string& path, const s
   bundle.rows = std::make_shared<Trees>(library, bytes_by_xgboost(library, file, facts.objective, path),
                                         TreeColumns(said.columns, words, path), classes, std::move(made), path);
   bundle.provenance["imported_from"] = path.substr(path.rfind('/') + 1);
-  if (const auto metric = metric_of(learner.at("objective"))) train::write_metric(*metric, bundle.provenance);
+  if (const auto metric = metric_of(learner.at("objective"))) metrics::write_metric(*metric, bundle.provenance);
   bundle.columns = std::move(said.columns);
   bundle.samples = store::sampled(*bundle.rows, bundle.columns, split_range(trees, columns));
   return bundle;

@@ -21,7 +21,6 @@
 #include "freight/tables/xgboost_bins.h"
 #include "freight/tables/xgboost_fit.h"
 #include "freight/train/rank_work.h"
-#include "freight/train/scores.h"
 
 namespace freight::tables {
 

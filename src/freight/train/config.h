@@ -36,7 +36,7 @@ struct JobConfig {
 
 // The settings that networks and models of tables share. Networks are refused these for now (need_flags_of).
 struct CommonConfig {
-  std::string metric = "auto";        // check_metric_name() in train/scores.h
+  std::string metric = "auto";        // metrics::metric_names()
   int64_t early_stop = -1;            // a learner chooses what is below 0
   std::string class_weight = "none";  // none, balanced
   std::string weight_column;          // the name or number of a column

@@ -12,10 +12,10 @@
 #include "freight/base/usage.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
+#include "freight/metrics/scores.h"
 #include "freight/optim/create.h"
 #include "freight/passes/options.h"
 #include "freight/store/precision.h"
-#include "freight/train/scores.h"
 
 namespace freight::train {
 
@@ -49,7 +49,7 @@ Field changeable(Field f) {
 
 // clang-format off
 std::vector<Field> make_fields() {
-  static const std::string metrics = join(metric_names(), "|");
+  static const std::string metric_names = join(metrics::metric_names(), "|");
   return {
       {kData, "--data", "data", &C::data, "a built-in dataset (freight data list), a directory or a file", {}, {"--data-path"}},
       {kData, "--data-dir", "", &C::data_dir, "directory that is searched first for built-in datasets", {}, {}, "DIR"},
@@ -219,7 +219,7 @@ std::vector<Field> make_fields() {
        words({"auto", "on", "off"})}),
       {kTables, "--metric", "tables.metric", &C::metric,
        "metric for early stopping, model selection and the threshold (auto: log_loss for classification, rmse for regression, "
-       "ndcg for ranking, or the objective's); ndcg@K and map@K cover the first K rows of a query", {}, {}, metrics.c_str()},
+       "ndcg for ranking, or the objective's); ndcg@K and map@K cover the first K rows of a query", {}, {}, metric_names.c_str()},
       {kTables, "--folds", "tables.folds", &C::folds,
        "cross-validation folds before the fit on all training rows (0: none; 5 for auto and --tune)", between(0, 100)},
       {kTables, "--tune", "tables.tune", &C::tune, "number of hyperparameter settings of gbdt and forest to try; the best ones are kept", between(0, 1000)},
@@ -429,7 +429,7 @@ void validate(const Config& c) {
   if (!std::isfinite(c.save_seconds) || c.save_seconds < 0) {
     fail(ErrorKind::usage, "--save-every", "must be a time of at least 0 s: got ", c.save_seconds, " s");
   }
-  check_metric_name(c.metric);
+  metrics::check_metric_name(c.metric);
   for (const auto& [flag, v] : {std::pair{"--lr", c.lr}, {"--lambda", c.lambda}}) {
     if (v < 0 && v != kAutomaticRate) fail(ErrorKind::usage, flag, "must be at least 0, or -1: got ", v);
   }

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "freight/metrics/scores.h"
 #include "freight/store/bundle.h"
 #include "freight/store/row_model.h"
 #include "freight/train/config.h"
 #include "freight/train/evaluate.h"
 #include "freight/train/prepare.h"
-#include "freight/train/scores.h"
 #include "freight/train/trained_on.h"
 
 namespace freight::job {
@@ -45,7 +45,7 @@ struct MeasureRequest {
 data::BadSamples bad_samples(const MeasureRequest& request, const TrainedOn& on);
 struct Measurement {
   Evaluation figures;
-  std::vector<Score> scores = {};  // of models of rows
+  std::vector<metrics::Score> scores = {};  // of models of rows
   std::string data;
   const char* unit = "samples";
   std::string part = {};  // the part that they are of, where it is not the one that was asked for: "val"

@@ -69,7 +69,8 @@ void PartsSideBySide::run(job::HostSum& sum, const void* random_state) {
   if (!all.empty()) {
     Executable::run_together(all, sum);
   } else {  // the others need this rank all the same
-    const std::shared_ptr<const Plan> plan = source_.plan(rows(type_of(parts_[0].x), 1), rows(type_of(parts_[0].y), 1));
+    const std::shared_ptr<const Plan> plan =
+        source_.plan(train::rows(type_of(parts_[0].x), 1), train::rows(type_of(parts_[0].y), 1));
     for (const Type& type : order_of_sums(*plan).within) sum.sum_within({}, type);
   }
   for (const Bound* b : bound) {

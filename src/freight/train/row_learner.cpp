@@ -17,10 +17,11 @@
 #include "freight/job/signals.h"
 #include "freight/store/column_gaps.h"
 #include "freight/train/config_fields.h"
-#include "freight/train/folds.h"
+#include "freight/train/metric.h"
 #include "freight/train/prepared_internal.h"
 #include "freight/train/rank_work.h"
 #include "freight/train/record_internal.h"
+#include "freight/train/row_parts.h"
 #include "freight/train/selection_internal.h"
 
 namespace freight::train {
@@ -115,12 +116,12 @@ class RowFit {
   Array answers_to(const store::Rows& rows) const;
   Evaluation figures_of(const Array& answers, const store::Rows& of) const;
   Candidate compared(RunRecorder& to, Observer& observer);
-  void choose_threshold(const Array& answers, const Truth& truth);
+  void choose_threshold(const Array& answers, const metrics::Truth& truth);
   void fit(const Candidate& chosen, RunRecorder& to, Observer& observer);
 
   const RowRun& run_;
   const RowLearner* fitted_by_ = nullptr;            // null: the run's own
-  std::optional<double> threshold_;                  // store::told_class
+  std::optional<double> threshold_;                  // metrics::predicted_class
   std::shared_ptr<const store::RowModel> on_folds_;  // the best of the comparison, fitted without the first fold
   std::shared_ptr<const store::RowModel> model_;
   Result so_far_;
@@ -318,7 +319,7 @@ struct RowRun : Prepared {
       }
     }
     if (!own_test()) b.provenance["held_out"] = measured_part();
-    if (judged()) write_metric(metric, b.provenance);
+    if (judged()) metrics::write_metric(metric, b.provenance);
     if (!config.test.empty()) b.provenance["test_data"] = base_name(config.test);
     if (!config.columns.empty()) b.provenance["columns"] = config.columns;
     if (config.header != Config().header) b.provenance["header"] = config.header;
@@ -349,7 +350,8 @@ struct RowRun : Prepared {
   bool own_test() const { return rows.own_test.values.defined(); }
   // A threshold is chosen by rows that no model was fitted to, those of folds or those that are held out.
   bool chooses_threshold() const {
-    return rows.shape.classes.size() == 2 && !(config.threshold > 0) && judged() && reads_told_class(metric);
+    return rows.shape.classes.size() == 2 && !(config.threshold > 0) && judged() &&
+           metrics::reads_predicted_class(metric);
   }
   // "val" where the held-out rows decide when fitting ends, or which threshold is best: only figures of rows that
   // nothing used are those of a test set.
@@ -368,7 +370,7 @@ struct RowRun : Prepared {
   std::unique_ptr<RankWork> work;  // where several ranks fit
   RowData rows;
   Cost told_cost;
-  Metric metric;
+  metrics::Metric metric;
   bool compares = false;
   SelectionRequest comparison;  // where it does
   RowFit fitting;
@@ -379,7 +381,7 @@ const RowLearner& RowFit::fitted_by() const { return fitted_by_ ? *fitted_by_ : 
 // The figures of answers to held-out rows.
 Evaluation RowFit::figures_of(const Array& answers, const store::Rows& of) const {
   Evaluation e = evaluate(answers, of, threshold_);
-  if (run_.judged()) e.metric = score_of(run_.metric, answers, of, threshold_);
+  if (run_.judged()) e.metric = metrics::score_of(run_.metric, answers, of.truth(), threshold_);
   return e;
 }
 
@@ -410,12 +412,12 @@ Candidate RowFit::compared(RunRecorder& to, Observer& observer) {
 }
 
 // Answers that the model gave to rows that it was not fitted to.
-void RowFit::choose_threshold(const Array& answers, const Truth& truth) {
+void RowFit::choose_threshold(const Array& answers, const metrics::Truth& truth) {
   if (run_.rows.shape.classes.size() != 2 || threshold_) return;
   if (run_.config.threshold > 0) {
     threshold_ = run_.config.threshold;
   } else if (run_.chooses_threshold() && truth.labels.shape()[0] > 0) {
-    threshold_ = best_threshold(run_.metric, answers, truth);
+    threshold_ = metrics::best_threshold(run_.metric, answers, truth);
   }
 }
 
@@ -427,7 +429,7 @@ void RowFit::train(RunRecorder& to, Observer& observer) {
   RunPosition place;
   place.step = so_far_.steps;
   const Array answers = answers_to(run_.rows.test);
-  choose_threshold(answers, run_.rows.test);
+  choose_threshold(answers, run_.rows.test.truth());
   const store::Rows& measured = run_.measured();
   so_far_.measured = run_.measured_part();
   if (measured.count() > 0) {
@@ -508,7 +510,7 @@ namespace {
 double ranking_loss(const Array& answers, const store::Rows& rows) {
   const float* const y = answers.data<float>();
   if (!std::all_of(y, y + answers.numel(), [](float v) { return std::isfinite(v); })) return std::nan("");
-  return 1 - score_of({.name = "ndcg", .higher = true}, answers, rows).value_or(1);
+  return 1 - metrics::score_of({.name = "ndcg", .higher = true}, answers, rows.truth()).value_or(1);
 }
 }  // namespace
 
@@ -522,7 +524,7 @@ Evaluation evaluate(const Array& answers, const store::Rows& rows, std::optional
     all += weight;
     if (rows.classification()) {
       const int64_t label = rows.labels.data<int64_t>()[i];
-      if (store::told_class(y, k, threshold) == label) right += weight;
+      if (metrics::predicted_class(y, k, threshold) == label) right += weight;
       e.loss -= weight * std::log(static_cast<double>(std::max(y[label], std::numeric_limits<float>::min())));
     } else {
       const double error = static_cast<double>(y[0]) - static_cast<double>(rows.labels.data<float>()[i]);
@@ -643,9 +645,11 @@ Measurement RowLearner::measure(store::Bundle bundle, const std::string& path, c
                   .unit = "rows",
                   .part = measured.part};
   out.figures.seconds = seconds_since(start);
-  const ScoreOptions options{.threshold = bundle.threshold, .first = read_metric(bundle.provenance).value_or(Metric())};
-  out.scores = scores_of(answers, measured.rows, options);
-  for (const std::string& note : notes_on_scores(answers, measured.rows, options)) request.note(note);
+  const metrics::Metric own = metrics::read_metric(bundle.provenance).value_or(metrics::Metric());
+  const metrics::ScoreOptions options{.threshold = bundle.threshold, .first = own};
+  const metrics::Truth truth = measured.rows.truth();
+  out.scores = metrics::scores_of(answers, truth, options);
+  for (const std::string& note : metrics::notes_on_scores(answers, truth, options)) request.note(note);
   return out;
 }
 

@@ -142,7 +142,8 @@ class RowLearner : public Learner {
 void settle_ranking(Config& config, const RowLearner& learner);
 
 // Mean cross-entropy of classes, with top-1, or mean squared error of values, over all rows; of a ranking 1 - NDCG. A
-// probability of 0 counts as the least positive float, so that the loss is finite. `threshold`: store::told_class.
+// probability of 0 counts as the least positive float, so that the loss is finite. `threshold`:
+// metrics::predicted_class.
 Evaluation evaluate(const store::RowModel& model, const store::Rows& rows, std::optional<double> threshold = {});
 // The same of answers that are there: f32 (N, outputs).
 Evaluation evaluate(const Array& answers, const store::Rows& rows, std::optional<double> threshold = {});

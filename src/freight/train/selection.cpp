@@ -8,8 +8,8 @@
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
-#include "freight/train/folds.h"
 #include "freight/train/rank_work.h"
+#include "freight/train/row_parts.h"
 #include "freight/train/selection_internal.h"
 
 namespace freight::train {
@@ -190,7 +190,8 @@ class Comparison {
     const Array answers = model.run(held_out.values);
     m.row_seconds += (now() - before) / static_cast<double>(std::max<int64_t>(held_out.count(), 1));
     const double asked = data_.shape.classes.size() == 2 ? c.config.threshold : 0;
-    const auto score = score_of(r_.metric, answers, held_out, asked > 0 ? std::optional(asked) : std::nullopt);
+    const auto score =
+        metrics::score_of(r_.metric, answers, held_out.truth(), asked > 0 ? std::optional(asked) : std::nullopt);
     if (score && !std::isfinite(*score)) {
       fail(ErrorKind::diverged, "fit", "the predictions for validation rows have no finite ", r_.metric.name);
     }
@@ -263,7 +264,8 @@ class Comparison {
 
 }  // namespace
 
-bool better_on_shared_folds(const Metric& metric, const std::vector<double>& first, const std::vector<double>& second) {
+bool better_on_shared_folds(const metrics::Metric& metric, const std::vector<double>& first,
+                            const std::vector<double>& second) {
   const size_t shared = std::min(first.size(), second.size());
   const auto mean = [&](const std::vector<double>& scores) {
     const auto end = scores.begin() + static_cast<std::ptrdiff_t>(shared);

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "freight/metrics/scores.h"
 #include "freight/train/leaderboard.h"
 #include "freight/train/row_learner.h"
-#include "freight/train/scores.h"
 
 namespace freight::train {
 
@@ -17,7 +17,7 @@ struct SelectionRequest {
   std::vector<Candidate> whole;   // measured on all folds
   std::vector<Candidate> trials;  // further settings, by successive halving: Jamieson and Talwalkar, AISTATS 2016
   std::vector<std::string> left_out = {};
-  Metric metric = {};
+  metrics::Metric metric = {};
   int64_t folds = 5;
   uint64_t seed = 0;
   double seconds = 0;  // for all of it; 0: as long as it takes
@@ -28,15 +28,16 @@ struct SelectionRequest {
 struct Selected {
   Candidate candidate;                                         // with settings for the fit on all rows
   std::vector<std::shared_ptr<const store::RowModel>> models;  // of the folds
-  Array answers;  // predictions for the rows of these folds, by models that had not seen them
-  Truth truth;    // of the same rows
+  Array answers;         // predictions for the rows of these folds, by models that had not seen them
+  metrics::Truth truth;  // of the same rows
   Leaderboard board;
   bool stopped = false;  // by goes_on
 };
 
 // True where the first is better by the mean of the folds that both have: the time may have ended before one had all,
 // and folds are not equally hard. Scores are in the order of the folds.
-bool better_on_shared_folds(const Metric& metric, const std::vector<double>& first, const std::vector<double>& second);
+bool better_on_shared_folds(const metrics::Metric& metric, const std::vector<double>& first,
+                            const std::vector<double>& second);
 
 // Throws the error of a candidate that is the only one. Where all fail: Error(runtime) with the reasons.
 Selected select(const RowData& data, const SelectionRequest& request);

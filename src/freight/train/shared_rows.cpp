@@ -7,7 +7,7 @@
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/train/config_fields.h"
-#include "freight/train/folds.h"
+#include "freight/train/row_parts.h"
 
 namespace freight::train {
 

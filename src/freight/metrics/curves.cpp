@@ -1,10 +1,10 @@
 // See curves.h.
-#include "freight/report/curves.h"
+#include "freight/metrics/curves.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace freight::report {
+namespace freight::metrics {
 
 ThresholdCurves threshold_curves(std::vector<Scored> samples) {
   ThresholdCurves out;
@@ -61,4 +61,4 @@ double Calibration::error() const {
   return all > 0 ? away / all : 0;
 }
 
-}  // namespace freight::report
+}  // namespace freight::metrics

@@ -1,5 +1,5 @@
 // See scores.h.
-#include "freight/train/scores.h"
+#include "freight/metrics/scores.h"
 
 #include <algorithm>
 #include <array>
@@ -14,11 +14,9 @@
 #include "freight/base/philox.h"
 #include "freight/base/strings.h"
 #include "freight/base/usage.h"
-#include "freight/store/row_model.h"
-#include "freight/train/config.h"
-#include "freight/train/ranking.h"
+#include "freight/metrics/ranking.h"
 
-namespace freight::train {
+namespace freight::metrics {
 
 namespace {
 
@@ -39,7 +37,7 @@ class Answered {
       return;
     }
     classes_ = truth.labels.data<int64_t>();
-    for (int64_t i = 0; i < n_; ++i) told_.push_back(store::told_class(row(i), k_, threshold));
+    for (int64_t i = 0; i < n_; ++i) told_.push_back(predicted_class(row(i), k_, threshold));
   }
 
   int64_t count() const { return n_; }
@@ -266,7 +264,8 @@ constexpr std::array<MetricRow, 14> kMetrics = {{
     {"map", For::ranking, true, true, false, mean_precision},
 }};
 
-bool fits(const MetricRow& row, size_t classes, bool ranking) {
+bool fits(const MetricRow& row, const Target& target) {
+  const auto [classes, ranking] = target;
   switch (row.what) {
     case For::two: return classes == 2;
     case For::more: return classes > 2;
@@ -295,15 +294,6 @@ const MetricRow& row_of_metric(const std::string& name) {
   refuse_name("--metric", name, metric_names());
 }
 
-std::string usual_metric(const Config& c, size_t classes) {
-  if (classes > 0) return "log_loss";
-  if (c.task == "ranking") return "ndcg";
-  if (c.objective == "absoluteerror") return "mae";
-  if (c.objective == "quantile") return "quantile_loss";
-  if (c.objective == "tweedie") return "tweedie_deviance";
-  return c.objective == "poisson" || c.model == "poisson" ? "poisson_deviance" : "rmse";
-}
-
 // Drawn numbers that leave out so much on either side have 95 % between.
 constexpr double kTail = 0.025;
 
@@ -319,36 +309,32 @@ void check_metric_name(const std::string& name) {
   if (name != "auto") row_of_metric(name);
 }
 
-Truth::Truth(const store::Rows& rows) : labels(rows.labels), weights(rows.weights) {
-  if (rows.ranked) queries = rows.groups;
-}
-
-Metric metric_for(const Config& c, size_t classes) {
-  const std::string name = c.metric == "auto" ? usual_metric(c, classes) : c.metric;
+Metric metric_named(const std::string& name, const Target& target) {
   const MetricRow& row = row_of_metric(name);
-  const bool ranking = c.task == "ranking";
-  if (!fits(row, classes, ranking)) {
+  if (!fits(row, target)) {
     std::vector<std::string> others;
     for (const MetricRow& other : kMetrics) {
-      if (fits(other, classes, ranking)) others.emplace_back(other.name);
+      if (fits(other, target)) others.emplace_back(other.name);
     }
     const char* const what[] = {"two classes", "more than two classes", "classes", "values",
                                 "rankings (--task ranking)"};
     fail(ErrorKind::usage, "--metric", name, " is for ", what[static_cast<size_t>(row.what)],
          ": the target column contains ",
-         ranking        ? std::string("relevance labels for ranking")
-         : classes == 0 ? std::string("values")
-         : classes == 1 ? std::string("one class")
-                        : cat(classes, " classes"),
+         target.ranking        ? std::string("relevance labels for ranking")
+         : target.classes == 0 ? std::string("values")
+         : target.classes == 1 ? std::string("one class")
+                               : cat(target.classes, " classes"),
          ", expected ", others.empty() ? std::string("another column") : join(others, ", "));
   }
-  if (name == "quantile_loss" && c.objective != "quantile") {
-    fail(ErrorKind::usage, "--metric", "quantile_loss is for --objective quantile: got ", c.objective);
-  }
-  return {.name = name, .higher = row.higher, .quantile = c.quantile, .tweedie_power = c.tweedie_power};
+  return {.name = name, .higher = row.higher};
 }
 
-bool reads_told_class(const Metric& metric) { return row_of_metric(metric.name).told; }
+bool reads_predicted_class(const Metric& metric) { return row_of_metric(metric.name).told; }
+
+int64_t predicted_class(const float* probabilities, int64_t classes, std::optional<double> threshold) {
+  if (threshold && classes == 2) return static_cast<double>(probabilities[1]) > *threshold ? 1 : 0;
+  return std::max_element(probabilities, probabilities + classes) - probabilities;
+}
 
 std::optional<double> score_of(const Metric& metric, const Array& answers, const Truth& truth,
                                std::optional<double> threshold) {
@@ -361,7 +347,7 @@ namespace {
 // The metrics of these answers: `first`, where it fits, and then those that are shown.
 std::vector<std::string> shown_metrics(const Answered& answered, const std::string& first) {
   const auto of_these = [&](const MetricRow& row) {
-    return fits(row, static_cast<size_t>(answered.classes()), answered.ranking());
+    return fits(row, {.classes = static_cast<size_t>(answered.classes()), .ranking = answered.ranking()});
   };
   std::vector<std::string> names;
   const MetricRow* const leading = find_metric(first);
@@ -496,4 +482,4 @@ std::optional<Metric> read_metric(const std::map<std::string, std::string>& entr
   return metric;
 }
 
-}  // namespace freight::train
+}  // namespace freight::metrics

@@ -1,10 +1,10 @@
 // See ranking.h.
-#include "freight/train/ranking.h"
+#include "freight/metrics/ranking.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace freight::train {
+namespace freight::metrics {
 
 namespace {
 
@@ -61,4 +61,4 @@ double query_precision(std::vector<RankedRow> rows, int64_t top) {
   return before > 0 ? sum / std::min(before, static_cast<double>(last)) : 1;
 }
 
-}  // namespace freight::train
+}  // namespace freight::metrics

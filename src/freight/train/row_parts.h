@@ -1,4 +1,4 @@
-// Folds: the rows of a training part in K parts of nearly equal size, each of which is held out once.
+// Parts of rows: folds of a training part (metrics/folds.h), rows by number, and parts joined.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -7,8 +7,7 @@
 
 namespace freight::train {
 
-// The fold of each row, drawn by the seed: every fold has its share of each class, or of small and large values.
-// Rows of one group are in one fold; folds are then of about equal size alone.
+// The fold of each row (metrics/folds.h).
 std::vector<int64_t> folds_of(const store::Rows& rows, int64_t folds, uint64_t seed);
 // The rows of these numbers, in their order.
 store::Rows rows_at(const store::Rows& rows, const std::vector<int64_t>& numbers);

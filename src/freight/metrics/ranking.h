@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace freight::train {
+namespace freight::metrics {
 
 // A row of a query.
 struct RankedRow {
@@ -22,4 +22,4 @@ double query_ndcg(std::vector<RankedRow> rows, int64_t top = 0);
 // mean over as many as could stand there. Equal answers and queries without a relevant row count as above.
 double query_precision(std::vector<RankedRow> rows, int64_t top = 0);
 
-}  // namespace freight::train
+}  // namespace freight::metrics

@@ -1,6 +1,7 @@
-// Metrics: how good answers are, as the field names it. One of them decides where learners and settings are compared,
-// early stopping ends a fit and a threshold is chosen (--metric); all that fit the data are shown beside the loss, each
-// with the interval in which it lies with 95 %.
+// Metrics of predictions, by the field's names, for networks and models of tables alike. One of them (--metric) decides
+// which of several models is best, ends a fit early and chooses a threshold; all that fit the data are shown beside the
+// loss, each with its 95 % interval. Nothing here knows a model or a configuration: train/metric.h chooses the metric
+// of a run.
 #pragma once
 #include <map>
 #include <optional>
@@ -9,13 +10,7 @@
 
 #include "freight/base/array.h"
 
-namespace freight::store {
-struct Rows;
-}
-
-namespace freight::train {
-
-struct Config;
+namespace freight::metrics {
 
 // A metric with what it depends on.
 struct Metric {
@@ -29,11 +24,19 @@ struct Metric {
 std::vector<std::string> metric_names();
 // Throws Error(usage) that names --metric for a word that is none of them.
 void check_metric_name(const std::string& name);
-// The metric that a configuration asks for, for so many classes (0: values, or relevances where its task is a ranking);
-// "auto" is the one of its objective. Throws Error(usage) that names --metric for one that does not fit.
-Metric metric_for(const Config& config, size_t classes);
-// True of a metric that reads which class is told, and hence depends on a threshold.
-bool reads_told_class(const Metric& metric);
+// The kind of label that predictions are compared with.
+struct Target {
+  size_t classes = 0;    // 0: values, or relevances
+  bool ranking = false;  // the labels are relevances, by which the rows of a query are ranked
+};
+// The metric of that name, other than "auto". Throws Error(usage) that names --metric for a name that is unknown or
+// does not fit the target.
+Metric metric_named(const std::string& name, const Target& target);
+// True for a metric of predicted classes, which hence depends on a threshold.
+bool reads_predicted_class(const Metric& metric);
+// The class that is predicted from the probabilities of `classes`: the most probable, and of equal ones the first; of
+// two classes the second if its probability is above `threshold`.
+int64_t predicted_class(const float* probabilities, int64_t classes, std::optional<double> threshold);
 
 // A metric with its parameters as entries of a stored model, and back: nothing where there is none, or one whose
 // parameter is missing, as in files of before it was stored.
@@ -43,9 +46,8 @@ std::optional<Metric> read_metric(const std::map<std::string, std::string>& entr
 // Labels and weights, and the queries of a ranking, with which predictions are compared.
 struct Truth {
   Truth(const Array& of_rows) : labels(of_rows) {}  // no ranking, all rows count alike
-  Truth(const store::Rows& rows);
-  Array labels;                       // i64 (N): classes; or f32 (N): values, or relevances
-  std::optional<Array> weights = {};  // f32 (N): how often a row counts, in every metric; none: once
+  Array labels;                                     // i64 (N): classes; or f32 (N): values, or relevances
+  std::optional<Array> weights = {};                // f32 (N): how often a row counts, in every metric; none: once
   std::optional<Array> queries = {};  // i64 (N), of a ranking: rows with equal numbers are ranked among each other
 };
 
@@ -81,4 +83,4 @@ std::vector<std::string> notes_on_scores(const Array& answers, const Truth& trut
 // none is better.
 double best_threshold(const Metric& metric, const Array& answers, const Truth& truth);
 
-}  // namespace freight::train
+}  // namespace freight::metrics

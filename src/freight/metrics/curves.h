@@ -1,12 +1,15 @@
 // Curves over the thresholds of a classifier, and the calibration of its probabilities: ROC, precision and recall,
 // calibration bins. Knows nothing of models.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "freight/report/plot.h"
+namespace freight::metrics {
 
-namespace freight::report {
+struct CurvePoint {
+  double x = 0, y = 0;
+};
 
 // A sample from the view of one class: the predicted probability of the class, and whether the sample belongs to it.
 struct Scored {
@@ -15,10 +18,10 @@ struct Scored {
 };
 
 struct ThresholdCurves {
-  std::vector<Point> roc;               // false positive rate to true positive rate
-  std::vector<Point> precision_recall;  // recall to precision
-  double area = 0;                      // under the ROC curve; equal scores count half
-  double average_precision = 0;         // mean of the precisions, weighted by the recall that each adds
+  std::vector<CurvePoint> roc;               // false positive rate to true positive rate
+  std::vector<CurvePoint> precision_recall;  // recall to precision
+  double area = 0;                           // under the ROC curve; equal scores count half
+  double average_precision = 0;              // mean of the precisions, weighted by the recall that each adds
   int64_t positives = 0, negatives = 0;
 };
 // The curves are empty if all samples belong to the class, or none does.
@@ -44,4 +47,4 @@ class Calibration {
   Sums sums_[kBins];
 };
 
-}  // namespace freight::report
+}  // namespace freight::metrics

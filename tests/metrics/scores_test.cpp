@@ -1,15 +1,14 @@
 // Scores of answers: by hand, as scikit-learn defines them, and their intervals.
-#include "freight/train/scores.h"
+#include "freight/metrics/scores.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "freight/train/config.h"
 #include "tests/support/files.h"
 
-namespace freight::train {
+namespace freight::metrics {
 namespace {
 
 Array answers_of(const std::vector<float>& v, int64_t k) {
@@ -147,16 +146,7 @@ TEST(Scores, WhatCannotBeMeasuredIsSaid) {
   });
 }
 
-TEST(Scores, TheMetricFollowsFromTheObjectiveAndStandsFirst) {
-  Config c;
-  EXPECT_EQ(metric_for(c, 2).name, "log_loss");
-  EXPECT_EQ(metric_for(c, 0).name, "rmse");
-  c.objective = "quantile";
-  EXPECT_EQ(metric_for(c, 0).name, "quantile_loss");
-  c.objective = "tweedie";
-  EXPECT_EQ(metric_for(c, 0).name, "tweedie_deviance");
-  c.metric = "mae";
-  EXPECT_FALSE(metric_for(c, 0).higher);
+TEST(Scores, TheFirstMetricIsTheOneThatIsAskedFor) {
   const Array y = answers_of({0.9f, 0.1f, 0.4f, 0.6f}, 2);
   EXPECT_EQ(scores_of(y, classes_of({0, 1}), {.first = {.name = "accuracy"}}).front().name, "accuracy");
   EXPECT_EQ(scores_of(y, classes_of({0, 1})).front().name, "auc");
@@ -179,4 +169,4 @@ TEST(Scores, IntervalsAreThoseOfTheBinomialDistribution) {
 }
 
 }  // namespace
-}  // namespace freight::train
+}  // namespace freight::metrics
