@@ -45,8 +45,8 @@ Json function_json(const Signature& s) {
     if (!p.options.empty()) j["options"] = p.options;
     parameters.push_back(std::move(j));
   }
-  return {{"name", s.name},           {"callee", s.callee},   {"header", s.header},       {"doc", s.doc},
-          {"parameters", parameters}, {"results", s.results}, {"many", s.results.empty()}};
+  return {{"name", s.name},           {"callee", s.callee},   {"header", s.header},        {"doc", s.doc},
+          {"parameters", parameters}, {"results", s.results}, {"many", s.results.empty()}, {"on_host", s.on_host}};
 }
 
 Json values_json(const std::vector<OpValue>& values) {

@@ -170,6 +170,11 @@ class Call {
   Tensor layer(const json& c) {
     const nn::LayerType* type = nn::find_layer_type(c["layer"].get<std::string>());
     std::vector<nn::Setting> values;
+    std::set<std::string> known;
+    for (const nn::Field& f : type->fields()) known.insert(f.key());
+    for (const auto& [key, _] : c["settings"].items()) {
+      if (!known.contains(key)) throw std::logic_error(cat("no setting ", key, " of ", type->name()));
+    }
     for (const nn::Field& f : type->fields()) {
       nn::Setting s = f.usual;
       if (c["settings"].contains(f.key())) set(s, c["settings"][f.key()]);

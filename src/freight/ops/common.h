@@ -42,8 +42,8 @@ inline void need_floating(const Tensor& x, const char* op) { need_types(x, dtype
 int axis_of(int64_t axis, const Type& type, const char* op);
 // Sorted, distinct axes in [0, rank); all when `axes` is empty.
 Shape axes_of(const Axes& axes, const Type& type, const char* op);
-// Integers and bools as i64, in which they are summed and multiplied; floating tensors as they are. Throws with the
-// location what i64 does not hold.
+// Integers and bools as i64, in which they are summed and multiplied; u64 and floating tensors as they are. Throws with
+// the location at complex numbers.
 Tensor exact(const Tensor& x, const char* op);
 // Throws with the location where an extent is negative: what makes tensors of nothing says so by its own name.
 inline void need_extents(const Shape& shape, const char* op) {
@@ -63,6 +63,9 @@ Tensor in_wide(const Tensor& x, const F& body) {
   const Tensor y = body(one(Op::cast, CastAttrs{wider}, {x}));
   return one(Op::cast, CastAttrs{given}, {y});
 }
+// What the host made of the elements of `x`: it lies where x does, which need not be where this thread makes what is
+// new.
+Tensor made_on_host(const Array& a, const Tensor& x);
 // (C) -> the shape of `like` with C along axis 1.
 Tensor per_channel(const Tensor& c, const Tensor& like, const char* op);
 

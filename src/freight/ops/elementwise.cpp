@@ -37,8 +37,8 @@ Shape axes_of(const Axes& axes, const Type& type, const char* op) {
 }
 
 Tensor exact(const Tensor& x, const char* op) {
-  need_types(x, dtypes::kReal.without({DType::u64}), op);
-  return is_floating(x.dtype()) ? x : cast(x, DType::i64);
+  need_types(x, dtypes::kReal, op);
+  return is_floating(x.dtype()) || x.dtype() == DType::u64 ? x : cast(x, DType::i64);
 }
 
 Tensor reshaped(const Tensor& x, const Shape& shape) {
@@ -129,16 +129,17 @@ Op mirrored(Op op) {
   }
 }
 
-// Integers of two types as i64, which holds those of all types but u64. That is compared for equality alone, where
-// negative numbers, which would become others in u64, are equal to none.
+// Integers of two types as i64, which holds those of all types but u64. Beside that, negative numbers, which would
+// become others in u64, are less than all.
 Tensor compare_integers(Op op, const char* called, const Tensor& a, const Tensor& b) {
   const bool big_a = a.dtype() == DType::u64, big_b = b.dtype() == DType::u64;
   if (!big_a && !big_b) return binary(op, called, cast(a, DType::i64), cast(b, DType::i64));
-  if (op != Op::eq && op != Op::ne) need_types(big_a ? a : b, dtypes::kInteger.without({DType::u64}), called);
-  const Tensor other = cast(big_a ? b : a, DType::i64);
-  const Tensor same = binary(Op::eq, called, big_a ? a : b, cast(other, DType::u64));
-  const Tensor all = logical_and(same, broadcast_to(other >= 0, same.shape()));
-  return op == Op::eq ? all : logical_not(all);
+  if (big_b) return compare_integers(mirrored(op), called, b, a);
+  const Tensor other = cast(b, DType::i64);
+  const Tensor compared = binary(op, called, a, cast(other, DType::u64));
+  const bool more = op == Op::gt || op == Op::ge || op == Op::ne;  // what holds of a beside a negative number
+  return where(broadcast_to(other < 0, compared.shape()), trace::constant(more, {DType::boolean, compared.shape()}),
+               compared);
 }
 
 Tensor compare(Op op, const char* called, const In& a, const In& b) {

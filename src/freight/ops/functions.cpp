@@ -69,14 +69,14 @@ void reductions(FunctionList& t) {
   const DTypes summed = types_of(Op::sum), ordered = types_of(Op::argmax);
   t.takes(summed | kBool);
   const std::vector<Named> over = {"x", {"axes", Axes{}}, {"keep", Keep::no}};
-  t.add("sum", Reducing(sum), "sums over the axes; of integers and bool in i64", over);
+  t.add("sum", Reducing(sum), "sums over the axes; of integers and bool in i64, of u64 in u64", over);
   t.takes(kFloating);
   t.add("mean", Reducing(mean), "means over the axes; floating", over);
   t.takes(types_of(Op::reduce_max));
   t.add("max", Reducing(max), "largest elements over the axes; ties share the gradient", over);
   t.add("min", Reducing(min), "smallest elements over the axes; ties share the gradient", over);
   t.takes(summed | kBool);
-  t.add("prod", Reducing(prod), "products over the axes; of integers in i64", over);
+  t.add("prod", Reducing(prod), "products over the axes; of integers and bool in i64, of u64 in u64", over);
   t.takes(types_of(Op::ne));
   t.add("any", Reducing(any), "bool: true if any element differs from 0", over);
   t.add("all", Reducing(all), "bool: true if all elements differ from 0", over);
@@ -86,9 +86,9 @@ void reductions(FunctionList& t) {
   t.add("var", var, "the sum of squared differences from the mean, divided by n - correction", {"x", {"axes", Axes{}}});
   t.add("stddev", stddev, "the root of var", {"x", {"axes", Axes{}}});
   t.takes(summed | kBool);
-  t.add("cumsum", cumsum, "element i is the sum of elements 0 to i along the axis; of integers in i64", {"x", "axis"});
+  t.add("cumsum", cumsum, "element i is the sum of elements 0 to i along the axis; in the types of sum", {"x", "axis"});
   const std::vector<Named> along = {"x", {"axis", -1}, {"keep", Keep::no}};
-  t.add("cumprod", cumprod, "element i is the product of elements 0 to i along the axis; of integers in i64",
+  t.add("cumprod", cumprod, "element i is the product of elements 0 to i along the axis; in the types of sum",
         {"x", "axis"});
   t.takes(ordered);
   t.add("argmax", argmax, "i32: index of the first largest element along the axis", along);
@@ -161,6 +161,8 @@ void indexing(FunctionList& t) {
   t.add("bincount", bincount, "(size), i64: how often each number occurs", {index, "size"});
   t.add("embedding", embedding, "rows of the table; the row padding_idx, if not negative, receives no gradient",
         {index, Named("table").of(types_of(Op::embedding)), {"padding_idx", -1}});
+  t.add_on_host("nonzero", nonzero,
+                "per axis i32 (N): the places of elements that are not 0, row-major; no compiled step", {"x"});
   t.header("sort.h");
   t.takes(types_of(Op::argsort));
   const Named axis{"axis", -1}, ascending{"order", Order::ascending};
@@ -170,6 +172,11 @@ void indexing(FunctionList& t) {
         {"x", "k", axis, {"order", Order::descending}});
   t.add("searchsorted", searchsorted, "i32: where values belong in `sorted` (N), left or right of equal ones",
         {"sorted", "values", {"side", Side::left}});
+  t.takes(kAll);
+  t.add_on_host(
+      "unique", unique,
+      "distinct elements, ascending; their first places, each element's place among them, counts; no compiled step",
+      {"x"});
 }
 
 void contractions(FunctionList& t) {
@@ -299,7 +306,7 @@ void networks(FunctionList& t) {
         {"a", "b", {"beta", 1.0}, reduction});
   t.add("huber_loss", huber_loss, "0.5 d^2 for d = |a - b| below delta, else delta (d - delta / 2)",
         {"a", "b", {"delta", 1.0}, reduction});
-  t.add("kl_div", kl_div, "target (ln target - log_probabilities)", {"log_probabilities", "target", reduction});
+  t.add("kl_div", kl_div, "target (ln target - log_probabilities)", {"log_probabilities", "target"});
   t.add("bce_with_logits", bce_with_logits, "binary cross-entropy of sigmoid(logits) against targets in [0, 1]",
         {"logits", "target"});
   t.add("count_correct", count_correct, "i32: how many rows of logits (N, C) have their largest entry at target (N)",

@@ -30,4 +30,8 @@ Tensor bincount(const In& index, WholeNumber size);
 // index (...), table (rows, width) -> (..., width). The row `padding_idx`, if not negative, receives no gradient.
 Tensor embedding(const In& index, const In& table, WholeNumber padding_idx = -1);
 
+// The places of the elements that differ from 0, in row-major order: per axis an i32 (N). The host reads the elements:
+// refused in a compiled step, where shapes do not depend on them.
+std::vector<Tensor> nonzero(const In& x);
+
 }  // namespace freight

@@ -47,10 +47,7 @@ Tensor places_of(const Tensor& mask) {
     if (on[i]) places.push_back(static_cast<int64_t>(i));
   }
   const auto n = static_cast<int64_t>(places.size());
-  // They lie where the mask does, which need not be where this thread makes what is new.
-  auto leaf = trace::leaf_of(Array::of(places, {n}), trace::device_of(*mask.impl()));
-  leaf->follows = mask.impl()->follows;
-  return Tensor(std::move(leaf));
+  return ops::made_on_host(Array::of(places, {n}), mask);
 }
 
 int axes_taken(const Index& index) {

@@ -271,14 +271,15 @@ Tensor huber_loss(const In& a, const In& b, double delta, Reduction reduction) {
   });
 }
 
-Tensor kl_div(const In& log_probabilities, const In& target, Reduction reduction) {
+Tensor kl_div(const In& log_probabilities, const In& target, const KlDivOptions& options) {
   const Frame frame(log_probabilities.where, "kl_div");
   const Tensor x = ops::get(log_probabilities, "kl_div");
   need_equal_shapes(x, target, "kl_div");
   return ops::named("kl_div", [&] {
     const Compared c = compared(x, target, "kl_div");
-    const Tensor t = ops::get(c.b, "kl_div"), none = equal(t, 0.0);
-    return c.rounded(reduced(t * (log(where(none, 1.0, t)) - where(none, 0.0, c.a)), reduction));
+    const Tensor given = ops::get(c.b, "kl_div"), t = options.log_target ? exp(given) : given, none = equal(t, 0.0);
+    const Tensor log_t = options.log_target ? where(none, 0.0, given) : log(where(none, 1.0, t));
+    return c.rounded(reduced(t * (log_t - where(none, 0.0, c.a)), options.reduction));
   });
 }
 

@@ -58,6 +58,7 @@ struct Signature {
   std::string doc;                    // one line on the result
   std::vector<Parameter> parameters;  // in order
   std::vector<std::string> results;   // names, in order; none: a list of tensors
+  bool on_host = false;               // shapes of results depend on elements that the host reads: not in compiled steps
   // For invoke(): one value per parameter.
   std::function<std::vector<Tensor>(const std::vector<ArgumentValue>& values, SourceLine at)> call = {};
 };

@@ -83,11 +83,13 @@ FREIGHT_OPTIONS(ConvOptions, FREIGHT_OPTION(stride), FREIGHT_OPTION(padding), FR
 FREIGHT_OPTIONS(ConvTransposeOptions, FREIGHT_OPTION(stride), FREIGHT_OPTION(padding), FREIGHT_OPTION(output_padding),
                 FREIGHT_OPTION(dilation), FREIGHT_OPTION(groups))
 FREIGHT_OPTIONS(PoolOptions, FREIGHT_OPTION(kernel), FREIGHT_OPTION(stride), FREIGHT_OPTION(padding),
-                FREIGHT_OPTION(ceil_mode), FREIGHT_OPTION(count_include_pad), FREIGHT_OPTION(dilation))
+                FREIGHT_OPTION(ceil_mode), FREIGHT_OPTION(count_include_pad), FREIGHT_OPTION(dilation),
+                FREIGHT_OPTION(divisor))
 FREIGHT_OPTIONS(CrossEntropyOptions, FREIGHT_OPTION(label_smoothing), FREIGHT_OPTION(reduction),
                 FREIGHT_OPTION(ignore_index), FREIGHT_OPTION(weight))
 FREIGHT_OPTIONS(NllOptions, FREIGHT_OPTION(reduction), FREIGHT_OPTION(ignore_index), FREIGHT_OPTION(weight))
 FREIGHT_OPTIONS(BceOptions, FREIGHT_OPTION(reduction), FREIGHT_OPTION(weight), FREIGHT_OPTION(pos_weight))
+FREIGHT_OPTIONS(KlDivOptions, FREIGHT_OPTION(reduction), FREIGHT_OPTION(log_target))
 FREIGHT_OPTIONS(NormOptions, FREIGHT_OPTION(p), FREIGHT_OPTION(keep))
 FREIGHT_OPTIONS(VarOptions, FREIGHT_OPTION(correction), FREIGHT_OPTION(keep))
 FREIGHT_OPTIONS(AttentionOptions, FREIGHT_OPTION(causal), FREIGHT_OPTION(scale),
@@ -120,6 +122,8 @@ struct ResultsOf {};
   };
 FREIGHT_RESULTS(BatchNormResult, FREIGHT_OPTION(y), FREIGHT_OPTION(mean), FREIGHT_OPTION(variance))
 FREIGHT_RESULTS(Sorted, FREIGHT_OPTION(values), FREIGHT_OPTION(indices))
+FREIGHT_RESULTS(Unique, FREIGHT_OPTION(values), FREIGHT_OPTION(indices), FREIGHT_OPTION(inverse),
+                FREIGHT_OPTION(counts))
 FREIGHT_RESULTS(Pooled, FREIGHT_OPTION(values), FREIGHT_OPTION(indices))
 FREIGHT_RESULTS(LuFactor, FREIGHT_OPTION(lu), FREIGHT_OPTION(pivots), FREIGHT_OPTION(permutation))
 FREIGHT_RESULTS(Lu, FREIGHT_OPTION(p), FREIGHT_OPTION(l), FREIGHT_OPTION(u))
@@ -281,6 +285,13 @@ class FunctionList {
   void header(const char* file) { header_ = file; }
   // The element types of their tensors, but for those that say otherwise.
   void takes(DTypes types) { types_ = types; }
+  // A function that reads elements on the host.
+  template <class R, class... P>
+  void add_on_host(const char* name, R (*f)(P...), const char* doc, const std::vector<Named>& named) {
+    on_host_ = true;
+    add(name, f, doc, named);
+    on_host_ = false;
+  }
   template <class R, class... P>
   void add(const char* name, R (*f)(P...), const char* doc, const std::vector<Named>& named) {
     add_operator(name, name, f, doc, named);
@@ -298,7 +309,7 @@ class FunctionList {
   template <class R, class... P>
   void add_operator(const char* name, const char* callee, R (*f)(P...), const char* doc,
                     const std::vector<Named>& named) {
-    Signature s{name, callee, header_, doc, {}, results_of<R>()};
+    Signature s{name, callee, header_, doc, {}, results_of<R>(), on_host_};
     auto next = named.begin();
     (describe<std::decay_t<P>>(s, next), ...);
     FREIGHT_CHECK(next == named.end(), name, ": more names than arguments");
@@ -359,6 +370,7 @@ class FunctionList {
 
   const char* header_ = "";
   DTypes types_ = dtypes::kFloating;
+  bool on_host_ = false;
 };
 
 }  // namespace freight::ops

@@ -116,7 +116,8 @@ void scatter(const IndexProblem& p, const void* indices, const void* updates, vo
   switch (p.dtype) {
     case DType::f32: return scatter_in<float>(p, indices, updates, result, fresh, factor);
     case DType::f64: return scatter_in<double>(p, indices, updates, result, fresh, static_cast<double>(factor));
-    case DType::i32: return scatter_in<uint32_t>(p, indices, updates, result, fresh, 1);
+    case DType::i32:
+    case DType::u32: return scatter_in<uint32_t>(p, indices, updates, result, fresh, 1);
     default: return scatter_in<uint64_t>(p, indices, updates, result, fresh, 1);
   }
 }
