@@ -46,8 +46,6 @@ const std::vector<Intent>& intents() {
        "nll_loss takes (N, C): reshape axes of space, add that of the batch"},
       {"", "", "too few elements",
        "the variance of fewer numbers than its correction needs: NaN in PyTorch, refused by Freight"},
-      {"linalg.vector_norm", "", "p must be 0 or more", "norms of negative p"},
-      {"take", "", "index out of range", "a negative index: Freight counts from the back in x[...] alone"},
       {"take_along_dim", "", "index out of range", "a negative index: Freight counts from the back in x[...] alone"},
       {"take_along_dim", "", "do not fit", "gather_elements does not broadcast"},
       {"gather", "", "do not fit", "an empty index of another rank than the tensor's"},
