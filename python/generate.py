@@ -135,7 +135,7 @@ def annotation(name, default):
 # What hand-written functions return; the others return an array.
 RETURNS = {
     "isdtype": "bool", "can_cast": "bool", "result_type": "dtype", "finfo": "finfo_object", "iinfo": "iinfo_object",
-    "meshgrid": "list[Array]", "broadcast_arrays": "list[Array]", "broadcast_shapes": "tuple[int, ...]",
+    "meshgrid": "tuple[Array, ...]", "broadcast_arrays": "tuple[Array, ...]", "broadcast_shapes": "tuple[int, ...]",
     "unstack": "tuple[Array, ...]", "nonzero": "tuple[Array, ...]", "unique_all": "unique_all_result",
     "unique_counts": "unique_counts_result", "unique_inverse": "unique_inverse_result", "eigh": "EighResult",
     "eig": "EigResult", "qr": "QRResult", "slogdet": "SlogdetResult", "svd": "SVDResult",

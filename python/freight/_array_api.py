@@ -155,6 +155,8 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None):
     x = _core.imported(obj)
     if x is None:
         x = _imported_by_numpy(obj)
+    if x is None and hasattr(obj, "dtype"):
+        raise TypeError(f"asarray: elements of type {obj.dtype} are not supported: expected numbers in the native byte order")
     if x is None:
         if isinstance(obj, (int, float, complex)):
             return _placed(_core.from_nested(obj, dtype), device)
@@ -163,7 +165,7 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None):
         if hasattr(obj, "__iter__") and not isinstance(obj, (str, bytes, dict, set)):
             return asarray(list(obj), dtype=dtype, device=device, copy=copy)
         raise TypeError(f"asarray: cannot make an array of {type(obj)}: expected numbers, nested lists, or an object with "
-                        "the buffer protocol or DLPack, of a native byte order")
+                        "the buffer protocol or DLPack")
     return asarray(x, dtype=dtype, device=device, copy=copy)
 
 
@@ -247,7 +249,17 @@ def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True):
     """num numbers from start to stop at equal distances; without stop where endpoint=False."""
     if dtype is None and (isinstance(start, complex) or isinstance(stop, complex)):
         dtype = complex64
-    return _placed(_core.linspace(start, stop, num, dtype, endpoint), device)
+    if num < 0:
+        raise ValueError(f"linspace: number of samples, {num}, must be non-negative")
+    dtype = float32 if dtype is None else _core.as_dtype(dtype)
+    gaps = num - 1 if endpoint else num
+    k = arange(num, dtype=float64)
+    y = start * ((gaps - k) / gaps) + stop * (k / gaps) if gaps else full((num,), start, dtype=float64 if dtype not in _KINDS["complex floating"] else complex128)
+    if num:
+        y[0] = start
+        if endpoint and num > 1:
+            y[-1] = stop
+    return _placed(astype(y, dtype), device)
 
 
 def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None):
@@ -266,17 +278,25 @@ def meshgrid(*arrays, indexing="xy"):
     for i, a in enumerate(arrays):
         at = 1 - i if indexing == "xy" and i < 2 and n > 1 else i
         views.append(reshape(a, tuple(-1 if j == at else 1 for j in range(n))))
-    return [astype(v, v.dtype) for v in broadcast_arrays(*views)]
+    return tuple(astype(v, v.dtype) for v in broadcast_arrays(*views))
 
 
 def tril(x, /, *, k=0):
     """x (..., M, N) with zeros above diagonal k."""
-    return _core.triangle(x, k, False)
+    return _triangle(x, k, False, "tril")
 
 
 def triu(x, /, *, k=0):
     """x (..., M, N) with zeros below diagonal k."""
-    return _core.triangle(x, k, True)
+    return _triangle(x, k, True, "triu")
+
+
+def _triangle(x, k, upper, function):
+    if _array(x, function).ndim < 2:
+        raise ValueError(f"{function}: expected at least two axes, got shape {x.shape}")
+    rows, columns = arange(x.shape[-2])[:, None], arange(x.shape[-1])
+    kept = columns - rows >= k if upper else columns - rows <= k
+    return where(kept, x, False if x.dtype == bool else 0)
 
 
 # Manipulation.
@@ -289,7 +309,7 @@ def broadcast_shapes(*shapes):
 def broadcast_arrays(*arrays):
     """The arrays as views of one shape."""
     shape = broadcast_shapes(*[a.shape for a in arrays])
-    return [broadcast_to(a, shape) for a in arrays]
+    return tuple(broadcast_to(a, shape) for a in arrays)
 
 
 def broadcast_to(x, /, shape):
@@ -304,12 +324,20 @@ def concat(arrays, /, *, axis=0):
 
 def expand_dims(x, /, axis=0):
     """x with new axes of size 1, a view."""
-    return _core.expand_dims(x, axis)
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    n = _array(x, "expand_dims").ndim + len(axes)
+    axes = {_axis(a, n) for a in axes}
+    if len(axes) != n - x.ndim:
+        raise ValueError("expand_dims: repeated axis")
+    sizes = iter(x.shape)
+    return _core.reshape(x, tuple(1 if a in axes else next(sizes) for a in range(n)), None)
 
 
 def flip(x, /, *, axis=None):
     """The elements in reverse order along one axis, several or all, a view."""
-    return _core.flip(x, axis)
+    axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    axes = {_axis(a, x.ndim) for a in axes}
+    return x[tuple(slice(None, None, -1) if a in axes else _ANY for a in range(x.ndim))]
 
 
 def moveaxis(x, source, destination, /):
@@ -374,7 +402,13 @@ def roll(x, /, shift, *, axis=None):
 
 def squeeze(x, /, axis):
     """x without axes of size 1, a view."""
-    return _core.squeeze(x, axis)
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    axes = {_axis(a, x.ndim) for a in axes}
+    for a in axes:
+        if x.shape[a] != 1:
+            raise ValueError("cannot select an axis to squeeze out which has size not equal to one: "
+                             f"axis {a} of {x.shape}")
+    return _core.reshape(x, tuple(n for a, n in enumerate(x.shape) if a not in axes), None)
 
 
 def stack(arrays, /, *, axis=0):
@@ -385,7 +419,7 @@ def stack(arrays, /, *, axis=0):
     shapes = {a.shape for a in arrays}
     if len(shapes) > 1:
         raise ValueError(f"stack: all input arrays must have the same shape: got {sorted(shapes)}")
-    return _core.concat([_core.expand_dims(a, axis) for a in arrays], axis)
+    return _core.concat([expand_dims(a, axis) for a in arrays], axis)
 
 
 def tile(x, repetitions, /):

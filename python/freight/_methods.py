@@ -56,7 +56,7 @@ def swapaxes(self, axis1, axis2):
 @_method
 def squeeze(self, axis=None):
     """The array without axes of size 1, a view."""
-    return _core.squeeze(self, axis)
+    return xp.squeeze(self, tuple(a for a, n in enumerate(self.shape) if n == 1) if axis is None else axis)
 
 
 @_method

@@ -50,7 +50,9 @@ PyArray* array_or_null(nb::handle h) {
 
 PyArray& array_of(nb::handle h, const char* function) {
   PyArray* a = array_or_null(h);
-  if (!a) raise<TypeError>(function, ": expected a freight.Array, got ", nb::str(h.type()).c_str(), ": convert it by asarray");
+  if (!a)
+    raise<TypeError>(function, ": expected a freight.Array, got ", nb::str(h.type()).c_str(),
+                     ": convert it by asarray");
   return *a;
 }
 
@@ -73,12 +75,20 @@ std::optional<DType> dtype_of(nb::handle h) {
   nb::object name = nb::borrow(h);
   if (!nb::isinstance<nb::str>(h)) name = nb::getattr(h, "name", nb::getattr(h, "__name__", nb::none()));
   if (nb::isinstance<nb::str>(name)) {
-    const std::string text = nb::cast<std::string>(nb::str(name));
+    const std::string text = text_of(name);
     for (int i = 0; i < kDTypeCount; ++i) {
-      if (text == python_name(static_cast<DType>(i)) || text == info(static_cast<DType>(i)).name) return static_cast<DType>(i);
+      if (text == python_name(static_cast<DType>(i)) || text == info(static_cast<DType>(i)).name)
+        return static_cast<DType>(i);
     }
   }
   raise<TypeError>("data type ", nb::repr(h).c_str(), " not understood");
+}
+
+std::string text_of(nb::handle h) {
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(h.ptr(), &size);
+  if (!text) throw nb::python_error();
+  return {text, static_cast<size_t>(size)};
 }
 
 nb::tuple tuple_of(const Shape& shape) {
@@ -170,13 +180,15 @@ void store(const Scalar& s, DType dtype, char* at) {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
       if (s.kind == Scalar::Kind::complex) raise<TypeError>("a complex number is no ", python_name(dtype));
       if (s.kind == Scalar::Kind::floating) {
-        if (!std::isfinite(s.value.real())) raise<OverflowError>("cannot convert ", s.value.real(), " to ", python_name(dtype));
+        if (!std::isfinite(s.value.real()))
+          raise<OverflowError>("cannot convert ", s.value.real(), " to ", python_name(dtype));
         *reinterpret_cast<T*>(at) = element_cast<T>(s.value.real());
         return;
       }
-      const bool fits = s.beyond_i64 ? !s.beyond_u64 && std::is_same_v<T, uint64_t>
-                                     : std::in_range<T>(s.integer);
-      if (!fits) raise<OverflowError>("Python integer ", s.beyond_i64 ? cat(s.value.real()) : cat(s.integer), " out of bounds for ", python_name(dtype));
+      const bool fits = s.beyond_i64 ? !s.beyond_u64 && std::is_same_v<T, uint64_t> : std::in_range<T>(s.integer);
+      if (!fits)
+        raise<OverflowError>("Python integer ", s.beyond_i64 ? cat(s.value.real()) : cat(s.integer),
+                             " out of bounds for ", python_name(dtype));
       *reinterpret_cast<T*>(at) = static_cast<T>(s.integer);
     } else if constexpr (kIsComplex<T>) {
       *reinterpret_cast<T*>(at) = static_cast<T>(s.value);
@@ -197,7 +209,7 @@ View scalar_view(const Scalar& s, DType dtype) {
 
 Tensor invoke_named(const char* name, const std::vector<ArgumentValue>& values) {
   for (const Signature* s : functions_named(name)) {
-    if (s->parameters.size() >= values.size()) return invoke(*s, values)[0];
+    if (s->parameters.size() >= values.size()) return invoke(*s, values, python_line())[0];
   }
   raise<TypeError>(name, " is a host function: it works neither in jit and grad nor on other devices");
 }
@@ -215,6 +227,11 @@ struct Operand {
 Operand operand_of(nb::handle h) {
   Operand o{array_or_null(h), {}};
   if (!o.array) o.scalar = scalar_of(h);
+  if (!o.valid() && PyObject_HasAttrString(h.ptr(), "dtype") && PyObject_HasAttrString(h.ptr(), "item")) {
+    // A number of NumPy counts as one of Python.
+    const nb::object rank = nb::getattr(h, "ndim", nb::none());
+    if (PyLong_Check(rank.ptr()) && PyLong_AsLong(rank.ptr()) == 0) o.scalar = scalar_of(h.attr("item")());
+  }
   return o;
 }
 
@@ -229,7 +246,8 @@ Tensor tensor_in(const Operand& o, DType dtype) {
 }
 
 Tensor traced_binary(const Elementwise& f, const Operand& a, const Operand& b, DType dtype) {
-  if (is_complex(dtype)) raise<TypeError>(f.name, ": complex numbers work neither in jit and grad nor on other devices");
+  if (is_complex(dtype))
+    raise<TypeError>(f.name, ": complex numbers work neither in jit and grad nor on other devices");
   return invoke_named(f.library, {tensor_in(a, dtype), tensor_in(b, dtype)});
 }
 
@@ -283,7 +301,9 @@ nb::object in_place(const Elementwise& f, nb::handle left, nb::handle right) {
   if (a.traced() || b.traced()) {
     // A traced array gets the new value; the write is part of the function.
     const Tensor y = traced_binary(f, a, b, dtype);
-    if (y.shape() != a.array->shape()) raise<ValueError>(f.name, " in place: the result has shape ", to_string(y.shape()), ", the array ", to_string(a.array->shape()));
+    if (y.shape() != a.array->shape())
+      raise<ValueError>(f.name, " in place: the result has shape ", to_string(y.shape()), ", the array ",
+                        to_string(a.array->shape()));
     if (!a.traced()) raise<TypeError>(f.name, " in place: a host array cannot take a traced value: return it instead");
     a.array->tensor = y;
     return nb::borrow(left);
@@ -294,8 +314,8 @@ nb::object in_place(const Elementwise& f, nb::handle left, nb::handle right) {
   std::complex<double> number;
   const View* y = view_in(b, dtype, made, number);
   if (broadcast_of(x.shape, y->shape) != x.shape) {
-    raise<ValueError>("non-broadcastable output operand with shape ", to_string(x.shape), " doesn't match the broadcast shape ",
-                      to_string(broadcast_of(x.shape, y->shape)));
+    raise<ValueError>("non-broadcastable output operand with shape ", to_string(x.shape),
+                      " doesn't match the broadcast shape ", to_string(broadcast_of(x.shape, y->shape)));
   }
   const bool same = y->data == x.data && y->strides == x.strides && y->shape == x.shape;
   View own;
@@ -359,7 +379,8 @@ IndexItem item_of(nb::handle h) {
     return a->view;
   }
   if (PyFloat_Check(o) || PyUnicode_Check(o)) {
-    raise<IndexError>("only integers, slices (`:`), ellipsis (`...`), None and integer or boolean arrays are valid indices");
+    raise<IndexError>(
+        "only integers, slices (`:`), ellipsis (`...`), None and integer or boolean arrays are valid indices");
   }
   if (nb::isinstance<nb::list>(h) || nb::hasattr(h, "__array__") || nb::hasattr(h, "__dlpack__")) {
     const nb::object made = converted(h);
@@ -368,7 +389,8 @@ IndexItem item_of(nb::handle h) {
     return v;
   }
   if (PyIndex_Check(o)) return integer_of(h, "index");
-  raise<IndexError>("only integers, slices (`:`), ellipsis (`...`), None and integer or boolean arrays are valid indices");
+  raise<IndexError>(
+      "only integers, slices (`:`), ellipsis (`...`), None and integer or boolean arrays are valid indices");
 }
 
 std::vector<IndexItem> items_of(nb::handle key) {
@@ -396,7 +418,8 @@ Tensor traced_item(const PyArray& x, nb::handle key) {
   std::optional<Tensor> rows;
   for (const nb::object& k : keys) {
     if (PyArray* a = array_or_null(k)) {
-      if (a->dtype() == DType::boolean) raise<TypeError>("x[mask]: the number of elements is unknown in jit and grad: use where");
+      if (a->dtype() == DType::boolean)
+        raise<TypeError>("x[mask]: the number of elements is unknown in jit and grad: use where");
       if (rows) raise<TypeError>("x[...]: one index array at a time in jit and grad");
       rows = freight::cast(tensor_of(*a), DType::i64);
       y = invoke_named("gather", {y, *rows, int64_t{axis}});
@@ -413,7 +436,8 @@ Tensor traced_item(const PyArray& x, nb::handle key) {
         const int64_t size = y.dim(axis), first = size - 1 - r.start;
         y = invoke_named("slice", {y, int64_t{axis}, first, std::min(size, first + r.length * -r.step), -r.step});
       } else {
-        y = invoke_named("slice", {y, int64_t{axis}, r.start, std::min(y.dim(axis), r.start + r.length * r.step), r.step});
+        y = invoke_named("slice",
+                         {y, int64_t{axis}, r.start, std::min(y.dim(axis), r.start + r.length * r.step), r.step});
       }
       ++axis;
     } else if (std::holds_alternative<EllipsisIndex>(item)) {
@@ -450,8 +474,9 @@ nb::object get_item(PyArray& x, nb::handle key) {
 
 void set_item(PyArray& x, nb::handle key, nb::handle value) {
   if (!x.on_host()) {
-    raise<TypeError>("x[...] = v: arrays in jit and grad are not written to: use where, concat, or freight.update_slice and "
-                     "freight.index_put, which give a new array");
+    raise<TypeError>(
+        "x[...] = v: arrays in jit and grad are not written to: use where, concat, or freight.update_slice and "
+        "freight.index_put, which give a new array");
   }
   PyArray* v = array_or_null(value);
   View from;

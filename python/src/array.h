@@ -52,6 +52,7 @@ std::optional<DType> dtype_of(nb::handle h);
 nb::tuple tuple_of(const Shape& shape);
 std::vector<int64_t> integers_of(nb::handle h, const char* what);  // an int or a sequence of ints
 int64_t integer_of(nb::handle h, const char* what);
+std::string text_of(nb::handle h);  // of a Python string
 
 // A Python number.
 struct Scalar {
@@ -71,6 +72,7 @@ View scalar_view(const Scalar& s, DType dtype);
 nb::object binary(const Elementwise& f, nb::handle a, nb::handle b, bool as_operator);
 nb::object unary(const Elementwise& f, nb::handle x);
 nb::object in_place(const Elementwise& f, nb::handle a, nb::handle b);
+SourceLine python_line();  // of the program that calls the package, for plans and errors
 Tensor invoke_named(const char* name, const std::vector<ArgumentValue>& values);
 
 // The parts of the module.

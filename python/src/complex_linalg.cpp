@@ -216,8 +216,10 @@ void eigh_of(ComplexMatrix a, std::vector<double>& values, ComplexMatrix& vector
     for (int64_t p = 0; p < n; ++p) {
       for (int64_t q = p + 1; q < n; ++q) {
         const double size = std::abs(a(p, q));
-        if (size == 0 || size < kEpsilon * 1e-3 * std::sqrt(std::abs(a(p, p).real() * a(q, q).real())) ) continue;
-        if (std::abs(a(p, p).real()) + size == std::abs(a(p, p).real()) && std::abs(a(q, q).real()) + size == std::abs(a(q, q).real()) && sweep > 4) continue;
+        if (size == 0 || size < kEpsilon * 1e-3 * std::sqrt(std::abs(a(p, p).real() * a(q, q).real()))) continue;
+        if (std::abs(a(p, p).real()) + size == std::abs(a(p, p).real()) &&
+            std::abs(a(q, q).real()) + size == std::abs(a(q, q).real()) && sweep > 4)
+          continue;
         changed = true;
         const Rotation r = rotation_of(a(p, p).real(), a(p, q), a(q, q).real());
         rotate_columns(a, p, q, r.c, r.s, r.phase);

@@ -1,6 +1,7 @@
-// Factorizations of dense complex matrices on the host, which the library has only for real ones: LU by partial pivoting,
-// Cholesky, Householder's QR, Jacobi's methods for Hermitian eigenvalues and singular values, the QR algorithm for
-// others. Golub and Van Loan, Matrix Computations, 4th edition, chapters 3, 4, 5, 7 and 8. Plain loops in f64.
+// Factorizations of dense complex matrices on the host, which the library has only for real ones: LU by partial
+// pivoting, Cholesky, Householder's QR, Jacobi's methods for Hermitian eigenvalues and singular values, the QR
+// algorithm for others. Golub and Van Loan, Matrix Computations, 4th edition, chapters 3, 4, 5, 7 and 8. Plain loops in
+// f64.
 #pragma once
 #include <complex>
 #include <cstdint>

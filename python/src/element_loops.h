@@ -35,9 +35,13 @@ template <class Op, class T>
 inline constexpr bool kTakes = !(kIsHalf<T> && requires { Op::kExactTypes; });
 
 template <class Op, class T>
-concept UnaryOn = kTakes<Op, T> && requires(ComputedIn<T> a) { Op::f(a); };
+concept UnaryOn = kTakes<Op, T> && requires(ComputedIn<T> a) {
+  Op::f(a);
+};
 template <class Op, class T>
-concept BinaryOn = kTakes<Op, T> && requires(ComputedIn<T> a) { Op::f(a, a); };
+concept BinaryOn = kTakes<Op, T> && requires(ComputedIn<T> a) {
+  Op::f(a, a);
+};
 
 // The stored type of a result: the operands' where it was computed in float for them.
 template <class T, class R>
@@ -106,16 +110,23 @@ void add_loop(Elementwise& row) {
 }
 
 template <class Op>
-Elementwise elementwise_row(const char* name, const char* library) {
-  Elementwise row{name, library, BinaryOn<Op, bool> || BinaryOn<Op, int32_t> || BinaryOn<Op, float> ? 2 : 1};
-  [&]<class... T>(std::type_identity<T>...) { (add_loop<Op, T>(row), ...); }
-  (std::type_identity<float>{}, std::type_identity<double>{}, std::type_identity<BFloat16>{},
-   std::type_identity<Float16>{}, std::type_identity<int8_t>{}, std::type_identity<int16_t>{},
-   std::type_identity<int32_t>{}, std::type_identity<int64_t>{}, std::type_identity<uint8_t>{},
-   std::type_identity<uint16_t>{}, std::type_identity<uint32_t>{}, std::type_identity<uint64_t>{},
-   std::type_identity<bool>{}, std::type_identity<std::complex<float>>{}, std::type_identity<std::complex<double>>{});
-  row.floating = !row.loops[static_cast<size_t>(DType::i32)] && row.loops[static_cast<size_t>(DType::f32)];
-  return row;
+Elementwise row(const char* name, const char* library = nullptr) {
+  Elementwise made{name, library ? library : name,
+                   BinaryOn<Op, bool> || BinaryOn<Op, int32_t> || BinaryOn<Op, float> ? 2 : 1};
+  [&]<class... T>(std::type_identity<T>...) {
+    (add_loop<Op, T>(made), ...);
+  }(std::type_identity<float>{}, std::type_identity<double>{}, std::type_identity<BFloat16>{},
+    std::type_identity<Float16>{}, std::type_identity<int8_t>{}, std::type_identity<int16_t>{},
+    std::type_identity<int32_t>{}, std::type_identity<int64_t>{}, std::type_identity<uint8_t>{},
+    std::type_identity<uint16_t>{}, std::type_identity<uint32_t>{}, std::type_identity<uint64_t>{},
+    std::type_identity<bool>{}, std::type_identity<std::complex<float>>{}, std::type_identity<std::complex<double>>{});
+  made.floating = !made.loops[static_cast<size_t>(DType::i32)] && made.loops[static_cast<size_t>(DType::f32)];
+  return made;
+}
+
+template <class... Rows>
+std::vector<Elementwise> rows_of(const Rows&... rows) {
+  return {rows...};
 }
 
 }  // namespace freight::python

@@ -10,9 +10,8 @@ namespace freight::python {
 
 const std::vector<Elementwise>& elementwise_functions() {
   static const std::vector<Elementwise> rows = [] {
-    std::vector<Elementwise> made;
-    detail::add_unary(made);
-    detail::add_binary(made);
+    std::vector<Elementwise> made = detail::unary_rows(), more = detail::binary_rows();
+    made.insert(made.end(), more.begin(), more.end());
     return made;
   }();
   return rows;

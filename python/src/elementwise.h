@@ -35,8 +35,8 @@ void apply_into(const Elementwise& f, const View& out, const View& a, const View
 View where(const View& condition, const View& a, const View& b);  // a and b have one element type
 
 namespace detail {
-void add_unary(std::vector<Elementwise>& rows);
-void add_binary(std::vector<Elementwise>& rows);
+std::vector<Elementwise> unary_rows();
+std::vector<Elementwise> binary_rows();
 }  // namespace detail
 
 }  // namespace freight::python

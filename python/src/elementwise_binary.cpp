@@ -8,16 +8,16 @@ namespace freight::python {
 
 namespace {
 
-#define FREIGHT_ARITHMETIC(name, op)                                                          \
-  struct name {                                                                               \
-    template <Int T>                                                                          \
-    static T f(T a, T b) {                                                                    \
-      return static_cast<T>(static_cast<Wrapping<T>>(a) op static_cast<Wrapping<T>>(b));      \
-    }                                                                                         \
-    template <Floating T>                                                                     \
-    static T f(T a, T b) {                                                                    \
-      return a op b;                                                                          \
-    }                                                                                         \
+#define FREIGHT_ARITHMETIC(name, op)                                                     \
+  struct name {                                                                          \
+    template <Int T>                                                                     \
+    static T f(T a, T b) {                                                               \
+      return static_cast<T>(static_cast<Wrapping<T>>(a) op static_cast<Wrapping<T>>(b)); \
+    }                                                                                    \
+    template <Floating T>                                                                \
+    static T f(T a, T b) {                                                               \
+      return a op b;                                                                     \
+    }                                                                                    \
   };
 FREIGHT_ARITHMETIC(add, +)
 FREIGHT_ARITHMETIC(subtract, -)
@@ -25,10 +25,7 @@ FREIGHT_ARITHMETIC(multiply, *)
 #undef FREIGHT_ARITHMETIC
 
 struct divide {
-  template <Floating T>
-  static T f(T a, T b) {
-    return a / b;
-  }
+  static auto f(Floating auto a, Floating auto b) { return a / b; }
 };
 struct floor_divide {
   template <Int T>
@@ -43,9 +40,11 @@ struct floor_divide {
   template <Float T>
   static T f(T a, T b) {
     if (a != a || b != b) return a + b;
-    if (std::isinf(a)) return std::isinf(b) ? std::numeric_limits<T>::quiet_NaN() : std::signbit(a) == std::signbit(b) ? std::fabs(a) : -std::fabs(a);
-    if (b == 0 || a == 0) return a / b;
-    if (std::isinf(b)) return (a < 0) == (b < 0) ? T(0) : T(-1);
+    if (std::isinf(a))
+      return std::isinf(b)                        ? std::numeric_limits<T>::quiet_NaN()
+             : std::signbit(a) == std::signbit(b) ? std::fabs(a)
+                                                  : -std::fabs(a);
+    if (b == 0 || a == 0 || std::isinf(b)) return a / b;
     const T left = std::fmod(a, b);
     T q = (a - left) / b;
     if (left != 0 && (b < 0) != (left < 0)) q -= 1;
@@ -84,10 +83,7 @@ struct power {
     }
     return static_cast<T>(y);
   }
-  template <Float T>
-  static T f(T a, T b) {
-    return std::pow(a, b);
-  }
+  static auto f(Float auto a, Float auto b) { return std::pow(a, b); }
   template <Complex T>
   static T f(T a, T b) {
     using R = typename T::value_type;
@@ -140,9 +136,9 @@ struct minimum {
   }
 };
 
-#define FREIGHT_ORDER(name, op)            \
-  struct name {                            \
-    template <class T>                     \
+#define FREIGHT_ORDER(name, op)                                             \
+  struct name {                                                             \
+    template <class T>                                                      \
     requires(Real<T> || Bits<T>) static bool f(T a, T b) { return a op b; } \
   };
 FREIGHT_ORDER(less, <)
@@ -151,37 +147,22 @@ FREIGHT_ORDER(greater, >)
 FREIGHT_ORDER(greater_equal, >=)
 #undef FREIGHT_ORDER
 struct equal {
-  template <class T>
-  static bool f(T a, T b) {
-    return a == b;
-  }
+  static bool f(auto a, auto b) { return a == b; }
 };
 struct not_equal {
-  template <class T>
-  static bool f(T a, T b) {
-    return a != b;
-  }
+  static bool f(auto a, auto b) { return a != b; }
 };
 
 template <class T>
 concept Bool = std::is_same_v<T, bool>;
 struct logical_and {
-  template <Bool T>
-  static bool f(T a, T b) {
-    return a && b;
-  }
+  static bool f(Bool auto a, Bool auto b) { return a && b; }
 };
 struct logical_or {
-  template <Bool T>
-  static bool f(T a, T b) {
-    return a || b;
-  }
+  static bool f(Bool auto a, Bool auto b) { return a || b; }
 };
 struct logical_xor {
-  template <Bool T>
-  static bool f(T a, T b) {
-    return a != b;
-  }
+  static bool f(Bool auto a, Bool auto b) { return a != b; }
 };
 struct bitwise_and {
   template <Bits T>
@@ -219,38 +200,17 @@ struct right_shift {
 }  // namespace
 
 namespace detail {
-void add_binary(std::vector<Elementwise>& rows) {
-  const auto row = [&]<class Op>(Op, const char* name, const char* library) {
-    rows.push_back(elementwise_row<Op>(name, library));
-  };
-  row(add{}, "add", "add");
-  row(atan2{}, "atan2", "atan2");
-  row(bitwise_and{}, "bitwise_and", "bitwise_and");
-  row(left_shift{}, "bitwise_left_shift", "shift_left");
-  row(bitwise_or{}, "bitwise_or", "bitwise_or");
-  row(right_shift{}, "bitwise_right_shift", "shift_right");
-  row(bitwise_xor{}, "bitwise_xor", "bitwise_xor");
-  row(copysign{}, "copysign", "copysign");
-  row(divide{}, "divide", "divide");
-  row(equal{}, "equal", "equal");
-  row(floor_divide{}, "floor_divide", "floor_divide");
-  row(greater{}, "greater", "greater");
-  row(greater_equal{}, "greater_equal", "greater_equal");
-  row(hypot{}, "hypot", "hypot");
-  row(less{}, "less", "less");
-  row(less_equal{}, "less_equal", "less_equal");
-  row(logaddexp{}, "logaddexp", "logaddexp");
-  row(logical_and{}, "logical_and", "logical_and");
-  row(logical_or{}, "logical_or", "logical_or");
-  row(logical_xor{}, "logical_xor", "logical_xor");
-  row(maximum{}, "maximum", "maximum");
-  row(minimum{}, "minimum", "minimum");
-  row(multiply{}, "multiply", "multiply");
-  row(nextafter{}, "nextafter", "nextafter");
-  row(not_equal{}, "not_equal", "not_equal");
-  row(power{}, "pow", "pow");
-  row(remainder{}, "remainder", "remainder");
-  row(subtract{}, "subtract", "subtract");
+std::vector<Elementwise> binary_rows() {
+  return rows_of(row<add>("add"), row<atan2>("atan2"), row<bitwise_and>("bitwise_and"),
+                 row<left_shift>("bitwise_left_shift", "shift_left"), row<bitwise_or>("bitwise_or"),
+                 row<right_shift>("bitwise_right_shift", "shift_right"), row<bitwise_xor>("bitwise_xor"),
+                 row<copysign>("copysign"), row<divide>("divide"), row<equal>("equal"),
+                 row<floor_divide>("floor_divide"), row<greater>("greater"), row<greater_equal>("greater_equal"),
+                 row<hypot>("hypot"), row<less>("less"), row<less_equal>("less_equal"), row<logaddexp>("logaddexp"),
+                 row<logical_and>("logical_and"), row<logical_or>("logical_or"), row<logical_xor>("logical_xor"),
+                 row<maximum>("maximum"), row<minimum>("minimum"), row<multiply>("multiply"),
+                 row<nextafter>("nextafter"), row<not_equal>("not_equal"), row<power>("pow"),
+                 row<remainder>("remainder"), row<subtract>("subtract"));
 }
 }  // namespace detail
 

@@ -10,11 +10,9 @@ namespace freight::python {
 namespace {
 
 // Functions that the C library has for real and complex numbers.
-#define FREIGHT_MATH(name)                    \
-  struct name {                               \
-    static auto f(Floating auto a) {          \
-      return static_cast<decltype(a)>(std::name(a)); \
-    }                                         \
+#define FREIGHT_MATH(name)                                                            \
+  struct name {                                                                       \
+    static auto f(Floating auto a) { return static_cast<decltype(a)>(std::name(a)); } \
   };
 FREIGHT_MATH(acos)
 FREIGHT_MATH(acosh)
@@ -30,8 +28,19 @@ FREIGHT_MATH(sin)
 FREIGHT_MATH(sinh)
 FREIGHT_MATH(sqrt)
 FREIGHT_MATH(tan)
-FREIGHT_MATH(tanh)
 #undef FREIGHT_MATH
+
+struct tanh {
+  static auto f(Float auto a) { return std::tanh(a); }
+  template <Complex T>
+  static T f(T a) {
+    using R = typename T::value_type;
+    // The C library's zero has the sign of sin(2 imag), the standard's that of imag.
+    if (std::isinf(a.real()) && std::isfinite(a.imag()))
+      return {std::copysign(R(1), a.real()), std::copysign(R(0), a.imag())};
+    return std::tanh(a);
+  }
+};
 
 template <class T>
 bool is_finite(const std::complex<T>& z) {
@@ -39,30 +48,21 @@ bool is_finite(const std::complex<T>& z) {
 }
 
 struct log2 {
-  template <Float T>
-  static T f(T a) {
-    return std::log2(a);
-  }
+  static auto f(Float auto a) { return std::log2(a); }
   template <Complex T>
   static T f(T a) {
     return std::log(a) / static_cast<typename T::value_type>(0.693147180559945309417232121458L);
   }
 };
 struct log10 {
-  template <Float T>
-  static T f(T a) {
-    return std::log10(a);
-  }
+  static auto f(Float auto a) { return std::log10(a); }
   template <Complex T>
   static T f(T a) {
     return std::log(a) / static_cast<typename T::value_type>(2.302585092994045684017991454684L);
   }
 };
 struct expm1 {
-  template <Float T>
-  static T f(T a) {
-    return std::expm1(a);
-  }
+  static auto f(Float auto a) { return std::expm1(a); }
   template <Complex T>
   static T f(T a) {
     using R = typename T::value_type;
@@ -71,14 +71,12 @@ struct expm1 {
       return {e.real() - 1, e.imag()};
     }
     const R half = std::sin(a.imag() / 2);
-    return {std::expm1(a.real()) * std::cos(a.imag()) - 2 * half * half, std::exp(a.real()) * std::sin(a.imag())};
+    return {std::expm1(a.real()) * std::cos(a.imag()) - 2 * half * half + R(0),
+            std::exp(a.real()) * std::sin(a.imag())};
   }
 };
 struct log1p {
-  template <Float T>
-  static T f(T a) {
-    return std::log1p(a);
-  }
+  static auto f(Float auto a) { return std::log1p(a); }
   template <Complex T>
   static T f(T a) {
     using R = typename T::value_type;
@@ -101,26 +99,17 @@ struct negative {
   static T f(T a) {
     return static_cast<T>(Wrapping<T>{0} - static_cast<Wrapping<T>>(a));
   }
-  template <Floating T>
-  static T f(T a) {
-    return -a;
-  }
+  static auto f(Floating auto a) { return -a; }
 };
 struct positive {
-  template <Number T>
-  static T f(T a) {
-    return a;
-  }
+  static auto f(Number auto a) { return a; }
 };
 struct square {
   template <Int T>
   static T f(T a) {
     return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(a));
   }
-  template <Floating T>
-  static T f(T a) {
-    return a * a;
-  }
+  static auto f(Floating auto a) { return a * a; }
 };
 struct reciprocal {
   template <Floating T>
@@ -150,45 +139,27 @@ struct sign {
   }
 };
 struct conj {
-  template <Real T>
-  static T f(T a) {
-    return a;
-  }
-  template <Complex T>
-  static T f(T a) {
-    return std::conj(a);
-  }
+  static auto f(Real auto a) { return a; }
+  static auto f(Complex auto a) { return std::conj(a); }
 };
 
 // Rounding leaves integers as they are.
-#define FREIGHT_ROUNDING(name, call)                                 \
-  struct name {                                                      \
-    template <Int T>                                                 \
-    static T f(T a) {                                                \
-      return a;                                                      \
-    }                                                                \
-    template <Float T>                                               \
-    static T f(T a) {                                                \
-      return std::call(a);                                           \
-    }                                                                \
-  };
-FREIGHT_ROUNDING(ceil, ceil)
-FREIGHT_ROUNDING(floor, floor)
-FREIGHT_ROUNDING(trunc, trunc)
-#undef FREIGHT_ROUNDING
+struct ceil {
+  static auto f(Int auto a) { return a; }
+  static auto f(Float auto a) { return std::ceil(a); }
+};
+struct floor {
+  static auto f(Int auto a) { return a; }
+  static auto f(Float auto a) { return std::floor(a); }
+};
+struct trunc {
+  static auto f(Int auto a) { return a; }
+  static auto f(Float auto a) { return std::trunc(a); }
+};
 struct round {
-  template <Int T>
-  static T f(T a) {
-    return a;
-  }
-  template <Float T>
-  static T f(T a) {
-    return std::nearbyint(a);
-  }
-  template <Complex T>
-  static T f(T a) {
-    return {std::nearbyint(a.real()), std::nearbyint(a.imag())};
-  }
+  static auto f(Int auto a) { return a; }
+  static auto f(Float auto a) { return std::nearbyint(a); }
+  static auto f(Complex auto a) { return decltype(a)(std::nearbyint(a.real()), std::nearbyint(a.imag())); }
 };
 
 struct isfinite {
@@ -211,9 +182,7 @@ struct signbit {
   static bool f(double a) { return std::bit_cast<int64_t>(a) < 0; }
 };
 struct logical_not {
-  template <class T>
-  requires std::is_same_v<T, bool>
-  static bool f(T a) { return !a; }
+  static bool f(std::same_as<bool> auto a) { return !a; }
 };
 struct bitwise_invert {
   template <Bits T>
@@ -229,46 +198,16 @@ struct bitwise_invert {
 }  // namespace
 
 namespace detail {
-void add_unary(std::vector<Elementwise>& rows) {
-  const auto add = [&]<class Op>(Op, const char* name, const char* library) {
-    rows.push_back(elementwise_row<Op>(name, library));
-  };
-  add(absolute{}, "abs", "abs");
-  add(acos{}, "acos", "acos");
-  add(acosh{}, "acosh", "acosh");
-  add(asin{}, "asin", "asin");
-  add(asinh{}, "asinh", "asinh");
-  add(atan{}, "atan", "atan");
-  add(atanh{}, "atanh", "atanh");
-  add(bitwise_invert{}, "bitwise_invert", "bitwise_invert");
-  add(ceil{}, "ceil", "ceil");
-  add(conj{}, "conj", "");
-  add(cos{}, "cos", "cos");
-  add(cosh{}, "cosh", "cosh");
-  add(exp{}, "exp", "exp");
-  add(expm1{}, "expm1", "expm1");
-  add(floor{}, "floor", "floor");
-  add(isfinite{}, "isfinite", "is_finite");
-  add(isinf{}, "isinf", "is_inf");
-  add(isnan{}, "isnan", "is_nan");
-  add(log{}, "log", "log");
-  add(log10{}, "log10", "log10");
-  add(log1p{}, "log1p", "log1p");
-  add(log2{}, "log2", "log2");
-  add(logical_not{}, "logical_not", "logical_not");
-  add(negative{}, "negative", "negative");
-  add(positive{}, "positive", "positive");
-  add(reciprocal{}, "reciprocal", "reciprocal");
-  add(round{}, "round", "round");
-  add(sign{}, "sign", "sign");
-  add(signbit{}, "signbit", "signbit");
-  add(sin{}, "sin", "sin");
-  add(sinh{}, "sinh", "sinh");
-  add(sqrt{}, "sqrt", "sqrt");
-  add(square{}, "square", "square");
-  add(tan{}, "tan", "tan");
-  add(tanh{}, "tanh", "tanh");
-  add(trunc{}, "trunc", "trunc");
+std::vector<Elementwise> unary_rows() {
+  return rows_of(row<absolute>("abs"), row<acos>("acos"), row<acosh>("acosh"), row<asin>("asin"), row<asinh>("asinh"),
+                 row<atan>("atan"), row<atanh>("atanh"), row<bitwise_invert>("bitwise_invert"), row<ceil>("ceil"),
+                 row<conj>("conj", ""), row<cos>("cos"), row<cosh>("cosh"), row<exp>("exp"), row<expm1>("expm1"),
+                 row<floor>("floor"), row<isfinite>("isfinite", "is_finite"), row<isinf>("isinf", "is_inf"),
+                 row<isnan>("isnan", "is_nan"), row<log>("log"), row<log10>("log10"), row<log1p>("log1p"),
+                 row<log2>("log2"), row<logical_not>("logical_not"), row<negative>("negative"),
+                 row<positive>("positive"), row<reciprocal>("reciprocal"), row<round>("round"), row<sign>("sign"),
+                 row<signbit>("signbit"), row<sin>("sin"), row<sinh>("sinh"), row<sqrt>("sqrt"), row<square>("square"),
+                 row<tan>("tan"), row<tanh>("tanh"), row<trunc>("trunc"));
 }
 }  // namespace detail
 

@@ -74,7 +74,8 @@ Exported<Managed>* exported(const View& view) {
   for (int a = 0; a < view.rank(); ++a) {
     if (e->view.shape[a] <= 1) e->view.strides[a] = 1;  // meaningless, and some readers refuse odd ones
   }
-  e->managed.tensor = {view.data, {kCpu, 0}, view.rank(), dl_type(view.dtype), e->view.shape.begin(), e->view.strides.begin(), 0};
+  e->managed.tensor = {
+      view.data, {kCpu, 0}, view.rank(), dl_type(view.dtype), e->view.shape.begin(), e->view.strides.begin(), 0};
   e->managed.context = e;
   e->managed.deleter = [](Managed* m) { delete static_cast<Exported<Managed>*>(m->context); };
   return e;
@@ -87,7 +88,8 @@ void delete_capsule(PyObject* capsule, const char* name) {
   m->deleter(m);
 }
 
-nb::object to_dlpack(nb::handle self, nb::handle stream, nb::handle max_version, nb::handle dl_device, nb::handle copies) {
+nb::object to_dlpack(nb::handle self, nb::handle stream, nb::handle max_version, nb::handle dl_device,
+                     nb::handle copies) {
   PyArray& x = array_of(self, "__dlpack__");
   if (!dl_device.is_none()) {
     const nb::tuple d = nb::cast<nb::tuple>(dl_device);
@@ -96,7 +98,8 @@ nb::object to_dlpack(nb::handle self, nb::handle stream, nb::handle max_version,
       throw nb::python_error();
     }
   }
-  if (!stream.is_none()) raise<ValueError>("__dlpack__: memory of the host has no stream: got ", nb::repr(stream).c_str());
+  if (!stream.is_none())
+    raise<ValueError>("__dlpack__: memory of the host has no stream: got ", nb::repr(stream).c_str());
   const bool copied = !copies.is_none() && nb::cast<bool>(copies);
   const View view = copied ? copy(host(x)) : host(x);
   int64_t major = 0;
@@ -114,7 +117,8 @@ nb::object to_dlpack(nb::handle self, nb::handle stream, nb::handle max_version,
     throw nb::python_error();
   }
   auto* e = exported<DlManaged>(view);
-  return nb::steal(PyCapsule_New(&e->managed, "dltensor", [](PyObject* c) { delete_capsule<DlManaged>(c, "dltensor"); }));
+  return nb::steal(
+      PyCapsule_New(&e->managed, "dltensor", [](PyObject* c) { delete_capsule<DlManaged>(c, "dltensor"); }));
 }
 
 View view_of(const DlTensor& t, bool writable, std::shared_ptr<void> owner) {
@@ -123,12 +127,15 @@ View view_of(const DlTensor& t, bool writable, std::shared_ptr<void> owner) {
     throw nb::python_error();
   }
   const std::optional<DType> dtype = dtype_of_dl(t.dtype);
-  if (!dtype) raise<TypeError>("from_dlpack: unknown element type: code ", int{t.dtype.code}, ", ", int{t.dtype.bits}, " bits, ", t.dtype.lanes, " lanes");
+  if (!dtype)
+    raise<TypeError>("from_dlpack: unknown element type: code ", int{t.dtype.code}, ", ", int{t.dtype.bits}, " bits, ",
+                     t.dtype.lanes, " lanes");
   if (t.rank > Shape::kMaxRank) raise<ValueError>("an array has at most ", Shape::kMaxRank, " axes: got ", t.rank);
   const Shape shape(t.shape, t.shape + t.rank);
   const Strides strides = t.strides ? Strides(t.strides, t.strides + t.rank) : contiguous_strides(shape);
   auto* first = static_cast<char*>(t.data) + t.byte_offset;
-  auto block = std::make_shared<Block>(first, static_cast<size_t>(shape.numel()) * size_of(*dtype), writable, std::move(owner));
+  auto block =
+      std::make_shared<Block>(first, static_cast<size_t>(shape.numel()) * size_of(*dtype), writable, std::move(owner));
   return View(*dtype, shape, strides, first, std::move(block));
 }
 
@@ -206,7 +213,8 @@ int get_buffer(PyObject* self, void* target, int flags) {
     if (!format) problem = "bfloat16 has no buffer format: use DLPack, or astype(float32)";
     if ((flags & kWritable) && !v.block->writable) problem = "the array is read-only";
     const bool strided = (flags & kStrides) == kStrides;
-    if (((flags & kContiguous & ~0x18) || !strided) && !v.is_contiguous()) problem = "the array is not contiguous: take copy(x)";
+    if (((flags & kContiguous & ~0x18) || !strided) && !v.is_contiguous())
+      problem = "the array is not contiguous: take copy(x)";
     if (problem) {
       PyErr_SetString(PyExc_BufferError, problem);
       return -1;
@@ -235,7 +243,9 @@ int get_buffer(PyObject* self, void* target, int flags) {
   }
 }
 
-void release_buffer(PyObject*, void* target) { delete static_cast<BufferInfo*>(static_cast<Buffer*>(target)->internal); }
+void release_buffer(PyObject*, void* target) {
+  delete static_cast<BufferInfo*>(static_cast<Buffer*>(target)->internal);
+}
 
 }  // namespace
 
@@ -270,7 +280,8 @@ std::optional<View> imported(nb::handle object) {
     nb::gil_scoped_acquire lock;
     delete static_cast<nb::ndarray<nb::ro, nb::device::cpu>*>(p);
   });
-  auto block = std::make_shared<Block>(data, static_cast<size_t>(shape.numel()) * size_of(*dtype), writable, std::move(keeps));
+  auto block =
+      std::make_shared<Block>(data, static_cast<size_t>(shape.numel()) * size_of(*dtype), writable, std::move(keeps));
   return View(*dtype, shape, strides, data, std::move(block));
 }
 
@@ -285,7 +296,8 @@ void bind_exchange(nb::module_& m) {
   m.def("from_bytes", [](nb::bytes bytes, nb::handle dtype, nb::handle shape) {
     const DType type = *dtype_of(dtype);
     View v(type, checked_shape(integers_of(shape, "shape"), type));
-    if (bytes.size() != static_cast<size_t>(v.numel()) * v.item_size()) raise<ValueError>("pickle: ", bytes.size(), " bytes are not an array of shape ", to_string(v.shape));
+    if (bytes.size() != static_cast<size_t>(v.numel()) * v.item_size())
+      raise<ValueError>("pickle: ", bytes.size(), " bytes are not an array of shape ", to_string(v.shape));
     std::memcpy(v.data, bytes.data(), bytes.size());
     return wrap(std::move(v));
   });

@@ -52,7 +52,8 @@ nb::object reduce_array(int how, nb::handle h, nb::handle axis, bool keepdims, n
   if (!x.on_host()) {
     if (axes.empty()) return nb::borrow(h);
     Tensor t = adds ? freight::cast(x.tensor, result) : x.tensor;
-    return wrap(freight::cast(invoke_named(name, {t, wide(axes), keepdims}), reduction == Reduction::any || reduction == Reduction::all ? DType::boolean : result));
+    return wrap(freight::cast(invoke_named(name, {t, wide(axes), keepdims}),
+                              reduction == Reduction::any || reduction == Reduction::all ? DType::boolean : result));
   }
   const bool converts = adds && dtype_of(dtype) && result != x.view.dtype;
   View y = reduce(reduction, converts ? cast(x.view, result) : x.view, axes, result);
@@ -65,10 +66,12 @@ nb::object running_array(int how, nb::handle h, int64_t axis, nb::handle dtype, 
   const DType result = summed_type(x.dtype(), dtype_of(dtype));
   if (!x.on_host()) {
     if (include_initial) raise<TypeError>("include_initial does not work in jit and grad: use concat");
-    return wrap(freight::cast(invoke_named(how == 0 ? "cumsum" : "cumprod", {freight::cast(x.tensor, result), int64_t{a}}), result));
+    return wrap(freight::cast(
+        invoke_named(how == 0 ? "cumsum" : "cumprod", {freight::cast(x.tensor, result), int64_t{a}}), result));
   }
   const View& v = x.view;
-  return wrap(running(how == 0 ? Running::sum : Running::prod, v.dtype == result ? v : cast(v, result), a, result, include_initial));
+  return wrap(running(how == 0 ? Running::sum : Running::prod, v.dtype == result ? v : cast(v, result), a, result,
+                      include_initial));
 }
 
 nb::object extreme_array(bool largest, nb::handle h, nb::handle axis, bool keepdims) {
@@ -123,11 +126,13 @@ nb::object reshape(nb::handle h, nb::handle shape, nb::handle copies) {
     }
   }
   if (unknown >= 0) {
-    if (known == 0 || count % known) raise<ValueError>("cannot reshape array of size ", count, " into shape ", nb::repr(shape).c_str());
+    if (known == 0 || count % known)
+      raise<ValueError>("cannot reshape array of size ", count, " into shape ", nb::repr(shape).c_str());
     sizes[static_cast<size_t>(unknown)] = count / known;
   }
   const Shape to = checked_shape(sizes, x.dtype());
-  if (to.numel() != count) raise<ValueError>("cannot reshape array of size ", count, " into shape ", nb::repr(shape).c_str());
+  if (to.numel() != count)
+    raise<ValueError>("cannot reshape array of size ", count, " into shape ", nb::repr(shape).c_str());
   if (!x.on_host()) return wrap(invoke_named("reshape", {x.tensor, sizes}));
   if (!copies.is_none() && nb::cast<bool>(copies)) return wrap(reshaped_view(copy(x.view), to));
   if (copies.is_none()) return wrap(reshaped(x.view, to));
@@ -148,7 +153,8 @@ nb::object permute_dims(nb::handle h, nb::handle axes) {
 nb::object transposed(nb::handle h, bool matrix) {
   PyArray& x = array_of(h, "transpose");
   const int rank = x.shape().rank();
-  if (matrix && rank < 2) raise<ValueError>("matrix_transpose: needs at least two axes, got shape ", to_string(x.shape()));
+  if (matrix && rank < 2)
+    raise<ValueError>("matrix_transpose: needs at least two axes, got shape ", to_string(x.shape()));
   std::vector<int> order(static_cast<size_t>(rank));
   std::iota(order.begin(), order.end(), 0);
   if (matrix) {
@@ -160,61 +166,11 @@ nb::object transposed(nb::handle h, bool matrix) {
   return wrap(permuted(x.view, order));
 }
 
-nb::object expand_dims(nb::handle h, nb::handle axis) {
-  PyArray& x = array_of(h, "expand_dims");
-  const std::vector<int64_t> given = integers_of(axis, "axis");
-  const int rank = x.shape().rank() + static_cast<int>(given.size());
-  std::vector<int> axes = axes_of(axis, rank);
-  std::sort(axes.begin(), axes.end());
-  if (!x.on_host()) {
-    Tensor t = x.tensor;
-    for (const int a : axes) t = invoke_named("unsqueeze", {t, int64_t{a}});
-    return wrap(t);
-  }
-  View v = x.view;
-  for (const int a : axes) v = with_axis(v, a);
-  return wrap(std::move(v));
-}
-
-nb::object squeeze(nb::handle h, nb::handle axis) {
-  PyArray& x = array_of(h, "squeeze");
-  std::vector<int> axes;
-  if (axis.is_none()) {
-    for (int a = 0; a < x.shape().rank(); ++a) {
-      if (x.shape()[a] == 1) axes.push_back(a);
-    }
-  } else {
-    axes = axes_of(axis, x.shape().rank());
-  }
-  std::sort(axes.rbegin(), axes.rend());
-  if (!x.on_host()) {
-    Tensor t = x.tensor;
-    for (const int a : axes) t = invoke_named("squeeze", {t, int64_t{a}});
-    return wrap(t);
-  }
-  View v = x.view;
-  for (const int a : axes) v = without_axis(v, a);
-  return wrap(std::move(v));
-}
-
 nb::object broadcast_to(nb::handle h, nb::handle shape) {
   PyArray& x = array_of(h, "broadcast_to");
   const std::vector<int64_t> sizes = integers_of(shape, "shape");
   if (!x.on_host()) return wrap(invoke_named("broadcast_to", {x.tensor, sizes}));
   return wrap(broadcast(x.view, checked_shape(sizes, x.view.dtype)));
-}
-
-nb::object flip(nb::handle h, nb::handle axis) {
-  PyArray& x = array_of(h, "flip");
-  const std::vector<int> axes = axes_of(axis, x.shape().rank());
-  if (!x.on_host()) {
-    Tensor t = x.tensor;
-    for (const int a : axes) t = invoke_named("flip", {t, int64_t{a}});
-    return wrap(t);
-  }
-  View v = x.view;
-  for (const int a : axes) v = sliced(v, a, v.shape[a] - 1, -1, v.shape[a]);
-  return wrap(std::move(v));
 }
 
 nb::object diagonal(nb::handle h, int64_t offset) {
@@ -252,8 +208,9 @@ nb::object concat(nb::handle arrays, nb::handle axis) {
     Shape rest = shape;
     rest[a] = 0;
     if (other != rest) {
-      raise<ValueError>("all the input array dimensions except for the concatenation axis must match exactly: got shapes ",
-                        to_string(views[0].shape), " and ", to_string(v.shape));
+      raise<ValueError>(
+          "all the input array dimensions except for the concatenation axis must match exactly: got shapes ",
+          to_string(views[0].shape), " and ", to_string(v.shape));
     }
     shape[a] += v.shape[a];
   }
@@ -266,41 +223,19 @@ nb::object concat(nb::handle arrays, nb::handle axis) {
   return wrap(std::move(y));
 }
 
-nb::object triangle(nb::handle h, int64_t k, bool upper) {
-  PyArray& x = array_of(h, upper ? "triu" : "tril");
-  if (x.shape().rank() < 2) raise<ValueError>("tril, triu: need at least two axes, got shape ", to_string(x.shape()));
-  if (!x.on_host()) return wrap(invoke_named(upper ? "triu" : "tril", {x.tensor, k}));
-  View y = copy(x.view);
-  const int n = y.rank();
-  const int64_t rows = y.shape[n - 2], columns = y.shape[n - 1];
-  const int64_t matrices = y.numel() == 0 ? 0 : y.numel() / (rows * columns);
-  const auto size = static_cast<int64_t>(y.item_size());
-  for (int64_t m = 0; m < matrices; ++m) {
-    for (int64_t i = 0; i < rows; ++i) {
-      char* row = y.data + (m * rows + i) * columns * size;
-      const int64_t border = std::clamp<int64_t>(upper ? i + k : i + k + 1, 0, columns);
-      if (upper) {
-        std::memset(row, 0, static_cast<size_t>(border * size));
-      } else {
-        std::memset(row + border * size, 0, static_cast<size_t>((columns - border) * size));
-      }
-    }
-  }
-  return wrap(std::move(y));
-}
-
 nb::object where_array(nb::handle condition, nb::handle left, nb::handle right) {
   PyArray& c = array_of(condition, "where");
   if (c.dtype() != DType::boolean) raise<TypeError>("where: the condition must be bool, got ", python_name(c.dtype()));
   PyArray *a = array_or_null(left), *b = array_or_null(right);
   const Scalar sa = a ? Scalar{} : scalar_of(left), sb = b ? Scalar{} : scalar_of(right);
   if ((!a && sa.kind == Scalar::Kind::none) || (!b && sb.kind == Scalar::Kind::none)) {
-    raise<TypeError>("where: expected arrays or Python numbers, got ", nb::str(left.type()).c_str(), " and ", nb::str(right.type()).c_str());
+    raise<TypeError>("where: expected arrays or Python numbers, got ", nb::str(left.type()).c_str(), " and ",
+                     nb::str(right.type()).c_str());
   }
-  const DType dtype = a && b   ? promoted(a->dtype(), b->dtype())
-                      : a      ? joined_type(a->dtype(), sb)
-                      : b      ? joined_type(b->dtype(), sa)
-                               : promoted(usual_type(sa), usual_type(sb));
+  const DType dtype = a && b ? promoted(a->dtype(), b->dtype())
+                      : a    ? joined_type(a->dtype(), sb)
+                      : b    ? joined_type(b->dtype(), sa)
+                             : promoted(usual_type(sa), usual_type(sb));
   if (!c.on_host() || (a && !a->on_host()) || (b && !b->on_host())) {
     const auto in = [&](PyArray* p, const Scalar& s) {
       return p ? freight::cast(tensor_of(*p), dtype) : Tensor(to_array(scalar_view(s, dtype)));
@@ -342,7 +277,8 @@ void collect(nb::handle h, const std::vector<int64_t>& shape, size_t axis, std::
     return;
   }
   if (!is_list || static_cast<int64_t>(PySequence_Size(h.ptr())) != shape[axis]) {
-    raise<ValueError>("setting an array element with a sequence: the nested lists have an inhomogeneous shape after ", axis, " dimensions");
+    raise<ValueError>("setting an array element with a sequence: the nested lists have an inhomogeneous shape after ",
+                      axis, " dimensions");
   }
   for (Py_ssize_t i = 0; i < shape[axis]; ++i) {
     collect(PyList_Check(h.ptr()) ? PyList_GetItem(h.ptr(), i) : PyTuple_GetItem(h.ptr(), i), shape, axis + 1, out);
@@ -360,7 +296,8 @@ nb::object from_nested(nb::handle object, nb::handle dtype) {
     for (const Scalar& s : values) {
       if (!type) {
         type = usual_type(s);
-      } else if (const DType next = usual_type(s); (next == DType::u64 && *type == DType::i64) || (next == DType::i64 && *type == DType::u64)) {
+      } else if (const DType next = usual_type(s);
+                 (next == DType::u64 && *type == DType::i64) || (next == DType::i64 && *type == DType::u64)) {
         type = DType::u64;
       } else {
         type = promoted(*type, next);
@@ -408,9 +345,11 @@ nb::object full(nb::handle shape, nb::handle value, nb::handle dtype) {
 nb::object arange(nb::handle start, nb::handle stop, nb::handle step, nb::handle dtype) {
   const Scalar a = scalar_of(start), b = scalar_of(stop), d = scalar_of(step);
   for (const Scalar* s : {&a, &b, &d}) {
-    if (s->kind == Scalar::Kind::none || s->kind == Scalar::Kind::complex) raise<TypeError>("arange: start, stop and step must be real Python numbers");
+    if (s->kind == Scalar::Kind::none || s->kind == Scalar::Kind::complex)
+      raise<TypeError>("arange: start, stop and step must be real Python numbers");
   }
-  const bool floats = a.kind == Scalar::Kind::floating || b.kind == Scalar::Kind::floating || d.kind == Scalar::Kind::floating;
+  const bool floats =
+      a.kind == Scalar::Kind::floating || b.kind == Scalar::Kind::floating || d.kind == Scalar::Kind::floating;
   const DType type = dtype_of(dtype).value_or(floats ? DType::f32 : DType::i64);
   if (d.value == 0.0) raise<ValueError>("arange: step must not be zero");
   int64_t n = 0;
@@ -437,27 +376,6 @@ nb::object arange(nb::handle start, nb::handle stop, nb::handle step, nb::handle
   return wrap(std::move(y));
 }
 
-nb::object linspace(std::complex<double> start, std::complex<double> stop, int64_t count, nb::handle dtype, bool endpoint) {
-  const DType type = dtype_of(dtype).value_or(DType::f32);
-  if (count < 0) raise<ValueError>("linspace: number of samples, ", count, ", must be non-negative");
-  View y(type, checked_shape({count}, type));
-  const int64_t gaps = endpoint ? count - 1 : count;
-  dispatch(type, [&]<class T>(T) {
-    auto* p = reinterpret_cast<T*>(y.data);
-    for (int64_t i = 0; i < count; ++i) {
-      // Both ends are exact, and halves are added from the nearer one.
-      const double k = static_cast<double>(i), g = static_cast<double>(gaps);
-      const std::complex<double> v = i == 0 ? start : i == gaps ? stop : start * ((g - k) / g) + stop * (k / g);
-      if constexpr (kIsComplex<T>) {
-        p[i] = static_cast<T>(v);
-      } else {
-        p[i] = element_cast<T>(v.real());
-      }
-    }
-  });
-  return wrap(std::move(y));
-}
-
 nb::object unique_array(nb::handle h) {
   const Unique u = unique(host(array_of(h, "unique")));
   return nb::make_tuple(wrap(u.values), wrap(u.indices), wrap(u.inverse), wrap(u.counts));
@@ -473,15 +391,20 @@ nb::object nonzero_array(nb::handle h) {
 
 nb::object searchsorted_array(nb::handle sorted, nb::handle values, bool right, nb::handle sorter) {
   PyArray &a = array_of(sorted, "searchsorted"), &b = array_of(values, "searchsorted");
-  if (a.shape().rank() != 1) raise<ValueError>("searchsorted: the sorted array must have one axis, got shape ", to_string(a.shape()));
+  if (a.shape().rank() != 1)
+    raise<ValueError>("searchsorted: the sorted array must have one axis, got shape ", to_string(a.shape()));
   const DType type = promoted(a.dtype(), b.dtype());
   if (!a.on_host() || !b.on_host()) {
-    return wrap(freight::cast(invoke_named("searchsorted", {freight::cast(tensor_of(a), type), freight::cast(tensor_of(b), type), std::string(right ? "right" : "left")}), DType::i64));
+    return wrap(freight::cast(
+        invoke_named("searchsorted", {freight::cast(tensor_of(a), type), freight::cast(tensor_of(b), type),
+                                      std::string(right ? "right" : "left")}),
+        DType::i64));
   }
   View order;
   if (!sorter.is_none()) {
     const View& given = host(array_of(sorter, "searchsorted"));
-    if (!is_integer(given.dtype) || given.rank() != 1 || given.shape[0] != a.view.shape[0]) raise<ValueError>("searchsorted: sorter must be integers, as many as there are sorted elements");
+    if (!is_integer(given.dtype) || given.rank() != 1 || given.shape[0] != a.view.shape[0])
+      raise<ValueError>("searchsorted: sorter must be integers, as many as there are sorted elements");
     order = cast(given, DType::i64);
   }
   return wrap(searchsorted(cast(a.view, type), cast(b.view, type), right, order));
@@ -511,20 +434,25 @@ nb::object to_list(const View& x, const char* at, int axis) {
 // The only element.
 nb::object item(PyArray& x, const char* what) {
   const View& v = host(x);
-  if (v.numel() != 1) raise<TypeError>(what, ": only arrays with one element can be converted to a Python number: got shape ", to_string(v.shape));
+  if (v.numel() != 1)
+    raise<TypeError>(what, ": only arrays with one element can be converted to a Python number: got shape ",
+                     to_string(v.shape));
   return element_object(v, v.data);
 }
 
 }  // namespace
 
 nb::object scalar_only(PyArray& x, const char* what) {
-  if (x.shape().rank() != 0 && x.shape().numel() != 1) raise<TypeError>(what, ": only arrays with one element can be converted to a Python number: got shape ", to_string(x.shape()));
+  if (x.shape().rank() != 0 && x.shape().numel() != 1)
+    raise<TypeError>(what, ": only arrays with one element can be converted to a Python number: got shape ",
+                     to_string(x.shape()));
   return item(x, what);
 }
 
 bool truth(PyArray& x) {
   if (x.shape().numel() != 1) {
-    raise<ValueError>("The truth value of an array with ", x.shape().numel(), " elements is ambiguous. Use freight.any(x) or freight.all(x)");
+    raise<ValueError>("The truth value of an array with ", x.shape().numel(),
+                      " elements is ambiguous. Use freight.any(x) or freight.all(x)");
   }
   const nb::object o = item(x, "bool");
   return PyObject_IsTrue(o.ptr()) == 1;
@@ -549,31 +477,55 @@ void bind_array(nb::module_& m) {
   nb::class_<PyArray> array(m, "Array", nb::type_slots(slots.data()), nb::is_weak_referenceable(),
                             "An n-dimensional array; made by asarray, zeros and the other functions.");
   types().array = array;
-  array.def_prop_ro("dtype", [](const PyArray& x) { return dtype_object(x.dtype()); }, "the element type")
-      .def_prop_ro("shape", [](const PyArray& x) { return tuple_of(x.shape()); }, "the sizes of the axes")
-      .def_prop_ro("ndim", [](const PyArray& x) { return x.shape().rank(); }, "the number of axes")
-      .def_prop_ro("size", [](const PyArray& x) { return x.shape().numel(); }, "the number of elements")
-      .def_prop_ro("itemsize", [](const PyArray& x) { return size_of(x.dtype()); }, "bytes of an element")
-      .def_prop_ro("nbytes", [](const PyArray& x) { return x.shape().numel() * static_cast<int64_t>(size_of(x.dtype())); },
-                   "bytes of all elements")
-      .def_prop_ro("strides",
-                   [](const PyArray& x) {
-                     Strides s = host(x).strides;
-                     for (int64_t& v : s) v *= static_cast<int64_t>(size_of(x.dtype()));
-                     return tuple_of(s);
-                   },
-                   "bytes between neighbors along each axis")
-      .def_prop_ro("device", [](const PyArray& x) { return x.on_host() ? std::string("cpu") : x.tensor.device(); }, "where it is: \"cpu\", \"cuda:0\"")
-      .def_prop_ro("T", [](nb::handle x) { return transposed(x, false); }, "the axes in reverse order, a view")
-      .def_prop_ro("mT", [](nb::handle x) { return transposed(x, true); }, "the last two axes swapped, a view")
-      .def_prop_ro("real", [](nb::handle x) { return part(x, 0); }, "the real part, a view")
-      .def_prop_ro("imag", [](nb::handle x) { return part(x, 1); }, "the imaginary part, a view")
+  array
+      .def_prop_ro(
+          "dtype", [](const PyArray& x) { return dtype_object(x.dtype()); }, "the element type")
+      .def_prop_ro(
+          "shape", [](const PyArray& x) { return tuple_of(x.shape()); }, "the sizes of the axes")
+      .def_prop_ro(
+          "ndim", [](const PyArray& x) { return x.shape().rank(); }, "the number of axes")
+      .def_prop_ro(
+          "size", [](const PyArray& x) { return x.shape().numel(); }, "the number of elements")
+      .def_prop_ro(
+          "itemsize", [](const PyArray& x) { return size_of(x.dtype()); }, "bytes of an element")
+      .def_prop_ro(
+          "nbytes", [](const PyArray& x) { return x.shape().numel() * static_cast<int64_t>(size_of(x.dtype())); },
+          "bytes of all elements")
+      .def_prop_ro(
+          "strides",
+          [](const PyArray& x) {
+            Strides s = host(x).strides;
+            for (int64_t& v : s) v *= static_cast<int64_t>(size_of(x.dtype()));
+            return tuple_of(s);
+          },
+          "bytes between neighbors along each axis")
+      .def_prop_ro(
+          "device", [](const PyArray& x) { return x.on_host() ? std::string("cpu") : x.tensor.device(); },
+          "where it is: \"cpu\", \"cuda:0\"")
+      .def_prop_ro(
+          "T", [](nb::handle x) { return transposed(x, false); }, "the axes in reverse order, a view")
+      .def_prop_ro(
+          "mT", [](nb::handle x) { return transposed(x, true); }, "the last two axes swapped, a view")
+      .def_prop_ro(
+          "real", [](nb::handle x) { return part(x, 0); }, "the real part, a view")
+      .def_prop_ro(
+          "imag", [](nb::handle x) { return part(x, 1); }, "the imaginary part, a view")
       .def_prop_ro("_on_host", [](const PyArray& x) { return x.on_host(); })
       .def_prop_ro("_writable", [](const PyArray& x) { return !x.on_host() || x.view.block->writable; })
       .def_prop_ro("_address", [](const PyArray& x) { return reinterpret_cast<uintptr_t>(host(x).data); })
-      .def("_share_memory", [](const PyArray& x, const PyArray& y) { return x.on_host() && y.on_host() && may_share_memory(x.view, y.view); })
-      .def("item", [](PyArray& x) { return item(x, "item"); }, "the only element as a Python number")
-      .def("tolist", [](PyArray& x) { const View v = host(x); return to_list(v, v.data, 0); }, "nested lists of Python numbers")
+      .def("_share_memory",
+           [](const PyArray& x, const PyArray& y) {
+             return x.on_host() && y.on_host() && may_share_memory(x.view, y.view);
+           })
+      .def(
+          "item", [](PyArray& x) { return item(x, "item"); }, "the only element as a Python number")
+      .def(
+          "tolist",
+          [](PyArray& x) {
+            const View v = host(x);
+            return to_list(v, v.data, 0);
+          },
+          "nested lists of Python numbers")
       .def("__complex__", [](PyArray& x) {
         const nb::object o = scalar_only(x, "complex");
         const double re = PyComplex_RealAsDouble(o.ptr()), im = PyComplex_ImagAsDouble(o.ptr());
@@ -590,42 +542,40 @@ void bind_functions(nb::module_& m) {
       e.def(f.name, [&f](nb::handle a, nb::handle b) { return binary(f, a, b, false); });
     }
   }
-  m.def("reduce", reduce_array, nb::arg("how"), nb::arg("x"), nb::arg("axis").none(), nb::arg("keepdims"), nb::arg("dtype").none());
-  m.def("running", running_array, nb::arg("how"), nb::arg("x"), nb::arg("axis"), nb::arg("dtype").none(), nb::arg("include_initial"));
+  m.def("reduce", reduce_array, nb::arg("how"), nb::arg("x"), nb::arg("axis").none(), nb::arg("keepdims"),
+        nb::arg("dtype").none());
+  m.def("running", running_array, nb::arg("how"), nb::arg("x"), nb::arg("axis"), nb::arg("dtype").none(),
+        nb::arg("include_initial"));
   m.def("position_of", extreme_array, nb::arg("largest"), nb::arg("x"), nb::arg("axis").none(), nb::arg("keepdims"));
   m.def("sort", sort_array);
   m.def("astype", astype, nb::arg("x"), nb::arg("dtype").none(), nb::arg("always"));
   m.def("promoted", [](nb::handle a, nb::handle b) { return dtype_object(promoted(*dtype_of(a), *dtype_of(b))); });
-  m.def("joined", [](nb::handle a, nb::handle scalar) { return dtype_object(joined_type(*dtype_of(a), scalar_of(scalar))); });
+  m.def("joined",
+        [](nb::handle a, nb::handle scalar) { return dtype_object(joined_type(*dtype_of(a), scalar_of(scalar))); });
   m.def("as_dtype", [](nb::handle a) { return dtype_object(*dtype_of(a)); });
   m.def("is_array", [](nb::handle a) { return array_or_null(a) != nullptr; });
   m.def("reshape", reshape, nb::arg("x"), nb::arg("shape"), nb::arg("copy").none());
   m.def("permute_dims", permute_dims);
   m.def("transposed", transposed);
-  m.def("expand_dims", expand_dims);
-  m.def("squeeze", squeeze, nb::arg("x"), nb::arg("axis").none());
   m.def("broadcast_to", broadcast_to);
-  m.def("flip", flip, nb::arg("x"), nb::arg("axis").none());
   m.def("diagonal", diagonal);
   m.def("concat", concat, nb::arg("arrays"), nb::arg("axis").none());
-  m.def("triangle", triangle);
   m.def("where", where_array);
   m.def("from_nested", from_nested, nb::arg("object"), nb::arg("dtype").none());
   m.def("empty", empty, nb::arg("shape"), nb::arg("dtype").none());
   m.def("full", full, nb::arg("shape"), nb::arg("value"), nb::arg("dtype").none());
   m.def("arange", arange, nb::arg("start"), nb::arg("stop"), nb::arg("step"), nb::arg("dtype").none());
-  m.def("linspace", [](nb::handle start, nb::handle stop, int64_t count, nb::handle dtype, bool endpoint) {
-    return linspace(scalar_of(start).value, scalar_of(stop).value, count, dtype, endpoint);
-  }, nb::arg("start"), nb::arg("stop"), nb::arg("count"), nb::arg("dtype").none(), nb::arg("endpoint"));
   m.def("unique", unique_array);
   m.def("nonzero", nonzero_array);
-  m.def("searchsorted", searchsorted_array, nb::arg("sorted"), nb::arg("values"), nb::arg("right"), nb::arg("sorter").none());
+  m.def("searchsorted", searchsorted_array, nb::arg("sorted"), nb::arg("values"), nb::arg("right"),
+        nb::arg("sorter").none());
   m.def("part", part);
   m.def("elementwise_operands", [](const std::string& name) { return elementwise_function(name).operands; });
   m.def("reinterpreted", [](nb::handle h, nb::handle dtype) {
     View v = host(array_of(h, "view"));
     const DType to = *dtype_of(dtype);
-    if (size_of(to) != v.item_size()) raise<TypeError>("view: ", python_name(v.dtype), " and ", python_name(to), " differ in size");
+    if (size_of(to) != v.item_size())
+      raise<TypeError>("view: ", python_name(v.dtype), " and ", python_name(to), " differ in size");
     v.dtype = to;
     return wrap(std::move(v));
   });

@@ -58,8 +58,8 @@ Selection select(const View& x, const std::vector<IndexItem>& items) {
   }
   Selection s;
   s.base = x;
-  int axis = 0;                    // of s.base
-  int groups = 0;                  // of index arrays that stand together
+  int axis = 0;    // of s.base
+  int groups = 0;  // of index arrays that stand together
   bool last_was_array = false;
   const auto add_array = [&](View index) {
     s.axes.push_back(axis++);
@@ -127,7 +127,8 @@ Rows rows_of(const Selection& s) {
     const auto* at = reinterpret_cast<const int64_t*>(index.data);
     for (size_t i = 0; i < rows.offsets.size(); ++i) {
       const int64_t n = at[i] < 0 ? at[i] + size : at[i];
-      if (n < 0 || n >= size) raise<IndexError>("index ", at[i], " is out of bounds for axis ", axis, " with size ", size);
+      if (n < 0 || n >= size)
+        raise<IndexError>("index ", at[i], " is out of bounds for axis ", axis, " with size ", size);
       rows.offsets[i] += n * step;
     }
     rows.rest.shape.erase(axis);

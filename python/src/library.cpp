@@ -1,5 +1,5 @@
-// The library behind the package: its functions by their signatures, traced and compiled functions, gradients, plans and
-// settings of the process.
+// The library behind the package: its functions by their signatures, traced and compiled functions, gradients, plans
+// and settings of the process.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <omp.h>
@@ -21,6 +21,24 @@
 #include "freight/trace/tracer.h"
 
 namespace freight::python {
+
+SourceLine python_line() {
+  nb::object frame = nb::steal(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
+  if (frame.is_valid()) frame.inc_ref();
+  while (frame.is_valid() && !frame.is_none()) {
+    const nb::object globals = nb::getattr(frame, "f_globals");
+    const nb::object module = nb::steal(PyObject_CallMethod(globals.ptr(), "get", "ss", "__name__", ""));
+    const std::string name = text_of(module);
+    if (name != "freight" && name.rfind("freight.", 0) != 0) {
+      static std::set<std::string> files;
+      const std::string file = text_of(nb::getattr(nb::getattr(frame, "f_code"), "co_filename"));
+      const nb::object line = nb::getattr(frame, "f_lineno");
+      return {files.insert(file).first->c_str(), line.is_none() ? 0 : nb::cast<unsigned>(line)};
+    }
+    frame = nb::getattr(frame, "f_back");
+  }
+  return {};
+}
 
 namespace {
 
@@ -109,34 +127,17 @@ ArgumentValue value_of(const Parameter& p, nb::handle h, Call& call, const char*
       raise<TypeError>(function, ": ", p.name, ": expected a number, got ", nb::repr(h).c_str());
     }
     case Kind::flag:
-      if (!PyBool_Check(h.ptr())) raise<TypeError>(function, ": ", p.name, ": expected True or False, got ", nb::repr(h).c_str());
+      if (!PyBool_Check(h.ptr()))
+        raise<TypeError>(function, ": ", p.name, ": expected True or False, got ", nb::repr(h).c_str());
       return h.ptr() == Py_True;
     case Kind::dtype: return *dtype_of(h);
     case Kind::choice:
     case Kind::text:
-      if (!nb::isinstance<nb::str>(h)) raise<TypeError>(function, ": ", p.name, ": expected a string, got ", nb::repr(h).c_str());
-      return nb::cast<std::string>(nb::str(h));
+      if (!nb::isinstance<nb::str>(h))
+        raise<TypeError>(function, ": ", p.name, ": expected a string, got ", nb::repr(h).c_str());
+      return text_of(h);
   }
   return NotGiven{};
-}
-
-// The line of the program that calls the package, kept for plans and errors.
-SourceLine python_line() {
-  nb::object frame = nb::steal(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
-  if (frame.is_valid()) frame.inc_ref();
-  while (frame.is_valid() && !frame.is_none()) {
-    const nb::object globals = nb::getattr(frame, "f_globals");
-    const nb::object module = nb::steal(PyObject_CallMethod(globals.ptr(), "get", "ss", "__name__", ""));
-    const std::string name = nb::cast<std::string>(nb::str(module));
-    if (name != "freight" && name.rfind("freight.", 0) != 0) {
-      static std::set<std::string> files;
-      const std::string file = nb::cast<std::string>(nb::str(nb::getattr(nb::getattr(frame, "f_code"), "co_filename")));
-      const nb::object line = nb::getattr(frame, "f_lineno");
-      return {files.insert(file).first->c_str(), line.is_none() ? 0 : nb::cast<unsigned>(line)};
-    }
-    frame = nb::getattr(frame, "f_back");
-  }
-  return {};
 }
 
 nb::object results_of(std::vector<Tensor> results, bool traced, bool list) {
@@ -267,7 +268,8 @@ class Compiled {
 nb::list gradients(nb::handle loss, nb::handle arrays, bool allow_unused) {
   PyArray& l = array_of(loss, "grad");
   if (l.on_host()) raise<ValueError>("grad: the loss does not depend on the arguments");
-  if (l.shape().numel() != 1) raise<ValueError>("grad: the function must return a scalar, got shape ", to_string(l.shape()));
+  if (l.shape().numel() != 1)
+    raise<ValueError>("grad: the function must return a scalar, got shape ", to_string(l.shape()));
   if (!is_floating(l.dtype())) raise<TypeError>("grad: the loss must be floating, got ", python_name(l.dtype()));
   std::vector<Tensor> by;
   for (nb::handle h : nb::borrow<nb::sequence>(arrays)) by.push_back(tensor_of(array_of(h, "grad")));
@@ -288,8 +290,8 @@ nb::object random(bool is_uniform, nb::handle shape, nb::handle key) {
   } else {
     PyArray& k = array_of(key, "random");
     if (k.dtype() != DType::i64 || k.shape() != Shape{2}) {
-      raise<TypeError>("random: a key is two int64 numbers, made by freight.random.key(seed): got ", python_name(k.dtype()),
-                       " of shape ", to_string(k.shape()));
+      raise<TypeError>("random: a key is two int64 numbers, made by freight.random.key(seed): got ",
+                       python_name(k.dtype()), " of shape ", to_string(k.shape()));
     }
     traced = traced || !k.on_host();
     y = trace::add(is_uniform ? Op::random_uniform : Op::random_normal, RandomAttrs{s}, {tensor_of(k)});

@@ -89,7 +89,8 @@ View matmul_views(const View& a, const View& b) {
   b_shape.push_back(n);
   const View left = broadcast(a, a_shape);
   // Rows of b are read as a whole.
-  const View right = broadcast(b.strides[b.rank() - 1] == 1 && (b.strides[b.rank() - 2] == n || k <= 1) ? b : copy(b), b_shape);
+  const View right =
+      broadcast(b.strides[b.rank() - 1] == 1 && (b.strides[b.rank() - 2] == n || k <= 1) ? b : copy(b), b_shape);
   View y(a.dtype, shape);
   View a_first = left, b_first = right, y_first = y;
   for (View* v : {&a_first, &b_first, &y_first}) {
@@ -125,7 +126,8 @@ struct Batch {
 
   Batch(nb::handle h, const char* function, bool square) {
     PyArray& a = array_of(h, function);
-    if (!a.on_host()) raise<TypeError>(function, ": complex matrices work neither in jit and grad nor on other devices");
+    if (!a.on_host())
+      raise<TypeError>(function, ": complex matrices work neither in jit and grad nor on other devices");
     if (a.shape().rank() < 2 || (square && a.shape()[a.shape().rank() - 1] != a.shape()[a.shape().rank() - 2])) {
       raise<ValueError>(function, ": expected ", square ? "square " : "", "matrices, got shape ", to_string(a.shape()));
     }
@@ -146,11 +148,17 @@ void put(const View& y, int64_t index, const std::vector<Element>& from) {
   std::copy(from.begin(), from.end(), reinterpret_cast<Element*>(y.data) + index * static_cast<int64_t>(from.size()));
 }
 
-nb::object complex_lu(nb::handle h) {  // sign, log of |det|
+// f(matrix, its index) for the whole batch.
+template <class F>
+void for_each_matrix(const Batch& b, F&& f) {
+  for (int64_t i = 0; i < b.shape.numel(); ++i) f(matrix_at(b.x, i), i);
+}
+
+nb::object complex_lu(nb::handle h) {  // sign, log of |det|, det
   const Batch b(h, "slogdet", true);
   View sign = b.result(DType::c128, {}), log = b.result(DType::f64, {}), det = b.result(DType::c128, {});
-  for (int64_t i = 0; i < b.shape.numel(); ++i) {
-    const ComplexLu f = lu_of(matrix_at(b.x, i));
+  for_each_matrix(b, [&](ComplexMatrix a, int64_t i) {
+    const ComplexLu f = lu_of(std::move(a));
     std::complex<double> s = f.sign, d = f.sign;
     double l = 0;
     for (int64_t k = 0; k < b.rows; ++k) {
@@ -162,29 +170,28 @@ nb::object complex_lu(nb::handle h) {  // sign, log of |det|
     put<std::complex<double>>(sign, i, {s});
     put<std::complex<double>>(det, i, {d});
     put<double>(log, i, {l});
-  }
+  });
   return nb::make_tuple(wrap(sign), wrap(log), wrap(det));
 }
 
 nb::object complex_solve(nb::handle a, nb::handle right) {  // b (..., N, K), of the same batch
   const Batch f(a, "solve", true), b(right, "solve", false);
   View y(DType::c128, b.x.shape);
-  for (int64_t i = 0; i < f.shape.numel(); ++i) {
-    const ComplexLu lu = lu_of(matrix_at(f.x, i));
+  for_each_matrix(f, [&](ComplexMatrix m, int64_t i) {
+    const ComplexLu lu = lu_of(std::move(m));
     if (lu.singular) raise<ValueError>("Singular matrix");
     put(y, i, solve(lu, matrix_at(b.x, i)).data);
-  }
+  });
   return wrap(std::move(y));
 }
 
 nb::object complex_cholesky(nb::handle a) {
   const Batch b(a, "cholesky", true);
   View y(DType::c128, b.x.shape);
-  for (int64_t i = 0; i < b.shape.numel(); ++i) {
-    ComplexMatrix l = matrix_at(b.x, i);
+  for_each_matrix(b, [&](ComplexMatrix l, int64_t i) {
     if (!cholesky_of(l)) raise<ValueError>("Matrix is not positive definite");
     put(y, i, l.data);
-  }
+  });
   return wrap(std::move(y));
 }
 
@@ -192,38 +199,38 @@ nb::object complex_qr(nb::handle a, bool complete) {
   const Batch b(a, "qr", false);
   const int64_t k = complete ? b.rows : std::min(b.rows, b.columns);
   View q = b.result(DType::c128, {b.rows, k}), r = b.result(DType::c128, {k, b.columns});
-  for (int64_t i = 0; i < b.shape.numel(); ++i) {
-    ComplexMatrix left, right;
-    qr_of(matrix_at(b.x, i), complete, left, right);
+  ComplexMatrix left, right;
+  for_each_matrix(b, [&](const ComplexMatrix& m, int64_t i) {
+    qr_of(m, complete, left, right);
     put(q, i, left.data);
     put(r, i, right.data);
-  }
+  });
   return nb::make_tuple(wrap(q), wrap(r));
 }
 
 nb::object complex_eigh(nb::handle a) {
   const Batch b(a, "eigh", true);
   View w = b.result(DType::f64, {b.rows}), v = b.result(DType::c128, {b.rows, b.rows});
-  for (int64_t i = 0; i < b.shape.numel(); ++i) {
-    std::vector<double> values;
-    ComplexMatrix vectors;
-    eigh_of(matrix_at(b.x, i), values, vectors);
+  std::vector<double> values;
+  ComplexMatrix vectors;
+  for_each_matrix(b, [&](ComplexMatrix m, int64_t i) {
+    eigh_of(std::move(m), values, vectors);
     put(w, i, values);
     put(v, i, vectors.data);
-  }
+  });
   return nb::make_tuple(wrap(w), wrap(v));
 }
 
 nb::object complex_eig(nb::handle a) {
   const Batch b(a, "eig", true);
   View w = b.result(DType::c128, {b.rows}), v = b.result(DType::c128, {b.rows, b.rows});
-  for (int64_t i = 0; i < b.shape.numel(); ++i) {
-    std::vector<std::complex<double>> values;
-    ComplexMatrix vectors;
-    eig_of(matrix_at(b.x, i), values, vectors);
+  std::vector<std::complex<double>> values;
+  ComplexMatrix vectors;
+  for_each_matrix(b, [&](ComplexMatrix m, int64_t i) {
+    eig_of(std::move(m), values, vectors);
     put(w, i, values);
     put(v, i, vectors.data);
-  }
+  });
   return nb::make_tuple(wrap(w), wrap(v));
 }
 
@@ -232,14 +239,14 @@ nb::object complex_svd(nb::handle a, bool full) {
   const int64_t k = std::min(b.rows, b.columns);
   View u = b.result(DType::c128, {b.rows, full ? b.rows : k}), s = b.result(DType::f64, {k}),
        vh = b.result(DType::c128, {full ? b.columns : k, b.columns});
-  for (int64_t i = 0; i < b.shape.numel(); ++i) {
-    ComplexMatrix left, right;
-    std::vector<double> values;
-    svd_of(matrix_at(b.x, i), full, left, values, right);
+  ComplexMatrix left, right;
+  std::vector<double> values;
+  for_each_matrix(b, [&](const ComplexMatrix& m, int64_t i) {
+    svd_of(m, full, left, values, right);
     put(u, i, left.data);
     put(s, i, values);
     put(vh, i, right.data);
-  }
+  });
   return nb::make_tuple(wrap(u), wrap(s), wrap(vh));
 }
 
@@ -249,16 +256,19 @@ nb::object matmul(nb::handle left, nb::handle right, bool as_operator) {
   PyArray *a = array_or_null(left), *b = array_or_null(right);
   if (!a || !b) {
     if (as_operator) return nb::borrow(Py_NotImplemented);
-    raise<TypeError>("matmul: expected two freight.Array, got ", nb::str(left.type()).c_str(), " and ", nb::str(right.type()).c_str());
+    raise<TypeError>("matmul: expected two freight.Array, got ", nb::str(left.type()).c_str(), " and ",
+                     nb::str(right.type()).c_str());
   }
   const DType dtype = promoted(a->dtype(), b->dtype());
   if (dtype == DType::boolean) raise<TypeError>("matmul is not defined for bool");
   const Shape &sa = a->shape(), &sb = b->shape();
-  if (sa.rank() == 0 || sb.rank() == 0) raise<ValueError>("matmul: operands need at least one axis, got shapes ", to_string(sa), " and ", to_string(sb));
+  if (sa.rank() == 0 || sb.rank() == 0)
+    raise<ValueError>("matmul: operands need at least one axis, got shapes ", to_string(sa), " and ", to_string(sb));
   const bool vector_a = sa.rank() == 1, vector_b = sb.rank() == 1;
   const int64_t inner = sa[sa.rank() - 1], other = vector_b ? sb[0] : sb[sb.rank() - 2];
   if (inner != other) {
-    raise<ValueError>("matmul: inner dimensions differ: ", to_string(sa), " and ", to_string(sb), ": ", inner, " is not ", other);
+    raise<ValueError>("matmul: inner dimensions differ: ", to_string(sa), " and ", to_string(sb), ": ", inner,
+                      " is not ", other);
   }
   if (!a->on_host() || !b->on_host()) {
     Tensor x = freight::cast(tensor_of(*a), dtype), y = freight::cast(tensor_of(*b), dtype);
@@ -269,7 +279,8 @@ nb::object matmul(nb::handle left, nb::handle right, bool as_operator) {
     if (vector_a) z = invoke_named("squeeze", {z, int64_t{vector_b ? -1 : -2}});
     return wrap(z);
   }
-  View x = a->view.dtype == dtype ? a->view : cast(a->view, dtype), y = b->view.dtype == dtype ? b->view : cast(b->view, dtype);
+  View x = a->view.dtype == dtype ? a->view : cast(a->view, dtype),
+       y = b->view.dtype == dtype ? b->view : cast(b->view, dtype);
   if (vector_a) x = with_axis(x, 0);
   if (vector_b) y = with_axis(y, 1);
   View z = matmul_views(x, y);

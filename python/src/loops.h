@@ -95,9 +95,7 @@ struct Loop {
     const int64_t n = numel();
     if (n < 2 * kParallelElements || extent[0] < 2 || thread_count() == 1) return run(inner);
     const int64_t chunks = std::min<int64_t>({n / kParallelElements, extent[0], 64});
-    parallel_for(chunks, [&](int64_t c) {
-      run_outer(inner, extent[0] * c / chunks, extent[0] * (c + 1) / chunks);
-    });
+    parallel_for(chunks, [&](int64_t c) { run_outer(inner, extent[0] * c / chunks, extent[0] * (c + 1) / chunks); });
   }
 
  private:
@@ -126,8 +124,8 @@ struct Loop {
   }
 };
 
-// f(lane of each view: address of its first element and stride in bytes) for all lanes along `axis`: views have the same
-// shape but for that axis.
+// f(lane of each view: address of its first element and stride in bytes) for all lanes along `axis`: views have the
+// same shape but for that axis.
 template <size_t N, class F>
 void for_each_lane(const std::array<const View*, N>& views, int axis, F&& f) {
   std::array<View, N> first;

@@ -24,6 +24,8 @@ void translate(const std::exception_ptr& p, void*) {
 
 NB_MODULE(_core, m) {
   using namespace freight::python;
+  // Types and functions live as long as the process; what is left when the interpreter ends is no leak.
+  nb::set_leak_warnings(false);
   nb::register_exception_translator(translate);
   bind_array(m);
   bind_functions(m);

@@ -51,14 +51,14 @@ R guarded(R failed, F&& f) {
   }
 }
 
-#define FREIGHT_BINARY_SLOT(name, row)                                                                  \
-  PyObject* name(PyObject* a, PyObject* b) {                                                            \
-    static const Elementwise& f = elementwise_function(row);                                            \
-    return guarded<PyObject*>(nullptr, [&] { return binary(f, a, b, true).release().ptr(); });          \
-  }                                                                                                     \
-  PyObject* inplace_##name(PyObject* a, PyObject* b) {                                                  \
-    static const Elementwise& f = elementwise_function(row);                                            \
-    return guarded<PyObject*>(nullptr, [&] { return in_place(f, a, b).release().ptr(); });              \
+#define FREIGHT_BINARY_SLOT(name, row)                                                         \
+  PyObject* name(PyObject* a, PyObject* b) {                                                   \
+    static const Elementwise& f = elementwise_function(row);                                   \
+    return guarded<PyObject*>(nullptr, [&] { return binary(f, a, b, true).release().ptr(); }); \
+  }                                                                                            \
+  PyObject* inplace_##name(PyObject* a, PyObject* b) {                                         \
+    static const Elementwise& f = elementwise_function(row);                                   \
+    return guarded<PyObject*>(nullptr, [&] { return in_place(f, a, b).release().ptr(); });     \
   }
 FREIGHT_BINARY_SLOT(add, "add")
 FREIGHT_BINARY_SLOT(subtract, "subtract")
@@ -84,10 +84,10 @@ PyObject* matmul_slot(PyObject* a, PyObject* b) {
   return guarded<PyObject*>(nullptr, [&] { return matmul(a, b, true).release().ptr(); });
 }
 
-#define FREIGHT_UNARY_SLOT(name, row)                                                          \
-  PyObject* name(PyObject* a) {                                                                \
-    static const Elementwise& f = elementwise_function(row);                                   \
-    return guarded<PyObject*>(nullptr, [&] { return unary(f, a).release().ptr(); });           \
+#define FREIGHT_UNARY_SLOT(name, row)                                                \
+  PyObject* name(PyObject* a) {                                                      \
+    static const Elementwise& f = elementwise_function(row);                         \
+    return guarded<PyObject*>(nullptr, [&] { return unary(f, a).release().ptr(); }); \
   }
 FREIGHT_UNARY_SLOT(negative, "negative")
 FREIGHT_UNARY_SLOT(positive, "positive")
@@ -96,9 +96,9 @@ FREIGHT_UNARY_SLOT(invert, "bitwise_invert")
 #undef FREIGHT_UNARY_SLOT
 
 PyObject* compare(PyObject* a, PyObject* b, int op) {
-  static const Elementwise* const kRows[] = {
-      &elementwise_function("less"),      &elementwise_function("less_equal"), &elementwise_function("equal"),
-      &elementwise_function("not_equal"), &elementwise_function("greater"),    &elementwise_function("greater_equal")};
+  static const Elementwise* const kRows[] = {&elementwise_function("less"),    &elementwise_function("less_equal"),
+                                             &elementwise_function("equal"),   &elementwise_function("not_equal"),
+                                             &elementwise_function("greater"), &elementwise_function("greater_equal")};
   return guarded<PyObject*>(nullptr, [&] { return binary(*kRows[op], a, b, true).release().ptr(); });
 }
 

@@ -157,7 +157,8 @@ View extreme(const View& x, const Shape& kept, bool largest) {
   View first = x;
   for (int a = 0; a < x.rank(); ++a) {
     if (kept[a] == x.shape[a]) continue;
-    if (x.shape[a] == 0) raise<ValueError>("zero-size array to reduction operation ", largest ? "max" : "min", " which has no identity");
+    if (x.shape[a] == 0)
+      raise<ValueError>("zero-size array to reduction operation ", largest ? "max" : "min", " which has no identity");
     first = sliced(first, a, 0, 1, 1);
   }
   DType held = x.dtype;

@@ -59,7 +59,8 @@ Convert converter(DType to, DType from) {
 }  // namespace
 
 Block::Block(size_t size) : bytes(size), owned_(true) {
-  data = static_cast<char*>(std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment + kAlignment));
+  data = static_cast<char*>(
+      std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment + kAlignment));
   if (!data) throw std::bad_alloc();
 }
 
@@ -67,8 +68,7 @@ Block::~Block() {
   if (owned_) std::free(data);
 }
 
-View::View(DType type, const Shape& extents)
-    : dtype(type), shape(extents), strides(contiguous_strides(extents)) {
+View::View(DType type, const Shape& extents) : dtype(type), shape(extents), strides(contiguous_strides(extents)) {
   block = std::make_shared<Block>(static_cast<size_t>(extents.numel()) * size_of(type));
   data = block->data;
 }
@@ -96,7 +96,8 @@ Shape checked_shape(const std::vector<int64_t>& extents, DType dtype) {
   for (const int64_t n : extents) {
     if (empty) break;
     bytes *= n;
-    if (bytes > (static_cast<__int128>(1) << 62)) raise<ValueError>("array is too big: its size does not fit in 64 bits");
+    if (bytes > (static_cast<__int128>(1) << 62))
+      raise<ValueError>("array is too big: its size does not fit in 64 bits");
   }
   return Shape(extents);
 }
@@ -167,7 +168,9 @@ View broadcast(const View& x, const Shape& shape) {
     fits = x.shape[a] == shape[a + added] || x.shape[a] == 1;
     y.strides[a + added] = x.shape[a] == shape[a + added] ? x.strides[a] : 0;
   }
-  if (!fits) raise<ValueError>("could not broadcast input array from shape ", to_string(x.shape), " into shape ", to_string(shape));
+  if (!fits)
+    raise<ValueError>("could not broadcast input array from shape ", to_string(x.shape), " into shape ",
+                      to_string(shape));
   return y;
 }
 
@@ -266,8 +269,8 @@ View diagonal_view(const View& x, int64_t offset) {
   const int n = x.rank();
   if (n < 2) raise<ValueError>("diagonal requires an array of at least two dimensions: got ", to_string(x.shape));
   const int64_t rows = x.shape[n - 2], columns = x.shape[n - 1];
-  const int64_t length = std::max<int64_t>(
-      0, offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns));
+  const int64_t length =
+      std::max<int64_t>(0, offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns));
   View y = x;
   if (length > 0) {
     const int64_t start = offset >= 0 ? offset * x.strides[n - 1] : -offset * x.strides[n - 2];
@@ -305,9 +308,7 @@ int checked_axis(int64_t axis, int rank) {
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
-DType real_type(DType dtype) {
-  return dtype == DType::c64 ? DType::f32 : dtype == DType::c128 ? DType::f64 : dtype;
-}
+DType real_type(DType dtype) { return dtype == DType::c64 ? DType::f32 : dtype == DType::c128 ? DType::f64 : dtype; }
 
 DType complex_type(DType dtype) {
   if (is_complex(dtype)) return dtype;
@@ -346,7 +347,8 @@ DType promoted(DType a, DType b) {
     const DType wider = size_of(x) == size_of(y) && x != y ? DType::f32 : size_of(x) > size_of(y) ? x : y;
     return is_complex(a) || is_complex(b) ? complex_type(wider) : wider;
   }
-  const bool a_signed = info(a).kind == NumberKind::signed_integer, b_signed = info(b).kind == NumberKind::signed_integer;
+  const bool a_signed = info(a).kind == NumberKind::signed_integer,
+             b_signed = info(b).kind == NumberKind::signed_integer;
   if (a_signed == b_signed) return size_of(a) > size_of(b) ? a : b;
   const DType with_sign = a_signed ? a : b, without = a_signed ? b : a;
   if (size_of(with_sign) > size_of(without)) return with_sign;

@@ -76,8 +76,8 @@ Shape checked_shape(const std::vector<int64_t>& extents, DType dtype);
 View copy(const View& x);
 View contiguous(const View& x);  // x itself where it is row-major
 View cast(const View& x, DType dtype);
-// dst = src, broadcast and converted. ValueError for shapes that do not broadcast, and for read-only memory. Memory that
-// both share is copied first.
+// dst = src, broadcast and converted. ValueError for shapes that do not broadcast, and for read-only memory. Memory
+// that both share is copied first.
 void assign(const View& dst, const View& src);
 bool may_share_memory(const View& a, const View& b);
 
