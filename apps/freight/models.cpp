@@ -1,4 +1,4 @@
-// `freight models list|show|convert`: the built-in models, and the parts of a model (convert: convert.cpp).
+// `freight models list|show|convert|get`: the built-in models, and the parts of a model (convert.cpp, models_get.cpp).
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
@@ -84,7 +84,7 @@ int show_rows(const store::Bundle& bundle, const std::string& path, bool spec, b
     const std::string numbers = c.form == store::CellForm::number ? "numbers" : store::to_string(c.form);
     const std::string range = c.range ? cat(", ", c.range->least, " to ", c.range->most) : std::string();
     const std::string source = c.source.empty() ? std::string() : cat(" of ", c.source);
-    const std::string kind = c.words ? cat(c.levels.size(), " words") : cat(numbers, source, range);
+    const std::string kind = c.words ? cat(c.levels.size(), " categories") : cat(numbers, source, range);
     j["columns"].push_back({{"name", c.name}, {"kind", c.words ? "categories" : "numbers"}});
     Json& column = j["columns"].back();
     if (c.words) column["levels"] = c.levels;
@@ -159,6 +159,7 @@ int models_command(const Args& args) {
        "Models: the ones known by name, and the layers of any.",
        {
            {"list", "the models known by name", list_command},
+           {"get", "download trained weights: torchvision's, Hugging Face's, or by address", models_get_command},
            {"convert", "convert weights (safetensors, .pth) to a saved model, and back", models_convert_command},
            {"show", "layers, shapes, parameters and FLOPs of one model, or its spec", show_command},
        }},

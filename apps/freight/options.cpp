@@ -225,7 +225,7 @@ Json read_once(const std::string& path) {
 struct Options::Impl {
   std::string command, summary, synopsis, notes, heading = "Options";
   std::vector<Option> options;
-  std::vector<std::pair<std::string, std::string>> shorthands, advice;
+  std::vector<std::pair<std::string, std::string>> shorthands;
   bool with_config = false, dry_run = false, print_config = false, help_wanted = false, verbose = false, quiet = false;
   std::string config_file;
   std::vector<std::string> sets, plugins, essentials;
@@ -248,11 +248,10 @@ struct Options::Impl {
 
   [[noreturn]] void unknown_flag(const std::string& token) const {
     const std::string flag = token.substr(0, token.find('='));
-    for (const auto& [foreign, text] : advice) {
-      if (canonical(flag) == foreign) fail(ErrorKind::usage, flag, "unknown flag of `freight ", command, "`: ", text);
-    }
-    fail(ErrorKind::usage, flag, "unknown flag of `freight ", command, "`",
-         did_you_mean(flag, known_flags(), cat("; see freight ", command, " --help")));
+    refuse_unknown(flag, {.kind = cat("flag of `freight ", command, "`"),
+                          .got = flag,
+                          .known = known_flags(),
+                          .otherwise = cat("; see freight ", command, " --help")});
   }
 
   // A positional argument and a flag may set the same value: only one of them may be given.
@@ -361,8 +360,10 @@ struct Options::Impl {
       for (const Option& o : options) {
         if (!o.more.key.empty()) keys.push_back(o.more.key);
       }
-      fail(ErrorKind::usage, source, "unknown key '", excerpt(key), "'",
-           did_you_mean(key, keys, "; freight " + command + " --print-config lists the keys"));
+      refuse_unknown(source, {.kind = "key",
+                              .got = key,
+                              .known = keys,
+                              .otherwise = cat("; freight ", command, " --print-config lists the keys")});
     }
     Option& o = *at;
     if (o.given) return;  // the command line takes precedence over the file
@@ -406,7 +407,7 @@ struct Options::Impl {
 
   void apply_file() {
     if (config_file.empty()) return;
-    if (!io::file_exists(config_file)) fail(ErrorKind::usage, "--config", "there is no file ", config_file);
+    need_file("--config", config_file);
     const Json document = read_once(config_file);
     if (!document.is_object()) fail(ErrorKind::usage, config_file, "a configuration must be a JSON object");
     apply_layer(document, config_file);
@@ -456,8 +457,6 @@ void Options::positional(const std::string& name, Target target, const std::stri
 void Options::shorthand(const std::string& flag, const std::string& meaning) {
   impl_->shorthands.emplace_back(flag, meaning);
 }
-
-void Options::advise(const std::string& flag, const std::string& advice) { impl_->advice.emplace_back(flag, advice); }
 
 void Options::accept(const std::string& name, const std::string& word, bool* said, const std::string& help) {
   Option* o = impl_->find(name);

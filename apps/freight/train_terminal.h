@@ -8,6 +8,7 @@
 
 #include "freight/base/device_memory.h"
 #include "freight/job/supervisor.h"
+#include "freight/plan/energy.h"
 #include "freight/plan/fitting.h"
 #include "freight/train/observer.h"
 #include "freight/train/progress.h"
@@ -26,12 +27,15 @@ class Terminal : public train::Observer {
 
   bool keeps_log() const override { return true; }
   void on_start(const train::RunSummary& s) override;
-  bool wants_step() override { return steps_done || progress_.due(); }
+  bool wants_step() override {
+    energy_.poll();
+    return steps_done || progress_.due();
+  }
   train::AfterStep on_step(const train::StepReport& r) override;
   void on_evaluation_progress(int64_t done, int64_t total) override;
   void on_bad_sample(const std::string& path, const std::string& reason) override;
   train::AfterStep on_comparison(const std::string& what) override;
-  void on_leaderboard(const train::Leaderboard& board) override;
+  void on_compared(const train::Comparison& comparison) override;
   void on_epoch(const train::EpochReport& e) override;
   train::Figures figures(const train::Result& result) override;
 
@@ -70,13 +74,14 @@ class Terminal : public train::Observer {
   double shown_loss(double loss) const;
   bool tokens() const { return rate_ == "tok/s"; }  // for a language model
 
+  plan::EnergyMeter energy_;  // since this object was made
   std::mutex log_mutex_;
   std::string log_dir_;             // "": the directory does not exist yet
   std::vector<std::string> early_;  // lines until it does
   double device_peak_ = 0;
   bool quiet_, steps_ = true;  // a network, whose steps are planned
   bool squared_ = false;       // a regression on a table
-  std::string example_, sample_set_, pass_ = "epoch", held_out_ = "test", rate_ = "img/s";
+  std::string example_, sample_set_, pass_ = "epoch", held_out_ = "test", shown_split_ = "test", rate_ = "img/s";
   Progress progress_;
 };
 

@@ -129,7 +129,7 @@ TEST(TrainCommand, ADryRunChecksModelDataAndWeightsAndWritesNothing) {
     args.insert(args.begin(), {"train", "--dry-run", "-o", dir + "/run"});
     return run_freight(args);
   };
-  expect_refused(dry({dir, "--model", "lenett"}), 2, {"lenett", "did you mean 'lenet'"});
+  expect_refused(dry({dir, "--model", "lenett"}), 2, {"lenett", "did you mean lenet"});
   expect_refused(dry({dir + "/nowhere"}), 3, {"nowhere"});
   expect_refused(dry({dir, "--model", "mlp", "--weights", dir + "/none.safetensors"}), 3, {"none.safetensors"});
   expect_refused(dry({dir, "--model", "mlp", "--num-classes", "9"}), 2, {"returns 9 classes", "has 10"});
@@ -227,11 +227,16 @@ TEST(TrainCommand, RefusesWhatCannotWorkBeforeAnythingIsWritten) {
     std::vector<std::string> parts;
   };
   const Row rows[] = {
-      {{"--model", "lenett"}, 2, {"lenett", "did you mean 'lenet'?"}},
+      {{"--model", "lenett"}, 2, {"lenett", "did you mean lenet?"}},
       {{"--lerning-rate", "1"}, 2, {"--lerning-rate", "did you mean --learning-rate?"}},
-      {{"--patience", "3"}, 2, {"--patience", "--early-stop", "networks have no early stopping yet"}},
-      {{"--freeze", "3"}, 2, {"--freeze", "no flag for frozen layers yet", "docs/cpp.md"}},
-      {{"--loss", "mse"}, 2, {"--loss", "--objective", "has no flag yet"}},
+      {{"--patience", "3"}, 2, {"--patience", "did you mean --early-stop?"}},
+      {{"--loss", "mse"}, 2, {"--loss", "did you mean --objective?"}},
+      {{"--gpus", "2"}, 2, {"--gpus", "did you mean --devices? (--devices 2, or a list like cuda:0,cuda:1)"}},
+      {{"--report-to", "wandb"}, 2, {"--report-to", "TensorBoard event files", "docs/report.md"}},
+      {{"--model", "mobilenet"}, 2, {"unknown model 'mobilenet'", "did you mean mobilenet_v2?"}},
+      {{"--model", "LightGBM"}, 2, {"unknown model 'LightGBM'", "did you mean gbdt?"}},
+      {{"--lr-scheduler", "CosineAnnealingLR"}, 2, {"--lr-scheduler", "did you mean cosine?"}},
+      {{"--precision", "bf16-mixed"}, 2, {"--precision", "did you mean bf16?"}},
       {{"--batch-size", "0"}, 2, {"--batch-size", "0"}},
       {{"--lr", "nan"}, 2, {"--lr", "nan"}},
       {{"--optimizer", "adma"}, 2, {"--optimizer", "did you mean adam?"}},
@@ -442,7 +447,7 @@ TEST(PredictCommand, AgreesWithEvaluationOnStoredImages) {
   EXPECT_DOUBLE_EQ(100.0 * static_cast<double>(right) / 150.0, e.at("top1").get<double>());
 }
 
-TEST(PredictCommand, TakesColourAndOtherSizesAndPrintsLinesOrCsv) {
+TEST(PredictCommand, TakesColorAndOtherSizesAndPrintsLinesOrCsv) {
   const std::string dir = small_digits();
   const std::string model = trained(dir), path = dir + "/big, colour.png";
   io::save_png(path, Array(DType::u8, {60, 90, 3}));

@@ -23,8 +23,19 @@ BatchNorm::BatchNorm(const Fields& fields) : fields_(fields) {
 BatchNorm1d::BatchNorm1d(const Fields& fields) : BatchNorm(checked<BatchNorm1d>(fields)) {}
 BatchNorm2d::BatchNorm2d(const Fields& fields) : BatchNorm(checked<BatchNorm2d>(fields)) {}
 
+// True where neither scale nor shift is trained (Variable::set_trainable). A trace that asks is valid while that holds.
+bool BatchNorm::frozen() const {
+  bool all = true;
+  for (const Variable* v : {&weight, &bias}) {
+    const auto& impl = v->impl();
+    if (trace::compiling()) trace::Session()->depend_on(std::shared_ptr<const bool>(impl, &impl->frozen));
+    all = all && impl->frozen;
+  }
+  return all;
+}
+
 Tensor BatchNorm::forward(const Tensor& x) {
-  if (!training()) return batch_norm_inference(x, weight, bias, running_mean, running_var, fields_.eps);
+  if (!training() || frozen()) return batch_norm_inference(x, weight, bias, running_mean, running_var, fields_.eps);
   if (trace::SharedStatistics::asked()) return over_all_parts(x);
   const BatchNormResult r = batch_norm(x, weight, bias, fields_.eps);
   const double n = static_cast<double>(x.numel()) / static_cast<double>(x.dim(1));  // numbers per channel
@@ -36,19 +47,19 @@ Tensor BatchNorm::forward(const Tensor& x) {
 
 // Each part of the batch brings its number of elements, their sum and that of their squares per channel, in f64: there
 // a variance is as good as by the distances to a common mean. The part itself sums distances to the mean of its
-// pictures' centres, as the op `moments` does. The gradients of the sums are sums over all parts again.
+// pictures' centers, as the op `moments` does. The gradients of the sums are sums over all parts again.
 Tensor BatchNorm::over_all_parts(const Tensor& x) {
   const int64_t channels = x.dim(1);
   const auto count = static_cast<double>(x.numel()) / static_cast<double>(channels);
   const Tensor wide_x = cast(x, wide(x.type().dtype));
   std::vector<int64_t> axes;
-  Tensor centres = wide_x;
+  Tensor centers = wide_x;
   for (int64_t i = 0; i < x.type().shape.rank(); ++i) {
     if (i == 1) continue;
     axes.push_back(i);
-    if (i > 1) centres = narrow(centres, i, x.dim(i) / 2, 1);
+    if (i > 1) centers = narrow(centers, i, x.dim(i) / 2, 1);
   }
-  const Tensor origin = stop_gradient(mean(centres, 0, Keep::yes));  // (1, C, 1, ...)
+  const Tensor origin = stop_gradient(mean(centers, 0, Keep::yes));  // (1, C, 1, ...)
   const Tensor distance = wide_x - origin;
   const auto per_channel = [&](const Tensor& t) { return cast(reshape(t, {channels}), DType::f64); };
   const Tensor o = per_channel(origin), d = per_channel(sum(distance, Axes(axes), Keep::yes)),

@@ -49,6 +49,11 @@ struct NetworkConfig {
   int64_t num_classes = 0;  // of a named model; 0: the data's
   std::string input_size;   // "H" or "HxW": images are resized to it; empty: as they are
   std::string weights;      // start from these
+  // Fine-tuning (finetune/rates.h).
+  std::string freeze;  // PATTERN,...
+  double head_lr = 0;  // 0: as the other layers
+  double lr_layer_decay = 1;
+  std::string lr_scale;  // PATTERN=FACTOR,...
 
   int64_t epochs = 1;
   int64_t max_steps = 0;  // 0: no limit
@@ -109,7 +114,7 @@ struct NetworkConfig {
 };
 
 // A model of a table: which column is the target, how the table is read and divided, and how models are compared
-// (docs/tables.md, train/selection.cpp). Every learner of tables has these.
+// (docs/tables.md, tables/selection.cpp). Every learner of tables has these.
 struct TableConfig {
   std::string target;                  // empty chooses
   std::string test;                    // a file that is the test part

@@ -12,6 +12,7 @@
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/io/file.h"
 
 namespace freight::train {
@@ -37,6 +38,7 @@ void remove_old_run(const fs::path& dir) {
                            "model.safetensors", "report.html", kGone, "checkpoints", "last", "best"}) {
     fs::remove_all(dir / name);
   }
+  if (RunDir::has_card(dir.string())) fs::remove(dir / RunDir::kCard);
   for (const auto& e : fs::directory_iterator(dir)) {
     if (e.path().filename().string().find("tfevents") != std::string::npos) fs::remove(e.path());
   }
@@ -69,7 +71,7 @@ std::string usual_dir(const Config& c) {
 
 void RunDir::check(const std::string& path, bool overwrite) {
   std::error_code error;
-  if (path == "-") fail(ErrorKind::usage, "--output-dir", "expected its name, got -: a run is a directory");
+  need_no_stream("--output-dir", path, "a run is a directory");
   if (fs::exists(path, error) && !fs::is_directory(path, error)) {
     fail(ErrorKind::usage, "--output-dir", path, " is not a directory");
   }
@@ -112,6 +114,11 @@ RunDir::RunDir(const std::string& path, bool overwrite, std::shared_ptr<RunLock>
   remove_old_run(path);
   tidy();
   open();
+}
+
+bool RunDir::has_card(const std::string& folder) {
+  const std::string path = cat(folder, "/", kCard);
+  return io::file_exists(path) && io::read_text(path).find(kCardMark) != std::string::npos;
 }
 
 // Removes what a run left that was killed while it wrote. A report may be written beside us: its files are not touched.

@@ -24,8 +24,9 @@ namespace freight::train {
 
 // The learning rate of a net: the one that is said, else the usual one.
 double learning_rate(const Config& config);
-// The optimizer that a configuration names, of all parameters of `net`; its state lies where `offload` says.
-std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config, const nn::Module& net);
+// The optimizer that a configuration names, of the trainable parameters of the network, in groups where their rates
+// differ; its state lies where `offload` says.
+std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config, const models::Model& model);
 // The rates of a run of `total` steps, warm-up included.
 optim::Schedule make_schedule(const Config& config, int64_t steps_per_epoch, int64_t total);
 
@@ -81,7 +82,7 @@ class TrainStep {
   };
   // For batches of these types, or those that the device makes; plans, but runs nothing.
   Summary summary(const Type& x, const Type& y);
-  // Throws Error(usage) where a normalisation would have one value per channel of such a batch, or of a part of it.
+  // Throws Error(usage) where a normalization would have one value per channel of such a batch, or of a part of it.
   void need_batch_statistics(const Type& x, const Type& y);
   // How many samples of such a batch, from its first on, can be trained on without such a part: 0 where none can.
   int64_t trainable(const Type& x, const Type& y);
