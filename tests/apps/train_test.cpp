@@ -447,7 +447,7 @@ TEST(PredictCommand, AgreesWithEvaluationOnStoredImages) {
   EXPECT_DOUBLE_EQ(100.0 * static_cast<double>(right) / 150.0, e.at("top1").get<double>());
 }
 
-TEST(PredictCommand, TakesColourAndOtherSizesAndPrintsLinesOrCsv) {
+TEST(PredictCommand, TakesColorAndOtherSizesAndPrintsLinesOrCsv) {
   const std::string dir = small_digits();
   const std::string model = trained(dir), path = dir + "/big, colour.png";
   io::save_png(path, Array(DType::u8, {60, 90, 3}));

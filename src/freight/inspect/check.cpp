@@ -139,7 +139,7 @@ std::vector<std::string> column_of(const std::string& file, const std::string& c
   const std::optional<data::TextForm> form = data::document_form(file);
   if (!form) fail(ErrorKind::usage, "--group-column", file, " has no columns");
   std::vector<std::string> cells;
-  for (const data::TextRow& row : data::parse_unlabelled(io::read_file_gunzip(file), file, *form, column).rows) {
+  for (const data::TextRow& row : data::parse_unlabeled(io::read_file_gunzip(file), file, *form, column).rows) {
     cells.push_back(row.text);
   }
   return cells;
