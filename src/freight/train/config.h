@@ -49,6 +49,11 @@ struct NetworkConfig {
   int64_t num_classes = 0;  // of a named model; 0: the data's
   std::string input_size;   // "H" or "HxW": images are resized to it; empty: as they are
   std::string weights;      // start from these
+  // Fine-tuning (finetune/rates.h).
+  std::string freeze;  // PATTERN,...
+  double head_lr = 0;  // 0: as the other layers
+  double lr_layer_decay = 1;
+  std::string lr_scale;  // PATTERN=FACTOR,...
 
   int64_t epochs = 1;
   int64_t max_steps = 0;  // 0: no limit
