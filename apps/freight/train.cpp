@@ -20,6 +20,7 @@
 #include "freight/job/signals.h"
 #include "freight/plan/fitting.h"
 #include "freight/trace/device.h"
+#include "freight/train/class_weights.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/learner.h"
 #include "freight/train/rank_work.h"
@@ -83,15 +84,8 @@ std::unique_ptr<Options> train_options(train::Config& c, TrainFlags& f) {
                                      "  freight train --data reviews.csv --text-column body --label-column stars\n"
                                      "  freight train housing.csv --target median_house_value");
   declare(*o, c, f);
-  for (const char* flag : {"--patience", "--early-stopping", "--early-stopping-patience"}) {
-    o->advise(flag,
-              "--early-stop has that for tables; networks have no early stopping yet and keep their best checkpoint");
-  }
   for (const char* flag : {"--freeze", "--freeze-backbone", "--freeze-layers"}) {
     o->advise(flag, "there is no flag for frozen layers yet; a C++ program can freeze parameters (docs/cpp.md)");
-  }
-  for (const char* flag : {"--loss", "--criterion", "--loss-function"}) {
-    o->advise(flag, "--objective has that for tables; the loss of a network follows from its data and has no flag yet");
   }
   o->essentials({"data",         "--model",   "--weights",       "--recipe",  "--target", "--epochs",     "--max-steps",
                  "--batch-size", "--lr",      "--optimizer",     "--metric",  "--device", "--devices",    "--precision",
@@ -304,6 +298,7 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
       parse_request(r, args);
       train::need_several(r.config, r.source);
     }
+    if (ranks->first()) train::settle_class_weight(r.config);  // its file may lie on this host alone
     const std::string json = ranks->from_first(train::to_json(r.config));
     const bool of_rows =
         ranks->from_first(ranks->first() && !train::is_network(r.config, r.source) ? "rows" : "net") == "rows";

@@ -34,6 +34,7 @@ void Terminal::on_start(const train::RunSummary& s) {
   pass_ = s.pass;
   held_out_ = s.held_out;
   steps_ = s.has_plans;
+  metric_name_ = s.metric_name;
   rate_ = s.unit == "row" ? "rows/s" : s.unit + "/s";
   squared_ = !s.has_plans && s.classes == 0 && !s.ranks;
   for (const std::string& warning : s.warnings) say(cat("warning: ", warning));
@@ -116,6 +117,9 @@ void Terminal::on_epoch(const train::EpochReport& e) {
   if (e.test) text += cat("  ", held_out_, " ", loss_name(), " ", figure(shown_loss(e.test->loss)));
   if (e.test && tokens()) text += cat("  ", held_out_, " perplexity ", figure(std::exp(e.test->loss)));
   if (e.test && e.test->top1) text += cat("  ", held_out_, " top1 ", fixed(*e.test->top1, 2));
+  if (e.test && e.test->metric && !metric_name_.empty()) {
+    text += cat("  ", held_out_, " ", metric_name_, " ", figure(*e.test->metric));
+  }
   text += cat("  ", with_commas(static_cast<int64_t>(r.samples_per_s)), " ", rate_);
   if (steps_) text += cat("  data ", fixed(r.data_percent, 0), "%");
   text += cat("  ", fixed(e.seconds, 1), " s", e.best ? "  * best" : "");
@@ -245,6 +249,8 @@ void Terminal::print(const train::Result& r, const std::string& resume) {
     const train::ModelScore& best = r.leaderboard->standings.front();
     result(cat("best    ", best.learner, best.settings.empty() ? "" : " ", best.settings));
   }
+  for (const std::string& line : r.decisions) result(line);
+  if (r.best_epoch > 0) result(best_line(shown));
   std::string split;
   if (r.test.count == 0) {
     split = " --split train";

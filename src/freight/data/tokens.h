@@ -51,6 +51,7 @@ struct DocumentLengths {
 struct TokenFeedOptions {
   int64_t batch_size = 64;  // documents or windows per batch
   bool shuffle = false;     // within the buckets, and the batches over all buckets; of windows also where they begin
+  bool by_class = false;    // of documents: an epoch draws them so that all classes are equally frequent
   uint64_t seed = 0;        // of the order
   bool drop_last = false;   // leaves the short batch of a bucket out where it has a full one
 };
