@@ -19,6 +19,7 @@
 #include "freight/base/usage.h"
 #include "freight/job/signals.h"
 #include "freight/plan/fitting.h"
+#include "freight/report/card.h"
 #include "freight/tables/rank_work.h"
 #include "freight/trace/device.h"
 #include "freight/train/class_weights.h"
@@ -83,9 +84,6 @@ std::unique_ptr<Options> train_options(train::Config& c, TrainFlags& f) {
                                      "  freight train --data reviews.csv --text-column body --label-column stars\n"
                                      "  freight train housing.csv --target median_house_value");
   declare(*o, c, f);
-  for (const char* flag : {"--freeze", "--freeze-backbone", "--freeze-layers"}) {
-    o->advise(flag, "there is no flag for frozen layers yet; a C++ program can freeze parameters (docs/cpp.md)");
-  }
   o->essentials({"data",         "--model",   "--weights",       "--recipe",  "--target", "--epochs",     "--max-steps",
                  "--batch-size", "--lr",      "--optimizer",     "--metric",  "--device", "--devices",    "--precision",
                  "--shards",     "--elastic", "--device-memory", "--fit",     "--seed",   "--output-dir", "--overwrite",
@@ -233,6 +231,15 @@ std::string plugin_flags(const Args& args) {
   return flags;
 }
 
+// The model card, README.md. The run is complete, so that it does not fail without one.
+void write_card_of(const std::string& run, Terminal& terminal) {
+  try {
+    report::write_run_card(run);
+  } catch (const Error& e) {
+    terminal.say(cat("warning: ", run, "/README.md was not written: ", e.what()));
+  }
+}
+
 // Prepares and trains, alone or as the first of several ranks.
 int train_here(Request& r, const Args& args, job::Ranks* ranks, const ShardWork& work) {
   const TrainFlags& flags = r.flags;
@@ -261,6 +268,7 @@ int train_here(Request& r, const Args& args, job::Ranks* ranks, const ShardWork&
   if (ranks && !ranks->first()) return result.interrupted() ? signals::exit_code() : 0;
   const bool trained = result.samples_per_second > 0;  // false for a run that was already complete
   if (trained && fitted.run.has_plans()) terminal.compare(result.output_dir);
+  if (!result.interrupted()) write_card_of(result.output_dir, terminal);
   if (flags.json) {
     terminal.print_json(result);
   } else {

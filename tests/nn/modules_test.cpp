@@ -124,6 +124,21 @@ TEST_F(Modules, DiracLayersBeginByPassingTheirChannelsOn) {
   EXPECT_EQ(narrow_one(ones({1, 6})).to_vector<float>(), (std::vector<float>{1, 1}));
 }
 
+TEST_F(Modules, BatchNormUsesItsRunningStatisticsWhereScaleAndShiftAreFrozen) {
+  Sequential net(BatchNorm1d(1));
+  auto forward = compile([&](const Tensor& x) { return net(x); });
+  const Array x = Array::of<float>({1, 2, 3, 6}, {4, 1});
+  const auto mean = [&] { return values_of(net.state_dict())[2].array.data<float>()[0]; };
+  for (const nn::NamedVariable& v : net.state_dict()) {
+    if (v.variable.role() == Variable::Role::parameter) v.variable.set_trainable(false);
+  }
+  EXPECT_NEAR(forward(x).to_vector<float>()[3], 6, 1e-4);  // mean 0, variance 1
+  EXPECT_EQ(mean(), 0);
+  net.state_dict()[0].variable.set_trainable(true);  // and back: the step is traced anew
+  forward(x);
+  EXPECT_NEAR(mean(), 0.3, 1e-6);
+}
+
 TEST_F(Modules, BatchNormUpdatesItsStatisticsAsPyTorch) {
   Sequential net(BatchNorm1d(1));
   auto step = compile([&](const Tensor& x) { return net(x); });

@@ -27,7 +27,7 @@ std::vector<double> losses(const TrainingSetup& s, const StepPlanOptions& o) {
   const ArenaLimit within{o.offload, arena_within(plan_step(s, unlimited), o.device_bytes), o.speed};
   train::Config c = s.config;
   c.offload = offload_names()[static_cast<size_t>(o.offload)];
-  const auto optimizer = train::make_optimizer(c, *model.net);
+  const auto optimizer = train::make_optimizer(c, model);
   train::TrainStep step(model, *optimizer, nullptr, {.parts = o.parts},
                         {.deterministic = true, .recompute = o.recompute, .limit = within});
   const auto [x, y] = s.batch_types(o.batch);

@@ -23,8 +23,19 @@ BatchNorm::BatchNorm(const Fields& fields) : fields_(fields) {
 BatchNorm1d::BatchNorm1d(const Fields& fields) : BatchNorm(checked<BatchNorm1d>(fields)) {}
 BatchNorm2d::BatchNorm2d(const Fields& fields) : BatchNorm(checked<BatchNorm2d>(fields)) {}
 
+// True where neither scale nor shift is trained (Variable::set_trainable). A trace that asks is valid while that holds.
+bool BatchNorm::frozen() const {
+  bool all = true;
+  for (const Variable* v : {&weight, &bias}) {
+    const auto& impl = v->impl();
+    if (trace::compiling()) trace::Session()->depend_on(std::shared_ptr<const bool>(impl, &impl->frozen));
+    all = all && impl->frozen;
+  }
+  return all;
+}
+
 Tensor BatchNorm::forward(const Tensor& x) {
-  if (!training()) return batch_norm_inference(x, weight, bias, running_mean, running_var, fields_.eps);
+  if (!training() || frozen()) return batch_norm_inference(x, weight, bias, running_mean, running_var, fields_.eps);
   if (trace::SharedStatistics::asked()) return over_all_parts(x);
   const BatchNormResult r = batch_norm(x, weight, bias, fields_.eps);
   const double n = static_cast<double>(x.numel()) / static_cast<double>(x.dim(1));  // numbers per channel

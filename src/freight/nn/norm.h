@@ -10,7 +10,8 @@ struct BatchNormOptions {
   double momentum = 0.1;  // of the running statistics: running = (1 - momentum) running + momentum batch
 };
 // (N, C) or (N, C, ...). Training: statistics of the batch, and the running ones are updated (variance unbiased, as in
-// PyTorch). Evaluation: the running ones. Ioffe and Szegedy 2015.
+// PyTorch). Evaluation, and training where weight and bias are frozen (Variable::set_trainable): the running ones,
+// which then do not change. Ioffe and Szegedy 2015.
 struct BatchNormFields : BatchNormOptions {
   int64_t channels = 0;  // C
 };
@@ -26,6 +27,7 @@ class BatchNorm : public Module {
   explicit BatchNorm(const Fields& fields);
 
  private:
+  bool frozen() const;
   Tensor over_all_parts(const Tensor& x);
   Fields fields_;
 };

@@ -15,6 +15,7 @@ namespace freight::optim {
 namespace {
 
 using Pointer = std::unique_ptr<Optimizer>;
+using Groups = std::vector<ParameterGroup>;
 
 AdamOptions adam_options(const Settings& s) {
   return {.lr = s.lr,
@@ -23,44 +24,53 @@ AdamOptions adam_options(const Settings& s) {
           .decay_norm_bias = s.decay_norm_bias};
 }
 
-Pointer make_sgd(const nn::Module& net, const Settings& s) {
-  return std::make_unique<SGD>(net.parameters(), SGDOptions{.lr = s.lr,
-                                                            .momentum = s.momentum,
-                                                            .weight_decay = s.weight_decay,
-                                                            .nesterov = s.nesterov,
-                                                            .clip_grad_norm = s.clip_grad_norm,
-                                                            .decay_norm_bias = s.decay_norm_bias});
+Pointer make_sgd(const nn::Module&, const Groups& groups, const Settings& s) {
+  return std::make_unique<SGD>(groups, SGDOptions{.lr = s.lr,
+                                                  .momentum = s.momentum,
+                                                  .weight_decay = s.weight_decay,
+                                                  .nesterov = s.nesterov,
+                                                  .clip_grad_norm = s.clip_grad_norm,
+                                                  .decay_norm_bias = s.decay_norm_bias});
 }
-Pointer make_adam(const nn::Module& net, const Settings& s) {
-  return std::make_unique<Adam>(net.parameters(), adam_options(s));
+Pointer make_adam(const nn::Module&, const Groups& groups, const Settings& s) {
+  return std::make_unique<Adam>(groups, adam_options(s));
 }
-Pointer make_adamw(const nn::Module& net, const Settings& s) {
-  return std::make_unique<AdamW>(net.parameters(), adam_options(s));
+Pointer make_adamw(const nn::Module&, const Groups& groups, const Settings& s) {
+  return std::make_unique<AdamW>(groups, adam_options(s));
 }
-Pointer make_lion(const nn::Module& net, const Settings& s) {
-  return std::make_unique<Lion>(net.parameters(), LionOptions{.lr = s.lr,
-                                                              .weight_decay = s.weight_decay,
-                                                              .clip_grad_norm = s.clip_grad_norm,
-                                                              .decay_norm_bias = s.decay_norm_bias});
+Pointer make_lion(const nn::Module&, const Groups& groups, const Settings& s) {
+  return std::make_unique<Lion>(groups, LionOptions{.lr = s.lr,
+                                                    .weight_decay = s.weight_decay,
+                                                    .clip_grad_norm = s.clip_grad_norm,
+                                                    .decay_norm_bias = s.decay_norm_bias});
 }
-Pointer make_muon(const nn::Module& net, const Settings& s) {
-  const std::vector<Variable> matrices = hidden_matrices(net);
-  std::vector<Variable> others;
-  for (const Variable& p : net.parameters()) {
-    const bool hidden = std::find(matrices.begin(), matrices.end(), p) != matrices.end();
-    if (!hidden) others.push_back(p);
+Pointer make_muon(const nn::Module& net, const Groups& groups, const Settings& s) {
+  const std::vector<Variable> hidden = hidden_matrices(net);
+  const MuonOptions options{.lr = s.lr,
+                            .momentum = s.momentum,
+                            .weight_decay = s.weight_decay,
+                            .clip_grad_norm = s.clip_grad_norm,
+                            .decay_norm_bias = s.decay_norm_bias};
+  Groups matrices, others;
+  for (const ParameterGroup& g : groups) {
+    ParameterGroup rest = g;
+    rest.parameters.clear();
+    ParameterGroup of_hidden = rest;
+    for (const Variable& p : g.parameters) {
+      const bool is_hidden = std::find(hidden.begin(), hidden.end(), p) != hidden.end();
+      (is_hidden ? of_hidden : rest).parameters.push_back(p);
+    }
+    if (!rest.name.empty()) rest.name += ", others";
+    if (rest.lr) *rest.lr *= options.adam_lr_ratio;  // a group with a rate of its own has it as given
+    if (!of_hidden.parameters.empty()) matrices.push_back(of_hidden);
+    if (!rest.parameters.empty()) others.push_back(rest);
   }
-  return std::make_unique<Muon>(matrices, others,
-                                MuonOptions{.lr = s.lr,
-                                            .momentum = s.momentum,
-                                            .weight_decay = s.weight_decay,
-                                            .clip_grad_norm = s.clip_grad_norm,
-                                            .decay_norm_bias = s.decay_norm_bias});
+  return std::make_unique<Muon>(matrices, others, options);
 }
 
 constexpr struct {
   const char* name;
-  Pointer (*make)(const nn::Module&, const Settings&);
+  Pointer (*make)(const nn::Module&, const Groups&, const Settings&);
 } kOptimizers[] = {
     {"sgd", make_sgd}, {"adam", make_adam}, {"adamw", make_adamw}, {"lion", make_lion}, {"muon", make_muon}};
 
@@ -92,8 +102,13 @@ const std::vector<std::string>& names() {
 }
 
 std::unique_ptr<Optimizer> create(const std::string& name, const nn::Module& net, const Settings& settings) {
+  return create(name, net, settings, {{.parameters = net.parameters()}});
+}
+
+std::unique_ptr<Optimizer> create(const std::string& name, const nn::Module& net, const Settings& settings,
+                                  const std::vector<ParameterGroup>& groups) {
   for (const auto& o : kOptimizers) {
-    if (name == o.name) return o.make(net, settings);
+    if (name == o.name) return o.make(net, groups, settings);
   }
   refuse_name("optimizer", name, names());
 }

@@ -24,6 +24,9 @@ const std::vector<std::string>& names();
 // The optimizer of all parameters of `net`. muon steps the matrices that hidden_matrices gives, AdamW the rest.
 // Throws Error(usage) naming the nearest name.
 std::unique_ptr<Optimizer> create(const std::string& name, const nn::Module& net, const Settings& settings);
+// The same for parameters of `net` in groups. muon divides each into its matrices and the rest.
+std::unique_ptr<Optimizer> create(const std::string& name, const nn::Module& net, const Settings& settings,
+                                  const std::vector<ParameterGroup>& groups);
 
 // The parameters called "...weight..." of rank 2 or more, without those of Embedding layers and without the last, which
 // belongs to the output layer.

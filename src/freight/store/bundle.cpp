@@ -39,7 +39,6 @@ constexpr const char* kOrderNames[] = {"ymd", "dmy", "mdy"};  // by data::DateOr
 constexpr const char* kTemperature = "temperature";           // of networks whose probabilities are scaled
 constexpr const char* kThreshold = "threshold";               // of models with two classes that have one
 constexpr const char* kTies = "ties";                         // of networks with several paths to one variable
-constexpr const char* kTokenizer = "freight.tokenizer";       // u8: data::Tokenizer::stored
 
 [[noreturn]] void damaged(const std::string& path, const std::string& what) { fail(ErrorKind::checkpoint, path, what); }
 
@@ -95,9 +94,7 @@ void need_same(const data::Tokenizer& tokens, const io::SafeTensors& file, const
        "a text model require the data, split and tokenizer that they were trained with");
 }
 
-// Loads the tokenizer and the lengths of batches; the vocabulary must be the one that the weights were trained with.
-void load_text(Preprocessing& p, const json& j, const io::SafeTensors& file, const models::Model& model,
-               const std::string& path) {
+void load_tokenizer(Preprocessing& p, const json& j, const io::SafeTensors& file, const std::string& path) {
   const auto tensor =
       std::find_if(file.tensors.begin(), file.tensors.end(), [](const auto& t) { return t.first == kTokenizer; });
   if (tensor == file.tensors.end() || tensor->second.dtype() != DType::u8) {
@@ -109,6 +106,12 @@ void load_text(Preprocessing& p, const json& j, const io::SafeTensors& file, con
   }
   const Array& bytes = tensor->second;
   p.tokenizer = data::load_tokenizer(kind, {bytes.data<uint8_t>(), bytes.bytes()}, path);
+}
+
+// Loads the tokenizer and the lengths of batches; the vocabulary must be the one that the weights were trained with.
+void load_text(Preprocessing& p, const json& j, const io::SafeTensors& file, const models::Model& model,
+               const std::string& path) {
+  load_tokenizer(p, j, file, path);
   const auto stored = j.at("vocabulary").get<int64_t>();
   const int64_t rows = model.vocabulary(), size = p.tokenizer->size();
   if (size != stored || (rows > 0 && size > rows)) {
@@ -186,7 +189,7 @@ void write_net(const Bundle& bundle, io::SafeTensors& file) {
   if (const auto ties = nn::ties_of(bundle.model.net->state_dict()); !ties.empty()) {
     file.metadata[kTies] = json(ties).dump();
   }
-  file.metadata["preprocessing"] = preprocessing.dump();
+  file.metadata[kPreprocessing] = preprocessing.dump();
 }
 
 // Writes the columns; the learner writes everything else.
@@ -433,7 +436,7 @@ Bundle from_file(const io::SafeTensors& file, const std::string& path) {
   json preprocessing;
   try {
     if (net) {
-      preprocessing = document_in(file, path, "preprocessing");
+      preprocessing = document_in(file, path, kPreprocessing);
       b.preprocessing = preprocessing_in(preprocessing, path);
     }
     read_common(file, path, b);
@@ -461,15 +464,33 @@ void load_weights(models::Model& model, const std::string& path, const data::Tok
   load_weights(*model.net, path, tokens);
 }
 
-void load_weights(nn::Module& net, const std::string& path, const data::Tokenizer* tokens) {
+std::vector<nn::NamedArray> read_weights(const nn::Module& net, const std::string& path,
+                                         const data::Tokenizer* tokens) {
   const io::SafeTensors file = load_sealed(path);
   if (const auto learner = file.metadata.find(kLearner); learner != file.metadata.end() && learner->second != kNet) {
     fail(ErrorKind::checkpoint, path, "it was fitted by ", excerpt(learner->second),
          ": it contains no weights of a network");
   }
   if (tokens) need_same(*tokens, file, path);
-  net.load_state_dict(models::with_own_names(net, arrays(file)), path);
-  need_finite(net, path);
+  std::vector<nn::NamedArray> entries = models::with_own_names(net, arrays(file));
+  for (const nn::NamedArray& e : entries) need_finite(e, path);
+  return entries;
+}
+
+std::optional<Preprocessing> preprocessing_in(const io::SafeTensors& file, const std::string& path) {
+  if (!file.metadata.contains(kPreprocessing)) return std::nullopt;
+  try {
+    const json j = document_in(file, path, kPreprocessing);
+    Preprocessing p = preprocessing_in(j, path);
+    if (j.contains("tokenizer")) load_tokenizer(p, j, file, path);
+    return p;
+  } catch (const json::exception& e) {
+    damaged(path, cat("metadata is damaged: ", io::json_fault(e)));
+  }
+}
+
+void load_weights(nn::Module& net, const std::string& path, const data::Tokenizer* tokens) {
+  net.load_state_dict(read_weights(net, path, tokens), path);
 }
 
 void load_weights(models::Model& model, const io::SafeTensors& file, const std::string& path) {

@@ -88,6 +88,14 @@ Bundle from_file(const io::SafeTensors& file, const std::string& path);
 // Hugging Face). Throws Error(checkpoint) like load_bundle, and if the file contains a tokenizer other than `tokens`,
 // which makes the model's inputs: its token numbers would mean other words.
 void load_weights(models::Model& model, const std::string& path, const data::Tokenizer* tokens = nullptr);
+// The weights of such a file under the names that `net` gives them (models/weight_names.h), verified, with the same
+// errors. What does not fit the network is among them, too.
+std::vector<nn::NamedArray> read_weights(const nn::Module& net, const std::string& path,
+                                         const data::Tokenizer* tokens = nullptr);
+inline constexpr const char* kPreprocessing = "preprocessing";  // its place in the metadata of a network's file
+inline constexpr const char* kTokenizer = "freight.tokenizer";  // the tensor u8 that has the tokenizer
+// The preprocessing that the network in a file was trained with; nothing for weights alone. `path` names the file.
+std::optional<Preprocessing> preprocessing_in(const io::SafeTensors& file, const std::string& path);
 // Loads weights into a network made in C++, by the names of its state_dict.
 void load_weights(nn::Module& net, const std::string& path, const data::Tokenizer* tokens = nullptr);
 // Loads weights from a file's contents, even if they are not finite.

@@ -105,18 +105,20 @@ void check_said(const Bundle& b, const std::string& path) {
 }
 
 void need_finite(const nn::Module& net, const std::string& path) {
-  for (const nn::NamedVariable& v : net.state_dict()) {
-    const Array array = v.variable.array();
-    if (!is_floating(array.dtype())) continue;
-    const Array f32 = array.dtype() == DType::f32 ? array : array.cast(DType::f32);
-    const float* x = f32.data<float>();
-    const int64_t odd = count_nonfinite(f32);
-    if (odd == 0) continue;
-    const int64_t at = find_nonfinite(std::span(x, static_cast<size_t>(f32.numel())));
-    refuse_stored(path, "tensor ", v.name, " holds ", x[at], " at element ", at, " (", with_commas(odd),
-                  odd == 1 ? " number" : " numbers", " of ", with_commas(f32.numel()),
-                  " are NaN or infinite); use an earlier checkpoint, or train again");
-  }
+  for (const nn::NamedVariable& v : net.state_dict()) need_finite({v.name, v.variable.array()}, path);
+}
+
+void need_finite(const nn::NamedArray& tensor, const std::string& path) {
+  const Array& array = tensor.array;
+  if (!is_floating(array.dtype())) return;
+  const Array f32 = array.dtype() == DType::f32 ? array : array.cast(DType::f32);
+  const float* x = f32.data<float>();
+  const int64_t odd = count_nonfinite(f32);
+  if (odd == 0) return;
+  const int64_t at = find_nonfinite(std::span(x, static_cast<size_t>(f32.numel())));
+  refuse_stored(path, "tensor ", tensor.name, " holds ", x[at], " at element ", at, " (", with_commas(odd),
+                odd == 1 ? " number" : " numbers", " of ", with_commas(f32.numel()),
+                " are NaN or infinite); use an earlier checkpoint, or train again");
 }
 
 }  // namespace freight::store

@@ -14,5 +14,6 @@ void check_said(const Bundle& bundle, const std::string& path);
 // Throws Error(checkpoint) for a weight that is not finite. A NaN need not show in a prediction: it may belong to a row
 // that the input does not use.
 void need_finite(const nn::Module& net, const std::string& path);
+void need_finite(const nn::NamedArray& tensor, const std::string& path);
 
 }  // namespace freight::store

@@ -49,9 +49,14 @@ struct CommonConfig {
 
 // A network: its data as samples, its model, optimizer, schedule, memory and checkpoints.
 struct NetworkConfig {
-  int64_t num_classes = 0;         // of a named model; 0: the data's
-  std::string input_size;          // "H" or "HxW": images are resized to it; empty: as they are
-  std::string weights;             // start from these
+  int64_t num_classes = 0;  // of a named model; 0: the data's
+  std::string input_size;   // "H" or "HxW": images are resized to it; empty: as they are
+  std::string weights;      // start from these
+  // Fine-tuning (finetune/rates.h).
+  std::string freeze;  // PATTERN,...
+  double head_lr = 0;  // 0: as the other layers
+  double lr_layer_decay = 1;
+  std::string lr_scale;            // PATTERN=FACTOR,...
   std::string loss = "auto";       // models::loss_names(); auto: the model's
   std::string sample_by = "none";  // none, class: samples of an epoch are drawn so that all classes are as frequent
 

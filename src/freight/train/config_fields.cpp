@@ -38,6 +38,7 @@ Limits words(std::vector<std::string> one_of) { return {.one_of = std::move(one_
 constexpr const char* kData = "Data and model";
 constexpr const char* kLength = "Length and batch";
 constexpr const char* kOptimizer = "Optimizer and schedule";
+constexpr const char* kFinetune = "Fine-tuning (docs/fine-tuning.md)";
 constexpr const char* kAugment = "Regularization and augmentation";
 constexpr const char* kImages = "Image files and arrays (docs/data.md)";
 constexpr const char* kText = "Text (docs/data.md)";
@@ -65,7 +66,7 @@ std::vector<Field> make_fields() {
        at_least(0), {"--classes"}},
       {kData, "--input-size", "input_size", &C::input_size,
        "resize images, and build the model, to H or HxW (default: unchanged)", {}, {}, "H|HxW"},
-      changeable({kData, "--weights", "weights", &C::weights, "initial weights to fine-tune from (safetensors, .pth)", {}, {"--pretrained"}}),
+      changeable({kData, "--weights", "weights", &C::weights, "initial weights to fine-tune from (safetensors, .pth); a head of another size is replaced", {}, {"--pretrained"}}),
       changeable({kData, "--recipe", "recipe", &C::recipe, "the dataset's recipe with the defaults, or a recipe FILE.json"}),
 
       changeable({kLength, "--epochs", "epochs", &C::epochs, "passes over the training set", between(0, 1e9), {"--num-train-epochs"}}),
@@ -106,6 +107,16 @@ std::vector<Field> make_fields() {
        at_least(0)},
       {kOptimizer, "--onecycle-pct-start", "schedule.pct_start", &C::onecycle_pct_start,
        "fraction of the steps in which the learning rate rises", between(0, 1)},
+
+      {kFinetune, "--freeze", "finetune.freeze", &C::freeze,
+       "layers that are not trained: 'conv1,layer[1-3].*', or backbone for all but the head; BatchNorm there uses its "
+       "running statistics", {}, {}, "PATTERN,..."},
+      {kFinetune, "--head-lr", "finetune.head_lr", &C::head_lr, "learning rate of the head, the last layer (0: --lr)", at_least(0)},
+      {kFinetune, "--lr-layer-decay", "finetune.lr_layer_decay", &C::lr_layer_decay,
+       "factor of the learning rate from each block to the one before it; the head has --lr (1: off)",
+       {.min = 0, .max = 1, .above_min = true}, {"--layer-decay"}},
+      {kFinetune, "--lr-scale", "finetune.lr_scale", &C::lr_scale,
+       "factors of the learning rate of layers: 'layer4.*=0.3,conv1=0.1'", {}, {}, "PATTERN=X,..."},
 
       {kAugment, "--label-smoothing", "label_smoothing", &C::label_smoothing, "label smoothing", from_below(0, 1)},
       {kAugment, "--dropout", "dropout", &C::dropout,

@@ -9,6 +9,7 @@
 #include "freight/base/error.h"
 #include "freight/base/log.h"
 #include "freight/base/strings.h"
+#include "freight/finetune/layers.h"
 #include "freight/job/signals.h"
 #include "freight/models/loss.h"
 
@@ -27,7 +28,7 @@ Loop::Loop(NetRun& run, RunRecorder& record, Observer& observer)
     rate_ = rounded(rate_of(run_, place_, place_.step - 1));
     run_.net->optimizer->set_lr(rate_);
   }
-  result_.parameters = run_.net->model.net->parameter_count();
+  result_.parameters = finetune::count_parameters(*run_.net->model.net);
   result_.test = place_.test;
   result_.train_loss = place_.last_loss;
   result_.train_seconds = place_.train_seconds;

@@ -12,8 +12,11 @@
 #include "freight/base/version.h"
 #include "freight/data/finite.h"
 #include "freight/data/unicode.h"
+#include "freight/finetune/layers.h"
+#include "freight/finetune/pretrained.h"
 #include "freight/io/file.h"
 #include "freight/io/metrics.h"
+#include "freight/io/weights_file.h"
 #include "freight/job/state_shares.h"
 #include "freight/models/loss.h"
 #include "freight/models/summary.h"
@@ -128,14 +131,39 @@ void refuse_too_large(const NetTraining& net, double device_memory) {
        " free; no batch size, accumulation or recomputation would fit");
 }
 
-// Sets the weights that a new run starts from: those of a file, or drawn ones, of which a layer may come from the data.
-void set_weights(NetRun& p) {
-  if (p.start.checkpoint || !p.records()) return;
-  if (p.config.weights.empty()) {
-    whiten(p.net->model, *p.task);
-  } else {
-    store::load_weights(p.net->model, p.config.weights, p.task->preprocessing().tokenizer.get());
+// The preprocessing of the network whose weights the run starts from. A run that goes on has it in its checkpoint; the
+// first rank, which alone needs the file, gives it to the others.
+std::optional<store::Preprocessing> pretrained_preprocessing(const NetRun& p) {
+  const std::string& path = p.config.weights;
+  if (path.empty()) return std::nullopt;
+  const bool reads = !p.ranks || p.ranks->first();
+  io::SafeTensors file;
+  if (reads) file = p.start.checkpoint ? *p.start.checkpoint->model : io::load_weights_file(path);
+  if (p.ranks) {
+    const Array* const tokens = file.find(store::kTokenizer);
+    const std::string text = p.ranks->from_first(file.metadata[store::kPreprocessing]),
+                      bytes = p.ranks->from_first(
+                          tokens ? std::string(static_cast<const char*>(tokens->raw()), tokens->bytes())
+                                 : std::string());
+    file = {};
+    if (!text.empty()) file.metadata[store::kPreprocessing] = text;
+    if (!bytes.empty()) {
+      const std::vector<uint8_t> values(bytes.begin(), bytes.end());
+      file.tensors.emplace_back(store::kTokenizer, Array::of<uint8_t>(values, {static_cast<int64_t>(values.size())}));
+    }
   }
+  return store::preprocessing_in(file, path);
+}
+
+// Sets the weights that a new run starts from: those of a file, or drawn ones, of which a layer may come from the data.
+void set_weights(NetRun& p, const Own& own) {
+  if (!p.net->frozen.empty()) p.notes.push_back(p.net->frozen);
+  if (p.start.checkpoint || !p.records()) return;
+  if (p.config.weights.empty()) return whiten(p.net->model, *p.task);
+  using finetune::FileMayHaveMore;
+  const FileMayHaveMore more = own.model || is_spec_file(p.config.model) ? FileMayHaveMore::yes : FileMayHaveMore::no;
+  p.notes.push_back(
+      finetune::load_pretrained(p.net->model, p.config.weights, p.task->preprocessing().tokenizer.get(), more).line);
 }
 
 void need_same_data(const NetRun& p) {
@@ -281,7 +309,7 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   const double device_memory = options.device_memory;
   const bool refuse = options.refuse_too_large;
   const auto flag_is_given = options.flag_is_given;
-  const Own own = std::move(options.own);
+  Own own = std::move(options.own);
   const data::Source source = std::move(options.source);
   begin(p, completed(config, own), std::move(options));
   Config& c = p.config;
@@ -293,6 +321,7 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   const store::ComputeType compute = store::compute_type(c.precision, c.backend);
   p.precision_note = compute.note;
   seed(static_cast<uint64_t>(c.seed));
+  own.pretrained = pretrained_preprocessing(p);
   read_data(p, source, own);
   const CompileOptions compile = compile_options(c, compute);
   p.sharding = sharding_of(c, p.ranks);
@@ -305,7 +334,7 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   if (own.model) check_own_net(p);
   if (p.ranks && p.ranks->shares_states()) share_states(p);
   if (refuse) refuse_too_large(*p.net, device_memory);
-  set_weights(p);
+  set_weights(p, own);
   p.class_names = named_outputs(p.task->classes(), p.net->model);
   settle_evaluation(p);
   p.fingerprint = p.task->fingerprint();
@@ -488,7 +517,7 @@ RunSummary NetRun::summary() const {
   RunSummary s = common_summary(*this);
   s.model = net->model.name;
   s.device = backend(plan.backend).description();
-  s.parameters = net->model.net->parameter_count();
+  s.parameters = finetune::count_parameters(*net->model.net);
   s.train_count = task->train_count();
   s.test_count = task->test_count();
   s.classes = static_cast<int64_t>(task->classes().size());

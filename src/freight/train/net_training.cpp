@@ -1,6 +1,7 @@
 // See net_training.h.
 #include "freight/train/net_training.h"
 
+#include "freight/finetune/rates.h"
 #include "freight/job/ranks.h"
 #include "freight/job/state_shares.h"
 #include "freight/run/plan.h"
@@ -9,7 +10,7 @@
 namespace freight::train {
 
 NetTraining::NetTraining(const Config& c, models::Model m)
-    : config(c), model(std::move(m)), optimizer(make_optimizer(c, *model.net)) {}
+    : config(c), model(std::move(m)), frozen(finetune::freeze(model, c.freeze)), optimizer(make_optimizer(c, model)) {}
 
 NetTraining::~NetTraining() = default;
 

@@ -44,7 +44,7 @@ struct Planned {
 job::Sharding sharding_of(const Config& config, job::Ranks* ranks);
 
 struct NetTraining {
-  // Makes the optimizer; allocates nothing. `config` must outlive it.
+  // Freezes layers and makes the optimizer; allocates nothing. `config` must outlive it.
   NetTraining(const Config& config, models::Model model);
   ~NetTraining();
   NetTraining(const NetTraining&) = delete;
@@ -101,6 +101,7 @@ struct NetTraining {
   Array class_weights;                              // LossOptions::class_weights; to be set before the step is planned
   Evaluator::Keep keep = Evaluator::Keep::figures;  // of evaluations; the same
   models::Model model;
+  std::string frozen;  // says what of the model is not trained; "" where all is
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<optim::EMA> averages;      // null without model_ema
   std::unique_ptr<job::StateShares> shares;  // null where every process keeps all states

@@ -24,8 +24,9 @@ namespace freight::train {
 
 // The learning rate of a net: the one that is said, else the usual one.
 double learning_rate(const Config& config);
-// The optimizer that a configuration names, of all parameters of `net`; its state lies where `offload` says.
-std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config, const nn::Module& net);
+// The optimizer that a configuration names, of the trainable parameters of the network, in groups where their rates
+// differ; its state lies where `offload` says.
+std::unique_ptr<optim::Optimizer> make_optimizer(const Config& config, const models::Model& model);
 // The rates of a run of `total` steps, warm-up included.
 optim::Schedule make_schedule(const Config& config, int64_t steps_per_epoch, int64_t total);
 

@@ -92,6 +92,7 @@ class SampleTask : public Task {
       data_.test.mean = data_.train.mean;
       data_.test.std = data_.train.std;
     }
+    if (own.pretrained) normalize_as(*own.pretrained);
     if (c_.input_size.empty() || data_.train.files) return;
     const Shape size = models::parse_size(c_.input_size);
     data_.train = data::resized(data_.train, size[0], size[1]);
@@ -206,6 +207,14 @@ class SampleTask : public Task {
   static ClassCounts counted(const data::Dataset& set) {
     if (!set.classification()) return {};
     return count_classes(set.classes, {set.labels.data<int64_t>(), static_cast<size_t>(set.labels.numel())});
+  }
+  void normalize_as(const store::Preprocessing& pretrained) {
+    const Shape sample = data_.train.sample_shape();
+    if (sample.rank() != 3 || static_cast<int64_t>(pretrained.mean.size()) != sample[0]) return;
+    for (data::Dataset* set : {&data_.train, &data_.test}) {
+      set->mean = pretrained.mean;
+      set->std = pretrained.std;
+    }
   }
   bool gray() const { return data_.train.sample_shape().rank() < 3 || data_.train.sample_shape()[0] == 1; }
   void refuse_other_flags() const {

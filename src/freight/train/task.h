@@ -87,6 +87,9 @@ struct Feeds {
 struct Own {
   std::optional<models::Model> model = {};
   std::optional<Feeds> feeds = {};  // in place of a source; with a model of the program's own
+  // The preprocessing of the network whose weights the run is fine-tuned from: its vocabulary, or mean and std of its
+  // channels, take the place of those that would follow from the data.
+  std::optional<store::Preprocessing> pretrained = {};
 
   bool any() const { return model || feeds; }
 };

@@ -36,7 +36,7 @@ class TextTask : public Task {
              ", expected \"input\": [T] and \"input_dtype\": \"i32\"");
       }
     }
-    learn(spec);
+    learn(spec, own.pretrained ? own.pretrained->tokenizer : nullptr);
     choose_length(spec);
     model_ = file ? std::move(spec)
                   : models::create(c_.model, {.classes = classes_wanted(),
@@ -127,7 +127,14 @@ class TextTask : public Task {
   }
   void refuse_image_flags() const { refuse_given(image_flags(c_), cat("is for images: ", c_.data, " is text")); }
 
-  void learn(const models::Model& spec) {
+  // Takes over the vocabulary of pretrained weights, whose embedding is by its numbers, or learns one.
+  void learn(const models::Model& spec, const std::shared_ptr<const data::Tokenizer>& pretrained) {
+    if (pretrained) {
+      refuse_given({{"--tokenizer", c_.tokenizer != Config().tokenizer}, {"--vocabulary", c_.vocabulary > 0}},
+                   cat("has no effect: the vocabulary is that of ", c_.weights));
+      preprocessing_.tokenizer = pretrained;
+      return;
+    }
     data::TokenizerOptions o{.kind = text_.corpus() ? data::TokenizerKind::character : data::TokenizerKind::word,
                              .limit = c_.vocabulary,
                              .min_count = c_.min_count,
