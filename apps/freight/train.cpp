@@ -22,6 +22,7 @@
 #include "freight/report/card.h"
 #include "freight/tables/rank_work.h"
 #include "freight/trace/device.h"
+#include "freight/train/class_weights.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/learner.h"
 #include "freight/train/run_dir.h"
@@ -302,6 +303,7 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
       parse_request(r, args);
       train::need_several(r.config, r.source);
     }
+    if (ranks->first()) train::settle_class_weight(r.config);  // its file may lie on this host alone
     const std::string json = ranks->from_first(train::to_json(r.config));
     const bool of_rows =
         ranks->from_first(ranks->first() && !train::is_network(r.config, r.source) ? "rows" : "net") == "rows";

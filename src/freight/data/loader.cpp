@@ -22,6 +22,7 @@
 #include "freight/base/philox.h"
 #include "freight/base/threads.h"
 #include "freight/base/usage.h"
+#include "freight/data/class_draw.h"
 
 namespace freight::data {
 
@@ -138,6 +139,7 @@ std::vector<int64_t> Loader::State::make_order(int64_t epoch) const {
   std::vector<int64_t> out(static_cast<size_t>(set.count()));
   std::iota(out.begin(), out.end(), int64_t{0});
   if (!options.shuffle) return out;
+  if (options.by_class) out = draw_by_class({set.labels.data<int64_t>(), out.size()}, options.seed, epoch);
   // Fisher-Yates; four words per Philox block.
   uint64_t block = 0;
   int word = 4;

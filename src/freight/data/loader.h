@@ -26,6 +26,7 @@ namespace freight::data {
 struct LoaderOptions {
   int64_t batch_size = 64;  // samples per batch
   bool shuffle = false;     // a different order in every epoch
+  bool by_class = false;    // with shuffle: an epoch draws its samples so that all classes are equally frequent
   uint64_t seed = 0;        // of order and augmentation
   bool drop_last = false;   // skip a short last batch
   int workers = -1;         // threads; 0: the caller's; -1: one per core for images, 0 for cheap batches, else 1

@@ -40,7 +40,7 @@ class Loop {
     double step_seconds() const;
   };
 
-  bool complete() const { return place_.step >= run_.length.steps && place_.closed; }
+  bool complete() const { return (place_.step >= run_.length.steps && place_.closed) || run_.stops_early(place_); }
   bool unfinished() const { return place_.epoch <= run_.length.epochs && !complete() && !result_.interrupted(); }
   bool stop_asked() const;
   bool save_asked();
@@ -55,6 +55,9 @@ class Loop {
   StepReport report() const;
   void close_epoch();
   std::optional<Evaluation> evaluate();
+  std::optional<Evaluation> measure(Evaluator& evaluator);
+  void judge(EpochReport& e);
+  bool take_best();
   void store();
   void checkpoint(bool best = false);
   void need_finite();

@@ -13,6 +13,7 @@
 #include "freight/data/source.h"
 #include "freight/data/tokens.h"
 #include "freight/store/bundle.h"
+#include "freight/train/class_weights.h"
 #include "freight/train/config.h"
 
 namespace freight::train {
@@ -43,6 +44,9 @@ class Task {
     return types;
   }
 
+  // The samples of each class in either part; nothing where samples do not have a class each.
+  virtual ClassCounts train_classes() const { return {}; }
+  virtual ClassCounts test_classes() const { return {}; }
   virtual int64_t train_count() const = 0;
   virtual int64_t test_count() const = 0;
   virtual uint64_t fingerprint() const = 0;  // of the training part
@@ -96,6 +100,9 @@ using GivenFlags = std::vector<std::pair<const char*, bool>>;
 void refuse_given(const GivenFlags& flags, const std::string& why);
 // Those that say what becomes of the samples of a set of images or arrays.
 GivenFlags image_flags(const Config& config);
+
+// Gives a model the loss that the configuration names. Throws Error(usage) for one that does not fit what it returns.
+void set_loss(models::Model& model, const Config& config);
 
 // `bad` hears of samples that are left out; it may be called while the task is made.
 std::unique_ptr<Task> make_task(const Config& config, const data::Source& source, const data::BadSamples& bad,
