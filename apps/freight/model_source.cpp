@@ -5,11 +5,11 @@
 
 #include "freight/backend/backend.h"
 #include "freight/base/error.h"
+#include "freight/base/memory_size.h"
 #include "freight/models/models.h"
 #include "freight/optim/create.h"
 #include "freight/store/precision.h"
 #include "freight/train/learner.h"
-#include "memory_size.h"
 
 namespace freight::app {
 

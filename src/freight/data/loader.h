@@ -33,6 +33,7 @@ struct LoaderOptions {
   int64_t prefetch_bytes = int64_t{1} << 30;  // all batches together: fewer ahead where they are large, but one
   int64_t epochs = 0;          // how many are coming, from number 0 on: none is prepared beyond; 0: no end
   Augment augment = {};        // random changes of samples
+  int64_t views = 0;           // the changes of an epoch are those of its number modulo this; 0: its own
   Mix mix = {};                // labels become f32 (N, classes)
   bool channels_last = false;  // images become (N, H, W, C)
   BadSamples bad = {};         // a batch that one is left out of is shorter

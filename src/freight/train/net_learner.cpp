@@ -164,6 +164,18 @@ void set_weights(NetRun& p, const Own& own) {
       finetune::load_pretrained(p.net->model, p.config.weights, p.task->preprocessing().tokenizer.get(), more).line);
 }
 
+// Has frozen layers computed once, where that applies.
+void keep_features(NetRun& p, const CompileOptions& compile) {
+  std::string note;
+  p.task = FeatureTask::around(
+      std::move(p.task), {.config = p.config, .model = p.net->model, .several_devices = p.ranks != nullptr}, note);
+  if (!note.empty()) p.notes.push_back(note);
+  p.features = dynamic_cast<FeatureTask*>(p.task.get());
+  if (!p.features) return;
+  p.features->plan(compile);
+  p.net->train_rest(p.features->rest(), p.features->rest_in_evaluation());
+}
+
 void need_same_data(const NetRun& p) {
   if (!p.start.checkpoint || p.start.checkpoint->fingerprint == p.fingerprint) return;
   fail(ErrorKind::checkpoint, p.config.data, "the training data is not that of ", p.start.checkpoint->dir,
@@ -329,6 +341,7 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   if (p.ranks && p.ranks->shares_states()) share_states(p);
   if (refuse) refuse_too_large(*p.net, device_memory);
   set_weights(p, own);
+  keep_features(p, compile);
   p.class_names = named_outputs(p.task->classes(), p.net->model);
   p.fingerprint = p.task->fingerprint();
   need_same_data(p);

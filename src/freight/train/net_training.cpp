@@ -32,9 +32,9 @@ void NetTraining::plan_step(const std::pair<Type, Type>& batch_types, const Comp
   if (config.model_ema > 0 && !averages) {
     averages = std::make_unique<optim::EMA>(*model.net, optim::EMAOptions{.decay = config.model_ema});
   }
-  model.net->train();
+  stepped_->net->train();
   const job::Sharding sharding = sharding_of(config, ranks);
-  step = std::make_unique<TrainStep>(model, *optimizer, averages.get(),
+  step = std::make_unique<TrainStep>(*stepped_, *optimizer, averages.get(),
                                      StepOptions{.label_smoothing = config.label_smoothing,
                                                  .parts = sharding.shards > 0 ? 1 : config.grad_accum,
                                                  .data = data,
@@ -54,7 +54,12 @@ void NetTraining::plan_evaluation(int64_t test_count, const TestTypes& types) {
   const std::shared_ptr<const Plan> shard = step->largest_shard(inputs, targets);
   const size_t arena = shard ? shard->arena_bytes() : arena_bytes(step->plans(inputs, targets));
   const StepBeside beside{.samples = step->part_of(config.batch_size), .arena_bytes = arena};
-  evaluation = evaluation_beside(model, unlimited, views, beside, test_count, types);
+  evaluation = evaluation_beside(*evaluated_, unlimited, views, beside, test_count, types);
+}
+
+void NetTraining::train_rest(const models::Model& rest, models::Model& in_evaluation) {
+  stepped_ = &rest;
+  evaluated_ = &in_evaluation;
 }
 
 Planned NetTraining::planned() const {

@@ -57,6 +57,9 @@ struct NetTraining {
                  const DeviceData* data = nullptr, job::Ranks* ranks = nullptr);
   // Plans the evaluation of a test set of so many samples, whose batches have these types, in memory beside the step's.
   void plan_evaluation(int64_t test_count, const TestTypes& types);
+  // The rest of the model, which takes features, is what is trained and evaluated from here on (FeatureTask); both must
+  // outlive it. Before plan_step.
+  void train_rest(const models::Model& rest, models::Model& in_evaluation);
   // The counts and bytes of the data are left 0.
   Planned planned() const;
 
@@ -105,6 +108,10 @@ struct NetTraining {
   CompileOptions compile;
   std::unique_ptr<TrainStep> step;
   EvaluationBeside evaluation;
+
+ private:
+  const models::Model* stepped_ = &model;
+  models::Model* evaluated_ = &model;
 };
 
 }  // namespace freight::train
